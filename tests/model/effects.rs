@@ -218,7 +218,7 @@ impl State {
                 }
                 // The model has no virtual machines.
                 Effect::OutageAnswer(_)
-                | Effect::Machines(_)
+                | Effect::Leftovers(_)
                 | Effect::Say(_)
                 | Effect::History(_)
                 | Effect::Candidacy(_)

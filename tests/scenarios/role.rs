@@ -1,5 +1,6 @@
 //! The role in `docs/reference/role.yaml` is what the agents need, and no more.
 
+mod disks;
 mod machines;
 mod site;
 
@@ -72,6 +73,8 @@ const STATS_ROLE: &str = "pillar-rs-cluster-stats";
 
 /// The role for virtual machines of a node that is drained, and of nodes that have been.
 const MACHINES_ROLE: &str = "pillar-rs-machines";
+/// The role for room on the disks of the node.
+const DISKS_ROLE: &str = "pillar-rs-disk-reserve";
 /// The role for applications, in their namespace.
 const APPS_ROLE: &str = "pillar-rs-apps";
 /// An application of the role's scenario, and its pod.
@@ -272,6 +275,7 @@ pub(crate) fn is_granted(asked: &[(String, String)]) {
         STATS_ROLE,
         APPS_ROLE,
         "pillar-rs-site",
+        DISKS_ROLE,
     ];
     let granted = granted(&roles);
     let missing: Vec<_> = asked.iter().filter_map(needed).filter(|it| !granted.contains(it)).collect();
@@ -433,7 +437,11 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
         needed(it).is_some_and(|it| it.0 == "kubevirt.io" && machines.contains(&it) && !drained.contains(&it))
     };
     let mut asked = world.cluster.asked_by_agents();
-    asked.retain(|it| !of_machines(it));
+    // The config says how much room is kept on the disks: that has a role and a test of its own, too.
+    let of_disks = |it: &(String, String)| {
+        needed(it).is_some_and(|it| granted(&[DISKS_ROLE]).contains(&it) && it.2 == "get")
+    };
+    asked.retain(|it| !of_machines(it) && !of_disks(it));
     granted_and_used(
         &["pillar-rs-node-drain", NODE_LEASE_ROLE, LEASE_ROLE, OUTAGE_ROLE, STATS_ROLE, APPS_ROLE],
         &asked,

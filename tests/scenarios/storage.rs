@@ -1,10 +1,11 @@
 //! A node that has the last healthy copy of a volume (goal D14): asked to reboot, it goes down only once another copy is
 //! healthy, or a policy names the volume.
 
-use kubesim::Sim;
+use kubenodeop::storage;
+use kubesim::{Fault, Sim};
 use scenarios::{Agent, Cluster, World};
 use serde_json::{Value, json};
-use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
+use topics::{DrainHistory, DrainPhase, DrainStatus, NodeDrainProgress};
 
 pub(crate) const NODE: &str = "edge-node-1";
 const OTHER: &str = "edge-node-2";
@@ -85,13 +86,8 @@ pub(crate) async fn waiting(world: &mut World) -> NodeDrainProgress {
 
 #[tokio::test]
 async fn d14_under_each_policy_the_node_goes_only_once_another_copy_is_healthy() {
-    for (policy, asks) in [
-        ("block-if-contains-last-replica", true),
-        ("block-for-eviction-if-contains-last-replica", false),
-        ("block-for-eviction", false),
-        ("allow-if-replica-is-stopped", true),
-        ("always-allow", true),
-    ] {
+    for policy in storage::Policy::WORDS {
+        let asks = !storage::Policy::parse(policy).copies_by_cordon();
         let mut world = World::new().await;
         install(world.cluster.sim(), policy);
         let shown = waiting(&mut world).await;
@@ -114,7 +110,8 @@ async fn d14_under_each_policy_the_node_goes_only_once_another_copy_is_healthy()
         world.start_all();
         world.executed(7).await;
         world.cluster.until_schedulable().await;
-        assert_eq!(wanted(world.cluster.sim()), (1, None), "{policy}");
+        let sim = world.cluster.sim();
+        sim.until("longhorn/volumes", |_| wanted(sim) == (1, None)).await;
         world.kill_all().await;
     }
 }
@@ -129,7 +126,7 @@ async fn d19_a_request_that_is_withdrawn_takes_back_the_copy_that_was_asked_for(
     world.ask_reboot(6);
     world.status(DrainStatus::NotRequested).await;
     world.cluster.until_schedulable().await;
-    assert_eq!(wanted(sim), (1, None));
+    sim.until("longhorn/volumes", |_| wanted(sim) == (1, None)).await;
 }
 
 #[tokio::test]
@@ -173,6 +170,38 @@ async fn d14_a_volume_that_the_limits_name_goes_down_with_the_node_and_is_named(
     };
     world.until("zedkube", "the volume among what was left", named).await;
     assert_eq!(wanted(world.cluster.sim()), (1, None));
+}
+
+#[tokio::test]
+async fn d14_a_person_lets_a_volume_go_down_with_the_node_for_one_drain_and_the_history_says_why() {
+    let mut world = World::new().await;
+    let sim = world.cluster.sim().clone();
+    install(&sim, "block-for-eviction-if-contains-last-replica");
+    waiting(&mut world).await;
+    let annotation = |text: &str| {
+        sim.edit("longhorn/volumes", SPACE, "pvc-1", |it| {
+            it["metadata"]["annotations"]["pillar-rs/last-copy-pass"] = text.into();
+        });
+    };
+    annotation("edge-node-2 restored elsewhere");
+    annotation("edge-node-1 restored elsewhere");
+    world.recorded_count(1).await;
+    let done = |it: Option<&DrainHistory>| {
+        it.is_some_and(|it| {
+            let left = it.drains.iter().flat_map(|it| &it.left);
+            left.into_iter()
+                .any(|it| it.starts_with("volume shop/data") && it.ends_with("restored elsewhere"))
+        })
+    };
+    world.until("zedkube", "the volume in the history", done).await;
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    sim.until("longhorn/volumes", |all| {
+        all[0]["metadata"]["annotations"]["pillar-rs/last-copy-pass"].is_null()
+    })
+    .await;
+    world.kill_all().await;
 }
 
 #[tokio::test]
@@ -229,8 +258,39 @@ async fn d14_a_zedkube_that_is_killed_before_it_takes_the_copy_back_leads_to_the
     world.start(Agent::Zedkube);
     world.executed(7).await;
     world.cluster.until_schedulable().await;
-    assert_eq!(wanted(&sim), (1, None));
+    sim.until("longhorn/volumes", |_| wanted(&sim) == (1, None)).await;
     assert_eq!(sim.faults().count("PATCH", "/volumes/pvc-1"), 2, "asked once, taken back once");
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn d14_a_copy_that_cannot_be_taken_back_is_named_and_tried_again_also_after_a_restart() {
+    let mut world = World::new().await;
+    let sim = world.cluster.sim().clone();
+    install(&sim, "always-allow");
+    waiting(&mut world).await;
+    sim.until("longhorn/volumes", |_| wanted(&sim).0 == 2).await;
+    rebuild(&sim, "RW");
+    world.recorded_count(1).await;
+    world.reboot().await;
+    sim.faults().script("PATCH", "/volumes/pvc-1", 1, Fault::status(409, "Conflict"));
+    sim.faults().script("PATCH", "/volumes/pvc-1", 1_000, Fault::status(403, "Forbidden"));
+    world.start_all();
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+    let named = |it: Option<&NodeDrainProgress>| {
+        it.is_some_and(|it| it.reason.contains("copies of volumes stay wanted") && it.reason.contains("403"))
+    };
+    let shown = world.until("zedkube", "the copy that stays wanted", named).await.unwrap();
+    assert_eq!((shown.phase, shown.next_step.contains("role")), (DrainPhase::Idle, true), "{shown:?}");
+    world.kill(Agent::Zedkube).await;
+    assert_eq!(wanted(&sim).0, 2);
+    world.start(Agent::Zedkube);
+    world.until("zedkube", "the copy that stays wanted", named).await;
+    sim.faults().clear();
+    sim.until("longhorn/volumes", |_| wanted(&sim) == (1, None)).await;
+    let quiet = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.reason == "no drain requested");
+    world.until("zedkube", "no more trouble", quiet).await;
     world.kill_all().await;
 }
 
@@ -282,6 +342,9 @@ async fn r4_u10_after_the_boot_a_faulted_volume_keeps_the_cordon_and_a_degraded_
             first.until("zedkube", "to hold its turn", gate("its turn is held for 3600 s")).await;
             second.until("zedkube", "to wait for its turn", waits).await;
             assert!(!second.cluster.cordoned().await);
+            // Started again, it still knows that pvc-old was faulted before.
+            first.kill(Agent::Zedkube).await;
+            first.start(Agent::Zedkube);
             robust(&sim, "healthy");
         }
         second.recorded_count(1).await;

@@ -61,8 +61,12 @@ pub const VAULT_CUTOFF: Numeric = numeric("timer.vault.ready.cutoff", 300, 60, u
 /// A change forces a fallback to the other partition.
 pub const FORCE_FALLBACK: Numeric = numeric("force.fallback.counter", 0, 0, u32::MAX, Unit::Count);
 
+/// How much of each disk of the node Longhorn leaves to others, in GiB; the greatest for no change of it.
+pub const DISK_RESERVE: Numeric =
+    numeric("storage.longhorn.disk.reserved.gigabytes", 2, 0, 1_048_576, Unit::Count);
+
 /// Every numeric property that an agent here reads.
-pub const NUMERIC: [Numeric; 9] = [
+pub const NUMERIC: [Numeric; 10] = [
     DRAIN_TIMEOUT,
     DRAIN_SKIP,
     DRAIN_ALL_NODES,
@@ -72,6 +76,7 @@ pub const NUMERIC: [Numeric; 9] = [
     REBOOT_NO_NETWORK,
     VAULT_CUTOFF,
     FORCE_FALLBACK,
+    DISK_RESERVE,
 ];
 
 /// The properties in force. A value that is missing is the default; a bad one leaves the value before it.

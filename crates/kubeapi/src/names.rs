@@ -21,6 +21,9 @@ pub fn is_server(has: impl Fn(&str) -> bool) -> bool {
 pub const OWNER_ANNOTATION: &str = "pillar-rs/cordon-owner";
 /// The annotation of a Longhorn volume of which another copy was asked for because its last one is on a node that leaves.
 pub const COPY_ANNOTATION: &str = "pillar-rs/last-copy";
+/// The annotation by which a person lets the last healthy copy of a Longhorn volume go down with a node: the node's name,
+/// and why.
+pub const PASS_ANNOTATION: &str = "pillar-rs/last-copy-pass";
 /// The annotation of a Node that says which volumes had a copy there before it went down, and which of them were whole.
 pub const VOLUMES_ANNOTATION: &str = "pillar-rs/volumes-before";
 /// The label of a node that carries no workloads.

@@ -14,6 +14,7 @@ use crate::machines::rules::MachineState;
 use crate::plan::tier::Tier;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::{RefusedBy, Reply};
+use kubeapi::slim::longhorn::named;
 
 /// One attempt at one moment. Equal values mean that nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -221,7 +222,9 @@ impl fmt::Display for Subject {
         match self {
             Self::Pod(it) => write!(out, "{it}"),
             Self::Machine(it) => write!(out, "virtual machine {it}"),
-            Self::Volume { namespace, claim, volume } => write!(out, "volume {namespace}/{claim} ({volume})"),
+            Self::Volume { namespace, claim, volume } => {
+                write!(out, "volume {}", named(namespace, claim, volume))
+            }
         }
     }
 }
@@ -281,6 +284,8 @@ step::named! {
         AllCordoned = "all-nodes-cordoned",
         /// The last healthy copy of a volume is here, and no other node has room for one.
         NoRoom = "no-room-for-copy",
+        /// The last healthy copy of a volume is here, and another cannot be rebuilt, as a disk is full.
+        VolumeFull = "volume-full",
         /// Its workload comes back to this node again and again.
         Sticky = "sticky",
         /// It has been asked to leave for longer than its limit.
@@ -325,7 +330,8 @@ impl BlockCode {
             | Self::LastCopy
             | Self::StrictLocal
             | Self::AllCordoned
-            | Self::NoRoom => 1,
+            | Self::NoRoom
+            | Self::VolumeFull => 1,
             Self::ManyBudgets => 2,
             Self::NoOtherNode => 3,
             Self::Sticky => 4,
@@ -349,13 +355,13 @@ impl BlockCode {
                 return "wait: `kubectl -n longhorn-system get engines -o yaml` shows how far it is".to_owned();
             }
             Self::LastCopy => {
-                return "see what it waits for: `kubectl -n longhorn-system get volumes,replicas`; or name it in \
-                        `last_copy_pass` of the limits file"
+                return "see what it waits for: `kubectl -n longhorn-system get volumes,replicas`; or let it pass by \
+                        name: annotation `pillar-rs/last-copy-pass` of the volume"
                     .to_owned();
             }
             Self::StrictLocal => {
-                return "stop what uses it and set another dataLocality, or name it in `last_copy_pass` of the limits \
-                        file"
+                return "stop what uses it and set another dataLocality, or let it pass by name: annotation \
+                        `pillar-rs/last-copy-pass` of the volume"
                     .to_owned();
             }
             Self::AllCordoned => return "uncordon one other node: `kubectl uncordon <node>`".to_owned(),
@@ -399,6 +405,10 @@ impl BlockCode {
                      pillar-rs/drain-policy=migrate-or-shutdown`; a node selector is changed on its VirtualMachine, not \
                      on the instance"
                 );
+            }
+            Self::VolumeFull => {
+                "make room on the disk that the reason names: delete snapshots and volumes that nobody needs, or enlarge \
+                 it; `kubectl -n longhorn-system get nodes.longhorn.io -o yaml` shows `storageAvailable`"
             }
             Self::Throttled => "wait; the API server has too much to do",
             Self::ApiTrouble => "wait, or check the log of the API server",
@@ -458,11 +468,13 @@ mod tests {
             |name: &str| PodRef { namespace: "shop".into(), name: name.into(), uid: PodUid::new("u") };
         let volume =
             Subject::Volume { namespace: "shop".into(), claim: "data".into(), volume: "pvc-1".into() };
-        let all = [Subject::Pod(named("web-0")), Subject::Machine(named("db")), volume];
+        let bare = Subject::Volume { namespace: String::new(), claim: String::new(), volume: "pvc-2".into() };
+        let all = [Subject::Pod(named("web-0")), Subject::Machine(named("db")), volume, bare];
         let shown: Vec<String> = all.iter().map(ToString::to_string).collect();
-        assert_eq!(shown, ["shop/web-0", "virtual machine shop/db", "volume shop/data (pvc-1)"]);
+        let expected = ["shop/web-0", "virtual machine shop/db", "volume shop/data (pvc-1)", "volume pvc-2"];
+        assert_eq!(shown, expected);
         let ids: Vec<&str> = all.iter().map(Subject::uid).collect();
-        assert_eq!(ids, ["u", "u", "pvc-1"]);
+        assert_eq!(ids, ["u", "u", "pvc-1", "pvc-2"]);
         assert_eq!(all.iter().filter(|it| it.pod().is_some()).count(), 1);
     }
 }

@@ -44,7 +44,8 @@ impl Stage {
     fn on(sim: Sim) -> Self {
         let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
         let node = NodeName::parse("n1").unwrap();
-        let boot = Boot { node, device_uuid: "u1".to_owned(), limits: Limits::default() };
+        let boot =
+            Boot { node, device_uuid: "u1".to_owned(), boot_id: "b2".to_owned(), limits: Limits::default() };
         let (sender, report) = watch::channel(Report::default());
         let (missing, lacks) = watch::channel(Vec::new());
         let mut watching = JoinSet::new();
@@ -222,7 +223,8 @@ async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() 
         .await;
     let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
     let node = NodeName::parse("n1").unwrap();
-    let boot = Boot { node, device_uuid: "u1".to_owned(), limits: Limits::default() };
+    let boot =
+        Boot { node, device_uuid: "u1".to_owned(), boot_id: "b2".to_owned(), limits: Limits::default() };
     let taint = |node: &str, key: &str| {
         sim.edit("nodes", "", node, |it| {
             it["spec"]["taints"] = json!([{ "key": key, "effect": "NoExecute" }]);

@@ -1,14 +1,17 @@
-//! What drains have left behind: a node gives back what its own have asked of virtual machines once it is sound, and for a
-//! node that does not come back the node that leads does it after a limit, so that no machine stays down because its node
-//! died; it takes back the copies that were asked for, too.
+//! What drains have left behind: a node takes back what its own have asked of virtual machines and volumes once it is
+//! healthy, and for a node that does not come back the node that leads does it after a limit, so that no machine stays down
+//! because its node died. All of it is found by what is written on the objects, so a restart changes nothing.
 //!
 //! Not here: when that is (`core::care`), the calls (`kubenodeop`). Goals D12, D14.
 
+use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher;
 use std::time::Duration;
 
 use agent::{Clock, Outbox};
 use clusterview::leader::Leadership;
+use kubeapi::pace::Pace;
 use kubeapi::{Cluster, Error, NodeName, nodes};
 use kubenodeop::machines::undo;
 use kubenodeop::storage;
@@ -82,28 +85,38 @@ pub(crate) async fn run(
     }
 }
 
-/// Takes back what drains of `node` asked of machines, and starts again those that they stopped, until none is left. What
-/// is in the way is told, and tried again after `poll`. Dropping it loses nothing.
-pub(crate) async fn give_back(
-    cluster: &Cluster,
-    node: &NodeName,
-    clock: Clock,
-    poll: Duration,
-    outbox: Outbox<Event>,
-) {
+/// Takes back what drains of `node` asked of machines and volumes, and starts again the machines that they stopped, until
+/// nothing is left. What is in the way is sent, and tried again after pauses that grow. Dropping it loses nothing.
+pub(crate) async fn give_back(cluster: &Cluster, node: &NodeName, clock: Clock, outbox: Outbox<Event>) {
+    let (mut pace, mut tries) = (Pace::new(RandomState::new().hash_one("jitter")), 0_u32);
     loop {
-        let (pause, why, next) = match undo::give_back(cluster, node).await {
-            Ok(0) => (None, String::new(), String::new()),
+        let (volumes, copies) = storage::take_back(cluster, |it| it == node.as_str()).await;
+        if !volumes.is_empty() {
+            info!(%node, ?volumes, "want no more copies than before the drain");
+        }
+        let machines = undo::give_back(cluster, node).await;
+        tries = if machines.is_ok() && copies.is_ok() { 0 } else { tries.saturating_add(1) };
+        let (mut whys, mut next) = (Vec::new(), String::new());
+        match &machines {
+            Ok(0) => {}
             Ok(later) => {
-                let next = "kubectl get vmi -A shows how far they are".to_owned();
-                (Some(undo::LOOKS_APART), format!("{later} are still to be started again"), next)
+                whys.push(format!("{later} virtual machines are still to be started again"));
+                "kubectl get vmi -A shows how far they are".clone_into(&mut next);
             }
-            Err(error) => (Some(poll), error.line(), undo::next_step(&error)),
-        };
-        if !outbox.send(Event::Machines(why, next)).await {
+            Err(error) => {
+                whys.push(format!("virtual machines: {}", error.line()));
+                next = undo::next_step(error);
+            }
+        }
+        if let Err(error) = &copies {
+            whys.push(format!("copies of volumes stay wanted: {}", error.line()));
+            next = error.next_step();
+        }
+        let done = whys.is_empty();
+        if !outbox.send(Event::Leftovers(whys.join("; "), next)).await || done {
             return;
         }
-        let Some(pause) = pause else { return };
+        let pause = if tries == 0 { undo::LOOKS_APART } else { pace.pause(tries, None) };
         clock.sleep_until(Some(clock.now() + pause)).await;
     }
 }
@@ -120,10 +133,11 @@ async fn look(cluster: &Cluster, now: Mono, limit: Duration, away: &mut AwayNode
     if !over.is_empty() {
         let of = |node: &str| over.contains(node);
         undo::start_all(cluster, of).await?;
-        let volumes = storage::take_back(cluster, of).await?;
+        let (volumes, copies) = storage::take_back(cluster, of).await;
         if !volumes.is_empty() {
             info!(nodes = ?over, ?volumes, "want no more copies than before the drains of nodes that are away");
         }
+        copies?;
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ mod limits;
 mod log;
 mod outage;
 mod requests;
+mod reserve;
 mod shell;
 mod site;
 mod work;
@@ -95,13 +96,14 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     // Nor is a turn given back before the k3s that it was taken for runs.
     let held = updates.hold().borrow().clone();
     first.extend(core.step(now, Event::K3s(held)));
-    let attempt = shell.attempt_limit();
+    let (attempt, reserve) = (shell.attempt_limit(), shell.disk_reserve());
+    let ours = target.clone();
     let says = shell.statement();
     shell.follow(standing.clone(), heard);
     shell.follow_site(sites.hold());
     shell.follow_k3s(updates.hold());
     let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
-    let standing_of_updates = standing.clone();
+    let (standing_of_updates, members) = (standing.clone(), standing.clone());
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
     let way_out = membership.run(cluster.clone(), target.clone(), attempt);
     let sites = sites.run(cluster.clone(), target.clone(), lease, standing.clone());
@@ -115,6 +117,14 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
             Ok(())
         }
     });
+    let disks = duties::keep_until_stop("room on disks", &station, || {
+        let (cluster, target) = (machines.clone(), ours.clone());
+        let run = reserve::run(cluster, target, station.clock, members.clone(), reserve.clone());
+        async move {
+            run.await;
+            Ok(())
+        }
+    });
     let beside = Box::pin(async {
         tokio::join!(
             Box::pin(way_out),
@@ -124,6 +134,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
             Box::pin(view.run(&troubles, config, pipe)),
             Box::pin(tell_config(&station, standing, configs)),
             Box::pin(left_behind),
+            Box::pin(disks),
         );
         Ok(())
     });

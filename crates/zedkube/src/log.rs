@@ -77,7 +77,7 @@ pub(crate) fn say(said: &LogEvent) {
         LogEvent::Forced(order, by) => warn!("NodeDrainStatus is forced to {order} by {by}"),
         LogEvent::GivenBack => info!("removed our own cordon"),
         LogEvent::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
-        LogEvent::Machines(why) => say_machines(why),
+        LogEvent::Leftovers(why) => say_leftovers(why),
         LogEvent::Void(why) => warn!(why, "COMPLETE counts no longer: who still waits is drained for again"),
         LogEvent::NodeActivity(what) => info!(change = what, "something has happened on the drained node"),
         LogEvent::Gate(Verdict { layer: None, words, .. }) => {
@@ -111,10 +111,10 @@ pub(crate) fn say(said: &LogEvent) {
     }
 }
 
-fn say_machines(why: &str) {
+fn say_leftovers(why: &str) {
     if why.is_empty() {
-        info!("virtual machines of the last drain run again");
+        info!("virtual machines and volumes are as before the last drain");
     } else {
-        warn!(why, "virtual machines of the last drain do not all run again yet");
+        warn!(why, "virtual machines and volumes are not all as before the last drain yet");
     }
 }

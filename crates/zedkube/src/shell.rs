@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::force::{OrderedBy, Orders};
-use agent::settings::{DRAIN_TIMEOUT, Properties};
+use agent::settings::{DISK_RESERVE, DRAIN_TIMEOUT, Properties};
 use agent::{Error, Hands, Station, Tasks, Weight, publication};
 use kubeapi::NodeName;
 use outage::keeper::Ask;
@@ -42,8 +42,8 @@ const LOOK: &str = "look";
 const GUARD: &str = "guard";
 /// Name of the task that watches over the gate after the boot.
 const GATE: &str = "gate";
-/// Name of the task that gives virtual machines back after a drain.
-const MACHINES: &str = "machines";
+/// Name of the task that takes back what drains of our node asked for.
+const LEFTOVERS: &str = "leftovers";
 /// Name of the task that watches for taints of an outage that come back.
 const TAINTS: &str = "taints";
 
@@ -59,6 +59,8 @@ pub(crate) struct Shell {
     outage: Publication<OutageAnswer>,
     election: Door,
     attempt: watch::Sender<Duration>,
+    /// GiB of the disks that Longhorn leaves to others, where the config says so.
+    reserve: watch::Sender<Option<u32>>,
     /// Asks the keeper of our turn.
     keeper: Option<mpsc::UnboundedSender<Ask>>,
     /// A force file that counts says COMPLETE.
@@ -95,6 +97,7 @@ impl Shell {
             tasks,
             election,
             attempt: watch::Sender::new(Properties::default().time(DRAIN_TIMEOUT)),
+            reserve: watch::Sender::default(),
             keeper: None,
             forced: Arc::default(),
         };
@@ -132,7 +135,7 @@ impl Shell {
         });
         requests::follow(&mut self.tasks, &bus, self.station.clock);
         let mut last = Properties::default();
-        let attempt = self.attempt.clone();
+        let (attempt, reserve) = (self.attempt.clone(), self.reserve.clone());
         self.tasks.follow::<ConfigItemValueMap>(&bus, "zedagent", move |change| match change {
             Change::Put { value, .. } => {
                 let (now, refused) = Properties::from_map(&value, &last);
@@ -141,6 +144,8 @@ impl Shell {
                 }
                 last = now.clone();
                 attempt.send_replace(now.time(DRAIN_TIMEOUT));
+                let wanted = Some(now.count(DISK_RESERVE)).filter(|it| *it < DISK_RESERVE.max);
+                reserve.send_if_modified(|held| std::mem::replace(held, wanted) != wanted);
                 Some(Event::Properties(now))
             }
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
@@ -215,6 +220,11 @@ impl Shell {
     /// How long an attempt to drain may last, as the config has it.
     pub(crate) fn attempt_limit(&self) -> watch::Receiver<Duration> {
         self.attempt.subscribe()
+    }
+
+    /// How much of the disks Longhorn leaves to others, where the config says so.
+    pub(crate) fn disk_reserve(&self) -> watch::Receiver<Option<u32>> {
+        self.reserve.subscribe()
     }
 
     fn follow_files(&mut self, bus: &Bus) {
@@ -326,7 +336,7 @@ impl Hands for Shell {
             | Effect::Look { .. }
             | Effect::Gate(_)
             | Effect::Taints(_)
-            | Effect::Machines(_)
+            | Effect::Leftovers(_)
             | Effect::Say(_) => Weight::plain(),
         }
     }
@@ -386,11 +396,11 @@ impl Hands for Shell {
                 self.tasks.events(GATE, move |outbox| work.gate(outbox, |it| Event::Gate(Box::new(it))));
             }
             Effect::Gate(false) => self.tasks.cancel(GATE),
-            Effect::Machines(true) => {
+            Effect::Leftovers(true) => {
                 let work = self.work.clone();
-                self.tasks.events(MACHINES, move |outbox| work.give_machines_back(outbox));
+                self.tasks.events(LEFTOVERS, move |outbox| work.give_back(outbox));
             }
-            Effect::Machines(false) => self.tasks.cancel(MACHINES),
+            Effect::Leftovers(false) => self.tasks.cancel(LEFTOVERS),
             Effect::Taints(true) => self.tasks.start(TAINTS, self.work.clone().taints()),
             Effect::Taints(false) => self.tasks.cancel(TAINTS),
             Effect::Say(said) => say(&said),

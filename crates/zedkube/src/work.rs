@@ -4,7 +4,6 @@
 //! and the next piece looks again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::{Outbox, Station};
@@ -15,7 +14,6 @@ use kubenodeop::machines::undo;
 use kubenodeop::node::boot::{self, Boot, Report};
 use kubenodeop::node::gate::DEVICE_NODES;
 use kubenodeop::plan::{Class, PodFacts};
-use kubenodeop::storage;
 use kubenodeop::{
     Cordon, CordonOwner, Cordoned, DrainOrder, Marks, Outcome, Progress, Refusal, Watched, node,
 };
@@ -27,7 +25,7 @@ use outage::spare::spare;
 use step::Mono;
 use tokio::sync::{mpsc, watch};
 use topics::{NodeDrainRequest, TurnWord};
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::core::{Away, Done, Event, Failure, Grant, Hindered, Learned, NodeLook, RemainingPod, RunId};
 use crate::left_behind;
@@ -53,8 +51,6 @@ pub(crate) struct Work {
     lease: Newest,
     /// What this node says of its turn to its peers.
     says: Arc<watch::Sender<TurnWord>>,
-    /// Copies of volumes that were asked for may have to be taken back. A run before this one may have asked.
-    copies: Arc<AtomicBool>,
 }
 
 impl Work {
@@ -67,7 +63,7 @@ impl Work {
     ) -> Self {
         // Who takes no turns needs none.
         let says = Arc::new(watch::Sender::new(TurnWord { idle: !limits.take_turns, fence: 0 }));
-        Self { cluster, station, limits, target, lease, says, copies: Arc::new(AtomicBool::new(true)) }
+        Self { cluster, station, limits, target, lease, says }
     }
 
     /// What this node says of itself to its peers.
@@ -251,14 +247,7 @@ impl Work {
             }
         };
         let rules = self.limits.rules(limit);
-        let order = DrainOrder {
-            node,
-            device_uuid,
-            owner: self.owner(&request, grant),
-            rules,
-            copies: self.copies.clone(),
-            marks,
-        };
+        let order = DrainOrder { node, device_uuid, owner: self.owner(&request, grant), rules, marks };
         let (sender, receiver) = watch::channel(Progress::default());
         let clock = self.station.clock;
         let outcome = {
@@ -362,7 +351,8 @@ impl Work {
 
     fn boot(&self) -> Result<Boot, String> {
         let (node, device_uuid) = self.target.get()?;
-        Ok(Boot { node, device_uuid, limits: self.limits.gate() })
+        let boot_id = self.station.boot_id.clone();
+        Ok(Boot { node, device_uuid, boot_id, limits: self.limits.gate() })
     }
 
     /// Watches our node until taints of an outage are on it. Dropping it loses nothing.
@@ -410,31 +400,15 @@ impl Work {
         if !facts.our_cordon_goes(&self.station.boot_id, gate_open) {
             return Ok(NodeLook::NotReady);
         }
-        // First, so that a restart in between does it again. A copy too many is no reason to keep the node.
-        let copies = self.copies.swap(false, Ordering::Relaxed);
-        let taken_back = async {
-            if !copies {
-                return Ok(Vec::new());
-            }
-            storage::take_back(&self.cluster, |of| of == name.as_str()).await
-        };
-        match taken_back.await {
-            Ok(volumes) if volumes.is_empty() => {}
-            Ok(volumes) => info!(node = %name, ?volumes, "want no more copies than before the drain"),
-            Err(error) => {
-                self.copies.store(true, Ordering::Relaxed);
-                warn!(node = %name, error = error.line(), "copies of volumes that were asked for stay wanted");
-            }
-        }
-        node::uncordon_own(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
+        let boot = (self.station.boot_id.as_str(), self.station.clock.now());
+        node::uncordon_own(&self.cluster, &name, &uuid, boot).await.map_err(|error| told(&error))?;
         Ok(NodeLook::Open)
     }
 
-    /// Gives back virtual machines that drains of our node have asked or stopped.
-    pub(crate) async fn give_machines_back(self, outbox: Outbox<Event>) {
+    /// Takes back what drains of our node have asked of virtual machines and volumes.
+    pub(crate) async fn give_back(self, outbox: Outbox<Event>) {
         let Ok((node, _)) = self.target.get() else { return };
-        let (clock, poll) = (self.station.clock, self.limits.uncordon_poll());
-        left_behind::give_back(&self.cluster, &node, clock, poll, outbox).await;
+        left_behind::give_back(&self.cluster, &node, self.station.clock, outbox).await;
     }
 
     /// The pods that a drain would take away or wait for.

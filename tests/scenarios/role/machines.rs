@@ -28,7 +28,6 @@ async fn s1_machines_ask_for_what_their_own_role_grants_and_nothing_else() {
         device_uuid: UUID.to_owned(),
         owner,
         rules: Rules::default(),
-        copies: std::sync::Arc::default(),
         marks: Marks::default(),
     };
     let clock = Clock::new();

@@ -83,9 +83,16 @@ types! {
         current_node: String,
         kubernetes_status: Claimed,
         conditions: Vec<Condition>,
+        restore_required: bool,
     }
+    /// A backup.
+    Backup { metadata: Meta, status: BackupStatus, }
+    /// How far it is.
+    BackupStatus { state: String, }
     /// Whose volume it is.
-    Claimed { namespace: String, pvc_name: String, }
+    Claimed { namespace: String, pvc_name: String, workloads_status: Vec<VolumeUser>, }
+    /// A pod that uses a volume, or used it last.
+    VolumeUser { pod_status: String, workload_name: String, workload_type: String, }
     /// A copy of a volume.
     Replica { metadata: Meta, spec: ReplicaSpec, status: InstanceStatus, }
     /// What is wanted of a copy.
@@ -114,10 +121,14 @@ types! {
     Rebuild { is_rebuilding: bool, progress: u8, }
     /// A node as Longhorn knows it.
     StorageNode { metadata: Meta, spec: StorageNodeSpec, status: StorageNodeStatus, }
-    /// Whether it takes copies.
-    StorageNodeSpec { allow_scheduling: bool, }
+    /// Whether it takes copies, and its disks.
+    StorageNodeSpec { allow_scheduling: bool, disks: BTreeMap<String, DiskSpec>, }
+    /// What is wanted of a disk, in bytes.
+    DiskSpec { storage_reserved: i64, }
     /// How it is.
-    StorageNodeStatus { conditions: Vec<Condition>, }
+    StorageNodeStatus { conditions: Vec<Condition>, disk_status: BTreeMap<String, DiskStatus>, }
+    /// A disk of a node, in bytes.
+    DiskStatus { scheduled_replica: Names, storage_available: i64, storage_maximum: i64, }
     /// The process on a node that runs engines and replicas.
     Manager { metadata: Meta, spec: ManagerSpec, status: ManagerStatus, }
     /// Where it runs.
@@ -129,6 +140,24 @@ types! {
     ManagerStatus { current_state: String, instance_engines: Names, }
     /// A setting.
     Setting { metadata: Meta, value: String, }
+}
+
+/// A volume for a person: `shop/data (pvc-1)`, and `pvc-1` without a claim.
+pub fn named(namespace: &str, claim: &str, volume: &str) -> String {
+    if claim.is_empty() { volume.to_owned() } else { format!("{namespace}/{claim} ({volume})") }
+}
+
+impl Volume {
+    /// Its name in Longhorn.
+    pub fn name(&self) -> String {
+        self.metadata.name.clone().unwrap_or_default()
+    }
+
+    /// The same for a person, with its claim.
+    pub fn shown(&self) -> String {
+        let claimed = &self.status.kubernetes_status;
+        named(&claimed.namespace, &claimed.pvc_name, &self.name())
+    }
 }
 
 /// The condition of this type.

@@ -24,7 +24,6 @@ pub(crate) async fn drain(case: Case, file: &Path) {
             ..CordonOwner::default()
         },
         rules: Rules::default(),
-        copies: std::sync::Arc::default(),
         marks: Marks::default(),
     };
     // Somebody reads what is said, as zedkube does.

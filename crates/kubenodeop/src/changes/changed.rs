@@ -30,7 +30,7 @@ pub async fn until_changed(cluster: &Cluster, node: &NodeName, watched: &Watched
     if watched.node.is_some() {
         facts.push(streams::node_events(cluster, node, drain::seed()));
     }
-    if !watched.last_copies.is_empty() {
+    if !watched.last_copies.is_empty() || watched.storage_unknown {
         facts.push(streams::storage_events(cluster, node, drain::seed()));
     }
     let mut changes: SelectAll<BoxStream<'_, String>> = SelectAll::new();

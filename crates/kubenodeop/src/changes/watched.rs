@@ -27,8 +27,10 @@ pub struct Watched {
     pub node: Option<NodeMark>,
     /// The volumes that are still attached: the name of the attachment, and the volume for a person.
     pub volumes: BTreeMap<String, String>,
-    /// Volumes whose last healthy copy was here: the name in Longhorn, and whether all other nodes were cordoned.
-    pub last_copies: BTreeMap<String, bool>,
+    /// Volumes whose last healthy copy was here: the name in Longhorn, and why there was no other.
+    pub last_copies: BTreeMap<String, Cause>,
+    /// The state of the storage could not be read.
+    pub storage_unknown: bool,
     /// Calls that the server refused for good.
     pub refused: Vec<Refused>,
 }
@@ -173,14 +175,24 @@ impl Watched {
 
     /// The storage is now so.
     pub fn storage_now(&self, now: &Look) -> Option<String> {
-        let state = |volume: &str| now.findings.iter().find(|it| it.volume == volume).map(|it| &it.state);
-        self.last_copies.iter().find_map(|(volume, deadlock)| match state(volume) {
-            Some(VolumeState::LastCopy(Cause::AllCordoned)) => None,
-            Some(VolumeState::LastCopy(_)) if *deadlock => {
+        if self.storage_unknown {
+            return Some("the state of the storage can be read again".to_owned());
+        }
+        let found = |volume: &str| now.findings.iter().find(|it| it.volume == volume);
+        self.last_copies.iter().find_map(|(volume, known)| match found(volume).map(|it| (&it.state, it)) {
+            Some((_, it)) if !it.passed.is_empty() => Some(format!("a person lets volume {volume} pass")),
+            Some((VolumeState::LastCopy(Cause::AllCordoned), _)) => None,
+            Some((VolumeState::LastCopy(_), _)) if *known == Cause::AllCordoned => {
                 Some(format!("another node can take a copy of volume {volume}"))
             }
-            Some(VolumeState::LastCopy(_)) => None,
-            Some(VolumeState::Safe | VolumeState::Faulted) | None => {
+            Some((VolumeState::LastCopy(cause), _)) => {
+                // What was under way, or about to begin, comes and goes by itself.
+                let stuck = known.code().is_some() && *known != Cause::Enough;
+                let other = std::mem::discriminant(known) != std::mem::discriminant(cause);
+                (stuck && other)
+                    .then(|| format!("volume {volume} is held up by something else, or by nothing"))
+            }
+            Some((VolumeState::Safe | VolumeState::Faulted, _)) | None => {
                 Some(format!("the last healthy copy of volume {volume} is no longer here alone"))
             }
         })

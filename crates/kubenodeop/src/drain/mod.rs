@@ -12,8 +12,6 @@ mod tests;
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
@@ -47,8 +45,6 @@ pub struct DrainOrder {
     pub owner: CordonOwner,
     /// Limits.
     pub rules: Rules,
-    /// Set before another copy of a volume is asked for: then it has to be taken back one day.
-    pub copies: Arc<AtomicBool>,
     /// Where an attempt of this boot stood that was cut off, or what an earlier attempt learned.
     pub marks: Marks,
 }
@@ -189,7 +185,6 @@ impl<'a> Executor<'a> {
                 self.volumes = streams::volume_events(cluster, &order.node, claims, seed());
             }
             Effect::AskCopy { volume, wanted } => self.call(async move {
-                order.copies.store(true, Ordering::Relaxed);
                 let result = storage::ask(cluster, &order.node, &volume, wanted).await.map_err(Failure::from);
                 Event::CopyAsked { volume, result }
             }),

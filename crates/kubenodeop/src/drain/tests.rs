@@ -28,7 +28,6 @@ fn order() -> DrainOrder {
             ..CordonOwner::default()
         },
         rules: Rules::default(),
-        copies: std::sync::Arc::default(),
         marks: Marks::default(),
     }
 }

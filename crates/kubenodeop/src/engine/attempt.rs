@@ -316,9 +316,8 @@ impl Engine {
             budgets: self.roster.spaces.known(),
             node: self.node,
             volumes,
-            last_copies: self.guard.last_copies(),
             refused: self.refused.take().into_iter().chain(self.roster.refused_calls()).collect(),
-            ..Watched::default()
+            ..self.guard.watched()
         };
         let blockers = self.blockers(now);
         let watched =

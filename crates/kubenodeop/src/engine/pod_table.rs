@@ -242,11 +242,9 @@ impl PodTable {
         });
     }
 
-    /// What the storage needs has changed, or not.
-    pub(super) fn need(&mut self, now: Mono, needs: Needs) {
-        if self.needs == needs {
-            return;
-        }
+    /// What the storage needs, where it may have changed.
+    pub(super) fn need(&mut self, now: Mono, needs: Option<Needs>) {
+        let Some(needs) = needs.filter(|needs| *needs != self.needs) else { return };
         self.needs = needs;
         let kept = |track: &Track| track.is_here() && self.needs.keeps(&track.facts);
         let changed = self.book.all().filter(|(_, track)| track.kept.is_some() != kept(track));

@@ -97,6 +97,7 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (Bloc
         | BlockCode::StrictLocal
         | BlockCode::AllCordoned
         | BlockCode::NoRoom
+        | BlockCode::VolumeFull
         | BlockCode::Sticky
         | BlockCode::OverTime
         | BlockCode::NoOtherNode => format!("pod {pod} is held ({}): {text}", refusal.code.text()),

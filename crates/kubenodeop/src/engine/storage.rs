@@ -10,10 +10,11 @@ use std::time::Duration;
 use step::Mono;
 
 use super::words::{Claim, Effect, Failure, Limit, LogEvent, VolumeAction};
+use crate::changes::watched::Watched;
 use crate::plan::PodFacts;
 use crate::progress::{BlockCode, Blocker, Left, VolumeWait};
 use crate::storage::{Cause, Finding, Look, VolumeState, is_manager};
-use kubeapi::names::listed;
+use kubeapi::names::{PASS_ANNOTATION, listed};
 
 /// From a failed request for another copy to the next.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
@@ -57,6 +58,9 @@ pub(super) struct Guard {
     /// Volumes of which another copy was asked for in this attempt.
     asked: BTreeMap<String, Asked>,
     over: bool,
+    /// What the pods need of it may have changed; and when time alone changes it next.
+    changed: bool,
+    changes_at: Option<Mono>,
 }
 
 impl Guard {
@@ -70,11 +74,14 @@ impl Guard {
             trouble: None,
             asked: BTreeMap::new(),
             over: false,
+            changed: true,
+            changes_at: None,
         }
     }
 
     /// What the storage is now, or why that could not be read: then nothing is proved by what was seen before.
     pub(super) fn heard(&mut self, now: Mono, seen: Result<Option<Look>, Failure>) {
+        self.changed = true;
         // What was asked for before a restart.
         for it in seen.iter().flatten().flat_map(|it| &it.findings).filter(|it| it.asked) {
             self.asked.entry(it.volume.clone()).or_insert(Asked::Done(now));
@@ -106,6 +113,12 @@ impl Guard {
 
     /// Whether all else is done (again) and only the storage is waited for.
     pub(super) fn wait(&mut self, now: Mono, alone: bool) {
+        let was_over = self.over;
+        self.wait_for(now, alone);
+        self.changed |= self.over != was_over;
+    }
+
+    fn wait_for(&mut self, now: Mono, alone: bool) {
         if !alone || self.is_proved() {
             (self.since, self.over) = (None, false);
             return;
@@ -122,14 +135,18 @@ impl Guard {
         all.iter().filter(|it| it.is_last() && !self.is_passed(it))
     }
 
-    /// Those volumes by name, and whether all other nodes are cordoned, which holds them up.
-    pub(super) fn last_copies(&self) -> BTreeMap<String, bool> {
-        let deadlock = VolumeState::LastCopy(Cause::AllCordoned);
-        self.last().map(|it| (it.volume.clone(), it.state == deadlock)).collect()
+    /// What is worth another attempt when it changes.
+    pub(super) fn watched(&self) -> Watched {
+        let of = |it: &Finding| match &it.state {
+            VolumeState::LastCopy(cause) => Some((it.volume.clone(), cause.clone())),
+            VolumeState::Safe | VolumeState::Faulted => None,
+        };
+        let last_copies = self.last().filter_map(of).collect();
+        Watched { last_copies, storage_unknown: self.trouble.is_some(), ..Watched::default() }
     }
 
     fn is_passed(&self, finding: &Finding) -> bool {
-        self.pass.iter().any(|word| finding.is_named(word))
+        !finding.passed.is_empty() || self.pass.iter().any(|word| finding.is_named(word))
     }
 
     fn is_proved(&self) -> bool {
@@ -179,7 +196,11 @@ impl Guard {
                 Some(Asked::Failed(_, text)) => format!("; another could not be asked for: {text}"),
                 Some(Asked::Flying | Asked::Done(_)) | None => String::new(),
             };
-            let passed = if self.is_passed(it) { "; a policy lets it pass by name" } else { "" };
+            let passed = match it.passed.as_str() {
+                "" if self.is_passed(it) => "; last_copy_pass lets it pass".to_owned(),
+                "" => String::new(),
+                why => format!("; a person lets it pass: {why}"),
+            };
             let late = if self.over && it.is_last() && !self.is_passed(it) {
                 format!("; over its {} s", self.limit_secs())
             } else {
@@ -213,7 +234,12 @@ impl Guard {
         let last = look.findings.iter().filter(|it| it.is_last());
         let mut left: Vec<Left> = last
             .filter_map(|it| {
-                let why = if self.is_passed(it) {
+                let why = if !it.passed.is_empty() {
+                    format!(
+                        "its last healthy copy is here, and {PASS_ANNOTATION} lets it pass: {}",
+                        it.passed
+                    )
+                } else if self.is_passed(it) {
                     "its last healthy copy is here, and last_copy_pass names it".to_owned()
                 } else if self.over && self.limit.then == VolumeAction::GoOn {
                     format!("its last healthy copy is here after {} s, the limit for it", self.limit_secs())
@@ -230,12 +256,16 @@ impl Guard {
         left
     }
 
-    /// What the drain must leave in place meanwhile.
-    pub(super) fn needs(&self, now: Mono) -> Needs {
+    /// What the drain must leave in place meanwhile; `None` as long as neither the storage nor a time has changed it.
+    pub(super) fn needs(&mut self, now: Mono) -> Option<Needs> {
+        if !std::mem::take(&mut self.changed) && self.changes_at.is_none_or(|at| now < at) {
+            return None;
+        }
+        self.changes_at = self.next_due(now);
         let budgets = self.look().map(|it| it.managers.clone()).unwrap_or_default();
         let managers = (self.is_there() && !self.is_clear()).then(|| self.words());
         let unknown = !self.is_known() && self.trouble.is_none();
-        Needs { unknown, managers, claims: self.copying(now), budgets }
+        Some(Needs { unknown, managers, claims: self.copying(now), budgets })
     }
 
     /// Since when it is waited for.
@@ -262,6 +292,7 @@ impl Guard {
             self.last().filter(wants).map(|it| (it.volume.clone(), it.wanted)).collect();
         for (volume, wanted) in volumes {
             self.asked.insert(volume.clone(), Asked::Flying);
+            self.changed = true;
             effects.push(Effect::AskCopy { volume, wanted });
         }
     }
@@ -282,12 +313,13 @@ impl Guard {
             Err(failure) => Asked::Failed(now + ASK_AGAIN, failure.text),
         };
         self.asked.insert(volume, asked);
+        self.changed = true;
     }
 
     /// Claims whose pods stay for now, each with why: a copy is made while its volume is attached here.
-    fn copying(&self, now: Mono) -> BTreeMap<Claim, String> {
+    fn copying(&self, now: Mono) -> BTreeMap<Claim, (BlockCode, String)> {
         let stays = |it: &&Finding| match (&it.state, self.asked.get(&it.volume)) {
-            (VolumeState::LastCopy(Cause::Rebuilding), _) => it.asked,
+            (VolumeState::LastCopy(Cause::Rebuilding | Cause::Full(_)), _) => it.asked,
             (VolumeState::LastCopy(Cause::Enough), Some(Asked::Flying)) => true,
             (VolumeState::LastCopy(Cause::Enough | Cause::Degraded), Some(Asked::Done(at))) => {
                 now < *at + COPY_BEGINS
@@ -295,7 +327,12 @@ impl Guard {
             (_, _) => false,
         };
         let Some(look) = self.look() else { return BTreeMap::new() };
-        self.last().filter(stays).map(|it| (it.claim.clone(), it.sentence(&look.policy))).collect()
+        let of = |it: &Finding| {
+            let full = matches!(it.state, VolumeState::LastCopy(Cause::Full(_)));
+            let code = if full { BlockCode::VolumeFull } else { BlockCode::Copying };
+            (it.claim.clone(), (code, it.sentence(&look.policy)))
+        };
+        self.last().filter(stays).map(of).collect()
     }
 
     fn limit_secs(&self) -> u64 {
@@ -322,8 +359,8 @@ impl Guard {
 pub(super) struct Needs {
     /// Nothing is known of the storage yet: pods with volumes stay for the moment.
     unknown: bool,
-    /// Claims whose pods stay for now, and why.
-    claims: BTreeMap<Claim, String>,
+    /// Claims whose pods stay for now, and why, in code and words.
+    claims: BTreeMap<Claim, (BlockCode, String)>,
     /// Why instance managers stay for now: copies are made from what runs in them.
     managers: Option<String>,
     /// For each instance manager: why its budget is closed, and what opens it.
@@ -342,7 +379,7 @@ impl Needs {
         match &self.managers {
             Some(words) if is_manager(facts) => Some((BlockCode::StorageManager, words.clone())),
             Some(_) | None if self.claims.is_empty() => None,
-            Some(_) | None => Some((BlockCode::Copying, facts.claims.iter().find_map(claim)?.clone())),
+            Some(_) | None => facts.claims.iter().find_map(claim).cloned(),
         }
     }
 

@@ -285,7 +285,6 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
                 device_uuid: self.order.device_uuid.clone(),
                 owner: self.order.owner.clone(),
                 rules: Rules { attempt, ..self.order.rules.clone() },
-                copies: std::sync::Arc::default(),
                 marks: marks.clone(),
             };
             let (sender, mut progress) = watch::channel(Progress { marks, ..Progress::default() });

@@ -44,6 +44,8 @@ pub struct Boot {
     pub node: NodeName,
     /// The UUID of our device.
     pub device_uuid: String,
+    /// The boot that it is.
+    pub boot_id: String,
     /// Limits of the gate.
     pub limits: Limits,
 }
@@ -199,7 +201,7 @@ fn node_fact(boot: &Boot, heard: Update<Node>) -> Fact {
         Ok(_) => Fact::Node(NodeSeen {
             not_ready: not_ready(&node),
             taints: taints::of_outage(&node),
-            volumes: node::recorded_volumes(&node),
+            volumes: node::recorded_volumes(&node).filter(|it| it.is_before(&boot.boot_id)),
         }),
         Err(error) => trouble(Layer::Node, &error),
     }

@@ -227,9 +227,8 @@ impl Gate {
             }
             Fact::Node(node) => {
                 self.service = Some(Ok(()));
-                // The record goes with our cordon, and still says what was faulted before.
-                if node.volumes.is_some() {
-                    self.volumes.before.clone_from(&node.volumes);
+                if let Some(record) = &node.volumes {
+                    self.volumes.recorded(record);
                 }
                 self.node = Ok(node);
             }

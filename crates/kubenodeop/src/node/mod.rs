@@ -25,6 +25,7 @@ use kubeapi::Error;
 use kubeapi::names::{NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, VOLUMES_ANNOTATION};
 use kubeapi::nodes::{self, FIELD_MANAGER, api, signed};
 use kubeapi::watch::Scope;
+use step::Mono;
 
 /// What [`cordon`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +119,8 @@ pub async fn cordon(
 }
 
 /// Makes the node schedulable again if the cordon is ours, by one patch that removes flag and annotation and
-/// names the resource version. An annotation that somebody's uncordon left behind is removed too.
+/// names the resource version. An annotation that somebody's uncordon left behind is removed too. What a drain before
+/// this boot has recorded of volumes stays for as long as the boot lasts.
 ///
 /// # Errors
 /// As [`cordon`].
@@ -126,13 +128,16 @@ pub async fn uncordon_own(
     cluster: &Cluster,
     name: &NodeName,
     device_uuid: &str,
+    (boot_id, now): (&str, Mono),
 ) -> Result<Uncordoned, Error> {
-    let node = read(cluster, name, device_uuid).await?;
+    let (object, node) = read_whole(cluster, name, device_uuid).await?;
     let ours = match node.cordon {
         Cordon::Ours(_) => true,
         Cordon::None => node.annotation.is_some(),
         Cordon::Foreign => false,
     };
+    let of_this_boot = node.annotation.as_ref().is_none_or(|it| it.boot_id == boot_id);
+    let record = recorded_volumes(&object).filter(|it| !of_this_boot && it.is_before(boot_id));
     if !ours {
         if node.annotation.is_some() {
             unmark(cluster, &node).await?;
@@ -142,7 +147,10 @@ pub async fn uncordon_own(
     let body = json!({
         "metadata": {
             "resourceVersion": node.resource_version,
-            "annotations": { OWNER_ANNOTATION: null, VOLUMES_ANNOTATION: null },
+            "annotations": {
+                OWNER_ANNOTATION: null,
+                VOLUMES_ANNOTATION: record.map(|it| json!(it.opened(boot_id, now)).to_string()),
+            },
         },
         "spec": { "unschedulable": null },
     });
@@ -158,7 +166,7 @@ pub async fn unmark(cluster: &Cluster, node: &NodeFacts) -> Result<(), Error> {
     let body = json!({
         "metadata": {
             "resourceVersion": node.resource_version,
-            "annotations": { OWNER_ANNOTATION: null },
+            "annotations": { OWNER_ANNOTATION: null, VOLUMES_ANNOTATION: null },
         },
     });
     patch(cluster, &format!("take our mark off node {}", node.name), &node.name, body).await
@@ -173,14 +181,14 @@ pub(crate) async fn record_volumes(
     name: &NodeName,
     before: &VolumesBefore,
 ) -> Result<(), Error> {
-    let body = json!({ "metadata": { "annotations": { VOLUMES_ANNOTATION: json!(before.0).to_string() } } });
+    let body = json!({ "metadata": { "annotations": { VOLUMES_ANNOTATION: json!(before).to_string() } } });
     patch(cluster, &format!("record the volumes of node {name}"), name, body).await
 }
 
 /// What is recorded there; a record that cannot be read is none.
 pub(crate) fn recorded_volumes(node: &Node) -> Option<VolumesBefore> {
     let text = node.metadata.annotations.as_ref()?.get(VOLUMES_ANNOTATION)?;
-    serde_json::from_str(text).ok().map(VolumesBefore)
+    serde_json::from_str(text).ok()
 }
 
 pub(crate) async fn patch(cluster: &Cluster, what: &str, name: &NodeName, body: Value) -> Result<(), Error> {

@@ -13,6 +13,7 @@ use kubeapi::names::NodeName;
 use kubeapi::names::OWNER_ANNOTATION;
 use kubeapi::nodes::probe;
 use kubeapi::reply::Reach;
+use step::Mono;
 
 const DEVICE: &str = "a5a4e5c1-0000-4000-8000-000000000001";
 
@@ -46,6 +47,8 @@ fn owner() -> CordonOwner {
     }
 }
 
+/// The boot, and the time in it.
+const NOW: (&str, Mono) = ("b1", Mono::from_start(Duration::from_secs(100)));
 const OURS: &str = r#"{"bootId":"b1","requestedBy":2,"requestedAt":"2025-01-01T00:00:00Z"}"#;
 const EARLIER: &str = r#"{"bootId":"b0","requestedBy":3,"requestedAt":"2024-01-01T00:00:00Z"}"#;
 
@@ -130,7 +133,7 @@ async fn r4_only_a_cordon_of_ours_is_removed_flag_and_annotation_in_one_patch() 
             mock::object(&node_object(false, None)),
         ];
         let (cluster, calls) = mock::cluster(answers);
-        assert_eq!(uncordon_own(&cluster, &name(), DEVICE).await.unwrap(), Uncordoned::Opened);
+        assert_eq!(uncordon_own(&cluster, &name(), DEVICE, NOW).await.unwrap(), Uncordoned::Opened);
         let patch = calls.all().remove(1);
         assert_eq!(patch.line, "PATCH /api/v1/nodes/n1?&fieldManager=pillar-rs");
         assert_eq!(
@@ -140,8 +143,30 @@ async fn r4_only_a_cordon_of_ours_is_removed_flag_and_annotation_in_one_patch() 
     }
     for (unschedulable, annotation) in [(true, None), (true, Some("{torn")), (false, None)] {
         let (cluster, calls) = mock::cluster(vec![mock::object(&node_object(unschedulable, annotation))]);
-        assert_eq!(uncordon_own(&cluster, &name(), DEVICE).await.unwrap(), Uncordoned::NothingOfOurs);
+        assert_eq!(uncordon_own(&cluster, &name(), DEVICE, NOW).await.unwrap(), Uncordoned::NothingOfOurs);
         assert_eq!(calls.lines(), ["GET /api/v1/nodes/n1"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn u10_what_a_drain_has_recorded_of_volumes_stays_for_the_boot_in_which_its_cordon_goes() {
+    let kept = r#"{"opened":["b1",100000],"volumes":{"pvc-1":true}}"#;
+    let table = [
+        (EARLIER, r#"{"volumes":{"pvc-1":true}}"#, json!(kept)),
+        // A drain of this boot that was withdrawn; a record of a boot that is over; one that nobody can read.
+        (OURS, r#"{"volumes":{"pvc-1":true}}"#, Value::Null),
+        (EARLIER, r#"{"volumes":{"pvc-1":true},"opened":["b0",7]}"#, Value::Null),
+        (EARLIER, "{torn", Value::Null),
+    ];
+    for (owner, record, expected) in table {
+        let mut node = node_object(true, Some(owner));
+        node["metadata"]["annotations"]["pillar-rs/volumes-before"] = record.into();
+        let (cluster, calls) =
+            mock::cluster(vec![mock::object(&node), mock::object(&node_object(false, None))]);
+        uncordon_own(&cluster, &name(), DEVICE, NOW).await.unwrap();
+        let patch: Value = serde_json::from_str(&calls.all().remove(1).body).unwrap();
+        let written = &patch["metadata"]["annotations"]["pillar-rs/volumes-before"];
+        assert_eq!(*written, expected, "{owner} {record}");
     }
 }
 
@@ -186,7 +211,7 @@ fn r4_a_cordon_that_another_hand_has_written_since_is_not_ours() {
 
 #[tokio::test(start_paused = true)]
 async fn r4_our_mark_is_taken_off_somebody_elses_cordon_and_the_cordon_stays() {
-    let body = r#"{"metadata":{"annotations":{"pillar-rs/cordon-owner":null},"resourceVersion":"77"}}"#;
+    let body = r#"{"metadata":{"annotations":{"pillar-rs/cordon-owner":null,"pillar-rs/volumes-before":null},"resourceVersion":"77"}}"#;
     for door in ["cordon", "uncordon"] {
         let theirs = written_by(node_object(true, Some(OURS)), &["kubectl"]);
         let answers = vec![mock::object(&theirs), mock::object(&node_object(true, None))];
@@ -194,7 +219,10 @@ async fn r4_our_mark_is_taken_off_somebody_elses_cordon_and_the_cordon_stays() {
         if door == "cordon" {
             assert_eq!(cordon(&cluster, &name(), DEVICE, &owner()).await.unwrap(), Cordoned::Foreign);
         } else {
-            assert_eq!(uncordon_own(&cluster, &name(), DEVICE).await.unwrap(), Uncordoned::NothingOfOurs);
+            assert_eq!(
+                uncordon_own(&cluster, &name(), DEVICE, NOW).await.unwrap(),
+                Uncordoned::NothingOfOurs
+            );
         }
         assert_eq!(calls.all().remove(1).body, body, "{door}");
     }

@@ -2,21 +2,43 @@
 //!
 //! Not here: finding them (`storage`). Sources: goals D14, O5. Pure: no clock, no I/O, no task.
 
+use std::collections::BTreeSet;
+
 use crate::plan::forecast::Foreseen;
-use crate::storage::{Cause, Look, VolumeState};
+use crate::progress::BlockCode;
+use crate::storage::{Cause, Finding, Look, VolumeState};
 
 /// Volumes that would keep the node, and what a person should know of others.
 pub(super) fn foreseen(look: &Look) -> (Vec<Foreseen>, Vec<String>) {
     let (mut blockers, mut notes) = (Vec::new(), Vec::new());
+    for it in look.findings.iter().filter(|it| !it.full.is_empty()) {
+        let (code, on) = (BlockCode::VolumeFull, it.full.join(", "));
+        let what = format!("the disk with a copy of volume {it} is full on node {on}");
+        notes.push(format!("{}: {what}: {}", code.text(), code.next_step("", "")));
+    }
+    notes.extend(at_risk(look));
+    for it in look.findings.iter().filter(|it| it.is_over_number()) {
+        let (healthy, wanted) = (it.healthy, it.wanted);
+        notes.push(format!(
+            "volume {it}: {healthy} healthy copies, {wanted} wanted; Longhorn keeps them all: where nobody needs the room, \
+             delete one that is not on the node of its workload: `kubectl -n longhorn-system get replicas -l \
+             longhornvolume={}`",
+            it.volume
+        ));
+    }
     for it in look.findings.iter().filter(|it| it.state != VolumeState::Safe) {
         let text = it.sentence(&look.policy);
         let code = match &it.state {
             VolumeState::Safe | VolumeState::Faulted | VolumeState::LastCopy(Cause::Enough) => None,
+            VolumeState::LastCopy(_) if !it.passed.is_empty() => None,
             // The cordon has it copied.
             VolumeState::LastCopy(Cause::Detached) if look.policy.copies_by_cordon() => None,
             VolumeState::LastCopy(cause) => cause.code(),
         };
         match code {
+            None if it.is_last() && !it.passed.is_empty() => {
+                notes.push(format!("{text}; a person lets it pass: {}", it.passed));
+            }
             Some(code) => blockers.push(Foreseen { subject: it.subject(), code, reason: text }),
             None if it.state == VolumeState::LastCopy(Cause::Enough) => {
                 notes.push(format!("{text}; the drain waits for another, which it has made first"));
@@ -28,43 +50,113 @@ pub(super) fn foreseen(look: &Look) -> (Vec<Foreseen>, Vec<String>) {
     (blockers, notes)
 }
 
+/// Virtual machines that run with degraded volumes, and with one of which a single copy is healthy.
+fn at_risk(look: &Look) -> Vec<String> {
+    let machines: BTreeSet<&String> = look.findings.iter().flat_map(|it| &it.machines).collect();
+    let of = |machine: &String| {
+        let used: Vec<&Finding> = look.findings.iter().filter(|it| it.machines.contains(machine)).collect();
+        let degraded = used.iter().filter(|it| !it.is_whole() && it.state != VolumeState::Faulted);
+        let degraded: Vec<String> =
+            degraded.map(|it| format!("{it}: {} of {} copies healthy", it.healthy, it.wanted)).collect();
+        let single: Vec<String> = used.iter().filter(|it| it.healthy == 1).map(ToString::to_string).collect();
+        (!degraded.is_empty() && !single.is_empty()).then(|| {
+            format!(
+                "virtual machine {machine} runs with degraded volumes ({}), and a single healthy copy has {}: wait until \
+                 they are rebuilt, `kubectl -n longhorn-system get volumes`",
+                degraded.join(", "),
+                single.join(", ")
+            )
+        })
+    };
+    machines.into_iter().filter_map(of).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::BlockCode;
-    use crate::storage::{Finding, Policy};
+    use crate::storage::Policy;
+
+    fn finding(volume: &str, state: VolumeState) -> Finding {
+        Finding {
+            volume: volume.to_owned(),
+            claim: ("shop".to_owned(), "data".to_owned()),
+            attached: String::new(),
+            elsewhere: vec![],
+            percent: None,
+            failed: String::new(),
+            wanted: 1,
+            healthy: 1,
+            asked: false,
+            passed: String::new(),
+            full: vec![],
+            machines: vec![],
+            state,
+        }
+    }
+
+    #[test]
+    fn u6_a_machine_on_degraded_volumes_of_which_one_has_a_single_copy_is_named_with_them_and_a_full_disk_too()
+     {
+        let volume = |name: &str, healthy, wanted| Finding {
+            healthy,
+            wanted,
+            machines: vec!["shop/db".to_owned()],
+            ..finding(name, VolumeState::Safe)
+        };
+        let notes =
+            |all: &[Finding]| foreseen(&Look { findings: all.to_vec(), ..Look::default() }).1.join("; ");
+        let table = [
+            (vec![volume("a", 1, 2)], true),
+            (vec![volume("a", 2, 3), volume("b", 1, 1)], true),
+            (vec![volume("a", 2, 3)], false),
+            (vec![volume("a", 1, 1)], false),
+            (vec![Finding { machines: vec![], ..volume("a", 1, 2) }], false),
+        ];
+        for (number, (all, named)) in table.into_iter().enumerate() {
+            let said = notes(&all);
+            assert_eq!(said.contains("virtual machine shop/db"), named, "row {number}: {said}");
+            assert!(
+                !named || all.iter().all(|it| said.contains(&format!("shop/data ({})", it.volume))),
+                "{said}"
+            );
+        }
+        let full = Finding { full: vec!["n2".to_owned()], ..finding("a", VolumeState::Safe) };
+        let expected =
+            "volume-full: the disk with a copy of volume shop/data (a) is full on node n2: make room";
+        assert!(notes(&[full]).starts_with(expected));
+    }
+
+    #[test]
+    fn o5_d14_what_a_person_lets_pass_is_no_blocker_and_is_named() {
+        let last = VolumeState::LastCopy(Cause::StrictLocal);
+        let passed = Finding { passed: "its disk is dead".to_owned(), ..finding("a", last) };
+        let (blockers, notes) = foreseen(&Look { findings: vec![passed], ..Look::default() });
+        assert_eq!(blockers, []);
+        assert!(notes[0].ends_with("a person lets it pass: its disk is dead"), "{notes:?}");
+    }
 
     #[test]
     fn o5_d14_what_no_wait_copies_is_foreseen_by_its_code_and_what_is_copied_is_a_note() {
-        let said = |state: VolumeState, policy: &str| {
-            let finding = Finding {
-                volume: "pvc-1".to_owned(),
-                claim: ("shop".to_owned(), "data".to_owned()),
-                attached: String::new(),
-                elsewhere: vec![],
-                percent: None,
-                failed: String::new(),
-                wanted: 1,
-                healthy: 1,
-                asked: false,
-                state,
-            };
+        let said = |state: VolumeState, policy: &str, healthy: u32| {
+            let finding = Finding { healthy, ..finding("pvc-1", state) };
             let look = Look { policy: Policy::parse(policy), findings: vec![finding], ..Look::default() };
             let (blockers, notes) = foreseen(&look);
             (blockers.first().map(|it| it.code), notes.len())
         };
         let last = VolumeState::LastCopy;
         let table = [
-            (said(VolumeState::Safe, ""), (None, 0)),
-            (said(VolumeState::Faulted, ""), (None, 1)),
-            (said(last(Cause::Enough), ""), (None, 1)),
-            (said(last(Cause::Rebuilding), ""), (None, 1)),
-            (said(last(Cause::StrictLocal), ""), (Some(BlockCode::StrictLocal), 0)),
-            (said(last(Cause::AllCordoned), ""), (Some(BlockCode::AllCordoned), 0)),
-            (said(last(Cause::NoPlace("full".to_owned())), ""), (Some(BlockCode::NoRoom), 0)),
-            (said(last(Cause::NoOtherNode), ""), (Some(BlockCode::LastCopy), 0)),
-            (said(last(Cause::Detached), "always-allow"), (Some(BlockCode::LastCopy), 0)),
-            (said(last(Cause::Detached), "block-for-eviction"), (None, 1)),
+            (said(VolumeState::Safe, "", 1), (None, 0)),
+            (said(VolumeState::Safe, "", 2), (None, 1)),
+            (said(VolumeState::Faulted, "", 1), (None, 1)),
+            (said(last(Cause::Enough), "", 1), (None, 1)),
+            (said(last(Cause::Rebuilding), "", 1), (None, 1)),
+            (said(last(Cause::StrictLocal), "", 1), (Some(BlockCode::StrictLocal), 0)),
+            (said(last(Cause::AllCordoned), "", 1), (Some(BlockCode::AllCordoned), 0)),
+            (said(last(Cause::NoPlace("full".to_owned())), "", 1), (Some(BlockCode::NoRoom), 0)),
+            (said(last(Cause::Full(vec![])), "", 1), (Some(BlockCode::VolumeFull), 0)),
+            (said(last(Cause::NoOtherNode), "", 1), (Some(BlockCode::LastCopy), 0)),
+            (said(last(Cause::Detached), "always-allow", 1), (Some(BlockCode::LastCopy), 0)),
+            (said(last(Cause::Detached), "block-for-eviction", 1), (None, 1)),
         ];
         for (number, (said, expected)) in table.into_iter().enumerate() {
             assert_eq!(said, expected, "row {number}");

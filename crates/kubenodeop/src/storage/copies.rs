@@ -1,22 +1,23 @@
 //! Asking for another copy of a volume whose last one is on our node, where Longhorn does not make one because of the
 //! cordon; and taking that back.
 //!
-//! One more copy is wanted of the volume, with a mark that says of how many and for which node. It is taken back when the
-//! node is uncordoned, or by whoever leads when it does not come back: the number only where it is still the one that was asked for, as another is somebody else's. The
-//! copy that was made stays until Longhorn or a person removes it: no data is deleted here. Source: goals D14;
-//! spec/vm-storage.md B7 (way D).
+//! One more copy is wanted of the volume, with a mark that says of how many and for which node. It is taken back once the
+//! node is schedulable again, or by whoever leads when it does not come back: the number only where it is still the one
+//! that was asked for, as another is somebody else's. The copy that was made stays: Longhorn deletes a healthy copy over
+//! the number only for an eviction, for data locality or for its auto-balance (controller/volume_controller.go,
+//! cleanupExtraHealthyReplicas), and no data is deleted here. Sources: goals D14; spec/vm-storage.md B7 (way D).
 
 use std::collections::BTreeSet;
 
 use kube::api::{GetParams, Patch};
 use kube::core::Request;
-use kubeapi::names::{COPY_ANNOTATION, NodeName, STORAGE_NAMESPACE};
+use kubeapi::names::{COPY_ANNOTATION, NodeName, PASS_ANNOTATION, STORAGE_NAMESPACE};
 use kubeapi::nodes::signed;
 use kubeapi::reply::Reply;
 use kubeapi::slim::longhorn::{Volume, path, scope};
 use kubeapi::{Cluster, Error, found};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The mark on a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +34,18 @@ impl Mark {
         let text = volume.metadata.annotations.as_ref()?.get(COPY_ANNOTATION)?;
         serde_json::from_str(text).ok()
     }
+}
+
+/// The node with which the last copy of a volume may go down, and why, as a person has written there.
+fn passed(volume: &Volume) -> Option<(&str, &str)> {
+    let text = volume.metadata.annotations.as_ref()?.get(PASS_ANNOTATION)?;
+    let (node, why) = text.trim().split_once(char::is_whitespace)?;
+    Some((node, why.trim()))
+}
+
+/// Why the last copy of a volume may go down with `node`; empty where no person says so.
+pub(super) fn pass_of(volume: &Volume, node: &str) -> String {
+    passed(volume).filter(|(of, _)| *of == node).map(|(_, why)| why.to_owned()).unwrap_or_default()
 }
 
 /// Has one more copy made of a volume, unless it carries a mark already. Nothing is written when it wants another number
@@ -59,11 +72,10 @@ pub async fn ask(cluster: &Cluster, node: &NodeName, volume: &str, wanted: u32) 
     patch(cluster, &format!("ask for another copy of volume {volume}"), volume, body).await
 }
 
-/// The volumes with a mark; without Longhorn there are none.
-async fn marked(cluster: &Cluster) -> Result<Vec<(Volume, Mark)>, Error> {
-    let volumes = found(scope("volumes").list_all::<Volume>(cluster).await)?.map(|it| it.items);
-    let with_mark = |it: Volume| Mark::of(&it).map(|mark| (it, mark));
-    Ok(volumes.unwrap_or_default().into_iter().filter_map(with_mark).collect())
+/// All volumes; without Longhorn there are none.
+async fn volumes(cluster: &Cluster) -> Result<Vec<Volume>, Error> {
+    let volumes = found(scope("volumes").list_all::<Volume>(cluster).await)?;
+    Ok(volumes.map(|it| it.items).unwrap_or_default())
 }
 
 /// The nodes because of which copies were asked for that were not taken back.
@@ -71,8 +83,8 @@ async fn marked(cluster: &Cluster) -> Result<Vec<(Volume, Mark)>, Error> {
 /// # Errors
 /// Those of [`Cluster`].
 pub async fn asked_for(cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
-    match marked(cluster).await {
-        Ok(all) => Ok(all.into_iter().map(|(_, mark)| mark.node).collect()),
+    match volumes(cluster).await {
+        Ok(all) => Ok(all.iter().filter_map(|it| Some(Mark::of(it)?.node)).collect()),
         // Who may not read them has asked for none.
         Err(error) if matches!(error.reply(), Reply::Permanent { .. }) => {
             tracing::debug!(error = error.line(), "volumes are not read");
@@ -82,31 +94,41 @@ pub async fn asked_for(cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
     }
 }
 
-/// Takes back what was asked for because of the nodes for which `of` holds, and says of which volumes.
-///
-/// # Errors
-/// Those of [`Cluster`].
-pub async fn take_back(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<Vec<String>, Error> {
-    let mut done = Vec::new();
-    for (volume, mark) in marked(cluster).await? {
-        if !of(&mark.node) {
+/// Takes back what was asked for because of the nodes for which `of` holds: of which volumes, and the first failure, after
+/// all were tried. Then it is to be called again. What a person has let pass counts for one drain: that goes too.
+pub async fn take_back(cluster: &Cluster, of: impl Fn(&str) -> bool) -> (Vec<String>, Result<(), Error>) {
+    let all = match volumes(cluster).await {
+        Ok(all) => all,
+        Err(error) => return (Vec::new(), Err(error)),
+    };
+    let (mut done, mut failed) = (Vec::new(), Ok(()));
+    for volume in all {
+        let mark = Mark::of(&volume).filter(|it| of(&it.node));
+        let is_passed = passed(&volume).is_some_and(|(node, _)| of(node));
+        if mark.is_none() && !is_passed {
             continue;
         }
-        let name = volume.metadata.name.clone().unwrap_or_default();
+        let name = volume.name();
+        let gone = [(COPY_ANNOTATION, mark.is_some()), (PASS_ANNOTATION, is_passed)];
+        let gone = gone.into_iter().filter(|(_, goes)| *goes).map(|(name, _)| (name.to_owned(), Value::Null));
         let mut body = json!({
             "metadata": {
                 "resourceVersion": volume.metadata.resource_version,
-                "annotations": { COPY_ANNOTATION: null },
+                "annotations": gone.collect::<Map<_, _>>(),
             },
         });
-        if volume.spec.number_of_replicas == mark.was.saturating_add(1) {
-            body["spec"] = json!({ "numberOfReplicas": mark.was });
+        let was = mark.as_ref().map(|it| it.was);
+        if let Some(was) = was.filter(|was| volume.spec.number_of_replicas == was.saturating_add(1)) {
+            body["spec"] = json!({ "numberOfReplicas": was });
         }
-        patch(cluster, &format!("want no more than {} copies of volume {name}", mark.was), &name, body)
-            .await?;
-        done.push(name);
+        let what = format!("take back what a drain asked of volume {name}");
+        match found(patch(cluster, &what, &name, body).await) {
+            Ok(_) if mark.is_none() => {}
+            Ok(_) => done.push(name),
+            Err(error) => failed = failed.and(Err(error)),
+        }
     }
-    Ok(done)
+    (done, failed)
 }
 
 async fn patch(cluster: &Cluster, what: &str, volume: &str, body: Value) -> Result<(), Error> {
@@ -128,6 +150,27 @@ mod tests {
 
     fn node() -> NodeName {
         NodeName::parse("n1").unwrap()
+    }
+
+    fn passes(mut volume: Value, text: &str) -> Value {
+        volume["metadata"]["annotations"] = json!({ PASS_ANNOTATION: text });
+        volume
+    }
+
+    #[test]
+    fn d14_a_volume_passes_with_the_node_that_a_person_has_named_and_with_a_reason_only() {
+        for (text, why) in [
+            ("n1 the disk is dead", "the disk is dead"),
+            (" n1\tdead ", "dead"),
+            ("n1", ""),
+            ("n1 ", ""),
+            ("n2 the disk is dead", ""),
+            ("the disk is dead", ""),
+            ("", ""),
+        ] {
+            let volume: Volume = serde_json::from_value(passes(volume(1, None), text)).unwrap();
+            assert_eq!(pass_of(&volume, "n1"), why, "{text}");
+        }
     }
 
     const MARK: &str = r#"{"was":1,"node":"n1"}"#;
@@ -158,6 +201,7 @@ mod tests {
 
     #[tokio::test]
     async fn d14_only_what_was_asked_for_this_node_is_taken_back_and_a_foreign_number_stays() {
+        let gone = r#"{"metadata":{"annotations":{"pillar-rs/last-copy-pass":null},"resourceVersion":"7"}}"#;
         let without = r#"{"metadata":{"annotations":{"pillar-rs/last-copy":null},"resourceVersion":"7"}}"#;
         let lowered = r#"{"metadata":{"annotations":{"pillar-rs/last-copy":null},"resourceVersion":"7"},"spec":{"numberOfReplicas":1}}"#;
         let table = [
@@ -166,17 +210,19 @@ mod tests {
             (volume(1, Some(MARK)), Some(without)),
             (volume(2, Some(r#"{"was":1,"node":"n2"}"#)), None),
             (volume(2, None), None),
+            (passes(volume(1, None), "n1 the disk is dead"), Some(gone)),
+            (passes(volume(1, None), "n2 the disk is dead"), None),
         ];
         for (now, expected) in table {
             let answers = vec![mock::list("9", std::slice::from_ref(&now)), mock::object(&json!({}))];
             let (cluster, calls) = mock::cluster(answers);
-            let done = take_back(&cluster, |it| it == "n1").await.unwrap();
-            assert_eq!(done.len(), usize::from(expected.is_some()), "{now}");
+            let done = take_back(&cluster, |it| it == "n1").await.0;
+            assert_eq!(done.len(), usize::from(expected.is_some_and(|it| it != gone)), "{now}");
             let writes: Vec<_> = calls.all().into_iter().filter(|it| it.line.starts_with("PATCH")).collect();
             assert_eq!(writes.first().map(|it| it.body.as_str()), expected, "{now}");
         }
         let (cluster, _) =
             mock::cluster(vec![mock::status(404, "the server could not find the requested resource")]);
-        assert_eq!(take_back(&cluster, |_| true).await.unwrap(), [""; 0]);
+        assert!(matches!(take_back(&cluster, |_| true).await, (none, Ok(())) if none.is_empty()));
     }
 }

@@ -26,6 +26,15 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// All values of the setting that are known, Longhorn's default first.
+    pub const WORDS: [&str; 5] = [
+        "block-if-contains-last-replica",
+        "block-for-eviction-if-contains-last-replica",
+        "block-for-eviction",
+        "allow-if-replica-is-stopped",
+        "always-allow",
+    ];
+
     /// The setting's value; empty is Longhorn's default.
     pub fn parse(value: &str) -> Self {
         match value {
@@ -103,6 +112,15 @@ impl Facts {
         }
     }
 
+    /// Whether the disk with this copy is full.
+    pub(super) fn is_on_full_disk(&self, copy: &str, node: &str) -> bool {
+        let disks = self.storage_nodes.get(node).into_iter().flat_map(|it| it.status.disk_status.values());
+        disks.into_iter().any(|it| {
+            it.scheduled_replica.0.contains(copy)
+                && it.storage_available.saturating_mul(100) < it.storage_maximum
+        })
+    }
+
     /// Nodes besides `own` that Longhorn may place copies on.
     pub(super) fn others<'a>(&'a self, own: &'a str) -> impl Iterator<Item = &'a str> {
         let takes =
@@ -134,6 +152,7 @@ mod tests {
             let policy = Policy::parse(text);
             assert_eq!((policy.text(), policy.copies_by_cordon()), (text, copies));
         }
-        assert_eq!(Policy::parse(""), Policy::BlockLast);
+        assert!(Policy::WORDS.iter().all(|it| !matches!(Policy::parse(it), Policy::Other(_))));
+        assert_eq!(Policy::parse(""), Policy::parse(Policy::WORDS[0]));
     }
 }

@@ -5,11 +5,12 @@
 
 use std::fmt;
 
-use kubeapi::slim::longhorn::{Engine, Replica, Volume, condition};
+use kubeapi::slim::longhorn::{Engine, Replica, Volume, VolumeUser, condition, named};
 
-use super::copies::Mark;
+use super::copies::{Mark, pass_of};
 use super::facts::{Facts, Policy};
 use crate::progress::{BlockCode, Subject};
+use kubeapi::names::PASS_ANNOTATION;
 
 /// A volume with a copy on our node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +33,12 @@ pub struct Finding {
     pub healthy: u32,
     /// We have asked for another one because of our node.
     pub asked: bool,
+    /// Why a person lets it go down with our node; empty where nobody does.
+    pub passed: String,
+    /// Nodes on which the disk with a copy has less than 1 % free.
+    pub full: Vec<String>,
+    /// Virtual machines that run with it, as `shop/db`.
+    pub machines: Vec<String>,
     /// What it means for our node.
     pub state: VolumeState,
 }
@@ -54,6 +61,8 @@ pub enum Cause {
     StrictLocal,
     /// There are healthy ones on these nodes, which do not count.
     Behind(Vec<String>),
+    /// One cannot be rebuilt, as these nodes' disks are full.
+    Full(Vec<String>),
     /// One is being rebuilt.
     Rebuilding,
     /// Each other node that could hold one is cordoned.
@@ -80,6 +89,7 @@ impl Cause {
             Self::StrictLocal => Some(BlockCode::StrictLocal),
             Self::AllCordoned => Some(BlockCode::AllCordoned),
             Self::NoPlace(_) => Some(BlockCode::NoRoom),
+            Self::Full(_) => Some(BlockCode::VolumeFull),
             Self::Behind(_) | Self::NoOtherNode | Self::Detached | Self::Enough => Some(BlockCode::LastCopy),
         }
     }
@@ -88,11 +98,7 @@ impl Cause {
 /// For a person: `shop/data (pvc-1)`.
 impl fmt::Display for Finding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (namespace, name) = &self.claim;
-        if name.is_empty() {
-            return out.write_str(&self.volume);
-        }
-        write!(out, "{namespace}/{name} ({})", self.volume)
+        out.write_str(&named(&self.claim.0, &self.claim.1, &self.volume))
     }
 }
 
@@ -100,6 +106,11 @@ impl Finding {
     /// Whether as many copies are healthy as are wanted.
     pub const fn is_whole(&self) -> bool {
         self.healthy >= self.wanted
+    }
+
+    /// Whether more copies are healthy than are wanted.
+    pub const fn is_over_number(&self) -> bool {
+        self.wanted > 0 && self.healthy > self.wanted
     }
 
     /// Whether our node holds the last copy of it.
@@ -122,6 +133,9 @@ impl Finding {
         let more = match cause {
             Cause::StrictLocal => "it is strict-local and cannot have another".to_owned(),
             Cause::Behind(nodes) => format!("other copies do not count: {}", nodes.join(", ")),
+            Cause::Full(nodes) => {
+                format!("another cannot be rebuilt, as its disk is full: {}", nodes.join(", "))
+            }
             Cause::Rebuilding => match self.percent {
                 Some(percent) => format!("another is being rebuilt, {percent} %"),
                 None => "another is being rebuilt".to_owned(),
@@ -168,7 +182,11 @@ impl Finding {
     pub fn next_step(&self) -> String {
         let show =
             format!("`kubectl -n longhorn-system get replicas,engines -l longhornvolume={}`", self.volume);
-        let pass = "or let it pass by name (limits: `last_copy_pass`)";
+        let pass = format!(
+            "or let its data go down with the node: `kubectl -n longhorn-system annotate --overwrite \
+             volumes.longhorn.io {} {PASS_ANNOTATION}='<node> <why>'`",
+            self.volume
+        );
         match &self.state {
             VolumeState::Safe => "nothing".to_owned(),
             VolumeState::Faulted => format!("bring back the nodes that hold its copies: {show}"),
@@ -180,6 +198,7 @@ impl Finding {
                 Cause::AllCordoned => "uncordon one other node: `kubectl uncordon <node>`".to_owned(),
                 Cause::NoOtherNode => format!("add a node with storage, {pass}"),
                 Cause::NoPlace(_) => format!("make room or fit tags on another node: {show}, {pass}"),
+                Cause::Full(_) => format!("{}, {pass}", BlockCode::VolumeFull.next_step("", "")),
                 Cause::Detached => format!("start what uses it on any node, {pass}"),
                 Cause::Rebuilding | Cause::Degraded if !self.failed.is_empty() => {
                     format!("look at the disk and the network of that node: {show}, {pass}")
@@ -218,6 +237,8 @@ fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
         Some(engine) => engine.status.replica_mode_map.get(*copy).is_some_and(|mode| mode == "RW"),
         None => !it.spec.healthy_at.is_empty() && it.spec.failed_at.is_empty(),
     };
+    let full = replicas.iter().filter(|(copy, it)| facts.is_on_full_disk(copy, &it.spec.node));
+    let full: Vec<(&String, &Replica)> = full.copied().collect();
     let failed = replicas.iter().filter(|(_, it)| it.spec.node != own).find_map(|(_, it)| {
         let failed = condition(&it.status.conditions, "RebuildFailed").filter(|it| it.status == "True")?;
         let why = failed.message.clone().or_else(|| failed.reason.clone()).unwrap_or_default();
@@ -240,12 +261,21 @@ fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
     } else if here.is_empty() || !elsewhere.is_empty() {
         VolumeState::Safe
     } else {
-        let healthy = here.len() + others.len();
-        VolumeState::LastCopy(cause(facts, own, volume, (engine, rebuilds), healthy, behind))
+        // What a rebuild reads from, or writes to.
+        let stuck = full.iter().filter(|(_, it)| it.spec.node != own || failed.is_some());
+        let stuck: Vec<String> = stuck.map(|(_, it)| format!("node {}", it.spec.node)).collect();
+        let copies = (here.len() + others.len(), behind, stuck);
+        VolumeState::LastCopy(cause(facts, own, volume, (engine, rebuilds), copies))
     };
     let claimed = volume.map(|it| it.status.kubernetes_status.clone()).unwrap_or_default();
+    let runs = |it: &&VolumeUser| it.workload_type == "VirtualMachineInstance" && it.pod_status == "Running";
+    let machines = claimed.workloads_status.iter().filter(runs);
+    let machines = machines.map(|it| format!("{}/{}", claimed.namespace, it.workload_name)).collect();
     Finding {
         volume: name.to_owned(),
+        passed: volume.map(|it| pass_of(it, own)).unwrap_or_default(),
+        full: full.iter().map(|(_, it)| it.spec.node.clone()).collect(),
+        machines,
         claim: (claimed.namespace, claimed.pvc_name),
         attached: engine.and(volume).map(|it| it.status.current_node.clone()).unwrap_or_default(),
         elsewhere,
@@ -287,14 +317,15 @@ fn cause(
     own: &str,
     volume: Option<&Volume>,
     (engine, rebuilds): (Option<&Engine>, bool),
-    healthy: usize,
-    behind: Vec<String>,
+    (healthy, behind, full): (usize, Vec<String>, Vec<String>),
 ) -> Cause {
     let none = Volume::default();
     let volume = volume.unwrap_or(&none);
     let scheduled = condition(&volume.status.conditions, "Scheduled");
     if volume.spec.data_locality == "strict-local" {
         Cause::StrictLocal
+    } else if !full.is_empty() {
+        Cause::Full(full)
     } else if rebuilds {
         Cause::Rebuilding
     } else if facts.all_others_cordoned(own) {

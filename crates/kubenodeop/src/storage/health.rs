@@ -31,12 +31,7 @@ async fn volumes(cluster: &Cluster) -> Result<Option<BTreeMap<String, Volume>>, 
 fn seen<'a>(all: impl Iterator<Item = &'a Volume>) -> VolumesSeen {
     let mut seen = VolumesSeen::default();
     for volume in all {
-        let name = volume.metadata.name.clone().unwrap_or_default();
-        let claimed = &volume.status.kubernetes_status;
-        let shown = match claimed.pvc_name.as_str() {
-            "" => name.clone(),
-            claim => format!("{}/{claim} ({name})", claimed.namespace),
-        };
+        let (name, shown) = (volume.name(), volume.shown());
         match volume.status.robustness.as_str() {
             "faulted" => drop(seen.faulted.insert(name, shown)),
             "degraded" => drop(seen.degraded.insert(name, shown)),

@@ -11,6 +11,7 @@ mod follow;
 mod guard;
 mod health;
 mod longhorn;
+mod reserve;
 
 pub use copies::{ask, asked_for, take_back};
 pub use facts::{Facts, NodeState, Policy};
@@ -18,6 +19,7 @@ pub use guard::{Cause, Finding, VolumeState, judge};
 pub(crate) use health::{follow_troubled, troubled};
 pub(crate) use longhorn::{count, follow_looks};
 pub use longhorn::{last_of_volume, look};
+pub use reserve::reserve;
 
 use std::collections::BTreeMap;
 

@@ -30,7 +30,10 @@ async fn a_node_is_cordoned_drained_and_given_back() {
     // The workloads run elsewhere, the bare pods are gone for good.
     sim.until("pods", |pods| are_ready(pods, 9)).await;
 
-    assert_eq!(node::uncordon_own(&cluster, &n1(), DEVICE).await.unwrap(), Uncordoned::Opened);
+    assert_eq!(
+        node::uncordon_own(&cluster, &n1(), DEVICE, ("b1", clock()())).await.unwrap(),
+        Uncordoned::Opened
+    );
     let given_back = sim.get("nodes", "", "n1").unwrap();
     assert!(given_back["spec"]["unschedulable"].is_null(), "{given_back}");
     assert!(given_back["metadata"]["annotations"]["pillar-rs/cordon-owner"].is_null(), "{given_back}");
@@ -127,7 +130,10 @@ async fn a_foreign_cordon_is_kept_through_a_drain_and_after_it() {
     sim.edit("nodes", "", "n1", |node| node["spec"]["unschedulable"] = json!(true));
     assert_eq!(node::cordon(&cluster, &n1(), DEVICE, &owner()).await.unwrap(), Cordoned::Foreign);
     Attempt::start(&cluster).drained().await;
-    assert_eq!(node::uncordon_own(&cluster, &n1(), DEVICE).await.unwrap(), Uncordoned::NothingOfOurs);
+    assert_eq!(
+        node::uncordon_own(&cluster, &n1(), DEVICE, ("b1", clock()())).await.unwrap(),
+        Uncordoned::NothingOfOurs
+    );
     let kept = sim.get("nodes", "", "n1").unwrap();
     assert_eq!(kept["spec"]["unschedulable"], json!(true));
     assert_eq!(sim.faults().count("PATCH", "/nodes/"), 0);

@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use kubeapi::Cluster;
-use kubenodeop::{BlockCode, Limit, Outcome, Phase, Rules, VolumeAction, storage};
-use kubesim::Sim;
+use kubenodeop::plan::survey;
+use kubenodeop::storage::Cause;
+use kubenodeop::{BlockCode, Limit, Outcome, Phase, Rules, VolumeAction, Watched, storage};
+use kubesim::{Fault, Sim};
 use serde_json::{Value, json};
 
 use crate::stage::{Attempt, cluster, cordoned, n1};
@@ -45,13 +47,8 @@ fn rebuild(sim: &Sim, how: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn d14_under_each_policy_another_copy_is_healthy_when_the_node_is_released() {
-    for (policy, asks) in [
-        ("block-if-contains-last-replica", true),
-        ("block-for-eviction-if-contains-last-replica", false),
-        ("block-for-eviction", false),
-        ("allow-if-replica-is-stopped", true),
-        ("always-allow", true),
-    ] {
+    for policy in storage::Policy::WORDS {
+        let asks = !storage::Policy::parse(policy).copies_by_cordon();
         let (sim, cluster) = with_copy(policy).await;
         Attempt::start(&cluster).drained().await;
         let elsewhere = healthy_at(&sim).iter().any(|node| node != "n1");
@@ -61,7 +58,8 @@ async fn d14_under_each_policy_another_copy_is_healthy_when_the_node_is_released
         let before = &here["metadata"]["annotations"]["pillar-rs/volumes-before"];
         // Moved away as a whole, there is nothing to record.
         assert_eq!(before.is_string(), asks, "{policy}: {before}");
-        let taken_back = storage::take_back(&cluster, |it| it == "n1").await.unwrap();
+        let (taken_back, failed) = storage::take_back(&cluster, |it| it == "n1").await;
+        assert!(failed.is_ok(), "{policy}: {failed:?}");
         assert_eq!((taken_back.len(), wanted(&sim)), (usize::from(asks), 1), "{policy}");
     }
 }
@@ -96,6 +94,42 @@ async fn d14_a_copy_that_finds_no_place_lets_the_pod_go_and_holds_the_node_by_na
     assert!(shown.storage[0].words.starts_with("the last healthy copy is here"), "{shown:?}");
     attempt.pass(Duration::from_secs(3600)).await;
     assert_eq!(healthy_at(&sim), ["n1"]);
+}
+
+async fn foreseen(cluster: &Cluster) -> Vec<BlockCode> {
+    let plan = survey::plan(cluster, &n1(), Rules::default().machines).await.unwrap();
+    plan.blockers.iter().map(|it| it.code).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn d14_o5_a_rebuild_on_a_disk_that_is_full_is_named_in_the_drain_and_in_the_plan() {
+    let (sim, cluster) = with_copy("always-allow").await;
+    let free = |bytes: u64| {
+        for node in ["n2", "n3"] {
+            sim.edit("longhorn/nodes", SPACE, node, |it| {
+                it["status"]["diskStatus"]["default"]["storageAvailable"] = bytes.into();
+            });
+        }
+    };
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.storage.iter().any(|it| it.percent == Some(25))).await;
+    free(0);
+    let full = |it: &kubenodeop::Progress| it.blockers.iter().any(|it| it.code == BlockCode::VolumeFull);
+    let shown = attempt.until(full).await;
+    assert!(shown.storage[0].words.contains("its disk is full: node n"), "{shown:?}");
+    assert_eq!(shown.storage[0].volume, "shop/data (pvc-1)");
+    assert_eq!(foreseen(&cluster).await, [BlockCode::VolumeFull]);
+    free(1 << 30);
+    attempt.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn d14_o5_a_strict_local_volume_is_one_that_cannot_move_in_the_plan_and_in_the_drain() {
+    let (sim, cluster) = with_copy("block-for-eviction-if-contains-last-replica").await;
+    sim.edit(VOLUMES, SPACE, "pvc-1", |it| it["spec"]["dataLocality"] = "strict-local".into());
+    assert_eq!(foreseen(&cluster).await, [BlockCode::StrictLocal]);
+    let held = |it: &kubenodeop::Progress| it.blockers.iter().any(|it| it.code == BlockCode::StrictLocal);
+    Attempt::start(&cluster).until(held).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,4 +183,44 @@ async fn d14_all_nodes_cordoned_is_a_deadlock_by_name_and_an_uncordon_ends_it() 
     };
     let woken = tokio::select! { what = woken => what, () = later => panic!("nobody woke") };
     assert!(woken.contains("pvc-1") || woken.contains("player"), "{woken}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn d16_an_attempt_that_failed_as_the_storage_could_not_be_read_goes_on_once_it_can() {
+    let (sim, cluster) = with_copy("always-allow").await;
+    sim.faults().script("GET", "/replicas", 10_000, Fault::status(500, "InternalError"));
+    let rules = Rules { attempt: Duration::from_secs(60), ..Rules::default() };
+    let Outcome::Failed { watched, .. } = Attempt::by(&cluster, rules).future.await else {
+        panic!("it ended well")
+    };
+    assert!(watched.storage_unknown && watched.last_copies.is_empty(), "{watched:?}");
+    // Nothing but the storage.
+    let watched = Watched { storage_unknown: true, ..Watched::default() };
+    let node = n1();
+    let mut woken = Box::pin(kubenodeop::until_changed(&cluster, &node, &watched));
+    let minute = Duration::from_secs(60);
+    assert!(tokio::time::timeout(minute, &mut woken).await.is_err(), "it cannot be read yet");
+    sim.faults().clear();
+    let what = tokio::time::timeout(minute, woken).await.unwrap();
+    assert_eq!(what, "the state of the storage can be read again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn d16_an_attempt_that_failed_for_want_of_room_goes_on_within_two_seconds_of_room() {
+    let (sim, cluster) = with_copy("always-allow").await;
+    let place = |annotations: Value| {
+        sim.edit(VOLUMES, SPACE, "pvc-1", |it| {
+            it["spec"]["numberOfReplicas"] = 2.into();
+            it["metadata"]["annotations"] = annotations;
+        });
+    };
+    place(json!({ "kubesim/unschedulable": "insufficient storage" }));
+    sim.until(VOLUMES, |all| all[0]["status"]["conditions"][0]["status"] == "False").await;
+    let last_copies = [("pvc-1".to_owned(), Cause::NoPlace("insufficient storage".to_owned()))].into();
+    let (node, watched) = (n1(), Watched { last_copies, ..Watched::default() });
+    let mut woken = Box::pin(kubenodeop::until_changed(&cluster, &node, &watched));
+    assert!(tokio::time::timeout(Duration::from_secs(60), &mut woken).await.is_err(), "there is no room yet");
+    place(json!({}));
+    let what = tokio::time::timeout(Duration::from_secs(2), woken).await.unwrap();
+    assert!(what.contains("volume pvc-1"), "{what}");
 }

@@ -28,12 +28,5 @@ pub(crate) fn owner() -> CordonOwner {
 
 /// The first attempt to empty n1.
 pub(crate) fn order(rules: Rules) -> DrainOrder {
-    DrainOrder {
-        node: n1(),
-        device_uuid: DEVICE.to_owned(),
-        owner: owner(),
-        rules,
-        copies: std::sync::Arc::default(),
-        marks: Marks::default(),
-    }
+    DrainOrder { node: n1(), device_uuid: DEVICE.to_owned(), owner: owner(), rules, marks: Marks::default() }
 }

@@ -12,7 +12,7 @@ use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, 
 use super::view::View;
 
 /// Codes of blockers that are told by name; any other is `other`.
-pub const CODES: [&str; 21] = [
+pub const CODES: [&str; 22] = [
     "budget",
     "many-budgets",
     "namespace-ending",
@@ -29,6 +29,7 @@ pub const CODES: [&str; 21] = [
     "strict-local",
     "all-nodes-cordoned",
     "no-room-for-copy",
+    "volume-full",
     "sticky",
     "over-time",
     "no-other-node",

@@ -15,9 +15,10 @@ use kube::core::Request;
 use kubeapi::names::STORAGE_NAMESPACE;
 use kubeapi::nodes::signed;
 use kubeapi::objects::{items, text};
-use kubeapi::slim::longhorn;
+use kubeapi::slim::longhorn::{self, Volume};
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error, found};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -53,7 +54,9 @@ pub async fn find(cluster: &Cluster, need: Need, id: &str) -> Result<Found, Erro
         }
         Need::Attached => found.blocking = attached(cluster).await?,
         Need::Faulted => {
-            found.blocking = volumes(cluster, |status| status["robustness"] == "faulted").await?;
+            let all = longhorn_volumes(cluster).await?;
+            let faulted = all.iter().filter(|it| it.status.robustness == "faulted");
+            found.blocking = faulted.map(Volume::shown).collect();
         }
         Need::Scaled => {
             (found.machines, found.work) =
@@ -64,17 +67,19 @@ pub async fn find(cluster: &Cluster, need: Need, id: &str) -> Result<Found, Erro
 }
 
 /// All objects of a kind that may not be installed.
-pub(super) async fn listed(cluster: &Cluster, what: &str, path: String) -> Result<Vec<Value>, Error> {
+pub(super) async fn listed<T>(cluster: &Cluster, what: &str, path: String) -> Result<Vec<T>, Error>
+where
+    T: DeserializeOwned + Clone,
+{
     Ok(installed(cluster, what, path).await?.unwrap_or_default())
 }
 
 /// The same; `None` when it is not.
-pub(super) async fn installed(
-    cluster: &Cluster,
-    what: &str,
-    path: String,
-) -> Result<Option<Vec<Value>>, Error> {
-    Ok(found(Scope::all(what, path).list_all::<Value>(cluster).await)?.map(|it| it.items))
+pub(super) async fn installed<T>(cluster: &Cluster, what: &str, path: String) -> Result<Option<Vec<T>>, Error>
+where
+    T: DeserializeOwned + Clone,
+{
+    Ok(found(Scope::all(what, path).list_all::<T>(cluster).await)?.map(|it| it.items))
 }
 
 pub(super) fn named(object: &Value) -> String {
@@ -88,22 +93,22 @@ pub(super) fn named(object: &Value) -> String {
 /// Volumes that are attached to a node, and those of Longhorn that are not detached.
 async fn attached(cluster: &Cluster) -> Result<Vec<String>, Error> {
     let path = VolumeAttachment::url_path(&(), None);
-    let all = listed(cluster, "volume attachments", path).await?;
+    let all: Vec<Value> = listed(cluster, "volume attachments", path).await?;
     let attached = all.iter().filter(|it| it["status"]["attached"] == true).map(|it| {
         let spec = &it["spec"];
         format!("{} on node {}", text(&spec["source"]["persistentVolumeName"]), text(&spec["nodeName"]))
     });
     let mut found: Vec<String> = attached.collect();
     let known = found.join(" ");
-    let longhorn = volumes(cluster, |status| status["state"] != "detached").await?;
-    found.extend(longhorn.into_iter().filter(|it| !known.contains(it.as_str())));
+    let longhorn = longhorn_volumes(cluster).await?;
+    let more = longhorn.iter().filter(|it| it.status.state != "detached" && !known.contains(&it.name()));
+    found.extend(more.map(Volume::shown));
     Ok(found)
 }
 
-/// Longhorn's volumes whose status is so, by name.
-async fn volumes(cluster: &Cluster, is: impl Fn(&Value) -> bool) -> Result<Vec<String>, Error> {
-    let all = listed(cluster, "volumes.longhorn.io", longhorn::path("volumes")).await?;
-    Ok(all.iter().filter(|it| is(&it["status"])).map(|it| text(&it["metadata"]["name"])).collect())
+/// Volumes of Longhorn, where it is installed.
+pub(super) async fn longhorn_volumes(cluster: &Cluster) -> Result<Vec<Volume>, Error> {
+    listed(cluster, "volumes.longhorn.io", longhorn::path("volumes")).await
 }
 
 fn paths() -> [(&'static str, String); 2] {

@@ -11,13 +11,13 @@ use kube::Resource;
 use kubeapi::machines::calls::{MACHINES, path};
 use kubeapi::names::{ETCD, listed as names};
 use kubeapi::objects::{condition, text};
-use kubeapi::slim::longhorn;
+use kubeapi::slim::longhorn::{self, Backup, Volume};
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::calls::{listed, named};
+use super::calls::{listed, longhorn_volumes, named};
 use crate::turn::record::Record;
 
 /// A snapshot of etcd that is older counts as none; k3s makes one every 12 h.
@@ -46,12 +46,16 @@ pub async fn look(cluster: &Cluster, record: &Record, now: Timestamp) -> Vec<Fin
     let mut events = Scope::all("events of nodes", Event::url_path(&(), Some("default")));
     events.fields = Some("involvedObject.kind=Node".to_owned());
     let (nodes, snapshots, events, volumes, backups, machines) = join!(
-        Box::pin(listed(cluster, "nodes", Node::url_path(&(), None))),
-        Box::pin(listed(cluster, "etcd snapshots", "/apis/k3s.cattle.io/v1/etcdsnapshotfiles".to_owned())),
+        Box::pin(listed::<Value>(cluster, "nodes", Node::url_path(&(), None))),
+        Box::pin(listed::<Value>(
+            cluster,
+            "etcd snapshots",
+            "/apis/k3s.cattle.io/v1/etcdsnapshotfiles".to_owned()
+        )),
         Box::pin(events.list_all::<Value>(cluster)),
-        Box::pin(listed(cluster, "volumes.longhorn.io", longhorn::path("volumes"))),
+        Box::pin(longhorn_volumes(cluster)),
         Box::pin(listed(cluster, "backups.longhorn.io", longhorn::path("backups"))),
-        Box::pin(listed(cluster, "virtual machines", path(MACHINES))),
+        Box::pin(listed::<Value>(cluster, "virtual machines", path(MACHINES))),
     );
     let turn = record.holders.iter().map(|it| {
         let text = format!("node {} holds a turn ({}, phase {})", it.node, it.op.text(), it.phase.text());
@@ -73,11 +77,11 @@ pub async fn look(cluster: &Cluster, record: &Record, now: Timestamp) -> Vec<Fin
     found
 }
 
-fn of(
+fn of<T>(
     code: &str,
-    read: Result<&[Value], &Error>,
+    read: Result<&[T], &Error>,
     found: &mut Vec<Finding>,
-    judge: impl FnOnce(&[Value]) -> Vec<Finding>,
+    judge: impl FnOnce(&[T]) -> Vec<Finding>,
 ) {
     match read {
         Ok(all) => found.extend(judge(all)),
@@ -164,10 +168,9 @@ fn certificates(events: &[Value]) -> Vec<Finding> {
     all.iter().filter(|it| !it.is_ok).map(warning).collect()
 }
 
-fn unhealthy(volumes: &[Value]) -> Vec<Finding> {
-    let bad = |it: &&Value| matches!(it["status"]["robustness"].as_str(), Some("degraded" | "faulted"));
-    let what =
-        |it: &Value| format!("{} ({})", text(&it["metadata"]["name"]), text(&it["status"]["robustness"]));
+fn unhealthy(volumes: &[Volume]) -> Vec<Finding> {
+    let bad = |it: &&Volume| matches!(it.status.robustness.as_str(), "degraded" | "faulted");
+    let what = |it: &Volume| format!("{}: {}", it.shown(), it.status.robustness);
     let bad: Vec<String> = volumes.iter().filter(bad).map(what).collect();
     if bad.is_empty() {
         return Vec::new();
@@ -183,16 +186,16 @@ fn in_work(what: &str, names_of: &[String], next: &str) -> Vec<Finding> {
     vec![finding("backups", format!("{what}: {}", names(names_of, ", ")), next)]
 }
 
-fn backing_up(backups: &[Value]) -> Vec<Finding> {
-    let runs =
-        |it: &&Value| matches!(it["status"]["state"].as_str(), None | Some("" | "Pending" | "InProgress"));
-    let all: Vec<String> = backups.iter().filter(runs).map(|it| text(&it["metadata"]["name"])).collect();
+fn backing_up(backups: &[Backup]) -> Vec<Finding> {
+    let runs = |it: &&Backup| matches!(it.status.state.as_str(), "" | "Pending" | "InProgress");
+    let names = backups.iter().filter(runs).map(|it| it.metadata.name.clone().unwrap_or_default());
+    let all: Vec<String> = names.collect();
     in_work("backups in progress", &all, "kubectl -n longhorn-system get backups; wait for their end")
 }
 
-fn restoring(volumes: &[Value]) -> Vec<Finding> {
-    let runs = |it: &&Value| it["status"]["restoreRequired"] == true;
-    let all: Vec<String> = volumes.iter().filter(runs).map(|it| text(&it["metadata"]["name"])).collect();
+fn restoring(volumes: &[Volume]) -> Vec<Finding> {
+    let all: Vec<String> =
+        volumes.iter().filter(|it| it.status.restore_required).map(Volume::shown).collect();
     in_work("volumes being restored", &all, "kubectl -n longhorn-system get volumes; wait for their end")
 }
 

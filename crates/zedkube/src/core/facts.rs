@@ -69,9 +69,9 @@ pub enum Event {
     Gate(Box<Report>),
     /// Answer to [`Effect::Taints`]: these taints of an outage are on our node.
     Tainted(Vec<String>),
-    /// Why virtual machines that a drain of our node has asked or stopped are not as they were, and what a person can do;
-    /// empty once they are. As long as [`Effect::Machines`] says.
-    Machines(String, String),
+    /// Why what a drain of our node has asked of virtual machines and volumes is not taken back, and what a person can do;
+    /// empty once it is. As long as [`Effect::Leftovers`] says.
+    Leftovers(String, String),
     /// Where this node stands with its turn to be down.
     Turn(Box<TurnState>),
     /// Answer to [`Ask::Confirm`]: the turn is still ours, or why not.
@@ -277,9 +277,9 @@ pub enum Effect {
     Gate(bool),
     /// Watch the node until taints of an outage are on it, or do so no longer.
     Taints(bool),
-    /// Take back what drains of our node asked of virtual machines, and start again those that they stopped, or do so no
-    /// longer.
-    Machines(bool),
+    /// Take back what drains of our node asked of virtual machines and volumes, and start again those that they stopped,
+    /// or do so no longer.
+    Leftovers(bool),
     /// Write to the log.
     Say(LogEvent),
 }
@@ -335,8 +335,8 @@ pub enum LogEvent {
     GivenBack,
     /// The node cannot be checked or uncordoned yet.
     LookFailed(String),
-    /// Virtual machines that a drain has asked or stopped are not as they were, for this reason; empty once they are.
-    Machines(String),
+    /// What a drain has asked of virtual machines and volumes is not taken back, for this reason; empty once it is.
+    Leftovers(String),
     /// COMPLETE counts no longer, for this reason.
     Void(String),
     /// Something has happened on the drained node, in words.

@@ -164,7 +164,7 @@ impl Core for Zedkube {
             Event::NodeActivity(what) => self.care.node_changed(now, self.wanted(), what, &mut out),
             Event::Gate(report) => self.care.gate(now, report, &mut out),
             Event::Tainted(taints) => self.care.tainted(taints, &mut out),
-            Event::Machines(why, next) => self.care.machines_heard((why, next), &mut out),
+            Event::Leftovers(why, next) => self.care.leftovers_heard((why, next), &mut out),
             Event::Turn(standing) => self.turn_heard(now, *standing, &mut out),
             Event::TurnConfirmed(result) => self.turn_confirmed(now, result.is_ok(), &mut out),
             Event::Learned(learned) => self.node.learn(*learned),

@@ -245,7 +245,7 @@ impl Zedkube {
     pub(super) fn settle_node(&mut self, out: &mut Vec<Effect>) {
         let (wanted, busy) = (self.wanted(), self.drain.is_active());
         self.care.settle_gate(wanted, busy, &self.node, out);
-        self.care.settle_machines(wanted, !busy && self.can_drain(), out);
+        self.care.settle_leftovers(wanted, !busy && self.can_drain(), out);
         self.settle_turn(out);
     }
 

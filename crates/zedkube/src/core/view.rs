@@ -162,10 +162,10 @@ impl Zedkube {
                 format!("removing its own cordon: {}", self.care.trouble()),
                 "if this stays: look at `kubectl describe node` of this node",
             ),
-            Membership::Member if let Some((why, next)) = self.care.machines_trouble() => words(
+            Membership::Member if let Some((why, next)) = self.care.leftovers_trouble() => words(
                 DrainPhase::Idle,
                 format!(
-                    "no drain requested; virtual machines that a drain of this node has asked to move or stopped: {why}"
+                    "no drain requested; what the last drain of this node has changed is not all as before: {why}"
                 ),
                 next.clone(),
             ),

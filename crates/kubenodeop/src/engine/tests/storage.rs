@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::changes::watched::Watched;
+use crate::engine::storage::Guard;
 use crate::storage::{Cause, Finding, Look, Policy, VolumeState};
 
 fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
@@ -15,6 +16,9 @@ fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
         wanted: 1,
         healthy: 1,
         asked: false,
+        passed: String::new(),
+        full: vec![],
+        machines: vec![],
         state,
     }
 }
@@ -44,6 +48,36 @@ fn empty(storage: Look, rules: Rules) -> Bench {
 fn becomes(bench: &mut Bench, storage: Look) {
     bench.storage = Some(storage.clone());
     bench.hear(Event::Storage(Ok(Some(storage))));
+}
+
+type Change = fn(&mut Guard, Mono);
+
+#[test]
+fn what_pods_must_stay_for_is_told_when_the_storage_or_a_time_has_changed_and_not_at_each_event() {
+    let limit = Limit { after: Some(secs(5000)), then: VolumeAction::GoOn };
+    let mut guard = Guard::new(limit, [].into(), None);
+    let at = |secs| Mono::from_start(Duration::from_secs(secs));
+    let mut told = |now, change: Change| {
+        change(&mut guard, now);
+        guard.wait(now, true);
+        guard.ask(now, &mut vec![]);
+        guard.needs(now).is_some()
+    };
+    let table: [(u64, Change, bool); 9] = [
+        (0, |_, _| (), true),
+        (1, |_, _| (), false),
+        (2, |guard, now| guard.heard(now, Ok(Some(last()))), true),
+        (3, |_, _| (), false),
+        (4, |guard, now| guard.asked(now, "pvc-1".to_owned(), Ok(()), &mut vec![]), true),
+        (603, |_, _| (), false),
+        // The copy has not begun.
+        (604, |_, _| (), true),
+        (4999, |_, _| (), false),
+        (5000, |_, _| (), true),
+    ];
+    for (secs, change, expected) in table {
+        assert_eq!(told(at(secs), change), expected, "at {secs} s");
+    }
 }
 
 fn instance_manager() -> PodFacts {
@@ -130,6 +164,14 @@ fn d14_a_volume_or_claim_that_the_policy_names_passes_and_is_named() {
         let why = "its last healthy copy is here, and last_copy_pass names it".to_owned();
         assert_eq!(left, &[Left { what: "volume shop/data (pvc-1)".to_owned(), why }]);
     }
+    let mut bench = empty(last(), Rules::default());
+    bench.prove();
+    assert_eq!(bench.end, None);
+    let passed = Finding { passed: "its disk is dead".to_owned(), ..last().findings.remove(0) };
+    becomes(&mut bench, Look { findings: vec![passed], ..Look::default() });
+    bench.prove();
+    let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    assert!(left[0].why.ends_with("pillar-rs/last-copy-pass lets it pass: its disk is dead"), "{left:?}");
     let other = Rules { last_copy_pass: ["shop/other".to_owned()].into(), ..Rules::default() };
     let mut bench = empty(last(), other);
     bench.prove();
@@ -321,9 +363,22 @@ fn d16_a_last_copy_that_failed_the_attempt_is_watched_and_only_a_help_wakes() {
     let held = failed_on(VolumeState::LastCopy(Cause::Detached));
     let deadlock = failed_on(VolumeState::LastCopy(Cause::AllCordoned));
     let rebuilt = || VolumeState::LastCopy(Cause::Rebuilding);
+    let under_way = failed_on(rebuilt());
+    let no_room = |why: &str| failed_on(VolumeState::LastCopy(Cause::NoPlace(why.to_owned())));
+    let passed = Finding { passed: "dead".to_owned(), ..last().findings.remove(0) };
+    let passed = Look { findings: vec![passed], ..Look::default() };
     let table = [
         (held.storage_now(&look(VolumeState::LastCopy(Cause::Detached))), None),
-        (held.storage_now(&look(rebuilt())), None),
+        (
+            held.storage_now(&look(rebuilt())),
+            Some("volume pvc-1 is held up by something else, or by nothing"),
+        ),
+        (held.storage_now(&passed), Some("a person lets volume pvc-1 pass")),
+        (no_room("a").storage_now(&look(VolumeState::LastCopy(Cause::NoPlace("b".to_owned())))), None),
+        (no_room("a").storage_now(&last()), Some("volume pvc-1 is held up by something else, or by nothing")),
+        // What comes and goes by itself.
+        (under_way.storage_now(&look(VolumeState::LastCopy(Cause::Degraded))), None),
+        (under_way.storage_now(&look(VolumeState::LastCopy(Cause::Detached))), None),
         (held.storage_now(&safe()), Some("the last healthy copy of volume pvc-1 is no longer here alone")),
         (
             held.storage_now(&Look::default()),
@@ -335,6 +390,8 @@ fn d16_a_last_copy_that_failed_the_attempt_is_watched_and_only_a_help_wakes() {
     for (number, (said, expected)) in table.into_iter().enumerate() {
         assert_eq!(said.as_deref(), expected, "row {number}");
     }
+    let unknown = Watched { storage_unknown: true, ..Watched::default() };
+    assert!(unknown.storage_now(&safe()).is_some());
     let free = Watched::default();
     assert_eq!(free.storage_now(&safe()), None, "it held nothing up");
 }

@@ -1,29 +1,50 @@
 //! The storage layer of the gate: volumes that were healthy before the outage are not faulted, and degraded ones have
 //! had their time.
 //!
-//! What was healthy before is read from a record on the Node object, which a drain writes before it ends. After an outage
-//! without a drain there is none: then a faulted volume shuts the gate until its limit, and no longer. Degraded volumes
-//! shut nothing, as the node may have to be schedulable for them to be rebuilt; they hold its turn. Sources: goals R4, U10.
+//! What was healthy before is read from a record on the Node object, which a drain writes before it ends; when its cordon
+//! goes, the record is kept for the rest of that boot with the time, so that a restart holds the turn no longer. After an outage
+//! without a drain there is none: then each faulted volume counts. One that counts shuts the gate until its limit, and no
+//! longer, as Longhorn starts nothing on a cordoned node that it may need to bring the volume back (its instance manager:
+//! controller/instance_manager_controller.go). Degraded volumes shut nothing for the same reason; they hold the turn of the
+//! node, and so does what is still faulted then. Sources: goals R4, U10.
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kubeapi::names::listed;
+use serde::{Deserialize, Serialize};
 use step::Mono;
 
 use crate::storage::{Finding, VolumeState};
 
 /// Volumes with a copy on a node before an outage, and whether all their copies were healthy.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct VolumesBefore(pub BTreeMap<String, bool>);
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct VolumesBefore {
+    /// By name, whether all copies were healthy.
+    pub volumes: BTreeMap<String, bool>,
+    /// The boot in which the cordon went, and when in it, in ms; none while the cordon is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened: Option<(String, u64)>,
+}
 
 impl VolumesBefore {
     /// Those that are not faulted; `None` without any.
     pub fn of(findings: &[Finding]) -> Option<Self> {
         let good = findings.iter().filter(|it| it.state != VolumeState::Faulted);
         let all: BTreeMap<String, bool> = good.map(|it| (it.volume.clone(), it.is_whole())).collect();
-        (!all.is_empty()).then_some(Self(all))
+        (!all.is_empty()).then_some(Self { volumes: all, opened: None })
+    }
+
+    /// The cordon goes now.
+    pub(crate) fn opened(self, boot: &str, now: Mono) -> Self {
+        let at = now.since_start().as_millis();
+        Self { opened: Some((boot.to_owned(), u64::try_from(at).unwrap_or(u64::MAX))), ..self }
+    }
+
+    /// Whether it says what was before this boot.
+    pub(crate) fn is_before(&self, boot: &str) -> bool {
+        self.opened.as_ref().is_none_or(|(of, _)| of == boot)
     }
 }
 
@@ -40,7 +61,9 @@ pub struct VolumesSeen {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Volumes {
     pub(super) seen: Result<VolumesSeen, String>,
-    pub(super) before: Option<VolumesBefore>,
+    before: Option<VolumesBefore>,
+    /// When an earlier run of the agent found the node healthy: degraded volumes have had their time since then.
+    resumed: Option<Mono>,
     /// Since when all below is sound and this is not: faulted or unknown, and degraded.
     shut_since: Option<Mono>,
     degraded_since: Option<Mono>,
@@ -61,7 +84,16 @@ pub(super) struct VolumesVerdict {
 
 impl Volumes {
     pub(super) fn unknown(why: String) -> Self {
-        Self { seen: Err(why), before: None, shut_since: None, degraded_since: None }
+        Self { seen: Err(why), before: None, resumed: None, shut_since: None, degraded_since: None }
+    }
+
+    /// Hears of the record. It goes before a later boot does, and still says what was faulted before.
+    pub(super) fn recorded(&mut self, record: &VolumesBefore) {
+        if self.before.is_none() {
+            let at = record.opened.as_ref().map(|(_, at)| Mono::from_start(Duration::from_millis(*at)));
+            self.resumed = at;
+        }
+        self.before = Some(record.clone());
     }
 
     /// Something below is not sound: time starts again.
@@ -89,7 +121,7 @@ impl Volumes {
         };
         let names = |all: Vec<&String>| listed(&all.into_iter().cloned().collect::<Vec<_>>(), ", ");
         let counts: BTreeMap<&String, &String> = match &self.before {
-            Some(before) => seen.faulted.iter().filter(|(it, _)| before.0.contains_key(*it)).collect(),
+            Some(before) => seen.faulted.iter().filter(|(it, _)| before.volumes.contains_key(*it)).collect(),
             None => seen.faulted.iter().collect(),
         };
         let others: BTreeSet<&String> =
@@ -104,7 +136,7 @@ impl Volumes {
         } else {
             let since = *self.shut_since.get_or_insert(now);
             let faulted = format!("volumes are faulted: {}", names(counts.values().copied().collect()));
-            if self.before.is_some() || now < since + limit {
+            if now < since + limit {
                 return VolumesVerdict {
                     shut: Some(faulted),
                     due: Some(since + limit),
@@ -113,14 +145,16 @@ impl Volumes {
             }
             words.push(format!("{faulted}, after {} s", limit.as_secs()));
         }
-        let whole = |it: &String| self.before.as_ref().is_none_or(|all| all.0.get(it) == Some(&true));
-        let degraded: Vec<&String> =
-            seen.degraded.iter().filter(|(it, _)| whole(it)).map(|(_, name)| name).collect();
+        let whole = |it: &String| self.before.as_ref().is_none_or(|all| all.volumes.get(it) == Some(&true));
+        let degraded = seen.degraded.iter().filter(|(it, _)| whole(it)).map(|(_, name)| name);
+        let degraded: Vec<&String> = degraded.chain(counts.values().copied()).collect();
         let mut holds_turn = false;
         if degraded.is_empty() {
             self.degraded_since = None;
         } else {
-            let end = *self.degraded_since.get_or_insert(now) + hold;
+            let since =
+                self.degraded_since.get_or_insert_with(|| self.resumed.take().map_or(now, |it| it.min(now)));
+            let end = *since + hold;
             holds_turn = now < end;
             due = holds_turn.then_some(end);
             let secs = hold.as_secs();
@@ -129,7 +163,7 @@ impl Volumes {
             } else {
                 format!("after {secs} s still")
             };
-            words.push(format!("{until} degraded volumes: {}", names(degraded)));
+            words.push(format!("{until} unhealthy volumes: {}", names(degraded)));
         }
         VolumesVerdict { shut: None, words: words.join("; "), holds_turn, due }
     }
@@ -151,8 +185,10 @@ mod tests {
     }
 
     fn volumes(faulted: &[&str], degraded: &[&str], before: Option<&[(&str, bool)]>) -> Volumes {
-        let before = before
-            .map(|all| VolumesBefore(all.iter().map(|(it, whole)| ((*it).to_owned(), *whole)).collect()));
+        let before = before.map(|all| VolumesBefore {
+            volumes: all.iter().map(|(it, whole)| ((*it).to_owned(), *whole)).collect(),
+            opened: None,
+        });
         Volumes {
             seen: Ok(VolumesSeen { faulted: names(faulted), degraded: names(degraded) }),
             before,
@@ -176,13 +212,14 @@ mod tests {
     fn r4_u10_what_was_healthy_before_must_not_be_faulted_and_what_was_whole_has_a_time_to_be_so_again() {
         let table = [
             (volumes(&[], &[], None), 600, ["open", "open"]),
-            // With a record: what was healthy shuts it for as long as it is faulted, and nothing else does.
-            (volumes(&["a"], &[], Some(&[("a", true)])), 6000, ["shut", "shut"]),
-            (volumes(&["a"], &[], Some(&[("a", false)])), 6000, ["shut", "shut"]),
+            // With a record: what was healthy shuts it until the limit, and nothing else does.
+            (volumes(&["a"], &[], Some(&[("a", true)])), 599, ["shut", "shut"]),
+            (volumes(&["a"], &[], Some(&[("a", false)])), 599, ["shut", "shut"]),
+            (volumes(&["a"], &[], Some(&[("a", true)])), 600, ["shut", "holds"]),
             (volumes(&["a"], &[], Some(&[("b", true)])), 0, ["open", "open"]),
             // Without one: until the limit.
             (volumes(&["a"], &[], None), 599, ["shut", "shut"]),
-            (volumes(&["a"], &[], None), 600, ["shut", "open"]),
+            (volumes(&["a"], &[], None), 600, ["shut", "holds"]),
             // Degraded ones hold the turn, and only if they were whole.
             (volumes(&[], &["a"], Some(&[("a", true)])), 299, ["holds", "holds"]),
             (volumes(&[], &["a"], Some(&[("a", true)])), 300, ["holds", "open"]),
@@ -203,8 +240,41 @@ mod tests {
         let words: Vec<String> = [0, 600, 900].map(|secs| volumes.judge(at(secs), LIMIT, HOLD).words).into();
         let faulted = "volumes are faulted: shop/b, after 600 s";
         assert_eq!(words[0], "");
-        assert_eq!(words[1], format!("{faulted}; its turn is held for 300 s for degraded volumes: shop/a"));
-        assert_eq!(words[2], format!("{faulted}; after 300 s still degraded volumes: shop/a"));
+        let both = "unhealthy volumes: shop/a, shop/b";
+        assert_eq!(words[1], format!("{faulted}; its turn is held for 300 s for {both}"));
+        assert_eq!(words[2], format!("{faulted}; after 300 s still {both}"));
+    }
+
+    #[test]
+    fn u10_a_restart_of_the_agent_does_not_start_the_time_of_degraded_volumes_again() {
+        let record = VolumesBefore { volumes: [("a".to_owned(), true)].into(), opened: None };
+        let mut first = volumes(&[], &["a"], None);
+        first.recorded(&record);
+        assert!(first.judge(at(100), LIMIT, HOLD).holds_turn);
+        let record = record.opened("b2", at(100));
+        assert!(record.is_before("b2") && !record.is_before("b3"), "a record of a boot that is over");
+        // The same run goes by what it has seen itself.
+        first.recorded(&record);
+        for mut run in [first, volumes(&[], &["a", "b"], None)] {
+            run.recorded(&record);
+            // Nothing is known of the layers below at first.
+            run.wait();
+            assert!(run.judge(at(399), LIMIT, HOLD).holds_turn);
+        }
+        let mut restarted = volumes(&[], &["a", "b"], None);
+        restarted.recorded(&record);
+        restarted.wait();
+        let verdict = restarted.judge(at(399), LIMIT, HOLD);
+        assert_eq!(
+            (verdict.due, verdict.words.contains("shop/b")),
+            (Some(at(400)), false),
+            "{}",
+            verdict.words
+        );
+        assert!(!restarted.judge(at(400), LIMIT, HOLD).holds_turn);
+        // A layer below that fails then starts it again, as ever.
+        restarted.wait();
+        assert!(restarted.judge(at(400), LIMIT, HOLD).holds_turn);
     }
 
     #[test]

@@ -218,6 +218,40 @@ fn d14_why_there_is_no_other_copy() {
     }
 }
 
+/// The disk of `node` has the copy there and this much of 1000 bytes free.
+fn disk(facts: &mut Facts, node: &str, available: i64) {
+    let status = &mut facts.storage_nodes.get_mut(node).unwrap().status;
+    let disk = json!({
+        "storageMaximum": 1000, "storageAvailable": available, "scheduledReplica": { format!("r-{node}"): 7 },
+    });
+    status.disk_status.insert("default".to_owned(), object(disk));
+}
+
+#[test]
+fn d14_a_copy_that_is_rebuilt_on_a_full_disk_is_no_copy_that_comes() {
+    let rebuilt = |node: &'static str, available| {
+        state(|facts| {
+            copy(facts, "n1", AT, "");
+            copy(facts, "n2", "", "");
+            attached(facts, &[("n1", "RW"), ("n2", "WO")]);
+            disk(facts, node, available);
+        })
+    };
+    assert_eq!(rebuilt("n2", 10), last(Cause::Rebuilding));
+    assert_eq!(rebuilt("n2", 9), last(Cause::Full(vec!["node n2".to_owned()])));
+    // Our own disk holds a rebuild up once that has failed.
+    assert_eq!(rebuilt("n1", 9), last(Cause::Rebuilding));
+    let failed = state(|facts| {
+        copy(facts, "n1", AT, "");
+        copy(facts, "n2", "", AT);
+        facts.replicas.get_mut("r-n2").unwrap().status.conditions =
+            vec![object(json!({"type": "RebuildFailed", "status": "True", "message": "no space left"}))];
+        attached(facts, &[("n1", "RW")]);
+        disk(facts, "n1", 9);
+    });
+    assert_eq!(failed, last(Cause::Full(vec!["node n1".to_owned()])));
+}
+
 #[test]
 fn d14_a_deadlock_of_all_nodes_cordoned_is_named_with_copies_elsewhere_too() {
     let found = state(|facts| {
@@ -245,6 +279,18 @@ fn d14_a_finding_has_the_claim_the_place_and_the_percent() {
     for (word, named) in [("pvc-1", true), ("shop/data", true), ("data", false), ("shop/other", false)] {
         assert_eq!(found.is_named(word), named, "{word}");
     }
+    disk(&mut facts, "n1", 9);
+    volume(&mut facts).status.kubernetes_status.workloads_status = vec![
+        object(
+            json!({"workloadType": "VirtualMachineInstance", "workloadName": "db", "podStatus": "Running"}),
+        ),
+        object(
+            json!({"workloadType": "VirtualMachineInstance", "workloadName": "off", "podStatus": "Succeeded"}),
+        ),
+        object(json!({"workloadType": "ReplicaSet", "workloadName": "web", "podStatus": "Running"})),
+    ];
+    let found = judge(&facts, "n1").remove(0);
+    assert_eq!((found.full, found.machines), (vec!["n1".to_owned()], vec!["shop/db".to_owned()]));
     let safe = judge(&facts, "n3");
     assert_eq!(safe, [], "no copy there");
 }

@@ -50,7 +50,16 @@ pub(super) fn node(store: &mut Store, node: &Value) {
             }),
         );
     }
+    let here = |it: &&Value| it["spec"]["nodeID"] == node.as_str();
+    let scheduled: Map<String, Value> =
+        store.list(REPLICAS).filter(here).map(|it| (name(it), (1_u64 << 30).into())).collect();
     edit(store, NODES, node, |it| {
+        let disk = &mut it["status"]["diskStatus"]["default"];
+        disk["scheduledReplica"] = scheduled.into();
+        if disk["storageMaximum"].is_null() {
+            disk["storageMaximum"] = (100_u64 << 30).into();
+            disk["storageAvailable"] = (50_u64 << 30).into();
+        }
         let not_ready = if ready { "" } else { "KubernetesNodeNotReady" };
         put_condition(it, "Ready", Some((ready, not_ready, "")));
         let why = if cordoned { "KubernetesNodeCordoned" } else { "" };

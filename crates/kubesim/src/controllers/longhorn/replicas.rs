@@ -1,7 +1,8 @@
 //! Replicas of an attached volume: which of them the engine writes to, which is being built, which has to go.
 //!
 //! On a volume `kubesim/unschedulable: MESSAGE` lets no new replica find a disk, `kubesim/rebuild: fails` lets each
-//! rebuild fail half way and `kubesim/rebuild: hangs` lets it stay there.
+//! rebuild fail half way and `kubesim/rebuild: hangs` lets it stay there. To a disk with `storageAvailable: 0` nothing is
+//! written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -222,6 +223,12 @@ pub(super) fn new(volume: &Value, node: &str, number: usize, healthy_at: &str) -
     })
 }
 
+/// Whether nothing can be written to the disk of a node.
+fn is_full(store: &Store, node: &str) -> bool {
+    let disk = store.get(NODES, NAMESPACE, node).map(|it| it["status"]["diskStatus"]["default"].clone());
+    disk.is_some_and(|it| it["storageAvailable"] == 0)
+}
+
 /// A rebuild goes on: written to already, whole when all has been copied.
 fn proceed(store: &mut Store, tick: &mut Tick<'_>, volume: &Value, replica: &Value) {
     let engine = engine_of(&name(volume));
@@ -231,7 +238,9 @@ fn proceed(store: &mut Store, tick: &mut Tick<'_>, volume: &Value, replica: &Val
     let progress = held.as_ref().and_then(|it| it["progress"].as_u64()).unwrap_or_default();
     let step = format!("{} {progress}", uid(replica));
     let script = text(volume, "/metadata/annotations/kubesim~1rebuild");
-    let due = held.is_some() && tick.is_time(&key(volume), &step, tick.config.rebuild_time * PART / 100);
+    let due = held.is_some()
+        && !is_full(store, text(replica, "/spec/nodeID"))
+        && tick.is_time(&key(volume), &step, tick.config.rebuild_time * PART / 100);
     let fails = script == "fails" && progress >= 50;
     let next = if due && !(fails || script == "hangs" && progress >= 50) {
         progress + u64::from(PART)

@@ -73,7 +73,8 @@ async fn u13_what_speaks_against_a_shutdown_is_found_and_named_all_at_once() {
         let voter = json!({ "type": "EtcdIsVoter", "status": "False", "reason": "MemberIsLearner" });
         it["status"]["conditions"].as_array_mut().unwrap().push(voter);
     });
-    longhorn(&sim, "volumes", "pvc-1", &json!({ "robustness": "degraded" }));
+    let claimed = json!({ "namespace": "shop", "pvcName": "data" });
+    longhorn(&sim, "volumes", "pvc-1", &json!({ "robustness": "degraded", "kubernetesStatus": claimed }));
     longhorn(&sim, "volumes", "pvc-2", &json!({ "robustness": "faulted", "restoreRequired": true }));
     longhorn(&sim, "backups", "b1", &json!({ "state": "InProgress" }));
     event(&sim, "e3", "CertificateExpirationWarning", "2026-03-14T09:20:00Z");
@@ -91,7 +92,7 @@ async fn u13_what_speaks_against_a_shutdown_is_found_and_named_all_at_once() {
             "snapshot: the newest snapshot of etcd is 30 h old",
             "certificates: certificates on node n1: within 7 days",
             "certificates: certificates on node n1: within 7 days",
-            "volumes: volumes that are not healthy: pvc-1 (degraded), pvc-2 (faulted)",
+            "volumes: volumes that are not healthy: shop/data (pvc-1): degraded, pvc-2: faulted",
             "backups: backups in progress: b1",
             "backups: volumes being restored: pvc-2",
             "backups: virtual machines in a snapshot or a restore: shop/vm",

@@ -12,7 +12,7 @@ use step::{Fault, Mono, planted};
 use topics::CordonOwner;
 
 use super::after_boot::AfterBoot;
-use super::machines::MachinesBack;
+use super::leftovers::Leftovers;
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, LogEvent, NodeLook};
 use crate::limits::COMPLETE_POLL;
@@ -96,7 +96,7 @@ pub(crate) struct CordonCleanup {
     trouble: String,
     guard: Guard,
     after_boot: AfterBoot,
-    machines: MachinesBack,
+    leftovers: Leftovers,
     /// Whether the node has been checked since this start.
     seen: bool,
 }
@@ -113,7 +113,7 @@ impl CordonCleanup {
             trouble: String::new(),
             guard: Guard::Off,
             after_boot: AfterBoot::default(),
-            machines: MachinesBack::default(),
+            leftovers: Leftovers::default(),
             seen: false,
         }
     }
@@ -348,21 +348,21 @@ impl CordonCleanup {
         self.after_boot.tainted(taints, out);
     }
 
-    /// Hears of virtual machines that are not as they were before a drain.
-    pub(crate) fn machines_heard(&mut self, trouble: (String, String), out: &mut Vec<Effect>) {
-        self.machines.hear(trouble, out);
+    /// Hears of what a drain has left that is not as it was before.
+    pub(crate) fn leftovers_heard(&mut self, trouble: (String, String), out: &mut Vec<Effect>) {
+        self.leftovers.hear(trouble, out);
     }
 
-    /// What keeps them from that, and what a person can do.
-    pub(crate) fn machines_trouble(&self) -> Option<&(String, String)> {
-        self.machines.trouble()
+    /// What keeps it from that, and what a person can do.
+    pub(crate) fn leftovers_trouble(&self) -> Option<&(String, String)> {
+        self.leftovers.trouble()
     }
 
-    /// Has machines given back once the node is sound after the boot, whoever else has cordoned it. `idle`: no drain needs
-    /// them as they are.
-    pub(crate) fn settle_machines(&mut self, wanted: Wanted, idle: bool, out: &mut Vec<Effect>) {
+    /// Has what drains have left taken back once the node is healthy after the boot, whoever else has cordoned it. `idle`:
+    /// no drain needs it as it is.
+    pub(crate) fn settle_leftovers(&mut self, wanted: Wanted, idle: bool, out: &mut Vec<Effect>) {
         let is_given_back = self.seen && self.cordon != CordonOwner::Ours && self.after_boot.was_open();
-        self.machines.settle(idle && wanted == Wanted::Schedulable && is_given_back, out);
+        self.leftovers.settle(idle && wanted == Wanted::Schedulable && is_given_back, out);
     }
 
     /// Watches the gate as long as something is to be waited for. `busy`: a drain is under way.

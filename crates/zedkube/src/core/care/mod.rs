@@ -5,6 +5,6 @@
 
 mod after_boot;
 mod cordon;
-mod machines;
+mod leftovers;
 
 pub(crate) use cordon::{CordonCleanup, Voided, Wanted, cordoned};

@@ -117,7 +117,7 @@ impl History {
             | LogEvent::TaintAgain(..)
             | LogEvent::GivenBack
             | LogEvent::LookFailed(_)
-            | LogEvent::Machines(_) => {}
+            | LogEvent::Leftovers(_) => {}
         }
         None
     }

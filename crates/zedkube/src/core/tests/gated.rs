@@ -239,16 +239,16 @@ fn d12_machines_are_given_back_once_the_gate_is_open_also_beside_a_cordon_of_som
     for seen in [NodeLook::Open, NodeLook::Foreign] {
         let mut bench = booted();
         bench.look(seen);
-        assert!(!bench.last.contains(&Effect::Machines(true)), "the gate is shut");
+        assert!(!bench.last.contains(&Effect::Leftovers(true)), "the gate is shut");
         bench.hear(report(&bench, None, &[], &[]));
-        assert!(bench.last.contains(&Effect::Machines(true)));
+        assert!(bench.last.contains(&Effect::Leftovers(true)));
         let said = ("403".to_owned(), "give the role".to_owned());
-        bench.hear(Event::Machines(said.0, said.1));
+        bench.hear(Event::Leftovers(said.0, said.1));
         let progress = bench.core.progress();
         assert!(progress.reason.contains("403"), "{}", progress.reason);
         assert_eq!((progress.phase, progress.next_step.as_str()), (DrainPhase::Idle, "give the role"));
         assert!(bench.core.care.is_sound());
-        bench.hear(Event::Machines(String::new(), String::new()));
+        bench.hear(Event::Leftovers(String::new(), String::new()));
         assert!(!bench.core.progress().reason.contains("machines"));
     }
 }

@@ -49,7 +49,7 @@ fn order(bench: &Bench) -> Vec<&'static str> {
         | Effect::Look { .. }
         | Effect::Gate(_)
         | Effect::Taints(_)
-        | Effect::Machines(_)
+        | Effect::Leftovers(_)
         | Effect::Say(_) => None,
     };
     bench.last.iter().filter_map(word).collect()

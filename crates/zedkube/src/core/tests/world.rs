@@ -230,7 +230,7 @@ impl World {
                     assert!(!wanted || !self.watching && self.task.is_none(), "two watches of the node");
                     self.sentry = wanted;
                 }
-                Effect::Machines(wanted) => {
+                Effect::Leftovers(wanted) => {
                     assert_ne!(wanted, self.machines, "undone twice, or not at all");
                     assert!(!wanted || self.task.is_none(), "a drain loses its machines");
                     self.machines = wanted;

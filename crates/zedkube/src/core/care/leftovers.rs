@@ -1,31 +1,31 @@
-//! Virtual machines that drains of our node have asked or stopped: given back once the node is, and beside it. They hold
-//! nothing up.
+//! What drains of our node have asked of virtual machines and of volumes: taken back once the node is schedulable again,
+//! and beside it. It holds nothing up.
 //!
-//! Not here: the calls (`kubenodeop::machines::undo`). Pure: no clock, no I/O, no task.
+//! Not here: the calls (`left_behind`). Pure: no clock, no I/O, no task.
 
 use crate::core::facts::{Effect, LogEvent};
 
 /// How far that is.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct MachinesBack {
+pub(crate) struct Leftovers {
     wanted: bool,
     /// What is in the way, and what a person can do.
     trouble: (String, String),
 }
 
-impl MachinesBack {
+impl Leftovers {
     /// It is to be done, or no longer.
     pub(super) fn settle(&mut self, wanted: bool, out: &mut Vec<Effect>) {
         if wanted != self.wanted {
             *self = Self { wanted, ..Self::default() };
-            out.push(Effect::Machines(wanted));
+            out.push(Effect::Leftovers(wanted));
         }
     }
 
     /// Hears what is in the way.
     pub(super) fn hear(&mut self, trouble: (String, String), out: &mut Vec<Effect>) {
         if self.wanted && self.trouble != trouble {
-            out.push(Effect::Say(LogEvent::Machines(trouble.0.clone())));
+            out.push(Effect::Say(LogEvent::Leftovers(trouble.0.clone())));
             self.trouble = trouble;
         }
     }

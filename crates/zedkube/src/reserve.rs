@@ -1,0 +1,157 @@
+//! Keeps room on the disks of our node that Longhorn leaves to others, where a config property says how much.
+//!
+//! On a tie-breaker, and before a config says so, nothing is written. Not here: the write (`kubenodeop::storage`). Source:
+//! spec/agents.md 4.13.
+
+use std::time::Duration;
+
+use agent::Clock;
+use kubeapi::{Cluster, Target};
+use kubenodeop::storage;
+use nodestatus::{ClusterMembership, Membership};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+/// Between two looks: Longhorn may have made its object of the node again.
+const LOOK: Duration = Duration::from_secs(60);
+/// The same where Longhorn does not know the node.
+const LOOK_ABSENT: Duration = Duration::from_secs(600);
+/// How long an error that stays is not logged again.
+const SAY_AGAIN: Duration = Duration::from_secs(1800);
+const GIBIBYTE: i64 = 1 << 30;
+
+/// Runs until nobody can say any more how this node is a member of its cluster. `gibibytes` is `None` where nothing is to
+/// be written. Dropping it loses nothing.
+pub(crate) async fn run(
+    cluster: Cluster,
+    target: Target,
+    clock: Clock,
+    mut standing: watch::Receiver<ClusterMembership>,
+    mut gibibytes: watch::Receiver<Option<u32>>,
+) {
+    let mut said = None;
+    loop {
+        let wanted = *gibibytes.borrow_and_update();
+        let is_member = {
+            let standing = standing.borrow_and_update();
+            let uuid = target.get().map(|(_, uuid)| uuid).unwrap_or_default();
+            let tie_breaker = |it: &ClusterMembership| {
+                let config = it.config.as_ref();
+                config.is_some_and(|it| it.tie_breaker_node_id.uuid.to_string().eq_ignore_ascii_case(&uuid))
+            };
+            standing.membership == Membership::Member && !tie_breaker(&standing)
+        };
+        let mut pause = None;
+        if let Some(wanted) = wanted.filter(|_| is_member) {
+            let (node, _) = target.known().await;
+            pause = Some(LOOK);
+            match storage::reserve(&cluster, &node, i64::from(wanted) * GIBIBYTE).await {
+                Ok(Some(disks)) => {
+                    if !disks.is_empty() {
+                        info!(%node, ?disks, gibibytes = wanted, "reserved room on disks of Longhorn");
+                    }
+                    said = None;
+                }
+                Ok(None) => pause = Some(LOOK_ABSENT),
+                Err(error) => {
+                    let (line, now) = (error.line(), clock.now());
+                    let is_new =
+                        said.as_ref().is_none_or(|(held, at)| *held != line || now.since(*at) >= SAY_AGAIN);
+                    if is_new {
+                        warn!(%node, error = line, "cannot reserve room on disks of Longhorn: {}", error.next_step());
+                        said = Some((line, now));
+                    }
+                }
+            }
+        }
+        tokio::select! {
+            () = clock.sleep_until(pause.map(|pause| clock.now() + pause)), if pause.is_some() => {}
+            changed = standing.changed() => if changed.is_err() { return },
+            changed = gibibytes.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kube::Client;
+    use kubeapi::NodeName;
+    use kubesim::{Fault, Sim, SimConfig};
+    use serde_json::Value;
+    use topics::{EdgeNodeClusterConfig, UuidAndVersion};
+
+    use super::*;
+
+    const OURS: &str = "a5a4e5c1-0000-4000-8000-000000000001";
+    const NODES: &str = "longhorn/nodes";
+
+    fn reserved(sim: &Sim, node: &str) -> Value {
+        sim.get(NODES, "longhorn-system", node).unwrap()["spec"]["disks"].clone()
+    }
+
+    /// Two nodes with Longhorn; the duty of n1, and how it is told what is wanted.
+    async fn duty()
+    -> (Sim, impl Future<Output = ()>, watch::Sender<Option<u32>>, watch::Sender<ClusterMembership>) {
+        let sim = Sim::new(SimConfig::default());
+        for node in ["n1", "n2"] {
+            sim.add_node(node, node);
+        }
+        sim.add_longhorn("always-allow");
+        sim.until(NODES, |all| all.len() == 2).await;
+        let target = Target::default();
+        target.set(NodeName::parse("n1").unwrap(), OURS.to_owned());
+        let (wanted, gibibytes) = watch::channel(None);
+        let member = ClusterMembership { membership: Membership::Member, config: None, left: None };
+        let (sender, standing) = watch::channel(member);
+        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+        (sim, run(cluster, target, Clock::new(), standing, gibibytes), wanted, sender)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_reserve_is_on_our_disks_only_again_after_a_drift_and_only_where_the_config_says_so() {
+        let (sim, duty, wanted, standing) = duty().await;
+        let (before, theirs) = (reserved(&sim, "n1"), reserved(&sim, "n2"));
+        let is = |gibibytes: i64| {
+            let sim = &sim;
+            move |_: &[Arc<Value>]| reserved(sim, "n1")["default"]["storageReserved"] == gibibytes << 30
+        };
+        let course = async {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            assert_eq!(reserved(&sim, "n1"), before, "no property, no write");
+            wanted.send_replace(Some(2));
+            sim.until(NODES, |_| is(2)(&[])).await;
+            assert_eq!(reserved(&sim, "n1")["default"]["path"], before["default"]["path"]);
+            // Longhorn makes its object again; a race and an error are got over.
+            sim.faults().script("PATCH", "nodes/n1", 1, Fault::status(409, "Conflict"));
+            sim.edit(NODES, "longhorn-system", "n1", |it| {
+                it["spec"]["disks"]["default"]["storageReserved"] = (30_i64 << 30).into();
+            });
+            sim.until(NODES, |_| is(2)(&[])).await;
+            wanted.send_replace(Some(7));
+            sim.until(NODES, |_| is(7)(&[])).await;
+            let writes = sim.faults().count("PATCH", "nodes/n1");
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            assert_eq!(sim.faults().count("PATCH", "nodes/n1"), writes, "written only where it differs");
+            assert_eq!(reserved(&sim, "n2"), theirs);
+            // The tie-breaker has no room to keep.
+            standing.send_modify(|it| {
+                it.config = Some(Arc::new(EdgeNodeClusterConfig {
+                    tie_breaker_node_id: UuidAndVersion {
+                        uuid: serde_json::from_value(OURS.into()).unwrap(),
+                        ..UuidAndVersion::default()
+                    },
+                    ..EdgeNodeClusterConfig::default()
+                }));
+            });
+            wanted.send_replace(Some(9));
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            assert!(is(7)(&[]));
+        };
+        tokio::select! {
+            () = duty => panic!("it has ended"),
+            () = course => {}
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The role for room on the disks of the node.
+
+use kubeapi::NodeName;
+use kubenodeop::storage::reserve;
+use scenarios::World;
+
+use super::{DISKS_ROLE, granted_and_used};
+
+#[tokio::test]
+async fn s1_room_on_disks_asks_for_what_its_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    let sim = world.cluster.sim();
+    sim.add_longhorn("");
+    sim.until("longhorn/nodes", |all| all.len() == 3).await;
+    let node = NodeName::parse("edge-node-1").unwrap();
+    let disks = reserve(&world.cluster.handle(), &node, 2 << 30).await.unwrap().unwrap();
+    assert_eq!(disks, ["default"]);
+    granted_and_used(&[DISKS_ROLE], &world.cluster.asked_by_agents());
+}
