@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::changes::machines::WatchedMachines;
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
 use crate::plan::budget::BudgetFacts;
@@ -29,6 +30,8 @@ pub struct Watched {
     pub volumes: BTreeMap<String, String>,
     /// Volumes whose last healthy copy was here: the name in Longhorn, and whether all other nodes were cordoned.
     pub last_copies: BTreeMap<String, bool>,
+    /// Virtual machines that were left.
+    pub machines: Option<WatchedMachines>,
     /// Calls that the server refused for good.
     pub refused: Vec<Refused>,
 }

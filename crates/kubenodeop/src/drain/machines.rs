@@ -12,10 +12,12 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::{DrainOrder, seed, show};
+use crate::changes::machines::WatchedMachines;
 use crate::changes::watched::Watched;
 use crate::engine::Failure;
 use crate::machines::Settings;
-use crate::machines::kubevirt::{self, Reader, changes, perform};
+use crate::machines::follow::{Change, changes};
+use crate::machines::kubevirt::{self, Reader, perform};
 use crate::machines::rules::{Action, Drain, MachineState};
 use crate::machines::stage::{Effect, Event, Stage};
 use crate::node::{self, Cordoned};
@@ -141,8 +143,9 @@ pub(super) async fn run(
                     return Ok(Done { began: Some(began), shown, left, evicted, recordons });
                 }
                 Some(Err(reason)) => {
-                    let blockers = stage.blockers();
-                    return Err(Outcome::Failed { reason, blockers, watched: Watched::default(), marks });
+                    let machines = WatchedMachines::new(order.rules.machines, stage.fates());
+                    let watched = Watched { machines, ..Watched::default() };
+                    return Err(Outcome::Failed { reason, blockers: stage.blockers(), watched, marks });
                 }
             }
         }
@@ -155,9 +158,11 @@ struct Executor<'a> {
     order: &'a DrainOrder,
     /// It is on its way with the look that is under way.
     reader: Option<Reader>,
+    /// What the reader has read once is not so any more.
+    stale: bool,
     settings: Settings,
     calls: FuturesUnordered<BoxFuture<'a, (Option<Reader>, Event)>>,
-    changes: BoxStream<'static, ()>,
+    changes: BoxStream<'static, Change>,
 }
 
 impl<'a> Executor<'a> {
@@ -166,6 +171,7 @@ impl<'a> Executor<'a> {
             cluster,
             order,
             reader: Some(Reader::new(order.node.clone(), order.rules.machines)),
+            stale: false,
             settings: Settings::of_version((1, 0)),
             calls: FuturesUnordered::new(),
             changes: changes(cluster, &order.node, seed()),
@@ -181,7 +187,10 @@ impl<'a> Executor<'a> {
                 }
                 event
             }
-            Some(()) = self.changes.next() => Event::Changed,
+            Some(change) = self.changes.next() => {
+                self.stale |= change == Change::Once;
+                Event::Changed
+            }
             else => std::future::pending().await,
         }
     }
@@ -191,7 +200,8 @@ impl<'a> Executor<'a> {
         match effect {
             Effect::Look => {
                 let fresh = || Reader::new(order.node.clone(), order.rules.machines);
-                let mut reader = self.reader.take().unwrap_or_else(fresh);
+                let stale = std::mem::take(&mut self.stale);
+                let mut reader = self.reader.take().filter(|_| !stale).unwrap_or_else(fresh);
                 self.calls.push(
                     async move {
                         let seen = reader.look(cluster).await.map_err(Failure::from);

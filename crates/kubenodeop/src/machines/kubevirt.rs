@@ -1,12 +1,13 @@
 //! Reading the machines of a node, and the calls that a drain makes about them.
 //!
-//! Nothing of KubeVirt is read while no launcher runs on the node. Not here: which call, and when (`rules`, `stage`).
+//! Nothing of KubeVirt is read while no launcher runs on the node. Not here: which call, and when (`rules`, `stage`), changes
+//! (`follow`).
 //! Dropping a call leaves open whether it was carried out; what it did is read back from the objects. Source:
 //! spec/vm-storage.md A1, A3, A5, A6.
 
 use std::collections::BTreeMap;
 
-use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use k8s_openapi::api::core::v1::{Namespace, Node};
@@ -17,8 +18,8 @@ use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, act, in_namespace, i
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::nodes::signed;
 use kubeapi::reply::Reply;
-use kubeapi::slim::{Meta, PersistentVolume, Pod};
-use kubeapi::watch::{Object, Scope, Update, follow};
+use kubeapi::slim::{PersistentVolume, Pod};
+use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error, found};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -30,11 +31,11 @@ use crate::calls::{evict, volumes};
 use crate::plan::placement::Peer;
 use crate::plan::scheduling::{needs, peer};
 
-const MIGRATIONS: &str = "virtualmachineinstancemigrations";
+pub(super) const MIGRATIONS: &str = "virtualmachineinstancemigrations";
 /// Objects read at the same time.
 const AT_ONCE: usize = 8;
 
-fn launchers(node: &NodeName) -> Scope {
+pub(super) fn launchers(node: &NodeName) -> Scope {
     Scope {
         what: format!("pods of node {node}"),
         path: Pod::url_path(None),
@@ -43,7 +44,7 @@ fn launchers(node: &NodeName) -> Scope {
     }
 }
 
-fn guests(node: &NodeName) -> Scope {
+pub(super) fn guests(node: &NodeName) -> Scope {
     Scope {
         what: format!("virtual machine instances of node {node}"),
         path: path(GUESTS),
@@ -230,31 +231,6 @@ async fn machines(cluster: &Cluster, guests: &[Value]) -> Result<BTreeMap<(Strin
     });
     let read: Vec<_> = stream::iter(read.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).try_collect().await?;
     Ok(read.into_iter().flatten().collect())
-}
-
-/// An object of which nothing is read but that it has changed.
-#[derive(Debug, Clone, Deserialize)]
-struct Touched {
-    metadata: Meta,
-}
-
-impl Object for Touched {
-    fn version(&self) -> Option<&str> {
-        self.metadata.resource_version.as_deref()
-    }
-}
-
-/// Ends its wait whenever a machine of `node`, a launcher there or a migration anywhere has changed.
-pub(crate) fn changes(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, ()> {
-    let all = Scope::all("migrations of virtual machines", path(MIGRATIONS));
-    let changed = |scope: Scope, seed: u64| {
-        follow::<Touched>(cluster.clone(), scope, seed).filter_map(|heard| {
-            // Trouble with reading is found by the look itself.
-            std::future::ready((!matches!(heard, Update::Trouble(_))).then_some(()))
-        })
-    };
-    let all = [changed(guests(node), seed), changed(launchers(node), seed ^ 1), changed(all, seed ^ 2)];
-    stream::select_all(all.map(StreamExt::boxed)).boxed()
 }
 
 /// One call about the instance `guest`. What follows from its reply is seen on the objects.

@@ -3,6 +3,7 @@
 //! Not here: when it is looked at again, and calls under way (`stage`). Source: spec/vm-storage.md A2, A3, A6 to A8; goal
 //! D12. Pure: no clock, no I/O, no task.
 
+use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use kubeapi::machines::{MachineSeen, MachineWork, Turn, stops};
@@ -151,6 +152,33 @@ pub fn decide(
             Ok(target) => ask(drain, it, target),
         },
     }
+}
+
+/// What a drain would do about a machine, whatever the time that it has been so.
+#[derive(Debug, Clone)]
+pub struct Fate {
+    /// Where it is.
+    pub state: MachineState,
+    /// What is done about it.
+    act: Option<Discriminant<Action>>,
+    /// In words, without its name.
+    pub text: String,
+}
+
+/// The words may differ: amounts in them change by the minute.
+impl PartialEq for Fate {
+    fn eq(&self, other: &Self) -> bool {
+        (self.state, self.act) == (other.state, other.act)
+    }
+}
+
+impl Eq for Fate {}
+
+/// What a drain would do about `machine` if each time limit of it were over and no other one moved.
+#[must_use]
+pub fn fate(drain: &Drain, settings: &Settings, machine: &Machine) -> Fate {
+    let found = decide(drain, settings, machine, Duration::MAX, 0);
+    Fate { state: found.state, act: found.act.as_ref().map(discriminant), text: found.text }
 }
 
 /// Asks for one migration. What is written on the instance comes first: a restart knows by it that the mark is ours.

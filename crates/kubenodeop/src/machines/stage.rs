@@ -13,7 +13,7 @@ use kubeapi::reply::{Class, Reply};
 use step::{Core, Mono};
 
 use super::View;
-use super::rules::{Action, Decision, Drain, MachineState, decide, gone};
+use super::rules::{Action, Decision, Drain, Fate, MachineState, decide, fate, gone};
 use crate::engine::Failure;
 use crate::progress::{BlockCode, Blocker, Left, MachineShown, Subject};
 
@@ -62,6 +62,7 @@ struct Track {
     key: (String, String),
     since: Mono,
     decision: Decision,
+    fate: Fate,
     /// Since when it has been in that state.
     state_since: Mono,
     busy: bool,
@@ -142,6 +143,7 @@ impl Stage {
                 guest: machine.guest.clone(),
                 key,
                 since,
+                fate: fate(&self.drain, &view.settings, machine),
                 state_since,
                 busy: old.as_ref().is_some_and(|it| it.busy),
                 tries: old.as_ref().filter(|_| keeps).map_or(0, |it| it.tries),
@@ -267,6 +269,12 @@ impl Stage {
     /// What went in another way than by a migration.
     pub fn left(&self) -> Vec<Left> {
         self.left.values().cloned().collect()
+    }
+
+    /// What would be done about those that are left, and for whom.
+    pub fn fates(&self) -> (Drain, Vec<(PodRef, Fate)>) {
+        let left = self.tracks.values().filter(|it| it.decision.state != MachineState::Gone);
+        (self.drain.clone(), left.map(|it| (it.guest.clone(), it.fate.clone())).collect())
     }
 
     /// Evictions that were accepted, and cordons that were renewed.
