@@ -291,6 +291,8 @@ step::named! {
         Moving = "moving",
         /// A virtual machine can be neither moved nor shut down by its policy.
         CannotMove = "cannot-move",
+        /// An object of a virtual machine is not as KubeVirt writes it.
+        Unreadable = "unreadable",
     }
 }
 
@@ -319,7 +321,7 @@ impl BlockCode {
     /// Its place among others: what no wait cures comes first, what passes by itself last.
     pub(crate) const fn rank(self) -> u8 {
         match self {
-            Self::Unauthorized | Self::Refused | Self::Webhook | Self::CannotMove => 0,
+            Self::Unauthorized | Self::Refused | Self::Webhook | Self::CannotMove | Self::Unreadable => 0,
             Self::BudgetStuck
             | Self::StorageManager
             | Self::LastCopy
@@ -398,6 +400,13 @@ impl BlockCode {
                      {namespace} annotate --overwrite virtualmachineinstance {name} \
                      pillar-rs/drain-policy=migrate-or-shutdown`; a node selector is changed on its VirtualMachine, not \
                      on the instance"
+                );
+            }
+            Self::Unreadable => {
+                return format!(
+                    "look at the member that the reason names: `kubectl -n {namespace} get \
+                     virtualmachines,virtualmachineinstances,virtualmachineinstancemigrations -o yaml`; or shut the machine \
+                     down: `virtctl stop -n {namespace} {name}`"
                 );
             }
             Self::Throttled => "wait; the API server has too much to do",

@@ -50,6 +50,8 @@ pub struct Refused {
 pub enum RefusedCall {
     /// The lists that prove the node empty.
     Look,
+    /// The lists of its virtual machines.
+    Machines,
     /// The patch that cordons the node.
     Cordon,
     /// The eviction of this pod.

@@ -13,13 +13,14 @@ use tracing::{info, warn};
 
 use super::{DrainOrder, seed, show};
 use crate::changes::machines::WatchedMachines;
-use crate::changes::watched::Watched;
+use crate::changes::watched::{Refused, RefusedCall, Watched};
 use crate::engine::Failure;
 use crate::machines::Settings;
 use crate::machines::follow::{Change, changes};
 use crate::machines::kubevirt::{self, Reader, perform};
 use crate::machines::rules::{Action, Drain, MachineState};
 use crate::machines::stage::{Effect, Event, Stage};
+use crate::machines::undo::next_step;
 use crate::node::{self, Cordoned};
 use crate::progress::{Left, MachineShown, Marks, Outcome, Phase, Progress};
 use kubeapi::Cluster;
@@ -88,10 +89,10 @@ pub(super) async fn run(
     let end = began + order.rules.attempt;
     let mut pace = Pace::new(seed());
     let mut tries = 0;
-    loop {
-        let trouble = match kubevirt::any(cluster, &order.node).await {
-            Ok(false) => return Ok(Done::default()),
-            Ok(true) => break,
+    let launchers = loop {
+        let trouble = match kubevirt::running(cluster, &order.node).await {
+            Ok(launchers) if launchers.is_empty() => return Ok(Done::default()),
+            Ok(launchers) => break launchers,
             Err(error) => error,
         };
         tries += 1;
@@ -108,8 +109,8 @@ pub(super) async fn run(
             return Ok(Done::default());
         }
         sleep(pace.pause(tries, trouble.reply().retry_after())).await;
-    }
-    let mut stage = Stage::new(drain_of(order), now(), end, seed());
+    };
+    let mut stage = Stage::new(drain_of(order), launchers, now(), end, seed());
     let mut executor = Executor::new(cluster, order);
     loop {
         let at = now();
@@ -144,7 +145,9 @@ pub(super) async fn run(
                 }
                 Some(Err(reason)) => {
                     let machines = WatchedMachines::new(order.rules.machines, stage.fates());
-                    let watched = Watched { machines, ..Watched::default() };
+                    let refused = stage.refused().map(|by| Refused { call: RefusedCall::Machines, by });
+                    let refused = refused.into_iter().collect();
+                    let watched = Watched { machines, refused, ..Watched::default() };
                     return Err(Outcome::Failed { reason, blockers: stage.blockers(), watched, marks });
                 }
             }
@@ -204,7 +207,8 @@ impl<'a> Executor<'a> {
                 let mut reader = self.reader.take().filter(|_| !stale).unwrap_or_else(fresh);
                 self.calls.push(
                     async move {
-                        let seen = reader.look(cluster).await.map_err(Failure::from);
+                        let failed = |error| Failure { next_step: next_step(&error), ..Failure::from(error) };
+                        let seen = reader.look(cluster).await.map_err(failed);
                         (Some(reader), Event::Looked(seen))
                     }
                     .boxed(),
@@ -240,7 +244,7 @@ impl<'a> Executor<'a> {
 
 fn say(order: &DrainOrder, guest: &PodRef, state: MachineState, text: &str) {
     let (node, state) = (&order.node, state.text());
-    if matches!(state, "held" | "failed" | "aborting" | "shutting-down") {
+    if matches!(state, "held" | "failed" | "unreadable" | "aborting" | "shutting-down") {
         warn!(%node, machine = %guest, state, "virtual machine {text}");
     } else {
         info!(%node, machine = %guest, state, "virtual machine {text}");

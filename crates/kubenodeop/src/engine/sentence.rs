@@ -99,7 +99,8 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (Bloc
         | BlockCode::NoRoom
         | BlockCode::Sticky
         | BlockCode::OverTime
-        | BlockCode::NoOtherNode => format!("pod {pod} is held ({}): {text}", refusal.code.text()),
+        | BlockCode::NoOtherNode
+        | BlockCode::Unreadable => format!("pod {pod} is held ({}): {text}", refusal.code.text()),
     };
     (refusal.code, reason)
 }

@@ -33,6 +33,45 @@ pub fn named(object: &Value) -> PodRef {
     }
 }
 
+/// What of a machine is not as KubeVirt writes it, so that it is not known what becomes of it: of its instance, its
+/// VirtualMachine, or migrations in its namespace.
+#[must_use]
+pub fn unread(guest: &Value, machine: Option<&Value>, migrations: &[Value]) -> Option<String> {
+    let is_text = |it: &Value| it.is_null() || it.is_string();
+    let is_condition = |it: &Value| it["type"].is_string() && it["status"].is_string();
+    let strategy = &guest["spec"]["evictionStrategy"];
+    let is_word = |it: &Strategy| strategy == it.text();
+    let conditions = &guest["status"]["conditions"];
+    let state = &guest["status"]["migrationState"];
+    let place = named(guest);
+    let there = |it: &&Value| it["metadata"]["namespace"] == place.namespace.as_str();
+    let bad = |it: &&Value| !it["spec"]["vmiName"].is_string() || !is_text(&it["status"]["phase"]);
+    let shown = |object: &str, member: &str, it: &Value| Some(format!("{member} of its {object} is {it}"));
+    let texts = ["phase", "nodeName", "evacuationNodeName"].map(|it| (it, &guest["status"][it]));
+    if !strategy.is_null() && !Strategy::ALL.iter().any(is_word) {
+        return shown("instance", "spec.evictionStrategy", strategy);
+    }
+    if let Some((member, it)) = texts.into_iter().find(|(_, it)| !is_text(it)) {
+        return shown("instance", &format!("status.{member}"), it);
+    }
+    if !conditions.is_null() && !conditions.as_array().is_some_and(|all| all.iter().all(is_condition)) {
+        return shown("instance", "status.conditions", conditions);
+    }
+    let is_state = state.is_object() && is_text(&state["mode"]) && is_text(&state["migrationUid"]);
+    if !(state.is_null() || is_state) {
+        return shown("instance", "status.migrationState", state);
+    }
+    if let Some(it) = migrations.iter().filter(there).find(bad) {
+        return Some(format!(
+            "migration {} has no spec.vmiName or a status.phase that is no word",
+            named(it)
+        ));
+    }
+    let spec = &machine?["spec"];
+    let is_running = spec["running"].is_null() || spec["running"].is_boolean();
+    if is_running && is_text(&spec["runStrategy"]) { None } else { shown("VirtualMachine", "spec", spec) }
+}
+
 /// Its deletion was asked for.
 #[must_use]
 pub fn is_ending(object: &Value) -> bool {
@@ -139,6 +178,14 @@ pub fn migrations(all: &[Value], guest: &Value) -> (Option<Migration>, Vec<(Stri
 #[must_use]
 pub fn launcher(pod: &Value) -> Option<Launcher> {
     (!is_over(pod)).then(|| Launcher { pod: named(pod), ending: is_ending(pod) })
+}
+
+/// Name of the instance of a launcher.
+#[must_use]
+pub fn launched(pod: &Value) -> Option<&str> {
+    let owners = items(&pod["metadata"]["ownerReferences"]);
+    let owner = owners.iter().find(|it| it["kind"] == "VirtualMachineInstance").map(|it| &it["name"]);
+    pod["metadata"]["annotations"]["kubevirt.io/domain"].as_str().or_else(|| owner?.as_str())
 }
 
 /// Whether `pod` is a launcher of `guest`.

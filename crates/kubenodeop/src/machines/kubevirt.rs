@@ -53,13 +53,13 @@ pub(super) fn guests(node: &NodeName) -> Scope {
     }
 }
 
-/// Whether a launcher runs on `node`.
+/// The launchers that run on `node`.
 ///
 /// # Errors
 /// Those of [`Cluster`].
-pub async fn any(cluster: &Cluster, node: &NodeName) -> Result<bool, Error> {
+pub async fn running(cluster: &Cluster, node: &NodeName) -> Result<Vec<PodRef>, Error> {
     let pods = launchers(node).list_all::<Value>(cluster).await?;
-    Ok(pods.items.iter().any(|it| !is_over(it)))
+    Ok(pods.items.iter().filter(|it| !is_over(it)).map(facts::named).collect())
 }
 
 /// Reads the machines of one node. What does not change in an attempt is read once.
@@ -131,9 +131,7 @@ impl Reader {
         let missing: Vec<&Value> =
             active.filter(|pod| !guests.iter().any(|it| facts::launches(pod, it))).collect();
         for pod in missing {
-            let meta = &pod["metadata"];
-            let (namespace, name) =
-                (meta["namespace"].as_str(), meta["annotations"]["kubevirt.io/domain"].as_str());
+            let (namespace, name) = (pod["metadata"]["namespace"].as_str(), facts::launched(pod));
             let (Some(namespace), Some(name)) = (namespace, name) else { continue };
             let one = Scope {
                 fields: Some(format!("metadata.name={name}")),
@@ -186,13 +184,16 @@ impl Reader {
         let (policy, policy_from) = facts::policy(objects, self.policy);
         let model = guest["spec"]["domain"]["cpu"]["model"].as_str();
         let host_model = matches!(model, None | Some("host-model"));
-        let asks = own.first().and_then(|it| Pod::deserialize(*it).ok()).map(|pod| {
+        let launcher = own.first().map(|it| Pod::deserialize(*it)).transpose();
+        let garbled = launcher.as_ref().err().map(|why| format!("a pod of it: {why}"));
+        let asks = launcher.ok().flatten().map(|pod| {
             let claims = crate::calls::pods::facts(&pod).claims;
             needs(&pod, &claims, self.volumes.as_deref().unwrap_or_default())
         });
         Machine {
             here: node == self.node.as_str(),
             node,
+            unread: garbled.or_else(|| facts::unread(guest, machine, migrations)),
             over: is_over(guest),
             ending: facts::is_ending(guest),
             strategy: facts::strategy(guest, default),

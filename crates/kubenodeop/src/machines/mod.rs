@@ -148,6 +148,8 @@ pub struct Machine {
     pub node: String,
     /// That is ours.
     pub here: bool,
+    /// What of its objects is not as KubeVirt writes it: then nothing is decided about it.
+    pub unread: Option<String>,
     /// Its guest has ended.
     pub over: bool,
     /// The instance is being deleted.

@@ -10,6 +10,7 @@ use kubeapi::machines::{MachineSeen, MachineWork, Turn, stops};
 use kubeapi::names::PodRef;
 
 use super::{Asked, Machine, MachineOwner, Migratable, Migration, Policy, Settings, Strategy};
+use crate::progress::BlockCode;
 
 /// Migrations of one machine that may fail in one drain; KubeVirt itself never gives up.
 pub const TRIES: usize = 3;
@@ -35,6 +36,8 @@ step::named! {
         ShuttingDown = "shutting-down",
         /// It stays, and the drain waits.
         Held = "held",
+        /// Its objects cannot be read: nothing is done about it.
+        Unreadable = "unreadable",
         /// It stays, and the attempt fails.
         Failed = "failed",
         /// Nothing of it is on this node any more.
@@ -70,6 +73,8 @@ pub struct Decision {
     pub then: Option<Action>,
     /// What becomes of it in another way than by a migration; empty otherwise.
     pub left: String,
+    /// Why it holds the drain up, if it does.
+    pub code: Option<BlockCode>,
 }
 
 /// Whose drain it is.
@@ -90,7 +95,17 @@ impl Drain {
 }
 
 fn decision(state: MachineState, text: impl Into<String>) -> Decision {
-    Decision { state, text: text.into(), act: None, then: None, left: String::new() }
+    let code = match state {
+        MachineState::Held | MachineState::Failed => Some(BlockCode::CannotMove),
+        MachineState::Unreadable => Some(BlockCode::Unreadable),
+        MachineState::Waiting
+        | MachineState::Asked
+        | MachineState::Moving
+        | MachineState::Aborting
+        | MachineState::ShuttingDown
+        | MachineState::Gone => None,
+    };
+    Decision { state, text: text.into(), act: None, then: None, left: String::new(), code }
 }
 
 /// It is not on this node any more.
@@ -112,6 +127,9 @@ pub fn decide(
     others: usize,
 ) -> Decision {
     let it = machine;
+    if let Some(why) = it.unread.as_ref().filter(|_| !it.launchers.is_empty()) {
+        return decision(MachineState::Unreadable, format!("cannot be read: {why}"));
+    }
     if it.launchers.is_empty() && (it.over || !it.here) {
         return gone();
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::pace::Pace;
-use kubeapi::reply::{Class, Reply};
+use kubeapi::reply::{Class, RefusedBy, Reply};
 use step::{Core, Mono};
 
 use super::View;
@@ -91,9 +91,12 @@ pub struct Stage {
     left: BTreeMap<PodRef, Left>,
     look: Look,
     looked: Option<Mono>,
-    /// Looks that failed in a row, and why the last one did.
+    /// Launchers that were on the node at the beginning.
+    launchers: Vec<PodRef>,
+    /// Looks that failed in a row, and why the last one did, and since when.
     tries: u32,
     trouble: Option<Failure>,
+    troubled: Mono,
     cordoning: bool,
     recordons: u32,
     evicted: u32,
@@ -102,9 +105,10 @@ pub struct Stage {
 
 impl Stage {
     /// Ends at `end` at the latest. It looks at once.
-    pub fn new(drain: Drain, now: Mono, end: Mono, seed: u64) -> Self {
+    pub fn new(drain: Drain, launchers: Vec<PodRef>, now: Mono, end: Mono, seed: u64) -> Self {
         Self {
             drain,
+            launchers,
             end,
             pace: Pace::new(seed),
             tracks: BTreeMap::new(),
@@ -113,6 +117,7 @@ impl Stage {
             looked: None,
             tries: 0,
             trouble: None,
+            troubled: now,
             cordoning: false,
             recordons: 0,
             evicted: 0,
@@ -262,6 +267,19 @@ impl Stage {
     /// What holds the drain up.
     pub fn blockers(&self) -> Vec<Blocker> {
         let mut all: Vec<Blocker> = self.tracks.values().filter_map(blocker).collect();
+        if let Some(failure) = &self.trouble
+            && failure.reply.class() == Class::Permanent
+        {
+            let reason = |pod: &PodRef| {
+                format!("pod {pod} stays: its virtual machine cannot be read: {}", failure.text)
+            };
+            all.extend(self.launchers.iter().map(|pod| Blocker {
+                subject: pod.clone().into(),
+                code: BlockCode::of(&failure.reply),
+                reason: reason(pod),
+                since: self.troubled,
+            }));
+        }
         all.sort_by(|one, other| (one.code.rank(), &one.subject).cmp(&(other.code.rank(), &other.subject)));
         all
     }
@@ -280,6 +298,11 @@ impl Stage {
     /// Evictions that were accepted, and cordons that were renewed.
     pub const fn sums(&self) -> (u32, u32) {
         (self.evicted, self.recordons)
+    }
+
+    /// Who refuses for good that they are read.
+    pub fn refused(&self) -> Option<RefusedBy> {
+        if let Reply::Permanent { by, .. } = self.trouble.as_ref()?.reply { Some(by) } else { None }
     }
 
     /// Why nothing can be read, if that is so.
@@ -304,15 +327,7 @@ fn blocker(it: &Track) -> Option<Blocker> {
         let code = Some(BlockCode::of(refusal)).filter(|it| *it != BlockCode::Moving)?;
         return named(code, format!("{text}; {}", refusal.text()), it.state_since);
     }
-    match it.decision.state {
-        MachineState::Held | MachineState::Failed => named(BlockCode::CannotMove, text, it.state_since),
-        MachineState::Waiting
-        | MachineState::Asked
-        | MachineState::Moving
-        | MachineState::Aborting
-        | MachineState::ShuttingDown
-        | MachineState::Gone => None,
-    }
+    it.decision.code.and_then(|code| named(code, text, it.state_since))
 }
 
 impl Core for Stage {
@@ -330,6 +345,9 @@ impl Core for Stage {
                     // There is no KubeVirt, whatever the label of the pod says.
                     Err(Failure { reply: Reply::NotFound { .. }, .. }) => self.finish(Ok(()), &mut out),
                     Err(failure) => {
+                        if self.trouble.is_none() {
+                            self.troubled = now;
+                        }
                         self.tries = self.tries.saturating_add(1);
                         let wait = self.pace.pause(self.tries, failure.reply.retry_after());
                         self.look = Look::Due(now + wait);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::calls::volumes::AttachmentFacts;
-use crate::machines::rules::{Drain, MachineState, decide};
+use crate::machines::rules::{Drain, decide};
 use crate::machines::{Machine, Migratable, View};
 use crate::node::cordon::{Cordon, NodeFacts};
 use crate::plan::budget::BudgetFacts;
@@ -266,10 +266,9 @@ fn machines(node: &NodeFacts, view: &View) -> (Vec<PlannedMachine>, Vec<Foreseen
     let mut held = Vec::new();
     let planned = |it: &Machine| {
         let found = decide(&drain, &view.settings, it, Duration::ZERO, view.running);
-        if matches!(found.state, MachineState::Held | MachineState::Failed) {
+        if let Some(code) = found.code {
             let reason = format!("virtual machine {} {}", it.guest, found.text);
-            let subject = Subject::Machine(it.guest.clone());
-            held.push(Foreseen { subject, code: BlockCode::CannotMove, reason });
+            held.push(Foreseen { subject: Subject::Machine(it.guest.clone()), code, reason });
         }
         PlannedMachine {
             name: it.guest.to_string(),

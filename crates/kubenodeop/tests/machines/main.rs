@@ -8,6 +8,7 @@ mod order;
 #[path = "../stage/machines.rs"]
 mod twenty;
 mod undone;
+mod unread;
 mod wake;
 
 use std::pin::Pin;

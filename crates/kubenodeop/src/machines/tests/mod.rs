@@ -51,6 +51,7 @@ fn machine(name: &str) -> Machine {
         guest: named(name),
         node: "n1".into(),
         here: true,
+        unread: None,
         over: false,
         ending: false,
         strategy: Strategy::LiveMigrate,

@@ -175,3 +175,32 @@ fn d19_what_was_asked_is_taken_back_mark_first_and_never_a_migration_in_post_cop
     let post = Migration { post_copy: true, ..running() };
     assert_eq!(takes_back(&one(true, Some(post))), [Undo::ClearMark, Undo::Forget]);
 }
+
+#[test]
+fn d12_what_is_not_as_kubevirt_writes_it_is_named_and_what_it_leaves_out_is_not() {
+    let well = guest(&json!({ "type": "Ready", "status": "True" }));
+    let machine = json!({ "spec": { "runStrategy": "Always" } });
+    let job = |spec: Value| json!({ "metadata": { "namespace": "shop", "name": "m1" }, "spec": spec });
+    let jobs = [job(json!({ "vmiName": "db" }))];
+    assert_eq!(facts::unread(&well, Some(&machine), &jobs), None);
+    assert_eq!(facts::unread(&guest(&json!({ "type": "Ready", "status": "True" })), None, &[]), None);
+    for (pointer, value) in [
+        ("/spec/evictionStrategy", json!("Teleport")),
+        ("/status/phase", json!(1)),
+        ("/status/nodeName", json!(["n1"])),
+        ("/status/evacuationNodeName", json!(true)),
+        ("/status/conditions", json!({ "Ready": true })),
+        ("/status/conditions", json!([{ "type": "Ready", "status": true }])),
+        ("/status/migrationState", json!([])),
+        ("/status/migrationState", json!({ "mode": 2 })),
+    ] {
+        let mut odd = well.clone();
+        let (parent, member) = pointer.rsplit_once('/').unwrap();
+        odd.pointer_mut(parent).unwrap()[member] = value;
+        let said = facts::unread(&odd, Some(&machine), &jobs).unwrap();
+        assert!(said.contains(&pointer[1..].replace('/', ".")), "{said}");
+    }
+    assert!(facts::unread(&well, Some(&json!({ "spec": { "running": "yes" } })), &jobs).is_some());
+    let lost = facts::unread(&well, Some(&machine), &[job(json!({}))]).unwrap();
+    assert!(lost.contains("migration shop/m1"), "{lost}");
+}

@@ -273,3 +273,13 @@ fn nothing_ever_deletes_a_launcher_and_an_eviction_asks_only_for_one_on_this_nod
         }
     }
 }
+
+#[test]
+fn d12_one_that_cannot_be_read_is_let_alone_under_each_policy() {
+    for policy in ALL {
+        for strategy in Strategy::ALL {
+            let it = Machine { unread: Some("odd".into()), policy, strategy: *strategy, ..machine("db") };
+            assert_eq!(told(&now(&it)), ("nothing", MachineState::Unreadable), "{policy:?} {strategy:?}");
+        }
+    }
+}

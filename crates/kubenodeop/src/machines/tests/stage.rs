@@ -51,7 +51,7 @@ impl Bench {
     fn new(machines: Vec<Machine>) -> Self {
         let now = Mono::from_start(HOUR);
         Self {
-            stage: Stage::new(drain(), now, now + HOUR * 24, 1),
+            stage: Stage::new(drain(), Vec::new(), now, now + HOUR * 24, 1),
             now,
             machines: machines.into_iter().map(|it| (it.guest.uid.clone(), it)).collect(),
             manner: Manner::Succeed,
@@ -101,7 +101,7 @@ impl Bench {
 
     fn restart(&mut self) {
         self.pending.clear();
-        self.stage = Stage::new(drain(), self.now, self.now + HOUR * 24, 2);
+        self.stage = Stage::new(drain(), Vec::new(), self.now, self.now + HOUR * 24, 2);
     }
 
     /// What the server does with a call.
@@ -310,7 +310,7 @@ fn without_kubevirt_the_stage_is_over_and_a_role_that_lacks_it_fails_the_attempt
 #[test]
 fn the_attempts_time_ends_the_stage_and_names_who_is_left() {
     let mut bench = Bench { manner: Manner::Hang, ..Bench::new(vec![machine("a")]) };
-    bench.stage = Stage::new(drain(), bench.now, bench.now + Duration::from_secs(20), 1);
+    bench.stage = Stage::new(drain(), Vec::new(), bench.now, bench.now + Duration::from_secs(20), 1);
     bench.hear(Event::Tick);
     bench.pass(30);
     let Some(Err(reason)) = &bench.end else { panic!() };
