@@ -25,11 +25,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::facts;
-use super::rules::Action;
+use super::forecast::Asks;
+use super::rules::{Action, needs_target};
 use super::{ASKED, Asked, Machine, Policy, Settings, Strategy, View, forecast};
 use crate::calls::{evict, volumes};
 use crate::plan::placement::Peer;
-use crate::plan::scheduling::{needs, peer};
+use crate::plan::residents::{Resident, Residents};
+use crate::plan::scheduling::{needs, peer, resident};
 
 pub(super) const MIGRATIONS: &str = "virtualmachineinstancemigrations";
 /// Objects read at the same time.
@@ -70,13 +72,22 @@ pub struct Reader {
     settings: Option<(Settings, Strategy)>,
     volumes: Option<Vec<PersistentVolume>>,
     namespaces: BTreeMap<String, Value>,
+    /// All pods, where the caller has read them for the next look.
+    pods: Option<Vec<Resident>>,
 }
 
 impl Reader {
     /// `policy` holds where no object names one.
     #[must_use]
     pub const fn new(node: NodeName, policy: Policy) -> Self {
-        Self { node, policy, settings: None, volumes: None, namespaces: BTreeMap::new() }
+        Self { node, policy, settings: None, volumes: None, namespaces: BTreeMap::new(), pods: None }
+    }
+
+    /// The next look takes the pods of the cluster to be these.
+    #[must_use]
+    pub(crate) fn with_pods(mut self, pods: &[Pod]) -> Self {
+        self.pods = Some(pods.iter().filter_map(resident).collect());
+        self
     }
 
     /// Everything at one moment.
@@ -97,7 +108,7 @@ impl Reader {
         )?;
         self.add_those_elsewhere(cluster, &pods, &mut guests.items).await?;
         self.read_once(cluster, &guests.items).await?;
-        let machines = machines(cluster, &guests.items).await?;
+        let read = machines(cluster, &guests.items).await?;
         let is_own = |it: &&Node| it.metadata.name.as_deref() == Some(self.node.as_str());
         let (own, others): (Vec<&Node>, Vec<&Node>) = nodes.items.iter().partition(is_own);
         let own = own.first();
@@ -105,12 +116,30 @@ impl Reader {
         let peers: Vec<Peer> = others.into_iter().map(peer).collect();
         let (settings, default) = self.settings.unwrap_or((Settings::of_version((1, 0)), Strategy::None));
         let of = |guest: &Value| {
-            let machine = machines.get(&key(guest));
-            self.machine(guest, machine, &pods, &migrations.items, (&labels, &peers), default)
+            let machine = read.get(&key(guest));
+            self.machine(guest, machine, &pods, &migrations.items, default)
         };
+        let mut machines: Vec<(Machine, Asks)> = guests.items.iter().map(of).collect();
+        let given = self.pods.take();
+        let residents = if machines.iter().any(|it| needs_target(&it.0)) {
+            let labels = |it: &Node| {
+                (it.metadata.name.clone().unwrap_or_default(), it.metadata.labels.clone().unwrap_or_default())
+            };
+            let pods = match given {
+                Some(pods) => pods,
+                None => residents(cluster).await?,
+            };
+            Some(Residents { pods, nodes: nodes.items.iter().map(labels).collect() })
+        } else {
+            None
+        };
+        for (machine, asks) in &mut machines {
+            let residents = residents.as_ref().filter(|_| needs_target(machine));
+            machine.target = forecast::target(asks, &labels, &peers, residents);
+        }
         Ok(View {
             settings,
-            machines: guests.items.iter().map(of).collect(),
+            machines: machines.into_iter().map(|it| it.0).collect(),
             running: migrations
                 .items
                 .iter()
@@ -171,9 +200,8 @@ impl Reader {
         machine: Option<&Value>,
         pods: &[Value],
         migrations: &[Value],
-        (labels, peers): (&BTreeMap<String, String>, &[Peer]),
         default: Strategy,
-    ) -> Machine {
+    ) -> (Machine, Asks) {
         let name = facts::named(guest);
         let status = &guest["status"];
         let node = kubeapi::objects::text(&status["nodeName"]);
@@ -188,9 +216,10 @@ impl Reader {
         let garbled = launcher.as_ref().err().map(|why| format!("a pod of it: {why}"));
         let asks = launcher.ok().flatten().map(|pod| {
             let claims = crate::calls::pods::facts(&pod).claims;
-            needs(&pod, &claims, self.volumes.as_deref().unwrap_or_default())
+            let needs = needs(&pod, &claims, self.volumes.as_deref().unwrap_or_default());
+            Asks { needs, host_model, launcher: resident(&pod).unwrap_or_default() }
         });
-        Machine {
+        let machine = Machine {
             here: node == self.node.as_str(),
             node,
             unread: garbled.or_else(|| facts::unread(guest, machine, migrations)),
@@ -206,16 +235,30 @@ impl Reader {
             launchers: own.into_iter().filter_map(facts::launcher).collect(),
             policy,
             policy_from,
-            target: forecast::target(&asks.unwrap_or_default(), host_model, labels, peers),
+            target: Err(String::new()),
             gibibytes: facts::gibibytes(guest),
             guest: name,
-        }
+        };
+        (machine, asks.unwrap_or_default())
     }
 }
 
 fn key(object: &Value) -> (String, String) {
     let name = facts::named(object);
     (name.namespace, name.name)
+}
+
+/// Of each pod of the cluster that has a node nothing but what it takes of it.
+async fn residents(cluster: &Cluster) -> Result<Vec<Resident>, Error> {
+    #[derive(Debug, Clone)]
+    struct Item(Option<Resident>);
+    impl<'de> Deserialize<'de> for Item {
+        fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            Ok(Self(resident(&Pod::deserialize(from)?)))
+        }
+    }
+    let all = Scope::all("pods", Pod::url_path(None)).list_all::<Item>(cluster).await?;
+    Ok(all.items.into_iter().filter_map(|it| it.0).collect())
 }
 
 /// The machines of these instances, by namespace and name.

@@ -326,6 +326,21 @@ fn eviction_ends(it: &Machine) -> bool {
     }
 }
 
+/// Whether what becomes of it depends on where it can go.
+#[must_use]
+pub fn needs_target(it: &Machine) -> bool {
+    let busy = it.over || it.ending || it.marked || it.migration.is_some() || it.unread.is_some();
+    if busy || !it.here || it.launchers.iter().all(|it| it.ending) {
+        return false;
+    }
+    let gave_up = it.asked.as_ref().is_some_and(|it| !it.gave_up.is_empty());
+    let asked = it.policy != Policy::Shutdown && it.strategy != Strategy::None && !gave_up;
+    let stays = matches!(it.policy, Policy::MigrateOrHold | Policy::Fail);
+    let always = |it: &MachineSeen| it.strategy.is_always();
+    let again = matches!(&it.owner, MachineOwner::Machine(Some(seen)) if always(seen));
+    (asked && it.migratable == Migratable::Yes) || (again && eviction_ends(it) && !stays)
+}
+
 fn shut_down(drain: &Drain, it: &Machine, why: &str) -> Decision {
     let evict = |left: String| {
         let pod = it.launchers.iter().find(|it| !it.ending).map(|it| Action::Evict(it.pod.clone()));

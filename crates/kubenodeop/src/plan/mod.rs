@@ -9,6 +9,7 @@ mod copies;
 pub mod forecast;
 pub mod held;
 pub mod placement;
+pub mod residents;
 pub(crate) mod scheduling;
 pub mod survey;
 pub mod tier;

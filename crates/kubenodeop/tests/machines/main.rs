@@ -5,6 +5,7 @@
 mod many;
 #[path = "../stage/order.rs"]
 mod order;
+mod room;
 #[path = "../stage/machines.rs"]
 mod twenty;
 mod undone;

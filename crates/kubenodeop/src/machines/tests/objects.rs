@@ -6,6 +6,7 @@ use std::time::Duration;
 use kubeapi::names::PodUid;
 use serde_json::{Value, json};
 
+use super::super::forecast::Asks;
 use super::super::undo::{AskedOne, Undo, takes_back};
 use super::super::{facts, forecast};
 use super::*;
@@ -139,7 +140,8 @@ fn a_target_needs_selector_room_a_schedulable_node_and_the_cpu_model() {
         ..Peer::default()
     };
     let needs = Needs { labels: labels(&[("disk", "ssd")]), memory_bytes: 4 << 30, ..Needs::default() };
-    let of = |peer: Peer| forecast::target(&needs, true, &own, &[peer]);
+    let asks = |host_model| Asks { needs: needs.clone(), host_model, ..Asks::default() };
+    let of = |peer: Peer| forecast::target(&asks(true), &own, &[peer], None);
     assert_eq!(of(peer(&good)), Ok("n2".into()));
     let without = |key: &str| {
         let mut all = good.clone();
@@ -154,13 +156,17 @@ fn a_target_needs_selector_room_a_schedulable_node_and_the_cpu_model() {
     ] {
         assert!(without(key).contains(said), "{key}: {}", without(key));
     }
+    // Where the selector alone keeps it from every other node, the text says where to change it.
+    let pinned = "its node selector or affinity is changed on its VirtualMachine, not on the instance";
+    assert!(without("disk").ends_with(pinned), "{}", without("disk"));
+    assert!(!without("kubevirt.io/schedulable").contains("changed on"));
     assert!(of(Peer { unschedulable: true, ..peer(&good) }).unwrap_err().contains("cordoned"));
     assert!(of(Peer { memory_bytes: Some(1 << 30), ..peer(&good) }).unwrap_err().contains("memory"));
-    assert_eq!(forecast::target(&needs, true, &own, &[]), Err("there is no other node".into()));
+    assert_eq!(forecast::target(&asks(true), &own, &[], None), Err("there is no other node".into()));
     // A guest with a CPU model of its own does not need that of its node.
     let mut other = good.clone();
     other.remove("cpu-model-migration.node.kubevirt.io/Skylake");
-    assert!(forecast::target(&needs, false, &own, &[peer(&other)]).is_ok());
+    assert!(forecast::target(&asks(false), &own, &[peer(&other)], None).is_ok());
 }
 
 #[test]

@@ -151,6 +151,10 @@ pub(crate) fn launcher(guest: &Value) -> Value {
         },
         "status": { "phase": "Pending" },
     });
+    let memory = &spec["domain"]["memory"]["guest"];
+    if !memory.is_null() {
+        pod["spec"]["containers"][0]["resources"] = json!({ "requests": { "memory": memory } });
+    }
     for member in ["nodeSelector", "affinity", "tolerations"] {
         if !spec[member].is_null() {
             pod["spec"][member] = spec[member].clone();

@@ -199,10 +199,14 @@ fn pending(
     for (label, value) in job["spec"]["addedNodeSelector"].as_object().into_iter().flatten() {
         pod["spec"]["nodeSelector"][label] = value.clone();
     }
-    pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!([{
+    let apart =
+        &mut pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let mut terms = apart.as_array().cloned().unwrap_or_default();
+    terms.push(json!({
         "labelSelector": { "matchLabels": { "kubevirt.io/created-by": uid(guest) } },
         "topologyKey": "kubernetes.io/hostname",
-    }]);
+    }));
+    *apart = terms.into();
     store.put("pods", pod);
 }
 
