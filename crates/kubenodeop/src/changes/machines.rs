@@ -45,7 +45,7 @@ impl WatchedMachines {
             let Some(machine) = view.machines.iter().find(|it| it.guest.uid == guest.uid) else {
                 return Some(format!("virtual machine {guest} is gone"));
             };
-            let now = fate(&self.drain, &view.settings, machine);
+            let now = fate(&self.drain, machine);
             if now == *known {
                 None
             } else if now.state == MachineState::Gone {

@@ -129,6 +129,7 @@ pub(super) async fn run(
             machines: stage.shown(),
             blockers: stage.blockers(),
             left: stage.left(),
+            estimate: stage.estimate(),
             evicted,
             recordons,
             trouble,

@@ -3,8 +3,6 @@
 //! Members of a wrong type count as left out. Not here: reading them (`kubevirt`). Source: spec/vm-storage.md A1, A2, A6,
 //! A7. Pure: no clock, no I/O, no task.
 
-use std::time::Duration;
-
 use kubeapi::machines::calls::{MACHINES, is_over, seen};
 use kubeapi::machines::{DRAIN, MachineSeen};
 use kubeapi::names::{PodRef, PodUid};
@@ -14,13 +12,11 @@ use serde_json::Value;
 use super::{
     ASKED, Asked, Launcher, MachineOwner, Migratable, Migration, POLICY, Policy, Settings, Strategy,
 };
-use crate::plan::placement::thousandths;
 
 /// Label of an instance, and selector: its node.
 pub const NODE_LABEL: &str = "kubevirt.io/nodeName";
 /// Label of a launcher: UID of its instance.
 const CREATED_BY: &str = "kubevirt.io/created-by";
-const GIBIBYTE: u64 = 1 << 30;
 
 /// Name and identity of an object.
 #[must_use]
@@ -122,16 +118,6 @@ fn reason(guest: &Value, said: &Value) -> String {
 pub fn asked(guest: &Value, node: &str) -> Option<Asked> {
     let written = guest["metadata"]["annotations"][ASKED].as_str()?;
     serde_json::from_str::<Asked>(written).ok().filter(|it| it.node == node)
-}
-
-/// Memory of the guest in GiB, begun ones counted.
-#[must_use]
-pub fn gibibytes(guest: &Value) -> u32 {
-    let domain = &guest["spec"]["domain"];
-    let memory =
-        domain["memory"]["guest"].as_str().or_else(|| domain["resources"]["requests"]["memory"].as_str());
-    let bytes = memory.and_then(thousandths).unwrap_or_default() / 1000;
-    u32::try_from(bytes.div_ceil(GIBIBYTE)).unwrap_or(u32::MAX)
 }
 
 /// A migration that is not over, as its instance has it too.
@@ -250,17 +236,11 @@ pub fn settings(kubevirt: &Value) -> (Settings, Strategy) {
     let (said, usual) = (&configuration["migrations"], Settings::of_version(version));
     let count =
         |name: &str, usual: u32| said[name].as_u64().and_then(|it| u32::try_from(it).ok()).unwrap_or(usual);
-    let limit = |name: &str, usual: Option<Duration>| {
-        said[name].as_u64().map_or(usual, |secs| (secs > 0).then(|| Duration::from_secs(secs)))
-    };
-    let post_copy = said["allowPostCopy"] == true;
     let settings = Settings {
         version,
         at_once: count("parallelMigrationsPerCluster", usual.at_once),
         from_node: count("parallelOutboundMigrationsPerNode", usual.from_node),
-        completion_per_gib: limit("completionTimeoutPerGiB", usual.completion_per_gib),
-        progress: limit("progressTimeout", usual.progress),
-        disrupts: post_copy || said["allowWorkloadDisruption"] == true,
+        limits: usual.limits.with(said),
     };
     (settings, configuration["evictionStrategy"].as_str().map_or(Strategy::None, strategy_of))
 }

@@ -27,13 +27,14 @@ use serde_json::{Value, json};
 use super::facts;
 use super::forecast::Asks;
 use super::rules::{Action, needs_target};
-use super::{ASKED, Asked, Machine, Policy, Settings, Strategy, View, forecast};
+use super::{ASKED, Asked, Machine, Policy, Settings, Strategy, View, forecast, limits};
 use crate::calls::{evict, volumes};
 use crate::plan::placement::Peer;
 use crate::plan::residents::{Resident, Residents};
 use crate::plan::scheduling::{needs, peer, resident};
 
 pub(super) const MIGRATIONS: &str = "virtualmachineinstancemigrations";
+const MIGRATION_POLICIES: &str = "/apis/migrations.kubevirt.io/v1alpha1/migrationpolicies";
 /// Objects read at the same time.
 const AT_ONCE: usize = 8;
 
@@ -71,6 +72,7 @@ pub struct Reader {
     policy: Policy,
     settings: Option<(Settings, Strategy)>,
     volumes: Option<Vec<PersistentVolume>>,
+    policies: Option<Vec<Value>>,
     namespaces: BTreeMap<String, Value>,
     /// All pods, where the caller has read them for the next look.
     pods: Option<Vec<Resident>>,
@@ -80,7 +82,15 @@ impl Reader {
     /// `policy` holds where no object names one.
     #[must_use]
     pub const fn new(node: NodeName, policy: Policy) -> Self {
-        Self { node, policy, settings: None, volumes: None, namespaces: BTreeMap::new(), pods: None }
+        Self {
+            node,
+            policy,
+            settings: None,
+            volumes: None,
+            policies: None,
+            namespaces: BTreeMap::new(),
+            pods: None,
+        }
     }
 
     /// The next look takes the pods of the cluster to be these.
@@ -117,7 +127,7 @@ impl Reader {
         let (settings, default) = self.settings.unwrap_or((Settings::of_version((1, 0)), Strategy::None));
         let of = |guest: &Value| {
             let machine = read.get(&key(guest));
-            self.machine(guest, machine, &pods, &migrations.items, default)
+            self.machine(guest, machine, &pods, &migrations.items, (&settings, default))
         };
         let mut machines: Vec<(Machine, Asks)> = guests.items.iter().map(of).collect();
         let given = self.pods.take();
@@ -178,6 +188,12 @@ impl Reader {
                 Scope::all("settings of KubeVirt", path("kubevirts")).list_all::<Value>(cluster).await?;
             self.settings = Some(facts::settings(all.items.first().unwrap_or(&Value::Null)));
         }
+        if self.policies.is_none() {
+            let all = Scope::all("migration policies", MIGRATION_POLICIES.to_owned());
+            // KubeVirt before 0.53 has none.
+            self.policies =
+                Some(found(all.list_all::<Value>(cluster).await)?.map(|it| it.items).unwrap_or_default());
+        }
         if self.volumes.is_none() {
             self.volumes = Some(volumes::volume_scope().list_all(cluster).await?.items);
         }
@@ -200,7 +216,7 @@ impl Reader {
         machine: Option<&Value>,
         pods: &[Value],
         migrations: &[Value],
-        default: Strategy,
+        (settings, default): (&Settings, Strategy),
     ) -> (Machine, Asks) {
         let name = facts::named(guest);
         let status = &guest["status"];
@@ -210,6 +226,10 @@ impl Reader {
         let namespace = self.namespaces.get(&name.namespace);
         let objects = [("VirtualMachine", machine), ("instance", Some(guest)), ("namespace", namespace)];
         let (policy, policy_from) = facts::policy(objects, self.policy);
+        let policies = self.policies.as_deref().unwrap_or_default();
+        let (labels, uid) =
+            (namespace.unwrap_or(&Value::Null), migration.as_ref().map(|it| it.object.uid.as_str()));
+        let (limits, limits_of) = limits::of(settings, policies, (guest, labels), uid);
         let model = guest["spec"]["domain"]["cpu"]["model"].as_str();
         let host_model = matches!(model, None | Some("host-model"));
         let launcher = own.first().map(|it| Pod::deserialize(*it)).transpose();
@@ -236,7 +256,10 @@ impl Reader {
             policy,
             policy_from,
             target: Err(String::new()),
-            gibibytes: facts::gibibytes(guest),
+            bytes: limits::bytes(guest),
+            copies_disks: limits::copies_disks(guest),
+            limits,
+            limits_of,
             guest: name,
         };
         (machine, asks.unwrap_or_default())

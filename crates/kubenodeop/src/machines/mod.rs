@@ -2,7 +2,7 @@
 //! otherwise.
 //!
 //! `rules` decides about one machine, `stage` about all of them as a pure machine, `facts` reads objects of KubeVirt,
-//! `forecast` looks for a target among the peers, `kubevirt` asks and writes, `follow` notices changes, `undo` takes back what we asked for and
+//! `forecast` looks for a target among the peers, `kubevirt` asks and writes, `limits` are those of migrations, `follow` notices changes, `undo` takes back what we asked for and
 //! starts again what we stopped. Migrations are KubeVirt's: one eviction of the launcher asks for one, and we create none
 //! ourselves. No drain taint is put on the node, so none has to be removed. What we did is written on the objects
 //! themselves: a restart of the agent reads it there. Not here: pods (`engine`). Source: spec/vm-storage.md A; goals D12,
@@ -12,6 +12,7 @@ pub mod facts;
 pub(crate) mod follow;
 pub mod forecast;
 pub mod kubevirt;
+pub mod limits;
 pub mod rules;
 pub mod stage;
 #[cfg(test)]
@@ -23,6 +24,8 @@ use std::time::Duration;
 use kubeapi::machines::MachineSeen;
 use kubeapi::names::PodRef;
 use serde::{Deserialize, Serialize};
+
+pub use limits::Limits;
 
 /// Annotation of an instance that a drain asked to migrate: a JSON object [`Asked`].
 pub const ASKED: &str = "pillar-rs/drain-asked";
@@ -176,8 +179,14 @@ pub struct Machine {
     pub policy_from: String,
     /// A node that can take it, or why none can.
     pub target: Result<String, String>,
-    /// Its memory in GiB, begun ones counted.
-    pub gibibytes: u32,
+    /// What a migration copies.
+    pub bytes: u64,
+    /// Its disks are copied too.
+    pub copies_disks: bool,
+    /// Limits of its migration.
+    pub limits: Limits,
+    /// Who says so.
+    pub limits_of: String,
 }
 
 /// Limits of KubeVirt's migrations, read from its settings.
@@ -189,12 +198,8 @@ pub struct Settings {
     pub at_once: u32,
     /// Migrations at the same time away from one node.
     pub from_node: u32,
-    /// A migration may take so long for each GiB; none for ever.
-    pub completion_per_gib: Option<Duration>,
-    /// So long may a migration have no progress; none for ever.
-    pub progress: Option<Duration>,
-    /// At its limit the guest is paused or switched over, and has as much time again.
-    pub disrupts: bool,
+    /// Limits of one migration, where nobody says otherwise.
+    pub limits: Limits,
 }
 
 impl Settings {
@@ -206,9 +211,14 @@ impl Settings {
             version,
             at_once: 5,
             from_node: 2,
-            completion_per_gib: Some(Duration::from_secs(if old { 800 } else { 150 })),
-            progress: Some(Duration::from_secs(150)),
-            disrupts: false,
+            limits: Limits {
+                completion_per_gib: Some(Duration::from_secs(if old { 800 } else { 150 })),
+                progress: Some(Duration::from_secs(150)),
+                bandwidth: None,
+                auto_converge: false,
+                post_copy: false,
+                disrupts: false,
+            },
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kubeapi::machines::{MachineSeen, MachineWork, Turn, stops};
 use kubeapi::names::PodRef;
 
-use super::{Asked, Machine, MachineOwner, Migratable, Migration, Policy, Settings, Strategy};
+use super::{Asked, Machine, MachineOwner, Migratable, Migration, Policy, Strategy, limits};
 use crate::progress::BlockCode;
 
 /// Migrations of one machine that may fail in one drain; KubeVirt itself never gives up.
@@ -119,13 +119,7 @@ fn acts(state: MachineState, text: impl Into<String>, act: Action) -> Decision {
 
 /// What is done about `machine` that has been as it is for `since`. `others` of the cluster's migrations run.
 #[must_use]
-pub fn decide(
-    drain: &Drain,
-    settings: &Settings,
-    machine: &Machine,
-    since: Duration,
-    others: usize,
-) -> Decision {
+pub fn decide(drain: &Drain, machine: &Machine, since: Duration, others: usize) -> Decision {
     let it = machine;
     if let Some(why) = it.unread.as_ref().filter(|_| !it.launchers.is_empty()) {
         return decision(MachineState::Unreadable, format!("cannot be read: {why}"));
@@ -144,7 +138,7 @@ pub fn decide(
         return given_up(drain, it, &asked.gave_up);
     }
     if it.marked || it.migration.is_some() {
-        return under_way(drain, settings, it, since, others);
+        return under_way(drain, it, since, others);
     }
     if let MachineOwner::Machine(Some(seen)) = &it.owner
         && seen.mark.as_ref().is_some_and(|mark| mark.id == drain.id() && mark.uid == seen.uid)
@@ -194,14 +188,14 @@ impl Eq for Fate {}
 
 /// What a drain would do about `machine` if each time limit of it were over and no other one moved.
 #[must_use]
-pub fn fate(drain: &Drain, settings: &Settings, machine: &Machine) -> Fate {
-    let found = decide(drain, settings, machine, Duration::MAX, 0);
+pub fn fate(drain: &Drain, machine: &Machine) -> Fate {
+    let found = decide(drain, machine, Duration::MAX, 0);
     Fate { state: found.state, act: found.act.as_ref().map(discriminant), text: found.text }
 }
 
 /// Asks for one migration. What is written on the instance comes first: a restart knows by it that the mark is ours.
 fn ask(drain: &Drain, it: &Machine, target: &str) -> Decision {
-    let text = format!("is asked to migrate; node {target} can take it");
+    let text = format!("is asked to migrate; node {target} can take it; {}", limits::words(it));
     let evict = it.launchers.iter().find(|it| !it.ending).map(|it| Action::Evict(it.pod.clone()));
     let (act, then) = if it.asked.as_ref().is_some_and(|it| it.request == drain.request) {
         (evict, None)
@@ -218,7 +212,7 @@ fn ask(drain: &Drain, it: &Machine, target: &str) -> Decision {
 }
 
 /// A migration was asked for, by us or by somebody else.
-fn under_way(drain: &Drain, settings: &Settings, it: &Machine, since: Duration, others: usize) -> Decision {
+fn under_way(drain: &Drain, it: &Machine, since: Duration, others: usize) -> Decision {
     let before = it.asked.as_ref().map(|it| it.failed_before.as_slice()).unwrap_or_default();
     let failed: Vec<&(String, String)> = it.failed.iter().filter(|(uid, _)| !before.contains(uid)).collect();
     let tried = match failed.len() {
@@ -231,13 +225,13 @@ fn under_way(drain: &Drain, settings: &Settings, it: &Machine, since: Duration, 
             Asked { node: drain.node.clone(), request: drain.request.clone(), gave_up: why.clone(), ..asked };
         acts(MachineState::Aborting, format!("is not migrated: {why}"), Action::Mark(asked))
     };
-    let limit = stalled_after(settings, it, others);
+    let limit = stalled_after(it, others);
     let over = limit.filter(|limit| since >= *limit);
     if let Some(migration) = &it.migration {
         let Migration { phase, target, post_copy, .. } = migration;
         let to = if target.is_empty() { String::new() } else { format!(" to node {target}") };
         let phase = if phase.is_empty() { "new" } else { phase };
-        let text = format!("migrates{to}, phase {phase}{tried}");
+        let text = format!("migrates{to}, phase {phase}{tried}; {}", limits::words(it));
         if *post_copy {
             return decision(MachineState::Moving, format!("{text}; in post-copy it cannot be ended"));
         }
@@ -268,7 +262,7 @@ fn last_failure(failed: &[&(String, String)]) -> String {
 
 /// How long a machine may be as it is until its migration counts as stalled; `None` for ever. Where others run, one that
 /// does not run yet waits for them.
-fn stalled_after(settings: &Settings, it: &Machine, others: usize) -> Option<Duration> {
+fn stalled_after(it: &Machine, others: usize) -> Option<Duration> {
     let Some(migration) = &it.migration else { return Some(UNANSWERED).filter(|_| others == 0) };
     if migration.post_copy {
         return None;
@@ -278,11 +272,9 @@ fn stalled_after(settings: &Settings, it: &Machine, others: usize) -> Option<Dur
         "Scheduling" => Some(PENDING),
         "Running" => {
             // KubeVirt ends it by itself at its limit; this one holds where nobody does.
-            let whole = settings.completion_per_gib?.saturating_mul(it.gibibytes.max(1));
-            let whole = if settings.disrupts { whole.saturating_mul(2) } else { whole };
-            Some(whole + settings.progress.unwrap_or_default())
+            Some(limits::longest(it)? + it.limits.progress.unwrap_or_default())
         }
-        _ => settings.progress,
+        _ => it.limits.progress,
     }
 }
 

@@ -12,8 +12,8 @@ use kubeapi::pace::Pace;
 use kubeapi::reply::{Class, RefusedBy, Reply};
 use step::{Core, Mono};
 
-use super::View;
 use super::rules::{Action, Decision, Drain, Fate, MachineState, decide, fate, gone};
+use super::{Settings, View, limits};
 use crate::engine::Failure;
 use crate::progress::{BlockCode, Blocker, Left, MachineShown, Subject};
 
@@ -63,6 +63,9 @@ struct Track {
     since: Mono,
     decision: Decision,
     fate: Fate,
+    /// How long its copy is estimated to take, and whether it has begun.
+    copy: Option<Duration>,
+    copies: bool,
     /// Since when it has been in that state.
     state_since: Mono,
     busy: bool,
@@ -101,6 +104,7 @@ pub struct Stage {
     recordons: u32,
     evicted: u32,
     over: bool,
+    estimate: Option<Mono>,
 }
 
 impl Stage {
@@ -122,6 +126,7 @@ impl Stage {
             recordons: 0,
             evicted: 0,
             over: false,
+            estimate: None,
         }
     }
 
@@ -137,7 +142,7 @@ impl Stage {
             let old = before.remove(&machine.guest.uid);
             let since = old.as_ref().filter(|it| it.key == key).map_or(now, |it| it.since);
             let others = view.running.saturating_sub(usize::from(running_here(machine)));
-            let new = decide(&self.drain, &view.settings, machine, now.since(since), others);
+            let new = decide(&self.drain, machine, now.since(since), others);
             let same = old.as_ref().is_some_and(|it| it.decision.state == new.state);
             if !same {
                 out.push(Effect::Say(machine.guest.clone(), new.state, new.text.clone()));
@@ -148,8 +153,10 @@ impl Stage {
                 guest: machine.guest.clone(),
                 key,
                 since,
-                fate: fate(&self.drain, &view.settings, machine),
+                fate: fate(&self.drain, machine),
                 state_since,
+                copy: limits::estimate(machine),
+                copies: machine.migration.as_ref().is_some_and(|it| it.phase == "Running"),
                 busy: old.as_ref().is_some_and(|it| it.busy),
                 tries: old.as_ref().filter(|_| keeps).map_or(0, |it| it.tries),
                 not_before: old.as_ref().filter(|_| keeps).map_or(now, |it| it.not_before),
@@ -175,6 +182,7 @@ impl Stage {
             track.decision = gone();
             self.tracks.insert(uid, track);
         }
+        self.estimate = self.estimated(now, &view.settings);
         let failed = self.tracks.values().find(|it| it.decision.state == MachineState::Failed);
         if let Some(it) = failed {
             let reason = format!("virtual machine {} {}", it.guest, it.decision.text);
@@ -250,6 +258,32 @@ impl Stage {
             self.looked = Some(now);
             out.push(Effect::Look);
         }
+    }
+
+    /// When the last machine is estimated to have left; none while one waits for a person, shuts down, or has no limit of
+    /// its bandwidth.
+    fn estimated(&self, now: Mono, settings: &Settings) -> Option<Mono> {
+        let mut rest = Vec::new();
+        for it in self.tracks.values() {
+            match it.decision.state {
+                MachineState::Waiting | MachineState::Asked | MachineState::Moving => {
+                    let done = if it.copies { now.since(it.since) } else { Duration::ZERO };
+                    rest.push(it.copy?.saturating_sub(done));
+                }
+                MachineState::Gone => {}
+                MachineState::Aborting
+                | MachineState::ShuttingDown
+                | MachineState::Held
+                | MachineState::Unreadable
+                | MachineState::Failed => return None,
+            }
+        }
+        (!rest.is_empty()).then(|| now + limits::together(settings, &rest))
+    }
+
+    /// When the last machine is estimated to have left.
+    pub const fn estimate(&self) -> Option<Mono> {
+        self.estimate
     }
 
     /// What a reader sees of each machine.

@@ -1,5 +1,6 @@
 //! Machines in the hand, and what is decided about them.
 
+mod limits;
 mod objects;
 mod rules;
 mod stage;
@@ -65,7 +66,10 @@ fn machine(name: &str) -> Machine {
         policy: Policy::MigrateOrShutdown,
         policy_from: "machines_policy of the limits file".into(),
         target: Ok("n2".into()),
-        gibibytes: 2,
+        bytes: 2 << 30,
+        copies_disks: false,
+        limits: settings().limits,
+        limits_of: "KubeVirt".into(),
     }
 }
 
@@ -98,5 +102,5 @@ fn now(machine: &Machine) -> Decision {
 
 /// The same once it has been so for a while.
 fn after(machine: &Machine, secs: u64) -> Decision {
-    decide(&drain(), &settings(), machine, Duration::from_secs(secs), 0)
+    decide(&drain(), machine, Duration::from_secs(secs), 0)
 }

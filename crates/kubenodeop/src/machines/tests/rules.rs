@@ -2,6 +2,7 @@
 
 use kubeapi::machines::{Stopped, Turn};
 
+use super::super::Limits;
 use super::super::rules::{Action, MachineState};
 use super::*;
 
@@ -217,20 +218,22 @@ fn d12_a_migration_without_progress_for_the_limits_of_kubevirt_is_given_up_in_ea
     let unanswered = Machine { marked: true, asked: Some(asked()), ..machine("db") };
     assert_eq!((word(&after(&unanswered, 299)), word(&after(&unanswered, 300))), ("nothing", "give-up"));
     // Where others run it waits for its place, for ever.
-    let waits = decide(&drain(), &settings(), &unanswered, Duration::from_secs(9999), 1);
+    let waits = decide(&drain(), &unanswered, Duration::from_secs(9999), 1);
     assert_eq!(word(&waits), "nothing");
     // No limit set, none of ours.
-    let endless = Settings { completion_per_gib: None, progress: None, ..settings() };
+    let limits = settings().limits;
     for phase in ["Scheduled", "Running"] {
-        let it = Machine { marked: true, migration: Some(migration(phase)), ..machine("db") };
-        assert_eq!(word(&decide(&drain(), &endless, &it, Duration::from_secs(99_999), 0)), "nothing");
+        let endless = Limits { completion_per_gib: None, progress: None, ..limits };
+        let it =
+            Machine { marked: true, migration: Some(migration(phase)), limits: endless, ..machine("db") };
+        assert_eq!(word(&after(&it, 99_999)), "nothing");
     }
-    let slow = Machine { marked: true, migration: Some(migration("Running")), ..machine("db") };
-    let old = Settings::of_version((1, 3));
-    assert_eq!(word(&decide(&drain(), &old, &slow, Duration::from_secs(1749), 0)), "nothing");
-    assert_eq!(word(&decide(&drain(), &old, &slow, Duration::from_secs(1750), 0)), "give-up");
-    let twice = Settings { disrupts: true, ..settings() };
-    assert_eq!(word(&decide(&drain(), &twice, &slow, Duration::from_secs(749), 0)), "nothing");
+    let slow =
+        |limits| Machine { marked: true, migration: Some(migration("Running")), limits, ..machine("db") };
+    let old = Settings::of_version((1, 3)).limits;
+    assert_eq!((word(&after(&slow(old), 1749)), word(&after(&slow(old), 1750))), ("nothing", "give-up"));
+    let twice = Limits { disrupts: true, ..limits };
+    assert_eq!(word(&after(&slow(twice), 749)), "nothing");
 }
 
 #[test]

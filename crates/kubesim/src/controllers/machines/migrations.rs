@@ -142,6 +142,7 @@ pub(super) fn round(store: &mut Store, tick: &mut Tick<'_>, key: &Key, job: &Val
             let state = json!({
                 "migrationUid": uid(job), "sourceNode": guest["status"]["nodeName"], "sourcePod": name(&source),
                 "targetNode": target["spec"]["nodeName"], "targetPod": name(&target), "mode": "PreCopy",
+                "migrationConfiguration": settings.configuration_of(store, &guest),
             });
             edit(store, &guest, |it| {
                 it["metadata"]["labels"][TARGET_NODE] = state["targetNode"].clone();
