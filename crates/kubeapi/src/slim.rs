@@ -134,7 +134,9 @@ slim! {
     /// A volume of the cluster.
     PersistentVolume { metadata: Meta, spec: Option<VolumeSpec>, }
     /// Who has a volume, and where it can be used.
-    VolumeSpec { claim_ref: Option<ClaimRef>, node_affinity: Option<VolumeNodeAffinity>, }
+    VolumeSpec { claim_ref: Option<ClaimRef>, node_affinity: Option<VolumeNodeAffinity>, csi: Option<Csi>, }
+    /// What serves a volume, and its name there.
+    Csi { driver: String, volume_handle: String, }
     /// The claim that a volume is bound to.
     ClaimRef { namespace: Option<String>, name: Option<String>, }
     /// The nodes that a volume can be used on.

@@ -100,6 +100,7 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (Bloc
         | BlockCode::Sticky
         | BlockCode::OverTime
         | BlockCode::NoOtherNode
+        | BlockCode::Rebuilding
         | BlockCode::Unreadable => format!("pod {pod} is held ({}): {text}", refusal.code.text()),
     };
     (refusal.code, reason)

@@ -10,7 +10,8 @@ use kubeapi::objects::{condition, items, text};
 use serde_json::Value;
 
 use super::{
-    ASKED, Asked, Launcher, MachineOwner, Migratable, Migration, POLICY, Policy, Settings, Strategy,
+    ASKED, Asked, Launcher, MachineOwner, Migratable, Migration, POLICY, Policy, REBUILDING, Settings,
+    Strategy,
 };
 
 /// Label of an instance, and selector: its node.
@@ -85,12 +86,15 @@ fn strategy_of(word: &str) -> Strategy {
     Strategy::ALL.iter().copied().find(|it| it.text() == word).unwrap_or(Strategy::None)
 }
 
+/// KubeVirt's word for a guest that an IO error of a disk has paused.
+pub const IO_ERROR: &str = "PausedIOError";
+
 /// What the condition of an instance says.
 #[must_use]
 pub fn migratable(guest: &Value) -> Migratable {
     let paused = condition(&guest["status"], "Paused");
-    if paused["status"] == "True" && paused["reason"] == "PausedIOError" {
-        return Migratable::No("PausedIOError".to_owned(), "an IO error of a disk has paused it".to_owned());
+    if paused["status"] == "True" && paused["reason"] == IO_ERROR {
+        return Migratable::No(IO_ERROR.to_owned(), "an IO error of a disk has paused it".to_owned());
     }
     let said = condition(&guest["status"], "LiveMigratable");
     match said["status"].as_str() {
@@ -220,6 +224,23 @@ pub fn policy(objects: [(&str, Option<&Value>); 3], default: Policy) -> (Policy,
         }
     }
     (default, "machines_policy of the limits file".to_owned())
+}
+
+/// Whether the nearest of them that says so lets it be migrated while a volume of it is rebuilt.
+#[must_use]
+pub fn although_rebuilding(objects: [(&str, Option<&Value>); 3]) -> bool {
+    let word = |(_, object): (&str, Option<&Value>)| {
+        object.and_then(|it| it["metadata"]["annotations"][REBUILDING].as_str().map(str::to_owned))
+    };
+    objects.into_iter().find_map(word).is_some_and(|it| it == "migrate")
+}
+
+/// Since when an instance is paused; none while it is not, or by its migration alone.
+#[must_use]
+pub fn paused(guest: &Value) -> Option<String> {
+    let paused = condition(&guest["status"], "Paused");
+    let is_paused = paused["status"] == "True" && paused["reason"] != "PausedByMigrationMonitor";
+    is_paused.then(|| text(&paused["lastTransitionTime"]))
 }
 
 /// Limits of migrations, and the strategy of instances that name none, from KubeVirt's settings.

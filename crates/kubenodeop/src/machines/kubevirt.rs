@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use super::facts;
 use super::forecast::Asks;
 use super::rules::{Action, needs_target};
-use super::{ASKED, Asked, Machine, Policy, Settings, Strategy, View, forecast, limits};
+use super::{ASKED, Asked, Disk, Machine, Policy, Settings, Strategy, View, disks, forecast, limits};
 use crate::calls::{evict, volumes};
 use crate::plan::placement::Peer;
 use crate::plan::residents::{Resident, Residents};
@@ -73,6 +73,8 @@ pub struct Reader {
     settings: Option<(Settings, Strategy)>,
     volumes: Option<Vec<PersistentVolume>>,
     policies: Option<Vec<Value>>,
+    /// Volumes of Longhorn by name, as they were read last.
+    disks: BTreeMap<String, Disk>,
     namespaces: BTreeMap<String, Value>,
     /// All pods, where the caller has read them for the next look.
     pods: Option<Vec<Resident>>,
@@ -88,6 +90,7 @@ impl Reader {
             settings: None,
             volumes: None,
             policies: None,
+            disks: BTreeMap::new(),
             namespaces: BTreeMap::new(),
             pods: None,
         }
@@ -147,6 +150,7 @@ impl Reader {
             let residents = residents.as_ref().filter(|_| needs_target(machine));
             machine.target = forecast::target(asks, &labels, &peers, residents);
         }
+        self.add_disks(cluster, &mut machines).await?;
         Ok(View {
             settings,
             machines: machines.into_iter().map(|it| it.0).collect(),
@@ -157,6 +161,23 @@ impl Reader {
                 .count(),
             cordoned: own.is_some_and(|it| it.spec.as_ref().is_some_and(|it| it.unschedulable == Some(true))),
         })
+    }
+
+    /// Reads how the volumes of Longhorn are, where a machine that would be migrated or is paused has one. What was read
+    /// last is shown for the others too.
+    async fn add_disks(&mut self, cluster: &Cluster, machines: &mut [(Machine, Asks)]) -> Result<(), Error> {
+        let volumes = self.volumes.as_deref().unwrap_or_default();
+        let names = |it: &(Machine, Asks)| disks::names((&it.0.guest.namespace, &it.1.claims), volumes);
+        let matters = |it: &&(Machine, Asks)| needs_target(&it.0) || it.0.paused.is_some();
+        if machines.iter().filter(matters).any(|it| !names(it).is_empty()) {
+            self.disks = disks::read(cluster).await?;
+        }
+        for it in machines {
+            let own =
+                names(it).into_iter().filter_map(|(volume, name)| Some((self.disks.get(&volume)?, name)));
+            it.0.disks = own.map(|(disk, name)| Disk { name, ..disk.clone() }).collect();
+        }
+        Ok(())
     }
 
     /// A launcher may be here while its instance is on another node, or has no node yet.
@@ -237,7 +258,7 @@ impl Reader {
         let asks = launcher.ok().flatten().map(|pod| {
             let claims = crate::calls::pods::facts(&pod).claims;
             let needs = needs(&pod, &claims, self.volumes.as_deref().unwrap_or_default());
-            Asks { needs, host_model, launcher: resident(&pod).unwrap_or_default() }
+            Asks { needs, host_model, launcher: resident(&pod).unwrap_or_default(), claims }
         });
         let machine = Machine {
             here: node == self.node.as_str(),
@@ -252,6 +273,9 @@ impl Reader {
             owner: facts::owner(guest, machine),
             migration,
             failed,
+            paused: facts::paused(guest),
+            disks: Vec::new(),
+            although_rebuilding: facts::although_rebuilding(objects),
             launchers: own.into_iter().filter_map(facts::launcher).collect(),
             policy,
             policy_from,

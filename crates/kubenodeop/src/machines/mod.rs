@@ -2,12 +2,13 @@
 //! otherwise.
 //!
 //! `rules` decides about one machine, `stage` about all of them as a pure machine, `facts` reads objects of KubeVirt,
-//! `forecast` looks for a target among the peers, `kubevirt` asks and writes, `limits` are those of migrations, `follow` notices changes, `undo` takes back what we asked for and
+//! `forecast` looks for a target among the peers, `kubevirt` asks and writes, `limits` are those of migrations, `disks` how its volumes are, `follow` notices changes, `undo` takes back what we asked for and
 //! starts again what we stopped. Migrations are KubeVirt's: one eviction of the launcher asks for one, and we create none
 //! ourselves. No drain taint is put on the node, so none has to be removed. What we did is written on the objects
 //! themselves: a restart of the agent reads it there. Not here: pods (`engine`). Source: spec/vm-storage.md A; goals D12,
 //! D19.
 
+mod disks;
 pub mod facts;
 pub(crate) mod follow;
 pub mod forecast;
@@ -25,10 +26,13 @@ use kubeapi::machines::MachineSeen;
 use kubeapi::names::PodRef;
 use serde::{Deserialize, Serialize};
 
+pub use disks::Disk;
 pub use limits::Limits;
 
 /// Annotation of an instance that a drain asked to migrate: a JSON object [`Asked`].
 pub const ASKED: &str = "pillar-rs/drain-asked";
+/// Annotation of the same three: `migrate` lets it be migrated while a volume of it is rebuilt.
+pub const REBUILDING: &str = "pillar-rs/drain-rebuilding";
 /// Annotation of a machine, its instance or its namespace that names its [`Policy`].
 pub const POLICY: &str = "pillar-rs/drain-policy";
 
@@ -171,6 +175,12 @@ pub struct Machine {
     pub migration: Option<Migration>,
     /// Its migrations that have failed since one succeeded, the newest first: UID and why.
     pub failed: Vec<(String, String)>,
+    /// It is paused, but not by its migration: since when.
+    pub paused: Option<String>,
+    /// Its volumes of Longhorn, where they were read.
+    pub disks: Vec<Disk>,
+    /// It may be migrated while one of them is rebuilt.
+    pub although_rebuilding: bool,
     /// Its pods on our node.
     pub launchers: Vec<Launcher>,
     /// What becomes of it.

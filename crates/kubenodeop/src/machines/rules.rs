@@ -9,6 +9,7 @@ use std::time::Duration;
 use kubeapi::machines::{MachineSeen, MachineWork, Turn, stops};
 use kubeapi::names::PodRef;
 
+use super::facts::IO_ERROR;
 use super::{Asked, Machine, MachineOwner, Migratable, Migration, Policy, Strategy, limits};
 use crate::progress::BlockCode;
 
@@ -20,6 +21,12 @@ const UNREPORTED: Duration = Duration::from_secs(60);
 const UNANSWERED: Duration = Duration::from_secs(300);
 /// A migration that waits for its target pod; KubeVirt itself gives that up after 900 s.
 const PENDING: Duration = Duration::from_secs(960);
+
+/// The reason of a machine that is paused and resumed again and again.
+pub const FLAPPING: &str = "PausedAgainAndAgain";
+/// What a person can do about IO errors of a guest.
+const TRIM: &str = "a guest that trims its disks while one is rebuilt gets IO errors: stop its fstrim timer (`systemctl stop \
+                    fstrim.timer`) and mount without `discard` (/etc/fstab)";
 
 step::named! {
     /// Where a machine is.
@@ -158,10 +165,16 @@ pub fn decide(drain: &Drain, machine: &Machine, since: Duration, others: usize) 
         (_, Migratable::Unknown) => {
             cannot_move(drain, it, "KubeVirt does not report whether it can be migrated")
         }
-        (_, Migratable::No(reason, text)) => cannot_move(drain, it, &format!("{reason}: {text}")),
+        (_, Migratable::No(reason, text)) => cannot_move(drain, it, &refused(it, reason, text)),
         (_, Migratable::Yes) => match &it.target {
             Err(why) => cannot_move(drain, it, &format!("no other node can take it: {why}")),
-            Ok(target) => ask(drain, it, target),
+            Ok(target) => match it.disks.iter().find(|it| it.rebuilds).filter(|_| !it.although_rebuilding) {
+                Some(disk) => Decision {
+                    code: Some(BlockCode::Rebuilding),
+                    ..decision(MachineState::Waiting, format!("is not migrated yet: {disk}; {TRIM}"))
+                },
+                None => ask(drain, it, target),
+            },
         },
     }
 }
@@ -235,6 +248,11 @@ fn under_way(drain: &Drain, it: &Machine, since: Duration, others: usize) -> Dec
         if *post_copy {
             return decision(MachineState::Moving, format!("{text}; in post-copy it cannot be ended"));
         }
+        if let Migratable::No(reason, text) = &it.migratable
+            && reason == FLAPPING
+        {
+            return give_up(refused(it, reason, text));
+        }
         if let Some(limit) = over {
             return give_up(format!("its migration is in phase {phase} for over {} s", limit.as_secs()));
         }
@@ -247,7 +265,7 @@ fn under_way(drain: &Drain, it: &Machine, since: Duration, others: usize) -> Dec
         return give_up(last_failure(&failed));
     }
     if let Migratable::No(reason, text) = &it.migratable {
-        return give_up(format!("{reason}: {text}"));
+        return give_up(refused(it, reason, text));
     }
     match over {
         Some(limit) => give_up(format!("KubeVirt has made no migration for {} s", limit.as_secs())),
@@ -309,6 +327,16 @@ fn cannot_move(drain: &Drain, it: &Machine, why: &str) -> Decision {
     }
 }
 
+/// Why KubeVirt does not migrate it; with the state of its volumes where these may be the cause.
+fn refused(it: &Machine, reason: &str, text: &str) -> String {
+    if reason != IO_ERROR && reason != FLAPPING {
+        return format!("{reason}: {text}");
+    }
+    let disks = it.disks.iter().map(ToString::to_string);
+    let all = [format!("{reason}: {text}")].into_iter().chain(disks).chain([TRIM.to_owned()]);
+    all.collect::<Vec<_>>().join("; ")
+}
+
 /// Whether an eviction ends the guest in place of migrating it.
 fn eviction_ends(it: &Machine) -> bool {
     match it.strategy {
@@ -338,7 +366,7 @@ fn shut_down(drain: &Drain, it: &Machine, why: &str) -> Decision {
         let pod = it.launchers.iter().find(|it| !it.ending).map(|it| Action::Evict(it.pod.clone()));
         Decision { act: pod, left, ..decision(MachineState::ShuttingDown, format!("is shut down: {why}")) }
     };
-    let refused = |owner: &str| {
+    let no = |owner: &str| {
         decision(
             MachineState::Held,
             format!("{why}; KubeVirt refuses its eviction ({}) and {owner}", it.strategy.text()),
@@ -357,11 +385,11 @@ fn shut_down(drain: &Drain, it: &Machine, why: &str) -> Decision {
         MachineOwner::Other(owner) if eviction_ends(it) => {
             evict(format!("shut down, {owner} makes it again: {why}"))
         }
-        MachineOwner::Other(owner) => refused(&format!("{owner} would make it again")),
+        MachineOwner::Other(owner) => no(&format!("{owner} would make it again")),
         MachineOwner::Nobody if eviction_ends(it) => {
             evict(format!("shut down, and nobody starts it again: {why}"))
         }
-        MachineOwner::Nobody => refused("nobody would start it again"),
+        MachineOwner::Nobody => no("nobody would start it again"),
     }
 }
 

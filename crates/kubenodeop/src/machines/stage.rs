@@ -12,8 +12,8 @@ use kubeapi::pace::Pace;
 use kubeapi::reply::{Class, RefusedBy, Reply};
 use step::{Core, Mono};
 
-use super::rules::{Action, Decision, Drain, Fate, MachineState, decide, fate, gone};
-use super::{Settings, View, limits};
+use super::rules::{Action, Decision, Drain, FLAPPING, Fate, MachineState, decide, fate, gone};
+use super::{Machine, Migratable, Settings, View, limits};
 use crate::engine::Failure;
 use crate::progress::{BlockCode, Blocker, Left, MachineShown, Subject};
 
@@ -21,6 +21,9 @@ use crate::progress::{BlockCode, Blocker, Left, MachineShown, Subject};
 const LOOKS_APART: Duration = Duration::from_millis(500);
 /// After so long it is looked without a cause.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
+/// A machine that is paused or resumed more often in so long is not migrated.
+const FLIPS: usize = 3;
+const FLIPS_WITHIN: Duration = Duration::from_secs(600);
 /// Calls under way at the same time.
 const AT_ONCE: usize = 32;
 
@@ -66,6 +69,9 @@ struct Track {
     /// How long its copy is estimated to take, and whether it has begun.
     copy: Option<Duration>,
     copies: bool,
+    /// Since when it is paused, and when it was paused or resumed in the last minutes.
+    paused: Option<String>,
+    flips: Vec<Mono>,
     /// Since when it has been in that state.
     state_since: Mono,
     busy: bool,
@@ -136,12 +142,14 @@ impl Stage {
             out.push(Effect::Cordon);
         }
         let mut before = std::mem::take(&mut self.tracks);
-        let running_here = |it: &super::Machine| it.migration.as_ref().is_some_and(super::Migration::runs);
+        let running_here = |it: &Machine| it.migration.as_ref().is_some_and(super::Migration::runs);
         for machine in &view.machines {
             let key = key(machine);
             let old = before.remove(&machine.guest.uid);
             let since = old.as_ref().filter(|it| it.key == key).map_or(now, |it| it.since);
             let others = view.running.saturating_sub(usize::from(running_here(machine)));
+            let flips = flips(now, old.as_ref(), machine);
+            let machine = &flapping(machine, &flips);
             let new = decide(&self.drain, machine, now.since(since), others);
             let same = old.as_ref().is_some_and(|it| it.decision.state == new.state);
             if !same {
@@ -155,6 +163,8 @@ impl Stage {
                 since,
                 fate: fate(&self.drain, machine),
                 state_since,
+                paused: machine.paused.clone(),
+                flips,
                 copy: limits::estimate(machine),
                 copies: machine.migration.as_ref().is_some_and(|it| it.phase == "Running"),
                 busy: old.as_ref().is_some_and(|it| it.busy),
@@ -345,8 +355,32 @@ impl Stage {
     }
 }
 
+/// When a machine was paused or resumed in the last minutes, as far as it was seen.
+fn flips(now: Mono, old: Option<&Track>, machine: &Machine) -> Vec<Mono> {
+    let Some(old) = old else { return Vec::new() };
+    let count = match (&old.paused, &machine.paused) {
+        (before, after) if before == after => 0,
+        // Resumed and paused again between two looks.
+        (Some(_), Some(_)) => 2,
+        (None, _) | (_, None) => 1,
+    };
+    let recent = old.flips.iter().copied().filter(|at| now.since(*at) <= FLIPS_WITHIN);
+    recent.chain(std::iter::repeat_n(now, count)).collect()
+}
+
+/// One that is paused and resumed too often is not migratable.
+fn flapping(machine: &Machine, flips: &[Mono]) -> Machine {
+    let mut machine = machine.clone();
+    if flips.len() > FLIPS {
+        let text =
+            format!("it was paused and resumed {} times within {} s", flips.len(), FLIPS_WITHIN.as_secs());
+        machine.migratable = Migratable::No(FLAPPING.to_owned(), text);
+    }
+    machine
+}
+
 /// In what a machine is while its limits are counted.
-fn key(machine: &super::Machine) -> (String, String) {
+fn key(machine: &Machine) -> (String, String) {
     match &machine.migration {
         Some(it) => (it.object.uid.to_string(), it.phase.clone()),
         None => (format!("{} {}", machine.marked, machine.failed.len()), format!("{:?}", machine.migratable)),

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
 
+mod disks;
 mod limits;
 mod many;
 #[path = "../stage/order.rs"]

@@ -169,6 +169,25 @@ fn a_target_needs_selector_room_a_schedulable_node_and_the_cpu_model() {
 }
 
 #[test]
+fn a_pause_counts_unless_its_migration_made_it_and_the_nearest_annotation_on_rebuilds_holds() {
+    let paused = |reason: &str| {
+        facts::paused(&guest(
+            &json!({ "type": "Paused", "status": "True", "reason": reason, "lastTransitionTime": "t1" }),
+        ))
+    };
+    assert_eq!((paused("PausedByUser"), paused("PausedIOError")), (Some("t1".into()), Some("t1".into())));
+    assert_eq!(paused("PausedByMigrationMonitor"), None);
+    assert_eq!(facts::paused(&guest(&json!({ "type": "Paused", "status": "False" }))), None);
+    let with = |word: &str| json!({ "metadata": { "annotations": { "pillar-rs/drain-rebuilding": word } } });
+    let (yes, wait) = (with("migrate"), with("wait"));
+    let of = |vm, space| {
+        facts::although_rebuilding([("VirtualMachine", vm), ("instance", None), ("namespace", space)])
+    };
+    assert!(of(Some(&yes), None) && of(None, Some(&yes)) && of(Some(&yes), Some(&wait)));
+    assert!(!of(None, None) && !of(Some(&wait), Some(&yes)));
+}
+
+#[test]
 fn d19_what_was_asked_is_taken_back_mark_first_and_never_a_migration_in_post_copy() {
     let object = PodRef { namespace: "shop".into(), name: "m".into(), uid: PodUid::new("m") };
     let one = |marked, migration| AskedOne { guest: named("db"), asked: asked(), marked, migration };
