@@ -104,17 +104,14 @@ pub fn migratable(guest: &Value) -> Migratable {
     }
 }
 
-/// KubeVirt's sentence, with the devices that it does not name.
+/// KubeVirt's sentence, with the devices of the node that it does not name.
 fn reason(guest: &Value, said: &Value) -> String {
     let devices = &guest["spec"]["domain"]["devices"];
-    let names = |list: &str| items(&devices[list]).iter().map(|it| text(&it["name"])).collect::<Vec<_>>();
-    let names = [names("hostDevices"), names("gpus")].concat();
+    let all = items(&devices["hostDevices"]).iter().chain(items(&devices["gpus"]));
+    let device = |it: &Value| format!("{} {}", text(&it["name"]), text(&it["deviceName"])).trim().to_owned();
+    let names: Vec<String> = all.map(device).collect();
     let sentence = text(&said["message"]);
-    if said["reason"] == "HostDeviceNotLiveMigratable" && !names.is_empty() {
-        format!("{sentence} ({})", names.join(", "))
-    } else {
-        sentence
-    }
+    if names.is_empty() { sentence } else { format!("{sentence} (it has {})", names.join(", ")) }
 }
 
 /// What a drain of `node` has written there.
@@ -241,6 +238,13 @@ pub fn paused(guest: &Value) -> Option<String> {
     let paused = condition(&guest["status"], "Paused");
     let is_paused = paused["status"] == "True" && paused["reason"] != "PausedByMigrationMonitor";
     is_paused.then(|| text(&paused["lastTransitionTime"]))
+}
+
+/// Kind and name of what made a VirtualMachine, and may make it again or start it.
+#[must_use]
+pub fn manager(machine: &Value) -> Option<String> {
+    let owner = items(&machine["metadata"]["ownerReferences"]).first()?;
+    Some(format!("{}/{}", text(&owner["kind"]), text(&owner["name"])))
 }
 
 /// Limits of migrations, and the strategy of instances that name none, from KubeVirt's settings.

@@ -271,6 +271,7 @@ impl Reader {
             marked: status["evacuationNodeName"] == self.node.as_str(),
             asked: facts::asked(guest, self.node.as_str()),
             owner: facts::owner(guest, machine),
+            manager: machine.and_then(facts::manager),
             migration,
             failed,
             paused: facts::paused(guest),

@@ -171,6 +171,8 @@ pub struct Machine {
     pub asked: Option<Asked>,
     /// Who made it.
     pub owner: MachineOwner,
+    /// Kind and name of what made its VirtualMachine, where that was not a person.
+    pub manager: Option<String>,
     /// Its migration.
     pub migration: Option<Migration>,
     /// Its migrations that have failed since one succeeded, the newest first: UID and why.

@@ -150,7 +150,7 @@ pub fn decide(drain: &Drain, machine: &Machine, since: Duration, others: usize) 
     if let MachineOwner::Machine(Some(seen)) = &it.owner
         && seen.mark.as_ref().is_some_and(|mark| mark.id == drain.id() && mark.uid == seen.uid)
     {
-        return stop(drain, seen, "it was stopped for this drain");
+        return stop(drain, it, seen, "it was stopped for this drain");
     }
     if it.policy == Policy::Shutdown {
         return shut_down(drain, it, &format!("its policy is shutdown ({})", it.policy_from));
@@ -377,7 +377,7 @@ fn shut_down(drain: &Drain, it: &Machine, why: &str) -> Decision {
             Ok(target) if seen.strategy.is_always() && eviction_ends(it) => {
                 evict(format!("shut down and started again elsewhere, node {target} can take it: {why}"))
             }
-            Ok(_) | Err(_) => stop(drain, seen, why),
+            Ok(_) | Err(_) => stop(drain, it, seen, why),
         },
         MachineOwner::Machine(None) => {
             decision(MachineState::Held, format!("{why}; its VirtualMachine cannot be found"))
@@ -394,9 +394,12 @@ fn shut_down(drain: &Drain, it: &Machine, why: &str) -> Decision {
 }
 
 /// Stops a machine; what it had is written on it, and it is started again after the boot.
-fn stop(drain: &Drain, seen: &MachineSeen, why: &str) -> Decision {
+fn stop(drain: &Drain, it: &Machine, seen: &MachineSeen, why: &str) -> Decision {
     let work = stops(&drain.id(), &drain.node, std::slice::from_ref(seen)).pop();
-    let left = format!("shut down, and started again once node {} is back: {why}", drain.node);
+    let manager = it.manager.as_ref();
+    let manager =
+        manager.map(|it| format!(" (it belongs to {it}, which may start it before)")).unwrap_or_default();
+    let left = format!("shut down, and started again once node {} is back{manager}: {why}", drain.node);
     let act = work.filter(|it| !matches!(it.turn, Turn::Later)).map(|it| Action::Stop(Box::new(it)));
     Decision { act, left, ..decision(MachineState::ShuttingDown, format!("is shut down: {why}")) }
 }

@@ -8,6 +8,7 @@ mod many;
 #[path = "../stage/order.rs"]
 mod order;
 mod room;
+mod tied;
 #[path = "../stage/machines.rs"]
 mod twenty;
 mod undone;

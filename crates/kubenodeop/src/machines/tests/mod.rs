@@ -60,6 +60,7 @@ fn machine(name: &str) -> Machine {
         marked: false,
         asked: None,
         owner: vm(name, "Always"),
+        manager: None,
         migration: None,
         failed: Vec::new(),
         paused: None,

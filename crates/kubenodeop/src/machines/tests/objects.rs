@@ -16,7 +16,7 @@ fn guest(condition: &Value) -> Value {
     json!({
         "metadata": { "namespace": "shop", "name": "db", "uid": "u-db" },
         "spec": { "domain": { "memory": { "guest": "1500Mi" },
-            "devices": { "hostDevices": [{ "name": "card" }], "gpus": [{ "name": "gpu1" }] } } },
+            "devices": { "hostDevices": [{ "name": "card" }], "gpus": [{ "name": "gpu1", "deviceName": "nvidia.com/GRID_T4" }] } } },
         "status": { "nodeName": "n1", "conditions": [condition] },
     })
 }
@@ -30,12 +30,18 @@ fn a_reason_of_kubevirt_comes_through_with_its_words_and_its_device() {
     let disks = "cannot migrate VMI: PVC data is not shared";
     assert_eq!(
         said("DisksNotLiveMigratable", disks),
-        Migratable::No("DisksNotLiveMigratable".into(), disks.into())
+        Migratable::No(
+            "DisksNotLiveMigratable".into(),
+            format!("{disks} (it has card, gpu1 nvidia.com/GRID_T4)")
+        )
     );
     let device = "VMI specifies non-migratable generic PCI host device";
     assert_eq!(
         said("HostDeviceNotLiveMigratable", device),
-        Migratable::No("HostDeviceNotLiveMigratable".into(), format!("{device} (card, gpu1)"))
+        Migratable::No(
+            "HostDeviceNotLiveMigratable".into(),
+            format!("{device} (it has card, gpu1 nvidia.com/GRID_T4)")
+        )
     );
     let yes = json!({ "type": "LiveMigratable", "status": "True" });
     assert_eq!(facts::migratable(&guest(&yes)), Migratable::Yes);
