@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::stream::StreamExt;
+use futures::stream::{self, StreamExt};
 use tokio::time::sleep;
 use tracing::debug;
 
 use crate::drain;
-use crate::machines::follow::changes;
+use crate::machines::follow::{changes, copies};
 use crate::machines::kubevirt::Reader;
 use crate::machines::rules::{Drain, Fate, MachineState, fate};
 use crate::machines::{Policy, View};
@@ -59,6 +59,9 @@ impl WatchedMachines {
     /// Ends when the drain would do something else about one of them, and says so. Dropping it loses nothing.
     pub(crate) async fn until_changed(&self, cluster: &Cluster, node: &NodeName) -> String {
         let mut changes = changes(cluster, node, drain::seed());
+        if self.fates.iter().any(|(_, fate)| fate.rebuilds) {
+            changes = stream::select(changes, copies(cluster, drain::seed())).boxed();
+        }
         let (mut pace, mut tries) = (Pace::new(drain::seed()), 0);
         loop {
             if tries == 0 {

@@ -12,6 +12,7 @@ use kubeapi::Cluster;
 use kubeapi::machines::calls::{MACHINES, path};
 use kubeapi::names::NodeName;
 use kubeapi::slim::Meta;
+use kubeapi::slim::longhorn::{self, Engine};
 use kubeapi::watch::{Object, Scope, Update, follow};
 use serde::Deserialize;
 
@@ -64,6 +65,12 @@ pub(crate) fn changes(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStrea
     .boxed()
 }
 
+/// One item whenever a copy of a volume of Longhorn is in sync, or is not any more. For who knows that Longhorn is there.
+pub(crate) fn copies(cluster: &Cluster, seed: u64) -> BoxStream<'static, Change> {
+    let modes = |it: &Engine| it.status.replica_mode_map.clone();
+    marked(cluster, longhorn::scope("engines"), seed, modes, Change::Look)
+}
+
 /// `change` whenever the mark of one of these objects is another one.
 fn marked<K: Named, M: PartialEq + Send + 'static>(
     cluster: &Cluster,
@@ -106,6 +113,12 @@ impl Named for Touched {
     fn key(&self) -> (String, String) {
         let Meta { namespace, name, .. } = &self.metadata;
         (namespace.clone().unwrap_or_default(), name.clone().unwrap_or_default())
+    }
+}
+
+impl Named for Engine {
+    fn key(&self) -> (String, String) {
+        (String::new(), self.metadata.name.clone().unwrap_or_default())
     }
 }
 

@@ -186,6 +186,8 @@ pub struct Fate {
     pub state: MachineState,
     /// What is done about it.
     act: Option<Discriminant<Action>>,
+    /// It waits for the rebuild of a volume.
+    pub rebuilds: bool,
     /// In words, without its name.
     pub text: String,
 }
@@ -203,7 +205,8 @@ impl Eq for Fate {}
 #[must_use]
 pub fn fate(drain: &Drain, machine: &Machine) -> Fate {
     let found = decide(drain, machine, Duration::MAX, 0);
-    Fate { state: found.state, act: found.act.as_ref().map(discriminant), text: found.text }
+    let rebuilds = found.code == Some(BlockCode::Rebuilding);
+    Fate { state: found.state, act: found.act.as_ref().map(discriminant), rebuilds, text: found.text }
 }
 
 /// Asks for one migration. What is written on the instance comes first: a restart knows by it that the mark is ours.

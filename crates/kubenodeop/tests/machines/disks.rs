@@ -52,6 +52,33 @@ async fn a_machine_waits_for_the_rebuild_of_its_volume_and_then_moves_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn d16_the_end_of_the_rebuild_wakes_the_next_attempt() {
+    let (sim, cluster) = with_disk().await;
+    let script = |how: &'static str, wanted: u64| {
+        sim.edit(VOLUMES, SPACE, "pvc-1", |it| {
+            it["metadata"]["annotations"]["kubesim/rebuild"] = how.into();
+            it["spec"]["numberOfReplicas"] = wanted.into();
+        });
+    };
+    script("hangs", 3);
+    sim.until(ENGINES, |all| all[0]["status"]["replicaModeMap"].to_string().contains("WO")).await;
+    let rules = Rules { attempt: Duration::from_secs(60), ..Rules::default() };
+    let outcome = Attempt::by(&cluster, rules).future.await;
+    let Outcome::Failed { watched, .. } = outcome else { panic!("{outcome:?}") };
+    let node = n1();
+    let woken = kubenodeop::until_changed(&cluster, &node, &watched);
+    tokio::pin!(woken);
+    assert!(tokio::time::timeout(Duration::from_secs(200), &mut woken).await.is_err());
+    script("", 3);
+    let (what, ()) = tokio::join!(
+        tokio::time::timeout(Duration::from_secs(300), woken),
+        sim.until(VOLUMES, |all| all[0]["status"]["robustness"] == "healthy"),
+    );
+    let what = what.unwrap();
+    assert!(what.contains("virtual machine shop/db has changed: is asked to migrate"), "{what}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_machine_whose_annotation_says_so_moves_while_its_volume_is_rebuilt() {
     let (sim, cluster) = with_disk().await;
     sim.edit(VOLUMES, SPACE, "pvc-1", |it| {
