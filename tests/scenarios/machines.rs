@@ -121,6 +121,38 @@ async fn d12_a_zedkube_that_is_killed_at_each_step_leads_to_the_same_end_and_one
 }
 
 #[tokio::test]
+async fn d16_an_attempt_that_a_machine_made_fail_is_followed_by_the_next_once_its_policy_is_another_one() {
+    let mut world = World::new().await;
+    // An hour: without a change nothing would happen in this test.
+    world.limits["zedkube"]["drain_pause_ms"] = 3_600_000.into();
+    world.limits["zedkube"]["machines_policy"] = "fail".into();
+    add_machines(&world, "hang").await;
+    let sim = world.cluster.sim().clone();
+    let annotate = |word: &'static str| {
+        for kind in [MACHINES, GUESTS] {
+            sim.edit(kind, "shop", "db", |it| {
+                it["metadata"]["annotations"]["pillar-rs/drain-policy"] = word.into();
+            });
+        }
+    };
+    sim.edit(GUESTS, "shop", "db", |it| {
+        it["metadata"]["annotations"]["kubesim/not-migratable"] = "DisksNotLiveMigratable: not shared".into();
+    });
+    sim.until(GUESTS, |all| {
+        all.iter().any(|it| it["status"]["conditions"].to_string().contains("not shared"))
+    })
+    .await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.status(DrainStatus::DrainRetrying).await;
+    annotate("shutdown");
+    world.recorded_count(1).await;
+    assert_eq!(sim.get(MACHINES, "shop", "db").unwrap()["spec"]["runStrategy"], "Halted");
+    world.kill_all().await;
+}
+
+#[tokio::test]
 async fn d19_a_reboot_that_is_taken_back_ends_the_migration_and_starts_the_machine_again() {
     let mut world = rebooting().await;
     in_state(&world, "shop/own", "gone").await;

@@ -59,9 +59,24 @@ slim! {
         init_containers: Option<Vec<Container>>,
     }
     /// Where a pod wants to be.
-    Affinity { node_affinity: Option<NodeAffinity>, }
+    Affinity {
+        node_affinity: Option<NodeAffinity>,
+        pod_affinity: Option<PodTerms>,
+        pod_anti_affinity: Option<PodTerms>,
+    }
     /// On which nodes.
     NodeAffinity { required_during_scheduling_ignored_during_execution: Option<NodeSelector>, }
+    /// Beside which pods it must be, or must not.
+    PodTerms { required_during_scheduling_ignored_during_execution: Option<Vec<PodTerm>>, }
+    /// Some pods, and how near.
+    PodTerm {
+        label_selector: Option<LabelSelector>,
+        namespaces: Option<Vec<String>>,
+        namespace_selector: Option<LabelSelector>,
+        topology_key: String,
+        match_label_keys: Option<Vec<String>>,
+        mismatch_label_keys: Option<Vec<String>>,
+    }
     /// A volume of a pod.
     Volume {
         name: String,
@@ -117,7 +132,9 @@ slim! {
     /// A volume of the cluster.
     PersistentVolume { metadata: Meta, spec: Option<VolumeSpec>, }
     /// Who has a volume, and where it can be used.
-    VolumeSpec { claim_ref: Option<ClaimRef>, node_affinity: Option<VolumeNodeAffinity>, }
+    VolumeSpec { claim_ref: Option<ClaimRef>, node_affinity: Option<VolumeNodeAffinity>, csi: Option<Csi>, }
+    /// What serves a volume, and its name there.
+    Csi { driver: String, volume_handle: String, }
     /// The claim that a volume is bound to.
     ClaimRef { namespace: Option<String>, name: Option<String>, }
     /// The nodes that a volume can be used on.

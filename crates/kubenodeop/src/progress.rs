@@ -3,6 +3,8 @@
 //! Not here: how it comes to it (`engine`). Sources: goals O1, O2; the counts and blockers of `NodeDrainProgress`.
 //! Pure: no clock, no I/O, no task.
 
+mod code;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
@@ -13,8 +15,9 @@ use crate::changes::watched::Watched;
 use crate::machines::rules::MachineState;
 use crate::plan::tier::Tier;
 use kubeapi::names::{PodRef, PodUid};
-use kubeapi::reply::{RefusedBy, Reply};
 use kubeapi::slim::longhorn::named;
+
+pub use code::BlockCode;
 
 /// One attempt at one moment. Equal values mean that nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -246,187 +249,6 @@ impl Blocker {
     /// What a person can do about it.
     pub fn next_step(&self) -> String {
         self.code.next_step(self.subject.namespace(), self.subject.name())
-    }
-}
-
-step::named! {
-    /// Why a pod does not leave.
-    pub enum BlockCode {
-        /// A disruption budget has no room.
-        Budget = "budget",
-        /// More than one budget selects the pod, and the server evicts no such pod.
-        ManyBudgets = "many-budgets",
-        /// Its namespace is being deleted.
-        NamespaceEnding = "namespace-ending",
-        /// The server has too much to do.
-        Throttled = "throttled",
-        /// The API fails in passing.
-        ApiTrouble = "api-trouble",
-        /// The server refuses for good: the role does not allow it, or the call is wrong.
-        Refused = "refused",
-        /// The server does not accept our credentials.
-        Unauthorized = "unauthorized",
-        /// An admission webhook denies it, or does not answer the server.
-        Webhook = "webhook",
-        /// It was asked to end and takes longer than its grace period.
-        SlowToEnd = "slow-to-end",
-        /// A disruption budget has no room and will not get any by itself.
-        BudgetStuck = "budget-stuck",
-        /// Longhorn keeps its instance manager, or it is needed to copy volumes.
-        StorageManager = "storage-manager",
-        /// The last healthy copy of a volume is here, and another is made while the pod uses it.
-        Copying = "copying",
-        /// The last healthy copy of a volume is here, and none comes elsewhere by itself.
-        LastCopy = "last-copy",
-        /// The last healthy copy of a volume is here, as it can have one only.
-        StrictLocal = "strict-local",
-        /// The last healthy copy of a volume is here, and all other nodes that could take one are cordoned.
-        AllCordoned = "all-nodes-cordoned",
-        /// The last healthy copy of a volume is here, and no other node has room for one.
-        NoRoom = "no-room-for-copy",
-        /// The last healthy copy of a volume is here, and another cannot be rebuilt, as a disk is full.
-        VolumeFull = "volume-full",
-        /// Its workload comes back to this node again and again.
-        Sticky = "sticky",
-        /// It has been asked to leave for longer than its limit.
-        OverTime = "over-time",
-        /// No other node can take it.
-        NoOtherNode = "no-other-node",
-        /// KubeVirt moves its virtual machine, or is about to.
-        Moving = "moving",
-        /// A virtual machine can be neither moved nor shut down by its policy.
-        CannotMove = "cannot-move",
-    }
-}
-
-impl BlockCode {
-    /// What a refusal means; trouble of the API where nothing was refused.
-    pub(crate) const fn of(refusal: &Reply) -> Self {
-        match refusal {
-            Reply::Budget { .. } => Self::Budget,
-            Reply::ManyBudgets { .. } => Self::ManyBudgets,
-            Reply::Moving { .. } => Self::Moving,
-            Reply::CannotMove { .. } => Self::CannotMove,
-            Reply::NamespaceEnding { .. } => Self::NamespaceEnding,
-            Reply::Throttle { .. } => Self::Throttled,
-            Reply::Permanent { by: RefusedBy::Credentials, .. } => Self::Unauthorized,
-            Reply::Permanent { by: RefusedBy::Webhook, .. } => Self::Webhook,
-            Reply::Permanent { by: RefusedBy::Role | RefusedBy::Other, .. } => Self::Refused,
-            Reply::Done
-            | Reply::NotFound { .. }
-            | Reply::UidChanged
-            | Reply::Conflict { .. }
-            | Reply::Expired
-            | Reply::Transient { .. } => Self::ApiTrouble,
-        }
-    }
-
-    /// Its place among others: what no wait cures comes first, what passes by itself last.
-    pub(crate) const fn rank(self) -> u8 {
-        match self {
-            Self::Unauthorized | Self::Refused | Self::Webhook | Self::CannotMove => 0,
-            Self::BudgetStuck
-            | Self::StorageManager
-            | Self::LastCopy
-            | Self::StrictLocal
-            | Self::AllCordoned
-            | Self::NoRoom
-            | Self::VolumeFull => 1,
-            Self::ManyBudgets => 2,
-            Self::NoOtherNode => 3,
-            Self::Sticky => 4,
-            Self::OverTime => 5,
-            Self::SlowToEnd | Self::Moving => 6,
-            Self::NamespaceEnding => 7,
-            Self::Budget | Self::Copying => 8,
-            Self::ApiTrouble => 9,
-            Self::Throttled => 10,
-        }
-    }
-
-    /// What a person can do about an object `name` of `namespace`, with the command to type.
-    pub fn next_step(self, namespace: &str, name: &str) -> String {
-        let budgets = format!("`kubectl -n {namespace} get pdb,pods`");
-        match self {
-            Self::Budget => {
-                return format!("wait until the budget allows a disruption, or add a replica: {budgets} shows its pods");
-            }
-            Self::Copying => {
-                return "wait: `kubectl -n longhorn-system get engines -o yaml` shows how far it is".to_owned();
-            }
-            Self::LastCopy => {
-                return "see what it waits for: `kubectl -n longhorn-system get volumes,replicas`; or let it pass by \
-                        name: annotation `pillar-rs/last-copy-pass` of the volume"
-                    .to_owned();
-            }
-            Self::StrictLocal => {
-                return "stop what uses it and set another dataLocality, or let it pass by name: annotation \
-                        `pillar-rs/last-copy-pass` of the volume"
-                    .to_owned();
-            }
-            Self::AllCordoned => return "uncordon one other node: `kubectl uncordon <node>`".to_owned(),
-            Self::NoRoom => {
-                return "make room on another node, or fit its tags: `kubectl -n longhorn-system get \
-                        nodes.longhorn.io`"
-                    .to_owned();
-            }
-            Self::StorageManager => {
-                return format!("see the volumes under Storage; then `kubectl -n {namespace} get pdb {name}`");
-            }
-            // All its pods are Ready, or cannot be counted: see `held::is_stuck`.
-            Self::BudgetStuck => {
-                return format!("waiting does not help: add a replica, or change the budget: {budgets} shows both");
-            }
-            Self::ManyBudgets => {
-                return format!("wait until all budgets of the pod allow a disruption, or leave it one: {budgets}");
-            }
-            Self::NamespaceEnding => {
-                return format!("find what holds the namespace: `kubectl get namespace {namespace} -o yaml`");
-            }
-            Self::SlowToEnd => {
-                return format!(
-                    "check its finalizers and the kubelet of this node: `kubectl -n {namespace} describe pod {name}`"
-                );
-            }
-            Self::OverTime => return format!("check the pod: `kubectl -n {namespace} describe pod {name}`"),
-            Self::NoOtherNode => {
-                return format!("make another node fit (labels, taints, room): `kubectl -n {namespace} get events`");
-            }
-            Self::Moving => {
-                return format!(
-                    "wait for the migration: `kubectl -n {namespace} get virtualmachineinstancemigrations` shows it"
-                );
-            }
-            Self::CannotMove => {
-                return format!(
-                    "make it migratable (`kubectl -n {namespace} describe virtualmachineinstance {name}` says what lacks), \
-                     shut it down (`virtctl stop -n {namespace} {name}`), or let the drain do that: `kubectl -n \
-                     {namespace} annotate --overwrite virtualmachineinstance {name} \
-                     pillar-rs/drain-policy=migrate-or-shutdown`; a node selector is changed on its VirtualMachine, not \
-                     on the instance"
-                );
-            }
-            Self::VolumeFull => {
-                "make room on the disk that the reason names: delete snapshots and volumes that nobody needs, or enlarge \
-                 it; `kubectl -n longhorn-system get nodes.longhorn.io -o yaml` shows `storageAvailable`"
-            }
-            Self::Throttled => "wait; the API server has too much to do",
-            Self::ApiTrouble => "wait, or check the log of the API server",
-            Self::Refused => {
-                "give the user of the kubeconfig the role that pillar-rs ships: `kubectl apply -f \
-                 docs/reference/role.yaml`"
-            }
-            Self::Unauthorized => {
-                "renew the kubeconfig that the reason names: its credentials have expired, or the server does not \
-                 know them (`kubectl auth whoami` with that file shows which); it is read again when it changes"
-            }
-            Self::Webhook => {
-                "fix the admission webhook that the reason names, or have it admit evictions: `kubectl get \
-                 validatingwebhookconfigurations,mutatingwebhookconfigurations`"
-            }
-            Self::Sticky => "remove the toleration for a cordon, or the fixed node name, from the workload",
-        }
-        .to_owned()
     }
 }
 

@@ -227,7 +227,7 @@ fn uncounted(budget: &PodDisruptionBudget, healthy: i32, expected: i32) -> Strin
     }
 }
 
-fn selector(selector: &LabelSelector) -> Selector {
+pub(crate) fn selector(selector: &LabelSelector) -> Selector {
     let conditions = selector.match_expressions.as_deref().unwrap_or_default();
     Selector {
         labels: selector.match_labels.clone().unwrap_or_default(),

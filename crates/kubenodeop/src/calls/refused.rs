@@ -11,6 +11,8 @@ use tokio::time::sleep;
 use tracing::debug;
 
 use crate::changes::watched::{Refused, RefusedCall};
+use crate::machines::Policy;
+use crate::machines::kubevirt::Reader;
 use crate::{calls::evict, calls::pods, calls::remove, drain, node};
 use kubeapi::Cluster;
 use kubeapi::Error;
@@ -93,7 +95,7 @@ fn choose(refused: &[Refused]) -> Vec<Trial<'_>> {
 
 fn namespace(call: &RefusedCall) -> &str {
     match call {
-        RefusedCall::Look | RefusedCall::Cordon => "",
+        RefusedCall::Look | RefusedCall::Machines | RefusedCall::Cordon => "",
         RefusedCall::Evict(pod) | RefusedCall::Remove(pod, _) | RefusedCall::Delete(pod) => &pod.namespace,
     }
 }
@@ -102,6 +104,7 @@ fn namespace(call: &RefusedCall) -> &str {
 fn name(call: &RefusedCall) -> String {
     match call {
         RefusedCall::Look => "list the pods of this node".to_owned(),
+        RefusedCall::Machines => "list the virtual machines of this node".to_owned(),
         RefusedCall::Cordon => "change this node".to_owned(),
         RefusedCall::Evict(pod) => format!("evict pod {pod}"),
         RefusedCall::Remove(pod, _) | RefusedCall::Delete(pod) => format!("delete pod {pod}"),
@@ -114,6 +117,10 @@ async fn rehearse(cluster: &Cluster, node: &NodeName, call: &RefusedCall) -> Rep
         RefusedCall::Evict(pod) => return evict::evict(cluster, pod, true).await,
         RefusedCall::Remove(pod, labels) => return remove::remove(cluster, pod, labels, true).await,
         RefusedCall::Delete(pod) => return remove::delete(cluster, pod, true).await,
+        RefusedCall::Machines => {
+            let policy = Policy::MigrateOrHold;
+            Reader::new(node.clone(), policy).look(cluster).await.map(drop)
+        }
         RefusedCall::Cordon => node::rehearse_patch(cluster, node).await,
         RefusedCall::Look => match pods::list(cluster, node).await {
             Ok(_) => node::read(cluster, node, "").await.map(drop),

@@ -39,6 +39,9 @@ pub async fn until_changed(cluster: &Cluster, node: &NodeName, watched: &Watched
         let heard = follow::<VolumeAttachment>(cluster.clone(), volumes::scope(), drain::seed());
         changes.push(heard.filter_map(|heard| std::future::ready(detached(watched, &heard))).boxed());
     }
+    if let Some(machines) = &watched.machines {
+        changes.push(stream::once(machines.until_changed(cluster, node)).boxed());
+    }
     if !watched.refused.is_empty() {
         changes.push(stream::once(refused::until_accepted(cluster, node, &watched.refused)).boxed());
     }

@@ -3,6 +3,7 @@
 //! Not here: what is done then (zedkube).
 
 mod changed;
+pub(crate) mod machines;
 mod stirred;
 pub(crate) mod watched;
 

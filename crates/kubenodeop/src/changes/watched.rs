@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::changes::machines::WatchedMachines;
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
 use crate::plan::budget::BudgetFacts;
@@ -31,6 +32,8 @@ pub struct Watched {
     pub last_copies: BTreeMap<String, Cause>,
     /// The state of the storage could not be read.
     pub storage_unknown: bool,
+    /// Virtual machines that were left.
+    pub machines: Option<WatchedMachines>,
     /// Calls that the server refused for good.
     pub refused: Vec<Refused>,
 }
@@ -49,6 +52,8 @@ pub struct Refused {
 pub enum RefusedCall {
     /// The lists that prove the node empty.
     Look,
+    /// The lists of its virtual machines.
+    Machines,
     /// The patch that cordons the node.
     Cordon,
     /// The eviction of this pod.

@@ -12,12 +12,15 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::{DrainOrder, seed, show};
-use crate::changes::watched::Watched;
+use crate::changes::machines::WatchedMachines;
+use crate::changes::watched::{Refused, RefusedCall, Watched};
 use crate::engine::Failure;
 use crate::machines::Settings;
-use crate::machines::kubevirt::{self, Reader, changes, perform};
+use crate::machines::follow::{Change, changes};
+use crate::machines::kubevirt::{self, Reader, perform};
 use crate::machines::rules::{Action, Drain, MachineState};
 use crate::machines::stage::{Effect, Event, Stage};
+use crate::machines::undo::next_step;
 use crate::node::{self, Cordoned};
 use crate::progress::{Left, MachineShown, Marks, Outcome, Phase, Progress};
 use kubeapi::Cluster;
@@ -86,10 +89,10 @@ pub(super) async fn run(
     let end = began + order.rules.attempt;
     let mut pace = Pace::new(seed());
     let mut tries = 0;
-    loop {
-        let trouble = match kubevirt::any(cluster, &order.node).await {
-            Ok(false) => return Ok(Done::default()),
-            Ok(true) => break,
+    let launchers = loop {
+        let trouble = match kubevirt::running(cluster, &order.node).await {
+            Ok(launchers) if launchers.is_empty() => return Ok(Done::default()),
+            Ok(launchers) => break launchers,
             Err(error) => error,
         };
         tries += 1;
@@ -106,8 +109,8 @@ pub(super) async fn run(
             return Ok(Done::default());
         }
         sleep(pace.pause(tries, trouble.reply().retry_after())).await;
-    }
-    let mut stage = Stage::new(drain_of(order), now(), end, seed());
+    };
+    let mut stage = Stage::new(drain_of(order), launchers, now(), end, seed());
     let mut executor = Executor::new(cluster, order);
     loop {
         let at = now();
@@ -126,6 +129,7 @@ pub(super) async fn run(
             machines: stage.shown(),
             blockers: stage.blockers(),
             left: stage.left(),
+            estimate: stage.estimate(),
             evicted,
             recordons,
             trouble,
@@ -141,8 +145,11 @@ pub(super) async fn run(
                     return Ok(Done { began: Some(began), shown, left, evicted, recordons });
                 }
                 Some(Err(reason)) => {
-                    let blockers = stage.blockers();
-                    return Err(Outcome::Failed { reason, blockers, watched: Watched::default(), marks });
+                    let machines = WatchedMachines::new(order.rules.machines, stage.fates());
+                    let refused = stage.refused().map(|by| Refused { call: RefusedCall::Machines, by });
+                    let refused = refused.into_iter().collect();
+                    let watched = Watched { machines, refused, ..Watched::default() };
+                    return Err(Outcome::Failed { reason, blockers: stage.blockers(), watched, marks });
                 }
             }
         }
@@ -155,9 +162,11 @@ struct Executor<'a> {
     order: &'a DrainOrder,
     /// It is on its way with the look that is under way.
     reader: Option<Reader>,
+    /// What the reader has read once is not so any more.
+    stale: bool,
     settings: Settings,
     calls: FuturesUnordered<BoxFuture<'a, (Option<Reader>, Event)>>,
-    changes: BoxStream<'static, ()>,
+    changes: BoxStream<'static, Change>,
 }
 
 impl<'a> Executor<'a> {
@@ -166,6 +175,7 @@ impl<'a> Executor<'a> {
             cluster,
             order,
             reader: Some(Reader::new(order.node.clone(), order.rules.machines)),
+            stale: false,
             settings: Settings::of_version((1, 0)),
             calls: FuturesUnordered::new(),
             changes: changes(cluster, &order.node, seed()),
@@ -181,7 +191,10 @@ impl<'a> Executor<'a> {
                 }
                 event
             }
-            Some(()) = self.changes.next() => Event::Changed,
+            Some(change) = self.changes.next() => {
+                self.stale |= change == Change::Once;
+                Event::Changed
+            }
             else => std::future::pending().await,
         }
     }
@@ -191,10 +204,12 @@ impl<'a> Executor<'a> {
         match effect {
             Effect::Look => {
                 let fresh = || Reader::new(order.node.clone(), order.rules.machines);
-                let mut reader = self.reader.take().unwrap_or_else(fresh);
+                let stale = std::mem::take(&mut self.stale);
+                let mut reader = self.reader.take().filter(|_| !stale).unwrap_or_else(fresh);
                 self.calls.push(
                     async move {
-                        let seen = reader.look(cluster).await.map_err(Failure::from);
+                        let failed = |error| Failure { next_step: next_step(&error), ..Failure::from(error) };
+                        let seen = reader.look(cluster).await.map_err(failed);
                         (Some(reader), Event::Looked(seen))
                     }
                     .boxed(),
@@ -230,7 +245,7 @@ impl<'a> Executor<'a> {
 
 fn say(order: &DrainOrder, guest: &PodRef, state: MachineState, text: &str) {
     let (node, state) = (&order.node, state.text());
-    if matches!(state, "held" | "failed" | "aborting" | "shutting-down") {
+    if matches!(state, "held" | "failed" | "unreadable" | "aborting" | "shutting-down") {
         warn!(%node, machine = %guest, state, "virtual machine {text}");
     } else {
         info!(%node, machine = %guest, state, "virtual machine {text}");

@@ -100,7 +100,9 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (Bloc
         | BlockCode::VolumeFull
         | BlockCode::Sticky
         | BlockCode::OverTime
-        | BlockCode::NoOtherNode => format!("pod {pod} is held ({}): {text}", refusal.code.text()),
+        | BlockCode::NoOtherNode
+        | BlockCode::Rebuilding
+        | BlockCode::Unreadable => format!("pod {pod} is held ({}): {text}", refusal.code.text()),
     };
     (refusal.code, reason)
 }

@@ -3,8 +3,6 @@
 //! Members of a wrong type count as left out. Not here: reading them (`kubevirt`). Source: spec/vm-storage.md A1, A2, A6,
 //! A7. Pure: no clock, no I/O, no task.
 
-use std::time::Duration;
-
 use kubeapi::machines::calls::{MACHINES, is_over, seen};
 use kubeapi::machines::{DRAIN, MachineSeen};
 use kubeapi::names::{PodRef, PodUid};
@@ -12,15 +10,14 @@ use kubeapi::objects::{condition, items, text};
 use serde_json::Value;
 
 use super::{
-    ASKED, Asked, Launcher, MachineOwner, Migratable, Migration, POLICY, Policy, Settings, Strategy,
+    ASKED, Asked, Launcher, MachineOwner, Migratable, Migration, POLICY, Policy, REBUILDING, Settings,
+    Strategy,
 };
-use crate::plan::placement::thousandths;
 
 /// Label of an instance, and selector: its node.
 pub const NODE_LABEL: &str = "kubevirt.io/nodeName";
 /// Label of a launcher: UID of its instance.
 const CREATED_BY: &str = "kubevirt.io/created-by";
-const GIBIBYTE: u64 = 1 << 30;
 
 /// Name and identity of an object.
 #[must_use]
@@ -31,6 +28,45 @@ pub fn named(object: &Value) -> PodRef {
         name: text(&meta["name"]),
         uid: PodUid::new(text(&meta["uid"])),
     }
+}
+
+/// What of a machine is not as KubeVirt writes it, so that it is not known what becomes of it: of its instance, its
+/// VirtualMachine, or migrations in its namespace.
+#[must_use]
+pub fn unread(guest: &Value, machine: Option<&Value>, migrations: &[Value]) -> Option<String> {
+    let is_text = |it: &Value| it.is_null() || it.is_string();
+    let is_condition = |it: &Value| it["type"].is_string() && it["status"].is_string();
+    let strategy = &guest["spec"]["evictionStrategy"];
+    let is_word = |it: &Strategy| strategy == it.text();
+    let conditions = &guest["status"]["conditions"];
+    let state = &guest["status"]["migrationState"];
+    let place = named(guest);
+    let there = |it: &&Value| it["metadata"]["namespace"] == place.namespace.as_str();
+    let bad = |it: &&Value| !it["spec"]["vmiName"].is_string() || !is_text(&it["status"]["phase"]);
+    let shown = |object: &str, member: &str, it: &Value| Some(format!("{member} of its {object} is {it}"));
+    let texts = ["phase", "nodeName", "evacuationNodeName"].map(|it| (it, &guest["status"][it]));
+    if !strategy.is_null() && !Strategy::ALL.iter().any(is_word) {
+        return shown("instance", "spec.evictionStrategy", strategy);
+    }
+    if let Some((member, it)) = texts.into_iter().find(|(_, it)| !is_text(it)) {
+        return shown("instance", &format!("status.{member}"), it);
+    }
+    if !conditions.is_null() && !conditions.as_array().is_some_and(|all| all.iter().all(is_condition)) {
+        return shown("instance", "status.conditions", conditions);
+    }
+    let is_state = state.is_object() && is_text(&state["mode"]) && is_text(&state["migrationUid"]);
+    if !(state.is_null() || is_state) {
+        return shown("instance", "status.migrationState", state);
+    }
+    if let Some(it) = migrations.iter().filter(there).find(bad) {
+        return Some(format!(
+            "migration {} has no spec.vmiName or a status.phase that is no word",
+            named(it)
+        ));
+    }
+    let spec = &machine?["spec"];
+    let is_running = spec["running"].is_null() || spec["running"].is_boolean();
+    if is_running && is_text(&spec["runStrategy"]) { None } else { shown("VirtualMachine", "spec", spec) }
 }
 
 /// Its deletion was asked for.
@@ -50,12 +86,15 @@ fn strategy_of(word: &str) -> Strategy {
     Strategy::ALL.iter().copied().find(|it| it.text() == word).unwrap_or(Strategy::None)
 }
 
+/// KubeVirt's word for a guest that an IO error of a disk has paused.
+pub const IO_ERROR: &str = "PausedIOError";
+
 /// What the condition of an instance says.
 #[must_use]
 pub fn migratable(guest: &Value) -> Migratable {
     let paused = condition(&guest["status"], "Paused");
-    if paused["status"] == "True" && paused["reason"] == "PausedIOError" {
-        return Migratable::No("PausedIOError".to_owned(), "an IO error of a disk has paused it".to_owned());
+    if paused["status"] == "True" && paused["reason"] == IO_ERROR {
+        return Migratable::No(IO_ERROR.to_owned(), "an IO error of a disk has paused it".to_owned());
     }
     let said = condition(&guest["status"], "LiveMigratable");
     match said["status"].as_str() {
@@ -65,17 +104,14 @@ pub fn migratable(guest: &Value) -> Migratable {
     }
 }
 
-/// KubeVirt's sentence, with the devices that it does not name.
+/// KubeVirt's sentence, with the devices of the node that it does not name.
 fn reason(guest: &Value, said: &Value) -> String {
     let devices = &guest["spec"]["domain"]["devices"];
-    let names = |list: &str| items(&devices[list]).iter().map(|it| text(&it["name"])).collect::<Vec<_>>();
-    let names = [names("hostDevices"), names("gpus")].concat();
+    let all = items(&devices["hostDevices"]).iter().chain(items(&devices["gpus"]));
+    let device = |it: &Value| format!("{} {}", text(&it["name"]), text(&it["deviceName"])).trim().to_owned();
+    let names: Vec<String> = all.map(device).collect();
     let sentence = text(&said["message"]);
-    if said["reason"] == "HostDeviceNotLiveMigratable" && !names.is_empty() {
-        format!("{sentence} ({})", names.join(", "))
-    } else {
-        sentence
-    }
+    if names.is_empty() { sentence } else { format!("{sentence} (it has {})", names.join(", ")) }
 }
 
 /// What a drain of `node` has written there.
@@ -83,16 +119,6 @@ fn reason(guest: &Value, said: &Value) -> String {
 pub fn asked(guest: &Value, node: &str) -> Option<Asked> {
     let written = guest["metadata"]["annotations"][ASKED].as_str()?;
     serde_json::from_str::<Asked>(written).ok().filter(|it| it.node == node)
-}
-
-/// Memory of the guest in GiB, begun ones counted.
-#[must_use]
-pub fn gibibytes(guest: &Value) -> u32 {
-    let domain = &guest["spec"]["domain"];
-    let memory =
-        domain["memory"]["guest"].as_str().or_else(|| domain["resources"]["requests"]["memory"].as_str());
-    let bytes = memory.and_then(thousandths).unwrap_or_default() / 1000;
-    u32::try_from(bytes.div_ceil(GIBIBYTE)).unwrap_or(u32::MAX)
 }
 
 /// A migration that is not over, as its instance has it too.
@@ -139,6 +165,14 @@ pub fn migrations(all: &[Value], guest: &Value) -> (Option<Migration>, Vec<(Stri
 #[must_use]
 pub fn launcher(pod: &Value) -> Option<Launcher> {
     (!is_over(pod)).then(|| Launcher { pod: named(pod), ending: is_ending(pod) })
+}
+
+/// Name of the instance of a launcher.
+#[must_use]
+pub fn launched(pod: &Value) -> Option<&str> {
+    let owners = items(&pod["metadata"]["ownerReferences"]);
+    let owner = owners.iter().find(|it| it["kind"] == "VirtualMachineInstance").map(|it| &it["name"]);
+    pod["metadata"]["annotations"]["kubevirt.io/domain"].as_str().or_else(|| owner?.as_str())
 }
 
 /// Whether `pod` is a launcher of `guest`.
@@ -189,6 +223,30 @@ pub fn policy(objects: [(&str, Option<&Value>); 3], default: Policy) -> (Policy,
     (default, "machines_policy of the limits file".to_owned())
 }
 
+/// Whether the nearest of them that says so lets it be migrated while a volume of it is rebuilt.
+#[must_use]
+pub fn although_rebuilding(objects: [(&str, Option<&Value>); 3]) -> bool {
+    let word = |(_, object): (&str, Option<&Value>)| {
+        object.and_then(|it| it["metadata"]["annotations"][REBUILDING].as_str().map(str::to_owned))
+    };
+    objects.into_iter().find_map(word).is_some_and(|it| it == "migrate")
+}
+
+/// Since when an instance is paused; none while it is not, or by its migration alone.
+#[must_use]
+pub fn paused(guest: &Value) -> Option<String> {
+    let paused = condition(&guest["status"], "Paused");
+    let is_paused = paused["status"] == "True" && paused["reason"] != "PausedByMigrationMonitor";
+    is_paused.then(|| text(&paused["lastTransitionTime"]))
+}
+
+/// Kind and name of what made a VirtualMachine, and may make it again or start it.
+#[must_use]
+pub fn manager(machine: &Value) -> Option<String> {
+    let owner = items(&machine["metadata"]["ownerReferences"]).first()?;
+    Some(format!("{}/{}", text(&owner["kind"]), text(&owner["name"])))
+}
+
 /// Limits of migrations, and the strategy of instances that name none, from KubeVirt's settings.
 #[must_use]
 pub fn settings(kubevirt: &Value) -> (Settings, Strategy) {
@@ -203,17 +261,11 @@ pub fn settings(kubevirt: &Value) -> (Settings, Strategy) {
     let (said, usual) = (&configuration["migrations"], Settings::of_version(version));
     let count =
         |name: &str, usual: u32| said[name].as_u64().and_then(|it| u32::try_from(it).ok()).unwrap_or(usual);
-    let limit = |name: &str, usual: Option<Duration>| {
-        said[name].as_u64().map_or(usual, |secs| (secs > 0).then(|| Duration::from_secs(secs)))
-    };
-    let post_copy = said["allowPostCopy"] == true;
     let settings = Settings {
         version,
         at_once: count("parallelMigrationsPerCluster", usual.at_once),
         from_node: count("parallelOutboundMigrationsPerNode", usual.from_node),
-        completion_per_gib: limit("completionTimeoutPerGiB", usual.completion_per_gib),
-        progress: limit("progressTimeout", usual.progress),
-        disrupts: post_copy || said["allowWorkloadDisruption"] == true,
+        limits: usual.limits.with(said),
     };
     (settings, configuration["evictionStrategy"].as_str().map_or(Strategy::None, strategy_of))
 }

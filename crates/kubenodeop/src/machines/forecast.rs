@@ -1,12 +1,14 @@
-//! Which other node can take a machine, as far as facts tell that do not change by the minute.
+//! Which other node can take a machine: by its labels, its CPU and its state, and by what the pods there leave.
 //!
 //! KubeVirt itself says nothing of this before a target pod cannot be scheduled. What the launcher asks of a node is what
-//! the target will ask. Not here: what pods ask in general (`plan::placement`). Source: spec/vm-storage.md A7, last
+//! the target will ask. Machines that leave together are not set off
+//! against each other. Not here: what pods ask in general (`plan::placement`, `plan::residents`). Source: spec/vm-storage.md A7, last
 //! paragraph. Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 
 use crate::plan::placement::{Needs, Peer};
+use crate::plan::residents::{Resident, Residents};
 
 /// KubeVirt puts machines on nodes with this label only.
 const SCHEDULABLE: &str = "kubevirt.io/schedulable";
@@ -18,25 +20,50 @@ const FEATURE: &str = "host-model-required-features.node.kubevirt.io/";
 const TAKES_MODEL: &str = "cpu-model-migration.node.kubevirt.io/";
 const HAS_FEATURE: &str = "cpu-feature.node.kubevirt.io/";
 
-/// A node that can take the machine, or why each cannot. `own` are the labels of its node; `host_model`: the guest has the
-/// CPU model of its node.
+/// What a machine asks of the node that takes it.
+#[derive(Debug, Clone, Default)]
+pub struct Asks {
+    /// Its launcher, of nodes.
+    pub needs: Needs,
+    /// The guest has the CPU model of its node.
+    pub host_model: bool,
+    /// Its launcher, among other pods.
+    pub launcher: Resident,
+    /// Claims that its launcher mounts.
+    pub claims: Vec<String>,
+}
+
+/// A node that can take the machine, or why each cannot. `own` are the labels of its node; without `residents` it is not
+/// asked what the pods of the peers leave.
 ///
 /// # Errors
 /// Why none can, node by node.
 pub fn target(
-    needs: &Needs,
-    host_model: bool,
+    asks: &Asks,
     own: &BTreeMap<String, String>,
     peers: &[Peer],
+    residents: Option<&Residents>,
 ) -> Result<String, String> {
     let mut whys = Vec::new();
     for peer in peers {
-        match why_not(needs, host_model, own, peer) {
+        let full = || residents.and_then(|it| it.why_not(&asks.launcher, peer));
+        match why_not(&asks.needs, asks.host_model, own, peer).or_else(full) {
             None => return Ok(peer.name.clone()),
             Some(why) => whys.push(format!("node {} {why}", peer.name)),
         }
     }
-    Err(if whys.is_empty() { "there is no other node".to_owned() } else { kubeapi::listed(&whys, ", ") })
+    if whys.is_empty() {
+        return Err("there is no other node".to_owned());
+    }
+    let listed = kubeapi::listed(&whys, ", ");
+    let is_pinned = asks.needs.is_choosy() && peers.iter().all(|it| asks.needs.not_meant(it).is_some());
+    Err(if is_pinned {
+        format!(
+            "{listed}; its node selector or affinity is changed on its VirtualMachine, not on the instance"
+        )
+    } else {
+        listed
+    })
 }
 
 fn why_not(needs: &Needs, host_model: bool, own: &BTreeMap<String, String>, peer: &Peer) -> Option<String> {

@@ -1,12 +1,13 @@
 //! Reading the machines of a node, and the calls that a drain makes about them.
 //!
-//! Nothing of KubeVirt is read while no launcher runs on the node. Not here: which call, and when (`rules`, `stage`).
+//! Nothing of KubeVirt is read while no launcher runs on the node. Not here: which call, and when (`rules`, `stage`), changes
+//! (`follow`).
 //! Dropping a call leaves open whether it was carried out; what it did is read back from the objects. Source:
 //! spec/vm-storage.md A1, A3, A5, A6.
 
 use std::collections::BTreeMap;
 
-use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use k8s_openapi::api::core::v1::{Namespace, Node};
@@ -18,23 +19,26 @@ use kubeapi::names::{NodeName, PodRef};
 use kubeapi::nodes::signed;
 use kubeapi::reply::Reply;
 use kubeapi::slim::{PersistentVolume, Pod};
-use kubeapi::watch::{Scope, Update, follow};
+use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error, found};
-use serde::de::{Deserialize as _, IgnoredAny};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::facts;
-use super::rules::Action;
-use super::{ASKED, Asked, Machine, Policy, Settings, Strategy, View, forecast};
+use super::forecast::Asks;
+use super::rules::{Action, needs_target};
+use super::{ASKED, Asked, Disk, Machine, Policy, Settings, Strategy, View, disks, forecast, limits};
 use crate::calls::{evict, volumes};
 use crate::plan::placement::Peer;
-use crate::plan::scheduling::{needs, peer};
+use crate::plan::residents::{Resident, Residents};
+use crate::plan::scheduling::{needs, peer, resident};
 
-const MIGRATIONS: &str = "virtualmachineinstancemigrations";
+pub(super) const MIGRATIONS: &str = "virtualmachineinstancemigrations";
+const MIGRATION_POLICIES: &str = "/apis/migrations.kubevirt.io/v1alpha1/migrationpolicies";
 /// Objects read at the same time.
 const AT_ONCE: usize = 8;
 
-fn launchers(node: &NodeName) -> Scope {
+pub(super) fn launchers(node: &NodeName) -> Scope {
     Scope {
         what: format!("pods of node {node}"),
         path: Pod::url_path(None),
@@ -43,7 +47,7 @@ fn launchers(node: &NodeName) -> Scope {
     }
 }
 
-fn guests(node: &NodeName) -> Scope {
+pub(super) fn guests(node: &NodeName) -> Scope {
     Scope {
         what: format!("virtual machine instances of node {node}"),
         path: path(GUESTS),
@@ -52,13 +56,13 @@ fn guests(node: &NodeName) -> Scope {
     }
 }
 
-/// Whether a launcher runs on `node`.
+/// The launchers that run on `node`.
 ///
 /// # Errors
 /// Those of [`Cluster`].
-pub async fn any(cluster: &Cluster, node: &NodeName) -> Result<bool, Error> {
+pub async fn running(cluster: &Cluster, node: &NodeName) -> Result<Vec<PodRef>, Error> {
     let pods = launchers(node).list_all::<Value>(cluster).await?;
-    Ok(pods.items.iter().any(|it| !is_over(it)))
+    Ok(pods.items.iter().filter(|it| !is_over(it)).map(facts::named).collect())
 }
 
 /// Reads the machines of one node. What does not change in an attempt is read once.
@@ -68,14 +72,35 @@ pub struct Reader {
     policy: Policy,
     settings: Option<(Settings, Strategy)>,
     volumes: Option<Vec<PersistentVolume>>,
+    policies: Option<Vec<Value>>,
+    /// Volumes of Longhorn by name, as they were read last.
+    disks: BTreeMap<String, Disk>,
     namespaces: BTreeMap<String, Value>,
+    /// All pods, where the caller has read them for the next look.
+    pods: Option<Vec<Resident>>,
 }
 
 impl Reader {
     /// `policy` holds where no object names one.
     #[must_use]
     pub const fn new(node: NodeName, policy: Policy) -> Self {
-        Self { node, policy, settings: None, volumes: None, namespaces: BTreeMap::new() }
+        Self {
+            node,
+            policy,
+            settings: None,
+            volumes: None,
+            policies: None,
+            disks: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            pods: None,
+        }
+    }
+
+    /// The next look takes the pods of the cluster to be these.
+    #[must_use]
+    pub(crate) fn with_pods(mut self, pods: &[Pod]) -> Self {
+        self.pods = Some(pods.iter().filter_map(resident).collect());
+        self
     }
 
     /// Everything at one moment.
@@ -96,7 +121,7 @@ impl Reader {
         )?;
         self.add_those_elsewhere(cluster, &pods, &mut guests.items).await?;
         self.read_once(cluster, &guests.items).await?;
-        let machines = machines(cluster, &guests.items).await?;
+        let read = machines(cluster, &guests.items).await?;
         let is_own = |it: &&Node| it.metadata.name.as_deref() == Some(self.node.as_str());
         let (own, others): (Vec<&Node>, Vec<&Node>) = nodes.items.iter().partition(is_own);
         let own = own.first();
@@ -104,12 +129,31 @@ impl Reader {
         let peers: Vec<Peer> = others.into_iter().map(peer).collect();
         let (settings, default) = self.settings.unwrap_or((Settings::of_version((1, 0)), Strategy::None));
         let of = |guest: &Value| {
-            let machine = machines.get(&key(guest));
-            self.machine(guest, machine, &pods, &migrations.items, (&labels, &peers), default)
+            let machine = read.get(&key(guest));
+            self.machine(guest, machine, &pods, &migrations.items, (&settings, default))
         };
+        let mut machines: Vec<(Machine, Asks)> = guests.items.iter().map(of).collect();
+        let given = self.pods.take();
+        let residents = if machines.iter().any(|it| needs_target(&it.0)) {
+            let labels = |it: &Node| {
+                (it.metadata.name.clone().unwrap_or_default(), it.metadata.labels.clone().unwrap_or_default())
+            };
+            let pods = match given {
+                Some(pods) => pods,
+                None => residents(cluster).await?,
+            };
+            Some(Residents { pods, nodes: nodes.items.iter().map(labels).collect() })
+        } else {
+            None
+        };
+        for (machine, asks) in &mut machines {
+            let residents = residents.as_ref().filter(|_| needs_target(machine));
+            machine.target = forecast::target(asks, &labels, &peers, residents);
+        }
+        self.add_disks(cluster, &mut machines).await?;
         Ok(View {
             settings,
-            machines: guests.items.iter().map(of).collect(),
+            machines: machines.into_iter().map(|it| it.0).collect(),
             running: migrations
                 .items
                 .iter()
@@ -117,6 +161,23 @@ impl Reader {
                 .count(),
             cordoned: own.is_some_and(|it| it.spec.as_ref().is_some_and(|it| it.unschedulable == Some(true))),
         })
+    }
+
+    /// Reads how the volumes of Longhorn are, where a machine that would be migrated or is paused has one. What was read
+    /// last is shown for the others too.
+    async fn add_disks(&mut self, cluster: &Cluster, machines: &mut [(Machine, Asks)]) -> Result<(), Error> {
+        let volumes = self.volumes.as_deref().unwrap_or_default();
+        let names = |it: &(Machine, Asks)| disks::names((&it.0.guest.namespace, &it.1.claims), volumes);
+        let matters = |it: &&(Machine, Asks)| needs_target(&it.0) || it.0.paused.is_some();
+        if machines.iter().filter(matters).any(|it| !names(it).is_empty()) {
+            self.disks = disks::read(cluster).await?;
+        }
+        for it in machines {
+            let own =
+                names(it).into_iter().filter_map(|(volume, name)| Some((self.disks.get(&volume)?, name)));
+            it.0.disks = own.map(|(disk, name)| Disk { name, ..disk.clone() }).collect();
+        }
+        Ok(())
     }
 
     /// A launcher may be here while its instance is on another node, or has no node yet.
@@ -130,9 +191,7 @@ impl Reader {
         let missing: Vec<&Value> =
             active.filter(|pod| !guests.iter().any(|it| facts::launches(pod, it))).collect();
         for pod in missing {
-            let meta = &pod["metadata"];
-            let (namespace, name) =
-                (meta["namespace"].as_str(), meta["annotations"]["kubevirt.io/domain"].as_str());
+            let (namespace, name) = (pod["metadata"]["namespace"].as_str(), facts::launched(pod));
             let (Some(namespace), Some(name)) = (namespace, name) else { continue };
             let one = Scope {
                 fields: Some(format!("metadata.name={name}")),
@@ -149,6 +208,12 @@ impl Reader {
             let all =
                 Scope::all("settings of KubeVirt", path("kubevirts")).list_all::<Value>(cluster).await?;
             self.settings = Some(facts::settings(all.items.first().unwrap_or(&Value::Null)));
+        }
+        if self.policies.is_none() {
+            let all = Scope::all("migration policies", MIGRATION_POLICIES.to_owned());
+            // KubeVirt before 0.53 has none.
+            self.policies =
+                Some(found(all.list_all::<Value>(cluster).await)?.map(|it| it.items).unwrap_or_default());
         }
         if self.volumes.is_none() {
             self.volumes = Some(volumes::volume_scope().list_all(cluster).await?.items);
@@ -172,9 +237,8 @@ impl Reader {
         machine: Option<&Value>,
         pods: &[Value],
         migrations: &[Value],
-        (labels, peers): (&BTreeMap<String, String>, &[Peer]),
-        default: Strategy,
-    ) -> Machine {
+        (settings, default): (&Settings, Strategy),
+    ) -> (Machine, Asks) {
         let name = facts::named(guest);
         let status = &guest["status"];
         let node = kubeapi::objects::text(&status["nodeName"]);
@@ -183,15 +247,23 @@ impl Reader {
         let namespace = self.namespaces.get(&name.namespace);
         let objects = [("VirtualMachine", machine), ("instance", Some(guest)), ("namespace", namespace)];
         let (policy, policy_from) = facts::policy(objects, self.policy);
+        let policies = self.policies.as_deref().unwrap_or_default();
+        let (labels, uid) =
+            (namespace.unwrap_or(&Value::Null), migration.as_ref().map(|it| it.object.uid.as_str()));
+        let (limits, limits_of) = limits::of(settings, policies, (guest, labels), uid);
         let model = guest["spec"]["domain"]["cpu"]["model"].as_str();
         let host_model = matches!(model, None | Some("host-model"));
-        let asks = own.first().and_then(|it| Pod::deserialize(*it).ok()).map(|pod| {
+        let launcher = own.first().map(|it| Pod::deserialize(*it)).transpose();
+        let garbled = launcher.as_ref().err().map(|why| format!("a pod of it: {why}"));
+        let asks = launcher.ok().flatten().map(|pod| {
             let claims = crate::calls::pods::facts(&pod).claims;
-            needs(&pod, &claims, self.volumes.as_deref().unwrap_or_default())
+            let needs = needs(&pod, &claims, self.volumes.as_deref().unwrap_or_default());
+            Asks { needs, host_model, launcher: resident(&pod).unwrap_or_default(), claims }
         });
-        Machine {
+        let machine = Machine {
             here: node == self.node.as_str(),
             node,
+            unread: garbled.or_else(|| facts::unread(guest, machine, migrations)),
             over: is_over(guest),
             ending: facts::is_ending(guest),
             strategy: facts::strategy(guest, default),
@@ -199,21 +271,42 @@ impl Reader {
             marked: status["evacuationNodeName"] == self.node.as_str(),
             asked: facts::asked(guest, self.node.as_str()),
             owner: facts::owner(guest, machine),
+            manager: machine.and_then(facts::manager),
             migration,
             failed,
+            paused: facts::paused(guest),
+            disks: Vec::new(),
+            although_rebuilding: facts::although_rebuilding(objects),
             launchers: own.into_iter().filter_map(facts::launcher).collect(),
             policy,
             policy_from,
-            target: forecast::target(&asks.unwrap_or_default(), host_model, labels, peers),
-            gibibytes: facts::gibibytes(guest),
+            target: Err(String::new()),
+            bytes: limits::bytes(guest),
+            copies_disks: limits::copies_disks(guest),
+            limits,
+            limits_of,
             guest: name,
-        }
+        };
+        (machine, asks.unwrap_or_default())
     }
 }
 
 fn key(object: &Value) -> (String, String) {
     let name = facts::named(object);
     (name.namespace, name.name)
+}
+
+/// Of each pod of the cluster that has a node nothing but what it takes of it.
+async fn residents(cluster: &Cluster) -> Result<Vec<Resident>, Error> {
+    #[derive(Debug, Clone)]
+    struct Item(Option<Resident>);
+    impl<'de> Deserialize<'de> for Item {
+        fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            Ok(Self(resident(&Pod::deserialize(from)?)))
+        }
+    }
+    let all = Scope::all("pods", Pod::url_path(None)).list_all::<Item>(cluster).await?;
+    Ok(all.items.into_iter().filter_map(|it| it.0).collect())
 }
 
 /// The machines of these instances, by namespace and name.
@@ -230,19 +323,6 @@ async fn machines(cluster: &Cluster, guests: &[Value]) -> Result<BTreeMap<(Strin
     });
     let read: Vec<_> = stream::iter(read.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).try_collect().await?;
     Ok(read.into_iter().flatten().collect())
-}
-
-/// Ends its wait whenever a machine of `node`, a launcher there or a migration anywhere has changed.
-pub(crate) fn changes(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, ()> {
-    let all = Scope::all("migrations of virtual machines", path(MIGRATIONS));
-    let changed = |scope: Scope, seed: u64| {
-        follow::<IgnoredAny>(cluster.clone(), scope, seed).filter_map(|heard| {
-            // Trouble with reading is found by the look itself.
-            std::future::ready((!matches!(heard, Update::Trouble(_))).then_some(()))
-        })
-    };
-    let all = [changed(guests(node), seed), changed(launchers(node), seed ^ 1), changed(all, seed ^ 2)];
-    stream::select_all(all.map(StreamExt::boxed)).boxed()
 }
 
 /// One call about the instance `guest`. What follows from its reply is seen on the objects.

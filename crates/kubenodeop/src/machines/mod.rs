@@ -2,15 +2,18 @@
 //! otherwise.
 //!
 //! `rules` decides about one machine, `stage` about all of them as a pure machine, `facts` reads objects of KubeVirt,
-//! `forecast` looks for a target among the peers, `kubevirt` asks and writes, `undo` takes back what we asked for and
+//! `forecast` looks for a target among the peers, `kubevirt` asks and writes, `limits` are those of migrations, `disks` how its volumes are, `follow` notices changes, `undo` takes back what we asked for and
 //! starts again what we stopped. Migrations are KubeVirt's: one eviction of the launcher asks for one, and we create none
 //! ourselves. No drain taint is put on the node, so none has to be removed. What we did is written on the objects
 //! themselves: a restart of the agent reads it there. Not here: pods (`engine`). Source: spec/vm-storage.md A; goals D12,
 //! D19.
 
+mod disks;
 pub mod facts;
+pub(crate) mod follow;
 pub mod forecast;
 pub mod kubevirt;
+pub mod limits;
 pub mod rules;
 pub mod stage;
 #[cfg(test)]
@@ -23,8 +26,13 @@ use kubeapi::machines::MachineSeen;
 use kubeapi::names::PodRef;
 use serde::{Deserialize, Serialize};
 
+pub use disks::Disk;
+pub use limits::Limits;
+
 /// Annotation of an instance that a drain asked to migrate: a JSON object [`Asked`].
 pub const ASKED: &str = "pillar-rs/drain-asked";
+/// Annotation of the same three: `migrate` lets it be migrated while a volume of it is rebuilt.
+pub const REBUILDING: &str = "pillar-rs/drain-rebuilding";
 /// Annotation of a machine, its instance or its namespace that names its [`Policy`].
 pub const POLICY: &str = "pillar-rs/drain-policy";
 
@@ -147,6 +155,8 @@ pub struct Machine {
     pub node: String,
     /// That is ours.
     pub here: bool,
+    /// What of its objects is not as KubeVirt writes it: then nothing is decided about it.
+    pub unread: Option<String>,
     /// Its guest has ended.
     pub over: bool,
     /// The instance is being deleted.
@@ -161,10 +171,18 @@ pub struct Machine {
     pub asked: Option<Asked>,
     /// Who made it.
     pub owner: MachineOwner,
+    /// Kind and name of what made its VirtualMachine, where that was not a person.
+    pub manager: Option<String>,
     /// Its migration.
     pub migration: Option<Migration>,
     /// Its migrations that have failed since one succeeded, the newest first: UID and why.
     pub failed: Vec<(String, String)>,
+    /// It is paused, but not by its migration: since when.
+    pub paused: Option<String>,
+    /// Its volumes of Longhorn, where they were read.
+    pub disks: Vec<Disk>,
+    /// It may be migrated while one of them is rebuilt.
+    pub although_rebuilding: bool,
     /// Its pods on our node.
     pub launchers: Vec<Launcher>,
     /// What becomes of it.
@@ -173,8 +191,14 @@ pub struct Machine {
     pub policy_from: String,
     /// A node that can take it, or why none can.
     pub target: Result<String, String>,
-    /// Its memory in GiB, begun ones counted.
-    pub gibibytes: u32,
+    /// What a migration copies.
+    pub bytes: u64,
+    /// Its disks are copied too.
+    pub copies_disks: bool,
+    /// Limits of its migration.
+    pub limits: Limits,
+    /// Who says so.
+    pub limits_of: String,
 }
 
 /// Limits of KubeVirt's migrations, read from its settings.
@@ -186,12 +210,8 @@ pub struct Settings {
     pub at_once: u32,
     /// Migrations at the same time away from one node.
     pub from_node: u32,
-    /// A migration may take so long for each GiB; none for ever.
-    pub completion_per_gib: Option<Duration>,
-    /// So long may a migration have no progress; none for ever.
-    pub progress: Option<Duration>,
-    /// At its limit the guest is paused or switched over, and has as much time again.
-    pub disrupts: bool,
+    /// Limits of one migration, where nobody says otherwise.
+    pub limits: Limits,
 }
 
 impl Settings {
@@ -203,9 +223,14 @@ impl Settings {
             version,
             at_once: 5,
             from_node: 2,
-            completion_per_gib: Some(Duration::from_secs(if old { 800 } else { 150 })),
-            progress: Some(Duration::from_secs(150)),
-            disrupts: false,
+            limits: Limits {
+                completion_per_gib: Some(Duration::from_secs(if old { 800 } else { 150 })),
+                progress: Some(Duration::from_secs(150)),
+                bandwidth: None,
+                auto_converge: false,
+                post_copy: false,
+                disrupts: false,
+            },
         }
     }
 

@@ -3,12 +3,15 @@
 //! Not here: when it is looked at again, and calls under way (`stage`). Source: spec/vm-storage.md A2, A3, A6 to A8; goal
 //! D12. Pure: no clock, no I/O, no task.
 
+use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use kubeapi::machines::{MachineSeen, MachineWork, Turn, stops};
 use kubeapi::names::PodRef;
 
-use super::{Asked, Machine, MachineOwner, Migratable, Migration, Policy, Settings, Strategy};
+use super::facts::IO_ERROR;
+use super::{Asked, Machine, MachineOwner, Migratable, Migration, Policy, Strategy, limits};
+use crate::progress::BlockCode;
 
 /// Migrations of one machine that may fail in one drain; KubeVirt itself never gives up.
 pub const TRIES: usize = 3;
@@ -18,6 +21,12 @@ const UNREPORTED: Duration = Duration::from_secs(60);
 const UNANSWERED: Duration = Duration::from_secs(300);
 /// A migration that waits for its target pod; KubeVirt itself gives that up after 900 s.
 const PENDING: Duration = Duration::from_secs(960);
+
+/// The reason of a machine that is paused and resumed again and again.
+pub const FLAPPING: &str = "PausedAgainAndAgain";
+/// What a person can do about IO errors of a guest.
+const TRIM: &str = "a guest that trims its disks while one is rebuilt gets IO errors: stop its fstrim timer (`systemctl stop \
+                    fstrim.timer`) and mount without `discard` (/etc/fstab)";
 
 step::named! {
     /// Where a machine is.
@@ -34,6 +43,8 @@ step::named! {
         ShuttingDown = "shutting-down",
         /// It stays, and the drain waits.
         Held = "held",
+        /// Its objects cannot be read: nothing is done about it.
+        Unreadable = "unreadable",
         /// It stays, and the attempt fails.
         Failed = "failed",
         /// Nothing of it is on this node any more.
@@ -69,6 +80,8 @@ pub struct Decision {
     pub then: Option<Action>,
     /// What becomes of it in another way than by a migration; empty otherwise.
     pub left: String,
+    /// Why it holds the drain up, if it does.
+    pub code: Option<BlockCode>,
 }
 
 /// Whose drain it is.
@@ -89,7 +102,17 @@ impl Drain {
 }
 
 fn decision(state: MachineState, text: impl Into<String>) -> Decision {
-    Decision { state, text: text.into(), act: None, then: None, left: String::new() }
+    let code = match state {
+        MachineState::Held | MachineState::Failed => Some(BlockCode::CannotMove),
+        MachineState::Unreadable => Some(BlockCode::Unreadable),
+        MachineState::Waiting
+        | MachineState::Asked
+        | MachineState::Moving
+        | MachineState::Aborting
+        | MachineState::ShuttingDown
+        | MachineState::Gone => None,
+    };
+    Decision { state, text: text.into(), act: None, then: None, left: String::new(), code }
 }
 
 /// It is not on this node any more.
@@ -103,14 +126,11 @@ fn acts(state: MachineState, text: impl Into<String>, act: Action) -> Decision {
 
 /// What is done about `machine` that has been as it is for `since`. `others` of the cluster's migrations run.
 #[must_use]
-pub fn decide(
-    drain: &Drain,
-    settings: &Settings,
-    machine: &Machine,
-    since: Duration,
-    others: usize,
-) -> Decision {
+pub fn decide(drain: &Drain, machine: &Machine, since: Duration, others: usize) -> Decision {
     let it = machine;
+    if let Some(why) = it.unread.as_ref().filter(|_| !it.launchers.is_empty()) {
+        return decision(MachineState::Unreadable, format!("cannot be read: {why}"));
+    }
     if it.launchers.is_empty() && (it.over || !it.here) {
         return gone();
     }
@@ -125,12 +145,12 @@ pub fn decide(
         return given_up(drain, it, &asked.gave_up);
     }
     if it.marked || it.migration.is_some() {
-        return under_way(drain, settings, it, since, others);
+        return under_way(drain, it, since, others);
     }
     if let MachineOwner::Machine(Some(seen)) = &it.owner
         && seen.mark.as_ref().is_some_and(|mark| mark.id == drain.id() && mark.uid == seen.uid)
     {
-        return stop(drain, seen, "it was stopped for this drain");
+        return stop(drain, it, seen, "it was stopped for this drain");
     }
     if it.policy == Policy::Shutdown {
         return shut_down(drain, it, &format!("its policy is shutdown ({})", it.policy_from));
@@ -145,17 +165,53 @@ pub fn decide(
         (_, Migratable::Unknown) => {
             cannot_move(drain, it, "KubeVirt does not report whether it can be migrated")
         }
-        (_, Migratable::No(reason, text)) => cannot_move(drain, it, &format!("{reason}: {text}")),
+        (_, Migratable::No(reason, text)) => cannot_move(drain, it, &refused(it, reason, text)),
         (_, Migratable::Yes) => match &it.target {
             Err(why) => cannot_move(drain, it, &format!("no other node can take it: {why}")),
-            Ok(target) => ask(drain, it, target),
+            Ok(target) => match it.disks.iter().find(|it| it.rebuilds).filter(|_| !it.although_rebuilding) {
+                Some(disk) => Decision {
+                    code: Some(BlockCode::Rebuilding),
+                    ..decision(MachineState::Waiting, format!("is not migrated yet: {disk}; {TRIM}"))
+                },
+                None => ask(drain, it, target),
+            },
         },
     }
 }
 
+/// What a drain would do about a machine, whatever the time that it has been so.
+#[derive(Debug, Clone)]
+pub struct Fate {
+    /// Where it is.
+    pub state: MachineState,
+    /// What is done about it.
+    act: Option<Discriminant<Action>>,
+    /// It waits for the rebuild of a volume.
+    pub rebuilds: bool,
+    /// In words, without its name.
+    pub text: String,
+}
+
+/// The words may differ: amounts in them change by the minute.
+impl PartialEq for Fate {
+    fn eq(&self, other: &Self) -> bool {
+        (self.state, self.act) == (other.state, other.act)
+    }
+}
+
+impl Eq for Fate {}
+
+/// What a drain would do about `machine` if each time limit of it were over and no other one moved.
+#[must_use]
+pub fn fate(drain: &Drain, machine: &Machine) -> Fate {
+    let found = decide(drain, machine, Duration::MAX, 0);
+    let rebuilds = found.code == Some(BlockCode::Rebuilding);
+    Fate { state: found.state, act: found.act.as_ref().map(discriminant), rebuilds, text: found.text }
+}
+
 /// Asks for one migration. What is written on the instance comes first: a restart knows by it that the mark is ours.
 fn ask(drain: &Drain, it: &Machine, target: &str) -> Decision {
-    let text = format!("is asked to migrate; node {target} can take it");
+    let text = format!("is asked to migrate; node {target} can take it; {}", limits::words(it));
     let evict = it.launchers.iter().find(|it| !it.ending).map(|it| Action::Evict(it.pod.clone()));
     let (act, then) = if it.asked.as_ref().is_some_and(|it| it.request == drain.request) {
         (evict, None)
@@ -172,7 +228,7 @@ fn ask(drain: &Drain, it: &Machine, target: &str) -> Decision {
 }
 
 /// A migration was asked for, by us or by somebody else.
-fn under_way(drain: &Drain, settings: &Settings, it: &Machine, since: Duration, others: usize) -> Decision {
+fn under_way(drain: &Drain, it: &Machine, since: Duration, others: usize) -> Decision {
     let before = it.asked.as_ref().map(|it| it.failed_before.as_slice()).unwrap_or_default();
     let failed: Vec<&(String, String)> = it.failed.iter().filter(|(uid, _)| !before.contains(uid)).collect();
     let tried = match failed.len() {
@@ -185,15 +241,20 @@ fn under_way(drain: &Drain, settings: &Settings, it: &Machine, since: Duration, 
             Asked { node: drain.node.clone(), request: drain.request.clone(), gave_up: why.clone(), ..asked };
         acts(MachineState::Aborting, format!("is not migrated: {why}"), Action::Mark(asked))
     };
-    let limit = stalled_after(settings, it, others);
+    let limit = stalled_after(it, others);
     let over = limit.filter(|limit| since >= *limit);
     if let Some(migration) = &it.migration {
         let Migration { phase, target, post_copy, .. } = migration;
         let to = if target.is_empty() { String::new() } else { format!(" to node {target}") };
         let phase = if phase.is_empty() { "new" } else { phase };
-        let text = format!("migrates{to}, phase {phase}{tried}");
+        let text = format!("migrates{to}, phase {phase}{tried}; {}", limits::words(it));
         if *post_copy {
             return decision(MachineState::Moving, format!("{text}; in post-copy it cannot be ended"));
+        }
+        if let Migratable::No(reason, text) = &it.migratable
+            && reason == FLAPPING
+        {
+            return give_up(refused(it, reason, text));
         }
         if let Some(limit) = over {
             return give_up(format!("its migration is in phase {phase} for over {} s", limit.as_secs()));
@@ -207,7 +268,7 @@ fn under_way(drain: &Drain, settings: &Settings, it: &Machine, since: Duration, 
         return give_up(last_failure(&failed));
     }
     if let Migratable::No(reason, text) = &it.migratable {
-        return give_up(format!("{reason}: {text}"));
+        return give_up(refused(it, reason, text));
     }
     match over {
         Some(limit) => give_up(format!("KubeVirt has made no migration for {} s", limit.as_secs())),
@@ -222,7 +283,7 @@ fn last_failure(failed: &[&(String, String)]) -> String {
 
 /// How long a machine may be as it is until its migration counts as stalled; `None` for ever. Where others run, one that
 /// does not run yet waits for them.
-fn stalled_after(settings: &Settings, it: &Machine, others: usize) -> Option<Duration> {
+fn stalled_after(it: &Machine, others: usize) -> Option<Duration> {
     let Some(migration) = &it.migration else { return Some(UNANSWERED).filter(|_| others == 0) };
     if migration.post_copy {
         return None;
@@ -232,11 +293,9 @@ fn stalled_after(settings: &Settings, it: &Machine, others: usize) -> Option<Dur
         "Scheduling" => Some(PENDING),
         "Running" => {
             // KubeVirt ends it by itself at its limit; this one holds where nobody does.
-            let whole = settings.completion_per_gib?.saturating_mul(it.gibibytes.max(1));
-            let whole = if settings.disrupts { whole.saturating_mul(2) } else { whole };
-            Some(whole + settings.progress.unwrap_or_default())
+            Some(limits::longest(it)? + it.limits.progress.unwrap_or_default())
         }
-        _ => settings.progress,
+        _ => it.limits.progress,
     }
 }
 
@@ -271,6 +330,16 @@ fn cannot_move(drain: &Drain, it: &Machine, why: &str) -> Decision {
     }
 }
 
+/// Why KubeVirt does not migrate it; with the state of its volumes where these may be the cause.
+fn refused(it: &Machine, reason: &str, text: &str) -> String {
+    if reason != IO_ERROR && reason != FLAPPING {
+        return format!("{reason}: {text}");
+    }
+    let disks = it.disks.iter().map(ToString::to_string);
+    let all = [format!("{reason}: {text}")].into_iter().chain(disks).chain([TRIM.to_owned()]);
+    all.collect::<Vec<_>>().join("; ")
+}
+
 /// Whether an eviction ends the guest in place of migrating it.
 fn eviction_ends(it: &Machine) -> bool {
     match it.strategy {
@@ -280,12 +349,27 @@ fn eviction_ends(it: &Machine) -> bool {
     }
 }
 
+/// Whether what becomes of it depends on where it can go.
+#[must_use]
+pub fn needs_target(it: &Machine) -> bool {
+    let busy = it.over || it.ending || it.marked || it.migration.is_some() || it.unread.is_some();
+    if busy || !it.here || it.launchers.iter().all(|it| it.ending) {
+        return false;
+    }
+    let gave_up = it.asked.as_ref().is_some_and(|it| !it.gave_up.is_empty());
+    let asked = it.policy != Policy::Shutdown && it.strategy != Strategy::None && !gave_up;
+    let stays = matches!(it.policy, Policy::MigrateOrHold | Policy::Fail);
+    let always = |it: &MachineSeen| it.strategy.is_always();
+    let again = matches!(&it.owner, MachineOwner::Machine(Some(seen)) if always(seen));
+    (asked && it.migratable == Migratable::Yes) || (again && eviction_ends(it) && !stays)
+}
+
 fn shut_down(drain: &Drain, it: &Machine, why: &str) -> Decision {
     let evict = |left: String| {
         let pod = it.launchers.iter().find(|it| !it.ending).map(|it| Action::Evict(it.pod.clone()));
         Decision { act: pod, left, ..decision(MachineState::ShuttingDown, format!("is shut down: {why}")) }
     };
-    let refused = |owner: &str| {
+    let no = |owner: &str| {
         decision(
             MachineState::Held,
             format!("{why}; KubeVirt refuses its eviction ({}) and {owner}", it.strategy.text()),
@@ -296,7 +380,7 @@ fn shut_down(drain: &Drain, it: &Machine, why: &str) -> Decision {
             Ok(target) if seen.strategy.is_always() && eviction_ends(it) => {
                 evict(format!("shut down and started again elsewhere, node {target} can take it: {why}"))
             }
-            Ok(_) | Err(_) => stop(drain, seen, why),
+            Ok(_) | Err(_) => stop(drain, it, seen, why),
         },
         MachineOwner::Machine(None) => {
             decision(MachineState::Held, format!("{why}; its VirtualMachine cannot be found"))
@@ -304,18 +388,21 @@ fn shut_down(drain: &Drain, it: &Machine, why: &str) -> Decision {
         MachineOwner::Other(owner) if eviction_ends(it) => {
             evict(format!("shut down, {owner} makes it again: {why}"))
         }
-        MachineOwner::Other(owner) => refused(&format!("{owner} would make it again")),
+        MachineOwner::Other(owner) => no(&format!("{owner} would make it again")),
         MachineOwner::Nobody if eviction_ends(it) => {
             evict(format!("shut down, and nobody starts it again: {why}"))
         }
-        MachineOwner::Nobody => refused("nobody would start it again"),
+        MachineOwner::Nobody => no("nobody would start it again"),
     }
 }
 
 /// Stops a machine; what it had is written on it, and it is started again after the boot.
-fn stop(drain: &Drain, seen: &MachineSeen, why: &str) -> Decision {
+fn stop(drain: &Drain, it: &Machine, seen: &MachineSeen, why: &str) -> Decision {
     let work = stops(&drain.id(), &drain.node, std::slice::from_ref(seen)).pop();
-    let left = format!("shut down, and started again once node {} is back: {why}", drain.node);
+    let manager = it.manager.as_ref();
+    let manager =
+        manager.map(|it| format!(" (it belongs to {it}, which may start it before)")).unwrap_or_default();
+    let left = format!("shut down, and started again once node {} is back{manager}: {why}", drain.node);
     let act = work.filter(|it| !matches!(it.turn, Turn::Later)).map(|it| Action::Stop(Box::new(it)));
     Decision { act, left, ..decision(MachineState::ShuttingDown, format!("is shut down: {why}")) }
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::pace::Pace;
-use kubeapi::reply::{Class, Reply};
+use kubeapi::reply::{Class, RefusedBy, Reply};
 use step::{Core, Mono};
 
-use super::View;
-use super::rules::{Action, Decision, Drain, MachineState, decide, gone};
+use super::rules::{Action, Decision, Drain, FLAPPING, Fate, MachineState, decide, fate, gone};
+use super::{Machine, Migratable, Settings, View, limits};
 use crate::engine::Failure;
 use crate::progress::{BlockCode, Blocker, Left, MachineShown, Subject};
 
@@ -21,6 +21,9 @@ use crate::progress::{BlockCode, Blocker, Left, MachineShown, Subject};
 const LOOKS_APART: Duration = Duration::from_millis(500);
 /// After so long it is looked without a cause.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
+/// A machine that is paused or resumed more often in so long is not migrated.
+const FLIPS: usize = 3;
+const FLIPS_WITHIN: Duration = Duration::from_secs(600);
 /// Calls under way at the same time.
 const AT_ONCE: usize = 32;
 
@@ -62,6 +65,13 @@ struct Track {
     key: (String, String),
     since: Mono,
     decision: Decision,
+    fate: Fate,
+    /// How long its copy is estimated to take, and whether it has begun.
+    copy: Option<Duration>,
+    copies: bool,
+    /// Since when it is paused, and when it was paused or resumed in the last minutes.
+    paused: Option<String>,
+    flips: Vec<Mono>,
     /// Since when it has been in that state.
     state_since: Mono,
     busy: bool,
@@ -90,20 +100,25 @@ pub struct Stage {
     left: BTreeMap<PodRef, Left>,
     look: Look,
     looked: Option<Mono>,
-    /// Looks that failed in a row, and why the last one did.
+    /// Launchers that were on the node at the beginning.
+    launchers: Vec<PodRef>,
+    /// Looks that failed in a row, and why the last one did, and since when.
     tries: u32,
     trouble: Option<Failure>,
+    troubled: Mono,
     cordoning: bool,
     recordons: u32,
     evicted: u32,
     over: bool,
+    estimate: Option<Mono>,
 }
 
 impl Stage {
     /// Ends at `end` at the latest. It looks at once.
-    pub fn new(drain: Drain, now: Mono, end: Mono, seed: u64) -> Self {
+    pub fn new(drain: Drain, launchers: Vec<PodRef>, now: Mono, end: Mono, seed: u64) -> Self {
         Self {
             drain,
+            launchers,
             end,
             pace: Pace::new(seed),
             tracks: BTreeMap::new(),
@@ -112,10 +127,12 @@ impl Stage {
             looked: None,
             tries: 0,
             trouble: None,
+            troubled: now,
             cordoning: false,
             recordons: 0,
             evicted: 0,
             over: false,
+            estimate: None,
         }
     }
 
@@ -125,13 +142,15 @@ impl Stage {
             out.push(Effect::Cordon);
         }
         let mut before = std::mem::take(&mut self.tracks);
-        let running_here = |it: &super::Machine| it.migration.as_ref().is_some_and(super::Migration::runs);
+        let running_here = |it: &Machine| it.migration.as_ref().is_some_and(super::Migration::runs);
         for machine in &view.machines {
             let key = key(machine);
             let old = before.remove(&machine.guest.uid);
             let since = old.as_ref().filter(|it| it.key == key).map_or(now, |it| it.since);
             let others = view.running.saturating_sub(usize::from(running_here(machine)));
-            let new = decide(&self.drain, &view.settings, machine, now.since(since), others);
+            let flips = flips(now, old.as_ref(), machine);
+            let machine = &flapping(machine, &flips);
+            let new = decide(&self.drain, machine, now.since(since), others);
             let same = old.as_ref().is_some_and(|it| it.decision.state == new.state);
             if !same {
                 out.push(Effect::Say(machine.guest.clone(), new.state, new.text.clone()));
@@ -142,7 +161,12 @@ impl Stage {
                 guest: machine.guest.clone(),
                 key,
                 since,
+                fate: fate(&self.drain, machine),
                 state_since,
+                paused: machine.paused.clone(),
+                flips,
+                copy: limits::estimate(machine),
+                copies: machine.migration.as_ref().is_some_and(|it| it.phase == "Running"),
                 busy: old.as_ref().is_some_and(|it| it.busy),
                 tries: old.as_ref().filter(|_| keeps).map_or(0, |it| it.tries),
                 not_before: old.as_ref().filter(|_| keeps).map_or(now, |it| it.not_before),
@@ -168,6 +192,7 @@ impl Stage {
             track.decision = gone();
             self.tracks.insert(uid, track);
         }
+        self.estimate = self.estimated(now, &view.settings);
         let failed = self.tracks.values().find(|it| it.decision.state == MachineState::Failed);
         if let Some(it) = failed {
             let reason = format!("virtual machine {} {}", it.guest, it.decision.text);
@@ -245,6 +270,32 @@ impl Stage {
         }
     }
 
+    /// When the last machine is estimated to have left; none while one waits for a person, shuts down, or has no limit of
+    /// its bandwidth.
+    fn estimated(&self, now: Mono, settings: &Settings) -> Option<Mono> {
+        let mut rest = Vec::new();
+        for it in self.tracks.values() {
+            match it.decision.state {
+                MachineState::Waiting | MachineState::Asked | MachineState::Moving => {
+                    let done = if it.copies { now.since(it.since) } else { Duration::ZERO };
+                    rest.push(it.copy?.saturating_sub(done));
+                }
+                MachineState::Gone => {}
+                MachineState::Aborting
+                | MachineState::ShuttingDown
+                | MachineState::Held
+                | MachineState::Unreadable
+                | MachineState::Failed => return None,
+            }
+        }
+        (!rest.is_empty()).then(|| now + limits::together(settings, &rest))
+    }
+
+    /// When the last machine is estimated to have left.
+    pub const fn estimate(&self) -> Option<Mono> {
+        self.estimate
+    }
+
     /// What a reader sees of each machine.
     pub fn shown(&self) -> Vec<MachineShown> {
         let shown = |it: &Track| MachineShown {
@@ -260,6 +311,19 @@ impl Stage {
     /// What holds the drain up.
     pub fn blockers(&self) -> Vec<Blocker> {
         let mut all: Vec<Blocker> = self.tracks.values().filter_map(blocker).collect();
+        if let Some(failure) = &self.trouble
+            && failure.reply.class() == Class::Permanent
+        {
+            let reason = |pod: &PodRef| {
+                format!("pod {pod} stays: its virtual machine cannot be read: {}", failure.text)
+            };
+            all.extend(self.launchers.iter().map(|pod| Blocker {
+                subject: pod.clone().into(),
+                code: BlockCode::of(&failure.reply),
+                reason: reason(pod),
+                since: self.troubled,
+            }));
+        }
         all.sort_by(|one, other| (one.code.rank(), &one.subject).cmp(&(other.code.rank(), &other.subject)));
         all
     }
@@ -269,9 +333,20 @@ impl Stage {
         self.left.values().cloned().collect()
     }
 
+    /// What would be done about those that are left, and for whom.
+    pub fn fates(&self) -> (Drain, Vec<(PodRef, Fate)>) {
+        let left = self.tracks.values().filter(|it| it.decision.state != MachineState::Gone);
+        (self.drain.clone(), left.map(|it| (it.guest.clone(), it.fate.clone())).collect())
+    }
+
     /// Evictions that were accepted, and cordons that were renewed.
     pub const fn sums(&self) -> (u32, u32) {
         (self.evicted, self.recordons)
+    }
+
+    /// Who refuses for good that they are read.
+    pub fn refused(&self) -> Option<RefusedBy> {
+        if let Reply::Permanent { by, .. } = self.trouble.as_ref()?.reply { Some(by) } else { None }
     }
 
     /// Why nothing can be read, if that is so.
@@ -280,8 +355,32 @@ impl Stage {
     }
 }
 
+/// When a machine was paused or resumed in the last minutes, as far as it was seen.
+fn flips(now: Mono, old: Option<&Track>, machine: &Machine) -> Vec<Mono> {
+    let Some(old) = old else { return Vec::new() };
+    let count = match (&old.paused, &machine.paused) {
+        (before, after) if before == after => 0,
+        // Resumed and paused again between two looks.
+        (Some(_), Some(_)) => 2,
+        (None, _) | (_, None) => 1,
+    };
+    let recent = old.flips.iter().copied().filter(|at| now.since(*at) <= FLIPS_WITHIN);
+    recent.chain(std::iter::repeat_n(now, count)).collect()
+}
+
+/// One that is paused and resumed too often is not migratable.
+fn flapping(machine: &Machine, flips: &[Mono]) -> Machine {
+    let mut machine = machine.clone();
+    if flips.len() > FLIPS {
+        let text =
+            format!("it was paused and resumed {} times within {} s", flips.len(), FLIPS_WITHIN.as_secs());
+        machine.migratable = Migratable::No(FLAPPING.to_owned(), text);
+    }
+    machine
+}
+
 /// In what a machine is while its limits are counted.
-fn key(machine: &super::Machine) -> (String, String) {
+fn key(machine: &Machine) -> (String, String) {
     match &machine.migration {
         Some(it) => (it.object.uid.to_string(), it.phase.clone()),
         None => (format!("{} {}", machine.marked, machine.failed.len()), format!("{:?}", machine.migratable)),
@@ -296,15 +395,7 @@ fn blocker(it: &Track) -> Option<Blocker> {
         let code = Some(BlockCode::of(refusal)).filter(|it| *it != BlockCode::Moving)?;
         return named(code, format!("{text}; {}", refusal.text()), it.state_since);
     }
-    match it.decision.state {
-        MachineState::Held | MachineState::Failed => named(BlockCode::CannotMove, text, it.state_since),
-        MachineState::Waiting
-        | MachineState::Asked
-        | MachineState::Moving
-        | MachineState::Aborting
-        | MachineState::ShuttingDown
-        | MachineState::Gone => None,
-    }
+    it.decision.code.and_then(|code| named(code, text, it.state_since))
 }
 
 impl Core for Stage {
@@ -322,6 +413,9 @@ impl Core for Stage {
                     // There is no KubeVirt, whatever the label of the pod says.
                     Err(Failure { reply: Reply::NotFound { .. }, .. }) => self.finish(Ok(()), &mut out),
                     Err(failure) => {
+                        if self.trouble.is_none() {
+                            self.troubled = now;
+                        }
                         self.tries = self.tries.saturating_add(1);
                         let wait = self.pace.pause(self.tries, failure.reply.retry_after());
                         self.look = Look::Due(now + wait);

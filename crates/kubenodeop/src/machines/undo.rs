@@ -92,7 +92,8 @@ pub fn is_refused(error: &Error) -> bool {
 #[must_use]
 pub fn next_step(error: &Error) -> String {
     if matches!(error.reply(), Reply::Permanent { by: RefusedBy::Role, .. }) {
-        let role = "give the user of the kubeconfig the role pillar-rs-machines (docs/reference/role.yaml)";
+        let role = "give the user of the kubeconfig the role pillar-rs-machines: `kubectl apply -f docs/reference/role.yaml \
+                    -f docs/reference/role-bindings.yaml`";
         return format!("{role}; it is tried again");
     }
     error.next_step()
@@ -178,11 +179,19 @@ pub async fn give_back(cluster: &Cluster, node: &NodeName) -> Result<usize, Erro
 /// # Errors
 /// The first that occurred, once as many as may were started.
 pub async fn start_again(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<usize, Error> {
+    let (shutting_down, waiting) = start_some(cluster, of).await?;
+    Ok(shutting_down + waiting)
+}
+
+/// Starts as many as may. How many still shut down, and how many wait only for others that are on their way up.
+async fn start_some(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<(usize, usize), Error> {
     let (all, starting) = stopped_and_starting(cluster).await?;
-    let (mut room, mut later, mut failed) = (room(starting), 0, None);
+    let (mut room, mut later, mut failed) = (room(starting), (0, 0), None);
     for (work, node) in all.into_iter().filter(|(_, node)| of(node)) {
-        if work.turn == Turn::Later || room == 0 {
-            later += 1;
+        if work.turn == Turn::Later {
+            later.0 += 1;
+        } else if room == 0 {
+            later.1 += 1;
         } else if let Err(error) = act(cluster, &work).await {
             // The next one has its place.
             tracing::warn!(machine = work.machine.path(), %node, error = error.line(), "virtual machine is not started");
@@ -201,10 +210,9 @@ pub async fn start_again(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result
 /// Those of [`start_again`].
 pub async fn start_all(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<usize, Error> {
     loop {
-        let later = start_again(cluster, &of).await?;
-        let is_ready = |(work, node): &(MachineWork, String)| work.turn != Turn::Later && of(node);
-        if later == 0 || !stopped(cluster).await?.iter().any(is_ready) {
-            return Ok(later);
+        let (shutting_down, waiting) = start_some(cluster, &of).await?;
+        if waiting == 0 {
+            return Ok(shutting_down);
         }
         tokio::time::sleep(LOOKS_APART).await;
     }

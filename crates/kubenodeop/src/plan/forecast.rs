@@ -5,15 +5,14 @@
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use crate::calls::volumes::AttachmentFacts;
-use crate::machines::rules::{Drain, MachineState, decide};
-use crate::machines::{Machine, Migratable, View};
+use crate::machines::View;
 use crate::node::cordon::{Cordon, NodeFacts};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::copies;
 use crate::plan::held;
+use crate::plan::machines::{self, PlannedMachine};
 use crate::plan::placement::{Needs, Peer};
 use crate::plan::tier::{self, Tier};
 use crate::plan::unhealthy::UnhealthyPod;
@@ -117,23 +116,6 @@ pub struct Planned {
     pub note: String,
 }
 
-/// One virtual machine in a plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlannedMachine {
-    /// As `shop/db`.
-    pub name: String,
-    /// Its eviction strategy, in KubeVirt's word.
-    pub strategy: &'static str,
-    /// Empty when KubeVirt can migrate it, else its reason and its sentence.
-    pub not_migratable: String,
-    /// What becomes of it where it cannot be migrated.
-    pub policy: &'static str,
-    /// A node that can take it, or empty.
-    pub target: String,
-    /// What the drain would do with it, and why.
-    pub fate: String,
-}
-
 step::named! {
     /// What becomes of a pod.
     pub enum PlanClass {
@@ -204,7 +186,8 @@ pub fn forecast(survey: &Survey) -> Plan {
         survey.pods.iter().map(|pod| (survey.class(pod), pod)).collect();
     // The order in which the engine asks; names only where nothing else decides.
     pods.sort_by_key(|(class, pod)| (class.stays(), pod.facts.tier, pod.facts.priority, &pod.facts.pod.uid));
-    let (machines, held) = survey.machines.as_ref().map(|it| machines(&survey.node, it)).unwrap_or_default();
+    let foreseen = survey.machines.as_ref().map(|it| machines::foreseen(&survey.node, it));
+    let (machines, held, estimate) = foreseen.unwrap_or_default();
     let mut blockers = survey.blockers(&pods);
     blockers.extend(held);
     blockers.sort_by(|one, other| one.subject.cmp(&other.subject));
@@ -253,40 +236,11 @@ pub fn forecast(survey: &Survey) -> Plan {
         blockers,
         volumes,
         peers: survey.peers.iter().map(|peer| (peer.name.clone(), closed(peer))).collect(),
-        notes: [survey.notes(), copied].concat(),
+        notes: [survey.notes(), copied, estimate].concat(),
         counts,
         tiers: tiers.into_iter().collect(),
         versions: survey.versions.clone(),
     }
-}
-
-/// What a drain would do with each machine, by the rules of the drain itself, and which ones hold it up.
-fn machines(node: &NodeFacts, view: &View) -> (Vec<PlannedMachine>, Vec<Foreseen>) {
-    let drain = Drain { node: node.name.to_string(), request: String::new() };
-    let mut held = Vec::new();
-    let planned = |it: &Machine| {
-        let found = decide(&drain, &view.settings, it, Duration::ZERO, view.running);
-        if matches!(found.state, MachineState::Held | MachineState::Failed) {
-            let reason = format!("virtual machine {} {}", it.guest, found.text);
-            let subject = Subject::Machine(it.guest.clone());
-            held.push(Foreseen { subject, code: BlockCode::CannotMove, reason });
-        }
-        PlannedMachine {
-            name: it.guest.to_string(),
-            strategy: it.strategy.text(),
-            not_migratable: match &it.migratable {
-                Migratable::Yes => String::new(),
-                Migratable::No(reason, text) => format!("{reason}: {text}"),
-                Migratable::Unknown => "KubeVirt has not reported yet".to_owned(),
-            },
-            policy: it.policy.text(),
-            target: it.target.clone().unwrap_or_default(),
-            fate: if found.left.is_empty() { found.text } else { found.left },
-        }
-    };
-    let mut all: Vec<PlannedMachine> = view.machines.iter().map(planned).collect();
-    all.sort_by(|one, other| one.name.cmp(&other.name));
-    (all, held)
 }
 
 /// Why a node takes no pods at all, or empty.

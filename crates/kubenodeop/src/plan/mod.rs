@@ -8,12 +8,15 @@ pub(crate) mod class;
 mod copies;
 pub mod forecast;
 pub mod held;
+pub mod machines;
 pub mod placement;
+pub mod residents;
 pub(crate) mod scheduling;
 pub mod survey;
 pub mod tier;
 pub mod unhealthy;
 
 pub use class::{Class, KEPT_APPS, KEPT_APPS_SELECTOR, Owner, PodFacts, Why};
-pub use forecast::{Foreseen, Plan, PlanClass, PlanCounts, Planned, PlannedMachine};
+pub use forecast::{Foreseen, Plan, PlanClass, PlanCounts, Planned};
+pub use machines::PlannedMachine;
 pub use tier::Tier;

@@ -91,6 +91,8 @@ pub struct Peer {
     pub cpu_milli: Option<u64>,
     /// Memory for pods; `None` when it does not say.
     pub memory_bytes: Option<u64>,
+    /// So many pods may be there; `None` when it does not say.
+    pub pods: Option<u64>,
 }
 
 impl Needs {

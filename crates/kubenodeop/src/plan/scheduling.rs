@@ -3,11 +3,14 @@
 //! Not here: whether one fits the other (`placement`). Sources: as there.
 
 use k8s_openapi::api::core::v1::{Node, NodeSelector, NodeSelectorRequirement, Toleration};
-use kubeapi::slim::{Container, PersistentVolume, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kubeapi::slim::{Container, PersistentVolume, Pod, PodTerm, PodTerms};
 
+use crate::calls::pods::selector;
 use crate::node::is_ready;
 use crate::plan::budget::Holds;
 use crate::plan::placement::{Affinity, Asked, Needs, Peer, Taint, Term, Tolerated, thousandths};
+use crate::plan::residents::{Neighbours, Resident};
 
 /// The taint of a node whose `spec.unschedulable` is set, with the effect `NoSchedule` and no value.
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
@@ -47,6 +50,42 @@ fn requested(init: Option<&[Container]>, containers: &[Container], resource: &st
     let together = containers.iter().map(of).fold(0, u64::saturating_add);
     let alone = init.unwrap_or_default().iter().map(of).max().unwrap_or(0);
     together.max(alone)
+}
+
+/// A pod that has a node and has not finished.
+pub(crate) fn resident(pod: &Pod) -> Option<Resident> {
+    let over = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+    let spec = pod.spec.as_ref().filter(|_| !matches!(over, Some("Succeeded" | "Failed")))?;
+    let (meta, affinity) = (&pod.metadata, spec.affinity.as_ref());
+    let asks = needs(pod, &[], &[]);
+    Some(Resident {
+        node: spec.node_name.clone()?,
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        name: meta.name.clone().unwrap_or_default(),
+        labels: meta.labels.clone().unwrap_or_default(),
+        cpu_milli: asks.cpu_milli,
+        memory_bytes: asks.memory_bytes,
+        apart: neighbours(affinity.and_then(|it| it.pod_anti_affinity.as_ref())),
+        beside: neighbours(affinity.and_then(|it| it.pod_affinity.as_ref())),
+    })
+}
+
+/// Those of the required terms that can be judged without the labels of namespaces and revisions of workloads.
+fn neighbours(terms: Option<&PodTerms>) -> Vec<Neighbours> {
+    let terms = terms.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_deref());
+    let is_empty = |it: &LabelSelector| it.match_labels.is_none() && it.match_expressions.is_none();
+    let known = |it: &&PodTerm| {
+        it.namespace_selector.as_ref().is_none_or(is_empty)
+            && it.match_label_keys.is_none()
+            && it.mismatch_label_keys.is_none()
+    };
+    let term = |it: &PodTerm| Neighbours {
+        selector: it.label_selector.as_ref().map(selector),
+        namespaces: it.namespaces.clone().unwrap_or_default(),
+        anywhere: it.namespace_selector.is_some(),
+        topology: it.topology_key.clone(),
+    };
+    terms.unwrap_or_default().iter().filter(known).map(term).collect()
 }
 
 /// The taints that a toleration bears; `None` for one that bears none. Source: the Kubernetes page "Taints and
@@ -108,6 +147,7 @@ pub(crate) fn peer(node: &Node) -> Peer {
         labels: node.metadata.labels.clone().unwrap_or_default(),
         cpu_milli: offered("cpu"),
         memory_bytes: offered("memory").map(|thousandths| thousandths / 1000),
+        pods: offered("pods").map(|thousandths| thousandths / 1000),
     }
 }
 

@@ -124,7 +124,7 @@ async fn machines(
     if !pods.iter().filter(here).any(launches) {
         return Ok(None);
     }
-    found(Reader::new(node.clone(), policy).look(cluster).await)
+    found(Reader::new(node.clone(), policy).with_pods(pods).look(cluster).await)
 }
 
 fn ending(namespaces: Vec<Known>) -> BTreeSet<String> {

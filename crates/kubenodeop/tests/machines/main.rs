@@ -2,12 +2,18 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
 
+mod disks;
+mod limits;
 mod many;
 #[path = "../stage/order.rs"]
 mod order;
+mod room;
+mod tied;
 #[path = "../stage/machines.rs"]
 mod twenty;
 mod undone;
+mod unread;
+mod wake;
 
 use std::pin::Pin;
 use std::time::Duration;

@@ -143,7 +143,13 @@ async fn d12_machines_are_started_in_the_order_of_their_stops_and_a_few_at_a_tim
         asked.map(|it| path(it).rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(started(), ["vm7", "vm6", "vm5", "vm4", "vm3", "vm2"]);
+    let (before, now) = (sim.faults().seen().len(), clock());
     assert_eq!(undo::start_all(&cluster, |_| true).await.unwrap(), 0);
+    let seen = sim.faults().seen();
+    let looks = seen.iter().skip(before).filter(|it| path(it).ends_with("v1/virtualmachines")).count();
+    let pauses = now().since_start().as_millis() / undo::LOOKS_APART.as_millis();
+    assert!(pauses > 0, "they are not all started at once");
+    assert_eq!(looks as u128, pauses + 1, "each look reads them once");
     assert_eq!(started()[6..], ["vm7", "vm1", "vm0"]);
     sim.until(GUESTS, |all| all.len() == 8 && all.iter().all(runs)).await;
 }

@@ -65,6 +65,9 @@ fn hindrance(store: &Store, pod: &Value, node: &Value) -> Option<String> {
     if !fits || terms.is_some_and(|all| !all.iter().any(|term| spec_matches(term, labels))) {
         return Some("node(s) didn't match Pod's node affinity/selector".to_owned());
     }
+    if let Some(resource) = ["cpu", "memory"].into_iter().find(|it| lacks(store, pod, node, it)) {
+        return Some(format!("Insufficient {resource}"));
+    }
     let apart = affinity["podAntiAffinity"][required].as_array().map(Vec::as_slice).unwrap_or_default();
     let meets = |place: &Place| {
         let other =
@@ -78,6 +81,31 @@ fn hindrance(store: &Store, pod: &Value, node: &Value) -> Option<String> {
 
 fn is_over(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+/// Whether the requests of the pods on a node leave too little of a resource for one more; never of what it does not offer.
+fn lacks(store: &Store, pod: &Value, node: &Value, resource: &str) -> bool {
+    let Some(offered) = amount(&node["status"]["allocatable"][resource]) else { return false };
+    let node = name(node);
+    let there = store.pods_on(&node).filter_map(|it| store.get("pods", &it.0, &it.1));
+    let taken: u64 = there.filter(|it| !is_over(it)).map(|it| requested(it, resource)).sum();
+    taken + requested(pod, resource) > offered
+}
+
+fn requested(pod: &Value, resource: &str) -> u64 {
+    let all = pod["spec"]["containers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    all.iter().filter_map(|it| amount(&it["resources"]["requests"][resource])).sum()
+}
+
+/// `2Gi`, `64Mi` or a bare number.
+fn amount(text: &Value) -> Option<u64> {
+    let text = text.as_str()?;
+    let (number, unit) = match (text.strip_suffix("Gi"), text.strip_suffix("Mi")) {
+        (Some(number), _) => (number, 1 << 30),
+        (None, Some(number)) => (number, 1 << 20),
+        (None, None) => (text, 1),
+    };
+    Some(number.parse::<u64>().ok()? * unit)
 }
 
 /// Whether a pod tolerates a taint.

@@ -12,7 +12,7 @@ use crate::{GoTime, Most};
 pub struct MachineProgress {
     /// Namespace and name, as `shop/db`.
     pub name: String,
-    /// Where it is: `waiting`, `asked`, `moving`, `aborting`, `shutting-down`, `held`, `failed` or `gone`.
+    /// Where it is: `waiting`, `asked`, `moving`, `aborting`, `shutting-down`, `held`, `unreadable`, `failed` or `gone`.
     pub state: String,
     /// What is going on, with the phase of its migration, its target, or why it cannot be moved.
     pub reason: String,

@@ -75,7 +75,8 @@ pub struct NodeDrainProgress {
     pub started_at: GoTime,
     /// When this attempt is given up.
     pub deadline: GoTime,
-    /// When this attempt is expected to be done; zero while that cannot be told.
+    /// When this attempt is expected to be done; while virtual machines move, when the last of them is estimated to have
+    /// left. Zero while that cannot be told.
     pub estimate: GoTime,
     /// Since when the Kubernetes API has not answered in this drain; zero while it does.
     pub api_silent_since: GoTime,

@@ -1,5 +1,6 @@
 //! Machines in the hand, and what is decided about them.
 
+mod limits;
 mod objects;
 mod rules;
 mod stage;
@@ -51,6 +52,7 @@ fn machine(name: &str) -> Machine {
         guest: named(name),
         node: "n1".into(),
         here: true,
+        unread: None,
         over: false,
         ending: false,
         strategy: Strategy::LiveMigrate,
@@ -58,13 +60,20 @@ fn machine(name: &str) -> Machine {
         marked: false,
         asked: None,
         owner: vm(name, "Always"),
+        manager: None,
         migration: None,
         failed: Vec::new(),
+        paused: None,
+        disks: Vec::new(),
+        although_rebuilding: false,
         launchers: vec![Launcher { pod: named(&format!("virt-launcher-{name}")), ending: false }],
         policy: Policy::MigrateOrShutdown,
         policy_from: "machines_policy of the limits file".into(),
         target: Ok("n2".into()),
-        gibibytes: 2,
+        bytes: 2 << 30,
+        copies_disks: false,
+        limits: settings().limits,
+        limits_of: "KubeVirt".into(),
     }
 }
 
@@ -97,5 +106,5 @@ fn now(machine: &Machine) -> Decision {
 
 /// The same once it has been so for a while.
 fn after(machine: &Machine, secs: u64) -> Decision {
-    decide(&drain(), &settings(), machine, Duration::from_secs(secs), 0)
+    decide(&drain(), machine, Duration::from_secs(secs), 0)
 }

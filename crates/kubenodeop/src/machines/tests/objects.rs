@@ -6,6 +6,7 @@ use std::time::Duration;
 use kubeapi::names::PodUid;
 use serde_json::{Value, json};
 
+use super::super::forecast::Asks;
 use super::super::undo::{AskedOne, Undo, takes_back};
 use super::super::{facts, forecast};
 use super::*;
@@ -15,7 +16,7 @@ fn guest(condition: &Value) -> Value {
     json!({
         "metadata": { "namespace": "shop", "name": "db", "uid": "u-db" },
         "spec": { "domain": { "memory": { "guest": "1500Mi" },
-            "devices": { "hostDevices": [{ "name": "card" }], "gpus": [{ "name": "gpu1" }] } } },
+            "devices": { "hostDevices": [{ "name": "card" }], "gpus": [{ "name": "gpu1", "deviceName": "nvidia.com/GRID_T4" }] } } },
         "status": { "nodeName": "n1", "conditions": [condition] },
     })
 }
@@ -29,12 +30,18 @@ fn a_reason_of_kubevirt_comes_through_with_its_words_and_its_device() {
     let disks = "cannot migrate VMI: PVC data is not shared";
     assert_eq!(
         said("DisksNotLiveMigratable", disks),
-        Migratable::No("DisksNotLiveMigratable".into(), disks.into())
+        Migratable::No(
+            "DisksNotLiveMigratable".into(),
+            format!("{disks} (it has card, gpu1 nvidia.com/GRID_T4)")
+        )
     );
     let device = "VMI specifies non-migratable generic PCI host device";
     assert_eq!(
         said("HostDeviceNotLiveMigratable", device),
-        Migratable::No("HostDeviceNotLiveMigratable".into(), format!("{device} (card, gpu1)"))
+        Migratable::No(
+            "HostDeviceNotLiveMigratable".into(),
+            format!("{device} (it has card, gpu1 nvidia.com/GRID_T4)")
+        )
     );
     let yes = json!({ "type": "LiveMigratable", "status": "True" });
     assert_eq!(facts::migratable(&guest(&yes)), Migratable::Yes);
@@ -43,7 +50,6 @@ fn a_reason_of_kubevirt_comes_through_with_its_words_and_its_device() {
     assert!(
         matches!(facts::migratable(&guest(&paused)), Migratable::No(reason, _) if reason == "PausedIOError")
     );
-    assert_eq!(facts::gibibytes(&guest(&yes)), 2);
 }
 
 #[test]
@@ -58,14 +64,14 @@ fn limits_come_from_the_settings_and_where_they_are_silent_from_the_version() {
         [("v1.1.0", 800, false), ("v1.3.0", 800, false), ("v1.5.0", 150, false), ("v1.7.3", 150, true)]
     {
         let found = of(version, Value::Null);
-        assert_eq!((found.completion_per_gib, found.cancels()), (secs(per_gib), cancels), "{version}");
-        assert_eq!((found.at_once, found.from_node, found.progress), (5, 2, secs(150)), "{version}");
+        assert_eq!((found.limits.completion_per_gib, found.cancels()), (secs(per_gib), cancels), "{version}");
+        assert_eq!((found.at_once, found.from_node, found.limits.progress), (5, 2, secs(150)), "{version}");
     }
     let said = json!({ "parallelMigrationsPerCluster": 20, "parallelOutboundMigrationsPerNode": 5,
         "completionTimeoutPerGiB": 0, "progressTimeout": 7, "allowPostCopy": true });
     let found = of("v1.7.3", said);
-    assert_eq!((found.at_once, found.from_node, found.disrupts), (20, 5, true));
-    assert_eq!((found.completion_per_gib, found.progress), (None, secs(7)));
+    assert_eq!((found.at_once, found.from_node, found.limits.disrupts), (20, 5, true));
+    assert_eq!((found.limits.completion_per_gib, found.limits.progress), (None, secs(7)));
     // 1.0 writes no strategy into the instance.
     let bare = guest(&Value::Null);
     assert_eq!(facts::strategy(&bare, Strategy::LiveMigrate), Strategy::LiveMigrate);
@@ -139,7 +145,8 @@ fn a_target_needs_selector_room_a_schedulable_node_and_the_cpu_model() {
         ..Peer::default()
     };
     let needs = Needs { labels: labels(&[("disk", "ssd")]), memory_bytes: 4 << 30, ..Needs::default() };
-    let of = |peer: Peer| forecast::target(&needs, true, &own, &[peer]);
+    let asks = |host_model| Asks { needs: needs.clone(), host_model, ..Asks::default() };
+    let of = |peer: Peer| forecast::target(&asks(true), &own, &[peer], None);
     assert_eq!(of(peer(&good)), Ok("n2".into()));
     let without = |key: &str| {
         let mut all = good.clone();
@@ -154,13 +161,36 @@ fn a_target_needs_selector_room_a_schedulable_node_and_the_cpu_model() {
     ] {
         assert!(without(key).contains(said), "{key}: {}", without(key));
     }
+    // Where the selector alone keeps it from every other node, the text says where to change it.
+    let pinned = "its node selector or affinity is changed on its VirtualMachine, not on the instance";
+    assert!(without("disk").ends_with(pinned), "{}", without("disk"));
+    assert!(!without("kubevirt.io/schedulable").contains("changed on"));
     assert!(of(Peer { unschedulable: true, ..peer(&good) }).unwrap_err().contains("cordoned"));
     assert!(of(Peer { memory_bytes: Some(1 << 30), ..peer(&good) }).unwrap_err().contains("memory"));
-    assert_eq!(forecast::target(&needs, true, &own, &[]), Err("there is no other node".into()));
+    assert_eq!(forecast::target(&asks(true), &own, &[], None), Err("there is no other node".into()));
     // A guest with a CPU model of its own does not need that of its node.
     let mut other = good.clone();
     other.remove("cpu-model-migration.node.kubevirt.io/Skylake");
-    assert!(forecast::target(&needs, false, &own, &[peer(&other)]).is_ok());
+    assert!(forecast::target(&asks(false), &own, &[peer(&other)], None).is_ok());
+}
+
+#[test]
+fn a_pause_counts_unless_its_migration_made_it_and_the_nearest_annotation_on_rebuilds_holds() {
+    let paused = |reason: &str| {
+        facts::paused(&guest(
+            &json!({ "type": "Paused", "status": "True", "reason": reason, "lastTransitionTime": "t1" }),
+        ))
+    };
+    assert_eq!((paused("PausedByUser"), paused("PausedIOError")), (Some("t1".into()), Some("t1".into())));
+    assert_eq!(paused("PausedByMigrationMonitor"), None);
+    assert_eq!(facts::paused(&guest(&json!({ "type": "Paused", "status": "False" }))), None);
+    let with = |word: &str| json!({ "metadata": { "annotations": { "pillar-rs/drain-rebuilding": word } } });
+    let (yes, wait) = (with("migrate"), with("wait"));
+    let of = |vm, space| {
+        facts::although_rebuilding([("VirtualMachine", vm), ("instance", None), ("namespace", space)])
+    };
+    assert!(of(Some(&yes), None) && of(None, Some(&yes)) && of(Some(&yes), Some(&wait)));
+    assert!(!of(None, None) && !of(Some(&wait), Some(&yes)));
 }
 
 #[test]
@@ -174,4 +204,33 @@ fn d19_what_was_asked_is_taken_back_mark_first_and_never_a_migration_in_post_cop
     assert_eq!(takes_back(&one(false, None)), [Undo::Forget]);
     let post = Migration { post_copy: true, ..running() };
     assert_eq!(takes_back(&one(true, Some(post))), [Undo::ClearMark, Undo::Forget]);
+}
+
+#[test]
+fn d12_what_is_not_as_kubevirt_writes_it_is_named_and_what_it_leaves_out_is_not() {
+    let well = guest(&json!({ "type": "Ready", "status": "True" }));
+    let machine = json!({ "spec": { "runStrategy": "Always" } });
+    let job = |spec: Value| json!({ "metadata": { "namespace": "shop", "name": "m1" }, "spec": spec });
+    let jobs = [job(json!({ "vmiName": "db" }))];
+    assert_eq!(facts::unread(&well, Some(&machine), &jobs), None);
+    assert_eq!(facts::unread(&guest(&json!({ "type": "Ready", "status": "True" })), None, &[]), None);
+    for (pointer, value) in [
+        ("/spec/evictionStrategy", json!("Teleport")),
+        ("/status/phase", json!(1)),
+        ("/status/nodeName", json!(["n1"])),
+        ("/status/evacuationNodeName", json!(true)),
+        ("/status/conditions", json!({ "Ready": true })),
+        ("/status/conditions", json!([{ "type": "Ready", "status": true }])),
+        ("/status/migrationState", json!([])),
+        ("/status/migrationState", json!({ "mode": 2 })),
+    ] {
+        let mut odd = well.clone();
+        let (parent, member) = pointer.rsplit_once('/').unwrap();
+        odd.pointer_mut(parent).unwrap()[member] = value;
+        let said = facts::unread(&odd, Some(&machine), &jobs).unwrap();
+        assert!(said.contains(&pointer[1..].replace('/', ".")), "{said}");
+    }
+    assert!(facts::unread(&well, Some(&json!({ "spec": { "running": "yes" } })), &jobs).is_some());
+    let lost = facts::unread(&well, Some(&machine), &[job(json!({}))]).unwrap();
+    assert!(lost.contains("migration shop/m1"), "{lost}");
 }

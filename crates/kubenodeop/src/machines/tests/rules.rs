@@ -2,8 +2,10 @@
 
 use kubeapi::machines::{Stopped, Turn};
 
-use super::super::rules::{Action, MachineState};
+use super::super::rules::{Action, FLAPPING, MachineState};
+use super::super::{Disk, Limits};
 use super::*;
+use crate::progress::BlockCode;
 
 const ALL: [Policy; 4] = [Policy::MigrateOrShutdown, Policy::MigrateOrHold, Policy::Shutdown, Policy::Fail];
 
@@ -217,20 +219,22 @@ fn d12_a_migration_without_progress_for_the_limits_of_kubevirt_is_given_up_in_ea
     let unanswered = Machine { marked: true, asked: Some(asked()), ..machine("db") };
     assert_eq!((word(&after(&unanswered, 299)), word(&after(&unanswered, 300))), ("nothing", "give-up"));
     // Where others run it waits for its place, for ever.
-    let waits = decide(&drain(), &settings(), &unanswered, Duration::from_secs(9999), 1);
+    let waits = decide(&drain(), &unanswered, Duration::from_secs(9999), 1);
     assert_eq!(word(&waits), "nothing");
     // No limit set, none of ours.
-    let endless = Settings { completion_per_gib: None, progress: None, ..settings() };
+    let limits = settings().limits;
     for phase in ["Scheduled", "Running"] {
-        let it = Machine { marked: true, migration: Some(migration(phase)), ..machine("db") };
-        assert_eq!(word(&decide(&drain(), &endless, &it, Duration::from_secs(99_999), 0)), "nothing");
+        let endless = Limits { completion_per_gib: None, progress: None, ..limits };
+        let it =
+            Machine { marked: true, migration: Some(migration(phase)), limits: endless, ..machine("db") };
+        assert_eq!(word(&after(&it, 99_999)), "nothing");
     }
-    let slow = Machine { marked: true, migration: Some(migration("Running")), ..machine("db") };
-    let old = Settings::of_version((1, 3));
-    assert_eq!(word(&decide(&drain(), &old, &slow, Duration::from_secs(1749), 0)), "nothing");
-    assert_eq!(word(&decide(&drain(), &old, &slow, Duration::from_secs(1750), 0)), "give-up");
-    let twice = Settings { disrupts: true, ..settings() };
-    assert_eq!(word(&decide(&drain(), &twice, &slow, Duration::from_secs(749), 0)), "nothing");
+    let slow =
+        |limits| Machine { marked: true, migration: Some(migration("Running")), limits, ..machine("db") };
+    let old = Settings::of_version((1, 3)).limits;
+    assert_eq!((word(&after(&slow(old), 1749)), word(&after(&slow(old), 1750))), ("nothing", "give-up"));
+    let twice = Limits { disrupts: true, ..limits };
+    assert_eq!(word(&after(&slow(twice), 749)), "nothing");
 }
 
 #[test]
@@ -272,4 +276,62 @@ fn nothing_ever_deletes_a_launcher_and_an_eviction_asks_only_for_one_on_this_nod
             }
         }
     }
+}
+
+#[test]
+fn d12_one_that_cannot_be_read_is_let_alone_under_each_policy() {
+    for policy in ALL {
+        for strategy in Strategy::ALL {
+            let it = Machine { unread: Some("odd".into()), policy, strategy: *strategy, ..machine("db") };
+            assert_eq!(told(&now(&it)), ("nothing", MachineState::Unreadable), "{policy:?} {strategy:?}");
+        }
+    }
+}
+
+fn disk(rebuilds: bool) -> Disk {
+    let name = "shop/data (pvc-1)".into();
+    Disk { name, robustness: "degraded".into(), rebuilds, percent: rebuilds.then_some(42) }
+}
+
+#[test]
+fn while_a_volume_of_it_is_rebuilt_a_machine_is_not_asked_to_migrate_unless_its_annotation_says_so() {
+    let mut it = Machine { disks: vec![disk(true)], ..machine("db") };
+    let found = now(&it);
+    assert_eq!((told(&found), found.code), (("nothing", MachineState::Waiting), Some(BlockCode::Rebuilding)));
+    let volume = "volume shop/data (pvc-1) is degraded and being rebuilt, 42 %";
+    assert!(
+        found.text.contains(volume) && found.text.contains("fstrim") && found.text.contains("/etc/fstab")
+    );
+    it.although_rebuilding = true;
+    assert_eq!(word(&now(&it)), "mark");
+    // One that is degraded and not rebuilt, and a shutdown, wait for nothing.
+    let still = Machine { disks: vec![disk(false)], ..machine("db") };
+    assert_eq!((word(&now(&still)), now(&still).code), ("mark", None));
+    it = Machine { policy: Policy::Shutdown, although_rebuilding: false, ..it };
+    assert_eq!(word(&now(&it)), "stop");
+}
+
+#[test]
+fn one_that_is_paused_by_an_io_error_or_again_and_again_is_named_with_its_volumes_and_the_hint() {
+    for reason in ["PausedIOError", FLAPPING] {
+        let mut it = Machine {
+            migratable: no(reason),
+            disks: vec![disk(false)],
+            policy: Policy::MigrateOrHold,
+            ..machine("db")
+        };
+        let found = now(&it);
+        assert_eq!(told(&found), ("nothing", MachineState::Held), "{reason}");
+        let said = format!(
+            "cannot move: {reason}: because; volume shop/data (pvc-1) is degraded; a guest that trims"
+        );
+        assert!(found.text.contains(&said), "{}", found.text);
+        // A migration that runs is given up for the second only: an IO error may pass on the other node.
+        (it.marked, it.migration) = (true, Some(migration("Running")));
+        assert_eq!(word(&now(&it)), if reason == FLAPPING { "give-up" } else { "nothing" }, "{reason}");
+        it.migration = Some(Migration { post_copy: true, ..migration("Running") });
+        assert_eq!(word(&now(&it)), "nothing", "{reason}");
+    }
+    let other = Machine { disks: vec![disk(false)], policy: Policy::Fail, ..machine("db") };
+    assert!(!now(&Machine { migratable: no("DisksNotLiveMigratable"), ..other }).text.contains("trims"));
 }

@@ -51,7 +51,7 @@ impl Bench {
     fn new(machines: Vec<Machine>) -> Self {
         let now = Mono::from_start(HOUR);
         Self {
-            stage: Stage::new(drain(), now, now + HOUR * 24, 1),
+            stage: Stage::new(drain(), Vec::new(), now, now + HOUR * 24, 1),
             now,
             machines: machines.into_iter().map(|it| (it.guest.uid.clone(), it)).collect(),
             manner: Manner::Succeed,
@@ -101,7 +101,7 @@ impl Bench {
 
     fn restart(&mut self) {
         self.pending.clear();
-        self.stage = Stage::new(drain(), self.now, self.now + HOUR * 24, 2);
+        self.stage = Stage::new(drain(), Vec::new(), self.now, self.now + HOUR * 24, 2);
     }
 
     /// What the server does with a call.
@@ -310,10 +310,42 @@ fn without_kubevirt_the_stage_is_over_and_a_role_that_lacks_it_fails_the_attempt
 #[test]
 fn the_attempts_time_ends_the_stage_and_names_who_is_left() {
     let mut bench = Bench { manner: Manner::Hang, ..Bench::new(vec![machine("a")]) };
-    bench.stage = Stage::new(drain(), bench.now, bench.now + Duration::from_secs(20), 1);
+    bench.stage = Stage::new(drain(), Vec::new(), bench.now, bench.now + Duration::from_secs(20), 1);
     bench.hear(Event::Tick);
     bench.pass(30);
     let Some(Err(reason)) = &bench.end else { panic!() };
     assert!(reason.contains("virtual machines left: shop/a"), "{reason}");
     assert_eq!(bench.stage.shown()[0].state, MachineState::Moving);
+}
+
+#[test]
+fn a_machine_that_is_paused_and_resumed_four_times_in_ten_minutes_counts_as_not_migratable() {
+    let one = |paused: Option<&str>, migratable| Machine {
+        paused: paused.map(str::to_owned),
+        migratable,
+        policy: Policy::MigrateOrHold,
+        ..machine("a")
+    };
+    // While KubeVirt has not said whether it can be migrated.
+    let mut bench = Bench::new(vec![one(None, Migratable::Unknown)]);
+    bench.hear(Event::Tick);
+    bench.pass(1);
+    let turn = |bench: &mut Bench, paused: Option<&str>, secs: u64| {
+        bench.now = bench.now + Duration::from_secs(secs);
+        bench.machines = [one(paused, Migratable::Unknown)].map(|it| (it.guest.uid.clone(), it)).into();
+        bench.pass(3);
+        bench.stage.shown()[0].clone()
+    };
+    for (nth, paused) in [Some("t1"), None, Some("t2")].into_iter().enumerate() {
+        assert!(!turn(&mut bench, paused, 1).text.contains("paused and resumed"), "{nth}");
+    }
+    let seen = turn(&mut bench, None, 1);
+    assert_eq!(seen.state, MachineState::Held);
+    let said = "cannot move: PausedAgainAndAgain: it was paused and resumed 4 times within 600 s";
+    assert!(seen.text.contains(said), "{}", seen.text);
+    // Two at once, where it was resumed and paused again between two looks.
+    turn(&mut bench, Some("t3"), 1);
+    assert!(turn(&mut bench, Some("t4"), 1).text.contains("7 times"));
+    // Those of long ago do not count.
+    assert!(!turn(&mut bench, Some("t4"), 601).text.contains("paused and resumed"));
 }

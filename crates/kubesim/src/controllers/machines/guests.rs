@@ -82,7 +82,12 @@ fn report(store: &mut Store, settings: &Settings, guest: &Value, own: Option<&Va
             let movable = why.as_ref().map_or((true, "", ""), |(reason, text)| (false, reason, text));
             put_condition(it, "LiveMigratable", Some(movable));
             it["status"]["migrationMethod"] =
-                if why.is_none() { "LiveMigration".into() } else { "BlockMigration".into() };
+                if why.is_none() && annotation(it, "kubesim/block").is_empty() {
+                    "LiveMigration"
+                } else {
+                    "BlockMigration"
+                }
+                .into();
         }
         let marked = settings.minor >= 7 && !text(it, "/status/evacuationNodeName").is_empty();
         let asked = marked.then_some((true, "EvictionRequested", "VMI is marked for eviction"));
@@ -151,6 +156,10 @@ pub(crate) fn launcher(guest: &Value) -> Value {
         },
         "status": { "phase": "Pending" },
     });
+    let memory = &spec["domain"]["memory"]["guest"];
+    if !memory.is_null() {
+        pod["spec"]["containers"][0]["resources"] = json!({ "requests": { "memory": memory } });
+    }
     for member in ["nodeSelector", "affinity", "tolerations"] {
         if !spec[member].is_null() {
             pod["spec"][member] = spec[member].clone();

@@ -142,6 +142,7 @@ pub(super) fn round(store: &mut Store, tick: &mut Tick<'_>, key: &Key, job: &Val
             let state = json!({
                 "migrationUid": uid(job), "sourceNode": guest["status"]["nodeName"], "sourcePod": name(&source),
                 "targetNode": target["spec"]["nodeName"], "targetPod": name(&target), "mode": "PreCopy",
+                "migrationConfiguration": settings.configuration_of(store, &guest),
             });
             edit(store, &guest, |it| {
                 it["metadata"]["labels"][TARGET_NODE] = state["targetNode"].clone();
@@ -199,10 +200,14 @@ fn pending(
     for (label, value) in job["spec"]["addedNodeSelector"].as_object().into_iter().flatten() {
         pod["spec"]["nodeSelector"][label] = value.clone();
     }
-    pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = json!([{
+    let apart =
+        &mut pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let mut terms = apart.as_array().cloned().unwrap_or_default();
+    terms.push(json!({
         "labelSelector": { "matchLabels": { "kubevirt.io/created-by": uid(guest) } },
         "topologyKey": "kubernetes.io/hostname",
-    }]);
+    }));
+    *apart = terms.into();
     store.put("pods", pod);
 }
 

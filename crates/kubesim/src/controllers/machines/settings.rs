@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{annotation, text};
 use crate::store::{Key, Store, is_true, namespace, stamp};
 use crate::timers::Tick;
 
 pub(crate) const KUBEVIRTS: &str = "kubevirt/kubevirts";
+const POLICIES: &str = "migrations/migrationpolicies";
 /// The minor version where none is told.
 const NEWEST: u64 = 7;
 /// Without a heartbeat for this long a node takes no guests.
@@ -45,6 +46,30 @@ impl Settings {
 
     pub(super) fn number(&self, member: &str, default: u64) -> u64 {
         self.migrations(member).as_u64().unwrap_or(default)
+    }
+
+    /// What a migration of a guest says of its limits: the defaults, with what the KubeVirt object and then the first policy
+    /// say that selects the guest by a label of its own.
+    pub(super) fn configuration_of(&self, store: &Store, guest: &Value) -> Value {
+        let mut all = json!({
+            "bandwidthPerMigration": "0", "completionTimeoutPerGiB": 150, "progressTimeout": 150,
+            "allowAutoConverge": false, "allowPostCopy": false,
+        });
+        let selects = |it: &&Value| {
+            let wanted = it["spec"]["selectors"]["virtualMachineInstanceSelector"].as_object();
+            wanted.is_some_and(|all| {
+                all.iter().all(|(key, value)| guest["metadata"]["labels"].get(key) == Some(value))
+            })
+        };
+        let policy = store.list(POLICIES).find(selects).map(|it| it["spec"].clone()).unwrap_or_default();
+        for said in [&self.configuration["migrations"], &policy] {
+            for (member, value) in said.as_object().into_iter().flatten() {
+                if !all[member].is_null() {
+                    all[member] = value.clone();
+                }
+            }
+        }
+        all
     }
 
     /// Key of the taint that empties a node of guests.

@@ -1,0 +1,124 @@
+//! What may change the fate of the machines of a node, as it changes.
+//!
+//! Nothing is kept but a mark of each object. Trouble with reading is found by whoever looks. Not here: the look itself
+//! (`kubevirt`), what follows from it.
+
+use std::collections::BTreeMap;
+
+use futures::stream::{self, BoxStream, StreamExt};
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use kube::Resource;
+use kubeapi::Cluster;
+use kubeapi::machines::calls::{MACHINES, path};
+use kubeapi::names::NodeName;
+use kubeapi::slim::Meta;
+use kubeapi::slim::longhorn::{self, Engine};
+use kubeapi::watch::{Scope, Update, follow};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::kubevirt::{MIGRATIONS, guests, launchers};
+use crate::plan::scheduling::peer;
+
+/// An object of which nothing is read but its metadata.
+#[derive(Debug, Clone, Deserialize)]
+struct Touched {
+    metadata: Meta,
+}
+
+/// What has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Something that each look reads.
+    Look,
+    /// Something that is read once in an attempt.
+    Once,
+}
+
+/// One item whenever an instance of `node`, a launcher there, a migration, or the spec or an annotation of a machine or a
+/// namespace has changed, or what another node offers. It never ends.
+pub(crate) fn changes(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, Change> {
+    let scope = |what: &str, kind: &str| Scope::all(what, path(kind));
+    let version = |it: &Touched| it.metadata.resource_version.clone();
+    let all = |scope, seed| marked(cluster, scope, seed, version, Change::Look);
+    // The status of a machine follows that of its instance.
+    let wanted = |it: &Touched| {
+        let Meta { uid, generation, annotations, labels, .. } = &it.metadata;
+        (uid.clone(), *generation, annotations.clone(), labels.clone())
+    };
+    let (machines, namespaces) =
+        (scope("virtual machines", MACHINES), Scope::all("namespaces", Namespace::url_path(&(), None)));
+    let nodes = Scope::all("nodes", Node::url_path(&(), None));
+    stream::select_all([
+        all(guests(node), seed),
+        all(launchers(node), seed ^ 1),
+        all(scope("migrations of virtual machines", MIGRATIONS), seed ^ 2),
+        marked(cluster, machines, seed ^ 3, wanted, Change::Look),
+        marked(cluster, namespaces, seed ^ 4, wanted, Change::Once),
+        marked(cluster, nodes, seed ^ 5, peer, Change::Look),
+    ])
+    .boxed()
+}
+
+/// One item whenever a copy of a volume of Longhorn is in sync, or is not any more. For who knows that Longhorn is there.
+pub(crate) fn copies(cluster: &Cluster, seed: u64) -> BoxStream<'static, Change> {
+    let modes = |it: &Engine| it.status.replica_mode_map.clone();
+    marked(cluster, longhorn::scope("engines"), seed, modes, Change::Look)
+}
+
+/// `change` whenever the mark of one of these objects is another one.
+fn marked<K: Named, M: PartialEq + Send + 'static>(
+    cluster: &Cluster,
+    scope: Scope,
+    seed: u64,
+    mark: impl Fn(&K) -> M + Send + 'static,
+    change: Change,
+) -> BoxStream<'static, Change> {
+    let mut marks: Option<BTreeMap<(String, String), M>> = None;
+    follow::<K>(cluster.clone(), scope, seed)
+        .filter_map(move |heard| {
+            let is_new = match heard {
+                Update::Listed(all) => {
+                    let now = Some(all.iter().map(|it| (it.key(), mark(it))).collect());
+                    let is_new = marks != now;
+                    marks = now;
+                    is_new
+                }
+                Update::Put(one) => {
+                    let now = mark(&one);
+                    let marks = marks.get_or_insert_default();
+                    let is_new = marks.get(&one.key()) != Some(&now);
+                    marks.insert(one.key(), now);
+                    is_new
+                }
+                Update::Gone(one) => marks.get_or_insert_default().remove(&one.key()).is_some(),
+                Update::Trouble(_) => false,
+            };
+            std::future::ready(is_new.then_some(change))
+        })
+        .boxed()
+}
+
+trait Named: DeserializeOwned + Send + 'static {
+    /// Namespace and name.
+    fn key(&self) -> (String, String);
+}
+
+impl Named for Touched {
+    fn key(&self) -> (String, String) {
+        let Meta { namespace, name, .. } = &self.metadata;
+        (namespace.clone().unwrap_or_default(), name.clone().unwrap_or_default())
+    }
+}
+
+impl Named for Engine {
+    fn key(&self) -> (String, String) {
+        (String::new(), self.metadata.name.clone().unwrap_or_default())
+    }
+}
+
+impl Named for Node {
+    fn key(&self) -> (String, String) {
+        (String::new(), self.metadata.name.clone().unwrap_or_default())
+    }
+}

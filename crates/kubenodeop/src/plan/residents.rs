@@ -1,0 +1,202 @@
+//! What the pods that are there leave of a node for one more: room, and which of them it may not be near to, or has to.
+//!
+//! Not here: what nodes are by themselves (`placement`), reading (`scheduling`). A term that asks for the labels of
+//! namespaces, or for the revision of a workload, is left out. Sources: the Kubernetes pages "Assigning Pods to Nodes",
+//! "Resource Management for Pods and Containers". Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+use crate::plan::budget::Selector;
+use crate::plan::placement::Peer;
+
+/// A pod that has a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Resident {
+    /// The node.
+    pub node: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// CPU that it requests, in thousandths of a core.
+    pub cpu_milli: u64,
+    /// Memory that it requests.
+    pub memory_bytes: u64,
+    /// Pods that it must not be near to.
+    pub apart: Vec<Neighbours>,
+    /// Pods that it must be near to.
+    pub beside: Vec<Neighbours>,
+}
+
+/// Some pods, and what near means.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Neighbours {
+    /// Which pods; `None` for none.
+    pub selector: Option<Selector>,
+    /// Their namespaces; empty for that of the pod that asks.
+    pub namespaces: Vec<String>,
+    /// In each namespace.
+    pub anywhere: bool,
+    /// Near is each node with the same value of this label.
+    pub topology: String,
+}
+
+impl Neighbours {
+    /// Whether `pod` is one of those that a pod of `namespace` means.
+    fn means(&self, namespace: &str, pod: &Resident) -> bool {
+        let there = if self.namespaces.is_empty() {
+            pod.namespace == namespace
+        } else {
+            self.namespaces.contains(&pod.namespace)
+        };
+        (self.anywhere || there) && self.selector.as_ref().is_some_and(|it| it.selects(&pod.labels))
+    }
+}
+
+/// All pods of a cluster that have a node, and the labels of its nodes.
+#[derive(Debug, Clone, Default)]
+pub struct Residents {
+    /// The pods.
+    pub pods: Vec<Resident>,
+    /// By name of the node.
+    pub nodes: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Residents {
+    /// Why `peer` cannot take one more pod like `pod`.
+    pub fn why_not(&self, pod: &Resident, peer: &Peer) -> Option<String> {
+        let there = || self.pods.iter().filter(|it| it.node == peer.name);
+        let cpu = there().map(|it| it.cpu_milli).fold(0, u64::saturating_add);
+        let memory = there().map(|it| it.memory_bytes).fold(0, u64::saturating_add);
+        let lacks = |offered: Option<u64>, taken: u64, wanted: u64| {
+            let free = offered?.saturating_sub(taken);
+            (free < wanted).then_some(free)
+        };
+        if let Some(free) = lacks(peer.cpu_milli, cpu, pod.cpu_milli) {
+            return Some(format!("has {free}m CPU free, {}m are requested", pod.cpu_milli));
+        }
+        if let Some(free) = lacks(peer.memory_bytes, memory, pod.memory_bytes) {
+            return Some(format!("has {free} bytes of memory free, {} are requested", pod.memory_bytes));
+        }
+        if lacks(peer.pods, there().count() as u64, 1).is_some() {
+            return Some(format!("has all of its {} pods", peer.pods.unwrap_or_default()));
+        }
+        let near = |topology: &str, other: &&Resident| {
+            let other = self.nodes.get(&other.node).and_then(|it| it.get(topology));
+            other.is_some() && other == peer.labels.get(topology)
+        };
+        let met = |term: &Neighbours| {
+            let those = self.pods.iter().filter(|it| term.means(&pod.namespace, it));
+            those.into_iter().find(|it| near(&term.topology, it))
+        };
+        if let Some(other) = pod.apart.iter().find_map(met) {
+            return Some(format!(
+                "is near pod {}/{}, from which it keeps apart",
+                other.namespace, other.name
+            ));
+        }
+        let keeps_away = |it: &&Resident| {
+            it.apart.iter().any(|term| term.means(&it.namespace, pod) && near(&term.topology, it))
+        };
+        if let Some(other) = self.pods.iter().find(keeps_away) {
+            return Some(format!("is near pod {}/{}, which keeps it away", other.namespace, other.name));
+        }
+        let missed = pod.beside.iter().find(|it| met(it).is_none())?;
+        Some(format!("is near no pod that its affinity asks for, by {}", missed.topology))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(all: &[(&str, &str)]) -> BTreeMap<String, String> {
+        all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn pod(name: &str, node: &str, app: &str) -> Resident {
+        Resident {
+            node: node.to_owned(),
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            labels: labels(&[("app", app)]),
+            cpu_milli: 1000,
+            memory_bytes: 2 << 30,
+            ..Resident::default()
+        }
+    }
+
+    fn app(app: &str, topology: &str) -> Neighbours {
+        let selector = Selector { labels: labels(&[("app", app)]), ..Selector::default() };
+        Neighbours { selector: Some(selector), topology: topology.to_owned(), ..Neighbours::default() }
+    }
+
+    /// n1 and n2 in zone a, n3 in zone b; a pod on n2 and one on n3.
+    fn residents() -> Residents {
+        let node = |name: &str, zone: &str| (name.to_owned(), labels(&[("host", name), ("zone", zone)]));
+        Residents {
+            pods: vec![pod("web", "n2", "web"), pod("log", "n3", "log")],
+            nodes: [node("n1", "a"), node("n2", "a"), node("n3", "b")].into(),
+        }
+    }
+
+    fn peer(name: &str, all: &Residents) -> Peer {
+        Peer {
+            name: name.to_owned(),
+            ready: true,
+            labels: all.nodes[name].clone(),
+            cpu_milli: Some(2000),
+            memory_bytes: Some(4 << 30),
+            pods: Some(2),
+            ..Peer::default()
+        }
+    }
+
+    #[test]
+    fn room_is_what_the_requests_of_the_pods_there_leave() {
+        let all = residents();
+        let of = |pod: Resident, peer: Peer| all.why_not(&pod, &peer);
+        let wanted = pod("db", "n1", "db");
+        let n2 = || peer("n2", &all);
+        assert_eq!(of(wanted.clone(), n2()), None);
+        let cpu = Resident { cpu_milli: 1001, ..wanted.clone() };
+        assert_eq!(of(cpu, n2()).unwrap(), "has 1000m CPU free, 1001m are requested");
+        let memory = Resident { memory_bytes: (2 << 30) + 1, ..wanted.clone() };
+        let said = of(memory, n2()).unwrap();
+        assert_eq!(said, "has 2147483648 bytes of memory free, 2147483649 are requested");
+        assert_eq!(of(wanted.clone(), Peer { pods: Some(1), ..n2() }).unwrap(), "has all of its 1 pods");
+        // What it does not say is no limit.
+        let silent = Peer { cpu_milli: None, memory_bytes: None, pods: None, ..n2() };
+        assert_eq!(of(Resident { cpu_milli: 9999, ..wanted }, silent), None);
+    }
+
+    #[test]
+    fn a_pod_keeps_to_its_own_terms_and_to_those_of_the_pods_there() {
+        let mut all = residents();
+        let of = |all: &Residents, apart: Vec<Neighbours>, beside: Vec<Neighbours>, name: &str| {
+            let wanted = Resident { apart, beside, ..pod("db", "n1", "db") };
+            all.why_not(&wanted, &peer(name, all))
+        };
+        let apart = of(&all, vec![app("web", "zone")], vec![], "n2").unwrap();
+        assert_eq!(apart, "is near pod shop/web, from which it keeps apart");
+        assert_eq!(of(&all, vec![app("web", "zone")], vec![], "n3"), None);
+        assert_eq!(of(&all, vec![], vec![app("log", "host")], "n3"), None);
+        let beside = of(&all, vec![], vec![app("log", "host")], "n2").unwrap();
+        assert_eq!(beside, "is near no pod that its affinity asks for, by host");
+        // Another namespace is meant only where the term says so.
+        all.pods[0].namespace = "tools".to_owned();
+        assert_eq!(of(&all, vec![app("web", "host")], vec![], "n2"), None);
+        let tools = Neighbours { namespaces: vec!["tools".to_owned()], ..app("web", "host") };
+        assert!(of(&all, vec![tools], vec![], "n2").is_some());
+        assert!(of(&all, vec![Neighbours { anywhere: true, ..app("web", "host") }], vec![], "n2").is_some());
+        // A pod that is there keeps it away.
+        all.pods[0].namespace = "shop".to_owned();
+        all.pods[0].apart = vec![app("db", "host")];
+        assert_eq!(of(&all, vec![], vec![], "n2").unwrap(), "is near pod shop/web, which keeps it away");
+        // A node without the label is near nobody; no selector means no pod.
+        assert_eq!(of(&all, vec![app("log", "rack")], vec![], "n3"), None);
+        assert_eq!(of(&all, vec![Neighbours { selector: None, ..app("log", "host") }], vec![], "n3"), None);
+    }
+}

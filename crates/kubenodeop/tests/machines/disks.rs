@@ -1,0 +1,162 @@
+//! Machines whose volumes are Longhorn's: rebuilds, IO errors, pauses that come and go.
+
+use super::*;
+
+const SPACE: &str = "longhorn-system";
+const VOLUMES: &str = "longhorn/volumes";
+const ENGINES: &str = "longhorn/engines";
+
+/// A machine on n1 with a shared volume of Longhorn that has its copies on n1 and n2.
+async fn with_disk() -> (Sim, Cluster) {
+    let (sim, cluster) = cluster("v1.7.3", |sim| {
+        sim.add_longhorn("always-allow");
+        sim.add_longhorn_volume("shop", "data", "pvc-1", &["n1", "n2"]);
+        for (kind, space, name) in
+            [("persistentvolumeclaims", "shop", "data"), ("persistentvolumes", "", "pvc-1")]
+        {
+            sim.edit(kind, space, name, |it| it["spec"]["accessModes"] = json!(["ReadWriteMany"]));
+        }
+        let mut spec = migratable();
+        spec["volumes"] = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }]);
+        sim.add_machine_on("shop", "db", "Always", "n1", &spec);
+    })
+    .await;
+    sim.until(VOLUMES, |all| all[0]["status"]["robustness"] == "healthy").await;
+    (sim, cluster)
+}
+
+fn asked_for_longhorn(sim: &Sim, after: usize) -> Vec<String> {
+    let seen = sim.faults().seen();
+    let all = seen.iter().skip(after).map(|it| path(it).to_owned());
+    all.filter(|it| it.ends_with("/volumes") || it.ends_with("/engines")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_waits_for_the_rebuild_of_its_volume_and_then_moves_once() {
+    let (sim, cluster) = with_disk().await;
+    sim.edit(VOLUMES, SPACE, "pvc-1", |it| {
+        it["metadata"]["annotations"]["kubesim/rebuild"] = "hangs".into();
+        it["spec"]["numberOfReplicas"] = 3.into();
+    });
+    sim.until(ENGINES, |all| all[0]["status"]["replicaModeMap"].to_string().contains("WO")).await;
+    let mut attempt = Attempt::start(&cluster);
+    let seen = attempt.until(|it| !it.blockers.is_empty()).await;
+    let blocker = &seen.blockers[0];
+    assert_eq!((blocker.code, seen.machines[0].state.text()), (BlockCode::Rebuilding, "waiting"));
+    assert!(blocker.reason.contains("volume shop/data (pvc-1) is degraded and being rebuilt"), "{blocker:?}");
+    assert!(blocker.next_step().contains("pillar-rs/drain-rebuilding=migrate"), "{}", blocker.next_step());
+    assert_eq!((evictions(&sim).len(), sim.list(MIGRATIONS).len()), (0, 0));
+    sim.edit(VOLUMES, SPACE, "pvc-1", |it| it["metadata"]["annotations"]["kubesim/rebuild"] = "".into());
+    attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
+    assert_eq!(sim.list(MIGRATIONS).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d16_the_end_of_the_rebuild_wakes_the_next_attempt() {
+    let (sim, cluster) = with_disk().await;
+    let script = |how: &'static str, wanted: u64| {
+        sim.edit(VOLUMES, SPACE, "pvc-1", |it| {
+            it["metadata"]["annotations"]["kubesim/rebuild"] = how.into();
+            it["spec"]["numberOfReplicas"] = wanted.into();
+        });
+    };
+    script("hangs", 3);
+    sim.until(ENGINES, |all| all[0]["status"]["replicaModeMap"].to_string().contains("WO")).await;
+    let rules = Rules { attempt: Duration::from_secs(60), ..Rules::default() };
+    let outcome = Attempt::by(&cluster, rules).future.await;
+    let Outcome::Failed { watched, .. } = outcome else { panic!("{outcome:?}") };
+    let node = n1();
+    let woken = kubenodeop::until_changed(&cluster, &node, &watched);
+    tokio::pin!(woken);
+    assert!(tokio::time::timeout(Duration::from_secs(200), &mut woken).await.is_err());
+    script("", 3);
+    let (what, ()) = tokio::join!(
+        tokio::time::timeout(Duration::from_secs(300), woken),
+        sim.until(VOLUMES, |all| all[0]["status"]["robustness"] == "healthy"),
+    );
+    let what = what.unwrap();
+    assert!(what.contains("virtual machine shop/db has changed: is asked to migrate"), "{what}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_annotation_says_so_moves_while_its_volume_is_rebuilt() {
+    let (sim, cluster) = with_disk().await;
+    sim.edit(VOLUMES, SPACE, "pvc-1", |it| {
+        it["metadata"]["annotations"]["kubesim/rebuild"] = "hangs".into();
+        it["spec"]["numberOfReplicas"] = 3.into();
+    });
+    sim.until(ENGINES, |all| all[0]["status"]["replicaModeMap"].to_string().contains("WO")).await;
+    sim.edit(MACHINES, "shop", "db", |it| {
+        it["metadata"]["annotations"]["pillar-rs/drain-rebuilding"] = "migrate".into();
+    });
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
+    assert_eq!(sim.list(MIGRATIONS).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_an_io_error_has_paused_is_named_as_such_with_its_volume() {
+    let (sim, cluster) = with_disk().await;
+    sim.edit(GUESTS, "shop", "db", |it| {
+        let paused = json!({ "type": "Paused", "status": "True", "reason": "PausedIOError",
+            "lastTransitionTime": "2026-01-01T00:00:00Z" });
+        it["status"]["conditions"].as_array_mut().unwrap().push(paused);
+    });
+    let rules = Rules { machines: MachinePolicy::MigrateOrHold, ..Rules::default() };
+    let mut attempt = Attempt::by(&cluster, rules);
+    let seen = attempt.until(|it| !it.blockers.is_empty()).await;
+    let reason = &seen.blockers[0].reason;
+    let said = "cannot move: PausedIOError: an IO error of a disk has paused it; volume shop/data (pvc-1) is healthy";
+    assert!(reason.contains(said) && reason.contains("discard"), "{reason}");
+    assert_eq!(seen.blockers[0].code, BlockCode::CannotMove);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_is_paused_and_resumed_again_and_again_stays_although_kubevirt_would_move_it() {
+    let (sim, cluster) = with_disk().await;
+    sim.script_migrations("shop", "db", "hang");
+    let rules = Rules { machines: MachinePolicy::MigrateOrHold, ..Rules::default() };
+    let mut attempt = Attempt::by(&cluster, rules);
+    attempt.until(|it| it.machines.iter().any(|it| it.text.contains("phase Running"))).await;
+    for nth in 0..4 {
+        sim.edit(GUESTS, "shop", "db", |it| {
+            let all = it["status"]["conditions"].as_array_mut().unwrap();
+            all.retain(|it| it["type"] != "Paused");
+            if nth % 2 == 0 {
+                all.push(json!({ "type": "Paused", "status": "True", "reason": "PausedIOError",
+                    "lastTransitionTime": format!("2026-01-01T00:00:0{nth}Z") }));
+            }
+        });
+        tokio::select! {
+            outcome = &mut attempt.future => panic!("{outcome:?}"),
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+        }
+    }
+    let seen = attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "held")).await;
+    let reason = &seen.blockers[0].reason;
+    assert!(
+        reason.contains("paused and resumed 4 times") && reason.contains("volume shop/data (pvc-1) is"),
+        "{reason}"
+    );
+    assert_eq!((node_of(&sim, "db").as_str(), launchers_on_n1(&sim)), ("n1", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_longhorn_is_read_for_a_machine_without_a_volume_of_it() {
+    let (sim, cluster) = cluster("v1.7.3", |sim| {
+        sim.add_longhorn("always-allow");
+        sim.add_machine_on("shop", "db", "Always", "n1", &migratable());
+        sim.script_migrations("shop", "db", "hang");
+    })
+    .await;
+    let before = sim.faults().seen().len();
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
+    assert_eq!(asked_for_longhorn(&sim, before), [""; 0]);
+    let (sim, cluster) = with_disk().await;
+    sim.script_migrations("shop", "db", "hang");
+    let before = sim.faults().seen().len();
+    let mut attempt = Attempt::start(&cluster);
+    attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
+    assert!(!asked_for_longhorn(&sim, before).is_empty());
+}

@@ -1,0 +1,91 @@
+//! Where a machine can go: what the pods on the other nodes leave of them.
+
+use super::*;
+
+/// n2 and n3 of 4 GiB, with a pod of 3 GiB on each, and a machine of 2 GiB on n1.
+async fn full(spec: Value) -> (Sim, Cluster) {
+    cluster("v1.7.3", |sim| {
+        for node in ["n2", "n3"] {
+            sim.edit("nodes", "", node, |it| {
+                it["status"]["allocatable"] = json!({ "cpu": "8", "memory": "4Gi", "pods": "110" });
+            });
+            sim.add_bare_pod("shop", &format!("big-{node}"), node);
+            sim.edit("pods", "shop", &format!("big-{node}"), |it| {
+                it["metadata"]["labels"] = json!({ "app": "big" });
+                it["spec"]["containers"] =
+                    json!([{ "name": "c", "resources": { "requests": { "memory": "3Gi" } } }]);
+            });
+        }
+        sim.add_machine_on("shop", "db", "Always", "n1", &spec);
+    })
+    .await
+}
+
+fn of(gibibytes: &str) -> Value {
+    json!({ "evictionStrategy": "LiveMigrate", "domain": { "memory": { "guest": gibibytes } } })
+}
+
+/// Lists of all pods of the cluster.
+fn lists_of_all_pods(sim: &Sim, after: usize) -> usize {
+    let seen = sim.faults().seen();
+    let all = seen.iter().skip(after).filter(|it| it.uri.starts_with("/api/v1/pods?"));
+    all.filter(|it| !it.uri.contains("Selector") && !it.uri.contains("watch")).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn d12_a_machine_is_not_asked_to_migrate_where_no_peer_has_room_and_is_once_one_has() {
+    let (sim, cluster) = full(of("2Gi")).await;
+    let rules = Rules { machines: MachinePolicy::MigrateOrHold, ..Rules::default() };
+    let mut attempt = Attempt::by(&cluster, rules);
+    let seen = attempt.until(|it| !it.blockers.is_empty()).await;
+    let reason = &seen.blockers[0].reason;
+    assert!(
+        reason.contains("node n2 has 1073741824 bytes of memory free, 2147483648 are requested"),
+        "{reason}"
+    );
+    let plan = kubenodeop::survey::plan(&cluster, &n1(), MachinePolicy::MigrateOrHold).await.unwrap();
+    assert_eq!(&plan.blockers[0].reason, reason, "the plan says the same");
+    assert_eq!((evictions(&sim).len(), sim.list(MIGRATIONS).len()), (0, 0));
+    sim.edit("pods", "shop", "big-n3", |it| it["status"]["phase"] = "Succeeded".into());
+    attempt.drained().await;
+    assert_eq!((node_of(&sim, "db").as_str(), sim.list(MIGRATIONS).len()), ("n3", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d12_required_affinity_between_pods_and_the_count_of_pods_of_a_peer_hold_for_a_target() {
+    let mut spec = of("1Gi");
+    let far = json!([{ "labelSelector": { "matchLabels": { "app": "big" } }, 
+        "topologyKey": "kubernetes.io/hostname" }]);
+    spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] = far;
+    let (sim, cluster) = full(spec).await;
+    for node in ["n1", "n2", "n3"] {
+        sim.edit("nodes", "", node, |it| it["metadata"]["labels"]["kubernetes.io/hostname"] = node.into());
+    }
+    sim.edit("pods", "shop", "big-n3", |it| it["metadata"]["labels"] = json!({}));
+    sim.edit("nodes", "", "n3", |it| it["status"]["allocatable"]["pods"] = "1".into());
+    let rules = || Rules { machines: MachinePolicy::Fail, ..Rules::default() };
+    let failed = Attempt::by(&cluster, rules()).future.await;
+    let Outcome::Failed { reason, .. } = failed else { panic!("{failed:?}") };
+    assert!(reason.contains("node n2 is near pod shop/big-n2, from which it keeps apart"), "{reason}");
+    assert!(reason.contains("node n3 has all of its 1 pods"), "{reason}");
+    sim.edit("nodes", "", "n3", |it| it["status"]["allocatable"]["pods"] = "110".into());
+    Attempt::by(&cluster, rules()).drained().await;
+    assert_eq!(node_of(&sim, "db"), "n3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_pods_are_listed_once_for_a_forecast_and_not_where_no_machine_needs_a_target() {
+    let (sim, cluster) = full(of("1Gi")).await;
+    let before = sim.faults().seen().len();
+    Attempt::start(&cluster).drained().await;
+    assert_eq!(sim.list(MIGRATIONS).len(), 1);
+    let lists = lists_of_all_pods(&sim, before);
+    assert!(
+        (1..=2).contains(&lists),
+        "{lists}: once when it is marked, and once when it is asked at the most"
+    );
+    let (sim, cluster) = full(of("1Gi")).await;
+    let before = sim.faults().seen().len();
+    Attempt::by(&cluster, Rules { machines: MachinePolicy::Shutdown, ..Rules::default() }).drained().await;
+    assert_eq!(lists_of_all_pods(&sim, before), 0);
+}
