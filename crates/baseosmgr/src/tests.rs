@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agent::zboot::{Boot, FileStore, Image, Label, PartitionState, Partitions, Writing, Zboot};
+use agent::partitions::{Boot, Image, Label, PartitionState, Partitions, Percent, RecordStore, Store, Work};
 use agent::{Clock, Error, Station, Stop, Stopper, wire};
 use pubsub::{Bus, Change, FileRule, FileState, store};
 use tokio::task::JoinSet;
@@ -65,10 +65,10 @@ impl Device {
 
     fn start(&mut self) {
         let bus = self.bus.clone();
-        self.start_with(move || agent::zboot::Choice::Record.open(&bus));
+        self.start_with(move || agent::partitions::Choice::Record.open(&bus, None));
     }
 
-    fn start_with(&mut self, zboot: impl FnMut() -> Result<Option<Box<dyn Zboot>>, Error> + Send + 'static) {
+    fn start_with(&mut self, zboot: impl FnMut() -> Result<Option<Box<dyn Store>>, Error> + Send + 'static) {
         let (stopper, stop) = Stop::new();
         let boot_id = format!("boot-{}", self.boots);
         let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id };
@@ -401,7 +401,7 @@ async fn an_image_that_names_another_version_is_not_switched() {
 /// Refuses orders as long as the test says so.
 #[derive(Clone)]
 struct Reluctant {
-    inner: FileStore,
+    inner: RecordStore,
     refuses: Arc<AtomicBool>,
 }
 
@@ -417,26 +417,30 @@ impl Reluctant {
     }
 }
 
-impl Zboot for Reluctant {
-    fn read(&self) -> Result<Partitions, Error> {
+impl Store for Reluctant {
+    fn read(&mut self) -> Work<Partitions> {
         self.inner.read()
     }
 
-    fn set_state(&mut self, label: Label, state: PartitionState) -> Result<(), Error> {
-        self.refuse()?;
-        self.inner.set_state(label, state)
+    fn set_state(&mut self, label: Label, state: PartitionState) -> Work<()> {
+        match self.refuse() {
+            Ok(()) => self.inner.set_state(label, state),
+            Err(cause) => Box::pin(std::future::ready(Err(cause))),
+        }
     }
 
-    fn mark_current_active(&mut self) -> Result<(), Error> {
-        self.refuse()?;
-        self.inner.mark_current_active()
+    fn mark_current_active(&mut self) -> Work<()> {
+        match self.refuse() {
+            Ok(()) => self.inner.mark_current_active(),
+            Err(cause) => Box::pin(std::future::ready(Err(cause))),
+        }
     }
 
-    fn write_image(&mut self, label: Label, image: Image) -> Result<Writing, Error> {
-        self.inner.write_image(label, image)
+    fn write_image(&mut self, label: Label, image: Image, percent: Percent) -> Work<String> {
+        self.inner.write_image(label, image, percent)
     }
 
-    fn boot(&mut self, boot_id: &str) -> Result<Boot, Error> {
+    fn boot(&mut self, boot_id: &str) -> Work<Boot> {
         self.inner.boot(boot_id)
     }
 }
@@ -448,7 +452,7 @@ async fn partitions_that_refuse_a_switch_are_asked_again_and_the_reason_shows() 
     device.loaded();
     device.answer(DrainStatus::Cordoned).await;
     device.kill().await;
-    let inner = FileStore::open(&device.bus).unwrap();
+    let inner = RecordStore::open(&device.bus).unwrap();
     let refuses = Arc::new(AtomicBool::new(true));
     let reluctant = Reluctant { inner, refuses: Arc::clone(&refuses) };
     device.start_with(move || Ok(Some(Box::new(reluctant.clone()))));
