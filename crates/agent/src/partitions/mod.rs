@@ -26,6 +26,8 @@ mod record;
 mod source;
 mod table;
 mod target;
+#[cfg(test)]
+mod tests;
 
 pub use choice::Choice;
 pub use exec::ExecStore;

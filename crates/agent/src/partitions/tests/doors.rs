@@ -1,0 +1,1 @@
+//! What every door does alike.
