@@ -8,7 +8,6 @@
 //! Not here: states of partitions. Source: lf-edge/eve pkg/pillar/zboot (`getVersion`, `WriteToPartition`).
 
 use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -20,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::source::Source;
+use super::table::{Sectors, wide};
 use super::target::{HEAD_BYTES, Target};
 use super::{Bytes, Image, Label, Percent, hex, refuse};
 use crate::Error;
@@ -85,53 +85,21 @@ pub(super) fn of(bus: &Bus, label: Label, target: &Target) -> Result<(String, St
     Ok((version.unwrap_or_default(), String::new()))
 }
 
-/// Copies `image`, which goes to `label`, into `target`. Returns the version of what is there then.
+/// Writes `image`, which goes to `label`, into `target`. Returns the version of what is there then.
 pub(super) fn write(
     bus: &Bus,
     (label, target): (Label, &Target),
     image: &Image,
-    mut source: Source,
+    source: Source,
     stop: &AtomicBool,
 ) -> Result<String, Error> {
     let told = |cause: io::Error| refuse(format!("{}: {cause}", target.device()));
     let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
-    let file = target.open(&bus.path(MOUNTS)).map_err(refuse)?;
+    let mut file = target.open(&bus.path(MOUNTS)).map_err(refuse)?;
     let path = note(bus, label);
     store::remove(&path).map_err(Error::pubsub(path.display().to_string()))?;
-    let blank = target.head().map_err(told)?.len();
-    file.write_all_at(&vec![0; blank], target.offset).map_err(told)?;
-    file.sync_all().map_err(told)?;
-    let (mut piece, mut head, mut done) = (vec![0; PIECE_BYTES], Vec::new(), 0_u64);
-    loop {
-        if stop.load(Ordering::Relaxed) {
-            return Err(refuse("the write was given up"));
-        }
-        let count = source.fill(&mut piece)?;
-        if count == 0 {
-            break;
-        }
-        let mut bytes = piece.get(..count).unwrap_or_default();
-        let mut at = done;
-        done += u64::try_from(count).unwrap_or(u64::MAX);
-        if done > target.bytes {
-            return Err(too_large(&source, label, None, target.bytes));
-        }
-        if at == 0 {
-            if bytes.get(TAR.0..).is_some_and(|rest| rest.starts_with(TAR.1)) {
-                let name = source.name();
-                return Err(refuse(format!("{name} is a tar archive; an OS image is a root file system")));
-            }
-            let (first, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));
-            head = first.to_vec();
-            bytes = rest;
-            at += u64::try_from(head.len()).unwrap_or(u64::MAX);
-        }
-        file.write_all_at(bytes, target.offset + at).map_err(told)?;
-    }
-    source.finish()?;
-    file.sync_all().map_err(told)?;
-    file.write_all_at(&head, target.offset).map_err(told)?;
-    file.sync_all().map_err(told)?;
+    copy(&mut file, (label, target), source, stop)?;
+    // Else no kernel could mount it.
     drop(file);
     let version = if target.is_device().map_err(told)? {
         inside(bus, target).map_err(refuse)?
@@ -143,6 +111,48 @@ pub(super) fn write(
     let bytes = serde_json::to_vec(&note).map_err(|cause| refuse(format!("{}: {cause}", path.display())))?;
     store::replace(&path, &bytes).map_err(Error::pubsub(path.display().to_string()))?;
     Ok(version)
+}
+
+/// Copies all of `source` into `target`, which `disk` is: its head comes off first and on last.
+pub(super) fn copy(
+    disk: &mut impl Sectors,
+    (label, target): (Label, &Target),
+    mut source: Source,
+    stop: &AtomicBool,
+) -> Result<(), Error> {
+    let told = |cause: io::Error| refuse(format!("{}: {cause}", target.device()));
+    let (mut piece, mut head, mut done) = (vec![0; PIECE_BYTES], Vec::new(), 0_u64);
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(refuse("the write was given up"));
+        }
+        let count = source.fill(&mut piece)?;
+        let mut bytes = piece.get(..count).unwrap_or_default();
+        if bytes.is_empty() {
+            break;
+        }
+        let mut at = done;
+        done += wide(count);
+        if done > target.bytes {
+            return Err(too_large(&source, label, None, target.bytes));
+        }
+        if at == 0 {
+            if bytes.get(TAR.0..).is_some_and(|rest| rest.starts_with(TAR.1)) {
+                let name = source.name();
+                return Err(refuse(format!("{name} is a tar archive; an OS image is a root file system")));
+            }
+            let (first, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));
+            head = first.to_vec();
+            disk.write_at(target.offset, &[0; HEAD_BYTES]).map_err(told)?;
+            disk.sync().map_err(told)?;
+            (bytes, at) = (rest, wide(first.len()));
+        }
+        disk.write_at(target.offset + at, bytes).map_err(told)?;
+    }
+    source.finish()?;
+    disk.sync().map_err(told)?;
+    disk.write_at(target.offset, &head).map_err(told)?;
+    disk.sync().map_err(told)
 }
 
 /// Opens what is to be written to a real partition, and refuses what cannot be right before anything is changed.

@@ -290,7 +290,7 @@ fn count(bytes: &[u8], at: usize) -> usize {
     usize::try_from(number(bytes, at, 4)).unwrap_or(usize::MAX)
 }
 
-fn wide(length: usize) -> u64 {
+pub(super) fn wide(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, major, minor};
 
-/// The first bytes of an image: without them no kernel finds a file system in a partition. They are written last.
-pub(super) const HEAD_BYTES: usize = 4096;
+/// The first sector of an image, which a disk writes whole or not at all: without it no kernel finds a file system in a
+/// partition. It is written last.
+pub(super) const HEAD_BYTES: usize = 512;
 
 /// A partition as a device of its own, or as a part of a disk image.
 #[derive(Debug, Clone, PartialEq, Eq)]

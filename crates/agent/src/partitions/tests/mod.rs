@@ -9,7 +9,9 @@ mod loader;
 mod programs;
 mod table;
 
+use std::fs::Permissions;
 use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use pubsub::{Bus, store};
@@ -68,8 +70,12 @@ impl Machine {
         std::fs::read(&self.disk).unwrap()
     }
 
-    fn store(&self) -> GptStore {
-        GptStore::new(&self.bus, &self.disk, None)
+    /// A program of these lines, after which it may use `$here`.
+    fn program(&self, lines: &str) -> PathBuf {
+        let here = self.dir.path().display();
+        let path = self.put("program", format!("#!/bin/sh\nhere={here}\n{lines}\n").as_bytes());
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        path
     }
 }
 
