@@ -1,6 +1,7 @@
 //! All doors to the partitions by one set of tests, and the table of a disk under power cuts.
 
 mod device;
+mod disk;
 mod doors;
 mod images;
 #[path = "../../../../../tests/stage/loader.rs"]
