@@ -1,5 +1,6 @@
 //! The whole agent on a root of its own: files in, files out, compared with the reference's samples.
 
+mod disk;
 mod refusal;
 
 use std::path::{Path, PathBuf};
@@ -7,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agent::partitions::{Boot, Image, Label, PartitionState, Partitions, Percent, RecordStore, Store, Work};
+use agent::partitions::{
+    Boot, Choice, Image, Label, PartitionState, Partitions, Percent, RecordStore, Store, Work,
+};
 use agent::{Clock, Error, Station, Stop, Stopper, wire};
 use pubsub::{Bus, Change, FileRule, FileState, store};
 use tokio::task::JoinSet;
@@ -40,20 +43,27 @@ struct Device {
     clock: Clock,
     boots: u32,
     limits: Limits,
+    partitions: Choice,
     agent: Option<(Stopper, JoinSet<Result<(), Error>>)>,
 }
 
 impl Device {
     /// A clustered node that runs [`OLD`], zedkube idle, the agent running.
     fn new() -> Self {
+        let mut device = Self::at_rest();
+        device.cluster();
+        device.start();
+        device
+    }
+
+    /// A device of which nothing runs yet.
+    fn at_rest() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let bus = Bus::open(dir.path()).unwrap();
         store::replace(&bus.path("etc/eve-release"), OLD.as_bytes()).unwrap();
         let limits = Limits { again_first_ms: 1, again_longest_ms: 1, ..Limits::default() };
-        let mut device = Self { dir, bus, clock: Clock::new().off_by(0), boots: 1, limits, agent: None };
-        device.cluster();
-        device.start();
-        device
+        let (clock, partitions) = (Clock::new().off_by(0), Choice::Record);
+        Self { dir, bus, clock, boots: 1, limits, partitions, agent: None }
     }
 
     fn cluster(&self) {
@@ -64,8 +74,8 @@ impl Device {
     }
 
     fn start(&mut self) {
-        let bus = self.bus.clone();
-        self.start_with(move || agent::partitions::Choice::Record.open(&bus, None));
+        let (bus, partitions) = (self.bus.clone(), self.partitions.clone());
+        self.start_with(move || partitions.open(&bus, None));
     }
 
     fn start_with(&mut self, zboot: impl FnMut() -> Result<Option<Box<dyn Store>>, Error> + Send + 'static) {
