@@ -2,6 +2,7 @@
 
 mod disk;
 mod refusal;
+mod unreadable;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
