@@ -276,14 +276,18 @@ impl State {
         for effect in effects {
             if !matches!(
                 effect,
-                Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_) | Effect::AskNodeagent
+                Effect::Say(_)
+                    | Effect::ZbootReady
+                    | Effect::Manager(_)
+                    | Effect::Writing(_)
+                    | Effect::AskNodeagent
             ) {
                 burn(fuse)?;
                 touched.files_of(Writer::Baseosmgr);
             }
             match effect {
                 Effect::Say(Note::Switch { why: said, .. }) => why = Some(said),
-                Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_) => {}
+                Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_) | Effect::Writing(_) => {}
                 Effect::Ask { nth, context } => {
                     let requested_at = self.wall(Who::Baseosmgr);
                     let request = NodeDrainRequest { requested_at, requested_by: Requester::Update, context };
@@ -296,7 +300,9 @@ impl State {
                 }
                 Effect::Withdraw => self.request(1, None),
                 Effect::Store(order) => {
-                    if let PartitionChange::Set { state: agent::zboot::PartitionState::Updating, .. } = order
+                    if let PartitionChange::Set {
+                        state: agent::partitions::PartitionState::Updating, ..
+                    } = order
                     {
                         self.judge_switch(why.as_ref());
                     }
@@ -348,7 +354,7 @@ impl State {
 }
 
 fn store(disk: &mut Disk, order: PartitionChange) {
-    use agent::zboot::{Label, PartitionState};
+    use agent::partitions::{Label, PartitionState};
     let running = disk.partitions.current;
     let mut set = |label, state| match label {
         Label::A => disk.partitions.a.state = state,

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use agent::zboot::PartitionState;
+use agent::partitions::PartitionState;
 use step::Mono;
 use topics::{CordonOwner, DeviceOp, DrainStatus, PendingState};
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use agent::zboot::{Label, Partitions};
+use agent::partitions::{Label, Partitions};
 use baseosmgr::core::Counters;
 use nodeagent::core::{Partition, Resumed, Source, Wish};
 use requester::Membership;

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::zboot::{Label, Partition, PartitionState, Partitions};
+use agent::partitions::{Label, Partition, PartitionState, Partitions};
 use baseosmgr::core::BaseOs;
 use nodeagent::core::{NodeAgent, Order};
 use outage::keeper::Ask;

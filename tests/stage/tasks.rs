@@ -21,7 +21,7 @@ pub(crate) fn start(
             Agent::Zedagent => zedagent::run(station, limits_of(&limits, agent)).await,
             Agent::Baseosmgr => {
                 let bus = station.bus.clone();
-                let zboot = || agent::zboot::Choice::Record.open(&bus);
+                let zboot = || agent::partitions::Choice::Record.open(&bus, None);
                 baseosmgr::run(station, limits_of(&limits, agent), zboot).await
             }
             Agent::Nodeagent => {

@@ -10,6 +10,7 @@ pub mod error;
 pub mod force;
 pub mod operator;
 pub mod outlet;
+pub mod partitions;
 pub mod pid;
 pub mod report;
 pub mod settings;
@@ -18,7 +19,6 @@ pub mod tasks;
 pub mod turn;
 pub mod watchdog;
 pub mod wire;
-pub mod zboot;
 
 pub use clock::Clock;
 pub use error::Error;

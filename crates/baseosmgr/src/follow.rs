@@ -2,8 +2,8 @@
 //!
 //! Not here: what follows from them. One task a topic, all owned by [`agent::Tasks`].
 
+use agent::partitions::Label;
 use agent::wire::ZEDKUBE;
-use agent::zboot::Label;
 use agent::{Station, Tasks};
 use pubsub::Change;
 use requester::{Membership, Word};

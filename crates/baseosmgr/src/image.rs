@@ -5,24 +5,41 @@
 use std::fs::Metadata;
 use std::path::{Component, Path, PathBuf};
 
-use agent::zboot::{Bytes, Image, VERSION_LINE};
+use agent::partitions::{Bytes, Image, VERSION_LINE, is_layout};
 use pubsub::Bus;
 use topics::ContentTreeStatus;
 
 use crate::core::Write;
 
-/// Where volumemgr keeps blobs once they are verified, under the root.
+/// Where volumemgr keeps blobs once they are verified, and where containerd keeps them, under the root.
 const BLOBS: &str = "persist/vault/verifier/verified";
+const CONTENTS: &str = "persist/vault/containerd/io.containerd.content.v1.content";
 
-/// The image that `write` asks for: the file that `tree` names, else its largest blob, else a few lines that say
-/// which content it stands for. A file that is missing is found out by the write.
+/// The image that `write` asks for: what `tree` names as its place, a file or an OCI image layout; else its image
+/// among the contents of containerd, whose first blob is the root of the tree; else its largest verified blob; else
+/// a few lines that say which content it stands for. A file that is missing is found out by the write.
 pub(crate) fn of(bus: &Bus, write: &Write, tree: &ContentTreeStatus) -> Image {
-    let bytes = match (tree.file_location.as_str(), largest_blob(bus, tree)) {
-        ("", Some(blob)) => Bytes::File(blob),
-        ("", None) => Bytes::Inline(stand_in(write, tree)),
-        (location, _) => Bytes::File(inside(bus, location)),
+    let image = |bytes, sha256: &str| Image {
+        content: write.content.clone(),
+        version: write.version.clone(),
+        bytes,
+        sha256: sha256.to_owned(),
     };
-    Image { content: write.content.clone(), version: write.version.clone(), bytes }
+    if !tree.file_location.is_empty() {
+        let path = inside(bus, &tree.file_location);
+        let bytes = if is_layout(&path) { Bytes::Layout(path) } else { Bytes::File(path) };
+        return image(bytes, &tree.content_sha256);
+    }
+    let (contents, root) = (bus.path(CONTENTS), tree.blobs.iter().flatten().next());
+    if let Some(root) = root.filter(|root| inside(bus, &format!("{CONTENTS}/blobs/sha256/{root}")).is_file())
+    {
+        return image(Bytes::Layout(contents), root);
+    }
+    match largest_blob(bus, tree) {
+        // A blob is named by its digest.
+        Some((path, name)) => image(Bytes::File(path), &name),
+        None => image(Bytes::Inline(stand_in(write, tree)), ""),
+    }
 }
 
 /// `location` below the root: steps that climb are left out, so that no name leads out of it.
@@ -31,11 +48,12 @@ fn inside(bus: &Bus, location: &str) -> PathBuf {
     bus.root().join(steps.collect::<PathBuf>())
 }
 
-fn largest_blob(bus: &Bus, tree: &ContentTreeStatus) -> Option<PathBuf> {
-    let files = tree.blobs.iter().flatten().map(|name| inside(bus, &format!("{BLOBS}/{name}")));
-    let sized =
-        files.filter_map(|path| path.metadata().ok().filter(Metadata::is_file).map(|it| (it.len(), path)));
-    sized.max().map(|(_, path)| path)
+fn largest_blob(bus: &Bus, tree: &ContentTreeStatus) -> Option<(PathBuf, String)> {
+    let files = tree.blobs.iter().flatten().map(|name| (inside(bus, &format!("{BLOBS}/{name}")), name));
+    let sized = files.filter_map(|(path, name)| {
+        path.metadata().ok().filter(Metadata::is_file).map(|it| (it.len(), path, name))
+    });
+    sized.max().map(|(_, path, name)| (path, name.clone()))
 }
 
 fn stand_in(write: &Write, tree: &ContentTreeStatus) -> String {
@@ -48,7 +66,7 @@ fn stand_in(write: &Write, tree: &ContentTreeStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::zboot::Label;
+    use agent::partitions::Label;
     use pubsub::store;
 
     fn image(bus: &Bus, tree: &ContentTreeStatus) -> Bytes {

@@ -22,18 +22,28 @@ mod tests;
 
 pub use limits::Limits;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use agent::zboot::{Boot, Label, Zboot};
-use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
+use agent::outlet::LONGEST_PAUSE;
+use agent::partitions::{Boot, Label, Partitions, Store};
+use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, report, turn};
 use topics::BaseOSMgrStatus;
 use tracing::{info, warn};
+
+use shell::SharedStore;
 
 /// Name of this agent on the bus.
 const NAME: &str = "baseosmgr";
 
-/// Runs the agent until the station says stop. `zboot` opens the partitions, again and again while the disk takes
-/// nothing; without any every image is refused.
+/// Partitions that do not answer for so long are reported as not readable, and tried again beside the rest.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Partitions as they were opened: where to change them, what this boot came to, and how they are.
+type Opened = (SharedStore, Boot, Partitions);
+
+/// Runs the agent until the station says stop. `open` gives the partitions, again and again while they cannot be
+/// read; meanwhile, and without any, every image is refused.
 ///
 /// What it published stays when it leaves: its request and statuses are what its next start continues from.
 ///
@@ -42,37 +52,91 @@ const NAME: &str = "baseosmgr";
 pub async fn run(
     station: Station,
     limits: Limits,
-    mut zboot: impl FnMut() -> Result<Option<Box<dyn Zboot>>, Error>,
+    mut open: impl FnMut() -> Result<Option<Box<dyn Store>>, Error>,
 ) -> Result<(), Error> {
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
-    let open = || {
-        pid::write::<BaseOSMgrStatus>(&station, NAME)?;
-        force::forget_earlier_boot(&station);
-        let zboot = zboot()?.map(|zboot| Arc::new(Mutex::new(zboot)));
-        let partitions = match &zboot {
-            Some(zboot) => {
-                let mut zboot = zboot.lock().unwrap_or_else(PoisonError::into_inner);
-                Some((zboot.boot(&station.boot_id)?, zboot.current()?, zboot.read()?))
-            }
-            None => None,
+    let mut stop = station.stop.clone();
+    let mut known = tokio::select! {
+        () = stop.stopped() => return Ok(()),
+        known = tokio::time::timeout(PATIENCE, opened(&mut open, &station.boot_id)) => known.unwrap_or_else(|_| {
+            Err(unreadable(format!("no answer within {} s", PATIENCE.as_secs())))
+        }),
+    };
+    loop {
+        let (store, named) = match &known {
+            Ok(Some((store, ..))) => (Some(store.clone()), true),
+            Ok(None) => (None, false),
+            Err(_) => (None, true),
         };
-        let (outbox, inbox) = turn::inbox();
-        let (shell, found) = shell::Shell::open(&station, zboot, Tasks::new(outbox))?;
-        Ok((partitions, shell, found, inbox))
-    };
-    let Some((partitions, shell, found, inbox)) = outlet::started(&station, &troubles, open).await? else {
-        return Ok(());
-    };
-    if let Some((boot, running, partitions)) = partitions {
-        tell(boot, running);
-        let core = core::BaseOs::new(limits, partitions, found);
-        return turn::run((core, Vec::new()), shell, inbox, &station, &troubles).await;
+        let begin = || {
+            pid::write::<BaseOSMgrStatus>(&station, NAME)?;
+            force::forget_earlier_boot(&station);
+            let (outbox, inbox) = turn::inbox();
+            let (shell, found) = shell::Shell::open(&station, store.clone(), named, Tasks::new(outbox))?;
+            Ok((shell, found, inbox))
+        };
+        let Some((shell, found, inbox)) = outlet::started(&station, &troubles, begin).await? else {
+            return Ok(());
+        };
+        let reason = match known {
+            Ok(Some((_, boot, partitions))) => {
+                troubles.over(PARTITIONS);
+                tell(boot, partitions.current);
+                let core = core::BaseOs::new(limits, partitions, found);
+                return turn::run((core, Vec::new()), shell, inbox, &station, &troubles).await;
+            }
+            Ok(None) => {
+                warn!(
+                    "no image partitions are named (--partitions none): every OS update in the device config is \
+                     refused, with the reason in /run/baseosmgr/BaseOsStatus"
+                );
+                None
+            }
+            Err(cause) => {
+                troubles.note(PARTITIONS, &cause);
+                Some(report::chain(&cause))
+            }
+        };
+        let core = core::Refusal::new(found, reason.clone());
+        let refusing = turn::run((core, Vec::new()), shell, inbox, &station, &troubles);
+        let Some(reason) = reason else { return refusing.await };
+        known = tokio::select! {
+            ended = refusing => return ended,
+            known = again(&station, &mut open, &reason) => known,
+        };
     }
-    warn!(
-        "no image partitions are named (--partitions none): every OS update in the device config is refused, with the \
-         reason in /run/baseosmgr/BaseOsStatus"
-    );
-    turn::run((core::Refusal::new(found), Vec::new()), shell, inbox, &station, &troubles).await
+}
+
+/// What is in trouble, for a person.
+const PARTITIONS: &str = "image partitions";
+
+async fn opened(
+    open: &mut impl FnMut() -> Result<Option<Box<dyn Store>>, Error>,
+    boot_id: &str,
+) -> Result<Option<Opened>, Error> {
+    let Some(mut store) = open()? else { return Ok(None) };
+    let boot = store.boot(boot_id).await?;
+    let partitions = store.read().await?;
+    Ok(Some((Arc::new(Mutex::new(store)), boot, partitions)))
+}
+
+/// Opens the partitions again until they can be read, or cannot for another reason.
+async fn again(
+    station: &Station,
+    open: &mut impl FnMut() -> Result<Option<Box<dyn Store>>, Error>,
+    reason: &str,
+) -> Result<Option<Opened>, Error> {
+    loop {
+        station.clock.sleep_until(Some(station.clock.now() + LONGEST_PAUSE)).await;
+        match opened(open, &station.boot_id).await {
+            Err(cause) if report::chain(&cause) == reason => {}
+            known => return known,
+        }
+    }
+}
+
+fn unreadable(reason: String) -> Error {
+    Error::Effect { doing: "keep the image partitions", reason }
 }
 
 fn tell(boot: Boot, running: Label) {

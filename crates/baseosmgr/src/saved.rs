@@ -3,7 +3,7 @@
 //! Not here: what they mean. Source of the paths: spec topics.md section 6.
 
 use agent::Error;
-use agent::zboot::Label;
+use agent::partitions::Label;
 use pubsub::{Bus, store};
 use tracing::warn;
 

@@ -3,28 +3,32 @@
 //! Not here: any decision. Words of the log: spec agents.md section 6.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use agent::partitions::{PartitionState, Store};
 use agent::wire::GLOBAL;
-use agent::zboot::{PartitionState, Zboot};
 use agent::{Clock, Error, Hands, Station, Tasks, Weight, force, publication, report, wire};
 use pubsub::{Bus, Publication};
 use requester::Why;
+use tokio::sync::watch;
 use topics::{
-    BaseOSMgrStatus, BaseOsStatus, ContentTreeStatus, FORCE_FILE, GoTime, NodeAgentStatus, NodeDrainRequest,
-    Requester, ZbootStatus,
+    BaseOSMgrStatus, BaseOsStatus, ContentTreeStatus, FORCE_FILE, GoTime, ImageWrite, NodeAgentStatus,
+    NodeDrainRequest, Requester, ZbootStatus,
 };
 use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, Found, Note, PartitionChange, Write};
 use crate::{NAME, follow, image, saved};
 
+/// The partitions. The lock is held to begin work on them, not while it is done.
+pub(crate) type SharedStore = Arc<Mutex<Box<dyn Store>>>;
+
 /// The hands of the core.
 pub(crate) struct Shell {
     bus: Bus,
     clock: Clock,
-    /// `None`: no partitions are named, and the core never orders anything of them.
-    zboot: Option<Arc<Mutex<Box<dyn Zboot>>>>,
+    /// `None`: there are none to be had, and the core never orders anything of them.
+    store: Option<SharedStore>,
     tasks: Tasks<Event>,
     requests: Publication<NodeDrainRequest>,
     statuses: Publication<BaseOsStatus>,
@@ -32,15 +36,17 @@ pub(crate) struct Shell {
     timed: BTreeMap<String, GoTime>,
     partitions: Publication<ZbootStatus>,
     manager: Publication<BaseOSMgrStatus>,
+    writes: Publication<ImageWrite>,
     stored: u64,
 }
 
 impl Shell {
     /// Becomes the publisher of this agent's topics and begins to follow those of others. Returns what an
-    /// earlier run left.
+    /// earlier run left. Without `are_named` partitions, what one said of some is withdrawn.
     pub(crate) fn open(
         station: &Station,
-        zboot: Option<Arc<Mutex<Box<dyn Zboot>>>>,
+        store: Option<SharedStore>,
+        are_named: bool,
         tasks: Tasks<Event>,
     ) -> Result<(Self, Found), Error> {
         let (bus, clock) = (station.bus.clone(), station.clock);
@@ -50,14 +56,16 @@ impl Shell {
             timed: BTreeMap::new(),
             partitions: publication(&bus, NAME)?,
             manager: publication(&bus, NAME)?,
+            writes: publication(&bus, NAME)?,
             bus,
             clock,
-            zboot,
+            store,
             tasks,
             stored: 0,
         };
         shell.partitions.clear_restarted().map_err(Error::pubsub("ZbootStatus"))?;
-        if shell.zboot.is_none() {
+        wire::withdraw(&mut shell.writes, GLOBAL)?;
+        if !are_named {
             // An earlier run of this boot may have had some.
             let labels: Vec<String> = shell.partitions.iter().map(|(label, _)| label.to_owned()).collect();
             for label in labels {
@@ -81,41 +89,64 @@ impl Shell {
         Ok(())
     }
 
-    fn zboot(&self) -> Result<MutexGuard<'_, Box<dyn Zboot>>, Error> {
-        match &self.zboot {
-            Some(zboot) => Ok(zboot.lock().unwrap_or_else(PoisonError::into_inner)),
-            None => Err(Error::Effect {
-                doing: "keep the image partitions",
-                reason: "none are named, see --partitions".to_owned(),
-            }),
-        }
+    fn store(&self) -> Result<&SharedStore, Error> {
+        self.store.as_ref().ok_or_else(|| Error::Effect {
+            doing: "keep the image partitions",
+            reason: "none are named, see --partitions".to_owned(),
+        })
     }
 
-    /// Carries an order out at once: the effects after it may build on it. A refusal is a fact for the core.
-    fn store(&mut self, order: PartitionChange) {
-        let outcome = self.zboot().and_then(|mut zboot| match order {
-            PartitionChange::Set { label, state } => zboot.set_state(label, state),
-            PartitionChange::MarkActive => zboot.mark_current_active(),
-        });
-        let outcome = outcome.map_err(|cause| report::chain(&cause));
+    /// Begins an order; nothing else is ordered before its outcome is known. A refusal is a fact for the core.
+    fn change(&mut self, order: PartitionChange) -> Result<(), Error> {
+        let work = {
+            let mut store = self.store()?.lock().unwrap_or_else(PoisonError::into_inner);
+            match order {
+                PartitionChange::Set { label, state } => store.set_state(label, state),
+                PartitionChange::MarkActive => store.mark_current_active(),
+            }
+        };
         self.stored += 1;
-        self.tasks
-            .start(format!("stored {}", self.stored), async move { Some(Event::Stored { order, outcome }) });
+        self.tasks.start(format!("stored {}", self.stored), async move {
+            let outcome = work.await.map_err(|cause| report::chain(&cause));
+            Some(Event::Stored { order, outcome })
+        });
+        Ok(())
     }
 
     fn write(&mut self, of: Write, tree: &ContentTreeStatus) -> Result<(), Error> {
         info!(version = of.version, partition = %of.label, key = of.key, "writes an image");
-        let begun = self.zboot()?.write_image(of.label, image::of(&self.bus, &of, tree));
-        match begun {
-            Ok(writing) => self.tasks.start("write", async move {
-                let outcome = writing.await.map_err(|cause| report::chain(&cause));
-                Some(Event::Written { of, outcome })
-            }),
-            Err(cause) => {
-                let (reason, partitions) = (report::chain(&cause), Box::new(self.zboot()?.read()?));
-                self.tasks.start("write", async move { Some(Event::Refused { of, reason, partitions }) });
-            }
-        }
+        let store = self.store()?.clone();
+        let (percent, mut told) = watch::channel(0);
+        let image = image::of(&self.bus, &of, tree);
+        let begun =
+            store.lock().unwrap_or_else(PoisonError::into_inner).write_image(of.label, image, percent);
+        let mut work = begun;
+        self.tasks.events("write", move |outbox| async move {
+            let outcome = loop {
+                tokio::select! {
+                    biased;
+                    outcome = &mut work => break outcome,
+                    Ok(()) = told.changed() => {
+                        let percent = *told.borrow_and_update();
+                        outbox.send(Event::Writing { nth: of.nth, percent }).await;
+                    }
+                }
+            };
+            let reason = match outcome {
+                Ok(version) => {
+                    outbox.send(Event::Written { of, outcome: Ok(version) }).await;
+                    return;
+                }
+                Err(cause) => report::chain(&cause),
+            };
+            // It may have failed before anything was changed.
+            let read = store.lock().unwrap_or_else(PoisonError::into_inner).read();
+            let event = match read.await {
+                Ok(partitions) => Event::Refused { of, reason, partitions: Box::new(partitions) },
+                Err(_) => Event::Written { of, outcome: Err(reason) },
+            };
+            outbox.send(event).await;
+        });
         Ok(())
     }
 
@@ -171,6 +202,7 @@ impl Hands for Shell {
                 Weight::status(format!("BaseOsStatus {key}"))
             }
             Effect::Manager(_) => Weight::status("BaseOSMgrStatus"),
+            Effect::Writing(_) => Weight::status("ImageWrite"),
             Effect::Say(_) | Effect::AskNodeagent => Weight::plain(),
         }
     }
@@ -201,7 +233,7 @@ impl Hands for Shell {
             Effect::Withdraw => {
                 wire::withdraw(&mut self.requests, GLOBAL)?;
             }
-            Effect::Store(order) => self.store(order),
+            Effect::Store(order) => self.change(order)?,
             Effect::Write { write, tree } => self.write(write, &tree)?,
             Effect::StopWriting => self.tasks.cancel("write"),
             Effect::Save(counter, value) => saved::write(&self.bus, counter, value)?,
@@ -217,6 +249,12 @@ impl Hands for Shell {
             Effect::Status { key, status } => self.status(&key, *status)?,
             Effect::Unpublish { key } => {
                 wire::withdraw(&mut self.statuses, &key)?;
+            }
+            Effect::Writing(Some(write)) => {
+                self.writes.publish(GLOBAL, &write).map(drop).map_err(Error::pubsub("ImageWrite"))?;
+            }
+            Effect::Writing(None) => {
+                wire::withdraw(&mut self.writes, GLOBAL)?;
             }
             Effect::Manager(counter) => {
                 let status = BaseOSMgrStatus { current_retry_update_counter: counter };

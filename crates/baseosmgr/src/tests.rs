@@ -1,13 +1,17 @@
 //! The whole agent on a root of its own: files in, files out, compared with the reference's samples.
 
+mod disk;
 mod refusal;
+mod unreadable;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agent::zboot::{Boot, FileStore, Image, Label, PartitionState, Partitions, Writing, Zboot};
+use agent::partitions::{
+    Boot, Choice, Image, Label, PartitionState, Partitions, Percent, RecordStore, Store, Work,
+};
 use agent::{Clock, Error, Station, Stop, Stopper, wire};
 use pubsub::{Bus, Change, FileRule, FileState, store};
 use tokio::task::JoinSet;
@@ -40,20 +44,27 @@ struct Device {
     clock: Clock,
     boots: u32,
     limits: Limits,
+    partitions: Choice,
     agent: Option<(Stopper, JoinSet<Result<(), Error>>)>,
 }
 
 impl Device {
     /// A clustered node that runs [`OLD`], zedkube idle, the agent running.
     fn new() -> Self {
+        let mut device = Self::at_rest();
+        device.cluster();
+        device.start();
+        device
+    }
+
+    /// A device of which nothing runs yet.
+    fn at_rest() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let bus = Bus::open(dir.path()).unwrap();
         store::replace(&bus.path("etc/eve-release"), OLD.as_bytes()).unwrap();
         let limits = Limits { again_first_ms: 1, again_longest_ms: 1, ..Limits::default() };
-        let mut device = Self { dir, bus, clock: Clock::new().off_by(0), boots: 1, limits, agent: None };
-        device.cluster();
-        device.start();
-        device
+        let (clock, partitions) = (Clock::new().off_by(0), Choice::Record);
+        Self { dir, bus, clock, boots: 1, limits, partitions, agent: None }
     }
 
     fn cluster(&self) {
@@ -64,11 +75,11 @@ impl Device {
     }
 
     fn start(&mut self) {
-        let bus = self.bus.clone();
-        self.start_with(move || agent::zboot::Choice::Record.open(&bus));
+        let (bus, partitions) = (self.bus.clone(), self.partitions.clone());
+        self.start_with(move || partitions.open(&bus, None));
     }
 
-    fn start_with(&mut self, zboot: impl FnMut() -> Result<Option<Box<dyn Zboot>>, Error> + Send + 'static) {
+    fn start_with(&mut self, zboot: impl FnMut() -> Result<Option<Box<dyn Store>>, Error> + Send + 'static) {
         let (stopper, stop) = Stop::new();
         let boot_id = format!("boot-{}", self.boots);
         let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id };
@@ -401,7 +412,7 @@ async fn an_image_that_names_another_version_is_not_switched() {
 /// Refuses orders as long as the test says so.
 #[derive(Clone)]
 struct Reluctant {
-    inner: FileStore,
+    inner: RecordStore,
     refuses: Arc<AtomicBool>,
 }
 
@@ -417,26 +428,30 @@ impl Reluctant {
     }
 }
 
-impl Zboot for Reluctant {
-    fn read(&self) -> Result<Partitions, Error> {
+impl Store for Reluctant {
+    fn read(&mut self) -> Work<Partitions> {
         self.inner.read()
     }
 
-    fn set_state(&mut self, label: Label, state: PartitionState) -> Result<(), Error> {
-        self.refuse()?;
-        self.inner.set_state(label, state)
+    fn set_state(&mut self, label: Label, state: PartitionState) -> Work<()> {
+        match self.refuse() {
+            Ok(()) => self.inner.set_state(label, state),
+            Err(cause) => Box::pin(std::future::ready(Err(cause))),
+        }
     }
 
-    fn mark_current_active(&mut self) -> Result<(), Error> {
-        self.refuse()?;
-        self.inner.mark_current_active()
+    fn mark_current_active(&mut self) -> Work<()> {
+        match self.refuse() {
+            Ok(()) => self.inner.mark_current_active(),
+            Err(cause) => Box::pin(std::future::ready(Err(cause))),
+        }
     }
 
-    fn write_image(&mut self, label: Label, image: Image) -> Result<Writing, Error> {
-        self.inner.write_image(label, image)
+    fn write_image(&mut self, label: Label, image: Image, percent: Percent) -> Work<String> {
+        self.inner.write_image(label, image, percent)
     }
 
-    fn boot(&mut self, boot_id: &str) -> Result<Boot, Error> {
+    fn boot(&mut self, boot_id: &str) -> Work<Boot> {
         self.inner.boot(boot_id)
     }
 }
@@ -448,7 +463,7 @@ async fn partitions_that_refuse_a_switch_are_asked_again_and_the_reason_shows() 
     device.loaded();
     device.answer(DrainStatus::Cordoned).await;
     device.kill().await;
-    let inner = FileStore::open(&device.bus).unwrap();
+    let inner = RecordStore::open(&device.bus).unwrap();
     let refuses = Arc::new(AtomicBool::new(true));
     let reluctant = Reluctant { inner, refuses: Arc::clone(&refuses) };
     device.start_with(move || Ok(Some(Box::new(reluctant.clone()))));

@@ -52,6 +52,7 @@ macro_rules! every_topic {
             $of::<crate::EdgeNodeClusterConfig>(),
             $of::<crate::EdgeNodeClusterStatus>(),
             $of::<crate::EdgeNodeInfo>(),
+            $of::<crate::ImageWrite>(),
             $of::<crate::KubeClusterInfo>(),
             $of::<crate::KubeClusterUpdateStatus>(),
             $of::<crate::KubeConfig>(),

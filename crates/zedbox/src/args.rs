@@ -7,7 +7,7 @@ mod machines;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use agent::{device, zboot};
+use agent::{device, partitions};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use topics::{DrainStatus, GoTime, Requester};
 
@@ -278,9 +278,14 @@ pub(crate) struct Options {
     /// How the machine is taken down: record (only write down what would be done), systemd, or exec:/path/to/program.
     #[arg(long, value_name = "DEVICE", default_value_t)]
     pub(crate) device: device::Choice,
-    /// Where OS images go: none (updates are refused), or record (files under persist/zboot, for tests only).
+    /// Where OS images go: none (updates are refused), gpt:/dev/DISK (IMGA and IMGB of that disk),
+    /// exec:/path/to/zboot, or record (files under persist/zboot, for tests only).
     #[arg(long, value_name = "PARTITIONS", default_value_t)]
-    pub(crate) partitions: zboot::Choice,
+    pub(crate) partitions: partitions::Choice,
+    /// IMGA or IMGB, the one that this boot runs from, where the kernel's command line has no root=PARTUUID=…; only
+    /// with --partitions gpt:DISK.
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) current_partition: Option<partitions::Label>,
     /// JSON file with waits and counts other than the defaults, one object an agent.
     #[arg(long, value_name = "FILE")]
     pub(crate) limits: Option<PathBuf>,
@@ -366,10 +371,12 @@ mod tests {
                     Err(refused) => Err(refused.to_string()),
                 }
             };
-            assert_eq!(of("").unwrap(), zboot::Choice::None);
-            assert_eq!(of(" --partitions record").unwrap(), zboot::Choice::Record);
+            assert_eq!(of("").unwrap(), partitions::Choice::None);
+            for text in ["record", "gpt:/dev/sda", "exec:/usr/bin/zboot"] {
+                assert_eq!(of(&format!(" --partitions {text}")).unwrap().to_string(), text);
+            }
             let refused = of(" --partitions sda").unwrap_err();
-            assert!(refused.contains("use none or record"), "{refused}");
+            assert!(refused.contains("use none, gpt:/dev/DISK"), "{refused}");
         }
     }
 
@@ -408,7 +415,8 @@ mod tests {
             root: "/r".into(),
             kubeconfig: None,
             device: device::Choice::Record,
-            partitions: zboot::Choice::None,
+            partitions: partitions::Choice::None,
+            current_partition: None,
             limits: None,
         };
         assert_eq!(options.kubeconfig(), Path::new("/r/run/.kube/k3s/k3s.yaml"));

@@ -11,7 +11,7 @@ mod teller;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use agent::{Clock, device, zboot};
+use agent::{Clock, device, partitions};
 use anyhow::{Context as _, bail};
 use pubsub::{Bus, store};
 
@@ -95,7 +95,8 @@ fn setting(bus: &Bus, clock: Clock, kubeconfig: &Path) -> anyhow::Result<Setting
         bus: bus.clone(),
         clock,
         device,
-        partitions: zboot::Choice::Record,
+        partitions: partitions::Choice::Record,
+        current_partition: None,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use agent::{Clock, Station, Stop, Stopper, device, zboot};
+use agent::{Clock, Station, Stop, Stopper, device, partitions};
 use anyhow::{Context as _, bail};
 use pubsub::Bus;
 use tokio::signal::unix::{SignalKind, signal};
@@ -48,7 +48,8 @@ pub(crate) struct Setting {
     pub(crate) bus: Bus,
     pub(crate) clock: Clock,
     pub(crate) device: device::Choice,
-    pub(crate) partitions: zboot::Choice,
+    pub(crate) partitions: partitions::Choice,
+    pub(crate) current_partition: Option<partitions::Label>,
     pub(crate) boot_id: String,
     pub(crate) limits: Limits,
     pub(crate) cluster: kubeapi::Cluster,
@@ -104,7 +105,8 @@ pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<(
         cluster: kubeapi::Cluster::from_kubeconfig(options.kubeconfig()),
         limits: Limits::read(options.limits.as_deref())?,
         device: options.device.clone(),
-        partitions: options.partitions,
+        partitions: options.partitions.clone(),
+        current_partition: options.current_partition,
         bus,
         clock,
         boot_id,
@@ -112,7 +114,7 @@ pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<(
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     tell_device(&options.device);
-    tell_partitions(options.partitions);
+    tell_partitions(&options.partitions);
     options.device.check().context("use the device")?;
     let mut crew = Crew::start(agents, &setting);
     let left = tokio::select! {
@@ -159,15 +161,18 @@ fn tell_device(device: &device::Choice) {
     }
 }
 
-fn tell_partitions(partitions: zboot::Choice) {
+fn tell_partitions(partitions: &partitions::Choice) {
     match partitions {
         // Only baseosmgr cares; it says so itself.
-        zboot::Choice::None => {}
-        zboot::Choice::Record => warn!(
+        partitions::Choice::None => {}
+        partitions::Choice::Record => warn!(
             "partitions RECORD: no OS image is installed; files under <root>/{} stand in for both partitions, and an \
              update that is reported as done is one on these files. Not for a real device",
-            zboot::FOLDER
+            partitions::FOLDER
         ),
+        partitions::Choice::Gpt(_) | partitions::Choice::Exec(_) => {
+            warn!(%partitions, "this process can write OS images and choose what this machine boots");
+        }
     }
 }
 
@@ -200,7 +205,8 @@ async fn once(agent: Agent, setting: &Setting, stop: Stop) -> Result<(), agent::
     match agent {
         Agent::Zedagent => zedagent::run(station, limits.zedagent).await,
         Agent::Baseosmgr => {
-            baseosmgr::run(station, limits.baseosmgr, || setting.partitions.open(&setting.bus)).await
+            let open = || setting.partitions.open(&setting.bus, setting.current_partition);
+            baseosmgr::run(station, limits.baseosmgr, open).await
         }
         Agent::Nodeagent => {
             let device = setting.device.open(&setting.bus, setting.clock);

@@ -5,7 +5,7 @@
 //! what was drained stays drained, and COMPLETE is said to the image that is really switched.
 //! Pure: no clock, no I/O, no task.
 
-use agent::zboot::PartitionState;
+use agent::partitions::PartitionState;
 use requester::{Own, Verdict, View, Why, is_used, judge, serves};
 use step::{Fault, Mono, planted};
 use topics::Requester;

@@ -2,10 +2,10 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use agent::zboot::{Label, PartitionState, Partitions};
+use agent::partitions::{Label, PartitionState, Partitions};
 use requester::{Membership, Why};
 use topics::{
-    BaseOsConfig, BaseOsStatus, ContentTreeStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
+    BaseOsConfig, BaseOsStatus, ContentTreeStatus, GoTime, ImageWrite, NodeDrainProgress, NodeDrainRequest,
     NodeDrainStatus, ZbootStatus,
 };
 
@@ -63,6 +63,13 @@ pub enum Event {
         /// The reason when it failed.
         outcome: Result<(), String>,
     },
+    /// How far a write is.
+    Writing {
+        /// Which one.
+        nth: u32,
+        /// In percent of its source.
+        percent: u8,
+    },
     /// What became of a write.
     Written {
         /// The write.
@@ -70,13 +77,13 @@ pub enum Event {
         /// The version that is in the partition now, or the reason of a failure.
         outcome: Result<String, String>,
     },
-    /// A write could not even begin.
+    /// A write failed, or could not even begin.
     Refused {
         /// The write.
         of: Write,
         /// Why.
         reason: String,
-        /// The partitions, which are as they were.
+        /// The partitions as they are now.
         partitions: Box<Partitions>,
     },
     /// Answer to [`Effect::AskNodeagent`]: whether it is taking the machine down.
@@ -206,7 +213,7 @@ pub struct Write {
     pub label: Label,
     /// The version wanted.
     pub version: String,
-    /// Name of the content, see `agent::zboot::Image::content`.
+    /// Name of the content, see `agent::partitions::Image::content`.
     pub content: String,
 }
 
@@ -260,6 +267,8 @@ pub enum Effect {
         /// Key of the topic.
         key: String,
     },
+    /// Publish how far the write under way is, or that there is none.
+    Writing(Option<ImageWrite>),
     /// Publish the retry counter that came to its end last.
     Manager(u32),
 }

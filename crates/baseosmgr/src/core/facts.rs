@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use agent::zboot::{Label, Partition, PartitionState, Partitions};
+use agent::partitions::{Label, Partition, PartitionState, Partitions};
 use requester::{LatestAnswers, Membership};
 use topics::{BaseOsConfig, ContentTreeStatus, NodeDrainStatus};
 
@@ -72,6 +72,7 @@ impl Facts {
             }
             Event::Asked { .. }
             | Event::Stored { .. }
+            | Event::Writing { .. }
             | Event::Written { .. }
             | Event::Refused { .. }
             | Event::GoingDown(_)

@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use agent::zboot::{Label, PartitionState, Partitions};
+use agent::partitions::{Label, PartitionState, Partitions};
 use requester::{Own, completes};
 use step::{Core, Fault, Mono, planted};
-use topics::{BaseOsStatus, Requester, ZbootStatus};
+use topics::{BaseOsStatus, ImageWrite, Requester, ZbootStatus};
 
 use super::drain::{Waiting, WithdrawState};
 use super::event::{Effect, Event, Found, Note, PartitionChange, Write};
@@ -33,6 +33,8 @@ pub struct BaseOs {
     pub(super) asks: u32,
     /// The write under way.
     pub(super) writing: Option<Write>,
+    /// How far it is.
+    pub(super) percent: u8,
     /// How many writes were started.
     pub(super) writes: u32,
     pub(super) order_trouble: Option<Pause<PartitionChange>>,
@@ -56,6 +58,7 @@ pub(super) struct Published {
     pub(super) zboot: BTreeMap<Label, ZbootStatus>,
     pub(super) statuses: BTreeMap<String, BaseOsStatus>,
     pub(super) manager: Option<u32>,
+    pub(super) write: Option<ImageWrite>,
 }
 
 impl BaseOs {
@@ -69,6 +72,7 @@ impl BaseOs {
             ordered: None,
             asks: 0,
             writing: None,
+            percent: 0,
             writes: 0,
             order_trouble: None,
             write_trouble: None,
@@ -101,6 +105,9 @@ impl BaseOs {
                     }
                 }
             }
+            Event::Writing { nth, percent } if self.writing.as_ref().is_some_and(|it| it.nth == nth) => {
+                self.percent = percent;
+            }
             Event::Written { of, outcome } if self.writing.as_ref() == Some(&of) => {
                 self.writing = None;
                 match outcome {
@@ -121,6 +128,7 @@ impl BaseOs {
             }
             // Results of orders and writes that are no longer ours.
             Event::Stored { .. }
+            | Event::Writing { .. }
             | Event::Written { .. }
             | Event::Refused { .. }
             | Event::GoingDown(_)

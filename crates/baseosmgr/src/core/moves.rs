@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use agent::zboot::PartitionState;
+use agent::partitions::PartitionState;
 use step::Mono;
 use topics::BaseOsConfig;
 
@@ -153,6 +153,7 @@ impl BaseOs {
         let write = Write { nth: self.writes, ..next };
         self.facts.emptied(write.label);
         effects.push(Effect::Write { write: write.clone(), tree: Box::new(tree) });
+        self.percent = 0;
         self.writing = Some(write);
     }
 

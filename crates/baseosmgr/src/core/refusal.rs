@@ -1,4 +1,4 @@
-//! What baseosmgr does where no partitions are named: it refuses every image, and says so in its status.
+//! What baseosmgr does where there are no partitions to be had: it refuses every image, and says so in its status.
 //!
 //! Nothing is written, no drain is requested and nothing restarts. `INSTALLED` is never said, not even of the version
 //! that runs: nobody here has seen the machine boot it (goals B4, B5).
@@ -11,8 +11,9 @@ use topics::{BaseOsConfig, BaseOsStatus, ErrorSeverity, SwState};
 
 use super::event::{Effect, Event, Found, Note, Source};
 
-/// What helps.
-const RETRY: &str = "a device config without this image, or baseosmgr started with --partitions";
+/// What helps where none are named, and where they cannot be read.
+const RETRY_NAMED: &str = "a device config without this image, or baseosmgr started with --partitions";
+const RETRY_READ: &str = "partitions that can be read; tried again every few seconds";
 
 /// Refuses every image.
 #[derive(Debug, Clone)]
@@ -25,14 +26,17 @@ pub struct Refusal {
     published: BTreeMap<String, BaseOsStatus>,
     /// What a drain request of an earlier run, which had partitions, asked for.
     request: Option<String>,
+    /// Why the partitions that are named cannot be read; `None` where none are named.
+    unreadable: Option<String>,
     /// Published at the first step.
     opening: Vec<Effect>,
 }
 
 impl Refusal {
-    /// Goes on from what an earlier run left on disk.
-    pub fn new(found: Found) -> Self {
-        let request = found.request.map(|it| it.context);
+    /// Continues from what an earlier run left on disk. `unreadable` says why the partitions that are named cannot be
+    /// read: until they can, nothing is concluded, and what an earlier run asked for stays.
+    pub fn new(found: Found, unreadable: Option<String>) -> Self {
+        let request = found.request.map(|it| it.context).filter(|_| unreadable.is_none());
         let mut opening = vec![Effect::ZbootReady, Effect::Manager(found.counters.current_retry)];
         if request.is_some() {
             // It may be taking the machine down for an image that the earlier run switched to: then the node stays
@@ -45,6 +49,7 @@ impl Refusal {
             trees: BTreeMap::new(),
             published: found.statuses.into_iter().collect(),
             request,
+            unreadable,
             opening,
         }
     }
@@ -61,8 +66,15 @@ impl Refusal {
         }
         for (key, config) in &self.configs {
             let fetched = self.trees.get(&config.content_tree_uuid).copied();
-            let status = refused(config, fetched.unwrap_or_else(|| SwState::from(0)));
-            if self.published.get(key) != Some(&status) {
+            let status =
+                refused(config, fetched.unwrap_or_else(|| SwState::from(0)), self.unreadable.as_deref());
+            let before = self.published.get(key);
+            // This boot has seen it run.
+            let runs = before.is_some_and(|it| it.activated && it.base_os_version == status.base_os_version);
+            if self.unreadable.is_some() && runs {
+                continue;
+            }
+            if before != Some(&status) {
                 self.published.insert(key.clone(), status.clone());
                 out.push(Effect::Status { key: key.clone(), status: Box::new(status) });
             }
@@ -71,18 +83,27 @@ impl Refusal {
 }
 
 /// As the reference shows an image that it refuses: the state follows the content, no partition is named.
-fn refused(config: &BaseOsConfig, fetched: SwState) -> BaseOsStatus {
+fn refused(config: &BaseOsConfig, fetched: SwState, unreadable: Option<&str>) -> BaseOsStatus {
+    let version = &config.base_os_version;
+    let (error, retry) = match unreadable {
+        None => (
+            format!(
+                "update to {version} refused: this device has no image partitions (--partitions none); nothing was \
+                 written, and no drain or reboot follows"
+            ),
+            RETRY_NAMED,
+        ),
+        Some(why) => {
+            (format!("update to {version} refused: the image partitions cannot be read: {why}"), RETRY_READ)
+        }
+    };
     BaseOsStatus {
         base_os_version: config.base_os_version.clone(),
         content_tree_uuid: config.content_tree_uuid.clone(),
         state: fetched,
-        error: format!(
-            "update to {} refused: this device has no image partitions (--partitions none); nothing was written, and \
-             no drain or reboot follows",
-            config.base_os_version
-        ),
+        error,
         error_severity: ErrorSeverity::Error,
-        error_retry_condition: RETRY.to_owned(),
+        error_retry_condition: retry.to_owned(),
         ..BaseOsStatus::default()
     }
 }
@@ -118,6 +139,7 @@ impl Core for Refusal {
             | Event::FallbackCounter(_)
             | Event::Asked { .. }
             | Event::Stored { .. }
+            | Event::Writing { .. }
             | Event::Written { .. }
             | Event::Refused { .. }
             | Event::Tick => {}

@@ -5,7 +5,7 @@
 //! and the partition that is written to is one that nothing runs from.
 //! Pure: no clock, no I/O, no task.
 
-use agent::zboot::PartitionState;
+use agent::partitions::PartitionState;
 use topics::{BaseOsConfig, ContentTreeStatus, SwState};
 
 use super::facts::Facts;

@@ -3,9 +3,10 @@
 //! Source of the members: spec topics.md and its samples; of the states: spec agents.md 3.4.
 //! Pure: no clock, no I/O, no task.
 
-use agent::zboot::{Label, Partition, PartitionState};
+use agent::partitions::{Label, Partition, PartitionState};
 use topics::{
-    BaseOsConfig, BaseOsStatus, ErrorEntity, ErrorEntityType, ErrorSeverity, GoTime, SwState, ZbootStatus,
+    BaseOsConfig, BaseOsStatus, ErrorEntity, ErrorEntityType, ErrorSeverity, GoTime, ImageWrite, SwState,
+    ZbootStatus,
 };
 
 use super::event::{Effect, PartitionChange};
@@ -58,6 +59,16 @@ impl BaseOs {
         let retry = self.facts.counters.current_retry;
         if self.said.manager.replace(retry) != Some(retry) {
             effects.push(Effect::Manager(retry));
+        }
+        let write = self.writing.as_ref().map(|write| ImageWrite {
+            base_os_version: write.version.clone(),
+            content_tree_uuid: write.tree.clone(),
+            partition_label: write.label.to_string(),
+            percent: self.percent,
+        });
+        if self.said.write != write {
+            self.said.write.clone_from(&write);
+            effects.push(Effect::Writing(write));
         }
         if !self.facts.all_heard() {
             return;

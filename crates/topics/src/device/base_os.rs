@@ -70,6 +70,24 @@ impl Topic for BaseOsStatus {
     }
 }
 
+/// How far an OS image is on its way into a partition, while it is written there. A topic of our own: the reference's
+/// status of an image has no member for it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct ImageWrite {
+    /// Its version.
+    pub base_os_version: String,
+    /// Its content tree.
+    #[serde(rename = "ContentTreeUUID")]
+    pub content_tree_uuid: String,
+    /// The partition that it is written to.
+    pub partition_label: String,
+    /// How much of it has been read, in percent.
+    pub percent: u8,
+}
+
+topic!(ImageWrite: Volatile);
+
 /// What baseosmgr has done about retries.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use agent::zboot::{Label, PartitionState};
+use agent::partitions::{Label, PartitionState};
 use proptest::prelude::*;
 use topics::{DrainStatus, NodeDrainRequest, NodeDrainStatus, Requester, SwState};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::zboot::PartitionState;
+use agent::partitions::PartitionState;
 use topics::{DrainStatus, NodeDrainStatus, Requester};
 
 use super::way::waiting;

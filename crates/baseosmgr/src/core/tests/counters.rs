@@ -1,6 +1,6 @@
 //! Counters: each request of the controller is carried out once.
 
-use agent::zboot::{Label, PartitionState};
+use agent::partitions::{Label, PartitionState};
 use topics::DrainStatus;
 
 use super::world::{NEW, OLD, World, X};

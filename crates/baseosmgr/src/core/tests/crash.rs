@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::zboot::{Label, PartitionState};
+use agent::partitions::{Label, PartitionState};
 use topics::DrainStatus;
 
 use super::world::{NEW, NEWER, World, X, Z};

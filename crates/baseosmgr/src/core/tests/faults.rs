@@ -1,6 +1,6 @@
 //! Faults of the reference in the scope of this agent, each with its name (spec agents.md 8).
 
-use agent::zboot::{Label, PartitionState};
+use agent::partitions::{Label, PartitionState};
 use topics::{DrainStatus, NodeDrainRequest, Requester};
 
 use super::world::{NEW, NEWER, OLD, World, X, Z, drained};

@@ -1,6 +1,6 @@
 //! The table of spec agents.md 3.4, one row a case.
 
-use agent::zboot::{Label, PartitionState};
+use agent::partitions::{Label, PartitionState};
 use topics::{BaseOsStatus, SwState};
 
 use super::world::{NEW, NEWER, OLD, World, X};

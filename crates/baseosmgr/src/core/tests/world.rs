@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use agent::zboot::{Label, Partition, PartitionState, Partitions};
+use agent::partitions::{Label, Partition, PartitionState, Partitions};
 use step::{Core as _, Mono};
 use topics::{
     Answer, BaseOsConfig, BaseOsStatus, ContentTreeStatus, DrainStatus, GoTime, NodeDrainProgress,
@@ -166,6 +166,7 @@ impl World {
             | Event::Asked { .. }
             | Event::Stored { .. }
             | Event::Written { .. }
+            | Event::Writing { .. }
             | Event::Refused { .. }
             | Event::GoingDown(_)
             | Event::Tick => {}
@@ -215,7 +216,7 @@ impl World {
 
     fn perform(&mut self, effect: Effect) {
         match effect.clone() {
-            Effect::Say(_) | Effect::ZbootReady => {}
+            Effect::Say(_) | Effect::ZbootReady | Effect::Writing(_) => {}
             Effect::Ask { nth, context } => {
                 self.wall += 1;
                 let (minutes, secs) = (self.wall / 60 % 60, self.wall % 60);

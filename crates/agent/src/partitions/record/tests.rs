@@ -6,25 +6,28 @@ use std::task::Poll;
 
 use pubsub::{Bus, store};
 
+use tokio::sync::watch;
+
+use super::super::Bytes;
 use super::*;
 
 struct Root {
     dir: tempfile::TempDir,
     bus: Bus,
-    zboot: FileStore,
+    zboot: RecordStore,
 }
 
 fn root() -> Root {
     let dir = tempfile::tempdir().unwrap();
     let bus = Bus::open(dir.path()).unwrap();
-    let mut zboot = FileStore::open(&bus).unwrap();
-    assert_eq!(zboot.boot("boot-1").unwrap(), Boot::Same);
+    let zboot = RecordStore::open(&bus).unwrap();
+    assert_eq!(zboot.choose_once("boot-1").unwrap(), Boot::Same);
     Root { dir, bus, zboot }
 }
 
 impl Root {
     fn states(&self) -> (Label, PartitionState, PartitionState) {
-        let now = self.zboot.read().unwrap();
+        let now = self.zboot.now().unwrap();
         (now.current, now.a.state, now.b.state)
     }
 
@@ -34,17 +37,27 @@ impl Root {
         path
     }
 
-    async fn write(&mut self, bytes: Bytes) -> Result<String, Error> {
-        let image = Image { content: "tree#0".to_owned(), version: "2.0-k-amd64".to_owned(), bytes };
-        self.zboot.write_image(Label::B, image)?.await
+    async fn write(&self, bytes: Bytes) -> Result<String, Error> {
+        let image = Image {
+            content: "tree#0".to_owned(),
+            version: "2.0-k-amd64".to_owned(),
+            bytes,
+            sha256: String::new(),
+        };
+        self.zboot.begin(Label::B, image, nobody())?.await
     }
 
     async fn updating() -> Self {
-        let mut root = root();
+        let root = root();
         root.write(Bytes::Inline("image".to_owned())).await.unwrap();
-        root.zboot.set_state(Label::B, PartitionState::Updating).unwrap();
+        root.zboot.set(Label::B, PartitionState::Updating).unwrap();
         root
     }
+}
+
+/// Nobody follows how far it is.
+fn nobody() -> Percent {
+    watch::Sender::default()
 }
 
 const ACTIVE: PartitionState = PartitionState::Active;
@@ -56,13 +69,13 @@ const UNUSED: PartitionState = PartitionState::Unused;
 fn a_fresh_root_runs_imga_and_has_imgb_to_spare() {
     let root = root();
     assert_eq!(root.states(), (Label::A, ACTIVE, UNUSED));
-    let spare = root.zboot.partition(Label::B).unwrap();
+    let spare = root.zboot.now().unwrap().get(Label::B).clone();
     assert_eq!(
         (spare.device.as_str(), spare.short_version.as_str(), spare.size_bytes),
         ("/dev/sda3", "", 536_870_912)
     );
-    assert_eq!(root.zboot.partition(Label::A).unwrap().device, "/dev/sda2");
-    assert_eq!(root.zboot.current().unwrap(), Label::A);
+    assert_eq!(root.zboot.now().unwrap().get(Label::A).clone().device, "/dev/sda2");
+    assert_eq!(root.zboot.now().unwrap().current, Label::A);
 }
 
 #[test]
@@ -70,48 +83,48 @@ fn a_fresh_root_takes_its_version_from_the_release_file() {
     let dir = tempfile::tempdir().unwrap();
     let bus = Bus::open(dir.path()).unwrap();
     store::replace(&bus.path("etc/eve-release"), b"14.4.0-k-amd64\n").unwrap();
-    let zboot = FileStore::open(&bus).unwrap();
-    assert_eq!(zboot.partition(Label::A).unwrap().short_version, "14.4.0-k-amd64");
+    let zboot = RecordStore::open(&bus).unwrap();
+    assert_eq!(zboot.now().unwrap().get(Label::A).clone().short_version, "14.4.0-k-amd64");
 }
 
 #[tokio::test]
 async fn a_new_image_gets_one_try_and_is_kept_once_it_is_found_good() {
-    let mut root = Root::updating().await;
-    assert_eq!(root.zboot.boot("boot-2").unwrap(), Boot::Tried);
+    let root = Root::updating().await;
+    assert_eq!(root.zboot.choose_once("boot-2").unwrap(), Boot::Tried);
     assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS));
-    root.zboot.mark_current_active().unwrap();
+    root.zboot.mark().unwrap();
     assert_eq!(root.states(), (Label::B, UNUSED, ACTIVE));
-    assert_eq!(root.zboot.boot("boot-3").unwrap(), Boot::Same);
+    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), Boot::Same);
     assert_eq!(root.states(), (Label::B, UNUSED, ACTIVE));
 }
 
 #[tokio::test]
 async fn an_image_that_was_not_found_good_falls_back_and_keeps_its_mark() {
-    let mut root = Root::updating().await;
-    root.zboot.boot("boot-2").unwrap();
-    assert_eq!(root.zboot.boot("boot-3").unwrap(), Boot::FellBack);
+    let root = Root::updating().await;
+    root.zboot.choose_once("boot-2").unwrap();
+    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), Boot::FellBack);
     assert_eq!(root.states(), (Label::A, ACTIVE, INPROGRESS));
-    assert_eq!(root.zboot.boot("boot-4").unwrap(), Boot::Same);
+    assert_eq!(root.zboot.choose_once("boot-4").unwrap(), Boot::Same);
 }
 
 #[tokio::test]
 async fn one_boot_chooses_once_however_often_the_agents_start() {
-    let mut root = Root::updating().await;
-    assert_eq!(root.zboot.boot("boot-1").unwrap(), Boot::Again);
+    let root = Root::updating().await;
+    assert_eq!(root.zboot.choose_once("boot-1").unwrap(), Boot::Again);
     assert_eq!(root.states(), (Label::A, ACTIVE, UPDATING));
-    root.zboot.boot("boot-2").unwrap();
-    let mut again = FileStore::open(&root.bus).unwrap();
-    assert_eq!(again.boot("boot-2").unwrap(), Boot::Again);
+    root.zboot.choose_once("boot-2").unwrap();
+    let again = RecordStore::open(&root.bus).unwrap();
+    assert_eq!(again.choose_once("boot-2").unwrap(), Boot::Again);
     assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS));
 }
 
 #[tokio::test]
 async fn power_lost_while_the_boot_loader_chooses_is_a_failed_try() {
-    let mut root = Root::updating().await;
-    root.zboot.boot("boot-2").unwrap();
+    let root = Root::updating().await;
+    root.zboot.choose_once("boot-2").unwrap();
     // As if `current` and `boot-id` had not been reached.
     store::replace(&root.bus.path("persist/zboot/current"), b"IMGA").unwrap();
-    assert_eq!(root.zboot.boot("boot-3").unwrap(), Boot::Same);
+    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), Boot::Same);
     assert_eq!(root.states(), (Label::A, ACTIVE, INPROGRESS));
 }
 
@@ -120,64 +133,68 @@ async fn r1_killed_between_any_two_writes_of_a_choice_the_same_boot_makes_the_sa
     // In the order in which they are written.
     let files = ["choice", "IMGB.json", "current", "boot-id"];
     for written in 0..files.len() {
-        let mut root = Root::updating().await;
+        let root = Root::updating().await;
         let path = |name: &str| root.bus.path("persist/zboot").join(name);
         let before = files.map(|name| std::fs::read(path(name)).unwrap());
-        root.zboot.boot("boot-2").unwrap();
+        root.zboot.choose_once("boot-2").unwrap();
         for (name, bytes) in files.iter().zip(before).skip(written) {
             store::replace(&path(name), &bytes).unwrap();
         }
-        let mut again = FileStore::open(&root.bus).unwrap();
-        assert_eq!(again.boot("boot-2").unwrap(), Boot::Tried, "killed after {written} writes");
+        let again = RecordStore::open(&root.bus).unwrap();
+        assert_eq!(again.choose_once("boot-2").unwrap(), Boot::Tried, "killed after {written} writes");
         assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS), "killed after {written} writes");
-        assert_eq!(again.boot("boot-2").unwrap(), Boot::Again);
+        assert_eq!(again.choose_once("boot-2").unwrap(), Boot::Again);
     }
 }
 
 #[tokio::test]
 async fn a_mark_that_was_cut_in_two_is_finished_by_the_next_one() {
-    let mut root = Root::updating().await;
-    root.zboot.boot("boot-2").unwrap();
+    let root = Root::updating().await;
+    root.zboot.choose_once("boot-2").unwrap();
     let record = root.bus.path("persist/zboot/IMGB.json");
     let text = std::fs::read_to_string(&record).unwrap().replace("inprogress", "active");
     store::replace(&record, text.as_bytes()).unwrap();
     assert_eq!(root.states(), (Label::B, ACTIVE, ACTIVE));
-    assert_eq!(root.zboot.boot("boot-3").unwrap(), Boot::Same);
-    root.zboot.mark_current_active().unwrap();
+    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), Boot::Same);
+    root.zboot.mark().unwrap();
     assert_eq!(root.states(), (Label::B, UNUSED, ACTIVE));
 }
 
 #[test]
 fn without_a_partition_to_boot_the_one_before_goes_on() {
-    let mut root = root();
+    let root = root();
     let record = root.bus.path("persist/zboot/IMGA.json");
     let text = std::fs::read_to_string(&record).unwrap().replace("active", "inprogress");
     store::replace(&record, text.as_bytes()).unwrap();
-    assert_eq!(root.zboot.boot("boot-2").unwrap(), Boot::LastResort);
+    assert_eq!(root.zboot.choose_once("boot-2").unwrap(), Boot::LastResort);
     assert_eq!(root.states(), (Label::A, INPROGRESS, UNUSED));
 }
 
 #[tokio::test]
 async fn the_running_partition_is_neither_written_nor_set() {
-    let mut root = Root::updating().await;
-    let image =
-        Image { content: String::new(), version: String::new(), bytes: Bytes::Inline("x".to_owned()) };
-    assert!(root.zboot.write_image(Label::A, image).is_err());
-    assert!(root.zboot.set_state(Label::A, UNUSED).unwrap_err().to_string().contains("IMGA"));
+    let root = Root::updating().await;
+    let image = Image {
+        content: String::new(),
+        version: String::new(),
+        bytes: Bytes::Inline("x".to_owned()),
+        sha256: String::new(),
+    };
+    assert!(root.zboot.begin(Label::A, image, nobody()).is_err());
+    assert!(root.zboot.set(Label::A, UNUSED).unwrap_err().to_string().contains("IMGA"));
     assert_eq!(root.states(), (Label::A, ACTIVE, UPDATING));
 }
 
 #[test]
 fn a_partition_without_an_image_is_not_booted() {
-    let mut root = root();
-    let refused = root.zboot.set_state(Label::B, UPDATING).unwrap_err().to_string();
+    let root = root();
+    let refused = root.zboot.set(Label::B, UPDATING).unwrap_err().to_string();
     assert!(refused.contains("no whole image"), "{refused}");
     assert_eq!(root.states(), (Label::A, ACTIVE, UNUSED));
 }
 
 #[tokio::test]
 async fn an_image_is_copied_and_its_own_version_counts() {
-    let mut root = root();
+    let root = root();
     let bytes: Vec<u8> = b"version: 3.1-k-amd64\n"
         .iter()
         .copied()
@@ -185,7 +202,7 @@ async fn an_image_is_copied_and_its_own_version_counts() {
         .collect();
     let file = root.image_file(&bytes);
     assert_eq!(root.write(Bytes::File(file)).await.unwrap(), "3.1-k-amd64");
-    let spare = root.zboot.partition(Label::B).unwrap();
+    let spare = root.zboot.now().unwrap().get(Label::B).clone();
     assert_eq!(
         (spare.short_version.as_str(), spare.content.as_str(), spare.state),
         ("3.1-k-amd64", "tree#0", UNUSED)
@@ -195,63 +212,65 @@ async fn an_image_is_copied_and_its_own_version_counts() {
 
 #[tokio::test]
 async fn an_image_that_names_no_version_has_the_one_that_was_wanted() {
-    let mut root = root();
+    let root = root();
     assert_eq!(root.write(Bytes::Inline("stand-in".to_owned())).await.unwrap(), "2.0-k-amd64");
     assert_eq!(std::fs::read(root.bus.path("persist/zboot/IMGB.img")).unwrap(), b"stand-in");
 }
 
 #[tokio::test]
 async fn a_write_that_fails_leaves_no_image_and_says_why() {
-    let mut root = root();
+    let root = root();
     root.write(Bytes::Inline("good".to_owned())).await.unwrap();
     let missing = root.dir.path().join("missing");
     let refused = root.write(Bytes::File(missing)).await.unwrap_err().to_string();
     assert!(refused.contains("missing"), "{refused}");
     let empty = root.image_file(b"");
     assert!(root.write(Bytes::File(empty)).await.unwrap_err().to_string().contains("empty"));
-    let spare = root.zboot.partition(Label::B).unwrap();
+    let spare = root.zboot.now().unwrap().get(Label::B).clone();
     assert_eq!((spare.short_version.as_str(), spare.content.as_str(), spare.state), ("", "", UNUSED));
 }
 
 #[tokio::test]
 async fn an_image_larger_than_its_partition_is_refused() {
-    let mut root = root();
+    let root = root();
     let record = root.bus.path("persist/zboot/IMGB.json");
     let text = std::fs::read_to_string(&record).unwrap().replace("536870912", "4");
     store::replace(&record, text.as_bytes()).unwrap();
     let refused = root.write(Bytes::Inline("12345".to_owned())).await.unwrap_err().to_string();
     assert!(refused.contains("4 bytes"), "{refused}");
-    assert_eq!(root.zboot.partition(Label::B).unwrap().short_version, "");
+    assert_eq!(root.zboot.now().unwrap().get(Label::B).clone().short_version, "");
     assert!(root.write(Bytes::Inline("1234".to_owned())).await.is_ok());
 }
 
 #[tokio::test]
 async fn from_the_start_of_a_write_an_updating_partition_is_not_booted() {
-    let mut root = Root::updating().await;
+    let root = Root::updating().await;
     let image = Image {
         content: "other#0".to_owned(),
         version: "3".to_owned(),
         bytes: Bytes::Inline("x".to_owned()),
+        sha256: String::new(),
     };
-    let writing = root.zboot.write_image(Label::B, image).unwrap();
+    let writing = root.zboot.begin(Label::B, image, nobody()).unwrap();
     assert_eq!(root.states(), (Label::A, ACTIVE, UNUSED));
     drop(writing);
-    assert_eq!(root.zboot.partition(Label::B).unwrap().short_version, "");
-    assert!(root.zboot.set_state(Label::B, UPDATING).is_err());
+    assert_eq!(root.zboot.now().unwrap().get(Label::B).clone().short_version, "");
+    assert!(root.zboot.set(Label::B, UPDATING).is_err());
 }
 
 #[tokio::test]
 async fn a_newer_write_is_not_ended_by_an_older_one() {
-    let mut root = root();
+    let root = root();
     let image = |text: &str| Image {
         content: text.to_owned(),
         version: text.to_owned(),
         bytes: Bytes::Inline(text.to_owned()),
+        sha256: String::new(),
     };
-    let older = root.zboot.write_image(Label::B, image("older")).unwrap();
-    let newer = root.zboot.write_image(Label::B, image("newer")).unwrap();
+    let older = root.zboot.begin(Label::B, image("older"), nobody()).unwrap();
+    let newer = root.zboot.begin(Label::B, image("newer"), nobody()).unwrap();
     assert!(older.await.unwrap_err().to_string().contains("another write"));
-    assert_eq!(root.zboot.partition(Label::B).unwrap().short_version, "");
+    assert_eq!(root.zboot.now().unwrap().get(Label::B).clone().short_version, "");
     assert_eq!(newer.await.unwrap(), "newer");
     let left: Vec<_> =
         std::fs::read_dir(root.bus.path(FOLDER)).unwrap().map(|it| it.unwrap().file_name()).collect();
@@ -260,38 +279,42 @@ async fn a_newer_write_is_not_ended_by_an_older_one() {
 
 #[test]
 fn a_write_that_was_dropped_in_its_middle_never_ends_well() {
-    let mut root = root();
+    let root = root();
     // A pipe holds the copying thread until the test lets go of it.
     let pipe = root.dir.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let image =
-        Image { content: "tree#0".to_owned(), version: "2".to_owned(), bytes: Bytes::File(pipe.clone()) };
-    let mut writing = root.zboot.write_image(Label::B, image).unwrap();
+    let image = Image {
+        content: "tree#0".to_owned(),
+        version: "2".to_owned(),
+        bytes: Bytes::File(pipe.clone()),
+        sha256: String::new(),
+    };
+    let mut writing = root.zboot.begin(Label::B, image, nobody()).unwrap();
     let started = std::future::poll_fn(|context| Poll::Ready(writing.as_mut().poll(context).is_pending()));
     assert!(runtime.block_on(started));
     drop(writing);
     // The thread has given up by then, or reads this and gives up after it.
-    if let Err(error) = std::fs::File::options().write(true).open(&pipe).unwrap().write_all(b"late") {
+    if let Err(error) = File::options().write(true).open(&pipe).unwrap().write_all(b"late") {
         assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
     }
     // Waits for the thread.
     drop(runtime);
-    assert_eq!(root.zboot.partition(Label::B).unwrap().short_version, "");
+    assert_eq!(root.zboot.now().unwrap().get(Label::B).clone().short_version, "");
 }
 
 #[test]
 fn a_broken_record_is_named_with_its_file() {
     let root = root();
     store::replace(&root.bus.path("persist/zboot/IMGB.json"), b"{").unwrap();
-    let refused = root.zboot.read().unwrap_err().to_string();
+    let refused = root.zboot.now().unwrap_err().to_string();
     assert!(refused.contains("IMGB.json"), "{refused}");
 }
 
 #[tokio::test]
 async fn nothing_is_written_outside_of_the_folder() {
     let root = Root::updating().await;
-    let at = |path: &std::path::Path| -> Vec<_> {
+    let at = |path: &Path| -> Vec<_> {
         let mut names: Vec<_> = std::fs::read_dir(path).unwrap().map(|it| it.unwrap().file_name()).collect();
         names.sort();
         names

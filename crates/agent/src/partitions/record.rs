@@ -10,8 +10,11 @@
 //!
 //! Each file is replaced whole. A crash between two of them is taken up by the next call, see each one.
 
+#[cfg(test)]
+mod tests;
+
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +22,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pubsub::{Bus, store};
 use serde::{Deserialize, Serialize};
 
-use super::{Boot, Bytes, Image, Label, Partition, PartitionState, Partitions, Writing, Zboot};
+use super::source::Source;
+use super::{
+    Boot, Image, Label, Partition, PartitionState, Partitions, Percent, StopOnDrop, Store, Work, done,
+    refuse, settable,
+};
 use crate::Error;
 
 /// Where the partitions are, under the root.
@@ -64,12 +71,12 @@ struct Choice {
 
 /// Both partitions as files. Copies share one lock, so that a write and a change of state do not mix.
 #[derive(Debug, Clone)]
-pub struct FileStore {
+pub struct RecordStore {
     folder: PathBuf,
     turn: Arc<Mutex<()>>,
 }
 
-impl FileStore {
+impl RecordStore {
     /// The store of this root. A fresh one has `IMGA` active and running, and `IMGB` unused.
     ///
     /// # Errors
@@ -84,7 +91,7 @@ impl FileStore {
             // Last: it says that the other two are there.
             this.put_current(Label::A)?;
         }
-        this.read()?;
+        this.now()?;
         Ok(this)
     }
 
@@ -158,10 +165,17 @@ impl FileStore {
         self.record(label)
     }
 
-    fn write(&self, label: Label, image: &Image, name: &str, stop: &AtomicBool) -> Result<String, Error> {
+    fn write(
+        &self,
+        label: Label,
+        (image, percent): (&Image, Percent),
+        name: &str,
+        stop: &AtomicBool,
+    ) -> Result<String, Error> {
         let limit = self.record(label)?.size_bytes;
         let draft = self.path(label, &format!("img.tmp-{name}"));
-        let drafted = draft_image(&draft, &image.bytes, limit, stop);
+        let source = Source::open(image, percent)?;
+        let drafted = draft_image(&draft, source, limit, stop);
         let done = drafted.and_then(|stated| self.commit(label, image, name, &draft, stated));
         if done.is_err() {
             // The reason matters more than a draft that will be overwritten or removed anyway.
@@ -196,8 +210,8 @@ impl FileStore {
     }
 }
 
-impl Zboot for FileStore {
-    fn read(&self) -> Result<Partitions, Error> {
+impl RecordStore {
+    fn now(&self) -> Result<Partitions, Error> {
         let _turn = self.turn();
         let partition = |label| {
             self.record(label).map(|it| Partition {
@@ -213,17 +227,15 @@ impl Zboot for FileStore {
         Ok(Partitions { current: self.running()?, a: partition(Label::A)?, b: partition(Label::B)? })
     }
 
-    fn set_state(&mut self, label: Label, state: PartitionState) -> Result<(), Error> {
+    fn set(&self, label: Label, state: PartitionState) -> Result<(), Error> {
+        settable(label, state, &self.now()?)?;
         let _turn = self.turn();
-        let mut record = self.spare(label)?;
-        if state == PartitionState::Updating && record.short_version.is_empty() {
-            return Err(refuse(format!("{label} holds no whole image to boot")));
-        }
+        let mut record = self.record(label)?;
         record.state = state;
         self.put(&record)
     }
 
-    fn mark_current_active(&mut self) -> Result<(), Error> {
+    fn mark(&self) -> Result<(), Error> {
         let _turn = self.turn();
         let label = self.running()?;
         let (mut running, mut spare) = (self.record(label)?, self.record(label.other())?);
@@ -241,7 +253,7 @@ impl Zboot for FileStore {
         self.put(&spare)
     }
 
-    fn write_image(&mut self, label: Label, image: Image) -> Result<Writing, Error> {
+    fn begin(&self, label: Label, image: Image, percent: Percent) -> Result<Work<String>, Error> {
         let _turn = self.turn();
         let mut record = self.spare(label)?;
         record.state = PartitionState::Unused;
@@ -251,16 +263,10 @@ impl Zboot for FileStore {
         self.put(&record)?;
         self.forget_drafts(label);
         let (this, name) = (self.clone(), record.writing);
-        Ok(Box::pin(async move {
-            // Dropped with this future: the copying thread sees it after its present piece.
-            let hold = StopOnDrop(Arc::default());
-            let stop = Arc::clone(&hold.0);
-            let copy = tokio::task::spawn_blocking(move || this.write(label, &image, &name, &stop));
-            copy.await.map_err(|cause| refuse(format!("the copy to {label} ended early: {cause}")))?
-        }))
+        Ok(StopOnDrop::over(move |stop| this.write(label, (&image, percent), &name, stop)))
     }
 
-    fn boot(&mut self, boot_id: &str) -> Result<Boot, Error> {
+    fn choose_once(&self, boot_id: &str) -> Result<Boot, Error> {
         let _turn = self.turn();
         let path = self.folder.join("boot-id");
         if small(&path)?.as_deref() == Some(boot_id) {
@@ -280,9 +286,7 @@ impl Zboot for FileStore {
         store::replace(&path, boot_id.as_bytes()).map_err(Error::pubsub(path.display().to_string()))?;
         Ok(choice.boot)
     }
-}
 
-impl FileStore {
     fn forget_drafts(&self, label: Label) {
         let start = format!("{label}.img.tmp-");
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
@@ -294,11 +298,26 @@ impl FileStore {
     }
 }
 
-struct StopOnDrop(Arc<AtomicBool>);
+/// Done at once, as the small files of topics are.
+impl Store for RecordStore {
+    fn read(&mut self) -> Work<Partitions> {
+        done(self.now())
+    }
 
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+    fn set_state(&mut self, label: Label, state: PartitionState) -> Work<()> {
+        done(self.set(label, state))
+    }
+
+    fn mark_current_active(&mut self) -> Work<()> {
+        done(self.mark())
+    }
+
+    fn write_image(&mut self, label: Label, image: Image, percent: Percent) -> Work<String> {
+        self.begin(label, image, percent).unwrap_or_else(|cause| done(Err(cause)))
+    }
+
+    fn boot(&mut self, boot_id: &str) -> Work<Boot> {
+        done(self.choose_once(boot_id))
     }
 }
 
@@ -319,10 +338,6 @@ fn fresh(label: Label, state: PartitionState, short_version: String) -> Record {
     }
 }
 
-fn refuse(reason: String) -> Error {
-    Error::Effect { doing: "keep the image partitions", reason }
-}
-
 fn small(path: &Path) -> Result<Option<String>, Error> {
     let bytes = store::read(path, SMALL_BYTES).map_err(Error::pubsub(path.display().to_string()))?;
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))
@@ -330,38 +345,34 @@ fn small(path: &Path) -> Result<Option<String>, Error> {
 
 /// Writes the bytes to `draft` and returns the version that they name, if any. An image is too large for
 /// `store::replace`, which takes its bytes at once.
-fn draft_image(draft: &Path, bytes: &Bytes, limit: u64, stop: &AtomicBool) -> Result<Option<String>, Error> {
-    let told = |path: &Path| {
-        let path = path.display().to_string();
-        move |cause: std::io::Error| refuse(format!("{path}: {cause}"))
-    };
-    let (mut source, from): (Box<dyn std::io::Read + '_>, &Path) = match bytes {
-        Bytes::File(path) => (Box::new(File::open(path).map_err(told(path))?), path),
-        Bytes::Inline(text) => (Box::new(text.as_bytes()), draft),
-    };
-    let mut target = File::create(draft).map_err(told(draft))?;
+fn draft_image(
+    draft: &Path,
+    mut source: Source,
+    limit: u64,
+    stop: &AtomicBool,
+) -> Result<Option<String>, Error> {
+    let told = |cause: std::io::Error| refuse(format!("{}: {cause}", draft.display()));
+    let mut target = File::create(draft).map_err(told)?;
     let (mut piece, mut written, mut head) = (vec![0; PIECE_BYTES], 0_u64, None);
     loop {
         if stop.load(Ordering::Relaxed) {
-            return Err(refuse("the write was given up".to_owned()));
+            return Err(refuse("the write was given up"));
         }
-        let count = source.read(&mut piece).map_err(told(from))?;
+        let count = source.fill(&mut piece)?;
         let bytes = piece.get(..count).unwrap_or_default();
+        if bytes.is_empty() {
+            source.finish()?;
+            target.sync_all().map_err(told)?;
+            return Ok(head.flatten());
+        }
         if head.is_none() {
             head = Some(stated_version(bytes));
-        }
-        if bytes.is_empty() && written == 0 {
-            return Err(refuse(format!("{} is empty", from.display())));
-        }
-        if bytes.is_empty() {
-            target.sync_all().map_err(told(draft))?;
-            return Ok(head.flatten());
         }
         written += u64::try_from(count).unwrap_or(u64::MAX);
         if written > limit {
             return Err(refuse(format!("the image is larger than its partition of {limit} bytes")));
         }
-        target.write_all(bytes).map_err(told(draft))?;
+        target.write_all(bytes).map_err(told)?;
     }
 }
 

@@ -1,0 +1,210 @@
+//! What an image partition holds, and how an image gets into it: for the doors to real partitions.
+//!
+//! The head of an image is written last, once its digest is proved and the rest is on the disk. Until then the
+//! partition has no file system that a boot loader or a kernel would find, whatever a power cut leaves of the rest.
+//! What was written is noted under `<root>/persist/partitions/`, with the digest of that head: so a note is of no
+//! more use once somebody else has written there.
+//!
+//! Not here: states of partitions. Source: lf-edge/eve pkg/pillar/zboot (`getVersion`, `WriteToPartition`).
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use pubsub::{Bus, store};
+use ring::digest::{SHA256, digest};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::source::Source;
+use super::table::{Sectors, wide};
+use super::target::{HEAD_BYTES, Target};
+use super::{Bytes, Image, Label, Percent, hex, refuse};
+use crate::Error;
+
+/// Where notes of what was written are, under the root.
+const NOTES: &str = "persist/partitions";
+/// Where the other partition is mounted to read its version, under the root.
+const MOUNT: &str = "run/baseosmgr/tmpmnt";
+/// The kernel's list of mounts, under the root.
+const MOUNTS: &str = "proc/self/mountinfo";
+/// Versions: of the running image, and inside of an image.
+const RUNNING: [&str; 2] = ["run/eve-release", "etc/eve-release"];
+const INSIDE: &str = "etc/eve-release";
+const SMALL_BYTES: u64 = 64 << 10;
+/// An image is copied in pieces of this size, and a stop is noticed after each.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// One write at a time: one that was given up may still be at its last piece.
+static WRITING: Mutex<()> = Mutex::new(());
+/// How a tar archive is known.
+const TAR: (usize, &[u8]) = (257, b"ustar");
+
+/// What was written to a partition.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Note {
+    content: String,
+    version: String,
+    head_sha256: String,
+}
+
+fn note(bus: &Bus, label: Label) -> PathBuf {
+    bus.path(NOTES).join(format!("{label}.json"))
+}
+
+/// The version of the image that runs.
+pub(super) fn running_version(bus: &Bus) -> Result<String, Error> {
+    for path in RUNNING {
+        if let Some(version) = small(bus.path(path))? {
+            return Ok(version);
+        }
+    }
+    Err(refuse(format!("neither {} nor {} names the version that runs", RUNNING[0], RUNNING[1])))
+}
+
+/// Version and content of the partition that does not run; both empty where it holds no image.
+pub(super) fn of(bus: &Bus, label: Label, target: &Target) -> Result<(String, String), Error> {
+    let told = |cause: io::Error| refuse(format!("{}: {cause}", target.device()));
+    let head = target.head().map_err(told)?;
+    let path = note(bus, label);
+    let held = store::read(&path, SMALL_BYTES).map_err(Error::pubsub(path.display().to_string()))?;
+    // A note that makes no sense is none: the image is written again.
+    let known = held.and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
+    if let Some(known) = known.filter(|known| known.head_sha256 == sha256(&head)) {
+        return Ok((known.version, known.content));
+    }
+    let blank = head.iter().all(|byte| *byte == 0);
+    if blank || !target.is_device().map_err(told)? {
+        return Ok(Default::default());
+    }
+    // As in the reference: there may be no file system in it.
+    let version = inside(bus, target).inspect_err(|why| warn!(partition = %label, why, "has no version"));
+    Ok((version.unwrap_or_default(), String::new()))
+}
+
+/// Writes `image`, which goes to `label`, into `target`. Returns the version of what is there then.
+pub(super) fn write(
+    bus: &Bus,
+    (label, target): (Label, &Target),
+    image: &Image,
+    source: Source,
+    stop: &AtomicBool,
+) -> Result<String, Error> {
+    let told = |cause: io::Error| refuse(format!("{}: {cause}", target.device()));
+    let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut file = target.open(&bus.path(MOUNTS)).map_err(refuse)?;
+    let path = note(bus, label);
+    store::remove(&path).map_err(Error::pubsub(path.display().to_string()))?;
+    copy(&mut file, (label, target), source, stop)?;
+    // Else no kernel could mount it.
+    drop(file);
+    let version = if target.is_device().map_err(told)? {
+        inside(bus, target).map_err(refuse)?
+    } else {
+        image.version.clone()
+    };
+    let head_sha256 = sha256(&target.head().map_err(told)?);
+    let note = Note { content: image.content.clone(), version: version.clone(), head_sha256 };
+    let bytes = serde_json::to_vec(&note).map_err(|cause| refuse(format!("{}: {cause}", path.display())))?;
+    store::replace(&path, &bytes).map_err(Error::pubsub(path.display().to_string()))?;
+    Ok(version)
+}
+
+/// Copies all of `source` into `target`, which `disk` is: its head comes off first and on last.
+pub(super) fn copy(
+    disk: &mut impl Sectors,
+    (label, target): (Label, &Target),
+    mut source: Source,
+    stop: &AtomicBool,
+) -> Result<(), Error> {
+    let told = |cause: io::Error| refuse(format!("{}: {cause}", target.device()));
+    let (mut piece, mut head, mut done) = (vec![0; PIECE_BYTES], Vec::new(), 0_u64);
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(refuse("the write was given up"));
+        }
+        let count = source.fill(&mut piece)?;
+        let mut bytes = piece.get(..count).unwrap_or_default();
+        if bytes.is_empty() {
+            break;
+        }
+        let mut at = done;
+        done += wide(count);
+        if done > target.bytes {
+            return Err(too_large(&source, label, None, target.bytes));
+        }
+        if at == 0 {
+            if bytes.get(TAR.0..).is_some_and(|rest| rest.starts_with(TAR.1)) {
+                let name = source.name();
+                return Err(refuse(format!("{name} is a tar archive; an OS image is a root file system")));
+            }
+            let (first, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));
+            head = first.to_vec();
+            disk.write_at(target.offset, &[0; HEAD_BYTES]).map_err(told)?;
+            disk.sync().map_err(told)?;
+            (bytes, at) = (rest, wide(first.len()));
+        }
+        disk.write_at(target.offset + at, bytes).map_err(told)?;
+    }
+    source.finish()?;
+    disk.sync().map_err(told)?;
+    disk.write_at(target.offset, &head).map_err(told)?;
+    disk.sync().map_err(told)
+}
+
+/// Opens what is to be written to a real partition, and refuses what cannot be right before anything is changed.
+pub(super) fn source(
+    label: Label,
+    target: &Target,
+    image: &Image,
+    percent: Percent,
+) -> Result<Source, Error> {
+    if let Bytes::Inline(_) = image.bytes {
+        return Err(refuse(format!(
+            "the content of {} is not on this device; volumemgr has named neither a file nor blobs",
+            image.version
+        )));
+    }
+    let source = Source::open(image, percent)?;
+    match source.bytes() {
+        Some(bytes) if bytes > target.bytes => Err(too_large(&source, label, Some(bytes), target.bytes)),
+        Some(_) | None => Ok(source),
+    }
+}
+
+fn too_large(source: &Source, label: Label, bytes: Option<u64>, limit: u64) -> Error {
+    let bytes = bytes.map(|bytes| format!(" of {bytes} bytes")).unwrap_or_default();
+    refuse(format!("the image {}{bytes} is larger than {label} of {limit} bytes", source.name()))
+}
+
+/// The version that an image names, read as the reference does.
+fn inside(bus: &Bus, target: &Target) -> Result<String, String> {
+    let place = bus.path(MOUNT);
+    let told = |cause: &dyn std::fmt::Display| format!("{}: {cause}", target.device());
+    std::fs::create_dir_all(&place).map_err(|cause| told(&cause))?;
+    let free = || unmount(&place, UnmountFlags::DETACH);
+    // A run that was killed may have left one.
+    while free().is_ok() {}
+    let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
+    mount(&target.path, &place, "squashfs", flags, None)
+        .map_err(|cause| told(&format!("no squashfs can be mounted from it: {cause}")))?;
+    let version = small(place.join(INSIDE));
+    free().map_err(|cause| told(&format!("{} cannot be unmounted: {cause}", place.display())))?;
+    match version.map_err(|cause| told(&crate::report::chain(&cause)))? {
+        Some(version) => Ok(version),
+        None => Err(told(&format!("its image has no {INSIDE}"))),
+    }
+}
+
+fn small(path: PathBuf) -> Result<Option<String>, Error> {
+    let bytes = store::read(&path, SMALL_BYTES).map_err(Error::pubsub(path.display().to_string()))?;
+    let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
+    Ok(text.filter(|text| !text.is_empty()))
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    hex(digest(&SHA256, bytes).as_ref())
+}

@@ -1,0 +1,152 @@
+//! The bytes of an image, unpacked and counted, whose digest is taken of what is read.
+//!
+//! Not here: where they go.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use flate2::read::MultiGzDecoder;
+use ring::digest::{Context, SHA256};
+
+use super::{Bytes, Image, Percent, hex, layout, refuse};
+use crate::Error;
+
+/// How packed bytes begin.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// An image that is being read.
+pub(super) struct Source {
+    name: String,
+    sha256: String,
+    /// Of the bytes once they are unpacked, where that is known.
+    bytes: Option<u64>,
+    unpacked: Unpacked,
+}
+
+enum Unpacked {
+    Plain(Tally),
+    Gzip(Box<MultiGzDecoder<Tally>>),
+}
+
+impl Source {
+    /// Opens the bytes of `image`; `percent` follows what is read of them.
+    pub(super) fn open(image: &Image, percent: Percent) -> Result<Self, Error> {
+        let mut sha256 = image.sha256.to_lowercase();
+        let path = match &image.bytes {
+            Bytes::Inline(text) => {
+                let raw = Box::new(io::Cursor::new(text.clone().into_bytes()));
+                return Self::unpack("the stand-in".to_owned(), sha256, raw, text.len(), percent);
+            }
+            Bytes::File(path) => path.clone(),
+            Bytes::Layout(folder) => {
+                let layer = layout::layer(folder, &sha256)?;
+                sha256 = layer.sha256;
+                layer.path
+            }
+        };
+        let name = path.display().to_string();
+        let told = |cause: io::Error| refuse(format!("{name}: {cause}"));
+        let file = File::open(&path).map_err(told)?;
+        let about = file.metadata().map_err(told)?;
+        if about.is_dir() {
+            return Err(refuse(format!("{name} is a folder without an OCI image layout")));
+        }
+        let total = usize::try_from(about.len()).unwrap_or(usize::MAX);
+        Self::unpack(name, sha256, Box::new(file), total, percent)
+    }
+
+    fn unpack(
+        name: String,
+        sha256: String,
+        mut raw: Box<dyn Read + Send>,
+        total: usize,
+        percent: Percent,
+    ) -> Result<Self, Error> {
+        let mut head = Vec::new();
+        let read = raw.by_ref().take(ZSTD.len() as u64).read_to_end(&mut head);
+        read.map_err(|cause| refuse(format!("{name}: {cause}")))?;
+        let total = total as u64;
+        if head.is_empty() {
+            return Err(refuse(format!("{name} is empty")));
+        }
+        let (gzip, zstd) = (head.starts_with(GZIP), head.starts_with(ZSTD));
+        let raw = Box::new(io::Cursor::new(head).chain(raw));
+        let tally = Tally { raw, digest: Context::new(&SHA256), done: 0, total, percent };
+        if zstd {
+            return Err(refuse(format!("{name} is packed by zstd, which is not supported; pack it by gzip")));
+        }
+        let (bytes, unpacked) = match gzip {
+            true => (None, Unpacked::Gzip(Box::new(MultiGzDecoder::new(tally)))),
+            false => (Some(total), Unpacked::Plain(tally)),
+        };
+        Ok(Self { name, sha256, bytes, unpacked })
+    }
+
+    /// What a person calls it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How long the image is, where that is known before it is read.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        self.bytes
+    }
+
+    /// Fills `into` as far as there are bytes.
+    pub(super) fn fill(&mut self, into: &mut [u8]) -> Result<usize, Error> {
+        let mut count = 0;
+        while let Some(room) = into.get_mut(count..).filter(|room| !room.is_empty()) {
+            let read = match &mut self.unpacked {
+                Unpacked::Plain(tally) => tally.read(room),
+                Unpacked::Gzip(decoder) => decoder.read(room),
+            };
+            match read {
+                Ok(0) => break,
+                Ok(more) => count += more,
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) => return Err(refuse(format!("{} cannot be read: {cause}", self.name))),
+            }
+        }
+        Ok(count)
+    }
+
+    /// Once all has been read: whether it was the image that was wanted.
+    pub(super) fn finish(self) -> Result<(), Error> {
+        let mut tally = match self.unpacked {
+            Unpacked::Plain(tally) => tally,
+            Unpacked::Gzip(decoder) => decoder.into_inner(),
+        };
+        io::copy(&mut tally, &mut io::sink())
+            .map_err(|cause| refuse(format!("{} cannot be read: {cause}", self.name)))?;
+        let found = hex(tally.digest.finish().as_ref());
+        if self.sha256.is_empty() || self.sha256 == found {
+            return Ok(());
+        }
+        Err(refuse(format!(
+            "{} has the sha256 {found}, not {}; bring the image again",
+            self.name, self.sha256
+        )))
+    }
+}
+
+/// Counts what goes through, and takes its digest.
+struct Tally {
+    raw: Box<dyn Read + Send>,
+    digest: Context,
+    done: u64,
+    total: u64,
+    percent: Percent,
+}
+
+impl Read for Tally {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.raw.read(into)?;
+        self.digest.update(into.get(..count).unwrap_or_default());
+        self.done += count as u64;
+        let percent = self.done.saturating_mul(100) / self.total.max(1);
+        let percent = u8::try_from(percent.min(100)).unwrap_or(100);
+        self.percent.send_if_modified(|told| std::mem::replace(told, percent) != percent);
+        Ok(count)
+    }
+}

@@ -1,0 +1,300 @@
+//! A GUID partition table, of which only attribute bits and checksums are changed.
+//!
+//! Two copies of a table lie on a disk, each a header and an array of entries with checksums of their own. A change is
+//! a few sectors, each of which is old or new after a power cut. They are written in this order, each synced before
+//! the next, so that a table is whole at every moment, and so that the boot loader of the reference finds it:
+//!
+//! | Written | Primary copy | Backup copy | What is read |
+//! |---|---|---|---|
+//! | header of the backup, then its entries | old | not whole, then new | old |
+//! | header of the primary | not whole, its header equal to the backup's | new | new |
+//! | entries of the primary | new | new | new |
+//!
+//! That boot loader (`grub_gpt_read` in lf-edge/eve pkg/grub) takes the backup only if the header of the primary is
+//! broken or says the same checksum of the entries as the backup's. So the header goes first: the other way round
+//! both copies would be refused until the second sector is written.
+//! Where the primary is not whole to begin with, it is first made whole with what the backup says.
+//!
+//! Not here: what the bits mean.
+//! Source: UEFI specification 2.10, section 5.3.
+
+use std::io;
+use std::ops::Range;
+
+/// One header, and each of its fields that is used, by offset.
+const SIGNATURE: &[u8] = b"EFI PART\0\0\x01\0";
+const HEADER_SIZE: usize = 12;
+const HEADER_CRC: usize = 16;
+const MY_LBA: usize = 24;
+const OTHER_LBA: usize = 32;
+const ENTRIES_LBA: usize = 72;
+const ENTRY_COUNT: usize = 80;
+const ENTRY_SIZE: usize = 84;
+const ENTRIES_CRC: usize = 88;
+const LEAST_HEADER_BYTES: usize = 92;
+/// What both headers of a table say alike once their own places are exchanged: places and sizes of all but the entries.
+const SAME: [Range<usize>; 2] = [OTHER_LBA..ENTRIES_LBA, ENTRY_COUNT..ENTRIES_CRC];
+/// Fields of one entry.
+const GUID: usize = 16;
+const FIRST_LBA: usize = 32;
+const LAST_LBA: usize = 40;
+/// The upper 16 of 64 attribute bits, which belong to the type of the partition.
+const WORD: usize = 54;
+const NAME: usize = 56;
+const LEAST_ENTRY_BYTES: usize = 128;
+/// Larger arrays are nobody's.
+const MOST_ENTRIES_BYTES: usize = 1 << 20;
+/// Sizes of a sector that disks have.
+const SECTORS: [usize; 2] = [512, 4096];
+/// The primary copy is here.
+const PRIMARY_LBA: u64 = 1;
+
+/// A disk as far as its table needs it.
+pub(super) trait Sectors {
+    /// Its size.
+    fn bytes(&mut self) -> io::Result<u64>;
+    /// Fills `into` from the offset `at`.
+    fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<()>;
+    /// Writes at the offset `at`.
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Returns once all that was written is on the disk.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+impl Sectors for std::fs::File {
+    fn bytes(&mut self) -> io::Result<u64> {
+        // Of a block device the kernel tells no other length.
+        io::Seek::seek(self, io::SeekFrom::End(0))
+    }
+
+    fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(self, into, at)
+    }
+
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::write_all_at(self, bytes, at)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_all()
+    }
+}
+
+/// One partition of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// Its number, from one.
+    pub(super) number: usize,
+    /// Its name.
+    pub(super) label: String,
+    /// Its own identity (PARTUUID), in lower case.
+    pub(super) guid: String,
+    /// Where it begins.
+    pub(super) offset: u64,
+    /// How long it is.
+    pub(super) bytes: u64,
+    /// The attribute word, bits 48 to 63.
+    pub(super) word: u16,
+}
+
+/// One copy of a table that is whole: its header sector and its entries, as they are on the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Copy {
+    header: Vec<u8>,
+    entries: Vec<u8>,
+}
+
+/// A table as it was read.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    sector: usize,
+    /// What the disk says: the primary copy, or the backup where that is not whole.
+    valid: Copy,
+    primary_is_valid: bool,
+    /// Where the backup is, or belongs.
+    backup_lba: u64,
+}
+
+impl Table {
+    /// Reads the table of `disk`.
+    pub(super) fn read(disk: &mut impl Sectors) -> Result<Self, String> {
+        let bytes = disk.bytes().map_err(|cause| format!("its size cannot be read: {cause}"))?;
+        let mut whys = Vec::new();
+        for sector in SECTORS {
+            let last = (bytes / wide(sector)).saturating_sub(1);
+            let primary = Copy::read(disk, sector, PRIMARY_LBA);
+            let named = primary.as_ref().map_or(last, |it| number(&it.header, OTHER_LBA, 8));
+            match primary {
+                Ok(valid) => return Ok(Self { sector, valid, primary_is_valid: true, backup_lba: named }),
+                Err(why) => whys.push(format!("primary copy at sectors of {sector} bytes: {why}")),
+            }
+            // A header that is whole names its backup even where its entries are not.
+            let header = Copy::header(disk, sector, PRIMARY_LBA);
+            let backup_lba = header.map_or(last, |it| number(&it, OTHER_LBA, 8));
+            match Copy::read(disk, sector, backup_lba) {
+                Ok(valid) => return Ok(Self { sector, valid, primary_is_valid: false, backup_lba }),
+                Err(why) => whys.push(format!("backup copy: {why}")),
+            }
+        }
+        Err(format!("no GUID partition table is whole ({})", whys.join("; ")))
+    }
+
+    /// The partitions in use.
+    pub(super) fn slots(&self) -> Vec<Slot> {
+        let size = count(&self.valid.header, ENTRY_SIZE);
+        let used = |entry: &&[u8]| entry.iter().take(GUID).any(|byte| *byte != 0);
+        let numbered = self.valid.entries.chunks_exact(size.max(1)).enumerate();
+        numbered.filter(|(_, entry)| used(entry)).map(|(nth, entry)| self.slot(nth + 1, entry)).collect()
+    }
+
+    fn slot(&self, nth: usize, entry: &[u8]) -> Slot {
+        let (first, last) = (number(entry, FIRST_LBA, 8), number(entry, LAST_LBA, 8));
+        let units = entry.get(NAME..LEAST_ENTRY_BYTES).unwrap_or_default().chunks_exact(2);
+        let units = units.map(|pair| u16::try_from(number(pair, 0, 2)).unwrap_or_default());
+        let name: Vec<u16> = units.take_while(|unit| *unit != 0).collect();
+        let sector = wide(self.sector);
+        Slot {
+            number: nth,
+            label: String::from_utf16_lossy(&name),
+            guid: guid(entry.get(GUID..FIRST_LBA).unwrap_or_default()),
+            offset: first.saturating_mul(sector),
+            bytes: (last + 1).saturating_sub(first).saturating_mul(sector),
+            word: u16::try_from(number(entry, WORD, 2)).unwrap_or_default(),
+        }
+    }
+
+    /// Makes both copies say `words` of the partitions with these numbers, and the same of all the rest. Without
+    /// any words, what a power cut left half done is taken to its end.
+    pub(super) fn write(disk: &mut impl Sectors, words: &[(usize, u16)]) -> Result<(), String> {
+        let table = Self::read(disk)?;
+        let size = count(&table.valid.header, ENTRY_SIZE);
+        let mut entries = table.valid.entries.clone();
+        for (nth, word) in words {
+            let at = nth.saturating_sub(1) * size + WORD;
+            put(&mut entries, at, &word.to_le_bytes()).ok_or_else(|| format!("it has no partition {nth}"))?;
+        }
+        if !table.primary_is_valid {
+            table.put_copy(disk, PRIMARY_LBA, &table.valid.entries)?;
+        }
+        table.put_copy(disk, table.backup_lba, &entries)?;
+        table.put_copy(disk, PRIMARY_LBA, &entries)?;
+        let now = Self::read(disk)?;
+        if now.primary_is_valid && now.valid.entries == entries {
+            return Ok(());
+        }
+        Err("what was written is not what is read".to_owned())
+    }
+
+    /// Writes what differs of one copy: its header, then the sectors of its entries.
+    fn put_copy(&self, disk: &mut impl Sectors, lba: u64, entries: &[u8]) -> Result<(), String> {
+        let failed = |cause: io::Error| format!("the copy at sector {lba} cannot be written: {cause}");
+        let mut header = self.mirrored(lba);
+        if let Ok(there) = Copy::header(disk, self.sector, lba)
+            && SAME.iter().all(|range| there.get(range.clone()) == header.get(range.clone()))
+        {
+            header = there;
+        }
+        let size = count(&header, HEADER_SIZE);
+        put(&mut header, ENTRIES_CRC, &crc32fast::hash(entries).to_le_bytes());
+        put(&mut header, HEADER_CRC, &[0; 4]);
+        let crc = crc32fast::hash(header.get(..size).unwrap_or_default());
+        put(&mut header, HEADER_CRC, &crc.to_le_bytes());
+        let place = |lba: u64| lba.saturating_mul(wide(self.sector));
+        let mut write = |at: u64, bytes: &[u8]| -> io::Result<()> {
+            let mut there = vec![0; bytes.len()];
+            disk.read_at(at, &mut there)?;
+            if there != bytes {
+                disk.write_at(at, bytes)?;
+                disk.sync()?;
+            }
+            Ok(())
+        };
+        write(place(lba), &header).map_err(failed)?;
+        let begin = place(number(&header, ENTRIES_LBA, 8));
+        for (nth, bytes) in entries.chunks(self.sector).enumerate() {
+            write(begin + wide(nth * self.sector), bytes).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// The header of a copy of which none is left, as the other copy has it.
+    fn mirrored(&self, lba: u64) -> Vec<u8> {
+        let mut header = self.valid.header.clone();
+        let at = number(&header, MY_LBA, 8);
+        if at == lba {
+            return header;
+        }
+        let sectors = wide(self.valid.entries.len().div_ceil(self.sector));
+        let entries = if lba == PRIMARY_LBA { PRIMARY_LBA + 1 } else { lba.saturating_sub(sectors) };
+        for (field, value) in [(MY_LBA, lba), (OTHER_LBA, at), (ENTRIES_LBA, entries)] {
+            put(&mut header, field, &value.to_le_bytes());
+        }
+        header
+    }
+}
+
+impl Copy {
+    /// The header at `lba`, if it is whole.
+    fn header(disk: &mut impl Sectors, sector: usize, lba: u64) -> Result<Vec<u8>, String> {
+        let mut header = vec![0; sector];
+        let read = disk.read_at(lba.saturating_mul(wide(sector)), &mut header);
+        read.map_err(|cause| format!("sector {lba} cannot be read: {cause}"))?;
+        if !header.starts_with(SIGNATURE) {
+            return Err(format!("sector {lba} holds no header"));
+        }
+        let size = count(&header, HEADER_SIZE);
+        let mut summed = header.get(..size).unwrap_or_default().to_vec();
+        put(&mut summed, HEADER_CRC, &[0; 4]);
+        let crc = u64::from(crc32fast::hash(&summed));
+        if summed.len() < LEAST_HEADER_BYTES || number(&header, HEADER_CRC, 4) != crc {
+            return Err(format!("the checksum of the header at sector {lba} is wrong"));
+        }
+        if number(&header, MY_LBA, 8) != lba {
+            return Err(format!("the header at sector {lba} is of another one"));
+        }
+        Ok(header)
+    }
+
+    fn read(disk: &mut impl Sectors, sector: usize, lba: u64) -> Result<Self, String> {
+        let header = Self::header(disk, sector, lba)?;
+        let (size, entries) = (count(&header, ENTRY_SIZE), count(&header, ENTRY_COUNT));
+        let bytes = size.saturating_mul(entries);
+        if size < LEAST_ENTRY_BYTES || bytes > MOST_ENTRIES_BYTES {
+            return Err(format!("{entries} entries of {size} bytes each make no sense"));
+        }
+        let mut entries = vec![0; bytes];
+        let at = number(&header, ENTRIES_LBA, 8).saturating_mul(wide(sector));
+        let read = disk.read_at(at, &mut entries);
+        read.map_err(|cause| format!("the entries cannot be read: {cause}"))?;
+        if u64::from(crc32fast::hash(&entries)) != number(&header, ENTRIES_CRC, 4) {
+            return Err(format!(
+                "the checksum of the entries that the header at sector {lba} names is wrong"
+            ));
+        }
+        Ok(Self { header, entries })
+    }
+}
+
+/// An identity as it is written: its first three groups are little-endian.
+fn guid(bytes: &[u8]) -> String {
+    uuid::Uuid::from_slice_le(bytes).map(|it| it.to_string()).unwrap_or_default()
+}
+
+/// The little-endian number of so many bytes at `at`; 0 where there is none.
+fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
+    let field = bytes.get(at..at + length).unwrap_or_default();
+    field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+}
+
+fn count(bytes: &[u8], at: usize) -> usize {
+    usize::try_from(number(bytes, at, 4)).unwrap_or(usize::MAX)
+}
+
+pub(super) fn wide(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+fn put(bytes: &mut [u8], at: usize, field: &[u8]) -> Option<()> {
+    bytes.get_mut(at..at + field.len())?.copy_from_slice(field);
+    Some(())
+}

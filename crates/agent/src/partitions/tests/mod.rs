@@ -1,0 +1,105 @@
+//! All doors to the partitions by one set of tests, and the table of a disk under power cuts.
+
+mod device;
+mod disk;
+mod doors;
+mod images;
+#[path = "../../../../../tests/stage/loader.rs"]
+#[expect(unreachable_pub, reason = "the stage of the whole-system tests has it too")]
+mod loader;
+mod programs;
+mod table;
+
+use std::fs::Permissions;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use pubsub::{Bus, store};
+
+use super::*;
+
+/// A disk as `sgdisk` makes it with the layout of the reference: IMGA active, IMGB unused, 256 KiB each.
+const DISK: &[u8] = include_bytes!("../../../testdata/eve.img.gz");
+const PART_BYTES: u64 = 256 << 10;
+const PARTUUIDS: [&str; 2] = ["ad6871ee-31f9-4cf3-9e09-6f7a25c30052", "ad6871ee-31f9-4cf3-9e09-6f7a25c30053"];
+const LABELS: [&str; 2] = ["IMGA", "IMGB"];
+
+fn disk() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(DISK).read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Nobody follows how far it is.
+fn nobody() -> Percent {
+    watch::Sender::default()
+}
+
+/// A machine with a disk, whose kernel was started from IMGA.
+struct Machine {
+    dir: tempfile::TempDir,
+    bus: Bus,
+    disk: PathBuf,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let bus = Bus::open(dir.path()).unwrap();
+        let disk = dir.path().join("disk.img");
+        let this = Self { dir, bus, disk };
+        this.put("disk.img", &disk_bytes(|_| {}));
+        this.runs(PARTUUIDS[0], "1.0-k-amd64");
+        this
+    }
+
+    fn put(&self, path: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.dir.path().join(path);
+        store::replace(&path, bytes).unwrap();
+        path
+    }
+
+    /// What the kernel and the image say of this boot.
+    fn runs(&self, partuuid: &str, version: &str) {
+        let line = format!("console=tty0 root=PARTUUID={partuuid} rootdelay=3 getty\n");
+        self.put("proc/cmdline", line.as_bytes());
+        self.put("run/eve-release", format!("{version}\n").as_bytes());
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        std::fs::read(&self.disk).unwrap()
+    }
+
+    /// A program of these lines, after which it may use `$here`.
+    fn program(&self, lines: &str) -> PathBuf {
+        let here = self.dir.path().display();
+        let path = self.put("program", format!("#!/bin/sh\nhere={here}\n{lines}\n").as_bytes());
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+}
+
+fn disk_bytes(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = disk();
+    change(&mut bytes);
+    bytes
+}
+
+fn image(bytes: Bytes) -> Image {
+    Image { content: "tree#0".to_owned(), version: "2.0-k-amd64".to_owned(), bytes, sha256: String::new() }
+}
+
+/// Whether `program` is installed; where it is not, that is said.
+fn is_there(program: &str) -> bool {
+    let there = [Path::new("/usr/sbin"), Path::new("/usr/bin")].iter().any(|dir| dir.join(program).exists());
+    if !there {
+        use std::io::Write as _;
+        let said = writeln!(
+            std::io::stderr(),
+            "not compared with {program}, which is not installed; the reader of these tests judges alone"
+        );
+        said.unwrap();
+    }
+    there
+}

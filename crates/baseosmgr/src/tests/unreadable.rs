@@ -1,0 +1,76 @@
+//! Partitions that are named and cannot be read.
+
+use super::*;
+
+/// Partitions that do not answer, or fail, until the test says otherwise.
+struct Late {
+    inner: RecordStore,
+    answers: Arc<AtomicBool>,
+    fails: bool,
+}
+
+impl Store for Late {
+    fn read(&mut self) -> Work<Partitions> {
+        self.inner.read()
+    }
+
+    fn set_state(&mut self, label: Label, state: PartitionState) -> Work<()> {
+        self.inner.set_state(label, state)
+    }
+
+    fn mark_current_active(&mut self) -> Work<()> {
+        self.inner.mark_current_active()
+    }
+
+    fn write_image(&mut self, label: Label, image: Image, percent: Percent) -> Work<String> {
+        self.inner.write_image(label, image, percent)
+    }
+
+    fn boot(&mut self, boot_id: &str) -> Work<Boot> {
+        if self.answers.load(Ordering::Relaxed) {
+            return self.inner.boot(boot_id);
+        }
+        if self.fails {
+            let reason = "/usr/bin/zboot curpart ended with exit status: 3".to_owned();
+            return Box::pin(std::future::ready(Err(Error::Effect { doing: "keep", reason })));
+        }
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A device with an image to be switched to, whose node is drained for it, and whose agent starts again with
+/// partitions that cannot be read.
+async fn with_late_partitions(fails: bool) -> (Device, Arc<AtomicBool>) {
+    let mut device = Device::new();
+    device.want();
+    device.loaded();
+    device.answer(DrainStatus::Cordoned).await;
+    device.kill().await;
+    let answers = Arc::new(AtomicBool::new(false));
+    let (bus, held) = (device.bus.clone(), answers.clone());
+    device.start_with(move || {
+        let inner = RecordStore::open(&bus)?;
+        Ok(Some(Box::new(Late { inner, answers: held.clone(), fails })))
+    });
+    (device, answers)
+}
+
+#[tokio::test(start_paused = true)]
+async fn b2_partitions_that_hang_or_fail_hold_nothing_up_but_the_update_and_are_tried_again() {
+    for (fails, why) in [(false, "no answer within 5 s"), (true, "curpart ended with exit status: 3")] {
+        let (device, answers) = with_late_partitions(fails).await;
+        let refused = |it: &BaseOsStatus| it.error.contains("the image partitions cannot be read");
+        let status = device.until::<BaseOsStatus>("baseosmgr", KEY, refused).await;
+        assert!(status.error.contains(why), "{}", status.error);
+        assert_eq!((status.activated, status.state), (false, SwState::Loaded));
+        // Others that wait for the partitions at their start go ahead.
+        device.until_file("run/baseosmgr/ZbootStatus/restarted", "1").await;
+        // What cannot be read is no reason to give anything up.
+        let request = device.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
+        assert!(device.file::<ZbootStatus>("IMGA").exists());
+        answers.store(true, Ordering::Relaxed);
+        device.until::<BaseOsStatus>("baseosmgr", KEY, |it| it.error.is_empty()).await;
+        assert_eq!(device.answer(DrainStatus::Complete).await, request);
+        device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
+    }
+}
