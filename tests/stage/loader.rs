@@ -142,7 +142,7 @@ pub fn boot(disk: &mut [u8]) -> Option<Booted> {
     let part = |from: usize, length: usize| -> String {
         let digits = entry[16 + from..][..length].iter();
         let ordered: Vec<&u8> = if from < 8 { digits.rev().collect() } else { digits.collect() };
-        ordered.iter().map(|byte| format!("{byte:02x}")).collect()
+        ordered.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
     };
     let partuuid = [part(0, 4), part(4, 2), part(6, 2), part(8, 2), part(10, 6)].join("-");
     Some(Booted { label: label(entry), partuuid })

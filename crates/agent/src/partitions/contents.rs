@@ -8,7 +8,7 @@
 //! Not here: states of partitions. Source: lf-edge/eve pkg/pillar/zboot (`getVersion`, `WriteToPartition`).
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -58,7 +58,7 @@ fn note(bus: &Bus, label: Label) -> PathBuf {
 /// The version of the image that runs.
 pub(super) fn running_version(bus: &Bus) -> Result<String, Error> {
     for path in RUNNING {
-        if let Some(version) = small(bus.path(path))? {
+        if let Some(version) = small(&bus.path(path))? {
             return Ok(version);
         }
     }
@@ -70,9 +70,9 @@ pub(super) fn of(bus: &Bus, label: Label, target: &Target) -> Result<(String, St
     let told = |cause: io::Error| refuse(format!("{}: {cause}", target.device()));
     let head = target.head().map_err(told)?;
     let path = note(bus, label);
-    let held = store::read(&path, SMALL_BYTES).map_err(Error::pubsub(path.display().to_string()))?;
+    let noted = store::read(&path, SMALL_BYTES).map_err(Error::pubsub(path.display().to_string()))?;
     // A note that makes no sense is none: the image is written again.
-    let known = held.and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
+    let known = noted.and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
     if let Some(known) = known.filter(|known| known.head_sha256 == sha256(&head)) {
         return Ok((known.version, known.content));
     }
@@ -191,7 +191,7 @@ fn inside(bus: &Bus, target: &Target) -> Result<String, String> {
     let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
     mount(&target.path, &place, "squashfs", flags, None)
         .map_err(|cause| told(&format!("no squashfs can be mounted from it: {cause}")))?;
-    let version = small(place.join(INSIDE));
+    let version = small(&place.join(INSIDE));
     free().map_err(|cause| told(&format!("{} cannot be unmounted: {cause}", place.display())))?;
     match version.map_err(|cause| told(&crate::report::chain(&cause)))? {
         Some(version) => Ok(version),
@@ -199,8 +199,8 @@ fn inside(bus: &Bus, target: &Target) -> Result<String, String> {
     }
 }
 
-fn small(path: PathBuf) -> Result<Option<String>, Error> {
-    let bytes = store::read(&path, SMALL_BYTES).map_err(Error::pubsub(path.display().to_string()))?;
+fn small(path: &Path) -> Result<Option<String>, Error> {
+    let bytes = store::read(path, SMALL_BYTES).map_err(Error::pubsub(path.display().to_string()))?;
     let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
     Ok(text.filter(|text| !text.is_empty()))
 }

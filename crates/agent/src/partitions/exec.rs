@@ -72,9 +72,12 @@ impl ExecStore {
         let state: PartitionState = self.ask(&["partstate", label.word()]).await?;
         let target = Target { path, offset: 0, bytes };
         let (bus, held) = (self.bus.clone(), target.clone());
-        let contents = blocking(move || match label == current {
-            true => Ok((contents::running_version(&bus)?, String::new())),
-            false => contents::of(&bus, label, &held),
+        let contents = blocking(move || {
+            if label == current {
+                Ok((contents::running_version(&bus)?, String::new()))
+            } else {
+                contents::of(&bus, label, &held)
+            }
         });
         let (short_version, content) = contents.await?;
         let partition = Partition {
@@ -192,17 +195,14 @@ async fn call(program: &Path, words: &[&str]) -> Result<String, Error> {
     let running = Running(Arc::new(Mutex::new(Some(Pid::from_child(&child)))));
     let held = running.0.clone();
     let mut ended = tokio::task::spawn_blocking(move || to_its_end(child, &held));
-    let ended = match tokio::time::timeout(LIMIT, &mut ended).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            running.kill();
-            let left = match tokio::time::timeout(KILLED, ended).await {
-                Ok(_) => "was killed",
-                Err(_) => "does not end although it was killed",
-            };
-            let secs = LIMIT.as_secs();
-            return Err(wrong(&format!("did not end within {secs} s and {left}; see why it hangs")));
-        }
+    let Ok(ended) = tokio::time::timeout(LIMIT, &mut ended).await else {
+        running.kill();
+        let left = match tokio::time::timeout(KILLED, ended).await {
+            Ok(_) => "was killed",
+            Err(_) => "does not end although it was killed",
+        };
+        let secs = LIMIT.as_secs();
+        return Err(wrong(&format!("did not end within {secs} s and {left}; see why it hangs")));
     };
     let ended = ended.map_err(|cause| wrong(&format!("was not waited for: {cause}")))?;
     let (status, said, complaint) = ended.map_err(|cause| wrong(&format!("cannot be heard: {cause}")))?;

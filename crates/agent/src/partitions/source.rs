@@ -25,7 +25,7 @@ pub(super) struct Source {
 }
 
 enum Unpacked {
-    Plain(Tally),
+    Plain(Box<Tally>),
     Gzip(Box<MultiGzDecoder<Tally>>),
 }
 
@@ -76,9 +76,10 @@ impl Source {
         if zstd {
             return Err(refuse(format!("{name} is packed by zstd, which is not supported; pack it by gzip")));
         }
-        let (bytes, unpacked) = match gzip {
-            true => (None, Unpacked::Gzip(Box::new(MultiGzDecoder::new(tally)))),
-            false => (Some(total), Unpacked::Plain(tally)),
+        let (bytes, unpacked) = if gzip {
+            (None, Unpacked::Gzip(Box::new(MultiGzDecoder::new(tally))))
+        } else {
+            (Some(total), Unpacked::Plain(Box::new(tally)))
         };
         Ok(Self { name, sha256, bytes, unpacked })
     }
@@ -114,7 +115,7 @@ impl Source {
     /// Once all has been read: whether it was the image that was wanted.
     pub(super) fn finish(self) -> Result<(), Error> {
         let mut tally = match self.unpacked {
-            Unpacked::Plain(tally) => tally,
+            Unpacked::Plain(tally) => *tally,
             Unpacked::Gzip(decoder) => decoder.into_inner(),
         };
         io::copy(&mut tally, &mut io::sink())

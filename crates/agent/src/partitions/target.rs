@@ -57,11 +57,12 @@ impl Target {
             // The kernel refuses a device that is mounted in any namespace, or is part of another one.
             options.custom_flags(OFlags::EXCL.bits().cast_signed());
         }
-        options.open(&self.path).map_err(|cause| match cause.kind() {
-            io::ErrorKind::ResourceBusy => {
+        options.open(&self.path).map_err(|cause| {
+            if cause.kind() == io::ErrorKind::ResourceBusy {
                 format!("{shown} is in use: mounted in another namespace, or part of another device")
+            } else {
+                told(cause)
             }
-            _ => told(cause),
         })
     }
 }

@@ -84,9 +84,9 @@ impl Device {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
-                    open.push(path)
+                    open.push(path);
                 } else {
-                    drop(files.insert(path.clone(), std::fs::read(path).unwrap()))
+                    drop(files.insert(path.clone(), std::fs::read(path).unwrap()));
                 }
             }
         }
@@ -129,7 +129,7 @@ impl Device {
     }
 
     /// From wherever it is to the new image, and no way may end anywhere else.
-    async fn to_the_end(&mut self, running: &str) {
+    async fn until_the_end(&mut self, running: &str) {
         if running == "IMGA" {
             self.until_updating().await;
             let status = self.until::<BaseOsStatus>("baseosmgr", KEY, |_| true).await;
@@ -174,7 +174,7 @@ async fn b4_an_update_on_a_disk_goes_its_whole_way_and_is_done_once_it_was_boote
     let request = device.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
     assert_eq!(request.context, KEY);
     assert_eq!(device.words(), [0x102, 0], "nothing is switched before the drain");
-    device.to_the_end("IMGA").await;
+    device.until_the_end("IMGA").await;
     device.kill().await;
     assert_eq!(device.power_on(), "IMGB");
     device.until_done().await;
@@ -202,7 +202,7 @@ async fn b4_an_image_that_does_not_pass_falls_back_and_is_reported_with_its_reas
     assert_eq!(device.words(), [0x102, 0x3], "nobody switches to it again");
     // The controller asks for another try.
     device.put("zedagent", KEY, &BaseOsConfig { retry_update_counter: 1, ..sample("activate") });
-    device.to_the_end("IMGA").await;
+    device.until_the_end("IMGA").await;
 }
 
 #[tokio::test]
@@ -232,13 +232,13 @@ async fn b1_power_cut_off_at_any_write_of_an_update_ends_in_the_new_image_or_in_
         }
         device.power_off(&left).await;
         assert_eq!(device.power_on(), "IMGA");
-        device.to_the_end("IMGA").await;
+        device.until_the_end("IMGA").await;
     }
     let mut cut = 0;
     for left in cuts(&written, &switched) {
         device.power_off(&left).await;
         let running = device.power_on();
-        device.to_the_end(&running).await;
+        device.until_the_end(&running).await;
         cut += 1;
     }
     for left in cuts(&in_test, &marked) {
@@ -250,7 +250,7 @@ async fn b1_power_cut_off_at_any_write_of_an_update_ends_in_the_new_image_or_in_
             let status = device.until::<BaseOsStatus>("baseosmgr", KEY, failed).await;
             assert!(!status.activated);
         } else {
-            device.to_the_end(&running).await;
+            device.until_the_end(&running).await;
         }
         cut += 1;
     }

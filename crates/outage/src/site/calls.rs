@@ -69,7 +69,7 @@ pub async fn find(cluster: &Cluster, need: Need, id: &str) -> Result<Found, Erro
 /// All objects of a kind that may not be installed.
 pub(super) async fn listed<T>(cluster: &Cluster, what: &str, path: String) -> Result<Vec<T>, Error>
 where
-    T: DeserializeOwned + Clone,
+    T: DeserializeOwned + Send,
 {
     Ok(installed(cluster, what, path).await?.unwrap_or_default())
 }
@@ -77,7 +77,7 @@ where
 /// The same; `None` when it is not.
 pub(super) async fn installed<T>(cluster: &Cluster, what: &str, path: String) -> Result<Option<Vec<T>>, Error>
 where
-    T: DeserializeOwned + Clone,
+    T: DeserializeOwned + Send,
 {
     Ok(found(Scope::all(what, path).list_all::<T>(cluster).await)?.map(|it| it.items))
 }

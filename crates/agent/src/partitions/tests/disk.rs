@@ -53,7 +53,7 @@ async fn a_disk_without_the_two_partitions_is_refused() {
     }
     let refused = read(&machine, None).await.unwrap_err();
     assert!(refused.contains("2 partitions are named IMGB; one IMGA and one IMGB are needed"), "{refused}");
-    machine.put("disk.img", &[0; 1 << 16]);
+    machine.put("disk.img", &vec![0; 1 << 16]);
     assert!(read(&machine, None).await.unwrap_err().contains("no GUID partition table is whole"));
     std::fs::remove_file(&machine.disk).unwrap();
     assert!(read(&machine, None).await.unwrap_err().contains("disk.img: No such file"));

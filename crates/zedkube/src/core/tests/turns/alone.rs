@@ -24,7 +24,7 @@ fn u7_a_turn_alone_is_wanted_for_the_same_request_after_a_restart() {
     bench.hear(held(7));
     bench.hear(Event::TurnConfirmed(Ok(())));
     assert_eq!(bench.status(), (9, 5), "it was let go ahead");
-    assert_eq!(wanted_after_restart(&bench, &[&update]), [wish.clone()]);
+    assert_eq!(wanted_after_restart(&bench, &[&update]), std::slice::from_ref(&wish));
     let reboot = request(Requester::DeviceOp, 2);
     bench.ask(&reboot);
     assert_eq!(wanted(&bench), None, "the turn that it has will do");
