@@ -35,13 +35,16 @@ pub(crate) struct How<'a> {
 /// The wall clock of a process that is wrong.
 #[derive(Debug, Clone)]
 pub(crate) struct WrongClock {
-    /// The library libfaketime.
-    pub(crate) library: PathBuf,
-    /// By so many seconds.
-    pub(crate) secs: i64,
+    library: PathBuf,
+    secs: i64,
 }
 
 impl WrongClock {
+    /// By so many seconds, with the library libfaketime.
+    pub(crate) fn new(library: &Path, secs: i64) -> Self {
+        Self { library: library.to_owned(), secs }
+    }
+
     fn set(&self, command: &mut Command) {
         // Only what it reads of the time of day: neither how much time passes nor the times of files.
         let words = [("DONT_FAKE_MONOTONIC", "1"), ("NO_FAKE_STAT", "1")];

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use topics::DrainStatus;
 
 use crate::cluster::OWNER;
+use crate::process::WrongClock;
 use crate::{Agent, Cluster, Dice, World, reboot_config};
 
 /// By how many seconds the wall clock of a node is wrong.
@@ -99,10 +100,8 @@ pub async fn turns_in_trouble(mut dice: Dice, zedbox: Option<&Path>, faketime: O
         world.patience = Duration::from_secs(pace.patience);
         world.config(&config(&sim.list("nodes"), 6));
         if let Some(zedbox) = zedbox {
-            world.becomes_processes(zedbox).await;
-            if let Some(library) = faketime {
-                world.processes_off_by(library, *dice.one_of(&CLOCKS));
-            }
+            let clock = faketime.map(|library| WrongClock::new(library, *dice.one_of(&CLOCKS)));
+            world.becomes_processes(zedbox, clock).await;
         } else {
             world.limits = json!({});
             world.clock_off_by(*dice.one_of(&CLOCKS));

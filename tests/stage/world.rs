@@ -126,15 +126,15 @@ impl World {
     /// The same with agents that are processes of `zedbox`, each on its own.
     pub async fn of_processes(zedbox: &Path) -> Self {
         let mut world = Self::new().await;
-        world.becomes_processes(zedbox).await;
+        world.becomes_processes(zedbox, None).await;
         world
     }
 
-    /// Agents that are started from now on are processes of `zedbox`.
-    pub(crate) async fn becomes_processes(&mut self, zedbox: &Path) {
+    /// Agents that are started from now on are processes of `zedbox`, whose wall clock may be wrong.
+    pub(crate) async fn becomes_processes(&mut self, zedbox: &Path, clock: Option<WrongClock>) {
         let api = self.cluster.sim().serve_to(self.cluster.device_name()).await.unwrap();
         self.put("kubeconfig", &api.kubeconfig());
-        self.program = Some(Program { path: zedbox.to_owned(), whole: false, clock: None, _api: api });
+        self.program = Some(Program { path: zedbox.to_owned(), whole: false, clock, _api: api });
     }
 
     /// The same with one process of `zedbox` that runs all agents; it counts as zedagent.
@@ -422,12 +422,6 @@ impl World {
     /// The wall clock of agents that are started from now on is wrong by so many seconds.
     pub(crate) fn clock_off_by(&mut self, secs: i64) {
         self.clock = Clock::new().off_by(secs);
-    }
-
-    /// The same of agents that are processes, by the library libfaketime.
-    pub(crate) fn processes_off_by(&mut self, library: &Path, secs: i64) {
-        let clock = WrongClock { library: library.to_owned(), secs };
-        self.program.as_mut().unwrap().clock = (secs != 0).then_some(clock);
     }
 
     /// The value of a topic file right now.

@@ -94,6 +94,8 @@ pub async fn run(
             }
             Err(cause) => {
                 troubles.note(PARTITIONS, &cause);
+                troubles.holds(PARTITIONS, vec!["OS updates".to_owned()]);
+                troubles.publish();
                 Some(report::chain(&cause))
             }
         };

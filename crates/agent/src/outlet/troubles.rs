@@ -120,7 +120,7 @@ impl Troubles {
     }
 
     /// What waits for `what`, in words.
-    pub(super) fn holds(&self, what: &str, waiting: Vec<String>) {
+    pub fn holds(&self, what: &str, waiting: Vec<String>) {
         let mut board = self.lock();
         if let Some(known) = board.all.get_mut(what)
             && known.trouble.holds != waiting
@@ -131,7 +131,7 @@ impl Troubles {
     }
 
     /// Brings the file up to date. One that cannot be written is tried again the next time.
-    pub(super) fn publish(&self) {
+    pub fn publish(&self) {
         let mut board = self.lock();
         if !board.behind {
             return;

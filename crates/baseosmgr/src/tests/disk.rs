@@ -1,7 +1,7 @@
 //! Whole OS updates on the image of a disk with two partitions, booted by a boot loader that reads only the table, with
 //! power cut off at every write on the way.
 
-#[path = "../../../../tests/stage/loader.rs"]
+#[path = "../../../agent/src/partitions/tests/loader.rs"]
 #[expect(unreachable_pub, reason = "the stage of the whole-system tests has it too")]
 mod loader;
 

@@ -12,7 +12,7 @@ use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, 
 use super::view::View;
 
 /// Codes of blockers that are told by name; any other is `other`.
-pub const CODES: [&str; 22] = [
+pub const CODES: [&str; 24] = [
     "budget",
     "many-budgets",
     "namespace-ending",
@@ -35,6 +35,8 @@ pub const CODES: [&str; 22] = [
     "no-other-node",
     "moving",
     "cannot-move",
+    "volume-rebuilding",
+    "unreadable",
 ];
 /// Answers to calls that ask pods to leave; any other is `other`.
 const REPLIES: [&str; 13] = [

@@ -169,7 +169,7 @@ async fn a_reboot_beside(fault: Fault) {
         })
         .await;
     world.start(Agent::Baseosmgr);
-    trouble(&world, &disk, Agent::Baseosmgr, "all that baseosmgr does").await;
+    trouble(&world, &disk, Agent::Baseosmgr, "OS updates").await;
     world.start(Agent::Zedkube);
     // It removes the reasons of the last boot, which makes room.
     world.start(Agent::Nodeagent);
@@ -192,7 +192,7 @@ async fn a_first_start_beside(fault: Fault) {
     world.remove_folder("persist/status");
     disk.fail();
     world.start_all();
-    trouble(&world, &disk, Agent::Baseosmgr, "all that baseosmgr does").await;
+    trouble(&world, &disk, Agent::Baseosmgr, "OS updates").await;
     // Its start where no directory can be made, else the counter of its first config.
     world.until::<AgentTrouble>("zedagent", "a trouble", |it| it.is_some()).await;
     disk.mend();

@@ -4,7 +4,6 @@ mod device;
 mod disk;
 mod doors;
 mod images;
-#[path = "../../../../../tests/stage/loader.rs"]
 #[expect(unreachable_pub, reason = "the stage of the whole-system tests has it too")]
 mod loader;
 mod programs;
@@ -74,8 +73,14 @@ impl Machine {
     /// A program of these lines, after which it may use `$here`.
     fn program(&self, lines: &str) -> PathBuf {
         let here = self.dir.path().display();
-        let path = self.put("program", format!("#!/bin/sh\nhere={here}\n{lines}\n").as_bytes());
-        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        let path = self.dir.path().join("program");
+        // By another process: what this one writes, a child of another test may still have open, and then it is busy.
+        let written = std::process::Command::new("sh")
+            .args(["-c", r#"printf %s "$1" >"$0" && chmod 755 "$0""#])
+            .arg(&path)
+            .arg(format!("#!/bin/sh\nhere={here}\n{lines}\n"))
+            .status();
+        assert!(written.unwrap().success());
         path
     }
 }
