@@ -28,6 +28,7 @@ mod table;
 mod target;
 #[cfg(test)]
 mod tests;
+mod zstd;
 
 pub use choice::Choice;
 pub use exec::ExecStore;
@@ -205,7 +206,7 @@ pub struct Image {
 /// Where the bytes of an image are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bytes {
-    /// In this file, plain or packed by gzip.
+    /// In this file, plain or packed by gzip or zstd.
     File(PathBuf),
     /// In this OCI image layout or store of contents: its one root layer.
     Layout(PathBuf),

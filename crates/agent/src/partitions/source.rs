@@ -8,12 +8,15 @@ use std::io::{self, Read};
 use flate2::read::MultiGzDecoder;
 use ring::digest::{Context, SHA256};
 
+use super::zstd::Frames;
 use super::{Bytes, Image, Percent, hex, layout, refuse};
 use crate::Error;
 
 /// How packed bytes begin.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// All but the first byte of a frame that is skipped.
+const SKIPPABLE: &[u8] = &[0x2a, 0x4d, 0x18];
 
 /// An image that is being read.
 pub(super) struct Source {
@@ -27,6 +30,7 @@ pub(super) struct Source {
 enum Unpacked {
     Plain(Box<Tally>),
     Gzip(Box<MultiGzDecoder<Tally>>),
+    Zstd(Box<Frames<Tally>>),
 }
 
 impl Source {
@@ -70,14 +74,14 @@ impl Source {
         if head.is_empty() {
             return Err(refuse(format!("{name} is empty")));
         }
-        let (gzip, zstd) = (head.starts_with(GZIP), head.starts_with(ZSTD));
+        // What may be skipped comes before bytes that count, if at all.
+        let (gzip, zstd) = (head.starts_with(GZIP), head == ZSTD || head.get(1..) == Some(SKIPPABLE));
         let raw = Box::new(io::Cursor::new(head).chain(raw));
         let tally = Tally { raw, digest: Context::new(&SHA256), done: 0, total, percent };
-        if zstd {
-            return Err(refuse(format!("{name} is packed by zstd, which is not supported; pack it by gzip")));
-        }
         let (bytes, unpacked) = if gzip {
             (None, Unpacked::Gzip(Box::new(MultiGzDecoder::new(tally))))
+        } else if zstd {
+            (None, Unpacked::Zstd(Box::new(Frames::new(tally))))
         } else {
             (Some(total), Unpacked::Plain(Box::new(tally)))
         };
@@ -101,6 +105,7 @@ impl Source {
             let read = match &mut self.unpacked {
                 Unpacked::Plain(tally) => tally.read(room),
                 Unpacked::Gzip(decoder) => decoder.read(room),
+                Unpacked::Zstd(frames) => frames.read(room),
             };
             match read {
                 Ok(0) => break,
@@ -117,6 +122,7 @@ impl Source {
         let mut tally = match self.unpacked {
             Unpacked::Plain(tally) => *tally,
             Unpacked::Gzip(decoder) => decoder.into_inner(),
+            Unpacked::Zstd(frames) => frames.into_inner(),
         };
         io::copy(&mut tally, &mut io::sink())
             .map_err(|cause| refuse(format!("{} cannot be read: {cause}", self.name)))?;
