@@ -22,6 +22,8 @@ struct Stage {
     sim: Sim,
     report: watch::Receiver<Report>,
     missing: watch::Sender<Vec<String>>,
+    /// What the API waits for.
+    members: watch::Sender<String>,
     _watch: JoinSet<()>,
 }
 
@@ -48,12 +50,21 @@ impl Stage {
             Boot { node, device_uuid: "u1".to_owned(), boot_id: "b2".to_owned(), limits: Limits::default() };
         let (sender, report) = watch::channel(Report::default());
         let (missing, lacks) = watch::channel(Vec::new());
+        let (members, waits) = watch::channel(String::new());
         let mut watching = JoinSet::new();
         watching.spawn(async move {
             let lacks = || lacks.borrow().clone();
-            watch_over(&cluster, &boot, lacks, clock(), &sender).await;
+            watch_over(
+                &cluster,
+                &boot,
+                lacks,
+                || std::future::ready(waits.borrow().clone()),
+                clock(),
+                &sender,
+            )
+            .await;
         });
-        Self { sim, report, missing, _watch: watching }
+        Self { sim, report, missing, members, _watch: watching }
     }
 
     async fn until(&mut self, what: &str, wanted: impl FnMut(&Report) -> bool) -> Report {
@@ -130,6 +141,29 @@ async fn r4_each_layer_failing_in_turn_is_reported_failed_in_the_end_and_got_ove
     stage.shut(Layer::Node).await;
     stage.until("failed", failed(Layer::Node)).await;
     stage.sim.power("n1", true);
+    stage.open().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_an_api_that_waits_for_other_members_of_etcd_is_said_so_and_is_no_failure() {
+    let mut stage = Stage::new().await;
+    stage.open().await;
+    stage.members.send_replace("1 of 3 members of etcd are here, 2 are required".to_owned());
+    stage.sim.faults().script("GET", "/", 100_000, Fault::Cut);
+    stage.sim.expire_watches();
+    let about = |words: &'static str, failed: bool| {
+        move |it: &Report| {
+            it.verdict.as_ref().is_some_and(|it| it.words.contains(words) && it.failed == failed)
+        }
+    };
+    stage.until("named", about("waits: 1 of 3 members of etcd", false)).await;
+    tokio::time::advance(Limits::default().service * 2).await;
+    stage.members.send_replace("2 of 3 members of etcd are here, 2 are required".to_owned());
+    stage.until("named again", about("waits: 2 of 3 members of etcd", false)).await;
+    // Its members are there, and it does not answer all the same.
+    stage.members.send_replace(String::new());
+    stage.until("failed", about("the Kubernetes API: ", true)).await;
+    stage.sim.faults().clear();
     stage.open().await;
 }
 

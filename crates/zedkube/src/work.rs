@@ -333,10 +333,15 @@ impl Work {
             let absent = DEVICE_NODES.into_iter().filter(|path| !bus.path(path).exists());
             absent.map(|path| format!("/{path}")).collect()
         };
+        let etcd = self.etcd();
+        let waits = || {
+            let etcd = etcd.clone();
+            async move { outage::margin::calls::waits(&etcd).await.unwrap_or_default() }
+        };
         let clock = self.station.clock;
         let (sender, receiver) = watch::channel(Report::default());
         tokio::select! {
-            () = boot::watch_over(&self.cluster, &boot, missing, || clock.now(), &sender) => {}
+            () = boot::watch_over(&self.cluster, &boot, missing, waits, || clock.now(), &sender) => {}
             () = pass_on(receiver, outbox, event) => {}
         }
     }

@@ -36,6 +36,8 @@ const LEASES: &str = "kube-node-lease";
 const LEASE_LASTS: Duration = Duration::from_secs(40);
 /// How often missing device nodes are looked for.
 const DEVICES_LOOK: Duration = Duration::from_secs(2);
+/// How often an API that is away is asked what it waits for.
+const WAITS_LOOK: Duration = Duration::from_secs(10);
 
 /// What to watch over.
 #[derive(Debug, Clone)]
@@ -60,12 +62,13 @@ pub struct Report {
 }
 
 /// Watches over the gate and removes stale taints, for as long as the future is kept; it never ends. `missing` tells
-/// which device nodes are not there, `clock` the time. Each change goes to `report`; only the newest counts.
-/// Dropping the future loses no more than what was seen of the lease.
-pub async fn watch_over(
+/// which device nodes are not there, `waits` what an API that is away waits for, or nothing, `clock` the time. Each
+/// change goes to `report`; only the newest counts. Dropping the future loses no more than what was seen of the lease.
+pub async fn watch_over<W: Future<Output = String>>(
     cluster: &Cluster,
     boot: &Boot,
     missing: impl Fn() -> Vec<String>,
+    waits: impl Fn() -> W,
     clock: impl Fn() -> Mono,
     report: &watch::Sender<Report>,
 ) {
@@ -76,6 +79,7 @@ pub async fn watch_over(
     facts.push(volume_facts(cluster));
     let mut gate = Gate::new(boot.node.as_str(), boot.limits, clock());
     let mut look_at = clock() + boot.limits.look;
+    let mut ask_at = clock();
     loop {
         let missing = missing();
         let lacks = !missing.is_empty();
@@ -84,6 +88,10 @@ pub async fn watch_over(
             // Beside the watches, so that no renewal is heard late.
             facts.push(looked(cluster.clone(), boot.clone()));
             look_at = clock() + boot.limits.look;
+        }
+        if gate.is_away() && clock() >= ask_at {
+            gate.hear(clock(), Fact::Waits(waits().await));
+            ask_at = clock() + WAITS_LOOK;
         }
         if gate.mends(clock()) {
             mend(cluster, boot, report).await;
@@ -96,7 +104,8 @@ pub async fn watch_over(
             changed
         });
         let devices_at = lacks.then(|| now + DEVICES_LOOK);
-        let wake = [gate.due(now), devices_at].into_iter().flatten().fold(look_at, Ord::min);
+        let asked_at = gate.is_away().then_some(ask_at);
+        let wake = [gate.due(now), devices_at, asked_at].into_iter().flatten().fold(look_at, Ord::min);
         tokio::select! {
             Some(fact) = facts.next() => gate.hear(clock(), fact),
             () = sleep(wake.since(now)) => {}

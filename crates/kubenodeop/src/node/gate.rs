@@ -107,6 +107,8 @@ pub enum Fact {
     /// A call to the API failed, so. What is known of an API that is away stays as it is: many calls fail
     /// then, each in words of its own.
     Away(String),
+    /// What the API itself waits for, as far as this node can see; empty for nothing.
+    Waits(String),
     /// Our node.
     Node(NodeSeen),
     /// Its lease.
@@ -180,6 +182,8 @@ pub struct Gate {
     missing: Vec<String>,
     /// `None` before the first answer.
     service: Option<Result<(), String>>,
+    /// What the API itself waits for.
+    waits: String,
     node: Result<NodeSeen, String>,
     lease: Result<LeaseSeen, String>,
     storage: Result<Vec<String>, String>,
@@ -203,6 +207,7 @@ impl Gate {
             limits,
             missing: Vec::new(),
             service: None,
+            waits: String::new(),
             node: Err(unknown()),
             lease: Err(unknown()),
             storage: Err(unknown()),
@@ -225,6 +230,7 @@ impl Gate {
                     self.service = Some(Err(why));
                 }
             }
+            Fact::Waits(waits) => self.waits = waits,
             Fact::Node(node) => {
                 self.service = Some(Ok(()));
                 if let Some(record) = &node.volumes {
@@ -278,6 +284,11 @@ impl Gate {
         self.lease_ends().is_some_and(|end| now < end)
     }
 
+    /// Whether the API is not known to answer.
+    pub(super) const fn is_away(&self) -> bool {
+        !matches!(self.service, Some(Ok(())))
+    }
+
     /// The gate as it stands now.
     pub fn judge(&mut self, now: Mono) -> Verdict {
         let mut finding = self.lowest(now);
@@ -304,7 +315,10 @@ impl Gate {
         if self.at.0 != layer {
             self.at = (layer, now);
         }
-        let over = |layer: Layer| self.limits.of(layer).is_some_and(|limit| now >= self.at.1 + limit);
+        // Nothing here is broken while others are waited for.
+        let waits = layer == Some(Layer::Service) && !self.waits.is_empty();
+        let over =
+            |layer: Layer| !waits && self.limits.of(layer).is_some_and(|limit| now >= self.at.1 + limit);
         let taints = self.node.as_ref().map(|it| it.taints.clone()).unwrap_or_default();
         let (words, next_step) = match finding {
             Some((_, words, next_step)) => (words, next_step),
@@ -343,6 +357,10 @@ impl Gate {
             Some(Err(why)) => Some(why.as_str()),
             Some(Ok(())) => None,
         };
+        if let Some(why) = away.filter(|_| !self.waits.is_empty()) {
+            let words = format!("the Kubernetes API waits: {} ({why})", self.waits);
+            return Some((Layer::Service, words, "start the other servers, or wait for them".to_owned()));
+        }
         if let Some(why) = away {
             let next = "check that the cluster software runs on this node, and the kubeconfig";
             return Some((Layer::Service, format!("the Kubernetes API: {why}"), next.to_owned()));

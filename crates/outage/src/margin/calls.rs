@@ -13,7 +13,7 @@ use kubeapi::connect::endpoint::{Endpoint, Login};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::facts::{Member, MemberList, Own, Readyz};
+use super::facts::{Data, Member, MemberList, Own, Readyz};
 use super::metrics::{self, Metrics};
 use super::paths::Paths;
 
@@ -117,6 +117,16 @@ pub async fn read(source: &Source) -> Own {
         Err(_reported_with_the_members) => read_health(source).await,
     };
     Own { data: source.paths.data(source.settings.data), metrics, readyz, members, alarms }
+}
+
+/// What our own etcd waits for while it knows no leader: how many of its members are here, as "1 of 3 members of etcd
+/// are here, 2 are required". Nothing where there is no etcd, it cannot be asked, or knows one.
+pub async fn waits(source: &Source) -> Option<String> {
+    let keeps = source.paths.data(source.settings.data);
+    keeps.ok().filter(|it| *it == Data::Present)?;
+    let metrics = read_metrics(source).await.ok().filter(|it| !it.has_leader)?;
+    let (all, here) = (metrics.peers.len() + 1, metrics.peers.values().filter(|up| **up).count() + 1);
+    Some(format!("{here} of {all} members of etcd are here, {} are required", all / 2 + 1))
 }
 
 async fn read_metrics(source: &Source) -> Result<Metrics, String> {

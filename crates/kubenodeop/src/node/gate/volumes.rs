@@ -128,7 +128,10 @@ impl Volumes {
             seen.faulted.iter().filter(|(it, _)| !counts.contains_key(it)).map(|(_, name)| name).collect();
         let mut words = Vec::new();
         if !others.is_empty() {
-            words.push(format!("faulted as before: {}", names(others.into_iter().collect())));
+            words.push(format!(
+                "faulted, and not known to have been healthy before: {}",
+                names(others.into_iter().collect())
+            ));
         }
         let mut due = None;
         if counts.is_empty() {

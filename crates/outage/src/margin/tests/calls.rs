@@ -13,7 +13,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::{TlsAcceptor, rustls};
 
-use super::super::calls::{Addresses, CALL_LIMIT, HAND_OVER_LIMIT, Settings, Source, hand_over, read};
+use super::super::calls::{Addresses, CALL_LIMIT, HAND_OVER_LIMIT, Settings, Source, hand_over, read, waits};
 use super::super::facts::{Data, EtcdIsVoter, Facts, Kubernetes, Member, Readyz, ServerNode};
 use super::super::metrics::LARGEST_BYTES;
 use super::super::paths::Paths;
@@ -58,6 +58,27 @@ async fn facts(etcd: &Etcd, root: &Path, node: &str) -> Facts {
     };
     let kubernetes = Kubernetes::Read(["n1", "n2", "n3"].map(server).to_vec());
     Facts { node: node.to_owned(), own: read(&source).await, kubernetes, words: vec![] }
+}
+
+#[tokio::test]
+async fn an_etcd_that_has_no_leader_says_how_many_of_its_members_are_here() {
+    let (root, _files) = k3s();
+    let empty = tempfile::tempdir().unwrap();
+    let etcd = Etcd::start(&["n1", "n2", "n3"]).await.unwrap();
+    let at = |root: &Path| source(root, etcd.metrics_url("n1"), etcd.gateway_url("n1"));
+    for (down, expected) in [
+        (vec![], None),
+        (vec!["n3"], None),
+        (vec!["n2", "n3"], Some("1 of 3 members of etcd are here, 2 are required")),
+        (vec!["n1"], None),
+    ] {
+        for node in ["n1", "n2", "n3"] {
+            let fault = down.contains(&node).then_some(EtcdFault::Down);
+            etcd.script(node, fault.as_slice());
+        }
+        assert_eq!(waits(&at(root.path())).await.as_deref(), expected, "{down:?}");
+        assert_eq!(waits(&at(empty.path())).await, None, "no etcd here");
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use kubeapi::listed;
 use kubenodeop::node::boot::Report;
 use kubenodeop::node::gate::{Layer, Verdict};
 use nodestatus::Membership;
@@ -155,12 +156,16 @@ impl AfterBoot {
     /// How the gate is, for a reader.
     pub(crate) fn shown(&self, node: &NodeContext) -> BootGate {
         let Some(verdict) = self.verdict() else { return BootGate::default() };
+        let mut next_step = verdict.next_step.clone();
+        if verdict.layer == Some(Layer::Service) && !node.known.servers.is_empty() {
+            next_step += &format!("; the other servers are {}", listed(&node.known.servers, ", "));
+        }
         BootGate {
             open: verdict.is_open(),
             layer: verdict.layer.map(|it| it.text().to_owned()).unwrap_or_default(),
             failed: verdict.failed,
             words: verdict.words.clone(),
-            next_step: verdict.next_step.clone(),
+            next_step,
             since: node.wall(verdict.since),
             stale_taints: verdict.taints.clone(),
         }

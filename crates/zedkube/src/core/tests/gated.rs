@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kubenodeop::node::gate::Layer;
 use step::Core as _;
-use topics::{DrainJournal, DrainPhase, DrainStatus, Requester};
+use topics::{ClusterKnown, DrainJournal, DrainPhase, DrainStatus, Requester};
 
 use super::bench::{Bench, gate, request};
 use super::{Effect, Event, LogEvent, Membership, NodeLook};
@@ -149,6 +149,20 @@ fn the_log_tells_of_a_gate_once() {
     assert_eq!(shown(&bench), 1);
     bench.hear(event);
     assert_eq!(shown(&bench), 0);
+}
+
+#[test]
+fn r4_an_api_that_is_away_after_the_boot_is_shown_with_the_other_servers_that_were_known() {
+    let known = ClusterKnown { servers: vec!["n2".into(), "n3".into()], ..ClusterKnown::default() };
+    let mut bench =
+        Bench::with(Some(DrainJournal { boot_id: "b0".into(), known, ..DrainJournal::default() }));
+    bench.hear(Event::NodeKnown { name: "n1".into() });
+    bench.hear(Event::Member(Membership::Member));
+    let next = |bench: &Bench| bench.core.progress().gate.next_step;
+    bench.hear(report(&bench, Some(Layer::Service), &[], &[]));
+    assert_eq!(next(&bench), "fix it; the other servers are n2, n3");
+    bench.hear(report(&bench, Some(Layer::Node), &[], &[]));
+    assert_eq!(next(&bench), "fix it");
 }
 
 #[test]
