@@ -335,7 +335,9 @@ impl Follower {
                         }
                         Err(error) if error.reply() == Reply::Expired => self.list_again("too old"),
                         Err(error) => {
-                            self.at = At::Resume { version };
+                            // From there on the same line would come again, though its object may be another by now.
+                            let garbled = matches!(error, Error::Garbled { .. });
+                            self.at = if garbled { At::List(None) } else { At::Resume { version } };
                             return self.trouble(error);
                         }
                     }

@@ -14,8 +14,6 @@ use tracing::{info, warn};
 
 /// Between two looks: Longhorn may have made its object of the node again.
 const LOOK: Duration = Duration::from_secs(60);
-/// The same where Longhorn does not know the node.
-const LOOK_ABSENT: Duration = Duration::from_secs(600);
 /// How long an error that stays is not logged again.
 const SAY_AGAIN: Duration = Duration::from_secs(1800);
 const GIBIBYTE: i64 = 1 << 30;
@@ -52,7 +50,7 @@ pub(crate) async fn run(
                     }
                     said = None;
                 }
-                Ok(None) => pause = Some(LOOK_ABSENT),
+                Ok(None) => {}
                 Err(error) => {
                     let (line, now) = (error.line(), clock.now());
                     let is_new =

@@ -89,6 +89,22 @@ async fn a_watch_that_ends_or_is_cut_goes_on_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_line_that_makes_no_sense_is_told_and_leads_to_a_new_list() {
+    let mut odd = map("b", "6");
+    odd["metadata"]["name"] = 7.into();
+    let (mut stream, calls) = started(vec![
+        mock::list("5", &[]),
+        Answer::Lines(vec![mock::event("ADDED", &odd)], Then::Silence),
+        mock::list("7", &[map("b", "7")]),
+        Answer::Lines(vec![], Then::Silence),
+    ]);
+    assert_eq!(hear(&mut stream).await, "listed ");
+    assert!(hear(&mut stream).await.contains("invalid type"));
+    assert_eq!(hear(&mut stream).await, "listed b");
+    assert_eq!(calls.lines(), [LIST.to_owned(), watch_line("5"), LIST.to_owned()]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_version_that_is_too_old_leads_to_a_new_list_however_it_is_said() {
     let gone =
         json!({"kind": "Status", "apiVersion": "v1", "code": 410, "reason": "Expired", "message": "old"});

@@ -119,7 +119,8 @@ impl Guard {
     }
 
     fn wait_for(&mut self, now: Mono, alone: bool) {
-        if !alone || self.is_proved() {
+        // Once it goes on, what it lets go leaves too.
+        if self.is_proved() || !(alone || self.goes_on()) {
             (self.since, self.over) = (None, false);
             return;
         }
@@ -153,9 +154,14 @@ impl Guard {
         self.is_known() && self.trouble.is_none() && self.last().next().is_none()
     }
 
+    /// Whether the time is over, and the node goes down with its last copies.
+    fn goes_on(&self) -> bool {
+        self.over && self.limit.then == VolumeAction::GoOn
+    }
+
     /// Whether nothing of the storage keeps the node.
     pub(super) fn is_clear(&self) -> bool {
-        self.is_proved() || (self.over && self.limit.then == VolumeAction::GoOn)
+        self.is_proved() || self.goes_on()
     }
 
     /// Whether it is known to keep the node, or could not be read: before the first answer it does not.
@@ -241,7 +247,7 @@ impl Guard {
                     )
                 } else if self.is_passed(it) {
                     "its last healthy copy is here, and last_copy_pass names it".to_owned()
-                } else if self.over && self.limit.then == VolumeAction::GoOn {
+                } else if self.goes_on() {
                     format!("its last healthy copy is here after {} s, the limit for it", self.limit_secs())
                 } else {
                     return None;
@@ -249,8 +255,7 @@ impl Guard {
                 Some(Left { what: format!("volume {it}"), why })
             })
             .collect();
-        if self.over && self.limit.then == VolumeAction::GoOn && (self.trouble.is_some() || !self.is_known())
-        {
+        if self.goes_on() && (self.trouble.is_some() || !self.is_known()) {
             left.push(Left { what: "storage".to_owned(), why: self.words() });
         }
         left
@@ -326,7 +331,7 @@ impl Guard {
             }
             (_, _) => false,
         };
-        let Some(look) = self.look() else { return BTreeMap::new() };
+        let Some(look) = self.look().filter(|_| !self.goes_on()) else { return BTreeMap::new() };
         let of = |it: &Finding| {
             let full = matches!(it.state, VolumeState::LastCopy(Cause::Full(_)));
             let code = if full { BlockCode::VolumeFull } else { BlockCode::Copying };

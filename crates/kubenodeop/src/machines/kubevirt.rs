@@ -149,6 +149,8 @@ impl Reader {
         for (machine, asks) in &mut machines {
             let residents = residents.as_ref().filter(|_| needs_target(machine));
             machine.target = forecast::target(asks, &labels, &peers, residents);
+            machine.lacks_room =
+                machine.target.is_err() && forecast::target(asks, &labels, &peers, None).is_ok();
         }
         self.add_disks(cluster, &mut machines).await?;
         Ok(View {
@@ -281,6 +283,7 @@ impl Reader {
             policy,
             policy_from,
             target: Err(String::new()),
+            lacks_room: false,
             bytes: limits::bytes(guest),
             copies_disks: limits::copies_disks(guest),
             limits,

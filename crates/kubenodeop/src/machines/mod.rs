@@ -191,6 +191,8 @@ pub struct Machine {
     pub policy_from: String,
     /// A node that can take it, or why none can.
     pub target: Result<String, String>,
+    /// None can for now: one could, but for the pods that are there.
+    pub lacks_room: bool,
     /// What a migration copies.
     pub bytes: u64,
     /// Its disks are copied too.

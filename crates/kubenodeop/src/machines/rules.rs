@@ -19,6 +19,8 @@ pub const TRIES: usize = 3;
 const UNREPORTED: Duration = Duration::from_secs(60);
 /// A marked machine for which KubeVirt makes no migration for so long, though one could run, is not going to be migrated.
 const UNANSWERED: Duration = Duration::from_secs(300);
+/// What may end of itself takes the room on the other nodes: so long a machine is not shut down for that.
+const ROOM: Duration = Duration::from_secs(300);
 /// A migration that waits for its target pod; KubeVirt itself gives that up after 900 s.
 const PENDING: Duration = Duration::from_secs(960);
 
@@ -167,6 +169,13 @@ pub fn decide(drain: &Drain, machine: &Machine, since: Duration, others: usize) 
         }
         (_, Migratable::No(reason, text)) => cannot_move(drain, it, &refused(it, reason, text)),
         (_, Migratable::Yes) => match &it.target {
+            Err(why) if it.lacks_room && it.policy == Policy::MigrateOrShutdown && since < ROOM => Decision {
+                code: Some(BlockCode::NoOtherNode),
+                ..decision(
+                    MachineState::Waiting,
+                    format!("waits up to {} s for room on another node: {why}", ROOM.as_secs()),
+                )
+            },
             Err(why) => cannot_move(drain, it, &format!("no other node can take it: {why}")),
             Ok(target) => match it.disks.iter().find(|it| it.rebuilds).filter(|_| !it.although_rebuilding) {
                 Some(disk) => Decision {
@@ -293,7 +302,7 @@ fn stalled_after(it: &Machine, others: usize) -> Option<Duration> {
         "Scheduling" => Some(PENDING),
         "Running" => {
             // KubeVirt ends it by itself at its limit; this one holds where nobody does.
-            Some(limits::longest(it)? + it.limits.progress.unwrap_or_default())
+            Some(limits::longest(it)?.saturating_add(it.limits.progress.unwrap_or_default()))
         }
         _ => it.limits.progress,
     }
@@ -344,7 +353,10 @@ fn refused(it: &Machine, reason: &str, text: &str) -> String {
 fn eviction_ends(it: &Machine) -> bool {
     match it.strategy {
         Strategy::None => true,
-        Strategy::LiveMigrateIfPossible => matches!(it.migratable, Migratable::No(..)),
+        // KubeVirt knows nothing of the two reasons that are ours, and would migrate it.
+        Strategy::LiveMigrateIfPossible => {
+            matches!(&it.migratable, Migratable::No(reason, _) if reason != IO_ERROR && reason != FLAPPING)
+        }
         Strategy::LiveMigrate | Strategy::External => false,
     }
 }

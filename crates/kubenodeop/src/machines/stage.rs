@@ -148,6 +148,8 @@ impl Stage {
             let old = before.remove(&machine.guest.uid);
             let since = old.as_ref().filter(|it| it.key == key).map_or(now, |it| it.since);
             let others = view.running.saturating_sub(usize::from(running_here(machine)));
+            // Without what only this attempt has seen: who watches it afterwards has not.
+            let fate = fate(&self.drain, machine);
             let flips = flips(now, old.as_ref(), machine);
             let machine = &flapping(machine, &flips);
             let new = decide(&self.drain, machine, now.since(since), others);
@@ -161,7 +163,7 @@ impl Stage {
                 guest: machine.guest.clone(),
                 key,
                 since,
-                fate: fate(&self.drain, machine),
+                fate,
                 state_since,
                 paused: machine.paused.clone(),
                 flips,
@@ -383,7 +385,10 @@ fn flapping(machine: &Machine, flips: &[Mono]) -> Machine {
 fn key(machine: &Machine) -> (String, String) {
     match &machine.migration {
         Some(it) => (it.object.uid.to_string(), it.phase.clone()),
-        None => (format!("{} {}", machine.marked, machine.failed.len()), format!("{:?}", machine.migratable)),
+        None => (
+            format!("{} {}", machine.marked, machine.failed.len()),
+            format!("{:?} {}", machine.migratable, machine.lacks_room),
+        ),
     }
 }
 

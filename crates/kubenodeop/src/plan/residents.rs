@@ -20,6 +20,8 @@ pub struct Resident {
     pub name: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// The scheduler removes pods of a lower one for it.
+    pub priority: i32,
     /// CPU that it requests, in thousandths of a core.
     pub cpu_milli: u64,
     /// Memory that it requests.
@@ -67,7 +69,7 @@ pub struct Residents {
 impl Residents {
     /// Why `peer` cannot take one more pod like `pod`.
     pub fn why_not(&self, pod: &Resident, peer: &Peer) -> Option<String> {
-        let there = || self.pods.iter().filter(|it| it.node == peer.name);
+        let there = || self.pods.iter().filter(|it| it.node == peer.name && it.priority >= pod.priority);
         let cpu = there().map(|it| it.cpu_milli).fold(0, u64::saturating_add);
         let memory = there().map(|it| it.memory_bytes).fold(0, u64::saturating_add);
         let lacks = |offered: Option<u64>, taken: u64, wanted: u64| {
@@ -167,6 +169,9 @@ mod tests {
         let said = of(memory, n2()).unwrap();
         assert_eq!(said, "has 2147483648 bytes of memory free, 2147483649 are requested");
         assert_eq!(of(wanted.clone(), Peer { pods: Some(1), ..n2() }).unwrap(), "has all of its 1 pods");
+        // The scheduler makes room for it.
+        let first = Resident { priority: 1, cpu_milli: 1001, ..wanted.clone() };
+        assert_eq!(of(first, n2()), None);
         // What it does not say is no limit.
         let silent = Peer { cpu_milli: None, memory_bytes: None, pods: None, ..n2() };
         assert_eq!(of(Resident { cpu_milli: 9999, ..wanted }, silent), None);

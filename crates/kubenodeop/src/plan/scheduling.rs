@@ -63,6 +63,7 @@ pub(crate) fn resident(pod: &Pod) -> Option<Resident> {
         namespace: meta.namespace.clone().unwrap_or_default(),
         name: meta.name.clone().unwrap_or_default(),
         labels: meta.labels.clone().unwrap_or_default(),
+        priority: spec.priority.unwrap_or_default(),
         cpu_milli: asks.cpu_milli,
         memory_bytes: asks.memory_bytes,
         apart: neighbours(affinity.and_then(|it| it.pod_anti_affinity.as_ref())),

@@ -72,26 +72,27 @@ pub async fn ask(cluster: &Cluster, node: &NodeName, volume: &str, wanted: u32) 
     patch(cluster, &format!("ask for another copy of volume {volume}"), volume, body).await
 }
 
-/// All volumes; without Longhorn there are none.
+/// All volumes in which a drain may have written. Without Longhorn there are none, and who may not read them has written
+/// in none.
 async fn volumes(cluster: &Cluster) -> Result<Vec<Volume>, Error> {
-    let volumes = found(scope("volumes").list_all::<Volume>(cluster).await)?;
-    Ok(volumes.map(|it| it.items).unwrap_or_default())
+    match found(scope("volumes").list_all::<Volume>(cluster).await) {
+        Ok(volumes) => Ok(volumes.map(|it| it.items).unwrap_or_default()),
+        Err(error) if matches!(error.reply(), Reply::Permanent { .. }) => {
+            tracing::debug!(error = error.line(), "volumes are not read");
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error),
+    }
 }
 
-/// The nodes because of which copies were asked for that were not taken back.
+/// The nodes because of which volumes carry a mark or a pass that was not taken back.
 ///
 /// # Errors
 /// Those of [`Cluster`].
 pub async fn asked_for(cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
-    match volumes(cluster).await {
-        Ok(all) => Ok(all.iter().filter_map(|it| Some(Mark::of(it)?.node)).collect()),
-        // Who may not read them has asked for none.
-        Err(error) if matches!(error.reply(), Reply::Permanent { .. }) => {
-            tracing::debug!(error = error.line(), "volumes are not read");
-            Ok(BTreeSet::new())
-        }
-        Err(error) => Err(error),
-    }
+    let all = volumes(cluster).await?;
+    let marked = all.iter().filter_map(|it| Some(Mark::of(it)?.node));
+    Ok(marked.chain(all.iter().filter_map(|it| Some(passed(it)?.0.to_owned()))).collect())
 }
 
 /// Takes back what was asked for because of the nodes for which `of` holds: of which volumes, and the first failure, after

@@ -261,8 +261,14 @@ fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
     } else if here.is_empty() || !elsewhere.is_empty() {
         VolumeState::Safe
     } else {
-        // What a rebuild reads from, or writes to.
-        let stuck = full.iter().filter(|(_, it)| it.spec.node != own || failed.is_some());
+        // What a rebuild reads from, or writes to; a healthy copy elsewhere, or one that nobody rebuilds, is neither.
+        let written = |copy: &str| {
+            engine.is_some_and(|it| it.status.replica_mode_map.get(copy).is_some_and(|mode| mode == "WO"))
+        };
+        let target =
+            |(copy, it): &(&String, &Replica)| written(copy) || (!rebuilds && !it.spec.failed_at.is_empty());
+        let stuck =
+            full.iter().filter(|it| if it.1.spec.node == own { failed.is_some() } else { target(it) });
         let stuck: Vec<String> = stuck.map(|(_, it)| format!("node {}", it.spec.node)).collect();
         let copies = (here.len() + others.len(), behind, stuck);
         VolumeState::LastCopy(cause(facts, own, volume, (engine, rebuilds), copies))
@@ -324,14 +330,14 @@ fn cause(
     let scheduled = condition(&volume.status.conditions, "Scheduled");
     if volume.spec.data_locality == "strict-local" {
         Cause::StrictLocal
-    } else if !full.is_empty() {
-        Cause::Full(full)
-    } else if rebuilds {
+    } else if rebuilds && full.is_empty() {
         Cause::Rebuilding
     } else if facts.all_others_cordoned(own) {
         Cause::AllCordoned
     } else if !behind.is_empty() {
         Cause::Behind(behind)
+    } else if !full.is_empty() {
+        Cause::Full(full)
     } else if facts.others(own).next().is_none() {
         Cause::NoOtherNode
     } else if !volume.spec.migration_node.is_empty() {

@@ -52,6 +52,24 @@ async fn d12_a_machine_is_not_asked_to_migrate_where_no_peer_has_room_and_is_onc
 }
 
 #[tokio::test(start_paused = true)]
+async fn d12_a_machine_migrates_once_a_pod_has_ended_that_took_the_room_and_is_shut_down_only_where_it_stays()
+{
+    for ends in [true, false] {
+        let (sim, cluster) = full(of("2Gi")).await;
+        let mut attempt = Attempt::start(&cluster);
+        attempt.until(|it| it.blockers.iter().any(|it| it.code == BlockCode::NoOtherNode)).await;
+        if ends {
+            sim.edit("pods", "shop", "big-n3", |it| it["status"]["phase"] = "Succeeded".into());
+        }
+        attempt.drained().await;
+        assert_eq!(sim.list(MIGRATIONS).len(), usize::from(ends));
+        let strategy =
+            sim.get("kubevirt/virtualmachines", "shop", "db").unwrap()["spec"]["runStrategy"].clone();
+        assert_eq!(strategy, if ends { "Always" } else { "Halted" });
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn d12_required_affinity_between_pods_and_the_count_of_pods_of_a_peer_hold_for_a_target() {
     let mut spec = of("1Gi");
     let far = json!([{ "labelSelector": { "matchLabels": { "app": "big" } }, 

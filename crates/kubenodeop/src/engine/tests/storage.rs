@@ -322,6 +322,25 @@ fn d14_a_copy_that_does_not_begin_holds_its_pod_for_ten_minutes_also_after_a_res
 }
 
 #[test]
+fn d14_once_it_may_pass_the_pods_go_that_stayed_for_a_copy_and_the_instance_manager_after_them() {
+    for cause in [Cause::Rebuilding, Cause::Full(vec!["node n2".to_owned()])] {
+        let last_copy = Limit { after: Some(secs(100)), then: VolumeAction::GoOn };
+        let there = vec![mounting(), instance_manager()];
+        let rules = Rules { last_copy, ..Rules::default() };
+        let mut bench = Bench::with(there.clone(), rules, &Marks::default());
+        bench.hear(Event::Pods(there));
+        becomes(&mut bench, state(VolumeState::LastCopy(cause), Some(42)));
+        bench.pass(secs(99));
+        assert!(bench.evictions.is_empty());
+        bench.pass(secs(2));
+        assert_eq!(bench.evicted_names(), ["db"]);
+        bench.leave("db");
+        bench.pass(secs(2));
+        assert_eq!(bench.evicted_names(), ["db", "im-1"], "its limit does not begin again");
+    }
+}
+
+#[test]
 fn d14_a_copy_that_cannot_be_asked_for_is_said_and_asked_for_again() {
     let mut bench = with_pods(last());
     bench.hear(Event::CopyAsked { volume: "pvc-1".to_owned(), result: Err(failed(permanent())) });

@@ -89,6 +89,40 @@ fn d12_one_that_cannot_be_migrated_follows_its_policy_for_each_reason() {
 }
 
 #[test]
+fn d12_a_reason_that_kubevirt_does_not_know_is_no_reason_to_evict_as_it_would_migrate() {
+    for reason in ["PausedIOError", FLAPPING] {
+        let it = |owner| Machine {
+            strategy: Strategy::LiveMigrateIfPossible,
+            migratable: no(reason),
+            owner,
+            ..machine("db")
+        };
+        assert_eq!(told(&now(&it(vm("db", "Always")))), ("stop", MachineState::ShuttingDown), "{reason}");
+        assert_eq!(told(&now(&it(MachineOwner::Nobody))), ("nothing", MachineState::Held), "{reason}");
+    }
+}
+
+#[test]
+fn d12_a_machine_that_only_lacks_room_is_shut_down_once_that_lasts() {
+    let it = Machine { target: Err("node n2 is full".into()), lacks_room: true, ..machine("db") };
+    let waits = after(&it, 299);
+    assert_eq!(told(&waits), ("nothing", MachineState::Waiting));
+    assert_eq!(waits.code, Some(BlockCode::NoOtherNode));
+    assert_eq!(waits.text, "waits up to 300 s for room on another node: node n2 is full");
+    assert_eq!(told(&after(&it, 300)), ("stop", MachineState::ShuttingDown));
+    // Where nothing is shut down, it is said at once.
+    let held = Machine { policy: Policy::MigrateOrHold, ..it };
+    assert_eq!(told(&now(&held)), ("nothing", MachineState::Held));
+}
+
+#[test]
+fn a_limit_without_end_is_no_panic() {
+    let limits = Limits { completion_per_gib: Some(Duration::MAX), ..settings().limits };
+    let it = Machine { migration: Some(migration("Running")), limits, marked: true, ..machine("db") };
+    assert_eq!(told(&after(&it, 1 << 40)), ("nothing", MachineState::Moving));
+}
+
+#[test]
 fn d12_under_hold_and_fail_no_launcher_is_evicted_that_would_be_shut_down() {
     for strategy in Strategy::ALL {
         for policy in [Policy::MigrateOrHold, Policy::Fail] {

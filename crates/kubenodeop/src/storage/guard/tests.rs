@@ -253,6 +253,29 @@ fn d14_a_copy_that_is_rebuilt_on_a_full_disk_is_no_copy_that_comes() {
 }
 
 #[test]
+fn d14_a_full_disk_is_no_cause_for_a_copy_that_is_healthy_there_or_that_nobody_rebuilds() {
+    let healthy = |out: &'static [&'static str]| {
+        state(|facts| {
+            copy(facts, "n1", AT, "");
+            copy(facts, "n2", AT, "");
+            attached(facts, &[("n1", "RW"), ("n2", "RW")]);
+            disk(facts, "n2", 9);
+            cordon(facts, out);
+        })
+    };
+    assert_eq!(healthy(&["n2"]), last(Cause::Behind(vec!["node n2 is cordoned".to_owned()])));
+    assert_eq!(healthy(&["n1", "n2", "n3"]), last(Cause::AllCordoned));
+    let old = state(|facts| {
+        copy(facts, "n1", AT, "");
+        copy(facts, "n2", "", AT);
+        copy(facts, "n3", "", "");
+        attached(facts, &[("n1", "RW"), ("n3", "WO")]);
+        disk(facts, "n2", 9);
+    });
+    assert_eq!(old, last(Cause::Rebuilding));
+}
+
+#[test]
 fn d14_a_deadlock_of_all_nodes_cordoned_is_named_with_copies_elsewhere_too() {
     let found = state(|facts| {
         copy(facts, "n1", AT, "");
