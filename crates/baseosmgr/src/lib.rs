@@ -11,6 +11,7 @@
 //! Unlike the reference it does not wait for onboarding, vault and containerd at its start: nothing is touched
 //! before a content tree is LOADED, and that takes all three.
 
+mod containers;
 pub mod core;
 mod follow;
 mod image;
@@ -72,7 +73,8 @@ pub async fn run(
             pid::write::<BaseOSMgrStatus>(&station, NAME)?;
             force::forget_earlier_boot(&station);
             let (outbox, inbox) = turn::inbox();
-            let (shell, found) = shell::Shell::open(&station, store.clone(), named, Tasks::new(outbox))?;
+            let (shell, found) =
+                shell::Shell::open(&station, &limits, store.clone(), named, Tasks::new(outbox))?;
             Ok((shell, found, inbox))
         };
         let Some((shell, found, inbox)) = outlet::started(&station, &troubles, begin).await? else {
@@ -82,7 +84,7 @@ pub async fn run(
             Ok(Some((_, boot, partitions))) => {
                 troubles.over(PARTITIONS);
                 tell(boot, partitions.current);
-                let core = core::BaseOs::new(limits, partitions, found);
+                let core = core::BaseOs::new(limits.clone(), partitions, found);
                 return turn::run((core, Vec::new()), shell, inbox, &station, &troubles).await;
             }
             Ok(None) => {

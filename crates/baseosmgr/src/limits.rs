@@ -9,7 +9,6 @@ pub(crate) const UNANSWERED_WAIT: Duration = Duration::from_mins(5);
 
 agent::limits! {
     /// Waits in milliseconds.
-    #[derive(Copy)]
     pub struct Limits;
     waits {
         /// How long an image waits on a clustered node for any word of zedkube before it is switched without a
@@ -19,8 +18,13 @@ agent::limits! {
         again_first, again_first_ms = 30_000;
         /// Pauses double up to this one.
         again_longest, again_longest_ms = 1_800_000;
+        /// How long one call of the program for container images may take.
+        image_program_limit, image_program_limit_ms = 1_800_000;
     }
-    others {}
+    others {
+        /// A program that brings and removes the container images of a version; empty for none.
+        image_program: String = String::new();
+    }
 }
 
 impl Limits {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent::partitions::{PartitionState, Store};
+use agent::partitions::{PartitionState, Partitions, Store, Work};
 use agent::wire::GLOBAL;
 use agent::{Clock, Error, Hands, Station, Tasks, Weight, force, publication, report, wire};
 use pubsub::{Bus, Publication};
@@ -17,8 +17,9 @@ use topics::{
 };
 use tracing::{error, info, warn};
 
+use crate::containers::Containers;
 use crate::core::{Effect, Event, Found, Note, PartitionChange, Write};
-use crate::{NAME, follow, image, saved};
+use crate::{Limits, NAME, follow, image, saved};
 
 /// The partitions. The lock is held to begin work on them, not while it is done.
 pub(crate) type SharedStore = Arc<Mutex<Box<dyn Store>>>;
@@ -29,6 +30,7 @@ pub(crate) struct Shell {
     clock: Clock,
     /// `None`: there are none to be had, and the core never orders anything of them.
     store: Option<SharedStore>,
+    containers: Option<Containers>,
     tasks: Tasks<Event>,
     requests: Publication<NodeDrainRequest>,
     statuses: Publication<BaseOsStatus>,
@@ -45,6 +47,7 @@ impl Shell {
     /// earlier run left. Without `are_named` partitions, what one said of some is withdrawn.
     pub(crate) fn open(
         station: &Station,
+        limits: &Limits,
         store: Option<SharedStore>,
         are_named: bool,
         tasks: Tasks<Event>,
@@ -60,6 +63,7 @@ impl Shell {
             bus,
             clock,
             store,
+            containers: Containers::of(limits),
             tasks,
             stored: 0,
         };
@@ -106,9 +110,17 @@ impl Shell {
             }
         };
         self.stored += 1;
-        self.tasks.start(format!("stored {}", self.stored), async move {
+        let store = self.store()?.clone();
+        let containers = self.containers.clone().filter(|_| order == PartitionChange::MarkActive);
+        self.tasks.events(format!("stored {}", self.stored), move |outbox| async move {
             let outcome = work.await.map_err(|cause| report::chain(&cause));
-            Some(Event::Stored { order, outcome })
+            let passed = outcome.is_ok();
+            outbox.send(Event::Stored { order, outcome }).await;
+            let Some(containers) = containers.filter(|_| passed) else { return };
+            let read = store.lock().unwrap_or_else(PoisonError::into_inner).read();
+            if let Ok(now) = read.await {
+                containers.clean(&now.running().short_version).await;
+            }
         });
         Ok(())
     }
@@ -118,10 +130,19 @@ impl Shell {
         let store = self.store()?.clone();
         let (percent, mut told) = watch::channel(0);
         let image = image::of(&self.bus, &of, tree);
-        let begun =
-            store.lock().unwrap_or_else(PoisonError::into_inner).write_image(of.label, image, percent);
-        let mut work = begun;
+        let containers = self.containers.clone();
         self.tasks.events("write", move |outbox| async move {
+            let read = || store.lock().unwrap_or_else(PoisonError::into_inner).read();
+            if let Some(containers) = containers
+                && let Err(reason) = containers.pull(&of.version).await
+            {
+                let read = read();
+                outbox.send(refused(of, reason, read).await).await;
+                return;
+            }
+            let begun =
+                store.lock().unwrap_or_else(PoisonError::into_inner).write_image(of.label, image, percent);
+            let mut work = begun;
             let outcome = loop {
                 tokio::select! {
                     biased;
@@ -140,12 +161,8 @@ impl Shell {
                 Err(cause) => report::chain(&cause),
             };
             // It may have failed before anything was changed.
-            let read = store.lock().unwrap_or_else(PoisonError::into_inner).read();
-            let event = match read.await {
-                Ok(partitions) => Event::Refused { of, reason, partitions: Box::new(partitions) },
-                Err(_) => Event::Written { of, outcome: Err(reason) },
-            };
-            outbox.send(event).await;
+            let read = read();
+            outbox.send(refused(of, reason, read).await).await;
         });
         Ok(())
     }
@@ -163,6 +180,14 @@ impl Shell {
             self.timed.remove(key);
         }
         self.statuses.publish(key, &status).map(drop).map_err(Error::pubsub("BaseOsStatus"))
+    }
+}
+
+/// A write that did not come about, with the partitions as they are read now.
+async fn refused(of: Write, reason: String, read: Work<Partitions>) -> Event {
+    match read.await {
+        Ok(partitions) => Event::Refused { of, reason, partitions: Box::new(partitions) },
+        Err(_) => Event::Written { of, outcome: Err(reason) },
     }
 }
 

@@ -1,5 +1,6 @@
 //! The whole agent on a root of its own: files in, files out, compared with the reference's samples.
 
+mod containers;
 mod disk;
 mod refusal;
 mod unreadable;
@@ -84,7 +85,7 @@ impl Device {
         let boot_id = format!("boot-{}", self.boots);
         let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id };
         let mut running = JoinSet::new();
-        running.spawn(crate::run(station, self.limits, zboot));
+        running.spawn(crate::run(station, self.limits.clone(), zboot));
         self.agent = Some((stopper, running));
     }
 

@@ -33,6 +33,11 @@ fn clock() -> impl Fn() -> Mono {
     move || Mono::START + start.elapsed()
 }
 
+fn boot_of(node: NodeName) -> Boot {
+    let (device_uuid, boot_id) = ("u1".to_owned(), "b2".to_owned());
+    Boot { node, device_uuid, boot_id, limits: Limits::default(), lost: Vec::new() }
+}
+
 impl Stage {
     async fn new() -> Self {
         let sim = Sim::new(SimConfig { stale_taints: true, ..SimConfig::default() });
@@ -46,8 +51,7 @@ impl Stage {
     fn on(sim: Sim) -> Self {
         let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
         let node = NodeName::parse("n1").unwrap();
-        let boot =
-            Boot { node, device_uuid: "u1".to_owned(), boot_id: "b2".to_owned(), limits: Limits::default() };
+        let boot = boot_of(node);
         let (sender, report) = watch::channel(Report::default());
         let (missing, lacks) = watch::channel(Vec::new());
         let (members, waits) = watch::channel(String::new());
@@ -257,8 +261,7 @@ async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() 
         .await;
     let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
     let node = NodeName::parse("n1").unwrap();
-    let boot =
-        Boot { node, device_uuid: "u1".to_owned(), boot_id: "b2".to_owned(), limits: Limits::default() };
+    let boot = boot_of(node);
     let taint = |node: &str, key: &str| {
         sim.edit("nodes", "", node, |it| {
             it["spec"]["taints"] = json!([{ "key": key, "effect": "NoExecute" }]);

@@ -99,6 +99,8 @@ agent::limits! {
         etcd_gateway: String = Addresses::default().gateway;
         /// The data directory of k3s or rke2; empty for the usual places.
         etcd_data: String = String::new();
+        /// Kernel parameters that each boot should have, as `/proc/cmdline` shows them.
+        kernel_parameters: Vec<String> = Vec::new();
         /// Tries to cordon before giving up.
         cordon_tries: u32 = 10;
         /// Attempts to drain before giving up.

@@ -22,6 +22,7 @@ use outage::keeper::{self, Ask, KeeperReport, Ours};
 use outage::margin::calls::Source;
 use outage::margin::facts::{Data, Kubernetes};
 use outage::spare::spare;
+use pubsub::Bus;
 use step::Mono;
 use tokio::sync::{mpsc, watch};
 use topics::{NodeDrainRequest, TurnWord};
@@ -357,7 +358,8 @@ impl Work {
     fn boot(&self) -> Result<Boot, String> {
         let (node, device_uuid) = self.target.get()?;
         let boot_id = self.station.boot_id.clone();
-        Ok(Boot { node, device_uuid, boot_id, limits: self.limits.gate() })
+        let lost = lost_parameters(&self.station.bus, &self.limits.kernel_parameters);
+        Ok(Boot { node, device_uuid, boot_id, limits: self.limits.gate(), lost })
     }
 
     /// Watches our node until taints of an outage are on it. Dropping it loses nothing.
@@ -452,4 +454,11 @@ pub(crate) async fn pass_on<T: Clone, E>(
 /// An error for a person: what happened, and what to do.
 fn told(error: &Error) -> String {
     format!("{} ({})", error.line(), error.next_step())
+}
+
+/// Those of `wanted` that the kernel of this boot was started without; all of them where its command line cannot be read.
+fn lost_parameters(bus: &Bus, wanted: &[String]) -> Vec<String> {
+    let line = std::fs::read_to_string(bus.path("proc/cmdline")).unwrap_or_default();
+    let has = |it: &String| line.split_ascii_whitespace().any(|given| given == it);
+    wanted.iter().filter(|it| !has(it)).cloned().collect()
 }

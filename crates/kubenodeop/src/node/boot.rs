@@ -50,6 +50,8 @@ pub struct Boot {
     pub boot_id: String,
     /// Limits of the gate.
     pub limits: Limits,
+    /// Wanted kernel parameters that this boot is without.
+    pub lost: Vec<String>,
 }
 
 /// How the gate stands, and what was fixed.
@@ -78,6 +80,7 @@ pub async fn watch_over<W: Future<Output = String>>(
     facts.push(pod_facts(cluster, boot));
     facts.push(volume_facts(cluster));
     let mut gate = Gate::new(boot.node.as_str(), boot.limits, clock());
+    gate.hear(clock(), Fact::Lost(boot.lost.clone()));
     let mut look_at = clock() + boot.limits.look;
     let mut ask_at = clock();
     loop {

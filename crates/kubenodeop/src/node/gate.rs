@@ -109,6 +109,8 @@ pub enum Fact {
     Away(String),
     /// What the API itself waits for, as far as this node can see; empty for nothing.
     Waits(String),
+    /// Wanted kernel parameters that this boot is without.
+    Lost(Vec<String>),
     /// Our node.
     Node(NodeSeen),
     /// Its lease.
@@ -184,6 +186,8 @@ pub struct Gate {
     service: Option<Result<(), String>>,
     /// What the API itself waits for.
     waits: String,
+    /// Wanted kernel parameters that this boot is without.
+    lost: Vec<String>,
     node: Result<NodeSeen, String>,
     lease: Result<LeaseSeen, String>,
     storage: Result<Vec<String>, String>,
@@ -208,6 +212,7 @@ impl Gate {
             missing: Vec::new(),
             service: None,
             waits: String::new(),
+            lost: Vec::new(),
             node: Err(unknown()),
             lease: Err(unknown()),
             storage: Err(unknown()),
@@ -231,6 +236,7 @@ impl Gate {
                 }
             }
             Fact::Waits(waits) => self.waits = waits,
+            Fact::Lost(lost) => self.lost = lost,
             Fact::Node(node) => {
                 self.service = Some(Ok(()));
                 if let Some(record) = &node.volumes {
@@ -322,17 +328,25 @@ impl Gate {
         let taints = self.node.as_ref().map(|it| it.taints.clone()).unwrap_or_default();
         let (words, next_step) = match finding {
             Some((_, words, next_step)) => (words, next_step),
-            None if taints.is_empty() && volumes.words.is_empty() => {
-                ("the node is sound".to_owned(), "nothing".to_owned())
-            }
-            None if taints.is_empty() => {
-                let next = "wait, or look at `kubectl -n longhorn-system get volumes,replicas`";
-                (format!("the node is sound; {}", volumes.words), next.to_owned())
-            }
+            None if taints.is_empty() => self.sound(&volumes.words),
             None => (self.tainted(&taints), "nothing: they are removed then".to_owned()),
         };
         let (since, failed, holds_turn) = (self.at.1, layer.is_some_and(over), volumes.holds_turn);
         Verdict { layer, words, next_step, since, failed, taints, holds_turn }
+    }
+
+    fn sound(&self, volumes: &str) -> (String, String) {
+        let (mut words, mut next) = ("the node is sound".to_owned(), "nothing");
+        if !volumes.is_empty() {
+            words = format!("{words}; {volumes}");
+            next = "wait, or look at `kubectl -n longhorn-system get volumes,replicas`";
+        }
+        if !self.lost.is_empty() {
+            words = format!("{words}; its kernel was started without {}", self.lost.join(" "));
+            next =
+                "compare /proc/cmdline with kernel_parameters of the limits file, set them again and reboot";
+        }
+        (words, next.to_owned())
     }
 
     fn tainted(&self, taints: &[String]) -> String {

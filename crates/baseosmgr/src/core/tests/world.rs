@@ -101,7 +101,7 @@ impl World {
         let (counters, limits) = (Counters::default(), Limits::default());
         let found = Found { request: None, statuses: vec![], counters };
         let mut world = Self {
-            core: BaseOs::new(limits, partitions.clone(), found),
+            core: BaseOs::new(limits.clone(), partitions.clone(), found),
             now: Mono::START,
             partitions,
             request: None,
@@ -336,7 +336,7 @@ impl World {
             statuses: self.statuses.clone().into_iter().collect(),
             counters: self.counters,
         };
-        self.core = BaseOs::new(self.limits, self.partitions.clone(), found);
+        self.core = BaseOs::new(self.limits.clone(), self.partitions.clone(), found);
         self.hear_all().unwrap();
     }
 

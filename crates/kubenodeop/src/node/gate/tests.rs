@@ -106,6 +106,16 @@ fn r4_each_layer_in_turn_shuts_the_gate_by_name_with_what_was_seen_and_what_to_d
 }
 
 #[test]
+fn kernel_parameters_that_are_lost_are_said_before_the_cordon_goes_and_hold_nothing_up() {
+    let mut gate = open(&[]);
+    gate.hear(at(10), Fact::Lost(vec!["hugepages=8".to_owned()]));
+    let verdict = gate.judge(at(10));
+    assert!(verdict.is_open());
+    assert_eq!(verdict.words, "the node is sound; its kernel was started without hugepages=8");
+    assert!(verdict.next_step.contains("kernel_parameters"), "{}", verdict.next_step);
+}
+
+#[test]
 fn r4_of_several_layers_the_lowest_is_reported() {
     let mut gate = Gate::new("n1", Limits::default(), T0);
     gate.hear(T0, Fact::Storage(vec!["longhorn-system/m".to_owned()]));

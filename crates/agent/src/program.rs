@@ -1,0 +1,111 @@
+//! Programs of the image that an agent calls: each to its end, with a limit, and nothing of it left behind.
+//!
+//! Not here: which ones, and what their words mean.
+
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tracing::warn;
+
+/// How long a program that was killed is waited for. One that the kernel holds is collected when that lets go.
+const KILLED: Duration = Duration::from_secs(2);
+/// No answer is longer.
+const ANSWER_BYTES: u64 = 64 << 10;
+
+/// What went wrong with a call.
+pub(crate) fn wrong(program: &Path, words: &[&str], why: &str) -> String {
+    format!("{} {} {why}", program.display(), words.join(" "))
+}
+
+/// Runs `program` to its end, and returns what it says. Nothing of it is left behind: it and its children are killed
+/// at the limit, or when this is dropped, and it is collected.
+///
+/// # Errors
+/// It cannot be run, does not end within `limit`, or fails: the program, the words and what it said.
+pub async fn call(program: &Path, words: &[&str], limit: Duration) -> Result<String, String> {
+    let wrong = |why: &str| wrong(program, words, why);
+    let mut command = Command::new(program);
+    command.args(words).process_group(0);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.map_err(|cause| wrong(&format!("cannot be run: {cause}")))?;
+    let running = Running(Arc::new(Mutex::new(Some(Pid::from_child(&child)))));
+    let held = running.0.clone();
+    let mut ended = tokio::task::spawn_blocking(move || to_its_end(child, &held));
+    let Ok(ended) = tokio::time::timeout(limit, &mut ended).await else {
+        running.kill();
+        let left = match tokio::time::timeout(KILLED, ended).await {
+            Ok(_) => "was killed",
+            Err(_) => "does not end although it was killed",
+        };
+        let secs = limit.as_secs();
+        return Err(wrong(&format!("did not end within {secs} s and {left}; see why it hangs")));
+    };
+    let ended = ended.map_err(|cause| wrong(&format!("was not waited for: {cause}")))?;
+    let (status, said, complaint) = ended.map_err(|cause| wrong(&format!("cannot be heard: {cause}")))?;
+    if !status.success() {
+        return Err(wrong(&format!("ended with {status}: {}", complaint.trim())));
+    }
+    Ok(said)
+}
+
+/// The process group of a program, until it has been collected.
+struct Running(Arc<Mutex<Option<Pid>>>);
+
+impl Running {
+    fn kill(&self) {
+        let group = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(group) = *group {
+            end(group);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn end(group: Pid) {
+    match kill_process_group(group, Signal::KILL) {
+        // It has ended by itself.
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(cause) => warn!(error = %cause, "a program cannot be killed"),
+    }
+}
+
+/// Its status, its output and its complaints.
+type Ended = (ExitStatus, String, String);
+
+fn to_its_end(mut child: Child, running: &Mutex<Option<Pid>>) -> io::Result<Ended> {
+    let pid = Pid::from_child(&child);
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let complaint = std::thread::spawn(move || text(err));
+    let said = text(out);
+    // Its number stays its own until it is collected, so that whoever kills it kills nobody else.
+    let waited = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    let mut group = running.lock().unwrap_or_else(PoisonError::into_inner);
+    // What it has left running.
+    end(pid);
+    *group = None;
+    let status = child.wait()?;
+    drop(group);
+    waited?;
+    let complaint = complaint.join().unwrap_or_else(|_| Ok(String::new()))?;
+    Ok((status, said?, complaint))
+}
+
+fn text(pipe: Option<impl Read>) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        pipe.by_ref().take(ANSWER_BYTES).read_to_end(&mut bytes)?;
+        io::copy(&mut pipe, &mut io::sink())?;
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
