@@ -134,7 +134,7 @@ impl Reader {
         };
         let mut machines: Vec<(Machine, Asks)> = guests.items.iter().map(of).collect();
         let given = self.pods.take();
-        let residents = if machines.iter().any(|it| needs_target(&it.0)) {
+        let mut residents = if machines.iter().any(|it| needs_target(&it.0)) {
             let labels = |it: &Node| {
                 (it.metadata.name.clone().unwrap_or_default(), it.metadata.labels.clone().unwrap_or_default())
             };
@@ -149,6 +149,9 @@ impl Reader {
         for (machine, asks) in &mut machines {
             let residents = residents.as_ref().filter(|_| needs_target(machine));
             machine.target = forecast::target(asks, &labels, &peers, residents);
+        }
+        if let Some(residents) = &mut residents {
+            forecast::set_off(&mut machines, &labels, &peers, residents);
         }
         self.add_disks(cluster, &mut machines).await?;
         Ok(View {
@@ -281,6 +284,7 @@ impl Reader {
             policy,
             policy_from,
             target: Err(String::new()),
+            crowded: None,
             bytes: limits::bytes(guest),
             copies_disks: limits::copies_disks(guest),
             limits,

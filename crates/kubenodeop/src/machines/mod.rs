@@ -191,6 +191,8 @@ pub struct Machine {
     pub policy_from: String,
     /// A node that can take it, or why none can.
     pub target: Result<String, String>,
+    /// Why none is left for it beside the machines that leave before it, where one could take it alone.
+    pub crowded: Option<String>,
     /// What a migration copies.
     pub bytes: u64,
     /// Its disks are copied too.

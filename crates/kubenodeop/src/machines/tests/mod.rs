@@ -70,6 +70,7 @@ fn machine(name: &str) -> Machine {
         policy: Policy::MigrateOrShutdown,
         policy_from: "machines_policy of the limits file".into(),
         target: Ok("n2".into()),
+        crowded: None,
         bytes: 2 << 30,
         copies_disks: false,
         limits: settings().limits,
