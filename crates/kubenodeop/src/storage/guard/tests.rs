@@ -323,7 +323,8 @@ fn what_keeps_the_budget_of_an_instance_manager_follows_the_policy() {
         (
             "block-for-eviction",
             safe,
-            "node-drain-policy block-for-eviction: copies are still on this node: shop/data (pvc-1)".to_owned(),
+            "node-drain-policy block-for-eviction: copies are still on this node: shop/data (pvc-1)"
+                .to_owned(),
         ),
         (
             "block-for-eviction-if-contains-last-replica",
