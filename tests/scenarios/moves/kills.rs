@@ -87,7 +87,7 @@ impl Story {
         match self {
             Self::Machines => up(sim, 3).await,
             Self::Storage => {
-                until(sim, VOLUMES, |all| all.iter().all(|it| it["spec"]["numberOfReplicas"] == 1)).await
+                until(sim, VOLUMES, |all| all.iter().all(|it| it["spec"]["numberOfReplicas"] == 1)).await;
             }
         }
     }
@@ -136,13 +136,11 @@ impl Story {
     fn told_with_each_kill(self) {
         let (writes, _) = within_still(Box::pin(self.told(usize::MAX)));
         assert!(writes > 5, "{writes}");
-        println!("{self:?}: {writes}");
         let job = |nth: usize| {
             (format!("{self:?}, write {nth}"), move || usize::from(within_still(Box::pin(self.told(nth))).1))
         };
         let outcome = at_once(AT_ONCE, (1..=writes).map(job));
         assert!(outcome.violations.is_empty(), "{}", outcome.violations.join("\n\n"));
-        println!("{self:?}: {} of {writes} writes were the last of their zedkube", outcome.kills);
         assert!(outcome.kills > writes / 2, "{} kills at {writes} writes", outcome.kills);
     }
 }

@@ -35,9 +35,10 @@ fn set(sim: &Sim, volume: &str, (pointer, value): &(&str, Value)) {
             member = &mut member[part];
         }
         let last = last.replace("~1", "/");
-        match value {
-            Value::Null => drop(member.as_object_mut().unwrap().remove(&last)),
-            value => member[last] = value.clone(),
+        if value.is_null() {
+            member.as_object_mut().unwrap().remove(&last);
+        } else {
+            member[last] = value.clone();
         }
     });
     assert!(done, "no volume {volume}");
@@ -106,7 +107,6 @@ fn rows(policy: &str) -> Vec<Row> {
 }
 
 async fn play(policy: &str) {
-    println!("{policy}");
     let mut world = world(SimConfig::default(), "v1.7.3").await;
     let sim = world.cluster.sim().clone();
     sim.add_longhorn(policy);
@@ -245,7 +245,7 @@ fn d14_o5_a_deadlock_of_all_nodes_cordoned_is_foretold_and_ends_with_an_uncordon
 }
 
 /// A person lets a volume pass before anything is asked for, and zedkube starts again meanwhile.
-async fn word() {
+async fn passed_once() {
     let mut world = world(SimConfig::default(), "v1.7.3").await;
     let (sim, clock) = (world.cluster.sim().clone(), agent::Clock::new());
     sim.add_longhorn("block-if-contains-last-replica");
@@ -254,14 +254,14 @@ async fn word() {
     set(&sim, "strict", &("/spec/dataLocality", "strict-local".into()));
     until(&sim, VOLUMES, |all| all[0]["status"]["robustness"] == "healthy").await;
     let pass = "/metadata/annotations/pillar-rs~1last-copy-pass";
-    let word = || sim.list(VOLUMES)[0].pointer(pass).cloned().unwrap_or_default();
+    let written = || sim.list(VOLUMES)[0].pointer(pass).cloned().unwrap_or_default();
     let said = Value::from(format!("{NODE} its data is elsewhere"));
     set(&sim, "strict", &(pass, said.clone()));
     world.start_all();
     for _ in 0..2 {
         world.status(DrainStatus::NotRequested).await;
         clock.sleep_until(Some(clock.now() + Duration::from_mins(20))).await;
-        assert_eq!(word(), said, "no drain has used it yet");
+        assert_eq!(written(), said, "no drain has used it yet");
         world.kill(Agent::Zedkube).await;
         world.start(Agent::Zedkube);
     }
@@ -273,8 +273,8 @@ async fn word() {
     world.cluster.until_schedulable().await;
     until(&sim, VOLUMES, |all| all[0].pointer(pass).is_none()).await;
     // The next one is another drain, for which another word is said.
-    for word in [false, true] {
-        if word {
+    for again in [false, true] {
+        if again {
             set(&sim, "strict", &(pass, said.clone()));
             world.recorded_count(2).await;
         } else {
@@ -290,5 +290,5 @@ async fn word() {
 
 #[test]
 fn d14_a_word_that_lets_a_volume_pass_outlives_restarts_of_an_idle_zedkube_and_counts_for_one_drain() {
-    within_still(Box::pin(word()));
+    within_still(Box::pin(passed_once()));
 }

@@ -63,9 +63,9 @@ async fn withdrawn(version: &str) {
         match phase {
             "marked" => until(&sim, GUESTS, |all| all[0]["status"]["evacuationNodeName"] == NODE).await,
             "PostCopy" => {
-                until(&sim, GUESTS, |all| all[0]["status"]["migrationState"]["mode"] == "PostCopy").await
+                until(&sim, GUESTS, |all| all[0]["status"]["migrationState"]["mode"] == "PostCopy").await;
             }
-            "off" => until(&sim, GUESTS, |all| all.is_empty()).await,
+            "off" => until(&sim, GUESTS, <[Value]>::is_empty).await,
             _ => until(&sim, MIGRATIONS, |all| now(all).as_deref() == Some(phase)).await,
         }
         let asked = clock.now();
