@@ -39,7 +39,7 @@ const ARROWS: [(&str, &str); 18] = [
     // The stage of the whole-system tests; nothing but tests may reach it.
     (
         "scenarios",
-        "agent baseosmgr clusterview kubeapi kubenodeop kubesim nodeagent outage pubsub requester topics \
+        "agent baseosmgr clusterview kubeapi kubenodeop kubesim nodeagent nodestatus outage pubsub requester topics \
          zedagent zedkube",
     ),
 ];

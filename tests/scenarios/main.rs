@@ -16,6 +16,7 @@ mod etcd;
 mod force;
 mod look;
 mod machines;
+mod moves;
 mod order;
 mod power;
 mod reboot;

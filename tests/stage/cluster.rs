@@ -11,6 +11,7 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::noted::Noted;
 use crate::real::{self, Real};
@@ -84,6 +85,10 @@ impl Cluster {
             renew_every,
             ..SimConfig::default()
         };
+        Self::of_config(config, count).await
+    }
+
+    async fn of_config(config: SimConfig, count: usize) -> Sim {
         let sim = Sim::new(config);
         for (name, uuid) in &NODES[..count] {
             sim.add_node(name, uuid);
@@ -97,6 +102,11 @@ impl Cluster {
         sim.add_bare_pod("tools", "debug-shell", NODE);
         running(&sim, 6 + count).await;
         sim
+    }
+
+    /// An embedded one of three nodes in which things take their time: for a clock that stands still meanwhile.
+    pub async fn embedded_with(config: SimConfig) -> Self {
+        Self::with(&Self::of_config(config, THREE).await, NODES[0])
     }
 
     fn with(sim: &Sim, (node, uuid): (&str, &'static str)) -> Self {
@@ -283,6 +293,18 @@ impl Cluster {
     /// Method, path and query of all that agents as tasks of this process have asked.
     pub fn asked_by_agents(&self) -> Vec<(String, String)> {
         self.noted.notes().asked.clone()
+    }
+
+    /// How many writes agents as tasks of this process have made, but those of leases.
+    pub fn writes(&self) -> usize {
+        self.noted.notes().writes
+    }
+
+    /// The server carries out the `nth` of those writes, and its answer never comes. Notified once it is carried out.
+    pub fn never_answer(&self, nth: usize) -> Arc<Notify> {
+        let carried_out = Arc::new(Notify::new());
+        self.noted.notes().unanswered = Some((nth, carried_out.clone()));
+        carried_out
     }
 
     /// How many evictions were accepted.

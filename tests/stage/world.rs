@@ -80,7 +80,7 @@ pub struct World {
     /// What processes that are started from now on log, when it is not the usual.
     pub filter: Option<&'static str>,
     /// What takes longer does not come: generous, as the machine may be busy.
-    pub(crate) patience: Duration,
+    pub patience: Duration,
     program: Option<Program>,
     /// Of which agent, of all for `None`, and what strace does with it.
     pub(crate) tracing: Option<(Option<Agent>, Tracing)>,

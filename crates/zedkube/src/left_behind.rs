@@ -21,6 +21,10 @@ use tracing::{info, warn};
 
 use crate::core::Event;
 
+/// A machine that is not up so long after its node has come back is named.
+const UP_WITHIN: Duration = Duration::from_mins(5);
+/// Between two looks at machines that are not up.
+const UP_LOOK: Duration = Duration::from_secs(15);
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(600);
 /// The time that reading the nodes may take.
@@ -86,15 +90,16 @@ pub(crate) async fn run(
 }
 
 /// Takes back what drains of `node` asked of machines and volumes, and starts again the machines that they stopped, until
-/// nothing is left. What is in the way is sent, and tried again after pauses that grow. Dropping it loses nothing.
+/// nothing is left and the machines of the node are up. What is in the way is sent, and tried again after pauses that grow;
+/// machines are named that have not come up in their time. Dropping it loses nothing.
 pub(crate) async fn give_back(cluster: &Cluster, node: &NodeName, clock: Clock, outbox: Outbox<Event>) {
     let (mut pace, mut tries) = (Pace::new(RandomState::new().hash_one("jitter")), 0_u32);
+    let named_from = clock.now() + UP_WITHIN;
     let mut copies = Ok(());
     let mut copies_done = false;
     loop {
-        // Once is enough: what a person writes on a volume afterwards is for the next drain.
         if !copies_done {
-            let (volumes, taken) = storage::take_back(cluster, |it| it == node.as_str()).await;
+            let (volumes, taken) = storage::give_back(cluster, node).await;
             if !volumes.is_empty() {
                 info!(%node, ?volumes, "want no more copies than before the drain");
             }
@@ -119,11 +124,37 @@ pub(crate) async fn give_back(cluster: &Cluster, node: &NodeName, clock: Clock, 
             whys.push(format!("copies of volumes stay wanted: {}", error.line()));
             next = error.next_step();
         }
-        let done = whys.is_empty();
+        let undone = whys.is_empty();
+        let is_time = clock.now() >= named_from;
+        let down = match undo::not_up(cluster, node).await {
+            Ok(down) => down,
+            // Who may not read them is not asked again.
+            Err(error) if undo::is_refused(&error) => None,
+            Err(error) => {
+                whys.push(format!("virtual machines: {}", error.line()));
+                next = undo::next_step(&error);
+                Some(Vec::new())
+            }
+        };
+        let late = down.as_deref().unwrap_or_default();
+        if let Some(first) = late.first().filter(|_| is_time) {
+            let names: Vec<String> = late.iter().map(|it| format!("{} ({})", it.name, it.how)).collect();
+            whys.push(format!("virtual machines are not up: {}", kubeapi::listed(&names, "; ")));
+            let (namespace, name) = first.name.split_once('/').unwrap_or_default();
+            next = format!(
+                "`kubectl -n {namespace} describe vmi {name}` says what it waits for; `zedbox machines restore` starts what a \
+                 drain stopped"
+            );
+        }
+        let done = undone && down.is_none_or(|it| it.is_empty() && is_time);
         if !outbox.send(Event::Leftovers(whys.join("; "), next)).await || done {
             return;
         }
-        let pause = if tries == 0 { undo::LOOKS_APART } else { pace.pause(tries, None) };
+        let pause = match tries {
+            0 if undone => UP_LOOK,
+            0 => undo::LOOKS_APART,
+            tries => pace.pause(tries, None),
+        };
         clock.sleep_until(Some(clock.now() + pause)).await;
     }
 }
@@ -142,7 +173,7 @@ async fn look(cluster: &Cluster, now: Mono, limit: Duration, away: &mut AwayNode
     if !over.is_empty() {
         let of = |node: &str| over.contains(node);
         let started = undo::start_all(cluster, of).await;
-        let (volumes, copies) = storage::take_back(cluster, of).await;
+        let (volumes, copies) = storage::take_back(cluster, of, |_| true).await;
         if !volumes.is_empty() {
             info!(nodes = ?over, ?volumes, "want no more copies than before the drains of nodes that are away");
         }

@@ -160,6 +160,13 @@ impl Volume {
     }
 }
 
+impl DiskStatus {
+    /// Less than 1 % of it is free: no copy there can be written.
+    pub fn is_full(&self) -> bool {
+        self.storage_available.saturating_mul(100) < self.storage_maximum
+    }
+}
+
 /// The condition of this type.
 pub fn condition<'a>(all: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     all.iter().find(|it| it.type_ == kind)

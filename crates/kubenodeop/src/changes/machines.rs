@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use tracing::debug;
 
 use crate::drain;
-use crate::machines::follow::{changes, copies};
+use crate::machines::follow::{changes, copies, room};
 use crate::machines::kubevirt::Reader;
 use crate::machines::rules::{Drain, Fate, MachineState, fate};
 use crate::machines::{Policy, View};
@@ -61,6 +61,9 @@ impl WatchedMachines {
         let mut changes = changes(cluster, node, drain::seed());
         if self.fates.iter().any(|(_, fate)| fate.rebuilds) {
             changes = stream::select(changes, copies(cluster, drain::seed())).boxed();
+        }
+        if self.fates.iter().any(|(_, fate)| fate.lacks_room) {
+            changes = stream::select(changes, room(cluster, drain::seed())).boxed();
         }
         let (mut pace, mut tries) = (Pace::new(drain::seed()), 0);
         loop {

@@ -335,7 +335,7 @@ impl Engine {
         let alone = self.roster.book.only_kept() && (self.roster.is_active() || self.volumes.is_over());
         self.guard.wait(now, alone && self.listed);
         self.guard.ask(now, effects);
-        self.roster.need(now, self.guard.needs(now));
+        self.roster.need(now, self.guard.needs(now), effects);
         if self.roster.is_active() || !self.volumes.is_over() || self.guard.holds() {
             self.empty_since = None;
         }

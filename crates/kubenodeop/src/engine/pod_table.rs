@@ -199,6 +199,12 @@ impl PodTable {
     pub(super) fn settle(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) {
         let Some(track) = self.book.get(uid) else { return };
         let idle = matches!(track.state, State::Waiting { .. } | State::Ended);
+        if let Some(why) = self.needs.stays(&track.facts).filter(|_| idle && track.is_held_by_budget()) {
+            let said = LogEvent::Left(track.facts.pod.clone(), why.clone());
+            self.book.change(uid, |track| track.state = State::Left);
+            effects.push(Effect::Say(said));
+            return;
+        }
         if self.returns.is_sticky(&track.facts) {
             if !idle || track.sticky {
                 return;
@@ -243,9 +249,21 @@ impl PodTable {
     }
 
     /// What the storage needs, where it may have changed.
-    pub(super) fn need(&mut self, now: Mono, needs: Option<Needs>) {
+    pub(super) fn need(&mut self, now: Mono, needs: Option<Needs>, effects: &mut Vec<Effect>) {
         let Some(needs) = needs.filter(|needs| *needs != self.needs) else { return };
-        self.needs = needs;
+        let before = std::mem::replace(&mut self.needs, needs);
+        let other = |track: &Track| before.stays(&track.facts) != self.needs.stays(&track.facts);
+        let other = self.book.all().filter(|(_, track)| other(track));
+        let other: Vec<PodUid> = other.map(|(uid, _)| uid.clone()).collect();
+        for uid in other {
+            self.book.change(&uid, |track| {
+                if track.state == State::Left {
+                    // It passes no longer.
+                    track.state = State::Waiting { due: now, not_before: now };
+                }
+            });
+            self.settle(now, &uid, effects);
+        }
         let kept = |track: &Track| track.is_here() && self.needs.keeps(&track.facts);
         let changed = self.book.all().filter(|(_, track)| track.kept.is_some() != kept(track));
         let changed: Vec<PodUid> = changed.map(|(uid, _)| uid.clone()).collect();
@@ -254,6 +272,11 @@ impl PodTable {
                 track.kept = if track.kept.is_some() { None } else { Some(now) };
             });
         }
+    }
+
+    /// Why it is left in place.
+    pub(super) fn why_left(&self, track: &Track) -> String {
+        self.needs.stays(&track.facts).cloned().unwrap_or_else(|| self.why_sticky(track))
     }
 
     pub(super) fn why_sticky(&self, track: &Track) -> String {

@@ -13,7 +13,7 @@ use super::words::{Claim, Effect, Failure, Limit, LogEvent, VolumeAction};
 use crate::changes::watched::Watched;
 use crate::plan::PodFacts;
 use crate::progress::{BlockCode, Blocker, Left, VolumeWait};
-use crate::storage::{Cause, Finding, Look, VolumeState, is_manager};
+use crate::storage::{Cause, Closed, Finding, Look, VolumeState, is_manager};
 use kubeapi::names::{PASS_ANNOTATION, listed};
 
 /// From a failed request for another copy to the next.
@@ -270,7 +270,24 @@ impl Guard {
         let budgets = self.look().map(|it| it.managers.clone()).unwrap_or_default();
         let managers = (self.is_there() && !self.is_clear()).then(|| self.words());
         let unknown = !self.is_known() && self.trouble.is_none();
-        Some(Needs { unknown, managers, claims: self.copying(now), budgets })
+        Some(Needs { unknown, managers, claims: self.copying(now), staying: self.staying(), budgets })
+    }
+
+    /// Instance managers whose budget only volumes keep closed that pass, each with why it stays: nothing opens it, and
+    /// until the node goes down its data can be read.
+    fn staying(&self) -> BTreeMap<String, String> {
+        let Some(look) = self.look().filter(|_| self.is_clear() && self.trouble.is_none()) else {
+            return BTreeMap::new();
+        };
+        let passes = |name: &String| {
+            let found = look.findings.iter().find(|it| it.volume == *name);
+            found.is_some_and(|it| it.is_last() && (self.is_passed(it) || self.over))
+        };
+        let stays = look.managers.iter().filter(|(_, it)| !it.by.is_empty() && it.by.iter().all(passes));
+        let why = |it: &Closed| {
+            format!("it goes down with volumes that pass: Longhorn keeps its budget closed: {}", it.why)
+        };
+        stays.map(|(name, it)| (name.clone(), why(it))).collect()
     }
 
     /// Since when it is waited for.
@@ -369,7 +386,9 @@ pub(super) struct Needs {
     /// Why instance managers stay for now: copies are made from what runs in them.
     managers: Option<String>,
     /// For each instance manager: why its budget is closed, and what opens it.
-    budgets: BTreeMap<String, (String, String)>,
+    budgets: BTreeMap<String, Closed>,
+    /// Instance managers that stay with what passes, and why.
+    staying: BTreeMap<String, String>,
 }
 
 impl Needs {
@@ -388,9 +407,14 @@ impl Needs {
         }
     }
 
+    /// Why this pod stays on the node with what passes.
+    pub(super) fn stays(&self, facts: &PodFacts) -> Option<&String> {
+        self.staying.get(&facts.pod.name).filter(|_| is_manager(facts))
+    }
+
     /// Why the budget of this instance manager is closed, and what opens it.
     pub(super) fn budget(&self, facts: &PodFacts) -> Option<String> {
-        let (why, opens) = self.budgets.get(&facts.pod.name).filter(|_| is_manager(facts))?;
+        let Closed { why, opens, .. } = self.budgets.get(&facts.pod.name).filter(|_| is_manager(facts))?;
         Some(format!("Longhorn keeps its budget closed: {why}; {opens}"))
     }
 }

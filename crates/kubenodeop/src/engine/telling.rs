@@ -97,7 +97,7 @@ impl PodTable {
     pub(super) fn left(&self) -> Vec<Left> {
         let stay = self.book.in_state(&State::Left).map(|track| Left {
             what: track.facts.pod.to_string(),
-            why: format!("it stays: {}", self.why_sticky(track)),
+            why: format!("it stays: {}", self.why_left(track)),
         });
         let mut all: Vec<Left> = self.deleted.iter().cloned().chain(stay).collect();
         all.sort_unstable();

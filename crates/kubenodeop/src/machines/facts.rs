@@ -17,7 +17,7 @@ use super::{
 /// Label of an instance, and selector: its node.
 pub const NODE_LABEL: &str = "kubevirt.io/nodeName";
 /// Label of a launcher: UID of its instance.
-const CREATED_BY: &str = "kubevirt.io/created-by";
+pub(super) const CREATED_BY: &str = "kubevirt.io/created-by";
 
 /// Name and identity of an object.
 #[must_use]
@@ -230,6 +230,27 @@ pub fn although_rebuilding(objects: [(&str, Option<&Value>); 3]) -> bool {
         object.and_then(|it| it["metadata"]["annotations"][REBUILDING].as_str().map(str::to_owned))
     };
     objects.into_iter().find_map(word).is_some_and(|it| it == "migrate")
+}
+
+/// How an instance is that is not up, with since when; `None` for one that is.
+#[must_use]
+pub fn not_up(guest: &Value) -> Option<String> {
+    let (meta, status) = (&guest["metadata"], &guest["status"]);
+    let phase = status["phase"].as_str().filter(|it| !it.is_empty()).unwrap_or("new");
+    if is_ending(guest) {
+        return Some(format!("being ended since {}, phase {phase}", text(&meta["deletionTimestamp"])));
+    }
+    let ready = condition(status, "Ready");
+    let is_down = ready["status"] == "False";
+    if phase == "Running" && !is_down {
+        return None;
+    }
+    let since = if is_down { &ready["lastTransitionTime"] } else { &meta["creationTimestamp"] };
+    let why = [&ready["reason"], &ready["message"]].map(text).into_iter().filter(|it| !it.is_empty());
+    let why = why.collect::<Vec<_>>().join(": ");
+    let why = if why.is_empty() { String::new() } else { format!(", {why}") };
+    let place = if status["nodeName"].is_string() { "" } else { ", no node has taken it" };
+    Some(format!("not up since {}, phase {phase}{place}{why}", text(since)))
 }
 
 /// Since when an instance is paused; none while it is not, or by its migration alone.

@@ -11,8 +11,8 @@ use kube::Resource;
 use kubeapi::Cluster;
 use kubeapi::machines::calls::{MACHINES, path};
 use kubeapi::names::NodeName;
-use kubeapi::slim::Meta;
 use kubeapi::slim::longhorn::{self, Engine};
+use kubeapi::slim::{Meta, Pod};
 use kubeapi::watch::{Scope, Update, follow};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -24,6 +24,28 @@ use crate::plan::scheduling::peer;
 #[derive(Debug, Clone, Deserialize)]
 struct Touched {
     metadata: Meta,
+}
+
+/// A pod of which nothing is read but where it is.
+#[derive(Debug, Clone, Deserialize)]
+struct Placed {
+    metadata: Meta,
+    #[serde(default)]
+    spec: PlacedSpec,
+    #[serde(default)]
+    status: PlacedStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PlacedSpec {
+    node_name: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct PlacedStatus {
+    phase: String,
 }
 
 /// What has changed.
@@ -66,6 +88,15 @@ pub(crate) fn copies(cluster: &Cluster, seed: u64) -> BoxStream<'static, Change>
     marked(cluster, longhorn::scope("engines"), seed, modes, Change::Look)
 }
 
+/// One item whenever a pod of the cluster has got a node, has left it or has ended. For who waits for room.
+pub(crate) fn room(cluster: &Cluster, seed: u64) -> BoxStream<'static, Change> {
+    let node = |it: &Placed| {
+        let over = matches!(it.status.phase.as_str(), "Succeeded" | "Failed");
+        it.spec.node_name.clone().filter(|_| !over)
+    };
+    marked(cluster, Scope::all("pods", Pod::url_path(None)), seed, node, Change::Look)
+}
+
 /// `change` whenever the mark of one of these objects is another one.
 fn marked<K: Named, M: PartialEq + Send + 'static>(
     cluster: &Cluster,
@@ -105,6 +136,13 @@ trait Named: DeserializeOwned + Send + 'static {
 }
 
 impl Named for Touched {
+    fn key(&self) -> (String, String) {
+        let Meta { namespace, name, .. } = &self.metadata;
+        (namespace.clone().unwrap_or_default(), name.clone().unwrap_or_default())
+    }
+}
+
+impl Named for Placed {
     fn key(&self) -> (String, String) {
         let Meta { namespace, name, .. } = &self.metadata;
         (namespace.clone().unwrap_or_default(), name.clone().unwrap_or_default())

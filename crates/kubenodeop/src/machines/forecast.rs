@@ -1,12 +1,15 @@
 //! Which other node can take a machine: by its labels, its CPU and its state, and by what the pods there leave.
 //!
 //! KubeVirt itself says nothing of this before a target pod cannot be scheduled. What the launcher asks of a node is what
-//! the target will ask. Machines that leave together are not set off
-//! against each other. Not here: what pods ask in general (`plan::placement`, `plan::residents`). Source: spec/vm-storage.md A7, last
+//! the target will ask. Not here: what pods ask in general (`plan::placement`, `plan::residents`). Source: spec/vm-storage.md A7, last
 //! paragraph. Pure: no clock, no I/O, no task.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::Machine;
+use super::facts::CREATED_BY;
+use super::rules::needs_target;
 use crate::plan::placement::{Needs, Peer};
 use crate::plan::residents::{Resident, Residents};
 
@@ -64,6 +67,39 @@ pub fn target(
     } else {
         listed
     })
+}
+
+/// Sets machines that leave together off against each other: those under way come first, then the largest. One for which
+/// nothing is left is crowded. What they take is added to `residents`.
+pub fn set_off(
+    machines: &mut [(Machine, Asks)],
+    own: &BTreeMap<String, String>,
+    peers: &[Peer],
+    residents: &mut Residents,
+) {
+    let busy = |it: &Machine| it.here && (it.marked || it.migration.is_some());
+    let mut order: Vec<&mut (Machine, Asks)> =
+        machines.iter_mut().filter(|(it, _)| busy(it) || needs_target(it)).collect();
+    order.sort_by_key(|(it, asks)| {
+        (!busy(it), Reverse(asks.launcher.memory_bytes), Reverse(asks.launcher.cpu_milli), it.guest.clone())
+    });
+    for (machine, asks) in order {
+        let launches =
+            |it: &Resident| it.labels.get(CREATED_BY).is_some_and(|uid| uid == machine.guest.uid.as_str());
+        // The pod of its target counts already.
+        let has_place =
+            busy(machine) && residents.pods.iter().any(|it| launches(it) && it.node != machine.node);
+        if has_place || (machine.target.is_err() && !busy(machine)) {
+            continue;
+        }
+        match target(asks, own, peers, Some(residents)) {
+            Ok(node) => {
+                residents.pods.push(Resident { node: node.clone(), ..asks.launcher.clone() });
+                machine.target = Ok(node);
+            }
+            Err(why) => machine.crowded = Some(why),
+        }
+    }
 }
 
 fn why_not(needs: &Needs, host_model: bool, own: &BTreeMap<String, String>, peer: &Peer) -> Option<String> {

@@ -134,7 +134,7 @@ impl Reader {
         };
         let mut machines: Vec<(Machine, Asks)> = guests.items.iter().map(of).collect();
         let given = self.pods.take();
-        let residents = if machines.iter().any(|it| needs_target(&it.0)) {
+        let mut residents = if machines.iter().any(|it| needs_target(&it.0)) {
             let labels = |it: &Node| {
                 (it.metadata.name.clone().unwrap_or_default(), it.metadata.labels.clone().unwrap_or_default())
             };
@@ -151,6 +151,9 @@ impl Reader {
             machine.target = forecast::target(asks, &labels, &peers, residents);
             machine.lacks_room =
                 machine.target.is_err() && forecast::target(asks, &labels, &peers, None).is_ok();
+        }
+        if let Some(residents) = &mut residents {
+            forecast::set_off(&mut machines, &labels, &peers, residents);
         }
         self.add_disks(cluster, &mut machines).await?;
         Ok(View {
@@ -284,6 +287,7 @@ impl Reader {
             policy_from,
             target: Err(String::new()),
             lacks_room: false,
+            crowded: None,
             bytes: limits::bytes(guest),
             copies_disks: limits::copies_disks(guest),
             limits,

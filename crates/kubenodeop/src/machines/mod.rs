@@ -193,6 +193,8 @@ pub struct Machine {
     pub target: Result<String, String>,
     /// None can for now: one could, but for the pods that are there.
     pub lacks_room: bool,
+    /// Why none is left for it beside the machines that leave before it, where one could take it alone.
+    pub crowded: Option<String>,
     /// What a migration copies.
     pub bytes: u64,
     /// Its disks are copied too.

@@ -143,7 +143,8 @@ pub fn decide(drain: &Drain, machine: &Machine, since: Duration, others: usize) 
         return decision(MachineState::Moving, format!("runs on node {}; its pod here is ending", it.node));
     }
     let asked = it.asked.as_ref();
-    if let Some(asked) = asked.filter(|it| !it.gave_up.is_empty()) {
+    // What another drain gave up counts no longer: it may have come back since.
+    if let Some(asked) = asked.filter(|it| !it.gave_up.is_empty() && it.request == drain.request) {
         return given_up(drain, it, &asked.gave_up);
     }
     if it.marked || it.migration.is_some() {
@@ -177,6 +178,12 @@ pub fn decide(drain: &Drain, machine: &Machine, since: Duration, others: usize) 
                 )
             },
             Err(why) => cannot_move(drain, it, &format!("no other node can take it: {why}")),
+            Ok(_) if let Some(why) = &it.crowded => decision(
+                MachineState::Waiting,
+                format!(
+                    "waits for those that leave before it: beside them no other node has room for it: {why}"
+                ),
+            ),
             Ok(target) => match it.disks.iter().find(|it| it.rebuilds).filter(|_| !it.although_rebuilding) {
                 Some(disk) => Decision {
                     code: Some(BlockCode::Rebuilding),
@@ -197,6 +204,8 @@ pub struct Fate {
     act: Option<Discriminant<Action>>,
     /// It waits for the rebuild of a volume.
     pub rebuilds: bool,
+    /// It depends on the room on other nodes.
+    pub lacks_room: bool,
     /// In words, without its name.
     pub text: String,
 }
@@ -215,7 +224,14 @@ impl Eq for Fate {}
 pub fn fate(drain: &Drain, machine: &Machine) -> Fate {
     let found = decide(drain, machine, Duration::MAX, 0);
     let rebuilds = found.code == Some(BlockCode::Rebuilding);
-    Fate { state: found.state, act: found.act.as_ref().map(discriminant), rebuilds, text: found.text }
+    let lacks_room = needs_target(machine) && (machine.target.is_err() || machine.crowded.is_some());
+    Fate {
+        state: found.state,
+        act: found.act.as_ref().map(discriminant),
+        rebuilds,
+        lacks_room,
+        text: found.text,
+    }
 }
 
 /// Asks for one migration. What is written on the instance comes first: a restart knows by it that the mark is ours.
@@ -389,7 +405,7 @@ fn shut_down(drain: &Drain, it: &Machine, why: &str) -> Decision {
     };
     match &it.owner {
         MachineOwner::Machine(Some(seen)) => match &it.target {
-            Ok(target) if seen.strategy.is_always() && eviction_ends(it) => {
+            Ok(target) if seen.strategy.is_always() && eviction_ends(it) && it.crowded.is_none() => {
                 evict(format!("shut down and started again elsewhere, node {target} can take it: {why}"))
             }
             Ok(_) | Err(_) => stop(drain, it, seen, why),

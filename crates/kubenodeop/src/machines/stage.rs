@@ -393,11 +393,14 @@ fn key(machine: &Machine) -> (String, String) {
 }
 
 fn blocker(it: &Track) -> Option<Blocker> {
+    let tries = it.tries;
     let subject = Subject::Machine(it.guest.clone());
     let named = |code, reason: String, since| Some(Blocker { subject, code, reason, since });
     let text = format!("virtual machine {} {}", it.guest, it.decision.text);
     if let Some(refusal) = &it.refusal {
-        let code = Some(BlockCode::of(refusal)).filter(|it| *it != BlockCode::Moving)?;
+        // Up to KubeVirt 1.4 the budget refuses each eviction: only where no mark follows does it hold anything up.
+        let is_usual = |it: &BlockCode| *it == BlockCode::Budget && tries < 2;
+        let code = Some(BlockCode::of(refusal)).filter(|it| *it != BlockCode::Moving && !is_usual(it))?;
         return named(code, format!("{text}; {}", refusal.text()), it.state_since);
     }
     it.decision.code.and_then(|code| named(code, text, it.state_since))

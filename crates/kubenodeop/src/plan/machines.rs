@@ -32,7 +32,10 @@ pub(super) fn foreseen(node: &NodeFacts, view: &View) -> (Vec<PlannedMachine>, V
     let drain = Drain { node: node.name.to_string(), request: String::new() };
     let (mut held, mut copies) = (Vec::new(), Vec::new());
     let planned = |it: &Machine| {
-        let found = decide(&drain, it, Duration::ZERO, view.running);
+        // The others have left by then.
+        let alone = it.crowded.clone().filter(|_| it.target.is_ok());
+        let alone = alone.map(|why| Machine { target: Err(why), ..it.clone() });
+        let found = decide(&drain, alone.as_ref().unwrap_or(it), Duration::ZERO, view.running);
         if let Some(code) = found.code {
             let reason = format!("virtual machine {} {}", it.guest, found.text);
             held.push(Foreseen { subject: Subject::Machine(it.guest.clone()), code, reason });

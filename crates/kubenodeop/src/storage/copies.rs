@@ -9,15 +9,18 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{GetParams, Patch};
 use kube::core::Request;
 use kubeapi::names::{COPY_ANNOTATION, NodeName, PASS_ANNOTATION, STORAGE_NAMESPACE};
-use kubeapi::nodes::signed;
+use kubeapi::nodes::{api, signed};
 use kubeapi::reply::Reply;
 use kubeapi::slim::longhorn::{Volume, path, scope};
 use kubeapi::{Cluster, Error, found};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+
+use crate::node::{self, gate::VolumesBefore};
 
 /// The mark on a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,8 +99,13 @@ pub async fn asked_for(cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
 }
 
 /// Takes back what was asked for because of the nodes for which `of` holds: of which volumes, and the first failure, after
-/// all were tried. Then it is to be called again. What a person has let pass counts for one drain: that goes too.
-pub async fn take_back(cluster: &Cluster, of: impl Fn(&str) -> bool) -> (Vec<String>, Result<(), Error>) {
+/// all were tried. Then it is to be called again. What a person has let pass with such a node goes too where `used` says
+/// that of the volume.
+pub async fn take_back(
+    cluster: &Cluster,
+    of: impl Fn(&str) -> bool,
+    used: impl Fn(&str) -> bool,
+) -> (Vec<String>, Result<(), Error>) {
     let all = match volumes(cluster).await {
         Ok(all) => all,
         Err(error) => return (Vec::new(), Err(error)),
@@ -105,7 +113,7 @@ pub async fn take_back(cluster: &Cluster, of: impl Fn(&str) -> bool) -> (Vec<Str
     let (mut done, mut failed) = (Vec::new(), Ok(()));
     for volume in all {
         let mark = Mark::of(&volume).filter(|it| of(&it.node));
-        let is_passed = passed(&volume).is_some_and(|(node, _)| of(node));
+        let is_passed = passed(&volume).is_some_and(|(node, _)| of(node)) && used(&volume.name());
         if mark.is_none() && !is_passed {
             continue;
         }
@@ -130,6 +138,25 @@ pub async fn take_back(cluster: &Cluster, of: impl Fn(&str) -> bool) -> (Vec<Str
         }
     }
     (done, failed)
+}
+
+/// Takes back what drains of our node have asked of volumes, and the words of persons that a drain has used: those that
+/// let volumes go down with it. Of which volumes, and the first failure; then it is to be called again.
+pub async fn give_back(cluster: &Cluster, name: &NodeName) -> (Vec<String>, Result<(), Error>) {
+    let what = format!("read node {name}");
+    let read = cluster.ask::<Node>(&what, api().get(name.as_str(), &GetParams::default()));
+    let record = match found(read.await) {
+        Ok(node) => node.as_ref().and_then(node::recorded_volumes).unwrap_or_default(),
+        Err(error) => return (Vec::new(), Err(error)),
+    };
+    let used = |volume: &str| record.passed.contains(volume);
+    let (volumes, mut done) = take_back(cluster, |it| it == name.as_str(), used).await;
+    if done.is_ok() && !record.passed.is_empty() {
+        // The next word of a person is another one.
+        let used_up = VolumesBefore { passed: BTreeSet::new(), ..record };
+        done = node::record_volumes(cluster, name, &used_up).await;
+    }
+    (volumes, done)
 }
 
 async fn patch(cluster: &Cluster, what: &str, volume: &str, body: Value) -> Result<(), Error> {
@@ -217,13 +244,18 @@ mod tests {
         for (now, expected) in table {
             let answers = vec![mock::list("9", std::slice::from_ref(&now)), mock::object(&json!({}))];
             let (cluster, calls) = mock::cluster(answers);
-            let done = take_back(&cluster, |it| it == "n1").await.0;
+            let done = take_back(&cluster, |it| it == "n1", |it| it == "pvc-1").await.0;
             assert_eq!(done.len(), usize::from(expected.is_some_and(|it| it != gone)), "{now}");
             let writes: Vec<_> = calls.all().into_iter().filter(|it| it.line.starts_with("PATCH")).collect();
             assert_eq!(writes.first().map(|it| it.body.as_str()), expected, "{now}");
         }
+        // No drain has used it yet.
+        let unused = passes(volume(1, None), "n1 the disk is dead");
+        let (cluster, calls) = mock::cluster(vec![mock::list("9", &[unused])]);
+        assert!(matches!(take_back(&cluster, |_| true, |_| false).await, (none, Ok(())) if none.is_empty()));
+        assert_eq!(calls.all().len(), 1);
         let (cluster, _) =
             mock::cluster(vec![mock::status(404, "the server could not find the requested resource")]);
-        assert!(matches!(take_back(&cluster, |_| true).await, (none, Ok(())) if none.is_empty()));
+        assert!(matches!(take_back(&cluster, |_| true, |_| true).await, (none, Ok(())) if none.is_empty()));
     }
 }

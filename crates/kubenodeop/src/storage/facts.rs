@@ -115,10 +115,7 @@ impl Facts {
     /// Whether the disk with this copy is full.
     pub(super) fn is_on_full_disk(&self, copy: &str, node: &str) -> bool {
         let disks = self.storage_nodes.get(node).into_iter().flat_map(|it| it.status.disk_status.values());
-        disks.into_iter().any(|it| {
-            it.scheduled_replica.0.contains(copy)
-                && it.storage_available.saturating_mul(100) < it.storage_maximum
-        })
+        disks.into_iter().any(|it| it.scheduled_replica.0.contains(copy) && it.is_full())
     }
 
     /// Nodes besides `own` that Longhorn may place copies on.

@@ -3,10 +3,12 @@
 //! Not here: reading (`longhorn`), how long is waited (`engine`). Source: goals D14; spec/vm-storage.md B2 to B4.
 //! Pure: no clock, no I/O, no task.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use kubeapi::slim::longhorn::{Engine, Replica, Volume, VolumeUser, condition, named};
 
+use super::Closed;
 use super::copies::{Mark, pass_of};
 use super::facts::{Facts, Policy};
 use crate::progress::{BlockCode, Subject};
@@ -354,7 +356,7 @@ fn cause(
 }
 
 /// Why the budget of the instance manager `name` of `own` is closed, and what opens it.
-pub(super) fn manager_budget(facts: &Facts, own: &str, name: &str, findings: &[Finding]) -> (String, String) {
+pub(super) fn manager_budget(facts: &Facts, own: &str, name: &str, findings: &[Finding]) -> Closed {
     let engines: Vec<&str> = facts
         .managers
         .get(name)
@@ -368,18 +370,19 @@ pub(super) fn manager_budget(facts: &Facts, own: &str, name: &str, findings: &[F
         let names = volumes(engines.iter().map(of).collect());
         let opens =
             "it opens once they are detached: `kubectl -n longhorn-system get volumeattachments.longhorn.io`";
-        return (format!("volumes are attached through it: {names}"), opens.to_owned());
+        let why = format!("volumes are attached through it: {names}");
+        return Closed { why, opens: opens.to_owned(), by: Vec::new() };
     }
     let policy = facts.policy.text();
     let last = |it: &&Finding| it.is_last();
-    let kept: Vec<String> = match &facts.policy {
-        Policy::AlwaysAllow | Policy::Other(_) => Vec::new(),
+    let kept: BTreeSet<&str> = match &facts.policy {
+        Policy::AlwaysAllow | Policy::Other(_) => BTreeSet::new(),
         Policy::EvictAll => {
             let here = present(facts).filter(|(_, it)| it.spec.node == own);
-            here.map(|(_, it)| it.spec.volume_name.clone()).collect()
+            here.map(|(_, it)| it.spec.volume_name.as_str()).collect()
         }
         Policy::BlockLast | Policy::EvictLast => {
-            findings.iter().filter(last).map(ToString::to_string).collect()
+            findings.iter().filter(last).map(|it| it.volume.as_str()).collect()
         }
         Policy::AllowStopped => {
             let stopped = |volume: &str| {
@@ -387,13 +390,15 @@ pub(super) fn manager_budget(facts: &Facts, own: &str, name: &str, findings: &[F
                     .filter(|(_, it)| it.spec.node == own && it.spec.volume_name == volume)
                     .all(|(_, it)| it.spec.desire_state == "stopped" && it.status.current_state == "stopped")
             };
-            findings.iter().filter(last).filter(|it| !stopped(&it.volume)).map(ToString::to_string).collect()
+            let keeps = findings.iter().filter(last).filter(|it| !stopped(&it.volume));
+            keeps.map(|it| it.volume.as_str()).collect()
         }
     };
     if kept.is_empty() {
         let opens = "Longhorn removes it within seconds: if not, look at longhorn-manager of this node: `kubectl -n \
                      longhorn-system get pods -l app=longhorn-manager -o wide`";
-        return ("nothing keeps it any more".to_owned(), opens.to_owned());
+        let why = "nothing keeps it any more".to_owned();
+        return Closed { why, opens: opens.to_owned(), by: Vec::new() };
     }
     let (why, opens) = match &facts.policy {
         Policy::EvictAll => ("copies are still on this node", "it opens once all of them have moved"),
@@ -405,7 +410,13 @@ pub(super) fn manager_budget(facts: &Facts, own: &str, name: &str, findings: &[F
             ("last healthy copies are on this node", "it opens once another node has a healthy copy of each")
         }
     };
-    (format!("node-drain-policy {policy}: {why}: {}", volumes(kept)), opens.to_owned())
+    let shown = |name: &&str| {
+        let found = findings.iter().find(|it| it.volume == **name);
+        found.map_or_else(|| (*name).to_owned(), ToString::to_string)
+    };
+    let names = volumes(kept.iter().map(shown).collect());
+    let by = kept.into_iter().map(str::to_owned).collect();
+    Closed { why: format!("node-drain-policy {policy}: {why}: {names}"), opens: opens.to_owned(), by }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod health;
 mod longhorn;
 mod reserve;
 
-pub use copies::{ask, asked_for, take_back};
+pub use copies::{ask, asked_for, give_back, take_back};
 pub use facts::{Facts, NodeState, Policy};
 pub use guard::{Cause, Finding, VolumeState, judge};
 pub(crate) use health::{follow_troubled, troubled};
@@ -37,8 +37,19 @@ pub struct Look {
     pub policy: Policy,
     /// Volumes with a copy here, by name.
     pub findings: Vec<Finding>,
-    /// For each instance manager of our node: why its budget is closed, and what opens it.
-    pub managers: BTreeMap<String, (String, String)>,
+    /// The budget of each instance manager of our node.
+    pub managers: BTreeMap<String, Closed>,
+}
+
+/// Why the budget of an instance manager is closed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Closed {
+    /// Why.
+    pub why: String,
+    /// What opens it.
+    pub opens: String,
+    /// The volumes of which copies on the node keep it, by their names in Longhorn, where nothing else does.
+    pub by: Vec<String>,
 }
 
 impl Look {

@@ -58,7 +58,7 @@ async fn d14_under_each_policy_another_copy_is_healthy_when_the_node_is_released
         let before = &here["metadata"]["annotations"]["pillar-rs/volumes-before"];
         // Moved away as a whole, there is nothing to record.
         assert_eq!(before.is_string(), asks, "{policy}: {before}");
-        let (taken_back, failed) = storage::take_back(&cluster, |it| it == "n1").await;
+        let (taken_back, failed) = storage::take_back(&cluster, |it| it == "n1", |_| true).await;
         assert!(failed.is_ok(), "{policy}: {failed:?}");
         assert_eq!((taken_back.len(), wanted(&sim)), (usize::from(asks), 1), "{policy}");
     }

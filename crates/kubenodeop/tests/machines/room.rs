@@ -107,3 +107,49 @@ async fn all_pods_are_listed_once_for_a_forecast_and_not_where_no_machine_needs_
     Attempt::by(&cluster, Rules { machines: MachinePolicy::Shutdown, ..Rules::default() }).drained().await;
     assert_eq!(lists_of_all_pods(&sim, before), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn d16_room_that_becomes_free_on_a_peer_wakes_the_next_attempt() {
+    let (sim, cluster) = full(of("2Gi")).await;
+    let rules = Rules { machines: MachinePolicy::Fail, ..Rules::default() };
+    let outcome = Attempt::by(&cluster, rules).future.await;
+    let Outcome::Failed { watched, .. } = outcome else { panic!("{outcome:?}") };
+    let node = n1();
+    let woken = kubenodeop::until_changed(&cluster, &node, &watched);
+    tokio::pin!(woken);
+    assert!(tokio::time::timeout(Duration::from_secs(200), &mut woken).await.is_err());
+    sim.edit("pods", "shop", "big-n3", |it| it["status"]["phase"] = "Succeeded".into());
+    let what = tokio::time::timeout(Duration::from_secs(2), woken).await.unwrap();
+    assert!(what.contains("virtual machine shop/db has changed: is asked to migrate"), "{what}");
+}
+
+/// n2 has room for one of two machines that leave together, and n3 for none.
+#[tokio::test(start_paused = true)]
+async fn d12_o5_machines_that_leave_together_are_set_off_against_each_other() {
+    let (sim, cluster) = full(of("2Gi")).await;
+    sim.edit("pods", "shop", "big-n2", |it| it["status"]["phase"] = "Succeeded".into());
+    sim.add_machine_on("shop", "large", "Always", "n1", &of("3Gi"));
+    sim.until(GUESTS, |all| {
+        all.len() == 2 && all.iter().all(|it| runs(it) && !it["status"]["conditions"].is_null())
+    })
+    .await;
+    let plan = kubenodeop::survey::plan(&cluster, &n1(), MachinePolicy::MigrateOrHold).await.unwrap();
+    let foretold: Vec<(String, &str)> =
+        plan.blockers.iter().map(|it| (it.subject.to_string(), it.code.text())).collect();
+    assert_eq!(foretold, [("virtual machine shop/db".to_owned(), "cannot-move")]);
+    let rules = Rules { machines: MachinePolicy::MigrateOrHold, ..Rules::default() };
+    let mut attempt = Attempt::by(&cluster, rules);
+    let waits = |it: &Progress| {
+        it.machines
+            .iter()
+            .any(|it| it.name == "shop/db" && it.text.starts_with("waits for those that leave before it"))
+    };
+    let seen = attempt.until(waits).await;
+    assert_eq!(seen.blockers, [], "the other one may take less than it asks for");
+    let left =
+        |it: &Progress| it.machines.iter().any(|it| it.name == "shop/large" && it.state.text() == "gone");
+    let seen = attempt.until(|it| left(it) && !it.blockers.is_empty()).await;
+    assert_eq!((seen.blockers.len(), seen.blockers[0].code), (1, BlockCode::CannotMove));
+    assert_eq!((node_of(&sim, "large").as_str(), node_of(&sim, "db").as_str()), ("n2", "n1"));
+    assert_eq!(sim.list(MIGRATIONS).len(), 1, "the other one was never asked");
+}

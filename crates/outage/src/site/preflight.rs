@@ -11,7 +11,7 @@ use kube::Resource;
 use kubeapi::machines::calls::{MACHINES, path};
 use kubeapi::names::{ETCD, listed as names};
 use kubeapi::objects::{condition, text};
-use kubeapi::slim::longhorn::{self, Backup, Volume};
+use kubeapi::slim::longhorn::{self, Backup, StorageNode, Volume};
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error};
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ fn finding(code: &str, text: String, next: impl Into<String>) -> Finding {
 pub async fn look(cluster: &Cluster, record: &Record, now: Timestamp) -> Vec<Finding> {
     let mut events = Scope::all("events of nodes", Event::url_path(&(), Some("default")));
     events.fields = Some("involvedObject.kind=Node".to_owned());
-    let (nodes, snapshots, events, volumes, backups, machines) = join!(
+    let (nodes, snapshots, events, volumes, storage, backups, machines) = join!(
         Box::pin(listed::<Value>(cluster, "nodes", Node::url_path(&(), None))),
         Box::pin(listed::<Value>(
             cluster,
@@ -54,6 +54,7 @@ pub async fn look(cluster: &Cluster, record: &Record, now: Timestamp) -> Vec<Fin
         )),
         Box::pin(events.list_all::<Value>(cluster)),
         Box::pin(longhorn_volumes(cluster)),
+        Box::pin(listed(cluster, "nodes.longhorn.io", longhorn::path("nodes"))),
         Box::pin(listed(cluster, "backups.longhorn.io", longhorn::path("backups"))),
         Box::pin(listed::<Value>(cluster, "virtual machines", path(MACHINES))),
     );
@@ -70,6 +71,7 @@ pub async fn look(cluster: &Cluster, record: &Record, now: Timestamp) -> Vec<Fin
     }
     of("certificates", events.as_ref().map(|it| it.items.as_slice()), &mut found, certificates);
     of("volumes", volumes.as_deref(), &mut found, unhealthy);
+    of("volumes", storage.as_deref(), &mut found, |all| full(all, volumes.as_deref().unwrap_or_default()));
     of("backups", backups.as_deref(), &mut found, backing_up);
     of("backups", volumes.as_deref(), &mut found, restoring);
     of("backups", machines.as_deref(), &mut found, machine_snapshots);
@@ -177,6 +179,31 @@ fn unhealthy(volumes: &[Volume]) -> Vec<Finding> {
     }
     let text = format!("volumes that are not healthy: {}", names(&bad, ", "));
     vec![finding("volumes", text, "kubectl -n longhorn-system get volumes; wait until they are rebuilt")]
+}
+
+/// Volumes with a copy on a disk that is full: a guest that writes there is paused by IO errors.
+fn full(nodes: &[StorageNode], volumes: &[Volume]) -> Vec<Finding> {
+    // A copy is called as its volume, then -r- and some letters.
+    let shown = |copy: &String| {
+        let volume = copy.rsplit_once("-r-").map_or(copy.as_str(), |(volume, _)| volume);
+        volumes.iter().find(|it| it.name() == volume).map_or_else(|| volume.to_owned(), Volume::shown)
+    };
+    let on = |node: &StorageNode| {
+        let disks = node.status.disk_status.values().filter(|it| it.is_full());
+        let copies: Vec<String> = disks.flat_map(|it| &it.scheduled_replica.0).map(shown).collect();
+        let name = node.metadata.name.clone().unwrap_or_default();
+        (!copies.is_empty()).then(|| format!("node {name}: {}", names(&copies, ", ")))
+    };
+    let all: Vec<String> = nodes.iter().filter_map(on).collect();
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let text = format!("volume-full: disks with copies of volumes are full: {}", names(&all, "; "));
+    vec![finding(
+        "volumes",
+        text,
+        "make room on the disk: kubectl -n longhorn-system get nodes.longhorn.io -o yaml",
+    )]
 }
 
 fn in_work(what: &str, names_of: &[String], next: &str) -> Vec<Finding> {

@@ -165,7 +165,7 @@ impl Zedkube {
             Membership::Member if let Some((why, next)) = self.care.leftovers_trouble() => words(
                 DrainPhase::Idle,
                 format!(
-                    "no drain requested; what the last drain of this node has changed is not all as before: {why}"
+                    "no drain requested; not all is as it was before this node went down or was drained: {why}"
                 ),
                 next.clone(),
             ),

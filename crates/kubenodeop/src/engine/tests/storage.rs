@@ -3,7 +3,7 @@
 use super::*;
 use crate::changes::watched::Watched;
 use crate::engine::storage::Guard;
-use crate::storage::{Cause, Finding, Look, Policy, VolumeState};
+use crate::storage::{Cause, Closed, Finding, Look, Policy, VolumeState};
 
 fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
     Finding {
@@ -256,8 +256,11 @@ fn the_limit_for_last_copies_runs_while_only_the_instance_manager_is_left() {
 #[test]
 fn d7_the_budget_of_an_instance_manager_is_explained_and_not_called_stuck() {
     let mut bench = Bench::with(vec![instance_manager()], Rules::default(), &Marks::default());
-    let why =
-        ("volumes are attached through it: pvc-1".to_owned(), "it opens once they are detached".to_owned());
+    let why = Closed {
+        why: "volumes are attached through it: pvc-1".to_owned(),
+        opens: "it opens once they are detached".to_owned(),
+        by: Vec::new(),
+    };
     let storage = Look { managers: [("im-1".to_owned(), why)].into(), ..safe() };
     bench.hear(Event::Storage(Ok(Some(storage))));
     bench.look();
@@ -272,6 +275,33 @@ fn d7_the_budget_of_an_instance_manager_is_explained_and_not_called_stuck() {
     assert_eq!(blocker.code, BlockCode::StorageManager);
     let text = "pod longhorn-system/im-1: Longhorn keeps its budget closed: volumes are attached through it: pvc-1; it opens once they are detached";
     assert_eq!(blocker.reason, text);
+}
+
+#[test]
+fn d14_an_instance_manager_that_only_passed_volumes_keep_stays_in_place_and_is_named() {
+    let mut bench = Bench::with(vec![instance_manager()], Rules::default(), &Marks::default());
+    let passes = |why: &str, by: &str| {
+        let closed = Closed {
+            why: "last healthy copies are on this node".to_owned(),
+            by: vec![by.to_owned()],
+            ..Closed::default()
+        };
+        let finding = Finding { passed: why.to_owned(), ..last().findings.remove(0) };
+        Look { findings: vec![finding], managers: [("im-1".to_owned(), closed)].into(), ..Look::default() }
+    };
+    bench.hear(Event::Storage(Ok(Some(passes("its disk is dead", "pvc-1")))));
+    bench.look();
+    bench.reply("im-1", budget_reply());
+    let named =
+        |bench: &Bench| bench.engine.progress(bench.now).left.iter().any(|it| it.what.ends_with("/im-1"));
+    assert!(named(&bench), "{:?}", bench.engine.progress(bench.now).left);
+    assert_eq!(bench.blockers().len(), 0);
+    // A person changes their mind: it is one more that has to leave.
+    bench.hear(Event::Storage(Ok(Some(passes("", "pvc-1")))));
+    assert!(!named(&bench));
+    // Another volume keeps it too, which nobody lets pass.
+    bench.hear(Event::Storage(Ok(Some(passes("its disk is dead", "pvc-2")))));
+    assert!(!named(&bench));
 }
 
 fn mounting() -> PodFacts {

@@ -71,6 +71,7 @@ fn machine(name: &str) -> Machine {
         policy_from: "machines_policy of the limits file".into(),
         target: Ok("n2".into()),
         lacks_room: false,
+        crowded: None,
         bytes: 2 << 30,
         copies_disks: false,
         limits: settings().limits,

@@ -233,4 +233,8 @@ fn d12_what_is_not_as_kubevirt_writes_it_is_named_and_what_it_leaves_out_is_not(
     assert!(facts::unread(&well, Some(&json!({ "spec": { "running": "yes" } })), &jobs).is_some());
     let lost = facts::unread(&well, Some(&machine), &[job(json!({}))]).unwrap();
     assert!(lost.contains("migration shop/m1"), "{lost}");
+    // One of another namespace is none of its own.
+    let mut far = job(json!({}));
+    far["metadata"]["namespace"] = "tools".into();
+    assert_eq!(facts::unread(&well, Some(&machine), &[far]), None);
 }

@@ -369,3 +369,14 @@ fn one_that_is_paused_by_an_io_error_or_again_and_again_is_named_with_its_volume
     let other = Machine { disks: vec![disk(false)], policy: Policy::Fail, ..machine("db") };
     assert!(!now(&Machine { migratable: no("DisksNotLiveMigratable"), ..other }).text.contains("trims"));
 }
+
+#[test]
+fn d12_what_an_earlier_drain_gave_up_does_not_count_once_the_machine_is_back() {
+    let gave_up = |request: &str| {
+        let asked =
+            Asked { request: request.to_owned(), gave_up: "3 migrations failed".to_owned(), ..asked() };
+        Machine { asked: Some(asked), ..machine("db") }
+    };
+    assert_eq!(told(&now(&gave_up(&drain().request))), ("stop", MachineState::ShuttingDown));
+    assert_eq!(told(&now(&gave_up("request 1 of an hour ago"))), ("mark", MachineState::Waiting));
+}

@@ -51,7 +51,7 @@ fn faulted() -> Fact {
 
 /// A drain has recorded that this volume was whole.
 fn recorded(volume: &str) -> VolumesBefore {
-    VolumesBefore { volumes: [(volume.to_owned(), true)].into(), opened: None }
+    VolumesBefore { volumes: [(volume.to_owned(), true)].into(), ..VolumesBefore::default() }
 }
 
 fn layer(verdict: &Verdict) -> &'static str {

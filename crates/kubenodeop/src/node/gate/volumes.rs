@@ -23,6 +23,9 @@ use crate::storage::{Finding, VolumeState};
 pub struct VolumesBefore {
     /// By name, whether all copies were healthy.
     pub volumes: BTreeMap<String, bool>,
+    /// Those that a person let go down with the node: their word is used up.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub passed: BTreeSet<String>,
     /// The boot in which the cordon went, and when in it, in ms; none while the cordon is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened: Option<(String, u64)>,
@@ -33,7 +36,11 @@ impl VolumesBefore {
     pub fn of(findings: &[Finding]) -> Option<Self> {
         let good = findings.iter().filter(|it| it.state != VolumeState::Faulted);
         let all: BTreeMap<String, bool> = good.map(|it| (it.volume.clone(), it.is_whole())).collect();
-        (!all.is_empty()).then_some(Self { volumes: all, opened: None })
+        // Of one that has gone down with its instance manager no copy is healthy any more.
+        let passed = findings.iter().filter(|it| it.state != VolumeState::Safe && !it.passed.is_empty());
+        let passed: BTreeSet<String> = passed.map(|it| it.volume.clone()).collect();
+        let is_empty = all.is_empty() && passed.is_empty();
+        (!is_empty).then_some(Self { volumes: all, passed, opened: None })
     }
 
     /// The cordon goes now.
@@ -190,7 +197,7 @@ mod tests {
     fn volumes(faulted: &[&str], degraded: &[&str], before: Option<&[(&str, bool)]>) -> Volumes {
         let before = before.map(|all| VolumesBefore {
             volumes: all.iter().map(|(it, whole)| ((*it).to_owned(), *whole)).collect(),
-            opened: None,
+            ..VolumesBefore::default()
         });
         Volumes {
             seen: Ok(VolumesSeen { faulted: names(faulted), degraded: names(degraded) }),
@@ -250,7 +257,7 @@ mod tests {
 
     #[test]
     fn u10_a_restart_of_the_agent_does_not_start_the_time_of_degraded_volumes_again() {
-        let record = VolumesBefore { volumes: [("a".to_owned(), true)].into(), opened: None };
+        let record = VolumesBefore { volumes: [("a".to_owned(), true)].into(), ..VolumesBefore::default() };
         let mut first = volumes(&[], &["a"], None);
         first.recorded(&record);
         assert!(first.judge(at(100), LIMIT, HOLD).holds_turn);

@@ -326,7 +326,7 @@ fn what_keeps_the_budget_of_an_instance_manager_follows_the_policy() {
         let mut facts = Facts { policy: Policy::parse(policy), ..cluster() };
         copy(&mut facts, "n1", AT, "");
         change(&mut facts);
-        Look::of(&facts, "n1").managers.remove("im-n1").unwrap().0
+        Look::of(&facts, "n1").managers.remove("im-n1").unwrap().why
     };
     let last = "last healthy copies are on this node: shop/data (pvc-1)";
     let nothing = "nothing keeps it any more";
@@ -346,7 +346,8 @@ fn what_keeps_the_budget_of_an_instance_manager_follows_the_policy() {
         (
             "block-for-eviction",
             safe,
-            "node-drain-policy block-for-eviction: copies are still on this node: pvc-1".to_owned(),
+            "node-drain-policy block-for-eviction: copies are still on this node: shop/data (pvc-1)"
+                .to_owned(),
         ),
         (
             "block-for-eviction-if-contains-last-replica",

@@ -182,7 +182,8 @@ fn blocked(volume: &Value) -> Option<&str> {
 
 /// A node that may take one more replica of a volume: one on which there is none that lives.
 pub(super) fn place(store: &Store, volume: &Value) -> Option<String> {
-    if blocked(volume).is_some() {
+    // The one copy of such a volume stays on the node of its user.
+    if blocked(volume).is_some() || volume["spec"]["dataLocality"] == "strict-local" {
         return None;
     }
     let replicas = replicas_of(store, &name(volume));

@@ -76,6 +76,9 @@ async fn u13_what_speaks_against_a_shutdown_is_found_and_named_all_at_once() {
     let claimed = json!({ "namespace": "shop", "pvcName": "data" });
     longhorn(&sim, "volumes", "pvc-1", &json!({ "robustness": "degraded", "kubernetesStatus": claimed }));
     longhorn(&sim, "volumes", "pvc-2", &json!({ "robustness": "faulted", "restoreRequired": true }));
+    let disks = json!({ "d1": { "storageAvailable": 1, "storageMaximum": 200, "scheduledReplica": { "pvc-1-r-0a1b2c3d": 1 } },
+        "d2": { "storageAvailable": 2, "storageMaximum": 200, "scheduledReplica": { "pvc-2-r-0a1b2c3d": 1 } } });
+    longhorn(&sim, "nodes", "n1", &json!({ "diskStatus": disks }));
     longhorn(&sim, "backups", "b1", &json!({ "state": "InProgress" }));
     event(&sim, "e3", "CertificateExpirationWarning", "2026-03-14T09:20:00Z");
     event(&sim, "e4", "CACertificateExpirationWarning", "2026-03-14T09:20:00Z");
@@ -93,6 +96,7 @@ async fn u13_what_speaks_against_a_shutdown_is_found_and_named_all_at_once() {
             "certificates: certificates on node n1: within 7 days",
             "certificates: certificates on node n1: within 7 days",
             "volumes: volumes that are not healthy: shop/data (pvc-1): degraded, pvc-2: faulted",
+            "volumes: volume-full: disks with copies of volumes are full: node n1: shop/data (pvc-1)",
             "backups: backups in progress: b1",
             "backups: volumes being restored: pvc-2",
             "backups: virtual machines in a snapshot or a restore: shop/vm",

@@ -1,0 +1,53 @@
+//! Machines that do not come back with their node: named, with since when and what to type.
+
+use scenarios::within_still;
+
+use super::*;
+
+/// After a power cut one guest hangs on its way up; another one finds no node.
+async fn hangs() {
+    let mut world = world(SimConfig::default(), "v1.7.3").await;
+    let (sim, clock) = (world.cluster.sim().clone(), agent::Clock::new());
+    for name in ["db", "fine"] {
+        sim.add_machine_on("shop", name, "Always", NODE, &migratable());
+    }
+    up(&sim, 2).await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.reboot().await;
+    sim.add_machine_on("shop", "lost", "Always", "", &migratable());
+    let phase = |name: &str, phase: &str| {
+        sim.edit(GUESTS, "shop", name, |it| it["status"]["phase"] = phase.into());
+    };
+    sim.edit(GUESTS, "shop", "lost", |it| it["spec"]["nodeSelector"] = json!({ "rack": "none" }));
+    phase("db", "Scheduling");
+    phase("lost", "Scheduling");
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.cluster.until_schedulable().await;
+    let began = clock.now();
+    let named = |it: Option<&NodeDrainProgress>| {
+        it.is_some_and(|it| it.reason.contains("virtual machines are not up: "))
+    };
+    let shown = world.until("zedkube", "machines that are not up", named).await.unwrap();
+    let took = clock.now().since(began).as_secs();
+    assert!((270..=330).contains(&took), "{took} s");
+    let says = |words: &str| assert!(shown.reason.contains(words), "{shown:?}");
+    says("shop/db (not up since ");
+    says("phase Scheduling");
+    says("shop/lost (not up since ");
+    says("no node has taken it");
+    assert!(!shown.reason.contains("shop/fine"), "{shown:?}");
+    assert!(shown.next_step.starts_with("`kubectl -n shop describe vmi db`"), "{shown:?}");
+    assert!(page(&world).await.contains(&shown.reason));
+    phase("db", "Running");
+    phase("lost", "Running");
+    let well = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.reason == "no drain requested");
+    world.until("zedkube", "no more machines that are not up", well).await;
+    world.kill_all().await;
+}
+
+#[test]
+fn machines_that_are_not_up_five_minutes_after_a_power_cut_are_named_until_they_are() {
+    within_still(Box::pin(hangs()));
+}

@@ -1,0 +1,294 @@
+//! Volumes whose last healthy copy is on our node, in each policy of Longhorn (sheet B3, goal D14): the copy that comes by
+//! itself, the one that fails, the one for which there is no place, and what cannot be copied.
+
+use kubenodeop::storage;
+use scenarios::{Agent, within_still};
+
+use topics::DrainPhase;
+
+use super::*;
+
+const SPACE: &str = "longhorn-system";
+const VOLUMES: &str = "longhorn/volumes";
+const OTHER: &str = "edge-node-2";
+
+/// A volume with its only copy on our node.
+struct Row {
+    name: &'static str,
+    /// Served on another node.
+    served: bool,
+    /// On the volume: how it is.
+    script: (&'static str, Value),
+    /// Of what keeps the drain for longer: its code, where the plan foretells it, else empty.
+    foretold: &'static str,
+    /// What the drain says at some time.
+    says: &'static str,
+    /// What a person does about it then.
+    released: fn(&Sim),
+}
+
+fn set(sim: &Sim, volume: &str, (pointer, value): &(&str, Value)) {
+    let done = sim.edit(VOLUMES, SPACE, volume, |it| {
+        let mut member = it;
+        let (parent, last) = pointer.rsplit_once('/').unwrap();
+        for part in parent.split('/').skip(1) {
+            member = &mut member[part];
+        }
+        let last = last.replace("~1", "/");
+        if value.is_null() {
+            member.as_object_mut().unwrap().remove(&last);
+        } else {
+            member[last] = value.clone();
+        }
+    });
+    assert!(done, "no volume {volume}");
+}
+
+fn script(name: &str) -> &'static str {
+    match name {
+        "rebuild" => "/metadata/annotations/kubesim~1rebuild",
+        _ => "/metadata/annotations/kubesim~1unschedulable",
+    }
+}
+
+fn rows(policy: &str) -> Vec<Row> {
+    let copies = storage::Policy::parse(policy).copies_by_cordon();
+    let nothing = |_: &Sim| ();
+    let own = ("/spec/dataLocality", Value::from("disabled"));
+    vec![
+        Row {
+            name: "single",
+            served: true,
+            script: own.clone(),
+            foretold: "",
+            says: "another is being rebuilt",
+            released: nothing,
+        },
+        Row {
+            name: "fails",
+            served: true,
+            script: (script("rebuild"), "fails".into()),
+            foretold: "",
+            says: "a rebuild has failed: node edge-node-",
+            released: |sim| set(sim, "fails", &(script("rebuild"), "".into())),
+        },
+        Row {
+            name: "nowhere",
+            served: true,
+            script: (script("place"), "insufficient storage".into()),
+            foretold: "",
+            says: "Longhorn finds no place for another: insufficient storage",
+            released: |sim| set(sim, "nowhere", &(script("place"), Value::Null)),
+        },
+        Row {
+            name: "detached",
+            served: false,
+            script: own,
+            foretold: if copies { "" } else { "last-copy" },
+            says: if copies {
+                "another is being rebuilt"
+            } else {
+                "it is detached, and Longhorn copies attached volumes only"
+            },
+            released: |sim| sim.add_mounting_pod("shop", "uses-detached", OTHER, "detached"),
+        },
+        Row {
+            name: "strict",
+            served: true,
+            script: ("/spec/dataLocality", "strict-local".into()),
+            foretold: "strict-local",
+            says: "it is strict-local and cannot have another",
+            released: |sim| {
+                let word = format!("{NODE} its data is elsewhere").into();
+                set(sim, "strict", &("/metadata/annotations/pillar-rs~1last-copy-pass", word));
+            },
+        },
+    ]
+}
+
+async fn play(policy: &str) {
+    let mut world = world(SimConfig::default(), "v1.7.3").await;
+    let sim = world.cluster.sim().clone();
+    sim.add_longhorn(policy);
+    let rows = rows(policy);
+    for row in &rows {
+        sim.add_longhorn_volume("shop", row.name, row.name, &[NODE]);
+        set(&sim, row.name, &row.script);
+        if row.served {
+            sim.add_mounting_pod("shop", &format!("uses-{}", row.name), OTHER, row.name);
+        }
+    }
+    sim.add_longhorn_volume("shop", "safe", "safe", &[NODE, OTHER]);
+    let served = rows.iter().filter(|it| it.served).count();
+    let healthy = |all: &[Value]| all.iter().filter(|it| it["status"]["robustness"] == "healthy").count();
+    until(&sim, VOLUMES, |all| healthy(all) == served).await;
+    let plan = plan(&world, MachinePolicy::MigrateOrShutdown).await;
+    let subject = |row: &Row| format!("volume shop/{} ({})", row.name, row.name);
+    let foretold: BTreeSet<(String, String)> = plan
+        .blockers
+        .iter()
+        .map(|it| (it.subject.to_string(), it.code.text().to_owned()))
+        .filter(|it| it.0.starts_with("volume "))
+        .collect();
+    let expected: BTreeSet<(String, String)> = rows
+        .iter()
+        .filter(|it| !it.foretold.is_empty())
+        .map(|it| (subject(it), it.foretold.to_owned()))
+        .collect();
+    assert_eq!(foretold, expected, "{policy}");
+    let noted = |row: &Row| plan.notes.iter().any(|it| it.contains(&subject(row)));
+    for row in rows.iter().filter(|it| it.foretold.is_empty()) {
+        assert!(noted(row), "{policy}, {}: {:?}", row.name, plan.notes);
+    }
+    asked(&mut world, 7).await;
+    let mut course = Course::default();
+    let said = |course: &Course, row: &Row| {
+        let name = format!("shop/{} ({})", row.name, row.name);
+        course.has(&name, row.says)
+    };
+    let waited = tokio::time::timeout(LONG, async {
+        // All is said, and what the plan foretold is met: it is released then, and not before.
+        course
+            .follow(&world, |_, course| {
+                rows.iter().all(|it| said(course, it)) && foretold.is_subset(&course.met)
+            })
+            .await;
+    })
+    .await;
+    assert!(waited.is_ok(), "{policy}: {:#?} {:?}", course.said, course.met);
+    assert_eq!(world.recorded(), [], "{policy}");
+    assert!(!course.said.keys().any(|it| it.contains("shop/safe")), "{policy}: {:?}", course.said);
+    for row in &rows {
+        (row.released)(&sim);
+    }
+    let waited =
+        tokio::time::timeout(LONG, course.follow(&world, |seen, _| seen.status == DrainStatus::Complete))
+            .await;
+    assert!(
+        waited.is_ok(),
+        "{policy}: {:#?} {:?}",
+        world.text("run/zedkube/NodeDrainProgress/global.json"),
+        course.met
+    );
+    world.recorded_count(1).await;
+    let healthy = |volume: &str| {
+        let own = |it: &&Value| {
+            it["spec"]["volumeName"] == volume
+                && it["spec"]["healthyAt"] != ""
+                && it["spec"]["failedAt"] == ""
+                && it["spec"]["nodeID"] != NODE
+        };
+        sim.list("longhorn/replicas").iter().filter(own).count()
+    };
+    for row in &rows {
+        assert_eq!(healthy(row.name), usize::from(row.name != "strict"), "{policy}, {}", row.name);
+    }
+    let passed = |it: &String| {
+        it.contains("shop/strict (strict): its last") || it.contains("/instance-manager-edge-node-1: ")
+    };
+    assert!(course.left.iter().all(passed), "{policy}: {:?}", course.left);
+    assert!(course.left.iter().any(|it| it.contains("its data is elsewhere")), "{policy}: {:?}", course.left);
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+    let before = |it: &Value| {
+        let all = &it["metadata"]["annotations"];
+        all["pillar-rs/last-copy"].is_null()
+            && all["pillar-rs/last-copy-pass"].is_null()
+            && it["spec"]["numberOfReplicas"] == if it["metadata"]["name"] == "safe" { 2 } else { 1 }
+    };
+    until(&sim, VOLUMES, |all| all.iter().all(before)).await;
+    world.kill_all().await;
+}
+
+#[test]
+fn d14_o5_in_each_policy_of_longhorn_a_last_copy_keeps_the_node_as_foretold_until_it_is_safe() {
+    for policy in storage::Policy::WORDS {
+        within_still(Box::pin(play(policy)));
+    }
+}
+
+/// All other nodes are cordoned, so none can take a copy.
+async fn deadlock() {
+    let mut world = world(SimConfig::default(), "v1.7.3").await;
+    let sim = world.cluster.sim().clone();
+    sim.add_longhorn("block-if-contains-last-replica");
+    sim.add_longhorn_volume("shop", "data", "data", &[NODE, OTHER]);
+    sim.add_mounting_pod("shop", "player", OTHER, "data");
+    until(&sim, VOLUMES, |all| all.iter().all(|it| it["status"]["robustness"] == "healthy")).await;
+    let cordon = |flag: bool| {
+        for node in [OTHER, "edge-node-3"] {
+            sim.edit("nodes", "", node, |it| it["spec"]["unschedulable"] = flag.into());
+        }
+    };
+    cordon(true);
+    world.limits["zedkube"]["take_turns"] = false.into();
+    world.limits["zedkube"]["preflight"] = false.into();
+    let plan = plan(&world, MachinePolicy::MigrateOrShutdown).await;
+    let volume = ("volume shop/data (data)".to_owned(), "all-nodes-cordoned".to_owned());
+    let foretold: Vec<_> =
+        plan.blockers.iter().map(|it| (it.subject.to_string(), it.code.text().to_owned())).collect();
+    assert!(foretold.contains(&volume), "{foretold:?}");
+    asked(&mut world, 7).await;
+    let mut course = Course::default();
+    course.follow(&world, |_, course| course.met.contains(&volume)).await;
+    assert!(course.has("shop/data (data)", "a deadlock while they stay so"), "{:?}", course.said);
+    cordon(false);
+    world.recorded_count(1).await;
+    world.kill_all().await;
+}
+
+#[test]
+fn d14_o5_a_deadlock_of_all_nodes_cordoned_is_foretold_and_ends_with_an_uncordon() {
+    within_still(Box::pin(deadlock()));
+}
+
+/// A person lets a volume pass before anything is asked for, and zedkube starts again meanwhile.
+async fn passed_once() {
+    let mut world = world(SimConfig::default(), "v1.7.3").await;
+    let (sim, clock) = (world.cluster.sim().clone(), agent::Clock::new());
+    sim.add_longhorn("block-if-contains-last-replica");
+    sim.add_longhorn_volume("shop", "strict", "strict", &[NODE]);
+    sim.add_mounting_pod("shop", "player", OTHER, "strict");
+    set(&sim, "strict", &("/spec/dataLocality", "strict-local".into()));
+    until(&sim, VOLUMES, |all| all[0]["status"]["robustness"] == "healthy").await;
+    let pass = "/metadata/annotations/pillar-rs~1last-copy-pass";
+    let written = || sim.list(VOLUMES)[0].pointer(pass).cloned().unwrap_or_default();
+    let said = Value::from(format!("{NODE} its data is elsewhere"));
+    set(&sim, "strict", &(pass, said.clone()));
+    world.start_all();
+    for _ in 0..2 {
+        world.status(DrainStatus::NotRequested).await;
+        clock.sleep_until(Some(clock.now() + Duration::from_mins(20))).await;
+        assert_eq!(written(), said, "no drain has used it yet");
+        world.kill(Agent::Zedkube).await;
+        world.start(Agent::Zedkube);
+    }
+    world.ask_reboot(7);
+    world.recorded_count(1).await;
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+    until(&sim, VOLUMES, |all| all[0].pointer(pass).is_none()).await;
+    // The next one is another drain, for which another word is said.
+    for again in [false, true] {
+        if again {
+            set(&sim, "strict", &(pass, said.clone()));
+            world.recorded_count(2).await;
+        } else {
+            world.ask_reboot(8);
+            let waits = |it: Option<&NodeDrainProgress>| {
+                it.is_some_and(|it| it.phase == DrainPhase::WaitingForStorage)
+            };
+            world.until("zedkube", "a drain that waits for storage", waits).await;
+        }
+    }
+    world.kill_all().await;
+}
+
+#[test]
+fn d14_a_word_that_lets_a_volume_pass_outlives_restarts_of_an_idle_zedkube_and_counts_for_one_drain() {
+    within_still(Box::pin(passed_once()));
+}
