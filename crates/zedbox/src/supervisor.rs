@@ -3,15 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
-use agent::{Clock, Station, Stop, Stopper, device, partitions};
+use agent::{Clock, Station, Stop, Stopper, device, partitions, wire};
 use anyhow::{Context as _, bail};
-use pubsub::Bus;
+use pubsub::{Bus, Change};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use topics::ConfigItemValueMap;
 use tracing::{error, info, warn};
 
 use crate::args::Options;
 use crate::limits::Limits;
+use crate::log::Levels;
 
 /// First pause before an agent that failed starts again; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -96,7 +98,12 @@ impl Crew {
 }
 
 /// Runs `agents` on the root of `options` until a signal comes.
-pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<()> {
+pub(crate) async fn run(agents: &[Agent], options: &Options, levels: &Levels) -> anyhow::Result<()> {
+    // First of all: the default of these two signals is the end of the process.
+    let (mut dump, mut debug) = (
+        signal(SignalKind::user_defined1()).context("listen for SIGUSR1")?,
+        signal(SignalKind::user_defined2()).context("listen for SIGUSR2")?,
+    );
     let clock = Clock::new();
     let bus =
         Bus::open(&options.root).with_context(|| format!("open the root {}", options.root.display()))?;
@@ -117,10 +124,23 @@ pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<(
     tell_partitions(&options.partitions);
     options.device.check().context("use the device")?;
     let mut crew = Crew::start(agents, &setting);
-    let left = tokio::select! {
-        _ = terminate.recv() => { info!("SIGTERM: leaving"); None }
-        _ = interrupt.recv() => { info!("SIGINT: leaving"); None }
-        agent = crew.left() => Some(agent),
+    let mut properties = setting
+        .bus
+        .subscription(&wire::name::<ConfigItemValueMap>("zedagent"), wire::codec::<ConfigItemValueMap>());
+    let left = loop {
+        tokio::select! {
+            _ = terminate.recv() => { info!("SIGTERM: leaving"); break None }
+            _ = interrupt.recv() => { info!("SIGINT: leaving"); break None }
+            agent = crew.left() => break Some(agent),
+            _ = dump.recv() => info!("SIGUSR1: this program keeps no stacks to show; `zedbox drain status` shows its state"),
+            _ = debug.recv() => info!("SIGUSR2: this program has no debug server"),
+            change = properties.next() => {
+                // Files that cannot be used are reported by whoever follows them for more than the log.
+                if let Change::Put { key, value, .. } = change && key == wire::GLOBAL {
+                    levels.follow(&value);
+                }
+            }
+        }
     };
     crew.stop().await;
     match left {
