@@ -12,6 +12,7 @@ pub mod operator;
 pub mod outlet;
 pub mod partitions;
 pub mod pid;
+pub mod reasons;
 pub mod report;
 pub mod settings;
 pub mod stop;

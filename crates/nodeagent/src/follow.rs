@@ -4,7 +4,7 @@
 
 use agent::Tasks;
 use agent::settings::{self, Properties};
-use agent::wire::{GLOBAL, ZEDKUBE};
+use agent::wire::{self, GLOBAL, ZEDKUBE};
 use pubsub::{Bus, Change};
 use topics::{
     ConfigItemValueMap, DataSecAtRestStatus, DomainStatus, NodeDrainStatus, OutageAnswer, VaultStatus,
@@ -29,8 +29,13 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
         Change::Put { value, .. } => Some(Event::Answer(value)),
         Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
-    tasks.follow::<ZedAgentStatus>(bus, "zedagent", |change| match change {
-        Change::Put { value, .. } => Some(Event::Wish(wish(value))),
+    let zedagent = bus.clone();
+    tasks.follow::<ZedAgentStatus>(bus, "zedagent", move |change| match change {
+        Change::Put { value, .. } => {
+            // The one of the reference holds no lock; one that cannot be looked at may be that one.
+            let ours = zedagent.is_published(&wire::name::<ZedAgentStatus>("zedagent"));
+            Some(Event::Wish(Wish { ours: matches!(ours, Ok(Some(true))), ..wish(value) }))
+        }
         Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
     tasks.follow::<ZbootStatus>(bus, "baseosmgr", |change| match change {
@@ -96,6 +101,7 @@ fn wish(status: ZedAgentStatus) -> Wish {
         boot_reason: status.requested_boot_reason,
         contact: status.config_get_status,
         certs_refused: status.edge_node_certs_refused,
+        ours: false,
     }
 }
 
@@ -110,7 +116,7 @@ fn partition(status: ZbootStatus) -> Partition {
 
 fn vault(status: &VaultStatus) -> Vault {
     match (status.status, status.conversion_complete) {
-        (DataSecAtRestStatus::Error, _) => Vault::Shut,
+        (DataSecAtRestStatus::Error, _) => Vault::Shut(status.mismatching_pcrs.clone().unwrap_or_default()),
         (
             DataSecAtRestStatus::Unknown
             | DataSecAtRestStatus::Disabled
@@ -143,7 +149,10 @@ mod tests {
             conversion_complete,
             ..VaultStatus::default()
         };
-        assert_eq!(vault(&status(DataSecAtRestStatus::Error, true)), Vault::Shut);
+        let changed =
+            VaultStatus { mismatching_pcrs: Some(vec![4, 8]), ..status(DataSecAtRestStatus::Error, true) };
+        assert_eq!(vault(&changed), Vault::Shut(vec![4, 8]));
+        assert_eq!(vault(&status(DataSecAtRestStatus::Error, true)), Vault::Shut(vec![]));
         assert_eq!(vault(&status(DataSecAtRestStatus::Enabled, true)), Vault::Open);
         assert_eq!(vault(&status(DataSecAtRestStatus::Disabled, true)), Vault::Open);
         assert_eq!(vault(&status(DataSecAtRestStatus::Enabled, false)), Vault::Opening);

@@ -11,7 +11,9 @@ use agent::force::Orders;
 use agent::wire::{GLOBAL, ZEDKUBE};
 use agent::{Error, Hands, Station, Tasks, Weight, publication, report, wire};
 use pubsub::{Bus, Publication, store};
-use topics::{GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, OutageQuestion, ZbootConfig};
+use topics::{
+    BootReason, GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, OutageQuestion, ZbootConfig,
+};
 use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, Found, LABELS, LastBoot, Note, Order, Resumed, Took, Why};
@@ -223,8 +225,8 @@ impl Hands for Shell {
             Effect::Publish(_) => Weight::status("NodeAgentStatus"),
             Effect::Zboot(verdict) => Weight::status(format!("ZbootConfig {}", verdict.partition_label)),
             Effect::Question(_) => Weight::status("OutageQuestion"),
-            Effect::Reason { .. } => Weight::status(reasons::REASON),
-            Effect::Mark { .. } => Weight::status(reasons::LOG),
+            Effect::Reason { .. } => Weight::status(agent::reasons::REASON),
+            Effect::Mark { .. } => Weight::status(agent::reasons::LOG),
             Effect::Say(_)
             | Effect::Check
             | Effect::Sync
@@ -250,13 +252,18 @@ fn first(station: &Station) -> Result<Journal, Error> {
     let bus = &station.bus;
     let before = reasons::counter(bus)?;
     let (now, booted_at) = (station.clock.wall(), station.clock.booted_at());
-    let last_boot = LastBoot::tell(reasons::read(bus)?, reasons::evidence(bus), now, before);
+    let last_boot = LastBoot::tell(reasons::read(bus)?, reasons::evidence(bus)?, now, before);
     let booted_at = if last_boot.time == now { booted_at } else { GoTime::ZERO };
     warn!(reason = last_boot.reason, boot_reason = ?last_boot.boot_reason, "how the last boot ended");
+    let of = if last_boot.boot_reason == BootReason::Kernel { "dmesg" } else { "stack" };
+    for (number, line) in last_boot.stack.lines().enumerate() {
+        warn!("[{of} #{number}]: {line}");
+    }
     let journal = Journal { boot_id: station.boot_id.clone(), last_boot, booted_at, operation: None };
     journal.write(bus)?;
     reasons::count(bus, before);
     reasons::forget(bus);
+    reasons::forget_first_boot(bus);
     Ok(journal)
 }
 
@@ -270,6 +277,7 @@ fn again(bus: &Bus, journal: Journal) -> Result<Journal, Error> {
     if reasons::read(bus)?.time == Some(journal.last_boot.time) {
         reasons::forget(bus);
     }
+    reasons::forget_first_boot(bus);
     Ok(journal)
 }
 

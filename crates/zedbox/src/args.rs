@@ -1,6 +1,7 @@
 //! The command line: the only place where flags and variables of the environment enter.
 
 mod cluster;
+mod join;
 mod lock;
 mod machines;
 pub(crate) mod settings;
@@ -13,6 +14,7 @@ use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use topics::{DrainStatus, GoTime, Requester};
 
 pub(crate) use cluster::OverCluster;
+pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
 pub(crate) use lock::{First, LockAction, LockCommand};
 pub(crate) use machines::{MachinesAction, MachinesCommand};
 
@@ -75,6 +77,8 @@ pub(crate) enum Command {
     Demo(DemoOptions),
     /// Show, request, withdraw or force the drain of this node.
     Drain(DrainCommand),
+    /// Wait for a server of this node's cluster, before it joins.
+    Join(JoinCommand),
     /// Show which node may be down, who waits for a turn, and change that.
     Lock(LockCommand),
     /// Show virtual machines that drains have stopped, and start them again.
@@ -329,6 +333,7 @@ impl Command {
             Self::Run(_)
             | Self::Check(_)
             | Self::Drain(_)
+            | Self::Join(_)
             | Self::Lock(_)
             | Self::Machines(_)
             | Self::Site(_) => None,
@@ -340,7 +345,12 @@ impl Command {
         match self {
             #[cfg(feature = "demo")]
             Self::Demo(_) => "error",
-            Self::Check(_) | Self::Drain(_) | Self::Lock(_) | Self::Machines(_) | Self::Site(_) => "error",
+            Self::Check(_)
+            | Self::Drain(_)
+            | Self::Join(_)
+            | Self::Lock(_)
+            | Self::Machines(_)
+            | Self::Site(_) => "error",
             Self::Run(_) | Self::Zedagent(_) | Self::Baseosmgr(_) | Self::Nodeagent(_) | Self::Zedkube(_) => {
                 // The client's own lines on failed requests repeat what zedkube says with cause and next step.
                 "info,kube_client=off"

@@ -7,10 +7,12 @@ mod check;
 #[cfg(feature = "demo")]
 mod demo;
 mod drain_cmd;
+mod join_cmd;
 mod limits;
 mod lock_cmd;
 mod log;
 mod machines_cmd;
+mod panic;
 mod site_cmd;
 mod supervisor;
 
@@ -37,9 +39,9 @@ enum Exit {
     Failed = 1,
     /// Invalid arguments; clap ends with it too.
     Usage = 2,
-    /// A drain is under way, or an operation is pending.
+    /// A drain is under way, or an operation is pending; or a server that is waited for is not ready.
     UnderWay = 3,
-    /// A drain is under way, and something blocks it.
+    /// A drain is under way, and something blocks it; or a server that is waited for is one of another cluster.
     Blocked = 4,
     /// The drain failed; it may be requested again.
     DrainFailed = 5,
@@ -119,6 +121,7 @@ async fn run(command: Command, levels: &Levels) -> anyhow::Result<Exit> {
         #[cfg(feature = "demo")]
         Command::Demo(options) => demo::run(&options).await,
         Command::Drain(command) => return Ok(drain_cmd::run(&command).await),
+        Command::Join(command) => return Ok(join_cmd::run(&command).await),
         Command::Site(command) => return Ok(site_cmd::run(&command).await),
         Command::Machines(command) => return Ok(machines_cmd::run(&command).await),
         Command::Lock(command) => return Ok(lock_cmd::run(&command).await),

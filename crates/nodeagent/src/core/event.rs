@@ -85,6 +85,9 @@ pub struct Wish {
     pub contact: ConfigGetStatus,
     /// Whether the controller refuses the device's certificates.
     pub certs_refused: bool,
+    /// A zedagent that has reported all this by saying it: nobody needs time to report more. The one of the reference
+    /// does, to its controller.
+    pub ours: bool,
 }
 
 /// Topics whose first reading matters: until it is through, silence does not mean "none".

@@ -192,16 +192,23 @@ impl NodeAgent {
             self.vault.lock_up();
             out.push(Effect::Say(Note::VaultShut { secs: self.waits.vault.as_secs() }));
         }
-        let reasons: Vec<_> = [
+        let holding = [
             (self.vault.locked_up(), MaintenanceModeReason::VaultLockedUp),
             (self.space == Some(0), MaintenanceModeReason::LowDiskSpace),
             (self.wish.certs_refused, MaintenanceModeReason::EdgeNodeCertsRefused),
         ]
         .into_iter()
-        .filter_map(|(holds, reason)| holds.then_some(reason))
-        .collect();
+        .filter_map(|(holds, reason)| holds.then_some(reason));
+        let holding: Vec<_> = holding.collect();
+        // In the order in which they came; an empty list says that there were some.
+        let before = self.status.local_maintenance_mode_reasons.take();
+        let known = before.is_some();
+        let mut reasons: Vec<_> = before.unwrap_or_default();
+        reasons.retain(|it| holding.contains(it));
+        let new: Vec<_> = holding.into_iter().filter(|it| !reasons.contains(it)).collect();
+        reasons.extend(new);
         self.status.local_maintenance_mode = !reasons.is_empty();
-        self.status.local_maintenance_mode_reasons = (!reasons.is_empty()).then_some(reasons);
+        self.status.local_maintenance_mode_reasons = (known || !reasons.is_empty()).then_some(reasons);
     }
 
     fn conditions(&self) -> Conditions {
@@ -279,7 +286,12 @@ impl NodeAgent {
 
 /// Whether `at` has come.
 pub(super) fn due(at: Option<Mono>, now: Mono) -> bool {
-    at.is_some_and(|at| at <= now)
+    over(at, now).is_some()
+}
+
+/// For how long `at` has been over; `None` until it comes.
+pub(super) fn over(at: Option<Mono>, now: Mono) -> Option<Duration> {
+    at.filter(|at| *at <= now).map(|at| now.since(at))
 }
 
 impl Core for NodeAgent {
