@@ -5,10 +5,11 @@
 use agent::Tasks;
 use agent::settings::{self, Properties};
 use agent::wire::{self, GLOBAL, ZEDKUBE};
-use pubsub::{Bus, Change};
+use pubsub::{Bus, Change, Name};
+use serde::Deserialize;
 use topics::{
-    ConfigItemValueMap, DataSecAtRestStatus, DomainStatus, NodeDrainStatus, OutageAnswer, VaultStatus,
-    VolumeMgrStatus, ZbootStatus, ZedAgentStatus,
+    ConfigItemValueMap, DataSecAtRestStatus, DomainStatus, MaintenanceModeReason, NodeDrainStatus,
+    OutageAnswer, VaultStatus, VolumeMgrStatus, ZbootStatus, ZedAgentStatus, go_json,
 };
 use tracing::warn;
 
@@ -61,6 +62,17 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
         Change::Gone { .. } => Some(Event::Space(None)),
         Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
+    // Its key is the path of the TPM's device, so it has no file.
+    if let Some(mut feed) = bus.socket_feed(&Name::volatile("tpmmgr", "TpmSanityStatus")) {
+        tasks.events("hear tpmmgr/TpmSanityStatus", move |outbox| async move {
+            loop {
+                let (_, value) = feed.next().await;
+                if !outbox.send(Event::Tpm { fails: value.is_some_and(|it| tpm_fails(&it)) }).await {
+                    return;
+                }
+            }
+        });
+    }
     let mut properties = Properties::default();
     tasks.follow::<ConfigItemValueMap>(bus, "zedagent", move |change| {
         let map = match change {
@@ -103,6 +115,22 @@ fn wish(status: ZedAgentStatus) -> Wish {
         certs_refused: status.edge_node_certs_refused,
         ours: false,
     }
+}
+
+/// What tpmmgr says of the TPM.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct TpmSanityStatus {
+    status: MaintenanceModeReason,
+}
+
+/// Any other word than that failure, one that makes no sense included, is none.
+fn tpm_fails(value: &[u8]) -> bool {
+    let status = go_json::from_slice::<TpmSanityStatus>(value).unwrap_or_else(|cause| {
+        warn!(error = %agent::report::chain(&cause), "TpmSanityStatus cannot be read");
+        TpmSanityStatus::default()
+    });
+    status.status == MaintenanceModeReason::TpmEncryptFailure
 }
 
 fn partition(status: ZbootStatus) -> Partition {

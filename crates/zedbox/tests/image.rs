@@ -4,7 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -239,4 +240,94 @@ async fn e3_a_level_of_the_command_line_stays() {
     device.until("run/nodeagent.touch", "").await;
     kill_process(pid, Signal::TERM).unwrap();
     device.until(LOG, "SIGTERM: leaving").await;
+}
+
+/// A server that gives these answers, one a connection, the last one for good; and where it listens.
+fn server(answers: &'static [&'static str]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for (at, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() > 0 {
+                head.push(byte[0]);
+            }
+            assert!(head.starts_with(b"GET /status HTTP/1.1\r\n"));
+            let body = answers.get(at).or(answers.last()).unwrap();
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            )
+            .unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn join_waits_for_a_server_of_this_cluster_and_its_exit_code_says_what_came_of_it() {
+    const CLUSTER: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+    let device = Device::new();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/EdgeNodeClusterConfig");
+    let wait = |words: &[&str]| {
+        let mut command = Command::new(ZEDBOX);
+        command.args(["join", "wait", "--root"]).arg(device.root.path()).args(words);
+        let Output { status, stdout, stderr } = command.output().unwrap();
+        (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    };
+    let ready = server(&["", "cluster:x", "cluster:6ba7b810-9dad-11d1-80b4-00c04fd430c8"]);
+    let (code, out, said) = wait(&["--server", &ready, "--cluster", CLUSTER]);
+    assert_eq!((code, out), (0, format!("cluster:{CLUSTER}\n")), "{said}");
+    assert!(said.contains("no server of a cluster yet") && said.contains("it says `cluster:x`"), "{said}");
+    let (code, _, said) = wait(&["--server", &server(&["cluster:x"]), "--cluster", CLUSTER, "--limit", "0"]);
+    assert!(code == 4 && said.contains("check --server"), "{code} {said}");
+    // Nobody listens there any more.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (code, _, said) = wait(&["--server", &closed, "--cluster", CLUSTER, "--limit", "0"]);
+    assert!(code == 3 && said.contains("is not ready after 0 s"), "{code} {said}");
+    let (code, ..) = wait(&["--server", "http://x"]);
+    assert_eq!(code, 2);
+    // Without --cluster the node's own config says which one.
+    let (code, _, said) = wait(&["--server", &ready, "--limit", "0"]);
+    assert!(code == 3 && said.contains("names no cluster yet"), "{code} {said}");
+    let config = fs::read_dir(golden).unwrap().map(|it| fs::read_to_string(it.unwrap().path()).unwrap());
+    let config = config.into_iter().find(|it| it.contains("\"Valid\":true")).unwrap();
+    let own = serde_json::from_str::<Value>(&config).unwrap();
+    let own = own["ClusterID"]["UUID"].as_str().unwrap();
+    device.put("run/zedagent/EdgeNodeClusterConfig/global.json", &config);
+    let (code, _, said) = wait(&["--server", &ready, "--limit", "0"]);
+    assert!(code == 4 && said.contains(own), "{code} {said}");
+}
+
+#[tokio::test]
+async fn e10_on_another_hypervisor_not_supported_is_all_that_zedkube_says_and_does() {
+    const STATUS: &str = "run/zedkube/NodeDrainStatus/global.json";
+    for (kind, whole) in [("kvm", false), ("kubevirt\n", false), ("k\n", true)] {
+        let mut device = Device::new();
+        device.put("run/eve-hv-type", kind);
+        let mut command = Command::new(device.link("zedkube"));
+        command.arg("--root").arg(device.root.path());
+        let pid = device.start(command);
+        let status: Value = serde_json::from_str(&device.until(STATUS, "{").await).unwrap();
+        assert_eq!(status["Status"], 1, "{kind}");
+        device.until("run/zedkube.touch", "").await;
+        if whole {
+            device.until("run/zedkube/KubeLeaderElectInfo/global.json", "{").await;
+            continue;
+        }
+        device.until(LOG, "does not run Kubernetes").await;
+        assert_eq!(status["RequestedBy"], 0);
+        let mut topics: Vec<_> = fs::read_dir(device.bus.path("run/zedkube"))
+            .unwrap()
+            .map(|it| it.unwrap().file_name().into_string().unwrap())
+            .collect();
+        topics.sort_unstable();
+        topics.retain(|it| it != "AgentTrouble");
+        assert_eq!(topics, ["NodeDrainStatus", "NodeDrainStatus.sock"], "{kind}");
+        kill_process(pid, Signal::TERM).unwrap();
+        assert_eq!(device.process.as_mut().unwrap().wait().unwrap().code(), Some(0));
+    }
 }

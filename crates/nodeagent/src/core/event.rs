@@ -36,6 +36,11 @@ pub enum Event {
     },
     /// What vaultmgr says about the vault of the applications.
     Vault(Vault),
+    /// Whether tpmmgr says that the TPM does not encrypt.
+    Tpm {
+        /// It does not.
+        fails: bool,
+    },
     /// Bytes that volumemgr has left; `None` while it says nothing.
     Space(Option<u64>),
     /// The controller's limits.

@@ -31,6 +31,7 @@ pub struct NodeAgent {
     pub(super) active: BTreeSet<String>,
     pub(super) heard: BTreeSet<Source>,
     space: Option<u64>,
+    tpm_fails: bool,
     pub(super) controller: Controller,
     pub(super) vault: Watch,
     trial: Trial,
@@ -86,6 +87,7 @@ impl NodeAgent {
             active: BTreeSet::new(),
             heard: BTreeSet::new(),
             space: None,
+            tpm_fails: false,
             controller: Controller::new(now),
             vault: Watch::default(),
             trial: Trial::Idle,
@@ -138,6 +140,7 @@ impl NodeAgent {
             Event::Application { key, active: false } => drop(self.active.remove(&key)),
             Event::Vault(said) => self.vault.hear(said),
             Event::Space(left) => self.space = left,
+            Event::Tpm { fails } => self.tpm_fails = fails,
             Event::Waits(waits) => self.waits = waits,
             Event::Heard(source) => drop(self.heard.insert(source)),
             Event::Synced => self.synced(now, out),
@@ -195,6 +198,7 @@ impl NodeAgent {
         let holding = [
             (self.vault.locked_up(), MaintenanceModeReason::VaultLockedUp),
             (self.space == Some(0), MaintenanceModeReason::LowDiskSpace),
+            (self.tpm_fails, MaintenanceModeReason::TpmEncryptFailure),
             (self.wish.certs_refused, MaintenanceModeReason::EdgeNodeCertsRefused),
         ]
         .into_iter()

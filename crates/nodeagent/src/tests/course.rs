@@ -56,6 +56,30 @@ async fn the_waits_end_beside_a_zedagent_that_holds_the_lock_of_its_topic_and_st
 }
 
 #[tokio::test]
+async fn a_tpm_that_does_not_encrypt_is_heard_over_the_socket_alone_and_means_maintenance() {
+    use topics::MaintenanceModeReason::TpmEncryptFailure;
+    let mut world = World::new();
+    world.start();
+    let name = pubsub::Name::volatile("tpmmgr", "TpmSanityStatus");
+    let codec = pubsub::Codec::<String> {
+        encode: |value| Ok(value.clone().into_bytes()),
+        decode: |bytes| Ok(String::from_utf8(bytes.to_vec())?),
+    };
+    // tpmmgr goes and comes.
+    for _ in 0..2 {
+        let mut tpm = world.bus.publication(name.clone(), codec).unwrap();
+        world.bus.serve(&mut tpm, |disk, _| Ok(disk.to_vec())).unwrap();
+        tpm.publish("tpm", &r#"{"Name":"/dev/tpmrm0","Status":4}"#.to_owned()).unwrap();
+        world.status(|it| it.local_maintenance_mode_reasons == Some(vec![TpmEncryptFailure])).await;
+        tpm.publish("tpm", &r#"{"Name":"/dev/tpmrm0","Status":0}"#.to_owned()).unwrap();
+        world
+            .status(|it| it.local_maintenance_mode_reasons == Some(vec![]) && !it.local_maintenance_mode)
+            .await;
+    }
+    world.kill().await;
+}
+
+#[tokio::test]
 async fn another_image_is_booted_into() {
     let mut world = World::new();
     world.start();

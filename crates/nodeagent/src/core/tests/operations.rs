@@ -424,3 +424,17 @@ fn what_the_last_boot_left_is_published() {
     assert_eq!(status.reboot_time.to_string(), "2026-03-14T09:26:53Z");
     assert!(status.hv_type_kube);
 }
+
+#[test]
+fn d_v31_a_second_operation_soon_after_the_first_neither_runs_nor_takes_its_reason() {
+    let mut bench = Bench::new();
+    bench.command(Reboot);
+    bench.wait(10);
+    bench.hear(Event::Wish(Wish { reason: "second".into(), ..wish(&[Reboot, Poweroff]) }));
+    bench.hear(partition("IMGB", "updating", false, false));
+    bench.wait(600);
+    assert_eq!(bench.operations(), [(60, Reboot, BootReason::RebootCmd)]);
+    let reasons: Vec<_> = bench.done.iter().filter(|(_, it)| kind(it) == "reason").collect();
+    let first = Effect::Reason { order: order(Reboot), image: "IMGA".into() };
+    assert_eq!(reasons, [&(30, first)]);
+}
