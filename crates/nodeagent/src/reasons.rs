@@ -101,10 +101,8 @@ pub(crate) fn write(bus: &Bus, order: &Order, image: &str, now: GoTime) -> Resul
     let line = line(&running, &order.reason, now);
     console(bus, order.operation, &line);
     let label = running.label.unwrap_or_else(|| image.to_owned());
-    let number = match order.boot_reason {
-        BootReason::None => String::new(),
-        number => name(number),
-    };
+    let is_none = order.boot_reason == BootReason::None;
+    let number = if is_none { String::new() } else { name(order.boot_reason) };
     let mut outcome = Ok(());
     if !is_stored(bus).map_err(Error::pubsub(NUMBER))? {
         // The one whose time counts for all comes last.

@@ -23,7 +23,7 @@ pub(crate) fn leave_traces(bus: &Bus, agent: &'static str, clock: Clock) {
             reasons::STACK_LOG
         ),
         Err(cause) => {
-            warn!(error = %report::chain(&cause), "cannot remove the reason of a panic that is over")
+            warn!(error = %report::chain(&cause), "cannot remove the reason of a panic that is over");
         }
     }
     let bus = bus.clone();

@@ -57,7 +57,7 @@ async fn without_kubernetes(station: &Station, troubles: &Troubles) -> Result<()
     let open = || {
         pid::write::<NodeDrainStatus>(station, NAME)?;
         let mut statuses = publication::<NodeDrainStatus>(&station.bus, NAME)?;
-        let none = NodeDrainStatus { status: DrainStatus::NotSupported, requested_by: Requester::None };
+        let none = NodeDrainStatus { status: DrainStatus::NotSupported, requested_by: Requester::Unset };
         statuses.publish(GLOBAL, &none).map_err(Error::pubsub("NodeDrainStatus"))?;
         Ok(statuses)
     };

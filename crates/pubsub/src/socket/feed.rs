@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use tracing::debug;
+use tracing::{debug, trace};
 
 use crate::Retry;
 use crate::error::chain;
@@ -35,10 +35,8 @@ impl SocketFeed {
                 Some(link) => link,
                 None => self.connected().await,
             };
-            let bytes = match link.recv(&mut buffer).await {
-                Ok(bytes @ 1..) => bytes,
-                Ok(0) | Err(_) => continue,
-            };
+            // At its end, and where it broke, there is another connection.
+            let Ok(bytes @ 1..) = link.recv(&mut buffer).await else { continue };
             self.link = Some(link);
             match buffer.get(..bytes).and_then(parse_record) {
                 Some(Record::Update { topic, key, value }) if topic == self.topic => {
@@ -62,9 +60,8 @@ impl SocketFeed {
                     }
                     Err(error) => debug!(topic = self.topic, %error, "cannot ask for a topic"),
                 },
-                Err(error) if self.retry.is_failing() => drop(error),
                 Err(error) => {
-                    debug!(topic = self.topic, error = chain(&error), "nobody to hear a topic from")
+                    trace!(topic = self.topic, error = chain(&error), "nobody to hear a topic from");
                 }
             }
             self.retry.failed();

@@ -50,7 +50,9 @@ pub(crate) struct WaitOptions {
 }
 
 fn secs(text: &str) -> Result<Duration, String> {
-    text.parse().map(Duration::from_secs).map_err(|_| format!("`{text}` is no number of seconds"))
+    text.parse()
+        .map(Duration::from_secs)
+        .map_err(|cause: std::num::ParseIntError| format!("`{text}` is no number of seconds: {cause}"))
 }
 
 /// Where zedkube serves `/status`.

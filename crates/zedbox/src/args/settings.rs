@@ -59,7 +59,7 @@ pub(crate) fn parse(words: Vec<OsString>, link: bool) -> Result<Args, Refused> {
     let mut words = words;
     if let Some((_, given)) = given.subcommand().filter(|(name, _)| is_agent(name)) {
         words.extend(from_file(given)?);
-        if link && !is_given(given, "root") && !words.iter().any(|word| is_root(word)) {
+        if link && !is_given(given, "root") && !words.iter().any(is_root) {
             words.push("--root=/".into());
         }
     }
@@ -161,7 +161,7 @@ fn option(table: &Command, name: &str, value: Option<&str>) -> Result<String, (S
         let alike = |it: &&str| strsim::jaro_winkler(it, name);
         let nearest = known.iter().max_by(|one, other| alike(one).total_cmp(&alike(other)));
         let expected = match nearest.filter(|it| alike(it) > ALIKE) {
-            Some(nearest) => format!("{nearest}"),
+            Some(nearest) => (*nearest).to_owned(),
             None => format!("one of {}", known.join(", ")),
         };
         return Err((expected, name.to_owned()));
@@ -170,7 +170,7 @@ fn option(table: &Command, name: &str, value: Option<&str>) -> Result<String, (S
     match table.clone().try_get_matches_from([format!("--{name}={value}")]) {
         Ok(_) => Ok(value.to_owned()),
         Err(cause) => {
-            let why = cause.source().map(ToString::to_string).unwrap_or_else(|| first_lines(&cause));
+            let why = cause.source().map_or_else(|| first_lines(&cause), ToString::to_string);
             Err((format!("a value for {name}: {why}"), value.to_owned()))
         }
     }
@@ -197,19 +197,16 @@ mod tests {
         root
     }
 
-    fn parsed(line: &str, link: bool) -> Result<Args, Refused> {
-        parse(line.split(' ').map(OsString::from).collect(), link)
+    fn parsed(words: &str, link: bool) -> Result<Args, Refused> {
+        parse(words.split(' ').map(OsString::from).collect(), link)
     }
 
     fn of(args: Args) -> Options {
-        match args.command {
-            crate::args::Command::Run(it)
-            | crate::args::Command::Zedagent(it)
-            | crate::args::Command::Baseosmgr(it)
-            | crate::args::Command::Nodeagent(it)
-            | crate::args::Command::Zedkube(it) => it,
-            other => panic!("{other:?}"),
-        }
+        use crate::args::Command::{Baseosmgr, Nodeagent, Run, Zedagent, Zedkube};
+        let (Run(it) | Zedagent(it) | Baseosmgr(it) | Nodeagent(it) | Zedkube(it)) = args.command else {
+            panic!("no agent")
+        };
+        it
     }
 
     const ALL: &str = "\
