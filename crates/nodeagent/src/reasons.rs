@@ -307,7 +307,7 @@ mod tests {
         }
         let stored = read(&bus).unwrap();
         let bytes = [stored.reason, stored.stack].map(|it| u64::try_from(it.unwrap().len()).unwrap());
-        assert_eq!(bytes, [WORDS_BYTES, STACK_BYTES]);
+        assert_eq!(bytes, [16 << 10, 512 << 10]);
         assert!(!bus.path(STACK_LOG).exists());
     }
 
