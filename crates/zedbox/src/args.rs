@@ -70,7 +70,7 @@ pub(crate) enum Command {
     Nodeagent(Options),
     /// Run zedkube alone: cordons and drains this node.
     Zedkube(Options),
-    /// Validate topic files, or trees of them, against their schemas.
+    /// Validate topic files, settings files, or trees of them.
     Check(CheckOptions),
     #[cfg(feature = "demo")]
     /// Show a whole drained reboot on an embedded three-node cluster.
@@ -281,7 +281,7 @@ impl Surroundings {
 /// What is checked.
 #[derive(Debug, Clone, Group)]
 pub(crate) struct CheckOptions {
-    /// A file `<Topic>/<key>.json`, a force file, or a directory that holds such files at any depth.
+    /// A file `<Topic>/<key>.json`, a force file, a settings file `zedbox.toml`, or a directory that holds such files at any depth.
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 }

@@ -333,3 +333,18 @@ async fn e10_on_another_hypervisor_not_supported_is_all_that_zedkube_says_and_do
         assert_eq!(device.process.as_mut().unwrap().wait().unwrap().code(), Some(0));
     }
 }
+
+#[tokio::test]
+async fn the_watchdog_sees_a_program_that_cannot_learn_the_identity_of_its_boot_yet() {
+    let mut device = Device::new();
+    let boot_id = device.bus.path("run/device/boot-id");
+    fs::create_dir_all(&boot_id).unwrap();
+    let mut command = Command::new(device.link("nodeagent"));
+    command.arg("--root").arg(device.root.path());
+    device.start(command);
+    device.until(LOG, "no agent starts").await;
+    device.until("run/nodeagent.touch", "").await;
+    assert!(!device.bus.path("run/nodeagent.pid").exists());
+    fs::remove_dir(&boot_id).unwrap();
+    device.until("run/nodeagent.pid", "").await;
+}
