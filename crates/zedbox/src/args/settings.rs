@@ -258,6 +258,8 @@ log-format = \"journald\"
             assert_eq!(options.current_partition.unwrap().to_string(), "IMGB");
             assert_eq!(options.limits.as_deref(), Some(Path::new("/l")));
         }
+        let before = parsed(&format!("zedbox --log debug run --root {root}"), false).unwrap();
+        assert_eq!(before.log.as_deref(), Some("debug"));
         let options = of(parsed(&format!("zedbox run --root {root}/none"), false).unwrap());
         assert_eq!((options.device, options.limits), (device::Choice::Record, None));
     }
