@@ -42,7 +42,10 @@ fn step() -> &'static str {
 
 #[test]
 fn the_service_starts_all_agents_on_the_real_machine_and_comes_back() {
-    assert_eq!(commands("ExecStart"), ["/usr/bin/zedbox run --root / --device systemd"]);
+    assert_eq!(
+        commands("ExecStart"),
+        ["/usr/bin/zedbox run --root / --device systemd --log-format journald"]
+    );
     assert_eq!(commands("Restart"), ["always"]);
     assert!(lines().contains(&("Unit", "StartLimitIntervalSec", "0")));
     assert!(lines().contains(&("Install", "WantedBy", "multi-user.target")));

@@ -338,6 +338,7 @@ fn wish(status: &ZedAgentStatus) -> Wish {
         boot_reason: status.requested_boot_reason,
         contact: status.config_get_status,
         certs_refused: status.edge_node_certs_refused,
+        ours: true,
     }
 }
 

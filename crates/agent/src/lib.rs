@@ -13,6 +13,7 @@ pub mod outlet;
 pub mod partitions;
 pub mod pid;
 pub mod program;
+pub mod reasons;
 pub mod report;
 pub mod settings;
 pub mod stop;

@@ -4,11 +4,12 @@
 
 use agent::Tasks;
 use agent::settings::{self, Properties};
-use agent::wire::{GLOBAL, ZEDKUBE};
-use pubsub::{Bus, Change};
+use agent::wire::{self, GLOBAL, ZEDKUBE};
+use pubsub::{Bus, Change, Name};
+use serde::Deserialize;
 use topics::{
-    ConfigItemValueMap, DataSecAtRestStatus, DomainStatus, NodeDrainStatus, OutageAnswer, VaultStatus,
-    VolumeMgrStatus, ZbootStatus, ZedAgentStatus,
+    ConfigItemValueMap, DataSecAtRestStatus, DomainStatus, MaintenanceModeReason, NodeDrainStatus,
+    OutageAnswer, VaultStatus, VolumeMgrStatus, ZbootStatus, ZedAgentStatus, go_json,
 };
 use tracing::warn;
 
@@ -29,8 +30,13 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
         Change::Put { value, .. } => Some(Event::Answer(value)),
         Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
-    tasks.follow::<ZedAgentStatus>(bus, "zedagent", |change| match change {
-        Change::Put { value, .. } => Some(Event::Wish(wish(value))),
+    let zedagent = bus.clone();
+    tasks.follow::<ZedAgentStatus>(bus, "zedagent", move |change| match change {
+        Change::Put { value, .. } => {
+            // The one of the reference holds no lock; one that cannot be looked at may be that one.
+            let ours = zedagent.is_published(&wire::name::<ZedAgentStatus>("zedagent"));
+            Some(Event::Wish(Wish { ours: matches!(ours, Ok(Some(true))), ..wish(value) }))
+        }
         Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
     tasks.follow::<ZbootStatus>(bus, "baseosmgr", |change| match change {
@@ -56,6 +62,17 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
         Change::Gone { .. } => Some(Event::Space(None)),
         Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
+    // Its key is the path of the TPM's device, so it has no file.
+    if let Some(mut feed) = bus.socket_feed(&Name::volatile("tpmmgr", "TpmSanityStatus")) {
+        tasks.events("hear tpmmgr/TpmSanityStatus", move |outbox| async move {
+            loop {
+                let (_, value) = feed.next().await;
+                if !outbox.send(Event::Tpm { fails: value.is_some_and(|it| tpm_fails(&it)) }).await {
+                    return;
+                }
+            }
+        });
+    }
     let mut properties = Properties::default();
     tasks.follow::<ConfigItemValueMap>(bus, "zedagent", move |change| {
         let map = match change {
@@ -96,7 +113,24 @@ fn wish(status: ZedAgentStatus) -> Wish {
         boot_reason: status.requested_boot_reason,
         contact: status.config_get_status,
         certs_refused: status.edge_node_certs_refused,
+        ours: false,
     }
+}
+
+/// What tpmmgr says of the TPM.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct TpmSanityStatus {
+    status: MaintenanceModeReason,
+}
+
+/// Any other word than that failure, one that makes no sense included, is none.
+fn tpm_fails(value: &[u8]) -> bool {
+    let status = go_json::from_slice::<TpmSanityStatus>(value).unwrap_or_else(|cause| {
+        warn!(error = %agent::report::chain(&cause), "TpmSanityStatus cannot be read");
+        TpmSanityStatus::default()
+    });
+    status.status == MaintenanceModeReason::TpmEncryptFailure
 }
 
 fn partition(status: ZbootStatus) -> Partition {
@@ -110,7 +144,7 @@ fn partition(status: ZbootStatus) -> Partition {
 
 fn vault(status: &VaultStatus) -> Vault {
     match (status.status, status.conversion_complete) {
-        (DataSecAtRestStatus::Error, _) => Vault::Shut,
+        (DataSecAtRestStatus::Error, _) => Vault::Shut(status.mismatching_pcrs.clone().unwrap_or_default()),
         (
             DataSecAtRestStatus::Unknown
             | DataSecAtRestStatus::Disabled
@@ -143,7 +177,10 @@ mod tests {
             conversion_complete,
             ..VaultStatus::default()
         };
-        assert_eq!(vault(&status(DataSecAtRestStatus::Error, true)), Vault::Shut);
+        let changed =
+            VaultStatus { mismatching_pcrs: Some(vec![4, 8]), ..status(DataSecAtRestStatus::Error, true) };
+        assert_eq!(vault(&changed), Vault::Shut(vec![4, 8]));
+        assert_eq!(vault(&status(DataSecAtRestStatus::Error, true)), Vault::Shut(vec![]));
         assert_eq!(vault(&status(DataSecAtRestStatus::Enabled, true)), Vault::Open);
         assert_eq!(vault(&status(DataSecAtRestStatus::Disabled, true)), Vault::Open);
         assert_eq!(vault(&status(DataSecAtRestStatus::Enabled, false)), Vault::Opening);

@@ -10,17 +10,15 @@ use agent::device::{self, Device, Operation};
 use agent::force::Orders;
 use agent::wire::{GLOBAL, ZEDKUBE};
 use agent::{Error, Hands, Station, Tasks, Weight, publication, report, wire};
-use pubsub::{Bus, Publication, store};
-use topics::{GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, OutageQuestion, ZbootConfig};
+use pubsub::{Bus, Publication};
+use topics::{
+    BootReason, GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, OutageQuestion, ZbootConfig,
+};
 use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, Found, LABELS, LastBoot, Note, Order, Resumed, Took, Why};
 use crate::journal::{self, Journal, Latched};
 use crate::{NAME, follow, reasons};
-
-/// Names the kind of the image; only images for clusters carry these agents, so one that is not there says yes.
-const HV_TYPE: &str = "run/eve-hv-type";
-const HV_TYPE_LIMIT_BYTES: u64 = 64;
 
 /// Said once the machine was told to go down and did not.
 #[derive(Debug, Clone, Default)]
@@ -85,7 +83,7 @@ impl Shell {
             said: shell.statuses.get(NAME).cloned(),
             resumed: shell.journal.operation.clone().map(Resumed::from),
             tested: shell.tested(),
-            hv_type_kube: hv_type_kube(&shell.station.bus),
+            hv_type_kube: device::is_for_clusters(&shell.station.bus),
             question: shell.questions.get(GLOBAL).cloned().unwrap_or_default(),
         };
         follow::all(&mut shell.tasks, &shell.station.bus);
@@ -223,8 +221,8 @@ impl Hands for Shell {
             Effect::Publish(_) => Weight::status("NodeAgentStatus"),
             Effect::Zboot(verdict) => Weight::status(format!("ZbootConfig {}", verdict.partition_label)),
             Effect::Question(_) => Weight::status("OutageQuestion"),
-            Effect::Reason { .. } => Weight::status(reasons::REASON),
-            Effect::Mark { .. } => Weight::status(reasons::LOG),
+            Effect::Reason { .. } => Weight::status(agent::reasons::REASON),
+            Effect::Mark { .. } => Weight::status(agent::reasons::LOG),
             Effect::Say(_)
             | Effect::Check
             | Effect::Sync
@@ -250,13 +248,18 @@ fn first(station: &Station) -> Result<Journal, Error> {
     let bus = &station.bus;
     let before = reasons::counter(bus)?;
     let (now, booted_at) = (station.clock.wall(), station.clock.booted_at());
-    let last_boot = LastBoot::tell(reasons::read(bus)?, reasons::evidence(bus), now, before);
+    let last_boot = LastBoot::tell(reasons::read(bus)?, reasons::evidence(bus)?, now, before);
     let booted_at = if last_boot.time == now { booted_at } else { GoTime::ZERO };
     warn!(reason = last_boot.reason, boot_reason = ?last_boot.boot_reason, "how the last boot ended");
+    let of = if last_boot.boot_reason == BootReason::Kernel { "dmesg" } else { "stack" };
+    for (number, line) in last_boot.stack.lines().enumerate() {
+        warn!("[{of} #{number}]: {line}");
+    }
     let journal = Journal { boot_id: station.boot_id.clone(), last_boot, booted_at, operation: None };
     journal.write(bus)?;
     reasons::count(bus, before);
     reasons::forget(bus);
+    reasons::forget_first_boot(bus);
     Ok(journal)
 }
 
@@ -270,6 +273,7 @@ fn again(bus: &Bus, journal: Journal) -> Result<Journal, Error> {
     if reasons::read(bus)?.time == Some(journal.last_boot.time) {
         reasons::forget(bus);
     }
+    reasons::forget_first_boot(bus);
     Ok(journal)
 }
 
@@ -294,17 +298,6 @@ fn stood_in(bus: &Bus, boot_id: &str, operation: Operation) -> bool {
         Err(cause) => {
             warn!(error = %report::chain(&cause), "cannot tell whether the device is a stand-in");
             false
-        }
-    }
-}
-
-fn hv_type_kube(bus: &Bus) -> bool {
-    match store::read(&bus.path(HV_TYPE), HV_TYPE_LIMIT_BYTES) {
-        Ok(None) => true,
-        Ok(Some(bytes)) => matches!(String::from_utf8_lossy(&bytes).trim(), "k" | "kubevirt"),
-        Err(cause) => {
-            warn!(path = HV_TYPE, error = %report::chain(&cause), "taken for an image for clusters");
-            true
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::file::{FileRule, FileWatch};
 use crate::lock;
 use crate::watch::WatchHub;
-use crate::{Codec, Error, Name, Publication, Subscription, ToWire};
+use crate::{Codec, Error, Name, Publication, SocketFeed, Subscription, ToWire};
 
 /// Topics and files under one root directory.
 #[derive(Debug, Clone)]
@@ -75,6 +75,11 @@ impl Bus {
     /// Follows `name`, whether or not somebody publishes it yet.
     pub fn subscription<T: Clone + PartialEq>(&self, name: &Name, codec: Codec<T>) -> Subscription<T> {
         Subscription::new(Arc::clone(&self.hub), name.dir(&self.root), codec)
+    }
+
+    /// Hears `name` over its socket alone, for keys that are no names of files; `None` where it has no socket.
+    pub fn socket_feed(&self, name: &Name) -> Option<SocketFeed> {
+        name.socket(&self.root).map(|socket| SocketFeed::new(socket, name.topic().to_owned()))
     }
 
     /// Follows one plain file, whether or not it exists yet.

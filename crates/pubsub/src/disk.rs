@@ -220,6 +220,15 @@ pub(crate) fn read_open(file: &File, path: &Path, limit_bytes: u64) -> Result<Ve
     Ok(bytes)
 }
 
+/// At most so many bytes from the start of the regular file at `path`, or `None` when there is none.
+pub(crate) fn read_start(path: &Path, limit_bytes: u64) -> Result<Option<Vec<u8>>, Error> {
+    let Some((file, _)) = open_in(rustix::fs::CWD, path, &|| path.to_owned())? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(&file, limit_bytes), &mut bytes)
+        .map_err(Error::io("read", path))?;
+    Ok(Some(bytes))
+}
+
 /// Puts the content of a regular file into `bytes`, which it clears first.
 fn fill(
     file: &File,

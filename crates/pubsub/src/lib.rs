@@ -28,6 +28,7 @@ pub use file::{Author, FileRule, FileState, FileWatch};
 pub use name::Name;
 pub use publication::{Publication, Published};
 pub use retry::Retry;
+pub use socket::feed::SocketFeed;
 pub use subscription::{Change, Subscription};
 
 /// How values become bytes and back.

@@ -11,7 +11,7 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{Disk, Draft, Machine};
+use crate::disk::{self, Disk, Draft, Machine};
 use crate::name::{BACKUP, NAME_LIMIT_BYTES};
 use crate::{Error, FILE_LIMIT_BYTES};
 
@@ -93,6 +93,15 @@ fn beside(
 /// It is a link or no regular file, is longer than `limit` bytes, or cannot be read.
 pub fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
     Machine.read(path, limit)
+}
+
+/// At most `limit` bytes from the start of the regular file at `path`, or `None` when there is none: for files of
+/// others that nobody keeps short.
+///
+/// # Errors
+/// It is a link or no regular file, or cannot be read.
+pub fn read_start(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
+    disk::read_start(path, limit)
 }
 
 /// Removes the file at `path`; false when there was none.

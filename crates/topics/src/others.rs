@@ -168,6 +168,9 @@ pub struct VaultStatus {
     pub status: DataSecAtRestStatus,
     /// Whether the conversion of an older store is over.
     pub conversion_complete: bool,
+    /// Indexes of the PCRs of the TPM that are not as they were, where it cannot be opened.
+    #[serde(rename = "MismatchingPCRs")]
+    pub mismatching_pcrs: Option<Vec<i64>>,
 }
 
 topic!(VaultStatus: Volatile);

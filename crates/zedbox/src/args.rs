@@ -1,8 +1,10 @@
 //! The command line: the only place where flags and variables of the environment enter.
 
 mod cluster;
+mod join;
 mod lock;
 mod machines;
+pub(crate) mod settings;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,13 +14,14 @@ use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use topics::{DrainStatus, GoTime, Requester};
 
 pub(crate) use cluster::OverCluster;
+pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
 pub(crate) use lock::{First, LockAction, LockCommand};
 pub(crate) use machines::{MachinesAction, MachinesCommand};
 
 use crate::site_cmd::SiteCommand;
 
 /// Agents that a link to the program may be named after.
-const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
+pub(crate) const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
 /// Where the cluster software puts its kubeconfig, below the root.
 const KUBECONFIG: &str = "run/.kube/k3s/k3s.yaml";
 
@@ -26,17 +29,32 @@ const KUBECONFIG: &str = "run/.kube/k3s/k3s.yaml";
 #[derive(Debug, Parser)]
 #[command(name = "zedbox", version, arg_required_else_help = true)]
 #[command(
-    after_help = "A link to this program named zedagent, baseosmgr, nodeagent or zedkube runs that agent alone.\n\
+    after_help = "A link to this program named zedagent, baseosmgr, nodeagent or zedkube runs that agent alone, on `/`.\n\
+    Options of agents may also be in <root>/etc/zedbox/zedbox.toml, by their names: device = \"systemd\".\n\
     Exit codes: 0 done or stopped by a signal, 1 failed (the last line says why) or check found something,\n\
     2 invalid arguments; `zedbox drain --help` lists those of drain."
 )]
 pub(crate) struct Args {
     /// What to log to standard error: a level, or a filter such as `info,zedkube=debug`; `kube_client` only when named.
-    #[arg(long, global = true, value_name = "FILTER", value_parser = log_filter)]
+    #[arg(long, global = true, value_name = "FILTER", value_parser = log_filter, env = "ZEDBOX_LOG")]
     pub(crate) log: Option<String>,
+    /// How to log: lines for newlogd, for people or for systemd's journal [default: text; under a link json].
+    #[arg(long, global = true, value_name = "FORM", value_enum, env = "ZEDBOX_LOG_FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// In which form the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// One JSON object a line, as newlogd reads it.
+    Json,
+    /// For people.
+    Text,
+    /// For people, each line behind its level as systemd's journal reads it; the journal has the time.
+    Journald,
 }
 
 /// What the program can do.
@@ -52,13 +70,15 @@ pub(crate) enum Command {
     Nodeagent(Options),
     /// Run zedkube alone: cordons and drains this node.
     Zedkube(Options),
-    /// Validate topic files, or trees of them, against their schemas.
+    /// Validate topic files, settings files, or trees of them.
     Check(CheckOptions),
     #[cfg(feature = "demo")]
     /// Show a whole drained reboot on an embedded three-node cluster.
     Demo(DemoOptions),
     /// Show, request, withdraw or force the drain of this node.
     Drain(DrainCommand),
+    /// Wait for a server of this node's cluster, before it joins.
+    Join(JoinCommand),
     /// Show which node may be down, who waits for a turn, and change that.
     Lock(LockCommand),
     /// Show virtual machines that drains have stopped, and start them again.
@@ -71,7 +91,7 @@ pub(crate) enum Command {
 fn log_filter(text: &str) -> Result<String, String> {
     const EXAMPLES: &str =
         "use a level (error, warn, info, debug, trace, off) or a list such as info,zedkube=debug";
-    crate::filter(text).map_err(|cause| format!("{cause}; {EXAMPLES}"))?;
+    crate::log::filter(text).map_err(|cause| format!("{cause}; {EXAMPLES}"))?;
     let level = |word: &str| word.parse::<tracing_subscriber::filter::LevelFilter>().is_ok();
     // The library takes a lone word that is no level for the name of a target, and nothing is logged.
     match text.split(',').map(str::trim).find(|word| !level(word) && !word.contains(['=', '['])) {
@@ -261,7 +281,7 @@ impl Surroundings {
 /// What is checked.
 #[derive(Debug, Clone, Group)]
 pub(crate) struct CheckOptions {
-    /// A file `<Topic>/<key>.json`, a force file, or a directory that holds such files at any depth.
+    /// A file `<Topic>/<key>.json`, a force file, a settings file `zedbox.toml`, or a directory that holds such files at any depth.
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 }
@@ -270,24 +290,24 @@ pub(crate) struct CheckOptions {
 #[derive(Debug, Clone, Group)]
 pub(crate) struct Options {
     /// Directory that holds `run` and `persist`; `/` on a device.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "ZEDBOX_ROOT")]
     pub(crate) root: PathBuf,
     /// Cluster to drain from [default: <root>/run/.kube/k3s/k3s.yaml].
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// How the machine is taken down: record (only write down what would be done), systemd, or exec:/path/to/program.
-    #[arg(long, value_name = "DEVICE", default_value_t)]
+    #[arg(long, value_name = "DEVICE", default_value_t, env = "ZEDBOX_DEVICE")]
     pub(crate) device: device::Choice,
     /// Where OS images go: none (updates are refused), gpt:/dev/DISK (IMGA and IMGB of that disk),
     /// exec:/path/to/zboot, or record (files under persist/zboot, for tests only).
-    #[arg(long, value_name = "PARTITIONS", default_value_t)]
+    #[arg(long, value_name = "PARTITIONS", default_value_t, env = "ZEDBOX_PARTITIONS")]
     pub(crate) partitions: partitions::Choice,
     /// IMGA or IMGB, the one that this boot runs from, where the kernel's command line has no root=PARTUUID=…; only
     /// with --partitions gpt:DISK.
-    #[arg(long, value_name = "LABEL")]
+    #[arg(long, value_name = "LABEL", env = "ZEDBOX_CURRENT_PARTITION")]
     pub(crate) current_partition: Option<partitions::Label>,
     /// JSON file with waits and counts other than the defaults, one object an agent.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "ZEDBOX_LIMITS")]
     pub(crate) limits: Option<PathBuf>,
 }
 
@@ -301,12 +321,36 @@ pub(crate) struct DemoOptions {
 }
 
 impl Command {
+    /// The agent that is alone in its process.
+    pub(crate) const fn alone(&self) -> Option<&'static str> {
+        match self {
+            Self::Zedagent(_) => Some("zedagent"),
+            Self::Baseosmgr(_) => Some("baseosmgr"),
+            Self::Nodeagent(_) => Some("nodeagent"),
+            Self::Zedkube(_) => Some("zedkube"),
+            #[cfg(feature = "demo")]
+            Self::Demo(_) => None,
+            Self::Run(_)
+            | Self::Check(_)
+            | Self::Drain(_)
+            | Self::Join(_)
+            | Self::Lock(_)
+            | Self::Machines(_)
+            | Self::Site(_) => None,
+        }
+    }
+
     /// What is logged unless something else is asked for: the demo tells its own story.
     pub(crate) const fn quiet(&self) -> &'static str {
         match self {
             #[cfg(feature = "demo")]
             Self::Demo(_) => "error",
-            Self::Check(_) | Self::Drain(_) | Self::Lock(_) | Self::Machines(_) | Self::Site(_) => "error",
+            Self::Check(_)
+            | Self::Drain(_)
+            | Self::Join(_)
+            | Self::Lock(_)
+            | Self::Machines(_)
+            | Self::Site(_) => "error",
             Self::Run(_) | Self::Zedagent(_) | Self::Baseosmgr(_) | Self::Nodeagent(_) | Self::Zedkube(_) => {
                 // The client's own lines on failed requests repeat what zedkube says with cause and next step.
                 "info,kube_client=off"
@@ -322,11 +366,16 @@ impl Options {
     }
 }
 
+/// The agent that the program was called by the name of.
+pub(crate) fn called_as(args: &[OsString]) -> Option<&'static str> {
+    let called = args.first().and_then(|first| Path::new(first).file_name());
+    NAMES.into_iter().find(|name| called.is_some_and(|called| called == *name))
+}
+
 /// The command line with the agent's name in front when the program was called by it.
 pub(crate) fn by_name(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
-    let called = args.first().and_then(|first| Path::new(first).file_name()).and_then(|name| name.to_str());
-    if let Some(agent) = called.and_then(|called| NAMES.iter().find(|name| **name == called)) {
+    if let Some(agent) = called_as(&args) {
         args.insert(1, OsString::from(agent));
     }
     args

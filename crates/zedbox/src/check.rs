@@ -1,6 +1,6 @@
 //! `zedbox check`: reads topic files as the agents do, and says what they expect where.
 //!
-//! A file's topic is the name of its directory, as on a device. Files of no topic are passed over and counted. What
+//! A settings file is judged by the command line. A file's topic is the name of its directory, as on a device. Files of no topic are passed over and counted. What
 //! the agents refuse is a finding, and so is a member that a publisher writes and the file lacks: agents take its
 //! zero for it.
 
@@ -15,6 +15,8 @@ use pubsub::{FILE_LIMIT_BYTES, store};
 use serde_json::Value;
 use topics::{FORCE_FILE, Reread, go_json, read_force};
 
+use crate::args::settings;
+
 /// A value that is longer is shown by its beginning.
 const SHOWN_CHARS: usize = 60;
 
@@ -22,7 +24,7 @@ const SHOWN_CHARS: usize = 60;
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     path: PathBuf,
-    /// JSON pointer; empty for the whole file.
+    /// JSON pointer, or of a settings file the line; empty for the whole file.
     pointer: String,
     expected: String,
     found: String,
@@ -100,17 +102,25 @@ impl Check {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         if !self.known(&absolute) {
             let names: Vec<&str> = self.topics.keys().copied().collect();
-            let expected = format!("a file <Topic>/<key>.json with one of {}", names.join(", "));
+            let expected =
+                format!("{}, or a file <Topic>/<key>.json with one of {}", settings::NAME, names.join(", "));
             self.find(path, "", expected, format!("one in {}", topic_of(&absolute)));
         }
     }
 
-    /// Checks `path` if it is a file of a topic or a force file.
+    /// Checks `path` if it is a file of a topic, a force file or a settings file.
     fn known(&mut self, path: &Path) -> bool {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.ends_with(FORCE_FILE) {
             self.files += 1;
             self.force(path);
+            return true;
+        }
+        if name == settings::NAME {
+            self.files += 1;
+            for fault in settings::faults(path) {
+                self.find(path, &fault.place(), fault.expected, fault.found);
+            }
             return true;
         }
         let Some(reread) = self.topics.get(topic_of(path)).copied() else { return false };
@@ -286,6 +296,15 @@ mod tests {
         );
         has("persist/kube-status/force-NodeDrainStatus-global.json: ", "found {}");
         assert_eq!((check.files, check.passed_over, lines.len()), (8, 2, 8), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_settings_file_is_judged_with_its_lines() {
+        let bad = "etc/zedbox/zedbox.toml";
+        let (check, root) = checked(&[(bad, "log = \"info\"\ndevise = \"record\"\n")]);
+        assert_eq!(lines(&check, root.path()), [format!("{bad}: line 2: expected device, found devise")]);
+        let (check, _root) = checked(&[(bad, "device = \"systemd\"\n")]);
+        assert!(check.findings.is_empty() && check.files == 1);
     }
 
     #[test]

@@ -7,23 +7,23 @@ mod check;
 #[cfg(feature = "demo")]
 mod demo;
 mod drain_cmd;
+mod join_cmd;
 mod limits;
 mod lock_cmd;
+mod log;
 mod machines_cmd;
+mod panic;
 mod site_cmd;
 mod supervisor;
 
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Parser as _;
-use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
 
-use args::{Args, Command};
+use args::settings::{Fault, Refused};
+use args::{Command, LogFormat};
+use log::Levels;
 
 /// How long the end of the program waits for calls that are still under way on threads of their own.
 const LAST_CALLS: Duration = Duration::from_secs(2);
@@ -39,9 +39,9 @@ enum Exit {
     Failed = 1,
     /// Invalid arguments; clap ends with it too.
     Usage = 2,
-    /// A drain is under way, or an operation is pending.
+    /// A drain is under way, or an operation is pending; or a server that is waited for is not ready.
     UnderWay = 3,
-    /// A drain is under way, and something blocks it.
+    /// A drain is under way, and something blocks it; or a server that is waited for is one of another cluster.
     Blocked = 4,
     /// The drain failed; it may be requested again.
     DrainFailed = 5,
@@ -58,13 +58,20 @@ enum Exit {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse_from(args::by_name(std::env::args_os()));
-    let outcome = log_to_stderr(args.log.as_deref().unwrap_or(args.command.quiet())).and_then(|()| {
+    let words: Vec<_> = std::env::args_os().collect();
+    let link = args::called_as(&words).is_some();
+    let args = match args::settings::parse(args::by_name(words), link) {
+        Ok(args) => args,
+        Err(refused) => return refuse(refused, link),
+    };
+    let format = args.log_format.unwrap_or(if link { LogFormat::Json } else { LogFormat::Text });
+    let (words, quiet, alone) = (args.log.as_deref(), args.command.quiet(), args.command.alone());
+    let outcome = log::begin(format, words, quiet, alone).and_then(|levels| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .context("start the runtime")?;
-        let outcome = runtime.block_on(run(args.command));
+        let outcome = runtime.block_on(run(args.command, &levels));
         // Not longer: a call to a device may hang, and whoever ended the program waits.
         runtime.shutdown_timeout(LAST_CALLS);
         outcome
@@ -78,85 +85,46 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(command: Command) -> anyhow::Result<Exit> {
+/// The program does not start.
+fn refuse(refused: Refused, link: bool) -> ExitCode {
+    match refused {
+        Refused::Words(cause) => cause.exit(),
+        Refused::File { path, faults } => {
+            let format = if link { LogFormat::Json } else { LogFormat::Text };
+            // Without a log nothing can be said; the exit code says it all the same.
+            if log::begin(format, None, "info", None).is_ok() {
+                let path = path.display();
+                for Fault { line, expected, found } in faults {
+                    tracing::error!(line, "settings {path}: expected {expected}, found {found}");
+                }
+                tracing::error!("nothing starts until {path} is right: `zedbox check {path}`");
+            }
+            ExitCode::from(Exit::Usage as u8)
+        }
+    }
+}
+
+async fn run(command: Command, levels: &Levels) -> anyhow::Result<Exit> {
     match command {
         Command::Check(options) => {
             return Ok(if check::run(&options.paths)? { Exit::Done } else { Exit::Failed });
         }
-        Command::Run(options) => supervisor::run(&supervisor::Agent::ALL, &options).await,
-        Command::Zedagent(options) => supervisor::run(&[supervisor::Agent::Zedagent], &options).await,
-        Command::Baseosmgr(options) => supervisor::run(&[supervisor::Agent::Baseosmgr], &options).await,
-        Command::Nodeagent(options) => supervisor::run(&[supervisor::Agent::Nodeagent], &options).await,
-        Command::Zedkube(options) => supervisor::run(&[supervisor::Agent::Zedkube], &options).await,
+        Command::Run(options) => supervisor::run(&supervisor::Agent::ALL, &options, levels).await,
+        Command::Zedagent(options) => supervisor::run(&[supervisor::Agent::Zedagent], &options, levels).await,
+        Command::Baseosmgr(options) => {
+            supervisor::run(&[supervisor::Agent::Baseosmgr], &options, levels).await
+        }
+        Command::Nodeagent(options) => {
+            supervisor::run(&[supervisor::Agent::Nodeagent], &options, levels).await
+        }
+        Command::Zedkube(options) => supervisor::run(&[supervisor::Agent::Zedkube], &options, levels).await,
         #[cfg(feature = "demo")]
         Command::Demo(options) => demo::run(&options).await,
         Command::Drain(command) => return Ok(drain_cmd::run(&command).await),
+        Command::Join(command) => return Ok(join_cmd::run(&command).await),
         Command::Site(command) => return Ok(site_cmd::run(&command).await),
         Command::Machines(command) => return Ok(machines_cmd::run(&command).await),
         Command::Lock(command) => return Ok(lock_cmd::run(&command).await),
     }?;
     Ok(Exit::Done)
-}
-
-/// The library's own lines are left out unless `words` name it: while the API is away it writes several a second that
-/// name no call, and each failure is told by whoever made the call.
-fn filter(words: &str) -> Result<Targets, ParseError> {
-    format!("kube_client=off,{words}").parse()
-}
-
-fn log_to_stderr(words: &str) -> anyhow::Result<()> {
-    let filter = filter(words).with_context(|| format!("read the log filter `{words}`"))?;
-    let terminal = std::io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(std::io::stderr);
-    lines.with_ansi(terminal).finish().with(filter).init();
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Write;
-    use std::sync::{Arc, Mutex};
-
-    use super::*;
-
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn the_library_is_heard_only_when_it_is_named() {
-        let logged = |words: &str| {
-            let (log, filter) = (Log::default(), filter(words).unwrap());
-            let writer = log.clone();
-            let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
-            tracing::subscriber::with_default(
-                lines.with_writer(move || writer.clone()).finish().with(filter),
-                || {
-                    tracing::error!(target: "kube_client::client::builder", "of the library");
-                    tracing::info!(target: "zedkube::shell", "of ours");
-                },
-            );
-            let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-            (text.contains("of the library"), text.contains("of ours"))
-        };
-        for (words, heard) in [
-            ("info", (false, true)),
-            ("debug", (false, true)),
-            ("warn", (false, false)),
-            ("info,zedkube=warn", (false, false)),
-            ("info,kube_client=info", (true, true)),
-            ("off,kube_client=debug", (true, false)),
-        ] {
-            assert_eq!(logged(words), heard, "{words}");
-        }
-    }
 }

@@ -3,15 +3,19 @@
 use std::fmt;
 use std::time::Duration;
 
-use agent::{Clock, Station, Stop, Stopper, device, partitions};
+use agent::watchdog::Watchdog;
+use agent::{Clock, Station, Stop, Stopper, device, partitions, wire};
 use anyhow::{Context as _, bail};
-use pubsub::Bus;
+use pubsub::{Bus, Change};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
+use topics::ConfigItemValueMap;
 use tracing::{error, info, warn};
 
 use crate::args::Options;
 use crate::limits::Limits;
+use crate::log::Levels;
+use crate::panic;
 
 /// First pause before an agent that failed starts again; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -31,14 +35,20 @@ impl Agent {
     pub(crate) const ALL: [Self; 4] = [Self::Zedagent, Self::Baseosmgr, Self::Nodeagent, Self::Zedkube];
 }
 
-impl fmt::Display for Agent {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
+impl Agent {
+    const fn name(self) -> &'static str {
+        match self {
             Self::Zedagent => "zedagent",
             Self::Baseosmgr => "baseosmgr",
             Self::Nodeagent => "nodeagent",
             Self::Zedkube => "zedkube",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Agent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
     }
 }
 
@@ -96,11 +106,18 @@ impl Crew {
 }
 
 /// Runs `agents` on the root of `options` until a signal comes.
-pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<()> {
+pub(crate) async fn run(agents: &[Agent], options: &Options, levels: &Levels) -> anyhow::Result<()> {
+    // First of all: the default of these two signals is the end of the process.
+    let (mut dump, mut debug) = (
+        signal(SignalKind::user_defined1()).context("listen for SIGUSR1")?,
+        signal(SignalKind::user_defined2()).context("listen for SIGUSR2")?,
+    );
     let clock = Clock::new();
     let bus =
         Bus::open(&options.root).with_context(|| format!("open the root {}", options.root.display()))?;
-    let boot_id = boot_id(&options.device, &bus, clock).await;
+    let alone = if let [agent] = agents { agent.name() } else { "zedbox" };
+    panic::leave_traces(&bus, alone, clock);
+    let boot_id = boot_id(&options.device, &bus, clock, agents).await;
     let setting = Setting {
         cluster: kubeapi::Cluster::from_kubeconfig(options.kubeconfig()),
         limits: Limits::read(options.limits.as_deref())?,
@@ -117,10 +134,23 @@ pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<(
     tell_partitions(&options.partitions);
     options.device.check().context("use the device")?;
     let mut crew = Crew::start(agents, &setting);
-    let left = tokio::select! {
-        _ = terminate.recv() => { info!("SIGTERM: leaving"); None }
-        _ = interrupt.recv() => { info!("SIGINT: leaving"); None }
-        agent = crew.left() => Some(agent),
+    let mut properties = setting
+        .bus
+        .subscription(&wire::name::<ConfigItemValueMap>("zedagent"), wire::codec::<ConfigItemValueMap>());
+    let left = loop {
+        tokio::select! {
+            _ = terminate.recv() => { info!("SIGTERM: leaving"); break None }
+            _ = interrupt.recv() => { info!("SIGINT: leaving"); break None }
+            agent = crew.left() => break Some(agent),
+            _ = dump.recv() => info!("SIGUSR1: this program keeps no stacks to show; `zedbox drain status` shows its state"),
+            _ = debug.recv() => info!("SIGUSR2: this program has no debug server"),
+            change = properties.next() => {
+                // Files that cannot be used are reported by whoever follows them for more than the log.
+                if let Change::Put { key, value, .. } = change && key == wire::GLOBAL {
+                    levels.follow(&value);
+                }
+            }
+        }
     };
     crew.stop().await;
     match left {
@@ -133,9 +163,11 @@ pub(crate) async fn run(agents: &[Agent], options: &Options) -> anyhow::Result<(
 }
 
 /// The identity of this boot. A disk that does not tell it now is asked again: ending would help nothing.
-async fn boot_id(device: &device::Choice, bus: &Bus, clock: Clock) -> String {
+async fn boot_id(device: &device::Choice, bus: &Bus, clock: Clock, agents: &[Agent]) -> String {
     let mut told = false;
+    let mut watchdogs: Vec<_> = agents.iter().map(|it| Watchdog::new(it.name(), bus, clock)).collect();
     loop {
+        watchdogs.iter_mut().for_each(Watchdog::touch);
         match device.boot_id(bus) {
             Ok(boot_id) => return boot_id,
             Err(_) if told => {}
@@ -187,6 +219,10 @@ async fn keep(agent: Agent, setting: Setting, mut stop: Stop) -> Option<Agent> {
         // One that ran for long has recovered from its former trouble.
         if setting.clock.now().since(began) > LONGEST_PAUSE {
             pause = FIRST_PAUSE;
+        }
+        // While it is started again the machine stays up; but another process of this name answers for itself.
+        if !matches!(cause, agent::Error::Already { .. }) {
+            Watchdog::new(agent.name(), &setting.bus, setting.clock).touch();
         }
         error!(agent = %agent, error = %agent::report::chain(&cause), pause_secs = pause.as_secs(), "failed, starts again");
         tokio::select! {

@@ -24,15 +24,17 @@ pub use limits::Limits;
 use std::sync::Arc;
 
 use ::outage::turn::record::Held;
+use agent::watchdog::Watchdog;
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
-use agent::{Error, Station, Tasks, Troubles, duties, force, outlet, pid, turn};
+use agent::{Error, Station, Tasks, Troubles, device, duties, force, outlet, pid, publication, turn};
 use clusterview::ClusterView;
 use clusterview::apps::Pipe;
 use kubeapi::{Cluster, Target};
 use nodestatus::{ClusterMembership, Membership};
 use step::Core as _;
 use tokio::sync::watch;
-use topics::{EdgeNodeClusterConfig, NodeDrainStatus};
+use topics::{DrainStatus, EdgeNodeClusterConfig, NodeDrainStatus, Requester};
+use tracing::info;
 
 use crate::core::Event;
 use crate::work::Work;
@@ -50,12 +52,38 @@ pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(
     run_into(station, limits, cluster, Pipe::standard_output()).await
 }
 
+/// On an image without Kubernetes: says that there is no drain, and nothing else (spec eve-rest.md 2).
+async fn without_kubernetes(station: &Station, troubles: &Troubles) -> Result<(), Error> {
+    let open = || {
+        pid::write::<NodeDrainStatus>(station, NAME)?;
+        let mut statuses = publication::<NodeDrainStatus>(&station.bus, NAME)?;
+        let none = NodeDrainStatus { status: DrainStatus::NotSupported, requested_by: Requester::Unset };
+        statuses.publish(GLOBAL, &none).map_err(Error::pubsub("NodeDrainStatus"))?;
+        Ok(statuses)
+    };
+    // Held, as its socket is served.
+    let Some(_statuses) = outlet::started(station, troubles, open).await? else { return Ok(()) };
+    info!("this image does not run Kubernetes: NodeDrainStatus is NOTSUPPORTED, and nothing else is done");
+    let mut stop = station.stop.clone();
+    let mut watchdog = Watchdog::new(NAME, &station.bus, station.clock);
+    loop {
+        watchdog.touch();
+        tokio::select! {
+            () = stop.stopped() => return Ok(()),
+            () = watchdog.due() => {}
+        }
+    }
+}
+
 /// [`run`], with another place for the lines that applications have logged.
 ///
 /// # Errors
 /// As [`run`].
 pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: Pipe) -> Result<(), Error> {
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
+    if !device::is_for_clusters(&station.bus) {
+        return without_kubernetes(&station, &troubles).await;
+    }
     let target = Target::default();
     let (sender, lease) = watch::channel(None);
     let view = ClusterView::new(&station, limits.cluster_view(), cluster.clone(), target.clone());

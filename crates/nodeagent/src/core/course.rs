@@ -7,7 +7,7 @@ use requester::{completes, undone};
 use step::{Fault, Mono, planted};
 use topics::{Answer, NodeDrainStatus, OutageKind, OutageRole};
 
-use super::machine::due;
+use super::machine::{due, over};
 use super::phase::Phase;
 use super::{Effect, NodeAgent, Note, Order, Resumed, Source, Took, Why, order};
 use crate::limits::{ANSWER_LIMIT, LAST_SYNC, NO_CONTROLLER_TURN, OWN_TURN};
@@ -26,12 +26,15 @@ impl NodeAgent {
             command(Operation::Poweroff)
         } else if let Some((label, version)) = self.partitions.to_try() {
             Some((order::update(label, version), Why::Update))
-        } else if due(self.fallback_at(), now) {
-            Some((order::fallback(self.waits.fallback, undrained), Why::Fallback))
-        } else if self.partitions.in_test() && due(self.vault.shut_for(self.waits.vault), now) {
-            Some((order::vault(self.waits.vault, undrained), Why::Vault))
-        } else if due(self.controller.lost_for(self.waits.no_controller), now) {
-            Some((order::disconnect(self.waits.no_controller, undrained), Why::Disconnect))
+        } else if let Some(over) = over(self.fallback_at(), now) {
+            Some((order::fallback(self.waits.fallback, over, undrained), Why::Fallback))
+        } else if let Some(over) =
+            over(self.vault.shut_for(self.waits.vault), now).filter(|_| self.partitions.in_test())
+        {
+            let order = order::vault(self.waits.vault, over, self.vault.mismatching(), undrained);
+            Some((order, Why::Vault))
+        } else if let Some(over) = over(self.controller.lost_for(self.waits.no_controller), now) {
+            Some((order::disconnect(self.waits.no_controller, over, undrained), Why::Disconnect))
         } else if wish.shutdown {
             command(Operation::Shutdown)
         } else {
@@ -73,7 +76,7 @@ impl NodeAgent {
         self.tell(now, out);
         loop {
             let next = match &self.phase {
-                Phase::Delay { order, until } if now >= *until => {
+                Phase::Delay { order, until } if now >= *until || self.wish.ours => {
                     if order.operation != Operation::Shutdown {
                         out.push(Effect::Reason {
                             order: order.clone(),
@@ -106,6 +109,7 @@ impl NodeAgent {
                     let tell_at = now + self.limits.domain_halt_step();
                     Phase::Halting { order: order.clone(), until: *until, tell_at }
                 }
+                Phase::Settling { order, .. } if self.wish.ours => sync(now, order.clone(), out),
                 Phase::Settling { order, until: at }
                 | Phase::Held { order, again_at: at }
                 | Phase::Refused { order, again_at: at }

@@ -36,6 +36,11 @@ pub enum Event {
     },
     /// What vaultmgr says about the vault of the applications.
     Vault(Vault),
+    /// Whether tpmmgr says that the TPM does not encrypt.
+    Tpm {
+        /// It does not.
+        fails: bool,
+    },
     /// Bytes that volumemgr has left; `None` while it says nothing.
     Space(Option<u64>),
     /// The controller's limits.
@@ -85,6 +90,9 @@ pub struct Wish {
     pub contact: ConfigGetStatus,
     /// Whether the controller refuses the device's certificates.
     pub certs_refused: bool,
+    /// A zedagent that has reported all this by saying it: nobody needs time to report more. The one of the reference
+    /// does, to its controller.
+    pub ours: bool,
 }
 
 /// Topics whose first reading matters: until it is through, silence does not mean "none".

@@ -62,8 +62,9 @@ impl LastBoot {
         let (reason, boot_reason, stack) = if let Some(reason) = stored.reason {
             (reason, stored.boot_reason.unwrap_or_default(), cut(stored.stack.unwrap_or_default()))
         } else {
+            // A number without words is the better witness: then the machine is not asked.
+            let evidence = if stored.boot_reason.is_some() { Evidence::default() } else { evidence };
             let (reason, boot_reason) = guess(evidence, now);
-            // A number without words is still the better witness.
             (reason, stored.boot_reason.unwrap_or(boot_reason), String::new())
         };
         Self { reason, boot_reason, stack, time, image, restart_counter }
@@ -79,7 +80,12 @@ fn guess(evidence: Evidence, now: GoTime) -> (String, BootReason) {
     } else if evidence.watchdog_reset {
         (format!("Reboot reason - hardware watchdog reset the device - at {now}"), BootReason::HWWatchdog)
     } else if evidence.power_cycled.is_some() {
-        (format!("Reboot reason - system reset, reboot or kernel panic - at {now}"), BootReason::Kernel)
+        (
+            format!(
+                "Reboot reason - system reset, reboot or kernel panic due to watchdog or kernel bug (no kdump) - at {now}"
+            ),
+            BootReason::Kernel,
+        )
     } else {
         (format!("Unknown reboot reason - power failure or crash - at {now}"), BootReason::Unknown)
     }

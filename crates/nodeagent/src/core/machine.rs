@@ -31,6 +31,7 @@ pub struct NodeAgent {
     pub(super) active: BTreeSet<String>,
     pub(super) heard: BTreeSet<Source>,
     space: Option<u64>,
+    tpm_fails: bool,
     pub(super) controller: Controller,
     pub(super) vault: Watch,
     trial: Trial,
@@ -86,6 +87,7 @@ impl NodeAgent {
             active: BTreeSet::new(),
             heard: BTreeSet::new(),
             space: None,
+            tpm_fails: false,
             controller: Controller::new(now),
             vault: Watch::default(),
             trial: Trial::Idle,
@@ -138,6 +140,7 @@ impl NodeAgent {
             Event::Application { key, active: false } => drop(self.active.remove(&key)),
             Event::Vault(said) => self.vault.hear(said),
             Event::Space(left) => self.space = left,
+            Event::Tpm { fails } => self.tpm_fails = fails,
             Event::Waits(waits) => self.waits = waits,
             Event::Heard(source) => drop(self.heard.insert(source)),
             Event::Synced => self.synced(now, out),
@@ -192,16 +195,24 @@ impl NodeAgent {
             self.vault.lock_up();
             out.push(Effect::Say(Note::VaultShut { secs: self.waits.vault.as_secs() }));
         }
-        let reasons: Vec<_> = [
+        let holding = [
             (self.vault.locked_up(), MaintenanceModeReason::VaultLockedUp),
             (self.space == Some(0), MaintenanceModeReason::LowDiskSpace),
+            (self.tpm_fails, MaintenanceModeReason::TpmEncryptFailure),
             (self.wish.certs_refused, MaintenanceModeReason::EdgeNodeCertsRefused),
         ]
         .into_iter()
-        .filter_map(|(holds, reason)| holds.then_some(reason))
-        .collect();
+        .filter_map(|(holds, reason)| holds.then_some(reason));
+        let holding: Vec<_> = holding.collect();
+        // In the order in which they came; an empty list says that there were some.
+        let before = self.status.local_maintenance_mode_reasons.take();
+        let known = before.is_some();
+        let mut reasons: Vec<_> = before.unwrap_or_default();
+        reasons.retain(|it| holding.contains(it));
+        let new: Vec<_> = holding.into_iter().filter(|it| !reasons.contains(it)).collect();
+        reasons.extend(new);
         self.status.local_maintenance_mode = !reasons.is_empty();
-        self.status.local_maintenance_mode_reasons = (!reasons.is_empty()).then_some(reasons);
+        self.status.local_maintenance_mode_reasons = (known || !reasons.is_empty()).then_some(reasons);
     }
 
     fn conditions(&self) -> Conditions {
@@ -279,7 +290,12 @@ impl NodeAgent {
 
 /// Whether `at` has come.
 pub(super) fn due(at: Option<Mono>, now: Mono) -> bool {
-    at.is_some_and(|at| at <= now)
+    over(at, now).is_some()
+}
+
+/// For how long `at` has been over; `None` until it comes.
+pub(super) fn over(at: Option<Mono>, now: Mono) -> Option<Duration> {
+    at.filter(|at| *at <= now).map(|at| now.since(at))
 }
 
 impl Core for NodeAgent {

@@ -91,25 +91,32 @@ pub(super) fn update(label: &str, version: &str) -> Order {
     reboot(format!("NORMAL: baseos-update({label}) to EVE version {version} reboot"), BootReason::Update)
 }
 
-/// No controller for `limit` while the image is in test.
-pub(super) fn fallback(limit: Duration, undrained: &str) -> Order {
-    let secs = limit.as_secs();
-    reboot(
-        format!("the image in test had no controller for {secs} s: falls back{undrained}"),
-        BootReason::Fallback,
-    )
+/// No controller for `limit` and `over` while the image is in test.
+pub(super) fn fallback(limit: Duration, over: Duration, undrained: &str) -> Order {
+    let outage = outage("Exceeded fallback outage for controller connectivity", limit, over);
+    reboot(format!("{outage}; rebooting{undrained}"), BootReason::Fallback)
 }
 
-/// A vault that stayed shut for `limit` while the image is in test.
-pub(super) fn vault(limit: Duration, undrained: &str) -> Order {
-    let secs = limit.as_secs();
-    let reason = format!("the vault stayed shut for {secs} s under the image in test: falls back{undrained}");
-    reboot(reason, BootReason::VaultFailure)
+/// A vault that stayed shut for `limit` and `over` while the image is in test; `pcrs` may be why.
+pub(super) fn vault(limit: Duration, over: Duration, pcrs: &[i64], undrained: &str) -> Order {
+    let outage = outage("Exceeded time for vault to be ready", limit, over);
+    let indexes: Vec<String> = pcrs.iter().map(ToString::to_string).collect();
+    let why = match indexes.as_slice() {
+        [] => String::new(),
+        indexes => format!("; possibly mismatching PCR indexes [{}]", indexes.join(" ")),
+    };
+    reboot(format!("{outage}{why}, rebooting{undrained}"), BootReason::VaultFailure)
 }
 
-/// No controller for `limit`.
-pub(super) fn disconnect(limit: Duration, undrained: &str) -> Order {
-    reboot(format!("no controller for {} s: restarts{undrained}", limit.as_secs()), BootReason::Disconnect)
+/// No controller for `limit` and `over`.
+pub(super) fn disconnect(limit: Duration, over: Duration, undrained: &str) -> Order {
+    let outage = outage("Exceeded outage for controller connectivity", limit, over);
+    reboot(format!("{outage}; rebooting{undrained}"), BootReason::Disconnect)
+}
+
+/// The reference's words for a limit that is reached (spec eve-rest.md 4.3), without the newline behind some of them.
+fn outage(what: &str, limit: Duration, over: Duration) -> String {
+    format!("{what} {} by {} seconds", limit.as_secs(), over.as_secs())
 }
 
 const fn reboot(reason: String, boot_reason: BootReason) -> Order {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use step::Mono;
 
 /// What vaultmgr says about the vault of the applications.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Vault {
     /// Nothing: there may be none, so nothing follows from it.
     #[default]
@@ -16,8 +16,9 @@ pub enum Vault {
     Opening,
     /// Open.
     Open,
-    /// It cannot be opened for now, for example until the controller attests the device.
-    Shut,
+    /// It cannot be opened for now, for example until the controller attests the device; with the indexes of PCRs that
+    /// are not as they were.
+    Shut(Vec<i64>),
 }
 
 /// The watch over it.
@@ -44,12 +45,12 @@ impl Watch {
 
     /// Takes what is known now. The time counts only once the controller gave a config, as it may have to help.
     pub(super) fn update(&mut self, now: Mono, controller_had: bool) {
-        self.state = match (self.said, self.state) {
+        self.state = match (&self.said, self.state) {
             (Vault::Open, _) | (Vault::Silent | Vault::Opening, State::Fine | State::Shut { .. }) => {
                 State::Fine
             }
-            (Vault::Shut, State::Fine) if controller_had => State::Shut { since: now },
-            (Vault::Silent | Vault::Opening | Vault::Shut, state) => state,
+            (Vault::Shut(_), State::Fine) if controller_had => State::Shut { since: now },
+            (Vault::Silent | Vault::Opening | Vault::Shut(_), state) => state,
         };
     }
 
@@ -58,6 +59,14 @@ impl Watch {
         match self.state {
             State::Shut { since } => Some(since + limit),
             State::Fine | State::LockedUp => None,
+        }
+    }
+
+    /// PCRs that may be why it is shut.
+    pub(super) fn mismatching(&self) -> &[i64] {
+        match &self.said {
+            Vault::Shut(indexes) => indexes,
+            Vault::Silent | Vault::Opening | Vault::Open => &[],
         }
     }
 

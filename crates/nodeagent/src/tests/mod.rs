@@ -31,6 +31,8 @@ const STATUS: &str = "run/nodeagent/NodeAgentStatus/nodeagent.json";
 /// The time in the reference's samples.
 const SAMPLE_TIME: &str = "2026-03-14T09:26:53.589793238Z";
 const REASON: &str = "NORMAL: controller reboot";
+/// What stands before the time where it is stored; nothing says which image runs.
+const STORED: &str = "NORMAL: controller reboot at EVE version Unknown at ";
 
 fn golden(file: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden").join(file);
@@ -70,11 +72,11 @@ impl World {
     /// The last boot as the reference's samples tell it.
     fn as_in_the_samples(number: &str) -> Self {
         let world = Self::new();
-        world.write(reasons::REASON, &format!("NORMAL: First boot of device - at {SAMPLE_TIME}"));
-        world.write(reasons::NUMBER, number);
+        world.write(agent::reasons::REASON, &format!("NORMAL: First boot of device - at {SAMPLE_TIME}"));
+        world.write(agent::reasons::NUMBER, number);
         world.write(reasons::COUNTER, "1");
         let at: GoTime = SAMPLE_TIME.parse().unwrap();
-        let file = File::options().write(true).open(world.bus.path(reasons::NUMBER)).unwrap();
+        let file = File::options().write(true).open(world.bus.path(agent::reasons::NUMBER)).unwrap();
         file.set_modified(SystemTime::from(at.to_timestamp())).unwrap();
         world
     }

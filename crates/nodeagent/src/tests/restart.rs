@@ -8,12 +8,12 @@ async fn an_agent_killed_in_mid_reboot_ends_in_the_same_reboot_done_once() {
     // as it was before the answer of the device.
     for (delay, mark, file, unanswered) in [
         (60_000, "\"reboot\"", journal::PATH, false),
-        (1, REASON, reasons::REASON, false),
+        (1, REASON, agent::reasons::REASON, false),
         (1, "\"Done\":true", journal::PATH, false),
         (1, "\"Done\":true", journal::PATH, true),
     ] {
         let mut world = World::new();
-        if file == reasons::REASON {
+        if file == agent::reasons::REASON {
             world.put("domainmgr", "app", &DomainStatus { activated: true });
         }
         world.limits.min_reboot_delay_ms = delay;
@@ -39,7 +39,7 @@ async fn an_agent_killed_in_mid_reboot_ends_in_the_same_reboot_done_once() {
         );
         assert_eq!(status.restart_counter, 0);
         assert_eq!(world.recorded(), [(Operation::Reboot, REASON.into())], "killed at {mark}");
-        assert_eq!(world.text(reasons::REASON).as_deref(), Some(REASON));
+        assert!(world.text(agent::reasons::REASON).unwrap().starts_with(STORED));
         assert_eq!(world.text(reasons::COUNTER).as_deref(), Some("1"));
         world.kill().await;
     }
@@ -50,19 +50,19 @@ async fn what_a_crash_left_of_the_last_reason_is_not_taken_for_a_new_one() {
     let mut world = World::as_in_the_samples("BootReasonFirst");
     world.start();
     world.status(|_| true).await;
-    assert_eq!(world.text(reasons::NUMBER), None);
+    assert_eq!(world.text(agent::reasons::NUMBER), None);
     world.kill().await;
     // As if it had ended between its journal and the removal.
-    world.write(reasons::NUMBER, "BootReasonFirst");
+    world.write(agent::reasons::NUMBER, "BootReasonFirst");
     let at: GoTime = SAMPLE_TIME.parse().unwrap();
-    let file = File::options().write(true).open(world.bus.path(reasons::NUMBER)).unwrap();
+    let file = File::options().write(true).open(world.bus.path(agent::reasons::NUMBER)).unwrap();
     file.set_modified(SystemTime::from(at.to_timestamp())).unwrap();
     world.write(reasons::COUNTER, "1");
     world.start_again().await;
-    assert_eq!(world.text(reasons::NUMBER), None);
+    assert_eq!(world.text(agent::reasons::NUMBER), None);
     world.command_reboot();
     world.until_recorded().await;
-    assert_eq!(world.text(reasons::NUMBER).as_deref(), Some("BootReasonRebootCmd"));
+    assert_eq!(world.text(agent::reasons::NUMBER).as_deref(), Some("BootReasonRebootCmd"));
     assert_eq!(world.text(reasons::COUNTER).as_deref(), Some("2"));
     world.kill().await;
 }
@@ -73,11 +73,11 @@ async fn a_reason_that_another_agent_stored_in_this_boot_outlives_a_restart_of_t
     world.start();
     world.status(|_| true).await;
     world.kill().await;
-    world.write(reasons::REASON, "an agent hung");
-    world.write(reasons::NUMBER, "BootReasonWatchdogHung");
+    world.write(agent::reasons::REASON, "an agent hung");
+    world.write(agent::reasons::NUMBER, "BootReasonWatchdogHung");
     world.start_again().await;
-    assert_eq!(world.text(reasons::REASON).as_deref(), Some("an agent hung"));
-    assert_eq!(world.text(reasons::NUMBER).as_deref(), Some("BootReasonWatchdogHung"));
+    assert_eq!(world.text(agent::reasons::REASON).as_deref(), Some("an agent hung"));
+    assert_eq!(world.text(agent::reasons::NUMBER).as_deref(), Some("BootReasonWatchdogHung"));
     world.kill().await;
 }
 
@@ -105,9 +105,9 @@ async fn a_second_agent_beside_the_first_touches_nothing() {
     let first = world.agent.take();
     // As another process would see it: no journal yet, and a reason to be reported.
     std::fs::remove_file(world.bus.path(journal::PATH)).unwrap();
-    world.write(reasons::REASON, REASON);
+    world.write(agent::reasons::REASON, REASON);
     world.start();
     assert!(world.ended().await.is_err());
-    assert_eq!(world.text(reasons::REASON).as_deref(), Some(REASON));
+    assert_eq!(world.text(agent::reasons::REASON).as_deref(), Some(REASON));
     drop(first);
 }

@@ -26,7 +26,7 @@ async fn an_idle_device_a_drain_and_a_reboot_read_as_in_the_samples() {
 #[tokio::test]
 async fn a_full_disk_after_a_crash_reads_as_in_the_sample() {
     let mut world = World::as_in_the_samples("BootReasonFatal");
-    world.write(reasons::STACK, "goroutine 1 [running]:\nmain.main()\n\t/x.go:1 +0x1d\n");
+    world.write(agent::reasons::STACK, "goroutine 1 [running]:\nmain.main()\n\t/x.go:1 +0x1d\n");
     world.put("volumemgr", "volumemgr", &VolumeMgrStatus::default());
     world.start();
     let sample = golden("NodeAgentStatus/maintenance-with-stack.json");

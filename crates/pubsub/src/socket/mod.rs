@@ -2,6 +2,7 @@
 //!
 //! Not here: what a record says, and who is told what.
 
+pub(crate) mod feed;
 pub(crate) mod peer;
 pub mod record;
 pub(crate) mod server;
@@ -122,6 +123,17 @@ impl Listener {
 pub(crate) struct Link(UnixDatagram);
 
 impl Link {
+    /// Connects to whoever listens at `path`.
+    ///
+    /// # Errors
+    /// Nobody listens there, or the path is too long.
+    pub(crate) fn connect(path: &Path) -> Result<Self, Error> {
+        let fault = || Error::io("connect to", path);
+        let socket = socket().map_err(fault())?;
+        connect(&socket, &address(path)?).map_err(|error| fault()(error.into()))?;
+        awaited(socket).map(Self).map_err(fault())
+    }
+
     /// Sends one record, once there is room. Dropping it has sent the whole record or nothing.
     ///
     /// # Errors

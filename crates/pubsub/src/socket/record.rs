@@ -105,6 +105,28 @@ pub fn parse_request(message: &[u8]) -> Result<&str, Fault> {
     }
 }
 
+/// Reads a message of a publisher; `None` where it makes no sense.
+pub fn parse_record(message: &[u8]) -> Option<Record> {
+    let words: Vec<&str> = std::str::from_utf8(message).ok()?.split(' ').collect();
+    let key = |text: &str| String::from_utf8(STANDARD.decode(text).ok()?).ok();
+    match *words.as_slice() {
+        ["hello", topic, persistent] => {
+            Some(Record::Hello { topic: topic.to_owned(), persistent: persistent == "true" })
+        }
+        ["update", topic, of, value] => Some(Record::Update {
+            topic: topic.to_owned(),
+            key: key(of)?,
+            value: STANDARD.decode(value).ok()?,
+        }),
+        ["delete", topic, of] => Some(Record::Delete { topic: topic.to_owned(), key: key(of)? }),
+        ["complete", topic] => Some(Record::Complete { topic: topic.to_owned() }),
+        ["restarted", topic, count] => {
+            Some(Record::Restarted { topic: topic.to_owned(), count: count.parse().ok()? })
+        }
+        _ => None,
+    }
+}
+
 /// How long the message of an update is, without writing it.
 pub fn update_bytes(topic: &str, key: &str, value_bytes: usize) -> usize {
     let encoded = |bytes: usize| bytes.div_ceil(3).saturating_mul(4);
@@ -141,6 +163,7 @@ mod tests {
             (Record::Restarted { topic: topic(), count: 2 }, "restarted NodeDrainStatus 2"),
         ] {
             assert_eq!(record.to_message(), message);
+            assert_eq!(parse_record(message.as_bytes()), Some(record));
         }
         for bytes in 0..9 {
             let (key, value) = ("k".repeat(bytes), vec![b'v'; 8 - bytes]);

@@ -58,18 +58,34 @@ impl Author {
 pub struct FileWatch {
     hub: Arc<WatchHub>,
     bell: Arc<Notifier>,
-    path: PathBuf,
-    rule: FileRule,
+    place: Place,
     last: Option<FileState>,
     author: Option<Author>,
     retry: Retry,
+}
+
+/// Where the file is, and what it must be like.
+struct Place {
+    path: PathBuf,
+    rule: FileRule,
+}
+
+impl FileState {
+    /// The file at `path` now, looked at once.
+    ///
+    /// # Errors
+    /// It cannot be read: nothing is known of it.
+    pub fn now(path: &Path, rule: FileRule) -> Result<Self, Error> {
+        Place { path: path.to_owned(), rule }.look().map(|(state, _)| state)
+    }
 }
 
 impl FileWatch {
     pub(crate) fn new(hub: Arc<WatchHub>, path: PathBuf, rule: FileRule) -> Self {
         let follows = Follows::File(path.file_name().unwrap_or_default().to_owned());
         let bell = WatchHub::bell(path.parent().unwrap_or(Path::new("/")), follows);
-        Self { hub, bell, path, rule, last: None, author: None, retry: Retry::default() }
+        let place = Place { path, rule };
+        Self { hub, bell, place, last: None, author: None, retry: Retry::default() }
     }
 
     /// The present state at the first call, then each state that differs from the last one. A read that fails is
@@ -85,11 +101,11 @@ impl FileWatch {
                 Pending::All => self.hub.attend(&self.bell),
                 Pending::Names(_) => Ok(()),
             };
-            let looked = self.look();
+            let looked = self.place.look();
             match attended.as_ref().err().or(looked.as_ref().err()) {
                 None => self.retry.worked(),
                 Some(error) if self.retry.failed() => {
-                    let (path, error) = (self.path.display(), chain(error));
+                    let (path, error) = (self.place.path.display(), chain(error));
                     warn!(%path, error, "cannot read a file, retrying; what it said before counts until then");
                 }
                 Some(_) => {}
@@ -108,7 +124,9 @@ impl FileWatch {
     pub const fn author(&self) -> Option<Author> {
         self.author
     }
+}
 
+impl Place {
     /// The file now.
     ///
     /// # Errors

@@ -22,7 +22,16 @@ fn fact(limits_may_be_reached: bool) -> impl Strategy<Value = Event> {
         let [reboot, shutdown, poweroff] = if none { [false; 3] } else { flags };
         let reason = "NORMAL: controller reboot".to_owned();
         let boot_reason = BootReason::RebootCmd;
-        Event::Wish(Wish { reboot, shutdown, poweroff, reason, boot_reason, contact, certs_refused: false })
+        Event::Wish(Wish {
+            reboot,
+            shutdown,
+            poweroff,
+            reason,
+            boot_reason,
+            contact,
+            certs_refused: false,
+            ours: false,
+        })
     });
     let states = prop::sample::select(vec!["active", "inprogress", "unused", "unused", "updating"]);
     let partition = (any::<bool>(), states, any::<bool>()).prop_map(|(b, state, taken)| {
@@ -34,7 +43,7 @@ fn fact(limits_may_be_reached: bool) -> impl Strategy<Value = Event> {
         Event::Drain(NodeDrainStatus { status: status.into(), requested_by: by.into() })
     });
     let vaults = if limits_may_be_reached {
-        vec![Vault::Silent, Vault::Opening, Vault::Open, Vault::Shut]
+        vec![Vault::Silent, Vault::Opening, Vault::Open, Vault::Shut(vec![])]
     } else {
         vec![Vault::Silent, Vault::Open]
     };

@@ -14,8 +14,9 @@ fn in_test() -> Bench {
 
 fn reasons(bench: &Bench) -> Option<Vec<MaintenanceModeReason>> {
     let status = bench.status();
-    assert_eq!(status.local_maintenance_mode, status.local_maintenance_mode_reasons.is_some());
-    status.local_maintenance_mode_reasons
+    let reasons = status.local_maintenance_mode_reasons;
+    assert_eq!(status.local_maintenance_mode, reasons.as_ref().is_some_and(|it| !it.is_empty()));
+    reasons
 }
 
 fn undrained(bench: &Bench) -> Vec<String> {
@@ -34,7 +35,10 @@ fn a_week_without_controller_restarts_the_device_and_says_that_the_drain_is_skip
     assert_eq!(bench.operations(), []);
     bench.wait(61);
     assert_eq!(bench.operations(), [(WEEK + 60, Operation::Reboot, BootReason::Disconnect)]);
-    assert_eq!(undrained(&bench), ["no controller for 604800 s: restarts without a drain"]);
+    assert_eq!(
+        undrained(&bench),
+        ["Exceeded outage for controller connectivity 604800 by 0 seconds; rebooting without a drain"]
+    );
 }
 
 #[test]
@@ -57,7 +61,7 @@ fn an_image_in_test_falls_back_after_its_own_shorter_limit() {
     assert_eq!(bench.operations(), [(360, Operation::Reboot, BootReason::Fallback)]);
     assert_eq!(
         undrained(&bench),
-        ["the image in test had no controller for 300 s: falls back without a drain"]
+        ["Exceeded fallback outage for controller connectivity 300 by 0 seconds; rebooting without a drain"]
     );
 }
 
@@ -138,14 +142,16 @@ fn the_limits_are_those_of_the_controller() {
 #[test]
 fn a_vault_that_stays_shut_under_an_image_in_test_makes_it_fall_back() {
     let mut bench = in_test();
-    bench.hear(Event::Vault(Vault::Shut));
+    bench.hear(Event::Vault(Vault::Shut(vec![4, 8, 9])));
     bench.wait(299);
     assert_eq!(bench.operations(), []);
     bench.wait(61);
     assert_eq!(bench.operations(), [(360, Operation::Reboot, BootReason::VaultFailure)]);
     assert_eq!(
         undrained(&bench),
-        ["the vault stayed shut for 300 s under the image in test: falls back without a drain"]
+        [
+            "Exceeded time for vault to be ready 300 by 0 seconds; possibly mismatching PCR indexes [4 8 9], rebooting without a drain"
+        ]
     );
     assert_eq!(reasons(&bench), None);
 }
@@ -153,13 +159,13 @@ fn a_vault_that_stays_shut_under_an_image_in_test_makes_it_fall_back() {
 #[test]
 fn a_vault_that_stays_shut_otherwise_means_maintenance_until_it_opens() {
     let mut bench = Bench::new();
-    bench.hear(Event::Vault(Vault::Shut));
+    bench.hear(Event::Vault(Vault::Shut(vec![])));
     bench.wait(300);
     assert_eq!(reasons(&bench), Some(vec![MaintenanceModeReason::VaultLockedUp]));
     bench.hear(Event::Vault(Vault::Opening));
     assert_eq!(reasons(&bench), Some(vec![MaintenanceModeReason::VaultLockedUp]));
     bench.hear(Event::Vault(Vault::Open));
-    assert_eq!(reasons(&bench), None);
+    assert_eq!(reasons(&bench), Some(vec![]));
     assert_eq!(bench.operations(), []);
 }
 
@@ -167,10 +173,10 @@ fn a_vault_that_stays_shut_otherwise_means_maintenance_until_it_opens() {
 fn a_vault_that_nobody_speaks_of_or_that_opens_in_time_means_nothing() {
     let mut bench = in_test();
     bench.wait(1000);
-    bench.hear(Event::Vault(Vault::Shut));
+    bench.hear(Event::Vault(Vault::Shut(vec![])));
     bench.wait(299);
     bench.hear(Event::Vault(Vault::Open));
-    bench.hear(Event::Vault(Vault::Shut));
+    bench.hear(Event::Vault(Vault::Shut(vec![])));
     bench.wait(299);
     bench.hear(Event::Vault(Vault::Silent));
     bench.wait(1000);
@@ -181,7 +187,7 @@ fn a_vault_that_nobody_speaks_of_or_that_opens_in_time_means_nothing() {
 #[test]
 fn the_vault_has_its_time_from_when_the_controller_could_first_help() {
     let mut bench = Bench::with(Found::default());
-    bench.hear(Event::Vault(Vault::Shut));
+    bench.hear(Event::Vault(Vault::Shut(vec![])));
     bench.wait(1000);
     assert_eq!(reasons(&bench), None);
     bench.contact(ConfigGetStatus::Success);
@@ -205,8 +211,12 @@ fn a_full_disk_and_refused_certificates_mean_maintenance_while_they_last() {
     assert_eq!(reasons(&bench), Some(both));
     bench.hear(Event::Space(None));
     assert_eq!(reasons(&bench), Some(vec![MaintenanceModeReason::EdgeNodeCertsRefused]));
+    bench.hear(Event::Space(Some(0)));
+    let both = vec![MaintenanceModeReason::EdgeNodeCertsRefused, MaintenanceModeReason::LowDiskSpace];
+    assert_eq!(reasons(&bench), Some(both), "in the order in which they came");
+    bench.hear(Event::Space(None));
     bench.contact(ConfigGetStatus::Success);
-    assert_eq!(reasons(&bench), None);
+    assert_eq!(reasons(&bench), Some(vec![]));
 }
 
 #[test]

@@ -166,7 +166,11 @@ fn partition(label: &str, state: &str, current: bool, test_complete: bool) -> Ev
 
 /// zedagent wants `operations`, the controller is in reach.
 fn command(operations: &[Operation]) -> Event {
-    Event::Wish(Wish {
+    Event::Wish(wish(operations))
+}
+
+fn wish(operations: &[Operation]) -> Wish {
+    Wish {
         reboot: operations.contains(&Operation::Reboot),
         shutdown: operations.contains(&Operation::Shutdown),
         poweroff: operations.contains(&Operation::Poweroff),
@@ -174,7 +178,8 @@ fn command(operations: &[Operation]) -> Event {
         boot_reason: BootReason::RebootCmd,
         contact: ConfigGetStatus::Success,
         certs_refused: false,
-    })
+        ours: false,
+    }
 }
 
 fn application(key: &str, active: bool) -> Event {

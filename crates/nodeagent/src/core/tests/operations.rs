@@ -50,6 +50,39 @@ fn also_without_any_delay_it_is_announced_before_anything_is_done() {
 }
 
 #[test]
+fn beside_a_zedagent_of_ours_facts_end_the_waits_and_beside_another_one_the_waits_stay() {
+    for (ours, asked) in [(true, 0), (false, 60)] {
+        let mut bench = Bench::new();
+        bench.hear(Event::Wish(Wish { ours, ..wish(&[Reboot]) }));
+        bench.wait(60);
+        assert_eq!(bench.operations(), [(asked, Reboot, BootReason::RebootCmd)], "ours: {ours}");
+        let kinds: Vec<_> = bench.kinds().into_iter().map(|(_, kind)| kind).collect();
+        let all = ["journal", "publish", "reason", "publish", "sync", "last sync", "operate"];
+        assert_eq!(kinds, all, "nothing is left out, ours: {ours}");
+    }
+}
+
+#[test]
+fn beside_a_zedagent_of_ours_applications_have_their_time_all_the_same() {
+    let mut bench = Bench::new();
+    bench.hear(application("a", true));
+    bench.hear(Event::Wish(Wish { ours: true, ..wish(&[Reboot]) }));
+    bench.wait(100);
+    assert!(bench.operations().is_empty() && !bench.status().all_domains_halted);
+    bench.hear(application("a", false));
+    assert_eq!(bench.operations(), [(100, Reboot, BootReason::RebootCmd)]);
+}
+
+#[test]
+fn a_zedagent_of_ours_that_is_heard_in_the_middle_ends_the_wait_and_another_one_begins_none() {
+    let mut bench = Bench::new();
+    bench.command(Reboot);
+    bench.wait(10);
+    bench.hear(Event::Wish(Wish { ours: true, ..wish(&[Reboot]) }));
+    assert_eq!(bench.operations(), [(10, Reboot, BootReason::RebootCmd)]);
+}
+
+#[test]
 fn the_reason_names_the_partition_that_runs() {
     let mut bench = Bench::new();
     bench.command(Poweroff);
@@ -214,7 +247,7 @@ fn a_stand_in_leaves_the_agent_where_it_is_with_nothing_new_to_publish() {
     bench.drain(DrainStatus::Cordoned, Requester::DeviceOp);
     bench.partition("IMGA", "inprogress", true);
     bench.contact(ConfigGetStatus::Fail);
-    bench.hear(Event::Vault(Vault::Shut));
+    bench.hear(Event::Vault(Vault::Shut(vec![])));
     bench.wait(1_000_000);
     assert_eq!(bench.kinds(), kinds);
 }
@@ -390,4 +423,18 @@ fn what_the_last_boot_left_is_published() {
     assert_eq!((status.reboot_stack.as_str(), status.reboot_image.as_str()), ("main", "IMGB"));
     assert_eq!(status.reboot_time.to_string(), "2026-03-14T09:26:53Z");
     assert!(status.hv_type_kube);
+}
+
+#[test]
+fn d_v31_a_second_operation_soon_after_the_first_neither_runs_nor_takes_its_reason() {
+    let mut bench = Bench::new();
+    bench.command(Reboot);
+    bench.wait(10);
+    bench.hear(Event::Wish(Wish { reason: "second".into(), ..wish(&[Reboot, Poweroff]) }));
+    bench.hear(partition("IMGB", "updating", false, false));
+    bench.wait(600);
+    assert_eq!(bench.operations(), [(60, Reboot, BootReason::RebootCmd)]);
+    let reasons: Vec<_> = bench.done.iter().filter(|(_, it)| kind(it) == "reason").collect();
+    let first = Effect::Reason { order: order(Reboot), image: "IMGA".into() };
+    assert_eq!(reasons, [&(30, first)]);
 }

@@ -1,0 +1,237 @@
+//! Why the machine goes down, in the files in which the reference's tools look for it: the words, the name of their
+//! number, the image, the stack of a process that ended badly.
+//!
+//! Not here: what an operation writes, and what the next boot makes of it (nodeagent). Source: spec eve-rest.md 4.1.
+
+use pubsub::{Bus, store};
+use topics::GoTime;
+
+/// Why, in words: lines, of which nodeagent writes one.
+pub const REASON: &str = "persist/reboot-reason";
+/// Why, as the name of a number.
+pub const NUMBER: &str = "persist/boot-reason";
+/// The partition that ran.
+pub const IMAGE: &str = "persist/reboot-image";
+/// Stack of a process that ended badly.
+pub const STACK: &str = "persist/reboot-stack";
+/// Every reason, for people.
+pub const LOG: &str = "persist/log/reboot-reason.log";
+/// Every stack, for people.
+pub const STACK_LOG: &str = "persist/log/reboot-stack.log";
+/// Name of the number for a process that ended badly.
+const FATAL: &str = "BootReasonFatal";
+/// So much of a log is kept.
+pub const LOG_KEPT_BYTES: usize = 64 << 10;
+/// No log that is kept so is longer.
+const LOG_LIMIT_BYTES: u64 = 1 << 20;
+/// A version or a label is one short line.
+const WORD_LIMIT_BYTES: u64 = 256;
+/// What is said where nothing is known.
+const UNKNOWN: &str = "Unknown";
+
+/// The image that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// Its version.
+    pub version: String,
+    /// The label of its partition, where the image says so.
+    pub label: Option<String>,
+}
+
+impl Image {
+    /// What the image says of itself under `/run`.
+    pub fn running(bus: &Bus) -> Self {
+        let word = |file: &str| {
+            let bytes = store::read_start(&bus.path(file), WORD_LIMIT_BYTES).ok().flatten()?;
+            let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+            (!text.is_empty()).then_some(text)
+        };
+        Self {
+            version: word("run/eve-release").unwrap_or_else(|| UNKNOWN.to_owned()),
+            label: word("run/eve.id"),
+        }
+    }
+}
+
+/// Appends `text` to a log, of which the end is kept, in whole lines.
+///
+/// # Errors
+/// It cannot be written.
+pub fn append(bus: &Bus, log: &str, text: &str) -> Result<(), pubsub::Error> {
+    let path = bus.path(log);
+    // A log that cannot be read or is too long begins again.
+    let before = store::read(&path, LOG_LIMIT_BYTES).ok().flatten().unwrap_or_default();
+    let mut all = String::from_utf8_lossy(&before).into_owned();
+    all.push_str(text);
+    if all.len() > LOG_KEPT_BYTES {
+        let from = all.len() - LOG_KEPT_BYTES;
+        let whole =
+            all.bytes().skip(from).position(|byte| byte == b'\n').map_or(0, |newline| from + newline + 1);
+        all.drain(..whole);
+    }
+    store::replace(&path, all.as_bytes())
+}
+
+/// Whether a reason is stored: the first one is the cause, later ones follow from it (D-N4).
+///
+/// # Errors
+/// It cannot be read.
+pub fn is_stored(bus: &Bus) -> Result<bool, pubsub::Error> {
+    let held = store::read_start(&bus.path(NUMBER), WORD_LIMIT_BYTES)?;
+    Ok(held.is_some_and(|bytes| !bytes.trim_ascii().is_empty()))
+}
+
+/// This process, which runs `agent`, ends by a panic: `text` says why, `stack` where. One that is not started again is
+/// a reason for the machine's watchdog.
+///
+/// # Errors
+/// What could not be written; the rest is.
+pub fn fatal(bus: &Bus, agent: &str, text: &str, stack: &str, now: GoTime) -> Result<(), pubsub::Error> {
+    let Image { version, label } = Image::running(bus);
+    let (label, pid) = (label.unwrap_or_else(|| UNKNOWN.to_owned()), std::process::id());
+    let text = text.lines().collect::<Vec<_>>().join(" ");
+    let line = format!(
+        "Reboot from agent {agent}[{pid}] in partition {label} at EVE version {version} at {now}: {text}\n"
+    );
+    let stack = format!("{}\n", stack.trim_end());
+    let own = |file: &str| format!("persist/agentdebug/{agent}/{file}");
+    let mut files = vec![(own("fatal-reason"), line.as_str()), (own("fatal-stack"), stack.as_str())];
+    let stored = is_stored(bus);
+    if matches!(stored, Ok(false)) {
+        let first = [(mark(agent), line.as_str()), (REASON.into(), &line), (STACK.into(), &stack)];
+        files.extend(first);
+        // The one whose time counts for all comes last.
+        files.extend([(IMAGE.into(), label.as_str()), (NUMBER.into(), FATAL)]);
+    }
+    let written = files.iter().map(|(file, text)| store::replace(&bus.path(file), text.as_bytes()));
+    let logged = [append(bus, LOG, &line), append(bus, STACK_LOG, &stack)];
+    // All of them, whatever becomes of one.
+    let outcomes: Vec<_> = written.chain(logged).collect();
+    outcomes.into_iter().chain([stored.map(drop)]).collect()
+}
+
+/// `agent` runs again in the boot in which it ended by a panic, so nothing goes down for that: a reason that only says
+/// so is removed (D-V29). The logs and `agentdebug` keep it. Returns the line that was removed.
+///
+/// # Errors
+/// It cannot be read or removed.
+pub fn survived(bus: &Bus, agent: &str) -> Result<Option<String>, pubsub::Error> {
+    let marked = bus.path(&mark(agent));
+    let Some(line) = store::read_start(&marked, LOG_LIMIT_BYTES)? else { return Ok(None) };
+    let alone = store::read_start(&bus.path(REASON), LOG_LIMIT_BYTES)?.is_some_and(|held| held == line);
+    if alone {
+        for file in [IMAGE, STACK, REASON, NUMBER] {
+            store::remove(&bus.path(file))?;
+        }
+    }
+    store::remove(&marked)?;
+    Ok(alone.then(|| String::from_utf8_lossy(&line).trim_end().to_owned()))
+}
+
+/// Says that `agent` has written the reason; gone with the boot.
+fn mark(agent: &str) -> String {
+    format!("run/{agent}.panic")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> (tempfile::TempDir, Bus) {
+        let dir = tempfile::tempdir().unwrap();
+        let bus = Bus::open(dir.path()).unwrap();
+        for (file, text) in [("run/eve-release", "14.5.0-k-amd64\n"), ("run/eve.id", "IMGB\n")] {
+            store::replace(&bus.path(file), text.as_bytes()).unwrap();
+        }
+        (dir, bus)
+    }
+
+    fn text(bus: &Bus, file: &str) -> Option<String> {
+        let bytes = store::read(&bus.path(file), 1 << 20).unwrap()?;
+        Some(String::from_utf8(bytes).unwrap())
+    }
+
+    fn line(why: &str) -> String {
+        let pid = std::process::id();
+        format!(
+            "Reboot from agent zedkube[{pid}] in partition IMGB at EVE version 14.5.0-k-amd64 at \
+             2026-03-14T09:26:53Z: {why}\n"
+        )
+    }
+
+    fn now() -> GoTime {
+        "2026-03-14T09:26:53Z".parse().unwrap()
+    }
+
+    #[test]
+    fn e2_a_panic_is_in_every_file_in_which_the_references_tools_look() {
+        let (_dir, bus) = root();
+        fatal(&bus, "zedkube", "index out of bounds,\nsrc/a.rs:7", "0: a\n1: b", now()).unwrap();
+        let (line, stack) = (line("index out of bounds, src/a.rs:7"), "0: a\n1: b\n".to_owned());
+        for (file, expected) in [
+            (REASON, &line),
+            (LOG, &line),
+            ("persist/agentdebug/zedkube/fatal-reason", &line),
+            (STACK, &stack),
+            (STACK_LOG, &stack),
+            ("persist/agentdebug/zedkube/fatal-stack", &stack),
+            (NUMBER, &"BootReasonFatal".to_owned()),
+            (IMAGE, &"IMGB".to_owned()),
+        ] {
+            assert_eq!(text(&bus, file).as_ref(), Some(expected), "{file}");
+        }
+    }
+
+    #[test]
+    fn d_n4_a_panic_leaves_the_reason_that_is_stored_and_is_in_the_logs() {
+        let (_dir, bus) = root();
+        store::replace(&bus.path(NUMBER), b"BootReasonRebootCmd").unwrap();
+        store::replace(&bus.path(REASON), b"first\n").unwrap();
+        fatal(&bus, "zedkube", "second", "0: a", now()).unwrap();
+        assert_eq!(text(&bus, REASON).as_deref(), Some("first\n"));
+        assert_eq!(text(&bus, NUMBER).as_deref(), Some("BootReasonRebootCmd"));
+        assert_eq!((text(&bus, STACK), text(&bus, LOG)), (None, Some(line("second"))));
+        assert_eq!(survived(&bus, "zedkube").unwrap(), None);
+        assert_eq!(text(&bus, REASON).as_deref(), Some("first\n"));
+    }
+
+    #[test]
+    fn d_v29_an_agent_that_runs_again_after_a_panic_is_no_reason_of_the_next_boot() {
+        let (_dir, bus) = root();
+        assert_eq!(survived(&bus, "zedkube").unwrap(), None);
+        fatal(&bus, "zedkube", "x", "0: a", now()).unwrap();
+        assert_eq!(survived(&bus, "nodeagent").unwrap(), None, "not its own");
+        assert_eq!(survived(&bus, "zedkube").unwrap(), Some(line("x").trim_end().to_owned()));
+        for file in [REASON, NUMBER, IMAGE, STACK] {
+            assert_eq!(text(&bus, file), None, "{file}");
+        }
+        assert_eq!(text(&bus, LOG), Some(line("x")));
+        // What the watchdog adds makes it a reason.
+        fatal(&bus, "zedkube", "y", "0: a", now()).unwrap();
+        let more = format!("{}Watchdog report for IMGB\n", line("y"));
+        store::replace(&bus.path(REASON), more.as_bytes()).unwrap();
+        assert_eq!(survived(&bus, "zedkube").unwrap(), None);
+        assert_eq!(text(&bus, REASON), Some(more));
+    }
+
+    #[test]
+    fn a_log_keeps_its_end_in_whole_lines() {
+        let (_dir, bus) = root();
+        store::replace(&bus.path(LOG), "x".repeat(LOG_KEPT_BYTES).as_bytes()).unwrap();
+        append(&bus, LOG, "one\n").unwrap();
+        append(&bus, LOG, "two\n").unwrap();
+        let log = text(&bus, LOG).unwrap();
+        assert!(log.len() <= LOG_KEPT_BYTES && log.ends_with("two\n"), "{}", log.len());
+        store::replace(&bus.path(LOG), "short\n".repeat(LOG_KEPT_BYTES / 6).as_bytes()).unwrap();
+        append(&bus, LOG, "last\n").unwrap();
+        let log = text(&bus, LOG).unwrap();
+        assert!(log.starts_with("short\n") && log.ends_with("\nlast\n"));
+    }
+
+    #[test]
+    fn an_image_that_says_nothing_of_itself_is_unknown() {
+        let dir = tempfile::tempdir().unwrap();
+        let bus = Bus::open(dir.path()).unwrap();
+        assert_eq!(Image::running(&bus), Image { version: "Unknown".into(), label: None });
+    }
+}

@@ -1,0 +1,71 @@
+//! A topic heard over its socket alone: one whose keys are no names of files, so that no file of it can be read.
+//!
+//! Not here: topics with files, which are followed by those (`Subscription`). Source: lf-edge/eve
+//! pkg/pillar/pubsub/socketdriver.
+
+use std::path::PathBuf;
+
+use tracing::{debug, trace};
+
+use crate::Retry;
+use crate::error::chain;
+use crate::record::{MESSAGE_LIMIT_BYTES, Record, parse_record};
+use crate::socket::Link;
+
+/// Hears one topic for good, whether or not somebody publishes it yet.
+pub struct SocketFeed {
+    socket: PathBuf,
+    topic: String,
+    link: Option<Link>,
+    retry: Retry,
+}
+
+impl SocketFeed {
+    pub(crate) fn new(socket: PathBuf, topic: String) -> Self {
+        Self { socket, topic, link: None, retry: Retry::default() }
+    }
+
+    /// The next value with its key, `None` for a key that is gone: all that there are at the first connection and at each
+    /// later one, then each change. A publisher that is away is tried again; what it said stays true meanwhile. Dropping
+    /// it may lose a record, so it is for a task of its own.
+    pub async fn next(&mut self) -> (String, Option<Vec<u8>>) {
+        let mut buffer = vec![0; MESSAGE_LIMIT_BYTES + 1];
+        loop {
+            let link = match self.link.take() {
+                Some(link) => link,
+                None => self.connected().await,
+            };
+            // At its end, and where it broke, there is another connection.
+            let Ok(bytes @ 1..) = link.recv(&mut buffer).await else { continue };
+            self.link = Some(link);
+            match buffer.get(..bytes).and_then(parse_record) {
+                Some(Record::Update { topic, key, value }) if topic == self.topic => {
+                    return (key, Some(value));
+                }
+                Some(Record::Delete { topic, key }) if topic == self.topic => return (key, None),
+                Some(_) => {}
+                None => debug!(topic = self.topic, bytes, "left out a record that makes no sense"),
+            }
+        }
+    }
+
+    /// A connection that has asked for the topic.
+    async fn connected(&mut self) -> Link {
+        loop {
+            match Link::connect(&self.socket) {
+                Ok(link) => match link.send(format!("request {}", self.topic).as_bytes()).await {
+                    Ok(()) => {
+                        self.retry.worked();
+                        return link;
+                    }
+                    Err(error) => debug!(topic = self.topic, %error, "cannot ask for a topic"),
+                },
+                Err(error) => {
+                    trace!(topic = self.topic, error = chain(&error), "nobody to hear a topic from");
+                }
+            }
+            self.retry.failed();
+            self.retry.due().await;
+        }
+    }
+}

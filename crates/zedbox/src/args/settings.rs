@@ -1,0 +1,324 @@
+//! The settings file of an image: options of `zedbox run` and of single agents, each under its name on the command
+//! line. What it does not name comes from the variables and words, which go before it.
+//!
+//! Not here: what the options mean. The command line is the one table of them: the file has no names, values or rules
+//! of its own, and each value is judged by the parser of the words.
+
+use std::error::Error as _;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
+use pubsub::{FileRule, FileState};
+use toml::de::DeTable;
+
+use super::{Args, NAMES};
+
+/// Its name; below the root it is in `etc/zedbox`.
+pub(crate) const NAME: &str = "zedbox.toml";
+const FOLDER: &str = "etc/zedbox";
+/// It names programs and devices that root then uses.
+const RULE: FileRule = FileRule { limit_bytes: 64 << 10, order: true };
+/// Two names that are less alike than this are not taken for each other.
+const ALIKE: f64 = 0.7;
+
+/// What is wrong in the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// Counted from 1; 0 for the whole file.
+    pub(crate) line: usize,
+    pub(crate) expected: String,
+    pub(crate) found: String,
+}
+
+impl Fault {
+    fn new(line: usize, expected: impl Into<String>, found: impl Into<String>) -> Self {
+        Self { line, expected: expected.into(), found: found.into() }
+    }
+
+    /// Where it is in the file.
+    pub(crate) fn place(&self) -> String {
+        if self.line == 0 { String::new() } else { format!("line {}", self.line) }
+    }
+}
+
+/// Why the program does not start.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The words, which clap explains.
+    Words(clap::Error),
+    /// The settings file.
+    File { path: PathBuf, faults: Vec<Fault> },
+}
+
+/// Reads the command line, and for agents the settings file below the root. Words go before variables of the
+/// environment, both before the file. A link runs on `/` unless another root is named.
+pub(crate) fn parse(words: Vec<OsString>, link: bool) -> Result<Args, Refused> {
+    let refused = |error| Refused::Words(error);
+    let given = rootless(Args::command()).try_get_matches_from(words.clone()).map_err(refused)?;
+    let mut words = words;
+    if let Some((_, given)) = given.subcommand().filter(|(name, _)| is_agent(name)) {
+        words.extend(from_file(given)?);
+        if link && !is_given(given, "root") && !words.iter().any(is_root) {
+            words.push("--root=/".into());
+        }
+    }
+    let matches = Args::command().try_get_matches_from(words).map_err(refused)?;
+    Args::from_arg_matches(&matches).map_err(refused)
+}
+
+fn is_root(word: &OsString) -> bool {
+    word.to_str().is_some_and(|word| word.starts_with("--root="))
+}
+
+fn is_agent(command: &str) -> bool {
+    command == "run" || NAMES.contains(&command)
+}
+
+/// The same command, which leaves it open where the root is: the file may say.
+fn rootless(command: Command) -> Command {
+    let open = |command: Command| command.mut_arg("root", |root| root.required(false));
+    ["run"].iter().chain(&NAMES).fold(command, |command, agent| command.mut_subcommand(agent, open))
+}
+
+/// Whether the words or the environment name this option.
+fn is_given(given: &ArgMatches, id: &str) -> bool {
+    matches!(given.value_source(id), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+}
+
+/// What the file says that neither words nor environment do, as words.
+fn from_file(given: &ArgMatches) -> Result<Vec<OsString>, Refused> {
+    let root = given.get_one::<PathBuf>("root").filter(|_| is_given(given, "root"));
+    let path = root.map_or(Path::new("/"), PathBuf::as_path).join(FOLDER).join(NAME);
+    let table = options();
+    match read(&path, &table) {
+        Ok(set) => {
+            let is_open = |name: &str| {
+                let option = table.get_arguments().find(|it| it.get_long() == Some(name));
+                option.is_some_and(|it| !is_given(given, it.get_id().as_str()))
+            };
+            let word = |(name, value): (String, String)| OsString::from(format!("--{name}={value}"));
+            Ok(set.into_iter().filter(|(name, _)| is_open(name)).map(word).collect())
+        }
+        Err(faults) => Err(Refused::File { path, faults }),
+    }
+}
+
+/// What is wrong in the file at `path`; nothing where there is none.
+pub(crate) fn faults(path: &Path) -> Vec<Fault> {
+    read(path, &options()).err().unwrap_or_default()
+}
+
+/// `zedbox run` with all of its options, also those of every command.
+fn options() -> Command {
+    let mut all = rootless(Args::command());
+    all.build();
+    let run = all.find_subcommand("run").cloned().unwrap_or_default();
+    // The file is judged by itself.
+    run.no_binary_name(true).mut_args(|option| option.env(None::<&str>))
+}
+
+fn read(path: &Path, table: &Command) -> Result<Vec<(String, String)>, Vec<Fault>> {
+    let whole = |found: String| vec![Fault::new(0, "a file of root's that agents read", found)];
+    match FileState::now(path, RULE) {
+        Ok(FileState::Absent) => Ok(Vec::new()),
+        Ok(FileState::Present(bytes)) => match String::from_utf8(bytes) {
+            Ok(text) => judge(&text, table),
+            Err(cause) => Err(whole(cause.to_string())),
+        },
+        Ok(FileState::Bad(finding)) => Err(whole(finding.reason)),
+        Err(cause) => Err(whole(agent::report::chain(&cause))),
+    }
+}
+
+/// All options that `text` sets, or all that is wrong in it.
+fn judge(text: &str, table: &Command) -> Result<Vec<(String, String)>, Vec<Fault>> {
+    let line = |at: usize| 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+    let (found, broken) = DeTable::parse_recoverable(text);
+    let mut set = Vec::new();
+    let mut faults: Vec<Fault> = broken
+        .iter()
+        .map(|error| Fault::new(line(error.span().map_or(0, |it| it.start)), "TOML", error.message()))
+        .collect();
+    for (name, value) in found.get_ref() {
+        let (at, name) = (line(name.span().start), name.get_ref().as_ref());
+        match option(table, name, value.get_ref().as_str()) {
+            Ok(value) => set.push((name.to_owned(), value)),
+            Err((expected, found)) => faults.push(Fault::new(at, expected, found)),
+        }
+    }
+    faults.sort_by_key(|it| it.line);
+    if faults.is_empty() { Ok(set) } else { Err(faults) }
+}
+
+/// The value of an option as the command line reads it, or what was expected and what was found.
+fn option(table: &Command, name: &str, value: Option<&str>) -> Result<String, (String, String)> {
+    let known: Vec<&str> = table
+        .get_arguments()
+        .filter_map(|it| it.get_long().filter(|_| it.get_action().takes_values()))
+        .collect();
+    if !known.contains(&name) {
+        let alike = |it: &&str| strsim::jaro_winkler(it, name);
+        let nearest = known.iter().max_by(|one, other| alike(one).total_cmp(&alike(other)));
+        let expected = match nearest.filter(|it| alike(it) > ALIKE) {
+            Some(nearest) => (*nearest).to_owned(),
+            None => format!("one of {}", known.join(", ")),
+        };
+        return Err((expected, name.to_owned()));
+    }
+    let value = value.ok_or_else(|| (format!("{name} = \"…\""), format!("{name} = without quotes")))?;
+    match table.clone().try_get_matches_from([format!("--{name}={value}")]) {
+        Ok(_) => Ok(value.to_owned()),
+        Err(cause) => {
+            let why = cause.source().map_or_else(|| first_lines(&cause), ToString::to_string);
+            Err((format!("a value for {name}: {why}"), value.to_owned()))
+        }
+    }
+}
+
+/// What clap says before its hints on how to call the program.
+fn first_lines(cause: &clap::Error) -> String {
+    let text = cause.render().to_string();
+    let lines: Vec<&str> = text.lines().take_while(|it| !it.trim().is_empty()).map(str::trim).collect();
+    lines.join(" ").trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{LogFormat, Options};
+    use agent::{device, partitions};
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn tree(text: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        pubsub::store::replace(&root.path().join(FOLDER).join(NAME), text.as_bytes()).unwrap();
+        root
+    }
+
+    fn parsed(words: &str, link: bool) -> Result<Args, Refused> {
+        parse(words.split(' ').map(OsString::from).collect(), link)
+    }
+
+    fn of(args: Args) -> Options {
+        use crate::args::Command::{Baseosmgr, Nodeagent, Run, Zedagent, Zedkube};
+        let (Run(it) | Zedagent(it) | Baseosmgr(it) | Nodeagent(it) | Zedkube(it)) = args.command else {
+            panic!("no agent")
+        };
+        it
+    }
+
+    const ALL: &str = "\
+# what every agent of this image is started with
+root = \"/elsewhere\"
+kubeconfig = \"/k\"
+device = \"exec:/d\"
+partitions = 'gpt:/dev/sda'
+current-partition = \"IMGB\"
+limits = \"/l\"
+log = \"warn\"
+log-format = \"journald\"
+";
+
+    #[test]
+    fn each_option_of_an_agent_can_be_in_the_file_and_is_one_of_the_environment() {
+        let table = options();
+        let judged = judge(ALL, &table).unwrap();
+        let mut named: Vec<&str> = judged.iter().map(|(name, _)| name.as_str()).collect();
+        let all = rootless(Args::command());
+        let agents = all.get_subcommands().filter(|it| is_agent(it.get_name()));
+        let of_agents = agents.flat_map(Command::get_arguments).chain(all.get_arguments());
+        let mut options: Vec<&str> = Vec::new();
+        for option in of_agents {
+            let variable = option.get_env().and_then(|it| it.to_str()).unwrap();
+            let name = option.get_long().unwrap();
+            let own = format!("ZEDBOX_{}", name.replace('-', "_").to_uppercase());
+            assert!(variable == own || (name, variable) == ("kubeconfig", "KUBECONFIG"), "{variable}");
+            options.push(name);
+        }
+        options.sort_unstable();
+        options.dedup();
+        named.sort_unstable();
+        assert_eq!(named, options);
+    }
+
+    #[test]
+    fn e1_words_go_before_the_file_and_the_file_before_defaults() {
+        let root = tree(ALL);
+        let root = root.path().display();
+        for agent in ["run", "zedagent", "baseosmgr", "nodeagent", "zedkube"] {
+            let args = parsed(&format!("zedbox {agent} --root {root} --device record --log debug"), false);
+            let args = args.unwrap();
+            assert_eq!((args.log.as_deref(), args.log_format), (Some("debug"), Some(LogFormat::Journald)));
+            let options = of(args);
+            assert_eq!(options.root.display().to_string(), root.to_string());
+            assert_eq!(options.device, device::Choice::Record);
+            assert_eq!(options.partitions, partitions::Choice::Gpt("/dev/sda".into()));
+            assert_eq!(options.current_partition.unwrap().to_string(), "IMGB");
+            assert_eq!(options.limits.as_deref(), Some(Path::new("/l")));
+        }
+        let before = parsed(&format!("zedbox --log debug run --root {root}"), false).unwrap();
+        assert_eq!(before.log.as_deref(), Some("debug"));
+        let options = of(parsed(&format!("zedbox run --root {root}/none"), false).unwrap());
+        assert_eq!((options.device, options.limits), (device::Choice::Record, None));
+    }
+
+    #[test]
+    fn e1_a_link_without_arguments_runs_on_the_root_of_the_machine() {
+        for agent in NAMES {
+            let words = super::super::by_name([OsString::from(format!("/opt/zededa/bin/{agent}"))]);
+            let args = parse(words, true).unwrap();
+            assert_eq!(of(args).root, Path::new("/"), "{agent}");
+        }
+        assert!(matches!(parsed("zedbox run", false), Err(Refused::Words(_))), "only a link does");
+        let root = tree("device = \"exec:/d\"");
+        let line = format!("zedkube zedkube --root {}", root.path().display());
+        assert_eq!(of(parsed(&line, true).unwrap()).device, device::Choice::Exec("/d".into()));
+    }
+
+    #[test]
+    fn a_fault_has_its_line_and_the_nearest_right_name() {
+        let rows = [
+            ("\n\ndevise = \"record\"", 3, "device", "devise"),
+            ("current_partition = \"IMGA\"", 1, "current-partition", "current_partition"),
+            ("help = \"x\"", 1, "one of kubeconfig, ", "help"),
+            ("xyz = 1", 1, "one of kubeconfig, ", "xyz"),
+            ("[zedkube]\nlog = \"info\"", 1, "one of kubeconfig, ", "zedkube"),
+            ("device = 1", 1, "device = \"…\"", "without quotes"),
+            ("# x\ndevice = \"magic\"", 2, "record, systemd or exec:", "magic"),
+            ("partitions = \"sda\"", 1, "use none, gpt:/dev/DISK", "sda"),
+            ("log = \"loud\"", 1, "info,zedkube=debug", "loud"),
+            ("log-format = \"xml\"", 1, "json, text, journald", "xml"),
+            ("current-partition = \"IMGC\"", 1, "IMGA", "IMGC"),
+            ("log = \"info\"\ndevice = \"record", 2, "TOML", ""),
+            ("log = \"info\"\nlog = \"warn\"", 2, "TOML", "duplicate"),
+        ];
+        let table = options();
+        for (text, line, expected, found) in rows {
+            let faults = judge(text, &table).unwrap_err();
+            let one = &faults[0];
+            assert_eq!(one.line, line, "{text}: {faults:?}");
+            assert!(one.expected.contains(expected) && one.found.contains(found), "{text}: {faults:?}");
+        }
+        let two = judge("devise = \"record\"\n\nlok = \"info\"\ndevice = \"magic\"", &table).unwrap_err();
+        assert_eq!(two.iter().map(|it| it.line).collect::<Vec<_>>(), [1, 3, 4]);
+    }
+
+    #[test]
+    fn a_link_and_a_file_that_others_may_write_are_refused_and_nothing_of_it_counts() {
+        let root = tree("device = \"exec:/d\"");
+        let path = root.path().join(FOLDER).join(NAME);
+        let start = || parsed(&format!("zedbox run --root {}", root.path().display()), false);
+        assert!(start().is_ok() && faults(&path).is_empty());
+        fs::set_permissions(&path, Permissions::from_mode(0o620)).unwrap();
+        assert!(faults(&path)[0].found.contains("others may write it (mode 620)"), "{:?}", faults(&path));
+        assert!(matches!(start(), Err(Refused::File { .. })));
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        assert!(start().is_ok());
+        fs::rename(&path, root.path().join("real.toml")).unwrap();
+        std::os::unix::fs::symlink(root.path().join("real.toml"), &path).unwrap();
+        assert_eq!(faults(&path).len(), 1);
+        assert!(matches!(start(), Err(Refused::File { .. })));
+    }
+}

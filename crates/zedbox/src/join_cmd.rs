@@ -1,0 +1,204 @@
+//! `zedbox join wait`: returns when a server says that it is one of this node's cluster, for scripts that join the node
+//! to it. Source: spec eve-rest.md 6.4, agents.md 4.7.
+
+use std::time::Duration;
+
+use agent::{Clock, wire};
+use anyhow::Context as _;
+use kubeapi::connect::endpoint::Endpoint;
+use pubsub::Bus;
+use topics::EdgeNodeClusterConfig;
+
+use crate::Exit;
+use crate::args::{JoinAction, JoinCommand, WaitOptions};
+use crate::drain_cmd::voice::Voice;
+
+/// The first pause, which doubles.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest one. With [`ANSWER_LIMIT`] the right answer is heard within 10 s.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// So long a server may take, as in the reference.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+/// The right answer has 44 bytes.
+const LARGEST_ANSWER_BYTES: usize = 1 << 10;
+/// Of what a server says so much is shown.
+const SHOWN_CHARS: usize = 60;
+
+/// What a look has brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Seen {
+    /// The right answer.
+    Ready(String),
+    /// A server of another cluster.
+    Other(String),
+    /// Something is missing yet.
+    NotYet(String),
+}
+
+/// Does what `command` says. What goes wrong is said on standard error in plain words.
+pub(crate) async fn run(command: &JoinCommand) -> Exit {
+    let JoinAction::Wait(options) = &command.action;
+    match wait(command, options).await {
+        Ok(exit) => exit,
+        Err(error) => {
+            Voice::warn_of("join", &format!("failed to {error:#}"));
+            Exit::Failed
+        }
+    }
+}
+
+async fn wait(command: &JoinCommand, options: &WaitOptions) -> anyhow::Result<Exit> {
+    let root = &command.root;
+    let bus = Bus::open(root).with_context(|| format!("open the root {}", root.display()))?;
+    let server = &options.server;
+    let door = Endpoint::new(&format!("http://{server}"), None, ANSWER_LIMIT, LARGEST_ANSWER_BYTES);
+    let door = door.map_err(anyhow::Error::msg).context("use the server's address")?;
+    let what = format!("ask http://{server}/status");
+    let look = async || {
+        let cluster = match options.cluster {
+            Some(cluster) => Ok(cluster.to_string()),
+            None => own_cluster(&bus),
+        };
+        match cluster {
+            Err(why) => Seen::NotYet(why),
+            Ok(cluster) => match door.get(&what, "/status").await {
+                Ok(answer) => judge(&answer, &cluster),
+                Err(error) => Seen::NotYet(error.line()),
+            },
+        }
+    };
+    let last = until_ready(Clock::new(), options.limit, look, |line| Voice::warn_of("join", line)).await;
+    let secs = options.limit.unwrap_or_default().as_secs();
+    match last {
+        Seen::Ready(answer) => Voice::print(&format!("{answer}\n")).map(|_| Exit::Done),
+        Seen::Other(why) => {
+            Voice::warn_of(
+                "join",
+                &format!("{server} is not of this cluster after {secs} s: {why}; check --server"),
+            );
+            Ok(Exit::Blocked)
+        }
+        Seen::NotYet(why) => {
+            Voice::warn_of("join", &format!("{server} is not ready after {secs} s: {why}"));
+            Ok(Exit::UnderWay)
+        }
+    }
+}
+
+/// The cluster that this node is to be in.
+fn own_cluster(bus: &Bus) -> Result<String, String> {
+    match wire::peek::<EdgeNodeClusterConfig>(bus, "zedagent", wire::GLOBAL) {
+        Ok(Some(config)) if config.valid => Ok(config.cluster_id.uuid.to_string()),
+        Ok(_) => Err("EdgeNodeClusterConfig of this node names no cluster yet".to_owned()),
+        Err(cause) => Err(agent::report::chain(&cause)),
+    }
+}
+
+/// What a server's answer means.
+fn judge(answer: &[u8], cluster: &str) -> Seen {
+    let text = String::from_utf8_lossy(answer);
+    let shown: String = text.chars().take(SHOWN_CHARS).filter(|it| !it.is_control()).collect();
+    match text.strip_prefix("cluster:") {
+        Some(said) if said == cluster => Seen::Ready(text.into_owned()),
+        Some(_) => Seen::Other(format!("it says `{shown}`, this node's cluster is {cluster}")),
+        None if text.is_empty() => Seen::NotYet("it is no server of a cluster yet".to_owned()),
+        None => Seen::NotYet(format!("it says `{shown}`")),
+    }
+}
+
+/// Looks until the server is ready or `limit` is over, with pauses that grow, and says what has changed. Returns what
+/// was seen last.
+async fn until_ready(
+    clock: Clock,
+    limit: Option<Duration>,
+    look: impl AsyncFn() -> Seen,
+    say: impl Fn(&str),
+) -> Seen {
+    let until = limit.map(|limit| clock.now() + limit);
+    let (mut pause, mut last) = (FIRST_PAUSE, None);
+    loop {
+        let seen = look().await;
+        let (Seen::Other(why) | Seen::NotYet(why)) = &seen else { return seen };
+        if last.as_ref() != Some(&seen) {
+            say(&format!("waiting: {why}"));
+        }
+        let next = clock.now() + pause;
+        if until.is_some_and(|until| next > until) {
+            clock.sleep_until(until).await;
+            return match look().await {
+                ready @ Seen::Ready(_) => ready,
+                Seen::Other(_) | Seen::NotYet(_) => seen,
+            };
+        }
+        last = Some(seen);
+        clock.sleep_until(Some(next)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use step::Mono;
+
+    const CLUSTER: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+
+    #[test]
+    fn only_the_very_words_of_this_cluster_are_right() {
+        let ready = format!("cluster:{CLUSTER}");
+        assert_eq!(judge(ready.as_bytes(), CLUSTER), Seen::Ready(ready.clone()));
+        for other in ["cluster:", "cluster:x", "cluster:00000000-0000-0000-0000-000000000000"] {
+            assert!(matches!(judge(other.as_bytes(), CLUSTER), Seen::Other(_)), "{other}");
+        }
+        for text in ["", "cluster", " cluster:", "<html>", &format!("{ready}\n")[1..]] {
+            assert!(matches!(judge(text.as_bytes(), CLUSTER), Seen::NotYet(_)), "{text}");
+        }
+        assert!(matches!(judge(format!("{ready}\n").as_bytes(), CLUSTER), Seen::Other(_)));
+    }
+
+    /// Waits for a server that is ready at this second; returns what was seen, when it was looked, and what was said.
+    async fn waited(ready_at: u64, limit: Option<u64>) -> (Seen, Vec<u64>, Vec<String>) {
+        let clock = Clock::new();
+        let start = clock.now();
+        let since = |now: Mono| now.since(start).as_secs();
+        let (looks, said) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        let look = async || {
+            looks.borrow_mut().push(since(clock.now()));
+            match since(clock.now()) {
+                now if now >= ready_at => Seen::Ready("cluster:x".to_owned()),
+                now if now >= 20 => Seen::Other("another".to_owned()),
+                _ => Seen::NotYet("no answer".to_owned()),
+            }
+        };
+        let seen = until_ready(clock, limit.map(Duration::from_secs), look, |line| {
+            said.borrow_mut().push(line.to_owned());
+        });
+        let seen = seen.await;
+        (seen, looks.into_inner(), said.into_inner())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_backs_off_and_hears_the_right_answer_within_eight_seconds_and_says_only_what_changed() {
+        for ready_at in 0..100 {
+            let (seen, looks, said) = waited(ready_at, None).await;
+            assert_eq!(seen, Seen::Ready("cluster:x".to_owned()));
+            let last = looks.last().unwrap();
+            assert!((ready_at..=ready_at + 8).contains(last), "{ready_at}: {looks:?}");
+            assert!(said.len() <= 2, "{said:?}");
+        }
+        let (_, looks, said) = waited(40, None).await;
+        assert_eq!(looks, [0, 1, 3, 7, 15, 23, 31, 39, 47]);
+        assert_eq!(said, ["waiting: no answer", "waiting: another"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_ends_the_wait_with_what_was_seen_last_and_a_last_look() {
+        let (seen, looks, _) = waited(100, Some(10)).await;
+        assert_eq!((seen, looks), (Seen::NotYet("no answer".to_owned()), vec![0, 1, 3, 7, 10]));
+        let (seen, ..) = waited(100, Some(30)).await;
+        assert_eq!(seen, Seen::Other("another".to_owned()));
+        let (seen, looks, _) = waited(10, Some(10)).await;
+        assert_eq!((seen, looks.last()), (Seen::Ready("cluster:x".to_owned()), Some(&10)));
+    }
+}

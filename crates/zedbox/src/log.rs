@@ -1,0 +1,78 @@
+//! The log of this program on standard error: its form, and which lines are in it.
+//!
+//! Which lines: what the command line or the settings file say, for good; else, of agents, the levels that the controller
+//! sets, followed at once. Source: spec eve-rest.md 6.3.
+
+mod form;
+mod level;
+
+use std::io::{IsTerminal as _, Stderr, stderr};
+
+use anyhow::Context as _;
+use topics::ConfigItemValueMap;
+use tracing::warn;
+use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
+use tracing_subscriber::fmt::Subscriber;
+use tracing_subscriber::fmt::format::DefaultFields;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::args::LogFormat;
+use form::Form;
+
+type Lines = Subscriber<DefaultFields, Form, LevelFilter, fn() -> Stderr>;
+
+/// Which lines are in the log.
+#[derive(Clone)]
+pub(crate) struct Levels {
+    filter: reload::Handle<Targets, Lines>,
+    /// The agent that is alone in this process.
+    alone: Option<&'static str>,
+    /// The command line or the settings file have said so.
+    fixed: bool,
+}
+
+impl Levels {
+    /// Follows what the controller sets.
+    pub(crate) fn follow(&self, map: &ConfigItemValueMap) {
+        if self.fixed {
+            return;
+        }
+        let (levels, refused) = level::of(map, self.alone);
+        for line in refused {
+            warn!("config property {line}");
+        }
+        // The one that writes the log lives as long as the process.
+        if let Err(error) = self.filter.reload(levels) {
+            warn!(%error, "the log keeps its levels");
+        }
+    }
+}
+
+/// Begins to log: lines that pass `words`, or `quiet` where nothing was said, in this form. `alone` is the agent that
+/// is alone in this process.
+pub(crate) fn begin(
+    format: LogFormat,
+    words: Option<&str>,
+    quiet: &str,
+    alone: Option<&'static str>,
+) -> anyhow::Result<Levels> {
+    let shown = words.unwrap_or(quiet);
+    let filter = filter(shown).with_context(|| format!("read the log filter `{shown}`"))?;
+    let (filter, handle) = reload::Layer::new(filter);
+    let form = Form::new(format, alone);
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::TRACE)
+        .with_ansi(format == LogFormat::Text && stderr().is_terminal())
+        .event_format(form)
+        .with_writer(stderr as fn() -> Stderr);
+    lines.finish().with(filter).init();
+    Ok(Levels { filter: handle, alone, fixed: words.is_some() })
+}
+
+/// The library's own lines are left out unless `words` name it: while the API is away it writes several a second that
+/// name no call, and each failure is told by whoever made the call.
+pub(crate) fn filter(words: &str) -> Result<Targets, ParseError> {
+    format!("kube_client=off,{words}").parse()
+}

@@ -1,0 +1,88 @@
+//! What a process of agents does when it panics: it leaves a reason and its stack where the machine's tools look, and
+//! ends at once. Half an agent is worse than a restart; the state is on disk.
+//!
+//! Not here: the files (`agent::reasons`).
+
+use std::backtrace::Backtrace;
+use std::io::{Write as _, stderr};
+use std::panic::{self, PanicHookInfo};
+
+use agent::{Clock, reasons, report};
+use pubsub::Bus;
+use tracing::warn;
+
+/// From now on a panic of this process, which runs `agent`, is a reason for the machine to restart; one of an earlier
+/// process of the same agent in this boot is none any more.
+pub(crate) fn leave_traces(bus: &Bus, agent: &'static str, clock: Clock) {
+    match reasons::survived(bus, agent) {
+        Ok(None) => {}
+        Ok(Some(line)) => warn!(
+            line,
+            "runs again after a panic, which is no reason of a restart of the machine; the stack is in {} and \
+             persist/agentdebug/{agent}",
+            reasons::STACK_LOG
+        ),
+        Err(cause) => {
+            warn!(error = %report::chain(&cause), "cannot remove the reason of a panic that is over");
+        }
+    }
+    let bus = bus.clone();
+    panic::set_hook(Box::new(move |info| {
+        let (text, stack) = (text(info), Backtrace::force_capture().to_string());
+        // No line of the log: what panicked may hold its lock. newlogd keeps lines from `panic:` on as a stack. There is
+        // nobody to report a failure of this to.
+        drop(writeln!(stderr(), "panic: {text}\n\n{agent} [running]:\n{}", stack.trim_end()));
+        if let Err(cause) = reasons::fatal(&bus, agent, &text, &stack, clock.wall()) {
+            drop(writeln!(stderr(), "cannot store the reason: {}", report::chain(&cause)));
+        }
+        std::process::abort();
+    }));
+}
+
+/// What the panic says, and where.
+fn text(info: &PanicHookInfo<'_>) -> String {
+    let said = info.payload_as_str().unwrap_or("no text");
+    info.location().map_or(said.to_owned(), |at| format!("{said}, {}:{}", at.file(), at.line()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Command;
+    use std::thread;
+
+    /// Set in the process that panics.
+    const ROOT: &str = "PANICS_ON_ROOT";
+
+    #[test]
+    fn e2_a_process_that_panics_ends_with_a_reason_and_a_stack_and_its_next_start_is_no_reason() {
+        if let Some(root) = std::env::var_os(ROOT) {
+            leave_traces(&Bus::open(root).unwrap(), "zedkube", Clock::new());
+            // Also one that somebody waits for, who would go on without it.
+            drop(thread::spawn(|| panic!("{} of the test", "made up")).join());
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let name = "panic::tests::e2_a_process_that_panics_ends_with_a_reason_and_a_stack_and_its_next_start_is_no_reason";
+        let mut process = Command::new(std::env::current_exe().unwrap());
+        let ended = process.args([name, "--exact", "--nocapture"]).env(ROOT, root.path()).output().unwrap();
+        // SIGABRT.
+        assert_eq!(ended.status.signal(), Some(6));
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(said.lines().any(|line| line.starts_with("panic: made up of the test, ")), "{said}");
+        let text = |file: &str| std::fs::read_to_string(bus.path(file)).unwrap_or_default();
+        let line = text(reasons::REASON);
+        assert!(
+            line.starts_with("Reboot from agent zedkube[") && line.contains(": made up of the test, "),
+            "{line}"
+        );
+        assert_eq!(text(reasons::NUMBER), "BootReasonFatal");
+        for file in [reasons::STACK, "persist/agentdebug/zedkube/fatal-stack"] {
+            assert!(text(file).contains("tests::e2_a_process_that_panics"), "{}", text(file));
+        }
+        assert_eq!(reasons::survived(&bus, "zedkube").unwrap().as_deref(), Some(line.trim_end()));
+        assert_eq!((text(reasons::REASON), text(reasons::LOG)), (String::new(), line));
+    }
+}

@@ -1,0 +1,350 @@
+//! The program as an image starts it: by a link without arguments, with a settings file, beside the processes of the
+//! reference; its log, its signals and its touch file.
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use agent::Clock;
+use pubsub::{Bus, store};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use topics::GoTime;
+
+const ZEDBOX: &str = env!("CARGO_BIN_EXE_zedbox");
+/// Nothing here takes this long; a test that waits so long has failed.
+const TOO_LONG: Duration = Duration::from_secs(60);
+const LOG: &str = "log";
+const SETTINGS: &str = "etc/zedbox/zedbox.toml";
+
+/// A device and the process on it, which is killed at the end.
+struct Device {
+    root: TempDir,
+    bus: Bus,
+    process: Option<Child>,
+}
+
+impl Device {
+    fn new() -> Self {
+        // Beside the program, so that it can be linked to.
+        let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        Self { root, bus, process: None }
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        store::replace(&self.bus.path(path), text.as_bytes()).unwrap();
+    }
+
+    /// A link of this name to the program, as an image has it.
+    fn link(&self, agent: &str) -> PathBuf {
+        let path = self.root.path().join(agent);
+        symlink(ZEDBOX, &path).unwrap();
+        path
+    }
+
+    fn start(&mut self, mut command: Command) -> Pid {
+        let log = File::create(self.root.path().join(LOG)).unwrap();
+        command.env_remove("KUBECONFIG").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let child = command.spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        self.process = Some(child);
+        pid
+    }
+
+    fn text(&self, file: &str) -> String {
+        fs::read_to_string(self.bus.path(file)).unwrap_or_default()
+    }
+
+    /// Waits until `file` is there and holds `words`.
+    async fn until(&self, file: &str, words: &str) -> String {
+        let clock = Clock::new();
+        // A log that grows in place causes no event before its writer ends.
+        let seen = async {
+            while !(self.bus.path(file).exists() && self.text(file).contains(words)) {
+                clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
+            }
+        };
+        let in_time = tokio::time::timeout(TOO_LONG, seen).await.is_ok();
+        assert!(in_time, "{file} has no {words}:\n{}\n{}", self.text(file), self.text(LOG));
+        self.text(file)
+    }
+
+    fn lives(&mut self) -> bool {
+        self.process.as_mut().unwrap().try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.process {
+            // One that is gone already needs no end.
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+/// Each line as the object that newlogd makes of it.
+fn lines(log: &str) -> Vec<Value> {
+    log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Puts what the program needs to run into `root`.
+fn furnish(root: &Path) {
+    let listed = Command::new("ldd").arg(ZEDBOX).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    for library in listed.split_whitespace().filter(|word| word.starts_with('/')) {
+        let place = root.join(library.trim_start_matches('/'));
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::copy(library, &place).unwrap();
+    }
+    let bin = root.join("opt/zededa/bin");
+    fs::create_dir_all(&bin).unwrap();
+    if fs::hard_link(ZEDBOX, bin.join("pillar-rs")).is_err() {
+        fs::copy(ZEDBOX, bin.join("pillar-rs")).unwrap();
+    }
+    for agent in ["zedagent", "baseosmgr", "nodeagent", "zedkube"] {
+        symlink("pillar-rs", bin.join(agent)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn e1_a_link_without_arguments_runs_on_slash_beside_a_go_zedbox() {
+    if !rustix::process::geteuid().is_root() {
+        writeln!(std::io::stderr(), "skipped: only root may change the root of a process").unwrap();
+        return;
+    }
+    for (agent, topic) in
+        [("zedkube", "zedkube/NodeDrainStatus/global.json"), ("nodeagent", "nodeagent.touch")]
+    {
+        let mut device = Device::new();
+        furnish(device.root.path());
+        device.put(SETTINGS, "# of this image\ndevice = \"exec:/opt/zededa/bin/pillar-rs\"\n");
+        device.put("proc/sys/kernel/random/boot_id", "5c0c9bd5-2f0c-4e43-8d6a-7c1a2f8b1e11\n");
+        // The Go zedbox lives, and its number is where the reference puts it.
+        let go = std::process::id().to_string();
+        for file in ["run/zedbox.pid", &format!("run/{agent}.pid")] {
+            device.put(file, &go);
+        }
+        let mut command = Command::new("chroot");
+        command
+            .arg(device.root.path())
+            .arg(format!("/opt/zededa/bin/{agent}"))
+            .env_clear()
+            .env("PATH", "/usr/sbin");
+        let pid = device.start(command);
+        device.until(&format!("run/{topic}"), "").await;
+        device.until(&format!("run/{agent}.touch"), "").await;
+        let log = device.until(LOG, "starts").await;
+        let lines = lines(&log);
+        assert!(lines.iter().any(|it| it["level"] == "warning" && it["source"] == agent), "{log}");
+        assert!(lines.iter().any(|it| it["device"] == "exec:/opt/zededa/bin/pillar-rs"), "{log}");
+        device.until(&format!("run/{agent}.pid"), &pid.as_raw_nonzero().to_string()).await;
+        assert_eq!(device.until("run/zedbox.pid", "").await, go);
+        assert!(device.lives());
+    }
+}
+
+#[test]
+fn e1_words_go_before_variables_and_variables_before_the_file() {
+    let device = Device::new();
+    device.put(SETTINGS, "device = \"exec:/no/file\"\n");
+    let named = |variable: Option<&str>, word: Option<&str>| {
+        let mut command = Command::new(ZEDBOX);
+        command.arg("nodeagent").arg("--root").arg(device.root.path());
+        command.envs(variable.map(|it| ("ZEDBOX_DEVICE", it)));
+        command.args(word.into_iter().flat_map(|it| ["--device", it]));
+        let Output { status, stderr, .. } = command.output().unwrap();
+        assert_eq!(status.code(), Some(1));
+        String::from_utf8(stderr).unwrap()
+    };
+    for (variable, word, wins) in [
+        (None, None, "/no/file cannot"),
+        (Some("exec:/no/variable"), None, "/no/variable cannot"),
+        (Some("exec:/no/variable"), Some("exec:/no/word"), "/no/word cannot"),
+    ] {
+        let said = named(variable, word);
+        assert!(said.contains(wins), "{variable:?} {word:?}: {said}");
+    }
+}
+
+#[test]
+fn a_settings_file_with_a_fault_starts_nothing_and_each_line_says_so_as_json_under_a_link() {
+    let device = Device::new();
+    device.put(SETTINGS, "devise = \"systemd\"\n\nlog = \"loud\"\n");
+    let mut command = Command::new(device.link("zedkube"));
+    let Output { status, stderr, .. } = command.arg("--root").arg(device.root.path()).output().unwrap();
+    assert_eq!(status.code(), Some(2));
+    let log = String::from_utf8(stderr).unwrap();
+    let lines = lines(&log);
+    assert_eq!(lines.iter().map(|it| &it["line"]).collect::<Vec<_>>(), [&json!(1), &json!(3), &Value::Null]);
+    assert!(lines[0]["msg"].as_str().unwrap().ends_with("expected device, found devise"), "{log}");
+    assert!(lines[2]["msg"].as_str().unwrap().contains("zedbox check"), "{log}");
+    assert!(!device.bus.path("run/zedkube").exists());
+}
+
+/// The properties of the controller, with this level for one agent and another one for all.
+fn levels(agent: &str, own: &str, default: &str) -> String {
+    let value = |text: &str| json!({"Key": "", "ItemType": 3, "StrValue": text});
+    json!({
+        "GlobalSettings": {"debug.default.loglevel": value(default)},
+        "AgentSettings": {agent: {"debug.loglevel": value(own)}},
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn e2_e3_signals_end_no_agent_and_its_log_follows_the_levels_of_the_controller_at_once() {
+    let properties = "run/zedagent/ConfigItemValueMap/global.json";
+    let mut device = Device::new();
+    let mut command = Command::new(device.link("nodeagent"));
+    command.arg("--root").arg(device.root.path());
+    let pid = device.start(command);
+    device.until(LOG, "\"starts\"").await;
+    for (signal, word) in [(Signal::USR1, "SIGUSR1"), (Signal::USR2, "SIGUSR2")] {
+        kill_process(pid, signal).unwrap();
+        device.until(LOG, word).await;
+    }
+    let before = device.until(LOG, "").await;
+    assert!(lines(&before).iter().all(|it| it["level"] != "trace"), "{before}");
+    device.put(properties, &levels("nodeagent", "trace", "error"));
+    let log = device.until(LOG, "\"level\":\"trace\"").await;
+    let all = lines(&log);
+    for line in &all {
+        let time: GoTime = line["time"].as_str().unwrap().parse().unwrap();
+        assert!(!time.is_zero());
+        assert!(["trace", "debug", "info", "warning", "error"].contains(&line["level"].as_str().unwrap()));
+        assert_eq!(line["source"], "nodeagent");
+    }
+    assert!(device.lives());
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(device.process.as_mut().unwrap().wait().unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn e3_a_level_of_the_command_line_stays() {
+    let mut device = Device::new();
+    device.put("run/zedagent/ConfigItemValueMap/global.json", &levels("nodeagent", "none", "none"));
+    let mut command = Command::new(ZEDBOX);
+    command.arg0("/usr/bin/nodeagent").args(["--log", "info"]).arg("--root").arg(device.root.path());
+    let pid = device.start(command);
+    device.until("run/nodeagent.pid", "").await;
+    kill_process(pid, Signal::TERM).unwrap();
+    device.until(LOG, "SIGTERM: leaving").await;
+}
+
+/// A server that gives these answers, one a connection, the last one for good; and where it listens.
+fn server(answers: &'static [&'static str]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for (at, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() > 0 {
+                head.push(byte[0]);
+            }
+            assert!(head.starts_with(b"GET /status HTTP/1.1\r\n"));
+            let body = answers.get(at).or(answers.last()).unwrap();
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            )
+            .unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn join_waits_for_a_server_of_this_cluster_and_its_exit_code_says_what_came_of_it() {
+    const CLUSTER: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+    let device = Device::new();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/EdgeNodeClusterConfig");
+    let wait = |words: &[&str]| {
+        let mut command = Command::new(ZEDBOX);
+        command.args(["join", "wait", "--root"]).arg(device.root.path()).args(words);
+        let Output { status, stdout, stderr } = command.output().unwrap();
+        (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    };
+    let ready = server(&["", "cluster:x", "cluster:6ba7b810-9dad-11d1-80b4-00c04fd430c8"]);
+    let (code, out, said) = wait(&["--server", &ready, "--cluster", CLUSTER]);
+    assert_eq!((code, out), (0, format!("cluster:{CLUSTER}\n")), "{said}");
+    assert!(said.contains("no server of a cluster yet") && said.contains("it says `cluster:x`"), "{said}");
+    let (code, _, said) = wait(&["--server", &server(&["cluster:x"]), "--cluster", CLUSTER, "--limit", "0"]);
+    assert!(code == 4 && said.contains("check --server"), "{code} {said}");
+    // Nobody listens there any more.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (code, _, said) = wait(&["--server", &closed, "--cluster", CLUSTER, "--limit", "0"]);
+    assert!(code == 3 && said.contains("is not ready after 0 s"), "{code} {said}");
+    let (code, ..) = wait(&["--server", "http://x"]);
+    assert_eq!(code, 2);
+    // Without --cluster the node's own config says which one.
+    let (code, _, said) = wait(&["--server", &ready, "--limit", "0"]);
+    assert!(code == 3 && said.contains("names no cluster yet"), "{code} {said}");
+    let config = fs::read_dir(golden).unwrap().map(|it| fs::read_to_string(it.unwrap().path()).unwrap());
+    let config = config.into_iter().find(|it| it.contains("\"Valid\":true")).unwrap();
+    let own = serde_json::from_str::<Value>(&config).unwrap();
+    let own = own["ClusterID"]["UUID"].as_str().unwrap();
+    device.put("run/zedagent/EdgeNodeClusterConfig/global.json", &config);
+    let (code, _, said) = wait(&["--server", &ready, "--limit", "0"]);
+    assert!(code == 4 && said.contains(own), "{code} {said}");
+}
+
+#[tokio::test]
+async fn e10_on_another_hypervisor_not_supported_is_all_that_zedkube_says_and_does() {
+    const STATUS: &str = "run/zedkube/NodeDrainStatus/global.json";
+    for (kind, whole) in [("kvm", false), ("kubevirt\n", false), ("k\n", true)] {
+        let mut device = Device::new();
+        device.put("run/eve-hv-type", kind);
+        let mut command = Command::new(device.link("zedkube"));
+        command.arg("--root").arg(device.root.path());
+        let pid = device.start(command);
+        let status: Value = serde_json::from_str(&device.until(STATUS, "{").await).unwrap();
+        assert_eq!(status["Status"], 1, "{kind}");
+        device.until("run/zedkube.touch", "").await;
+        if whole {
+            device.until("run/zedkube/KubeLeaderElectInfo/global.json", "{").await;
+            continue;
+        }
+        device.until(LOG, "does not run Kubernetes").await;
+        assert_eq!(status["RequestedBy"], 0);
+        let mut topics: Vec<_> = fs::read_dir(device.bus.path("run/zedkube"))
+            .unwrap()
+            .map(|it| it.unwrap().file_name().into_string().unwrap())
+            .collect();
+        topics.sort_unstable();
+        // That of its troubles is every agent's.
+        topics.retain(|it| !it.starts_with("AgentTrouble"));
+        let one = ["NodeDrainStatus", "NodeDrainStatus.lock", "NodeDrainStatus.sock"];
+        assert_eq!(topics, one, "{kind}");
+        kill_process(pid, Signal::TERM).unwrap();
+        assert_eq!(device.process.as_mut().unwrap().wait().unwrap().code(), Some(0));
+    }
+}
+
+#[tokio::test]
+async fn the_watchdog_sees_a_program_that_cannot_learn_the_identity_of_its_boot_yet() {
+    let mut device = Device::new();
+    let boot_id = device.bus.path("run/device/boot-id");
+    fs::create_dir_all(&boot_id).unwrap();
+    let mut command = Command::new(device.link("nodeagent"));
+    command.arg("--root").arg(device.root.path());
+    device.start(command);
+    device.until(LOG, "no agent starts").await;
+    device.until("run/nodeagent.touch", "").await;
+    assert!(!device.bus.path("run/nodeagent.pid").exists());
+    fs::remove_dir(&boot_id).unwrap();
+    device.until("run/nodeagent.pid", "").await;
+}
