@@ -192,6 +192,17 @@ async fn b3_block_for_eviction_waits_for_every_replica_although_it_is_safe_elsew
     assert_eq!(healthy(&sim.list(REPLICAS)), ["n1", "n3"]);
 }
 
+/// Row "strict-local" of B4: never movable.
+#[tokio::test(start_paused = true)]
+async fn b4_the_replica_of_a_strict_local_volume_never_leaves() {
+    let sim = attached("block-for-eviction", &["n2"]).await;
+    sim.edit(VOLUMES, NAMESPACE, "pvc-1", |it| it["spec"]["dataLocality"] = "strict-local".into());
+    cordon(&sim, "n2", true);
+    a_while().await;
+    assert!(has_budget(&sim, "n2"));
+    assert_eq!(healthy(&sim.list(REPLICAS)), ["n2"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn b7_an_evicted_replica_is_copied_first_and_told_in_percent() {
     let sim = attached("block-for-eviction-if-contains-last-replica", &["n1"]).await;
