@@ -11,6 +11,7 @@ pub mod leader;
 pub mod lease;
 pub mod pods;
 pub mod prune;
+pub mod services;
 pub mod stats;
 
 use std::sync::Arc;
@@ -97,6 +98,15 @@ impl ClusterView {
                 Ok(())
             }
         });
-        tokio::join!(Box::pin(election), Box::pin(prune), Box::pin(report), Box::pin(apps));
+        let services = duties::keep_until_stop("services of users", station, || {
+            services::run(station, troubles, self.cluster.clone())
+        });
+        tokio::join!(
+            Box::pin(election),
+            Box::pin(prune),
+            Box::pin(report),
+            Box::pin(apps),
+            Box::pin(services)
+        );
     }
 }

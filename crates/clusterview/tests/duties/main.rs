@@ -1,0 +1,9 @@
+//! What a node does for services, consoles, networks and places of applications: an embedded cluster and real files, on
+//! a paused clock.
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+#[path = "../stats/lines.rs"]
+mod lines;
+mod services;
+mod stage;
