@@ -1,5 +1,6 @@
 //! The role in `docs/reference/role.yaml` is what the agents need, and no more.
 
+mod beside;
 mod disks;
 mod machines;
 mod site;
@@ -156,9 +157,9 @@ fn the_roles_can_be_applied_in_one_go_before_the_namespace_of_applications_exist
         include_str!("../../docs/reference/role-bindings.yaml"),
     );
     for object in whole(roles).chain(whole(bindings)) {
-        // Each cluster has this one.
+        // Each cluster has these.
         let namespace = object["metadata"]["namespace"].as_str();
-        assert!(namespace.is_none_or(|it| it == "kube-node-lease"), "{object}");
+        assert!(namespace.is_none_or(|it| matches!(it, "kube-node-lease" | "kube-system")), "{object}");
     }
     // A namespace that belongs to somebody is not touched.
     let apps = include_str!("../../docs/reference/role-bindings-apps.yaml");
@@ -366,7 +367,14 @@ async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     let station =
         agent::Station { bus: world.bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
     let troubles = Troubles::open(&world.bus, station.clock, "zedkube");
-    let apps = clusterview::apps::Apps::open(&station, &troubles, world.cluster.handle(), target).unwrap();
+    let apps = clusterview::apps::Apps::open(
+        &station,
+        &troubles,
+        world.cluster.handle(),
+        target,
+        tokio::sync::watch::Sender::default(),
+    )
+    .unwrap();
     // A line is marked, and the status is there.
     let marked = world.until::<AppLogMarks>("zedkube", "a line to be handed on", |it| {
         it.is_some_and(|it| it.containers.iter().any(|container| !container.moments.is_empty()))

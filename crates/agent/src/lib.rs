@@ -8,6 +8,7 @@ pub mod device;
 pub mod duties;
 pub mod error;
 pub mod force;
+pub mod hypervisor;
 pub mod operator;
 pub mod outlet;
 pub mod partitions;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use agent::device::{self, Device, Operation};
 use agent::force::Orders;
 use agent::wire::{GLOBAL, ZEDKUBE};
-use agent::{Error, Hands, Station, Tasks, Weight, publication, report, wire};
+use agent::{Error, Hands, Station, Tasks, Weight, hypervisor, publication, report, wire};
 use pubsub::{Bus, Publication, store};
 use topics::{GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, OutageQuestion, ZbootConfig};
 use tracing::{error, info, warn};
@@ -17,10 +17,6 @@ use tracing::{error, info, warn};
 use crate::core::{Effect, Event, Found, LABELS, LastBoot, Note, Order, Resumed, Took, Why};
 use crate::journal::{self, Journal, Latched};
 use crate::{NAME, follow, reasons};
-
-/// Names the kind of the image; only images for clusters carry these agents, so one that is not there says yes.
-const HV_TYPE: &str = "run/eve-hv-type";
-const HV_TYPE_LIMIT_BYTES: u64 = 64;
 
 /// Said once the machine was told to go down and did not.
 #[derive(Debug, Clone, Default)]
@@ -85,7 +81,7 @@ impl Shell {
             said: shell.statuses.get(NAME).cloned(),
             resumed: shell.journal.operation.clone().map(Resumed::from),
             tested: shell.tested(),
-            hv_type_kube: hv_type_kube(&shell.station.bus),
+            hv_type_kube: hypervisor::runs_kubernetes(&shell.station.bus),
             question: shell.questions.get(GLOBAL).cloned().unwrap_or_default(),
         };
         follow::all(&mut shell.tasks, &shell.station.bus);
@@ -294,17 +290,6 @@ fn stood_in(bus: &Bus, boot_id: &str, operation: Operation) -> bool {
         Err(cause) => {
             warn!(error = %report::chain(&cause), "cannot tell whether the device is a stand-in");
             false
-        }
-    }
-}
-
-fn hv_type_kube(bus: &Bus) -> bool {
-    match store::read(&bus.path(HV_TYPE), HV_TYPE_LIMIT_BYTES) {
-        Ok(None) => true,
-        Ok(Some(bytes)) => matches!(String::from_utf8_lossy(&bytes).trim(), "k" | "kubevirt"),
-        Err(cause) => {
-            warn!(path = HV_TYPE, error = %report::chain(&cause), "taken for an image for clusters");
-            true
         }
     }
 }

@@ -65,6 +65,21 @@ pub(crate) enum Command {
     Machines(MachinesCommand),
     /// Shut the whole site down or reboot it, and show how far that is.
     Site(SiteCommand),
+    /// Report how far the update of a Kubernetes component is: `zedkube pubKubeClusterUpdateStatus …`, for the kube
+    /// container.
+    #[command(name = zedkube::update_status::COMMAND, hide = true)]
+    UpdateStatus(UpdateStatus),
+}
+
+/// What the kube container reports. All words are texts, also those that begin with a dash.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct UpdateStatus {
+    /// Directory that holds `persist`.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(crate) root: PathBuf,
+    /// Device, component, status, version and error, which may be empty.
+    #[arg(value_name = "WORD", num_args = 5, required = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<String>,
 }
 
 /// Whether the words filter the log.
@@ -306,7 +321,12 @@ impl Command {
         match self {
             #[cfg(feature = "demo")]
             Self::Demo(_) => "error",
-            Self::Check(_) | Self::Drain(_) | Self::Lock(_) | Self::Machines(_) | Self::Site(_) => "error",
+            Self::UpdateStatus(_)
+            | Self::Check(_)
+            | Self::Drain(_)
+            | Self::Lock(_)
+            | Self::Machines(_)
+            | Self::Site(_) => "error",
             Self::Run(_) | Self::Zedagent(_) | Self::Baseosmgr(_) | Self::Nodeagent(_) | Self::Zedkube(_) => {
                 // The client's own lines on failed requests repeat what zedkube says with cause and next step.
                 "info,kube_client=off"
@@ -328,6 +348,12 @@ pub(crate) fn by_name(args: impl IntoIterator<Item = OsString>) -> Vec<OsString>
     let called = args.first().and_then(|first| Path::new(first).file_name()).and_then(|name| name.to_str());
     if let Some(agent) = called.and_then(|called| NAMES.iter().find(|name| **name == called)) {
         args.insert(1, OsString::from(agent));
+    }
+    // The kube container calls a command of zedkube.
+    if args.get(1).is_some_and(|it| it == "zedkube")
+        && args.get(2).is_some_and(|it| it == zedkube::update_status::COMMAND)
+    {
+        args.remove(1);
     }
     args
 }

@@ -12,11 +12,14 @@ mod leave;
 mod left_behind;
 mod limits;
 mod log;
+mod longhorn;
+mod other_image;
 mod outage;
 mod requests;
 mod reserve;
 mod shell;
 mod site;
+pub mod update_status;
 mod work;
 
 pub use limits::Limits;
@@ -25,7 +28,7 @@ use std::sync::Arc;
 
 use ::outage::turn::record::Held;
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
-use agent::{Error, Station, Tasks, Troubles, duties, force, outlet, pid, turn};
+use agent::{Error, Station, Tasks, Troubles, duties, force, hypervisor, outlet, pid, turn};
 use clusterview::ClusterView;
 use clusterview::apps::Pipe;
 use kubeapi::{Cluster, Target};
@@ -56,6 +59,9 @@ pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(
 /// As [`run`].
 pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: Pipe) -> Result<(), Error> {
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
+    if !hypervisor::runs_kubernetes(&station.bus) {
+        return other_image::run(&station, &troubles).await;
+    }
     let target = Target::default();
     let (sender, lease) = watch::channel(None);
     let view = ClusterView::new(&station, limits.cluster_view(), cluster.clone(), target.clone());
@@ -97,7 +103,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     let held = updates.hold().borrow().clone();
     first.extend(core.step(now, Event::K3s(held)));
     let (attempt, reserve) = (shell.attempt_limit(), shell.disk_reserve());
-    let ours = target.clone();
+    let (ours, storage) = (target.clone(), shell.longhorn());
     let says = shell.statement();
     shell.follow(standing.clone(), heard);
     shell.follow_site(sites.hold());
@@ -125,6 +131,16 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
             Ok(())
         }
     });
+    let properties = duties::keep_until_stop("properties of Longhorn", &station, || {
+        let run = longhorn::run(machines.clone(), station.clock, view.leadership(), storage.clone());
+        async move {
+            run.await;
+            Ok(())
+        }
+    });
+    let updates_of_components = duties::keep_until_stop("updates of Kubernetes components", &station, || {
+        update_status::run(&station, &troubles)
+    });
     let beside = Box::pin(async {
         tokio::join!(
             Box::pin(way_out),
@@ -135,6 +151,8 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
             Box::pin(tell_config(&station, standing, configs)),
             Box::pin(left_behind),
             Box::pin(disks),
+            Box::pin(properties),
+            Box::pin(updates_of_components),
         );
         Ok(())
     });

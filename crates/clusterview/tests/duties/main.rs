@@ -3,7 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
+mod consoles;
 #[path = "../stats/lines.rs"]
 mod lines;
+mod networks;
+mod places;
 mod services;
 mod stage;
