@@ -414,7 +414,7 @@ fn r3_whatever_is_cut_off_at_any_write_comes_to_its_end_and_nothing_is_published
             bench.wants(want("v2", "debug: true"));
             bench.settle(power);
             bench.fuse = usize::MAX;
-            let Disk { version, file, record, request } = bench.disk.clone();
+            let Disk { version, file, record, request, on_boot: _ } = bench.disk.clone();
             assert_eq!((version.as_str(), file.as_slice()), ("v2", &b"debug: true"[..]), "{nth} {power}");
             assert_eq!(request, None, "{nth} {power}");
             assert!(record.is_none_or(|it| it.stage == K3sStage::Done), "{nth} {power}");

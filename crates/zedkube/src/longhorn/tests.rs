@@ -126,6 +126,8 @@ async fn e9_policy_and_snapshot_job_are_kept_by_the_node_that_leads_and_only_whe
         assert_eq!(bench.job(), None, "an empty time deletes the job");
         let writes = bench.writes();
         bench.wanted.send_replace(Wanted::default());
+        // A look that was under way is over.
+        tokio::time::sleep(Duration::from_secs(10)).await;
         bench.sim.longhorn_setting("node-drain-policy", "block-for-eviction");
         hour().await;
         assert_eq!(bench.writes(), writes, "no property, no write");
