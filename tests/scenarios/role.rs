@@ -76,6 +76,8 @@ const STATS_ROLE: &str = "pillar-rs-cluster-stats";
 const MACHINES_ROLE: &str = "pillar-rs-machines";
 /// The role for room on the disks of the node.
 const DISKS_ROLE: &str = "pillar-rs-disk-reserve";
+/// The role for Longhorn's properties.
+const PROPERTIES_ROLE: &str = "pillar-rs-longhorn-properties";
 /// The role for applications, in their namespace.
 const APPS_ROLE: &str = "pillar-rs-apps";
 /// An application of the role's scenario, and its pod.
@@ -367,14 +369,8 @@ async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     let station =
         agent::Station { bus: world.bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
     let troubles = Troubles::open(&world.bus, station.clock, "zedkube");
-    let apps = clusterview::apps::Apps::open(
-        &station,
-        &troubles,
-        world.cluster.handle(),
-        target,
-        tokio::sync::watch::Sender::default(),
-    )
-    .unwrap();
+    let (cluster, wanted) = (world.cluster.handle(), watch::Sender::default());
+    let apps = clusterview::apps::Apps::open(&station, &troubles, cluster, target, wanted).unwrap();
     // A line is marked, and the status is there.
     let marked = world.until::<AppLogMarks>("zedkube", "a line to be handed on", |it| {
         it.is_some_and(|it| it.containers.iter().any(|container| !container.moments.is_empty()))
@@ -445,9 +441,12 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
         needed(it).is_some_and(|it| it.0 == "kubevirt.io" && machines.contains(&it) && !drained.contains(&it))
     };
     let mut asked = world.cluster.asked_by_agents();
-    // The config says how much room is kept on the disks: that has a role and a test of its own, too.
+    // The config says how much room is kept on the disks, and when snapshots are made: that has roles and tests of its
+    // own, too.
     let of_disks = |it: &(String, String)| {
-        needed(it).is_some_and(|it| granted(&[DISKS_ROLE]).contains(&it) && it.2 == "get")
+        needed(it).is_some_and(|it| {
+            granted(&[DISKS_ROLE]).contains(&it) && it.2 == "get" || granted(&[PROPERTIES_ROLE]).contains(&it)
+        })
     };
     asked.retain(|it| !of_machines(it) && !of_disks(it));
     granted_and_used(

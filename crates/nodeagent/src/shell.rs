@@ -10,7 +10,7 @@ use agent::device::{self, Device, Operation};
 use agent::force::Orders;
 use agent::wire::{GLOBAL, ZEDKUBE};
 use agent::{Error, Hands, Station, Tasks, Weight, hypervisor, publication, report, wire};
-use pubsub::{Bus, Publication, store};
+use pubsub::{Bus, Publication};
 use topics::{GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, OutageQuestion, ZbootConfig};
 use tracing::{error, info, warn};
 

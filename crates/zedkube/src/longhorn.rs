@@ -31,7 +31,7 @@ const CRON_BYTES: usize = 128;
 /// Between two looks.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// What is wanted; `None` where the config does not say, and nothing is written.
+/// What is wanted; `None` where the config does not say, and nothing is written. Nor is an empty policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Wanted {
     cron: Option<String>,
@@ -60,7 +60,7 @@ pub(crate) fn wanted(map: &ConfigItemValueMap, before: &Wanted) -> (Wanted, Vec<
             && it.chars().all(known)
             && (fields == 5 || it.is_empty() || fields <= 2 && it.starts_with('@'))
     });
-    let policy = text(POLICY, &before.policy, |it| POLICIES.contains(&it));
+    let policy = text(POLICY, &before.policy, |it| it.is_empty() || POLICIES.contains(&it));
     (Wanted { cron, policy }, refused)
 }
 
@@ -115,7 +115,7 @@ async fn look(
         }
     };
     let leads = || leading.borrow().holds(clock.now());
-    if let Some(policy) = wanted.policy.as_ref().filter(|_| leads()) {
+    if let Some(policy) = wanted.policy.as_ref().filter(|it| !it.is_empty() && leads()) {
         done(POLICY, policy, keep_drain_policy(cluster, policy).await);
     }
     if let Some(cron) = wanted.cron.as_ref().filter(|_| leads()) {

@@ -79,7 +79,7 @@ impl Words<'_> {
         let version: i32 = self
             .version
             .parse()
-            .map_err(|_| format!("read the version {:?}: it is no number of 32 bits", self.version))?;
+            .map_err(|cause| format!("read the version {:?}, a number of 32 bits: {cause}", self.version))?;
         if (component, status) == (KubeComponent::Unknown, KubeComponentUpdateStatus::Unknown) {
             return Ok(None);
         }

@@ -82,10 +82,10 @@ async fn s1_places_of_machines_ask_for_what_their_own_role_grants_and_nothing_el
     sim.add_machine_set("eve-kube-app", "vm-1-0", 0);
     let places = [("vm-1-0".to_owned(), Affinity::Preferred)].into();
     let wanted = watch::Sender::new(Wanted { places: Some(places), ..Wanted::default() });
-    let placed = |it: &Value| !it["spec"]["template"]["spec"]["affinity"].is_null();
+    let has_affinity = |it: &Value| !it["spec"]["template"]["spec"]["affinity"].is_null();
     tokio::select! {
         it = places::run(world.cluster.handle(), Clock::new(), target(), wanted.subscribe()) => panic!("{it:?}"),
-        _ = sim.until(SETS, |all| all.iter().all(|it| placed(it))) => {}
+        () = sim.until(SETS, |all| all.iter().all(has_affinity)) => {}
     }
     granted_and_used(&["pillar-rs-app-places"], &world.cluster.asked_by_agents());
 }

@@ -75,26 +75,9 @@ impl Claim {
             Seen::Console(console) => {
                 self.port = Some(console.vnc_port);
                 if console.caller_pid > 0 {
-                    return match first() {
-                        None => Act::Rest,
-                        Some(_) if !machine.is_edgeview(console.caller_pid) => Act::Remove,
-                        Some(_) if machine.listens(console.vnc_port) => {
-                            Act::Wait("edgeview has a console open")
-                        }
-                        Some(_) if now < since + OPENING => Act::Wait("edgeview opens a console"),
-                        Some(_) => Act::Remove,
-                    };
-                }
-                match wanted.get(&console.app_uuid) {
-                    Some(app) if *console == file(&console.app_uuid, app) => Act::Rest,
-                    // Of another machine of this application, or nobody's any more: what has no caller is ours.
-                    Some(_) => Act::Remove,
-                    None if !console.app_uuid.is_empty() => Act::Remove,
-                    None if first().is_none() => Act::Rest,
-                    None if machine.listens(console.vnc_port) => {
-                        Act::Wait("a console of no application is open")
-                    }
-                    None => Act::Remove,
+                    of_edgeview((now, since), first().is_some(), console, machine)
+                } else {
+                    own(wanted, console, machine)
                 }
             }
             // It may be half written.
@@ -113,6 +96,34 @@ impl Claim {
                 Some((uuid, app)) => Act::Write(file(uuid, app)),
             },
         }
+    }
+}
+
+/// Of a file that names no process of edgeview.
+fn own(wanted: &BTreeMap<String, Console>, console: &VmiVnc, machine: &impl Machine) -> Act {
+    match wanted.get(&console.app_uuid) {
+        Some(app) if *console == file(&console.app_uuid, app) => Act::Rest,
+        None if console.app_uuid.is_empty() && wanted.is_empty() => Act::Rest,
+        None if console.app_uuid.is_empty() && machine.listens(console.vnc_port) => {
+            Act::Wait("a console of no application is open")
+        }
+        // Of another machine of this application, or nobody's any more: what has no caller is ours.
+        Some(_) | None => Act::Remove,
+    }
+}
+
+/// Of a file that a process of edgeview has written, and that has been so `since` then.
+fn of_edgeview((now, since): (Mono, Mono), claimed: bool, console: &VmiVnc, machine: &impl Machine) -> Act {
+    if !claimed {
+        Act::Rest
+    } else if !machine.is_edgeview(console.caller_pid) {
+        Act::Remove
+    } else if machine.listens(console.vnc_port) {
+        Act::Wait("edgeview has a console open")
+    } else if now < since + OPENING {
+        Act::Wait("edgeview opens a console")
+    } else {
+        Act::Remove
     }
 }
 

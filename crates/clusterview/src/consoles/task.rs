@@ -114,17 +114,17 @@ impl Desk {
         let (bytes, seen) = look(&self.path)?;
         let act = claim.decide(clock.now(), wanted, &seen, self);
         match &act {
-            Act::Remove => self.remove(&bytes)?,
+            Act::Remove => self.remove(bytes.as_ref())?,
             Act::Write(console) => self.write(console)?,
             Act::Rest | Act::Wait(_) => {}
         }
-        self.follow(&act, &bytes, &seen)?;
+        self.follow(&act, bytes.as_ref(), &seen)?;
         Ok(act)
     }
 
     /// Removes the file, if it still is what was decided about.
-    fn remove(&self, bytes: &Option<Vec<u8>>) -> Result<(), pubsub::Error> {
-        if look(&self.path)?.0 == *bytes && store::remove(&self.path)? {
+    fn remove(&self, bytes: Option<&Vec<u8>>) -> Result<(), pubsub::Error> {
+        if look(&self.path)?.0.as_ref() == bytes && store::remove(&self.path)? {
             info!(path = %self.path.display(), "console closed");
         }
         Ok(())
@@ -146,13 +146,13 @@ impl Desk {
     }
 
     /// The copy is there while ours is in place, and not otherwise.
-    fn follow(&self, act: &Act, bytes: &Option<Vec<u8>>, seen: &Seen) -> Result<(), pubsub::Error> {
+    fn follow(&self, act: &Act, bytes: Option<&Vec<u8>>, seen: &Seen) -> Result<(), pubsub::Error> {
         let Some(copy) = self.copy.map(|it| self.bus.path(it)) else { return Ok(()) };
         let ours = match (act, seen) {
             (Act::Rest, Seen::Console(console))
                 if console.caller_pid == 0 && !console.app_uuid.is_empty() =>
             {
-                bytes.clone()
+                bytes.cloned()
             }
             (Act::Write(console), _) => Some(bytes_of(console)),
             (Act::Rest | Act::Wait(_) | Act::Remove, _) => None,

@@ -54,8 +54,8 @@ pub(super) struct Service {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Port {
     pub(super) protocol: String,
-    pub(super) port: i32,
-    pub(super) node_port: i32,
+    pub(super) number: i32,
+    pub(super) on_nodes: i32,
 }
 
 /// An ingress.
@@ -73,7 +73,7 @@ pub(super) struct Ingress {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Path {
     pub(super) host: String,
-    pub(super) path: String,
+    pub(super) prefix: String,
     pub(super) kind: String,
     pub(super) service: String,
     pub(super) port: i32,
@@ -102,8 +102,8 @@ impl Fact for Service {
         let wanted = [text(&spec["loadBalancerIP"]), first, text(&metadata.annotations[ADDRESS])];
         let port = |it: &Value| Port {
             protocol: text(&it["protocol"]),
-            port: number(&it["port"]),
-            node_port: number(&it["nodePort"]),
+            number: number(&it["port"]),
+            on_nodes: number(&it["nodePort"]),
         };
         Self {
             own: is_own(&metadata.namespace)
@@ -125,7 +125,7 @@ impl Fact for Ingress {
                 if service.is_object() {
                     paths.push(Path {
                         host: text(&rule["host"]),
-                        path: text(&path["path"]),
+                        prefix: text(&path["path"]),
                         kind: text(&path["pathType"]),
                         service: text(&service["name"]),
                         port: number(&service["port"]["number"]),

@@ -49,7 +49,7 @@ pub(super) fn fold(view: &View<'_>, before: Option<&KubeUserServices>) -> KubeUs
     let mut service_error = ErrorDescription::default();
     if !error.is_empty() {
         let same = before.map(|it| &it.service_error).filter(|it| it.error == error);
-        service_error.error = error.to_owned();
+        error.clone_into(&mut service_error.error);
         service_error.error_time = same.map_or(view.now, |it| it.error_time);
         service_error.error_severity = ErrorSeverity::Warning;
     }
@@ -72,13 +72,13 @@ fn ports(services: &Table<Service>) -> Vec<KubeServiceInfo> {
             continue;
         }
         for port in &service.ports {
-            let manager = (namespace.as_str(), port.port) == MANAGER;
+            let manager = (namespace.as_str(), port.number) == MANAGER;
             all.push(KubeServiceInfo {
                 name: name.clone(),
                 namespace: namespace.clone(),
                 protocol: port.protocol.clone(),
-                port: if manager { API_PORT } else { port.port },
-                node_port: port.node_port,
+                port: if manager { API_PORT } else { port.number },
+                node_port: port.on_nodes,
                 r#type: if manager { "NodePort".to_owned() } else { service.kind.clone() },
                 load_balancer_ip: if balanced { service.address.clone() } else { String::new() },
                 ace_enabled: manager,
@@ -108,7 +108,7 @@ fn paths(view: &View<'_>, ports: &[KubeServiceInfo]) -> Vec<KubeIngressInfo> {
                 name: name.clone(),
                 namespace: namespace.clone(),
                 hostname: path.host.clone(),
-                path: path.path.clone(),
+                path: path.prefix.clone(),
                 path_type: path.kind.clone(),
                 protocol: if tls { "https" } else { "http" }.to_owned(),
                 service: path.service.clone(),

@@ -95,7 +95,7 @@ pub async fn run(station: &Station, troubles: &Troubles, cluster: Cluster) -> Re
         if owed
             && now >= quiet
             && let Some(own) = &own
-            && let Some(value) = folded(&followers, own, &config_error, clock, outlet.get(GLOBAL))
+            && let Some(value) = folded(followers.as_ref(), own, &config_error, clock, outlet.get(GLOBAL))
         {
             if outlet.get(GLOBAL) != Some(&value) {
                 let count = |length: Option<usize>| length.unwrap_or_default();
@@ -125,13 +125,13 @@ pub async fn run(station: &Station, troubles: &Troubles, cluster: Cluster) -> Re
 
 /// What is to be published; `None` while not everything is known.
 fn folded(
-    followers: &Option<Followers>,
+    followers: Option<&Followers>,
     own: &BTreeSet<IpAddr>,
     config_error: &ErrorDescription,
     clock: Clock,
     before: Option<&KubeUserServices>,
 ) -> Option<KubeUserServices> {
-    let all = followers.as_ref()?;
+    let all = followers?;
     let view = View {
         services: all.services.known()?,
         ingresses: all.ingresses.known()?,

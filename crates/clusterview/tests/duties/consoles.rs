@@ -42,10 +42,9 @@ impl Bench {
 
     /// The kernel's table says that something listens at this port, or nothing does.
     fn listen(&self, port: Option<u32>) {
-        let mut table = "  sl  local_address rem_address   st\n".to_owned();
-        if let Some(port) = port {
-            table += &format!("   0: 0100007F:{port:04X} 00000000:0000 0A 0:0\n");
-        }
+        let line =
+            port.map(|it| format!("   0: 0100007F:{it:04X} 00000000:0000 0A 0:0\n")).unwrap_or_default();
+        let table = format!("  sl  local_address rem_address   st\n{line}");
         store::replace(&self.stage.station.bus.path("proc/net/tcp"), table.as_bytes()).unwrap();
     }
 

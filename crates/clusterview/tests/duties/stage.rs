@@ -66,8 +66,8 @@ impl Stage {
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Self) -> bool) -> Duration {
         let began = self.station.clock.now();
         while !wanted(self) {
-            let waited = self.station.clock.now().since(began);
-            assert!(waited < PATIENCE, "waited for {what}: {}", self.lines.text());
+            let so_far = self.station.clock.now().since(began);
+            assert!(so_far < PATIENCE, "waited for {what}: {}", self.lines.text());
             self.pass(LOOK).await;
         }
         self.station.clock.now().since(began)

@@ -39,7 +39,7 @@ fn what_makes_no_sense_leaves_what_is_in_force() {
     assert_eq!(before, Wanted { cron: text("0 0 * * *"), policy: text("always-allow") });
     assert_eq!(want(" @every 1h ", "block-for-eviction").cron, text("@every 1h"));
     assert_eq!(want("", "always-allow").cron, text(""));
-    for (cron, policy) in [("0 0 * *", "never"), ("0 0 * * *; x", ""), ("daily", "Always-Allow")] {
+    for (cron, policy) in [("0 0 * *", "never"), ("0 0 * * *; x", "no"), ("daily", "Always-Allow")] {
         let (now, refused) = wanted(&map(cron, policy), &before);
         assert_eq!((now, refused.len()), (before.clone(), 2), "{cron} {policy}");
     }
@@ -125,12 +125,12 @@ async fn e9_policy_and_snapshot_job_are_kept_by_the_node_that_leads_and_only_whe
         hour().await;
         assert_eq!(bench.job(), None, "an empty time deletes the job");
         let writes = bench.writes();
-        bench.wanted.send_replace(Wanted::default());
+        bench.wanted.send_replace(want("", ""));
         // A look that was under way is over.
         tokio::time::sleep(Duration::from_secs(10)).await;
         bench.sim.longhorn_setting("node-drain-policy", "block-for-eviction");
         hour().await;
-        assert_eq!(bench.writes(), writes, "no property, no write");
+        assert_eq!(bench.writes(), writes, "an empty policy leaves what Longhorn has");
     };
     tokio::select! {
         () = duty => panic!("it has ended"),
