@@ -107,6 +107,7 @@ async fn e8_d_v7_an_attachment_is_not_taken_from_another_node_or_another_maker()
         stage.until("one note", |it| notes(it) == 1).await;
         stage.pass(Duration::from_hours(1)).await;
         assert_eq!(config(&stage, "eth1"), Some(text("eth1")), "the other node needs it");
+        assert_eq!(stage.sim.faults().count("DELETE", PATH), 0, "nor was it deleted in between");
         want(&senders[1], &["eth2"]);
         stage.until("it gone", |it| config(it, "eth1").is_none()).await;
         assert_eq!(config(&stage, "eth7"), Some(same.to_string()));
