@@ -1,5 +1,6 @@
 //! The role in `docs/reference/role.yaml` is what the agents need, and no more.
 
+mod beside;
 mod disks;
 mod machines;
 mod site;
@@ -75,6 +76,8 @@ const STATS_ROLE: &str = "pillar-rs-cluster-stats";
 const MACHINES_ROLE: &str = "pillar-rs-machines";
 /// The role for room on the disks of the node.
 const DISKS_ROLE: &str = "pillar-rs-disk-reserve";
+/// The role for Longhorn's properties.
+const PROPERTIES_ROLE: &str = "pillar-rs-longhorn-properties";
 /// The role for applications, in their namespace.
 const APPS_ROLE: &str = "pillar-rs-apps";
 /// An application of the role's scenario, and its pod.
@@ -156,9 +159,9 @@ fn the_roles_can_be_applied_in_one_go_before_the_namespace_of_applications_exist
         include_str!("../../docs/reference/role-bindings.yaml"),
     );
     for object in whole(roles).chain(whole(bindings)) {
-        // Each cluster has this one.
+        // Each cluster has these.
         let namespace = object["metadata"]["namespace"].as_str();
-        assert!(namespace.is_none_or(|it| it == "kube-node-lease"), "{object}");
+        assert!(namespace.is_none_or(|it| matches!(it, "kube-node-lease" | "kube-system")), "{object}");
     }
     // A namespace that belongs to somebody is not touched.
     let apps = include_str!("../../docs/reference/role-bindings-apps.yaml");
@@ -366,7 +369,8 @@ async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     let station =
         agent::Station { bus: world.bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
     let troubles = Troubles::open(&world.bus, station.clock, "zedkube");
-    let apps = clusterview::apps::Apps::open(&station, &troubles, world.cluster.handle(), target).unwrap();
+    let (cluster, wanted) = (world.cluster.handle(), watch::Sender::default());
+    let apps = clusterview::apps::Apps::open(&station, &troubles, cluster, target, wanted).unwrap();
     // A line is marked, and the status is there.
     let marked = world.until::<AppLogMarks>("zedkube", "a line to be handed on", |it| {
         it.is_some_and(|it| it.containers.iter().any(|container| !container.moments.is_empty()))
@@ -437,9 +441,12 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
         needed(it).is_some_and(|it| it.0 == "kubevirt.io" && machines.contains(&it) && !drained.contains(&it))
     };
     let mut asked = world.cluster.asked_by_agents();
-    // The config says how much room is kept on the disks: that has a role and a test of its own, too.
+    // The config says how much room is kept on the disks, and when snapshots are made: that has roles and tests of its
+    // own, too.
     let of_disks = |it: &(String, String)| {
-        needed(it).is_some_and(|it| granted(&[DISKS_ROLE]).contains(&it) && it.2 == "get")
+        needed(it).is_some_and(|it| {
+            granted(&[DISKS_ROLE]).contains(&it) && it.2 == "get" || granted(&[PROPERTIES_ROLE]).contains(&it)
+        })
     };
     asked.retain(|it| !of_machines(it) && !of_disks(it));
     granted_and_used(

@@ -165,6 +165,8 @@ impl World {
         let mut config = config.clone();
         config["deviceName"] = self.cluster.device_name().into();
         config["id"]["uuid"] = self.cluster.device_uuid().into();
+        let longhorn = json!([{ "key": "storage.longhorn.node-drain-policy", "value": "" }]);
+        config.as_object_mut().unwrap().entry("configItems").or_insert(longhorn);
         self.put("persist/config/edge-dev-config.json", &config.to_string());
     }
 

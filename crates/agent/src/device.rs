@@ -3,6 +3,8 @@
 //! `record` is the default and only writes under the root what it would have done; the others must be asked
 //! for in words, so that no test and no demo can take its machine down.
 
+pub mod program;
+
 use std::fmt;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;

@@ -12,7 +12,6 @@ pub mod operator;
 pub mod outlet;
 pub mod partitions;
 pub mod pid;
-pub mod program;
 pub mod reasons;
 pub mod report;
 pub mod settings;

@@ -10,7 +10,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use agent::program;
+use agent::device::program;
 use tokio::time::Instant;
 use tracing::{info, warn};
 

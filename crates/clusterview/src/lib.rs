@@ -1,5 +1,6 @@
-//! What the elected node reports of its cluster, and what this node follows of it: election, statistics, applications
-//! and their logs, deletion of replaced control-plane nodes. Runs beside the drain, each duty restarted alone.
+//! What the elected node reports of its cluster, and what this node follows of it and does for its applications: election,
+//! statistics, applications and their logs, their consoles, networks and places, services of users, deletion of replaced
+//! control-plane nodes. Runs beside the drain, each duty restarted alone.
 //!
 //! Who may call: `zedkube`, which runs it beside its core and passes to it by channels what it needs of that. Not here:
 //! anything that a drain waits for, but the hand-over of the lease (`leader::Door`). Published in zedkube's name.
@@ -7,10 +8,14 @@
 
 pub mod apps;
 pub mod collections;
+pub mod consoles;
 pub mod leader;
 pub mod lease;
+pub mod networks;
+pub mod places;
 pub mod pods;
 pub mod prune;
+pub mod services;
 pub mod stats;
 
 use std::sync::Arc;
@@ -23,7 +28,8 @@ use kubeapi::{Cluster, Target};
 use tokio::sync::watch;
 use topics::EdgeNodeClusterConfig;
 
-use apps::{Apps, Pipe};
+use apps::{Apps, Pipe, Wanted};
+use consoles::ConsoleFiles;
 use leader::{Door, Leader, Leadership};
 use lease::Times;
 
@@ -41,6 +47,8 @@ pub struct Limits {
     pub config_patience: Duration,
     /// Between two looks for replaced nodes.
     pub prune: Duration,
+    /// Where consoles are written.
+    pub console_files: ConsoleFiles,
 }
 
 /// All duties.
@@ -50,13 +58,15 @@ pub struct ClusterView {
     cluster: Cluster,
     target: Target,
     leader: Leader,
+    wanted: watch::Sender<Wanted>,
 }
 
 impl ClusterView {
     /// Does nothing yet.
     pub fn new(station: &Station, limits: Limits, cluster: Cluster, target: Target) -> Self {
         let leader = Leader::new(station, limits, cluster.clone(), target.clone());
-        Self { station: station.clone(), limits, cluster, target, leader }
+        let wanted = watch::Sender::default();
+        Self { station: station.clone(), limits, cluster, target, leader, wanted }
     }
 
     /// The drain's way to the election.
@@ -92,11 +102,33 @@ impl ClusterView {
         });
         let apps = duties::keep("applications", station, || {
             let (cluster, target, pipe) = (self.cluster.clone(), self.target.clone(), pipe.clone());
+            let wanted = self.wanted.clone();
             async move {
-                Apps::open(station, troubles, cluster, target)?.run(pipe).await;
+                Apps::open(station, troubles, cluster, target, wanted)?.run(pipe).await;
                 Ok(())
             }
         });
-        tokio::join!(Box::pin(election), Box::pin(prune), Box::pin(report), Box::pin(apps));
+        let services = duties::keep_until_stop("services of users", station, || {
+            services::run(station, troubles, self.cluster.clone())
+        });
+        let consoles = duties::keep_until_stop("consoles", station, || {
+            consoles::run(station, self.limits.console_files, self.wanted.subscribe())
+        });
+        let networks = duties::keep_until_stop("network attachments", station, || {
+            networks::run(self.cluster.clone(), clock, self.target.clone(), self.wanted.subscribe())
+        });
+        let places = duties::keep_until_stop("affinity of machines", station, || {
+            places::run(self.cluster.clone(), clock, self.target.clone(), self.wanted.subscribe())
+        });
+        tokio::join!(
+            Box::pin(election),
+            Box::pin(prune),
+            Box::pin(report),
+            Box::pin(apps),
+            Box::pin(services),
+            Box::pin(consoles),
+            Box::pin(networks),
+            Box::pin(places),
+        );
     }
 }

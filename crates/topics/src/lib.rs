@@ -8,9 +8,10 @@ mod drain;
 mod form;
 mod others;
 
+use form::{cidr, numbers, reread, secret, shared, time};
 pub use form::{fit, go_json, schema};
-use form::{numbers, reread, secret, shared, time};
 
+pub use cidr::Cidr;
 pub use cluster::*;
 pub use device::*;
 pub use drain::*;
@@ -58,6 +59,7 @@ macro_rules! every_topic {
             $of::<crate::KubeConfig>(),
             $of::<crate::KubeLeaderElectInfo>(),
             $of::<crate::KubeStatsState>(),
+            $of::<crate::KubeUserServices>(),
             $of::<crate::NodeAgentStatus>(),
             $of::<crate::NodeDrainProgress>(),
             $of::<crate::NodeDrainRequest>(),

@@ -23,9 +23,15 @@ pub struct AppInstanceConfig {
     pub purge_cmd: AppInstanceOpsCmd,
     /// Purge from the local operator.
     pub local_purge_cmd: AppInstanceOpsCmd,
+    /// Devices that it gets.
+    pub io_adapter_list: Option<Vec<IoAdapter>>,
+    /// Whether its console is wanted at the controller.
+    pub remote_console: bool,
     /// Whether this node is its designated node.
     #[serde(rename = "IsDesignatedNodeID")]
     pub is_designated_node_id: bool,
+    /// How firmly it belongs there.
+    pub affinity_type: Affinity,
 }
 
 topic!(AppInstanceConfig: Volatile);
@@ -45,6 +51,34 @@ numbers! {
     VmMode: u8 {
         /// None: a native container.
         NoHyper = 4,
+    }
+}
+
+/// A device of an application.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct IoAdapter {
+    /// Its kind.
+    pub r#type: IoType,
+    /// Its name; of an ethernet port the interface.
+    pub name: String,
+}
+
+numbers! {
+    /// Kind of a device.
+    IoType: u8 {
+        /// An ethernet port.
+        Ethernet = 1,
+    }
+}
+
+numbers! {
+    /// How firmly an application belongs to its designated node.
+    Affinity: u8 {
+        /// It may run elsewhere.
+        Preferred = 0,
+        /// It runs there or nowhere.
+        Required = 1,
     }
 }
 

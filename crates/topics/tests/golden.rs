@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use topics::{DeviceOpsCmd, Kind, NodeDrainStatus, Topic, go_json, read_force};
+use topics::{DeviceOpsCmd, Kind, NodeDrainStatus, Topic, VmiVnc, go_json, read_force};
 
 /// Calls a function for every topic that has samples.
 macro_rules! each_sampled_topic {
@@ -21,7 +21,7 @@ macro_rules! each_sampled_topic {
         each_sampled_topic!($call($($argument),*):
             AppInstanceConfig BaseOSMgrStatus BaseOsConfig BaseOsStatus ConfigItemValueMap ContentTreeStatus
             DeviceNetworkStatus DomainStatus ENClusterAppStatus EdgeNodeClusterConfig EdgeNodeClusterStatus
-            EdgeNodeInfo KubeClusterInfo KubeClusterUpdateStatus KubeConfig KubeLeaderElectInfo
+            EdgeNodeInfo KubeClusterInfo KubeClusterUpdateStatus KubeConfig KubeLeaderElectInfo KubeUserServices
             NodeAgentStatus NodeDrainRequest NodeDrainStatus VaultStatus VolumeMgrStatus ZbootConfig ZbootStatus
             ZedAgentStatus)
     };
@@ -29,7 +29,7 @@ macro_rules! each_sampled_topic {
 }
 
 /// Folders of samples that are plain files.
-const PLAIN: [&str; 2] = ["DeviceOpsCmd", "EdgeDevConfig"];
+const PLAIN: [&str; 3] = ["DeviceOpsCmd", "EdgeDevConfig", "vmiVNC.run"];
 
 /// Whether only other agents publish a topic.
 fn is_of_others(topic: &str) -> bool {
@@ -160,6 +160,11 @@ fn plain_files_are_written_back_byte_for_byte() {
     for (path, text) in texts(&golden().join("DeviceOpsCmd")) {
         unchanged::<DeviceOpsCmd>(&path, &text);
     }
+    let consoles = texts(&golden().join("vmiVNC.run"));
+    assert_eq!(consoles.len(), 3);
+    for (path, text) in consoles {
+        unchanged::<VmiVnc>(&path, &text);
+    }
     let saved: DeviceOpsCmd = read(
         Path::new("rebootConfig"),
         &fs::read_to_string(golden().join("DeviceOpsCmd/rebootConfig.json")).unwrap(),
@@ -220,7 +225,7 @@ fn wire<T: Topic>(tried: &mut usize, large: &mut usize, repaired: &mut usize) {
 fn d_p3_what_a_socket_carries_is_the_reference_byte_for_byte_but_for_damaged_numbers() {
     let (mut tried, mut large, mut repaired) = (0, 0, 0);
     each_sampled_topic!(wire(&mut tried, &mut large, &mut repaired));
-    assert_eq!((tried, large), (75, 11), "samples without and with members in files of their own");
+    assert_eq!((tried, large), (77, 11), "samples without and with members in files of their own");
     assert_eq!(repaired, 1, "members whose numbers the reference damages");
 }
 
@@ -367,11 +372,11 @@ fn fit(schema: &Value, samples: Vec<(PathBuf, String)>) -> usize {
 #[test]
 fn every_sample_fits_its_schema() {
     let disk: usize = topics::schema::all().iter().map(|(topic, schema)| fit(schema, samples(topic))).sum();
-    assert_eq!(disk, 104, "samples of the form on disk");
+    assert_eq!(disk, 106, "samples of the form on disk");
     let carried = |topic: &str| texts(&golden().join(topic).join("wire"));
     let wire: usize =
         topics::schema::all_wire().iter().map(|(topic, schema)| fit(schema, carried(topic))).sum();
-    assert_eq!(wire, 86, "samples of the form on a socket");
+    assert_eq!(wire, 88, "samples of the form on a socket");
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! The command line: the only place where flags and variables of the environment enter.
 
 mod cluster;
+#[cfg(feature = "demo")]
+mod demo;
 mod join;
 mod lock;
 mod machines;
 pub(crate) mod settings;
+mod update_status;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,9 +17,12 @@ use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use topics::{DrainStatus, GoTime, Requester};
 
 pub(crate) use cluster::OverCluster;
+#[cfg(feature = "demo")]
+pub(crate) use demo::DemoOptions;
 pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
 pub(crate) use lock::{First, LockAction, LockCommand};
 pub(crate) use machines::{MachinesAction, MachinesCommand};
+pub(crate) use update_status::UpdateStatus;
 
 use crate::site_cmd::SiteCommand;
 
@@ -85,6 +91,10 @@ pub(crate) enum Command {
     Machines(MachinesCommand),
     /// Shut the whole site down or reboot it, and show how far that is.
     Site(SiteCommand),
+    /// Report how far the update of a Kubernetes component is: `zedkube pubKubeClusterUpdateStatus …`, for the kube
+    /// container.
+    #[command(name = zedkube::update_status::COMMAND, hide = true)]
+    UpdateStatus(UpdateStatus),
 }
 
 /// Whether the words filter the log.
@@ -311,15 +321,6 @@ pub(crate) struct Options {
     pub(crate) limits: Option<PathBuf>,
 }
 
-/// Where the demo works.
-#[cfg(feature = "demo")]
-#[derive(Debug, Clone, Group)]
-pub(crate) struct DemoOptions {
-    /// Directory that is made again and left behind for a look.
-    #[arg(long, value_name = "DIR", default_value = "./run/demo")]
-    pub(crate) dir: PathBuf,
-}
-
 impl Command {
     /// The agent that is alone in its process.
     pub(crate) const fn alone(&self) -> Option<&'static str> {
@@ -331,6 +332,7 @@ impl Command {
             #[cfg(feature = "demo")]
             Self::Demo(_) => None,
             Self::Run(_)
+            | Self::UpdateStatus(_)
             | Self::Check(_)
             | Self::Drain(_)
             | Self::Join(_)
@@ -345,7 +347,8 @@ impl Command {
         match self {
             #[cfg(feature = "demo")]
             Self::Demo(_) => "error",
-            Self::Check(_)
+            Self::UpdateStatus(_)
+            | Self::Check(_)
             | Self::Drain(_)
             | Self::Join(_)
             | Self::Lock(_)
@@ -377,6 +380,12 @@ pub(crate) fn by_name(args: impl IntoIterator<Item = OsString>) -> Vec<OsString>
     let mut args: Vec<OsString> = args.into_iter().collect();
     if let Some(agent) = called_as(&args) {
         args.insert(1, OsString::from(agent));
+    }
+    // The kube container calls a command of zedkube.
+    if args.get(1).is_some_and(|it| it == "zedkube")
+        && args.get(2).is_some_and(|it| it == zedkube::update_status::COMMAND)
+    {
+        args.remove(1);
     }
     args
 }

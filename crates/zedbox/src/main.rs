@@ -125,6 +125,18 @@ async fn run(command: Command, levels: &Levels) -> anyhow::Result<Exit> {
         Command::Site(command) => return Ok(site_cmd::run(&command).await),
         Command::Machines(command) => return Ok(machines_cmd::run(&command).await),
         Command::Lock(command) => return Ok(lock_cmd::run(&command).await),
+        Command::UpdateStatus(command) => report_update(&command),
     }?;
     Ok(Exit::Done)
+}
+
+/// Hands the status of an update over to zedkube.
+fn report_update(command: &args::UpdateStatus) -> anyhow::Result<()> {
+    let [device, component, status, version, error] = command.words.as_slice() else {
+        anyhow::bail!("read five words: device, component, status, version and error");
+    };
+    let words = zedkube::update_status::Words { device, component, status, version, error };
+    let value = words.value(agent::Clock::new().wall()).map_err(anyhow::Error::msg)?;
+    zedkube::update_status::hand_over(&command.root, &value).map_err(anyhow::Error::msg)?;
+    Ok(())
 }

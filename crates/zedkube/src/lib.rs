@@ -12,11 +12,14 @@ mod leave;
 mod left_behind;
 mod limits;
 mod log;
+mod longhorn;
+mod other_image;
 mod outage;
 mod requests;
 mod reserve;
 mod shell;
 mod site;
+pub mod update_status;
 mod work;
 
 pub use limits::Limits;
@@ -24,17 +27,15 @@ pub use limits::Limits;
 use std::sync::Arc;
 
 use ::outage::turn::record::Held;
-use agent::watchdog::Watchdog;
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
-use agent::{Error, Station, Tasks, Troubles, device, duties, force, outlet, pid, publication, turn};
+use agent::{Error, Station, Tasks, Troubles, device, duties, force, outlet, pid, turn};
 use clusterview::ClusterView;
 use clusterview::apps::Pipe;
 use kubeapi::{Cluster, Target};
 use nodestatus::{ClusterMembership, Membership};
 use step::Core as _;
 use tokio::sync::watch;
-use topics::{DrainStatus, EdgeNodeClusterConfig, NodeDrainStatus, Requester};
-use tracing::info;
+use topics::{EdgeNodeClusterConfig, NodeDrainStatus};
 
 use crate::core::Event;
 use crate::work::Work;
@@ -52,29 +53,6 @@ pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(
     run_into(station, limits, cluster, Pipe::standard_output()).await
 }
 
-/// On an image without Kubernetes: says that there is no drain, and nothing else (spec eve-rest.md 2).
-async fn without_kubernetes(station: &Station, troubles: &Troubles) -> Result<(), Error> {
-    let open = || {
-        pid::write::<NodeDrainStatus>(station, NAME)?;
-        let mut statuses = publication::<NodeDrainStatus>(&station.bus, NAME)?;
-        let none = NodeDrainStatus { status: DrainStatus::NotSupported, requested_by: Requester::Unset };
-        statuses.publish(GLOBAL, &none).map_err(Error::pubsub("NodeDrainStatus"))?;
-        Ok(statuses)
-    };
-    // Held, as its socket is served.
-    let Some(_statuses) = outlet::started(station, troubles, open).await? else { return Ok(()) };
-    info!("this image does not run Kubernetes: NodeDrainStatus is NOTSUPPORTED, and nothing else is done");
-    let mut stop = station.stop.clone();
-    let mut watchdog = Watchdog::new(NAME, &station.bus, station.clock);
-    loop {
-        watchdog.touch();
-        tokio::select! {
-            () = stop.stopped() => return Ok(()),
-            () = watchdog.due() => {}
-        }
-    }
-}
-
 /// [`run`], with another place for the lines that applications have logged.
 ///
 /// # Errors
@@ -82,7 +60,7 @@ async fn without_kubernetes(station: &Station, troubles: &Troubles) -> Result<()
 pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: Pipe) -> Result<(), Error> {
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
     if !device::is_for_clusters(&station.bus) {
-        return without_kubernetes(&station, &troubles).await;
+        return other_image::run(&station, &troubles).await;
     }
     let target = Target::default();
     let (sender, lease) = watch::channel(None);
@@ -125,7 +103,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     let held = updates.hold().borrow().clone();
     first.extend(core.step(now, Event::K3s(held)));
     let (attempt, reserve) = (shell.attempt_limit(), shell.disk_reserve());
-    let ours = target.clone();
+    let (ours, storage) = (target.clone(), shell.longhorn());
     let says = shell.statement();
     shell.follow(standing.clone(), heard);
     shell.follow_site(sites.hold());
@@ -153,6 +131,16 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
             Ok(())
         }
     });
+    let properties = duties::keep_until_stop("properties of Longhorn", &station, || {
+        let run = longhorn::run(machines.clone(), station.clock, view.leadership(), storage.clone());
+        async move {
+            run.await;
+            Ok(())
+        }
+    });
+    let updates_of_components = duties::keep_until_stop("updates of Kubernetes components", &station, || {
+        update_status::run(&station, &troubles)
+    });
     let beside = Box::pin(async {
         tokio::join!(
             Box::pin(way_out),
@@ -163,6 +151,8 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
             Box::pin(tell_config(&station, standing, configs)),
             Box::pin(left_behind),
             Box::pin(disks),
+            Box::pin(properties),
+            Box::pin(updates_of_components),
         );
         Ok(())
     });

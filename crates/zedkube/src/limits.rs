@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use clusterview::consoles::ConsoleFiles;
 use clusterview::lease::Times;
 use kubenodeop::node::gate;
 use kubenodeop::{Limit, MachinePolicy, NeverReadyAction, PodAction, Rules, StickyAction, VolumeAction};
@@ -144,6 +145,9 @@ agent::limits! {
         /// `shutdown` or `fail`.
         #[serde(deserialize_with = "words::machines_policy")]
         machines_policy: MachinePolicy = Rules::default().machines;
+        /// Where the console of a virtual machine is written: `both`, `edgeview` (`/run/edgeview/VncParams/vmiVNC.run`) or
+        /// `zedkube` (`/run/zedkube/vmiVNC.run`, for older kube containers).
+        console_files: ConsoleFiles = ConsoleFiles::Both;
         /// TCP port of the status server; 0 for any that is free.
         server_port: u16 = nodestatus::Limits::default().port;
     }
@@ -193,6 +197,7 @@ impl Limits {
             release: LEASE_RELEASE,
             config_patience: CONFIG_PATIENCE,
             prune: PRUNE,
+            console_files: self.console_files,
         }
     }
 

@@ -20,7 +20,7 @@ use tracing::{error, warn};
 use crate::core::{Author, Effect, Event, Force, K3sHold, SiteHold};
 use crate::log::say;
 use crate::work::{Work, pass_on};
-use crate::{GLOBAL, MISSPELT, NAME, WAIT, requests};
+use crate::{GLOBAL, MISSPELT, NAME, WAIT, longhorn, requests};
 use clusterview::leader::Door;
 use kubeapi::Target;
 use nodestatus::{ClusterMembership, Membership};
@@ -61,6 +61,8 @@ pub(crate) struct Shell {
     attempt: watch::Sender<Duration>,
     /// GiB of the disks that Longhorn leaves to others, where the config says so.
     reserve: watch::Sender<Option<u32>>,
+    /// What the config wants of Longhorn for the whole cluster.
+    longhorn: watch::Sender<longhorn::Wanted>,
     /// Asks the keeper of our turn.
     keeper: Option<mpsc::UnboundedSender<Ask>>,
     /// A force file that counts says COMPLETE.
@@ -98,6 +100,7 @@ impl Shell {
             election,
             attempt: watch::Sender::new(Properties::default().time(DRAIN_TIMEOUT)),
             reserve: watch::Sender::default(),
+            longhorn: watch::Sender::default(),
             keeper: None,
             forced: Arc::default(),
         };
@@ -135,11 +138,14 @@ impl Shell {
         });
         requests::follow(&mut self.tasks, &bus, self.station.clock);
         let mut last = Properties::default();
-        let (attempt, reserve) = (self.attempt.clone(), self.reserve.clone());
+        let (attempt, reserve, longhorn) =
+            (self.attempt.clone(), self.reserve.clone(), self.longhorn.clone());
         self.tasks.follow::<ConfigItemValueMap>(&bus, "zedagent", move |change| match change {
             Change::Put { value, .. } => {
                 let (now, refused) = Properties::from_map(&value, &last);
-                for line in refused {
+                let (storage, strange) = longhorn::wanted(&value, &longhorn.borrow());
+                longhorn.send_if_modified(|held| std::mem::replace(held, storage.clone()) != storage);
+                for line in refused.into_iter().chain(strange) {
                     warn!("config property {line}");
                 }
                 last = now.clone();
@@ -225,6 +231,11 @@ impl Shell {
     /// How much of the disks Longhorn leaves to others, where the config says so.
     pub(crate) fn disk_reserve(&self) -> watch::Receiver<Option<u32>> {
         self.reserve.subscribe()
+    }
+
+    /// What the config wants of Longhorn for the whole cluster.
+    pub(crate) fn longhorn(&self) -> watch::Receiver<longhorn::Wanted> {
+        self.longhorn.subscribe()
     }
 
     fn follow_files(&mut self, bus: &Bus) {

@@ -23,7 +23,8 @@ use super::{
     Boot, Image, Label, Partition, PartitionState, Partitions, Percent, StopOnDrop, Store, Work, blocking,
     booted, refuse, settable,
 };
-use crate::{Error, program};
+use crate::Error;
+use crate::device::program;
 
 /// How long one call may take, as in the reference.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -4,7 +4,7 @@
 //! set of its name, so the ends of their names are known, and one name is not taken for the beginning of another
 //! (docs/decisions.md). Pure: no clock, no I/O, no task.
 
-use topics::{AppInstanceConfig, GoUuid, VmMode};
+use topics::{Affinity, AppInstanceConfig, GoUuid, IoType, VmMode};
 
 /// What the launcher pods of virtual machines are called by.
 const LAUNCHER: &str = "virt-launcher-";
@@ -29,6 +29,12 @@ pub(super) struct App {
     pub(super) native: bool,
     /// TCP port of its console, were it a virtual machine.
     pub(super) vnc_port: u32,
+    /// That console is wanted.
+    pub(super) console: bool,
+    /// How firmly it belongs to its designated node.
+    pub(super) affinity: Affinity,
+    /// Ethernet ports that it gets.
+    pub(super) ports: Vec<String>,
 }
 
 /// How a pod belongs to an application.
@@ -50,6 +56,15 @@ impl App {
             designated: config.is_designated_node_id,
             native: config.fixed_resources.virtualization_mode == VmMode::NoHyper,
             vnc_port: config.fixed_resources.vnc_display.wrapping_add(VNC_PORT),
+            console: config.remote_console,
+            affinity: config.affinity_type,
+            ports: config
+                .io_adapter_list
+                .iter()
+                .flatten()
+                .filter(|it| it.r#type == IoType::Ethernet)
+                .map(|it| it.name.clone())
+                .collect(),
         }
     }
 

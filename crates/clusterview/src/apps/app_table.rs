@@ -101,6 +101,11 @@ impl AppTable {
         self.judge();
     }
 
+    /// The name of this node, once it is known.
+    pub(super) fn node_name(&self) -> Option<&str> {
+        self.node.as_deref()
+    }
+
     /// Whether anybody wants to know of pods.
     pub(super) fn is_wanted(&self) -> bool {
         self.node.is_some() && !self.apps.is_empty()

@@ -2,7 +2,7 @@
 //!
 //! Not here: how pods and logs are read (`pods`).
 //!
-//! Pure: `app`, `look`, `app_table` (the status), `marks`, `track`, `course`, `line` (the logs); `task` and `logs` wait.
+//! Pure: `app`, `look`, `app_table` (the status), `wanted` (what they want beside pods), `marks`, `track`, `course`, `line` (the logs); `task` and `logs` wait.
 //! Neither waits for the drain, nor the drain for them. Sources: spec/agents.md 4.12, D-K23.
 
 mod app;
@@ -15,9 +15,11 @@ mod marks;
 mod pipe;
 mod task;
 mod track;
+mod wanted;
 
 pub use app_table::{GAP, UNREACHABLE_AFTER};
 pub use logs::{BATCH_BYTES, ROUND_BYTES};
 pub use pipe::Pipe;
 pub use task::Apps;
 pub use track::{AGAIN, DOUBT, ROUND};
+pub use wanted::{Console, Wanted};

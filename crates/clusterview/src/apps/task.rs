@@ -15,6 +15,7 @@ use super::app_table::{Act, AppTable};
 use super::course::Scene;
 use super::logs;
 use super::pipe::Pipe;
+use super::wanted::Wanted;
 use kubeapi::target::{Target, Values};
 
 enum AppEvent {
@@ -30,10 +31,12 @@ pub struct Apps {
     target: Target,
     status: Outlet<ENClusterAppStatus>,
     marks: Outlet<AppLogMarks>,
+    wanted: watch::Sender<Wanted>,
 }
 
 impl Apps {
-    /// Becomes the publisher of both, with what an earlier run left. They are those of the node `target`.
+    /// Becomes the publisher of both, with what an earlier run left. They are those of the node `target`. What they want
+    /// beside their pods goes into `wanted`.
     ///
     /// # Errors
     /// Another process publishes them, or their directories cannot be used.
@@ -42,8 +45,10 @@ impl Apps {
         troubles: &Troubles,
         cluster: Cluster,
         target: Target,
+        wanted: watch::Sender<Wanted>,
     ) -> Result<Self, Error> {
         Ok(Self {
+            wanted,
             status: Outlet::open(troubles)?,
             marks: Outlet::open(troubles)?,
             station: station.clone(),
@@ -55,11 +60,11 @@ impl Apps {
     /// Publishes ENClusterAppStatus and hands the logs on into `pipe`, until the station says stop. What was published
     /// stays.
     pub async fn run(self, pipe: Pipe) {
-        let Self { station, cluster, target, status, marks } = self;
+        let Self { station, cluster, target, status, marks, wanted } = self;
         let (scenes, scene) = watch::channel(Scene::default());
         let (clock, stop) = (station.clock, station.stop.clone());
         let desk = logs::LogReader { cluster: cluster.clone(), clock, stop, marks, pipe };
-        let mut teller = Teller::new(clock, cluster, status, scenes);
+        let mut teller = Teller::new(clock, cluster, status, (scenes, wanted));
         tokio::join!(logs::run(desk, scene), teller.run(&station, target.values()));
     }
 }
@@ -69,6 +74,7 @@ struct Teller {
     cluster: Cluster,
     status: Outlet<ENClusterAppStatus>,
     scenes: watch::Sender<Scene>,
+    wanted: watch::Sender<Wanted>,
     book: AppTable,
     pods: Option<Pods>,
     /// The last failure of the watch, so that it is reported once.
@@ -80,10 +86,10 @@ impl Teller {
         clock: Clock,
         cluster: Cluster,
         status: Outlet<ENClusterAppStatus>,
-        scenes: watch::Sender<Scene>,
+        (scenes, wanted): (watch::Sender<Scene>, watch::Sender<Wanted>),
     ) -> Self {
         let book = AppTable::new(status.iter().map(|(key, status)| (key.to_owned(), status.clone())));
-        Self { clock, cluster, status, scenes, book, pods: None, trouble: None }
+        Self { clock, cluster, status, scenes, wanted, book, pods: None, trouble: None }
     }
 
     async fn run(&mut self, station: &Station, mut names: Values) {
@@ -97,6 +103,8 @@ impl Teller {
             self.publish();
             let scene = Scene::of(&self.book);
             self.scenes.send_if_modified(|known| (*known != scene).then(|| *known = scene).is_some());
+            let wanted = Wanted::of(&self.book, &self.wanted.borrow());
+            self.wanted.send_if_modified(|known| (*known != wanted).then(|| *known = wanted).is_some());
             tokio::select! {
                 biased;
                 () = stop.stopped() => return,

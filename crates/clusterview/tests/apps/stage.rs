@@ -127,7 +127,8 @@ impl Stage {
         let target = Target::default();
         target.set(NodeName::parse("n1").unwrap(), String::new());
         let troubles = Troubles::open(&self.bus, self.clock, "zedkube");
-        let apps = Apps::open(&station, &troubles, cluster, target).unwrap();
+        let apps =
+            Apps::open(&station, &troubles, cluster, target, tokio::sync::watch::Sender::default()).unwrap();
         let mut task = JoinSet::new();
         task.spawn(apps.run(pipe));
         self.agent = Some((stopper, task));

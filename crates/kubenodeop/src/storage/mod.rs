@@ -12,6 +12,7 @@ mod guard;
 mod health;
 mod longhorn;
 mod reserve;
+mod settings;
 
 pub use copies::{ask, asked_for, give_back, take_back};
 pub use facts::{Facts, NodeState, Policy};
@@ -20,6 +21,7 @@ pub(crate) use health::{follow_troubled, troubled};
 pub(crate) use longhorn::{count, follow_looks};
 pub use longhorn::{last_of_volume, look};
 pub use reserve::reserve;
+pub use settings::{Kept, keep_drain_policy, keep_snapshot_job};
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The node and its cluster.
 //!
 //! Beside this file: what happens in the cluster (`kube_info`, `kube_state`, `stats_state`), logs of applications
-//! (`app_logs`), what a node says to its peers (`node_outage`). Not here: the drain protocol (`drain`).
+//! (`app_logs`), services of users and consoles (`user_services`), what a node says to its peers (`node_outage`). Not here: the drain protocol (`drain`).
 //! Source: lf-edge/eve pkg/pillar/types/{cluster,cipherinfo,edgenode}types.go. Pure: no clock, no I/O, no task.
 
 mod app_logs;
@@ -9,12 +9,14 @@ mod kube_info;
 mod kube_state;
 mod node_outage;
 mod stats_state;
+mod user_services;
 
 pub use app_logs::*;
 pub use kube_info::*;
 pub use kube_state::*;
 pub use node_outage::*;
 pub use stats_state::*;
+pub use user_services::*;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -2,6 +2,7 @@
 //!
 //! Not here: any topic.
 
+pub(crate) mod cidr;
 pub mod fit;
 pub mod go_json;
 pub(crate) mod numbers;

@@ -8,6 +8,10 @@ use topics::{ConfigItemType, ConfigItemValueMap};
 const VERSION: &str = "k3s.version";
 /// What is wanted of the override file, in base64; empty for none.
 const OVERRIDE: &str = "k3s.config.override";
+/// When virtual machines are moved back to their designated node: a list with commas.
+const DESCHEDULE: &str = "kubernetes.vmi.deschedule.events";
+/// The word for when that node has started.
+const BOOT: &str = "boot";
 /// No version is longer.
 const VERSION_BYTES: usize = 128;
 /// No override file is longer.
@@ -19,6 +23,8 @@ pub(super) struct Wanted {
     pub(super) version: Option<String>,
     /// The override file; empty for none.
     pub(super) file: Option<Vec<u8>>,
+    /// Whether virtual machines are moved back when this node has started.
+    pub(super) on_boot: Option<bool>,
 }
 
 /// Reads what is wanted, and a line for each value that makes no sense.
@@ -35,7 +41,10 @@ pub(super) fn wanted(map: &ConfigItemValueMap) -> (Wanted, Vec<String>) {
     };
     let version = text(VERSION, version).and_then(|it| String::from_utf8(it).ok());
     let file = text(OVERRIDE, file);
-    (Wanted { version, file }, refused)
+    let events = text(DESCHEDULE, |it| Ok(it.as_bytes().to_vec()));
+    let on_boot =
+        events.map(|it| it.split(|byte| *byte == b',').any(|word| word.trim_ascii() == BOOT.as_bytes()));
+    (Wanted { version, file, on_boot }, refused)
 }
 
 /// It ends in a path of a download, so it is no free text.
@@ -91,6 +100,28 @@ mod tests {
         assert!(refused[0].starts_with("k3s.version: found no version"), "{refused:?}");
         assert!(refused[1].starts_with("k3s.config.override: found no base64"), "{refused:?}");
         assert_eq!(wanted(&ConfigItemValueMap::default()), (Wanted::default(), Vec::new()));
-        assert_eq!(wanted(&map("", "")).0, Wanted { version: Some(String::new()), file: Some(Vec::new()) });
+        let none = Wanted { version: Some(String::new()), file: Some(Vec::new()), on_boot: None };
+        assert_eq!(wanted(&map("", "")).0, none);
+    }
+
+    #[test]
+    fn machines_are_moved_back_at_boot_when_the_list_says_boot() {
+        for (list, on_boot) in [
+            ("", false),
+            ("boot", true),
+            (" other , boot ", true),
+            ("reboot", false),
+            ("Boot", false),
+            (",", false),
+        ] {
+            let mut map = map("", "");
+            let item = ConfigItemValue {
+                item_type: ConfigItemType::String,
+                str_value: list.to_owned(),
+                ..ConfigItemValue::default()
+            };
+            map.global_settings.as_mut().unwrap().insert(DESCHEDULE.to_owned(), item);
+            assert_eq!(wanted(&map).0.on_boot, Some(on_boot), "{list}");
+        }
     }
 }

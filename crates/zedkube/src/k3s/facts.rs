@@ -42,6 +42,8 @@ pub(super) enum Effect {
     Withdraw,
     /// Publish this version for the kube container.
     Version(String),
+    /// Publish whether virtual machines are moved back when this node has started.
+    OnBoot(bool),
     /// Put this into the override file; an empty one is removed.
     File(Vec<u8>),
     /// Read the override file.

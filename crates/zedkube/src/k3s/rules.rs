@@ -22,6 +22,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Found {
     pub(super) version: String,
+    pub(super) on_boot: bool,
     pub(super) record: Option<K3sUpdate>,
     pub(super) request: Option<NodeDrainRequest>,
     pub(super) boot_id: String,
@@ -48,6 +49,8 @@ pub(super) struct K3s {
     pub(super) wanted: Wanted,
     /// What the kube container is told.
     pub(super) version: String,
+    /// What is published of virtual machines that are to be moved back.
+    pub(super) on_boot: bool,
     /// The override file; `None` while that is not known.
     pub(super) file: Option<Vec<u8>>,
     pub(super) read_file_at: Option<Mono>,
@@ -80,7 +83,7 @@ pub(super) struct Change {
 
 impl K3s {
     pub(super) fn new(limits: Limits, found: Found, now: Mono) -> (Self, Vec<Effect>) {
-        let Found { version, mut record, request, boot_id, booted_at } = found;
+        let Found { version, on_boot, mut record, request, boot_id, booted_at } = found;
         if let Some(record) = record.as_mut().filter(|it| it.is_under_way() && it.boot_id != boot_id) {
             // Whatever was restarting then has been restarted by the boot: its time begins again.
             record.stage = K3sStage::Applied;
@@ -93,6 +96,7 @@ impl K3s {
             booted_at,
             wanted: Wanted::default(),
             version,
+            on_boot,
             file: None,
             read_file_at: None,
             record,
@@ -209,6 +213,11 @@ impl Core for K3s {
                 // What makes no sense leaves what was wanted before.
                 self.wanted.version = wanted.version.or(self.wanted.version.take());
                 self.wanted.file = wanted.file.or(self.wanted.file.take());
+                // No restart of k3s follows from it: it waits for nothing.
+                if let Some(on_boot) = wanted.on_boot.filter(|it| *it != self.on_boot) {
+                    self.on_boot = on_boot;
+                    out.push(Effect::OnBoot(on_boot));
+                }
             }
             Event::Drain(Word::Status(status)) => self.heard.status(status),
             Event::Drain(Word::Progress(progress)) => self.heard.progress(progress),

@@ -66,6 +66,7 @@ impl Updates {
         };
         let found = Found {
             version: shell.config.get(GLOBAL).map(|it| it.k3s_version.clone()).unwrap_or_default(),
+            on_boot: shell.config.get(GLOBAL).is_some_and(|it| it.vmi_deschedule_events.on_boot),
             record: shell.record.get(GLOBAL).cloned(),
             request: shell.request.get(GLOBAL).cloned(),
             boot_id: station.boot_id.clone(),
@@ -183,6 +184,7 @@ impl Hands for Shell {
             Effect::Request(_) => Weight::promise("NodeDrainRequest", "the request for a drain"),
             Effect::Withdraw => Weight::status("NodeDrainRequest"),
             Effect::Version(_) => Weight::promise("KubeConfig", "the version of k3s"),
+            Effect::OnBoot(_) => Weight::status("VmiDescheduleEvents of KubeConfig"),
             Effect::File(_) => Weight::promise(FILE, "the override file of k3s"),
             Effect::ReadFile | Effect::Look(_) | Effect::Gate(_) | Effect::Say(_) => Weight::plain(),
         }
@@ -205,6 +207,11 @@ impl Hands for Shell {
             Effect::Version(k3s_version) => {
                 let other = self.config.get(GLOBAL).cloned().unwrap_or_default();
                 let config = KubeConfig { k3s_version, ..other };
+                self.config.publish(GLOBAL, &config).map_err(Error::pubsub("KubeConfig"))?;
+            }
+            Effect::OnBoot(on_boot) => {
+                let mut config = self.config.get(GLOBAL).cloned().unwrap_or_default();
+                config.vmi_deschedule_events.on_boot = on_boot;
                 self.config.publish(GLOBAL, &config).map_err(Error::pubsub("KubeConfig"))?;
             }
             Effect::File(bytes) => {

@@ -20,6 +20,7 @@ const T0: Mono = Mono::from_start(Duration::from_secs(100));
 #[derive(Debug, Clone, Default)]
 struct Disk {
     version: String,
+    on_boot: bool,
     file: Vec<u8>,
     record: Option<K3sUpdate>,
     request: Option<NodeDrainRequest>,
@@ -47,7 +48,7 @@ fn booted_at() -> GoTime {
 }
 
 fn want(version: &str, file: &str) -> Wanted {
-    Wanted { version: Some(version.to_owned()), file: Some(file.into()) }
+    Wanted { version: Some(version.to_owned()), file: Some(file.into()), on_boot: None }
 }
 
 impl Bench {
@@ -76,6 +77,7 @@ impl Bench {
     fn start(&mut self) {
         let found = Found {
             version: self.disk.version.clone(),
+            on_boot: self.disk.on_boot,
             record: self.disk.record.clone(),
             request: self.disk.request.clone(),
             boot_id: format!("b{}", self.boot),
@@ -144,6 +146,7 @@ impl Bench {
                 }
                 Effect::Look(number) => self.look = Some(number),
                 Effect::Gate(on) => self.gate = on,
+                Effect::OnBoot(on_boot) => self.disk.on_boot = on_boot,
                 Effect::Say(_) => {}
             }
         }
@@ -411,7 +414,7 @@ fn r3_whatever_is_cut_off_at_any_write_comes_to_its_end_and_nothing_is_published
             bench.wants(want("v2", "debug: true"));
             bench.settle(power);
             bench.fuse = usize::MAX;
-            let Disk { version, file, record, request } = bench.disk.clone();
+            let Disk { version, file, record, request, on_boot: _ } = bench.disk.clone();
             assert_eq!((version.as_str(), file.as_slice()), ("v2", &b"debug: true"[..]), "{nth} {power}");
             assert_eq!(request, None, "{nth} {power}");
             assert!(record.is_none_or(|it| it.stage == K3sStage::Done), "{nth} {power}");
@@ -430,4 +433,21 @@ fn a_boot_in_the_middle_keeps_the_turn_of_before_and_asks_for_no_other() {
     assert_eq!(bench.disk.request, None);
     bench.settle(false);
     assert_eq!(bench.stage(), Some(K3sStage::Done));
+}
+
+#[test]
+fn e6_whether_machines_are_moved_back_is_published_at_once_and_never_when_it_is_so_already() {
+    let boot = |on_boot| Wanted { on_boot, ..want("v1", "") };
+    let mut bench = Bench::new();
+    bench.wants(boot(Some(false)));
+    assert!(!bench.has(|it| matches!(it, Effect::OnBoot(_))), "it is so already");
+    bench.wants(boot(Some(true)));
+    assert!(bench.disk.on_boot && bench.disk.request.is_none(), "nothing is drained for it");
+    bench.start();
+    bench.wants(boot(Some(true)));
+    assert!(!bench.has(|it| matches!(it, Effect::OnBoot(_))), "nor after a restart");
+    bench.wants(boot(None));
+    assert!(bench.disk.on_boot, "a config that does not say changes nothing");
+    bench.wants(boot(Some(false)));
+    assert!(!bench.disk.on_boot);
 }

@@ -1,0 +1,143 @@
+//! The table of claims, row by row.
+
+use super::*;
+
+const OURS: &str = "b3e2f1a0-5c4d-4e6f-8a9b-0c1d2e3f4a5b";
+const OTHER: &str = "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c";
+
+/// Ports that listen, and processes that are edgeview.
+#[derive(Default)]
+struct Fake {
+    open: Vec<u32>,
+    alive: Vec<i64>,
+}
+
+impl Machine for Fake {
+    fn listens(&self, port: u32) -> bool {
+        self.open.contains(&port)
+    }
+
+    fn is_edgeview(&self, pid: i64) -> bool {
+        self.alive.contains(&pid)
+    }
+}
+
+fn at(secs: u64) -> Mono {
+    Mono::START + Duration::from_secs(secs)
+}
+
+fn wanted(apps: &[&str]) -> BTreeMap<String, Console> {
+    let console = || Console { machine: "ubuntu-b3e2f-0ab1cd".to_owned(), port: 5901 };
+    apps.iter().map(|it| ((*it).to_owned(), console())).collect()
+}
+
+fn console(machine: &str, port: u32, app: &str, pid: i64) -> Seen {
+    Seen::Console(VmiVnc {
+        vmi_name: machine.to_owned(),
+        vnc_port: port,
+        app_uuid: app.to_owned(),
+        caller_pid: pid,
+    })
+}
+
+/// What is decided once the same was seen for long: no claim, and a claim.
+fn decided(seen: &Seen, fake: &Fake) -> (Act, Act) {
+    let decide = |wanted: &BTreeMap<String, Console>| {
+        let mut claim = Claim::default();
+        claim.decide(at(0), wanted, seen, fake);
+        claim.decide(at(100), wanted, seen, fake)
+    };
+    (decide(&wanted(&[])), decide(&wanted(&[OURS])))
+}
+
+#[test]
+fn e7_every_row_of_the_claim_table() {
+    let our_file = file(OURS, &wanted(&[OURS])[OURS]);
+    let vm = "ubuntu-b3e2f-0ab1cd";
+    let open = |ports: &[u32], pids: &[i64]| Fake { open: ports.to_vec(), alive: pids.to_vec() };
+    let (rest, remove, write) = (Act::Rest, Act::Remove, Act::Write(our_file));
+    let wait = Act::Wait("");
+    for (row, seen, fake, without, with) in [
+        ("no file", Seen::Absent, open(&[], &[]), &rest, &write),
+        ("no file, port in use", Seen::Absent, open(&[5901], &[]), &rest, &wait),
+        ("unparsable", Seen::Unusable, open(&[], &[]), &rest, &remove),
+        ("edgeview at work", console(vm, 5902, OTHER, 7), open(&[5902], &[7]), &rest, &wait),
+        ("edgeview for this application", console(vm, 5901, OURS, 7), open(&[5901], &[7]), &rest, &wait),
+        ("edgeview lives, port closed", console(vm, 5902, OTHER, 7), open(&[], &[7]), &rest, &remove),
+        ("edgeview dead, port open", console(vm, 5902, OTHER, 7), open(&[5902], &[]), &rest, &remove),
+        ("edgeview dead", console(vm, 5902, OTHER, 7), open(&[], &[]), &rest, &remove),
+        ("ours, in place", console(vm, 5901, OURS, 0), open(&[], &[]), &remove, &rest),
+        ("ours, in place and open", console(vm, 5901, OURS, 0), open(&[5901], &[]), &remove, &rest),
+        (
+            "ours, another machine",
+            console("ubuntu-b3e2f-0zzzzz", 5901, OURS, 0),
+            open(&[5901], &[]),
+            &remove,
+            &remove,
+        ),
+        ("ours, another port", console(vm, 5902, OURS, 0), open(&[], &[]), &remove, &remove),
+        // Not wanted any more: nobody else writes a file without a caller (D-V3).
+        ("another application", console("web", 5902, OTHER, 0), open(&[], &[]), &remove, &remove),
+        ("another application, open", console("web", 5902, OTHER, 0), open(&[5902], &[]), &remove, &remove),
+        ("no application", console("web", 5902, "", 0), open(&[], &[]), &rest, &remove),
+        ("no application, open", console("web", 5902, "", 0), open(&[5902], &[]), &rest, &wait),
+    ] {
+        let found = decided(&seen, &fake);
+        let bare = |act: Act| if matches!(act, Act::Wait(_)) { Act::Wait("") } else { act };
+        assert_eq!((bare(found.0), bare(found.1)), (without.clone(), with.clone()), "{row}");
+    }
+}
+
+#[test]
+fn d_v2_of_two_consoles_the_one_that_is_open_stays_until_it_is_wanted_no_more() {
+    let (mut claim, both) = (Claim::default(), wanted(&[OURS, OTHER]));
+    let other = console("ubuntu-b3e2f-0ab1cd", 5901, OTHER, 0);
+    assert_eq!(claim.decide(at(0), &both, &other, &Fake::default()), Act::Rest);
+    assert_eq!(claim.decide(at(9), &wanted(&[OURS]), &other, &Fake::default()), Act::Remove);
+    let mut act = claim.decide(at(10), &wanted(&[OURS]), &Seen::Absent, &Fake::default());
+    assert!(matches!(act, Act::Wait(_)));
+    act = claim.decide(at(12), &wanted(&[OURS]), &Seen::Absent, &Fake::default());
+    assert!(matches!(act, Act::Write(VmiVnc { app_uuid, .. }) if app_uuid == OURS));
+}
+
+#[test]
+fn d_v4_a_console_is_changed_only_after_the_proxy_has_closed() {
+    let mut claim = Claim::default();
+    let old = console("ubuntu-b3e2f-0zzzzz", 5907, OURS, 0);
+    let open = Fake { open: vec![5907], ..Fake::default() };
+    assert_eq!(claim.decide(at(0), &wanted(&[OURS]), &old, &open), Act::Remove);
+    for secs in 1..60 {
+        let act = claim.decide(at(secs), &wanted(&[OURS]), &Seen::Absent, &open);
+        assert!(matches!(act, Act::Wait(_)), "{act:?}");
+    }
+    assert!(matches!(claim.decide(at(60), &wanted(&[OURS]), &Seen::Absent, &Fake::default()), Act::Write(_)));
+    // Also when the port is closed at once.
+    let mut claim = Claim::default();
+    claim.decide(at(0), &wanted(&[OURS]), &old, &Fake::default());
+    assert!(matches!(claim.decide(at(1), &wanted(&[OURS]), &Seen::Absent, &Fake::default()), Act::Wait(_)));
+    assert!(matches!(claim.decide(at(3), &wanted(&[OURS]), &Seen::Absent, &Fake::default()), Act::Write(_)));
+}
+
+#[test]
+fn edgeview_has_its_thirty_seconds_and_a_torn_file_another_look() {
+    let (mut claim, alive) = (Claim::default(), Fake { alive: vec![7], ..Fake::default() });
+    let opening = console("vm", 5902, OTHER, 7);
+    for (secs, removed) in [(0, false), (29, false), (30, true)] {
+        let act = claim.decide(at(secs), &wanted(&[OURS]), &opening, &alive);
+        assert_eq!(act == Act::Remove, removed, "{secs}");
+    }
+    let mut claim = Claim::default();
+    assert!(matches!(claim.decide(at(0), &wanted(&[OURS]), &Seen::Unusable, &alive), Act::Wait(_)));
+    assert_eq!(claim.decide(at(2), &wanted(&[OURS]), &Seen::Unusable, &alive), Act::Remove);
+}
+
+#[test]
+fn a_port_listens_by_its_line_and_state_at_any_address() {
+    let table = "  sl  local_address rem_address   st tx_queue rx_queue\n\
+        \x20  0: 0100007F:170D 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0\n\
+        \x20  1: 0100007F:170E 0100007F:D2F0 01 00000000:00000000 00:00000000 00000000     0\n\
+        \x20  2: 00000000000000000000000000000000:170F 00000000000000000000000000000000:0000 0A 0:0 0:0 0\n";
+    let open: Vec<u32> = (5898..5912).filter(|port| is_listening(table, *port)).collect();
+    assert_eq!(open, [5901, 5903]);
+    assert!(!is_listening("", 5901));
+}

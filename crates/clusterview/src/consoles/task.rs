@@ -1,0 +1,204 @@
+//! The task that keeps the file of consoles. Not here: what is decided (`claim`), which consoles are wanted (`apps`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use agent::{Clock, Error, Station, report};
+use pubsub::{Bus, store};
+use serde::Deserialize;
+use tokio::sync::watch;
+use topics::{VmiVnc, go_json};
+use tracing::{info, warn};
+
+use super::claim::{Act, Claim, Machine, Seen, is_listening};
+use crate::apps::Wanted;
+
+/// Where the kube container and edgeview look.
+const SHARED: &str = "run/edgeview/VncParams/vmiVNC.run";
+/// Where older kube containers look.
+const OLDER: &str = "run/zedkube/vmiVNC.run";
+/// Between two looks while something is to be done.
+const LOOK: Duration = Duration::from_secs(1);
+/// Between two looks while a console is open: somebody may have removed the file.
+const GLANCE: Duration = Duration::from_secs(5);
+/// No console is longer.
+const LIMIT_BYTES: u64 = 4096;
+
+/// Which files are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConsoleFiles {
+    /// Both, with the same bytes.
+    #[default]
+    Both,
+    /// The one that edgeview shares.
+    Edgeview,
+    /// The older one.
+    Zedkube,
+}
+
+impl ConsoleFiles {
+    /// The file that is claimed, and the one that is written after it.
+    const fn paths(self) -> (&'static str, Option<&'static str>) {
+        match self {
+            Self::Both => (SHARED, Some(OLDER)),
+            Self::Edgeview => (SHARED, None),
+            Self::Zedkube => (OLDER, None),
+        }
+    }
+}
+
+/// Keeps the file until it is dropped or nobody can say any more what is wanted. What is written stays: a restart goes by
+/// it.
+///
+/// # Errors
+/// None; a file that cannot be read or written is tried again.
+pub async fn run(
+    station: &Station,
+    files: ConsoleFiles,
+    mut wanted: watch::Receiver<Wanted>,
+) -> Result<(), Error> {
+    let (first, second) = files.paths();
+    let desk = Desk { bus: station.bus.clone(), path: station.bus.path(first), copy: second };
+    let (mut claim, mut said) = (Claim::default(), String::new());
+    loop {
+        let consoles = wanted.borrow_and_update().consoles.clone();
+        let pause = match consoles {
+            None => None,
+            Some(consoles) => match desk.turn(&mut claim, &consoles, station.clock) {
+                Ok(Act::Rest) => {
+                    said.clear();
+                    (!consoles.is_empty()).then_some(GLANCE)
+                }
+                Ok(Act::Wait(why)) => {
+                    if said != why {
+                        info!(why, "a console waits");
+                        why.clone_into(&mut said);
+                    }
+                    Some(LOOK)
+                }
+                Ok(Act::Remove | Act::Write(_)) => Some(LOOK),
+                Err(cause) => {
+                    let why = report::chain(&cause);
+                    if said != why {
+                        warn!(error = why, "cannot keep the file of consoles, it is tried again");
+                        said = why;
+                    }
+                    Some(LOOK)
+                }
+            },
+        };
+        let due = pause.map(|it| station.clock.now() + it);
+        tokio::select! {
+            changed = wanted.changed() => if changed.is_err() { return Ok(()) },
+            () = station.clock.sleep_until(due), if due.is_some() => {}
+        }
+    }
+}
+
+struct Desk {
+    bus: Bus,
+    path: PathBuf,
+    copy: Option<&'static str>,
+}
+
+impl Desk {
+    /// Looks once, and does what is due.
+    fn turn(
+        &self,
+        claim: &mut Claim,
+        wanted: &std::collections::BTreeMap<String, crate::apps::Console>,
+        clock: Clock,
+    ) -> Result<Act, pubsub::Error> {
+        let (bytes, seen) = look(&self.path)?;
+        let act = claim.decide(clock.now(), wanted, &seen, self);
+        match &act {
+            Act::Remove => self.remove(bytes.as_ref())?,
+            Act::Write(console) => self.write(console)?,
+            Act::Rest | Act::Wait(_) => {}
+        }
+        self.follow(&act, bytes.as_ref(), &seen)?;
+        Ok(act)
+    }
+
+    /// Removes the file, if it still is what was decided about.
+    fn remove(&self, bytes: Option<&Vec<u8>>) -> Result<(), pubsub::Error> {
+        if look(&self.path)?.0.as_ref() == bytes && store::remove(&self.path)? {
+            info!(path = %self.path.display(), "console closed");
+        }
+        Ok(())
+    }
+
+    /// Writes the file where there is none: of two that try, one succeeds.
+    fn write(&self, console: &VmiVnc) -> Result<(), pubsub::Error> {
+        if store::create(&self.path, &bytes_of(console))? {
+            info!(
+                machine = console.vmi_name,
+                port = console.vnc_port,
+                app = console.app_uuid,
+                "console opened"
+            );
+        } else {
+            info!(path = %self.path.display(), "somebody else was first to open a console");
+        }
+        Ok(())
+    }
+
+    /// The copy is there while ours is in place, and not otherwise.
+    fn follow(&self, act: &Act, bytes: Option<&Vec<u8>>, seen: &Seen) -> Result<(), pubsub::Error> {
+        let Some(copy) = self.copy.map(|it| self.bus.path(it)) else { return Ok(()) };
+        let ours = match (act, seen) {
+            (Act::Rest, Seen::Console(console))
+                if console.caller_pid == 0 && !console.app_uuid.is_empty() =>
+            {
+                bytes.cloned()
+            }
+            (Act::Write(console), _) => Some(bytes_of(console)),
+            (Act::Rest | Act::Wait(_) | Act::Remove, _) => None,
+        };
+        let (held, seen) = look(&copy)?;
+        let is_ours = matches!(&seen, Seen::Console(it) if it.caller_pid == 0 && !it.app_uuid.is_empty());
+        if held == ours {
+            return Ok(());
+        }
+        match ours {
+            Some(bytes) if held.is_none() => store::create(&copy, &bytes).map(drop),
+            // Removed first, and written in the next look: its reader takes no other way.
+            Some(_) | None if is_ours => store::remove(&copy).map(drop),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+fn bytes_of(console: &VmiVnc) -> Vec<u8> {
+    go_json::to_vec(console).unwrap_or_default()
+}
+
+/// The file at `path`, and what it says. One that may not be read as a file of ours is nobody's to remove: an error.
+fn look(path: &Path) -> Result<(Option<Vec<u8>>, Seen), pubsub::Error> {
+    let Some(bytes) = store::read(path, LIMIT_BYTES)? else { return Ok((None, Seen::Absent)) };
+    let seen = match go_json::from_slice::<VmiVnc>(&bytes) {
+        Ok(console) if console.vnc_port > 0 => Seen::Console(console),
+        Ok(_) | Err(_) => Seen::Unusable,
+    };
+    Ok((Some(bytes), seen))
+}
+
+impl Machine for Desk {
+    fn listens(&self, port: u32) -> bool {
+        let table = |name: &str| std::fs::read_to_string(self.bus.path(name));
+        match (table("proc/net/tcp"), table("proc/net/tcp6")) {
+            (Ok(four), six) => is_listening(&four, port) || six.is_ok_and(|it| is_listening(&it, port)),
+            // Not known.
+            (Err(_), _) => true,
+        }
+    }
+
+    fn is_edgeview(&self, pid: i64) -> bool {
+        match std::fs::read_to_string(self.bus.path(&format!("proc/{pid}/comm"))) {
+            Ok(name) => name.trim() == "edge-view",
+            Err(cause) => cause.kind() != io::ErrorKind::NotFound,
+        }
+    }
+}

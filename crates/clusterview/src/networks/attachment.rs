@@ -1,0 +1,160 @@
+//! What a network attachment has to be, and what follows from one that there is.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use kubeapi::names::APP_NAMESPACE;
+use kubeapi::nodes::FIELD_MANAGER;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// Before the name of the interface.
+const PREFIX: &str = "host-";
+/// The label of objects that are ours to change and to delete.
+pub(super) const MANAGED: &str = "app.kubernetes.io/managed-by";
+/// The annotation of a node that needs the object, before its device's UUID.
+const NEEDED: &str = "pillar-rs/needed-by-";
+/// The kernel takes no longer name for an interface.
+const INTERFACE_BYTES: usize = 15;
+
+/// An object as it is read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Attachment {
+    pub(super) metadata: Meta,
+    spec: Spec,
+}
+
+/// Its metadata.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Meta {
+    pub(super) name: String,
+    resource_version: String,
+    labels: Map<String, Value>,
+    annotations: Map<String, Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    config: String,
+}
+
+/// A write.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Write {
+    Create(Value),
+    /// A merge patch.
+    Patch(Value),
+    /// If it still has this version.
+    Delete(String),
+}
+
+/// The name of the object of an interface; `None` for a text that can name neither. It goes into a path.
+pub(super) fn name(interface: &str) -> Option<String> {
+    let bytes = interface.as_bytes();
+    let edge = |byte: Option<&u8>| byte.is_some_and(|it| it.is_ascii_lowercase() || it.is_ascii_digit());
+    let known = |it: &u8| it.is_ascii_lowercase() || it.is_ascii_digit() || matches!(it, b'-' | b'.');
+    let good = bytes.len() <= INTERFACE_BYTES
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(known)
+        && !interface.contains("..");
+    good.then(|| format!("{PREFIX}{interface}"))
+}
+
+fn config(interface: &str) -> Value {
+    json!({ "cniVersion": "0.3.1", "plugins": [{ "type": "host-device", "device": interface }] })
+}
+
+/// The reference's text: keys in this order.
+fn config_text(interface: &str) -> String {
+    format!(r#"{{"cniVersion":"0.3.1","plugins":[{{"type":"host-device","device":"{interface}"}}]}}"#)
+}
+
+fn note(device: &str) -> String {
+    format!("{NEEDED}{device}")
+}
+
+/// What is to be done so that the object of `interface` serves our node; `Err` with why it is left as it is.
+pub(super) fn needed(
+    found: Option<&Attachment>,
+    interface: &str,
+    (node, device): (&str, &str),
+) -> Result<Option<Write>, &'static str> {
+    let text = config_text(interface);
+    let Some(found) = found else {
+        return Ok(Some(Write::Create(json!({
+            "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+            "metadata": {
+                "name": format!("{PREFIX}{interface}"), "namespace": APP_NAMESPACE,
+                "labels": { MANAGED: FIELD_MANAGER }, "annotations": { note(device): node },
+            },
+            "spec": { "config": text },
+        }))));
+    };
+    let same = serde_json::from_str::<Value>(&found.spec.config).is_ok_and(|it| it == config(interface));
+    if !is_ours(found) {
+        return if same { Ok(None) } else { Err("somebody else made it, with another config") };
+    }
+    if same && found.metadata.annotations.contains_key(&note(device)) {
+        return Ok(None);
+    }
+    Ok(Some(Write::Patch(json!({
+        "metadata": { "resourceVersion": found.metadata.resource_version, "annotations": { note(device): node } },
+        "spec": { "config": text },
+    }))))
+}
+
+/// What is to be done so that our node does not need the object any more.
+pub(super) fn not_needed(found: &Attachment, device: &str) -> Option<Write> {
+    let mine = note(device);
+    if !is_ours(found) || !found.metadata.annotations.contains_key(&mine) {
+        return None;
+    }
+    let version = found.metadata.resource_version.clone();
+    if found.metadata.annotations.keys().any(|it| it.starts_with(NEEDED) && *it != mine) {
+        let meta = json!({ "resourceVersion": version, "annotations": { mine: null } });
+        return Some(Write::Patch(json!({ "metadata": meta })));
+    }
+    Some(Write::Delete(version))
+}
+
+fn is_ours(found: &Attachment) -> bool {
+    found.metadata.labels.get(MANAGED).is_some_and(|it| it == FIELD_MANAGER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d_v9_only_what_names_an_interface_and_an_object_is_taken() {
+        for good in ["eth1", "enp3s0", "0", "eth1.100", "wan-1"] {
+            assert_eq!(name(good), Some(format!("host-{good}")));
+        }
+        for bad in [
+            "",
+            "Eth1",
+            "eth_1",
+            "../nodes",
+            "eth1/..",
+            "a..b",
+            "-a",
+            "a-",
+            "eth 1",
+            "a\"b",
+            "eth0123456789abc",
+            "é",
+        ] {
+            assert_eq!(name(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_config_is_the_references_text() {
+        let text = r#"{"cniVersion":"0.3.1","plugins":[{"type":"host-device","device":"eth1"}]}"#;
+        assert_eq!(config_text("eth1"), text);
+        assert_eq!(serde_json::from_str::<Value>(text).unwrap(), config("eth1"));
+    }
+}

@@ -1,0 +1,149 @@
+//! As much of services, ingresses and the load balancer's settings as the firewall needs.
+//!
+//! Members of a wrong type count as left out. Sources: spec/eve-rest.md 3.3; the Kubernetes API reference.
+//! Pure: no clock, no I/O, no task.
+
+use kubeapi::objects::{items, text};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Namespaces of the device's own software.
+const OWN: [&str; 5] = ["kube-system", "kubevirt", "longhorn-system", "cdi", "eve-kube-app"];
+/// Services of the cluster itself, by namespace and name.
+const OWN_SERVICES: [(&str, &str); 2] = [("default", "kubernetes"), ("cattle-system", "zks-cluster-agent")];
+/// The annotation by which kube-vip is asked for an address.
+const ADDRESS: &str = "kube-vip.io/loadbalancerIPs";
+
+/// Whether services and ingresses of this namespace are the device's own.
+pub(super) fn is_own(namespace: &str) -> bool {
+    OWN.contains(&namespace)
+}
+
+/// An object as it is read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Object {
+    pub(super) metadata: Meta,
+    spec: Value,
+    status: Value,
+    data: Value,
+}
+
+/// Its metadata.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Meta {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    annotations: Value,
+}
+
+/// A service.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Service {
+    /// Of the device or the cluster, no user's.
+    pub(super) own: bool,
+    /// Its type.
+    pub(super) kind: String,
+    /// The address that it wants of the load balancer, or empty.
+    pub(super) address: String,
+    pub(super) ports: Vec<Port>,
+}
+
+/// A port of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Port {
+    pub(super) protocol: String,
+    pub(super) number: i32,
+    pub(super) on_nodes: i32,
+}
+
+/// An ingress.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Ingress {
+    /// In the order of its rules.
+    pub(super) paths: Vec<Path>,
+    /// Hosts that are served by TLS; an empty one for all.
+    pub(super) tls_hosts: Vec<String>,
+    /// Where it is served: an address, or a host name where there is none.
+    pub(super) addresses: Vec<(String, String)>,
+}
+
+/// A path of an ingress that leads to a service.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Path {
+    pub(super) host: String,
+    pub(super) prefix: String,
+    pub(super) kind: String,
+    pub(super) service: String,
+    pub(super) port: i32,
+}
+
+/// The load balancer's settings.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Pool {
+    pub(super) interface: String,
+    pub(super) prefix: String,
+}
+
+/// What is kept of a kind of object.
+pub(super) trait Fact: Clone + PartialEq + Send + 'static {
+    fn of(object: &Object) -> Self;
+}
+
+fn number(value: &Value) -> i32 {
+    value.as_i64().and_then(|it| i32::try_from(it).ok()).unwrap_or_default()
+}
+
+impl Fact for Service {
+    fn of(object: &Object) -> Self {
+        let Object { metadata, spec, .. } = object;
+        let first = items(&spec["externalIPs"]).first().map(text).unwrap_or_default();
+        let wanted = [text(&spec["loadBalancerIP"]), first, text(&metadata.annotations[ADDRESS])];
+        let port = |it: &Value| Port {
+            protocol: text(&it["protocol"]),
+            number: number(&it["port"]),
+            on_nodes: number(&it["nodePort"]),
+        };
+        Self {
+            own: is_own(&metadata.namespace)
+                || OWN_SERVICES.contains(&(metadata.namespace.as_str(), metadata.name.as_str())),
+            kind: text(&spec["type"]),
+            address: wanted.into_iter().find(|it| !it.is_empty()).unwrap_or_default(),
+            ports: items(&spec["ports"]).iter().map(port).collect(),
+        }
+    }
+}
+
+impl Fact for Ingress {
+    fn of(object: &Object) -> Self {
+        let Object { spec, status, .. } = object;
+        let mut paths = Vec::new();
+        for rule in items(&spec["rules"]) {
+            for path in items(&rule["http"]["paths"]) {
+                let service = &path["backend"]["service"];
+                if service.is_object() {
+                    paths.push(Path {
+                        host: text(&rule["host"]),
+                        prefix: text(&path["path"]),
+                        kind: text(&path["pathType"]),
+                        service: text(&service["name"]),
+                        port: number(&service["port"]["number"]),
+                    });
+                }
+            }
+        }
+        let served = items(&status["loadBalancer"]["ingress"]).iter();
+        Self {
+            paths,
+            tls_hosts: items(&spec["tls"]).iter().flat_map(|it| items(&it["hosts"])).map(text).collect(),
+            addresses: served.map(|it| (text(&it["ip"]), text(&it["hostname"]))).collect(),
+        }
+    }
+}
+
+impl Fact for Pool {
+    fn of(object: &Object) -> Self {
+        Self { interface: text(&object.data["interface-global"]), prefix: text(&object.data["cidr-global"]) }
+    }
+}

@@ -1,0 +1,96 @@
+//! One collection kept up to date by a watch, from which only facts are kept.
+//!
+//! Not here: how a watch survives (`kubeapi::watch`). A collection that was never listed is not known, and one whose
+//! calls fail keeps what it had: a firewall is not closed because an API server is away (D-V10, D-V11).
+
+use std::collections::BTreeMap;
+
+use futures::stream::{BoxStream, StreamExt as _};
+use kubeapi::Cluster;
+use kubeapi::watch::{Manner, News, Scope, Update, follow_in};
+use serde::{Deserialize, Deserializer};
+use tracing::{debug, info, warn};
+
+use super::facts::{Fact, Object};
+
+/// Objects by namespace and name, which is the order in which a server lists them.
+pub(super) type Table<T> = BTreeMap<(String, String), T>;
+
+/// Dropping it closes the watch.
+pub(super) struct Followed<T> {
+    what: String,
+    known: Option<Table<T>>,
+    stream: BoxStream<'static, News<Item<T>>>,
+    failing: bool,
+}
+
+struct Item<T> {
+    key: (String, String),
+    fact: T,
+}
+
+impl<'de, T: Fact> Deserialize<'de> for Item<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let object = Object::deserialize(from)?;
+        Ok(Self { fact: T::of(&object), key: (object.metadata.namespace, object.metadata.name) })
+    }
+}
+
+impl<T: Fact> Followed<T> {
+    /// The first call is made when [`Followed::changed`] is first polled.
+    pub(super) fn open(cluster: &Cluster, scope: Scope, seed: u64) -> Self {
+        let what = scope.what.clone();
+        Self {
+            what,
+            known: None,
+            stream: follow_in(cluster.clone(), scope, Manner::default(), seed).boxed(),
+            failing: false,
+        }
+    }
+
+    /// The objects; `None` before the first list.
+    pub(super) const fn known(&self) -> Option<&Table<T>> {
+        self.known.as_ref()
+    }
+
+    /// Waits until the objects are others. Dropping it loses nothing.
+    pub(super) async fn changed(&mut self) {
+        loop {
+            let Some(news) = self.stream.next().await else { std::future::pending().await };
+            let changed = match news {
+                News::Update(Update::Trouble(error)) => {
+                    let (error, next_step) = (error.line(), error.next_step());
+                    if self.failing {
+                        debug!(error, "still cannot follow {}", self.what);
+                    } else {
+                        warn!(error, next_step, "cannot follow {}: what was published stays", self.what);
+                    }
+                    self.failing = true;
+                    continue;
+                }
+                News::Recovered => false,
+                News::Update(Update::Listed(all)) => {
+                    let all = Some(all.into_iter().map(|it| (it.key, it.fact)).collect());
+                    let changed = self.known != all;
+                    self.known = all;
+                    changed
+                }
+                News::Update(Update::Put(one)) => {
+                    let known = self.known.get_or_insert_default();
+                    let changed = known.get(&one.key) != Some(&one.fact);
+                    known.insert(one.key, one.fact);
+                    changed
+                }
+                News::Update(Update::Gone(one)) => {
+                    self.known.as_mut().is_some_and(|known| known.remove(&one.key).is_some())
+                }
+            };
+            if std::mem::take(&mut self.failing) {
+                info!("{}: followed again", self.what);
+            }
+            if changed {
+                return;
+            }
+        }
+    }
+}

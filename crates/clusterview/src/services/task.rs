@@ -1,0 +1,158 @@
+//! The task that publishes `KubeUserServices`.
+//!
+//! While no nim is on the device nobody opens ports, and nothing is followed. Nothing is published before all three
+//! collections were listed. Not here: what is published (`fold`).
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use agent::{Clock, Error, Outlet, Station, Tasks, Troubles, turn};
+use kubeapi::Cluster;
+use kubeapi::watch::Scope;
+use pubsub::Change;
+use step::Mono;
+use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus, ErrorDescription, KubeUserServices};
+use tracing::info;
+
+use super::facts::{Ingress, Pool, Service};
+use super::fold::{View, fold};
+use super::follow::Followed;
+use crate::{GLOBAL, NAME};
+
+/// Between two publications: each has nim make its rules again.
+const GAP: Duration = Duration::from_secs(5);
+
+enum Heard {
+    /// Addresses of the ports.
+    Ports(BTreeSet<IpAddr>),
+    /// What is wrong with the load balancer's addresses in our config.
+    ConfigError(ErrorDescription),
+}
+
+/// The collections.
+struct Followers {
+    services: Followed<Service>,
+    ingresses: Followed<Ingress>,
+    pool: Followed<Pool>,
+}
+
+impl Followers {
+    fn open(cluster: &Cluster, clock: Clock) -> Self {
+        // Nodes do not ask in step.
+        let seed = u64::try_from(clock.now().since_start().as_nanos()).unwrap_or_default();
+        let services = Scope::all("services of users", "/api/v1/services".to_owned());
+        let ingresses = Scope::all("ingresses of users", "/apis/networking.k8s.io/v1/ingresses".to_owned());
+        let pool = Scope {
+            fields: Some("metadata.name=kubevip".to_owned()),
+            ..Scope::all(
+                "settings of the load balancer",
+                "/api/v1/namespaces/kube-system/configmaps".to_owned(),
+            )
+        };
+        Self {
+            services: Followed::open(cluster, services, seed),
+            ingresses: Followed::open(cluster, ingresses, seed ^ 1),
+            pool: Followed::open(cluster, pool, seed ^ 2),
+        }
+    }
+
+    async fn changed(&mut self) {
+        tokio::select! {
+            () = self.services.changed() => {}
+            () = self.ingresses.changed() => {}
+            () = self.pool.changed() => {}
+        }
+    }
+}
+
+/// Publishes until it is dropped; what is published stays.
+///
+/// # Errors
+/// The topic cannot be had.
+pub async fn run(station: &Station, troubles: &Troubles, cluster: Cluster) -> Result<(), Error> {
+    let clock = station.clock;
+    let mut outlet = Outlet::<KubeUserServices>::open(troubles)?;
+    let (outbox, mut inbox) = turn::inbox();
+    let mut tasks = Tasks::new(outbox);
+    tasks.follow::<DeviceNetworkStatus>(&station.bus, "nim", |change| match change {
+        Change::Put { value, .. } => Some(Heard::Ports(addresses(&value))),
+        Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    });
+    tasks.follow::<EdgeNodeClusterStatus>(&station.bus, NAME, |change| match change {
+        Change::Put { value, .. } => Some(Heard::ConfigError(value.lb_config_error)),
+        Change::Gone { .. } => Some(Heard::ConfigError(ErrorDescription::default())),
+        Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
+    });
+    let (mut own, mut config_error) = (None, ErrorDescription::default());
+    let mut followers: Option<Followers> = None;
+    let (mut owed, mut quiet) = (false, Mono::START);
+    loop {
+        if own.is_some() && followers.is_none() {
+            followers = Some(Followers::open(&cluster, clock));
+        }
+        let now = clock.now();
+        if owed
+            && now >= quiet
+            && let Some(own) = &own
+            && let Some(value) = folded(followers.as_ref(), own, &config_error, clock, outlet.get(GLOBAL))
+        {
+            if outlet.get(GLOBAL) != Some(&value) {
+                let count = |length: Option<usize>| length.unwrap_or_default();
+                info!(
+                    ports = count(value.user_service.as_ref().map(Vec::len)),
+                    paths = count(value.user_ingress.as_ref().map(Vec::len)),
+                    "services of users"
+                );
+            }
+            owed = !outlet.put(GLOBAL, &value);
+            quiet = now + GAP;
+        }
+        let due = owed.then_some(quiet).filter(|it| *it > now);
+        tokio::select! {
+            biased;
+            heard = inbox.recv() => match heard {
+                Some(Heard::Ports(ports)) => own = Some(ports),
+                Some(Heard::ConfigError(error)) => config_error = error,
+                None => return Ok(()),
+            },
+            () = changed(&mut followers) => {}
+            () = clock.sleep_until(due), if due.is_some() => continue,
+        }
+        owed = true;
+    }
+}
+
+/// What is to be published; `None` while not everything is known.
+fn folded(
+    followers: Option<&Followers>,
+    own: &BTreeSet<IpAddr>,
+    config_error: &ErrorDescription,
+    clock: Clock,
+    before: Option<&KubeUserServices>,
+) -> Option<KubeUserServices> {
+    let all = followers?;
+    let view = View {
+        services: all.services.known()?,
+        ingresses: all.ingresses.known()?,
+        pool: all.pool.known()?.values().next(),
+        own,
+        config_error,
+        now: clock.wall(),
+    };
+    Some(fold(&view, before))
+}
+
+/// Waits for another object; without end while none is followed.
+async fn changed(followers: &mut Option<Followers>) {
+    match followers {
+        Some(all) => all.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn addresses(network: &DeviceNetworkStatus) -> BTreeSet<IpAddr> {
+    let ports = network.ports.iter().flatten();
+    let all = ports.flat_map(|it| it.addr_info_list.iter().flatten()).filter_map(|it| it.addr.0);
+    all.map(|it| it.to_canonical()).collect()
+}

@@ -1,0 +1,92 @@
+//! `zedkube pubKubeClusterUpdateStatus …` as the kube container calls it.
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// The program under the name that it is called by, and a root that is not its own.
+struct Place {
+    home: tempfile::TempDir,
+    root: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let (home, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_zedbox"), home.path().join("zedkube")).unwrap();
+        Self { home, root }
+    }
+
+    fn begin(&self, words: &[&str]) -> Child {
+        Command::new(self.home.path().join("zedkube"))
+            .arg("pubKubeClusterUpdateStatus")
+            .arg("--root")
+            .arg(self.root.path())
+            .args(words)
+            .env_clear()
+            .current_dir("/")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.begin(words).wait_with_output().unwrap()
+    }
+
+    /// All files below the root.
+    fn files(&self) -> Vec<PathBuf> {
+        let (mut found, mut folders) = (Vec::new(), vec![self.root.path().to_owned()]);
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { folders.push(path) } else { found.push(path) }
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+fn golden() -> Vec<u8> {
+    let top = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    std::fs::read(top.join("tests/golden/KubeClusterUpdateStatus/k3s-inprogress.json")).unwrap()
+}
+
+#[test]
+fn e4_the_kube_containers_command_hands_the_golden_bytes_over_from_another_root() {
+    let place = Place::new();
+    let output = place.run(&["node-1", "k3s", "in_progress", "5", ""]);
+    assert_eq!(
+        (output.status.code(), output.stdout.len(), output.stderr.len()),
+        (Some(0), 0, 0),
+        "{output:?}"
+    );
+    let [file] = &place.files()[..] else { panic!("{:?}", place.files()) };
+    assert_eq!(std::fs::read(file).unwrap(), golden());
+    assert!(file.ends_with("persist/status/zedkube/KubeClusterUpdateReport/0000000001.json"), "{file:?}");
+    // Words that look like flags, and an error of several words.
+    let output = place.run(&["node-1", "k3s", "failed", "-1", "--root is full"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = std::fs::read_to_string(&place.files()[1]).unwrap();
+    assert!(text.contains(r#""DestinationKubeUpdateVersion":4294967295,"Error":"--root is full""#), "{text}");
+}
+
+#[test]
+fn d_v29_two_at_once_both_end_with_0_and_no_command_writes_a_reason_for_a_reboot() {
+    let place = Place::new();
+    let all: Vec<Child> = (0..4).map(|_| place.begin(&["node-1", "cdi", "completed", "5", ""])).collect();
+    for one in all {
+        let output = one.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    }
+    assert_eq!(place.files().len(), 4);
+    for words in [&["node-1", "cdi", "completed", "five", ""][..], &["node-1", "cdi", "completed"]] {
+        let output = place.run(words);
+        let code = if words.len() == 5 { 1 } else { 2 };
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+    }
+    assert_eq!(place.files().len(), 4, "nothing else is written");
+}

@@ -1,0 +1,128 @@
+//! Keeps Longhorn's policy for drained nodes and its recurring snapshot as the config of the node that leads wants them.
+//!
+//! Both are of the whole cluster: nodes with other configs would write against each other (D-V26), so one node writes. Not
+//! here: the writes (`kubenodeop::storage`), the reserve on disks (`reserve`). Source: spec/eve-rest.md 3.9, goal E9.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use agent::Clock;
+use clusterview::leader::Leadership;
+use kubeapi::Cluster;
+use kubenodeop::storage::{Kept, keep_drain_policy, keep_snapshot_job};
+use tokio::sync::watch;
+use topics::{ConfigItemType, ConfigItemValueMap};
+use tracing::{info, warn};
+
+/// When a snapshot of each volume is made; empty for never.
+const CRON: &str = "storage.longhorn.snapshot.cron";
+/// What Longhorn does about a node that is drained.
+const POLICY: &str = "storage.longhorn.node-drain-policy";
+/// All that Longhorn knows.
+const POLICIES: [&str; 5] = [
+    "block-for-eviction-if-contains-last-replica",
+    "block-for-eviction",
+    "block-if-contains-last-replica",
+    "allow-if-replica-is-stopped",
+    "always-allow",
+];
+/// No time of a snapshot is longer.
+const CRON_BYTES: usize = 128;
+/// Between two looks.
+const LOOK: Duration = Duration::from_mins(1);
+
+/// What is wanted; `None` where the config does not say, and nothing is written. Nor is an empty policy.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Wanted {
+    cron: Option<String>,
+    policy: Option<String>,
+}
+
+/// Reads what is wanted; a value that makes no sense leaves the one before it, with a line.
+pub(crate) fn wanted(map: &ConfigItemValueMap, before: &Wanted) -> (Wanted, Vec<String>) {
+    let mut refused = Vec::new();
+    let mut text = |name: &str, before: &Option<String>, makes_sense: fn(&str) -> bool| {
+        let item = map.global_settings.as_ref()?.get(name)?;
+        let value = item.str_value.trim();
+        if item.item_type == ConfigItemType::String && makes_sense(value) {
+            return Some(value.to_owned());
+        }
+        refused.push(format!(
+            "{name}: found {:?}, which makes no sense; what is in force stays",
+            item.str_value
+        ));
+        before.clone()
+    };
+    let cron = text(CRON, &before.cron, |it| {
+        let known = |it: char| it.is_ascii_alphanumeric() || "*/,-@ ".contains(it);
+        let fields = it.split_whitespace().count();
+        it.len() <= CRON_BYTES
+            && it.chars().all(known)
+            && (fields == 5 || it.is_empty() || fields <= 2 && it.starts_with('@'))
+    });
+    let policy = text(POLICY, &before.policy, |it| it.is_empty() || POLICIES.contains(&it));
+    (Wanted { cron, policy }, refused)
+}
+
+/// Runs until nobody can say any more who leads, or what is wanted. Dropping it loses nothing.
+pub(crate) async fn run(
+    cluster: Cluster,
+    clock: Clock,
+    mut leading: watch::Receiver<Leadership>,
+    mut wanted: watch::Receiver<Wanted>,
+) {
+    let mut said = BTreeSet::new();
+    loop {
+        let leads = leading.borrow_and_update().holds(clock.now());
+        let now = wanted.borrow_and_update().clone();
+        let due = (leads && now != Wanted::default()).then(|| clock.now() + LOOK);
+        if due.is_some() {
+            let failed = look(&cluster, clock, &leading, &now).await;
+            for line in failed.difference(&said) {
+                warn!("properties of Longhorn: {line}");
+            }
+            said = failed;
+        }
+        loop {
+            tokio::select! {
+                changed = leading.changed() => match changed {
+                    Err(_) => return,
+                    // A renewal of the term is no news.
+                    Ok(()) if leading.borrow().holds(clock.now()) == leads => continue,
+                    Ok(()) => {}
+                },
+                changed = wanted.changed() => if changed.is_err() { return },
+                () = clock.sleep_until(due), if due.is_some() => {}
+            }
+            break;
+        }
+    }
+}
+
+/// Compares and writes what differs; what could not be done, in words. Each write needs the right to it.
+async fn look(
+    cluster: &Cluster,
+    clock: Clock,
+    leading: &watch::Receiver<Leadership>,
+    wanted: &Wanted,
+) -> BTreeSet<String> {
+    let mut failed = BTreeSet::new();
+    let mut done = |name: &str, value: &str, kept: Result<Kept, kubeapi::Error>| match kept {
+        Ok(Kept::Written) => info!(property = name, value, "wrote a property of Longhorn"),
+        Ok(Kept::Equal | Kept::Absent) => {}
+        Err(error) => {
+            failed.insert(format!("{} ({})", error.line(), error.next_step()));
+        }
+    };
+    let leads = || leading.borrow().holds(clock.now());
+    if let Some(policy) = wanted.policy.as_ref().filter(|it| !it.is_empty() && leads()) {
+        done(POLICY, policy, keep_drain_policy(cluster, policy).await);
+    }
+    if let Some(cron) = wanted.cron.as_ref().filter(|_| leads()) {
+        done(CRON, cron, keep_snapshot_job(cluster, cron).await);
+    }
+    failed
+}
+
+#[cfg(test)]
+mod tests;

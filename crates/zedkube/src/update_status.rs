@@ -1,0 +1,204 @@
+//! How far updates of Kubernetes components are: the kube container reports each step by a command, which hands the value
+//! over by a file; the agent that lives publishes it.
+//!
+//! A command ends at once and could serve no subscriber, and two at once would be two publishers. Files are numbered, and
+//! published in their order. Source: spec/eve-rest.md 3.2, D-K27, D-V29, goal E4.
+
+use std::path::{Path, PathBuf};
+
+use agent::outlet::Tries;
+use agent::{Error, Station, Troubles, publication, report, wire};
+use pubsub::{Bus, Codec, Name, Publication, glance, store};
+use topics::{
+    ErrorSeverity, GoTime, KubeClusterUpdateStatus, KubeComponent, KubeComponentUpdateStatus, go_json,
+};
+use tracing::{info, warn};
+
+use crate::{GLOBAL, NAME};
+
+/// The word of the command.
+pub const COMMAND: &str = "pubKubeClusterUpdateStatus";
+/// In whose name it is published.
+const PUBLISHER: &str = "zedagent";
+/// Where commands hand values over; it survives a reboot as the topic does.
+const FOLDER: &str = "KubeClusterUpdateReport";
+/// More values than these do not wait for an agent that is not there.
+const MOST: usize = 1000;
+/// No value is longer.
+const LIMIT_BYTES: u64 = 64 << 10;
+/// There is no value any more.
+const NONE: &[u8] = b"null";
+/// Digits of a number.
+const DIGITS: usize = 10;
+
+/// What a command hands over: a value, or that there is none any more.
+type Handed = Option<KubeClusterUpdateStatus>;
+
+fn name() -> Name {
+    Name::persistent(NAME, FOLDER)
+}
+
+/// The words of the command, in their order.
+#[derive(Debug, Clone, Copy)]
+pub struct Words<'a> {
+    /// Name of the device.
+    pub device: &'a str,
+    /// The component that is updated.
+    pub component: &'a str,
+    /// How far that is.
+    pub status: &'a str,
+    /// Version of the whole set of components.
+    pub version: &'a str,
+    /// What failed, or empty.
+    pub error: &'a str,
+}
+
+impl Words<'_> {
+    /// What the words say at `now`; `None` where neither component nor status has a name.
+    ///
+    /// # Errors
+    /// The version is no number of 32 bits.
+    pub fn value(&self, now: GoTime) -> Result<Handed, String> {
+        let component = match self.component {
+            "containerd" => KubeComponent::Containerd,
+            "k3s" => KubeComponent::K3s,
+            "multus" => KubeComponent::Multus,
+            "kubevirt" => KubeComponent::Kubevirt,
+            "cdi" => KubeComponent::Cdi,
+            "longhorn" => KubeComponent::Longhorn,
+            _ => KubeComponent::Unknown,
+        };
+        let status = match self.status {
+            "download" => KubeComponentUpdateStatus::Download,
+            "download_failed" => KubeComponentUpdateStatus::DownloadFailed,
+            "in_progress" => KubeComponentUpdateStatus::InProgress,
+            "failed" => KubeComponentUpdateStatus::Failed,
+            "completed" => KubeComponentUpdateStatus::Completed,
+            _ => KubeComponentUpdateStatus::Unknown,
+        };
+        let version: i32 = self
+            .version
+            .parse()
+            .map_err(|cause| format!("read the version {:?}, a number of 32 bits: {cause}", self.version))?;
+        if (component, status) == (KubeComponent::Unknown, KubeComponentUpdateStatus::Unknown) {
+            return Ok(None);
+        }
+        let mut value = KubeClusterUpdateStatus {
+            current_node: self.device.to_owned(),
+            component,
+            status,
+            destination_kube_update_version: version.cast_unsigned(),
+            ..KubeClusterUpdateStatus::default()
+        };
+        if status == KubeComponentUpdateStatus::Failed {
+            let all = [COMMAND, self.device, self.component, self.status, self.version, self.error].join(" ");
+            value.error = if self.error.is_empty() { all } else { self.error.to_owned() };
+            value.error_time = now;
+            value.error_severity = ErrorSeverity::Error;
+        }
+        Ok(Some(value))
+    }
+}
+
+/// Hands a value over to the agent below `root`. Of several commands at once each has a number of its own.
+///
+/// # Errors
+/// In words: the folder cannot be read, a file cannot be written, or too many wait.
+pub fn hand_over(root: &Path, value: &Handed) -> Result<PathBuf, String> {
+    let told = |cause: &dyn std::error::Error| format!("hand the status over: {}", chain(cause));
+    let folder = name().dir(root);
+    let bytes = match value {
+        Some(value) => go_json::to_vec(value).map_err(|cause| told(&cause))?,
+        None => NONE.to_vec(),
+    };
+    loop {
+        let held = numbers(&folder).map_err(|cause| told(&cause))?;
+        if held.len() >= MOST {
+            return Err(format!(
+                "hand the status over: {MOST} wait already in {}; is zedkube running?",
+                folder.display()
+            ));
+        }
+        let next = held.last().map_or(1, |(number, _)| number + 1);
+        let path = folder.join(format!("{next:0DIGITS$}.json"));
+        if store::create(&path, &bytes).map_err(|cause| told(&cause))? {
+            return Ok(path);
+        }
+    }
+}
+
+fn chain(cause: &dyn std::error::Error) -> String {
+    let mut text = cause.to_string();
+    let mut source = cause.source();
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    text
+}
+
+/// Numbered files, in order.
+fn numbers(folder: &Path) -> Result<Vec<(u64, String)>, pubsub::Error> {
+    let number = |it: String| Some((it.strip_suffix(".json")?.parse().ok()?, it));
+    let mut all: Vec<(u64, String)> =
+        glance::names(folder, 2 * MOST)?.into_iter().filter_map(number).collect();
+    all.sort_unstable();
+    Ok(all)
+}
+
+/// Publishes what commands hand over, until it is dropped. What is published stays.
+///
+/// # Errors
+/// The topic cannot be had.
+pub(crate) async fn run(station: &Station, troubles: &Troubles) -> Result<(), Error> {
+    let mut topic: Publication<KubeClusterUpdateStatus> = publication(&station.bus, PUBLISHER)?;
+    let mut tries = Tries::new(troubles);
+    // Says that there is something; what there is, and in which order, the folder says.
+    let codec = Codec { encode: |(): &()| Err("only read".into()), decode: |_| Ok(()) };
+    let mut heard = station.bus.subscription(&name(), codec);
+    loop {
+        let result = publish_all(&station.bus, &mut topic);
+        let due = if tries.ended(FOLDER, result) { None } else { tries.next_try() };
+        tokio::select! {
+            _ = heard.next() => {}
+            () = station.clock.sleep_until(due), if due.is_some() => {}
+        }
+    }
+}
+
+/// Publishes each file in its order, and removes it.
+fn publish_all(bus: &Bus, topic: &mut Publication<KubeClusterUpdateStatus>) -> Result<(), Error> {
+    let folder = name().dir(bus.root());
+    let failed = || Error::pubsub(FOLDER);
+    for (_, file) in numbers(&folder).map_err(failed())? {
+        let path = folder.join(file);
+        let value = match store::read(&path, LIMIT_BYTES) {
+            Ok(None) => continue,
+            Ok(Some(bytes)) if bytes == NONE => Ok(None),
+            Ok(Some(bytes)) => go_json::from_slice::<KubeClusterUpdateStatus>(&bytes)
+                .map(Some)
+                .map_err(|cause| cause.to_string()),
+            Err(cause) if cause.is_refusal() => Err(report::chain(&cause)),
+            Err(cause) => return Err(failed()(cause)),
+        };
+        match value {
+            Ok(Some(value)) => {
+                info!(
+                    component = value.component.number(),
+                    status = value.status.number(),
+                    version = value.destination_kube_update_version,
+                    error = value.error,
+                    "update of a Kubernetes component"
+                );
+                topic.publish(GLOBAL, &value).map_err(failed())?;
+            }
+            Ok(None) => wire::withdraw(topic, GLOBAL)?,
+            Err(why) => warn!(path = %path.display(), why, "not a status of an update: removed"),
+        }
+        store::remove(&path).map_err(failed())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

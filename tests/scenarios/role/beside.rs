@@ -1,0 +1,103 @@
+//! The roles of what a node does for services, networks and places of applications, and for Longhorn's properties.
+
+use std::time::Duration;
+
+use agent::{Clock, Station, Stop, Troubles};
+use clusterview::apps::Wanted;
+use clusterview::{networks, places, services};
+use kubeapi::{NodeName, Target};
+use kubenodeop::storage::{Kept, keep_drain_policy, keep_snapshot_job};
+use pubsub::store;
+use scenarios::World;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use topics::Affinity;
+
+use super::granted_and_used;
+
+const NETWORKS: &str = "k8s/network-attachment-definitions";
+const SETS: &str = "kubevirt/virtualmachineinstancereplicasets";
+
+fn target() -> Target {
+    let target = Target::default();
+    target.set(NodeName::parse("edge-node-1").unwrap(), "d".to_owned());
+    target
+}
+
+#[tokio::test]
+async fn s1_services_of_users_ask_for_what_their_own_roles_grant_and_nothing_else() {
+    let world = World::new().await;
+    let (_stopper, stop) = Stop::new();
+    let station = Station { bus: world.bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
+    let troubles = Troubles::open(&world.bus, station.clock, "zedkube");
+    let ports = json!({ "Ports": [] }).to_string();
+    store::replace(&world.bus.path("run/nim/DeviceNetworkStatus/global.json"), ports.as_bytes()).unwrap();
+    let watched = async {
+        let asked = || world.cluster.asked_by_agents();
+        while asked().iter().filter(|(_, uri)| uri.contains("watch=")).count() < 3 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        it = services::run(&station, &troubles, world.cluster.handle()) => panic!("it has ended: {it:?}"),
+        () = watched => {}
+    }
+    let asked = world.cluster.asked_by_agents();
+    granted_and_used(&["pillar-rs-user-services", "pillar-rs-load-balancer"], &asked);
+    for (_, uri) in asked.iter().filter(|(_, uri)| uri.contains("/configmaps")) {
+        assert!(uri.contains("/namespaces/kube-system/configmaps?"), "{uri}");
+        assert!(uri.contains("fieldSelector=metadata.name%3Dkubevip"), "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn s1_networks_of_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    let sim = world.cluster.sim();
+    let wanted = watch::Sender::default();
+    let want = |ports: &[&str]| {
+        let ports = ports.iter().map(|it| (*it).to_owned()).collect();
+        wanted.send_replace(Wanted { ports: Some(ports), ..Wanted::default() });
+    };
+    want(&["eth1"]);
+    let course = async {
+        sim.until(NETWORKS, |all| all.len() == 1).await;
+        sim.edit(NETWORKS, "eve-kube-app", "host-eth1", |it| it["spec"]["config"] = "{}".into());
+        want(&["eth1", "eth2"]);
+        sim.until(NETWORKS, |all| all.len() == 2 && all.iter().all(|it| it["spec"]["config"] != "{}")).await;
+        want(&[]);
+        sim.until(NETWORKS, <[_]>::is_empty).await;
+    };
+    tokio::select! {
+        it = networks::run(world.cluster.handle(), Clock::new(), target(), wanted.subscribe()) => panic!("{it:?}"),
+        () = course => {}
+    }
+    granted_and_used(&["pillar-rs-app-networks"], &world.cluster.asked_by_agents());
+}
+
+#[tokio::test]
+async fn s1_places_of_machines_ask_for_what_their_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    let sim = world.cluster.sim();
+    sim.add_machine_set("eve-kube-app", "vm-1-0", 0);
+    let places = [("vm-1-0".to_owned(), Affinity::Preferred)].into();
+    let wanted = watch::Sender::new(Wanted { places: Some(places), ..Wanted::default() });
+    let has_affinity = |it: &Value| !it["spec"]["template"]["spec"]["affinity"].is_null();
+    tokio::select! {
+        it = places::run(world.cluster.handle(), Clock::new(), target(), wanted.subscribe()) => panic!("{it:?}"),
+        () = sim.until(SETS, |all| all.iter().all(has_affinity)) => {}
+    }
+    granted_and_used(&["pillar-rs-app-places"], &world.cluster.asked_by_agents());
+}
+
+#[tokio::test]
+async fn s1_properties_of_longhorn_ask_for_what_their_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    world.cluster.sim().add_longhorn("always-allow");
+    let cluster = world.cluster.handle();
+    assert_eq!(keep_drain_policy(&cluster, "block-for-eviction").await.unwrap(), Kept::Written);
+    for cron in ["0 0 * * *", "0 1 * * *", ""] {
+        assert_eq!(keep_snapshot_job(&cluster, cron).await.unwrap(), Kept::Written);
+    }
+    granted_and_used(&["pillar-rs-longhorn-properties"], &world.cluster.asked_by_agents());
+}
