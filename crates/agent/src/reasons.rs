@@ -223,7 +223,7 @@ mod tests {
     fn a_log_of_others_keeps_every_byte_and_a_link_in_its_place_is_refused() {
         let (dir, bus) = root();
         // Longer than what is left of one that is cut, and no good text.
-        let mut stacks = [b"goroutine 1 [running]:\n\xff\xfe ".as_slice(), &[b'x'; 700 << 10]].concat();
+        let mut stacks = [b"goroutine 1 [running]:\n\xff\xfe ".as_slice(), &vec![b'x'; 700 << 10]].concat();
         store::replace(&bus.path(STACK_LOG), &stacks).unwrap();
         fatal(&bus, "zedkube", "x", "0: a", now()).unwrap();
         stacks.extend(b"0: a\n");

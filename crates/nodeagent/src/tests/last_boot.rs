@@ -117,7 +117,7 @@ async fn of_a_stack_every_line_is_logged_and_its_end_is_published() {
     }
 
     let mut world = World::new();
-    let stack: String = (0..1000).map(|line| format!("goroutine {line} [running]\n")).collect();
+    let stack = (0..1000).map(|line| format!("goroutine {line} [running]\n")).collect::<Vec<_>>().concat();
     for (file, text) in [("reason", "hung"), ("stack", &stack)] {
         world.write(&format!("persist/reboot-{file}"), text);
     }
