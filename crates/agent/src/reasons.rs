@@ -20,10 +20,10 @@ pub const LOG: &str = "persist/log/reboot-reason.log";
 pub const STACK_LOG: &str = "persist/log/reboot-stack.log";
 /// Name of the number for a process that ended badly.
 const FATAL: &str = "BootReasonFatal";
-/// So much of a log is kept.
-pub const LOG_KEPT_BYTES: usize = 64 << 10;
-/// No log that is kept so is longer.
-const LOG_LIMIT_BYTES: u64 = 1 << 20;
+/// A log that is longer is cut before the next line.
+pub const LOG_LIMIT_BYTES: u64 = 1 << 20;
+/// So much of its end is left then.
+const LOG_KEPT_BYTES: u64 = 512 << 10;
 /// A version or a label is one short line.
 const WORD_LIMIT_BYTES: u64 = 256;
 /// What is said where nothing is known.
@@ -53,23 +53,13 @@ impl Image {
     }
 }
 
-/// Appends `text` to a log, of which the end is kept, in whole lines.
+/// Appends `text` to a log, to which the reference's agents append as well. One that has become very long is cut first,
+/// to its last whole lines.
 ///
 /// # Errors
 /// It cannot be written.
 pub fn append(bus: &Bus, log: &str, text: &str) -> Result<(), pubsub::Error> {
-    let path = bus.path(log);
-    // A log that cannot be read or is too long begins again.
-    let before = store::read(&path, LOG_LIMIT_BYTES).ok().flatten().unwrap_or_default();
-    let mut all = String::from_utf8_lossy(&before).into_owned();
-    all.push_str(text);
-    if all.len() > LOG_KEPT_BYTES {
-        let from = all.len() - LOG_KEPT_BYTES;
-        let whole =
-            all.bytes().skip(from).position(|byte| byte == b'\n').map_or(0, |newline| from + newline + 1);
-        all.drain(..whole);
-    }
-    store::replace(&path, all.as_bytes())
+    store::append(&bus.path(log), text.as_bytes(), LOG_LIMIT_BYTES, LOG_KEPT_BYTES)
 }
 
 /// Whether a reason is stored: the first one is the cause, later ones follow from it (D-N4).
@@ -147,7 +137,7 @@ mod tests {
     }
 
     fn text(bus: &Bus, file: &str) -> Option<String> {
-        let bytes = store::read(&bus.path(file), 1 << 20).unwrap()?;
+        let bytes = store::read(&bus.path(file), 2 << 20).unwrap()?;
         Some(String::from_utf8(bytes).unwrap())
     }
 
@@ -217,15 +207,32 @@ mod tests {
     #[test]
     fn a_log_keeps_its_end_in_whole_lines() {
         let (_dir, bus) = root();
-        store::replace(&bus.path(LOG), "x".repeat(LOG_KEPT_BYTES).as_bytes()).unwrap();
         append(&bus, LOG, "one\n").unwrap();
-        append(&bus, LOG, "two\n").unwrap();
-        let log = text(&bus, LOG).unwrap();
-        assert!(log.len() <= LOG_KEPT_BYTES && log.ends_with("two\n"), "{}", log.len());
-        store::replace(&bus.path(LOG), "short\n".repeat(LOG_KEPT_BYTES / 6).as_bytes()).unwrap();
+        let before = "short\n".repeat(usize::try_from(LOG_LIMIT_BYTES / 6).unwrap());
+        store::replace(&bus.path(LOG), before.as_bytes()).unwrap();
+        append(&bus, LOG, "a stack of some lines\n").unwrap();
+        assert_eq!(text(&bus, LOG).unwrap(), before + "a stack of some lines\n", "not yet too long");
         append(&bus, LOG, "last\n").unwrap();
         let log = text(&bus, LOG).unwrap();
-        assert!(log.starts_with("short\n") && log.ends_with("\nlast\n"));
+        assert!(log.starts_with("short\nshort\n") && log.ends_with("\na stack of some lines\nlast\n"));
+        let kept = u64::try_from(log.len()).unwrap();
+        assert!(kept > LOG_KEPT_BYTES - 9 && kept < LOG_KEPT_BYTES + 9, "{kept}");
+    }
+
+    #[test]
+    fn a_log_of_others_keeps_every_byte_and_a_link_in_its_place_is_refused() {
+        let (dir, bus) = root();
+        // Longer than what is left of one that is cut, and no good text.
+        let mut stacks = [b"goroutine 1 [running]:\n\xff\xfe ".as_slice(), &vec![b'x'; 700 << 10]].concat();
+        store::replace(&bus.path(STACK_LOG), &stacks).unwrap();
+        fatal(&bus, "zedkube", "x", "0: a", now()).unwrap();
+        stacks.extend(b"0: a\n");
+        assert!(store::read(&bus.path(STACK_LOG), 1 << 20).unwrap().is_some_and(|all| all == stacks));
+        let aim = dir.path().join("aim");
+        store::replace(&aim, b"of somebody else").unwrap();
+        std::os::unix::fs::symlink(&aim, bus.path(LOG).with_file_name("link")).unwrap();
+        assert!(append(&bus, "persist/log/link", "x\n").is_err());
+        assert_eq!(store::read(&aim, 99).unwrap().unwrap(), b"of somebody else");
     }
 
     #[test]

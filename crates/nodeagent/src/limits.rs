@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// How long the disks may take before the device is asked.
 pub(crate) const LAST_SYNC: Duration = Duration::from_mins(2);
+/// How long it settles beside a zedagent that has nothing to report: time for a second try to store the reason.
+pub(crate) const OWN_SETTLING: Duration = Duration::from_secs(2);
 /// How long zedkube may take to answer whether the machine may go down now.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_mins(1);
 /// How long it may stay silent before the machine goes down all the same: of a worker, or for a restart on its own

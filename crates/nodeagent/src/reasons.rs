@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use agent::device::Operation;
-use agent::reasons::{IMAGE, Image, LOG, NUMBER, REASON, STACK, append, is_stored};
+use agent::reasons::{IMAGE, Image, LOG, LOG_LIMIT_BYTES, NUMBER, REASON, STACK, append, is_stored};
 use agent::{Error, report};
 use pubsub::{Bus, store};
 use serde::Deserialize;
@@ -93,37 +93,51 @@ pub(crate) fn forget_first_boot(bus: &Bus) {
     }
 }
 
-/// Stores why this boot ends, and says so on the console. A reason that is there stays: the first one is the cause,
-/// later ones follow from it (D-N4: the reference overwrites it). One file that cannot be written keeps no other one from
-/// being written.
+/// Stores why this boot ends, and says so on the console. What is there stays: the first reason is the cause, a later one
+/// follows from it and is a line after it (D-N4: the reference overwrites it), so that whoever wrote the first does not
+/// remove both. One file that cannot be written keeps no other one from being written; a later call writes what is missing.
 pub(crate) fn write(bus: &Bus, order: &Order, image: &str, now: GoTime) -> Result<(), Error> {
     let running = Image::running(bus);
     let line = line(&running, &order.reason, now);
     console(bus, order.operation, &line);
-    let label = running.label.unwrap_or_else(|| image.to_owned());
+    let label = running.label.clone().unwrap_or_else(|| image.to_owned());
     let is_none = order.boot_reason == BootReason::None;
-    let number = if is_none { String::new() } else { name(order.boot_reason) };
-    let mut outcome = Ok(());
-    if !is_stored(bus).map_err(Error::pubsub(NUMBER))? {
-        // The one whose time counts for all comes last.
-        for (file, text) in [(IMAGE, &label), (REASON, &line), (NUMBER, &number)] {
-            if !text.is_empty() && (file == NUMBER || !bus.path(file).exists()) {
-                let written = store::replace(&bus.path(file), text.as_bytes());
-                outcome = outcome.and(written.map_err(Error::pubsub(file)));
-            }
+    let put = |file: &'static str, text: &str| {
+        store::replace(&bus.path(file), text.as_bytes()).map_err(Error::pubsub(file))
+    };
+    let mut outcome = match text(bus, IMAGE) {
+        Ok(None) if !label.is_empty() => put(IMAGE, &label),
+        held => held.map(drop),
+    };
+    let own = up_to_time(&running, &order.reason);
+    outcome = outcome.and(match content(bus, REASON, LOG_LIMIT_BYTES) {
+        Ok(Some(held)) if held.lines().any(|line| line.starts_with(&own)) => Ok(()),
+        Ok(Some(held)) if !held.trim().is_empty() => {
+            let end = if held.ends_with('\n') { "" } else { "\n" };
+            append(bus, REASON, &format!("{end}{line}")).map_err(Error::pubsub(REASON))
         }
+        Ok(_) => put(REASON, &line),
+        Err(cause) => Err(cause),
+    });
+    // The one whose time counts for all comes last.
+    if !is_none && !matches!(is_stored(bus), Ok(true)) {
+        outcome = outcome.and(put(NUMBER, &name(order.boot_reason)));
     }
     outcome.and_then(|()| append(bus, LOG, &line).map_err(Error::pubsub(LOG)))
 }
 
-/// Notes `why` beside the reason of this boot's end, in the log and, where that is the one of `order`, behind it.
+/// Notes `why` beside the reason of this boot's end, in the log and behind the reason of `order` where that is stored;
+/// what others have written beside it stays.
 pub(crate) fn mark(bus: &Bus, order: &Order, why: &str, now: GoTime) -> Result<(), Error> {
     let running = Image::running(bus);
     let marked = line(&running, &format!("{}; {why}", order.reason.trim()), now);
-    let held = content(bus, REASON, WORDS_BYTES)?;
+    let held = content(bus, REASON, LOG_LIMIT_BYTES)?.unwrap_or_default();
+    let own = up_to_time(&running, &order.reason);
+    let line = |line| if str::starts_with(line, &own) { marked.as_str() } else { line };
+    let all: String = held.split_inclusive('\n').map(line).collect();
     let mut outcome = Ok(());
-    if held.is_some_and(|held| held.starts_with(&up_to_time(&running, &order.reason))) {
-        outcome = store::replace(&bus.path(REASON), marked.as_bytes()).map_err(Error::pubsub(REASON));
+    if all != held {
+        outcome = store::replace(&bus.path(REASON), all.as_bytes()).map_err(Error::pubsub(REASON));
     }
     outcome.and(append(bus, LOG, &marked).map_err(Error::pubsub(LOG)))
 }
@@ -240,16 +254,67 @@ mod tests {
     }
 
     #[test]
-    fn d_n4_the_first_reason_stays_and_the_second_is_only_logged() {
+    fn d_n4_the_first_reason_stays_and_the_second_is_a_line_after_it() {
         let (_dir, bus) = root();
         write(&bus, &order("first", BootReason::Fatal), "IMGA", GoTime::ZERO).unwrap();
         write(&bus, &order("second", BootReason::RebootCmd), "IMGB", GoTime::ZERO).unwrap();
         let stored = read(&bus).unwrap();
         let line = |why: &str| format!("{why} at EVE version Unknown at 0001-01-01T00:00:00Z\n");
-        assert_eq!((stored.reason, stored.boot_reason), (Some(line("first")), Some(BootReason::Fatal)));
+        let both = Some(line("first") + &line("second"));
+        assert_eq!((&stored.reason, stored.boot_reason), (&both, Some(BootReason::Fatal)));
         assert_eq!(stored.image.as_deref(), Some("IMGA"));
-        let log = content(&bus, LOG, WORDS_BYTES).unwrap();
-        assert_eq!(log, Some(line("first") + &line("second")));
+        assert_eq!(content(&bus, LOG, WORDS_BYTES).unwrap(), both);
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_written_is_written_by_the_next_try_and_keeps_no_other_from_being_written() {
+        let mut expected = None;
+        for broken in [IMAGE, REASON, NUMBER, LOG] {
+            let (_dir, bus) = root();
+            fs::create_dir_all(bus.path(broken)).unwrap();
+            let first = order("first", BootReason::RebootCmd);
+            let write = || write(&bus, &first, "IMGA", GoTime::ZERO);
+            let at = |file: &str| content(&bus, file, WORDS_BYTES).unwrap();
+            let now = || [IMAGE, REASON, NUMBER, LOG].map(at);
+            assert!(write().is_err(), "{broken}");
+            for (file, held) in [(IMAGE, "IMGA"), (REASON, "first at EVE"), (NUMBER, "BootReasonRebootCmd")] {
+                let is = at(file).is_some_and(|it| it.starts_with(held));
+                assert_eq!(is, file != broken, "{file} while {broken} is broken");
+            }
+            fs::remove_dir(bus.path(broken)).unwrap();
+            write().unwrap();
+            assert!(now().iter().all(Option::is_some), "{broken}: {:?}", now());
+            let expected = expected.get_or_insert_with(now);
+            assert_eq!(&now(), expected, "{broken}: once in each");
+        }
+    }
+
+    #[test]
+    fn a_panic_that_is_over_does_not_take_the_reason_of_a_reboot_under_way_with_it() {
+        let (_dir, bus) = root();
+        agent::reasons::fatal(&bus, "zedkube", "x", "0: a", GoTime::ZERO).unwrap();
+        write(&bus, &order("by a person", BootReason::RebootCmd), "IMGA", GoTime::ZERO).unwrap();
+        assert_eq!(agent::reasons::survived(&bus, "zedkube").unwrap(), None);
+        let stored = read(&bus).unwrap();
+        let reason = stored.reason.unwrap();
+        let lines: Vec<&str> = reason.lines().collect();
+        assert!(lines[0].starts_with("Reboot from agent zedkube[") && lines.len() == 2, "{lines:?}");
+        assert!(lines[1].starts_with("by a person at EVE version "), "{lines:?}");
+        assert_eq!(stored.boot_reason, Some(BootReason::Fatal));
+    }
+
+    #[test]
+    fn a_note_leaves_the_lines_that_others_have_written() {
+        let (_dir, bus) = root();
+        let (before, after) = ("Reboot from agent zedagent[7]: x\n", "Watchdog report for IMGA: zedagent\n");
+        store::replace(&bus.path(REASON), before.as_bytes()).unwrap();
+        let first = order("first", BootReason::RebootCmd);
+        write(&bus, &first, "IMGA", GoTime::ZERO).unwrap();
+        append(&bus, REASON, after).unwrap();
+        mark(&bus, &first, "without its turn", GoTime::ZERO).unwrap();
+        mark(&bus, &order("another", BootReason::RebootCmd), "x", GoTime::ZERO).unwrap();
+        let own = "first; without its turn at EVE version Unknown at 0001-01-01T00:00:00Z\n";
+        assert_eq!(content(&bus, REASON, WORDS_BYTES).unwrap(), Some(format!("{before}{own}{after}")));
     }
 
     #[test]

@@ -248,11 +248,14 @@ fn first(station: &Station) -> Result<Journal, Error> {
     let bus = &station.bus;
     let before = reasons::counter(bus)?;
     let (now, booted_at) = (station.clock.wall(), station.clock.booted_at());
-    let last_boot = LastBoot::tell(reasons::read(bus)?, reasons::evidence(bus)?, now, before);
+    let stored = reasons::read(bus)?;
+    // Whole, as what is published is its end only, and the file goes.
+    let stack = stored.stack.clone().filter(|_| stored.reason.is_some()).unwrap_or_default();
+    let last_boot = LastBoot::tell(stored, reasons::evidence(bus)?, now, before);
     let booted_at = if last_boot.time == now { booted_at } else { GoTime::ZERO };
     warn!(reason = last_boot.reason, boot_reason = ?last_boot.boot_reason, "how the last boot ended");
     let of = if last_boot.boot_reason == BootReason::Kernel { "dmesg" } else { "stack" };
-    for (number, line) in last_boot.stack.lines().enumerate() {
+    for (number, line) in stack.lines().enumerate() {
         warn!("[{of} #{number}]: {line}");
     }
     let journal = Journal { boot_id: station.boot_id.clone(), last_boot, booted_at, operation: None };

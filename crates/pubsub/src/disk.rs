@@ -229,6 +229,37 @@ pub(crate) fn read_start(path: &Path, limit_bytes: u64) -> Result<Option<Vec<u8>
     Ok(Some(bytes))
 }
 
+/// Opens a regular file, which is made where it is missing, so that whatever is written comes to its end. Returns its
+/// length too.
+pub(crate) fn open_end(path: &Path) -> Result<(File, u64), Error> {
+    let refuse = |reason: &str| Error::Refused { path: path.to_owned(), reason: reason.to_owned() };
+    let flags = bits(OFlags::NOFOLLOW | OFlags::NONBLOCK);
+    let opened =
+        File::options().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            return Err(refuse("it is a link; put a regular file there"));
+        }
+        Err(error) => return Err(Error::io("open", path)(error)),
+    };
+    let seen = file.metadata().map_err(Error::io("look at", path))?;
+    if seen.is_file() {
+        Ok((file, seen.len()))
+    } else {
+        Err(refuse("it is no regular file; put a regular file there"))
+    }
+}
+
+/// The whole lines of a file that begin behind `from`.
+pub(crate) fn last_lines(mut file: &File, from: u64) -> io::Result<Vec<u8>> {
+    io::Seek::seek(&mut file, io::SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut file, &mut bytes)?;
+    let cut = bytes.iter().position(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    Ok(bytes.split_off(cut))
+}
+
 /// Puts the content of a regular file into `bytes`, which it clears first.
 fn fill(
     file: &File,

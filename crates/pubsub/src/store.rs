@@ -87,6 +87,27 @@ fn beside(
     }
 }
 
+/// Appends `bytes` to the regular file at `path`, to which others may append as well; a missing one is made. One that is
+/// longer than `limit` bytes is cut first, to whole lines from the last `kept` bytes; where that fails it stays whole.
+///
+/// # Errors
+/// It is a link or no regular file, or cannot be written. A power cut may leave the beginning of `bytes`.
+pub fn append(path: &Path, bytes: &[u8], limit: u64, kept: u64) -> Result<(), Error> {
+    let disk: &dyn Disk = &Machine;
+    disk.make_dirs(parent(path))?;
+    let (mut file, length) = disk::open_end(path)?;
+    if length > limit
+        && let Ok(mut all) = disk::last_lines(&file, length.saturating_sub(kept))
+    {
+        all.extend(bytes);
+        if replace(path, &all).is_ok() {
+            return Ok(());
+        }
+    }
+    fill(&mut file, bytes).map_err(Error::io("append to", path))?;
+    disk.sync_dir(parent(path))
+}
+
 /// The content of the regular file at `path`, or `None` when there is none.
 ///
 /// # Errors

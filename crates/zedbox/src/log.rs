@@ -65,6 +65,8 @@ pub(crate) fn begin(
     let lines = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
         .with_ansi(format == LogFormat::Text && stderr().is_terminal())
+        // It would say so on standard error, and panic where that is what failed.
+        .log_internal_errors(false)
         .event_format(form)
         .with_writer(stderr as fn() -> Stderr);
     lines.finish().with(filter).init();

@@ -16,6 +16,7 @@ mod panic;
 mod site_cmd;
 mod supervisor;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -60,11 +61,13 @@ enum Exit {
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let link = args::called_as(&words).is_some();
-    let args = match args::settings::parse(args::by_name(words), link) {
+    let words = args::by_name(words);
+    let unsaid = if link { LogFormat::Json } else { LogFormat::Text };
+    let args = match args::settings::parse(words.clone(), link) {
         Ok(args) => args,
-        Err(refused) => return refuse(refused, link),
+        Err(refused) => return refuse(refused, &words, unsaid),
     };
-    let format = args.log_format.unwrap_or(if link { LogFormat::Json } else { LogFormat::Text });
+    let format = args.log_format.unwrap_or(unsaid);
     let (words, quiet, alone) = (args.log.as_deref(), args.command.quiet(), args.command.alone());
     let outcome = log::begin(format, words, quiet, alone).and_then(|levels| {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -86,22 +89,27 @@ fn main() -> ExitCode {
 }
 
 /// The program does not start.
-fn refuse(refused: Refused, link: bool) -> ExitCode {
+fn refuse(refused: Refused, words: &[OsString], unsaid: LogFormat) -> ExitCode {
+    let (format, alone) = args::settings::voice(words);
+    let format = format.unwrap_or(unsaid);
     match refused {
-        Refused::Words(cause) => cause.exit(),
+        // Help, a version, and what is for people.
+        Refused::Words(cause) if !cause.use_stderr() || format == LogFormat::Text => cause.exit(),
+        // Without a log nothing can be said; the exit code says it all the same.
+        _ if log::begin(format, None, "info", alone).is_err() => {}
+        Refused::Words(cause) => {
+            let text = cause.render().to_string();
+            tracing::error!("{}", text.trim_start_matches("error: ").trim_end());
+        }
         Refused::File { path, faults } => {
-            let format = if link { LogFormat::Json } else { LogFormat::Text };
-            // Without a log nothing can be said; the exit code says it all the same.
-            if log::begin(format, None, "info", None).is_ok() {
-                let path = path.display();
-                for Fault { line, expected, found } in faults {
-                    tracing::error!(line, "settings {path}: expected {expected}, found {found}");
-                }
-                tracing::error!("nothing starts until {path} is right: `zedbox check {path}`");
+            let path = path.display();
+            for Fault { line, expected, found } in faults {
+                tracing::error!(line, "settings {path}: expected {expected}, found {found}");
             }
-            ExitCode::from(Exit::Usage as u8)
+            tracing::error!("nothing starts until {path} is right: `zedbox check {path}`");
         }
     }
+    ExitCode::from(Exit::Usage as u8)
 }
 
 async fn run(command: Command, levels: &Levels) -> anyhow::Result<Exit> {

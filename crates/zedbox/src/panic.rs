@@ -6,10 +6,16 @@
 use std::backtrace::Backtrace;
 use std::io::{Write as _, stderr};
 use std::panic::{self, PanicHookInfo};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use agent::{Clock, reasons, report};
 use pubsub::Bus;
 use tracing::warn;
+
+/// So long the end of the process waits for its traces.
+const LONGEST: Duration = Duration::from_secs(5);
 
 /// From now on a panic of this process, which runs `agent`, is a reason for the machine to restart; one of an earlier
 /// process of the same agent in this boot is none any more.
@@ -26,14 +32,31 @@ pub(crate) fn leave_traces(bus: &Bus, agent: &'static str, clock: Clock) {
             warn!(error = %report::chain(&cause), "cannot remove the reason of a panic that is over");
         }
     }
-    let bus = bus.clone();
+    let bus = Arc::new(bus.clone());
     panic::set_hook(Box::new(move |info| {
-        let (text, stack) = (text(info), Backtrace::force_capture().to_string());
-        // No line of the log: what panicked may hold its lock. newlogd keeps lines from `panic:` on as a stack. There is
-        // nobody to report a failure of this to.
-        drop(writeln!(stderr(), "panic: {text}\n\n{agent} [running]:\n{}", stack.trim_end()));
-        if let Err(cause) = reasons::fatal(&bus, agent, &text, &stack, clock.wall()) {
-            drop(writeln!(stderr(), "cannot store the reason: {}", report::chain(&cause)));
+        let (bus, text, stack) = (Arc::clone(&bus), text(info), Backtrace::force_capture());
+        let traces = Arc::new(move || {
+            let stack = stack.to_string();
+            let stored = reasons::fatal(&bus, agent, &text, &stack, clock.wall());
+            // No line of the log: what panicked may hold its lock. newlogd keeps lines from `panic:` on as a stack. There
+            // is nobody to report a failure of this to.
+            drop(writeln!(stderr(), "panic: {text}\n\n{agent} [running]:\n{}", stack.trim_end()));
+            if let Err(cause) = stored {
+                drop(writeln!(stderr(), "cannot store the reason: {}", report::chain(&cause)));
+            }
+        });
+        // What panicked may hold a lock that this takes, a disk or a reader of the log may hang: the process ends for all
+        // that.
+        let (says, done) = mpsc::channel();
+        let beside = Arc::clone(&traces);
+        let started = thread::Builder::new().spawn(move || {
+            beside();
+            says.send(())
+        });
+        match started {
+            Ok(_) => drop(done.recv_timeout(LONGEST)),
+            // A machine without a thread to spare is a reason like any other.
+            Err(_) => traces(),
         }
         std::process::abort();
     }));
@@ -49,8 +72,7 @@ fn text(info: &PanicHookInfo<'_>) -> String {
 mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt as _;
-    use std::process::Command;
-    use std::thread;
+    use std::process::{Command, Stdio};
 
     /// Set in the process that panics.
     const ROOT: &str = "PANICS_ON_ROOT";
@@ -84,5 +106,23 @@ mod tests {
         }
         assert_eq!(reasons::survived(&bus, "zedkube").unwrap().as_deref(), Some(line.trim_end()));
         assert_eq!((text(reasons::REASON), text(reasons::LOG)), (String::new(), line));
+    }
+
+    #[test]
+    fn e2_a_process_ends_with_a_reason_though_nobody_reads_what_it_says() {
+        if let Some(root) = std::env::var_os(ROOT) {
+            leave_traces(&Bus::open(root).unwrap(), "zedkube", Clock::new());
+            panic!("{}", "more than a pipe holds".repeat(1 << 16));
+        }
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let name = "panic::tests::e2_a_process_ends_with_a_reason_though_nobody_reads_what_it_says";
+        let mut process = Command::new(std::env::current_exe().unwrap());
+        process.args([name, "--exact", "--nocapture"]).env(ROOT, root.path()).stderr(Stdio::piped());
+        let mut process = process.stdout(Stdio::null()).spawn().unwrap();
+        let unread = process.stderr.take();
+        assert_eq!(process.wait().unwrap().signal(), Some(6));
+        drop(unread);
+        assert_eq!(std::fs::read_to_string(bus.path(reasons::NUMBER)).unwrap(), "BootReasonFatal");
     }
 }

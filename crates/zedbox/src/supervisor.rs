@@ -115,12 +115,17 @@ pub(crate) async fn run(agents: &[Agent], options: &Options, levels: &Levels) ->
     let clock = Clock::new();
     let bus =
         Bus::open(&options.root).with_context(|| format!("open the root {}", options.root.display()))?;
+    let limits = Limits::read(options.limits.as_deref())?;
+    tell_device(&options.device);
+    tell_partitions(&options.partitions);
+    options.device.check().context("use the device")?;
+    // Not before: a program that does not start has not survived its panic.
     let alone = if let [agent] = agents { agent.name() } else { "zedbox" };
     panic::leave_traces(&bus, alone, clock);
     let boot_id = boot_id(&options.device, &bus, clock, agents).await;
     let setting = Setting {
         cluster: kubeapi::Cluster::from_kubeconfig(options.kubeconfig()),
-        limits: Limits::read(options.limits.as_deref())?,
+        limits,
         device: options.device.clone(),
         partitions: options.partitions.clone(),
         current_partition: options.current_partition,
@@ -130,9 +135,6 @@ pub(crate) async fn run(agents: &[Agent], options: &Options, levels: &Levels) ->
     };
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
-    tell_device(&options.device);
-    tell_partitions(&options.partitions);
-    options.device.check().context("use the device")?;
     let mut crew = Crew::start(agents, &setting);
     let mut properties = setting
         .bus

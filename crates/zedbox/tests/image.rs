@@ -189,7 +189,46 @@ fn a_settings_file_with_a_fault_starts_nothing_and_each_line_says_so_as_json_und
     assert_eq!(lines.iter().map(|it| &it["line"]).collect::<Vec<_>>(), [&json!(1), &json!(3), &Value::Null]);
     assert!(lines[0]["msg"].as_str().unwrap().ends_with("expected device, found devise"), "{log}");
     assert!(lines[2]["msg"].as_str().unwrap().contains("zedbox check"), "{log}");
+    assert!(lines.iter().all(|it| it["source"] == "zedkube"), "{log}");
     assert!(!device.bus.path("run/zedkube").exists());
+}
+
+#[test]
+fn what_keeps_the_program_from_starting_is_said_in_the_form_of_the_log_and_by_its_agent() {
+    let device = Device::new();
+    let said = |command: &mut Command, code| {
+        let Output { status, stderr, stdout } = command.output().unwrap();
+        assert_eq!(status.code(), Some(code));
+        (String::from_utf8(stderr).unwrap(), String::from_utf8(stdout).unwrap())
+    };
+    let path = device.link("zedkube");
+    let link = || Command::new(&path);
+    let root = device.root.path();
+    // Words and variables.
+    let bad =
+        |command: &mut Command| said(command.arg("--root").arg(root).env("ZEDBOX_DEVICE", "magic"), 2).0;
+    let log = bad(&mut link());
+    let json = lines(&log);
+    assert_eq!((json.len(), &json[0]["level"], &json[0]["source"]), (1, &json!("error"), &json!("zedkube")));
+    assert!(json[0]["msg"].as_str().unwrap().starts_with("invalid value 'magic' for '--device"), "{log}");
+    let log = bad(link().args(["--log-format", "text"]));
+    assert!(log.starts_with("error: invalid value 'magic'"), "{log}");
+    for log in [
+        bad(link().env("ZEDBOX_LOG_FORMAT", "journald")),
+        bad(Command::new(ZEDBOX).args(["run", "--log-format", "journald"])),
+    ] {
+        assert!(log.starts_with("<3>zedbox: invalid value 'magic'") && log.lines().count() == 1, "{log}");
+    }
+    let log = said(link().arg("--unknown"), 2).0;
+    assert!(lines(&log)[0]["msg"].as_str().unwrap().starts_with("unexpected argument '--unknown'"), "{log}");
+    let (log, shown) = said(link().arg("--help"), 0);
+    assert!(log.is_empty() && shown.contains("Usage: "), "{log}{shown}");
+    // The settings file.
+    device.put(SETTINGS, "devise = \"systemd\"\n");
+    let of = |words: [&str; 3]| said(Command::new(ZEDBOX).args(words).arg("--root").arg(root), 2).0;
+    let log = of(["run", "--log-format", "journald"]);
+    assert!(log.lines().count() == 2 && log.lines().all(|it| it.starts_with("<3>zedbox: ")), "{log}");
+    assert!(lines(&of(["nodeagent", "--log-format", "json"])).iter().all(|it| it["source"] == "nodeagent"));
 }
 
 /// The properties of the controller, with this level for one agent and another one for all.

@@ -10,7 +10,7 @@ use topics::{Answer, NodeDrainStatus, OutageKind, OutageRole};
 use super::machine::{due, over};
 use super::phase::Phase;
 use super::{Effect, NodeAgent, Note, Order, Resumed, Source, Took, Why, order};
-use crate::limits::{ANSWER_LIMIT, LAST_SYNC, NO_CONTROLLER_TURN, OWN_TURN};
+use crate::limits::{ANSWER_LIMIT, LAST_SYNC, NO_CONTROLLER_TURN, OWN_SETTLING, OWN_TURN};
 
 impl NodeAgent {
     /// The operation that the facts call for, strongest first; a shutdown leaves the power on, so it comes last.
@@ -99,7 +99,9 @@ impl NodeAgent {
                         sync(now, order, out)
                     } else {
                         out.push(Effect::Sync);
-                        Phase::Settling { order, until: now + self.limits.min_reboot_delay() }
+                        let delay = self.limits.min_reboot_delay();
+                        let delay = if self.wish.ours { delay.min(OWN_SETTLING) } else { delay };
+                        Phase::Settling { order, until: now + delay }
                     }
                 }
                 Phase::Halting { order, until, tell_at } if now >= *tell_at => {
@@ -109,7 +111,6 @@ impl NodeAgent {
                     let tell_at = now + self.limits.domain_halt_step();
                     Phase::Halting { order: order.clone(), until: *until, tell_at }
                 }
-                Phase::Settling { order, .. } if self.wish.ours => sync(now, order.clone(), out),
                 Phase::Settling { order, until: at }
                 | Phase::Held { order, again_at: at }
                 | Phase::Refused { order, again_at: at }

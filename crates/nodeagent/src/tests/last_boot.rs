@@ -67,10 +67,9 @@ async fn d_n4_a_reason_that_another_agent_stored_first_stays() {
     world.until_recorded().await;
     world.boot().await;
     let status = world.status(|_| true).await;
-    assert_eq!(
-        (status.reboot_reason.as_str(), status.boot_reason),
-        ("an agent hung", BootReason::WatchdogHung)
-    );
+    let reason = &status.reboot_reason;
+    assert!(reason.starts_with(&format!("an agent hung\n{STORED}")), "{reason}");
+    assert_eq!(status.boot_reason, BootReason::WatchdogHung);
     world.kill().await;
 }
 
@@ -92,5 +91,47 @@ async fn k4_a_guessed_reason_and_its_time_follow_a_clock_that_is_set_also_throug
         world.kill().await;
         world.start_again().await;
         world.status(is_near).await;
+    }
+}
+
+#[tokio::test]
+async fn of_a_stack_every_line_is_logged_and_its_end_is_published() {
+    use std::sync::{Arc, Mutex};
+    use tracing_subscriber::fmt::MakeWriter;
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    impl MakeWriter<'_> for Log {
+        type Writer = Self;
+        fn make_writer(&self) -> Self {
+            self.clone()
+        }
+    }
+
+    let mut world = World::new();
+    let stack = (0..1000).map(|line| format!("goroutine {line} [running]\n")).collect::<Vec<_>>().concat();
+    for (file, text) in [("reason", "hung"), ("stack", &stack)] {
+        world.write(&format!("persist/reboot-{file}"), text);
+    }
+    let log = Log::default();
+    let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
+    let listens = tracing::subscriber::set_default(lines);
+    world.start();
+    let status = world.status(|_| true).await;
+    world.kill().await;
+    drop(listens);
+    assert!(status.reboot_stack.ends_with("999 [running]\n") && status.reboot_stack.len() < 1700);
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    for line in 0..1000 {
+        let text = format!("[stack #{line}]: goroutine {line} [running]");
+        assert!(log.lines().any(|it| it.ends_with(&text)), "{text}");
     }
 }

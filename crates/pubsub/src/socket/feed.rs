@@ -35,8 +35,13 @@ impl SocketFeed {
                 Some(link) => link,
                 None => self.connected().await,
             };
-            // At its end, and where it broke, there is another connection.
-            let Ok(bytes @ 1..) = link.recv(&mut buffer).await else { continue };
+            let Ok(bytes @ 1..) = link.recv(&mut buffer).await else {
+                // Another connection, but not at once: whoever listens may close each of them.
+                self.retry.failed();
+                self.retry.due().await;
+                continue;
+            };
+            self.retry.worked();
             self.link = Some(link);
             match buffer.get(..bytes).and_then(parse_record) {
                 Some(Record::Update { topic, key, value }) if topic == self.topic => {
@@ -54,10 +59,7 @@ impl SocketFeed {
         loop {
             match Link::connect(&self.socket) {
                 Ok(link) => match link.send(format!("request {}", self.topic).as_bytes()).await {
-                    Ok(()) => {
-                        self.retry.worked();
-                        return link;
-                    }
+                    Ok(()) => return link,
                     Err(error) => debug!(topic = self.topic, %error, "cannot ask for a topic"),
                 },
                 Err(error) => {
@@ -67,5 +69,32 @@ impl SocketFeed {
             self.retry.failed();
             self.retry.due().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::Listener;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_accepts_and_closes_is_asked_less_and_less_often() {
+        #[expect(clippy::disallowed_methods, reason = "the runtime's time stops in this test")]
+        let began = tokio::time::Instant::now();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("T.sock");
+        let listener = Listener::bind(&path).unwrap();
+        let mut feed = SocketFeed::new(path, "T".to_owned());
+        let closed = async {
+            for _ in 0..8 {
+                drop(listener.accept().await.unwrap());
+            }
+        };
+        tokio::select! {
+            _ = feed.next() => panic!("nobody has said anything"),
+            () = closed => {}
+        }
+        let waited_ms = began.elapsed().as_millis();
+        assert!(waited_ms >= 50 + 100 + 200 + 400 + 800 + 1_600 + 3_200, "{waited_ms} ms");
     }
 }

@@ -12,7 +12,7 @@ use clap::{ArgMatches, Command, CommandFactory as _, FromArgMatches as _, parser
 use pubsub::{FileRule, FileState};
 use toml::de::DeTable;
 
-use super::{Args, NAMES};
+use super::{Args, LogFormat, NAMES};
 
 /// Its name; below the root it is in `etc/zedbox`.
 pub(crate) const NAME: &str = "zedbox.toml";
@@ -65,6 +65,14 @@ pub(crate) fn parse(words: Vec<OsString>, link: bool) -> Result<Args, Refused> {
     }
     let matches = Args::command().try_get_matches_from(words).map_err(refused)?;
     Args::from_arg_matches(&matches).map_err(refused)
+}
+
+/// In which form, and as which agent, words say why the program does not start: what of them can be read.
+pub(crate) fn voice(words: &[OsString]) -> (Option<LogFormat>, Option<&'static str>) {
+    let read = rootless(Args::command()).ignore_errors(true).try_get_matches_from(words).ok();
+    let form = |read: &ArgMatches| read.try_get_one("log_format").ok().flatten().copied();
+    let agent = |read: &ArgMatches| NAMES.into_iter().find(|name| read.subcommand_name() == Some(name));
+    (read.as_ref().and_then(form), read.as_ref().and_then(agent))
 }
 
 fn is_root(word: &OsString) -> bool {
@@ -186,7 +194,7 @@ fn first_lines(cause: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{LogFormat, Options};
+    use crate::args::Options;
     use agent::{device, partitions};
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt as _;

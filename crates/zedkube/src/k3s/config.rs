@@ -1,5 +1,7 @@
 //! What the device config says of k3s. Pure: no clock, no I/O, no task.
 
+use std::fmt;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use topics::{ConfigItemType, ConfigItemValueMap};
@@ -17,12 +19,22 @@ const VERSION_BYTES: usize = 128;
 /// No override file is longer.
 pub(super) const OVERRIDE_BYTES: usize = 256 * 1024;
 
+/// The override file, which may hold passwords and tokens: its `Debug` shows its length alone.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub(super) struct Override(pub(super) Vec<u8>);
+
+impl fmt::Debug for Override {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Override({} bytes)", self.0.len())
+    }
+}
+
 /// What is wanted; a member that makes no sense is `None`, and what is in force stays.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Wanted {
     pub(super) version: Option<String>,
     /// The override file; empty for none.
-    pub(super) file: Option<Vec<u8>>,
+    pub(super) file: Option<Override>,
     /// Whether virtual machines are moved back when this node has started.
     pub(super) on_boot: Option<bool>,
 }
@@ -40,7 +52,7 @@ pub(super) fn wanted(map: &ConfigItemValueMap) -> (Wanted, Vec<String>) {
         value.map_err(|found| refused.push(format!("{name}: found {found}; what is in force stays"))).ok()
     };
     let version = text(VERSION, version).and_then(|it| String::from_utf8(it).ok());
-    let file = text(OVERRIDE, file);
+    let file = text(OVERRIDE, file).map(Override);
     let events = text(DESCHEDULE, |it| Ok(it.as_bytes().to_vec()));
     let on_boot =
         events.map(|it| it.split(|byte| *byte == b',').any(|word| word.trim_ascii() == BOOT.as_bytes()));
@@ -91,8 +103,8 @@ mod tests {
     fn what_makes_no_sense_is_told_and_changes_nothing_and_what_is_not_there_wants_nothing() {
         let (read, refused) = wanted(&map(" v1.32.1+k3s1\n", "ZGVidWc6IHRydWUK"));
         assert_eq!(
-            (read.version.as_deref(), read.file.as_deref()),
-            (Some("v1.32.1+k3s1"), Some(&b"debug: true\n"[..]))
+            (read.version.as_deref(), read.file),
+            (Some("v1.32.1+k3s1"), Some(Override(b"debug: true\n".into())))
         );
         assert_eq!(refused, [""; 0]);
         let (read, refused) = wanted(&map("v1/../x y", "not base64"));
@@ -100,7 +112,7 @@ mod tests {
         assert!(refused[0].starts_with("k3s.version: found no version"), "{refused:?}");
         assert!(refused[1].starts_with("k3s.config.override: found no base64"), "{refused:?}");
         assert_eq!(wanted(&ConfigItemValueMap::default()), (Wanted::default(), Vec::new()));
-        let none = Wanted { version: Some(String::new()), file: Some(Vec::new()), on_boot: None };
+        let none = Wanted { version: Some(String::new()), file: Some(Override::default()), on_boot: None };
         assert_eq!(wanted(&map("", "")).0, none);
     }
 
@@ -123,5 +135,16 @@ mod tests {
             map.global_settings.as_mut().unwrap().insert(DESCHEDULE.to_owned(), item);
             assert_eq!(wanted(&map).0.on_boot, Some(on_boot), "{list}");
         }
+    }
+
+    #[test]
+    fn no_level_of_the_log_shows_what_is_in_the_override_file() {
+        use crate::k3s::facts::{Effect, Event};
+        let wanted = wanted(&map("v1", "dG9rZW46IHNlY3JldA==")).0;
+        let file = wanted.file.clone().unwrap();
+        assert_eq!(file.0, b"token: secret");
+        let shown = format!("{:?} {:?}", Event::File(Some(file.clone())), Effect::File(file.clone()));
+        assert_eq!(shown, "File(Some(Override(13 bytes))) File(Override(13 bytes))");
+        assert!(format!("{:?}", Event::Wanted(wanted)).contains("Override(13 bytes)"));
     }
 }

@@ -3,7 +3,7 @@
 use requester::{Membership, Word};
 use topics::{GoTime, K3sUpdate, NodeDrainRequest, NodeDrainStatus};
 
-use super::config::Wanted;
+use super::config::{Override, Wanted};
 
 /// A fact.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +17,7 @@ pub(super) enum Event {
     /// The force file, as far as it counts.
     Forced(Option<NodeDrainStatus>),
     /// Answer to [`Effect::ReadFile`]: the override file, empty where there is none; `None` while the vault is shut.
-    File(Option<Vec<u8>>),
+    File(Option<Override>),
     /// Answer to [`Effect::Look`] of this number: the version that the kubelet of this node reports, or why that is not
     /// known.
     Reported(u64, Result<String, String>),
@@ -45,7 +45,7 @@ pub(super) enum Effect {
     /// Publish whether virtual machines are moved back when this node has started.
     OnBoot(bool),
     /// Put this into the override file; an empty one is removed.
-    File(Vec<u8>),
+    File(Override),
     /// Read the override file.
     ReadFile,
     /// Read what the kubelet reports.

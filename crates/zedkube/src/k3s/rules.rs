@@ -9,7 +9,7 @@ use requester::{LatestAnswers, Membership, Own, Word};
 use step::{Core, Mono};
 use topics::{GoTime, K3sStage, K3sUpdate, NodeDrainRequest, NodeDrainStatus};
 
-use super::config::Wanted;
+use super::config::{Override, Wanted};
 use super::facts::{Effect, Event, LogEvent};
 use crate::limits::Limits;
 
@@ -52,7 +52,7 @@ pub(super) struct K3s {
     /// What is published of virtual machines that are to be moved back.
     pub(super) on_boot: bool,
     /// The override file; `None` while that is not known.
-    pub(super) file: Option<Vec<u8>>,
+    pub(super) file: Option<Override>,
     pub(super) read_file_at: Option<Mono>,
     pub(super) record: Option<K3sUpdate>,
     pub(super) own: Option<Own>,
@@ -78,7 +78,7 @@ pub(super) struct K3s {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) version: Option<String>,
-    pub(super) file: Option<Vec<u8>>,
+    pub(super) file: Option<Override>,
 }
 
 impl K3s {

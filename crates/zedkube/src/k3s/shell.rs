@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use topics::{ConfigItemValueMap, K3sStage, K3sUpdate, KubeConfig, NodeDrainRequest};
 use tracing::{error, info, warn};
 
-use super::config::{OVERRIDE_BYTES, wanted};
+use super::config::{OVERRIDE_BYTES, Override, wanted};
 use super::facts::{Effect, Event, LogEvent};
 use super::rules::{Found, K3s};
 use crate::core::K3sHold;
@@ -158,16 +158,16 @@ fn report(report: Report) -> Event {
 }
 
 /// The override file; `None` while the vault is shut, or it cannot be read.
-fn file(bus: &Bus) -> Option<Vec<u8>> {
+fn file(bus: &Bus) -> Option<Override> {
     if !bus.path(VAULT).is_dir() {
         return None;
     }
     match store::read(&bus.path(FILE), u64::try_from(OVERRIDE_BYTES).unwrap_or(u64::MAX)) {
-        Ok(found) => Some(found.unwrap_or_default()),
+        Ok(found) => Some(Override(found.unwrap_or_default())),
         Err(cause) => {
             warn!(path = FILE, error = %cause, "the override file cannot be read; it is replaced when another is wanted");
             // Equal to nothing that can be wanted.
-            Some(vec![0])
+            Some(Override(vec![0]))
         }
     }
 }
@@ -214,7 +214,7 @@ impl Hands for Shell {
                 config.vmi_deschedule_events.on_boot = on_boot;
                 self.config.publish(GLOBAL, &config).map_err(Error::pubsub("KubeConfig"))?;
             }
-            Effect::File(bytes) => {
+            Effect::File(Override(bytes)) => {
                 let path = self.bus.path(FILE);
                 if bytes.is_empty() { store::remove(&path).map(drop) } else { store::replace(&path, &bytes) }
                     .map_err(Error::pubsub("the override file of k3s"))?;

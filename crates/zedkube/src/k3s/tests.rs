@@ -9,7 +9,7 @@ use topics::{
     NodeDrainStatus, Requester, TurnShown,
 };
 
-use super::config::Wanted;
+use super::config::{Override, Wanted};
 use super::facts::{Effect, Event};
 use super::rules::{Found, K3s};
 use crate::limits::Limits;
@@ -21,7 +21,7 @@ const T0: Mono = Mono::from_start(Duration::from_secs(100));
 struct Disk {
     version: String,
     on_boot: bool,
-    file: Vec<u8>,
+    file: Override,
     record: Option<K3sUpdate>,
     request: Option<NodeDrainRequest>,
 }
@@ -48,7 +48,7 @@ fn booted_at() -> GoTime {
 }
 
 fn want(version: &str, file: &str) -> Wanted {
-    Wanted { version: Some(version.to_owned()), file: Some(file.into()), on_boot: None }
+    Wanted { version: Some(version.to_owned()), file: Some(Override(file.into())), on_boot: None }
 }
 
 impl Bench {
@@ -316,9 +316,9 @@ fn an_override_file_waits_for_a_turn_alone_and_a_version_beside_it_for_the_drain
     bench.wants(want("v1", "debug: true"));
     assert!(bench.look.is_none(), "no version tells it");
     assert_eq!(bench.disk.request.as_ref().unwrap().context, K3S_RESTART);
-    assert_eq!(bench.disk.file, b"");
+    assert_eq!(bench.disk.file, Override::default());
     bench.answer(DrainStatus::Complete);
-    assert_eq!((bench.disk.file.as_slice(), bench.disk.version.as_str()), (&b"debug: true"[..], "v1"));
+    assert_eq!((bench.disk.file.0.as_slice(), bench.disk.version.as_str()), (&b"debug: true"[..], "v1"));
     // The kube container has a minute to notice; then the gate is watched.
     bench.report();
     assert!(!bench.gate);
@@ -415,7 +415,7 @@ fn r3_whatever_is_cut_off_at_any_write_comes_to_its_end_and_nothing_is_published
             bench.settle(power);
             bench.fuse = usize::MAX;
             let Disk { version, file, record, request, on_boot: _ } = bench.disk.clone();
-            assert_eq!((version.as_str(), file.as_slice()), ("v2", &b"debug: true"[..]), "{nth} {power}");
+            assert_eq!((version.as_str(), file.0.as_slice()), ("v2", &b"debug: true"[..]), "{nth} {power}");
             assert_eq!(request, None, "{nth} {power}");
             assert!(record.is_none_or(|it| it.stage == K3sStage::Done), "{nth} {power}");
         }
