@@ -21,7 +21,7 @@ use kubeapi::watch::{self, Manner, Scope, Update, follow_in};
 
 /// One watch is kept open this long: each opening is a request. A connection that died without a word is noticed
 /// so late, too.
-const SLOT: Duration = Duration::from_secs(240);
+pub(crate) const SLOT: Duration = Duration::from_secs(240);
 /// How often the API groups are read while there is a resource that the cluster does not know.
 pub(super) const ABSENT_PAUSE: Duration = Duration::from_secs(120);
 

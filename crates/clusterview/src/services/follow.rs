@@ -12,8 +12,9 @@ use serde::{Deserialize, Deserializer};
 use tracing::{debug, info, warn};
 
 use super::facts::{Fact, Object};
+use crate::collections::SLOT;
 
-/// Objects by namespace and name, which is the order in which a server lists them.
+/// Objects by namespace, then by name; a server lists them by the bytes of `namespace/name`.
 pub(super) type Table<T> = BTreeMap<(String, String), T>;
 
 /// Dropping it closes the watch.
@@ -43,7 +44,8 @@ impl<T: Fact> Followed<T> {
         Self {
             what,
             known: None,
-            stream: follow_in(cluster.clone(), scope, Manner::default(), seed).boxed(),
+            stream: follow_in(cluster.clone(), scope, Manner { slot: SLOT, ..Manner::default() }, seed)
+                .boxed(),
             failing: false,
         }
     }
@@ -53,7 +55,12 @@ impl<T: Fact> Followed<T> {
         self.known.as_ref()
     }
 
-    /// Waits until the objects are others. Dropping it loses nothing.
+    /// Whether calls fail.
+    pub(super) const fn is_failing(&self) -> bool {
+        self.failing
+    }
+
+    /// Waits until the objects are others, or cannot be read before they were listed once. Dropping it loses nothing.
     pub(super) async fn changed(&mut self) {
         loop {
             let Some(news) = self.stream.next().await else { std::future::pending().await };
@@ -65,7 +72,9 @@ impl<T: Fact> Followed<T> {
                     } else {
                         warn!(error, next_step, "cannot follow {}: what was published stays", self.what);
                     }
-                    self.failing = true;
+                    if !std::mem::replace(&mut self.failing, true) && self.known.is_none() {
+                        return;
+                    }
                     continue;
                 }
                 News::Recovered => false,

@@ -38,10 +38,11 @@ impl Bench {
 
     fn fold(&self, at: &str, before: Option<&KubeUserServices>) -> KubeUserServices {
         let own = ["192.168.86.10", "fd00::10"].map(|it| it.parse().unwrap()).into();
+        let pools = self.pool.iter().map(|it| (Default::default(), it.clone())).collect();
         let view = View {
             services: &table(&self.services),
             ingresses: &table(&self.ingresses),
-            pool: self.pool.as_ref(),
+            pools: Some(&pools),
             own: &own,
             config_error: &self.config_error,
             now: at.parse().unwrap(),
