@@ -8,13 +8,14 @@ use kube::api::{DeleteParams, GetParams, Patch, PostParams, Preconditions};
 use kube::core::Request;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::nodes::{FIELD_MANAGER, signed};
+use kubeapi::objects::Raw;
 use kubeapi::pace::Pace;
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Target, found};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-use super::attachment::{Attachment, MANAGED, Write, name, needed, not_needed};
+use super::attachment::{MANAGED, Write, name, needed, not_needed};
 use crate::apps::Wanted;
 
 /// Between two looks: somebody may have changed or deleted an object.
@@ -132,7 +133,7 @@ impl Keeper {
     /// Why the object is left as it is, if it is.
     async fn serve(&self, port: &str, name: &str) -> Result<Option<String>, kubeapi::Error> {
         let what = format!("read network attachment {APP_NAMESPACE}/{name}");
-        let read = self.cluster.ask::<Attachment>(&what, request().get(name, &GetParams::default())).await;
+        let read = self.cluster.ask::<Raw>(&what, request().get(name, &GetParams::default())).await;
         match needed(found(read)?.as_ref(), port, (&self.node, &self.device)) {
             Ok(None) => Ok(None),
             Ok(Some(write)) => self.write(name, write).await.map(|()| None),
@@ -153,10 +154,11 @@ impl Keeper {
             fields: None,
             labels: Some(format!("{MANAGED}={FIELD_MANAGER}")),
         };
-        let Some(all) = found(scope.list_all::<Attachment>(&self.cluster).await)? else { return Ok(()) };
-        for one in all.items.iter().filter(|it| !needed.contains(&it.metadata.name)) {
+        let Some(all) = found(scope.list_all::<Raw>(&self.cluster).await)? else { return Ok(()) };
+        for one in &all.items {
+            let Some(name) = one.metadata.name.as_ref().filter(|it| !needed.contains(*it)) else { continue };
             if let Some(write) = not_needed(one, &self.device) {
-                self.write(&one.metadata.name, write).await?;
+                self.write(name, write).await?;
             }
         }
         Ok(())

@@ -8,11 +8,9 @@ use std::collections::BTreeMap;
 use futures::stream::{BoxStream, StreamExt as _};
 use kubeapi::Cluster;
 use kubeapi::watch::{Manner, News, Scope, Update, follow_in};
-use serde::{Deserialize, Deserializer};
 use tracing::{debug, info, warn};
 
-use super::facts::{Fact, Object};
-use crate::collections::SLOT;
+use crate::collections::{Fact, FactItem, SLOT};
 
 /// Objects by namespace, then by name; a server lists them by the bytes of `namespace/name`.
 pub(super) type Table<T> = BTreeMap<(String, String), T>;
@@ -21,20 +19,8 @@ pub(super) type Table<T> = BTreeMap<(String, String), T>;
 pub(super) struct Followed<T> {
     what: String,
     known: Option<Table<T>>,
-    stream: BoxStream<'static, News<Item<T>>>,
+    stream: BoxStream<'static, News<FactItem<T>>>,
     failing: bool,
-}
-
-struct Item<T> {
-    key: (String, String),
-    fact: T,
-}
-
-impl<'de, T: Fact> Deserialize<'de> for Item<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let object = Object::deserialize(from)?;
-        Ok(Self { fact: T::of(&object), key: (object.metadata.namespace, object.metadata.name) })
-    }
 }
 
 impl<T: Fact> Followed<T> {

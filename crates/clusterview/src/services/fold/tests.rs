@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 use topics::go_json;
 
 use super::*;
-use crate::services::facts::{Fact, Object};
+use crate::collections::{Fact, FactItem};
 
 fn table<T: Fact>(objects: &[Value]) -> Table<T> {
     let one = |it: &Value| {
-        let object: Object = serde_json::from_value(it.clone()).unwrap();
-        ((object.metadata.namespace.clone(), object.metadata.name.clone()), T::of(&object))
+        let item: FactItem<T> = serde_json::from_value(it.clone()).unwrap();
+        (item.key, item.fact)
     };
     objects.iter().map(one).collect()
 }
