@@ -131,7 +131,7 @@ async fn what_is_too_long_is_cut_and_what_cannot_be_published_holds_up_nothing()
     for other in [Some(too_long), None, Some(shortened)] {
         hand_over(root, &other).unwrap();
     }
-    std::fs::write(folder.join("0000000005.json"), vec![b' '; 65 << 10]).unwrap();
+    store::replace(&folder.join("0000000005.json"), &vec![b' '; 65 << 10]).unwrap();
     published(root, async |root| {
         until("what fits", || component(root) == Some(2)).await;
         until("the directory alone", || numbers(&folder).unwrap().len() == 1).await;

@@ -158,7 +158,7 @@ impl AfterBoot {
         let Some(verdict) = self.verdict() else { return BootGate::default() };
         let mut next_step = verdict.next_step.clone();
         if verdict.layer == Some(Layer::Service) && !node.known.servers.is_empty() {
-            next_step += &format!("; the other servers are {}", listed(&node.known.servers, ", "));
+            next_step = format!("{next_step}; the other servers are {}", listed(&node.known.servers, ", "));
         }
         BootGate {
             open: verdict.is_open(),
