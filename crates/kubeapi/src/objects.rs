@@ -18,6 +18,8 @@ pub struct Raw {
     pub spec: Value,
     /// What it is, as it is.
     pub status: Value,
+    /// What it holds, of a `ConfigMap` an object of texts.
+    pub data: Value,
 }
 
 /// Metadata of an object.
@@ -34,6 +36,8 @@ pub struct Meta {
     pub creation_timestamp: Value,
     /// Its labels, an object of texts.
     pub labels: Value,
+    /// Its annotations, an object of texts.
+    pub annotations: Value,
 }
 
 impl Raw {

@@ -54,7 +54,7 @@ pub(crate) fn wanted(map: &ConfigItemValueMap, before: &Wanted) -> (Wanted, Vec<
         before.clone()
     };
     let cron = text(CRON, &before.cron, |it| {
-        let known = |it: char| it.is_ascii_alphanumeric() || "*/,-@ ".contains(it);
+        let known = |it: char| it.is_ascii_alphanumeric() || "*?/,-@ ".contains(it);
         let fields = it.split_whitespace().count();
         it.len() <= CRON_BYTES
             && it.chars().all(known)

@@ -1,6 +1,7 @@
 //! Keeps room on the disks of our node that Longhorn leaves to others, where a config property says how much.
 //!
-//! On a tie-breaker, and before a config says so, nothing is written. Not here: the write (`kubenodeop::storage`). Source:
+//! On a tie-breaker, while the node leaves its cluster or it is not known whether it has one, and before a config says so,
+//! nothing is written. Not here: the write (`kubenodeop::storage`). Source:
 //! spec/agents.md 4.13.
 
 use std::time::Duration;
@@ -30,17 +31,18 @@ pub(crate) async fn run(
     let mut said = None;
     loop {
         let wanted = *gibibytes.borrow_and_update();
-        let is_member = {
+        let is_kept = {
             let standing = standing.borrow_and_update();
             let uuid = target.get().map(|(_, uuid)| uuid).unwrap_or_default();
             let tie_breaker = |it: &ClusterMembership| {
                 let config = it.config.as_ref();
                 config.is_some_and(|it| it.tie_breaker_node_id.uuid.to_string().eq_ignore_ascii_case(&uuid))
             };
-            standing.membership == Membership::Member && !tie_breaker(&standing)
+            // A node in no cluster has a Longhorn of its own.
+            matches!(standing.membership, Membership::Member | Membership::Outside) && !tie_breaker(&standing)
         };
         let mut pause = None;
-        if let Some(wanted) = wanted.filter(|_| is_member) {
+        if let Some(wanted) = wanted.filter(|_| is_kept) {
             let (node, _) = target.known().await;
             pause = Some(LOOK);
             match storage::reserve(&cluster, &node, i64::from(wanted) * GIBIBYTE).await {
@@ -133,6 +135,18 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(3600)).await;
             assert_eq!(sim.faults().count("PATCH", "nodes/n1"), writes, "written only where it differs");
             assert_eq!(reserved(&sim, "n2"), theirs);
+            // A node by itself keeps it too; one that leaves, or does not know, writes nothing.
+            for (membership, gibibytes, written) in [
+                (Membership::Leaving, 3, 7),
+                (Membership::Outside, 4, 4),
+                (Membership::Undecided, 5, 4),
+                (Membership::Member, 7, 7),
+            ] {
+                standing.send_modify(|it| it.membership = membership);
+                wanted.send_replace(Some(gibibytes));
+                tokio::time::sleep(Duration::from_secs(3600)).await;
+                assert!(is(written)(&[]), "{membership:?}");
+            }
             // The tie-breaker has no room to keep.
             standing.send_modify(|it| {
                 it.config = Some(Arc::new(EdgeNodeClusterConfig {

@@ -4,10 +4,12 @@
 //! A command ends at once and could serve no subscriber, and two at once would be two publishers. Files are numbered, and
 //! published in their order. Source: spec/eve-rest.md 3.2, D-K27, D-V29, goal E4.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use agent::outlet::Tries;
-use agent::{Error, Station, Troubles, publication, report, wire};
+use agent::report::chain;
+use agent::{Error, Station, Troubles, publication};
 use pubsub::{Bus, Codec, Name, Publication, glance, store};
 use topics::{
     ErrorSeverity, GoTime, KubeClusterUpdateStatus, KubeComponent, KubeComponentUpdateStatus, go_json,
@@ -26,6 +28,8 @@ const FOLDER: &str = "KubeClusterUpdateReport";
 const MOST: usize = 1000;
 /// No value is longer.
 const LIMIT_BYTES: u64 = 64 << 10;
+/// No text of a value is longer: what is longer is cut, so that each value fits a message to subscribers.
+const TEXT_BYTES: usize = 2 << 10;
 /// There is no value any more.
 const NONE: &[u8] = b"null";
 /// Digits of a number.
@@ -84,7 +88,7 @@ impl Words<'_> {
             return Ok(None);
         }
         let mut value = KubeClusterUpdateStatus {
-            current_node: self.device.to_owned(),
+            current_node: cut(self.device),
             component,
             status,
             destination_kube_update_version: version.cast_unsigned(),
@@ -92,7 +96,7 @@ impl Words<'_> {
         };
         if status == KubeComponentUpdateStatus::Failed {
             let all = [COMMAND, self.device, self.component, self.status, self.version, self.error].join(" ");
-            value.error = if self.error.is_empty() { all } else { self.error.to_owned() };
+            value.error = cut(if self.error.is_empty() { &all } else { self.error });
             value.error_time = now;
             value.error_severity = ErrorSeverity::Error;
         }
@@ -100,12 +104,17 @@ impl Words<'_> {
     }
 }
 
+/// The beginning of a text, without half a character.
+fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(TEXT_BYTES)].to_owned()
+}
+
 /// Hands a value over to the agent below `root`. Of several commands at once each has a number of its own.
 ///
 /// # Errors
 /// In words: the folder cannot be read, a file cannot be written, or too many wait.
 pub fn hand_over(root: &Path, value: &Handed) -> Result<PathBuf, String> {
-    let told = |cause: &dyn std::error::Error| format!("hand the status over: {}", chain(cause));
+    let told = |cause: &(dyn std::error::Error + 'static)| format!("hand the status over: {}", chain(cause));
     let folder = name().dir(root);
     let bytes = match value {
         Some(value) => go_json::to_vec(value).map_err(|cause| told(&cause))?,
@@ -127,16 +136,6 @@ pub fn hand_over(root: &Path, value: &Handed) -> Result<PathBuf, String> {
     }
 }
 
-fn chain(cause: &dyn std::error::Error) -> String {
-    let mut text = cause.to_string();
-    let mut source = cause.source();
-    while let Some(inner) = source {
-        text = format!("{text}: {inner}");
-        source = inner.source();
-    }
-    text
-}
-
 /// Numbered files, in order.
 fn numbers(folder: &Path) -> Result<Vec<(u64, String)>, pubsub::Error> {
     let number = |it: String| Some((it.strip_suffix(".json")?.parse().ok()?, it));
@@ -144,6 +143,16 @@ fn numbers(folder: &Path) -> Result<Vec<(u64, String)>, pubsub::Error> {
         glance::names(folder, 2 * MOST)?.into_iter().filter_map(number).collect();
     all.sort_unstable();
     Ok(all)
+}
+
+/// That a file was read. No two are equal, since a number is used again once its file is gone.
+#[derive(Debug, Clone)]
+struct Read;
+
+impl PartialEq for Read {
+    fn eq(&self, _: &Self) -> bool {
+        false
+    }
 }
 
 /// Publishes what commands hand over, until it is dropped. What is published stays.
@@ -154,11 +163,18 @@ pub(crate) async fn run(station: &Station, troubles: &Troubles) -> Result<(), Er
     let mut topic: Publication<KubeClusterUpdateStatus> = publication(&station.bus, PUBLISHER)?;
     let mut tries = Tries::new(troubles);
     // Says that there is something; what there is, and in which order, the folder says.
-    let codec = Codec { encode: |(): &()| Err("only read".into()), decode: |_| Ok(()) };
+    let codec = Codec { encode: |_: &Read| Err("only read".into()), decode: |_| Ok(Read) };
     let mut heard = station.bus.subscription(&name(), codec);
+    let mut left = BTreeSet::new();
     loop {
-        let result = publish_all(&station.bus, &mut topic);
-        let due = if tries.ended(FOLDER, result) { None } else { tries.next_try() };
+        // Each write waits for the disk, and others run on this thread.
+        tokio::task::yield_now().await;
+        let result = publish_next(&station.bus, &mut topic, &mut left);
+        let more = matches!(result, Ok(true));
+        let due = if tries.ended(FOLDER, result.map(drop)) { None } else { tries.next_try() };
+        if more {
+            continue;
+        }
         tokio::select! {
             _ = heard.next() => {}
             () = station.clock.sleep_until(due), if due.is_some() => {}
@@ -166,38 +182,57 @@ pub(crate) async fn run(station: &Station, troubles: &Troubles) -> Result<(), Er
     }
 }
 
-/// Publishes each file in its order, and removes it.
-fn publish_all(bus: &Bus, topic: &mut Publication<KubeClusterUpdateStatus>) -> Result<(), Error> {
+/// Publishes what the first file says, and removes it; false where there is none. `left` are names of directories: nobody
+/// knows what is in them, and they hold up nothing.
+///
+/// # Errors
+/// A file cannot be read, written or removed: it is tried again, so that all are published in their order.
+fn publish_next(
+    bus: &Bus,
+    topic: &mut Publication<KubeClusterUpdateStatus>,
+    left: &mut BTreeSet<PathBuf>,
+) -> Result<bool, Error> {
     let folder = name().dir(bus.root());
     let failed = || Error::pubsub(FOLDER);
     for (_, file) in numbers(&folder).map_err(failed())? {
         let path = folder.join(file);
-        let value = match store::read(&path, LIMIT_BYTES) {
-            Ok(None) => continue,
-            Ok(Some(bytes)) if bytes == NONE => Ok(None),
-            Ok(Some(bytes)) => go_json::from_slice::<KubeClusterUpdateStatus>(&bytes)
-                .map(Some)
-                .map_err(|cause| cause.to_string()),
-            Err(cause) if cause.is_refusal() => Err(report::chain(&cause)),
-            Err(cause) => return Err(failed()(cause)),
-        };
-        match value {
-            Ok(Some(value)) => {
-                info!(
-                    component = value.component.number(),
-                    status = value.status.number(),
-                    version = value.destination_kube_update_version,
-                    error = value.error,
-                    "update of a Kubernetes component"
-                );
-                topic.publish(GLOBAL, &value).map_err(failed())?;
+        match publish(&path, topic) {
+            Ok(()) => {}
+            Err(cause @ pubsub::Error::Io { .. }) => return Err(failed()(cause)),
+            Err(_) if path.symlink_metadata().is_ok_and(|it| it.is_dir()) => {
+                if left.insert(path.clone()) {
+                    warn!(path = %path.display(), "a directory, not a status of an update: left alone");
+                }
+                continue;
             }
-            Ok(None) => wire::withdraw(topic, GLOBAL)?,
-            Err(why) => warn!(path = %path.display(), why, "not a status of an update: removed"),
+            Err(cause) => {
+                warn!(path = %path.display(), why = chain(&cause), "a status of an update that cannot be published: removed");
+            }
         }
-        store::remove(&path).map_err(failed())?;
+        return store::remove(&path).map(|_| true).map_err(failed());
     }
-    Ok(())
+    Ok(false)
+}
+
+fn publish(path: &Path, topic: &mut Publication<KubeClusterUpdateStatus>) -> Result<(), pubsub::Error> {
+    let Some(bytes) = store::read(path, LIMIT_BYTES)? else { return Ok(()) };
+    if bytes == NONE {
+        return match topic.unpublish(GLOBAL) {
+            Err(cause) if !matches!(cause, pubsub::Error::UnknownKey { .. }) => Err(cause),
+            Ok(()) | Err(_) => Ok(()),
+        };
+    }
+    let value: KubeClusterUpdateStatus = go_json::from_slice(&bytes).map_err(|cause| {
+        pubsub::Error::Refused { path: path.to_owned(), reason: format!("it is no status: {cause}") }
+    })?;
+    info!(
+        component = value.component.number(),
+        status = value.status.number(),
+        version = value.destination_kube_update_version,
+        error = value.error,
+        "update of a Kubernetes component"
+    );
+    topic.publish(GLOBAL, &value).map(drop)
 }
 
 #[cfg(test)]

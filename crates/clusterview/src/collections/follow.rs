@@ -21,7 +21,7 @@ use kubeapi::watch::{self, Manner, Scope, Update, follow_in};
 
 /// One watch is kept open this long: each opening is a request. A connection that died without a word is noticed
 /// so late, too.
-const SLOT: Duration = Duration::from_secs(240);
+pub(crate) const SLOT: Duration = Duration::from_secs(240);
 /// How often the API groups are read while there is a resource that the cluster does not know.
 pub(super) const ABSENT_PAUSE: Duration = Duration::from_secs(120);
 
@@ -61,8 +61,13 @@ pub(super) fn all(cluster: &Cluster, seed: u64) -> stream::SelectAll<BoxStream<'
     ])
 }
 
-/// A kind of object that is kept.
-trait Kept: Clone + Debug + PartialEq + Send + 'static {
+/// What is kept of a kind of object.
+pub(crate) trait Fact: Clone + Debug + PartialEq + Send + 'static {
+    fn of(raw: &Raw) -> Self;
+}
+
+/// A kind of object that is a part.
+trait Kept: Fact {
     /// Its part.
     const PART: Part;
     /// Where its objects are listed.
@@ -70,21 +75,21 @@ trait Kept: Clone + Debug + PartialEq + Send + 'static {
     /// Whether what defines it may not be installed.
     const OPTIONAL: bool;
 
-    fn read(raw: &Raw) -> Self;
-
     fn table(facts: &mut Facts) -> &mut Table<Self>;
 }
 
 macro_rules! kept {
     ($($kind:ident = $part:ident, $table:ident, $read:path, $optional:literal, $path:literal;)+) => { $(
+        impl Fact for $kind {
+            fn of(raw: &Raw) -> Self {
+                $read(raw)
+            }
+        }
+
         impl Kept for $kind {
             const PART: Part = Part::$part;
             const PATH: &'static str = $path;
             const OPTIONAL: bool = $optional;
-
-            fn read(raw: &Raw) -> Self {
-                $read(raw)
-            }
 
             fn table(facts: &mut Facts) -> &mut Table<Self> {
                 &mut facts.$table
@@ -115,15 +120,16 @@ kept! {
 
 /// An object of which nothing but its fact is kept: no two whole objects of a list are in memory at the same time.
 #[derive(Debug, Clone)]
-struct FactItem<T> {
-    key: (String, String),
-    fact: T,
+pub(crate) struct FactItem<T> {
+    /// Namespace and name.
+    pub(crate) key: (String, String),
+    pub(crate) fact: T,
 }
 
-impl<'de, T: Kept> Deserialize<'de> for FactItem<T> {
+impl<'de, T: Fact> Deserialize<'de> for FactItem<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut raw = Raw::deserialize(from)?;
-        let fact = T::read(&raw);
+        let fact = T::of(&raw);
         let key =
             (raw.metadata.namespace.take().unwrap_or_default(), raw.metadata.name.take().unwrap_or_default());
         Ok(Self { key, fact })

@@ -15,5 +15,6 @@ mod quantity;
 pub use facts::{
     Claim, DaemonSet, Detail, Engine, Facts, Pod, Replica, Snapshot, StorageNode, Table, Vm, Volume,
 };
+pub(crate) use follow::{Fact, FactItem, SLOT};
 pub use gathering::{Gathering, PartUpdate};
 pub use parts::{LAST_GOOD, Part, Parts, State};

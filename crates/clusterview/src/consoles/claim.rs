@@ -50,7 +50,7 @@ pub(super) trait Machine {
 /// What was seen of the file so far.
 #[derive(Debug, Default)]
 pub(super) struct Claim {
-    /// The file as it was seen last, and since when it has been so.
+    /// The file as it was seen last while a console was wanted, and since when it has been so: while none is, nobody looks.
     seen: Option<(Seen, Mono)>,
     /// Port of the last console in it.
     port: Option<u32>,
@@ -69,27 +69,24 @@ impl Claim {
             Some((before, since)) if before == seen => *since,
             Some(_) | None => now,
         };
-        self.seen = Some((seen.clone(), since));
-        let first = || wanted.iter().next();
+        self.seen = (!wanted.is_empty()).then(|| (seen.clone(), since));
+        let first = || wanted.iter().find(|(_, app)| !machine.listens(app.port.into()));
         match seen {
             Seen::Console(console) => {
                 self.port = Some(console.vnc_port);
                 if console.caller_pid > 0 {
-                    of_edgeview((now, since), first().is_some(), console, machine)
+                    of_edgeview((now, since), !wanted.is_empty(), console, machine)
                 } else {
                     own(wanted, console, machine)
                 }
             }
             // It may be half written.
-            Seen::Unusable => match first() {
-                None => Act::Rest,
-                Some(_) if now < since + GONE => Act::Wait("the file cannot be read"),
-                Some(_) => Act::Remove,
-            },
+            Seen::Absent | Seen::Unusable if wanted.is_empty() => Act::Rest,
+            Seen::Unusable if now < since + GONE => Act::Wait("the file cannot be read"),
+            Seen::Unusable => Act::Remove,
+            Seen::Absent if now < since + GONE => Act::Wait("the proxy has to see that the file is gone"),
             Seen::Absent => match first() {
-                None => Act::Rest,
-                Some(_) if now < since + GONE => Act::Wait("the proxy has to see that the file is gone"),
-                Some((_, app)) if machine.listens(app.port.into()) => Act::Wait("its port is in use"),
+                None => Act::Wait("its port is in use"),
                 Some(_) if self.port.is_some_and(|it| machine.listens(it)) => {
                     Act::Wait("the proxy of the console before it is still open")
                 }

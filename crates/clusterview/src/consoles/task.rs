@@ -1,6 +1,7 @@
 //! The task that keeps the file of consoles. Not here: what is decided (`claim`), which consoles are wanted (`apps`).
 
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -132,6 +133,11 @@ impl Desk {
 
     /// Writes the file where there is none: of two that try, one succeeds.
     fn write(&self, console: &VmiVnc) -> Result<(), pubsub::Error> {
+        // As edgeview makes them, which shares them with others.
+        if let Some(dir) = self.path.parent().filter(|_| self.path.ends_with(SHARED)) {
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(dir);
+            made.map_err(|source| pubsub::Error::Io { step: "create", path: dir.to_owned(), source })?;
+        }
         if store::create(&self.path, &bytes_of(console))? {
             info!(
                 machine = console.vmi_name,

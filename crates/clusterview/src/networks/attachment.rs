@@ -4,8 +4,8 @@
 
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::nodes::FIELD_MANAGER;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use kubeapi::objects::Raw;
+use serde_json::{Value, json};
 
 /// Before the name of the interface.
 const PREFIX: &str = "host-";
@@ -15,30 +15,6 @@ pub(super) const MANAGED: &str = "app.kubernetes.io/managed-by";
 const NEEDED: &str = "pillar-rs/needed-by-";
 /// The kernel takes no longer name for an interface.
 const INTERFACE_BYTES: usize = 15;
-
-/// An object as it is read.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Attachment {
-    pub(super) metadata: Meta,
-    spec: Spec,
-}
-
-/// Its metadata.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Meta {
-    pub(super) name: String,
-    resource_version: String,
-    labels: Map<String, Value>,
-    annotations: Map<String, Value>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Spec {
-    config: String,
-}
 
 /// A write.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,7 +54,7 @@ fn note(device: &str) -> String {
 
 /// What is to be done so that the object of `interface` serves our node; `Err` with why it is left as it is.
 pub(super) fn needed(
-    found: Option<&Attachment>,
+    found: Option<&Raw>,
     interface: &str,
     (node, device): (&str, &str),
 ) -> Result<Option<Write>, &'static str> {
@@ -93,35 +69,41 @@ pub(super) fn needed(
             "spec": { "config": text },
         }))));
     };
-    let same = serde_json::from_str::<Value>(&found.spec.config).is_ok_and(|it| it == config(interface));
+    let held = found.spec["config"].as_str().unwrap_or_default();
+    let same = serde_json::from_str::<Value>(held).is_ok_and(|it| it == config(interface));
     if !is_ours(found) {
         return if same { Ok(None) } else { Err("somebody else made it, with another config") };
     }
-    if same && found.metadata.annotations.contains_key(&note(device)) {
+    if same && found.metadata.annotations.get(note(device)).is_some() {
         return Ok(None);
     }
     Ok(Some(Write::Patch(json!({
-        "metadata": { "resourceVersion": found.metadata.resource_version, "annotations": { note(device): node } },
+        "metadata": { "resourceVersion": version(found), "annotations": { note(device): node } },
         "spec": { "config": text },
     }))))
 }
 
 /// What is to be done so that our node does not need the object any more.
-pub(super) fn not_needed(found: &Attachment, device: &str) -> Option<Write> {
+pub(super) fn not_needed(found: &Raw, device: &str) -> Option<Write> {
     let mine = note(device);
-    if !is_ours(found) || !found.metadata.annotations.contains_key(&mine) {
+    if !is_ours(found) || found.metadata.annotations.get(&mine).is_none() {
         return None;
     }
-    let version = found.metadata.resource_version.clone();
-    if found.metadata.annotations.keys().any(|it| it.starts_with(NEEDED) && *it != mine) {
+    let version = version(found);
+    let mut notes = found.metadata.annotations.as_object().into_iter().flatten();
+    if notes.any(|(it, _)| it.starts_with(NEEDED) && *it != mine) {
         let meta = json!({ "resourceVersion": version, "annotations": { mine: null } });
         return Some(Write::Patch(json!({ "metadata": meta })));
     }
     Some(Write::Delete(version))
 }
 
-fn is_ours(found: &Attachment) -> bool {
-    found.metadata.labels.get(MANAGED).is_some_and(|it| it == FIELD_MANAGER)
+fn version(found: &Raw) -> String {
+    found.metadata.resource_version.clone().unwrap_or_default()
+}
+
+fn is_ours(found: &Raw) -> bool {
+    found.label(MANAGED) == FIELD_MANAGER
 }
 
 #[cfg(test)]

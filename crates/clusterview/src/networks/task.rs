@@ -8,18 +8,20 @@ use kube::api::{DeleteParams, GetParams, Patch, PostParams, Preconditions};
 use kube::core::Request;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::nodes::{FIELD_MANAGER, signed};
+use kubeapi::objects::Raw;
+use kubeapi::pace::Pace;
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Target, found};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-use super::attachment::{Attachment, MANAGED, Write, name, needed, not_needed};
+use super::attachment::{MANAGED, Write, name, needed, not_needed};
 use crate::apps::Wanted;
 
 /// Between two looks: somebody may have changed or deleted an object.
 const LOOK: Duration = Duration::from_mins(10);
-/// The same after a failure.
-const LOOK_FAILED: Duration = Duration::from_secs(15);
+/// Where no look was without a failed call: half to all of 8, 16, 32, 64, 120, 120, … s.
+const FAILED_TIMES: u32 = 8;
 
 /// Keeps them until nobody can say any more what is wanted. While no application wants one, and none did since the start,
 /// nothing is asked for. Dropping it loses nothing.
@@ -33,16 +35,20 @@ pub async fn run(
     mut wanted: watch::Receiver<Wanted>,
 ) -> Result<(), Error> {
     let (node, device) = target.known().await;
-    let keeper = Keeper { cluster, node: node.to_string(), device };
+    let mut keeper = Keeper { cluster, node: node.to_string(), device, swept: None };
     let (mut said, mut any) = (BTreeSet::new(), false);
+    // Nodes do not ask in step.
+    let seed = u64::try_from(clock.now().since_start().as_nanos()).unwrap_or_default();
+    let (mut pace, mut tries) = (Pace::new(seed), 0_u32);
     let mut before = None;
     loop {
         let ports = wanted.borrow_and_update().ports.clone();
         any |= ports.as_ref().is_some_and(|it| !it.is_empty());
         let mut pause = None;
         if let Some(ports) = ports.filter(|_| any) {
-            let now = keeper.look(&ports).await;
-            pause = Some(if now.is_empty() { LOOK } else { LOOK_FAILED });
+            let Found { lines: now, failed } = keeper.look(&ports).await;
+            tries = if failed { tries.saturating_add(1) } else { 0 };
+            pause = Some(if failed { pace.pause(tries, None) * FAILED_TIMES } else { LOOK });
             for line in now.difference(&said) {
                 warn!("network attachments: {line}");
             }
@@ -72,6 +78,16 @@ struct Keeper {
     cluster: Cluster,
     node: String,
     device: String,
+    /// The interfaces at the last sweep that left nothing to do: objects are listed only where these have changed.
+    swept: Option<BTreeSet<String>>,
+}
+
+/// What a look came to.
+struct Found {
+    /// What is not as wanted, in words.
+    lines: BTreeSet<String>,
+    /// Whether a call has failed; the rest is for a person.
+    failed: bool,
 }
 
 fn request() -> Request {
@@ -81,40 +97,50 @@ fn request() -> Request {
 }
 
 impl Keeper {
-    /// Compares and writes what differs; what could not be done, in words.
-    async fn look(&self, ports: &BTreeSet<String>) -> BTreeSet<String> {
-        let mut failed = BTreeSet::new();
+    /// Compares and writes what differs.
+    async fn look(&mut self, ports: &BTreeSet<String>) -> Found {
+        let told = |error: &kubeapi::Error| format!("{} ({})", error.line(), error.next_step());
+        let (mut lines, mut failed) = (BTreeSet::new(), false);
         let mut names = BTreeSet::new();
         for port in ports {
             let Some(name) = name(port) else {
-                failed.insert(format!(
+                lines.insert(format!(
                     "{port:?} names no interface that an object can be named after; it is left out"
                 ));
                 continue;
             };
-            if let Err(why) = self.serve(port, &name).await {
-                failed.insert(why);
+            match self.serve(port, &name).await {
+                Ok(left) => lines.extend(left),
+                Err(error) => {
+                    failed = true;
+                    lines.insert(told(&error));
+                }
             }
             names.insert(name);
         }
-        if let Err(error) = self.sweep(&names).await {
-            failed.insert(format!("{} ({})", error.line(), error.next_step()));
+        if self.swept.as_ref() != Some(ports) {
+            match self.sweep(&names).await {
+                Ok(()) => self.swept = Some(ports.clone()),
+                Err(error) => {
+                    failed = true;
+                    lines.insert(told(&error));
+                }
+            }
         }
-        failed
+        Found { lines, failed }
     }
 
-    async fn serve(&self, port: &str, name: &str) -> Result<(), String> {
-        let told = |error: kubeapi::Error| format!("{} ({})", error.line(), error.next_step());
+    /// Why the object is left as it is, if it is.
+    async fn serve(&self, port: &str, name: &str) -> Result<Option<String>, kubeapi::Error> {
         let what = format!("read network attachment {APP_NAMESPACE}/{name}");
-        let read = self.cluster.ask::<Attachment>(&what, request().get(name, &GetParams::default())).await;
-        let now = found(read).map_err(told)?;
-        match needed(now.as_ref(), port, (&self.node, &self.device)) {
-            Ok(None) => Ok(()),
-            Ok(Some(write)) => self.write(name, write).await.map_err(told),
-            Err(why) => Err(format!(
+        let read = self.cluster.ask::<Raw>(&what, request().get(name, &GetParams::default())).await;
+        match needed(found(read)?.as_ref(), port, (&self.node, &self.device)) {
+            Ok(None) => Ok(None),
+            Ok(Some(write)) => self.write(name, write).await.map(|()| None),
+            Err(why) => Ok(Some(format!(
                 "{APP_NAMESPACE}/{name} is left as it is: {why}; delete it, and it is made again: \
                  `kubectl -n {APP_NAMESPACE} delete network-attachment-definitions {name}`"
-            )),
+            ))),
         }
     }
 
@@ -128,10 +154,11 @@ impl Keeper {
             fields: None,
             labels: Some(format!("{MANAGED}={FIELD_MANAGER}")),
         };
-        let Some(all) = found(scope.list_all::<Attachment>(&self.cluster).await)? else { return Ok(()) };
-        for one in all.items.iter().filter(|it| !needed.contains(&it.metadata.name)) {
+        let Some(all) = found(scope.list_all::<Raw>(&self.cluster).await)? else { return Ok(()) };
+        for one in &all.items {
+            let Some(name) = one.metadata.name.as_ref().filter(|it| !needed.contains(*it)) else { continue };
             if let Some(write) = not_needed(one, &self.device) {
-                self.write(&one.metadata.name, write).await?;
+                self.write(name, write).await?;
             }
         }
         Ok(())
@@ -154,13 +181,11 @@ impl Keeper {
         let what = format!("{verb} network attachment {APP_NAMESPACE}/{name}");
         match self.cluster.order(&what, request).await {
             Ok(()) => info!(name, "{verb} network attachment"),
-            // Another node was first: the next look, soon, finds it.
-            Err(error) if error.is_conflict() || error.is_not_found() && verb == "delete" => {
+            // Another node was first.
+            Err(error) if error.is_not_found() && verb == "delete" => {
                 debug!(name, error = error.line(), "{verb} network attachment");
-                if verb != "delete" {
-                    return Err(error);
-                }
             }
+            // Also where another node has changed it meanwhile: the next look, soon, finds it.
             Err(error) => return Err(error),
         }
         Ok(())

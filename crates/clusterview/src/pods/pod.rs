@@ -65,7 +65,7 @@ struct Raw {
 
 impl<'de> Deserialize<'de> for PodItem {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let Raw { metadata, spec, status } = Raw::deserialize(from)?;
+        let Raw { metadata, spec, status, .. } = Raw::deserialize(from)?;
         let list = |name: &str, init: bool| {
             let items = status[name].as_array().map(Vec::as_slice).unwrap_or_default();
             items.iter().map(|it| container(it, init)).collect::<Vec<_>>()

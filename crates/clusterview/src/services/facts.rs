@@ -3,9 +3,10 @@
 //! Members of a wrong type count as left out. Sources: spec/eve-rest.md 3.3; the Kubernetes API reference.
 //! Pure: no clock, no I/O, no task.
 
-use kubeapi::objects::{items, text};
-use serde::Deserialize;
+use kubeapi::objects::{Raw, items, text};
 use serde_json::Value;
+
+use crate::collections::Fact;
 
 /// Namespaces of the device's own software.
 const OWN: [&str; 5] = ["kube-system", "kubevirt", "longhorn-system", "cdi", "eve-kube-app"];
@@ -17,25 +18,6 @@ const ADDRESS: &str = "kube-vip.io/loadbalancerIPs";
 /// Whether services and ingresses of this namespace are the device's own.
 pub(super) fn is_own(namespace: &str) -> bool {
     OWN.contains(&namespace)
-}
-
-/// An object as it is read.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Object {
-    pub(super) metadata: Meta,
-    spec: Value,
-    status: Value,
-    data: Value,
-}
-
-/// Its metadata.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Meta {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    annotations: Value,
 }
 
 /// A service.
@@ -86,18 +68,15 @@ pub(super) struct Pool {
     pub(super) prefix: String,
 }
 
-/// What is kept of a kind of object.
-pub(super) trait Fact: Clone + PartialEq + Send + 'static {
-    fn of(object: &Object) -> Self;
-}
-
 fn number(value: &Value) -> i32 {
     value.as_i64().and_then(|it| i32::try_from(it).ok()).unwrap_or_default()
 }
 
 impl Fact for Service {
-    fn of(object: &Object) -> Self {
-        let Object { metadata, spec, .. } = object;
+    fn of(raw: &Raw) -> Self {
+        let Raw { metadata, spec, .. } = raw;
+        let [namespace, name] =
+            [&metadata.namespace, &metadata.name].map(|it| it.as_deref().unwrap_or_default());
         let first = items(&spec["externalIPs"]).first().map(text).unwrap_or_default();
         let wanted = [text(&spec["loadBalancerIP"]), first, text(&metadata.annotations[ADDRESS])];
         let port = |it: &Value| Port {
@@ -106,8 +85,7 @@ impl Fact for Service {
             on_nodes: number(&it["nodePort"]),
         };
         Self {
-            own: is_own(&metadata.namespace)
-                || OWN_SERVICES.contains(&(metadata.namespace.as_str(), metadata.name.as_str())),
+            own: is_own(namespace) || OWN_SERVICES.contains(&(namespace, name)),
             kind: text(&spec["type"]),
             address: wanted.into_iter().find(|it| !it.is_empty()).unwrap_or_default(),
             ports: items(&spec["ports"]).iter().map(port).collect(),
@@ -116,8 +94,8 @@ impl Fact for Service {
 }
 
 impl Fact for Ingress {
-    fn of(object: &Object) -> Self {
-        let Object { spec, status, .. } = object;
+    fn of(raw: &Raw) -> Self {
+        let Raw { spec, status, .. } = raw;
         let mut paths = Vec::new();
         for rule in items(&spec["rules"]) {
             for path in items(&rule["http"]["paths"]) {
@@ -143,7 +121,7 @@ impl Fact for Ingress {
 }
 
 impl Fact for Pool {
-    fn of(object: &Object) -> Self {
-        Self { interface: text(&object.data["interface-global"]), prefix: text(&object.data["cidr-global"]) }
+    fn of(raw: &Raw) -> Self {
+        Self { interface: text(&raw.data["interface-global"]), prefix: text(&raw.data["cidr-global"]) }
     }
 }

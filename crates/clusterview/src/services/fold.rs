@@ -26,8 +26,8 @@ const OUT_OF_RANGE: &str = "services have LoadBalancer IPs outside the current k
 pub(super) struct View<'a> {
     pub(super) services: &'a Table<Service>,
     pub(super) ingresses: &'a Table<Ingress>,
-    /// The load balancer's settings, where there are some.
-    pub(super) pool: Option<&'a Pool>,
+    /// The load balancer's settings, where there are some; `None` where that is not known.
+    pub(super) pools: Option<&'a Table<Pool>>,
     /// Addresses of this node's ports.
     pub(super) own: &'a BTreeSet<IpAddr>,
     /// What is wrong with the load balancer's addresses in the config of this node.
@@ -40,7 +40,16 @@ pub(super) fn fold(view: &View<'_>, before: Option<&KubeUserServices>) -> KubeUs
     let services = ports(view.services);
     let allocated: BTreeSet<&str> =
         services.iter().map(|it| it.load_balancer_ip.as_str()).filter(|it| !it.is_empty()).collect();
-    let pool = pool(view, &allocated);
+    let ingresses = paths(view, &services);
+    let Some(pools) = view.pools else {
+        let was = before.cloned().unwrap_or_default();
+        return KubeUserServices {
+            user_service: (!services.is_empty()).then_some(services),
+            user_ingress: (!ingresses.is_empty()).then_some(ingresses),
+            ..was
+        };
+    };
+    let pool = pool(view, pools.values().next(), &allocated);
     let error = match pool.as_ref().map(|it| it.ip_prefix.as_str()).filter(|it| !it.is_empty()) {
         None if !allocated.is_empty() => ORPHANS,
         Some(prefix) if allocated.iter().any(|it| is_within(prefix, it) == Some(false)) => OUT_OF_RANGE,
@@ -53,7 +62,6 @@ pub(super) fn fold(view: &View<'_>, before: Option<&KubeUserServices>) -> KubeUs
         service_error.error_time = same.map_or(view.now, |it| it.error_time);
         service_error.error_severity = ErrorSeverity::Warning;
     }
-    let ingresses = paths(view, &services);
     KubeUserServices {
         user_service: (!services.is_empty()).then_some(services),
         user_ingress: (!ingresses.is_empty()).then_some(ingresses),
@@ -123,9 +131,9 @@ fn paths(view: &View<'_>, ports: &[KubeServiceInfo]) -> Vec<KubeIngressInfo> {
     all
 }
 
-fn pool(view: &View<'_>, allocated: &BTreeSet<&str>) -> Option<KubeLbPoolStatus> {
+fn pool(view: &View<'_>, pool: Option<&Pool>, allocated: &BTreeSet<&str>) -> Option<KubeLbPoolStatus> {
     let error = view.config_error.clone();
-    match view.pool.filter(|it| !it.interface.is_empty() && !it.prefix.is_empty()) {
+    match pool.filter(|it| !it.interface.is_empty() && !it.prefix.is_empty()) {
         Some(pool) => Some(KubeLbPoolStatus {
             interface: pool.interface.clone(),
             ip_prefix: pool.prefix.clone(),

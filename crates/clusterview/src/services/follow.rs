@@ -8,32 +8,19 @@ use std::collections::BTreeMap;
 use futures::stream::{BoxStream, StreamExt as _};
 use kubeapi::Cluster;
 use kubeapi::watch::{Manner, News, Scope, Update, follow_in};
-use serde::{Deserialize, Deserializer};
 use tracing::{debug, info, warn};
 
-use super::facts::{Fact, Object};
+use crate::collections::{Fact, FactItem, SLOT};
 
-/// Objects by namespace and name, which is the order in which a server lists them.
+/// Objects by namespace, then by name; a server lists them by the bytes of `namespace/name`.
 pub(super) type Table<T> = BTreeMap<(String, String), T>;
 
 /// Dropping it closes the watch.
 pub(super) struct Followed<T> {
     what: String,
     known: Option<Table<T>>,
-    stream: BoxStream<'static, News<Item<T>>>,
+    stream: BoxStream<'static, News<FactItem<T>>>,
     failing: bool,
-}
-
-struct Item<T> {
-    key: (String, String),
-    fact: T,
-}
-
-impl<'de, T: Fact> Deserialize<'de> for Item<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let object = Object::deserialize(from)?;
-        Ok(Self { fact: T::of(&object), key: (object.metadata.namespace, object.metadata.name) })
-    }
 }
 
 impl<T: Fact> Followed<T> {
@@ -43,7 +30,8 @@ impl<T: Fact> Followed<T> {
         Self {
             what,
             known: None,
-            stream: follow_in(cluster.clone(), scope, Manner::default(), seed).boxed(),
+            stream: follow_in(cluster.clone(), scope, Manner { slot: SLOT, ..Manner::default() }, seed)
+                .boxed(),
             failing: false,
         }
     }
@@ -53,7 +41,12 @@ impl<T: Fact> Followed<T> {
         self.known.as_ref()
     }
 
-    /// Waits until the objects are others. Dropping it loses nothing.
+    /// Whether calls fail.
+    pub(super) const fn is_failing(&self) -> bool {
+        self.failing
+    }
+
+    /// Waits until the objects are others, or cannot be read before they were listed once. Dropping it loses nothing.
     pub(super) async fn changed(&mut self) {
         loop {
             let Some(news) = self.stream.next().await else { std::future::pending().await };
@@ -65,7 +58,9 @@ impl<T: Fact> Followed<T> {
                     } else {
                         warn!(error, next_step, "cannot follow {}: what was published stays", self.what);
                     }
-                    self.failing = true;
+                    if !std::mem::replace(&mut self.failing, true) && self.known.is_none() {
+                        return;
+                    }
                     continue;
                 }
                 News::Recovered => false,

@@ -1,7 +1,7 @@
 //! The task that publishes `KubeUserServices`.
 //!
-//! While no nim is on the device nobody opens ports, and nothing is followed. Nothing is published before all three
-//! collections were listed. Not here: what is published (`fold`).
+//! While no nim is on the device nobody opens ports, and nothing is followed. Nothing is published before services
+//! and ingresses were listed, and the load balancer's settings as well unless they cannot be read. Not here: what is published (`fold`).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -132,10 +132,13 @@ fn folded(
     before: Option<&KubeUserServices>,
 ) -> Option<KubeUserServices> {
     let all = followers?;
+    if all.pool.known().is_none() && !all.pool.is_failing() {
+        return None;
+    }
     let view = View {
         services: all.services.known()?,
         ingresses: all.ingresses.known()?,
-        pool: all.pool.known()?.values().next(),
+        pools: all.pool.known(),
         own,
         config_error,
         now: clock.wall(),

@@ -2,6 +2,7 @@
 //! only while it has no proxy.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use clusterview::apps::{Console, Wanted};
@@ -242,6 +243,11 @@ async fn e7_a_setting_turns_one_of_the_two_files_off() {
                 bench.stage.until("a proxy", |_| bench.serves().is_some()).await;
                 let there = |file| bench.stage.text(file).is_some();
                 assert_eq!((there(FILE), there(OLDER)), (shared, older));
+                for dir in ["run/edgeview", "run/edgeview/VncParams"].into_iter().filter(|_| shared) {
+                    let mode =
+                        std::fs::metadata(bench.stage.station.bus.path(dir)).unwrap().permissions().mode();
+                    assert_eq!(mode & 0o777, 0o755, "{dir}: others share it");
+                }
             })
             .await;
     }

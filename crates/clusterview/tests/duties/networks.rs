@@ -52,7 +52,10 @@ async fn e8_each_port_has_its_attachment_and_repeating_it_changes_nothing() {
         want(&sender, &["eth1", "eth2", "Eth_3", "../pods"]);
         stage.until("both", |it| config(it, "eth2") == Some(text("eth2"))).await;
         assert_eq!(config(&stage, "eth1"), Some(text("eth1")));
+        let before = stage.requests(PATH).0;
         stage.pass(Duration::from_hours(2)).await;
+        assert_eq!(stage.requests(PATH).0 - before, 24, "each of two every 10 min, whatever a bad name says");
+        assert_eq!(stage.requests("labelSelector").0, 1, "listed only when the interfaces change");
         assert_eq!(
             (stage.sim.list(KIND).len(), writes(&stage)),
             (2, 2),
@@ -66,10 +69,33 @@ async fn e8_each_port_has_its_attachment_and_repeating_it_changes_nothing() {
         assert!(stage.sim.remove(KIND, APPS, "host-eth2"));
         stage.until("it made again", |it| config(it, "eth2").is_some()).await;
         // D-V8: an adapter that a config dropped.
+        // A race with another node is tried again.
+        stage.sim.faults().script("DELETE", PATH, 1, Fault::status(409, "Conflict"));
         want(&sender, &["eth1"]);
         stage.until("it gone", |it| config(it, "eth2").is_none()).await;
         want(&sender, &[]);
         stage.until("both gone", |it| it.sim.list(KIND).is_empty()).await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_without_attachments_is_asked_less_and_less_and_served_once_they_are_known() {
+    let stage = Stage::new();
+    for verb in ["GET", "POST"] {
+        stage.sim.faults().script(verb, PATH, u32::MAX, Fault::status(404, "NotFound"));
+    }
+    let sender = watch::Sender::default();
+    let duty = networks::run(stage.cluster(), stage.station.clock, target("n1"), sender.subscribe());
+    beside(duty, async {
+        want(&sender, &["eth1"]);
+        stage.pass(Duration::from_hours(1)).await;
+        let asked = stage.requests(PATH).0;
+        // A GET and a POST every 60 to 120 s, a few more at first, and one list.
+        assert!((60..=130).contains(&asked), "{asked}");
+        stage.sim.faults().clear();
+        let late = stage.until("it", |it| config(it, "eth1").is_some()).await;
+        assert!(late <= Duration::from_secs(121), "{late:?}");
     })
     .await;
 }

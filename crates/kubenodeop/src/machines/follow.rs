@@ -12,19 +12,13 @@ use kubeapi::Cluster;
 use kubeapi::machines::calls::{MACHINES, path};
 use kubeapi::names::NodeName;
 use kubeapi::slim::longhorn::{self, Engine};
-use kubeapi::slim::{Meta, Pod};
+use kubeapi::slim::{Known, Meta, Pod};
 use kubeapi::watch::{Scope, Update, follow};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::kubevirt::{MIGRATIONS, guests, launchers};
 use crate::plan::scheduling::peer;
-
-/// An object of which nothing is read but its metadata.
-#[derive(Debug, Clone, Deserialize)]
-struct Touched {
-    metadata: Meta,
-}
 
 /// A pod of which nothing is read but where it is.
 #[derive(Debug, Clone, Deserialize)]
@@ -61,10 +55,10 @@ pub(crate) enum Change {
 /// namespace has changed, or what another node offers. It never ends.
 pub(crate) fn changes(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, Change> {
     let scope = |what: &str, kind: &str| Scope::all(what, path(kind));
-    let version = |it: &Touched| it.metadata.resource_version.clone();
+    let version = |it: &Known| it.metadata.resource_version.clone();
     let all = |scope, seed| marked(cluster, scope, seed, version, Change::Look);
     // The status of a machine follows that of its instance.
-    let wanted = |it: &Touched| {
+    let wanted = |it: &Known| {
         let Meta { uid, generation, annotations, labels, .. } = &it.metadata;
         (uid.clone(), *generation, annotations.clone(), labels.clone())
     };
@@ -135,7 +129,7 @@ trait Named: DeserializeOwned + Send + 'static {
     fn key(&self) -> (String, String);
 }
 
-impl Named for Touched {
+impl Named for Known {
     fn key(&self) -> (String, String) {
         let Meta { namespace, name, .. } = &self.metadata;
         (namespace.clone().unwrap_or_default(), name.clone().unwrap_or_default())

@@ -38,6 +38,7 @@ fn what_makes_no_sense_leaves_what_is_in_force() {
     let before = want("0 0 * * *", "always-allow");
     assert_eq!(before, Wanted { cron: text("0 0 * * *"), policy: text("always-allow") });
     assert_eq!(want(" @every 1h ", "block-for-eviction").cron, text("@every 1h"));
+    assert_eq!(want("0 6 ? * MON", "").cron, text("0 6 ? * MON"));
     assert_eq!(want("", "always-allow").cron, text(""));
     for (cron, policy) in [("0 0 * *", "never"), ("0 0 * * *; x", "no"), ("daily", "Always-Allow")] {
         let (now, refused) = wanted(&map(cron, policy), &before);

@@ -115,6 +115,53 @@ async fn e4_two_commands_at_once_both_succeed_and_all_is_published_in_its_order(
     published(root, async |root| until("nothing", || !file(root).exists()).await).await;
 }
 
+#[tokio::test]
+async fn what_is_too_long_is_cut_and_what_cannot_be_published_holds_up_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    // Control characters have six bytes each in the file.
+    let long = "\u{1}".repeat(TEXT_BYTES - 1) + &"é".repeat(70_000);
+    let shortened = value([&long, "k3s", "failed", "5", &long]).unwrap().unwrap();
+    assert_eq!((shortened.current_node.len(), shortened.error.len()), (TEXT_BYTES - 1, TEXT_BYTES - 1));
+    let whole = value(["n1", &long, "failed", "5", ""]).unwrap().unwrap();
+    assert!(whole.error.len() <= TEXT_BYTES && whole.error.starts_with(COMMAND));
+    let folder = name().dir(root);
+    std::fs::create_dir_all(folder.join("0000000001.json/in")).unwrap();
+    let too_long = KubeClusterUpdateStatus { error: "x".repeat(60 << 10), ..shortened.clone() };
+    for other in [Some(too_long), None, Some(shortened)] {
+        hand_over(root, &other).unwrap();
+    }
+    store::replace(&folder.join("0000000005.json"), &vec![b' '; 65 << 10]).unwrap();
+    published(root, async |root| {
+        until("what fits", || component(root) == Some(2)).await;
+        until("the directory alone", || numbers(&folder).unwrap().len() == 1).await;
+        hand_over(root, &value(["n1", "cdi", "completed", "5", ""]).unwrap()).unwrap();
+        until("the next one", || component(root) == Some(5)).await;
+    })
+    .await;
+    assert!(folder.join("0000000001.json/in").is_dir());
+}
+
+#[tokio::test]
+async fn a_backlog_is_published_one_by_one_and_others_run_in_between() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = name().dir(root.path());
+    for _ in 0..20 {
+        hand_over(root.path(), &value(["n1", "k3s", "download", "5", ""]).unwrap()).unwrap();
+    }
+    published(root.path(), async |_| {
+        let mut held = 20;
+        while held > 0 {
+            let now = numbers(&folder).unwrap().len();
+            // Who of two is polled first is left to chance.
+            assert!(now + 2 >= held, "{held}, then {now}");
+            held = now;
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
 #[test]
 fn values_that_nobody_fetches_are_limited() {
     let root = tempfile::tempdir().unwrap();

@@ -101,6 +101,29 @@ fn d_v2_of_two_consoles_the_one_that_is_open_stays_until_it_is_wanted_no_more() 
 }
 
 #[test]
+fn the_two_seconds_count_from_the_first_look_while_a_console_is_wanted() {
+    let (mut claim, fake) = (Claim::default(), Fake::default());
+    assert_eq!(claim.decide(at(0), &wanted(&[]), &Seen::Absent, &fake), Act::Rest);
+    // What became of the file meanwhile nobody has seen.
+    assert!(matches!(claim.decide(at(100), &wanted(&[OURS]), &Seen::Absent, &fake), Act::Wait(_)));
+    assert!(matches!(claim.decide(at(102), &wanted(&[OURS]), &Seen::Absent, &fake), Act::Write(_)));
+}
+
+#[test]
+fn a_port_in_use_holds_up_no_other_application() {
+    let (mut claim, mut both) = (Claim::default(), wanted(&[OURS, OTHER]));
+    both.get_mut(OTHER).unwrap().port = 5902;
+    let mut act = |secs: u64, ports: &[u32]| {
+        let fake = Fake { open: ports.to_vec(), ..Fake::default() };
+        claim.decide(at(secs), &both, &Seen::Absent, &fake)
+    };
+    act(0, &[]);
+    assert!(matches!(act(2, &[5901]), Act::Write(VmiVnc { app_uuid, .. }) if app_uuid == OTHER));
+    assert_eq!(act(3, &[5901, 5902]), Act::Wait("its port is in use"));
+    assert!(matches!(act(4, &[5902]), Act::Write(VmiVnc { app_uuid, .. }) if app_uuid == OURS));
+}
+
+#[test]
 fn d_v4_a_console_is_changed_only_after_the_proxy_has_closed() {
     let mut claim = Claim::default();
     let old = console("ubuntu-b3e2f-0zzzzz", 5907, OURS, 0);

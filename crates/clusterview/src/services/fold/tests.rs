@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 use topics::go_json;
 
 use super::*;
-use crate::services::facts::{Fact, Object};
+use crate::collections::{Fact, FactItem};
 
 fn table<T: Fact>(objects: &[Value]) -> Table<T> {
     let one = |it: &Value| {
-        let object: Object = serde_json::from_value(it.clone()).unwrap();
-        ((object.metadata.namespace.clone(), object.metadata.name.clone()), T::of(&object))
+        let item: FactItem<T> = serde_json::from_value(it.clone()).unwrap();
+        (item.key, item.fact)
     };
     objects.iter().map(one).collect()
 }
@@ -38,10 +38,11 @@ impl Bench {
 
     fn fold(&self, at: &str, before: Option<&KubeUserServices>) -> KubeUserServices {
         let own = ["192.168.86.10", "fd00::10"].map(|it| it.parse().unwrap()).into();
+        let pools = self.pool.iter().map(|it| (Default::default(), it.clone())).collect();
         let view = View {
             services: &table(&self.services),
             ingresses: &table(&self.ingresses),
-            pool: self.pool.as_ref(),
+            pools: Some(&pools),
             own: &own,
             config_error: &self.config_error,
             now: at.parse().unwrap(),
