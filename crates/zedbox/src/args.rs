@@ -24,6 +24,7 @@ pub(crate) use lock::{First, LockAction, LockCommand};
 pub(crate) use machines::{MachinesAction, MachinesCommand};
 pub(crate) use update_status::UpdateStatus;
 
+use crate::log::checked;
 use crate::site_cmd::SiteCommand;
 
 /// Agents that a link to the program may be named after.
@@ -42,7 +43,7 @@ const KUBECONFIG: &str = "run/.kube/k3s/k3s.yaml";
 )]
 pub(crate) struct Args {
     /// What to log to standard error: a level, or a filter such as `info,zedkube=debug`; `kube_client` only when named.
-    #[arg(long, global = true, value_name = "FILTER", value_parser = log_filter, env = "ZEDBOX_LOG")]
+    #[arg(long, global = true, value_name = "FILTER", value_parser = checked, env = "ZEDBOX_LOG")]
     pub(crate) log: Option<String>,
     /// How to log: lines for newlogd, for people or for systemd's journal [default: text; under a link json].
     #[arg(long, global = true, value_name = "FORM", value_enum, env = "ZEDBOX_LOG_FORMAT")]
@@ -95,19 +96,6 @@ pub(crate) enum Command {
     /// container.
     #[command(name = zedkube::update_status::COMMAND, hide = true)]
     UpdateStatus(UpdateStatus),
-}
-
-/// Whether the words filter the log.
-fn log_filter(text: &str) -> Result<String, String> {
-    const EXAMPLES: &str =
-        "use a level (error, warn, info, debug, trace, off) or a list such as info,zedkube=debug";
-    crate::log::filter(text).map_err(|cause| format!("{cause}; {EXAMPLES}"))?;
-    let level = |word: &str| word.parse::<tracing_subscriber::filter::LevelFilter>().is_ok();
-    // The library takes a lone word that is no level for the name of a target, and nothing is logged.
-    match text.split(',').map(str::trim).find(|word| !level(word) && !word.contains(['=', '['])) {
-        Some(word) => Err(format!("`{word}` is not a level; {EXAMPLES}")),
-        None => Ok(text.to_owned()),
-    }
 }
 
 /// The drain of this node, over the files of the agents: no controller is needed.
@@ -453,10 +441,10 @@ mod tests {
         for good in
             ["warn", "info,zedkube=debug", "off,kube_client=debug", "INFO,zedagent=trace", "zedkube[{node}]"]
         {
-            assert_eq!(log_filter(good).unwrap(), good);
+            assert_eq!(checked(good).unwrap(), good);
         }
         for (wrong, named) in [("loud", "`loud`"), ("zedkube=loud", ""), ("info,zedkube", "`zedkube`")] {
-            let refused = log_filter(wrong).unwrap_err();
+            let refused = checked(wrong).unwrap_err();
             assert!(refused.contains(named) && refused.contains("info,zedkube=debug"), "{wrong}: {refused}");
         }
     }

@@ -78,3 +78,16 @@ pub(crate) fn begin(
 pub(crate) fn filter(words: &str) -> Result<Targets, ParseError> {
     format!("kube_client=off,{words}").parse()
 }
+
+/// The words, if they filter the log.
+pub(crate) fn checked(text: &str) -> Result<String, String> {
+    const EXAMPLES: &str =
+        "use a level (error, warn, info, debug, trace, off) or a list such as info,zedkube=debug";
+    filter(text).map_err(|cause| format!("{cause}; {EXAMPLES}"))?;
+    let level = |word: &str| word.parse::<LevelFilter>().is_ok();
+    // The library takes a lone word that is no level for the name of a target, and nothing is logged.
+    match text.split(',').map(str::trim).find(|word| !level(word) && !word.contains(['=', '['])) {
+        Some(word) => Err(format!("`{word}` is not a level; {EXAMPLES}")),
+        None => Ok(text.to_owned()),
+    }
+}
