@@ -172,7 +172,7 @@ impl NodeAgent {
     fn check(&mut self, now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
         if order.drained_for().is_some() && !planted(Fault::LastLook) {
             out.push(Effect::Check);
-            Phase::Checking { order }
+            Phase::Checking { order, unasked: String::new() }
         } else if order.drained_for().is_none() && self.needs_turn() {
             Phase::Turning { order }
         } else {
@@ -198,8 +198,8 @@ impl NodeAgent {
         ours: bool,
         out: &mut Vec<Effect>,
     ) {
-        let Phase::Checking { order } = &self.phase else { return };
-        let order = order.clone();
+        let Phase::Checking { order, unasked } = &self.phase else { return };
+        let (order, unasked) = (order.clone(), unasked.clone());
         let by = order.drained_for();
         let held = by.and_then(|by| undone(by, self.drain, answers, forced));
         let released = by.is_some_and(|by| {
@@ -207,11 +207,16 @@ impl NodeAgent {
                 || answers.iter().any(|it| it.requested_by == by && it.forced)
         });
         self.phase = match held {
-            None if ours && !released && self.talk.role() != OutageRole::None => {
+            None if ours && !released && unasked.is_empty() && self.talk.role() != OutageRole::None => {
                 self.talk.ask(now, OutageKind::LastLook, order.operation, by);
                 Phase::Looking { order, until: now + ANSWER_LIMIT }
             }
-            None => self.operate(now, order, out),
+            None => {
+                if !unasked.is_empty() {
+                    out.push(Effect::Mark { order: order.clone(), why: unasked });
+                }
+                self.operate(now, order, out)
+            }
             Some(status) => {
                 if self.held_by != Some(status) {
                     out.push(Effect::Say(Note::Held { operation: order.operation, status }));

@@ -172,12 +172,13 @@ impl NodeAgent {
         let limit = LOOK_LIMIT;
         let worker = self.talk.role() == OutageRole::Worker;
         if worker && now.since(since) >= limit {
-            let why = format!(
+            let unasked = format!(
                 "zedkube did not answer for {} s, so the Lease of turns could not be read",
                 limit.as_secs()
             );
-            out.push(Effect::Mark { order: order.clone(), why });
-            return self.operate(now, order, out);
+            // It was waited for: what it says of the drain may be another by now.
+            out.push(Effect::Check);
+            return Phase::Checking { order, unasked };
         }
         let whom = if order.drained_for() == Some(Requester::Update) { "update" } else { "reboot" };
         let then = if worker {

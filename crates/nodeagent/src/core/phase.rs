@@ -31,7 +31,11 @@ pub(super) enum Phase {
     /// Everything is brought to the disks, for at most so long: nothing slow may come after the last look.
     Syncing { order: Order, until: Mono },
     /// What zedkube says right now about the node is being read.
-    Checking { order: Order },
+    Checking {
+        order: Order,
+        /// Why zedkube is not asked any more.
+        unasked: String,
+    },
     /// zedkube was asked whether the machine may go down now, and may answer until then.
     Looking { order: Order, until: Mono },
     /// A restart on our own account is about to happen, as soon as it is its turn, or is waited for no longer.
@@ -59,7 +63,7 @@ impl Phase {
             | Self::Halting { order, .. }
             | Self::Settling { order, .. }
             | Self::Syncing { order, .. }
-            | Self::Checking { order }
+            | Self::Checking { order, .. }
             | Self::Looking { order, .. }
             | Self::Turning { order }
             | Self::Held { order, .. }

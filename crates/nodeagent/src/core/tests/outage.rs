@@ -165,6 +165,27 @@ fn u1_a_node_whose_drain_is_undone_while_zedkube_does_not_answer_stays_up() {
 }
 
 #[test]
+fn u1_once_nobody_is_waited_for_any_more_the_drain_is_read_once_more_before_the_device_is_asked() {
+    let mut bench = drained(OutageRole::Worker, Reboot);
+    let checked = |status| Event::Checked { status, answers: Vec::new(), forced: None, ours: true };
+    let last = loop {
+        bench.now = bench.core.next_wake().unwrap().max(bench.now);
+        let effects = bench.core.step(bench.now, Event::Tick);
+        assert!(!effects.iter().any(|it| matches!(it, Effect::Operate(_))), "{effects:?}");
+        if effects.contains(&Effect::Check) {
+            break NodeDrainStatus { status: DrainStatus::Requested, requested_by: Requester::DeviceOp };
+        }
+        if effects.contains(&Effect::LastSync) {
+            bench.core.step(bench.now, Event::Synced);
+            bench.core.step(bench.now, checked(None));
+        }
+    };
+    let effects = bench.core.step(bench.now, checked(Some(last)));
+    assert!(effects.iter().any(|it| matches!(it, Effect::Say(Note::Held { .. }))), "{effects:?}");
+    assert!(!effects.iter().any(|it| matches!(it, Effect::Operate(_) | Effect::Mark { .. })), "{effects:?}");
+}
+
+#[test]
 fn zedkubes_word_that_the_lease_could_not_be_read_goes_beside_the_reason() {
     let mut bench = drained(OutageRole::Worker, Reboot);
     answer(&mut bench, OutageVerdict::Go, |it| {
