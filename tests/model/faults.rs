@@ -48,7 +48,7 @@ pub(crate) fn all() -> Vec<Planted> {
         planted(Fault::B1, image(&[Image(true)]), "baseosmgr switches undrained"),
         planted(Fault::B2, image(&[Image(true), Image(false)]), "an image that nobody wants"),
         planted(Fault::B3, image(&shut_and_switch), "for ever: the image"),
-        planted(Fault::X1, image(&shut_and_switch), "the image, the request for shutdown stands"),
+        planted(Fault::X1, image(&shut_and_switch), "for ever: the image"),
         planted(Fault::K1, Scenario { budget: failures(1), ..with(&[Reboot(7)]) }, "gives up after 1 of 2"),
         planted(Fault::K2, Scenario { away: true, ..with(&[Reboot(7)]) }, "for ever: reboot Some(7)"),
         planted(Fault::K3, with(&[Reboot(7), Operator(true)]), "two tasks"),
