@@ -279,6 +279,7 @@ pub(crate) fn is_granted(asked: &[(String, String)]) {
         APPS_ROLE,
         "pillar-rs-site",
         DISKS_ROLE,
+        PROPERTIES_ROLE,
     ];
     let granted = granted(&roles);
     let missing: Vec<_> = asked.iter().filter_map(needed).filter(|it| !granted.contains(it)).collect();
