@@ -20,7 +20,7 @@ use tracing::warn;
 
 use super::source::Source;
 use super::table::{Sectors, wide};
-use super::target::{HEAD_BYTES, Target};
+use super::target::{HEAD_BYTES, PAUSE, Target, when_free};
 use super::{Bytes, Image, Label, Percent, hex, refuse};
 use crate::Error;
 
@@ -189,7 +189,7 @@ fn inside(bus: &Bus, target: &Target) -> Result<String, String> {
     // A run that was killed may have left one.
     while free().is_ok() {}
     let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
-    mount(&target.path, &place, "squashfs", flags, None)
+    when_free(PAUSE, || Ok(mount(&target.path, &place, "squashfs", flags, None)?))
         .map_err(|cause| told(&format!("no squashfs can be mounted from it: {cause}")))?;
     let version = small(&place.join(INSIDE));
     free().map_err(|cause| told(&format!("{} cannot be unmounted: {cause}", place.display())))?;

@@ -6,12 +6,17 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{OFlags, major, minor};
 
 /// The first sector of an image, which a disk writes whole or not at all: without it no kernel finds a file system in a
 /// partition. It is written last.
 pub(super) const HEAD_BYTES: usize = 512;
+
+/// A device that is busy is asked for so often, with this pause.
+const TRIES: u32 = 10;
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// A partition as a device of its own, or as a part of a disk image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +62,7 @@ impl Target {
             // The kernel refuses a device that is mounted in any namespace, or is part of another one.
             options.custom_flags(OFlags::EXCL.bits().cast_signed());
         }
-        options.open(&self.path).map_err(|cause| {
+        when_free(PAUSE, || options.open(&self.path)).map_err(|cause| {
             if cause.kind() == io::ErrorKind::ResourceBusy {
                 format!("{shown} is in use: mounted in another namespace, or part of another device")
             } else {
@@ -65,6 +70,18 @@ impl Target {
             }
         })
     }
+}
+
+/// What `ask` answers once the device is not busy, or after the last try. A process that is just being started holds
+/// what its parent had open until it runs its program: so a device can be busy for a moment after it was closed.
+pub(super) fn when_free<T>(pause: Duration, mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..TRIES {
+        match ask() {
+            Err(cause) if cause.kind() == io::ErrorKind::ResourceBusy => std::thread::sleep(pause),
+            answer => return answer,
+        }
+    }
+    ask()
 }
 
 /// Where the device with these numbers is mounted. Third and fifth field of a line, see proc_pid_mountinfo(5).
@@ -79,6 +96,22 @@ fn mounted(list: &str, (major, minor): (u32, u32)) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_that_is_busy_for_a_moment_is_asked_for_again_and_one_that_stays_so_is_refused() {
+        let asked = |free_at: u32, otherwise: io::ErrorKind| {
+            let mut tries = 0;
+            let answer = when_free(Duration::ZERO, || {
+                tries += 1;
+                if tries == free_at { Ok(()) } else { Err(io::Error::from(otherwise)) }
+            });
+            (answer.map_err(|cause| cause.kind()), tries)
+        };
+        assert_eq!(asked(3, io::ErrorKind::ResourceBusy), (Ok(()), 3));
+        assert_eq!(asked(TRIES, io::ErrorKind::ResourceBusy), (Ok(()), TRIES));
+        assert_eq!(asked(0, io::ErrorKind::ResourceBusy), (Err(io::ErrorKind::ResourceBusy), TRIES));
+        assert_eq!(asked(3, io::ErrorKind::NotFound), (Err(io::ErrorKind::NotFound), 1));
+    }
 
     #[test]
     fn a_mounted_device_is_known_by_its_numbers() {
