@@ -251,8 +251,12 @@ impl Zedkube {
 
     /// Tells the keeper of the turn what is wanted now, once that is known.
     fn settle_turn(&mut self, out: &mut Vec<Effect>) {
-        let knows = self.is_member() && self.may_look() && self.care.knows_cordon();
-        if !self.node.limits.take_turns || !knows {
+        if !self.node.limits.take_turns || !self.is_member() || !self.may_look() {
+            return;
+        }
+        let fit = self.drain.is_fit(&self.node);
+        if !self.care.knows_cordon() {
+            self.node.turn.settle_fit(fit, out);
             return;
         }
         let cordoned = self.care.cordon() == CordonOwner::Ours && !self.care.is_of_earlier_boot();
@@ -265,7 +269,7 @@ impl Zedkube {
         let levels = Levels {
             wanted: drain || own.is_some(),
             own,
-            fit: self.drain.is_fit(&self.node),
+            fit,
             // In the name of the update, whatever is asked for beside it: by that its turn is known after a restart.
             serves: kept.or(self.drain.serves()),
             sound: self.care.is_sound() && !self.node.k3s.holds(),

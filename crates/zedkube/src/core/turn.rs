@@ -89,6 +89,17 @@ impl Turns {
         if let Some(TurnState::Lost { why }) = &self.standing { Some(why) } else { None }
     }
 
+    /// The drain cannot start any more: it must not queue, whatever else is not known yet.
+    pub(crate) fn settle_fit(&mut self, fit: bool, out: &mut Vec<Effect>) {
+        if let Some(Some(wish)) = &mut self.want
+            && wish.fit
+            && !fit
+        {
+            wish.fit = false;
+            out.push(Effect::Turn(Ask::Want(Some(wish.clone()))));
+        }
+    }
+
     /// Asks the keeper for what has changed.
     pub(crate) fn settle(&mut self, now: &Levels<'_>, out: &mut Vec<Effect>) {
         let wish = now.wanted.then(|| match (&now.own, now.serves, &self.want) {

@@ -119,8 +119,10 @@ fn what_was_under_way_continues_without_a_preflight_and_what_starts_over_has_one
     // Somebody else holds it now: from here on it is a drain like any other.
     again.hear(waits(Rule::Holder));
     assert!(looks(&again));
-    again.look(NodeLook::Open);
+    // At once, and not only when the node was looked at for its cordon: it would queue meanwhile.
     assert_eq!(fit(&again), Some(false));
+    again.look(NodeLook::Open);
+    assert_eq!(fit(&again), None);
 
     let (mut bench, _) = draining();
     bench.hear(lost());
