@@ -324,14 +324,26 @@ impl Zedkube {
         Some(OutageAnswer { place, ..hold(format!("waits for its turn to be down: {}", waiting.why), next) })
     }
 
+    /// `go` for a drained node holds only while that drain is complete and its turn is our own: nodeagent may not have
+    /// read it yet.
+    fn can_be_withdrawn(&self) -> bool {
+        let question = &self.looks.question;
+        question.kind == OutageKind::LastLook && !self.is_undrained(question.requested_by)
+    }
+
     /// Answers what can be answered, and says what this node is to its cluster.
     pub(super) fn settle_look(&mut self, now: Mono, out: &mut Vec<Effect>) {
         if self.looks.again.is_some_and(|at| now >= at) {
             (self.looks.again, self.looks.asked) = (None, false);
         }
-        if !self.looks.is_answered()
+        let answered = self.looks.is_answered();
+        if (!answered || self.can_be_withdrawn())
             && let Some(answer) = self.ruling(now, out)
+            && !(answered && answer.verdict == OutageVerdict::Go)
         {
+            if answered {
+                (self.looks.asked, self.looks.refused) = (false, None);
+            }
             self.give(answer, out);
         }
         self.looks.answer.role = self.role();

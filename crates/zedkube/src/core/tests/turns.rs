@@ -268,6 +268,7 @@ fn unreachable(margin: Result<(), String>) -> Result<(), Unconfirmed> {
 #[test]
 fn u1_only_a_look_after_the_question_says_go_and_only_while_the_drain_is_complete() {
     let mut bench = complete();
+    bench.look(NodeLook::Ours);
     ask(&mut bench, 5, OutageKind::LastLook);
     assert!(asked(&bench, &Ask::LastLook(5)));
     assert_eq!(verdict(&bench), OutageVerdict::Unknown);
@@ -277,7 +278,19 @@ fn u1_only_a_look_after_the_question_says_go_and_only_while_the_drain_is_complet
     bench.hear(Event::LookedLast(5, Ok(())));
     let said = answer(&bench).unwrap();
     assert_eq!((said.number, said.verdict, said.unread), (5, OutageVerdict::Go, false));
-    // What was answered once is no answer to the next question.
+    // A pod comes before nodeagent has read it.
+    bench.hear(Event::NodeActivity("a pod".into()));
+    bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![super::voided::pod("late-0")]));
+    let said = answer(&bench).unwrap();
+    assert_eq!((said.number, said.verdict), (5, OutageVerdict::Hold), "{}", said.why);
+}
+
+#[test]
+fn u1_what_was_answered_once_is_no_answer_to_the_next_question_and_a_lost_turn_says_hold() {
+    let mut bench = complete();
+    ask(&mut bench, 5, OutageKind::LastLook);
+    bench.hear(Event::LookedLast(5, Ok(())));
+    assert_eq!(verdict(&bench), OutageVerdict::Go);
     ask(&mut bench, 6, OutageKind::LastLook);
     assert!(asked(&bench, &Ask::LastLook(6)) && answer(&bench).is_none());
     // A look that ends after the turn was lost says nothing any more.

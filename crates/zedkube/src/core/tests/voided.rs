@@ -11,7 +11,7 @@ use topics::{CordonOwner, DrainStatus, Requester};
 use super::bench::{Bench, T0, done_with, request};
 use super::{Effect, Event, NodeLook, RemainingPod};
 
-fn pod(name: &str) -> RemainingPod {
+pub(super) fn pod(name: &str) -> RemainingPod {
     RemainingPod { namespace: "shop".into(), name: name.into(), workload: "ReplicaSet/web".into() }
 }
 
