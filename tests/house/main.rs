@@ -13,25 +13,26 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of the house each one may call. Nothing else, in no build.
-const ARROWS: [(&str, &str); 18] = [
+const ARROWS: [(&str, &str); 19] = [
     ("step", ""),
     ("topics", ""),
     ("pubsub", ""),
     ("agent", "pubsub step topics"),
     ("kubeapi", "step"),
-    ("kubenodeop", "kubeapi step"),
-    ("outage", "kubeapi step topics"),
+    ("checks", "kubeapi step topics"),
+    ("kubenodeop", "checks kubeapi step"),
+    ("outage", "checks kubeapi step topics"),
     ("clusterview", "agent kubeapi pubsub step topics"),
     ("nodestatus", "agent kubeapi pubsub step topics"),
     ("requester", "agent pubsub step topics"),
     ("zedagent", "agent pubsub requester step topics"),
     ("baseosmgr", "agent pubsub requester step topics"),
     ("nodeagent", "agent pubsub requester step topics"),
-    ("zedkube", "agent clusterview kubeapi kubenodeop nodestatus outage pubsub requester step topics"),
+    ("zedkube", "agent checks clusterview kubeapi kubenodeop nodestatus outage pubsub requester step topics"),
     ("kubesim", ""),
     (
         "zedbox",
-        "agent baseosmgr kubeapi kubenodeop kubesim nodeagent outage pubsub requester step topics zedagent \
+        "agent baseosmgr checks kubeapi kubenodeop kubesim nodeagent outage pubsub requester step topics zedagent \
          zedkube",
     ),
     // Nothing but tests, of the four cores.
@@ -39,13 +40,14 @@ const ARROWS: [(&str, &str); 18] = [
     // The stage of the whole-system tests; nothing but tests may reach it.
     (
         "scenarios",
-        "agent baseosmgr clusterview kubeapi kubenodeop kubesim nodeagent nodestatus outage pubsub requester topics \
+        "agent baseosmgr checks clusterview kubeapi kubenodeop kubesim nodeagent nodestatus outage pubsub requester topics \
          zedagent zedkube",
     ),
 ];
 
 /// Crates that may reach the Kubernetes client.
-const KUBE_CALLERS: [&str; 6] = ["clusterview", "kubeapi", "kubenodeop", "kubesim", "outage", "scenarios"];
+const KUBE_CALLERS: [&str; 7] =
+    ["checks", "clusterview", "kubeapi", "kubenodeop", "kubesim", "outage", "scenarios"];
 /// A file that is longer has more than one subject.
 const LONGEST_FILE_LINES: usize = 480;
 /// The sentence that makes a file pure.

@@ -219,6 +219,8 @@ impl State {
                 // The model has no virtual machines.
                 Effect::OutageAnswer(_)
                 | Effect::Leftovers(_)
+                | Effect::UndoHooks
+                | Effect::HooksAfterBoot
                 | Effect::Say(_)
                 | Effect::History(_)
                 | Effect::Candidacy(_)

@@ -184,6 +184,7 @@ impl State {
             failed: false,
             taints: Vec::new(),
             holds_turn: false,
+            warnings: Vec::new(),
         };
         let report = Report { verdict: Some(verdict), ..Report::default() };
         self.tell(Fact::Zedkube(zedkube::core::Event::Gate(Box::new(report))), fuse, touched)
@@ -209,5 +210,6 @@ impl State {
 }
 
 fn stayer() -> RemainingPod {
-    RemainingPod { namespace: "shop".to_owned(), name: "late-0".to_owned(), workload: String::new() }
+    let (namespace, name) = ("shop".to_owned(), "late-0".to_owned());
+    RemainingPod { namespace, name, workload: String::new(), unknown: false }
 }

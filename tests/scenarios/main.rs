@@ -25,6 +25,7 @@ mod site;
 mod storage;
 mod turns;
 mod update;
+mod windows;
 mod withdraw;
 
 macro_rules! on_both {
@@ -61,6 +62,9 @@ on_both! {
     force::a_refused_force_file_changes_nothing_and_is_explained,
     force::a_forced_not_supported_lets_the_reboot_go_ahead,
     update::an_image_is_switched_to_only_after_its_own_drain_and_then_booted,
+    windows::u9_outside_of_its_window_nothing_starts_but_by_a_persons_word,
+    windows::u9_hooks_come_before_the_drain_before_the_reboot_and_after_the_boot,
+    windows::u9_a_drain_that_is_withdrawn_while_zedkube_is_down_is_undone_after_its_start,
     update::p5_two_requesters_get_one_drain_and_an_answer_each,
 }
 

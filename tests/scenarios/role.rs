@@ -3,6 +3,7 @@
 mod beside;
 mod disks;
 mod machines;
+mod reports;
 mod site;
 
 use std::collections::BTreeSet;
@@ -26,7 +27,7 @@ use outage::turn::rule::with_limit;
 use pubsub::{Bus, Change};
 use scenarios::{At, UUID, World};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use topics::{AppLogMarks, DrainStatus, KubeLeaderElectInfo, KubeStatsState, NodeDrainProgress};
 
@@ -69,6 +70,8 @@ const LEASE_ROLE: &str = "pillar-rs-stats-leader";
 const OUTAGE_ROLE: &str = "pillar-rs-outage";
 /// The role for the lease of our kubelet.
 const NODE_LEASE_ROLE: &str = "pillar-rs-node-lease";
+/// The role for the look before a drain.
+const PREFLIGHT_ROLE: &str = "pillar-rs-preflight";
 /// The role for the report of the cluster.
 const STATS_ROLE: &str = "pillar-rs-cluster-stats";
 
@@ -151,9 +154,8 @@ fn place(name: &str) -> String {
 /// `kubectl apply -f` makes the objects of a file in their order, and none in a namespace that is not there.
 #[test]
 fn the_roles_can_be_applied_in_one_go_before_the_namespace_of_applications_exists() {
-    let whole = |text: &'static str| {
-        text.split("\n---\n").map(|it| serde_saphyr::from_str::<serde_json::Value>(it).unwrap())
-    };
+    let whole =
+        |text: &'static str| text.split("\n---\n").map(|it| serde_saphyr::from_str::<Value>(it).unwrap());
     let (roles, bindings) = (
         include_str!("../../docs/reference/role.yaml"),
         include_str!("../../docs/reference/role-bindings.yaml"),
@@ -193,19 +195,6 @@ fn granted_and_used(roles: &[&str], asked: &[(String, String)]) {
     assert!(missing.is_empty(), "asked for, but not granted: {missing:?}");
     let unused: Vec<_> = granted.difference(&used).collect();
     assert!(unused.is_empty(), "granted, but never asked for: {unused:?}");
-}
-
-#[tokio::test]
-async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
-    let world = World::new().await;
-    crate::machines::add_machines(&world, "succeed").await;
-    crate::storage::install(world.cluster.sim(), "");
-    let node = NodeName::parse("edge-node-1").unwrap();
-    let plan = kubenodeop::plan::survey::plan(&world.cluster.handle(), &node, Rules::default().machines)
-        .await
-        .unwrap();
-    assert!(plan.notes.iter().any(|it| it.contains("volume shop/data (pvc-1)")), "{:?}", plan.notes);
-    granted_and_used(&["pillar-rs-drain-plan"], &world.cluster.asked_by_agents());
 }
 
 #[tokio::test]
@@ -272,6 +261,7 @@ fn is_in_place(role_name: &str, (method, uri): &(String, String)) -> bool {
 pub(crate) fn is_granted(asked: &[(String, String)]) {
     let roles = [
         "pillar-rs-node-drain",
+        PREFLIGHT_ROLE,
         NODE_LEASE_ROLE,
         LEASE_ROLE,
         OUTAGE_ROLE,
@@ -436,7 +426,7 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     world.executed(7).await;
     world.cluster.until_schedulable().await;
     // Whether a drain has asked anything of machines is looked for before the cordon goes; their role has its own test.
-    let drained = granted(&[STATS_ROLE]);
+    let drained = granted(&[STATS_ROLE, PREFLIGHT_ROLE]);
     let machines = granted(&[MACHINES_ROLE]);
     let of_machines = |it: &(String, String)| {
         needed(it).is_some_and(|it| it.0 == "kubevirt.io" && machines.contains(&it) && !drained.contains(&it))
@@ -451,11 +441,19 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     };
     asked.retain(|it| !of_machines(it) && !of_disks(it));
     granted_and_used(
-        &["pillar-rs-node-drain", NODE_LEASE_ROLE, LEASE_ROLE, OUTAGE_ROLE, STATS_ROLE, APPS_ROLE],
+        &[
+            "pillar-rs-node-drain",
+            PREFLIGHT_ROLE,
+            NODE_LEASE_ROLE,
+            LEASE_ROLE,
+            OUTAGE_ROLE,
+            STATS_ROLE,
+            APPS_ROLE,
+        ],
         &asked,
     );
     // A lease's role holds in one namespace, and but for create the election's for one lease.
-    let places = [NODE_LEASE_ROLE, LEASE_ROLE, OUTAGE_ROLE].map(|name| {
+    let places = [NODE_LEASE_ROLE, LEASE_ROLE, OUTAGE_ROLE, "pillar-rs-virtual-ips"].map(|name| {
         let role = role(name);
         let limited = role.rules.iter().filter(|rule| rule.verbs != ["create"]);
         let names: Vec<String> =

@@ -1,6 +1,7 @@
 //! The one door to time: monotonic for decisions, wall for display and for members that need it.
 
 pub(crate) mod set;
+pub mod sync;
 
 use std::future;
 use std::sync::LazyLock;

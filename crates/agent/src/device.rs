@@ -3,6 +3,7 @@
 //! `record` is the default and only writes under the root what it would have done; the others must be asked
 //! for in words, so that no test and no demo can take its machine down.
 
+pub mod hooks;
 pub mod program;
 
 use std::fmt;

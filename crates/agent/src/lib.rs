@@ -14,6 +14,7 @@ pub mod partitions;
 pub mod pid;
 pub mod reasons;
 pub mod report;
+pub mod runtime;
 pub mod settings;
 pub mod stop;
 pub mod tasks;

@@ -145,8 +145,32 @@ impl Cluster {
         what: &str,
         request: Question,
     ) -> Result<(T, Timestamp), Error> {
+        let (answer, date) = self.ask_with_date(what, request).await?;
+        Ok((answer, date.unwrap_or_else(Timestamp::now)))
+    }
+
+    /// The same; `None` where the server does not say when.
+    ///
+    /// # Errors
+    /// No answer, or another one than 2xx.
+    pub async fn ask_with_date<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        request: Question,
+    ) -> Result<(T, Option<Timestamp>), Error> {
         let (body, date) = self.tell(self.call_limit, what, request).await?;
-        Ok((decode(what, &body)?, date.unwrap_or_else(Timestamp::now)))
+        Ok((decode(what, &body)?, date))
+    }
+
+    /// Our own certificate for the cluster, as PEM; `None` where we have another proof, or the client was given.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn certificate(&self) -> Result<Option<Vec<u8>>, String> {
+        match &*self.source {
+            Source::Given { .. } => Ok(None),
+            Source::File(file) => file.certificate(),
+        }
     }
 
     /// Sends `request`; the answer as it is.

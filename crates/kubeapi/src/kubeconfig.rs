@@ -94,6 +94,17 @@ impl KubeconfigFile {
         Ok(client)
     }
 
+    /// Our own certificate, as PEM; `None` where there is none.
+    pub(crate) fn certificate(&self) -> Result<Option<Vec<u8>>, String> {
+        let text = read_file(&self.path)?;
+        let parsed = parse(&text, self.path.parent().unwrap_or(Path::new("/")))?;
+        match parsed.identity {
+            None => Ok(None),
+            Some((Source::Here(bytes), _)) => Ok(Some(bytes)),
+            Some((Source::File(path), _)) => read_file(&path).map(Some),
+        }
+    }
+
     /// Ends when the file is another one than now, or is there again. It looks at the file once a second and asks
     /// nobody.
     pub(crate) async fn renewed(&self) {

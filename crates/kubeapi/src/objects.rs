@@ -57,6 +57,15 @@ pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
+/// An object for a person: `shop/web`, and `n1` without a namespace.
+pub fn named(object: &Value) -> String {
+    let meta = &object["metadata"];
+    match text(&meta["namespace"]) {
+        namespace if namespace.is_empty() => text(&meta["name"]),
+        namespace => format!("{namespace}/{}", text(&meta["name"])),
+    }
+}
+
 /// A time of RFC 3339.
 pub fn time(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()

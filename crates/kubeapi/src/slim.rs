@@ -40,6 +40,7 @@ slim! {
         creation_timestamp: Option<Time>,
         deletion_timestamp: Option<Time>,
         deletion_grace_period_seconds: Option<i64>,
+        finalizers: Option<Vec<String>>,
     }
     /// An object of which only the metadata is read.
     Known { metadata: Meta, }

@@ -69,6 +69,17 @@ impl Scope {
         Ok(List { items: objects.0, version })
     }
 
+    /// The same of a kind that may not be installed: `None` where it is not.
+    ///
+    /// # Errors
+    /// Those of [`Cluster`], but for an unknown kind.
+    pub async fn list_installed<K>(&self, cluster: &Cluster) -> Result<Option<Vec<K>>, Error>
+    where
+        K: DeserializeOwned + Send,
+    {
+        Ok(crate::found(self.list_all(cluster).await)?.map(|it| it.items))
+    }
+
     async fn pages(&self, cluster: &Cluster, kind: &mut dyn Kind) -> Result<String, Error> {
         let mut page = self.list(cluster, Some(PAGE), None, kind).await?;
         while let Some(next) = page.next.take() {

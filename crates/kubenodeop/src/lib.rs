@@ -9,6 +9,7 @@
 
 pub mod calls;
 pub mod changes;
+pub mod containers;
 pub mod drain;
 pub mod engine;
 pub mod leave;
@@ -21,13 +22,14 @@ pub mod storage;
 
 pub use calls::pods;
 pub use changes::{Watched, until_changed, until_stirred};
+pub use containers::Runtime;
 pub use drain::{DrainOrder, drain};
 pub use engine::{Limit, NeverReadyAction, PodAction, Rules, StickyAction, VolumeAction};
 pub use machines::Policy as MachinePolicy;
 pub use machines::rules::MachineState;
 pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};
 pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, PlannedMachine, Tier, survey};
-pub use preflight::{Refusal, preflight};
+pub use preflight::{Looked, Refusal, preflight};
 pub use progress::{
     BlockCode, Blocker, Counts, Left, MachineShown, Marks, Outcome, Phase, Progress, Remaining, Subject,
     VolumeWait,

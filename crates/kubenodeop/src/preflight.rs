@@ -1,25 +1,31 @@
 //! What can be known before a drain begins and would keep it from ever being done: asked as dry runs, so that a node finds
 //! it before it takes the turn of the cluster.
 //!
-//! Not here: what passes by itself, as a budget without room does; when it is asked, and what follows (zedkube). Source:
+//! With it, whether the other nodes have room for what leaves. Not here: what passes by itself, as a budget without room does; when it is asked, and what follows (zedkube). Source:
 //! kubereboot/kured#792. Dropping the future loses nothing.
 
 use std::collections::BTreeMap;
 
+use checks::{Finding, Severity};
 use futures::stream::{self, StreamExt};
+use k8s_openapi::api::core::v1::Node;
+use kube::Resource;
 use step::Mono;
 
 use crate::calls::{evict, pods};
 use crate::engine::{Limit, PodAction, Rules};
 use crate::node;
+use crate::plan::scheduling::{peer, room_of};
 use crate::plan::{Class, PodFacts};
 use crate::progress::{BlockCode, Blocker};
 use kubeapi::names::NodeName;
 use kubeapi::reply::{RefusedBy, Reply};
+use kubeapi::slim::Pod;
+use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error};
 
-/// So many dry runs are under way at once.
-const AT_ONCE: usize = 8;
+/// So many workloads are asked for, one of each namespace first: on a node with more, the drain meets the rest.
+const DRY_RUNS: usize = 4;
 /// What the server says for a webhook that knows no dry runs: that says nothing about the real call.
 const NO_DRY_RUN: &str = "does not support dry run";
 
@@ -42,7 +48,16 @@ impl Refusal {
     }
 }
 
-/// The pods that would not leave, one of each workload. `now` is since when they count as held.
+/// What was found of pods.
+#[derive(Debug, Default, PartialEq)]
+pub struct Looked {
+    /// Pods that would not leave.
+    pub blockers: Vec<Blocker>,
+    /// Room on the other nodes.
+    pub findings: Vec<Finding>,
+}
+
+/// The pods that would not leave, one of each of a few workloads, and the room for what leaves. `now` is since when they count as held.
 ///
 /// # Errors
 /// [`Refusal`]; the caller says what follows.
@@ -52,23 +67,54 @@ pub async fn preflight(
     device_uuid: &str,
     rules: &Rules,
     now: Mono,
-) -> Result<Vec<Blocker>, Refusal> {
+) -> Result<Looked, Refusal> {
     node::read(cluster, node, device_uuid).await.map_err(Refusal::Node)?;
     node::rehearse_patch(cluster, node).await.or_else(passes).map_err(Refusal::Node)?;
-    let all = pods::list(cluster, node).await.map_err(Refusal::Pods)?;
-    if [&rules.pod, &rules.tier].into_iter().any(ends_otherwise) {
-        return Ok(Vec::new());
-    }
+    let (nodes, all) =
+        (Scope::all("nodes", Node::url_path(&(), None)), Scope::all("pods", Pod::url_path(None)));
+    let (nodes, all) = tokio::join!(nodes.list_all::<Node>(cluster), all.list_all::<Pod>(cluster));
+    let findings = match (nodes, &all) {
+        (Ok(nodes), Ok(all)) => {
+            let others = nodes.items.iter().filter(|it| it.metadata.name.as_deref() != Some(node.as_str()));
+            room_of(node, &all.items, &others.map(peer).collect::<Vec<_>>())
+        }
+        (Err(error), _) => vec![Finding::unreadable("room", &error).with(Severity::Warns)],
+        (_, Err(error)) => vec![Finding::unreadable("room", error).with(Severity::Warns)],
+    };
+    let here = |it: &&Pod| it.spec.as_ref().and_then(|it| it.node_name.as_deref()) == Some(node.as_str());
+    let own = match all {
+        Ok(all) => all.items.iter().filter(here).map(pods::facts).collect(),
+        // What only warns of room stops nothing.
+        Err(_) => pods::list(cluster, node).await.map_err(Refusal::Pods)?,
+    };
+    let blockers = if [&rules.pod, &rules.tier].into_iter().any(ends_otherwise) {
+        Vec::new()
+    } else {
+        let asked = stream::iter(samples(own))
+            .map(|it| async move { (evict::evict(cluster, &it.pod, true).await, it) })
+            .buffered(DRY_RUNS);
+        asked.filter_map(async |(reply, it)| blocker(&it, &reply, now)).collect().await
+    };
+    Ok(Looked { blockers, findings })
+}
+
+/// One pod of each of at most [`DRY_RUNS`] workloads that leave, of as many namespaces as there are: a role and a webhook
+/// are often for one namespace.
+fn samples(own: Vec<PodFacts>) -> Vec<PodFacts> {
     let mut workloads: BTreeMap<(String, String), PodFacts> = BTreeMap::new();
-    for pod in all.into_iter().filter(|it| it.class() == Class::Leave) {
+    for pod in own.into_iter().filter(|it| it.class() == Class::Leave) {
         let workload = if pod.workload.is_empty() { &pod.pod.name } else { &pod.workload };
         workloads.entry((pod.pod.namespace.clone(), workload.clone())).or_insert(pod);
     }
-    let asked = stream::iter(workloads.into_values())
-        .map(|it| async move { (evict::evict(cluster, &it.pod, true).await, it) })
-        .buffered(AT_ONCE);
-    let held = asked.filter_map(async |(reply, it)| blocker(&it, &reply, now));
-    Ok(held.collect().await)
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut ranked: Vec<(usize, PodFacts)> = Vec::new();
+    for (_, pod) in workloads {
+        let nth = seen.entry(pod.pod.namespace.clone()).or_default();
+        ranked.push((*nth, pod));
+        *nth += 1;
+    }
+    ranked.sort_by_key(|(nth, _)| *nth);
+    ranked.into_iter().take(DRY_RUNS).map(|(_, pod)| pod).collect()
 }
 
 /// A pod that is refused is deleted after its limit.
@@ -118,6 +164,8 @@ mod tests {
                 patch()
             } else if line.contains("/eviction") {
                 evict(line)
+            } else if line.contains("/nodes?") {
+                mock::list("9", &[])
             } else if line.contains("/nodes/") {
                 let node = json!({ "metadata": { "name": "n1", "labels": { "node-uuid": "u" }, "resourceVersion": "1" } });
                 Answer::Full(200, vec![], node.to_string())
@@ -134,7 +182,8 @@ mod tests {
     ) -> (Result<Vec<Blocker>, Refusal>, Vec<String>) {
         let (cluster, calls) = site(evict, patch);
         let node = NodeName::parse("n1").unwrap();
-        (preflight(&cluster, &node, "u", rules, Mono::START).await, calls.lines())
+        let found = preflight(&cluster, &node, "u", rules, Mono::START).await;
+        (found.map(|it| it.blockers), calls.lines())
     }
 
     fn fine() -> Answer {

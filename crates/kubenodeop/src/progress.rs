@@ -55,6 +55,9 @@ pub struct Progress {
     pub trouble: String,
     /// What a person can do about that trouble.
     pub trouble_step: String,
+    /// Why the container runtime cannot say whether pods past their grace period still run; empty when it can, and while
+    /// nobody asks it.
+    pub runtime: String,
 }
 
 /// What still is on the node, as far as it matters to who may not wait for the rest of the drain.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::Client;
 use kubeapi::{Cluster, NodeName};
-use kubenodeop::node::boot::{Boot, Report, until_tainted, watch_over};
+use kubenodeop::node::boot::{Boot, Local, Report, until_tainted, watch_over};
 use kubenodeop::node::gate::{Layer, Limits};
 use kubesim::{Fault, Sim, SimConfig};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_mins(30);
 struct Stage {
     sim: Sim,
     report: watch::Receiver<Report>,
-    missing: watch::Sender<Vec<String>>,
+    local: watch::Sender<Local>,
     /// What the API waits for.
     members: watch::Sender<String>,
     _watch: JoinSet<()>,
@@ -35,7 +35,8 @@ fn clock() -> impl Fn() -> Mono {
 
 fn boot_of(node: NodeName) -> Boot {
     let (device_uuid, boot_id) = ("u1".to_owned(), "b2".to_owned());
-    Boot { node, device_uuid, boot_id, limits: Limits::default(), lost: Vec::new() }
+    let addresses = vec!["10.0.0.1".to_owned()];
+    Boot { node, device_uuid, boot_id, limits: Limits::default(), lost: Vec::new(), addresses }
 }
 
 impl Stage {
@@ -53,22 +54,22 @@ impl Stage {
         let node = NodeName::parse("n1").unwrap();
         let boot = boot_of(node);
         let (sender, report) = watch::channel(Report::default());
-        let (missing, lacks) = watch::channel(Vec::new());
+        let (local, shown) = watch::channel(Local::default());
         let (members, waits) = watch::channel(String::new());
         let mut watching = JoinSet::new();
         watching.spawn(async move {
-            let lacks = || lacks.borrow().clone();
+            let local = || shown.borrow().clone();
             watch_over(
                 &cluster,
                 &boot,
-                lacks,
+                local,
                 || std::future::ready(waits.borrow().clone()),
                 clock(),
                 &sender,
             )
             .await;
         });
-        Self { sim, report, missing, members, _watch: watching }
+        Self { sim, report, local, members, _watch: watching }
     }
 
     async fn until(&mut self, what: &str, wanted: impl FnMut(&Report) -> bool) -> Report {
@@ -111,11 +112,11 @@ async fn r4_each_layer_failing_in_turn_is_reported_failed_in_the_end_and_got_ove
         move |it: &Report| it.verdict.as_ref().is_some_and(|it| it.layer == Some(layer) && it.failed)
     };
 
-    stage.missing.send_replace(vec!["/dev/kmsg".to_owned()]);
+    stage.local.send_replace(Local { missing: vec!["/dev/kmsg".to_owned()], ..Local::default() });
     let seen = stage.shut(Layer::Devices).await.verdict.unwrap();
     assert!(seen.words.contains("/dev/kmsg"), "{seen:?}");
     stage.until("failed", failed(Layer::Devices)).await;
-    stage.missing.send_replace(Vec::new());
+    stage.local.send_replace(Local::default());
     stage.open().await;
 
     for (path, layer) in [("/", Layer::Service), ("/leases", Layer::Lease)] {
@@ -279,4 +280,156 @@ async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() 
     let lists: Vec<_> = sim.faults().seen().into_iter().filter(|it| !it.uri.contains("watch=true")).collect();
     assert_eq!(lists.len(), 1, "{lists:#?}");
     assert!(sim.faults().seen().iter().all(|it| it.uri.contains("metadata.name%3Dn1")));
+}
+
+fn warns(layer: Layer) -> impl Fn(&Report) -> bool {
+    move |it: &Report| {
+        let verdict = it.verdict.as_ref();
+        verdict.is_some_and(|it| it.is_open() && it.warnings.iter().any(|it| it.layer == layer && it.failed))
+    }
+}
+
+fn is_well(report: &Report) -> bool {
+    report.verdict.as_ref().is_some_and(|it| it.is_open() && it.warnings.is_empty() && !it.holds_turn)
+}
+
+fn warning(report: &Report) -> String {
+    report.verdict.iter().flat_map(|it| &it.warnings).map(|it| it.words.clone()).collect()
+}
+
+impl Stage {
+    /// The gate is shut at a layer until its limit, then the layer is a warning that says `words`; it heals.
+    async fn shuts_and_warns(&mut self, layer: Layer, words: &str, heal: impl FnOnce(&Self)) {
+        let seen = self.shut(layer).await.verdict.unwrap();
+        assert!(seen.words.contains(words) && !seen.failed, "{seen:?}");
+        let seen = self.until("warned of", warns(layer)).await;
+        assert!(warning(&seen).contains(words), "{seen:?}");
+        heal(self);
+        self.until("healed", is_well).await;
+    }
+
+    /// The gate stays open, and the turn of the node is held until the limit of the layer; then as above.
+    async fn holds_turn_and_warns(&mut self, words: &str, layer: Layer, heal: impl FnOnce(&Self)) {
+        let held = |it: &Report| it.verdict.as_ref().is_some_and(|it| it.is_open() && it.holds_turn);
+        let seen = self.until("its turn held", held).await;
+        assert!(warning(&seen).contains(words), "{seen:?}");
+        let seen = self.until("warned of", warns(layer)).await;
+        assert!(!seen.verdict.as_ref().unwrap().holds_turn && warning(&seen).contains(words), "{seen:?}");
+        heal(self);
+        self.until("healed", is_well).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_a_clock_that_is_wrong_shuts_the_gate_until_its_limit_and_heals() {
+    let mut stage = Stage::new().await;
+    stage.until("well", is_well).await;
+    stage.local.send_replace(Local { clock: "the wall clock shows 1970".to_owned(), ..Local::default() });
+    stage
+        .shuts_and_warns(Layer::Clock, "shows 1970", |stage| drop(stage.local.send_replace(Local::default())))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_a_virtual_ip_without_a_holder_that_is_ready_and_renews_shuts_the_gate_until_its_limit_and_heals()
+{
+    let mut stage = Stage::new().await;
+    stage.until("well", is_well).await;
+    stage.sim.add_virtual_ip("plndr-cp-lock", "n1");
+    stage.sim.serve_virtual_ip("plndr-cp-lock", false);
+    let serve = |stage: &Stage| stage.sim.serve_virtual_ip("plndr-cp-lock", true);
+    stage
+        .shuts_and_warns(
+            Layer::Network,
+            "lease kube-system/plndr-cp-lock of n1: its holder does not renew",
+            serve,
+        )
+        .await;
+    // A node that is gone holds it still.
+    stage.sim.serve_virtual_ip("plndr-cp-lock", false);
+    stage.sim.edit("coordination/leases", "kube-system", "plndr-cp-lock", |it| {
+        it["spec"]["holderIdentity"] = "n9".into();
+    });
+    stage.shuts_and_warns(Layer::Network, "of n9: its holder is not a Ready node", serve).await;
+    // Nobody lets us read it.
+    stage.sim.faults().script("GET", "/leases/plndr-", u32::MAX, Fault::status(403, "Forbidden"));
+    stage.shuts_and_warns(Layer::Network, "403", |stage| stage.sim.faults().clear()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_pods_that_nobody_lets_us_read_shut_the_gate_until_its_limit_and_no_longer() {
+    let mut stage = Stage::new().await;
+    stage.until("well", is_well).await;
+    stage.sim.faults().script("GET", "/api/v1/pods", u32::MAX, Fault::status(403, "Forbidden"));
+    stage.sim.expire_watches();
+    let seen = stage.shut(Layer::Storage).await.verdict.unwrap();
+    assert!(seen.words.contains("403"), "{seen:?}");
+    stage.until("warned of", warns(Layer::Storage)).await;
+    stage.sim.faults().clear();
+    stage.until("healed", is_well).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn u10_seed_1_06_pods_of_kube_system_that_are_not_ready_or_not_placed_hold_the_turn_and_heal() {
+    let mut stage = Stage::new().await;
+    stage.until("well", is_well).await;
+    stage.sim.add_bare_pod("kube-system", "dns", "n1");
+    stage.sim.until("pods", |pods| pods.iter().all(|pod| pod["status"]["phase"] == "Running")).await;
+    stage.sim.crash_loop("kube-system", "dns", true);
+    let runs = |stage: &Stage| stage.sim.crash_loop("kube-system", "dns", false);
+    stage.holds_turn_and_warns("kube-system/dns (CrashLoopBackOff)", Layer::System, runs).await;
+    stage.taint(&[("example.com/mine", "NoSchedule")]);
+    stage.sim.add_deployment("kube-system", "svclb", 1);
+    let words = "(no node: taint example.com/mine)";
+    stage.holds_turn_and_warns(words, Layer::System, |stage| stage.taint(&[])).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn seed_0_16_a_machine_that_is_being_ended_for_long_is_named_and_holds_the_turn_for_a_time() {
+    let mut stage = Stage::new().await;
+    stage.until("well", is_well).await;
+    let guests = "kubevirt/virtualmachineinstances";
+    stage.sim.apply(
+        guests,
+        json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+            "metadata": {
+                "name": "db", "namespace": "shop", "labels": { "kubevirt.io/nodeName": "n1" },
+                "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/never"],
+            },
+            "status": { "phase": "Running", "nodeName": "n1" },
+        }),
+    );
+    let heal = |stage: &Stage| assert!(stage.sim.remove(guests, "shop", "db"));
+    stage.holds_turn_and_warns("shop/db (being ended since 2026-01-01", Layer::Machines, heal).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn seed_0_06_another_address_than_before_the_boot_is_warned_of_at_once() {
+    let mut stage = Stage::new().await;
+    stage.until("well", is_well).await;
+    let at = |stage: &Stage, address: &str| {
+        let all = json!([{ "type": "InternalIP", "address": address }]);
+        stage.sim.edit("nodes", "", "n1", |it| it["status"]["addresses"] = all);
+    };
+    at(&stage, "10.0.0.9");
+    let seen = stage.until("warned of", warns(Layer::Network)).await;
+    assert!(warning(&seen).contains("10.0.0.9; before this boot it had 10.0.0.1"), "{seen:?}");
+    at(&stage, "10.0.0.1");
+    stage.until("healed", is_well).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn seed_1_04_pods_that_a_stale_taint_kept_away_are_bound_within_a_second_of_its_removal() {
+    let mut stage = Stage::new().await;
+    stage.open().await;
+    let key = "node.kubernetes.io/unreachable";
+    stage.taint(&[(key, "NoSchedule"), (key, "NoExecute")]);
+    stage.sim.add_deployment("shop", "api", 3);
+    let bound = |pods: &[Value]| pods.iter().filter(|it| it["spec"]["nodeName"] == "n1").count();
+    stage.sim.until("pods", |pods| pods.len() == 5).await;
+    assert_eq!(bound(&stage.sim.list("pods")), 2);
+    stage.until("repaired", |it| it.repairs.len() == 2).await;
+    let all = stage.sim.until("pods", |pods| bound(pods) == 5);
+    tokio::time::timeout(Duration::from_secs(1), all).await.unwrap();
 }

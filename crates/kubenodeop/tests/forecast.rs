@@ -93,7 +93,8 @@ async fn meets(sim: &Sim, cluster: &Cluster, expected: &Met) {
     let (sender, mut progress) = watch::channel(Progress::default());
     let (rules, marks) = (Rules::default(), Marks::default());
     let (node, device_uuid) = (n1(), "uuid-1".to_owned());
-    let order = DrainOrder { node, device_uuid, owner, rules, marks };
+    let runtime = kubenodeop::Runtime::default();
+    let order = DrainOrder { node, device_uuid, owner, runtime, rules, marks };
     let settled = progress.wait_for(|it| {
         let seen: Met = it.blockers.iter().map(|it| (it.subject.to_string(), it.code.text())).collect();
         let counts = it.counts;

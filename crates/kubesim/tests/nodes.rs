@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, WatchParams};
 use kubesim::{Sim, SimConfig};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn taints(node: &Value) -> Vec<String> {
     let all = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
@@ -82,4 +82,29 @@ async fn a_node_that_is_away_for_long_is_tainted_and_the_taints_go_or_are_left_b
         let gone = tokio::time::timeout(Duration::from_mins(5), gone).await;
         assert_eq!(gone.is_err(), stale_taints);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_virtual_ip_is_renewed_by_its_holder_and_taken_over_from_one_that_is_away() {
+    let sim = Sim::new(SimConfig::default());
+    sim.add_node("n1", "u1");
+    sim.add_node("n2", "u2");
+    sim.add_virtual_ip("plndr-cp-lock", "n2");
+    let lease = |sim: &Sim, member: &str| {
+        sim.get("coordination/leases", "kube-system", "plndr-cp-lock").unwrap()["spec"][member].clone()
+    };
+    let pass = |secs| tokio::time::sleep(Duration::from_secs(secs));
+    pass(3).await;
+    let first = lease(&sim, "renewTime");
+    pass(3).await;
+    assert_eq!((lease(&sim, "renewTime") == first, lease(&sim, "holderIdentity")), (false, json!("n2")));
+    sim.power("n2", false);
+    pass(12).await;
+    assert_eq!(lease(&sim, "holderIdentity"), "n2", "not before it is over");
+    pass(10).await;
+    assert_eq!(lease(&sim, "holderIdentity"), "n1");
+    sim.serve_virtual_ip("plndr-cp-lock", false);
+    let last = lease(&sim, "renewTime");
+    pass(60).await;
+    assert_eq!(lease(&sim, "renewTime"), last);
 }

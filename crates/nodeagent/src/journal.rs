@@ -40,6 +40,13 @@ pub(crate) struct Latched {
     done: bool,
 }
 
+impl Latched {
+    /// The machine itself goes down.
+    pub(crate) fn goes_down(&self) -> bool {
+        self.operation != Operation::Shutdown
+    }
+}
+
 impl From<Latched> for Resumed {
     fn from(Latched { operation, reason, boot_reason, done }: Latched) -> Self {
         Self { order: Order { operation, reason, boot_reason }, done }

@@ -20,6 +20,7 @@
 
 pub mod core;
 mod follow;
+mod hooks;
 mod journal;
 mod limits;
 mod reasons;
@@ -52,7 +53,7 @@ pub async fn run(station: Station, limits: Limits, device: Box<dyn Device>) -> R
     let open = || {
         pid::write::<NodeAgentStatus>(&station, NAME)?;
         let (outbox, inbox) = turn::inbox();
-        let (shell, found) = shell::Shell::open(&station, &device, Tasks::new(outbox))?;
+        let (shell, found) = shell::Shell::open(&station, &device, Tasks::new(outbox), (&troubles, limits))?;
         Ok((shell, found, inbox))
     };
     let Some((shell, found, inbox)) = outlet::started(&station, &troubles, open).await? else {

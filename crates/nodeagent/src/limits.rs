@@ -32,6 +32,10 @@ agent::limits! {
         min_reboot_delay, min_reboot_delay_ms = 30_000;
         /// How long applications may take to halt.
         domain_halt_limit, domain_halt_limit_ms = 300_000;
+        /// How long one hook before a reboot may take.
+        hook_limit, hook_limit_ms = 300_000;
+        /// How long all of them may take, those that are tried again included; then the operation continues.
+        hooks_limit, hooks_limit_ms = 1_800_000;
         /// How long a machine may stay up after it was told to go down; then the agent leaves.
         hard_exit, hard_exit_ms = 120_000;
         /// The pause before a device that refused is asked again.

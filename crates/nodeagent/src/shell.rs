@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use agent::device::hooks::About;
 use agent::device::{self, Device, Operation};
 use agent::force::Orders;
 use agent::wire::{GLOBAL, ZEDKUBE};
-use agent::{Error, Hands, Station, Tasks, Weight, publication, report, wire};
+use agent::{Error, Hands, Station, Tasks, Troubles, Weight, publication, report, wire};
 use pubsub::{Bus, Publication};
 use topics::{
     BootReason, GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, OutageQuestion, ZbootConfig,
@@ -17,8 +18,12 @@ use topics::{
 use tracing::{error, info, warn};
 
 use crate::core::{Effect, Event, Found, LABELS, LastBoot, Note, Order, Resumed, Took, Why};
+use crate::hooks::{self, Hooks};
 use crate::journal::{self, Journal, Latched};
-use crate::{NAME, follow, reasons};
+use crate::{Limits, NAME, follow, reasons};
+
+/// Name of the task of what comes last: hooks, then the disks.
+const LAST_SYNC: &str = "last sync";
 
 /// Said once the machine was told to go down and did not.
 #[derive(Debug, Clone, Default)]
@@ -48,6 +53,10 @@ pub(crate) struct Shell {
     said: Option<NodeAgentStatus>,
     leaves: Leaves,
     asked: u64,
+    troubles: Troubles,
+    limits: Limits,
+    /// The hooks before the reboot were called in this run.
+    hooked: bool,
 }
 
 impl Shell {
@@ -57,6 +66,7 @@ impl Shell {
         station: &Station,
         device: &Arc<dyn Device>,
         tasks: Tasks<Event>,
+        (troubles, limits): (&Troubles, Limits),
     ) -> Result<(Self, Found), Error> {
         let bus = &station.bus;
         // First of all it must be the only one: what follows takes the traces of the last boot.
@@ -77,6 +87,9 @@ impl Shell {
             said: None,
             leaves: Leaves::default(),
             asked: 0,
+            troubles: troubles.clone(),
+            limits,
+            hooked: false,
         };
         let found = Found {
             last_boot: shell.journal.last_boot.clone(),
@@ -126,6 +139,22 @@ impl Shell {
             let outcome = call.await.unwrap_or_else(|cause| Err(format!("the call ended early: {cause}")));
             Some(Event::Operated { operation, outcome })
         });
+    }
+
+    /// Whether hooks are to be called now: before the machine goes down, once in a run of this agent.
+    fn calls_hooks(&mut self) -> bool {
+        let goes_down = self.journal.operation.as_ref().is_some_and(Latched::goes_down);
+        let calls = goes_down && !self.hooked && hooks::are_there(&self.station.bus);
+        self.hooked |= calls;
+        calls
+    }
+
+    /// What hooks are called for.
+    fn about(&self) -> About {
+        let operation = self.journal.operation.clone().map(Resumed::from);
+        let (operation, reason) =
+            operation.map(|it| (it.order.operation.word().to_owned(), it.order.reason)).unwrap_or_default();
+        About { operation, reason, boot_id: self.station.boot_id.clone(), ..About::default() }
     }
 
     /// Brings everything to the disks, on a thread of its own. A new one takes the place of one before, of which
@@ -188,7 +217,15 @@ impl Shell {
                 });
             }
             Effect::Sync => self.sync("sync", None),
-            Effect::LastSync => self.sync("last sync", Some(Event::Synced)),
+            Effect::LastSync if self.calls_hooks() => {
+                let hooks = Hooks::new(&self.station, &self.troubles, self.limits);
+                let about = self.about();
+                self.tasks.events(LAST_SYNC, move |outbox| hooks.call(about, outbox));
+            }
+            Effect::LastSync => {
+                self.troubles.over(hooks::WHAT);
+                self.sync(LAST_SYNC, Some(Event::Synced));
+            }
             Effect::Operate(order) => {
                 info!(operation = order.operation.word(), reason = order.reason, "asks the device");
                 self.operate(order);
@@ -319,6 +356,12 @@ fn say(note: &Note) {
         Note::Halting { left, limit_secs } => info!(?left, limit_secs, "waits for applications to halt"),
         Note::NotHalted { left } => {
             warn!(?left, "applications did not halt in time; the operation continues");
+        }
+        Note::NotHooked { secs, trouble } => {
+            warn!(
+                secs,
+                trouble, "the hooks before the reboot have not ended after {secs} s; the operation continues"
+            );
         }
         Note::NotSynced { secs } => {
             warn!(secs, "the disks are still not in sync after {secs} s; the operation continues without");

@@ -7,7 +7,12 @@ use std::path::Path;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
-    for (folder, schemas) in [(".", topics::schema::all()), ("wire", topics::schema::all_wire())] {
+    let all = [
+        (".", topics::schema::all()),
+        ("wire", topics::schema::all_wire()),
+        ("commands", topics::schema::commands()),
+    ];
+    for (folder, schemas) in all {
         std::fs::create_dir_all(dir.join(folder))?;
         for (topic, schema) in schemas {
             let mut file = File::create(dir.join(folder).join(format!("{topic}.schema.json")))?;

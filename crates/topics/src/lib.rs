@@ -7,6 +7,7 @@ mod device;
 mod drain;
 mod form;
 mod others;
+mod report;
 
 use form::{cidr, numbers, reread, secret, shared, time};
 pub use form::{fit, go_json, schema};
@@ -18,6 +19,7 @@ pub use drain::*;
 pub use fit::{Most, cut_text};
 pub use go_json::Error;
 pub use others::*;
+pub use report::*;
 pub use reread::{Reread, readers};
 pub use secret::Secret;
 pub use shared::*;
@@ -48,6 +50,7 @@ macro_rules! every_topic {
             $of::<crate::DomainStatus>(),
             $of::<crate::DrainHistory>(),
             $of::<crate::DrainJournal>(),
+            $of::<crate::DrainPreflight>(),
             $of::<crate::ENClusterAppStatus>(),
             $of::<crate::EdgeNodeCert>(),
             $of::<crate::EdgeNodeClusterConfig>(),

@@ -137,6 +137,7 @@ fn our_own_topics_are_written_back_byte_for_byte() {
         let zero: T = read(Path::new("{}"), "{}");
         unchanged::<T>(Path::new("zero"), &String::from_utf8(go_json::to_vec(&zero).unwrap()).unwrap());
     }
+    one::<topics::DrainPreflight>();
     one::<topics::NodeDrainProgress>();
     one::<topics::DrainHistory>();
     one::<topics::DrainJournal>();
@@ -327,9 +328,12 @@ fn d_k13_unclear_force_files_are_refused_with_the_next_step() {
 
 #[test]
 fn the_schemas_on_disk_are_those_of_the_types() {
-    for (folder, schemas) in
-        [("schemas", topics::schema::all()), ("schemas/wire", topics::schema::all_wire())]
-    {
+    let all = [
+        ("schemas", topics::schema::all()),
+        ("schemas/wire", topics::schema::all_wire()),
+        ("schemas/commands", topics::schema::commands()),
+    ];
+    for (folder, schemas) in all {
         let held = here().join("../..").join(folder);
         let mut expected = BTreeSet::new();
         for (topic, schema) in schemas {
@@ -372,7 +376,7 @@ fn fit(schema: &Value, samples: Vec<(PathBuf, String)>) -> usize {
 #[test]
 fn every_sample_fits_its_schema() {
     let disk: usize = topics::schema::all().iter().map(|(topic, schema)| fit(schema, samples(topic))).sum();
-    assert_eq!(disk, 106, "samples of the form on disk");
+    assert_eq!(disk, 107, "samples of the form on disk");
     let carried = |topic: &str| texts(&golden().join(topic).join("wire"));
     let wire: usize =
         topics::schema::all_wire().iter().map(|(topic, schema)| fit(schema, carried(topic))).sum();

@@ -6,8 +6,11 @@ mod demo;
 mod join;
 mod lock;
 mod machines;
+mod preflight;
 pub(crate) mod settings;
 mod update_status;
+mod verify;
+mod window;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,7 +25,10 @@ pub(crate) use demo::DemoOptions;
 pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
 pub(crate) use lock::{First, LockAction, LockCommand};
 pub(crate) use machines::{MachinesAction, MachinesCommand};
+pub(crate) use preflight::{PassOptions, PlanOptions};
 pub(crate) use update_status::UpdateStatus;
+pub(crate) use verify::VerifyCommand;
+pub(crate) use window::StartOptions;
 
 use crate::log::checked;
 use crate::site_cmd::SiteCommand;
@@ -92,6 +98,8 @@ pub(crate) enum Command {
     Machines(MachinesCommand),
     /// Shut the whole site down or reboot it, and show how far that is.
     Site(SiteCommand),
+    /// Verify that the cluster is well after an outage, layer by layer. Nothing is written.
+    Verify(VerifyCommand),
     /// Report how far the update of a Kubernetes component is: `zedkube pubKubeClusterUpdateStatus …`, for the kube
     /// container.
     #[command(name = zedkube::update_status::COMMAND, hide = true)]
@@ -157,8 +165,12 @@ pub(crate) enum DrainAction {
     Request(RequestOptions),
     /// Withdraw a person's request: evictions stop, and zedkube removes its own cordon.
     Cancel,
+    /// Start the drain that waits for a window now, for this request alone.
+    StartNow(StartOptions),
     /// Force a status when you know better than the drain: a pending operation goes ahead.
     Force(ForceOptions),
+    /// Have findings of the preflight pass: drains begin although they exist, until the next boot.
+    Pass(PassOptions),
 }
 
 /// What a person asks for.
@@ -239,20 +251,6 @@ pub(crate) struct StatusOptions {
     pub(crate) as_of: Option<GoTime>,
 }
 
-/// Whose drain is predicted.
-#[derive(Debug, Clone, Group)]
-pub(crate) struct PlanOptions {
-    /// Node object to plan for [default: this device's, by its name].
-    #[arg(long, value_name = "NAME")]
-    pub(crate) node: Option<String>,
-    /// Cluster to read from [default: <root>/run/.kube/k3s/k3s.yaml].
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// The limits file of the agents: its machines_policy counts [default: their defaults].
-    #[arg(long, value_name = "FILE")]
-    pub(crate) limits: Option<PathBuf>,
-}
-
 /// What the environment says about the terminal and its user.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Surroundings {
@@ -326,7 +324,8 @@ impl Command {
             | Self::Join(_)
             | Self::Lock(_)
             | Self::Machines(_)
-            | Self::Site(_) => None,
+            | Self::Site(_)
+            | Self::Verify(_) => None,
         }
     }
 
@@ -341,7 +340,8 @@ impl Command {
             | Self::Join(_)
             | Self::Lock(_)
             | Self::Machines(_)
-            | Self::Site(_) => "error",
+            | Self::Site(_)
+            | Self::Verify(_) => "error",
             Self::Run(_) | Self::Zedagent(_) | Self::Baseosmgr(_) | Self::Nodeagent(_) | Self::Zedkube(_) => {
                 // The client's own lines on failed requests repeat what zedkube says with cause and next step.
                 "info,kube_client=off"

@@ -16,6 +16,10 @@ use serde_json::Value;
 use topics::{FORCE_FILE, Reread, go_json, read_force};
 
 use crate::args::settings;
+use crate::limits::Limits;
+
+/// Name under which a limits file is known without a settings file that names it.
+const LIMITS: &str = "limits.json";
 
 /// A value that is longer is shown by its beginning.
 const SHOWN_CHARS: usize = 60;
@@ -121,6 +125,13 @@ impl Check {
             for fault in settings::faults(path) {
                 self.find(path, &fault.place(), fault.expected, fault.found);
             }
+            if let Some(limits) = settings::limits(path) {
+                self.limits(&limits);
+            }
+            return true;
+        }
+        if name == LIMITS {
+            self.limits(path);
             return true;
         }
         let Some(reread) = self.topics.get(topic_of(path)).copied() else { return false };
@@ -178,6 +189,18 @@ impl Check {
             }
             // A scalar that was read is what it should be.
             _ => {}
+        }
+    }
+
+    /// A limits file, as the agents would start with it.
+    fn limits(&mut self, path: &Path) {
+        if self.findings.iter().any(|it| it.path == path) {
+            return;
+        }
+        self.files += 1;
+        if let Err(cause) = Limits::read(Some(path)) {
+            let why = format!("{cause:#}; correct that member: docs/reference/limits.md");
+            self.find(path, "", "limits that the agents start with".to_owned(), why);
         }
     }
 
@@ -244,6 +267,34 @@ mod tests {
     fn lines(check: &Check, root: &Path) -> Vec<String> {
         let cut = format!("{}/", root.display());
         check.findings.iter().map(|it| it.to_string().replace(&cut, "")).collect()
+    }
+
+    #[test]
+    fn u9_windows_that_make_no_sense_are_found_in_the_limits_that_the_settings_name() {
+        let window = |start: &str, zone: &str| {
+            format!(r#"{{"zedkube":{{"windows":[{{"start":"{start}","zone":"{zone}","minutes":60}}]}}}}"#)
+        };
+        for (text, word) in
+            [(window("0 25 * * *", "UTC"), "windows.start"), (window("0 2 * * *", "X/Y"), "windows.zone")]
+        {
+            let (check, root) = checked(&[("etc/zedbox/limits.json", &text)]);
+            let found = lines(&check, root.path());
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(
+                found[0].starts_with("etc/zedbox/limits.json: whole file") && found[0].contains(word),
+                "{found:?}"
+            );
+            let named = [
+                ("etc/zedbox/zedbox.toml", "limits = \"/etc/zedbox/rules.txt\"\n"),
+                ("etc/zedbox/rules.txt", text.as_str()),
+            ];
+            let (check, root) = checked(&named);
+            let found = lines(&check, root.path());
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].starts_with("etc/zedbox/rules.txt") && found[0].contains(word), "{found:?}");
+        }
+        let (check, _root) = checked(&[("etc/zedbox/limits.json", &window("0 2 * * *", "UTC"))]);
+        assert!(check.findings.is_empty() && check.files == 1);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod machines_cmd;
 mod panic;
 mod site_cmd;
 mod supervisor;
+mod verify_cmd;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -133,6 +134,7 @@ async fn run(command: Command, levels: &Levels) -> anyhow::Result<Exit> {
         Command::Site(command) => return Ok(site_cmd::run(&command).await),
         Command::Machines(command) => return Ok(machines_cmd::run(&command).await),
         Command::Lock(command) => return Ok(lock_cmd::run(&command).await),
+        Command::Verify(command) => return Ok(verify_cmd::run(&command).await),
         Command::UpdateStatus(command) => report_update(&command),
     }?;
     Ok(Exit::Done)

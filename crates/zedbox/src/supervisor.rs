@@ -215,7 +215,7 @@ async fn keep(agent: Agent, setting: Setting, mut stop: Stop) -> Option<Agent> {
     let mut pause = FIRST_PAUSE;
     loop {
         let began = setting.clock.now();
-        let Err(cause) = once(agent, &setting, stop.clone()).await else {
+        let Err(cause) = Box::pin(once(agent, &setting, stop.clone())).await else {
             return (!stop.is_stopped()).then_some(agent);
         };
         // One that ran for long has recovered from its former trouble.

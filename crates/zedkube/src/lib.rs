@@ -7,19 +7,24 @@
 //! pkg/pillar/cmd/zedkube.
 
 pub mod core;
+mod hooks;
 mod k3s;
 mod leave;
 mod left_behind;
 mod limits;
+mod local;
 mod log;
 mod longhorn;
 mod other_image;
 mod outage;
+pub mod preflight;
 mod requests;
 mod reserve;
+mod runtime;
 mod shell;
 mod site;
 pub mod update_status;
+mod window;
 mod work;
 
 pub use limits::Limits;
@@ -57,6 +62,7 @@ pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(
 ///
 /// # Errors
 /// As [`run`].
+#[expect(clippy::too_many_lines, reason = "what is started, one after the other")]
 pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: Pipe) -> Result<(), Error> {
     let troubles = Troubles::open(&station.bus, station.clock, NAME);
     if !device::is_for_clusters(&station.bus) {
@@ -74,10 +80,11 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
         let sites = site::Sites::open(&station, &troubles, &limits)?;
         let work = Work::new(cluster.clone(), station.clone(), limits.clone(), target.clone(), lease.clone());
         let opened = shell::Shell::open(&station, work.clone(), tasks, door)?;
+        let found = work.preflight_report();
         let updates = Box::new(k3s::Updates::open(&station, &limits, work)?);
-        Ok((inbox, membership, sites, updates, opened))
+        Ok((inbox, membership, sites, (updates, found), opened))
     };
-    let Some((inbox, membership, sites, updates, (mut shell, earlier))) =
+    let Some((inbox, membership, sites, (updates, found), (mut shell, earlier))) =
         outlet::started(&station, &troubles, open).await?
     else {
         return Ok(());
@@ -85,6 +92,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     let (standing, heard) = (membership.standing(), membership.heard());
     let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
     let (machines, restore) = (cluster.clone(), limits.machines_restore());
+    let windows = limits.windows.clone();
     let server = nodestatus::Limits { port: limits.server_port, ..nodestatus::Limits::default() };
     let (mut core, mut first) =
         core::Zedkube::new(limits, earlier.journal, station.boot_id.clone(), now, booted_at);
@@ -102,6 +110,9 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     // Nor is a turn given back before the k3s that it was taken for runs.
     let held = updates.hold().borrow().clone();
     first.extend(core.step(now, Event::K3s(held)));
+    first.extend(shell.hooks_left().into_iter().flat_map(|left| core.step(now, left)));
+    // Nor does a drain start before the clock has been held against the windows.
+    first.extend(core.step(now, shell.follow_windows(&windows)));
     let (attempt, reserve) = (shell.attempt_limit(), shell.disk_reserve());
     let (ours, storage) = (target.clone(), shell.longhorn());
     let says = shell.statement();
@@ -141,6 +152,9 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     let updates_of_components = duties::keep_until_stop("updates of Kubernetes components", &station, || {
         update_status::run(&station, &troubles)
     });
+    let preflight = duties::keep_until_stop("report of the preflight", &station, || {
+        preflight::publish(&station, &troubles, found.clone())
+    });
     let beside = Box::pin(async {
         tokio::join!(
             Box::pin(way_out),
@@ -153,6 +167,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
             Box::pin(disks),
             Box::pin(properties),
             Box::pin(updates_of_components),
+            Box::pin(preflight),
         );
         Ok(())
     });

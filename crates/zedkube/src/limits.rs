@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::window::Windows;
 use clusterview::consoles::ConsoleFiles;
 use clusterview::lease::Times;
 use kubenodeop::node::gate;
@@ -44,6 +45,8 @@ agent::limits! {
         /// How long the API may be silent in the middle of a drain of a worker node before the rest of it is skipped; 0
         /// for never.
         api_lost_skip, api_lost_skip_ms = 0;
+        /// How long one hook may take.
+        hook_limit, hook_limit_ms = 300_000;
         /// Pause between two tries to cordon.
         cordon_pause, cordon_pause_ms = 5_000;
         /// Least time between the starts of two drains.
@@ -61,6 +64,14 @@ agent::limits! {
         gate_devices_limit, gate_devices_limit_ms = 60_000;
         /// How long all that must hold before a cordon of an earlier boot is removed.
         gate_hold, gate_hold_ms = 5_000;
+        /// After a boot, how long a wall clock that cannot be right keeps the gate shut.
+        gate_clock_limit, gate_clock_limit_ms = 300_000;
+        /// After a boot, how long a virtual IP that no Ready node serves keeps the gate shut.
+        gate_network_limit, gate_network_limit_ms = 600_000;
+        /// After a boot, how long pods of kube-system that are not Ready hold the turn of the node.
+        gate_system_limit, gate_system_limit_ms = 900_000;
+        /// After a boot, how long virtual machines that are not up hold the turn of the node.
+        gate_machines_limit, gate_machines_limit_ms = 300_000;
         /// How long degraded volumes hold the turn of the node after a boot.
         gate_degraded_hold, gate_degraded_hold_ms = 600_000;
         /// How long the lease must have been renewed before stale taints are removed.
@@ -92,8 +103,12 @@ agent::limits! {
     others {
         /// Whether this node waits for its turn before it is cordoned, so that no two nodes of the cluster are down by it.
         take_turns: bool = true;
-        /// Whether it looks for what would keep the drain from ever being done, before it waits for its turn.
+        /// When drains may start; at any time without one.
+        windows: Windows = Windows::default();
+        /// Whether it looks for what speaks against the drain, before it waits for its turn or cordons.
         preflight: bool = true;
+        /// Codes of findings that stop a drain before it begins; the others only warn.
+        preflight_stops: Vec<String> = checks::DRAIN_STOPS.map(str::to_owned).to_vec();
         /// Where etcd of this node serves metrics and health, without a login.
         etcd_metrics: String = Addresses::default().metrics;
         /// Where it serves JSON calls, with a client certificate.
@@ -102,6 +117,8 @@ agent::limits! {
         etcd_data: String = String::new();
         /// Kernel parameters that each boot should have, as `/proc/cmdline` shows them.
         kernel_parameters: Vec<String> = Vec::new();
+        /// The socket of the container runtime (CRI); empty for the usual places.
+        runtime_socket: String = String::new();
         /// Tries to cordon before giving up.
         cordon_tries: u32 = 10;
         /// Attempts to drain before giving up.
@@ -183,6 +200,10 @@ impl Limits {
     pub(crate) fn gate(&self) -> gate::Limits {
         gate::Limits {
             devices: self.gate_devices_limit(),
+            clock: self.gate_clock_limit(),
+            network: self.gate_network_limit(),
+            system: self.gate_system_limit(),
+            machines: self.gate_machines_limit(),
             hold: self.gate_hold(),
             degraded: self.gate_degraded_hold(),
             taints: self.stale_taints(),

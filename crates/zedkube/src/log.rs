@@ -2,13 +2,14 @@
 //!
 //! Not here: when it is said (`core`). The words of the reference's lines stay as they are.
 
-use kubenodeop::node::gate::Verdict;
+use kubenodeop::node::gate::{Verdict, Warning};
 use topics::{OutageAnswer, OutageVerdict};
 use tracing::{error, info, warn};
 
 use crate::WAIT;
 use crate::core::LogEvent;
 
+#[expect(clippy::too_many_lines, reason = "one arm for each line of the log")]
 pub(crate) fn say(said: &LogEvent) {
     match said {
         LogEvent::Changing(from, to) => {
@@ -18,7 +19,10 @@ pub(crate) fn say(said: &LogEvent) {
             info!(request = %request.id(), context = request.context, "nodedrain-step:drain-request-handle NodeDrainRequest taken");
         }
         LogEvent::Starting => info!("nodedrain-step:drain-starting cordonAndDrainNode"),
-        LogEvent::Hindered(why) => warn!(why, "the drain cannot start, and no turn is asked for"),
+        LogEvent::Hindered(why) => warn!(why, "the drain cannot start yet"),
+        LogEvent::Passed(what) => warn!(what, "findings of the preflight are passed by a person's word"),
+        LogEvent::OutsideWindow(why) => info!(why, "the drain waits for a window"),
+        LogEvent::WindowPassed(by) => warn!(by, "the drain starts outside of its windows by a person's word"),
         LogEvent::WaitsForTurn(why) => info!(why, "waits for its turn to be down"),
         LogEvent::TurnLost(why) => {
             warn!(
@@ -34,6 +38,9 @@ pub(crate) fn say(said: &LogEvent) {
             } else {
                 warn!(why, next_step, "nodeagent may not take the machine down now");
             }
+        }
+        LogEvent::HookFailed((tried, of), why) => {
+            warn!(tried, of, error = why, "the hooks before the drain have failed");
         }
         LogEvent::CordonFailed(tried, why) => {
             warn!(tried, error = why, "nodedrain-step:drain-cordon-failure cordonNode");
@@ -100,13 +107,9 @@ pub(crate) fn say(said: &LogEvent) {
                  for 60 s"
             );
         }
-        LogEvent::TaintAgain(taint, times) => {
-            warn!(
-                taint,
-                times,
-                "a stale taint keeps coming back: the control plane loses this node now and then; check the network \
-                 between this node and the API server, and the clocks of both"
-            );
+        LogEvent::RepairsAgain(words, next_step) => warn!(next_step, "{words}"),
+        LogEvent::GateWarning(Warning { layer, words, next_step, .. }) => {
+            warn!(layer = layer.text(), next_step, "after the boot: {words}");
         }
     }
 }

@@ -18,7 +18,9 @@ use topics::{
 use tracing::{error, warn};
 
 use crate::core::{Author, Effect, Event, Force, K3sHold, SiteHold};
+use crate::hooks::Hooks;
 use crate::log::say;
+use crate::window::{self, Windows};
 use crate::work::{Work, pass_on};
 use crate::{GLOBAL, MISSPELT, NAME, WAIT, longhorn, requests};
 use clusterview::leader::Door;
@@ -32,7 +34,7 @@ const LEARN_AGAIN: Duration = Duration::from_secs(600);
 const LEARN_SOON: Duration = Duration::from_secs(30);
 /// Name of the task that works on the cluster; there is one at a time.
 const RUN: &str = "run";
-/// Name of the task that looks for what would keep the drain from starting.
+/// Name of the task that looks for what speaks against the drain.
 const PREFLIGHT: &str = "preflight";
 /// Name of the task that keeps our turn.
 const TURN: &str = "turn";
@@ -44,6 +46,9 @@ const GUARD: &str = "guard";
 const GATE: &str = "gate";
 /// Name of the task that takes back what drains of our node asked for.
 const LEFTOVERS: &str = "leftovers";
+/// Names of the tasks that call hooks outside of a drain.
+const UNDO: &str = "undo hooks";
+const AFTER_BOOT: &str = "hooks after the boot";
 /// Name of the task that watches for taints of an outage that come back.
 const TAINTS: &str = "taints";
 
@@ -57,6 +62,7 @@ pub(crate) struct Shell {
     journal: Publication<DrainJournal>,
     history: Publication<DrainHistory>,
     outage: Publication<OutageAnswer>,
+    hooks: Hooks,
     election: Door,
     attempt: watch::Sender<Duration>,
     /// GiB of the disks that Longhorn leaves to others, where the config says so.
@@ -88,12 +94,13 @@ impl Shell {
         election: Door,
     ) -> Result<(Self, Earlier), Error> {
         let bus = &station.bus;
-        let shell = Self {
+        let mut shell = Self {
             status: publication(bus, NAME)?,
             progress: publication(bus, NAME)?,
             journal: publication(bus, NAME)?,
             history: publication(bus, NAME)?,
             outage: publication(bus, NAME)?,
+            hooks: Hooks::new(station, &work),
             work,
             station: station.clone(),
             tasks,
@@ -110,6 +117,7 @@ impl Shell {
             shown: shell.progress.get(GLOBAL).cloned(),
             answered: shell.outage.get(GLOBAL).cloned(),
         };
+        shell.work.addresses = earlier.journal.iter().flat_map(|it| it.known.addresses.clone()).collect();
         Ok((shell, earlier))
     }
 
@@ -205,6 +213,16 @@ impl Shell {
     /// What an update of k3s says of this node, and each change of it.
     pub(crate) fn follow_k3s(&mut self, hold: watch::Receiver<K3sHold>) {
         self.tasks.events("follow the update of k3s", |outbox| pass_on(hold, outbox, Event::K3s));
+    }
+
+    /// What an earlier run left to be done about hooks.
+    pub(crate) fn hooks_left(&self) -> [Event; 2] {
+        self.hooks.left()
+    }
+
+    /// Follows the windows in which drains may start. Returns what holds until the clock has been looked at.
+    pub(crate) fn follow_windows(&mut self, windows: &Windows) -> Event {
+        window::follow(&mut self.tasks, &self.station.bus, self.station.clock, windows)
     }
 
     /// Asks the keeper of our turn, who starts with the first question.
@@ -348,6 +366,8 @@ impl Hands for Shell {
             | Effect::Gate(_)
             | Effect::Taints(_)
             | Effect::Leftovers(_)
+            | Effect::UndoHooks
+            | Effect::HooksAfterBoot
             | Effect::Say(_) => Weight::plain(),
         }
     }
@@ -379,13 +399,22 @@ impl Hands for Shell {
                 let work = self.work.clone();
                 self.tasks.events(RUN, move |outbox| work.probe(run, outbox));
             }
-            Effect::Preflight(run) => self.tasks.start(PREFLIGHT, self.work.clone().preflight(run)),
+            Effect::Preflight(run) => {
+                let work = self.work.clone();
+                self.tasks.events(PREFLIGHT, move |outbox| work.preflight(run, outbox));
+            }
             Effect::Margin { run, lacks_etcd, trouble } => {
                 self.tasks.start(RUN, self.work.clone().margin(run, lacks_etcd, trouble));
             }
             Effect::Turn(ask) => self.ask_keeper(ask),
             Effect::Cordon(run, request, grant) => {
-                self.tasks.start(RUN, self.work.clone().cordon(run, request, grant));
+                let (work, hooks) = (self.work.clone(), self.hooks.clone());
+                self.tasks.events(RUN, move |outbox| async move {
+                    let called = hooks.before_drain(run, &request, &outbox).await;
+                    if !called && let Some(event) = work.cordon(run, request, grant).await {
+                        outbox.send(event).await;
+                    }
+                });
             }
             Effect::Drain(run, request, limit, marks) => {
                 let work = self.work.clone();
@@ -412,6 +441,14 @@ impl Hands for Shell {
                 self.tasks.events(LEFTOVERS, move |outbox| work.give_back(outbox));
             }
             Effect::Leftovers(false) => self.tasks.cancel(LEFTOVERS),
+            Effect::UndoHooks => {
+                let hooks = self.hooks.clone();
+                self.tasks.events(UNDO, move |outbox| hooks.undo(outbox));
+            }
+            Effect::HooksAfterBoot => {
+                let hooks = self.hooks.clone();
+                self.tasks.events(AFTER_BOOT, move |outbox| hooks.after_boot(outbox));
+            }
             Effect::Taints(true) => self.tasks.start(TAINTS, self.work.clone().taints()),
             Effect::Taints(false) => self.tasks.cancel(TAINTS),
             Effect::Say(said) => say(&said),

@@ -12,11 +12,8 @@ use kubeapi::reply::Reach;
 use kubeapi::{Cluster, Error, NodeName, nodes};
 use kubenodeop::machines::undo;
 use kubenodeop::node::boot::{self, Boot, Report};
-use kubenodeop::node::gate::DEVICE_NODES;
-use kubenodeop::plan::{Class, PodFacts};
-use kubenodeop::{
-    Cordon, CordonOwner, Cordoned, DrainOrder, Marks, Outcome, Progress, Refusal, Watched, node,
-};
+use kubenodeop::node::leftovers;
+use kubenodeop::{Cordon, CordonOwner, Cordoned, DrainOrder, Marks, Outcome, Progress, Watched, node};
 use outage::calls::Newest;
 use outage::keeper::{self, Ask, KeeperReport, Ours};
 use outage::margin::calls::Source;
@@ -25,14 +22,17 @@ use outage::spare::spare;
 use pubsub::Bus;
 use step::Mono;
 use tokio::sync::{mpsc, watch};
-use topics::{NodeDrainRequest, TurnWord};
+use topics::{DrainPreflight, NodeDrainRequest, TurnWord};
 use tracing::warn;
 
-use crate::core::{Away, Done, Event, Failure, Grant, Hindered, Learned, NodeLook, RemainingPod, RunId};
+use crate::core::{Away, Done, Event, Failure, Grant, Learned, NodeLook, RemainingPod, RunId};
 use crate::left_behind;
 use crate::limits::Limits;
 use crate::limits::PROBE_PAUSE;
+use crate::local::Machine;
 use crate::outage::turn_word;
+use crate::preflight::Preflight;
+use crate::runtime;
 use kubeapi::Target;
 
 /// Between two looks for last replicas.
@@ -50,8 +50,12 @@ pub(crate) struct Work {
     target: Target,
     /// The Lease of turns, as it was seen last.
     lease: Newest,
+    /// The look before a drain.
+    preflight: Preflight,
     /// What this node says of its turn to its peers.
     says: Arc<watch::Sender<TurnWord>>,
+    /// The addresses of our node as they were read before this boot or start; empty where they are not known.
+    pub(crate) addresses: Vec<String>,
 }
 
 impl Work {
@@ -64,7 +68,8 @@ impl Work {
     ) -> Self {
         // Who takes no turns needs none.
         let says = Arc::new(watch::Sender::new(TurnWord { idle: !limits.take_turns, fence: 0 }));
-        Self { cluster, station, limits, target, lease, says }
+        let preflight = Preflight::new(station.clone(), limits.clone());
+        Self { cluster, station, limits, target, lease, preflight, says, addresses: Vec::new() }
     }
 
     /// What this node says of itself to its peers.
@@ -74,6 +79,10 @@ impl Work {
 
     fn etcd(&self) -> Source {
         self.limits.etcd(&self.station.bus.path(""))
+    }
+
+    fn runtime(&self) -> kubenodeop::Runtime {
+        runtime::seam(&self.station.bus.path(""), &self.limits)
     }
 
     fn ours(&self) -> Result<Ours, String> {
@@ -110,7 +119,13 @@ impl Work {
             Err(error) if error.is_silence() => return None,
             Err(_) => String::new(),
         };
-        Some(Learned { server: server(me), alone: others.is_empty(), servers, volume })
+        let addresses = me.addresses.iter().map(ToString::to_string).collect();
+        Some(Learned { server: server(me), alone: others.is_empty(), servers, volume, addresses })
+    }
+
+    /// Limits and rules.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Our node.
@@ -188,28 +203,14 @@ impl Work {
         }
     }
 
-    /// What would keep the drain from starting.
-    pub(crate) async fn preflight(self, run: RunId) -> Option<Event> {
-        let found = match self.target.get() {
-            Ok((node, uuid)) => {
-                let (now, rules) = (self.station.clock.now(), self.limits.rules(Duration::MAX));
-                let found = kubenodeop::preflight(&self.cluster, &node, &uuid, &rules, now).await;
-                found.map_err(|refusal| {
-                    let error = refusal.error();
-                    Hindered {
-                        why: error.line(),
-                        next_step: error.next_step(),
-                        away: error.reach() != Reach::Reachable,
-                        of_node: matches!(refusal, Refusal::Node(_)),
-                    }
-                })
-            }
-            Err(why) => {
-                let next_step = "check the device's name in the config".to_owned();
-                Err(Hindered { why, next_step, away: false, of_node: true })
-            }
-        };
-        Some(Event::Preflighted(run, found))
+    /// What speaks against the drain.
+    pub(crate) async fn preflight(self, run: RunId, outbox: Outbox<Event>) {
+        Box::pin(self.preflight.look(self.cluster, self.target, run, outbox)).await;
+    }
+
+    /// What the newest look before a drain has found.
+    pub(crate) fn preflight_report(&self) -> watch::Receiver<Option<DrainPreflight>> {
+        self.preflight.report()
     }
 
     /// One try to cordon.
@@ -248,7 +249,8 @@ impl Work {
             }
         };
         let rules = self.limits.rules(limit);
-        let order = DrainOrder { node, device_uuid, owner: self.owner(&request, grant), rules, marks };
+        let (owner, runtime) = (self.owner(&request, grant), self.runtime());
+        let order = DrainOrder { node, device_uuid, owner, runtime, rules, marks };
         let (sender, receiver) = watch::channel(Progress::default());
         let clock = self.station.clock;
         let outcome = {
@@ -329,20 +331,17 @@ impl Work {
     /// Watches over the gate after the boot, and removes stale taints; the newest report counts. It never ends.
     pub(crate) async fn gate<E>(self, outbox: Outbox<E>, event: fn(Report) -> E) {
         let Ok(boot) = self.boot() else { return };
-        let bus = self.station.bus.clone();
-        let missing = || {
-            let absent = DEVICE_NODES.into_iter().filter(|path| !bus.path(path).exists());
-            absent.map(|path| format!("/{path}")).collect()
-        };
         let etcd = self.etcd();
         let waits = || {
             let etcd = etcd.clone();
             async move { outage::margin::calls::waits(&etcd).await.unwrap_or_default() }
         };
-        let clock = self.station.clock;
+        let (clock, runtime) = (self.station.clock, self.runtime());
+        let machine = Machine::new(&self.station.bus, clock);
         let (sender, receiver) = watch::channel(Report::default());
         tokio::select! {
-            () = boot::watch_over(&self.cluster, &boot, missing, waits, || clock.now(), &sender) => {}
+            () = boot::watch_over(&self.cluster, &boot, || machine.look(), waits, || clock.now(), &sender) => {}
+            () = leftovers::clear(&self.cluster, &boot, &runtime, || clock.now(), &sender) => {}
             () = pass_on(receiver, outbox, event) => {}
         }
     }
@@ -359,7 +358,8 @@ impl Work {
         let (node, device_uuid) = self.target.get()?;
         let boot_id = self.station.boot_id.clone();
         let lost = lost_parameters(&self.station.bus, &self.limits.kernel_parameters);
-        Ok(Boot { node, device_uuid, boot_id, limits: self.limits.gate(), lost })
+        let addresses = self.addresses.clone();
+        Ok(Boot { node, device_uuid, boot_id, limits: self.limits.gate(), lost, addresses })
     }
 
     /// Watches our node until taints of an outage are on it. Dropping it loses nothing.
@@ -399,7 +399,7 @@ impl Work {
         };
         if !give_back {
             // After the node: what the cordon let through before is in the list.
-            return Ok(NodeLook::HasPods(owner, self.stayers(&name).await?));
+            return Ok(NodeLook::HasPods(owner, self.remaining(&name).await?));
         }
         if facts.tie_breaker {
             return Ok(NodeLook::Foreign);
@@ -419,15 +419,8 @@ impl Work {
     }
 
     /// The pods that a drain would take away or wait for.
-    async fn stayers(&self, node: &NodeName) -> Result<Vec<RemainingPod>, String> {
-        let pods = kubenodeop::calls::pods::list(&self.cluster, node).await.map_err(|error| told(&error))?;
-        let stays = |it: &PodFacts| matches!(it.class(), Class::Leave | Class::Await);
-        let stayer = |it: PodFacts| RemainingPod {
-            namespace: it.pod.namespace,
-            name: it.pod.name,
-            workload: it.workload,
-        };
-        Ok(pods.into_iter().filter(stays).map(stayer).collect())
+    async fn remaining(&self, node: &NodeName) -> Result<Vec<RemainingPod>, String> {
+        runtime::remaining(&self.cluster, node, &self.runtime()).await.map_err(|error| told(&error))
     }
 
     /// Watches the drained node until something happens there. Dropping it loses nothing.

@@ -58,6 +58,7 @@ impl Plan {
                 alone: false,
                 servers: others,
                 volume: "none".to_owned(),
+                addresses: Vec::new(),
             };
             Scenario {
                 changes: changes.clone(),

@@ -29,6 +29,7 @@ async fn s1_machines_ask_for_what_their_own_role_grants_and_nothing_else() {
         owner,
         rules: Rules::default(),
         marks: Marks::default(),
+        runtime: kubenodeop::Runtime::default(),
     };
     let clock = Clock::new();
     let (sender, mut progress) = watch::channel(Progress::default());

@@ -4,7 +4,7 @@
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -29,8 +29,16 @@ pub(crate) fn wrong(program: &Path, words: &[&str], why: &str) -> String {
 /// # Errors
 /// It cannot be run, does not end within `limit`, or fails: the program, the words and what it said.
 pub async fn call(program: &Path, words: &[&str], limit: Duration) -> Result<String, String> {
-    let wrong = |why: &str| wrong(program, words, why);
-    let mut command = Command::new(program);
+    run(Command::new(program), words, limit).await
+}
+
+/// The same with the environment that is set in `command`, which has no words yet.
+///
+/// # Errors
+/// As of [`call`].
+pub async fn run(mut command: Command, words: &[&str], limit: Duration) -> Result<String, String> {
+    let program = PathBuf::from(command.get_program());
+    let wrong = |why: &str| wrong(&program, words, why);
     command.args(words).process_group(0);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.map_err(|cause| wrong(&format!("cannot be run: {cause}")))?;
@@ -49,7 +57,8 @@ pub async fn call(program: &Path, words: &[&str], limit: Duration) -> Result<Str
     let ended = ended.map_err(|cause| wrong(&format!("was not waited for: {cause}")))?;
     let (status, said, complaint) = ended.map_err(|cause| wrong(&format!("cannot be heard: {cause}")))?;
     if !status.success() {
-        return Err(wrong(&format!("ended with {status}: {}", complaint.trim())));
+        let why = if complaint.trim().is_empty() { &said } else { &complaint };
+        return Err(wrong(&format!("ended with {status}: {}", why.trim())));
     }
     Ok(said)
 }

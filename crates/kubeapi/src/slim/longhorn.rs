@@ -71,6 +71,8 @@ types! {
     /// What is wanted of a volume.
     VolumeSpec {
         number_of_replicas: u32,
+        /// It follows the backups of another cluster, and is being restored all the time.
+        standby: bool,
         data_locality: String,
         #[serde(rename = "migrationNodeID")]
         migration_node: String,

@@ -15,6 +15,7 @@ pub(crate) async fn drain(case: Case, file: &Path) {
     let begin = now();
     let cluster = Cluster::from_kubeconfig(file);
     let order = DrainOrder {
+        runtime: kubenodeop::Runtime::default(),
         node: NodeName::parse(NODE).unwrap(),
         device_uuid: DEVICE.to_owned(),
         owner: CordonOwner {

@@ -26,7 +26,7 @@ use kubeapi::slim::{Known, Pod, PodDisruptionBudget};
 use kubeapi::watch::Scope;
 
 /// Kubernetes puts this on the kubelet's images of static pods.
-const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+pub(crate) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// What the API server gives a pod that asks for nothing.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// How long after a pod's start its first status may be written.

@@ -74,6 +74,7 @@ fn change(watched: &Watched, fact: &Event) -> Option<String> {
         | Event::Inspected { .. }
         | Event::Volumes(_)
         | Event::CopyAsked { .. }
+        | Event::Containers(_)
         | Event::Cordoned(_)
         | Event::Tick => None,
     }

@@ -59,6 +59,7 @@ impl Before {
             | Event::Volumes(_)
             | Event::Storage(_)
             | Event::CopyAsked { .. }
+            | Event::Containers(_)
             | Event::Cordoned(_)
             | Event::Tick => None,
         }

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
+use crate::containers::{self, Runtime};
 use crate::engine::{Effect, Engine, Event, Failure, LogEvent, Rules};
 use crate::node::Cordoned;
 use crate::node::cordon::CordonOwner;
@@ -30,6 +31,7 @@ use crate::{calls::evict, calls::pods, calls::remove, calls::streams, calls::unh
 use kubeapi::Cluster;
 use kubeapi::names::{NodeName, PodUid};
 use kubeapi::reply::Reply;
+use kubeapi::slim::Pod;
 
 /// Least time between two states that are told; of those in between the newest is.
 const TOLD_APART: Duration = Duration::from_millis(50);
@@ -43,6 +45,8 @@ pub struct DrainOrder {
     pub device_uuid: String,
     /// Who owns the cordon, should it have to be renewed.
     pub owner: CordonOwner,
+    /// The container runtime of our node.
+    pub runtime: Runtime,
     /// Limits.
     pub rules: Rules,
     /// Where an attempt of this boot stood that was cut off, or what an earlier attempt learned.
@@ -188,6 +192,11 @@ impl<'a> Executor<'a> {
                 let result = storage::ask(cluster, &order.node, &volume, wanted).await.map_err(Failure::from);
                 Event::CopyAsked { volume, result }
             }),
+            Effect::AskRuntime => self.call(async move {
+                let uid = |pod: Pod| PodUid::new(pod.metadata.uid.unwrap_or_default());
+                let without = containers::without(cluster, &order.node, &order.runtime).await;
+                Event::Containers(without.map(|all| all.into_iter().map(uid).collect()))
+            }),
             Effect::Say(said) => say(&order.node, &said),
             Effect::End(outcome) => return Some(outcome),
         }
@@ -229,6 +238,12 @@ fn say(node: &NodeName, said: &LogEvent) {
         }
         LogEvent::Gone(pod) => {
             info!(%node, %pod, uid = %pod.uid, "nodedrain-step:pod-evict-progress pod is gone");
+        }
+        LogEvent::ObjectOnly(pod) => {
+            warn!(
+                %node, %pod, uid = %pod.uid,
+                "nodedrain-step:pod-evict-progress no container of the pod runs; it counts as gone, though its object is there"
+            );
         }
         LogEvent::Held(pod, error) => {
             warn!(%node, %pod, uid = %pod.uid, error, "nodedrain-step:pod-evict-err pod is held");

@@ -19,6 +19,7 @@ use kubeapi::names::NodeName;
 
 fn order() -> DrainOrder {
     DrainOrder {
+        runtime: crate::Runtime::default(),
         node: NodeName::parse("n1").unwrap(),
         device_uuid: "d1".to_owned(),
         owner: CordonOwner {

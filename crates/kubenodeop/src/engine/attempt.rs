@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use step::{Core, Mono};
 
+use super::calls::Call;
 use super::estimate::estimate;
 use super::pod_table::{PodTable, Source};
 use super::storage::Guard;
@@ -28,27 +29,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 const CORDON_AGAIN: Duration = Duration::from_secs(2);
 /// How long after a cordon pods may still come that were placed before it, and are no return (goals D10).
 const PLACED_BEFORE: Duration = Duration::from_secs(5);
-
-/// A call of which there is at most one at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Call {
-    Idle,
-    Due(Mono),
-    Flying,
-}
-
-impl Call {
-    fn due(self) -> Option<Mono> {
-        match self {
-            Self::Due(at) => Some(at),
-            Self::Idle | Self::Flying => None,
-        }
-    }
-
-    fn is_due(self, now: Mono) -> bool {
-        self.due().is_some_and(|at| at <= now)
-    }
-}
 
 /// One attempt to empty a node. The first tick asks for the first list.
 #[derive(Debug)]
@@ -143,7 +123,7 @@ impl Engine {
             volumes: self.volumes.waited_for(),
             storage: self.guard.waits(),
             left: self.left(),
-            estimate: self.estimated.2,
+            estimate: self.estimate(now),
             remaining: self
                 .server
                 .filter(|_| self.listed)
@@ -154,7 +134,14 @@ impl Engine {
             recordons: self.recordons,
             trouble: trouble.map(|it| it.text.clone()).unwrap_or_default(),
             trouble_step: trouble.map(|it| it.next_step.clone()).unwrap_or_default(),
+            runtime: self.roster.runtime_trouble(now),
         }
+    }
+
+    /// When it is expected to be done; not while its kubelet ends no pod, nor once that time is over.
+    fn estimate(&self, now: Mono) -> Option<Mono> {
+        let stuck = self.roster.silent.is_some() && self.roster.book.counts.going > 0;
+        self.estimated.2.filter(|at| *at > now && !stuck)
     }
 
     /// Volumes with a copy here as they were seen last, as a record for the time after the outage.
@@ -254,6 +241,7 @@ impl Engine {
     fn node(&mut self, now: Mono, node: &NodeFacts, effects: &mut Vec<Effect>) {
         self.node = Some(NodeMark::from(node));
         self.server = Some(node.is_server());
+        self.roster.hear_kubelet(now, node);
         if node.unschedulable {
             if !self.roster.counts_returns() {
                 self.roster.count_returns(Some(now + PLACED_BEFORE));
@@ -384,6 +372,7 @@ impl Engine {
         }
         self.roster.ask_due(now, effects);
         self.roster.inspect(now, effects);
+        self.roster.runtime.ask(now, self.roster.book.next_overdue(), effects);
         let nothing_left = !self.roster.is_active()
             && self.volumes.is_over()
             && self.guard.is_clear()
@@ -447,6 +436,7 @@ impl Core for Engine {
             }
             Event::CopyAsked { volume, result } => self.guard.asked(now, volume, result, &mut effects),
             Event::Storage(seen) => self.guard.heard(now, seen),
+            Event::Containers(without) => self.roster.containers(now, &without, &mut effects),
             Event::Node(node) => self.node(now, &node, &mut effects),
             Event::Cordoned(result) => self.cordoned(now, result),
             Event::Trouble(failure) => self.trouble = Some(failure),
@@ -470,7 +460,10 @@ impl Core for Engine {
         let pods = self.roster.next_due(self.now);
         let volumes = self.volumes.next_due().into_iter().chain(self.guard.next_due(self.now)).min();
         let end = self.started + self.rules.attempt;
-        [Some(end), self.look.due(), self.cordon.due(), pods, volumes, check].into_iter().flatten().min()
+        let runtime = self.roster.runtime.due(self.roster.book.next_overdue());
+        let estimate = self.estimate(self.now);
+        let all = [Some(end), self.look.due(), self.cordon.due(), pods, volumes, check, runtime, estimate];
+        all.into_iter().flatten().min()
     }
 
     fn tick() -> Event {

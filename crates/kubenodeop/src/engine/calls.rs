@@ -17,6 +17,27 @@ use crate::progress::{BlockCode, Left};
 use kubeapi::names::PodUid;
 use kubeapi::reply::Reply;
 
+/// A call of which there is at most one at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    Idle,
+    Due(Mono),
+    Flying,
+}
+
+impl Call {
+    pub(super) fn due(self) -> Option<Mono> {
+        match self {
+            Self::Due(at) => Some(at),
+            Self::Idle | Self::Flying => None,
+        }
+    }
+
+    pub(super) fn is_due(self, now: Mono) -> bool {
+        self.due().is_some_and(|at| at <= now)
+    }
+}
+
 impl PodTable {
     /// The answer to the call for a pod.
     pub(super) fn answered(&mut self, now: Mono, uid: &PodUid, reply: Reply, effects: &mut Vec<Effect>) {
@@ -50,7 +71,7 @@ impl PodTable {
         let code = track.code();
         match track.state {
             State::Gone => effects.push(Effect::Say(LogEvent::Gone(pod))),
-            State::Going { .. } | State::Left => {}
+            State::Going { .. } | State::Left | State::ObjectOnly => {}
             State::Waiting { .. } | State::Asking { .. } | State::Ended => {
                 if matches!(code, Some(BlockCode::Budget | BlockCode::ManyBudgets)) {
                     self.held_by_budget(now, uid, many, effects);

@@ -93,7 +93,7 @@ impl PodIndex {
         let mut track = self.pods.remove(uid)?;
         self.leave(uid, &track);
         let outcome = change(&mut track);
-        if track.state == State::Gone {
+        if matches!(track.state, State::Gone | State::ObjectOnly) {
             // A pod that has gone stays in the list for its count alone.
             let namespace = &track.facts.pod.namespace;
             self.claims.extend(track.facts.claims.drain(..).map(|claim| (namespace.clone(), claim)));
@@ -165,7 +165,7 @@ impl PodIndex {
         let counts = &mut self.counts;
         let count = match track.state {
             State::Left => return,
-            State::Gone => &mut counts.gone,
+            State::Gone | State::ObjectOnly => &mut counts.gone,
             State::Going { .. } => &mut counts.going,
             State::Ended => &mut counts.blocked,
             State::Waiting { .. } | State::Asking { .. } if track.is_blocked() => &mut counts.blocked,
@@ -219,6 +219,11 @@ impl PodIndex {
     /// When the first pod has had its time to end.
     pub(super) fn next_overdue(&self) -> Option<Mono> {
         self.overdue.first().map(|(at, _)| *at)
+    }
+
+    /// The pods that have had their time to end.
+    pub(super) fn overdue_by(&self, now: Mono) -> impl Iterator<Item = &PodUid> {
+        self.overdue.iter().take_while(move |(at, _)| *at <= now).map(|(_, uid)| uid)
     }
 
     /// When the last grace period that is running ends.

@@ -5,6 +5,7 @@
 
 mod attempt;
 mod calls;
+mod containers;
 mod estimate;
 mod index;
 mod limits;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use step::Mono;
 
+use super::containers::RuntimeLooks;
 use super::index::PodIndex;
 use super::limits::TierClock;
 use super::namespace_budgets::NamespaceBudgets;
@@ -16,6 +17,7 @@ use super::sticky::Returns;
 use super::storage::Needs;
 use super::track::{Over, State, Track};
 use super::words::{Claim, Effect, LogEvent, PodAction, Rules, StickyAction};
+use crate::node::cordon::NodeFacts;
 use crate::plan::{Class, Owner, PodFacts};
 use crate::progress::{Left, Marks};
 use kubeapi::names::PodUid;
@@ -46,6 +48,10 @@ pub(super) struct PodTable {
     pub(super) stays: BTreeMap<PodUid, BTreeSet<Claim>>,
     /// What the storage needs.
     pub(super) needs: Needs,
+    /// What is known of the container runtime.
+    pub(super) runtime: RuntimeLooks,
+    /// Since when nobody reports for the kubelet, and what the node says of it.
+    pub(super) silent: Option<(Mono, String)>,
     /// Answers to the calls, counted.
     pub(super) replies: BTreeMap<&'static str, u32>,
     /// Pods that a rule has had deleted.
@@ -70,6 +76,8 @@ impl PodTable {
             marks: marks.pods.clone(),
             stays: BTreeMap::new(),
             needs: Needs::default(),
+            runtime: RuntimeLooks::default(),
+            silent: None,
             replies: BTreeMap::new(),
             deleted: Vec::new(),
             given_up: None,
@@ -92,6 +100,12 @@ impl PodTable {
     /// Whether a pod is still to be waited for.
     pub(super) fn is_active(&self) -> bool {
         self.book.is_active()
+    }
+
+    /// What our node says of its kubelet.
+    pub(super) fn hear_kubelet(&mut self, now: Mono, node: &NodeFacts) {
+        let since = self.silent.as_ref().map_or(now, |it| it.0);
+        self.silent = (!node.silent.is_empty()).then(|| (since, node.silent.clone()));
     }
 
     /// From when on a pod that comes is a return; `None` while the node is open for any.
@@ -133,12 +147,13 @@ impl PodTable {
             track.facts = facts;
             match (&before, source) {
                 (State::Asking { way, .. }, _) => track.state = State::Asking { way: *way, absent: false },
+                (State::ObjectOnly, _) if terminating => {}
                 (_, _) if terminating => track.going(now),
                 // Only a list withdraws an end that the server has accepted.
                 (State::Waiting { .. } | State::Ended | State::Left, _)
                 | (State::Going { .. }, Source::Watch) => {}
                 (State::Gone, Source::Watch) if track.accepted.is_some() => track.going(now),
-                (State::Going { .. } | State::Gone, Source::Watch | Source::Store(_)) => {
+                (State::Going { .. } | State::Gone | State::ObjectOnly, Source::Watch | Source::Store(_)) => {
                     track.doomed = None;
                     track.again(now, pace, None);
                 }
@@ -322,7 +337,7 @@ impl PodTable {
             State::Gone => return,
             State::Left => return self.book.remove(uid),
             State::Asking { way, .. } => State::Asking { way, absent: true },
-            State::Waiting { .. } | State::Going { .. } | State::Ended => State::Gone,
+            State::Waiting { .. } | State::Going { .. } | State::Ended | State::ObjectOnly => State::Gone,
         };
         if state == State::Gone {
             effects.push(Effect::Say(LogEvent::Gone(pod)));

@@ -18,14 +18,18 @@ use crate::progress::{BlockCode, Blocker};
 pub(super) fn blocker(
     now: Mono,
     track: &Track,
-    (spaces, needs): (&NamespaceBudgets, &Needs),
+    (spaces, needs, silent): (&NamespaceBudgets, &Needs, Option<&(Mono, String)>),
     returns: u32,
     rules: &Rules,
 ) -> Option<Blocker> {
     let pod = &track.facts.pod;
     let named = |code, reason, since| Some(Blocker { subject: pod.clone().into(), code, reason, since });
+    if let (State::Going { since }, Some((silent, words))) = (&track.state, silent) {
+        let reason = format!("the kubelet of this node is silent ({words}), so pod {pod} does not end");
+        return named(BlockCode::KubeletSilent, reason, *since.max(silent));
+    }
     let (code, reason, since) = match (&track.state, &track.refusal) {
-        (State::Gone | State::Left, _) => return None,
+        (State::Gone | State::ObjectOnly | State::Left, _) => return None,
         (State::Waiting { .. } | State::Asking { .. }, _) if track.sticky => {
             let workload = &track.facts.workload;
             let reason =
@@ -47,7 +51,8 @@ pub(super) fn blocker(
         }
         (State::Going { since }, _) if track.overdue_at().is_some_and(|at| at <= now) => {
             let grace = track.facts.grace.as_secs();
-            let reason = format!("pod {pod} was asked to end and is still there after its {grace} s");
+            let runs = if track.lives { "; its containers still run" } else { "" };
+            let reason = format!("pod {pod} was asked to end and is still there after its {grace} s{runs}");
             (BlockCode::SlowToEnd, reason, *since)
         }
         (State::Going { since }, _) if track.over.is_some() => {
@@ -90,6 +95,7 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (Bloc
             format!("pod {pod} cannot be evicted: {text}")
         }
         BlockCode::SlowToEnd
+        | BlockCode::KubeletSilent
         | BlockCode::BudgetStuck
         | BlockCode::StorageManager
         | BlockCode::Copying

@@ -38,7 +38,8 @@ impl PodTable {
     pub(super) fn blockers(&self, now: Mono) -> Vec<Blocker> {
         let of = |track: &Track| {
             let returns = self.returns.count(&track.facts);
-            sentence::blocker(now, track, (&self.spaces, &self.needs), returns, &self.rules)
+            let silent = self.silent.as_ref();
+            sentence::blocker(now, track, (&self.spaces, &self.needs, silent), returns, &self.rules)
         };
         let mut all: Vec<Blocker> = self.book.all().filter_map(|(_, it)| of(it)).collect();
         all.sort_by(|one, other| (one.code.rank(), &one.subject).cmp(&(other.code.rank(), &other.subject)));
@@ -88,7 +89,7 @@ impl PodTable {
     /// The first by name of the virtual machines that are not gone; one that stays by a rule counts too.
     pub(super) fn machine(&self) -> Option<String> {
         let is_machine =
-            |it: &Track| it.state != State::Gone && !it.facts.finished && tier::is_machine(&it.facts.labels);
+            |it: &Track| it.is_on_node() && !it.facts.finished && tier::is_machine(&it.facts.labels);
         let machines = self.book.all().filter(|(_, track)| is_machine(track));
         machines.map(|(_, track)| track.facts.pod.to_string()).min()
     }
@@ -99,7 +100,12 @@ impl PodTable {
             what: track.facts.pod.to_string(),
             why: format!("it stays: {}", self.why_left(track)),
         });
-        let mut all: Vec<Left> = self.deleted.iter().cloned().chain(stay).collect();
+        let objects = self.book.in_state(&State::ObjectOnly).map(|track| Left {
+            what: track.facts.pod.to_string(),
+            why: "no container of it runs, by the container runtime; its object is still there, past its grace period"
+                .to_owned(),
+        });
+        let mut all: Vec<Left> = self.deleted.iter().cloned().chain(stay).chain(objects).collect();
         all.sort_unstable();
         all
     }

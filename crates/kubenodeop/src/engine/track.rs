@@ -41,6 +41,10 @@ pub(super) struct Track {
     pub(super) sticky: bool,
     /// Since when it is not asked, as the storage needs it; `None` when it may be.
     pub(super) kept: Option<Mono>,
+    /// Since when the container runtime has shown no container of it, answer by answer.
+    pub(super) without: Option<Mono>,
+    /// The container runtime has shown one.
+    pub(super) lives: bool,
     /// The standing refusal may be told.
     pub(super) told: bool,
     /// The standing refusal.
@@ -61,6 +65,8 @@ pub(super) enum State {
     Ended,
     /// It stays, because a rule says so.
     Left,
+    /// No container of it lives, though its object is still there: it counts as gone.
+    ObjectOnly,
     /// No longer there.
     Gone,
 }
@@ -116,6 +122,8 @@ impl Track {
             on_hold: false,
             sticky: false,
             kept: None,
+            without: None,
+            lives: false,
             told: true,
             refusal: None,
         }
@@ -123,7 +131,12 @@ impl Track {
 
     /// On the node, and not because a rule lets it stay.
     pub(super) fn is_here(&self) -> bool {
-        !matches!(self.state, State::Gone | State::Left)
+        !matches!(self.state, State::Gone | State::ObjectOnly | State::Left)
+    }
+
+    /// A container of it may be on the node, also because a rule lets it stay.
+    pub(super) fn is_on_node(&self) -> bool {
+        !matches!(self.state, State::Gone | State::ObjectOnly)
     }
 
     /// Still to be waited for.
@@ -148,6 +161,7 @@ impl Track {
         self.asked.get_or_insert(now);
         if !matches!(self.state, State::Going { .. }) {
             self.state = State::Going { since: now };
+            (self.without, self.lives) = (None, false);
         }
     }
 
@@ -163,9 +177,12 @@ impl Track {
         let retry_after = reply.retry_after();
         let way = match self.state {
             State::Asking { way, .. } => way,
-            State::Waiting { .. } | State::Going { .. } | State::Ended | State::Left | State::Gone => {
-                RemovalCall::Evict
-            }
+            State::Waiting { .. }
+            | State::Going { .. }
+            | State::Ended
+            | State::Left
+            | State::ObjectOnly
+            | State::Gone => RemovalCall::Evict,
         };
         if reply == Reply::Done {
             self.accepted = Some(way);

@@ -182,6 +182,9 @@ pub enum Event {
         /// Whether it was written, or why not.
         result: Result<(), Failure>,
     },
+    /// The answer to [`Effect::AskRuntime`]: the pods of the node of which no container lives, or in one sentence why they
+    /// are not known.
+    Containers(Result<BTreeSet<PodUid>, String>),
     /// Our node as it is now.
     Node(NodeFacts),
     /// The answer to [`Effect::Cordon`]: whether it had to be written.
@@ -236,6 +239,8 @@ pub enum Effect {
         /// Copies that are wanted of it.
         wanted: u32,
     },
+    /// Ask the container runtime which pods of the node have no live container; answer with [`Event::Containers`].
+    AskRuntime,
     /// Write to the log.
     Say(LogEvent),
     /// The attempt is over.
@@ -251,6 +256,8 @@ pub enum LogEvent {
     Deleted(PodRef, String),
     /// The pod stays, and by which rule.
     Left(PodRef, String),
+    /// No container of the pod lives, and it counts as gone, though its object is still there.
+    ObjectOnly(PodRef),
     /// The pod is gone.
     Gone(PodRef),
     /// The pod is held, for a reason that is not the one of last time.

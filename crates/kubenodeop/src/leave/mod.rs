@@ -15,6 +15,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::calls::{pods, remove};
+use crate::containers::Runtime;
 use crate::drain::{DrainOrder, drain};
 use crate::engine::Rules;
 use crate::node;
@@ -281,6 +282,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         let outcome = loop {
             let attempt = *limit.borrow_and_update();
             let order = DrainOrder {
+                runtime: Runtime::default(),
                 node: self.order.node.clone(),
                 device_uuid: self.order.device_uuid.clone(),
                 owner: self.order.owner.clone(),

@@ -70,7 +70,7 @@ async fn listed(cluster: &Cluster, kind: &str, labels: Option<String>) -> Result
     }
 }
 
-async fn is_installed(cluster: &Cluster) -> Result<bool, Error> {
+pub(crate) async fn is_installed(cluster: &Cluster) -> Result<bool, Error> {
     let (group, _) = GROUP.rsplit_once('/').unwrap_or((GROUP, ""));
     let all = Request::new("/apis".to_owned());
     let name = group.trim_start_matches("/apis/");

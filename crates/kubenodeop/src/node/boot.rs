@@ -4,6 +4,9 @@
 //! reads everything now and then without an event: a watch that continues after a failure says nothing of what has not
 //! changed. Sources: goals R4, R5.
 
+mod pods;
+mod upper;
+
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -14,19 +17,17 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
 use step::Mono;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use crate::node::gate::{Fact, Gate, Layer, LeaseSeen, Limits, NodeSeen, Verdict, VolumesSeen};
-use crate::plan::tier::Tier;
-use crate::{calls::pods, node, node::taints, storage};
+use crate::node::leftovers::LeftoverPods;
+use crate::{node, node::taints, storage};
 use kubeapi::Cluster;
 use kubeapi::names::NodeName;
 use kubeapi::reply::Reach;
-use kubeapi::slim::{ContainerStatus, Meta, Pod};
 use kubeapi::watch::{Scope, Update, follow};
 use kubeapi::{Error, nodes};
 
@@ -34,8 +35,10 @@ use kubeapi::{Error, nodes};
 const LEASES: &str = "kube-node-lease";
 /// How long a lease lasts that does not say so: what kubelets write.
 const LEASE_LASTS: Duration = Duration::from_secs(40);
-/// How often missing device nodes are looked for.
+/// How often missing device nodes are looked for, and the clock is compared while it is wrong.
 const DEVICES_LOOK: Duration = Duration::from_secs(2);
+/// How often what is above the volumes is looked at while it is waited for.
+const UPPER_LOOK: Duration = Duration::from_secs(10);
 /// How often an API that is away is asked what it waits for.
 const WAITS_LOOK: Duration = Duration::from_secs(10);
 
@@ -52,6 +55,17 @@ pub struct Boot {
     pub limits: Limits,
     /// Wanted kernel parameters that this boot is without.
     pub lost: Vec<String>,
+    /// The addresses of the node before this boot; empty where they are not known.
+    pub addresses: Vec<String>,
+}
+
+/// What the machine itself shows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Local {
+    /// Device nodes that are not there.
+    pub missing: Vec<String>,
+    /// What is wrong with the wall clock; empty for nothing.
+    pub clock: String,
 }
 
 /// How the gate stands, and what was fixed.
@@ -61,15 +75,17 @@ pub struct Report {
     pub verdict: Option<Verdict>,
     /// How often each stale taint was removed since the watch began.
     pub repairs: BTreeMap<String, u32>,
+    /// Pods that the former boot has left.
+    pub leftovers: LeftoverPods,
 }
 
-/// Watches over the gate and removes stale taints, for as long as the future is kept; it never ends. `missing` tells
-/// which device nodes are not there, `waits` what an API that is away waits for, or nothing, `clock` the time. Each
+/// Watches over the gate and removes stale taints, for as long as the future is kept; it never ends. `local` says
+/// what the machine shows, `waits` what an API that is away waits for, or nothing, `clock` the time. Each
 /// change goes to `report`; only the newest counts. Dropping the future loses no more than what was seen of the lease.
 pub async fn watch_over<W: Future<Output = String>>(
     cluster: &Cluster,
     boot: &Boot,
-    missing: impl Fn() -> Vec<String>,
+    local: impl Fn() -> Local,
     waits: impl Fn() -> W,
     clock: impl Fn() -> Mono,
     report: &watch::Sender<Report>,
@@ -77,20 +93,27 @@ pub async fn watch_over<W: Future<Output = String>>(
     let mut facts: SelectAll<BoxStream<'static, Fact>> = SelectAll::new();
     facts.push(node_facts(cluster, boot));
     facts.push(lease_facts(cluster, boot));
-    facts.push(pod_facts(cluster, boot));
+    facts.push(pods::follow(cluster, boot));
     facts.push(volume_facts(cluster));
     let mut gate = Gate::new(boot.node.as_str(), boot.limits, clock());
     gate.hear(clock(), Fact::Lost(boot.lost.clone()));
+    gate.hear(clock(), Fact::Known(boot.addresses.clone()));
     let mut look_at = clock() + boot.limits.look;
-    let mut ask_at = clock();
+    let (mut ask_at, mut upper_seen) = (clock(), None);
     loop {
-        let missing = missing();
-        let lacks = !missing.is_empty();
+        let Local { missing, clock: wrong } = local();
+        let lacks = !missing.is_empty() || !wrong.is_empty();
         gate.hear(clock(), Fact::Devices(missing));
+        gate.hear(clock(), Fact::Clock(wrong));
         if clock() >= look_at {
             // Beside the watches, so that no renewal is heard late.
             facts.push(looked(cluster.clone(), boot.clone()));
             look_at = clock() + boot.limits.look;
+        }
+        let upper_at = upper_due(&gate, upper_seen, clock());
+        if !gate.is_away() && clock() >= upper_at {
+            facts.push(upper::look(cluster.clone(), boot.node.clone()));
+            upper_seen = Some(clock());
         }
         if gate.is_away() && clock() >= ask_at {
             gate.hear(clock(), Fact::Waits(waits().await));
@@ -107,8 +130,8 @@ pub async fn watch_over<W: Future<Output = String>>(
             changed
         });
         let devices_at = lacks.then(|| now + DEVICES_LOOK);
-        let asked_at = gate.is_away().then_some(ask_at);
-        let wake = [gate.due(now), devices_at, asked_at].into_iter().flatten().fold(look_at, Ord::min);
+        let asked_at = if gate.is_away() { ask_at } else { upper_due(&gate, upper_seen, now) };
+        let wake = [gate.due(now), devices_at, Some(asked_at)].into_iter().flatten().fold(look_at, Ord::min);
         tokio::select! {
             Some(fact) = facts.next() => gate.hear(clock(), fact),
             () = sleep(wake.since(now)) => {}
@@ -129,6 +152,12 @@ pub async fn until_tainted(cluster: &Cluster, boot: &Boot) -> Vec<String> {
     }
 }
 
+/// When virtual IPs, pending pods and machines are looked at again.
+fn upper_due(gate: &Gate, seen: Option<Mono>, now: Mono) -> Mono {
+    let pause = if gate.waits_for_upper(now) { UPPER_LOOK } else { gate.look() };
+    seen.map_or(now, |at| at + pause)
+}
+
 /// One look at everything, from the bottom up.
 fn looked(cluster: Cluster, boot: Boot) -> BoxStream<'static, Fact> {
     let look = async move {
@@ -139,13 +168,9 @@ fn looked(cluster: Cluster, boot: Boot) -> BoxStream<'static, Fact> {
         }
         let node = node_fact(&boot, listed(&cluster, &node::scope(&boot.node)).await);
         let lease = lease_fact(&boot, listed(&cluster, &lease_scope(&boot)).await);
-        let storage = match listed::<Lean>(&cluster, &pod_scope(&boot)).await {
-            Update::Listed(all) => crashing_pods(all.into_iter().filter_map(|pod| pod.crashing)),
-            Update::Put(_) | Update::Gone(_) => return vec![node, lease],
-            Update::Trouble(error) => trouble(Layer::Storage, &error),
-        };
+        let pods = pods::look(&cluster, &boot).await;
         let volumes = volume_fact(storage::troubled(&cluster).await);
-        vec![Fact::Service(Ok(())), node, lease, storage, volumes]
+        [vec![Fact::Service(Ok(())), node, lease], pods, vec![volumes]].concat()
     };
     stream::once(look).flat_map(stream::iter).boxed()
 }
@@ -211,26 +236,18 @@ fn node_fact(boot: &Boot, heard: Update<Node>) -> Fact {
     };
     match node::owned(&node, &boot.device_uuid) {
         Ok(_) => Fact::Node(NodeSeen {
-            not_ready: not_ready(&node),
+            not_ready: node::not_ready(&node),
             taints: taints::of_outage(&node),
+            addresses: addresses(&node),
             volumes: node::recorded_volumes(&node).filter(|it| it.is_before(&boot.boot_id)),
         }),
         Err(error) => trouble(Layer::Node, &error),
     }
 }
 
-/// What condition Ready says, or nothing when it is True.
-fn not_ready(node: &Node) -> String {
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    match conditions.into_iter().find(|it| it.type_ == "Ready") {
-        None => "it has no condition Ready yet".to_owned(),
-        Some(ready) if ready.status == "True" => String::new(),
-        Some(ready) => {
-            let said = [ready.reason.as_deref(), ready.message.as_deref()];
-            let said: Vec<&str> = said.into_iter().flatten().filter(|it| !it.is_empty()).collect();
-            format!("Ready is {} {}", ready.status, said.join(": ")).trim_end().to_owned()
-        }
-    }
+fn addresses(node: &Node) -> Vec<String> {
+    let all = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+    all.filter(|it| it.type_ == "InternalIP").map(|it| it.address.clone()).collect()
 }
 
 fn lease_scope(boot: &Boot) -> Scope {
@@ -272,41 +289,6 @@ fn seen(lease: &Lease) -> LeaseSeen {
     }
 }
 
-/// A pod of which only this much is kept.
-#[derive(Debug, Clone)]
-struct Lean {
-    uid: Option<String>,
-    /// Namespace and name when it gives volumes and is crash-looping.
-    crashing: Option<String>,
-}
-
-impl<'de> Deserialize<'de> for Lean {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let pod = Pod::deserialize(from)?;
-        let crashing = is_crash_looping(&pod) && pods::facts(&pod).tier == Tier::Storage;
-        let Meta { name, namespace, uid, .. } = pod.metadata;
-        let named =
-            format!("{}/{}", namespace.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default());
-        Ok(Self { uid, crashing: crashing.then_some(named) })
-    }
-}
-
-fn is_crash_looping(pod: &Pod) -> bool {
-    let waits = |it: &ContainerStatus| {
-        let waiting = it.state.as_ref().and_then(|state| state.waiting.as_ref());
-        waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some("CrashLoopBackOff"))
-    };
-    pod.status.as_ref().is_some_and(|status| {
-        let all = [&status.container_statuses, &status.init_container_statuses];
-        all.into_iter().flatten().flatten().any(waits)
-    })
-}
-
-fn pod_scope(boot: &Boot) -> Scope {
-    // All of them: the apps that a drain keeps are storage for the most part.
-    Scope { labels: None, ..pods::scope(&boot.node) }
-}
-
 /// Volumes as they are, again whenever one of them changes. Without Longhorn nothing is followed.
 fn volume_facts(cluster: &Cluster) -> BoxStream<'static, Fact> {
     storage::follow_troubled(cluster.clone(), RandomState::new().hash_one("jitter")).map(volume_fact).boxed()
@@ -314,34 +296,4 @@ fn volume_facts(cluster: &Cluster) -> BoxStream<'static, Fact> {
 
 fn volume_fact(seen: Result<VolumesSeen, Error>) -> Fact {
     seen.map_or_else(|error| trouble(Layer::Volumes, &error), Fact::Volumes)
-}
-
-fn crashing_pods(crashing: impl Iterator<Item = String>) -> Fact {
-    let mut all: Vec<String> = crashing.collect();
-    all.sort();
-    Fact::Storage(all)
-}
-
-fn pod_facts(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
-    let crashing: BTreeMap<String, String> = BTreeMap::new();
-    let uid = |pod: &Lean| pod.uid.clone().unwrap_or_default();
-    heard::<Lean>(cluster, pod_scope(boot))
-        .scan(crashing, move |crashing, heard| {
-            match heard {
-                Update::Listed(all) => {
-                    let all = all.into_iter().map(|pod| (uid(&pod), pod.crashing));
-                    *crashing = all.filter_map(|(uid, named)| Some((uid, named?))).collect();
-                }
-                Update::Put(pod) => match pod.crashing.clone() {
-                    Some(named) => drop(crashing.insert(uid(&pod), named)),
-                    None => drop(crashing.remove(&uid(&pod))),
-                },
-                Update::Gone(pod) => drop(crashing.remove(&uid(&pod))),
-                Update::Trouble(error) => {
-                    return std::future::ready(Some(trouble(Layer::Storage, &error)));
-                }
-            }
-            std::future::ready(Some(crashing_pods(crashing.values().cloned())))
-        })
-        .boxed()
 }

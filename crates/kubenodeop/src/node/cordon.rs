@@ -56,6 +56,8 @@ pub struct NodeFacts {
     pub name: NodeName,
     /// Condition Ready is True.
     pub ready: bool,
+    /// What condition Ready says where nobody reports for the kubelet (status Unknown); empty otherwise.
+    pub silent: String,
     /// The flag `spec.unschedulable`. The taint is not looked at: it follows the flag late.
     pub unschedulable: bool,
     /// Whose cordon it is.
@@ -116,6 +118,7 @@ pub(crate) mod tests {
         NodeFacts {
             name: NodeName::parse("n1").unwrap(),
             ready: true,
+            silent: String::new(),
             unschedulable: cordon != Cordon::None,
             annotation: None,
             cordon,

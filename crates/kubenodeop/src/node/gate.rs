@@ -1,17 +1,25 @@
 //! The gate after a boot: what must be sound, from the bottom up, before our node takes workloads again.
 //!
 //! Not here: reading (`boot`), removing the cordon (zedkube), removing taints (`taints`). A layer whose limit is over
-//! is reported as failed and tried on: nothing ends but by the layer becoming sound. Renewals of the lease count as
+//! is reported as failed and tried on: nothing ends but by the layer becoming sound, or, of a layer in `checks` and of
+//! readings that nobody may make, by its limit: then it is a warning. Renewals of the lease count as
 //! they are seen to happen, by the caller's monotonic clock; what the lease says of wall time is never compared with
 //! a clock. Sources: goals R4, R5; the Kubernetes pages "Nodes" (heartbeats), "Leases", "Taints and Tolerations".
 //! Pure: no clock, no I/O, no task.
 
+mod checks;
+mod facts;
+mod layers;
 mod volumes;
 
 use std::time::Duration;
 
 use step::Mono;
 
+pub use checks::Warning;
+use checks::{Checks, Patience, Trouble};
+pub use facts::{Fact, LeaseSeen, NodeSeen, VirtualIp};
+pub use layers::{Layer, Limits};
 use volumes::{Volumes, VolumesVerdict};
 pub use volumes::{VolumesBefore, VolumesSeen};
 
@@ -20,128 +28,8 @@ pub const DEVICE_NODES: [&str; 1] = ["dev/kmsg"];
 /// From one try to remove stale taints to the next.
 const MEND_PAUSE: Duration = Duration::from_secs(5);
 
-step::named! {
-    /// What must be sound, lowest first.
-    pub enum Layer {
-        /// Device nodes are there.
-        Devices = "device-nodes",
-        /// The Kubernetes API answers.
-        Service = "kubernetes-service",
-        /// Our node is Ready.
-        Node = "node-ready",
-        /// Its kubelet renews the node lease.
-        Lease = "node-lease",
-        /// No pod on it that gives volumes is crash-looping.
-        Storage = "storage-pods",
-        /// No volume is faulted that was healthy before.
-        Volumes = "storage-volumes",
-        /// All that has held for the set time.
-        Steady = "steady",
-    }
-}
-
-/// How long a layer may take before it counts as failed, and how long things must hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Device nodes.
-    pub devices: Duration,
-    /// The API.
-    pub service: Duration,
-    /// Ready.
-    pub node: Duration,
-    /// The lease.
-    pub lease: Duration,
-    /// Storage pods.
-    pub storage: Duration,
-    /// Volumes.
-    pub volumes: Duration,
-    /// How long degraded volumes hold the turn of the node.
-    pub degraded: Duration,
-    /// How long all layers must hold before the gate opens.
-    pub hold: Duration,
-    /// How long the lease must have been renewed before stale taints are removed.
-    pub taints: Duration,
-    /// How often everything is looked at without an event.
-    pub look: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            devices: Duration::from_mins(1),
-            service: Duration::from_mins(10),
-            node: Duration::from_mins(10),
-            lease: Duration::from_mins(2),
-            storage: Duration::from_mins(10),
-            volumes: Duration::from_mins(10),
-            degraded: Duration::from_mins(10),
-            hold: Duration::from_secs(5),
-            taints: Duration::from_mins(1),
-            look: Duration::from_mins(2),
-        }
-    }
-}
-
-impl Limits {
-    /// The layer's own; `None` for one that only takes its time.
-    const fn of(&self, layer: Layer) -> Option<Duration> {
-        match layer {
-            Layer::Devices => Some(self.devices),
-            Layer::Service => Some(self.service),
-            Layer::Node => Some(self.node),
-            Layer::Lease => Some(self.lease),
-            Layer::Storage => Some(self.storage),
-            Layer::Volumes => Some(self.volumes),
-            Layer::Steady => None,
-        }
-    }
-}
-
-/// Something seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fact {
-    /// The device nodes that are missing.
-    Devices(Vec<String>),
-    /// Whether the API answers, or how it does not.
-    Service(Result<(), String>),
-    /// A call to the API failed, so. What is known of an API that is away stays as it is: many calls fail
-    /// then, each in words of its own.
-    Away(String),
-    /// What the API itself waits for, as far as this node can see; empty for nothing.
-    Waits(String),
-    /// Wanted kernel parameters that this boot is without.
-    Lost(Vec<String>),
-    /// Our node.
-    Node(NodeSeen),
-    /// Its lease.
-    Lease(LeaseSeen),
-    /// Storage pods on it that are crash-looping, in words.
-    Storage(Vec<String>),
-    /// Volumes of the cluster that are not well.
-    Volumes(VolumesSeen),
-    /// A layer cannot be looked at, though the API answers.
-    Trouble(Layer, String),
-}
-
-/// What counts of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NodeSeen {
-    /// Empty when Ready, else what its condition says.
-    pub not_ready: String,
-    /// Taints of an outage that are on it, as `node.kubernetes.io/unreachable:NoExecute`.
-    pub taints: Vec<String>,
-    /// Its volumes before the outage, where a drain has recorded them.
-    pub volumes: Option<VolumesBefore>,
-}
-
-/// What counts of a lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeaseSeen {
-    /// Its time of renewal as text: compared with nothing but the one before it.
-    pub renewed: String,
-    /// How long a renewal lasts.
-    pub lasts: Duration,
-}
+/// A layer that is not sound, what was seen, and what a person can do.
+type Finding = (Layer, String, String);
 
 /// Renewals that were seen to happen, none later than the lease lasts after the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,8 +53,10 @@ pub struct Verdict {
     pub failed: bool,
     /// Stale taints that are still on the node.
     pub taints: Vec<String>,
-    /// The gate is open or not, the node keeps its turn: volumes are degraded.
+    /// The gate is open or not, the node keeps its turn: volumes are degraded, pods or machines not up yet.
     pub holds_turn: bool,
+    /// What does not keep the node cordoned and is not as it should be.
+    pub warnings: Vec<Warning>,
 }
 
 impl Verdict {
@@ -192,6 +82,8 @@ pub struct Gate {
     lease: Result<LeaseSeen, String>,
     storage: Result<Vec<String>, String>,
     volumes: Volumes,
+    checks: Checks,
+    patience: Patience,
     /// When time alone changes what volumes mean.
     volumes_due: Option<Mono>,
     beats: Option<Beats>,
@@ -217,6 +109,8 @@ impl Gate {
             lease: Err(unknown()),
             storage: Err(unknown()),
             volumes: Volumes::unknown(unknown()),
+            checks: Checks::unknown(&unknown()),
+            patience: Patience::default(),
             volumes_due: None,
             beats: None,
             sound_since: None,
@@ -229,6 +123,8 @@ impl Gate {
     pub fn hear(&mut self, now: Mono, fact: Fact) {
         match fact {
             Fact::Devices(missing) => self.missing = missing,
+            Fact::Clock(wrong) => self.checks.clock = wrong,
+            Fact::Known(addresses) => self.checks.known = addresses,
             Fact::Service(answer) => self.service = Some(answer),
             Fact::Away(why) => {
                 if !matches!(self.service, Some(Err(_))) {
@@ -242,6 +138,7 @@ impl Gate {
                 if let Some(record) = &node.volumes {
                     self.volumes.recorded(record);
                 }
+                self.checks.addressed(now, &self.node_name, &node.addresses);
                 self.node = Ok(node);
             }
             Fact::Lease(lease) => {
@@ -251,6 +148,22 @@ impl Gate {
             Fact::Storage(crashing) => {
                 self.service = Some(Ok(()));
                 self.storage = Ok(crashing);
+            }
+            Fact::System(pods) => {
+                self.service = Some(Ok(()));
+                self.checks.system = pods;
+            }
+            Fact::Network(leases) => {
+                self.service = Some(Ok(()));
+                self.checks.network(leases);
+            }
+            Fact::Pending(pods) => {
+                self.service = Some(Ok(()));
+                self.checks.pending = Ok(pods);
+            }
+            Fact::Machines(machines) => {
+                self.service = Some(Ok(()));
+                self.checks.machines = Ok(machines);
             }
             Fact::Volumes(seen) => {
                 self.service = Some(Ok(()));
@@ -263,7 +176,12 @@ impl Gate {
                     Layer::Lease => self.lease = Err(why),
                     Layer::Storage => self.storage = Err(why),
                     Layer::Volumes => self.volumes.seen = Err(why),
-                    Layer::Devices | Layer::Service | Layer::Steady => self.service = Some(Err(why)),
+                    Layer::Network => self.checks.virtual_ips = Err(why),
+                    Layer::System => self.checks.pending = Err(why),
+                    Layer::Machines => self.checks.machines = Err(why),
+                    Layer::Devices | Layer::Clock | Layer::Service | Layer::Steady => {
+                        self.service = Some(Err(why));
+                    }
                 }
             }
         }
@@ -295,9 +213,21 @@ impl Gate {
         !matches!(self.service, Some(Ok(())))
     }
 
+    /// Whether a layer that is looked at now and then is waited for.
+    pub(super) fn waits_for_upper(&self, now: Mono) -> bool {
+        let layers = [Layer::Network, Layer::System, Layer::Machines];
+        layers.into_iter().any(|it| self.patience.counts(now, it, self.limits.of(it).unwrap_or_default()))
+    }
+
+    /// How often everything is looked at without an event.
+    pub(super) const fn look(&self) -> Duration {
+        self.limits.look
+    }
+
     /// The gate as it stands now.
     pub fn judge(&mut self, now: Mono) -> Verdict {
-        let mut finding = self.lowest(now);
+        let mut warnings = Vec::new();
+        let mut finding = self.lowest(now, &mut warnings);
         let mut volumes = VolumesVerdict::default();
         if finding.is_some() {
             self.volumes.wait();
@@ -307,6 +237,9 @@ impl Gate {
             finding = volumes.shut.take().map(|words| (Layer::Volumes, words, next.to_owned()));
         }
         self.volumes_due = volumes.due;
+        for layer in [Layer::System, Layer::Machines] {
+            finding = self.timed(now, finding, layer, &mut warnings);
+        }
         if finding.is_some() {
             self.sound_since = None;
         } else {
@@ -331,8 +264,9 @@ impl Gate {
             None if taints.is_empty() => self.sound(&volumes.words),
             None => (self.tainted(&taints), "nothing: they are removed then".to_owned()),
         };
-        let (since, failed, holds_turn) = (self.at.1, layer.is_some_and(over), volumes.holds_turn);
-        Verdict { layer, words, next_step, since, failed, taints, holds_turn }
+        let (since, failed) = (self.at.1, layer.is_some_and(over));
+        let holds_turn = volumes.holds_turn || warnings.iter().any(|it| !it.failed);
+        Verdict { layer, words, next_step, since, failed, taints, holds_turn, warnings }
     }
 
     fn sound(&self, volumes: &str) -> (String, String) {
@@ -357,15 +291,61 @@ impl Gate {
         )
     }
 
-    /// The lowest layer that is not sound, what was seen, and what a person can do.
-    fn lowest(&self, now: Mono) -> Option<(Layer, String, String)> {
-        let node = &self.node_name;
-        if !self.missing.is_empty() {
-            let missing = self.missing.join(", ");
-            let next = "create it (`mknod /dev/kmsg c 1 11` for /dev/kmsg), or start zedbox by the unit \
-                        docs/units/zedbox.service, which does so";
-            return Some((Layer::Devices, format!("no device node {missing}"), next.to_owned()));
+    /// The lowest layer that is not sound, up to the storage pods.
+    fn lowest(&mut self, now: Mono, warnings: &mut Vec<Warning>) -> Option<Finding> {
+        let finding = self.devices();
+        let finding = self.timed(now, finding, Layer::Clock, warnings);
+        let finding = finding.or_else(|| self.api()).or_else(|| self.kubelet(now));
+        if let Some((since, (words, next_step))) = self.checks.moved.clone().filter(|_| finding.is_none()) {
+            warnings.push(Warning { layer: Layer::Network, words, next_step, since, failed: true });
         }
+        let finding = self.timed(now, finding, Layer::Network, warnings);
+        let finding = finding.or_else(|| self.crashing());
+        self.timed(now, finding, Layer::Storage, warnings)
+    }
+
+    /// A layer that is a warning when its limit is over, if all `below` is sound. Some only hold the turn until then.
+    fn timed(
+        &mut self,
+        now: Mono,
+        below: Option<Finding>,
+        layer: Layer,
+        warnings: &mut Vec<Warning>,
+    ) -> Option<Finding> {
+        if below.is_some() {
+            self.patience.wait(layer);
+            return below;
+        }
+        let (trouble, shuts) = match layer {
+            Layer::Clock => (self.checks.clock_trouble(), true),
+            Layer::Network => (self.checks.network_trouble(), true),
+            Layer::Storage => (self.unread_pods(), true),
+            Layer::System => (self.checks.system_trouble(), false),
+            Layer::Machines => (self.checks.machines_trouble(), false),
+            Layer::Devices | Layer::Service | Layer::Node | Layer::Lease | Layer::Volumes | Layer::Steady => {
+                (None, true)
+            }
+        };
+        let limit = self.limits.of(layer).unwrap_or_default();
+        let warning = self.patience.judge(now, (layer, limit), trouble)?;
+        if shuts && !warning.failed {
+            return Some((layer, warning.words, warning.next_step));
+        }
+        warnings.push(warning);
+        None
+    }
+
+    fn devices(&self) -> Option<Finding> {
+        if self.missing.is_empty() {
+            return None;
+        }
+        let missing = self.missing.join(", ");
+        let next = "create it (`mknod /dev/kmsg c 1 11` for /dev/kmsg), or start zedbox by the unit \
+                    docs/units/zedbox.service, which does so";
+        Some((Layer::Devices, format!("no device node {missing}"), next.to_owned()))
+    }
+
+    fn api(&self) -> Option<Finding> {
         let away = match &self.service {
             None => Some("not looked at yet"),
             Some(Err(why)) => Some(why.as_str()),
@@ -379,6 +359,12 @@ impl Gate {
             let next = "check that the cluster software runs on this node, and the kubeconfig";
             return Some((Layer::Service, format!("the Kubernetes API: {why}"), next.to_owned()));
         }
+        None
+    }
+
+    /// Our node and its lease.
+    fn kubelet(&self, now: Mono) -> Option<Finding> {
+        let node = &self.node_name;
         let not_ready = match &self.node {
             Err(why) => Some(why.as_str()),
             Ok(seen) if !seen.not_ready.is_empty() => Some(seen.not_ready.as_str()),
@@ -399,18 +385,19 @@ impl Gate {
                 format!("look at `kubectl -n kube-node-lease get lease {node}` and the log of its kubelet");
             return Some((Layer::Lease, format!("lease kube-node-lease/{node}: {why}"), next));
         }
-        match &self.storage {
-            Ok(crashing) if crashing.is_empty() => None,
-            Ok(crashing) => {
-                let next = format!("look at `kubectl logs --previous` of {}", crashing[0]);
-                let words = format!("storage pods are crash-looping: {}", crashing.join(", "));
-                Some((Layer::Storage, words, next))
-            }
-            Err(why) => {
-                let next = "look at `kubectl get pods -A` of this node".to_owned();
-                Some((Layer::Storage, format!("pods of node {node}: {why}"), next))
-            }
-        }
+        None
+    }
+
+    fn crashing(&self) -> Option<Finding> {
+        let all = self.storage.as_deref().ok()?;
+        let next = format!("look at `kubectl logs --previous` of {}", all.first()?);
+        Some((Layer::Storage, format!("storage pods are crash-looping: {}", all.join(", ")), next))
+    }
+
+    fn unread_pods(&self) -> Option<Trouble> {
+        let why = self.storage.as_ref().err()?;
+        let next = "look at `kubectl get pods -A` of this node".to_owned();
+        Some((format!("pods of node {}: {why}", self.node_name), next))
     }
 
     /// Whether stale taints are to be removed now: the node is Ready and its lease has been renewed for long enough.
@@ -433,7 +420,8 @@ impl Gate {
     pub fn due(&self, now: Mono) -> Option<Mono> {
         let limit = self.at.0.and_then(|layer| self.limits.of(layer)).map(|limit| self.at.1 + limit);
         let steady = self.sound_since.map(|since| since + self.limits.hold);
-        [limit, steady, self.lease_ends(), self.volumes_due]
+        let warned = self.patience.due(now, |layer| self.limits.of(layer));
+        [limit, steady, self.lease_ends(), self.volumes_due, warned]
             .into_iter()
             .flatten()
             .filter(|at| *at > now)

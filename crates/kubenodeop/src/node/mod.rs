@@ -6,13 +6,14 @@
 pub mod boot;
 pub mod cordon;
 pub mod gate;
+pub mod leftovers;
 pub mod taints;
 #[cfg(test)]
 mod tests;
 
 pub use cordon::{Cordon, CordonOwner, NodeFacts};
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::Resource;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ObjectList;
@@ -215,10 +216,27 @@ pub(crate) fn scope(name: &NodeName) -> Scope {
     }
 }
 
+fn ready(node: &Node) -> Option<&NodeCondition> {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().find(|it| it.type_ == "Ready")
+}
+
 /// Condition Ready is True.
 pub(crate) fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    ready(node).is_some_and(|it| it.status == "True")
+}
+
+/// What condition Ready says, or nothing when it is True.
+pub(crate) fn not_ready(node: &Node) -> String {
+    match ready(node) {
+        None => "it has no condition Ready yet".to_owned(),
+        Some(ready) if ready.status == "True" => String::new(),
+        Some(ready) => {
+            let said = [ready.reason.as_deref(), ready.message.as_deref()];
+            let said: Vec<&str> = said.into_iter().flatten().filter(|it| !it.is_empty()).collect();
+            format!("Ready is {} {}", ready.status, said.join(": ")).trim_end().to_owned()
+        }
+    }
 }
 
 /// The facts about a node.
@@ -232,6 +250,11 @@ pub(crate) fn facts(node: &Node) -> Result<NodeFacts, Error> {
     Ok(NodeFacts {
         name,
         ready: is_ready(node),
+        silent: if ready(node).is_some_and(|it| it.status == "Unknown") {
+            not_ready(node)
+        } else {
+            String::new()
+        },
         unschedulable,
         annotation: owner.clone(),
         cordon: match (unschedulable, owner) {

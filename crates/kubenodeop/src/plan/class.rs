@@ -93,7 +93,7 @@ pub enum Why {
 
 impl PodFacts {
     /// It holds disks of a running virtual machine, and goes with its launcher: evicted, it takes them from the guest.
-    fn is_hotplug(&self) -> bool {
+    pub(crate) fn is_hotplug(&self) -> bool {
         self.labels.get("kubevirt.io").is_some_and(|it| it == "hotplug-disk")
     }
 

@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use checks::Finding;
+
 use crate::calls::volumes::AttachmentFacts;
 use crate::machines::View;
 use crate::node::cordon::{Cordon, NodeFacts};
@@ -41,6 +43,8 @@ pub struct Survey {
     pub machines: Option<View>,
     /// The other nodes.
     pub peers: Vec<Peer>,
+    /// What speaks against the drain and holds up no single pod.
+    pub findings: Vec<Finding>,
     /// Namespaces that are being deleted.
     pub ending: BTreeSet<String>,
     /// Volumes of claims that are attached to the node.
@@ -83,6 +87,8 @@ pub struct Plan {
     pub volumes: Vec<String>,
     /// The other nodes, and why each takes no pods, or empty.
     pub peers: Vec<(String, String)>,
+    /// What speaks against the drain and holds up no single pod.
+    pub findings: Vec<Finding>,
     /// What a person should know and that holds up no single pod.
     pub notes: Vec<String>,
     /// Pods by what becomes of them.
@@ -236,6 +242,7 @@ pub fn forecast(survey: &Survey) -> Plan {
         blockers,
         volumes,
         peers: survey.peers.iter().map(|peer| (peer.name.clone(), closed(peer))).collect(),
+        findings: survey.findings.clone(),
         notes: [survey.notes(), copied, estimate].concat(),
         counts,
         tiers: tiers.into_iter().collect(),

@@ -11,6 +11,7 @@ pub mod held;
 pub mod machines;
 pub mod placement;
 pub mod residents;
+pub mod room;
 pub(crate) mod scheduling;
 pub mod survey;
 pub mod tier;

@@ -6,11 +6,16 @@ use k8s_openapi::api::core::v1::{Node, NodeSelector, NodeSelectorRequirement, To
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kubeapi::slim::{Container, PersistentVolume, Pod, PodTerm, PodTerms};
 
-use crate::calls::pods::selector;
+use checks::Finding;
+use kubeapi::names::NodeName;
+
+use crate::calls::pods::{self, selector};
 use crate::node::is_ready;
+use crate::plan::Class;
 use crate::plan::budget::Holds;
 use crate::plan::placement::{Affinity, Asked, Needs, Peer, Taint, Term, Tolerated, thousandths};
 use crate::plan::residents::{Neighbours, Resident};
+use crate::plan::room::{Sum, room};
 
 /// The taint of a node whose `spec.unschedulable` is set, with the effect `NoSchedule` and no value.
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
@@ -69,6 +74,17 @@ pub(crate) fn resident(pod: &Pod) -> Option<Resident> {
         apart: neighbours(affinity.and_then(|it| it.pod_anti_affinity.as_ref())),
         beside: neighbours(affinity.and_then(|it| it.pod_affinity.as_ref())),
     })
+}
+
+/// Whether the other nodes have room for the pods that leave `node` and come up again.
+pub(crate) fn room_of(node: &NodeName, all: &[Pod], peers: &[Peer]) -> Vec<Finding> {
+    let residents: Vec<Resident> = all.iter().filter_map(resident).collect();
+    let leaves = |pod: &&Pod| {
+        let facts = pods::facts(pod);
+        facts.class() == Class::Leave && !facts.workload.is_empty()
+    };
+    let leaving: Vec<Resident> = all.iter().filter(leaves).filter_map(resident).collect();
+    room(Sum::of(leaving.iter().filter(|it| it.node == node.as_str())), peers, &residents)
 }
 
 /// Those of the required terms that can be judged without the labels of namespaces and revisions of workloads.

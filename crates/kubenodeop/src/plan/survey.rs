@@ -15,7 +15,8 @@ use crate::machines::kubevirt::Reader;
 use crate::machines::{Policy, View};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
-use crate::plan::scheduling::{needs, peer};
+use crate::plan::placement::Peer;
+use crate::plan::scheduling::{needs, peer, room_of};
 use crate::plan::tier::is_machine;
 use crate::plan::unhealthy::UnhealthyPod;
 use crate::{calls::pods, calls::volumes, node, storage};
@@ -59,7 +60,8 @@ async fn survey(cluster: &Cluster, name: &NodeName, policy: Policy) -> Result<Su
     ];
     let own = nodes.items.iter().find(|it| it.metadata.name.as_deref() == Some(name.as_str()));
     let own = own.ok_or_else(|| no_such(name))?;
-    let peers = nodes.items.iter().filter(|it| it.metadata.name != own.metadata.name).map(peer).collect();
+    let peers: Vec<Peer> =
+        nodes.items.iter().filter(|it| it.metadata.name != own.metadata.name).map(peer).collect();
 
     let alive: BTreeMap<(String, String), Option<String>> = sets
         .items
@@ -102,6 +104,7 @@ async fn survey(cluster: &Cluster, name: &NodeName, policy: Policy) -> Result<Su
         lenient: budgets.items.iter().filter(lenient).map(|it| key(&it.metadata)).collect(),
         budgets: facts,
         machines,
+        findings: room_of(name, &all_pods.items, &peers),
         peers,
         ending: ending(namespaces.items),
         attached: attached.items.iter().filter_map(|it| volumes::facts(it, name, &by_volume)).collect(),

@@ -26,6 +26,8 @@ step::named! {
         Webhook = "webhook",
         /// It was asked to end and takes longer than its grace period.
         SlowToEnd = "slow-to-end",
+        /// Nobody reports for the kubelet of the node, so no pod ends there.
+        KubeletSilent = "kubelet-silent",
         /// A disruption budget has no room and will not get any by itself.
         BudgetStuck = "budget-stuck",
         /// Longhorn keeps its instance manager, or it is needed to copy volumes.
@@ -84,7 +86,12 @@ impl BlockCode {
     /// Its place among others: what no wait cures comes first, what passes by itself last.
     pub(crate) const fn rank(self) -> u8 {
         match self {
-            Self::Unauthorized | Self::Refused | Self::Webhook | Self::CannotMove | Self::Unreadable => 0,
+            Self::Unauthorized
+            | Self::Refused
+            | Self::Webhook
+            | Self::CannotMove
+            | Self::Unreadable
+            | Self::KubeletSilent => 0,
             Self::BudgetStuck
             | Self::StorageManager
             | Self::LastCopy
@@ -183,6 +190,10 @@ impl BlockCode {
             Self::VolumeFull => {
                 "make room on the disk that the reason names: delete snapshots and volumes that nobody needs, or enlarge \
                  it; `kubectl -n longhorn-system get nodes.longhorn.io -o yaml` shows `storageAvailable`"
+            }
+            Self::KubeletSilent => {
+                "start the kubelet of this node: `systemctl status k3s` (or rke2-server, rke2-agent, k3s-agent, kubelet) shows \
+                 why it does not run; the drain continues by itself once the node is Ready"
             }
             Self::Throttled => "wait; the API server has too much to do",
             Self::ApiTrouble => "wait, or check the log of the API server",

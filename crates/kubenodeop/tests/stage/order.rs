@@ -28,5 +28,13 @@ pub(crate) fn owner() -> CordonOwner {
 
 /// The first attempt to empty n1.
 pub(crate) fn order(rules: Rules) -> DrainOrder {
-    DrainOrder { node: n1(), device_uuid: DEVICE.to_owned(), owner: owner(), rules, marks: Marks::default() }
+    let runtime = kubenodeop::Runtime::default();
+    DrainOrder {
+        runtime,
+        node: n1(),
+        device_uuid: DEVICE.to_owned(),
+        owner: owner(),
+        rules,
+        marks: Marks::default(),
+    }
 }

@@ -10,10 +10,10 @@ use crate::timers::{Timers, What};
 
 pub(crate) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 const AWAY_TAINT: &str = "node.kubernetes.io/unreachable";
-const LEASES: &str = "coordination/leases";
+pub(crate) const LEASES: &str = "coordination/leases";
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-fn has_power(node: &Value) -> bool {
+pub(crate) fn has_power(node: &Value) -> bool {
     node["metadata"]["annotations"]["kubesim/power"] != "off"
 }
 
@@ -57,9 +57,14 @@ pub(crate) fn node(store: &mut Store, config: SimConfig, timers: &mut Timers, no
     }
 }
 
+/// The time of a renewal of a lease: each differs from the one before it.
+pub(crate) fn renewed() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
 /// A kubelet says that it lives.
 fn renew(store: &mut Store, node: &str) {
-    let renewed = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+    let renewed = renewed();
     if !store.edit(LEASES, LEASE_NAMESPACE, node, |it| it["spec"]["renewTime"] = renewed.clone().into()) {
         store.put(
             LEASES,
@@ -99,12 +104,22 @@ fn taint(store: &mut Store, node: &str) {
     }
 }
 
+/// The kubelet of this boot knows nothing of it.
+pub(crate) fn is_left_behind(pod: &Value) -> bool {
+    !pod["metadata"]["annotations"]["kubesim/left-behind"].is_null()
+}
+
 /// Starts and ends the containers of a pod.
 pub(crate) fn pod(store: &mut Store, config: SimConfig, timers: &mut Timers, now: Instant, place: &Place) {
     let Some(pod) = store.found("pods", &place.0, &place.1).cloned() else { return };
     let start = What::Start(place.clone(), uid(&pod));
     let stop = What::Stop(place.clone(), uid(&pod));
     let node = pod["spec"]["nodeName"].as_str();
+    if is_left_behind(&pod) {
+        timers.cancel(&start);
+        timers.cancel(&stop);
+        return;
+    }
     if !node.is_some_and(|node| store.get("nodes", "", node).is_some_and(has_power)) {
         timers.cancel(&start);
         timers.cancel(&stop);
@@ -122,10 +137,17 @@ pub(crate) fn pod(store: &mut Store, config: SimConfig, timers: &mut Timers, now
 }
 
 fn set_ready(store: &mut Store, resource: &str, object: &Value, ready: bool) {
+    let is_lost = resource == "nodes" && !ready;
     store.edit(resource, &namespace(object), &name(object), |it| {
         let mut conditions = it["status"]["conditions"].as_array().cloned().unwrap_or_default();
         conditions.retain(|it| it["type"] != "Ready");
         conditions.insert(0, condition("Ready", ready));
+        if is_lost {
+            // Nobody reports for its kubelet.
+            conditions[0]["status"] = "Unknown".into();
+            conditions[0]["reason"] = "NodeStatusUnknown".into();
+            conditions[0]["message"] = "Kubelet stopped posting node status.".into();
+        }
         it["status"]["conditions"] = conditions.into();
     });
 }

@@ -2,7 +2,7 @@
 //!
 //! Each round looks at the objects that have changed, at those that depend on them and at those whose time has
 //! come, and does what is missing there. The parts are in `kubelets`, `scheduler`, `workloads`, `machines`, `scale`,
-//! `volumes`, `budgets` and `longhorn`; `timers` keeps what is due when.
+//! `volumes`, `budgets`, `virtual_ips` and `longhorn`; `timers` keeps what is due when.
 //!
 //! Not here: how objects are written (`store`).
 
@@ -13,6 +13,7 @@ pub(crate) mod machines;
 pub(crate) mod scale;
 pub(crate) mod scheduler;
 pub(crate) mod timers;
+mod virtual_ips;
 pub(crate) mod volumes;
 pub(crate) mod workloads;
 
@@ -91,6 +92,7 @@ struct Work {
     workloads: BTreeSet<Key>,
     pods: BTreeSet<Place>,
     budgets: BTreeSet<Place>,
+    virtual_ips: BTreeSet<Key>,
     volumes: bool,
     longhorn: bool,
 }
@@ -113,6 +115,7 @@ impl Controllers {
                 What::Detach(..) => work.volumes = true,
                 What::Disrupted(budget, ..) => drop(work.budgets.insert(budget)),
                 What::Step(key, _) if key.0.starts_with("longhorn/") => work.longhorn = true,
+                What::Step(key, _) if key.0 == kubelets::LEASES => drop(work.virtual_ips.insert(key)),
                 What::Step(key, _) => drop(work.workloads.insert(key)),
             }
         }
@@ -135,6 +138,9 @@ impl Controllers {
         }
         if work.longhorn {
             longhorn::round(store, &mut Tick { config, timers: &mut self.timers, now });
+        }
+        for lease in &work.virtual_ips {
+            virtual_ips::round(store, &mut Tick { config, timers: &mut self.timers, now }, lease);
         }
         for budget in &work.budgets {
             budgets::forget(store, &mut self.timers, now, budget);
@@ -176,6 +182,9 @@ impl Controllers {
             | machines::SETS => {
                 work.workloads.insert((change.resource.clone(), place.0, place.1));
             }
+            kubelets::LEASES if change.new.as_deref().is_some_and(virtual_ips::is_one) => {
+                work.virtual_ips.insert((change.resource.clone(), place.0, place.1));
+            }
             "policy/poddisruptionbudgets" => drop(work.budgets.insert(place)),
             "persistentvolumes" | "persistentvolumeclaims" | "storage/volumeattachments" => {
                 work.volumes = true;
@@ -201,6 +210,7 @@ impl Controllers {
             machines::MIGRATIONS,
             "policy/poddisruptionbudgets",
             "storage/volumeattachments",
+            kubelets::LEASES,
         ] {
             for object in all(store, resource) {
                 let resource = resource.to_owned();

@@ -1,9 +1,12 @@
 //! Nodes and workloads to begin with.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
+use crate::kubelets::LEASES;
 use crate::store::condition;
-use crate::{Sim, machines, volumes, workloads};
+use crate::{Sim, kubelets, machines, volumes, workloads};
 
 impl Sim {
     /// A node of this name whose device has this UUID. It is Ready after the start time.
@@ -38,6 +41,51 @@ impl Sim {
         self.edit("nodes", "", node, |it| {
             it["metadata"]["annotations"][annotation] = if on { "on".into() } else { "off".into() };
         });
+    }
+
+    /// The lease of a virtual IP that kube-vip serves, as `plndr-cp-lock`, held by this node.
+    pub fn add_virtual_ip(&self, lease: &str, holder: &str) {
+        self.apply(
+            LEASES,
+            json!({
+                "metadata": { "name": lease, "namespace": "kube-system" },
+                "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15 },
+            }),
+        );
+    }
+
+    /// kube-vip serves this virtual IP, or no longer anywhere.
+    pub fn serve_virtual_ip(&self, lease: &str, on: bool) {
+        self.edit(LEASES, "kube-system", lease, |it| {
+            it["metadata"]["annotations"]["kubesim/kube-vip"] = if on { "on".into() } else { "off".into() };
+        });
+    }
+
+    /// What a boot that ended without a word leaves of a pod: it is Terminating since long ago, or its phase is Unknown, no
+    /// container of it runs, and the kubelet of the next boot does not care for it.
+    pub fn leave_behind(&self, namespace: &str, name: &str, terminating: bool) {
+        const LONG_AGO: &str = "2020-01-01T00:00:00Z";
+        self.edit("pods", namespace, name, |it| {
+            it["metadata"]["annotations"]["kubesim/left-behind"] = "yes".into();
+            it["metadata"]["creationTimestamp"] = LONG_AGO.into();
+            if terminating {
+                it["metadata"]["deletionTimestamp"] = LONG_AGO.into();
+                it["metadata"]["deletionGracePeriodSeconds"] = 30.into();
+            } else {
+                it["status"]["phase"] = "Unknown".into();
+            }
+        });
+    }
+
+    /// The UIDs of pods of which a container runs on this node, as its container runtime would list them.
+    pub fn live_pods(&self, node: &str) -> BTreeSet<String> {
+        let has_power = self.get("nodes", "", node).is_some_and(|it| kubelets::has_power(&it));
+        let ended =
+            |it: &Value| it["metadata"]["deletionGracePeriodSeconds"] == 0 || kubelets::is_left_behind(it);
+        let lives =
+            |it: &Value| it["spec"]["nodeName"] == node && it["status"]["phase"] == "Running" && !ended(it);
+        let pods = self.list("pods").into_iter().filter(|it| has_power && lives(it));
+        pods.filter_map(|it| Some(it["metadata"]["uid"].as_str()?.to_owned())).collect()
     }
 
     /// A Deployment of `replicas` with its replica set.

@@ -118,6 +118,17 @@ impl NodeAgent {
                 {
                     sync(now, order.clone(), out)
                 }
+                Phase::Hooks { order, until, trouble } if now >= *until => {
+                    let secs = self.limits.hooks_limit().as_secs();
+                    let mut why =
+                        format!("the hooks before the reboot were waited for no longer after {secs} s");
+                    if !trouble.is_empty() {
+                        why = format!("{why}: {trouble}");
+                    }
+                    out.push(Effect::Say(Note::NotHooked { secs, trouble: trouble.clone() }));
+                    out.push(Effect::Mark { order: order.clone(), why });
+                    sync(now, order.clone(), out)
+                }
                 Phase::Syncing { order, until } if now >= *until => {
                     let secs = LAST_SYNC.as_secs();
                     out.push(Effect::Say(Note::NotSynced { secs }));
@@ -147,6 +158,7 @@ impl NodeAgent {
                 | Phase::Delay { .. }
                 | Phase::Halting { .. }
                 | Phase::Settling { .. }
+                | Phase::Hooks { .. }
                 | Phase::Syncing { .. }
                 | Phase::Checking { .. }
                 | Phase::Looking { .. }
@@ -162,6 +174,23 @@ impl NodeAgent {
     }
 
     /// Everything is on the disks.
+    /// Hears that hooks are called before everything is brought to the disks, and why that has failed so far.
+    pub(super) fn hooking(&mut self, now: Mono, trouble: String) {
+        if let Phase::Hooks { trouble: last, .. } = &mut self.phase {
+            *last = trouble;
+        } else if let Phase::Syncing { order, .. } = &self.phase {
+            let until = now + self.limits.hooks_limit();
+            self.phase = Phase::Hooks { order: order.clone(), until, trouble };
+        }
+    }
+
+    /// Hears that all were called.
+    pub(super) fn hooked(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if let Phase::Hooks { order, .. } = &self.phase {
+            self.phase = sync(now, order.clone(), out);
+        }
+    }
+
     pub(super) fn synced(&mut self, now: Mono, out: &mut Vec<Effect>) {
         if let Phase::Syncing { order, .. } = &self.phase {
             self.phase = self.check(now, order.clone(), out);

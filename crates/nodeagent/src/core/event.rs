@@ -45,6 +45,10 @@ pub enum Event {
     Space(Option<u64>),
     /// The controller's limits.
     Waits(Waits),
+    /// While [`Effect::LastSync`]: hooks are called before it; why the last try failed, or empty.
+    Hooking(String),
+    /// The hooks were called; nothing is on the disks yet.
+    Hooked,
     /// Answer to [`Effect::LastSync`]: everything is on the disks, or cannot be brought there.
     Synced,
     /// Answer to [`Effect::Check`].
@@ -185,7 +189,8 @@ pub enum Effect {
     Check,
     /// Bring everything to the disks, while others come to rest.
     Sync,
-    /// Bring everything to the disks; answered by [`Event::Synced`]. It may take long.
+    /// Call the hooks before a reboot, unless they were called in this run of the agent, which is answered by
+    /// [`Event::Hooked`]. Without one, bring everything to the disks; answered by [`Event::Synced`]. It may take long.
     LastSync,
     /// Ask the device for it at once; answered by [`Event::Operated`].
     Operate(Order),
@@ -222,6 +227,13 @@ pub enum Note {
     NotHalted {
         /// Their UUIDs.
         left: Vec<String>,
+    },
+    /// The hooks before the reboot take too long; the operation continues.
+    NotHooked {
+        /// For so long.
+        secs: u64,
+        /// Why the last try failed, or empty.
+        trouble: String,
     },
     /// The disks take too long; the operation continues.
     NotSynced {

@@ -143,6 +143,8 @@ impl NodeAgent {
             Event::Tpm { fails } => self.tpm_fails = fails,
             Event::Waits(waits) => self.waits = waits,
             Event::Heard(source) => drop(self.heard.insert(source)),
+            Event::Hooking(trouble) => self.hooking(now, trouble),
+            Event::Hooked => self.hooked(now, out),
             Event::Synced => self.synced(now, out),
             Event::Operated { operation, outcome } => self.operated(now, operation, outcome, out),
             Event::Tick => {}

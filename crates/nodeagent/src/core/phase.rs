@@ -8,6 +8,7 @@
 //!                                           ▲                                 │
 //!                                    Refused┘◄────────────────────────────────┘ 30 s
 //!
+//! Where there are hooks before a reboot, they are called once, for 30 min at most, in the place of the first Syncing.
 //! A restart on the agent's own account waits for its turn before Delay, and again in Turning in the place of Checking.
 //! ```
 
@@ -28,6 +29,13 @@ pub(super) enum Phase {
     Halting { order: Order, until: Mono, tell_at: Mono },
     /// All applications are down, or are no longer waited for.
     Settling { order: Order, until: Mono },
+    /// The hooks before a reboot are called, for at most so long.
+    Hooks {
+        order: Order,
+        until: Mono,
+        /// Why the last try failed, or empty.
+        trouble: String,
+    },
     /// Everything is brought to the disks, for at most so long: nothing slow may come after the last look.
     Syncing { order: Order, until: Mono },
     /// What zedkube says right now about the node is being read.
@@ -62,6 +70,7 @@ impl Phase {
             Self::Delay { order, .. }
             | Self::Halting { order, .. }
             | Self::Settling { order, .. }
+            | Self::Hooks { order, .. }
             | Self::Syncing { order, .. }
             | Self::Checking { order, .. }
             | Self::Looking { order, .. }
@@ -85,6 +94,7 @@ impl Phase {
         match self {
             Self::Delay { until, .. }
             | Self::Settling { until, .. }
+            | Self::Hooks { until, .. }
             | Self::Syncing { until, .. }
             | Self::Looking { until, .. } => Some(*until),
             Self::Halting { until, tell_at, .. } => Some(*until.min(tell_at)),

@@ -1,6 +1,7 @@
 //! The whole agent on a root of its own: files in, files out, compared with the reference's samples.
 
 mod course;
+mod hooks;
 mod last_boot;
 mod machine;
 mod restart;

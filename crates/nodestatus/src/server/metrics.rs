@@ -12,7 +12,7 @@ use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, 
 use super::view::View;
 
 /// Codes of blockers that are told by name; any other is `other`.
-pub const CODES: [&str; 24] = [
+pub const CODES: [&str; 25] = [
     "budget",
     "many-budgets",
     "namespace-ending",
@@ -22,6 +22,7 @@ pub const CODES: [&str; 24] = [
     "unauthorized",
     "webhook",
     "slow-to-end",
+    "kubelet-silent",
     "budget-stuck",
     "storage-manager",
     "copying",
@@ -57,6 +58,8 @@ const REPLIES: [&str; 13] = [
 /// What a skip begins with, and the word for it; any other is `other`.
 const SKIPS: [(&str, &str); 2] =
     [("the Kubernetes API was not reachable", "api-unreachable"), ("forced ", "forced")];
+/// Layers of the gate after a boot that are warned of; any other is `other`.
+const WARNED: [&str; 6] = ["clock", "network", "storage-pods", "system-pods", "machines", "repairs"];
 const OTHER: &str = "other";
 
 /// All figures at `now`.
@@ -110,6 +113,21 @@ fn present(out: &mut Page, progress: &NodeDrainProgress, now: GoTime) {
         "times the cordon was put back in this attempt",
         progress.recordons.into(),
     );
+    let warned = progress.gate.warnings.iter().filter(|it| it.failed);
+    let warned: BTreeMap<&str, u64> = warned.map(|it| (known(&WARNED, &it.layer), 1)).collect();
+    out.many("pillar_gate_warnings", "layers of the gate after a boot that are warned of", "layer", warned);
+    let mut repairs = BTreeMap::new();
+    for (what, count) in &progress.repairs {
+        let kind = if what.starts_with("node.kubernetes.io/") {
+            "taint"
+        } else if what.starts_with("own cordon") {
+            "cordon"
+        } else {
+            OTHER
+        };
+        *repairs.entry(kind).or_insert(0) += u64::from(*count);
+    }
+    out.many("pillar_repairs", "what zedkube removed after an outage since it started", "kind", repairs);
 }
 
 fn past(out: &mut Page, history: &DrainHistory) {
@@ -207,7 +225,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use topics::{Blocker, DrainPhase, DrainStep, PodCounts};
+    use topics::{Blocker, BootGate, DrainPhase, DrainStep, GateWarning, PodCounts};
 
     fn at(text: &str) -> GoTime {
         text.parse().unwrap()
@@ -219,6 +237,12 @@ mod tests {
             code: code.to_owned(),
             since: at(since),
             ..Blocker::default()
+        };
+        // One that is within its limit is no warning yet.
+        let warning = |layer: &str| GateWarning {
+            layer: layer.to_owned(),
+            failed: layer != "machines",
+            ..GateWarning::default()
         };
         let progress = NodeDrainProgress {
             phase: DrainPhase::Draining,
@@ -236,6 +260,18 @@ mod tests {
                 .into(),
             recordons: 1,
             started_at: at("2026-03-14T09:29:00Z"),
+            gate: BootGate {
+                warnings: ["clock", "\"}\nevil 1", "machines"].map(warning).into(),
+                ..BootGate::default()
+            },
+            repairs: [
+                ("node.kubernetes.io/unreachable:NoExecute", 2),
+                ("node.kubernetes.io/not-ready:NoSchedule", 1),
+                ("own cordon of an earlier boot", 1),
+                ("\"}\nevil 1", 4),
+            ]
+            .map(|(what, count)| (what.to_owned(), count))
+            .into(),
             ..NodeDrainProgress::default()
         };
         let drain = |status, skip: &str, seconds, steps: &[StepWord]| DrainRecord {
@@ -281,6 +317,11 @@ pillar_drain_eviction_replies{reply=\"accepted\"} 4
 pillar_drain_eviction_replies{reply=\"budget\"} 9
 pillar_drain_eviction_replies{reply=\"other\"} 3
 pillar_drain_recordons 1
+pillar_gate_warnings{layer=\"clock\"} 1
+pillar_gate_warnings{layer=\"other\"} 1
+pillar_repairs{kind=\"cordon\"} 1
+pillar_repairs{kind=\"other\"} 4
+pillar_repairs{kind=\"taint\"} 3
 pillar_drain_last_seconds 61
 pillar_drain_history_drains{end=\"complete\"} 1
 pillar_drain_history_drains{end=\"failed-drain\"} 1

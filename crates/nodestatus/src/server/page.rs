@@ -97,6 +97,7 @@ fn drain(out: &mut String, progress: &NodeDrainProgress) {
     list(out, ("Volumes without a healthy copy elsewhere", "storage"), storage, progress.storage_omitted);
     let left = progress.left.iter().map(|it| plain(it));
     list(out, ("Left in place by policy", "left"), left, *left_omitted);
+    list(out, ("Hooks", "hooks"), progress.hooks.iter().map(|it| plain(it)), 0);
 }
 
 /// A list, if there is anything in it; `items` are HTML, and `omitted` are those that the value has no room for.

@@ -14,7 +14,7 @@ use kube::api::Patch;
 use kube::core::Request;
 use kubeapi::names::STORAGE_NAMESPACE;
 use kubeapi::nodes::signed;
-use kubeapi::objects::{items, text};
+use kubeapi::objects::{items, named, text};
 use kubeapi::slim::longhorn::{self, Volume};
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error, found};
@@ -71,23 +71,7 @@ pub(super) async fn listed<T>(cluster: &Cluster, what: &str, path: String) -> Re
 where
     T: DeserializeOwned + Send,
 {
-    Ok(installed(cluster, what, path).await?.unwrap_or_default())
-}
-
-/// The same; `None` when it is not.
-pub(super) async fn installed<T>(cluster: &Cluster, what: &str, path: String) -> Result<Option<Vec<T>>, Error>
-where
-    T: DeserializeOwned + Send,
-{
-    Ok(found(Scope::all(what, path).list_all::<T>(cluster).await)?.map(|it| it.items))
-}
-
-pub(super) fn named(object: &Value) -> String {
-    let meta = &object["metadata"];
-    match text(&meta["namespace"]) {
-        namespace if namespace.is_empty() => text(&meta["name"]),
-        namespace => format!("{namespace}/{}", text(&meta["name"])),
-    }
+    Ok(Scope::all(what, path).list_installed(cluster).await?.unwrap_or_default())
 }
 
 /// Volumes that are attached to a node, and those of Longhorn that are not detached.
@@ -107,8 +91,8 @@ async fn attached(cluster: &Cluster) -> Result<Vec<String>, Error> {
 }
 
 /// Volumes of Longhorn, where it is installed.
-pub(super) async fn longhorn_volumes(cluster: &Cluster) -> Result<Vec<Volume>, Error> {
-    listed(cluster, "volumes.longhorn.io", longhorn::path("volumes")).await
+async fn longhorn_volumes(cluster: &Cluster) -> Result<Vec<Volume>, Error> {
+    Ok(longhorn::scope("volumes").list_installed(cluster).await?.unwrap_or_default())
 }
 
 fn paths() -> [(&'static str, String); 2] {

@@ -10,17 +10,17 @@ use kube::Resource;
 use kubeapi::machines::SITE;
 pub use kubeapi::machines::calls::act;
 use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, SETS, is_over, path, seen};
-use kubeapi::objects::{items, text};
+use kubeapi::objects::{items, named, text};
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error};
 use serde_json::Value;
 
-use super::calls::{installed, listed, named};
+use super::calls::listed;
 use super::machines::Machines;
 
 /// Reads them.
 pub(super) async fn find(cluster: &Cluster) -> Result<Machines, Error> {
-    let guests = installed(cluster, "virtual machines", path(GUESTS)).await?;
+    let guests = Scope::all("virtual machines", path(GUESTS)).list_installed(cluster).await?;
     let Some(guests) = guests else { return Ok(Machines::default()) };
     let launchers = Scope {
         labels: Some(LAUNCHERS.to_owned()),

@@ -145,10 +145,18 @@ pub enum StepWord {
     ApiReached,
     /// It could not start, and asked for no turn.
     Hindered,
+    /// Findings of the preflight were passed by a person's word.
+    Passed,
+    /// It waits for a window to start in.
+    OutsideWindow,
+    /// A person let it start outside of the windows.
+    WindowPassed,
     /// It waits until this node may be down.
     WaitsForTurn,
     /// Its turn to be down was taken from it.
     TurnLost,
+    /// A hook before the cordon failed.
+    HookFailed,
     /// The node is cordoned.
     Cordoned,
     /// An attempt began.
@@ -183,8 +191,12 @@ impl StepWord {
             Self::Restarted => "zedkube restarted and continues",
             Self::ApiReached => "Kubernetes API reachable",
             Self::Hindered => "could not start",
+            Self::Passed => "findings passed",
+            Self::OutsideWindow => "waits for a window",
+            Self::WindowPassed => "started outside of its windows",
             Self::WaitsForTurn => "waits for its turn to be down",
             Self::TurnLost => "lost its turn to be down",
+            Self::HookFailed => "failed hook",
             Self::Cordoned => "node cordoned",
             Self::Attempt => "drain attempt",
             Self::Proving => "all pods are gone; verifying",

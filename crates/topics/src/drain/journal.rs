@@ -83,6 +83,8 @@ pub struct ClusterKnown {
     pub servers_out: Vec<String>,
     /// A Longhorn volume whose last healthy replica was here, or `none`; empty where that could not be read.
     pub volume: String,
+    /// The addresses of this node, of the type `InternalIP`.
+    pub addresses: Vec<String>,
 }
 
 /// Since when the limits of an attempt run: milliseconds on the monotonic clock of the boot (`CLOCK_MONOTONIC`), 0

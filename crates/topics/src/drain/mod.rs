@@ -1,5 +1,6 @@
 //! The drain protocol: NodeDrainRequest, NodeDrainStatus, and the order files that force a status;
-//! beside them our own topics: `progress`, `journal`, `k3s`, `history`, `leave`, `outage`, `parts`, `site`, `trouble`.
+//! beside them our own topics: `progress`, `journal`, `k3s`, `history`, `leave`, `outage`, `parts`, `preflight`, `site`,
+//! `trouble`; and `window`, a person's word to start now.
 //!
 //! Not here: who drains and when.
 //!
@@ -12,9 +13,11 @@ mod k3s;
 mod leave;
 mod outage;
 mod parts;
+mod preflight;
 mod progress;
 mod site;
 mod trouble;
+mod window;
 
 pub use blocker::*;
 pub use history::*;
@@ -23,9 +26,11 @@ pub use k3s::*;
 pub use leave::*;
 pub use outage::*;
 pub use parts::*;
+pub use preflight::*;
 pub use progress::*;
 pub use site::*;
 pub use trouble::*;
+pub use window::*;
 
 use std::fmt;
 

@@ -57,8 +57,8 @@ pub struct TurnShown {
 pub struct BootGate {
     /// All layers are sound, and have been for the set time.
     pub open: bool,
-    /// The lowest that is not: `device-nodes`, `kubernetes-service`, `node-ready`, `node-lease`, `storage-pods`,
-    /// `storage-volumes`, or `steady` while all have to hold for the set time. Empty when open, or before the first look.
+    /// The lowest that is not: `device-nodes`, `clock`, `kubernetes-service`, `node-ready`, `node-lease`, `network`,
+    /// `storage-pods`, `storage-volumes`, or `steady` while all have to hold for the set time. Empty when open, or before the first look.
     pub layer: String,
     /// Its limit is over: it counts as failed, and is looked at again and again.
     pub failed: bool,
@@ -70,4 +70,30 @@ pub struct BootGate {
     pub since: GoTime,
     /// Stale taints on the node that are still to be removed.
     pub stale_taints: Vec<String>,
+    /// What does not keep the node cordoned and is not as it should be.
+    pub warnings: Vec<GateWarning>,
+}
+
+/// Something that is not as it should be after a boot, and does not keep the node cordoned.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct GateWarning {
+    /// The layer of the gate that it is about, or `repairs` for one thing that had to be fixed again and again.
+    pub layer: String,
+    /// What was seen, in one sentence.
+    pub words: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// Since when it is so.
+    pub since: GoTime,
+    /// The layer's limit is over; before, the turn of the node is held for it.
+    pub failed: bool,
+}
+
+impl GateWarning {
+    pub(crate) fn cut(&mut self, most: Most) {
+        for text in [&mut self.layer, &mut self.words, &mut self.next_step] {
+            most.text(text);
+        }
+    }
 }

@@ -63,6 +63,8 @@ pub struct NodeDrainProgress {
     pub left: Vec<String>,
     /// Pods beyond those that stay because a rule says so.
     pub left_omitted: u32,
+    /// What came of hooks and stops nothing, as `not called: why`; the newest eight.
+    pub hooks: Vec<String>,
     /// Evictions that the server has accepted in this drain, in all attempts.
     pub evicted: u32,
     /// Answers of the server to calls of this attempt that ask pods to leave, counted by word: `accepted`, `gone`,
@@ -89,7 +91,8 @@ pub struct NodeDrainProgress {
     /// Whether the node is sound after the boot, as far as that is being looked at.
     pub gate: BootGate,
     /// What a boot had left and was fixed, with how often, since zedkube started: stale taints as
-    /// `node.kubernetes.io/unreachable:NoExecute`, and `own cordon of an earlier boot`.
+    /// `node.kubernetes.io/unreachable:NoExecute`, `own cordon of an earlier boot`, and
+    /// `pod of the former boot`.
     pub repairs: BTreeMap<String, u32>,
     /// The newest answer to each standing request.
     pub answers: Vec<Answer>,
@@ -117,9 +120,10 @@ impl NodeDrainProgress {
             &mut self.turn.since,
         ];
         let blockers = self.blockers.iter_mut().map(|it| &mut it.since);
+        let warnings = self.gate.warnings.iter_mut().map(|it| &mut it.since);
         let answers = self.answers.iter_mut().map(|it| &mut it.at);
         let asked = self.asked.iter_mut().map(|it| &mut it.at);
-        for at in own.into_iter().chain(blockers).chain(answers).chain(asked) {
+        for at in own.into_iter().chain(warnings).chain(blockers).chain(answers).chain(asked) {
             *at = at.moved(before, booted_at);
         }
         self
@@ -165,10 +169,13 @@ impl Topic for NodeDrainProgress {
         self.storage_omitted = self.storage_omitted.saturating_add(most.list(&mut self.storage));
         self.storage.iter_mut().for_each(|it| it.cut(most));
         self.left_omitted = self.left_omitted.saturating_add(most.texts(&mut self.left));
+        most.texts(&mut self.hooks);
         // Words of our own, taints of the node controller: few, but bounded all the same.
         most.map(&mut self.replies);
         most.map(&mut self.repairs);
         most.texts(&mut gate.stale_taints);
+        most.list(&mut gate.warnings);
+        gate.warnings.iter_mut().for_each(|it| it.cut(most));
         most.texts(&mut self.turn.nodes);
         for answer in &mut self.answers {
             answer.cut(most);
@@ -185,8 +192,12 @@ pub enum DrainPhase {
     Idle,
     /// Looks for the API and the node, and for what would keep the drain from starting, see `Blockers`.
     Checking,
+    /// Waits for a window to start in, which opens at `Deadline`.
+    OutsideWindow,
     /// Waits until this node may be down, see `Turn`.
     WaitingForTurn,
+    /// Calls the hooks that come before a drain.
+    RunningHooks,
     /// Makes the node unschedulable.
     Cordoning,
     /// Virtual machines leave, see `Machines`; pods come after them.

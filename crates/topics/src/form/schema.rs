@@ -4,9 +4,9 @@
 //! allowed, as readers ignore them. There is one for the form on disk and one for the form on a socket,
 //! where an empty list is `null` and a large member is the path of a file. Pure: no clock, no I/O, no task.
 
-use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
 use crate::Topic;
@@ -70,14 +70,22 @@ fn path_of_a_file() -> Value {
     })
 }
 
+/// What commands print for programs, by the name of the command.
+pub fn commands() -> Vec<(&'static str, Value)> {
+    vec![("verify", of::<crate::VerifyReport>())]
+}
+
 fn schema<T: Topic>() -> (&'static str, Value) {
-    let schema = SchemaSettings::draft2020_12()
+    (T::NAME, of::<T>())
+}
+
+fn of<T: JsonSchema>() -> Value {
+    SchemaSettings::draft2020_12()
         .for_serialize()
         .with_transform(RecursiveTransform(plain))
         .into_generator()
         .into_root_schema_for::<T>()
-        .to_value();
-    (T::NAME, schema)
+        .to_value()
 }
 
 /// Says ranges in words that every validator knows, and leaves out defaults: each is Go's zero value.

@@ -49,7 +49,7 @@ pub(crate) struct WaitOptions {
     pub(crate) limit: Option<Duration>,
 }
 
-fn secs(text: &str) -> Result<Duration, String> {
+pub(super) fn secs(text: &str) -> Result<Duration, String> {
     text.parse()
         .map(Duration::from_secs)
         .map_err(|cause: std::num::ParseIntError| format!("`{text}` is no number of seconds: {cause}"))

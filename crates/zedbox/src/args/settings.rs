@@ -117,6 +117,15 @@ pub(crate) fn faults(path: &Path) -> Vec<Fault> {
     read(path, &options()).err().unwrap_or_default()
 }
 
+/// The limits file that the file at `path` names: below the same root where it is there.
+pub(crate) fn limits(path: &Path) -> Option<PathBuf> {
+    let set = read(path, &options()).ok()?;
+    let (_, named) = set.into_iter().find(|(name, _)| name == "limits")?;
+    let root = path.ancestors().nth(3).filter(|_| path.ends_with(Path::new(FOLDER).join(NAME)));
+    let below = root.map(|root| root.join(named.trim_start_matches('/'))).filter(|it| it.exists());
+    Some(below.unwrap_or_else(|| named.into()))
+}
+
 /// `zedbox run` with all of its options, also those of every command.
 fn options() -> Command {
     let mut all = rootless(Args::command());

@@ -5,6 +5,7 @@
 mod course;
 mod force;
 mod history;
+mod orders;
 pub(crate) mod person;
 mod plan;
 mod request;
@@ -47,8 +48,12 @@ async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice)
         DrainAction::Status(options) => status::run(&bus, clock, options, voice).await,
         DrainAction::Request(options) => request::ask(&bus, clock, options, surroundings, voice).await,
         DrainAction::Cancel => request::cancel(&bus, clock, voice).await,
+        DrainAction::StartNow(options) => {
+            orders::start_now::run(&bus, clock, options, surroundings, voice).await
+        }
         DrainAction::Force(options) => force::run(&bus, clock, options, surroundings, voice).await,
-        DrainAction::Plan(options) => plan::run(&bus, options, voice).await,
+        DrainAction::Plan(options) => plan::run(&bus, clock, options, voice).await,
+        DrainAction::Pass(options) => orders::pass::run(&bus, clock, options, surroundings, voice).await,
         DrainAction::History => history::run(&bus, voice),
         DrainAction::Watch => watch::run(&bus, clock, Goal::Any, voice).await,
     }

@@ -6,8 +6,11 @@ use agent::wire::GLOBAL;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use agent::Clock;
 use agent::wire;
 use anyhow::{Context as _, bail};
+use checks::cluster::{self, Source};
+use checks::{Finding, Severity, local, settled};
 use kubeapi::{Cluster, NodeName};
 use kubenodeop::{Plan, Planned, PlannedMachine, plan::survey};
 use pubsub::{Bus, store};
@@ -28,7 +31,12 @@ const NOTHING: &str = "-";
 const INDENT: &str = "    ";
 
 /// Prints the plan. Ends with [`Exit::Blocked`] when something is certain to hold the drain up.
-pub(crate) async fn run(bus: &Bus, options: &PlanOptions, voice: &Voice) -> anyhow::Result<Exit> {
+pub(crate) async fn run(
+    bus: &Bus,
+    clock: Clock,
+    options: &PlanOptions,
+    voice: &Voice,
+) -> anyhow::Result<Exit> {
     let node = match &options.node {
         Some(name) => name.clone(),
         None => own_node(bus)?,
@@ -37,7 +45,8 @@ pub(crate) async fn run(bus: &Bus, options: &PlanOptions, voice: &Voice) -> anyh
     let kubeconfig = options.kubeconfig.clone();
     let cluster =
         Cluster::from_kubeconfig(kubeconfig.unwrap_or_else(|| bus.root().join("run/.kube/k3s/k3s.yaml")));
-    let policy = Limits::read(options.limits.as_deref())?.zedkube.machines();
+    let limits = Limits::read(options.limits.as_deref())?.zedkube;
+    let policy = limits.machines();
     let mut plan = match Box::pin(survey::plan(&cluster, &node, policy)).await {
         Ok(plan) => plan,
         Err(error) => bail!("plan a drain of node {node}: {}; {}", error.line(), error.next_step()),
@@ -49,11 +58,26 @@ pub(crate) async fn run(bus: &Bus, options: &PlanOptions, voice: &Voice) -> anyh
             policy.text()
         ));
     }
+    let own_clock = || clock.wall().to_timestamp();
+    let everything = Source::ALL.into();
+    let found = Box::pin(cluster::drain(&cluster, node.as_str(), &everything, own_clock)).await;
+    let mut findings = std::mem::take(&mut plan.findings);
+    findings.extend(found.into_values().flatten());
+    if options.node.is_none() {
+        let machine = zedkube::preflight::machine_of(bus.root(), &cluster);
+        findings.extend(local::look(&machine, own_clock()));
+    } else {
+        plan.notes.push(format!(
+            "certificates and disks of node {node} are looked at by `zedbox drain plan` there, without --node"
+        ));
+    }
+    plan.findings = settled(findings, &limits.preflight_stops);
+    let stops = plan.findings.iter().any(|it| it.severity == Severity::Blocks);
     match voice.output {
         Output::Json => Voice::json(&Form::from(&plan), false)?,
         Output::Text => Voice::print(&sheet(&plan, voice.columns()))?,
     };
-    Ok(if plan.blockers.is_empty() { Exit::Done } else { Exit::Blocked })
+    Ok(if plan.blockers.is_empty() && !stops { Exit::Done } else { Exit::Blocked })
 }
 
 /// The name of this device's Node object, from zedagent's file.
@@ -89,6 +113,10 @@ fn sheet(plan: &Plan, columns: usize) -> String {
     }
     for (name, why) in plan.peers.iter().filter(|(_, why)| !why.is_empty()) {
         out.push_str(&row("peer", &format!("node {name} {why}, and takes no pods"), columns));
+    }
+    for it in &plan.findings {
+        out.push_str(&row("finding", &format!("[{}] {}: {}", it.code, it.severity.text(), it.text), columns));
+        out.push_str(&row("next step", &it.next, columns));
     }
     for note in &plan.notes {
         out.push_str(&row("note", note, columns));
@@ -185,6 +213,7 @@ struct Form<'a> {
     machines: Vec<MachineForm<'a>>,
     volumes: &'a [String],
     peers: Vec<PeerForm<'a>>,
+    findings: Vec<FindingForm<'a>>,
     notes: &'a [String],
     /// Resource by resource the version that was read.
     resource_versions: &'a BTreeMap<String, String>,
@@ -253,6 +282,23 @@ struct BlockerForm {
     next_step: String,
 }
 
+/// Members as in `DrainPreflight`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct FindingForm<'a> {
+    code: &'a str,
+    /// `blocks`, `warns` or `hint`.
+    severity: &'static str,
+    text: &'a str,
+    next_step: &'a str,
+}
+
+impl<'a> From<&'a Finding> for FindingForm<'a> {
+    fn from(it: &'a Finding) -> Self {
+        Self { code: &it.code, severity: it.severity.text(), text: &it.text, next_step: &it.next }
+    }
+}
+
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct PeerForm<'a> {
@@ -294,6 +340,7 @@ impl<'a> From<&'a Plan> for Form<'a> {
             machines: plan.machines.iter().map(MachineForm::from).collect(),
             volumes: &plan.volumes,
             peers: plan.peers.iter().map(|(node, closed)| PeerForm { node, closed }).collect(),
+            findings: plan.findings.iter().map(FindingForm::from).collect(),
             notes: &plan.notes,
             resource_versions: &plan.versions,
         }

@@ -133,6 +133,7 @@ pub(super) fn progress_rows(
     rows.extend(more("storage", 0, progress.storage_omitted));
     rows.extend(progress.left.iter().map(|it| detail("left", format!("in place by policy: {it}"))));
     rows.extend(more("left", 0, progress.left_omitted));
+    rows.extend(progress.hooks.iter().map(|it| detail("hooks", it.clone())));
     if progress.cordon == CordonOwner::Foreign {
         rows.push((Weight::Course, "cordon", "not ours: somebody else set it; it is kept".to_owned()));
     }
@@ -144,6 +145,12 @@ pub(super) fn progress_rows(
         let text = format!("closed at {}{failed}: {}", progress.gate.layer, progress.gate.words);
         rows.push((Weight::Cause, "gate", text));
     }
+    rows.extend(progress.gate.warnings.iter().map(|it| {
+        let weight = if it.failed { Weight::Cause } else { Weight::Detail };
+        let turn = if it.failed { "" } else { "; its turn is held for this for a time" };
+        let since = moment(it.since, now);
+        (weight, "warning", format!("{}: {}, since {since}{turn}; {}", it.layer, it.words, it.next_step))
+    }));
     rows.extend(
         progress.gate.stale_taints.iter().map(|it| detail("taint", format!("{it}: stale, removed soon"))),
     );
@@ -319,6 +326,8 @@ pub(super) fn phase_words(seen: &DrainView) -> String {
 
 fn at_work(seen: &DrainView, status: DrainStatus) -> &'static str {
     match seen.agreed().map(|it| it.phase) {
+        Some(DrainPhase::OutsideWindow) => "waiting for a window",
+        Some(DrainPhase::RunningHooks) => "calling the hooks before the drain",
         Some(DrainPhase::WaitingForTurn) => "waiting for its turn to be down",
         Some(DrainPhase::Cordoning) => "cordoning the node",
         Some(DrainPhase::MovingMachines) => "virtual machines are being moved or shut down",

@@ -1,6 +1,10 @@
 //! `zedbox drain plan`: a table or an object, no write, and the next step when it cannot be had.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::{Value, json};
+use topics::{PASS_FILE, PreflightPass};
 
 use crate::node::{Ended, Node};
 use crate::place::Place;
@@ -62,6 +66,7 @@ fn o5_a_plan_for_programs_is_one_object_with_the_members_of_the_topics() {
             "Blockers",
             "Cordon",
             "Counts",
+            "Findings",
             "Machines",
             "Node",
             "Notes",
@@ -111,4 +116,42 @@ fn what_stands_in_the_way_of_a_plan_is_named_with_the_next_step() {
     let told = node.drain("plan --node n1");
     assert_eq!(told.code, 1);
     assert!(told.err.contains("k3s.yaml") && told.err.contains("k3s writes it at start"), "{}", told.err);
+}
+
+#[test]
+fn u6_a_plan_shows_what_the_preflight_finds_and_ends_with_4_where_it_stops_the_drain() {
+    let place = place();
+    place.sim.edit("policy/poddisruptionbudgets", "shop", "web", |it| it["spec"]["minAvailable"] = json!(1));
+    let longhorn = |kind: &str, name: &str, status: Value| {
+        let meta = json!({ "name": name, "namespace": "longhorn-system" });
+        place.sim.apply(&format!("longhorn/{kind}"), json!({ "metadata": meta, "status": status }));
+    };
+    longhorn("volumes", "pvc-1", json!({ "robustness": "degraded" }));
+    let told = place.plan("-o json");
+    assert_eq!(told.code, 0, "{told:?}");
+    let found = &told.json()["Findings"][0];
+    assert_eq!((&found["Code"], &found["Severity"]), (&json!("volumes"), &json!("warns")));
+    assert!(found["NextStep"].as_str().unwrap().contains("kubectl"), "{found}");
+    longhorn("backups", "b1", json!({ "state": "InProgress" }));
+    let told = place.plan("");
+    let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(told.code, 4, "{told:?}");
+    assert!(said.contains("finding [backups] blocks: backups in progress: b1"), "{said}");
+}
+
+#[test]
+fn u6_findings_are_passed_by_name_with_a_reason_in_a_file_for_root_alone_and_no_longer_once_that_is_removed()
+{
+    let node = Node::of("cluster-idle");
+    assert_eq!(node.drain("pass backups").code, 2);
+    assert_eq!(node.drain("pass weather --reason r").code, 2);
+    assert_eq!(node.drain("pass --remove").code, 1);
+    let told = node.drain("pass backups clock --reason hangs -o json");
+    assert_eq!((told.code, &told.json()["Codes"]), (0, &json!(["backups", "clock"])), "{told:?}");
+    let order = PreflightPass::read(node.text(PASS_FILE).as_bytes()).unwrap();
+    assert_eq!((order.codes.len(), order.reason.as_str()), (2, "hangs"));
+    assert!(!order.by.is_empty());
+    assert_eq!(fs::metadata(node.path(PASS_FILE)).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(node.drain("pass --remove").code, 0);
+    assert!(!node.path(PASS_FILE).exists());
 }

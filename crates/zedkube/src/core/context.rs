@@ -32,6 +32,10 @@ pub(crate) struct NodeContext {
     pub(crate) node_known: bool,
     /// The turn of this node to be down.
     pub(crate) turn: Turns,
+    /// The hooks of this node.
+    pub(crate) hooks: super::drain::HookState,
+    /// Whether drains may start by the clock.
+    pub(crate) window: super::drain::WindowState,
     /// What is known of the cluster, also of earlier boots.
     pub(crate) known: ClusterKnown,
 }
@@ -44,10 +48,10 @@ impl NodeContext {
 
     /// Hears what was read of the cluster.
     pub(crate) fn learn(&mut self, learned: Learned) {
-        let Learned { server, alone, servers, volume } = learned;
+        let Learned { server, alone, servers, volume, addresses } = learned;
         let role = if server { "server" } else { "worker" }.to_owned();
         let servers_out = std::mem::take(&mut self.known.servers_out);
-        self.known = ClusterKnown { role, alone, servers, servers_out, volume };
+        self.known = ClusterKnown { role, alone, servers, servers_out, volume, addresses };
     }
 
     /// What the wall clock of now shows for a point in this boot.

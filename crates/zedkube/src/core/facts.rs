@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent::settings::Properties;
 use kubenodeop::node::boot::Report;
-use kubenodeop::node::gate::Verdict;
+use kubenodeop::node::gate::{Verdict, Warning};
 use kubenodeop::{Blocker, Left, Marks, Progress, Watched};
 use step::Mono;
 use topics::{
@@ -12,6 +12,7 @@ use topics::{
     OutageAnswer, OutageQuestion, Requester,
 };
 
+use super::drain::{Closed, Pass};
 use super::k3s::K3sHold;
 use super::site::SiteHold;
 use clusterview::leader::Candidacy;
@@ -48,6 +49,8 @@ pub enum Event {
     Probed(RunId, Result<(), String>),
     /// Answer to [`Effect::Preflight`]: the pods that would not leave, or why the drain cannot start at all.
     Preflighted(RunId, Result<Vec<Blocker>, Hindered>),
+    /// Findings of that look which a person has it pass, who and why.
+    Passed(RunId, String),
     /// Answer to [`Effect::Cordon`]: whose cordon it is, or why there is none.
     Cordoned(RunId, Result<CordonOwner, String>),
     /// How far [`Effect::Drain`] is.
@@ -86,6 +89,26 @@ pub enum Event {
     Site(SiteHold),
     /// What an update of k3s that is handed over says of this node.
     K3s(K3sHold),
+    /// While [`Effect::Cordon`]: this hook is called before it.
+    Hooking(RunId, String),
+    /// Answer to [`Effect::Cordon`] in the place of [`Event::Cordoned`]: hooks were called, and nothing else was done; or
+    /// which of them stops it, and why.
+    Hooked(RunId, Result<(), String>),
+    /// What an earlier run of this agent left to be done about hooks.
+    HooksLeft {
+        /// Those before a drain were called in this boot.
+        in_place: bool,
+        /// Those after the boot were not.
+        after_boot: bool,
+    },
+    /// Answer to [`Effect::UndoHooks`].
+    HooksUndone,
+    /// What came of hooks, for a reader.
+    HookNotes(Vec<String>),
+    /// Why no drain may start now by the windows that are set; `None` when one may.
+    Window(Option<Closed>),
+    /// A person's word that a drain starts outside of the windows.
+    WindowPass(Option<Pass>),
     /// Whether our node is a control-plane node or a member of etcd.
     Server(bool),
     /// What nodeagent asks before the machine goes down.
@@ -136,6 +159,8 @@ pub struct Learned {
     pub servers: Vec<String>,
     /// A Longhorn volume whose last healthy replica is here, or `none`; empty where that cannot be known.
     pub volume: String,
+    /// The addresses of our node.
+    pub addresses: Vec<String>,
 }
 
 /// The turn that a cordon was made in; the default where nodes take no turns.
@@ -221,6 +246,8 @@ pub struct RemainingPod {
     pub name: String,
     /// Its controller, as `ReplicaSet/web-5f7d`, or empty.
     pub workload: String,
+    /// It is terminating, and whether a container of it runs is not known.
+    pub unknown: bool,
 }
 
 /// Something for the shell to do, in this order.
@@ -280,6 +307,10 @@ pub enum Effect {
     /// Take back what drains of our node asked of virtual machines and volumes, and start again those that they stopped,
     /// or do so no longer.
     Leftovers(bool),
+    /// Undo what hooks have done before a drain that has ended without a boot.
+    UndoHooks,
+    /// Call the hooks that come after a boot.
+    HooksAfterBoot,
     /// Write to the log.
     Say(LogEvent),
 }
@@ -295,12 +326,20 @@ pub enum LogEvent {
     Starting,
     /// The drain cannot start, for this reason, and no turn is asked for.
     Hindered(String),
+    /// Findings of the preflight are passed: which, by whom, why.
+    Passed(String),
+    /// It waits for a window, for this reason.
+    OutsideWindow(String),
+    /// It starts outside of the windows by a person's word: whose, and why.
+    WindowPassed(String),
     /// It waits for its turn to be down, for this reason.
     WaitsForTurn(String),
     /// Its turn to be down is no longer its own, for this reason.
     TurnLost(String),
     /// nodeagent is answered.
     OutageAnswer(OutageAnswer),
+    /// The hooks before the cordon have failed: the try, of so many, and why.
+    HookFailed((u32, u32), String),
     /// A try to cordon failed.
     CordonFailed(u32, String),
     /// The node is cordoned.
@@ -347,6 +386,8 @@ pub enum LogEvent {
     Repaired(String),
     /// Taints of an outage are on the node again.
     Tainted(Vec<String>),
-    /// This taint had to be removed once more, so often since this agent started.
-    TaintAgain(String, u32),
+    /// The same had to be fixed again and again, so; what a person can do.
+    RepairsAgain(String, String),
+    /// Something does not keep the node cordoned after the boot and is not as it should be.
+    GateWarning(Warning),
 }

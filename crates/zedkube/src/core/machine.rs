@@ -54,6 +54,8 @@ impl Zedkube {
                 k3s: super::k3s::K3sHold::default(),
                 node_known: false,
                 turn: super::turn::Turns::default(),
+                hooks: super::drain::HookState::default(),
+                window: super::drain::WindowState::default(),
                 known: journal.known.clone(),
             },
             drain: Drain::new(same_boot),
@@ -101,6 +103,7 @@ impl Core for Zedkube {
     type Event = Event;
     type Effect = Effect;
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each fact")]
     fn step(&mut self, now: Mono, event: Event) -> Vec<Effect> {
         let mut out = Vec::new();
         match event {
@@ -116,6 +119,23 @@ impl Core for Zedkube {
             }
             Event::Site(hold) => self.site_heard(now, hold, &mut out),
             Event::K3s(hold) => self.node.k3s = hold,
+            Event::Hooking(run, name) => {
+                self.node.hooks.in_place = true;
+                if run == self.drain.run_id() {
+                    self.drain.hooking(name);
+                }
+            }
+            Event::Hooked(run, result) if run == self.drain.run_id() => {
+                let outcome = self.drain.hooked(now, result, &self.node, &mut out);
+                self.follow(now, outcome);
+            }
+            Event::HooksLeft { in_place, after_boot } => {
+                (self.node.hooks.in_place, self.node.hooks.after_boot) = (in_place, after_boot);
+            }
+            Event::HooksUndone => (self.node.hooks.in_place, self.node.hooks.undoing) = (false, false),
+            Event::HookNotes(notes) => self.node.hooks.notes = notes,
+            Event::Window(closed) => self.node.window.closed = closed,
+            Event::WindowPass(pass) => self.node.window.pass = pass,
             Event::NodeKnown { name } => self.node.node_known = !name.is_empty(),
             Event::Request(from, request) => {
                 if planted(Fault::K3) && request.is_some() && self.drain.is_active() {
@@ -140,6 +160,9 @@ impl Core for Zedkube {
             }
             Event::Preflighted(run, found) if run == self.drain.run_id() => {
                 self.drain.preflighted(now, found, &self.node, &mut out);
+            }
+            Event::Passed(run, what) if run == self.drain.run_id() => {
+                out.push(Effect::Say(super::facts::LogEvent::Passed(what)));
             }
             Event::Cordoned(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.cordoned(now, result, &self.node, &mut out);
@@ -179,8 +202,10 @@ impl Core for Zedkube {
             Event::Wall(booted_at) => self.set_clock(now, booted_at),
             Event::Probed(..)
             | Event::Preflighted(..)
+            | Event::Passed(..)
             | Event::Spared(..)
             | Event::Cordoned(..)
+            | Event::Hooked(..)
             | Event::Draining(..)
             | Event::Away(..)
             | Event::LastReplica(..)
@@ -199,7 +224,7 @@ impl Core for Zedkube {
             self.advance(now, &mut out);
         }
         self.settle_preflight(now, &mut out);
-        self.settle_node(&mut out);
+        self.settle_node(now, &mut out);
         self.settle_look(now, &mut out);
         self.publish(now, &mut out);
         out
@@ -207,10 +232,19 @@ impl Core for Zedkube {
 
     fn next_wake(&self) -> Option<Mono> {
         let care = self.care.due().filter(|_| self.may_look());
-        [self.drain.due(), care, self.answers.due(), self.expires(), self.published.due(), self.look_due()]
-            .into_iter()
-            .flatten()
-            .min()
+        let repairs = self.care.repairs_due();
+        [
+            repairs,
+            self.drain.due(),
+            care,
+            self.answers.due(),
+            self.expires(),
+            self.published.due(),
+            self.look_due(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn tick() -> Event {

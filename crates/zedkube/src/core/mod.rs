@@ -18,6 +18,7 @@ mod view;
 mod tests;
 
 pub use clusterview::leader::Candidacy;
+pub use drain::{Closed, Pass};
 pub(crate) use drain::{blocker, kept_marks, marks, ms};
 pub use facts::{
     Author, Away, Done, Effect, Event, Failure, Force, Grant, Hindered, Learned, LogEvent, NodeLook,

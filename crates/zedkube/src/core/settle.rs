@@ -201,7 +201,7 @@ impl Zedkube {
     pub(super) fn looked(&mut self, now: Mono, seen: Result<NodeLook, String>, out: &mut Vec<Effect>) {
         let wanted = self.wanted();
         if let Ok(seen) = &seen {
-            self.care.seen_after_boot(seen, out);
+            self.care.seen_after_boot(now, seen, out);
         }
         let seen = seen.map(|seen| self.without_left(seen, wanted));
         match self.care.checked(now, seen, wanted, &self.node, out) {
@@ -242,11 +242,29 @@ impl Zedkube {
     }
 
     /// Says what is wanted for the node now: its gate, its machines, its turn.
-    pub(super) fn settle_node(&mut self, out: &mut Vec<Effect>) {
-        let (wanted, busy) = (self.wanted(), self.drain.is_active());
-        self.care.settle_gate(wanted, busy, &self.node, out);
+    pub(super) fn settle_node(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        // Whoever waits for a window does so for days.
+        let busy = self.drain.is_active() && !self.drain.is_outside_window();
+        let wanted = self.wanted();
+        self.care.settle_gate(now, (wanted, busy), &self.node, out);
         self.care.settle_leftovers(wanted, !busy && self.can_drain(), out);
+        self.settle_hooks(wanted, busy, out);
         self.settle_turn(out);
+    }
+
+    /// What hooks have done before a drain is undone once that has ended without a boot; those after a boot are called
+    /// once its gate has opened.
+    fn settle_hooks(&mut self, wanted: Wanted, busy: bool, out: &mut Vec<Effect>) {
+        let free = wanted == Wanted::Schedulable && self.can_drain();
+        let hooks = &mut self.node.hooks;
+        if free && hooks.in_place && !hooks.undoing {
+            hooks.undoing = true;
+            out.push(Effect::UndoHooks);
+        }
+        if free && !busy && hooks.after_boot && self.care.gate_was_open() {
+            hooks.after_boot = false;
+            out.push(Effect::HooksAfterBoot);
+        }
     }
 
     /// Tells the keeper of the turn what is wanted now, once that is known.

@@ -162,22 +162,22 @@ impl Zedkube {
                 format!("removing its own cordon: {}", self.care.trouble()),
                 "if this stays: look at `kubectl describe node` of this node",
             ),
+            Membership::Member if !self.care.trouble().is_empty() => words(
+                DrainPhase::Idle,
+                format!("no drain requested; the node cannot be read: {}", self.care.trouble()),
+                "check the API server and the kubeconfig",
+            ),
             Membership::Member if let Some((why, next)) = self.care.leftovers_trouble() => words(
                 DrainPhase::Idle,
                 format!(
                     "no drain requested; not all is as it was before this node went down or was drained: {why}"
                 ),
-                next.clone(),
+                next,
             ),
             Membership::Member | Membership::Outside if cordoned(self.care.cordon()) => words(
                 DrainPhase::Idle,
                 "no drain requested; the node is cordoned by somebody else",
                 "`kubectl uncordon` the node if that cordon is yours",
-            ),
-            Membership::Member if !self.care.trouble().is_empty() => words(
-                DrainPhase::Idle,
-                format!("no drain requested; the node cannot be read: {}", self.care.trouble()),
-                "check the API server and the kubeconfig",
             ),
             Membership::Member => match self.history.failed_before(&self.node.boot_id) {
                 Some(failed) => words(
@@ -186,7 +186,14 @@ impl Zedkube {
                     "an operation that still waits for its drain requests it again by itself: `zedbox drain status` \
                      shows it under pending; `zedbox drain history` shows what failed",
                 ),
-                None => words(DrainPhase::Idle, "no drain requested", "nothing"),
+                None => match self.care.after_boot().warning() {
+                    Some(it) => words(
+                        DrainPhase::Idle,
+                        format!("no drain requested; since the boot: {}", it.words),
+                        it.next_step.clone(),
+                    ),
+                    None => words(DrainPhase::Idle, "no drain requested", "nothing"),
+                },
             },
             Membership::Outside => {
                 words(DrainPhase::Idle, "this node is in no cluster: there is nothing to drain", "nothing")

@@ -190,7 +190,7 @@ impl World {
                 Effect::FollowBudgets(_) => self.follows = true,
                 Effect::Inspect { .. } => self.inspections += 1,
                 Effect::FollowVolumes(claims) => self.followed = claims,
-                Effect::AskCopy { .. } | Effect::Say(_) => {}
+                Effect::AskCopy { .. } | Effect::AskRuntime | Effect::Say(_) => {}
                 Effect::End(outcome) => self.end = Some(outcome),
             }
         }

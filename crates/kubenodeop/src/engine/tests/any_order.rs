@@ -127,6 +127,7 @@ impl World {
                 | Effect::Inspect { .. }
                 | Effect::AskCopy { .. }
                 | Effect::FollowVolumes(_)
+                | Effect::AskRuntime
                 | Effect::Say(_) => {}
             }
         }

@@ -3,6 +3,7 @@
 mod any_end;
 mod any_order;
 mod blockers;
+mod containers;
 mod ends;
 mod limits;
 mod pods;
@@ -95,6 +96,7 @@ struct Bench {
     volumes: Vec<BTreeSet<Claim>>,
     cordons: Vec<Mono>,
     copies: Vec<(Mono, String, u32)>,
+    runtime_asked: Vec<Mono>,
     follows: Vec<String>,
     said: Vec<LogEvent>,
     flying: BTreeSet<PodUid>,
@@ -128,6 +130,7 @@ impl Bench {
             volumes: vec![],
             cordons: vec![],
             copies: vec![],
+            runtime_asked: vec![],
             follows: vec![],
             said: vec![],
             flying: BTreeSet::new(),
@@ -171,6 +174,7 @@ impl Bench {
                 }
                 Effect::AskCopy { volume, wanted } => self.copies.push((self.now, volume, wanted)),
                 Effect::FollowVolumes(claims) => self.volumes.push(claims),
+                Effect::AskRuntime => self.runtime_asked.push(self.now),
                 Effect::Say(said) => self.said.push(said),
                 Effect::End(outcome) => self.end = Some(outcome),
             }

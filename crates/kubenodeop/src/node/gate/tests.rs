@@ -1,5 +1,7 @@
 //! The gate after a boot, layer by layer.
 
+mod checks;
+
 use std::time::Duration;
 
 use step::Mono;
@@ -21,7 +23,7 @@ fn lease(renewed: &str) -> Fact {
 
 fn node(not_ready: &str, taints: &[&str]) -> Fact {
     let taints = taints.iter().map(|it| (*it).to_owned()).collect();
-    Fact::Node(NodeSeen { not_ready: not_ready.to_owned(), taints, volumes: None })
+    Fact::Node(NodeSeen { not_ready: not_ready.to_owned(), taints, ..NodeSeen::default() })
 }
 
 /// A gate that has heard at its start that all is sound, but for one renewal.
@@ -30,8 +32,12 @@ fn sound(taints: &[&str]) -> Gate {
     for fact in [Fact::Devices(Vec::new()), Fact::Service(Ok(())), node("", taints), lease("r0")] {
         gate.hear(T0, fact);
     }
-    gate.hear(T0, Fact::Storage(Vec::new()));
-    gate.hear(T0, Fact::Volumes(VolumesSeen::default()));
+    for fact in [Fact::Storage(Vec::new()), Fact::Volumes(VolumesSeen::default())] {
+        gate.hear(T0, fact);
+    }
+    for fact in [Fact::Network(Vec::new()), Fact::Pending(Vec::new()), Fact::Machines(Vec::new())] {
+        gate.hear(T0, fact);
+    }
     gate
 }
 
@@ -129,6 +135,7 @@ fn r4_of_several_layers_the_lowest_is_reported() {
         node("", &[]),
         lease("r0"),
         lease("r1"),
+        Fact::Network(Vec::new()),
         Fact::Storage(Vec::new()),
         Fact::Volumes(VolumesSeen::default()),
     ] {
@@ -141,6 +148,7 @@ fn r4_of_several_layers_the_lowest_is_reported() {
         "node-ready",
         "node-lease",
         "node-lease",
+        "network",
         "storage-pods",
         "storage-volumes",
         "steady",

@@ -34,6 +34,7 @@ fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
         hindrances: BTreeMap::new(),
         machines: None,
         peers: vec![Peer { name: "n2".to_owned(), ready: true, ..Peer::default() }],
+        findings: vec![],
         ending: BTreeSet::new(),
         attached: vec![],
         storage: None,

@@ -5,6 +5,7 @@
 mod any_order;
 mod drain;
 mod held;
+mod hooks;
 mod limits;
 mod operations;
 mod outage;

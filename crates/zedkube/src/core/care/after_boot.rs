@@ -7,15 +7,21 @@ use std::collections::BTreeMap;
 
 use kubeapi::listed;
 use kubenodeop::node::boot::Report;
-use kubenodeop::node::gate::{Layer, Verdict};
+use kubenodeop::node::gate::{Layer, Verdict, Warning};
 use nodestatus::Membership;
-use topics::BootGate;
+use step::Mono;
+use topics::{BootGate, GateWarning};
 
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, LogEvent, NodeLook};
 
+use super::repairs::Repairs;
+
 /// The word under which the removal of a cordon of an earlier boot is counted.
 const OWN_CORDON: &str = "own cordon of an earlier boot";
+
+/// The word under which pods that the former boot had left are counted.
+const LEFT_POD: &str = "pod of the former boot";
 
 /// What is known of the gate.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -32,8 +38,10 @@ pub(crate) struct AfterBoot {
     report: Option<Box<Report>>,
     /// A cordon of ours of an earlier boot was seen.
     earlier: bool,
-    /// What earlier watches and we ourselves have fixed.
-    repairs: BTreeMap<String, u32>,
+    /// What the former boot has left, as it was last heard of.
+    left: (String, String),
+    /// What watches and we ourselves have fixed.
+    repairs: Repairs,
 }
 
 impl AfterBoot {
@@ -57,6 +65,11 @@ impl AfterBoot {
         self.earlier.then(|| self.is_open())
     }
 
+    /// What is warned of first, once its time is over.
+    pub(crate) fn warning(&self) -> Option<&Warning> {
+        self.verdict().filter(|it| it.is_open())?.warnings.iter().find(|it| it.failed)
+    }
+
     fn verdict(&self) -> Option<&Verdict> {
         self.report.as_ref().and_then(|it| it.verdict.as_ref())
     }
@@ -65,11 +78,19 @@ impl AfterBoot {
         self.verdict().is_some_and(|it| it.is_open() && it.taints.is_empty() && !it.holds_turn)
     }
 
-    /// The next watch counts from zero.
-    fn forget_report(&mut self) {
-        if let Some(report) = self.report.take() {
-            add(&mut self.repairs, &report.repairs);
-        }
+    /// Nothing is left to be watched for but taints.
+    fn is_at_rest(&self) -> bool {
+        self.verdict().is_none_or(|it| it.warnings.is_empty())
+    }
+
+    /// Pods that the former boot has left are still looked after.
+    fn clears_pods(&self) -> bool {
+        self.report.as_ref().is_some_and(|it| it.leftovers.pending)
+    }
+
+    /// What the former boot has left and is not cleared, and what a person can do; `None` when nothing is.
+    pub(super) fn pods_left(&self) -> Option<(&str, &str)> {
+        (!self.left.0.is_empty()).then_some((&self.left.0, &self.left.1))
     }
 
     /// The node was seen Ready and without taints of an outage.
@@ -77,23 +98,31 @@ impl AfterBoot {
         self.verdict().is_some_and(|it| {
             it.taints.is_empty()
                 && match it.layer {
-                    Some(Layer::Devices | Layer::Service | Layer::Node) => false,
-                    None | Some(Layer::Lease | Layer::Storage | Layer::Volumes | Layer::Steady) => true,
+                    Some(Layer::Devices | Layer::Clock | Layer::Service | Layer::Node) => false,
+                    None
+                    | Some(
+                        Layer::Lease
+                        | Layer::Network
+                        | Layer::Storage
+                        | Layer::Volumes
+                        | Layer::System
+                        | Layer::Machines
+                        | Layer::Steady,
+                    ) => true,
                 }
         })
     }
 
     /// Hears how the gate is; says whether it opens with that.
-    pub(super) fn gate(&mut self, report: Box<Report>, out: &mut Vec<Effect>) -> bool {
+    pub(super) fn gate(&mut self, now: Mono, report: Box<Report>, out: &mut Vec<Effect>) -> bool {
         if !self.watching {
             return false;
         }
-        let before = self.report.as_ref();
-        for (taint, count) in &report.repairs {
-            let earlier = self.repairs.get(taint).copied().unwrap_or_default();
-            let known = before.and_then(|it| it.repairs.get(taint)).copied().unwrap_or_default();
-            if *count > known && earlier + count > 1 {
-                out.push(Effect::Say(LogEvent::TaintAgain(taint.clone(), earlier + count)));
+        let before = self.report.as_deref().map(fixed).unwrap_or_default();
+        for (what, count) in fixed(&report) {
+            let known = before.get(&what).copied().unwrap_or_default();
+            for _ in known..count {
+                self.repairs.add(now, &what, out);
             }
         }
         let shown = |it: &Verdict| (it.layer, it.failed, it.words.clone());
@@ -103,7 +132,14 @@ impl AfterBoot {
         {
             out.push(Effect::Say(LogEvent::Gate(verdict.clone())));
         }
+        let warned = self.verdict().map(|it| it.warnings.clone()).unwrap_or_default();
+        for warning in report.verdict.iter().flat_map(|it| &it.warnings).filter(|it| it.failed) {
+            if !warned.iter().any(|it| it.failed && it.layer == warning.layer) {
+                out.push(Effect::Say(LogEvent::GateWarning(warning.clone())));
+            }
+        }
         let was_open = self.is_open();
+        self.left = (report.leftovers.words.clone(), report.leftovers.next_step.clone());
         self.report = Some(report);
         self.is_open() && !was_open
     }
@@ -113,16 +149,16 @@ impl AfterBoot {
         if std::mem::take(&mut self.sentry) {
             self.settled = false;
             // What was seen before they came says nothing.
-            self.forget_report();
+            self.report = None;
             out.push(Effect::Say(LogEvent::Tainted(taints)));
         }
     }
 
     /// What a check says of a cordon of an earlier boot.
-    pub(super) fn seen(&mut self, seen: &NodeLook, out: &mut Vec<Effect>) {
+    pub(super) fn seen(&mut self, now: Mono, seen: &NodeLook, out: &mut Vec<Effect>) {
         // With the gate shut it was somebody else.
         if *seen == NodeLook::Open && self.earlier && self.is_open() {
-            *self.repairs.entry(OWN_CORDON.to_owned()).or_default() += 1;
+            self.repairs.add(now, OWN_CORDON, out);
             out.push(Effect::Say(LogEvent::Repaired(OWN_CORDON.to_owned())));
         }
         self.earlier = *seen == NodeLook::NotReady;
@@ -131,10 +167,18 @@ impl AfterBoot {
     /// Watches as long as something is to be waited for: in a cluster from each start on, elsewhere for a cordon.
     /// `checked`: no cordon of ours has to go. `busy`: a drain takes care of its node itself, and after it the machine
     /// goes down.
-    pub(super) fn settle(&mut self, checked: bool, busy: bool, node: &NodeContext, out: &mut Vec<Effect>) {
+    pub(super) fn settle(
+        &mut self,
+        now: Mono,
+        (checked, busy): (bool, bool),
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) {
+        self.repairs.expire(now);
         let clean = self.is_clean() || self.opened && self.is_untainted();
         if clean && checked && !self.earlier {
-            self.settled = true;
+            // What is warned of is watched until it is healed, and what the former boot has left until it is cleared.
+            self.settled = (self.settled || self.is_at_rest()) && !self.clears_pods();
             self.opened = true;
         }
         let member = node.member == Membership::Member;
@@ -142,7 +186,7 @@ impl AfterBoot {
         if wanted != self.watching {
             self.watching = wanted;
             if wanted {
-                self.forget_report();
+                self.report = None;
             }
             out.push(Effect::Gate(wanted));
         }
@@ -155,7 +199,17 @@ impl AfterBoot {
 
     /// How the gate is, for a reader.
     pub(crate) fn shown(&self, node: &NodeContext) -> BootGate {
-        let Some(verdict) = self.verdict() else { return BootGate::default() };
+        let repeated = self.repairs.warnings(node);
+        let Some(verdict) = self.verdict() else {
+            return BootGate { warnings: repeated.collect(), ..BootGate::default() };
+        };
+        let warnings = verdict.warnings.iter().map(|it| GateWarning {
+            layer: it.layer.text().to_owned(),
+            words: it.words.clone(),
+            next_step: it.next_step.clone(),
+            since: node.wall(it.since),
+            failed: it.failed,
+        });
         let mut next_step = verdict.next_step.clone();
         if verdict.layer == Some(Layer::Service) && !node.known.servers.is_empty() {
             next_step = format!("{next_step}; the other servers are {}", listed(&node.known.servers, ", "));
@@ -168,21 +222,26 @@ impl AfterBoot {
             next_step,
             since: node.wall(verdict.since),
             stale_taints: verdict.taints.clone(),
+            warnings: warnings.chain(repeated).collect(),
         }
     }
 
     /// What was fixed after the boot, and how often, since this agent started.
     pub(crate) fn repairs(&self) -> BTreeMap<String, u32> {
-        let mut all = self.repairs.clone();
-        if let Some(report) = &self.report {
-            add(&mut all, &report.repairs);
-        }
-        all
+        self.repairs.counts()
+    }
+
+    /// When time alone changes what is shown.
+    pub(super) fn due(&self) -> Option<Mono> {
+        self.repairs.due()
     }
 }
 
-fn add(all: &mut BTreeMap<String, u32>, more: &BTreeMap<String, u32>) {
-    for (what, count) in more {
-        *all.entry(what.clone()).or_default() += count;
+/// What a watch has fixed since it began, by kind.
+fn fixed(report: &Report) -> BTreeMap<String, u32> {
+    let mut all = report.repairs.clone();
+    if report.leftovers.cleared > 0 {
+        all.insert(LEFT_POD.to_owned(), report.leftovers.cleared);
     }
+    all
 }

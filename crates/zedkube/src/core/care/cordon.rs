@@ -102,6 +102,11 @@ pub(crate) struct CordonCleanup {
 }
 
 impl CordonCleanup {
+    /// Whether the gate after the boot is open, or was since this start.
+    pub(crate) fn gate_was_open(&self) -> bool {
+        self.after_boot.was_open()
+    }
+
     /// To be checked at once. Of a run in the same boot it is known whose cordon there was; one may be in flight.
     pub(crate) fn new(now: Mono, same_boot: Option<CordonOwner>) -> Self {
         Self {
@@ -140,6 +145,11 @@ impl CordonCleanup {
     /// The cordon that is on the node is one of ours of an earlier boot.
     pub(crate) fn is_of_earlier_boot(&self) -> bool {
         self.after_boot.earlier_cordon().is_some()
+    }
+
+    /// When time alone changes what is shown of repairs.
+    pub(crate) fn repairs_due(&self) -> Option<Mono> {
+        self.after_boot.due()
     }
 
     /// What is known of the gate after the boot.
@@ -215,8 +225,8 @@ impl CordonCleanup {
     }
 
     /// What a check says of a cordon of an earlier boot.
-    pub(crate) fn seen_after_boot(&mut self, seen: &NodeLook, out: &mut Vec<Effect>) {
-        self.after_boot.seen(seen, out);
+    pub(crate) fn seen_after_boot(&mut self, now: Mono, seen: &NodeLook, out: &mut Vec<Effect>) {
+        self.after_boot.seen(now, seen, out);
     }
 
     /// Hears what a check has found; says whether that voids COMPLETE.
@@ -335,7 +345,7 @@ impl CordonCleanup {
 
     /// Hears how the gate after the boot is.
     pub(crate) fn gate(&mut self, now: Mono, report: Box<Report>, out: &mut Vec<Effect>) {
-        if self.after_boot.gate(report, out)
+        if self.after_boot.gate(now, report, out)
             && let Check::Due(at) = self.check
         {
             // What waited for it continues.
@@ -354,8 +364,8 @@ impl CordonCleanup {
     }
 
     /// What keeps it from that, and what a person can do.
-    pub(crate) fn leftovers_trouble(&self) -> Option<&(String, String)> {
-        self.leftovers.trouble()
+    pub(crate) fn leftovers_trouble(&self) -> Option<(&str, &str)> {
+        self.leftovers.trouble().or_else(|| self.after_boot.pods_left())
     }
 
     /// Has what drains have left taken back once the node is healthy after the boot, whoever else has cordoned it. `idle`:
@@ -368,13 +378,13 @@ impl CordonCleanup {
     /// Watches the gate as long as something is to be waited for. `busy`: a drain is under way.
     pub(crate) fn settle_gate(
         &mut self,
-        wanted: Wanted,
-        busy: bool,
+        now: Mono,
+        (wanted, busy): (Wanted, bool),
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) {
         let keeps = wanted != Wanted::Schedulable;
         let checked = keeps || self.check == Check::NotDue;
-        self.after_boot.settle(checked, busy || keeps, node, out);
+        self.after_boot.settle(now, (checked, busy || keeps), node, out);
     }
 }

@@ -31,7 +31,8 @@ impl Leftovers {
     }
 
     /// What is in the way, and what a person can do; `None` when all is well.
-    pub(crate) fn trouble(&self) -> Option<&(String, String)> {
-        Some(&self.trouble).filter(|(why, _)| !why.is_empty())
+    pub(crate) fn trouble(&self) -> Option<(&str, &str)> {
+        let (why, next) = &self.trouble;
+        (!why.is_empty()).then_some((why, next))
     }
 }

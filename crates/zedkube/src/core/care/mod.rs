@@ -6,5 +6,6 @@
 mod after_boot;
 mod cordon;
 mod leftovers;
+mod repairs;
 
 pub(crate) use cordon::{CordonCleanup, Voided, Wanted, cordoned};

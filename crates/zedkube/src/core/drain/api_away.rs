@@ -33,7 +33,7 @@ pub(super) enum May {
 }
 
 pub(super) fn may_skip(known: &ClusterKnown) -> May {
-    let ClusterKnown { role, alone, servers, servers_out, volume } = known;
+    let ClusterKnown { role, alone, servers, servers_out, volume, addresses: _ } = known;
     if role.is_empty() {
         // It has never seen its cluster: whether it is a server is in its own files.
         return May::WithMargin { lacks_etcd: true };
@@ -177,6 +177,7 @@ mod tests {
             servers: servers.iter().map(|it| (*it).to_owned()).collect(),
             servers_out: out.iter().map(|it| (*it).to_owned()).collect(),
             volume: volume.to_owned(),
+            addresses: Vec::new(),
         };
         let alone = ClusterKnown { alone: true, ..known("server", &[], &[], "pvc-1") };
         let table = [

@@ -49,10 +49,12 @@ pub(crate) struct Drain {
     pub(super) left: Vec<String>,
     /// What was shown before this agent restarted, while the run catches up.
     pub(super) floor: Option<DrainStatus>,
-    /// What was looked at before a turn is asked for.
+    /// What was looked at before a turn is asked for, or the node is cordoned.
     pub(super) preflight: Preflight,
     /// Whoever waits needs a turn, and no drain.
     pub(super) turn_alone: bool,
+    /// Tries of the hooks before it that have failed.
+    pub(super) hook_tries: u32,
 }
 
 /// What the rest of the core has to know of a step of the drain.
@@ -72,7 +74,7 @@ pub(crate) enum Outcome {
     TurnLost(String),
     /// The turn is its own, and it needs no more.
     TurnAlone,
-    /// It was under way before this agent restarted, and has to wait for another turn.
+    /// It was under way before this agent restarted, and has to wait for another turn or for a window.
     TurnRefused,
 }
 
@@ -99,6 +101,7 @@ impl Drain {
             floor: None,
             preflight: Preflight::Due,
             turn_alone: false,
+            hook_tries: 0,
         }
     }
 
@@ -175,13 +178,15 @@ impl Drain {
             Run::Taken { .. } | Run::Probing { .. } | Run::Waiting { .. } => {
                 node.grant().is_some() || self.resume.is_some() || self.floor.is_some()
             }
-            Run::Idle | Run::Entering { .. } | Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => {
-                false
-            }
+            Run::Idle
+            | Run::OutsideWindow
+            | Run::Entering { .. }
+            | Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => false,
             Run::Ended(End::Resumed(status)) => {
                 !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain)
             }
-            Run::Cordoning { .. }
+            Run::Hooks { .. }
+            | Run::Cordoning { .. }
             | Run::Confirming { .. }
             | Run::Draining { .. }
             | Run::Pausing { .. }
@@ -192,8 +197,12 @@ impl Drain {
 
     /// Whether the drain left this pod in place by policy: by name, or as one more pod of a workload that comes back.
     pub(crate) fn leaves(&self, pod: &RemainingPod, node: &NodeContext) -> bool {
-        let named = format!("{}/{}: it stays", pod.namespace, pod.name);
-        if self.left.iter().any(|text| text.starts_with(&named)) {
+        let named = format!("{}/{}: ", pod.namespace, pod.name);
+        let said = |why: &str| {
+            self.left.iter().any(|text| text.strip_prefix(&named).is_some_and(|it| it.starts_with(why)))
+        };
+        // Of one that the drain has counted as gone, no answer of the runtime is no news.
+        if said("it stays") || pod.unknown && said("no container of it runs") {
             return true;
         }
         let workload = (pod.namespace.clone(), pod.workload.clone());
@@ -255,6 +264,7 @@ impl Drain {
         }
         out.push(Effect::Say(LogEvent::Taken(request.clone())));
         (self.resume, self.serves, self.floor) = (resume, Some(request), floor);
+        self.hook_tries = 0;
         self.run = Run::Taken { from };
     }
 
@@ -265,17 +275,13 @@ impl Drain {
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) -> Option<Outcome> {
+        let outside = self.is_outside_window();
+        if self.settle_window(node, out) {
+            return self.let_go(outside);
+        }
         match &mut self.run {
-            Run::Taken { from } if now >= *from => {
-                self.next_start = Some(now + node.limits.drain_gap()).filter(|at| *at > now);
-                out.push(Effect::Say(LogEvent::Starting));
-                if node.limits.take_turns {
-                    self.run = Run::Waiting { tried: 0, again: None };
-                    return self.turn(now, node, out);
-                }
-                out.push(Effect::Probe(self.run_id));
-                self.run = Run::probing(now, 0);
-            }
+            Run::Taken { from } if now >= *from => return self.start(now, node, out),
+            Run::OutsideWindow => return self.start(now, node, out),
             Run::Waiting { again, .. } if again.is_some_and(|at| now >= at) => {
                 *again = None;
                 return self.turn(now, node, out);
@@ -287,6 +293,10 @@ impl Drain {
             Run::Probing { again, .. } if again.is_some_and(|at| now >= at) => {
                 *again = None;
                 out.push(Effect::Probe(self.run_id));
+            }
+            Run::Hooks { again, .. } if again.is_some_and(|at| now >= at) => {
+                self.go_to_cordon(now);
+                return self.advance(now, node, out);
             }
             Run::Cordoning { tried, again, .. } if again.is_some_and(|at| now >= at) => {
                 *tried += 1;
@@ -311,6 +321,7 @@ impl Drain {
             | Run::Taken { .. }
             | Run::Probing { .. }
             | Run::Waiting { .. }
+            | Run::Hooks { .. }
             | Run::Cordoning { .. }
             | Run::Entering { .. }
             | Run::Confirming { .. }
@@ -320,6 +331,30 @@ impl Drain {
             | Run::Ended(_) => {}
         }
         None
+    }
+
+    /// The drain starts, unless the windows keep it from that.
+    fn start(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
+        let outside = self.is_outside_window();
+        if !self.may_start(node, out) {
+            return self.let_go(outside);
+        }
+        self.next_start = Some(now + node.limits.drain_gap()).filter(|at| *at > now);
+        out.push(Effect::Say(LogEvent::Starting));
+        self.run = Run::Waiting { tried: 0, again: None };
+        if node.limits.take_turns {
+            return self.turn(now, node, out);
+        }
+        if self.is_fit(node) {
+            self.probe(now, out);
+        }
+        None
+    }
+
+    /// Asks whether the API is there, before the first try to cordon.
+    pub(super) fn probe(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        out.push(Effect::Probe(self.run_id));
+        self.run = Run::probing(now, 0);
     }
 
     pub(super) fn send_cordon(&mut self, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
@@ -339,6 +374,10 @@ impl Drain {
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) -> Option<Outcome> {
+        let outside = self.is_outside_window();
+        if self.settle_window(node, out) {
+            return self.let_go(outside);
+        }
         if self.turn_alone && node.limits.take_turns {
             out.push(Effect::Turn(Ask::Confirm));
             self.run = Run::Entering { again: now + CONFIRM_AGAIN };

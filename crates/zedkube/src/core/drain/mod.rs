@@ -6,16 +6,21 @@
 mod api_away;
 mod api_lost;
 mod attempts;
+mod hooks;
 mod life;
 mod preflight;
 mod resume;
 mod run;
 mod shown;
 mod turn;
+mod window;
 mod words;
 
+pub(crate) use hooks::HookState;
 pub(crate) use life::{Drain, Outcome};
 pub(crate) use resume::{kept_marks, marks, ms};
 pub(crate) use run::End;
 pub(crate) use shown::blocker;
+pub(crate) use window::WindowState;
+pub use window::{Closed, Pass};
 pub(crate) use words::{Words, words};

@@ -1,9 +1,9 @@
-//! What is looked at before a turn is asked for: a node whose drain cannot start would hold the turn of the cluster for
-//! nothing. It is looked at again until nothing is found, for as long as the tries to cordon, or to drain, would have
+//! What is looked at before a turn is asked for, or, where nodes take none, before the cordon: a node whose drain cannot
+//! start would hold the turn of the cluster for nothing. It is looked at again until nothing is found, for as long as the tries to cordon, or to drain, would have
 //! taken; then the drain fails as it would have with them.
 //!
-//! Only a node that waits for a turn looks; one that has one, or continues what it was in, drains. Not here: the look
-//! (`kubenodeop::preflight`), and that the queue is not entered before (`outage`). Sources: spec/cluster-lock.md 3.4;
+//! Only a node that waits for a turn, or has yet to cordon, looks; one that has its turn, or continues what it was in,
+//! drains. Not here: the look (`zedkube::preflight`), and that the queue is not entered before (`outage`). Sources: spec/cluster-lock.md 3.4;
 //! goals U6. Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
@@ -86,8 +86,16 @@ impl Drain {
             self.preflight = Preflight::Due;
             return None;
         }
-        let looks = node.limits.take_turns && !self.is_fit(node) && node.grant().is_none();
+        let has_turn = node.limits.take_turns && node.grant().is_some();
+        let looks = !self.is_fit(node) && !has_turn;
         if !looks || !matches!(self.run, Run::Waiting { .. }) {
+            // What was found counts no more: nothing of it is due.
+            if matches!((&self.preflight, &self.run), (Preflight::Found { .. }, Run::Waiting { .. })) {
+                self.preflight = Preflight::Due;
+                if !node.limits.take_turns {
+                    self.probe(now, out);
+                }
+            }
             return None;
         }
         let due = match &mut self.preflight {
@@ -134,6 +142,9 @@ impl Drain {
             Ok(blockers) => match blockers.first() {
                 None => {
                     self.preflight = Preflight::Clean;
+                    if !node.limits.take_turns {
+                        self.probe(now, out);
+                    }
                     return;
                 }
                 Some(first) => {
@@ -149,8 +160,12 @@ impl Drain {
             out.push(Effect::Say(LogEvent::Hindered(what.why.clone())));
         }
         if what.away {
-            // Whether the drain is skipped is decided by what the keeper of the turn meets.
-            out.push(Effect::Turn(Ask::Look));
+            // Whether the drain is skipped is decided by what the keeper of the turn meets, or the probe.
+            if node.limits.take_turns {
+                out.push(Effect::Turn(Ask::Look));
+            } else {
+                self.probe(now, out);
+            }
         }
         let limits = &node.limits;
         let (pause, limit) = if what.away {

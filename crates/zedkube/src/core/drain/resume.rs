@@ -107,8 +107,10 @@ impl Kept {
             }
             Run::Idle
             | Run::Taken { .. }
+            | Run::OutsideWindow
             | Run::Probing { .. }
             | Run::Waiting { .. }
+            | Run::Hooks { .. }
             | Run::Cordoning { .. }
             | Run::Entering { .. }
             | Run::Confirming { .. }

@@ -16,6 +16,8 @@ pub(crate) enum Run {
         /// When its drain starts.
         from: Mono,
     },
+    /// Waits for a window to start in.
+    OutsideWindow,
     /// Asks whether the API is there.
     Probing {
         /// As in [`Run::Waiting`].
@@ -31,6 +33,15 @@ pub(crate) enum Run {
         tried: u32,
         /// When it is asked again then.
         again: Option<Mono>,
+    },
+    /// Calls the hooks that come before the cordon.
+    Hooks {
+        /// Which one, or empty.
+        running: String,
+        /// When they are tried again; `None` while one is running.
+        again: Option<Mono>,
+        /// Why the last try failed, or empty.
+        trouble: String,
     },
     /// Tries to cordon.
     Cordoning {
@@ -127,10 +138,11 @@ impl Run {
     pub(super) fn status(&self, floor: Option<DrainStatus>) -> DrainStatus {
         match self {
             Self::Idle => DrainStatus::NotRequested,
-            Self::Taken { .. } => DrainStatus::Requested,
+            Self::Taken { .. } | Self::OutsideWindow => DrainStatus::Requested,
             Self::Waiting { .. } => floor.unwrap_or(DrainStatus::Requested),
             Self::Probing { .. }
             | Self::Entering { .. }
+            | Self::Hooks { .. }
             | Self::Cordoning { .. }
             | Self::Confirming { .. } => floor.unwrap_or(DrainStatus::Starting),
             Self::Draining { .. } | Self::Holding { .. } => DrainStatus::Cordoned,
@@ -166,6 +178,7 @@ impl Run {
         matches!(
             self,
             Self::Entering { .. }
+                | Self::Hooks { .. }
                 | Self::Cordoning { .. }
                 | Self::Confirming { .. }
                 | Self::Draining { .. }
@@ -207,12 +220,13 @@ impl Run {
     pub(super) fn due(&self) -> Option<Mono> {
         match self {
             Self::Taken { from } => Some(*from),
-            Self::Probing { again, .. } | Self::Waiting { again, .. } | Self::Cordoning { again, .. } => {
-                *again
-            }
+            Self::Probing { again, .. }
+            | Self::Waiting { again, .. }
+            | Self::Hooks { again, .. }
+            | Self::Cordoning { again, .. } => *again,
             Self::Entering { again } | Self::Confirming { again } => Some(*again),
             Self::Pausing { until, .. } | Self::Holding { until, .. } => Some(*until),
-            Self::Idle | Self::Draining { .. } | Self::Ended(_) => None,
+            Self::Idle | Self::OutsideWindow | Self::Draining { .. } | Self::Ended(_) => None,
         }
     }
 }

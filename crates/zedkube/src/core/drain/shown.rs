@@ -70,9 +70,11 @@ impl Drain {
         let (tier, estimate, deadline) = match &self.run {
             Run::Draining { now, deadline, .. } => (now.tier, now.estimate, Some(*deadline)),
             Run::Pausing { until, .. } | Run::Holding { until, .. } => (None, None, Some(*until)),
+            Run::Hooks { again, .. } => (None, None, *again),
             Run::Probing { away, .. } => (None, None, away.skip_at.filter(|_| away.refused.is_none())),
             Run::Idle
             | Run::Taken { .. }
+            | Run::OutsideWindow
             | Run::Waiting { .. }
             | Run::Entering { .. }
             | Run::Cordoning { .. }
@@ -99,9 +101,10 @@ impl Drain {
             recordons,
             turn: self.turn_shown(node),
             started_at: if self.is_idle() { GoTime::ZERO } else { self.started_at },
-            deadline: wall(deadline),
+            deadline: self.opens(node).unwrap_or_else(|| wall(deadline)),
             estimate: wall(estimate),
             api_silent_since: wall(self.silence.as_ref().and(self.silent_since)),
+            hooks: node.hooks.notes.clone(),
             skip: self.run.skip(),
             ..NodeDrainProgress::default()
         }
@@ -177,9 +180,11 @@ impl Drain {
         let withdrawn = |why: &str| (StepWord::Withdrawn, DrainStatus::NotRequested, why.to_owned());
         match &self.run {
             Run::Taken { .. }
+            | Run::OutsideWindow
             | Run::Probing { .. }
             | Run::Waiting { .. }
             | Run::Entering { .. }
+            | Run::Hooks { .. }
             | Run::Cordoning { .. }
             | Run::Confirming { .. }
             | Run::Draining { .. }

@@ -58,6 +58,11 @@ impl Drain {
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) -> Option<Outcome> {
+        if !node.limits.take_turns && !self.is_fit(node) {
+            // The API was away when it was looked.
+            self.run = Run::Waiting { tried: 0, again: None };
+            return None;
+        }
         if node.grant().is_some() {
             return self.begin_cordon(now, node, out);
         }

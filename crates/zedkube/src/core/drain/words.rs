@@ -30,6 +30,7 @@ impl Drain {
         Some(match &self.run {
             Run::Idle => return None,
             Run::Taken { .. } => words(DrainPhase::Checking, "request accepted", "nothing"),
+            Run::OutsideWindow => Self::window_words(node),
             Run::Probing { away, .. } if away.trouble.is_empty() => {
                 words(DrainPhase::Checking, "checking whether the Kubernetes API is reachable", "nothing")
             }
@@ -49,6 +50,7 @@ impl Drain {
                 "has its turn, which is all that it needs; checks that it is still its own",
                 "nothing",
             ),
+            Run::Hooks { running, trouble, .. } => self.hook_words(running, trouble, node),
             Run::Confirming { .. } => {
                 words(DrainPhase::Cordoning, "cordoned; checks that it is still its turn", "nothing")
             }
@@ -118,14 +120,18 @@ impl Drain {
         if let Some((what, _)) = self.hindered() {
             return words(
                 DrainPhase::Checking,
-                format!("its drain cannot start, so it does not wait for its turn yet: {}", what.why),
+                if node.limits.take_turns {
+                    format!("its drain cannot start, so it does not wait for its turn yet: {}", what.why)
+                } else {
+                    format!("its drain cannot start yet: {}", what.why)
+                },
                 format!("{}; it is looked at again by itself", what.next_step),
             );
         }
         if !self.is_fit(node) {
             return words(
                 DrainPhase::Checking,
-                "looks for what would keep the drain from starting, before it asks for its turn to be down",
+                "looks for what speaks against the drain, before it begins",
                 "nothing",
             );
         }
@@ -233,6 +239,9 @@ fn draining_words(now: &Progress) -> Words {
             }
         }
     };
+    if !now.runtime.is_empty() {
+        reason = format!("{reason}; whether they still run is not known: {}", now.runtime);
+    }
     if !now.trouble.is_empty() {
         reason = format!("{reason}; trouble with the API: {}", now.trouble);
         if now.blockers.is_empty() {

@@ -31,8 +31,13 @@ impl History {
             if let Effect::Say(said) = effect {
                 end = self.note(at, said, drain, answers, node).or(end);
             } else if matches!(effect, Effect::Cordon(..)) {
-                let after =
-                    [StepWord::Taken, StepWord::Restarted, StepWord::Hindered, StepWord::WaitsForTurn];
+                let after = [
+                    StepWord::Taken,
+                    StepWord::Restarted,
+                    StepWord::Hindered,
+                    StepWord::Passed,
+                    StepWord::WaitsForTurn,
+                ];
                 self.once(StepWord::ApiReached, &after, 0, at, "");
             }
         }
@@ -69,16 +74,26 @@ impl History {
                 let after = [StepWord::Taken, StepWord::Restarted, StepWord::ApiReached, StepWord::TurnLost];
                 self.once(StepWord::Hindered, &after, 0, at, why);
             }
+            LogEvent::Passed(what) => self.step(StepWord::Passed, 0, at, what),
+            LogEvent::OutsideWindow(why) => {
+                self.once(StepWord::OutsideWindow, &[StepWord::Taken, StepWord::Restarted], 0, at, why);
+            }
+            LogEvent::WindowPassed(by) => {
+                let after = [StepWord::Taken, StepWord::Restarted, StepWord::OutsideWindow];
+                self.once(StepWord::WindowPassed, &after, 0, at, by);
+            }
             LogEvent::WaitsForTurn(why) => {
                 let after = [
                     StepWord::Taken,
                     StepWord::Restarted,
                     StepWord::Hindered,
+                    StepWord::Passed,
                     StepWord::ApiReached,
                     StepWord::TurnLost,
                 ];
                 self.once(StepWord::WaitsForTurn, &after, 0, at, why);
             }
+            LogEvent::HookFailed((tried, _), why) => self.step(StepWord::HookFailed, *tried, at, why),
             LogEvent::TurnLost(why) => self.step(StepWord::TurnLost, 0, at, why),
             LogEvent::Cordoned(owner) => self.step(StepWord::Cordoned, 0, at, whose(*owner)),
             LogEvent::Attempt(attempt, _) => self.step(StepWord::Attempt, *attempt, at, ""),
@@ -114,7 +129,8 @@ impl History {
             | LogEvent::Gate(_)
             | LogEvent::Repaired(_)
             | LogEvent::Tainted(_)
-            | LogEvent::TaintAgain(..)
+            | LogEvent::RepairsAgain(..)
+            | LogEvent::GateWarning(_)
             | LogEvent::GivenBack
             | LogEvent::LookFailed(_)
             | LogEvent::Leftovers(_) => {}

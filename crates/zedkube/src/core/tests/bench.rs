@@ -2,7 +2,6 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubenodeop::node::boot::Report;
@@ -16,7 +15,8 @@ use crate::limits::Limits;
 
 /// Those of a node that need not wait for its turn: what the drain itself does.
 pub(super) fn alone() -> Limits {
-    Limits { take_turns: false, ..Limits::default() }
+    // The preflight has tests of its own.
+    Limits { take_turns: false, preflight: false, ..Limits::default() }
 }
 
 pub(super) const T0: Mono = Mono::from_start(Duration::from_secs(100));
@@ -63,8 +63,9 @@ pub(super) fn gate(layer: Option<Layer>, since: Mono) -> Report {
         failed: false,
         taints: Vec::new(),
         holds_turn: false,
+        warnings: Vec::new(),
     };
-    Report { verdict: Some(verdict), repairs: BTreeMap::new() }
+    Report { verdict: Some(verdict), ..Report::default() }
 }
 
 /// A core with the effects of its last step, and what was ever said.

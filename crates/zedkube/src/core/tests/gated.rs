@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kubenodeop::node::gate::Layer;
+use kubenodeop::node::boot::Report;
+use kubenodeop::node::gate::{Layer, Warning};
+use kubenodeop::node::leftovers::LeftoverPods;
 use step::Core as _;
 use topics::{ClusterKnown, DrainJournal, DrainPhase, DrainStatus, Requester};
 
@@ -214,6 +216,7 @@ fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_a
     bench.hear(report(&bench, None, &[], &[]));
     assert!(bench.last.contains(&Effect::Gate(false)) && bench.last.contains(&Effect::Taints(true)));
     for times in 1..=3_u32 {
+        bench.now = bench.now + Duration::from_hours(1);
         bench.hear(Event::Tainted(vec![taint.to_owned()]));
         assert!(bench.last.contains(&Effect::Gate(true)), "{:?}", bench.last);
         assert!(bench.last.contains(&Effect::Say(LogEvent::Tainted(vec![taint.to_owned()]))));
@@ -225,9 +228,118 @@ fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_a
         bench.hear(report(&bench, Some(Layer::Storage), &[], &[taint]));
         assert!(bench.last.contains(&Effect::Gate(false)) && bench.last.contains(&Effect::Taints(true)));
         assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), times)].into());
-        let again = bench.last.contains(&Effect::Say(LogEvent::TaintAgain(taint.to_owned(), times)));
-        assert_eq!(again, times > 1, "{times}");
+        let again = |it: &Effect| matches!(it, Effect::Say(LogEvent::RepairsAgain(..)));
+        assert_eq!(bench.last.iter().any(again), times == 3, "{times}");
+        let warnings = bench.core.progress().gate.warnings;
+        assert_eq!(warnings.len(), usize::from(times == 3), "{warnings:?}");
     }
+}
+
+#[test]
+fn o7_a_third_repair_of_one_kind_within_a_day_is_warned_of_once_until_they_are_a_day_old() {
+    let taint = "node.kubernetes.io/unreachable:NoExecute";
+    let mut bench = booted();
+    bench.look(NodeLook::Open);
+    bench.hear(report(&bench, None, &[], &[]));
+    let mut said = 0;
+    let mut mended = |bench: &mut Bench, hours: u64| {
+        bench.now = bench.now + Duration::from_hours(hours);
+        bench.hear(Event::Tainted(vec![taint.to_owned()]));
+        bench.hear(report(bench, None, &[], &[taint]));
+        said += bench.last.iter().filter(|it| matches!(it, Effect::Say(LogEvent::RepairsAgain(..)))).count();
+        (said, bench.core.progress().gate.warnings.len())
+    };
+    // Three within 25 h, and then within 24 h; those of one outage are one.
+    assert_eq!([0, 0, 0, 13, 12].map(|hours| mended(&mut bench, hours)), [(0, 0); 5]);
+    assert_eq!(mended(&mut bench, 1), (1, 1));
+    assert_eq!(mended(&mut bench, 1), (1, 1), "once, not with each more of them");
+    let progress = bench.core.progress();
+    let [warning] = progress.gate.warnings.as_slice() else { panic!("{progress:?}") };
+    assert_eq!((warning.layer.as_str(), warning.failed), ("repairs", true));
+    assert!(warning.words.contains(taint) && warning.next_step.contains("network"), "{warning:?}");
+    assert_eq!(progress.repairs, [(taint.to_owned(), 7)].into());
+    // Time alone ends it: the oldest of the last three is a day old.
+    assert_eq!(bench.wait(), Duration::from_hours(22));
+    assert!(bench.core.progress().gate.warnings.is_empty());
+}
+
+fn warned(bench: &Bench, failed: bool) -> Event {
+    let mut report = gate(None, bench.now);
+    if let Some(verdict) = &mut report.verdict {
+        let (words, next_step) = ("pods are not Ready: kube-system/dns".to_owned(), "describe it".to_owned());
+        verdict.warnings = vec![Warning { layer: Layer::System, words, next_step, since: bench.now, failed }];
+        verdict.holds_turn = !failed;
+    }
+    Event::Gate(Box::new(report))
+}
+
+#[test]
+fn seed_1_10_what_is_warned_of_is_shown_logged_once_and_watched_until_it_is_healed_and_keeps_no_cordon() {
+    let mut bench = booted();
+    bench.look(NodeLook::NotReady);
+    bench.hear(warned(&bench, false));
+    assert_eq!(may_open(&bench), Some(true));
+    bench.look(NodeLook::Open);
+    assert!(!bench.core.care.is_sound(), "it keeps the turn until its limit");
+    assert_eq!(bench.core.progress().reason, "no drain requested");
+    bench.hear(warned(&bench, true));
+    let said = |bench: &Bench| {
+        bench.last.iter().filter(|it| matches!(it, Effect::Say(LogEvent::GateWarning(_)))).count()
+    };
+    assert!(bench.core.care.is_sound() && said(&bench) == 1, "{:?}", bench.last);
+    bench.hear(warned(&bench, true));
+    assert_eq!(said(&bench), 0);
+    let progress = bench.core.progress();
+    let shown = &progress.gate.warnings[0];
+    assert_eq!((shown.layer.as_str(), shown.failed, progress.gate.open), ("system-pods", true, true));
+    assert!(progress.reason.ends_with("since the boot: pods are not Ready: kube-system/dns"), "{progress:?}");
+    assert_eq!(progress.next_step, "describe it");
+    assert!(!bench.last.contains(&Effect::Gate(false)));
+    bench.hear(report(&bench, None, &[], &[]));
+    assert!(bench.last.contains(&Effect::Gate(false)), "healed: {:?}", bench.last);
+    assert_eq!(
+        (bench.core.progress().gate.warnings.len(), bench.core.progress().reason.as_str()),
+        (0, "no drain requested")
+    );
+}
+
+#[test]
+fn seed_1_10_a_warning_stops_no_drain_and_voids_no_complete() {
+    let mut bench = booted();
+    bench.look(NodeLook::Open);
+    bench.hear(warned(&bench, true));
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.until_draining();
+    bench.hear(warned(&bench, true));
+    bench.done(run);
+    bench.look(NodeLook::Ours);
+    bench.hear(warned(&bench, true));
+    assert_eq!(bench.status(), (9, 2));
+    assert!(!bench.gives_back());
+}
+
+#[test]
+fn r8_pods_of_the_former_boot_are_looked_after_beside_an_open_gate_counted_and_named() {
+    let mut bench = booted();
+    bench.look(NodeLook::Open);
+    let with = |bench: &Bench, pending, cleared, words: &str| {
+        let leftovers =
+            LeftoverPods { pending, cleared, words: words.to_owned(), next_step: "look".to_owned() };
+        let Event::Gate(report) = report(bench, None, &[], &[]) else { unreachable!("it makes a report") };
+        Event::Gate(Box::new(Report { leftovers, ..*report }))
+    };
+    bench.hear(with(&bench, true, 0, ""));
+    assert!(bench.core.care.is_sound(), "they hold nothing up");
+    assert!(!bench.last.contains(&Effect::Gate(false)), "they are still looked after");
+    bench.hear(with(&bench, true, 2, "shop/web is left"));
+    assert_eq!(bench.core.progress().repairs, [("pod of the former boot".to_owned(), 2)].into());
+    assert!(!bench.last.iter().any(|it| matches!(it, Effect::Say(LogEvent::RepairsAgain(..)))));
+    bench.hear(with(&bench, false, 2, "shop/web is left"));
+    assert!(bench.last.contains(&Effect::Gate(false)), "{:?}", bench.last);
+    let progress = bench.core.progress();
+    assert!(progress.reason.ends_with("shop/web is left"), "{}", progress.reason);
+    assert_eq!(progress.next_step, "look");
+    assert_eq!(progress.repairs, [("pod of the former boot".to_owned(), 2)].into());
 }
 
 #[test]

@@ -50,6 +50,8 @@ fn order(bench: &Bench) -> Vec<&'static str> {
         | Effect::Gate(_)
         | Effect::Taints(_)
         | Effect::Leftovers(_)
+        | Effect::UndoHooks
+        | Effect::HooksAfterBoot
         | Effect::Say(_) => None,
     };
     bench.last.iter().filter_map(word).collect()

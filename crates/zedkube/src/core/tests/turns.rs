@@ -6,7 +6,9 @@ mod alone;
 mod away;
 mod cordon;
 mod earlier_boot;
+mod hooks;
 mod preflight;
+mod window;
 
 use std::time::Duration;
 

@@ -12,7 +12,8 @@ use super::bench::{Bench, T0, done_with, request};
 use super::{Effect, Event, NodeLook, RemainingPod};
 
 pub(super) fn pod(name: &str) -> RemainingPod {
-    RemainingPod { namespace: "shop".into(), name: name.into(), workload: "ReplicaSet/web".into() }
+    let workload = "ReplicaSet/web".into();
+    RemainingPod { namespace: "shop".into(), name: name.into(), workload, unknown: false }
 }
 
 fn complete_for(by: Requester) -> Bench {
@@ -41,6 +42,27 @@ fn p8_a_pod_that_has_come_to_the_drained_node_voids_complete_and_it_is_drained_a
         bench.done(run);
         assert_eq!(bench.status(), (9, 2));
     }
+}
+
+#[test]
+fn d9_p8_a_pod_that_the_drain_counted_as_gone_voids_complete_only_when_a_container_of_it_is_shown() {
+    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
+    let why = "no container of it runs, by the container runtime".into();
+    let gone = kubenodeop::Left { what: "shop/old-0".into(), why };
+    bench.hear(Event::Drained(run, Ok(done_with(vec![gone]))));
+    let unknown = |name: &str| RemainingPod { unknown: true, ..pod(name) };
+    bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![unknown("old-0")]));
+    assert_eq!(bench.status().0, 9);
+    bench.wait();
+    bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![unknown("old-01")]));
+    assert_ne!(bench.status().0, 9);
+
+    let (mut bench, run) = Bench::draining(Requester::DeviceOp);
+    let why = "no container of it runs, by the container runtime".into();
+    let gone = kubenodeop::Left { what: "shop/old-0".into(), why };
+    bench.hear(Event::Drained(run, Ok(done_with(vec![gone]))));
+    bench.look(NodeLook::HasPods(CordonOwner::Ours, vec![pod("old-0")]));
+    assert_ne!(bench.status().0, 9, "it is not unknown");
 }
 
 #[test]

@@ -238,6 +238,7 @@ impl World {
                 Effect::Candidacy(candidacy) => self.candidacy = Some(candidacy),
                 // Nodes take no turns here.
                 Effect::Preflight(_) | Effect::Margin { .. } => panic!("asks for a turn"),
+                Effect::UndoHooks | Effect::HooksAfterBoot => panic!("there is no hook"),
                 Effect::Turn(_) | Effect::OutageAnswer(_) | Effect::Say(_) => {}
             }
         }

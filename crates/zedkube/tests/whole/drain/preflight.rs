@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use topics::{DrainPhase, DrainStatus, Requester};
+use serde_json::json;
+use topics::{DrainPhase, DrainPreflight, DrainStatus, PASS_FILE, Requester, go_json};
 
 use crate::device::{Device, status};
 
@@ -50,4 +51,79 @@ async fn never_complete_when_the_preflight_is_never_clean_and_withdrawn_nothing_
     device.pass(Duration::from_mins(5)).await;
     assert_eq!(device.status(), status(2, 1));
     assert!(!named(&device).contains("n1"), "{}", named(&device));
+}
+
+/// The report of the preflight.
+fn report(device: &Device) -> DrainPreflight {
+    let text = device.text("run/zedkube/DrainPreflight/global.json").unwrap();
+    go_json::from_slice(text.as_bytes()).unwrap()
+}
+
+fn backup(device: &Device, state: &str) {
+    let meta = json!({ "name": "b1", "namespace": "longhorn-system" });
+    device.sim.apply("longhorn/backups", json!({ "metadata": meta, "status": { "state": state } }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn u6_all_that_is_found_is_in_one_report_before_anything_is_changed_and_only_what_stops_is_asked_for_again()
+ {
+    for turns in [true, false] {
+        let mut device = Device::new().await;
+        (device.limits.preflight, device.limits.take_turns) = (true, turns);
+        device.start().await;
+        backup(&device, "InProgress");
+        let meta = json!({ "name": "pvc-1", "namespace": "longhorn-system" });
+        device
+            .sim
+            .apply("longhorn/volumes", json!({ "metadata": meta, "status": { "robustness": "degraded" } }));
+        device.ask(US, 1).await;
+        device.pass(Duration::from_mins(2)).await;
+        let progress = device.progress();
+        assert_eq!(progress.phase, DrainPhase::Checking, "{progress:?}");
+        assert!(progress.reason.contains("[backups] backups in progress: "), "{}", progress.reason);
+        assert!(progress.next_step.contains("zedbox drain pass backups"), "{}", progress.next_step);
+        assert!(!device.cordoned());
+        let found = report(&device).findings;
+        let has =
+            |code: &str, severity: &str| found.iter().any(|it| it.code == code && it.severity == severity);
+        assert!(
+            has("backups", "blocks") && has("volumes", "warns") && found[0].code == "backups",
+            "{found:?}"
+        );
+        let asked = |path: &str| {
+            device.sim.faults().seen().iter().filter(|it| format!("{it:?}").contains(path)).count()
+        };
+        assert!(asked("/backups") >= 4, "{}", asked("/backups"));
+        assert_eq!((asked("/etcdsnapshotfiles"), asked("/eviction")), (1, 2));
+        // It ends, and the drain begins.
+        backup(&device, "Completed");
+        device.until(DrainStatus::Complete, US, 1).await;
+        assert!(report(&device).findings.iter().all(|it| it.code != "backups"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn u6_a_finding_is_passed_by_name_with_a_reason_which_the_history_keeps_and_a_file_of_others_is_not_believed()
+ {
+    let mut device = device().await;
+    backup(&device, "InProgress");
+    device.ask(US, 1).await;
+    device.pass(Duration::from_mins(1)).await;
+    for refused in
+        [r#"{"Codes":["clock"],"Reason":"r","By":"field"}"#, r#"{"Codes":["backups"],"By":"field"}"#, "{"]
+    {
+        device.write(PASS_FILE, refused);
+        device.pass(Duration::from_mins(1)).await;
+        assert!(!device.cordoned(), "{refused}");
+    }
+    device.write(PASS_FILE, r#"{"Codes":["backups"],"Reason":"it hangs","By":"field"}"#);
+    device.until(DrainStatus::Complete, US, 1).await;
+    let found = report(&device).findings;
+    assert_eq!(
+        (found[0].code.as_str(), found[0].passed_by.as_str()),
+        ("backups", "field: it hangs"),
+        "{found:?}"
+    );
+    let history = device.text("persist/status/zedkube/DrainHistory/global.json").unwrap();
+    assert!(history.contains("backups by field: it hangs"), "{history}");
 }

@@ -100,7 +100,7 @@ async fn r5_v2_taints_that_come_back_go_as_long_as_the_agent_runs() {
         device.sim.edit("nodes", "", "n1", |node| node["spec"]["taints"] = all);
     };
     let stands = |device: &Device| device.sim.get("nodes", "", "n1").unwrap()["spec"]["taints"].clone();
-    for times in 1..=2 {
+    for times in 1..=3 {
         taint(&device);
         device.pass(Duration::from_secs(55)).await;
         assert_eq!(stands(&device).as_array().unwrap().len(), 2, "not before 60 s of renewals");
@@ -108,7 +108,9 @@ async fn r5_v2_taints_that_come_back_go_as_long_as_the_agent_runs() {
         assert_eq!(stands(&device), json!([{ "key": "example.com/mine", "effect": "NoSchedule" }]));
         let repairs = device.progress().repairs;
         assert_eq!(repairs, [("node.kubernetes.io/unreachable:NoExecute".to_owned(), times)].into());
-        assert_eq!(device.diary.count("a stale taint keeps coming back"), usize::from(times > 1));
+        let warned = usize::from(times == 3);
+        assert_eq!(device.diary.count("had to be removed 3 times or more within 24 h"), warned);
+        assert_eq!(device.progress().gate.warnings.len(), warned);
         device.pass(Duration::from_hours(3)).await;
     }
     // At rest one node is watched, and what is to be known without an API is listed once in ten minutes.
@@ -120,4 +122,80 @@ async fn r5_v2_taints_that_come_back_go_as_long_as_the_agent_runs() {
     let lists: Vec<&str> = lists.map(|it| it.uri.split('?').next().unwrap()).collect();
     assert!(lists.len() <= 2 && lists.iter().all(|it| it.ends_with("/nodes") || it.ends_with("/replicas")));
     assert!(ours.len() <= 27, "{} {ours:#?}", ours.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_a_clock_in_the_past_keeps_our_cordon_for_five_minutes_and_is_warned_of_until_it_is_set() {
+    let mut device = booted().await;
+    device.clock.jump_to_off_by(-50 * 31_557_600);
+    device.start().await;
+    device.pass(Duration::from_mins(4)).await;
+    let progress = device.progress();
+    assert!(device.cordoned() && progress.reason.contains("the wall clock is behind"), "{progress:?}");
+    assert_eq!((progress.phase, progress.gate.layer.as_str()), (DrainPhase::AfterBoot, "clock"));
+    device.pass(Duration::from_mins(2)).await;
+    let progress = device.progress();
+    assert!(!device.cordoned() && progress.gate.open, "{progress:?}");
+    let [warning] = progress.gate.warnings.as_slice() else { panic!("{progress:?}") };
+    assert_eq!((warning.layer.as_str(), warning.failed), ("clock", true));
+    assert!(
+        progress.reason.starts_with("no drain requested; since the boot: the wall clock"),
+        "{progress:?}"
+    );
+    assert!(progress.next_step.contains("timedatectl"), "{progress:?}");
+    device.clock.jump_to_off_by(0);
+    device.pass(Duration::from_secs(10)).await;
+    let progress = device.progress();
+    assert!(progress.gate.warnings.is_empty() && progress.reason == "no drain requested", "{progress:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn seed_2_23_1_10_basic_pods_have_fifteen_minutes_keep_no_cordon_and_stop_no_drain() {
+    let mut device = booted().await;
+    device.sim.add_bare_pod("kube-system", "dns", "n1");
+    device.pass(Duration::from_secs(10)).await;
+    device.sim.crash_loop("kube-system", "dns", true);
+    device.start().await;
+    device.pass(Duration::from_mins(14)).await;
+    let progress = device.progress();
+    assert!(!device.cordoned() && progress.gate.open, "{progress:?}");
+    let [warning] = progress.gate.warnings.as_slice() else { panic!("{progress:?}") };
+    assert_eq!((warning.layer.as_str(), warning.failed), ("system-pods", false));
+    let words = "after the boot: pods are not Ready: kube-system/dns (CrashLoopBackOff)";
+    assert_eq!(device.diary.count(words), 0);
+    device.pass(Duration::from_mins(20)).await;
+    assert!(device.progress().gate.warnings[0].failed, "{:?}", device.progress());
+    assert_eq!(device.diary.count(words), 1);
+    device.ask(US, 2).await;
+    device.until(DrainStatus::Complete, US, 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn seed_0_06_an_address_that_changed_with_the_boot_is_reported_before_the_uncordon() {
+    let mut device = Device::new().await;
+    let move_to = |device: &Device, address: &str| {
+        let all = json!([{ "type": "InternalIP", "address": address }]);
+        device.sim.edit("nodes", "", "n1", |it| it["status"]["addresses"] = all);
+    };
+    move_to(&device, "10.0.0.1");
+    device.start().await;
+    device.ask(US, 1).await;
+    device.until(DrainStatus::Complete, US, 1).await;
+    device.kill().await;
+    device.reboot();
+    move_to(&device, "10.0.0.9");
+    device.sim.add_bare_pod("longhorn-system", "longhorn-manager", "n1");
+    device.pass(Duration::from_secs(10)).await;
+    device.sim.crash_loop("longhorn-system", "longhorn-manager", true);
+    device.start().await;
+    device.pass(Duration::from_mins(1)).await;
+    let progress = device.progress();
+    assert!(device.cordoned(), "{progress:?}");
+    let [warning] = progress.gate.warnings.as_slice() else { panic!("{progress:?}") };
+    let words = "node n1 has the address 10.0.0.9; before this boot it had 10.0.0.1";
+    assert_eq!((warning.layer.as_str(), warning.words.as_str()), ("network", words));
+    assert_eq!(device.diary.count(words), 1);
+    device.sim.crash_loop("longhorn-system", "longhorn-manager", false);
+    device.pass(Duration::from_mins(1)).await;
+    assert!(!device.cordoned(), "{:?}", device.progress());
 }

@@ -20,7 +20,13 @@ fn limits() -> Limits {
 
 fn learned(server: bool, servers: &[&str]) -> Event {
     let servers = servers.iter().map(|it| (*it).to_owned()).collect();
-    Event::Learned(Box::new(Learned { server, alone: false, servers, volume: "none".to_owned() }))
+    Event::Learned(Box::new(Learned {
+        server,
+        alone: false,
+        servers,
+        volume: "none".to_owned(),
+        addresses: Vec::new(),
+    }))
 }
 
 fn out(servers: &[&str]) -> Event {
@@ -105,7 +111,13 @@ fn u8_an_api_that_answers_while_the_time_by_chance_runs_ends_it() {
 fn u8_nobody_is_skipped_while_the_last_other_server_had_its_turn_or_a_last_replica_is_here() {
     let replica = |volume: &str| {
         let volume = volume.to_owned();
-        Event::Learned(Box::new(Learned { server: false, alone: false, servers: vec!["s1".into()], volume }))
+        Event::Learned(Box::new(Learned {
+            server: false,
+            alone: false,
+            servers: vec!["s1".into()],
+            volume,
+            addresses: Vec::new(),
+        }))
     };
     for (known, why) in [
         (vec![learned(false, &["s1"]), out(&["s1"])], "held by server s1"),
@@ -159,7 +171,13 @@ fn u3_a_server_is_skipped_only_when_etcd_can_spare_it_then_and_else_says_why_and
 
 #[test]
 fn u8_a_node_alone_is_skipped_without_a_wait_and_one_that_never_saw_its_cluster_asks_its_own_files() {
-    let alone = Learned { server: true, alone: true, servers: Vec::new(), volume: "pvc-1".to_owned() };
+    let alone = Learned {
+        server: true,
+        alone: true,
+        servers: Vec::new(),
+        volume: "pvc-1".to_owned(),
+        addresses: Vec::new(),
+    };
     let (skipped, took) = away(&mut asked(None, vec![Event::Learned(Box::new(alone))]), LONG, NOBODY);
     assert!(skipped && took == Duration::from_secs(300), "{took:?}");
     let mut unknown = asked(None, vec![]);

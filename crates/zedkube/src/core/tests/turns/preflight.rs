@@ -8,10 +8,10 @@ use kubenodeop::{BlockCode, Blocker};
 use outage::keeper::Ask;
 use outage::turn::rule::Rule;
 use step::Core as _;
-use topics::{DrainPhase, Requester};
+use topics::{CordonOwner, DrainPhase, Requester};
 
 use super::super::{Effect, Event, Hindered, NodeLook};
-use super::{Bench, asked, clean, draining, has, held, idle, limits, lost, waits};
+use super::{Bench, Limits, T0, asked, clean, draining, has, held, idle, limits, lost, waits};
 use crate::core::tests::bench::request;
 
 fn looks(bench: &Bench) -> bool {
@@ -127,4 +127,96 @@ fn what_was_under_way_continues_without_a_preflight_and_what_starts_over_has_one
     let (mut bench, _) = draining();
     bench.hear(lost());
     assert!(looks(&bench), "{:?}", bench.last);
+}
+
+/// A node that takes no turns.
+fn without_turns() -> Bench {
+    let mut bench = Bench::at(T0, Limits { take_turns: false, ..limits() }, None);
+    bench.join();
+    bench.look(NodeLook::Open);
+    bench
+}
+
+#[test]
+fn u6_without_turns_the_preflight_is_the_first_step_and_what_it_finds_stops_the_drain_until_it_has_gone() {
+    let mut bench = without_turns();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let probes = |bench: &Bench| has(bench, |it| matches!(it, Effect::Probe(_)));
+    assert!(looks(&bench) && !probes(&bench));
+    let run = bench.run();
+    let what = Hindered { why: "[backups] b1".into(), next_step: "wait".into(), away: false, of_node: false };
+    bench.hear(Event::Preflighted(run, Err(what)));
+    let shown = bench.core.progress();
+    assert_eq!(
+        (shown.phase, shown.reason.as_str()),
+        (DrainPhase::Checking, "its drain cannot start yet: [backups] b1")
+    );
+    assert_eq!(bench.wait(), Duration::from_secs(30));
+    assert!(looks(&bench) && !probes(&bench));
+    clean(&mut bench);
+    assert!(probes(&bench));
+    bench.hear(Event::Probed(run, Ok(())));
+    assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
+}
+
+#[test]
+fn u6_without_turns_what_stays_fails_the_drain_and_one_that_continues_is_not_looked_at() {
+    let mut bench = without_turns();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let (run, begun) = (bench.run(), bench.now);
+    while bench.status().0 != 8 {
+        if looks(&bench) {
+            let what = Hindered { why: "why".into(), next_step: "wait".into(), away: false, of_node: false };
+            bench.hear(Event::Preflighted(run, Err(what)));
+        } else {
+            bench.wait();
+        }
+    }
+    assert_eq!(bench.now.since(begun), Duration::from_secs(4 * 300));
+
+    let mut bench = without_turns();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    clean(&mut bench);
+    let run = bench.run();
+    bench.hear(Event::Probed(run, Ok(())));
+    bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
+    let journal = bench.core.journal();
+    let mut again = Bench::at(bench.now, Limits { take_turns: false, ..limits() }, Some(journal));
+    again.ask(&request(Requester::DeviceOp, 1));
+    again.join();
+    assert!(!looks(&again) && has(&again, |it| matches!(it, Effect::Probe(_))), "{:?}", again.last);
+}
+
+#[test]
+fn u6_without_turns_an_api_that_is_away_is_probed_and_then_it_is_looked_again() {
+    let mut bench = without_turns();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.run();
+    let away = Hindered { why: "no route".into(), next_step: "wait".into(), away: true, of_node: true };
+    bench.hear(Event::Preflighted(run, Err(away)));
+    assert!(has(&bench, |it| matches!(it, Effect::Probe(_))));
+    bench.hear(Event::Probed(run, Ok(())));
+    assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..) | Effect::Probe(_))));
+    assert!(bench.wait() > Duration::ZERO && looks(&bench), "{:?}", bench.last);
+    clean(&mut bench);
+    bench.hear(Event::Probed(run, Ok(())));
+    assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
+}
+
+#[test]
+fn what_was_found_is_due_no_more_when_only_a_turn_is_left_to_be_waited_for() {
+    let mut bench = idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    let run = bench.run();
+    let context = topics::K3S_RESTART.to_owned();
+    bench.ask(&topics::NodeDrainRequest { context, ..request(Requester::K3sUpdate, 2) });
+    let blocker = refused(&bench);
+    bench.hear(Event::Preflighted(run, Ok(vec![blocker])));
+    assert!(!bench.core.progress().blockers.is_empty());
+    bench.hear(Event::Request(Requester::DeviceOp, None));
+    bench.now = bench.now + Duration::from_secs(60);
+    let effects = bench.core.step(bench.now, Event::Tick);
+    bench.take(effects);
+    assert!(bench.core.next_wake().is_none_or(|at| at > bench.now), "{:?}", bench.last);
+    assert_eq!(bench.core.progress().blockers, []);
 }

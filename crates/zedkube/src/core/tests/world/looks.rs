@@ -7,7 +7,7 @@ use topics::CordonOwner;
 
 use super::World;
 use crate::core::tests::bench::gate;
-use crate::core::{Event, NodeLook, RemainingPod};
+use crate::core::{Event, NodeLook};
 
 impl World {
     pub(in crate::core::tests) fn looked(&mut self, well: bool) {
@@ -24,9 +24,7 @@ impl World {
             CordonOwner::None => NodeLook::Open,
             owner if self.peopled && !give_back => {
                 self.drained.clear();
-                let late =
-                    RemainingPod { namespace: "shop".into(), name: "late-0".into(), workload: String::new() };
-                NodeLook::HasPods(owner, vec![late])
+                NodeLook::HasPods(owner, vec![crate::core::tests::voided::pod("late-0")])
             }
             CordonOwner::Ours => NodeLook::Ours,
             CordonOwner::Foreign => NodeLook::Foreign,

@@ -1,0 +1,233 @@
+//! Hooks: programs of a person that are called before a drain, before a reboot and after a boot.
+//!
+//! Each stage has a folder of its own below `/etc/zedbox/hooks`. Whatever is called there runs as root, so only files that
+//! nobody but root can have written are called, each with a limit; all others are named and left out. Not here: when a
+//! stage is due, and what a failure means for it. Sources: goals U9, seed rows 2-11, 2-15, 2-26, 3-19.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use pubsub::Bus;
+use topics::cut_text;
+
+use super::program;
+
+/// Where the folders of all stages are.
+pub const FOLDER: &str = "etc/zedbox/hooks";
+/// Where each hook has a folder for what it has to remember.
+const STATE: &str = "persist/status/zedbox/hooks";
+/// The end of a name whose failure stops nothing.
+const OPTIONAL: &str = ".optional";
+/// No folder holds more.
+const MOST: usize = 32;
+/// Longest name.
+const NAME_BYTES: usize = 64;
+/// So much of what a hook complains about is shown.
+const TEXT_BYTES: usize = 400;
+/// What a hook finds programs by; of its own environment an agent hands nothing on.
+const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// When hooks are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// In the turn of the node, before its cordon.
+    BeforeDrain,
+    /// Before the last look at the drain, with applications down.
+    BeforeReboot,
+    /// Once the gate after a boot is open, the last name first.
+    AfterBoot,
+}
+
+impl Stage {
+    /// Name of its folder.
+    pub const fn folder(self) -> &'static str {
+        match self {
+            Self::BeforeDrain => "before-drain.d",
+            Self::BeforeReboot => "before-reboot.d",
+            Self::AfterBoot => "after-boot.d",
+        }
+    }
+}
+
+/// What a hook is called for, as its first word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// Do what it is there for.
+    Run,
+    /// Undo that, as the operation does not come.
+    Undo,
+}
+
+/// A program that may be called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    stage: Stage,
+    /// Of its file.
+    pub name: String,
+    path: PathBuf,
+}
+
+/// What is in the folder of a stage.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Found {
+    /// In the order in which they are called.
+    pub hooks: Vec<Hook>,
+    /// Files that are not called, each with the reason and what to type.
+    pub refused: Vec<String>,
+}
+
+/// What a call is about.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct About {
+    /// `reboot`, `shutdown`, `poweroff`, `update`, `k3s`, `operator`; empty after a boot without one.
+    pub operation: String,
+    /// Name of the node, where it is known.
+    pub node: String,
+    /// Who asks, and when it was asked.
+    pub request: String,
+    /// Why, in the words of whoever asks.
+    pub reason: String,
+    /// How often this stage was begun for this operation, from 1.
+    pub attempt: u32,
+    /// Identity of the boot.
+    pub boot_id: String,
+}
+
+/// The hooks of `stage`.
+///
+/// # Errors
+/// The folder cannot be read, or others than root may write in it: then nothing in it can be trusted.
+pub fn find(bus: &Bus, stage: Stage) -> Result<Found, String> {
+    let folder = bus.path(FOLDER).join(stage.folder());
+    let mut found = Found::default();
+    for dir in [bus.path(FOLDER), folder.clone()] {
+        match fs::symlink_metadata(&dir) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(found),
+            Err(cause) => return Err(format!("{} cannot be read: {cause}", dir.display())),
+            Ok(seen) if !seen.is_dir() => {
+                return Err(format!("{} is no directory; remove it", dir.display()));
+            }
+            Ok(seen) => may_order(&dir, &seen)?,
+        }
+    }
+    let unread = |cause: io::Error| format!("{} cannot be read: {cause}", folder.display());
+    let mut entries =
+        fs::read_dir(&folder).map_err(unread)?.collect::<Result<Vec<_>, _>>().map_err(unread)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if found.hooks.len() == MOST {
+            found.refused.push(format!("{}: more than {MOST} hooks", path.display()));
+            continue;
+        }
+        match may_run(&path, &name) {
+            Ok(()) => found.hooks.push(Hook { stage, name, path }),
+            Err(why) => found.refused.push(why),
+        }
+    }
+    if stage == Stage::AfterBoot {
+        found.hooks.reverse();
+    }
+    Ok(found)
+}
+
+/// That nobody but root, or whoever runs this program, can have written what is at `path`.
+fn may_order(path: &Path, seen: &Metadata) -> Result<(), String> {
+    let (owner, path) = (seen.uid(), path.display());
+    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        return Err(format!("{path} belongs to user {owner}, not to root; chown root {path}"));
+    }
+    if seen.mode() & 0o022 != 0 {
+        return Err(format!("{path} can be written by others than root; chmod go-w {path}"));
+    }
+    Ok(())
+}
+
+fn may_run(path: &Path, name: &str) -> Result<(), String> {
+    let shown = path.display();
+    let plain = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
+    if name.len() > NAME_BYTES || name.starts_with('.') || !name.chars().all(plain) {
+        return Err(format!("{shown}: expected a name of letters, digits, - _ and ., {NAME_BYTES} at most"));
+    }
+    let seen = fs::symlink_metadata(path).map_err(|cause| format!("{shown} cannot be read: {cause}"))?;
+    if !seen.is_file() {
+        return Err(format!(
+            "{shown} is no plain file (links are not followed); put the program itself there"
+        ));
+    }
+    may_order(path, &seen)?;
+    if seen.mode() & 0o111 == 0 {
+        return Err(format!("{shown} is not executable; chmod u+x {shown}, or remove it"));
+    }
+    Ok(())
+}
+
+impl Hook {
+    /// Whether its failure stops what it comes before.
+    pub fn is_blocking(&self) -> bool {
+        !self.name.ends_with(OPTIONAL)
+    }
+
+    /// The hook of this name, if it may still be called.
+    ///
+    /// # Errors
+    /// Why not, with the path.
+    pub fn named(bus: &Bus, stage: Stage, name: &str) -> Result<Self, String> {
+        let found = find(bus, stage)?;
+        let hook = found.hooks.into_iter().find(|it| it.name == name);
+        hook.ok_or_else(|| {
+            let path = bus.path(FOLDER).join(stage.folder()).join(name);
+            format!("{} is gone or may not be called", path.display())
+        })
+    }
+
+    /// Calls it. Dropping this ends it.
+    ///
+    /// # Errors
+    /// It cannot be run, does not end within `limit`, or fails: its name, and the end of what it said.
+    pub async fn call(&self, bus: &Bus, verb: Verb, about: &About, limit: Duration) -> Result<(), String> {
+        let state = bus.path(STATE).join(self.name.trim_end_matches(OPTIONAL));
+        let wrong = |why: &str| format!("hook {}/{}: {why}", self.stage.folder(), self.name);
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&state)
+            .map_err(|cause| wrong(&format!("{} cannot be made: {cause}", state.display())))?;
+        let word = match verb {
+            Verb::Run => "run",
+            Verb::Undo => "undo",
+        };
+        let mut command = Command::new(&self.path);
+        command.env_clear().current_dir("/").env("PATH", SEARCH).env("ZEDBOX_HOOK_STATE", &state);
+        let About { operation, node, request, reason, attempt, boot_id } = about;
+        command.env("ZEDBOX_HOOK_STAGE", self.stage.folder().trim_end_matches(".d")).envs([
+            ("ZEDBOX_HOOK_OPERATION", plain(operation)),
+            ("ZEDBOX_HOOK_NODE", plain(node)),
+            ("ZEDBOX_HOOK_REQUEST", plain(request)),
+            ("ZEDBOX_HOOK_REASON", plain(reason)),
+            ("ZEDBOX_HOOK_ATTEMPT", attempt.to_string()),
+            ("ZEDBOX_HOOK_BOOT", plain(boot_id)),
+        ]);
+        let called = program::run(command, &[word], limit).await;
+        called.map(drop).map_err(|why| format!("hook {}", short(&why)))
+    }
+}
+
+/// A value for the environment, which holds no NUL.
+fn plain(text: &str) -> String {
+    text.replace('\0', " ")
+}
+
+/// One line without control characters, cut where it is long.
+fn short(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    cut_text(&line.replace(char::is_control, " "), TEXT_BYTES)
+}
+
+#[cfg(test)]
+mod tests;

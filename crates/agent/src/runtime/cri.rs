@@ -1,0 +1,172 @@
+//! Two calls of the container runtime interface (CRI): gRPC, that is HTTP/2 over a Unix socket with one frame of Protocol
+//! Buffers each way.
+//!
+//! Not here: which socket. Sources: kubernetes/cri-api `pkg/apis/runtime/v1/api.proto`; the gRPC page "gRPC over HTTP2".
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use h2::RecvStream;
+use h2::client::SendRequest;
+use http::{HeaderMap, Request, StatusCode};
+use prost::Message;
+use thiserror::Error;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+/// For both calls together, connecting included.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// One answer; a pod takes some kilobytes.
+const LONGEST: usize = 16 << 20;
+/// One byte that says whether it is compressed, four for its length.
+const FRAME_HEAD: usize = 5;
+/// The kubelet puts the pod's UID here, on sandboxes and containers; of a static pod the hash of its file.
+pub(super) const POD_UID: &str = "io.kubernetes.pod.uid";
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub(super) enum CriError {
+    #[error("it does not answer within {} s", DEADLINE.as_secs())]
+    Silent,
+    #[error("cannot connect: {0}")]
+    Connect(#[from] std::io::Error),
+    #[error("HTTP/2: {0}")]
+    Http(#[from] h2::Error),
+    #[error("it is no container runtime: {0}")]
+    Stranger(String),
+    #[error("it refuses {call}: {why}")]
+    Refused { call: &'static str, why: String },
+    #[error("its answer is longer than {} MiB", LONGEST >> 20)]
+    Long,
+    #[error("its answer cannot be read: {0}")]
+    Garbled(String),
+}
+
+/// Members of the answers that are read; all others are passed over.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Sandboxes {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) items: Vec<Sandbox>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Sandbox {
+    #[prost(int32, tag = "3")]
+    pub(super) state: i32,
+    #[prost(btree_map = "string, string", tag = "5")]
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Containers {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) containers: Vec<Container>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Container {
+    #[prost(int32, tag = "6")]
+    pub(super) state: i32,
+    #[prost(btree_map = "string, string", tag = "8")]
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+/// `SANDBOX_NOTREADY`.
+const NOT_READY: i32 = 1;
+/// `CONTAINER_EXITED`.
+const EXITED: i32 = 2;
+
+/// The UIDs of pods of which a sandbox or a container lives. Dropping it closes the connection.
+pub(super) async fn live_pods(socket: &Path) -> Result<BTreeSet<String>, CriError> {
+    timeout(DEADLINE, connected(socket)).await.map_err(|_elapsed| CriError::Silent)?
+}
+
+async fn connected(socket: &Path) -> Result<BTreeSet<String>, CriError> {
+    let stream = UnixStream::connect(socket).await?;
+    let (sender, connection) = h2::client::handshake(stream).await?;
+    tokio::select! {
+        biased;
+        live = both(sender) => live,
+        // What it has brought by then is still read; what it has not fails by itself.
+        () = async { connection.await.map_or_else(drop, drop); future::pending().await } => Err(CriError::Silent),
+    }
+}
+
+async fn both(sender: SendRequest<Bytes>) -> Result<BTreeSet<String>, CriError> {
+    let sandboxes: Sandboxes = call(&sender, "ListPodSandbox").await?;
+    let containers: Containers = call(&sender, "ListContainers").await?;
+    let sandboxes = sandboxes.items.into_iter().filter(|it| it.state != NOT_READY).map(|it| it.labels);
+    let containers = containers.containers.into_iter().filter(|it| it.state != EXITED).map(|it| it.labels);
+    Ok(sandboxes.chain(containers).filter_map(|mut labels| labels.remove(POD_UID)).collect())
+}
+
+/// One call without anything asked for, which lists all.
+async fn call<M: Message + Default>(sender: &SendRequest<Bytes>, name: &'static str) -> Result<M, CriError> {
+    let request = Request::post(format!("http://localhost/runtime.v1.RuntimeService/{name}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(())
+        .map_err(|error| CriError::Garbled(error.to_string()))?;
+    let (answer, mut body) = sender.clone().ready().await?.send_request(request, false)?;
+    body.send_data(Bytes::from_static(&[0; FRAME_HEAD]), true)?;
+    let (head, body) = answer.await?.into_parts();
+    let of_grpc = |it: &http::HeaderValue| it.as_bytes().starts_with(b"application/grpc");
+    if head.status != StatusCode::OK || !head.headers.get("content-type").is_some_and(of_grpc) {
+        return Err(CriError::Stranger(format!("status {}", head.status)));
+    }
+    // An answer that is an error only has no other trailers.
+    refused(name, &head.headers)?;
+    let (bytes, trailers) = read(body).await?;
+    let Some(trailers) = trailers.filter(|it| it.contains_key("grpc-status")) else {
+        return Err(CriError::Garbled("it is cut off".to_owned()));
+    };
+    refused(name, &trailers)?;
+    message(bytes)
+}
+
+/// Whether the runtime says that it could not do it.
+fn refused(call: &'static str, said: &HeaderMap) -> Result<(), CriError> {
+    let text = |name| said.get(name).map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
+    match text("grpc-status").as_deref() {
+        None | Some("0") => Ok(()),
+        Some(code) => {
+            let why = text("grpc-message").unwrap_or_default();
+            Err(CriError::Refused {
+                call,
+                why: format!("{why} (gRPC status {code})").trim_start().to_owned(),
+            })
+        }
+    }
+}
+
+async fn read(mut body: RecvStream) -> Result<(BytesMut, Option<HeaderMap>), CriError> {
+    let mut bytes = BytesMut::new();
+    while let Some(part) = body.data().await {
+        let part = part?;
+        if bytes.len() + part.len() > FRAME_HEAD + LONGEST {
+            return Err(CriError::Long);
+        }
+        bytes.extend_from_slice(&part);
+        body.flow_control().release_capacity(part.len())?;
+    }
+    Ok((bytes, body.trailers().await?))
+}
+
+/// The one frame of an answer.
+fn message<M: Message + Default>(mut bytes: BytesMut) -> Result<M, CriError> {
+    let garbled = |why: &str| CriError::Garbled(why.to_owned());
+    let Some(head) = bytes.split_to(FRAME_HEAD.min(bytes.len())).first_chunk::<FRAME_HEAD>().copied() else {
+        return Err(garbled("it is cut off"));
+    };
+    let [compressed, length @ ..] = head;
+    if compressed != 0 {
+        return Err(garbled("it is compressed"));
+    }
+    if usize::try_from(u32::from_be_bytes(length)).ok() != Some(bytes.len()) {
+        return Err(garbled("it is not as long as it says"));
+    }
+    M::decode(bytes).map_err(|error| CriError::Garbled(error.to_string()))
+}

@@ -1,0 +1,97 @@
+//! What the container runtime of this machine runs, read from its socket: the UIDs of pods of which a container lives.
+//!
+//! Nothing is ever written there. Not here: the protocol (`cri`), whether an answer is believed and what follows from it
+//! (`kubenodeop`). Sources: goals D9, R8.
+
+mod cri;
+#[cfg(any(test, feature = "mock"))]
+pub mod mock;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+/// Where runtimes have their sockets, as paths under the root: containerd's own, that of k3s and rke2, that of EVE's kube
+/// container.
+pub const SOCKETS: [&str; 3] = [
+    "run/containerd/containerd.sock",
+    "run/k3s/containerd/containerd.sock",
+    "run/containerd-user/containerd.sock",
+];
+
+/// The seam to the container runtime.
+#[derive(Debug, Clone)]
+pub struct Runtime {
+    sockets: Vec<PathBuf>,
+}
+
+impl Runtime {
+    /// With the socket that is `named`, or those at the usual places below `root` for an empty name.
+    pub fn new(root: &Path, named: &str) -> Self {
+        let sockets = match named {
+            "" => SOCKETS.iter().map(|it| root.join(it)).collect(),
+            named => vec![PathBuf::from(named)],
+        };
+        Self { sockets }
+    }
+
+    /// The UIDs of pods of which a container, or the sandbox, lives by the word of any runtime that answers: all states
+    /// but `EXITED` and `NOTREADY` count as alive. Asked within 5 s a socket, of 16 MiB at most.
+    ///
+    /// # Errors
+    /// No runtime answers: in one sentence, why.
+    pub async fn live_pods(&self) -> Result<BTreeSet<String>, String> {
+        let (mut live, mut answered, mut whys) = (BTreeSet::new(), false, Vec::new());
+        for path in &self.sockets {
+            match socket(path) {
+                Ok(false) => continue,
+                Ok(true) => {}
+                Err(why) => {
+                    whys.push(format!("{}: {why}", path.display()));
+                    continue;
+                }
+            }
+            match cri::live_pods(path).await {
+                Ok(more) => {
+                    live.extend(more);
+                    answered = true;
+                }
+                Err(error) => whys.push(format!("{}: {error}", path.display())),
+            }
+        }
+        match (answered, whys.is_empty()) {
+            (true, _) => Ok(live),
+            (false, false) => Err(format!("the container runtime cannot be asked: {}", whys.join("; "))),
+            (false, true) => Err(self.nowhere()),
+        }
+    }
+
+    fn nowhere(&self) -> String {
+        let all: Vec<String> = self.sockets.iter().map(|it| it.display().to_string()).collect();
+        let all = all.join(", ");
+        format!("no socket of a container runtime at {all} (`runtime_socket` of the limits file names it)")
+    }
+}
+
+/// Whether there is a socket that nobody but root, or who we are, can have put there.
+fn socket(path: &Path) -> Result<bool, String> {
+    // Not through a link: what it leads to may change between two answers.
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error.to_string()),
+    };
+    if !found.file_type().is_socket() {
+        return Err("it is no socket".to_owned());
+    }
+    let (owner, own) = (found.uid(), geteuid().as_raw());
+    if owner != 0 && owner != own {
+        return Err(format!("it belongs to user {owner}, not to root"));
+    }
+    Ok(true)
+}

@@ -1,0 +1,118 @@
+//! Certificates that end, by the events of k3s and rke2, and by their own dates.
+//!
+//! Source: spec/cluster-lock.md 7.1. Pure: no clock, no I/O, no task.
+
+use jiff::{SignedDuration, Timestamp};
+use kubeapi::names::listed;
+use kubeapi::objects::text;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde_json::Value;
+use x509_cert::certificate::{CertificateInner, Raw};
+use x509_cert::der::Decode as _;
+
+use crate::{Finding, Severity};
+
+/// What an event says of the certificates of a node.
+struct Word {
+    node: String,
+    /// Of an authority.
+    authority: bool,
+    at: Option<Timestamp>,
+    is_ok: bool,
+    text: String,
+}
+
+impl Word {
+    fn of(event: &Value) -> Option<Self> {
+        let reason = text(&event["reason"]);
+        let at = [&event["lastTimestamp"], &event["eventTime"], &event["metadata"]["creationTimestamp"]];
+        reason.contains("CertificateExpiration").then(|| Self {
+            node: text(&event["involvedObject"]["name"]),
+            authority: reason.starts_with("CACertificate"),
+            at: at.into_iter().find_map(|it| it.as_str()?.parse().ok()),
+            is_ok: reason.ends_with("OK"),
+            text: text(&event["message"]),
+        })
+    }
+}
+
+/// The newest word on each node's certificates, those of the authorities apart; code `certificates`.
+#[must_use]
+pub fn events(events: &[Value]) -> Vec<Finding> {
+    let mut all: Vec<Word> = events.iter().filter_map(Word::of).collect();
+    all.sort_by(|a, b| (&a.node, a.authority, b.at).cmp(&(&b.node, b.authority, a.at)));
+    all.dedup_by(|older, newest| (&older.node, older.authority) == (&newest.node, newest.authority));
+    let warning = |it: &Word| {
+        let next = if it.authority {
+            "renew the certificate authority first: k3s certificate rotate-ca"
+        } else {
+            "restart k3s on that node, which renews them"
+        };
+        Finding::new("certificates", format!("certificates on node {}: {}", it.node, it.text), next)
+    };
+    all.iter().filter(|it| !it.is_ok).map(warning).collect()
+}
+
+/// One that ends sooner is warned of.
+pub const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
+/// One that ends sooner blocks.
+pub const VERY_SOON: SignedDuration = SignedDuration::from_hours(24);
+
+/// A certificate, and until when it counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dated {
+    /// The file or the address, for a person.
+    pub place: String,
+    /// Until then.
+    pub ends: Timestamp,
+    /// What renews it.
+    pub next: String,
+}
+
+/// When the first certificate in `pem` ends; `None` when there is none that can be read.
+#[must_use]
+pub fn end_of_pem(pem: &[u8]) -> Option<Timestamp> {
+    end_of_der(&CertificateDer::pem_slice_iter(pem).find_map(Result::ok)?)
+}
+
+/// When this certificate ends; `None` when it cannot be read.
+#[must_use]
+pub fn end_of_der(der: &[u8]) -> Option<Timestamp> {
+    let certificate = CertificateInner::<Raw>::from_der(der).ok()?;
+    let ends = certificate.tbs_certificate().validity().not_after.to_unix_duration();
+    Timestamp::from_second(i64::try_from(ends.as_secs()).ok()?).ok()
+}
+
+/// Those that end soon or have ended, the very soon ones apart; code `certificates`.
+#[must_use]
+pub fn ending(all: &[Dated], now: Timestamp) -> Vec<Finding> {
+    let left = |it: &Dated| it.ends.duration_since(now);
+    let steps = [
+        (
+            SignedDuration::MIN,
+            VERY_SOON,
+            Severity::Blocks,
+            "certificates that end within a day or have ended",
+        ),
+        (VERY_SOON, SOON, Severity::Warns, "certificates that end within 7 days"),
+    ];
+    let of = |(from, to, severity, what)| {
+        let mut some: Vec<&Dated> = all.iter().filter(|it| (from..to).contains(&left(it))).collect();
+        some.sort_by_key(|it| it.ends);
+        let first = some.first()?;
+        let shown = |it: &&Dated| format!("{} ({})", it.place, until(left(it)));
+        let text = format!("{what}: {}", listed(&some.iter().map(shown).collect::<Vec<_>>(), ", "));
+        Some(Finding::new("certificates", text, first.next.clone()).with(severity))
+    };
+    steps.into_iter().filter_map(of).collect()
+}
+
+fn until(left: SignedDuration) -> String {
+    let hours = left.as_hours();
+    match hours.unsigned_abs() {
+        _ if left.is_negative() => format!("ended {} h ago", hours.unsigned_abs()),
+        0..48 => format!("in {hours} h"),
+        _ => format!("in {} days", hours / 24),
+    }
+}

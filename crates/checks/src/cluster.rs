@@ -1,0 +1,209 @@
+//! Reading the cluster, and judging what was read; each kind is asked for once, all at the same time.
+//!
+//! What cannot be read is a finding too; what is not installed is none. Dropping the future loses nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::join_all;
+use futures::{FutureExt as _, join};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, Node};
+use kube::Resource;
+use kube::core::Request;
+use kubeapi::machines::calls::{GUESTS, MACHINES, path};
+use kubeapi::slim::longhorn;
+use kubeapi::watch::Scope;
+use kubeapi::{Cluster, Error};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{Finding, Severity, certificates, etcd, machines, node, nodes, storage};
+
+/// What is read of the cluster before a drain, one request each where it has one page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// Nodes.
+    Nodes,
+    /// Snapshots of etcd.
+    EtcdSnapshots,
+    /// Events of nodes, which k3s writes for certificates.
+    Events,
+    /// Volumes of Longhorn, and their engines.
+    Volumes,
+    /// Disks of Longhorn.
+    Disks,
+    /// Backups of Longhorn.
+    Backups,
+    /// Snapshots by CSI.
+    Snapshots,
+    /// Virtual machines.
+    Machines,
+    /// Running virtual machines.
+    Guests,
+    /// The clock of the API server.
+    Clock,
+}
+
+impl Source {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Nodes,
+        Self::EtcdSnapshots,
+        Self::Events,
+        Self::Volumes,
+        Self::Disks,
+        Self::Backups,
+        Self::Snapshots,
+        Self::Machines,
+        Self::Guests,
+        Self::Clock,
+    ];
+}
+
+/// What speaks against a drain of `node`, by what it was found in; `own` gives our wall clock. What cannot be read only
+/// warns: a drain waits for nothing that it need not know.
+pub async fn drain(
+    cluster: &Cluster,
+    node: &str,
+    sources: &BTreeSet<Source>,
+    own: impl Fn() -> Timestamp,
+) -> BTreeMap<Source, Vec<Finding>> {
+    let own = &own;
+    let all = sources.iter().map(|source| look(cluster, node, *source, own).map(|it| (*source, it)));
+    join_all(all).await.into_iter().collect()
+}
+
+async fn look(cluster: &Cluster, node: &str, source: Source, own: &impl Fn() -> Timestamp) -> Vec<Finding> {
+    let mut found = Vec::new();
+    match source {
+        Source::Nodes => {
+            let all = listed(cluster, Scope::all("nodes", Node::url_path(&(), None))).await;
+            judge("nodes", &all, &mut found, |all| {
+                let warns = [nodes::unready(all), etcd::voters(all)].concat().into_iter();
+                let warns = warns.map(|it| it.with(Severity::Warns)).collect();
+                [warns, nodes::cordoned(all, node), nodes::full_disks(all)].concat()
+            });
+        }
+        Source::EtcdSnapshots => {
+            let scope = etcd_snapshots();
+            let all = scope.list_installed::<Value>(cluster).await;
+            // Where k3s knows of none at all, there is no etcd of its own either.
+            let all = all.map(Option::unwrap_or_default);
+            judge("snapshot", &all, &mut found, |all| {
+                let warn = if all.is_empty() { Vec::new() } else { etcd::snapshot(all, own()) };
+                warn.into_iter().map(|it| it.with(Severity::Warns)).collect()
+            });
+        }
+        Source::Events => {
+            let all = listed::<Value>(cluster, events()).await;
+            judge("certificates", &all, &mut found, |all| {
+                certificates::events(all).into_iter().map(|it| it.with(Severity::Warns)).collect()
+            });
+        }
+        Source::Volumes => {
+            let (volumes, engines) = join!(
+                listed(cluster, longhorn::scope("volumes")),
+                listed(cluster, longhorn::scope("engines"))
+            );
+            judge("volumes", &volumes, &mut found, |all| {
+                let sick = storage::unhealthy(all).into_iter().map(|it| it.with(Severity::Warns)).collect();
+                [sick, storage::single(all), storage::restoring(all)].concat()
+            });
+            let known = volumes.as_deref().unwrap_or_default();
+            judge("rebuilds", &engines, &mut found, |all| storage::rebuilding(all, known));
+        }
+        Source::Disks => {
+            let all = listed(cluster, longhorn::scope("nodes")).await;
+            judge("volumes", &all, &mut found, |all| {
+                storage::full(all, &[]).into_iter().map(|it| it.with(Severity::Warns)).collect()
+            });
+        }
+        Source::Backups => {
+            let all = listed(cluster, longhorn::scope("backups")).await;
+            judge("backups", &all, &mut found, storage::backing_up);
+        }
+        Source::Snapshots => {
+            let path = "/apis/snapshot.storage.k8s.io/v1/volumesnapshots".to_owned();
+            let all = listed(cluster, Scope::all("volume snapshots", path)).await;
+            judge("backups", &all, &mut found, storage::csi_snapshots);
+        }
+        Source::Machines => {
+            let all = listed(cluster, Scope::all("virtual machines", path(MACHINES))).await;
+            judge("backups", &all, &mut found, storage::machine_snapshots);
+        }
+        Source::Guests => {
+            let all = listed(cluster, Scope::all("running virtual machines", path(GUESTS))).await;
+            judge("machines", &all, &mut found, |all| machines::not_migratable(all, node));
+        }
+        Source::Clock => match server_time(cluster).await {
+            Ok(Some(server)) => found.extend(node::clock(server, own())),
+            Ok(None) => {}
+            Err(error) => found.push(Finding::unreadable("clock", &error)),
+        },
+    }
+    let unread = |it: Finding| if it.is_unread() { it.with(Severity::Warns) } else { it };
+    found.into_iter().map(unread).collect()
+}
+
+/// The clock of the API server, where it says.
+pub(crate) async fn server_time(cluster: &Cluster) -> Result<Option<Timestamp>, Error> {
+    let request = Request::new("").get("version", &kube::api::GetParams::default());
+    let (_, date) = cluster.ask_with_date::<Value>("read the version of the API server", request).await?;
+    Ok(date)
+}
+
+pub(crate) fn etcd_snapshots() -> Scope {
+    Scope::all("etcd snapshots", "/apis/k3s.cattle.io/v1/etcdsnapshotfiles".to_owned())
+}
+
+pub(crate) fn events() -> Scope {
+    let all = Scope::all("events of nodes", Event::url_path(&(), Some("default")));
+    Scope { fields: Some("involvedObject.kind=Node".to_owned()), ..all }
+}
+
+/// Everything that speaks against taking the whole site down; `now` is the wall clock.
+pub async fn site(cluster: &Cluster, now: Timestamp) -> Vec<Finding> {
+    let (all_nodes, snapshots, events, volumes, disks, backups, machines) = join!(
+        Box::pin(listed::<Value>(cluster, Scope::all("nodes", Node::url_path(&(), None)))),
+        Box::pin(listed::<Value>(cluster, etcd_snapshots())),
+        Box::pin(listed::<Value>(cluster, events())),
+        Box::pin(listed(cluster, longhorn::scope("volumes"))),
+        Box::pin(listed(cluster, longhorn::scope("nodes"))),
+        Box::pin(listed(cluster, longhorn::scope("backups"))),
+        Box::pin(listed::<Value>(cluster, Scope::all("virtual machines", path(MACHINES)))),
+    );
+    let mut found = Vec::new();
+    let has_etcd = all_nodes.as_ref().is_ok_and(|all| all.iter().any(etcd::is_member));
+    judge("nodes", &all_nodes, &mut found, |all| [nodes::unready(all), etcd::voters(all)].concat());
+    if has_etcd {
+        judge("snapshot", &snapshots, &mut found, |all| etcd::snapshot(all, now));
+    }
+    judge("certificates", &events, &mut found, certificates::events);
+    judge("volumes", &volumes, &mut found, storage::unhealthy);
+    let known = volumes.as_deref().unwrap_or_default();
+    judge("volumes", &disks, &mut found, |all| storage::full(all, known));
+    judge("backups", &backups, &mut found, storage::backing_up);
+    judge("backups", &volumes, &mut found, storage::restoring);
+    judge("backups", &machines, &mut found, storage::machine_snapshots);
+    found.dedup();
+    found
+}
+
+pub(crate) async fn listed<T: DeserializeOwned + Send>(
+    cluster: &Cluster,
+    scope: Scope,
+) -> Result<Vec<T>, Error> {
+    Ok(scope.list_installed(cluster).await?.unwrap_or_default())
+}
+
+fn judge<T>(
+    code: &str,
+    read: &Result<Vec<T>, Error>,
+    found: &mut Vec<Finding>,
+    rule: impl FnOnce(&[T]) -> Vec<Finding>,
+) {
+    match read {
+        Ok(all) => found.extend(rule(all)),
+        Err(error) => found.push(Finding::unreadable(code, error)),
+    }
+}

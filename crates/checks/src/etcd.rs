@@ -1,0 +1,59 @@
+//! Members of etcd as their nodes report them, and its snapshots.
+//!
+//! Not here: what etcd itself says (`outage::margin`). Pure: no clock, no I/O, no task.
+
+use jiff::{SignedDuration, Timestamp};
+use kubeapi::names::{ETCD, listed as names};
+use kubeapi::objects::{condition, named, text};
+use serde_json::Value;
+
+use crate::Finding;
+
+/// A snapshot of etcd that is older counts as none; k3s makes one every 12 h.
+pub const SNAPSHOT_AGE: SignedDuration = SignedDuration::from_hours(24);
+
+/// A node with a member of etcd.
+#[must_use]
+pub fn is_member(node: &Value) -> bool {
+    !node["metadata"]["labels"][ETCD].is_null()
+}
+
+/// Nodes that say that their member is no healthy voter; code `etcd`.
+#[must_use]
+pub fn voters(nodes: &[Value]) -> Vec<Finding> {
+    let sick = |it: &&Value| {
+        let voter = condition(&it["status"], "EtcdIsVoter");
+        is_member(it) && !voter.is_null() && voter["status"] != "True"
+    };
+    let what = |it: &Value| {
+        let voter = condition(&it["status"], "EtcdIsVoter");
+        format!("{} ({})", named(it), text(&voter["reason"]))
+    };
+    let sick: Vec<String> = nodes.iter().filter(sick).map(what).collect();
+    if sick.is_empty() {
+        return Vec::new();
+    }
+    let text = format!("members of etcd that are no healthy voters: {}", names(&sick, ", "));
+    vec![Finding::new(
+        "etcd",
+        text,
+        "repair them first: a site that goes down so may come back without quorum",
+    )]
+}
+
+/// The newest snapshot is older than [`SNAPSHOT_AGE`], or there is none; code `snapshot`.
+#[must_use]
+pub fn snapshot(files: &[Value], now: Timestamp) -> Vec<Finding> {
+    let made = |it: &Value| it["status"]["creationTime"].as_str()?.parse::<Timestamp>().ok();
+    let newest = files.iter().filter(|it| it["status"]["readyToUse"] == true).filter_map(made).max();
+    let text = match newest {
+        Some(at) if now.duration_since(at) <= SNAPSHOT_AGE => return Vec::new(),
+        Some(at) => format!("the newest snapshot of etcd is {} h old", now.duration_since(at).as_hours()),
+        None => "the cluster knows of no snapshot of etcd".to_owned(),
+    };
+    vec![Finding::new(
+        "snapshot",
+        text,
+        "on a server: k3s etcd-snapshot save (rke2: rke2 etcd-snapshot save)",
+    )]
+}

@@ -1,0 +1,96 @@
+//! One thing that was found.
+//!
+//! Not here: what was looked at. Pure: no clock, no I/O, no task.
+
+use kubeapi::Error;
+use serde::{Deserialize, Serialize};
+
+/// How the text of a finding begins that is about what could not be read.
+pub(crate) const UNREAD: &str = "cannot be checked: ";
+
+/// What a finding does to an operation that nobody has it pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The operation does not begin.
+    #[default]
+    Blocks,
+    /// It begins; a person should look.
+    Warns,
+    /// It is only said.
+    Hint,
+}
+
+impl Severity {
+    /// The word for it, as on disk.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Blocks => "blocks",
+            Self::Warns => "warns",
+            Self::Hint => "hint",
+        }
+    }
+}
+
+/// Something that speaks against an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Finding {
+    /// What it is about, one of a short list of words; a person passes it by this.
+    pub code: String,
+    /// What it does to the operation. Left out where it blocks, as before there were others.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub severity: Severity,
+    /// What was found, a sentence.
+    pub text: String,
+    /// What a person can do.
+    pub next: String,
+}
+
+impl Finding {
+    /// A finding that blocks.
+    pub fn new(code: &str, text: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), severity: Severity::Blocks, text: text.into(), next: next.into() }
+    }
+
+    /// The same with another severity.
+    #[must_use]
+    pub fn with(self, severity: Severity) -> Self {
+        Self { severity, ..self }
+    }
+
+    /// What `code` is about could not be read.
+    pub fn unreadable(code: &str, error: &Error) -> Self {
+        Self::new(code, format!("{UNREAD}{}", error.line()), error.next_step())
+    }
+
+    /// It is about what could not be read.
+    #[must_use]
+    pub fn is_unread(&self) -> bool {
+        self.text.starts_with(UNREAD)
+    }
+}
+
+fn is_default<T: Default + PartialEq>(it: &T) -> bool {
+    *it == T::default()
+}
+
+/// `found` in the order of their severity, with those that block but are not among `stops` as warnings.
+#[must_use]
+pub fn settled(found: Vec<Finding>, stops: &[String]) -> Vec<Finding> {
+    let lower = |it: Finding| {
+        let stays = it.severity != Severity::Blocks || stops.contains(&it.code);
+        if stays { it } else { it.with(Severity::Warns) }
+    };
+    let mut found: Vec<Finding> = found.into_iter().map(lower).collect();
+    found.sort_by_key(|it| it.severity);
+    found.dedup();
+    found
+}
+
+/// Those that block, and whose code is not among `passed`.
+#[must_use]
+pub fn blocking<'a>(findings: &'a [Finding], passed: &[String]) -> Vec<&'a Finding> {
+    let blocks = |it: &&Finding| it.severity == Severity::Blocks && !passed.contains(&it.code);
+    findings.iter().filter(blocks).collect()
+}

@@ -1,0 +1,40 @@
+//! What speaks against an operation on a node or a site: findings, and the rules and readers that make them.
+//!
+//! `finding` is what all of them are written in; `nodes`, `etcd`, `certificates`, `machines`, `node` and `storage` judge
+//! what was read, and are pure; `cluster` reads the cluster, `local` this machine. Who may call: `outage` before the whole site goes down, `kubenodeop` and `zedkube` before a
+//! drain, `zedbox`. Not here: what follows from a finding. Sources: spec/cluster-lock.md 7.1 and 8, spec/vm-storage.md B8
+//! and C1; goals U6. Reads only.
+
+pub mod certificates;
+pub mod cluster;
+pub mod etcd;
+mod finding;
+pub mod local;
+pub mod machines;
+pub mod network;
+pub mod node;
+pub mod nodes;
+pub mod storage;
+pub mod verify;
+pub mod workloads;
+
+pub use finding::{Finding, Severity, blocking, settled};
+
+/// Codes of everything that is found before a drain.
+pub const DRAIN_CODES: [&str; 13] = [
+    "nodes",
+    "cordons",
+    "etcd",
+    "snapshot",
+    "certificates",
+    "volumes",
+    "rebuilds",
+    "backups",
+    "machines",
+    "room",
+    "disk",
+    "clock",
+    "site",
+];
+/// Those that stop a drain where nobody says otherwise.
+pub const DRAIN_STOPS: [&str; 1] = ["backups"];

@@ -1,0 +1,217 @@
+//! Reading this machine: certificates in files and those that its servers show, and room on disks.
+//!
+//! It blocks, each server for [`LIMIT`] at most: for a thread of its own. A server that nobody runs here is no finding.
+//! Who signed a certificate is not judged, and nothing is sent to a server but the handshake. Source:
+//! spec/cluster-lock.md 7.1.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error as TlsError, SignatureScheme,
+};
+
+use crate::certificates::{Dated, end_of_der, end_of_pem, ending};
+use crate::finding::UNREAD;
+use crate::node::{self, DiskRoom};
+use crate::{Finding, Severity};
+
+/// The time for a connection, and for each answer.
+pub const LIMIT: Duration = Duration::from_secs(2);
+/// The kubelet and etcd of this node.
+pub const SERVERS: [(&str, &str); 2] = [("kubelet", "127.0.0.1:10250"), ("etcd", "127.0.0.1:2379")];
+/// Data of k3s and rke2, below the root.
+const DATA: [&str; 2] = ["var/lib/rancher/k3s", "var/lib/rancher/rke2"];
+/// Folders with certificates, below the data.
+const FOLDERS: [&str; 3] = ["server/tls", "server/tls/etcd", "agent"];
+/// A folder with more is not read to its end.
+const FILES: usize = 64;
+/// No certificate is longer.
+const FILE_BYTES: u64 = 64 << 10;
+/// Renews what k3s and rke2 have made.
+const RESTART: &str =
+    "restart k3s (rke2) on this node, which renews them; of an authority: k3s certificate rotate-ca";
+
+/// What is looked at.
+#[derive(Debug, Clone, Default)]
+pub struct Machine {
+    /// `/` on a device.
+    pub root: PathBuf,
+    /// Servers by what they are and `host:port`.
+    pub servers: Vec<(String, String)>,
+    /// Our own certificate for the cluster as PEM, by the file that it is from; or why it cannot be read.
+    pub own: Option<(String, Result<Vec<u8>, String>)>,
+    /// Folders whose disks are looked at, below the root.
+    pub disks: Vec<String>,
+}
+
+/// Everything that is found; `now` is the wall clock.
+pub fn look(machine: &Machine, now: Timestamp) -> Vec<Finding> {
+    let (mut dated, mut found) = (Vec::new(), Vec::new());
+    let mut take = |read: Result<Option<Dated>, String>| match read {
+        Ok(it) => dated.extend(it),
+        Err(why) => found.push(unreadable("certificates", &why)),
+    };
+    for file in files(&machine.root, &mut take) {
+        take(of_file(&file).map(Some));
+    }
+    for (what, address) in &machine.servers {
+        take(of_server(what, address));
+    }
+    if let Some((place, pem)) = &machine.own {
+        let next = format!("renew {place}: k3s writes it again when it starts");
+        let ends =
+            pem.as_deref().map_err(Clone::clone).and_then(|it| end_of_pem(it).ok_or_else(no_certificate));
+        let dated = ends.map(|ends| Some(Dated { place: place.clone(), ends, next }));
+        take(dated.map_err(|why| format!("{place}: {why}")));
+    }
+    found.extend(ending(&dated, now));
+    let rooms = machine.disks.iter().filter_map(|it| match room(&machine.root.join(it)) {
+        Ok(room) => room,
+        Err(why) => {
+            found.push(unreadable("disk", &why));
+            None
+        }
+    });
+    let rooms: Vec<DiskRoom> = rooms.collect();
+    found.extend(node::disks(&rooms));
+    found
+}
+
+fn unreadable(code: &str, why: &str) -> Finding {
+    let next = "run as root, and look at what it names";
+    Finding::new(code, format!("{UNREAD}{why}"), next).with(Severity::Warns)
+}
+
+fn no_certificate() -> String {
+    "it holds no X.509 certificate".to_owned()
+}
+
+/// Files of certificates; folders that are not there hold none.
+fn files(root: &Path, take: &mut impl FnMut(Result<Option<Dated>, String>)) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for folder in DATA.iter().flat_map(|data| FOLDERS.map(|it| root.join(data).join(it))) {
+        match folder.read_dir() {
+            Ok(entries) => {
+                let names = entries.filter_map(Result::ok).map(|it| it.path());
+                all.extend(names.filter(|it| it.extension().is_some_and(|it| it == "crt")).take(FILES));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => take(Err(format!("{}: {error}", folder.display()))),
+        }
+    }
+    all.sort();
+    all
+}
+
+fn of_file(path: &Path) -> Result<Dated, String> {
+    let place = path.display().to_string();
+    let mut pem = Vec::new();
+    let read = File::open(path).and_then(|it| it.take(FILE_BYTES).read_to_end(&mut pem));
+    read.map_err(|error| format!("{place}: {error}"))?;
+    let ends = end_of_pem(&pem).ok_or_else(|| format!("{place}: {}", no_certificate()))?;
+    Ok(Dated { place, ends, next: RESTART.to_owned() })
+}
+
+/// The certificate that a server shows; `None` where there is no server.
+fn of_server(what: &str, address: &str) -> Result<Option<Dated>, String> {
+    let place = format!("{what} at {address}");
+    let wrong = |error: &dyn std::fmt::Display| format!("{place}: {error}");
+    let at: SocketAddr = match address.to_socket_addrs().map(|mut all| all.next()) {
+        Ok(Some(at)) => at,
+        Ok(None) => return Err(wrong(&"no address")),
+        Err(error) => return Err(wrong(&error)),
+    };
+    let mut stream = match TcpStream::connect_timeout(&at, LIMIT) {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
+        Err(error) => return Err(wrong(&error)),
+    };
+    let limited = stream.set_read_timeout(Some(LIMIT)).and_then(|()| stream.set_write_timeout(Some(LIMIT)));
+    limited.map_err(|error| wrong(&error))?;
+    let provider = Arc::new(ring::default_provider());
+    let shown = Arc::new(Shown { provider: Arc::clone(&provider), der: Mutex::default() });
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| wrong(&error))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::clone(&shown) as Arc<dyn ServerCertVerifier>)
+        .with_no_client_auth();
+    let name = ServerName::IpAddress(at.ip().into());
+    let mut tls = ClientConnection::new(Arc::new(config), name).map_err(|error| wrong(&error))?;
+    // A server may end the handshake, for want of our certificate, once it has shown its own.
+    let ended = tls.complete_io(&mut stream);
+    let der = shown.der.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match (der, ended) {
+        (Some(der), _) => {
+            let ends = end_of_der(&der).ok_or_else(|| wrong(&"its certificate cannot be read"))?;
+            Ok(Some(Dated { place, ends, next: RESTART.to_owned() }))
+        }
+        (None, Err(error)) => Err(wrong(&error)),
+        (None, Ok(_)) => Err(wrong(&"it has shown no certificate")),
+    }
+}
+
+/// Keeps the certificate that a server shows, whoever signed it. The connection is used for nothing else.
+#[derive(Debug)]
+struct Shown {
+    provider: Arc<CryptoProvider>,
+    der: Mutex<Option<Vec<u8>>>,
+}
+
+impl ServerCertVerifier for Shown {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        *self.der.lock().unwrap_or_else(PoisonError::into_inner) = Some(end_entity.to_vec());
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Room on the disk of a folder; `None` where there is no folder.
+fn room(path: &Path) -> Result<Option<DiskRoom>, String> {
+    match rustix::fs::statvfs(path) {
+        Ok(facts) => Ok(Some(DiskRoom {
+            path: path.display().to_string(),
+            free: facts.f_bavail.saturating_mul(facts.f_frsize),
+            total: facts.f_blocks.saturating_mul(facts.f_frsize),
+        })),
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}

@@ -1,0 +1,54 @@
+//! This machine: its clock and the room on its disks.
+//!
+//! Not here: reading them (`local`, `cluster`). Sources: spec/cluster-lock.md 8, spec/vm-storage.md C1.
+//! Pure: no clock, no I/O, no task.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{Finding, Severity};
+
+/// Clocks that differ by more are warned of; k3s refuses tokens and certificates from some minutes on.
+pub const CLOCKS_WARN: SignedDuration = SignedDuration::from_secs(5);
+/// Clocks that differ by more block.
+pub const CLOCKS_BLOCK: SignedDuration = SignedDuration::from_secs(60);
+/// A disk with less of its room free is warned of, in percent.
+pub const LEAST_FREE_PERCENT: u64 = 5;
+
+/// Our clock against the API server's, which has whole seconds; code `clock`.
+#[must_use]
+pub fn clock(server: Timestamp, own: Timestamp) -> Vec<Finding> {
+    let offset = own.duration_since(server);
+    let severity = match offset.abs() {
+        it if it > CLOCKS_BLOCK => Severity::Blocks,
+        it if it > CLOCKS_WARN => Severity::Warns,
+        _ => return Vec::new(),
+    };
+    let side = if offset.is_negative() { "behind" } else { "ahead of" };
+    let text =
+        format!("the clock of this node is {} s {side} that of the API server", offset.abs().as_secs());
+    let next = "compare the clocks with date on both, and check NTP: chronyc tracking, or timedatectl";
+    vec![Finding::new("clock", text, next).with(severity)]
+}
+
+/// Room of one file system, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskRoom {
+    /// Where it is mounted, or a folder on it.
+    pub path: String,
+    /// What a process may still write.
+    pub free: u64,
+    /// All.
+    pub total: u64,
+}
+
+/// File systems with less than [`LEAST_FREE_PERCENT`] free; code `disk`.
+#[must_use]
+pub fn disks(all: &[DiskRoom]) -> Vec<Finding> {
+    let full = |it: &&DiskRoom| it.free.saturating_mul(100) < it.total.saturating_mul(LEAST_FREE_PERCENT);
+    let finding = |it: &DiskRoom| {
+        let text = format!("{} has {} MiB of {} MiB free", it.path, it.free >> 20, it.total >> 20);
+        let next = format!("make room: du -x -d 2 {}", it.path);
+        Finding::new("disk", text, next).with(Severity::Warns)
+    };
+    all.iter().filter(full).map(finding).collect()
+}

@@ -1,0 +1,79 @@
+//! Nodes as they are.
+//!
+//! Not here: members of etcd (`etcd`). Pure: no clock, no I/O, no task.
+
+use kubeapi::names::{OWNER_ANNOTATION, listed as names};
+use kubeapi::objects::{condition, items, named, text};
+use serde_json::Value;
+
+use crate::{Finding, Severity};
+
+/// Nodes that are not Ready; code `nodes`.
+#[must_use]
+pub fn unready(nodes: &[Value]) -> Vec<Finding> {
+    let off = |it: &&Value| condition(&it["status"], "Ready")["status"] != "True";
+    let off: Vec<String> = nodes.iter().filter(off).map(named).collect();
+    let Some(first) = off.first() else { return Vec::new() };
+    let next =
+        format!("kubectl describe node {first}; it cannot take part, and the site comes back without it");
+    vec![Finding::new("nodes", format!("nodes that are not Ready: {}", names(&off, ", ")), next)]
+}
+
+/// Nodes that are cordoned: by somebody else, `node` included, or, as in a turn of theirs, by pillar-rs; code `cordons`.
+#[must_use]
+pub fn cordoned(nodes: &[Value], node: &str) -> Vec<Finding> {
+    let ours = |it: &Value| !it["metadata"]["annotations"][OWNER_ANNOTATION].is_null();
+    let closed: Vec<&Value> = nodes.iter().filter(|it| it["spec"]["unschedulable"] == true).collect();
+    let (own, foreign): (Vec<&Value>, Vec<&Value>) = closed.into_iter().partition(|it| ours(it));
+    let all = |some: &[&Value]| some.iter().map(|it| named(it)).filter(|it| it != node).collect::<Vec<_>>();
+    let (own, others) = (all(&own), foreign.iter().map(|it| named(it)).collect::<Vec<_>>());
+    let mut found = Vec::new();
+    if let Some(first) = others.first() {
+        let text =
+            format!("nodes that somebody else has cordoned, and that take no pods: {}", names(&others, ", "));
+        let next = format!("kubectl uncordon {first}, if whoever cordoned it agrees");
+        found.push(Finding::new("cordons", text, next).with(Severity::Warns));
+    }
+    if !own.is_empty() {
+        let text = format!("nodes that pillar-rs has cordoned: {}", names(&own, ", "));
+        found.push(
+            Finding::new("cordons", text, "zedbox lock status shows whose turn it is").with(Severity::Hint),
+        );
+    }
+    found
+}
+
+/// Nodes whose kubelet says that a disk is full; code `disk`.
+#[must_use]
+pub fn full_disks(nodes: &[Value]) -> Vec<Finding> {
+    let full = |it: &&Value| condition(&it["status"], "DiskPressure")["status"] == "True";
+    let all: Vec<String> = nodes.iter().filter(full).map(named).collect();
+    let Some(first) = all.first() else { return Vec::new() };
+    let text = format!("nodes with DiskPressure, which take no pods: {}", names(&all, ", "));
+    let next = format!("make room on its disk: kubectl describe node {first}");
+    vec![Finding::new("disk", text, next).with(Severity::Warns)]
+}
+
+/// What the node controller puts on a node that it does not hear of.
+const OUTAGE: [&str; 2] = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
+
+/// Nodes that are Ready, and have taints of an outage; code `taints`.
+#[must_use]
+pub fn tainted(nodes: &[Value]) -> Vec<Finding> {
+    let of = |it: &Value| {
+        let taints = items(&it["spec"]["taints"]).iter();
+        let stale = taints.filter(|it| OUTAGE.contains(&text(&it["key"]).as_str()));
+        let stale: Vec<String> =
+            stale.map(|it| format!("{}:{}", text(&it["key"]), text(&it["effect"]))).collect();
+        let ready = condition(&it["status"], "Ready")["status"] == "True";
+        let first = stale.first().filter(|_| ready)?;
+        let name = named(it);
+        let next = format!(
+            "wait 60 s for zedkube on that node to remove them; else: kubectl taint node {name} {first}-"
+        );
+        let text =
+            format!("node {name} is Ready, and takes no pods for taints of an outage: {}", stale.join(", "));
+        Some(Finding::new("taints", text, next))
+    };
+    nodes.iter().filter_map(of).collect()
+}

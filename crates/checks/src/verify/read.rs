@@ -1,0 +1,135 @@
+//! Reading a cluster from its etcd up, and judging each layer of it.
+//!
+//! When the API does not answer nothing else is asked. Dropping the future loses nothing.
+
+use futures::join;
+use jiff::Timestamp;
+use kubeapi::machines::calls::{MACHINES, path};
+use kubeapi::reply::Reach;
+use kubeapi::slim::longhorn::{self, Volume};
+use kubeapi::watch::Scope;
+use kubeapi::{Cluster, Error};
+use serde_json::Value;
+use topics::VerifyLayer;
+
+use super::{Looked, unknown};
+use crate::cluster::{etcd_snapshots, events, listed, server_time};
+use crate::{Finding, Severity, certificates, etcd, machines, network, node, nodes, storage, workloads};
+
+/// The layers of the cluster, lowest first; `own` gives our wall clock. The certificates of this machine and `turns`,
+/// which others know, are not among them.
+pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyLayer> {
+    let server = match server_time(cluster).await {
+        Ok(server) => server,
+        Err(error) => return without_api(&error),
+    };
+    let now = server.unwrap_or_else(&own);
+    let mut clock = Looked::default();
+    match server {
+        Some(server) => clock.read("the clock of the API server").found(node::clock(server, own())),
+        None => clock.found([Finding::new(
+            "clock",
+            "the API server does not say what time it is",
+            "compare with date",
+        )
+        .with(Severity::Warns)]),
+    };
+    let many = |what: &str, path: &str| Scope::all(what, path.to_owned());
+    let (all_nodes, snapshots, events, leases, volumes, disks, attached) = join!(
+        Box::pin(listed::<Value>(cluster, many("nodes", "/api/v1/nodes"))),
+        Box::pin(listed::<Value>(cluster, etcd_snapshots())),
+        Box::pin(listed::<Value>(cluster, events())),
+        Box::pin(listed::<Value>(
+            cluster,
+            many("leases of kube-system", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
+        )),
+        Box::pin(listed::<Volume>(cluster, longhorn::scope("volumes"))),
+        Box::pin(listed(cluster, longhorn::scope("nodes"))),
+        Box::pin(listed::<Value>(
+            cluster,
+            many("volume attachments", "/apis/storage.k8s.io/v1/volumeattachments")
+        )),
+    );
+    let (pods, deployments, sets, daemons, guests) = join!(
+        Box::pin(listed::<Value>(cluster, many("pods", "/api/v1/pods"))),
+        Box::pin(listed::<Value>(cluster, many("deployments", "/apis/apps/v1/deployments"))),
+        Box::pin(listed::<Value>(cluster, many("stateful sets", "/apis/apps/v1/statefulsets"))),
+        Box::pin(listed::<Value>(cluster, many("daemon sets", "/apis/apps/v1/daemonsets"))),
+        Box::pin(listed::<Value>(cluster, many("virtual machines", &path(MACHINES)))),
+    );
+    let known = all_nodes.as_deref().unwrap_or_default();
+    let warns =
+        |all: Vec<Finding>| -> Vec<Finding> { all.into_iter().map(|it| it.with(Severity::Warns)).collect() };
+    let members = known.iter().filter(|it| etcd::is_member(it)).count();
+    let mut quorum = Looked::default();
+    if members > 0 {
+        quorum
+            .list("nodes", all_nodes.as_deref(), etcd::voters)
+            .read(format!("{members} of them members of etcd"));
+        quorum.list("snapshots", snapshots.as_deref(), |all| warns(etcd::snapshot(all, now)));
+    }
+    let workloads = |system: bool| {
+        let mut all = Looked::default();
+        let kinds = [("deployments", &deployments), ("stateful sets", &sets), ("daemon sets", &daemons)];
+        for (what, read) in kinds {
+            let own = of_kind(read, system);
+            all.list(what, own.as_deref().map_err(|it| *it), |some| workloads::short(what, some));
+        }
+        let own = of_kind(&pods, system);
+        all.list("pods", own.as_deref().map_err(|it| *it), |some| workloads::pods(some, now));
+        all
+    };
+    let mut volumes_layer = Looked::default();
+    volumes_layer.list("volumes", volumes.as_deref(), |all| {
+        let (faulted, others): (Vec<Volume>, Vec<Volume>) =
+            all.iter().cloned().partition(|it| it.status.robustness == "faulted");
+        [storage::unhealthy(&faulted), warns(storage::unhealthy(&others))].concat()
+    });
+    let volumes = volumes.as_deref().unwrap_or_default();
+    volumes_layer.list("storage nodes", disks.as_deref(), |all| warns(storage::full(all, volumes))).list(
+        "attachments",
+        attached.as_deref(),
+        |all| storage::stale_attachments(all, known),
+    );
+    vec![
+        Looked::default()
+            .list("events of nodes", events.as_deref(), |all| warns(certificates::events(all)))
+            .layer("certificates"),
+        clock.layer("clock"),
+        Looked::default()
+            .list("leases", leases.as_deref(), |all| network::addresses(all, known, now))
+            .layer("network"),
+        quorum.layer("etcd"),
+        Looked::default().read(format!("{} answers", cluster.address())).layer("api"),
+        Looked::default()
+            .list("nodes", all_nodes.as_deref(), |all| {
+                [nodes::unready(all), nodes::cordoned(all, ""), nodes::full_disks(all)].concat()
+            })
+            .layer("nodes"),
+        Looked::default().list("nodes", all_nodes.as_deref(), nodes::tainted).layer("taints"),
+        volumes_layer.layer("storage"),
+        workloads(true).layer("system"),
+        workloads(false).layer("applications"),
+        Looked::default()
+            .list("virtual machines", guests.as_deref(), machines::not_running)
+            .layer("machines"),
+    ]
+}
+
+/// Those of the system, or the others.
+fn of_kind(read: &Result<Vec<Value>, Error>, system: bool) -> Result<Vec<Value>, &Error> {
+    read.as_ref().map(|all| all.iter().filter(|it| workloads::is_system(it) == system).cloned().collect())
+}
+
+/// The API does not answer, or not to us.
+fn without_api(error: &Error) -> Vec<VerifyLayer> {
+    let (text, next) = (error.line(), error.next_step());
+    let off = error.reach() == Reach::Unreachable && !matches!(error, Error::Kubeconfig { .. });
+    let mut api = Looked::default();
+    api.found([if off { Finding::new("api", text, next) } else { Finding::unreadable("api", error) }]);
+    let layers = super::LAYERS.into_iter().filter(|it| !["devices", "turns", "probes"].contains(it));
+    let of = |layer| {
+        if layer == "api" { api.layer(layer) } else { unknown(layer, super::NO_API, super::SEE_API) }
+    };
+    layers.map(of).collect()
+}

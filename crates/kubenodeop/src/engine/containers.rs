@@ -1,0 +1,94 @@
+//! What the container runtime of the node says of pods that take longer to end than they may: when it is asked, and what a
+//! pod is of which no container lives any more.
+//!
+//! Such a pod counts as gone, whatever keeps its object: a finalizer, a volume, a kubelet that has died. It takes two answers
+//! in a row, as a kubelet that has not heard of the deletion may be about to start a container again. Not here: whether an
+//! answer is believed (`crate::containers`). Source: goals D9.
+//! Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use step::Mono;
+
+use super::pod_table::PodTable;
+use super::track::State;
+use super::words::{Effect, LogEvent};
+use kubeapi::names::PodUid;
+
+/// From one answer to the next question.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// The same after an answer that says nothing.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
+/// Least time between the two answers that make a pod count as gone.
+const APART: Duration = Duration::from_secs(5);
+
+/// What is known of the runtime.
+#[derive(Debug, Default)]
+pub(super) struct RuntimeLooks {
+    asking: bool,
+    /// No question before this.
+    from: Option<Mono>,
+    /// Why its last answer says nothing; empty when it does, and before the first one.
+    trouble: String,
+}
+
+impl RuntimeLooks {
+    /// When to ask, where the first pod is overdue at `overdue`.
+    pub(super) fn due(&self, overdue: Option<Mono>) -> Option<Mono> {
+        let at = overdue.filter(|_| !self.asking)?;
+        Some(self.from.map_or(at, |from| from.max(at)))
+    }
+
+    pub(super) fn ask(&mut self, now: Mono, overdue: Option<Mono>, effects: &mut Vec<Effect>) {
+        if self.due(overdue).is_some_and(|at| at <= now) {
+            self.asking = true;
+            effects.push(Effect::AskRuntime);
+        }
+    }
+
+    fn answered(&mut self, now: Mono, trouble: Option<&String>) {
+        self.asking = false;
+        self.from = Some(now + if trouble.is_some() { TRY_AGAIN } else { ASK_AGAIN });
+        self.trouble = trouble.cloned().unwrap_or_default();
+    }
+}
+
+impl PodTable {
+    /// Why it is not known whether pods that are overdue still run; empty when it is, and while none is.
+    pub(super) fn runtime_trouble(&self, now: Mono) -> String {
+        let late = self.book.overdue_by(now).next().is_some();
+        if late { self.runtime.trouble.clone() } else { String::new() }
+    }
+
+    /// The pods of the node of which no container lives, or why they are not known.
+    pub(super) fn containers(
+        &mut self,
+        now: Mono,
+        without: &Result<BTreeSet<PodUid>, String>,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.runtime.answered(now, without.as_ref().err());
+        let overdue: Vec<PodUid> = self.book.overdue_by(now).cloned().collect();
+        for uid in overdue {
+            let has_none = without.as_ref().is_ok_and(|all| all.contains(&uid));
+            let lives = without.is_ok() && !has_none;
+            let gone = self.book.change(&uid, |track| {
+                track.lives = lives;
+                let since = track.without.get_or_insert(now);
+                // A kubelet keeps the object of one with volumes until they are unmounted: who serves them must not go before.
+                let gone = has_none && now.since(*since) >= APART && track.facts.claims.is_empty();
+                if gone {
+                    track.state = State::ObjectOnly;
+                } else if !has_none {
+                    track.without = None;
+                }
+                gone.then(|| track.facts.pod.clone())
+            });
+            if let Some(pod) = gone.flatten() {
+                self.bump();
+                effects.push(Effect::Say(LogEvent::ObjectOnly(pod)));
+            }
+        }
+    }
+}

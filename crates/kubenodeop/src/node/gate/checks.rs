@@ -1,0 +1,187 @@
+//! Layers of the gate that never shut it for good: clock, network, pods of kube-system, virtual machines.
+//!
+//! The first two keep it shut until their limit, the others only keep the turn of the node until theirs; then each is a
+//! warning for as long as it lasts. One reading that is false, or that nobody may make, must not keep a healthy node
+//! cordoned. Sources: goals R4, U10; the documentation of kube-vip (leases). Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kubeapi::names::listed;
+use step::Mono;
+
+use super::{Layer, VirtualIp};
+
+/// What is the matter, and what a person can do.
+pub(super) type Trouble = (String, String);
+
+/// Something that is not as it should be, and does not keep the node cordoned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// The layer that it is about.
+    pub layer: Layer,
+    /// What was seen, in one sentence.
+    pub words: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// Since when it is so, with all below sound.
+    pub since: Mono,
+    /// The layer's limit is over; before, the turn of the node is held for it.
+    pub failed: bool,
+}
+
+/// Since when layers are in trouble while all below them is sound.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Patience(BTreeMap<Layer, Mono>);
+
+impl Patience {
+    /// What is the matter with a layer as a warning, with since when; `None` when nothing is.
+    pub(super) fn judge(
+        &mut self,
+        now: Mono,
+        (layer, limit): (Layer, Duration),
+        trouble: Option<Trouble>,
+    ) -> Option<Warning> {
+        let Some((words, next_step)) = trouble else {
+            self.0.remove(&layer);
+            return None;
+        };
+        let since = *self.0.entry(layer).or_insert(now);
+        Some(Warning { layer, words, next_step, since, failed: now >= since + limit })
+    }
+
+    /// Something below this layer is not sound: its time starts again.
+    pub(super) fn wait(&mut self, layer: Layer) {
+        self.0.remove(&layer);
+    }
+
+    /// Whether a layer is in trouble and within its limit.
+    pub(super) fn counts(&self, now: Mono, layer: Layer, limit: Duration) -> bool {
+        self.0.get(&layer).is_some_and(|since| now < *since + limit)
+    }
+
+    /// When the next limit is over.
+    pub(super) fn due(&self, now: Mono, limit: impl Fn(Layer) -> Option<Duration>) -> Option<Mono> {
+        let ends = self.0.iter().filter_map(|(layer, since)| Some(*since + limit(*layer)?));
+        ends.filter(|at| *at > now).min()
+    }
+}
+
+/// What is known of these layers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Checks {
+    /// What is wrong with the wall clock.
+    pub(super) clock: String,
+    /// The addresses of the node before this boot.
+    pub(super) known: Vec<String>,
+    /// That it has others now, with since when that is known.
+    pub(super) moved: Option<(Mono, Trouble)>,
+    /// Each virtual IP, and whether its lease was renewed since the reading before.
+    pub(super) virtual_ips: Result<Vec<(VirtualIp, bool)>, String>,
+    pub(super) system: Vec<String>,
+    pub(super) pending: Result<Vec<String>, String>,
+    pub(super) machines: Result<Vec<String>, String>,
+}
+
+impl Checks {
+    pub(super) fn unknown(why: &str) -> Self {
+        Self {
+            clock: String::new(),
+            known: Vec::new(),
+            moved: None,
+            virtual_ips: Err(why.to_owned()),
+            system: Vec::new(),
+            pending: Err(why.to_owned()),
+            machines: Err(why.to_owned()),
+        }
+    }
+
+    /// Takes in the leases of virtual IPs.
+    pub(super) fn network(&mut self, leases: Vec<VirtualIp>) {
+        let before = self.virtual_ips.as_deref().unwrap_or_default();
+        let is_renewed =
+            |it: &VirtualIp| before.iter().any(|(old, _)| old.lease == it.lease && old.renewed != it.renewed);
+        let renewed: Vec<bool> = leases.iter().map(is_renewed).collect();
+        self.virtual_ips = Ok(leases.into_iter().zip(renewed).collect());
+    }
+
+    pub(super) fn clock_trouble(&self) -> Option<Trouble> {
+        let next =
+            "check the time source with `timedatectl` or `chronyc tracking`, or set the clock with `date -s`";
+        (!self.clock.is_empty()).then(|| (self.clock.clone(), next.to_owned()))
+    }
+
+    pub(super) fn network_trouble(&self) -> Option<Trouble> {
+        let all = match &self.virtual_ips {
+            Ok(all) => all,
+            Err(why) => {
+                let next = "look at `kubectl -n kube-system get lease plndr-cp-lock plndr-svcs-lock`";
+                return Some((format!("leases of virtual IPs: {why}"), next.to_owned()));
+            }
+        };
+        let troubles: Vec<(&VirtualIp, &str)> = all
+            .iter()
+            .filter_map(|(it, is_renewed)| match (it.holder.is_empty(), it.ready, is_renewed) {
+                (true, _, _) => Some((it, "no node holds it")),
+                (false, false, _) => Some((it, "its holder is not a Ready node")),
+                (false, true, false) => Some((it, "its holder does not renew it")),
+                (false, true, true) => None,
+            })
+            .collect();
+        let (first, _) = troubles.first()?;
+        let name = first.lease.rsplit('/').next().unwrap_or_default();
+        let next = format!(
+            "look at `kubectl -n kube-system get lease {name}` and at the pods of kube-vip; if kube-vip is no longer in use: \
+             `kubectl -n kube-system delete lease {name}`"
+        );
+        let words = troubles.iter().map(|(it, why)| match it.holder.as_str() {
+            "" => format!("lease {}: {why}", it.lease),
+            holder => format!("lease {} of {holder}: {why}", it.lease),
+        });
+        let words: Vec<String> = words.collect();
+        Some((format!("a virtual IP is not served: {}", words.join("; ")), next))
+    }
+
+    /// Compares the addresses of the node with those before the boot.
+    pub(super) fn addressed(&mut self, at: Mono, node: &str, now: &[String]) {
+        let is_same = self.known.iter().all(|it| now.contains(it)) && self.known.len() == now.len();
+        if self.known.is_empty() || now.is_empty() || is_same {
+            self.moved = None;
+            return;
+        }
+        let (was, is) = (self.known.join(", "), now.join(", "));
+        let next = "if that is not wanted: give the port its address again (a fixed one, or a DHCP reservation) and reboot; \
+                    etcd and the other nodes may still look for it at the old one";
+        let words = format!("node {node} has the address {is}; before this boot it had {was}");
+        let since = self.moved.as_ref().map_or(at, |it| it.0);
+        self.moved = Some((since, (words, next.to_owned())));
+    }
+
+    pub(super) fn system_trouble(&self) -> Option<Trouble> {
+        let pending = self.pending.as_deref().unwrap_or_default();
+        let all: Vec<String> = self.system.iter().chain(pending).cloned().collect();
+        if let (Err(why), true) = (&self.pending, all.is_empty()) {
+            let next = "look at `kubectl get pods -A --field-selector status.phase=Pending`";
+            return Some((format!("pods that no node has taken: {why}"), next.to_owned()));
+        }
+        let (namespace, name) = all.first()?.split(' ').next()?.split_once('/')?;
+        let next = format!("look at `kubectl -n {namespace} describe pod {name}`");
+        Some((format!("pods are not Ready: {}", listed(&all, "; ")), next))
+    }
+
+    pub(super) fn machines_trouble(&self) -> Option<Trouble> {
+        let all = match &self.machines {
+            Ok(all) => all,
+            Err(why) => {
+                let next = "look at `kubectl get vmi -A`";
+                return Some((format!("virtual machines: {why}"), next.to_owned()));
+            }
+        };
+        let (namespace, name) = all.first()?.split(' ').next()?.split_once('/')?;
+        let next = format!(
+            "`kubectl -n {namespace} describe vmi {name}` says what it waits for; `zedbox machines restore` starts what a drain \
+             stopped"
+        );
+        Some((format!("virtual machines are not up: {}", listed(all, "; ")), next))
+    }
+}

@@ -1,0 +1,80 @@
+//! What is seen of a node and its cluster after a boot, as the gate takes it in.
+//!
+//! Not here: reading it (`boot`). Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use super::{Layer, VolumesBefore, VolumesSeen};
+
+/// Something seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fact {
+    /// The device nodes that are missing.
+    Devices(Vec<String>),
+    /// What is wrong with the wall clock; empty for nothing.
+    Clock(String),
+    /// Whether the API answers, or how it does not.
+    Service(Result<(), String>),
+    /// A call to the API failed, so. What is known of an API that is away stays as it is: many calls fail
+    /// then, each in words of its own.
+    Away(String),
+    /// What the API itself waits for, as far as this node can see; empty for nothing.
+    Waits(String),
+    /// Wanted kernel parameters that this boot is without.
+    Lost(Vec<String>),
+    /// The addresses of the node before this boot; empty where they are not known.
+    Known(Vec<String>),
+    /// The leases of virtual IPs; none without kube-vip.
+    Network(Vec<VirtualIp>),
+    /// Our node.
+    Node(NodeSeen),
+    /// Its lease.
+    Lease(LeaseSeen),
+    /// Storage pods on it that are crash-looping, in words.
+    Storage(Vec<String>),
+    /// Pods of kube-system on it that are not Ready, in words.
+    System(Vec<String>),
+    /// Pods that belong on it and were not put there, in words.
+    Pending(Vec<String>),
+    /// Virtual machines that belong on it and are not up, in words.
+    Machines(Vec<String>),
+    /// Volumes of the cluster that are not well.
+    Volumes(VolumesSeen),
+    /// A layer cannot be looked at, though the API answers.
+    Trouble(Layer, String),
+}
+
+/// What counts of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeSeen {
+    /// Empty when Ready, else what its condition says.
+    pub not_ready: String,
+    /// Taints of an outage that are on it, as `node.kubernetes.io/unreachable:NoExecute`.
+    pub taints: Vec<String>,
+    /// Its addresses of the type `InternalIP`.
+    pub addresses: Vec<String>,
+    /// Its volumes before the outage, where a drain has recorded them.
+    pub volumes: Option<VolumesBefore>,
+}
+
+/// What counts of a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseSeen {
+    /// Its time of renewal as text: compared with nothing but the one before it.
+    pub renewed: String,
+    /// How long a renewal lasts.
+    pub lasts: Duration,
+}
+
+/// The lease of a virtual IP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VirtualIp {
+    /// As `kube-system/plndr-cp-lock`.
+    pub lease: String,
+    /// The node that holds it, or empty.
+    pub holder: String,
+    /// That node is Ready.
+    pub ready: bool,
+    /// Its time of renewal as text: compared with nothing but the one before it.
+    pub renewed: String,
+}

@@ -1,0 +1,106 @@
+//! The layers of the gate after a boot, lowest first, and how long each may take.
+//!
+//! Not here: what a layer wants (`gate`). Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+step::named! {
+    /// What must be sound, lowest first.
+    pub enum Layer {
+        /// Device nodes are there.
+        Devices = "device-nodes",
+        /// The wall clock is not known to be wrong.
+        Clock = "clock",
+        /// The Kubernetes API answers.
+        Service = "kubernetes-service",
+        /// Our node is Ready.
+        Node = "node-ready",
+        /// Its kubelet renews the node lease.
+        Lease = "node-lease",
+        /// Each virtual IP has a holder that is Ready, and the node has the addresses that it had.
+        Network = "network",
+        /// No pod on it that gives volumes is crash-looping.
+        Storage = "storage-pods",
+        /// No volume is faulted that was healthy before.
+        Volumes = "storage-volumes",
+        /// The pods of kube-system that belong here are Ready, and none waits for a port or a taint.
+        System = "system-pods",
+        /// The virtual machines that belong here are up.
+        Machines = "machines",
+        /// All that has held for the set time.
+        Steady = "steady",
+    }
+}
+
+/// How long a layer may take before it counts as failed, and how long things must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Device nodes.
+    pub devices: Duration,
+    /// The clock.
+    pub clock: Duration,
+    /// The API.
+    pub service: Duration,
+    /// Ready.
+    pub node: Duration,
+    /// The lease.
+    pub lease: Duration,
+    /// Addresses and virtual IPs.
+    pub network: Duration,
+    /// Storage pods.
+    pub storage: Duration,
+    /// Volumes.
+    pub volumes: Duration,
+    /// Pods of kube-system: so long they hold the turn of the node.
+    pub system: Duration,
+    /// Virtual machines: so long they hold the turn of the node.
+    pub machines: Duration,
+    /// How long degraded volumes hold the turn of the node.
+    pub degraded: Duration,
+    /// How long all layers must hold before the gate opens.
+    pub hold: Duration,
+    /// How long the lease must have been renewed before stale taints are removed.
+    pub taints: Duration,
+    /// How often everything is looked at without an event.
+    pub look: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            devices: Duration::from_mins(1),
+            clock: Duration::from_mins(5),
+            service: Duration::from_mins(10),
+            node: Duration::from_mins(10),
+            lease: Duration::from_mins(2),
+            network: Duration::from_mins(10),
+            storage: Duration::from_mins(10),
+            volumes: Duration::from_mins(10),
+            system: Duration::from_mins(15),
+            machines: Duration::from_mins(5),
+            degraded: Duration::from_mins(10),
+            hold: Duration::from_secs(5),
+            taints: Duration::from_mins(1),
+            look: Duration::from_mins(2),
+        }
+    }
+}
+
+impl Limits {
+    /// The layer's own; `None` for one that only takes its time.
+    pub(super) const fn of(&self, layer: Layer) -> Option<Duration> {
+        match layer {
+            Layer::Devices => Some(self.devices),
+            Layer::Clock => Some(self.clock),
+            Layer::Service => Some(self.service),
+            Layer::Node => Some(self.node),
+            Layer::Lease => Some(self.lease),
+            Layer::Network => Some(self.network),
+            Layer::Storage => Some(self.storage),
+            Layer::Volumes => Some(self.volumes),
+            Layer::System => Some(self.system),
+            Layer::Machines => Some(self.machines),
+            Layer::Steady => None,
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! How many requests the look before a drain costs.
+
+use checks::cluster::{self, Source};
+use jiff::Timestamp;
+use kube::Client;
+use kubeapi::{Cluster, NodeName};
+use kubenodeop::Rules;
+use kubesim::{Sim, SimConfig};
+use serde_json::json;
+use step::Mono;
+
+#[tokio::test(start_paused = true)]
+async fn u6_the_whole_look_costs_at_most_20_requests_on_three_nodes_with_300_pods() {
+    let sim = Sim::new(SimConfig::default());
+    for nth in 1..=3 {
+        sim.add_node(&format!("n{nth}"), &format!("u{nth}"));
+    }
+    for nth in 0..300 {
+        let set = format!("web-{}", nth % 18);
+        let owner = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set, "uid": set, "controller": true }]);
+        sim.apply(
+            "pods",
+            json!({
+                "metadata": { "namespace": format!("shop-{}", nth % 3), "name": format!("pod-{nth}"), "ownerReferences": owner },
+                "spec": { "nodeName": format!("n{}", nth / 3 % 3 + 1), "containers": [{ "name": "web", "image": "i" }] },
+                "status": { "phase": "Running" },
+            }),
+        );
+    }
+    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let node = NodeName::parse("n1").unwrap();
+    let before = sim.faults().seen().len();
+    let looked = kubenodeop::preflight(&cluster, &node, "u1", &Rules::default(), Mono::START).await.unwrap();
+    assert_eq!(looked.blockers, []);
+    let found = cluster::drain(&cluster, "n1", &Source::ALL.into(), Timestamp::now).await;
+    assert_eq!(found.len(), Source::ALL.len());
+    let seen = sim.faults().seen();
+    let asked = &seen[before..];
+    assert!(asked.len() <= 20, "{}: {asked:#?}", asked.len());
+    // As many dry runs as there is room for, and every page of the pods.
+    let dry = asked.iter().filter(|it| format!("{it:?}").contains("/eviction")).count();
+    assert_eq!(dry, 4, "{asked:#?}");
+}

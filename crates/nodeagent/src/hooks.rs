@@ -1,0 +1,82 @@
+//! The hooks before a reboot: called once the applications are down, before the disks are brought in sync and the last look.
+//!
+//! A blocking one that fails is tried again, with those after it, until the core waits no longer; a person may remove it
+//! meanwhile. After a restart of this agent they are called again: each at least once. There is nothing to undo: once the
+//! applications are down, the operation is not withdrawn. Source: goals U9.
+
+use agent::device::hooks::{About, Found, Stage, Verb, find};
+use agent::{Outbox, Station, Troubles};
+use pubsub::Bus;
+use topics::Trouble;
+use tracing::{info, warn};
+
+use crate::Limits;
+use crate::core::Event;
+
+/// What is in trouble, for a reader.
+pub(crate) const WHAT: &str = "hooks before the reboot";
+/// Whether there is anything to call, or to complain about.
+pub(crate) fn are_there(bus: &Bus) -> bool {
+    find(bus, Stage::BeforeReboot).map_or(true, |it| it != Found::default())
+}
+
+/// Calls them.
+pub(crate) struct Hooks {
+    station: Station,
+    troubles: Troubles,
+    limits: Limits,
+    /// Names of those that are done.
+    done: Vec<String>,
+}
+
+impl Hooks {
+    pub(crate) fn new(station: &Station, troubles: &Troubles, limits: Limits) -> Self {
+        Self { station: station.clone(), troubles: troubles.clone(), limits, done: Vec::new() }
+    }
+
+    /// Calls them until all are done. Dropping it ends the one that is running.
+    pub(crate) async fn call(mut self, about: About, outbox: Outbox<Event>) {
+        if !outbox.send(Event::Hooking(String::new())).await {
+            return;
+        }
+        for attempt in 1.. {
+            let Err(trouble) = self.call_all(&About { attempt, ..about.clone() }).await else { break };
+            warn!("the reboot waits: {trouble}");
+            self.tell(&trouble, "fix its cause, or remove that hook; it is called again until the limit of all of them, 30 min by default");
+            if !outbox.send(Event::Hooking(trouble)).await {
+                return;
+            }
+            self.station
+                .clock
+                .sleep_until(Some(self.station.clock.now() + self.limits.refused_pause()))
+                .await;
+        }
+        outbox.send(Event::Hooked).await;
+    }
+
+    async fn call_all(&mut self, about: &About) -> Result<(), String> {
+        let bus = &self.station.bus;
+        let Found { hooks, refused } = find(bus, Stage::BeforeReboot)?;
+        for why in refused {
+            warn!("hooks: not called: {why}");
+        }
+        for hook in hooks {
+            if self.done.contains(&hook.name) {
+                continue;
+            }
+            info!(hook = hook.name, "calls a hook before the reboot");
+            match hook.call(bus, Verb::Run, about, self.limits.hook_limit()).await {
+                Ok(()) => {}
+                Err(why) if hook.is_blocking() => return Err(why),
+                Err(why) => warn!("hooks: failed, and stops nothing: {why}"),
+            }
+            self.done.push(hook.name);
+        }
+        Ok(())
+    }
+
+    fn tell(&self, error: &str, next_step: &str) {
+        let (what, error, next_step) = (WHAT.to_owned(), error.to_owned(), next_step.to_owned());
+        self.troubles.tell(&Trouble { what, error, next_step, ..Trouble::default() });
+    }
+}

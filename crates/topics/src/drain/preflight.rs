@@ -1,0 +1,81 @@
+//! What was found before a drain, and what a person has it pass: a topic and an order of our own.
+//!
+//! Not here: what is looked for (`checks`). Pure: no clock, no I/O, no task.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, GoTime, Kind, Most, Topic, go_json};
+
+/// What the preflight of the newest drain has found, all at once; there is no file before the first one of a boot.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct DrainPreflight {
+    /// When it was looked at last.
+    pub at: GoTime,
+    /// What was found, what stops the drain first.
+    pub findings: Vec<DrainFinding>,
+    /// So many more were found than there is room for.
+    pub left_out: u32,
+}
+
+/// Something that speaks against a drain.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct DrainFinding {
+    /// What it is about, as `backups`; by this word it is passed.
+    pub code: String,
+    /// `blocks`, `warns` or `hint`.
+    pub severity: String,
+    /// What was found.
+    pub text: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// Who has it pass and why, or empty.
+    pub passed_by: String,
+}
+
+impl Topic for DrainPreflight {
+    const NAME: &'static str = "DrainPreflight";
+    const KIND: Kind = Kind::Volatile;
+
+    fn cut(&mut self, most: Most) {
+        self.left_out += most.list(&mut self.findings);
+        for it in &mut self.findings {
+            for text in [&mut it.text, &mut it.next_step, &mut it.passed_by] {
+                most.text(text);
+            }
+        }
+    }
+}
+
+/// Where a person's word is that findings are passed; it goes with the boot.
+pub const PASS_FILE: &str = "run/zedbox/drain-preflight-pass.json";
+
+/// Findings that do not stop a drain in this boot, by a person's word.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct PreflightPass {
+    /// Codes of findings.
+    pub codes: Vec<String>,
+    /// Why.
+    pub reason: String,
+    /// Who, by name.
+    pub by: String,
+    /// When.
+    pub at: GoTime,
+}
+
+impl PreflightPass {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// It is no JSON of this form, names no code, or gives no reason.
+    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+        let read: Self = go_json::from_slice(bytes).map_err(|error: Error| error.to_string())?;
+        if read.codes.is_empty() || read.reason.trim().is_empty() {
+            return Err("it needs Codes and a Reason".to_owned());
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,33 @@
+//! The file by which a person lets one drain start outside of the windows. Written by `zedbox drain start-now`, read by
+//! zedkube; under `/run`, as it is meant for one request of this boot.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use serde::{Deserialize, Serialize};
+
+use super::{RequestId, Requester};
+use crate::GoTime;
+
+/// Where it is, under the root.
+pub const WINDOW_PASS: &str = "run/zedbox/window-pass.json";
+
+/// What is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct WindowPass {
+    /// Whose request it is for.
+    pub requested_by: Requester,
+    /// When that was made; no other is let start.
+    pub requested_at: GoTime,
+    /// Why, in a person's words.
+    pub reason: String,
+    /// Who says so, by name.
+    pub by: String,
+}
+
+impl WindowPass {
+    /// The request that it is for.
+    pub fn id(&self) -> RequestId {
+        RequestId { by: self.requested_by, at: self.requested_at }
+    }
+}

@@ -1,0 +1,292 @@
+//! `zedbox verify`: whether a cluster is well again after an outage.
+//!
+//! Not here: what is read of the cluster and how it is judged (`checks::verify`). Nothing is written. Source: goals V1.
+
+mod probes;
+
+use std::time::Duration;
+
+use agent::{Clock, wire};
+use anyhow::Context as _;
+use checks::{Finding, Severity, local, verify};
+use kubeapi::Cluster;
+use kubenodeop::node::gate::DEVICE_NODES;
+use outage::operator;
+use pubsub::Bus;
+use topics::{EdgeNodeInfo, VerifyLayer, VerifyReport, VerifyResult};
+
+use crate::Exit;
+use crate::args::{Output, Surroundings, VerifyCommand};
+use crate::drain_cmd::text::{number, paragraph};
+use crate::drain_cmd::voice::Voice;
+
+/// From one look to the next with `--wait`.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Columns of a layer's name and its result.
+const NAME: usize = 14;
+const RESULT: usize = 9;
+
+/// Does what `command` says. What goes wrong is said on standard error in plain words.
+pub(crate) async fn run(command: &VerifyCommand) -> Exit {
+    let voice = Voice::new(command.place.output, &Surroundings::of_this_process());
+    let fail = |exit: Exit, error: anyhow::Error| {
+        Voice::warn_of("verify", &format!("failed to {error:#}"));
+        exit
+    };
+    let probes = match probes::read(&command.place.root, command.probes.as_deref()) {
+        Ok(probes) => probes,
+        Err(error) => return fail(Exit::Usage, error),
+    };
+    let bus = match Bus::open(&command.place.root) {
+        Ok(bus) => bus,
+        Err(error) => return fail(Exit::Failed, anyhow::Error::new(error).context("open the root")),
+    };
+    let (cluster, clock) = (command.place.cluster(), Clock::new());
+    let look = async || report(&bus, &cluster, clock, &probes).await;
+    let report = if command.wait {
+        let say = |line: &str| Voice::warn_of("verify", line);
+        until_well(clock, command.timeout, look, say).await
+    } else {
+        look().await
+    };
+    let printed = match voice.output {
+        Output::Json => Voice::json(&report, false),
+        Output::Text => Voice::print(&sheet(&report, voice.columns())),
+    };
+    match printed.context("print the report") {
+        Ok(_) => exit(report.result),
+        Err(error) => fail(Exit::Failed, error),
+    }
+}
+
+/// What the worst result of a layer means for a script.
+const fn exit(worst: VerifyResult) -> Exit {
+    match worst {
+        VerifyResult::Skipped | VerifyResult::Pass => Exit::Done,
+        VerifyResult::Warn => Exit::Blocked,
+        VerifyResult::Unknown => Exit::UnderWay,
+        VerifyResult::Fail => Exit::Failed,
+    }
+}
+
+/// One look at everything.
+async fn report(bus: &Bus, cluster: &Cluster, clock: Clock, probes: &[probes::Probe]) -> VerifyReport {
+    let at = clock.wall();
+    let node = match wire::peek::<EdgeNodeInfo>(bus, "zedagent", wire::GLOBAL) {
+        Ok(Some(info)) => info.kube_name(),
+        // Another machine, or one on which no zedagent has run yet: nothing local is looked at.
+        Ok(None) | Err(_) => String::new(),
+    };
+    let own = || clock.wall().to_timestamp();
+    let mut layers = Box::pin(verify::look(cluster, own)).await;
+    let api = layers.iter().any(|it| it.layer == "api" && it.result == VerifyResult::Pass);
+    let (here, found) = (!node.is_empty(), machine(bus, cluster, clock, &node).await);
+    for (layer, finding) in found {
+        merge(&mut layers, layer, finding);
+    }
+    layers.push(devices(bus, here));
+    layers.push(if api {
+        turns(cluster).await
+    } else {
+        verify::unknown("turns", verify::NO_API, verify::SEE_API)
+    });
+    layers.push(probes::look(probes, cluster, here).await);
+    layers.sort_by_key(|it| verify::LAYERS.iter().position(|name| *name == it.layer));
+    let result = layers.iter().map(|it| it.result).max().unwrap_or_default();
+    VerifyReport { result, at, node, layers }
+}
+
+/// What this machine itself shows, by layer; nothing on a machine that is no node.
+async fn machine(bus: &Bus, cluster: &Cluster, clock: Clock, node: &str) -> Vec<(&'static str, Finding)> {
+    if node.is_empty() {
+        return Vec::new();
+    }
+    let (machine, now) = (zedkube::preflight::machine_of(bus.root(), cluster), clock.wall().to_timestamp());
+    let found = tokio::task::spawn_blocking(move || local::look(&machine, now)).await;
+    let found = found.unwrap_or_else(|cause| {
+        vec![Finding::new("certificates", format!("cannot be checked: {cause}"), "type the command again")]
+    });
+    let layer = |it: &Finding| if it.code == "disk" { "devices" } else { "certificates" };
+    found.into_iter().map(|it| (layer(&it), it)).collect()
+}
+
+/// Adds a finding to a layer that was looked at from outside.
+fn merge(layers: &mut Vec<VerifyLayer>, name: &str, finding: Finding) {
+    let more = verify::Looked::default().read("this machine").found([finding]).layer(name);
+    let Some(layer) = layers.iter_mut().find(|it| it.layer == name) else {
+        layers.push(more);
+        return;
+    };
+    layer.result = layer.result.max(more.result);
+    layer.findings.extend(more.findings);
+    layer.findings.sort_by_key(|it| std::cmp::Reverse(it.result));
+}
+
+/// Device nodes that the cluster software cannot start without.
+fn devices(bus: &Bus, here: bool) -> VerifyLayer {
+    if !here {
+        return verify::skipped("devices", "this machine is no node: type the command there");
+    }
+    let missing = DEVICE_NODES.into_iter().filter(|path| !bus.path(path).exists());
+    let found = missing.map(|path| {
+        let next = format!("mknod /{path} c 1 11, or start zedbox by its unit, which does so");
+        Finding::new("devices", format!("there is no device node /{path}"), next)
+    });
+    verify::Looked::default().read(format!("/{}", DEVICE_NODES.join(", /"))).found(found).layer("devices")
+}
+
+/// Who is down, or may be.
+async fn turns(cluster: &Cluster) -> VerifyLayer {
+    let view = match operator::view(cluster).await {
+        Ok(view) => view,
+        Err(error) => return verify::unknown("turns", &error.to_string(), "zedbox lock status"),
+    };
+    let Some(held) = view.held else {
+        return verify::skipped("turns", "there is no Lease of turns yet");
+    };
+    let known = |name: &str| view.nodes.iter().any(|it| it.name == name);
+    let found = held.record.holders.iter().map(|it| {
+        let text = format!("node {} holds a turn ({}, phase {})", it.node, it.op.text(), it.phase.text());
+        if known(&it.node) {
+            Finding::new("turn", text, "wait until it is back: zedbox lock status").with(Severity::Warns)
+        } else {
+            let next = format!("zedbox lock release {} --fence {} --reason '...'", it.node, it.fence);
+            Finding::new("turn", format!("{text}, and there is no such node any more"), next)
+        }
+    });
+    let (holders, waiting) = (held.record.holders.len(), held.record.queue.len());
+    let read = format!("{holders} nodes with a turn, {waiting} that wait");
+    verify::Looked::default().read(read).found(found).layer("turns")
+}
+
+/// Looks until nothing fails and everything could be looked at, twice in a row, or `limit` is over.
+async fn until_well(
+    clock: Clock,
+    limit: Duration,
+    look: impl AsyncFn() -> VerifyReport,
+    say: impl Fn(&str),
+) -> VerifyReport {
+    let until = clock.now() + limit;
+    let (mut before, mut said) = (false, String::new());
+    loop {
+        let report = look().await;
+        let well = report.result < VerifyResult::Unknown;
+        if well && before || clock.now() >= until {
+            return report;
+        }
+        before = well;
+        let bad = report.layers.iter().filter(|it| it.result >= VerifyResult::Unknown);
+        let bad: Vec<String> = bad.map(|it| format!("{} {}", it.layer, it.result.text())).collect();
+        let line = if bad.is_empty() { "all is well, once more".to_owned() } else { bad.join(", ") };
+        if line != said {
+            say(&format!("waiting: {line}"));
+            said = line;
+        }
+        clock.sleep_until(Some((clock.now() + AGAIN).min(until))).await;
+    }
+}
+
+/// The report for a person.
+fn sheet(report: &VerifyReport, columns: usize) -> String {
+    let mut out = String::new();
+    for layer in &report.layers {
+        let head = format!("{:<NAME$}{:<RESULT$}", layer.layer, layer.result.text());
+        out.push_str(&paragraph(&head, &layer.read, columns));
+        for it in layer.findings.iter().filter(|it| it.result > VerifyResult::Pass) {
+            let head = format!("{:NAME$}{:<RESULT$}", "", it.result.text());
+            out.push_str(&paragraph(&head, &it.text, columns));
+            let head = format!("{:NAME$}{:<RESULT$}", "", "next");
+            out.push_str(&paragraph(&head, &it.next_step, columns));
+        }
+    }
+    let count = |result: VerifyResult| report.layers.iter().filter(|it| it.result == result).count();
+    let of = |result: VerifyResult, what: &str| {
+        let count = u32::try_from(count(result)).unwrap_or(u32::MAX);
+        (count > 0).then(|| format!("{} {what}", number(count, "layer")))
+    };
+    let counts = [
+        of(VerifyResult::Fail, "failed"),
+        of(VerifyResult::Unknown, "could not be looked at"),
+        of(VerifyResult::Warn, "with warnings"),
+        of(VerifyResult::Pass, "passed"),
+        of(VerifyResult::Skipped, "not here"),
+    ];
+    let counts: Vec<String> = counts.into_iter().flatten().collect();
+    out.push_str(&paragraph("", &format!("{}.", counts.join(", ")), columns));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use topics::VerifyFinding;
+
+    fn with(results: &[(&str, VerifyResult)]) -> VerifyReport {
+        let layers = results.iter().map(|(layer, result)| VerifyLayer {
+            layer: (*layer).to_owned(),
+            result: *result,
+            read: "3 nodes".to_owned(),
+            findings: vec![VerifyFinding {
+                result: *result,
+                text: "nodes that are not Ready: n2".to_owned(),
+                next_step: "kubectl describe node n2".to_owned(),
+            }],
+        });
+        let result = results.iter().map(|it| it.1).max().unwrap_or_default();
+        VerifyReport { result, layers: layers.collect(), ..VerifyReport::default() }
+    }
+
+    #[test]
+    fn v1_the_worst_layer_is_the_exit_code_and_each_finding_has_its_next_step() {
+        let rows = [
+            (VerifyResult::Skipped, Exit::Done),
+            (VerifyResult::Pass, Exit::Done),
+            (VerifyResult::Fail, Exit::Failed),
+            (VerifyResult::Unknown, Exit::UnderWay),
+            (VerifyResult::Warn, Exit::Blocked),
+        ];
+        for (result, code) in rows {
+            assert_eq!(exit(result) as u8, code as u8);
+        }
+        let all = [("api", VerifyResult::Pass), ("nodes", VerifyResult::Fail), ("etcd", VerifyResult::Warn)];
+        assert_eq!(
+            sheet(&with(&all), 60),
+            "api           pass     3 nodes\n\
+             nodes         fail     3 nodes\n              \
+             fail     nodes that are not Ready: n2\n              \
+             next     kubectl describe node n2\n\
+             etcd          warn     3 nodes\n              \
+             warn     nodes that are not Ready: n2\n              \
+             next     kubectl describe node n2\n\
+             1 layer failed, 1 layer with warnings, 1 layer passed.\n"
+        );
+    }
+
+    /// Looks at these results, one each look, the last again and again; returns the end, its seconds and what was said.
+    async fn waited(results: &[VerifyResult], limit: u64) -> (VerifyResult, u64, Vec<String>) {
+        let clock = Clock::new();
+        let start = clock.now();
+        let (looks, said) = (RefCell::new(0), RefCell::new(Vec::new()));
+        let look = async || {
+            let nth = looks.replace_with(|it| *it + 1);
+            with(&[("nodes", results[nth.min(results.len() - 1)])])
+        };
+        let say = |line: &str| said.borrow_mut().push(line.to_owned());
+        let report = until_well(clock, Duration::from_secs(limit), look, say).await;
+        (report.result, clock.now().since(start).as_secs(), said.into_inner())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn v1_it_waits_until_all_is_well_twice_in_a_row_or_the_limit_is_over() {
+        use VerifyResult::{Fail, Pass, Unknown, Warn};
+        let (result, secs, said) = waited(&[Fail, Fail, Unknown, Pass, Fail, Warn, Pass], 900).await;
+        assert_eq!((result, secs), (Pass, 30));
+        let waiting =
+            ["nodes fail", "nodes unknown", "all is well, once more", "nodes fail", "all is well, once more"];
+        assert_eq!(said, waiting.map(|it| format!("waiting: {it}")));
+        assert_eq!(waited(&[Fail], 12).await.0, Fail);
+        assert_eq!(waited(&[Fail], 12).await.1, 12);
+    }
+}

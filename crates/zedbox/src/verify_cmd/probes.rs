@@ -1,0 +1,272 @@
+//! Probes of ingresses, load balancers and services, from a small file:
+//!
+//! ```toml
+//! delay = 5                     # seconds to wait before the first one
+//! [[probe]]
+//! name = "shop"
+//! url = "https://10.0.0.5/healthz"
+//! code = 200                    # expected; 200 where it is left out
+//! [[probe]]
+//! name = "balancer"
+//! haproxy = "http://127.0.0.1:9000/stats;csv"
+//! [[probe]]
+//! name = "dns"
+//! service = "kube-system/kube-dns"
+//! ```
+//!
+//! Source: spec/cluster-lock.md 8; goals V1.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use checks::{Finding, verify};
+use futures::future::join_all;
+use kubeapi::connect::endpoint::Endpoint;
+use kubeapi::objects::items;
+use kubeapi::watch::Scope;
+use kubeapi::{Cluster, Error};
+use pubsub::store;
+use serde::Deserialize;
+use serde_json::Value;
+use topics::VerifyLayer;
+
+/// Where the file is, below the root.
+pub(super) const FILE: &str = "etc/zedbox/probes.toml";
+/// No file is longer.
+const FILE_BYTES: u64 = 64 << 10;
+/// The time for one answer, and its size.
+const LIMIT: Duration = Duration::from_secs(5);
+const ANSWER_BYTES: usize = 1 << 20;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct File {
+    delay: u64,
+    probe: Vec<Line>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Line {
+    name: String,
+    url: Option<String>,
+    code: Option<u16>,
+    haproxy: Option<String>,
+    service: Option<String>,
+}
+
+/// What is tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Target {
+    /// A GET is answered with this code.
+    Url(String, u16),
+    /// Each back end that HAProxy lists at this address is up.
+    Haproxy(String),
+    /// A service, by namespace and name, has a ready end point.
+    Service(String, String),
+}
+
+/// One probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Probe {
+    name: String,
+    target: Target,
+    delay: Duration,
+}
+
+/// The probes of `given`, or of the file in its usual place, which may not be there.
+pub(super) fn read(root: &Path, given: Option<&Path>) -> anyhow::Result<Vec<Probe>> {
+    let path = given.map_or_else(|| root.join(FILE), Path::to_owned);
+    let doing = || format!("read the probes file {}", path.display());
+    let Some(bytes) = store::read(&path, FILE_BYTES).with_context(doing)? else {
+        if given.is_some() {
+            bail!("{}: there is no such file", doing());
+        }
+        return Ok(Vec::new());
+    };
+    let text = String::from_utf8(bytes).with_context(doing)?;
+    let file: File = toml::from_str(&text).with_context(doing)?;
+    let delay = Duration::from_secs(file.delay);
+    file.probe.into_iter().map(|it| probe(it, delay).with_context(doing)).collect()
+}
+
+fn probe(line: Line, delay: Duration) -> anyhow::Result<Probe> {
+    let Line { name, url, code, haproxy, service } = line;
+    let wrong = |what: &str| anyhow::anyhow!("probe `{name}`: {what}");
+    let is_url = |it: &str| it.starts_with("http://") || it.starts_with("https://");
+    let target = match (url, haproxy, service) {
+        (Some(url), None, None) if is_url(&url) => Target::Url(url, code.unwrap_or(200)),
+        (None, Some(url), None) if is_url(&url) && code.is_none() => Target::Haproxy(url),
+        (None, None, Some(service)) if code.is_none() => match service.split_once('/') {
+            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+                Target::Service(namespace.to_owned(), name.to_owned())
+            }
+            _ => return Err(wrong("service is NAMESPACE/NAME, as kube-system/kube-dns")),
+        },
+        _ => {
+            return Err(wrong(
+                "one of url, haproxy and service is needed; addresses begin with http:// or https://, and code goes with url",
+            ));
+        }
+    };
+    if name.is_empty() {
+        return Err(wrong("it needs a name"));
+    }
+    Ok(Probe { name, target, delay })
+}
+
+/// Tries all of them at once; `here`: this machine is a node.
+pub(super) async fn look(probes: &[Probe], cluster: &Cluster, here: bool) -> VerifyLayer {
+    let Some(first) = probes.first() else {
+        let place = if here { "on this node" } else { "on this machine" };
+        return verify::skipped("probes", &format!("there are none {place}: /{FILE}"));
+    };
+    tokio::time::sleep(first.delay).await;
+    let found = join_all(probes.iter().map(|it| ask(it, cluster))).await;
+    let names: Vec<&str> = probes.iter().map(|it| it.name.as_str()).collect();
+    verify::Looked::default().read(names.join(", ")).found(found.into_iter().flatten()).layer("probes")
+}
+
+async fn ask(probe: &Probe, cluster: &Cluster) -> Option<Finding> {
+    let (name, wrong) = (&probe.name, |text: String, next: String| Some(Finding::new("probe", text, next)));
+    match &probe.target {
+        Target::Url(url, code) => match got(url).await {
+            Ok((seen, _)) if seen == *code => None,
+            Ok((seen, _)) => wrong(
+                format!("{name}: {url} answers {seen}, not {code}"),
+                format!("look at what serves it: curl -v {url}"),
+            ),
+            Err(why) => wrong(format!("{name}: {why}"), format!("look at what serves it: curl -v {url}")),
+        },
+        Target::Haproxy(url) => {
+            let next = format!("look at its servers: curl '{url}'");
+            match got(url).await {
+                Ok((200, body)) => down(&String::from_utf8_lossy(&body))
+                    .and_then(|why| wrong(format!("{name}: {why}"), next)),
+                Ok((seen, _)) => wrong(format!("{name}: {url} answers {seen}, not 200"), next),
+                Err(why) => wrong(format!("{name}: {why}"), next),
+            }
+        }
+        Target::Service(namespace, service) => {
+            let scope = Scope {
+                what: format!("end points of service {namespace}/{service}"),
+                path: format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"),
+                fields: None,
+                labels: Some(format!("kubernetes.io/service-name={service}")),
+            };
+            match scope.list_all::<Value>(cluster).await {
+                Ok(slices) if slices.items.iter().any(is_ready) => None,
+                Ok(_) => wrong(
+                    format!("{name}: service {namespace}/{service} has no ready end point"),
+                    format!("kubectl -n {namespace} get endpointslices,pods"),
+                ),
+                Err(error) => Some(Finding::unreadable("probe", &error)),
+            }
+        }
+    }
+}
+
+/// An end point that says nothing counts as ready, as for kube-proxy.
+fn is_ready(slice: &Value) -> bool {
+    items(&slice["endpoints"]).iter().any(|it| it["conditions"]["ready"] != false)
+}
+
+/// The code and the body of a GET. Certificates are judged by the authorities of the system; none is sent.
+async fn got(url: &str) -> Result<(u16, Vec<u8>), String> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let (host, path) =
+        rest.split_once('/').map_or((rest, String::from("/")), |(host, path)| (host, format!("/{path}")));
+    let server = Endpoint::new(&format!("{scheme}://{host}"), None, LIMIT, ANSWER_BYTES)?;
+    match server.get(&format!("ask {url}"), &path).await {
+        Ok(body) => Ok((200, body)),
+        Err(Error::Refused { answer, .. }) => Ok((answer.code, Vec::new())),
+        Err(error) => Err(error.line()),
+    }
+}
+
+/// What HAProxy's statistics show as down: proxies whose BACKEND is not UP, with their servers that are not.
+fn down(csv: &str) -> Option<String> {
+    let mut lines = csv.lines();
+    let head: Vec<&str> = lines.next()?.trim_start_matches("# ").split(',').collect();
+    let column = |name: &str| head.iter().position(|it| *it == name);
+    let (Some(proxy), Some(server), Some(status)) = (column("pxname"), column("svname"), column("status"))
+    else {
+        return Some("these are no statistics of HAProxy".to_owned());
+    };
+    let rows: Vec<[&str; 3]> = lines
+        .filter_map(|line| {
+            let cells: Vec<&str> = line.split(',').collect();
+            Some([*cells.get(proxy)?, *cells.get(server)?, *cells.get(status)?])
+        })
+        .collect();
+    let up = |status: &str| status.starts_with("UP") || status == "OPEN" || status == "no check";
+    let off: Vec<&[&str; 3]> = rows.iter().filter(|it| it[1] == "BACKEND" && !up(it[2])).collect();
+    let first = off.first()?;
+    let of = |it: &&[&str; 3]| it[0] == first[0] && it[1] != "BACKEND" && it[1] != "FRONTEND" && !up(it[2]);
+    let servers: Vec<String> =
+        rows.iter().filter(|it| of(it)).map(|it| format!("{} {}", it[1], it[2])).collect();
+    let names: Vec<&str> = off.iter().map(|it| it[0]).collect();
+    Some(format!("back ends without a server that is up: {} ({})", names.join(", "), servers.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Vec<Probe>, String> {
+        let root = tempfile::tempdir().unwrap();
+        store::replace(&root.path().join(FILE), text.as_bytes()).unwrap();
+        read(root.path(), None).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn v1_a_probes_file_is_read_and_what_makes_no_sense_is_named() {
+        let good = "delay = 5\n[[probe]]\nname = \"shop\"\nurl = \"https://10.0.0.5/healthz\"\n[[probe]]\nname = \"dns\"\n\
+                    service = \"kube-system/kube-dns\"\n";
+        let probes = parsed(good).unwrap();
+        assert_eq!(probes[0].target, Target::Url("https://10.0.0.5/healthz".to_owned(), 200));
+        assert_eq!(probes[1].target, Target::Service("kube-system".to_owned(), "kube-dns".to_owned()));
+        assert_eq!(probes[0].delay, Duration::from_secs(5));
+        let rows = [
+            ("[[probe]]\nname = \"a\"\n", "one of url, haproxy and service"),
+            ("[[probe]]\nname = \"a\"\nurl = \"10.0.0.5\"\n", "http://"),
+            ("[[probe]]\nurl = \"http://10.0.0.5\"\n", "it needs a name"),
+            ("[[probe]]\nname = \"a\"\nservice = \"dns\"\n", "NAMESPACE/NAME"),
+            ("[[probe]]\nname = \"a\"\nservice = \"a/b\"\ncode = 200\n", "code goes with url"),
+            ("[[probe]]\nname = \"a\"\nport = 1\n", "unknown field `port`"),
+            ("probe", "probes.toml"),
+        ];
+        for (text, why) in rows {
+            let error = parsed(text).unwrap_err();
+            assert!(error.contains(why) && error.contains("probes.toml"), "{text}: {error}");
+        }
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(read(root.path(), None).unwrap(), []);
+        assert!(read(root.path(), Some(&root.path().join("none.toml"))).is_err());
+    }
+
+    #[test]
+    fn v1_a_back_end_of_haproxy_that_is_down_is_named_with_its_servers() {
+        let csv = |web: &str| {
+            format!(
+                "# pxname,svname,qcur,status,\nfront,FRONTEND,0,OPEN,\nweb,n1,0,{web},\nweb,n2,0,DOWN,\nweb,BACKEND,0,{web},\n"
+            )
+        };
+        assert_eq!(down(&csv("UP")), None);
+        assert_eq!(
+            down(&csv("DOWN")).unwrap(),
+            "back ends without a server that is up: web (n1 DOWN, n2 DOWN)"
+        );
+        assert!(down("<html>").unwrap().contains("no statistics"));
+    }
+
+    #[test]
+    fn v1_an_end_point_is_ready_unless_it_says_otherwise() {
+        let slice = |ready: Value| serde_json::json!({ "endpoints": [{ "conditions": { "ready": ready } }] });
+        assert!(
+            is_ready(&slice(true.into())) && is_ready(&slice(Value::Null)) && !is_ready(&slice(false.into()))
+        );
+        assert!(!is_ready(&serde_json::json!({ "endpoints": null })));
+    }
+}

@@ -1,0 +1,83 @@
+//! Hooks in the life of a drain: called in the turn of the node and before its cordon, tried again as a drain is, undone
+//! when the drain ends without a boot.
+//!
+//! That there are any is known once the first is called: whoever is to cordon the node calls them first, and says so. With
+//! none, nothing of this happens. After them the turn is looked at again, as they may have taken long. Not here: the
+//! programs, and which of them ran (`hooks`). Source: goals U9. Pure: no clock, no I/O, no task.
+
+use kubenodeop::Progress;
+use step::Mono;
+use topics::{DrainPhase, DrainStatus};
+
+use super::life::{Drain, Outcome};
+use super::run::{End, Run};
+use super::words::{Words, words};
+use crate::core::context::NodeContext;
+use crate::core::facts::{Effect, LogEvent};
+
+/// What is known of the hooks of this node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct HookState {
+    /// Those before a drain were called in this boot, and not undone.
+    pub(crate) in_place: bool,
+    /// They are being undone.
+    pub(crate) undoing: bool,
+    /// Those after the boot have not been called.
+    pub(crate) after_boot: bool,
+    /// What came of them, for a reader: who is refused, who failed without stopping anything.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Drain {
+    /// Hears that a hook is being called.
+    pub(crate) fn hooking(&mut self, name: String) {
+        if let Run::Cordoning { again: None, .. } | Run::Hooks { .. } = self.run {
+            self.run = Run::Hooks { running: name, again: None, trouble: String::new() };
+        }
+    }
+
+    /// Hears that all were called, or why that has to stop here.
+    pub(crate) fn hooked(
+        &mut self,
+        now: Mono,
+        result: Result<(), String>,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<Outcome> {
+        let Run::Hooks { .. } = self.run else { return None };
+        let Err(trouble) = result else {
+            self.go_to_cordon(now);
+            return None;
+        };
+        self.hook_tries += 1;
+        let tries = (self.hook_tries, node.limits.drain_tries);
+        out.push(Effect::Say(LogEvent::HookFailed(tries, trouble.clone())));
+        if tries.0 < tries.1 {
+            let again = Some(now + node.limits.drain_pause());
+            self.run = Run::Hooks { running: String::new(), again, trouble };
+            return None;
+        }
+        out.push(Effect::Say(LogEvent::GivingUp(trouble.clone())));
+        let last = Box::new(Progress::default());
+        Some(self.fail(DrainStatus::FailedDrain, End::FailedDrain { attempt: 0, reason: trouble, last }))
+    }
+
+    /// The next step is the cordon, after another look at the turn: what came before has taken its time.
+    pub(super) fn go_to_cordon(&mut self, now: Mono) {
+        self.run = Run::Cordoning { tried: 0, again: Some(now), trouble: String::new() };
+    }
+
+    pub(super) fn hook_words(&self, running: &str, trouble: &str, node: &NodeContext) -> Words {
+        if trouble.is_empty() {
+            return words(DrainPhase::RunningHooks, running, "nothing");
+        }
+        words(
+            DrainPhase::RunningHooks,
+            format!(
+                "try {} of {} of the hooks before the drain failed: {trouble}",
+                self.hook_tries, node.limits.drain_tries
+            ),
+            "fix its cause, or remove that hook; they are tried again at Deadline, those that have run are not",
+        )
+    }
+}

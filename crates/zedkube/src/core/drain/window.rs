@@ -1,0 +1,107 @@
+//! The windows in the life of a drain: outside of them none starts, and what has started ends as ever.
+//!
+//! A drain has started once it is on its way to the cordon. One that waits for its turn when the window closes leaves the
+//! queue. A person's own drain, a force file and a whole-site operation are a person's word already and wait for no window.
+//! Not here: when a window is open (`window`); time comes in as that fact, so that a clock that jumps changes nothing but
+//! it. Source: goals U9. Pure: no clock, no I/O, no task.
+
+use topics::{DrainPhase, DrainStatus, GoTime, RequestId, Requester};
+
+use super::life::{Drain, Outcome};
+use super::run::Run;
+use super::words::{Words, words};
+use crate::core::context::NodeContext;
+use crate::core::facts::{Effect, LogEvent};
+
+/// Why no drain starts now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closed {
+    /// In words: which window, when it opens by its own zone, and in how long.
+    pub why: String,
+    /// When it opens, where that is known.
+    pub opens: Option<GoTime>,
+}
+
+/// A person's word that the drain for one request starts outside of the windows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pass {
+    /// For this request alone.
+    pub of: RequestId,
+    /// Who says so, and why.
+    pub by: String,
+}
+
+/// What is known of the windows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct WindowState {
+    /// Why no drain starts; `None` while one may, and without windows.
+    pub(crate) closed: Option<Closed>,
+    pub(crate) pass: Option<Pass>,
+}
+
+impl Drain {
+    /// Why it may not start now.
+    fn shut_out<'a>(&self, node: &'a NodeContext) -> Option<&'a Closed> {
+        let closed = node.window.closed.as_ref()?;
+        let by_person = self.serves.as_ref().is_some_and(|it| it.requested_by == Requester::Operator);
+        // REQUESTED says that it had not started when this agent restarted.
+        let continues = self.resume.is_some() || self.floor.is_some_and(|it| it != DrainStatus::Requested);
+        (!by_person && !continues && self.pass(node).is_none()).then_some(closed)
+    }
+
+    fn pass<'a>(&self, node: &'a NodeContext) -> Option<&'a Pass> {
+        let request = self.serves.as_ref()?;
+        node.window.pass.as_ref().filter(|it| it.of == request.id())
+    }
+
+    /// Sends a drain that has not started back before the window. Whether it has to wait there.
+    pub(super) fn settle_window(&mut self, node: &NodeContext, out: &mut Vec<Effect>) -> bool {
+        let waits = matches!(self.run, Run::OutsideWindow | Run::Probing { .. } | Run::Waiting { .. });
+        let Some(closed) = self.shut_out(node).filter(|_| waits) else { return false };
+        self.close(&closed.why, out);
+        true
+    }
+
+    /// The same for one that is about to start, which says so when a person lets it.
+    pub(super) fn may_start(&mut self, node: &NodeContext, out: &mut Vec<Effect>) -> bool {
+        if let Some(closed) = self.shut_out(node) {
+            self.close(&closed.why, out);
+            return false;
+        }
+        if let Some(pass) = self.pass(node).filter(|_| node.window.closed.is_some()) {
+            out.push(Effect::Say(LogEvent::WindowPassed(pass.by.clone())));
+        }
+        true
+    }
+
+    fn close(&mut self, why: &str, out: &mut Vec<Effect>) {
+        if self.run != Run::OutsideWindow {
+            out.push(Effect::Say(LogEvent::OutsideWindow(why.to_owned())));
+            self.run = Run::OutsideWindow;
+        }
+    }
+
+    /// It waits for a window: nothing that an earlier run of this agent was in is continued, and whoever comes to wait
+    /// leaves no cordon behind, as that of a COMPLETE that is void.
+    pub(super) fn let_go(&mut self, waited: bool) -> Option<Outcome> {
+        let continued = self.floor.take().is_some();
+        (continued || !waited).then_some(Outcome::TurnRefused)
+    }
+
+    /// It waits for a window, and nothing of it has begun.
+    pub(crate) fn is_outside_window(&self) -> bool {
+        self.run == Run::OutsideWindow
+    }
+
+    /// When the window opens, for a reader.
+    pub(super) fn opens(&self, node: &NodeContext) -> Option<GoTime> {
+        let closed = node.window.closed.as_ref().filter(|_| self.run == Run::OutsideWindow);
+        closed.and_then(|it| it.opens)
+    }
+
+    pub(super) fn window_words(node: &NodeContext) -> Words {
+        let why = node.window.closed.as_ref().map_or("the window is opening", |it| &it.why);
+        let step = "wait; to start it now all the same: `zedbox drain start-now --reason '...'`";
+        words(DrainPhase::OutsideWindow, why, step)
+    }
+}

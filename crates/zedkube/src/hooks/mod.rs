@@ -1,0 +1,296 @@
+//! The hooks of zedkube: which were called before a drain, in which order they are undone, and those after a boot.
+//!
+//! A hook is on disk before it is called, so that it is undone whatever happens then: each is called at least once, and
+//! each that was called is undone at least once when the drain ends without a boot. Not here: which programs may be called
+//! (`agent::device::hooks`), and when (`core::drain::hooks`). Source: goals U9.
+
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::device::hooks::{self, About, Found, Hook, Stage, Verb};
+use agent::{Outbox, Station};
+use kubeapi::Target;
+use tokio::sync::Mutex;
+use topics::{NodeDrainRequest, Requester};
+use tracing::{info, warn};
+
+use crate::core::{Event, RunId};
+use crate::work::Work;
+use record::Record;
+
+/// How often an undo is tried, and the pause in between. Nothing else is held up by one that cannot be done.
+const UNDO: (u32, Duration) = (3, Duration::from_secs(30));
+
+/// Calls hooks, one at a time.
+#[derive(Clone)]
+pub(crate) struct Hooks {
+    station: Station,
+    target: Target,
+    limit: Duration,
+    /// Tries of those after a boot, and the pause in between: as of a drain.
+    tries: (u32, Duration),
+    /// Who calls hooks holds it.
+    calling: Arc<Mutex<()>>,
+}
+
+impl Hooks {
+    pub(crate) fn new(station: &Station, work: &Work) -> Self {
+        let limits = work.limits();
+        Self {
+            station: station.clone(),
+            target: work.target(),
+            limit: limits.hook_limit(),
+            tries: (limits.drain_tries, limits.drain_pause()),
+            calling: Arc::default(),
+        }
+    }
+
+    /// What an earlier run left.
+    pub(crate) fn left(&self) -> [Event; 2] {
+        let record = Record::read(&self.station.bus).unwrap_or_else(|why| {
+            warn!("which hooks were called is not known, none is undone: {why}");
+            Record::default()
+        });
+        let boot = &self.station.boot_id;
+        let in_place = record.is_of(boot) && !record.called.is_empty();
+        let after_boot = record.after_boot != *boot && self.station.bus.path(hooks::FOLDER).exists();
+        [Event::HooksLeft { in_place, after_boot }, Event::HookNotes(record.notes)]
+    }
+
+    /// Calls the hooks that come before a drain, as far as they were not. False when there was nothing to call: then
+    /// nothing was said. Dropping it ends the one that is running.
+    pub(crate) async fn before_drain(
+        &self,
+        run: RunId,
+        request: &NodeDrainRequest,
+        outbox: &Outbox<Event>,
+    ) -> bool {
+        let mut said = false;
+        let calling = if let Ok(calling) = self.calling.try_lock() {
+            calling
+        } else {
+            said = true;
+            let first = "others are called, or undone, first".to_owned();
+            if !outbox.send(Event::Hooking(run, first)).await {
+                return true;
+            }
+            self.calling.lock().await
+        };
+        let result = self.call_all(run, request, &mut said, outbox).await;
+        drop(calling);
+        if let Err(why) = &result
+            && !said
+        {
+            // That they cannot even be looked at stops the drain as well.
+            outbox.send(Event::Hooking(run, why.clone())).await;
+            said = true;
+        }
+        if said {
+            outbox.send(Event::Hooked(run, result)).await;
+        }
+        said
+    }
+
+    async fn call_all(
+        &self,
+        run: RunId,
+        request: &NodeDrainRequest,
+        said: &mut bool,
+        outbox: &Outbox<Event>,
+    ) -> Result<(), String> {
+        let bus = &self.station.bus;
+        let Found { hooks, refused } = hooks::find(bus, Stage::BeforeDrain)?;
+        // A record that cannot be read stops nobody who has no hooks.
+        if hooks.is_empty() && refused.is_empty() {
+            return Ok(());
+        }
+        let mut record = Record::read(bus)?;
+        if record.is_of(&self.station.boot_id) && record.complete {
+            return Ok(());
+        }
+        record.begin(&self.station.boot_id, self.about(request));
+        self.note(&mut record, refused.into_iter().map(|it| format!("not called: {it}")), outbox).await;
+        for hook in hooks {
+            if record.has_done(&hook.name) {
+                continue;
+            }
+            *said = true;
+            record.calls(&hook.name);
+            record.write(bus)?;
+            outbox.send(Event::Hooking(run, format!("hook {} is running", hook.name))).await;
+            info!(hook = hook.name, "calls a hook before the drain");
+            if let Err(why) = hook.call(bus, Verb::Run, &record.about(), self.limit).await {
+                if hook.is_blocking() {
+                    record.write(bus)?;
+                    return Err(why);
+                }
+                self.note(&mut record, [format!("failed, and stops nothing: {why}")], outbox).await;
+            }
+            record.done(&hook.name);
+            record.write(bus)?;
+        }
+        record.complete = true;
+        record.write(bus)
+    }
+
+    /// Undoes what was called before a drain, the last one first.
+    pub(crate) async fn undo(self, outbox: Outbox<Event>) {
+        let calling = self.calling.lock().await;
+        if let Err(why) = self.undo_all(&outbox).await {
+            warn!("hooks before the drain are not undone: {why}");
+        }
+        // While nobody else may call: what is called next is in place again.
+        outbox.send(Event::HooksUndone).await;
+        drop(calling);
+    }
+
+    async fn undo_all(&self, outbox: &Outbox<Event>) -> Result<(), String> {
+        let bus = &self.station.bus;
+        let mut record = Record::read(bus)?;
+        if !record.is_of(&self.station.boot_id) {
+            return Ok(());
+        }
+        record.complete = false;
+        while let Some(name) = record.undoes_last() {
+            record.write(bus)?;
+            if let Err(why) = self.undo_one(&name, &record.about()).await {
+                self.note(&mut record, [format!("not undone: {why}")], outbox).await;
+            }
+            record.called.pop();
+        }
+        record.write(bus)
+    }
+
+    async fn undo_one(&self, name: &str, about: &About) -> Result<(), String> {
+        let (tries, pause) = UNDO;
+        let mut count = 1;
+        loop {
+            info!(hook = name, "undoes a hook, as the drain has ended without a boot");
+            let hook = Hook::named(&self.station.bus, Stage::BeforeDrain, name)?;
+            let Err(why) = hook.call(&self.station.bus, Verb::Undo, about, self.limit).await else {
+                return Ok(());
+            };
+            if count == tries {
+                return Err(why);
+            }
+            count += 1;
+            self.sleep(pause).await;
+        }
+    }
+
+    /// Calls the hooks that come after a boot, the last name first. A blocking one that fails is tried again as a drain is;
+    /// those after it wait for it.
+    pub(crate) async fn after_boot(self, outbox: Outbox<Event>) {
+        let (tries, pause) = self.tries;
+        let mut done = Vec::new();
+        for tried in 1..=tries {
+            let result = {
+                let _calling = self.calling.lock().await;
+                self.call_after_boot(tried, &mut done, &outbox).await
+            };
+            let Err(why) = result else { return };
+            let then = if tried < tries { "is tried again" } else { "is given up, with those after it" };
+            warn!(tried, of = tries, "a hook after the boot {then}: {why}");
+            let calling = self.calling.lock().await;
+            if let Ok(mut record) = Record::read(&self.station.bus) {
+                self.note(&mut record, [format!("{then}: {why}")], &outbox).await;
+                if tried == tries {
+                    record.after_boot.clone_from(&self.station.boot_id);
+                }
+                if let Err(why) = record.write(&self.station.bus) {
+                    warn!("{why}");
+                }
+            }
+            drop(calling);
+            if tried < tries {
+                self.sleep(pause).await;
+            }
+        }
+    }
+
+    async fn call_after_boot(
+        &self,
+        attempt: u32,
+        done: &mut Vec<String>,
+        outbox: &Outbox<Event>,
+    ) -> Result<(), String> {
+        let bus = &self.station.bus;
+        let mut record = Record::read(bus)?;
+        let Found { hooks, refused } = hooks::find(bus, Stage::AfterBoot)?;
+        if !record.is_of(&self.station.boot_id) {
+            // What was called before the boot ends with it.
+            record.notes.clear();
+            record.called.clear();
+        }
+        self.note(&mut record, refused.into_iter().map(|it| format!("not called: {it}")), outbox).await;
+        let about =
+            About { attempt, boot_id: self.station.boot_id.clone(), node: self.node(), ..record.about() };
+        for hook in hooks {
+            if done.contains(&hook.name) {
+                continue;
+            }
+            info!(hook = hook.name, "calls a hook after the boot");
+            match hook.call(bus, Verb::Run, &about, self.limit).await {
+                Ok(()) => {}
+                Err(why) if hook.is_blocking() => return Err(why),
+                Err(why) => {
+                    self.note(&mut record, [format!("failed, and stops nothing: {why}")], outbox).await;
+                }
+            }
+            done.push(hook.name);
+        }
+        record.after_boot.clone_from(&self.station.boot_id);
+        record.write(bus)
+    }
+
+    /// Keeps what a reader has to know, says it, and shows it.
+    async fn note(
+        &self,
+        record: &mut Record,
+        notes: impl IntoIterator<Item = String>,
+        outbox: &Outbox<Event>,
+    ) {
+        let mut new = false;
+        for note in notes {
+            if !record.notes.contains(&note) {
+                warn!("hooks: {note}");
+                record.note(&note);
+                new = true;
+            }
+        }
+        if new {
+            outbox.send(Event::HookNotes(record.notes.clone())).await;
+        }
+    }
+
+    fn about(&self, request: &NodeDrainRequest) -> About {
+        let operation = match request.requested_by {
+            Requester::DeviceOp => request.context.as_str(),
+            Requester::Update => "update",
+            Requester::K3sUpdate => "k3s",
+            Requester::Operator => "operator",
+            Requester::None | Requester::Unset | Requester::Stranger(_) => "",
+        };
+        About {
+            operation: operation.to_owned(),
+            node: self.node(),
+            request: request.id().to_string(),
+            reason: request.context.clone(),
+            attempt: 0,
+            boot_id: self.station.boot_id.clone(),
+        }
+    }
+
+    fn node(&self) -> String {
+        self.target.get().map(|(node, _)| node.to_string()).unwrap_or_default()
+    }
+
+    async fn sleep(&self, pause: Duration) {
+        let clock = self.station.clock;
+        clock.sleep_until(Some(clock.now() + pause)).await;
+    }
+}

@@ -1,0 +1,138 @@
+//! What the machine itself shows after a boot: device nodes that are missing, and whether its wall clock can be right.
+//!
+//! A wall clock is believed that the time service of the system says is synchronised, and one that is not before the newest
+//! file that our agents have written. Not here: what follows from that (`kubenodeop::node::gate`). Sources: goals R4;
+//! systemd-timesyncd(8), `/run/systemd/timesync/synchronized`.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use agent::Clock;
+use kubenodeop::node::boot::Local;
+use kubenodeop::node::gate::DEVICE_NODES;
+use pubsub::Bus;
+use topics::GoTime;
+
+/// Exists once the time has been synchronised in this boot.
+const SYNCHRONISED: &str = "run/systemd/timesync/synchronized";
+/// Where our agents keep what outlives a boot.
+const OURS: [&str; 4] = ["zedkube", "zedagent", "nodeagent", "baseosmgr"];
+/// A clock that is so little behind harms nothing: one without a battery loses hours, others seconds.
+const SLACK: Duration = Duration::from_secs(60);
+/// Folders in folders beyond this are not ours.
+const DEPTH: usize = 4;
+
+/// The machine, with what its disk says of time.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    bus: Bus,
+    clock: Clock,
+    newest: Option<(GoTime, PathBuf)>,
+}
+
+impl Machine {
+    /// Reads the time stamps as they are now.
+    pub(crate) fn new(bus: &Bus, clock: Clock) -> Self {
+        let mut newest = None;
+        for agent in OURS {
+            stamps(&bus.path("persist/status").join(agent), DEPTH, &mut newest);
+        }
+        Self { bus: bus.clone(), clock, newest }
+    }
+
+    /// What it shows now.
+    pub(crate) fn look(&self) -> Local {
+        let absent = DEVICE_NODES.into_iter().filter(|path| !self.bus.path(path).exists());
+        Local { missing: absent.map(|path| format!("/{path}")).collect(), clock: self.wrong_clock() }
+    }
+
+    fn wrong_clock(&self) -> String {
+        let now = self.clock.wall();
+        let Some((stamp, path)) = self.newest.as_ref().filter(|(stamp, _)| now.plus(SLACK) < *stamp) else {
+            return String::new();
+        };
+        if self.bus.path(SYNCHRONISED).exists() {
+            return String::new();
+        }
+        format!(
+            "the wall clock is behind the time at which {} was written ({stamp}), and is not known to be synchronised",
+            path.display()
+        )
+    }
+}
+
+/// The newest time stamp of the files below `folder`; what cannot be read says nothing.
+fn stamps(folder: &Path, depth: usize, newest: &mut Option<(GoTime, PathBuf)>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let (path, Ok(meta)) = (entry.path(), entry.metadata()) else { continue };
+        if meta.is_dir() && depth > 0 {
+            stamps(&path, depth - 1, newest);
+        } else if meta.is_file() {
+            let nanos = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
+            let stamp = GoTime::from_unix_nanos(nanos);
+            let newer = stamp.filter(|stamp| newest.as_ref().is_none_or(|(known, _)| known < stamp));
+            if let Some(stamp) = newer {
+                *newest = Some((stamp, path));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const YEAR: i64 = 31_557_600;
+
+    fn write(bus: &Bus, path: &str) {
+        let path = bus.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::File::create(path).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn r4_a_clock_is_wrong_that_is_before_a_file_of_ours_and_not_known_to_be_synchronised() {
+        let ours = "persist/status/zedagent/DeviceOpPending/reboot.json";
+        for (written, off_by_secs, synchronised, wrong) in [
+            (Some(ours), 0, false, false),
+            (Some(ours), -30, false, false),
+            (Some(ours), -90, false, true),
+            (Some(ours), -50 * YEAR, false, true),
+            (Some(ours), -50 * YEAR, true, false),
+            (Some(ours), YEAR, false, false),
+            // Files of others say nothing, nor does an empty disk.
+            (Some("persist/status/tpmmgr/x.json"), -YEAR, false, false),
+            (None, -YEAR, false, false),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            let bus = Bus::open(root.path()).unwrap();
+            if let Some(path) = written {
+                write(&bus, path);
+            }
+            if synchronised {
+                write(&bus, SYNCHRONISED);
+            }
+            let clock = Clock::new().off_by(off_by_secs);
+            let machine = Machine::new(&bus, clock);
+            let seen = machine.look().clock;
+            assert_eq!(!seen.is_empty(), wrong, "{written:?} {off_by_secs} {synchronised}: {seen}");
+            assert!(!wrong || seen.contains("DeviceOpPending/reboot.json was written"), "{seen}");
+            // It heals once the clock is set, also without a word of the time service.
+            clock.jump_to_off_by(0);
+            assert_eq!(machine.look().clock, "");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn device_nodes_that_are_missing_are_named() {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let machine = Machine::new(&bus, Clock::new());
+        assert_eq!(machine.look().missing, ["/dev/kmsg"]);
+        write(&bus, "dev/kmsg");
+        assert_eq!(machine.look(), Local::default());
+    }
+}

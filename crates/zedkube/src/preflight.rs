@@ -1,0 +1,247 @@
+//! The look before a drain: everything in one report, which is published, and what of it stops the drain.
+//!
+//! The first look of a run asks for everything; a later one only for what stopped it. Not here: what is found (`checks`,
+//! `kubenodeop::preflight`), and what follows (`core::drain::preflight`). Sources: goals U6; spec/vm-storage.md C1.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agent::wire::GLOBAL;
+use agent::{Error, Outbox, Station, Troubles, outlet, publication};
+use checks::cluster::{self, Source};
+use checks::local::{self, Machine, SERVERS};
+use checks::{Finding, Severity, settled};
+use kubeapi::reply::Reach;
+use kubeapi::{Cluster, Target};
+use kubenodeop::{Blocker, Refusal};
+use pubsub::{Bus, FileRule, FileState};
+use tokio::sync::watch;
+use topics::{DrainFinding, DrainPreflight, GoTime, PASS_FILE, PreflightPass};
+use tracing::warn;
+
+use crate::NAME;
+use crate::core::{Event, Hindered, RunId};
+use crate::limits::Limits;
+
+/// No order to pass findings is longer.
+const PASS_BYTES: u64 = 4096;
+/// Folders whose disks must have room: the agents' files, and those of k3s and the kubelet.
+const DISKS: [&str; 3] = ["persist", "var/lib/rancher", "var/lib/kubelet"];
+
+/// What something was found in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    /// Pods of the node.
+    Pods,
+    /// This machine.
+    Machine,
+    /// The cluster.
+    Cluster(Source),
+}
+
+/// What the looks of one run have found.
+#[derive(Debug, Default)]
+struct Seen {
+    run: RunId,
+    blockers: Vec<Blocker>,
+    found: BTreeMap<Part, Vec<Finding>>,
+}
+
+/// Looks, and remembers what was found.
+#[derive(Clone)]
+pub(crate) struct Preflight {
+    station: Station,
+    limits: Limits,
+    seen: Arc<Mutex<Seen>>,
+    report: Arc<watch::Sender<Option<DrainPreflight>>>,
+}
+
+impl Preflight {
+    pub(crate) fn new(station: Station, limits: Limits) -> Self {
+        Self { station, limits, seen: Arc::default(), report: Arc::default() }
+    }
+
+    /// The newest report.
+    pub(crate) fn report(&self) -> watch::Receiver<Option<DrainPreflight>> {
+        self.report.subscribe()
+    }
+
+    /// One look for the run; it ends with what the core hears of it. Dropping it loses nothing.
+    pub(crate) async fn look(self, cluster: Cluster, target: Target, run: RunId, outbox: Outbox<Event>) {
+        let (found, passed) = match Box::pin(self.find(&cluster, &target, run)).await {
+            Ok(seen) => self.judge(seen).await,
+            Err(hindered) => (Err(hindered), String::new()),
+        };
+        if found.as_ref().is_ok_and(Vec::is_empty)
+            && !passed.is_empty()
+            && !outbox.send(Event::Passed(run, passed)).await
+        {
+            return;
+        }
+        outbox.send(Event::Preflighted(run, found)).await;
+    }
+
+    async fn find(&self, cluster: &Cluster, target: &Target, run: RunId) -> Result<Seen, Hindered> {
+        let mut seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        if seen.run != run {
+            seen = Seen { run, ..Seen::default() };
+        }
+        let (node, uuid) = target.get().map_err(|why| Hindered {
+            why,
+            next_step: "check the device's name in the config".to_owned(),
+            away: false,
+            of_node: true,
+        })?;
+        let stops = |found: &[Finding]| found.iter().any(|it| self.stops(it));
+        let due = |part: Part| seen.found.get(&part).is_none_or(|it| stops(it));
+        let sources: BTreeSet<Source> =
+            Source::ALL.into_iter().filter(|it| due(Part::Cluster(*it))).collect();
+        let (pods, machine) = (due(Part::Pods) || !seen.blockers.is_empty(), due(Part::Machine));
+        if pods {
+            let (now, rules) = (self.station.clock.now(), self.limits.rules(Duration::MAX));
+            let looked = kubenodeop::preflight(cluster, &node, &uuid, &rules, now).await;
+            let looked = looked.map_err(|refusal| hindered(&refusal))?;
+            seen.blockers = looked.blockers;
+            seen.found.insert(Part::Pods, looked.findings);
+        }
+        let clock = self.station.clock;
+        let own = || clock.wall().to_timestamp();
+        let of_cluster = cluster::drain(cluster, node.as_str(), &sources, own).await;
+        seen.found.extend(of_cluster.into_iter().map(|(source, found)| (Part::Cluster(source), found)));
+        if machine {
+            let (machine, now) = (machine_of(&self.station.bus.path(""), cluster), own());
+            let found = tokio::task::spawn_blocking(move || local::look(&machine, now)).await;
+            seen.found.insert(Part::Machine, found.unwrap_or_default());
+        }
+        Ok(seen)
+    }
+
+    fn stops(&self, it: &Finding) -> bool {
+        it.severity == Severity::Blocks && self.limits.preflight_stops.contains(&it.code)
+    }
+
+    /// Publishes the report and keeps what was seen; what the core hears, and what is passed by whom.
+    async fn judge(&self, seen: Seen) -> (Result<Vec<Blocker>, Hindered>, String) {
+        let all: Vec<Finding> = seen.found.values().flatten().cloned().collect();
+        let all = settled(all, &self.limits.preflight_stops);
+        let pass = passed(&self.station.bus).await;
+        let by = |it: &Finding| {
+            let named = pass.codes.contains(&it.code) && it.severity == Severity::Blocks;
+            if named { format!("{}: {}", pass.by, pass.reason) } else { String::new() }
+        };
+        let stopping: Vec<&Finding> =
+            all.iter().filter(|it| it.severity == Severity::Blocks && by(it).is_empty()).collect();
+        let found = match stopping.first() {
+            // A pod that cannot leave is shown with its code.
+            Some(first) if seen.blockers.is_empty() => {
+                let more = match stopping.len() - 1 {
+                    0 => String::new(),
+                    more => format!(" (and {more} more: zedbox drain plan)"),
+                };
+                let why = format!("[{}] {}{more}", first.code, first.text);
+                let next_step = format!(
+                    "{}; or have it pass: zedbox drain pass {} --reason TEXT",
+                    first.next, first.code
+                );
+                Err(Hindered { why, next_step, away: false, of_node: false })
+            }
+            Some(_) | None => Ok(seen.blockers.clone()),
+        };
+        let mut codes: Vec<&str> =
+            all.iter().filter(|it| !by(it).is_empty()).map(|it| it.code.as_str()).collect();
+        codes.dedup();
+        let passed = if codes.is_empty() {
+            String::new()
+        } else {
+            format!("{} by {}: {}", codes.join(", "), pass.by, pass.reason)
+        };
+        let findings: Vec<DrainFinding> = all.iter().map(|it| shown(it, by(it))).collect();
+        let at = self.station.clock.wall();
+        self.report.send_if_modified(|held| {
+            let other = held.as_ref().is_none_or(|it| it.findings != findings);
+            if other {
+                *held = Some(DrainPreflight { at, findings, left_out: 0 });
+            }
+            other
+        });
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+        (found, passed)
+    }
+}
+
+/// Keeps the newest report as a topic, until the station says stop.
+///
+/// # Errors
+/// The topic cannot be published.
+pub(crate) async fn publish(
+    station: &Station,
+    troubles: &Troubles,
+    mut report: watch::Receiver<Option<DrainPreflight>>,
+) -> Result<(), Error> {
+    let open = || publication::<DrainPreflight>(&station.bus, NAME);
+    let Some(mut topic) = outlet::started(station, troubles, open).await? else { return Ok(()) };
+    let mut stop = station.stop.clone();
+    loop {
+        let newest = report.borrow_and_update().clone();
+        if let Some(newest) = newest
+            && let Err(error) = topic.publish(GLOBAL, &newest)
+        {
+            warn!(error = %agent::report::chain(&error), "cannot publish what the preflight has found");
+        }
+        tokio::select! {
+            changed = report.changed() => if changed.is_err() { return Ok(()) },
+            () = stop.stopped() => return Ok(()),
+        }
+    }
+}
+
+fn hindered(refusal: &Refusal) -> Hindered {
+    let error = refusal.error();
+    Hindered {
+        why: error.line(),
+        next_step: error.next_step(),
+        away: error.reach() != Reach::Reachable,
+        of_node: matches!(refusal, Refusal::Node(_)),
+    }
+}
+
+fn shown(it: &Finding, passed_by: String) -> DrainFinding {
+    DrainFinding {
+        code: it.code.clone(),
+        severity: it.severity.text().to_owned(),
+        text: it.text.clone(),
+        next_step: it.next.clone(),
+        passed_by,
+    }
+}
+
+/// What is looked at of the machine whose files are below `root`.
+pub fn machine_of(root: &Path, cluster: &Cluster) -> Machine {
+    let api = cluster.address();
+    let api = api.strip_prefix("https://").map(|it| it.split('/').next().unwrap_or(it).to_owned());
+    let named = |(what, at): (&str, &str)| (what.to_owned(), at.to_owned());
+    let servers = api.map(|it| ("API server".to_owned(), it)).into_iter().chain(SERVERS.map(named));
+    let own = cluster.certificate().transpose().map(|it| (cluster.via(), it));
+    Machine {
+        root: root.to_owned(),
+        servers: servers.collect(),
+        own,
+        disks: DISKS.map(str::to_owned).to_vec(),
+    }
+}
+
+/// What a person has the preflight pass; a file that may not be believed counts as none, and the log says why.
+async fn passed(bus: &Bus) -> PreflightPass {
+    let rule = FileRule { limit_bytes: PASS_BYTES, order: true };
+    let read = match bus.file(bus.path(PASS_FILE), rule).next().await {
+        FileState::Absent => return PreflightPass::default(),
+        FileState::Present(bytes) => PreflightPass::read(&bytes),
+        FileState::Bad(finding) => Err(finding.reason),
+    };
+    read.unwrap_or_else(|why| {
+        warn!(path = PASS_FILE, "ignored, no finding is passed: {why}");
+        PreflightPass { at: GoTime::ZERO, ..PreflightPass::default() }
+    })
+}

@@ -1,0 +1,170 @@
+//! Maintenance windows: times in which a drain may start, each a start in cron's notation, a time zone and a length.
+//!
+//! Not here: what a closed window holds up (`core::drain::window`), and whether the clock can be believed
+//! (`agent::clock::sync`). The notation is crontab(5) by the crate `cronexpr`, zones are those of `/usr/share/zoneinfo`.
+//! Source: goals U9. No clock, no I/O but the zones, which are read once.
+
+use std::time::Duration;
+
+use cronexpr::{Crontab, MakeTimestamp};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, Zoned};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use topics::GoTime;
+
+use crate::core::Closed;
+
+/// No window is longer: what is open for longer needs none.
+const LONGEST_MINUTES: u32 = 7 * 24 * 60;
+/// Fields of a start.
+const FIELDS: usize = 5;
+/// Wall clocks outside of these seconds of the Unix clock (2000 to 9000) are wrong, whatever else is known of them.
+const CALENDAR_SECS: std::ops::Range<i64> = 946_684_800..221_845_392_000;
+
+/// The windows of a node. Without one, drains start at any time.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(transparent)]
+pub struct Windows(Vec<Window>);
+
+/// One window.
+#[derive(Debug, Clone)]
+struct Window {
+    words: Words,
+    starts: Crontab,
+}
+
+/// A window as it is set.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Words {
+    /// Minute, hour, day of the month, month, day of the week.
+    start: String,
+    /// A name of the IANA's.
+    zone: String,
+    /// From each start on, by the clock on the wall or not: an hour that is skipped or repeated changes nothing.
+    minutes: u32,
+}
+
+impl PartialEq for Window {
+    fn eq(&self, other: &Self) -> bool {
+        self.words == other.words
+    }
+}
+
+impl Eq for Window {}
+
+impl<'de> Deserialize<'de> for Window {
+    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
+        Self::new(Words::deserialize(text)?).map_err(D::Error::custom)
+    }
+}
+
+impl Window {
+    fn new(words: Words) -> Result<Self, String> {
+        let Words { start, zone, minutes } = &words;
+        if start.split_ascii_whitespace().count() != FIELDS {
+            return Err(format!(
+                "windows.start: found \"{start}\", expected five fields as in \"0 22 * * SAT\" (minute, hour, day of the \
+                 month, month, day of the week)"
+            ));
+        }
+        if !(1..=LONGEST_MINUTES).contains(minutes) {
+            return Err(format!("windows.minutes: found {minutes}, expected 1 to {LONGEST_MINUTES}"));
+        }
+        TimeZone::get(zone).map_err(|cause| {
+            format!(
+                "windows.zone: found \"{zone}\", expected a time zone as in \"Europe/Berlin\" or \"UTC\" ({cause}); zones \
+                 are read from /usr/share/zoneinfo: where that is missing, add the package tzdata to the image"
+            )
+        })?;
+        let starts = cronexpr::parse_crontab(&format!("{start} {zone}")).map_err(|cause| {
+            let cause = cause.to_string();
+            let cause = cause.lines().last().unwrap_or_default().trim_start_matches([' ', '^']);
+            format!("windows.start: found \"{start}\", expected times as crontab(5) has them: {cause}")
+        })?;
+        let window = Self { words, starts };
+        let since = Timestamp::from_second(CALENDAR_SECS.start).unwrap_or_default();
+        if window.next(since).is_none() {
+            let start = &window.words.start;
+            return Err(format!(
+                "windows.start: found \"{start}\", expected a day that comes at least every four years"
+            ));
+        }
+        Ok(window)
+    }
+
+    fn length(&self) -> SignedDuration {
+        SignedDuration::from_mins(self.words.minutes.into())
+    }
+
+    /// Its first start after `after`.
+    fn next(&self, after: Timestamp) -> Option<Zoned> {
+        self.starts.find_next(MakeTimestamp(after)).ok()
+    }
+
+    fn is_open(&self, now: Timestamp) -> bool {
+        // Starts are whole minutes: one that is as long ago as the window is long is the first that counts no more.
+        let since = now.checked_sub(self.length()).ok();
+        since.and_then(|since| self.next(since)).is_some_and(|start| start.timestamp() <= now)
+    }
+}
+
+impl Windows {
+    /// There is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Why no drain starts at `now`, by the wall clock; `None` when one may.
+    pub(crate) fn closed(&self, now: Timestamp) -> Option<Closed> {
+        if self.is_empty() {
+            return None;
+        }
+        if !CALENDAR_SECS.contains(&now.as_second()) {
+            let why = format!("the windows are closed, as the clock of this node shows {now}");
+            return Some(Closed { why, opens: None });
+        }
+        if self.0.iter().any(|it| it.is_open(now)) {
+            return None;
+        }
+        let starts = self.0.iter().filter_map(|it| Some((it, it.next(now)?)));
+        let next = starts.min_by_key(|(_, start)| start.timestamp());
+        let Some((window, start)) = next else {
+            let why = "no window opens within four years of what the clock of this node shows".to_owned();
+            return Some(Closed { why, opens: None });
+        };
+        let Words { start: set, zone, minutes } = &window.words;
+        let local = start.strftime("%Y-%m-%d %H:%M %:z");
+        let left = start.timestamp().duration_since(now).unsigned_abs();
+        let open = shown(Duration::from_mins(u64::from(*minutes)));
+        let why = format!(
+            "outside its windows: \"{set}\" {zone} opens next, {local} there, in {} and for {open}",
+            shown(left)
+        );
+        Some(Closed { why, opens: Some(GoTime::from(start.timestamp())) })
+    }
+
+    /// Why no drain starts, whatever the time: this is wrong with the clock.
+    pub(crate) fn closed_by(&self, trouble: &str) -> Option<Closed> {
+        (!self.is_empty()).then(|| Closed {
+            why: format!("the windows are closed, as the clock of this node cannot be believed: {trouble}"),
+            opens: None,
+        })
+    }
+}
+
+/// A time in its two greatest units, whole minutes and never none.
+fn shown(time: Duration) -> String {
+    let minutes = time.as_secs().div_ceil(60).max(1);
+    match (minutes / 1440, minutes / 60 % 24, minutes % 60) {
+        (0, 0, min) => format!("{min} min"),
+        (0, hours, 0) => format!("{hours} h"),
+        (0, hours, min) => format!("{hours} h {min} min"),
+        (days, 0, _) => format!("{days} d"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! Windows: outside of them nothing starts, whoever asks, and a person's word goes past them.
+
+mod hooks;
+
+pub(crate) use hooks::*;
+
+use serde_json::json;
+use topics::{
+    DrainHistory, DrainPhase, DrainStatus, NodeDrainProgress, StepWord, WINDOW_PASS, WindowPass, go_json,
+};
+
+use scenarios::{Agent, World};
+
+/// What systemd-timesyncd leaves once it has set the clock.
+const SYNCHRONIZED: &str = "run/systemd/timesync/synchronized";
+
+async fn outside(world: &World, part: &str) -> NodeDrainProgress {
+    let waits = |it: &NodeDrainProgress| it.phase == DrainPhase::OutsideWindow && it.reason.contains(part);
+    world.until("zedkube", part, |it| it.is_some_and(waits)).await.unwrap()
+}
+
+pub(crate) async fn u9_outside_of_its_window_nothing_starts_but_by_a_persons_word(world: &mut World) {
+    // One minute a year, on the day before the day of the test or earlier.
+    world.limits["zedkube"]["windows"] = json!([{"start": "0 0 29 2 *", "zone": "UTC", "minutes": 1}]);
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    // Nobody says that the clock is right: it is closed whatever it shows.
+    let seen = outside(world, "cannot be believed").await;
+    assert!(seen.reason.contains("adjtimex"), "{}", seen.reason);
+    world.put(SYNCHRONIZED, "");
+    world.kill(Agent::Zedkube).await;
+    world.start(Agent::Zedkube);
+    let seen = outside(world, "opens next").await;
+    assert!(seen.reason.contains("\"0 0 29 2 *\" UTC opens next"), "{}", seen.reason);
+    assert!(!seen.deadline.is_zero() && seen.next_step.contains("zedbox drain start-now"), "{seen:?}");
+    assert!(!world.cluster.cordoned().await);
+    assert_eq!((world.recorded(), world.cluster.evictions()), (Vec::new(), 0));
+
+    let pass = WindowPass {
+        requested_by: seen.requested_by,
+        requested_at: seen.requested_at,
+        reason: "the pump is dry".to_owned(),
+        by: "ana".to_owned(),
+    };
+    world.put(WINDOW_PASS, &String::from_utf8(go_json::to_vec(&pass).unwrap()).unwrap());
+    world.recorded_count(1).await;
+    let history: DrainHistory = world.read("persist/status/zedkube/DrainHistory/global.json").unwrap();
+    let passed = history.drains[0].steps.iter().find(|it| it.step == StepWord::WindowPassed).unwrap();
+    assert_eq!(passed.text, "ana: the pump is dry");
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+}
