@@ -41,13 +41,13 @@ pub(crate) async fn u9_outside_of_its_window_nothing_starts_but_by_a_persons_wor
         requested_by: seen.requested_by,
         requested_at: seen.requested_at,
         reason: "the pump is dry".to_owned(),
-        by: "ana".to_owned(),
+        by: "root".to_owned(),
     };
     world.put(WINDOW_PASS, &String::from_utf8(go_json::to_vec(&pass).unwrap()).unwrap());
     world.recorded_count(1).await;
     let history: DrainHistory = world.read("persist/status/zedkube/DrainHistory/global.json").unwrap();
     let passed = history.drains[0].steps.iter().find(|it| it.step == StepWord::WindowPassed).unwrap();
-    assert_eq!(passed.text, "ana: the pump is dry");
+    assert_eq!(passed.text, "root: the pump is dry");
     world.reboot().await;
     world.start_all();
     world.executed(7).await;

@@ -85,14 +85,15 @@ mod tests {
             ..NodeDrainProgress::default()
         };
         let seen = |it: &NodeDrainProgress| DrainView { progress: Some(it.clone()), ..DrainView::default() };
-        let given = pass(&seen(&waiting), "the pump is dry", "ana".to_owned()).unwrap();
+        let given = pass(&seen(&waiting), "the pump is dry", "root".to_owned()).unwrap();
         assert_eq!((given.requested_by, given.requested_at), (waiting.requested_by, waiting.requested_at));
-        assert_eq!((given.reason.as_str(), given.by.as_str()), ("the pump is dry", "ana"));
+        assert_eq!((given.reason.as_str(), given.by.as_str()), ("the pump is dry", "root"));
         for phase in [DrainPhase::Idle, DrainPhase::WaitingForTurn, DrainPhase::Complete] {
-            let refused = pass(&seen(&NodeDrainProgress { phase, ..waiting.clone() }), "x", "ana".to_owned());
+            let refused =
+                pass(&seen(&NodeDrainProgress { phase, ..waiting.clone() }), "x", "root".to_owned());
             let refused = refused.unwrap_err().to_string();
             assert!(refused.contains("zedbox drain status"), "{refused}");
         }
-        assert!(pass(&DrainView::default(), "x", "ana".to_owned()).is_err());
+        assert!(pass(&DrainView::default(), "x", "root".to_owned()).is_err());
     }
 }

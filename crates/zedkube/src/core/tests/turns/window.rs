@@ -162,14 +162,14 @@ fn u9_a_persons_word_lets_this_request_alone_start_and_is_kept_in_the_history() 
     bench.look(NodeLook::Open);
     let ours = request(Requester::DeviceOp, 1);
     bench.ask(&ours);
-    let pass = |of: RequestId| Event::WindowPass(Some(Pass { of, by: "ana: the pump is dry".into() }));
+    let pass = |of: RequestId| Event::WindowPass(Some(Pass { of, by: "root: the pump is dry".into() }));
     bench.hear(pass(request(Requester::DeviceOp, 2).id()));
     assert!(is_outside(&bench), "a word for another request");
     bench.hear(pass(ours.id()));
     assert!(begins(&bench) && !is_outside(&bench), "{:?}", bench.last);
     let kept = bench.core.history.kept();
     let step = kept.drains[0].steps.iter().find(|it| it.step == StepWord::WindowPassed).unwrap();
-    assert_eq!(step.text, "ana: the pump is dry");
+    assert_eq!(step.text, "root: the pump is dry");
     // Taken from it, it has not started yet: it waits again.
     bench.hear(Event::WindowPass(None));
     assert!(is_outside(&bench));
