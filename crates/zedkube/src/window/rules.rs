@@ -17,6 +17,8 @@ use crate::core::Closed;
 
 /// No window is longer: what is open for longer needs none.
 const LONGEST_MINUTES: u32 = 7 * 24 * 60;
+/// No zone sets its clocks by more at once, but for days that some island leaves out.
+const CHANGE: SignedDuration = SignedDuration::from_hours(3);
 /// Fields of a start.
 const FIELDS: usize = 5;
 /// Wall clocks outside of these seconds of the Unix clock (2000 to 9000) are wrong, whatever else is known of them.
@@ -31,6 +33,9 @@ pub struct Windows(Vec<Window>);
 #[derive(Debug, Clone)]
 struct Window {
     words: Words,
+    zone: TimeZone,
+    /// By the clock on the wall, which it takes for UTC: what a zone makes of an hour that comes twice or not at all is
+    /// ours to say.
     starts: Crontab,
 }
 
@@ -72,18 +77,18 @@ impl Window {
         if !(1..=LONGEST_MINUTES).contains(minutes) {
             return Err(format!("windows.minutes: found {minutes}, expected 1 to {LONGEST_MINUTES}"));
         }
-        TimeZone::get(zone).map_err(|cause| {
+        let found = TimeZone::get(zone).map_err(|cause| {
             format!(
                 "windows.zone: found \"{zone}\", expected a time zone as in \"Europe/Berlin\" or \"UTC\" ({cause}); zones \
                  are read from /usr/share/zoneinfo: where that is missing, add the package tzdata to the image"
             )
         })?;
-        let starts = cronexpr::parse_crontab(&format!("{start} {zone}")).map_err(|cause| {
+        let starts = cronexpr::parse_crontab(&format!("{start} UTC")).map_err(|cause| {
             let cause = cause.to_string();
             let cause = cause.lines().last().unwrap_or_default().trim_start_matches([' ', '^']);
             format!("windows.start: found \"{start}\", expected times as crontab(5) has them: {cause}")
         })?;
-        let window = Self { words, starts };
+        let window = Self { words, zone: found, starts };
         let since = Timestamp::from_second(CALENDAR_SECS.start).unwrap_or_default();
         if window.next(since).is_none() {
             let start = &window.words.start;
@@ -98,9 +103,20 @@ impl Window {
         SignedDuration::from_mins(self.words.minutes.into())
     }
 
-    /// Its first start after `after`.
+    /// Its first start after `after`. One in an hour that the zone skips is as much later, one in an hour that comes twice
+    /// is in the first.
     fn next(&self, after: Timestamp) -> Option<Zoned> {
-        self.starts.find_next(MakeTimestamp(after)).ok()
+        let wall = |at: Timestamp| TimeZone::UTC.to_timestamp(self.zone.to_datetime(at)).ok();
+        // Further back than any zone sets its clocks: later starts on the wall are not always later.
+        let mut from = wall(after.checked_sub(CHANGE).ok()?)?;
+        loop {
+            let start = self.starts.find_next(MakeTimestamp(from)).ok()?;
+            let found = self.zone.to_zoned(start.datetime()).ok()?;
+            if found.timestamp() > after {
+                return Some(found);
+            }
+            from = start.timestamp();
+        }
     }
 
     fn is_open(&self, now: Timestamp) -> bool {

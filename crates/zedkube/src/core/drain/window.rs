@@ -5,7 +5,7 @@
 //! Not here: when a window is open (`window`); time comes in as that fact, so that a clock that jumps changes nothing but
 //! it. Source: goals U9. Pure: no clock, no I/O, no task.
 
-use topics::{DrainPhase, DrainStatus, GoTime, RequestId, Requester};
+use topics::{DrainPhase, DrainStatus, GoTime, NodeDrainRequest, RequestId, Requester};
 
 use super::life::{Drain, Outcome};
 use super::run::Run;
@@ -43,21 +43,37 @@ impl Drain {
     /// Why it may not start now.
     fn shut_out<'a>(&self, node: &'a NodeContext) -> Option<&'a Closed> {
         let closed = node.window.closed.as_ref()?;
-        let by_person = self.serves.as_ref().is_some_and(|it| it.requested_by == Requester::Operator);
         // REQUESTED says that it had not started when this agent restarted.
         let continues = self.resume.is_some() || self.floor.is_some_and(|it| it != DrainStatus::Requested);
-        (!by_person && !continues && self.pass(node).is_none()).then_some(closed)
+        (!continues && !self.serves.as_ref().is_some_and(|it| may_always(it, node))).then_some(closed)
     }
 
-    fn pass<'a>(&self, node: &'a NodeContext) -> Option<&'a Pass> {
-        let request = self.serves.as_ref()?;
-        node.window.pass.as_ref().filter(|it| it.of == request.id())
+    /// Until it has started, the drain of a closed window works in the name of somebody who still asks, and of one who may
+    /// start now before all others.
+    pub(crate) fn settle_name<'a>(
+        &mut self,
+        open: impl Iterator<Item = &'a NodeDrainRequest> + Clone,
+        node: &NodeContext,
+    ) {
+        if node.window.closed.is_none() || !self.awaits_start() {
+            return;
+        }
+        let still_asks =
+            open.clone().find(|it| self.serves.as_ref().is_some_and(|ours| ours.id() == it.id()));
+        let chosen = still_asks.filter(|it| may_always(it, node));
+        let chosen = chosen.or_else(|| open.clone().find(|it| may_always(it, node)));
+        if let Some(chosen) = chosen.or(still_asks).or_else(|| open.clone().next()) {
+            self.serves = Some(chosen.clone());
+        }
+    }
+
+    fn awaits_start(&self) -> bool {
+        matches!(self.run, Run::OutsideWindow | Run::Probing { .. } | Run::Waiting { .. })
     }
 
     /// Sends a drain that has not started back before the window. Whether it has to wait there.
     pub(super) fn settle_window(&mut self, node: &NodeContext, out: &mut Vec<Effect>) -> bool {
-        let waits = matches!(self.run, Run::OutsideWindow | Run::Probing { .. } | Run::Waiting { .. });
-        let Some(closed) = self.shut_out(node).filter(|_| waits) else { return false };
+        let Some(closed) = self.shut_out(node).filter(|_| self.awaits_start()) else { return false };
         self.close(&closed.why, out);
         true
     }
@@ -68,7 +84,8 @@ impl Drain {
             self.close(&closed.why, out);
             return false;
         }
-        if let Some(pass) = self.pass(node).filter(|_| node.window.closed.is_some()) {
+        let ours = self.serves.as_ref().and_then(|it| pass_of(it, node));
+        if let Some(pass) = ours.filter(|_| node.window.closed.is_some()) {
             out.push(Effect::Say(LogEvent::WindowPassed(pass.by.clone())));
         }
         true
@@ -104,4 +121,13 @@ impl Drain {
         let step = "wait; to start it now all the same: `zedbox drain start-now --reason '...'`";
         words(DrainPhase::OutsideWindow, why, step)
     }
+}
+
+/// Whether windows do not keep this request waiting.
+fn may_always(request: &NodeDrainRequest, node: &NodeContext) -> bool {
+    request.requested_by == Requester::Operator || pass_of(request, node).is_some()
+}
+
+fn pass_of<'a>(request: &NodeDrainRequest, node: &'a NodeContext) -> Option<&'a Pass> {
+    node.window.pass.as_ref().filter(|it| it.of == request.id())
 }

@@ -76,7 +76,13 @@ impl History {
             }
             LogEvent::Passed(what) => self.step(StepWord::Passed, 0, at, what),
             LogEvent::OutsideWindow(why) => {
-                self.once(StepWord::OutsideWindow, &[StepWord::Taken, StepWord::Restarted], 0, at, why);
+                self.once(
+                    StepWord::OutsideWindow,
+                    &[StepWord::Taken, StepWord::Restarted, StepWord::WaitsForTurn, StepWord::TurnLost],
+                    0,
+                    at,
+                    why,
+                );
             }
             LogEvent::WindowPassed(by) => {
                 let after = [StepWord::Taken, StepWord::Restarted, StepWord::OutsideWindow];

@@ -81,12 +81,22 @@ fn u9_a_change_of_summer_time_neither_loses_a_window_nor_makes_it_longer() {
     ] {
         assert_eq!(open(start, "Europe/Berlin", minutes, now), expected, "{start} {minutes} at {now}");
     }
-    // A start that is skipped in spring: within a day there is one all the same, and it does not stick.
-    let windows = read(r#"[{"start":"30 2 * * *","zone":"Europe/Berlin","minutes":30}]"#).unwrap();
-    let closed = windows.closed(at("2026-03-29T00:00:00Z")).unwrap();
-    let next = closed.opens.unwrap();
-    assert!(next <= GoTime::from(at("2026-03-30T00:30:00Z")), "{next}");
-    assert_eq!(windows.closed(at("2026-03-30T00:40:00Z")), None);
+    // A start in the hour that is skipped comes as much later, one in the hour that comes twice only once.
+    for (start, now, opens) in [
+        ("30 2 * * *", "2026-03-29T00:00:00Z", "2026-03-29T01:30:00Z"),
+        ("30 2 * * *", "2026-03-29T02:00:00Z", "2026-03-30T00:30:00Z"),
+        ("30 2 * * *", "2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z"),
+        ("30 2 * * *", "2026-10-25T01:00:00Z", "2026-10-26T01:30:00Z"),
+        ("*/40 2 * * *", "2026-10-25T00:20:00Z", "2026-10-25T00:40:00Z"),
+    ] {
+        let text = format!(r#"[{{"start":"{start}","zone":"Europe/Berlin","minutes":15}}]"#);
+        let opening = read(&text).unwrap().closed(at(now)).and_then(|it| it.opens);
+        assert_eq!(opening, Some(GoTime::from(at(opens))), "{start} at {now}");
+    }
+    for (now, expected) in [("2026-10-25T00:40:00Z", true), ("2026-10-25T01:40:00Z", false)] {
+        assert_eq!(open("30 2 * * *", "Europe/Berlin", 30, now), expected, "{now}");
+    }
+    assert!(open("30 2 * * *", "Europe/Berlin", 30, "2026-03-29T01:40:00Z"));
 }
 
 #[test]

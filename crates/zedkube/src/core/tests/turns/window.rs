@@ -192,6 +192,27 @@ fn u9_a_persons_own_drain_and_a_force_file_wait_for_no_window() {
 }
 
 #[test]
+fn u9_whoever_may_start_now_starts_though_somebody_else_waits_and_goes_with_their_request() {
+    let ours = request(Requester::Operator, 2);
+    let update = request(Requester::Update, 3);
+    let pass = Event::WindowPass(Some(Pass { of: update.id(), by: "root: now".into() }));
+    for (who, lets) in [(&ours, Event::Tick), (&update, pass)] {
+        let mut bench = outside();
+        bench.look(NodeLook::Open);
+        bench.ask(&request(Requester::DeviceOp, 1));
+        assert!(is_outside(&bench));
+        bench.ask(who);
+        bench.hear(lets);
+        assert!(!is_outside(&bench), "{:?}", bench.core.progress());
+        assert_eq!(bench.core.progress().requested_by, who.requested_by);
+        // It has not started: once they ask no more, the others wait again.
+        bench.hear(Event::Request(who.requested_by, None));
+        assert!(is_outside(&bench), "{:?}", bench.core.progress());
+        assert_eq!(bench.core.progress().requested_by, Requester::DeviceOp);
+    }
+}
+
+#[test]
 fn u9_a_request_that_is_withdrawn_outside_of_the_windows_is_answered_at_once() {
     let mut bench = outside();
     bench.look(NodeLook::Open);
