@@ -17,6 +17,7 @@ use kubeapi::{Cluster, Error};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::finding::warnings;
 use crate::{Finding, Severity, certificates, etcd, machines, node, nodes, storage};
 
 /// What is read of the cluster before a drain, one request each where it has one page.
@@ -79,8 +80,7 @@ async fn look(cluster: &Cluster, node: &str, source: Source, own: &impl Fn() -> 
         Source::Nodes => {
             let all = listed(cluster, Scope::all("nodes", Node::url_path(&(), None))).await;
             judge("nodes", &all, &mut found, |all| {
-                let warns = [nodes::unready(all), etcd::voters(all)].concat().into_iter();
-                let warns = warns.map(|it| it.with(Severity::Warns)).collect();
+                let warns = warnings([nodes::unready(all), etcd::voters(all)].concat());
                 [warns, nodes::cordoned(all, node), nodes::full_disks(all)].concat()
             });
         }
@@ -91,14 +91,12 @@ async fn look(cluster: &Cluster, node: &str, source: Source, own: &impl Fn() -> 
             let all = all.map(Option::unwrap_or_default);
             judge("snapshot", &all, &mut found, |all| {
                 let warn = if all.is_empty() { Vec::new() } else { etcd::snapshot(all, own()) };
-                warn.into_iter().map(|it| it.with(Severity::Warns)).collect()
+                warnings(warn)
             });
         }
         Source::Events => {
             let all = listed::<Value>(cluster, events()).await;
-            judge("certificates", &all, &mut found, |all| {
-                certificates::events(all).into_iter().map(|it| it.with(Severity::Warns)).collect()
-            });
+            judge("certificates", &all, &mut found, |all| warnings(certificates::events(all)));
         }
         Source::Volumes => {
             let (volumes, engines) = join!(
@@ -106,7 +104,7 @@ async fn look(cluster: &Cluster, node: &str, source: Source, own: &impl Fn() -> 
                 listed(cluster, longhorn::scope("engines"))
             );
             judge("volumes", &volumes, &mut found, |all| {
-                let sick = storage::unhealthy(all).into_iter().map(|it| it.with(Severity::Warns)).collect();
+                let sick = warnings(storage::unhealthy(all));
                 [sick, storage::single(all), storage::restoring(all)].concat()
             });
             let known = volumes.as_deref().unwrap_or_default();
@@ -114,9 +112,7 @@ async fn look(cluster: &Cluster, node: &str, source: Source, own: &impl Fn() -> 
         }
         Source::Disks => {
             let all = listed(cluster, longhorn::scope("nodes")).await;
-            judge("volumes", &all, &mut found, |all| {
-                storage::full(all, &[]).into_iter().map(|it| it.with(Severity::Warns)).collect()
-            });
+            judge("volumes", &all, &mut found, |all| warnings(storage::full(all, &[])));
         }
         Source::Backups => {
             let all = listed(cluster, longhorn::scope("backups")).await;

@@ -75,6 +75,11 @@ fn is_default<T: Default + PartialEq>(it: &T) -> bool {
     *it == T::default()
 }
 
+/// All of `found`, none worse than a warning.
+pub(crate) fn warnings(found: Vec<Finding>) -> Vec<Finding> {
+    found.into_iter().map(|it| it.with(Severity::Warns)).collect()
+}
+
 /// `found` in the order of their severity, with those that block but are not among `stops` as warnings.
 #[must_use]
 pub fn settled(found: Vec<Finding>, stops: &[String]) -> Vec<Finding> {

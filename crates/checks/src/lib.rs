@@ -1,9 +1,9 @@
 //! What speaks against an operation on a node or a site: findings, and the rules and readers that make them.
 //!
-//! `finding` is what all of them are written in; `nodes`, `etcd`, `certificates`, `machines`, `node` and `storage` judge
-//! what was read, and are pure; `cluster` reads the cluster, `local` this machine. Who may call: `outage` before the whole site goes down, `kubenodeop` and `zedkube` before a
-//! drain, `zedbox`. Not here: what follows from a finding. Sources: spec/cluster-lock.md 7.1 and 8, spec/vm-storage.md B8
-//! and C1; goals U6. Reads only.
+//! `finding` is what all of them are written in; `cluster` reads the cluster before an operation, `local` this machine,
+//! `verify` both after an outage; the other modules judge what was read, and are pure. Who may call: `outage` before the
+//! whole site goes down, `kubenodeop` and `zedkube` before a drain, `zedbox`. Not here: what follows from a finding.
+//! Sources: spec/cluster-lock.md 7.1 and 8, spec/vm-storage.md B8 and C1; goals U6. Reads only.
 
 pub mod certificates;
 pub mod cluster;
@@ -21,7 +21,7 @@ pub mod workloads;
 pub use finding::{Finding, Severity, blocking, settled};
 
 /// Codes of everything that is found before a drain.
-pub const DRAIN_CODES: [&str; 13] = [
+pub const DRAIN_CODES: [&str; 12] = [
     "nodes",
     "cordons",
     "etcd",
@@ -34,7 +34,6 @@ pub const DRAIN_CODES: [&str; 13] = [
     "room",
     "disk",
     "clock",
-    "site",
 ];
 /// Those that stop a drain where nobody says otherwise.
 pub const DRAIN_STOPS: [&str; 1] = ["backups"];

@@ -3,6 +3,7 @@
 //! Not here: what becomes of them, which their policies say (`kubenodeop::machines`). Source: spec/vm-storage.md A1.
 //! Pure: no clock, no I/O, no task.
 
+use kubeapi::machines::DRAIN;
 use kubeapi::names::listed as names;
 use kubeapi::objects::{condition, named, text};
 use serde_json::Value;
@@ -31,13 +32,10 @@ pub fn not_migratable(guests: &[Value], node: &str) -> Vec<Finding> {
     vec![Finding::new("machines", text, next).with(Severity::Warns)]
 }
 
-/// What a drain marks a machine with that it has stopped.
-pub const STOPPED: &str = "pillar-rs/drain-stopped";
-
 /// Machines that are to run and do not, and those that a drain has stopped and nobody has started again; code `machines`.
 #[must_use]
 pub fn not_running(machines: &[Value]) -> Vec<Finding> {
-    let by_drain = |it: &Value| !it["metadata"]["labels"][STOPPED].is_null();
+    let by_drain = |it: &Value| !it["metadata"]["annotations"][DRAIN.annotation].is_null();
     let down = |it: &Value| {
         let wanted = it["spec"]["running"] == true || it["spec"]["runStrategy"] == "Always";
         let is = text(&it["status"]["printableStatus"]);

@@ -3,13 +3,12 @@
 //! Source: spec/cluster-lock.md 7. Pure: no clock, no I/O, no task.
 
 use jiff::{SignedDuration, Timestamp};
+use kubeapi::names::VIRTUAL_IPS;
 use kubeapi::objects::{condition, text, time};
 use serde_json::Value;
 
 use crate::{Finding, Severity};
 
-/// What kube-vip calls its leases: of the API's address, and of services.
-pub const LEASES: [&str; 2] = ["plndr-cp-lock", "plndr-svcs-lock"];
 /// kube-vip renews every 2 s; the clocks of its node and of the API server may differ.
 const RENEWED: SignedDuration = SignedDuration::from_mins(2);
 
@@ -47,5 +46,5 @@ pub fn addresses(leases: &[Value], nodes: &[Value], now: Timestamp) -> Vec<Findi
             Finding::new("network", text, next).with(Severity::Warns)
         })
     };
-    LEASES.iter().filter_map(of).collect()
+    VIRTUAL_IPS.iter().filter_map(of).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: members of etcd (`etcd`). Pure: no clock, no I/O, no task.
 
-use kubeapi::names::{OWNER_ANNOTATION, listed as names};
+use kubeapi::names::{OUTAGE_TAINTS, OWNER_ANNOTATION, listed as names};
 use kubeapi::objects::{condition, items, named, text};
 use serde_json::Value;
 
@@ -54,15 +54,12 @@ pub fn full_disks(nodes: &[Value]) -> Vec<Finding> {
     vec![Finding::new("disk", text, next).with(Severity::Warns)]
 }
 
-/// What the node controller puts on a node that it does not hear of.
-const OUTAGE: [&str; 2] = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
-
 /// Nodes that are Ready, and have taints of an outage; code `taints`.
 #[must_use]
 pub fn tainted(nodes: &[Value]) -> Vec<Finding> {
     let of = |it: &Value| {
         let taints = items(&it["spec"]["taints"]).iter();
-        let stale = taints.filter(|it| OUTAGE.contains(&text(&it["key"]).as_str()));
+        let stale = taints.filter(|it| OUTAGE_TAINTS.contains(&text(&it["key"]).as_str()));
         let stale: Vec<String> =
             stale.map(|it| format!("{}:{}", text(&it["key"]), text(&it["effect"]))).collect();
         let ready = condition(&it["status"], "Ready")["status"] == "True";

@@ -29,6 +29,11 @@ pub const VOLUMES_ANNOTATION: &str = "pillar-rs/volumes-before";
 /// The label of a node that carries no workloads.
 pub const TIE_BREAKER_LABEL: &str = "tie-breaker-node";
 
+/// Taints that the node controller puts on a node that it does not hear of.
+pub const OUTAGE_TAINTS: [&str; 2] = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
+/// The leases of kube-vip, in the namespace kube-system: of the address of the control plane, and of services.
+pub const VIRTUAL_IPS: [&str; 2] = ["plndr-cp-lock", "plndr-svcs-lock"];
+
 /// The namespace of applications.
 pub const APP_NAMESPACE: &str = "eve-kube-app";
 /// The namespace of Longhorn.

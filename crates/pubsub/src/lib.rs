@@ -15,6 +15,7 @@ mod retry;
 mod socket;
 pub mod store;
 mod subscription;
+pub mod trust;
 mod watch;
 
 pub use socket::record;

@@ -10,13 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent::Clock;
+use agent::clock::sync;
 use kubenodeop::node::boot::Local;
 use kubenodeop::node::gate::DEVICE_NODES;
 use pubsub::Bus;
 use topics::GoTime;
 
-/// Exists once the time has been synchronised in this boot.
-const SYNCHRONISED: &str = "run/systemd/timesync/synchronized";
 /// Where our agents keep what outlives a boot.
 const OURS: [&str; 4] = ["zedkube", "zedagent", "nodeagent", "baseosmgr"];
 /// A clock that is so little behind harms nothing: one without a battery loses hours, others seconds.
@@ -53,7 +52,7 @@ impl Machine {
         let Some((stamp, path)) = self.newest.as_ref().filter(|(stamp, _)| now.plus(SLACK) < *stamp) else {
             return String::new();
         };
-        if self.bus.path(SYNCHRONISED).exists() {
+        if sync::by_timesyncd(&self.bus) {
             return String::new();
         }
         format!(
@@ -113,7 +112,7 @@ mod tests {
                 write(&bus, path);
             }
             if synchronised {
-                write(&bus, SYNCHRONISED);
+                write(&bus, "run/systemd/timesync/synchronized");
             }
             let clock = Clock::new().off_by(off_by_secs);
             let machine = Machine::new(&bus, clock);

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use agent::operator::WORD;
 use agent::wire::GLOBAL;
 use agent::{Error, Outbox, Station, Troubles, outlet, publication};
 use checks::cluster::{self, Source};
@@ -16,17 +17,15 @@ use checks::{Finding, Severity, settled};
 use kubeapi::reply::Reach;
 use kubeapi::{Cluster, Target};
 use kubenodeop::{Blocker, Refusal};
-use pubsub::{Bus, FileRule, FileState};
+use pubsub::{Bus, FileState};
 use tokio::sync::watch;
-use topics::{DrainFinding, DrainPreflight, GoTime, PASS_FILE, PreflightPass};
+use topics::{DrainFinding, DrainPreflight, PASS_FILE, PreflightPass};
 use tracing::warn;
 
 use crate::NAME;
 use crate::core::{Event, Hindered, RunId};
 use crate::limits::Limits;
 
-/// No order to pass findings is longer.
-const PASS_BYTES: u64 = 4096;
 /// Folders whose disks must have room: the agents' files, and those of k3s and the kubelet.
 const DISKS: [&str; 3] = ["persist", "var/lib/rancher", "var/lib/kubelet"];
 
@@ -111,7 +110,7 @@ impl Preflight {
         let of_cluster = cluster::drain(cluster, node.as_str(), &sources, own).await;
         seen.found.extend(of_cluster.into_iter().map(|(source, found)| (Part::Cluster(source), found)));
         if machine {
-            let (machine, now) = (machine_of(&self.station.bus.path(""), cluster), own());
+            let (machine, now) = (machine_of(self.station.bus.root(), cluster), own());
             let found = tokio::task::spawn_blocking(move || local::look(&machine, now)).await;
             seen.found.insert(Part::Machine, found.unwrap_or_default());
         }
@@ -151,6 +150,7 @@ impl Preflight {
         };
         let mut codes: Vec<&str> =
             all.iter().filter(|it| !by(it).is_empty()).map(|it| it.code.as_str()).collect();
+        codes.sort_unstable();
         codes.dedup();
         let passed = if codes.is_empty() {
             String::new()
@@ -234,14 +234,13 @@ pub fn machine_of(root: &Path, cluster: &Cluster) -> Machine {
 
 /// What a person has the preflight pass; a file that may not be believed counts as none, and the log says why.
 async fn passed(bus: &Bus) -> PreflightPass {
-    let rule = FileRule { limit_bytes: PASS_BYTES, order: true };
-    let read = match bus.file(bus.path(PASS_FILE), rule).next().await {
+    let read = match bus.file(bus.path(PASS_FILE), WORD).next().await {
         FileState::Absent => return PreflightPass::default(),
         FileState::Present(bytes) => PreflightPass::read(&bytes),
         FileState::Bad(finding) => Err(finding.reason),
     };
     read.unwrap_or_else(|why| {
         warn!(path = PASS_FILE, "ignored, no finding is passed: {why}");
-        PreflightPass { at: GoTime::ZERO, ..PreflightPass::default() }
+        PreflightPass::default()
     })
 }

@@ -20,9 +20,14 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// adjtimex(2).
 const STA_UNSYNC: u32 = 0x40;
 
+/// Whether systemd-timesyncd has set the clock in this boot.
+pub fn by_timesyncd(bus: &Bus) -> bool {
+    bus.path(SYNCHRONIZED).exists()
+}
+
 /// Why the wall clock cannot be believed, in words with the next step; `None` when it follows a time server.
 pub async fn trouble(bus: &Bus) -> Option<String> {
-    if bus.path(SYNCHRONIZED).exists() {
+    if by_timesyncd(bus) {
         return None;
     }
     let Some(program) = PROGRAMS.map(|it| bus.path(it)).into_iter().find(|it| it.exists()) else {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use pubsub::Bus;
+use pubsub::{Bus, trust};
 use topics::cut_text;
 
 use super::program;
@@ -136,13 +136,13 @@ pub fn find(bus: &Bus, stage: Stage) -> Result<Found, String> {
     Ok(found)
 }
 
-/// That nobody but root, or whoever runs this program, can have written what is at `path`.
+/// Refuses what others than root, or the user of this program, can have written at `path`.
 fn may_order(path: &Path, seen: &Metadata) -> Result<(), String> {
-    let (owner, path) = (seen.uid(), path.display());
-    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+    let path = path.display();
+    if let Some(owner) = trust::foreign_owner(seen) {
         return Err(format!("{path} belongs to user {owner}, not to root; chown root {path}"));
     }
-    if seen.mode() & 0o022 != 0 {
+    if trust::others_may_write(seen) {
         return Err(format!("{path} can be written by others than root; chmod go-w {path}"));
     }
     Ok(())

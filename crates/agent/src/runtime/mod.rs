@@ -11,10 +11,10 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::process::geteuid;
+use pubsub::trust;
 
 /// Where runtimes have their sockets, as paths under the root: containerd's own, that of k3s and rke2, that of EVE's kube
 /// container.
@@ -89,8 +89,7 @@ fn socket(path: &Path) -> Result<bool, String> {
     if !found.file_type().is_socket() {
         return Err("it is no socket".to_owned());
     }
-    let (owner, own) = (found.uid(), geteuid().as_raw());
-    if owner != 0 && owner != own {
+    if let Some(owner) = trust::foreign_owner(&found) {
         return Err(format!("it belongs to user {owner}, not to root"));
     }
     Ok(true)

@@ -14,6 +14,7 @@ use topics::VerifyLayer;
 
 use super::{Looked, unknown};
 use crate::cluster::{etcd_snapshots, events, listed, server_time};
+use crate::finding::warnings;
 use crate::{Finding, Severity, certificates, etcd, machines, network, node, nodes, storage, workloads};
 
 /// The layers of the cluster, lowest first; `own` gives our wall clock. The certificates of this machine and `turns`,
@@ -58,42 +59,43 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
         Box::pin(listed::<Value>(cluster, many("virtual machines", &path(MACHINES)))),
     );
     let known = all_nodes.as_deref().unwrap_or_default();
-    let warns =
-        |all: Vec<Finding>| -> Vec<Finding> { all.into_iter().map(|it| it.with(Severity::Warns)).collect() };
     let members = known.iter().filter(|it| etcd::is_member(it)).count();
     let mut quorum = Looked::default();
     if members > 0 {
         quorum
             .list("nodes", all_nodes.as_deref(), etcd::voters)
             .read(format!("{members} of them members of etcd"));
-        quorum.list("snapshots", snapshots.as_deref(), |all| warns(etcd::snapshot(all, now)));
+        quorum.list("snapshots", snapshots.as_deref(), |all| warnings(etcd::snapshot(all, now)));
     }
-    let workloads = |system: bool| {
+    let kinds = [
+        ("deployments", parted(deployments)),
+        ("stateful sets", parted(sets)),
+        ("daemon sets", parted(daemons)),
+    ];
+    let pods = parted(pods);
+    let workloads = |half: fn(&Halves) -> &[Value]| {
         let mut all = Looked::default();
-        let kinds = [("deployments", &deployments), ("stateful sets", &sets), ("daemon sets", &daemons)];
-        for (what, read) in kinds {
-            let own = of_kind(read, system);
-            all.list(what, own.as_deref().map_err(|it| *it), |some| workloads::short(what, some));
+        for (what, read) in &kinds {
+            all.list(what, read.as_ref().map(half), |some| workloads::short(what, some));
         }
-        let own = of_kind(&pods, system);
-        all.list("pods", own.as_deref().map_err(|it| *it), |some| workloads::pods(some, now));
+        all.list("pods", pods.as_ref().map(half), |some| workloads::pods(some, now));
         all
     };
     let mut volumes_layer = Looked::default();
     volumes_layer.list("volumes", volumes.as_deref(), |all| {
         let (faulted, others): (Vec<Volume>, Vec<Volume>) =
             all.iter().cloned().partition(|it| it.status.robustness == "faulted");
-        [storage::unhealthy(&faulted), warns(storage::unhealthy(&others))].concat()
+        [storage::unhealthy(&faulted), warnings(storage::unhealthy(&others))].concat()
     });
     let volumes = volumes.as_deref().unwrap_or_default();
-    volumes_layer.list("storage nodes", disks.as_deref(), |all| warns(storage::full(all, volumes))).list(
+    volumes_layer.list("storage nodes", disks.as_deref(), |all| warnings(storage::full(all, volumes))).list(
         "attachments",
         attached.as_deref(),
         |all| storage::stale_attachments(all, known),
     );
     vec![
         Looked::default()
-            .list("events of nodes", events.as_deref(), |all| warns(certificates::events(all)))
+            .list("events of nodes", events.as_deref(), |all| warnings(certificates::events(all)))
             .layer("certificates"),
         clock.layer("clock"),
         Looked::default()
@@ -108,17 +110,19 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
             .layer("nodes"),
         Looked::default().list("nodes", all_nodes.as_deref(), nodes::tainted).layer("taints"),
         volumes_layer.layer("storage"),
-        workloads(true).layer("system"),
-        workloads(false).layer("applications"),
+        workloads(|it| &it.0).layer("system"),
+        workloads(|it| &it.1).layer("applications"),
         Looked::default()
             .list("virtual machines", guests.as_deref(), machines::not_running)
             .layer("machines"),
     ]
 }
 
-/// Those of the system, or the others.
-fn of_kind(read: &Result<Vec<Value>, Error>, system: bool) -> Result<Vec<Value>, &Error> {
-    read.as_ref().map(|all| all.iter().filter(|it| workloads::is_system(it) == system).cloned().collect())
+/// What belongs to the system, and the others.
+type Halves = (Vec<Value>, Vec<Value>);
+
+fn parted(read: Result<Vec<Value>, Error>) -> Result<Halves, Error> {
+    read.map(|all| all.into_iter().partition(workloads::is_system))
 }
 
 /// The API does not answer, or not to us.

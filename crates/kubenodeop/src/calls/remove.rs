@@ -69,24 +69,18 @@ pub(crate) async fn remove(
 
 /// Deletes exactly this pod, with its own grace period, whatever its budgets say; with `dry` only as a dry run.
 pub async fn delete(cluster: &Cluster, pod: &PodRef, dry: bool) -> Reply {
-    let exactly_this = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
-    let how = DeleteParams { dry_run: dry, preconditions: Some(exactly_this), ..DeleteParams::default() };
-    ordered(cluster, pod, how).await
+    ordered(cluster, pod, DeleteParams { dry_run: dry, ..DeleteParams::default() }).await
 }
 
 /// Deletes the object of exactly this pod at once, without waiting for its kubelet: only for a pod of which no container
 /// lives.
 pub(crate) async fn delete_now(cluster: &Cluster, pod: &PodRef) -> Reply {
-    let exactly_this = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
-    let how = DeleteParams {
-        grace_period_seconds: Some(0),
-        preconditions: Some(exactly_this),
-        ..DeleteParams::default()
-    };
-    ordered(cluster, pod, how).await
+    ordered(cluster, pod, DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await
 }
 
 async fn ordered(cluster: &Cluster, pod: &PodRef, how: DeleteParams) -> Reply {
+    let exactly_this = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
+    let how = DeleteParams { preconditions: Some(exactly_this), ..how };
     let request = Request::new(Pod::url_path(Some(&pod.namespace))).delete(&pod.name, &how);
     match cluster.order(&format!("delete pod {pod}"), request).await {
         Ok(()) => Reply::Done,

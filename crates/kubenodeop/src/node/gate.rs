@@ -121,6 +121,9 @@ impl Gate {
 
     /// Takes a fact in. Whatever comes from the API shows that it answers.
     pub fn hear(&mut self, now: Mono, fact: Fact) {
+        if fact.is_answer() {
+            self.service = Some(Ok(()));
+        }
         match fact {
             Fact::Devices(missing) => self.missing = missing,
             Fact::Clock(wrong) => self.checks.clock = wrong,
@@ -134,56 +137,35 @@ impl Gate {
             Fact::Waits(waits) => self.waits = waits,
             Fact::Lost(lost) => self.lost = lost,
             Fact::Node(node) => {
-                self.service = Some(Ok(()));
                 if let Some(record) = &node.volumes {
                     self.volumes.recorded(record);
+                }
+                // What was put on it, or not, before it was Ready says nothing of now.
+                if self.node.as_ref().is_ok_and(|it| !it.not_ready.is_empty()) && node.not_ready.is_empty() {
+                    self.checks.await_upper();
                 }
                 self.checks.addressed(now, &self.node_name, &node.addresses);
                 self.node = Ok(node);
             }
-            Fact::Lease(lease) => {
-                self.service = Some(Ok(()));
-                self.beat(now, lease);
-            }
-            Fact::Storage(crashing) => {
-                self.service = Some(Ok(()));
-                self.storage = Ok(crashing);
-            }
-            Fact::System(pods) => {
-                self.service = Some(Ok(()));
-                self.checks.system = pods;
-            }
-            Fact::Network(leases) => {
-                self.service = Some(Ok(()));
-                self.checks.network(leases);
-            }
-            Fact::Pending(pods) => {
-                self.service = Some(Ok(()));
-                self.checks.pending = Ok(pods);
-            }
-            Fact::Machines(machines) => {
-                self.service = Some(Ok(()));
-                self.checks.machines = Ok(machines);
-            }
-            Fact::Volumes(seen) => {
-                self.service = Some(Ok(()));
-                self.volumes.seen = Ok(seen);
-            }
-            Fact::Trouble(layer, why) => {
-                self.service = Some(Ok(()));
-                match layer {
-                    Layer::Node => self.node = Err(why),
-                    Layer::Lease => self.lease = Err(why),
-                    Layer::Storage => self.storage = Err(why),
-                    Layer::Volumes => self.volumes.seen = Err(why),
-                    Layer::Network => self.checks.virtual_ips = Err(why),
-                    Layer::System => self.checks.pending = Err(why),
-                    Layer::Machines => self.checks.machines = Err(why),
-                    Layer::Devices | Layer::Clock | Layer::Service | Layer::Steady => {
-                        self.service = Some(Err(why));
-                    }
+            Fact::Lease(lease) => self.beat(now, lease),
+            Fact::Storage(crashing) => self.storage = Ok(crashing),
+            Fact::System(pods) => self.checks.system = pods,
+            Fact::Network(leases) => self.checks.network(leases),
+            Fact::Pending(pods) => self.checks.pending = Ok(pods),
+            Fact::Machines(machines) => self.checks.machines = Ok(machines),
+            Fact::Volumes(seen) => self.volumes.seen = Ok(seen),
+            Fact::Trouble(layer, why) => match layer {
+                Layer::Node => self.node = Err(why),
+                Layer::Lease => self.lease = Err(why),
+                Layer::Storage => self.storage = Err(why),
+                Layer::Volumes => self.volumes.seen = Err(why),
+                Layer::Network => self.checks.virtual_ips = Err(why),
+                Layer::System => self.checks.pending = Err(why),
+                Layer::Machines => self.checks.machines = Err(why),
+                Layer::Devices | Layer::Clock | Layer::Service | Layer::Steady => {
+                    self.service = Some(Err(why));
                 }
-            }
+            },
         }
     }
 
@@ -313,7 +295,7 @@ impl Gate {
         warnings: &mut Vec<Warning>,
     ) -> Option<Finding> {
         if below.is_some() {
-            self.patience.wait(layer);
+            self.patience.wait(now, layer);
             return below;
         }
         let (trouble, shuts) = match layer {

@@ -9,14 +9,13 @@ use serde_json::json;
 use crate::node;
 use kubeapi::Cluster;
 use kubeapi::Error;
-use kubeapi::names::NodeName;
+use kubeapi::names::{NodeName, OUTAGE_TAINTS};
 
-/// What the node controller puts on a node that it does not hear of. No other key is ever touched.
-const KEYS: [&str; 2] = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
+/// Of [`OUTAGE_TAINTS`]. No other key or effect is ever touched.
 const EFFECTS: [&str; 2] = ["NoSchedule", "NoExecute"];
 
 fn is_of_outage(taint: &Taint) -> bool {
-    KEYS.contains(&taint.key.as_str()) && EFFECTS.contains(&taint.effect.as_str())
+    OUTAGE_TAINTS.contains(&taint.key.as_str()) && EFFECTS.contains(&taint.effect.as_str())
 }
 
 /// A taint as `node.kubernetes.io/unreachable:NoExecute`.

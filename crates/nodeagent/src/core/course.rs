@@ -173,7 +173,6 @@ impl NodeAgent {
         }
     }
 
-    /// Everything is on the disks.
     /// Hears that hooks are called before everything is brought to the disks, and why that has failed so far.
     pub(super) fn hooking(&mut self, now: Mono, trouble: String) {
         if let Phase::Hooks { trouble: last, .. } = &mut self.phase {
@@ -191,6 +190,7 @@ impl NodeAgent {
         }
     }
 
+    /// Everything is on the disks.
     pub(super) fn synced(&mut self, now: Mono, out: &mut Vec<Effect>) {
         if let Phase::Syncing { order, .. } = &self.phase {
             self.phase = self.check(now, order.clone(), out);

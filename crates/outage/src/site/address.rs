@@ -12,6 +12,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Resource;
 use kube::api::GetParams;
 use kube::core::Request;
+use kubeapi::names::VIRTUAL_IPS;
 use kubeapi::objects::{items, text};
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error, found};
@@ -21,8 +22,6 @@ use tokio::net::TcpStream;
 use crate::turn::rule::NodeSeen;
 
 const NAMESPACE: &str = "kube-system";
-/// The leases of kube-vip: for the control plane, and for services.
-const LEASES: [&str; 2] = ["plndr-cp-lock", "plndr-svcs-lock"];
 /// The labels of its DaemonSet.
 const LABELS: &str = "app.kubernetes.io/name=kube-vip-ds";
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -41,7 +40,7 @@ impl Address {
     /// Those of [`Cluster`].
     pub async fn look(&mut self, cluster: &Cluster, nodes: &[NodeSeen]) -> Result<String, Error> {
         let (mut used, mut late) = (false, String::new());
-        for name in LEASES {
+        for name in VIRTUAL_IPS {
             let what = format!("read lease {NAMESPACE}/{name}");
             let path = Lease::url_path(&(), Some(NAMESPACE));
             let lease =

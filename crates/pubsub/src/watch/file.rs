@@ -11,10 +11,8 @@ use tracing::warn;
 
 use crate::error::chain;
 use crate::watch::{Follows, Notifier, Pending, WatchHub};
-use crate::{Error, Finding, Retry, disk};
+use crate::{Error, Finding, Retry, disk, trust};
 
-/// Group and world may write.
-const OTHERS_WRITE: u32 = 0o022;
 /// Only the owner of a file may remove it from such a directory.
 const STICKY: u32 = 0o1000;
 
@@ -174,17 +172,16 @@ impl Place {
     fn may_not_order(&self, file: &File) -> io::Result<Option<String>> {
         let path = self.path.display();
         let seen = file.metadata()?;
-        let owner = seen.uid();
-        if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        if let Some(owner) = trust::foreign_owner(&seen) {
             return Ok(Some(format!("it belongs to user {owner}, not to root; chown root {path}")));
         }
-        if seen.mode() & OTHERS_WRITE != 0 {
+        if trust::others_may_write(&seen) {
             let mode = seen.mode() & 0o777;
             return Ok(Some(format!("others may write it (mode {mode:o}); chmod 600 {path}")));
         }
         let dir = self.path.parent().unwrap_or(Path::new("/"));
-        let above = fs::metadata(dir)?.mode();
-        if above & OTHERS_WRITE != 0 && above & STICKY == 0 {
+        let above = fs::metadata(dir)?;
+        if trust::others_may_write(&above) && above.mode() & STICKY == 0 {
             return Ok(Some(format!("others may put files beside it; chmod 755 {}", dir.display())));
         }
         Ok(None)

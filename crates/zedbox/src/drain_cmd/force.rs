@@ -1,13 +1,13 @@
 //! `zedbox drain force`: the force file, written and removed with the agents' own rules.
 
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::{fs, io};
 
 use agent::Clock;
 use agent::force::{FALLBACK, LIMIT_BYTES, PLACES};
 use anyhow::{Context as _, bail};
-use pubsub::{Bus, FileState, store};
+use pubsub::{Bus, FileState, store, trust};
 use serde::Serialize;
 use topics::{DrainStatus, FORCE_FILE, ForceFile, NodeDrainStatus, Requester, go_json, read_force};
 
@@ -194,10 +194,10 @@ fn refuse_directory(file: &Path) -> anyhow::Result<()> {
     if !seen.is_dir() {
         bail!("{path} is no directory; remove it");
     }
-    if seen.uid() != 0 && seen.uid() != rustix::process::geteuid().as_raw() {
-        bail!("{path} belongs to user {}, not to root; chown root {path}", seen.uid());
+    if let Some(owner) = trust::foreign_owner(&seen) {
+        bail!("{path} belongs to user {owner}, not to root; chown root {path}");
     }
-    if seen.permissions().mode() & 0o022 != 0 {
+    if trust::others_may_write(&seen) {
         bail!("others may put files into {path} (mode {:o}); chmod 700 {path}", seen.mode() & 0o777);
     }
     Ok(())
@@ -243,6 +243,7 @@ fn effect(status: DrainStatus, waits: Option<&str>, whom: Option<Whom>) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn the_effect_of_complete_and_not_supported_says_that_no_drain_is_proved() {

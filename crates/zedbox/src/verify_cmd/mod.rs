@@ -70,7 +70,7 @@ const fn exit(worst: VerifyResult) -> Exit {
 }
 
 /// One look at everything.
-async fn report(bus: &Bus, cluster: &Cluster, clock: Clock, probes: &[probes::Probe]) -> VerifyReport {
+async fn report(bus: &Bus, cluster: &Cluster, clock: Clock, probes: &probes::Probes) -> VerifyReport {
     let at = clock.wall();
     let node = match wire::peek::<EdgeNodeInfo>(bus, "zedagent", wire::GLOBAL) {
         Ok(Some(info)) => info.kube_name(),

@@ -72,26 +72,33 @@ enum Target {
 pub(super) struct Probe {
     name: String,
     target: Target,
+}
+
+/// All of a file.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Probes {
+    /// Before the first of them.
     delay: Duration,
+    all: Vec<Probe>,
 }
 
 /// The probes of `given`, or of the file in its usual place, which may not be there.
-pub(super) fn read(root: &Path, given: Option<&Path>) -> anyhow::Result<Vec<Probe>> {
+pub(super) fn read(root: &Path, given: Option<&Path>) -> anyhow::Result<Probes> {
     let path = given.map_or_else(|| root.join(FILE), Path::to_owned);
     let doing = || format!("read the probes file {}", path.display());
     let Some(bytes) = store::read(&path, FILE_BYTES).with_context(doing)? else {
         if given.is_some() {
             bail!("{}: there is no such file", doing());
         }
-        return Ok(Vec::new());
+        return Ok(Probes::default());
     };
     let text = String::from_utf8(bytes).with_context(doing)?;
     let file: File = toml::from_str(&text).with_context(doing)?;
-    let delay = Duration::from_secs(file.delay);
-    file.probe.into_iter().map(|it| probe(it, delay).with_context(doing)).collect()
+    let all: anyhow::Result<Vec<Probe>> = file.probe.into_iter().map(probe).collect();
+    Ok(Probes { delay: Duration::from_secs(file.delay), all: all.with_context(doing)? })
 }
 
-fn probe(line: Line, delay: Duration) -> anyhow::Result<Probe> {
+fn probe(line: Line) -> anyhow::Result<Probe> {
     let Line { name, url, code, haproxy, service } = line;
     let wrong = |what: &str| anyhow::anyhow!("probe `{name}`: {what}");
     let is_url = |it: &str| it.starts_with("http://") || it.starts_with("https://");
@@ -113,18 +120,18 @@ fn probe(line: Line, delay: Duration) -> anyhow::Result<Probe> {
     if name.is_empty() {
         return Err(wrong("it needs a name"));
     }
-    Ok(Probe { name, target, delay })
+    Ok(Probe { name, target })
 }
 
 /// Tries all of them at once; `here`: this machine is a node.
-pub(super) async fn look(probes: &[Probe], cluster: &Cluster, here: bool) -> VerifyLayer {
-    let Some(first) = probes.first() else {
+pub(super) async fn look(probes: &Probes, cluster: &Cluster, here: bool) -> VerifyLayer {
+    if probes.all.is_empty() {
         let place = if here { "on this node" } else { "on this machine" };
         return verify::skipped("probes", &format!("there are none {place}: /{FILE}"));
-    };
-    tokio::time::sleep(first.delay).await;
-    let found = join_all(probes.iter().map(|it| ask(it, cluster))).await;
-    let names: Vec<&str> = probes.iter().map(|it| it.name.as_str()).collect();
+    }
+    tokio::time::sleep(probes.delay).await;
+    let found = join_all(probes.all.iter().map(|it| ask(it, cluster))).await;
+    let names: Vec<&str> = probes.all.iter().map(|it| it.name.as_str()).collect();
     verify::Looked::default().read(names.join(", ")).found(found.into_iter().flatten()).layer("probes")
 }
 
@@ -214,7 +221,7 @@ fn down(csv: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Vec<Probe>, String> {
+    fn parsed(text: &str) -> Result<Probes, String> {
         let root = tempfile::tempdir().unwrap();
         store::replace(&root.path().join(FILE), text.as_bytes()).unwrap();
         read(root.path(), None).map_err(|error| format!("{error:#}"))
@@ -225,9 +232,9 @@ mod tests {
         let good = "delay = 5\n[[probe]]\nname = \"shop\"\nurl = \"https://10.0.0.5/healthz\"\n[[probe]]\nname = \"dns\"\n\
                     service = \"kube-system/kube-dns\"\n";
         let probes = parsed(good).unwrap();
-        assert_eq!(probes[0].target, Target::Url("https://10.0.0.5/healthz".to_owned(), 200));
-        assert_eq!(probes[1].target, Target::Service("kube-system".to_owned(), "kube-dns".to_owned()));
-        assert_eq!(probes[0].delay, Duration::from_secs(5));
+        assert_eq!(probes.all[0].target, Target::Url("https://10.0.0.5/healthz".to_owned(), 200));
+        assert_eq!(probes.all[1].target, Target::Service("kube-system".to_owned(), "kube-dns".to_owned()));
+        assert_eq!(probes.delay, Duration::from_secs(5));
         let rows = [
             ("[[probe]]\nname = \"a\"\n", "one of url, haproxy and service"),
             ("[[probe]]\nname = \"a\"\nurl = \"10.0.0.5\"\n", "http://"),
@@ -242,7 +249,7 @@ mod tests {
             assert!(error.contains(why) && error.contains("probes.toml"), "{text}: {error}");
         }
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(read(root.path(), None).unwrap(), []);
+        assert_eq!(read(root.path(), None).unwrap(), Probes::default());
         assert!(read(root.path(), Some(&root.path().join("none.toml"))).is_err());
     }
 

@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use agent::clock::sync;
+use agent::operator::WORD;
 use agent::{Clock, Tasks};
-use pubsub::{Bus, FileRule, FileState};
+use pubsub::{Bus, FileState};
 use step::Mono;
 use topics::{WINDOW_PASS, WindowPass, go_json};
 use tracing::warn;
@@ -18,8 +19,6 @@ use crate::core::{Closed, Event, Pass};
 const LOOK: Duration = Duration::from_secs(10);
 /// How often it is asked whether the clock follows a time server.
 const SYNC: Duration = Duration::from_secs(60);
-/// No word of a person is longer.
-const RULE: FileRule = FileRule { limit_bytes: 4096, order: true };
 
 /// Follows both from now on. Returns what holds until the clock has been looked at: nothing is open before.
 pub(crate) fn follow(tasks: &mut Tasks<Event>, bus: &Bus, clock: Clock, windows: &Windows) -> Event {
@@ -52,7 +51,7 @@ pub(crate) fn follow(tasks: &mut Tasks<Event>, bus: &Bus, clock: Clock, windows:
             }
         }
     });
-    tasks.follow_file(bus, bus.path(WINDOW_PASS), RULE, |file| Some(Event::WindowPass(pass(file))));
+    tasks.follow_file(bus, bus.path(WINDOW_PASS), WORD, |file| Some(Event::WindowPass(pass(file))));
     Event::Window(first)
 }
 

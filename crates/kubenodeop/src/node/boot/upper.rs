@@ -11,7 +11,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Resource as _;
 use kube::api::GetParams;
 use kube::core::Request;
-use kubeapi::names::NodeName;
+use kubeapi::names::{NodeName, VIRTUAL_IPS};
 use kubeapi::slim::Pod;
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error, found, nodes};
@@ -21,8 +21,6 @@ use super::trouble;
 use crate::machines::undo;
 use crate::node::gate::{Fact, Layer, VirtualIp};
 
-/// The leases of kube-vip: of the control plane, and of services.
-const VIRTUAL_IPS: [&str; 2] = ["plndr-cp-lock", "plndr-svcs-lock"];
 /// The time for the list of nodes.
 const NODES_LIMIT: Duration = Duration::from_secs(10);
 

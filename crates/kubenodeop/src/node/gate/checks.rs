@@ -30,9 +30,26 @@ pub struct Warning {
     pub failed: bool,
 }
 
-/// Since when layers are in trouble while all below them is sound.
+/// How long layers have been in trouble while all below them was sound.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Patience(BTreeMap<Layer, Mono>);
+pub(super) struct Patience(BTreeMap<Layer, Waited>);
+
+/// How long one layer was waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Waited {
+    /// Since when it is in trouble.
+    since: Mono,
+    /// What counted before something below it was not sound.
+    before: Duration,
+    /// Since when it counts again; `None` while something below it is not sound.
+    from: Option<Mono>,
+}
+
+impl Waited {
+    fn ends(&self, limit: Duration) -> Option<Mono> {
+        self.from.map(|from| from + limit.saturating_sub(self.before))
+    }
+}
 
 impl Patience {
     /// What is the matter with a layer as a warning, with since when; `None` when nothing is.
@@ -46,23 +63,30 @@ impl Patience {
             self.0.remove(&layer);
             return None;
         };
-        let since = *self.0.entry(layer).or_insert(now);
-        Some(Warning { layer, words, next_step, since, failed: now >= since + limit })
+        let new = Waited { since: now, before: Duration::ZERO, from: None };
+        let waited = self.0.entry(layer).or_insert(new);
+        waited.from.get_or_insert(now);
+        let failed = waited.ends(limit).is_some_and(|at| now >= at);
+        Some(Warning { layer, words, next_step, since: waited.since, failed })
     }
 
-    /// Something below this layer is not sound: its time starts again.
-    pub(super) fn wait(&mut self, layer: Layer) {
-        self.0.remove(&layer);
+    /// Something below this layer is not sound: its time stops.
+    pub(super) fn wait(&mut self, now: Mono, layer: Layer) {
+        if let Some(waited) = self.0.get_mut(&layer)
+            && let Some(from) = waited.from.take()
+        {
+            waited.before += now.since(from);
+        }
     }
 
     /// Whether a layer is in trouble and within its limit.
     pub(super) fn counts(&self, now: Mono, layer: Layer, limit: Duration) -> bool {
-        self.0.get(&layer).is_some_and(|since| now < *since + limit)
+        self.0.get(&layer).and_then(|it| it.ends(limit)).is_some_and(|at| now < at)
     }
 
     /// When the next limit is over.
     pub(super) fn due(&self, now: Mono, limit: impl Fn(Layer) -> Option<Duration>) -> Option<Mono> {
-        let ends = self.0.iter().filter_map(|(layer, since)| Some(*since + limit(*layer)?));
+        let ends = self.0.iter().filter_map(|(layer, it)| it.ends(limit(*layer)?));
         ends.filter(|at| *at > now).min()
     }
 }
@@ -94,6 +118,12 @@ impl Checks {
             pending: Err(why.to_owned()),
             machines: Err(why.to_owned()),
         }
+    }
+
+    /// What lies on top has to be looked at again.
+    pub(super) fn await_upper(&mut self) {
+        let why = || Err("not looked at since the node is Ready".to_owned());
+        (self.pending, self.machines) = (why(), why());
     }
 
     /// Takes in the leases of virtual IPs.

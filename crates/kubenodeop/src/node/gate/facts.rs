@@ -44,6 +44,24 @@ pub enum Fact {
     Trouble(Layer, String),
 }
 
+impl Fact {
+    /// Whether it can only be known from an answer of the API.
+    pub(super) const fn is_answer(&self) -> bool {
+        matches!(
+            self,
+            Self::Node(_)
+                | Self::Lease(_)
+                | Self::Storage(_)
+                | Self::System(_)
+                | Self::Network(_)
+                | Self::Pending(_)
+                | Self::Machines(_)
+                | Self::Volumes(_)
+                | Self::Trouble(..)
+        )
+    }
+}
+
 /// What counts of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeSeen {

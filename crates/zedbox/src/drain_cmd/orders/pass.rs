@@ -3,6 +3,7 @@
 //! Not here: what it does (zedkube). It goes with the boot.
 
 use agent::Clock;
+use agent::operator::WORD;
 use anyhow::{Context as _, bail};
 use pubsub::{Bus, FileState, store};
 use serde::Serialize;
@@ -12,9 +13,6 @@ use crate::Exit;
 use crate::args::{Output, PassOptions, Surroundings};
 use crate::drain_cmd::person;
 use crate::drain_cmd::voice::Voice;
-
-/// No such order is longer.
-const LIMIT_BYTES: u64 = 4096;
 
 /// What became of the order, for programs.
 #[derive(Debug, Serialize)]
@@ -53,8 +51,7 @@ pub(in crate::drain_cmd) async fn run(
     let bytes = go_json::to_vec(&order).context(doing)?;
     store::replace(&file, &bytes).map_err(person::root_needed).context(doing)?;
     // Seen with the agents' eyes: what they refuse must not look done.
-    if let FileState::Bad(finding) = bus.file(&file, crate::drain_cmd::view::order(LIMIT_BYTES)).next().await
-    {
+    if let FileState::Bad(finding) = bus.file(&file, WORD).next().await {
         bail!("{doing}: zedkube refuses the file: {}", finding.reason);
     }
     let text = format!(

@@ -141,7 +141,7 @@ fn r4_u10_a_layer_of_these_waits_until_its_limit_then_warns_by_name_and_heals() 
 }
 
 #[test]
-fn the_time_of_each_begins_when_all_below_it_is_sound() {
+fn the_time_of_each_counts_while_all_below_it_is_sound_and_trouble_below_does_not_start_it_again() {
     for (layer, bad, _, limit, shuts, ..) in table() {
         let below = [Fact::Devices(texts(&["/dev/kmsg"])), Fact::Devices(Vec::new())];
         let mut gate = open(&[]);
@@ -149,12 +149,25 @@ fn the_time_of_each_begins_when_all_below_it_is_sound() {
         let verdict = heard(&mut gate, 20, &below[..1]);
         assert_eq!((verdict.layer, verdict.warnings), (Some(Layer::Devices), Vec::<Warning>::new()));
         heard(&mut gate, 30, &below[1..]);
-        for secs in (40..30 + limit).step_by(20) {
+        for secs in (40..20 + limit).step_by(20) {
             let verdict = heard(&mut gate, secs, &[]);
             assert_eq!((verdict.layer == Some(layer), verdict.holds_turn), (shuts, !shuts), "{verdict:?}");
         }
-        assert_eq!(warned(&heard(&mut gate, 30 + limit, &[])), [(layer, true)]);
+        assert_eq!(gate.due(at(19 + limit)), Some(at(20 + limit)), "ten seconds counted before");
+        assert_eq!(warned(&heard(&mut gate, 20 + limit, &[])), [(layer, true)]);
     }
+}
+
+#[test]
+fn u10_machines_and_pods_seen_before_the_node_was_ready_do_not_let_the_turn_go() {
+    let mut gate = open(&[]);
+    let seen = [Fact::Machines(Vec::new()), Fact::Pending(Vec::new())];
+    heard(&mut gate, 10, &[&[node("KubeletNotReady", &[])], &seen[..]].concat());
+    let verdict = heard(&mut gate, 20, &[node("", &[])]);
+    assert_eq!(warned(&verdict), [(Layer::System, false), (Layer::Machines, false)]);
+    assert!(verdict.holds_turn && gate.waits_for_upper(at(20)), "{verdict:?}");
+    let verdict = heard(&mut gate, 30, &seen);
+    assert!(!verdict.holds_turn && verdict.warnings.is_empty(), "{verdict:?}");
 }
 
 #[test]
