@@ -21,7 +21,7 @@ pub mod workloads;
 pub use finding::{Finding, Severity, blocking, settled};
 
 /// Codes of everything that is found before a drain.
-pub const DRAIN_CODES: [&str; 12] = [
+pub const DRAIN_CODES: [&str; 13] = [
     "nodes",
     "cordons",
     "etcd",
@@ -34,6 +34,7 @@ pub const DRAIN_CODES: [&str; 12] = [
     "room",
     "disk",
     "clock",
+    "turns",
 ];
 /// Those that stop a drain where nobody says otherwise.
 pub const DRAIN_STOPS: [&str; 1] = ["backups"];

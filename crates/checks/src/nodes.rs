@@ -2,11 +2,15 @@
 //!
 //! Not here: members of etcd (`etcd`). Pure: no clock, no I/O, no task.
 
+use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::{OUTAGE_TAINTS, OWNER_ANNOTATION, listed as names};
-use kubeapi::objects::{condition, items, named, text};
+use kubeapi::objects::{condition, items, named, text, time};
 use serde_json::Value;
 
 use crate::{Finding, Severity};
+
+/// How long the lease of a node lasts: what kubelets write.
+const LEASE_LASTS: SignedDuration = SignedDuration::from_secs(40);
 
 /// Nodes that are not Ready; code `nodes`.
 #[must_use]
@@ -52,6 +56,30 @@ pub fn full_disks(nodes: &[Value]) -> Vec<Finding> {
     let text = format!("nodes with DiskPressure, which take no pods: {}", names(&all, ", "));
     let next = format!("make room on its disk: kubectl describe node {first}");
     vec![Finding::new("disk", text, next).with(Severity::Warns)]
+}
+
+/// Ready nodes whose kubelet does not renew its lease, by the clock of the API server; code `nodes`. A clock of theirs that
+/// is wrong looks the same.
+#[must_use]
+pub fn silent(nodes: &[Value], leases: &[Value], now: Timestamp) -> Vec<Finding> {
+    let of_nodes = |it: &&Value| it["metadata"]["namespace"] == "kube-node-lease";
+    let of = |node: &Value| {
+        let name = named(node);
+        let lease = leases.iter().filter(of_nodes).find(|it| it["metadata"]["name"] == name.as_str());
+        let renewed = lease.and_then(|it| time(&it["spec"]["renewTime"]));
+        let ready = condition(&node["status"], "Ready")["status"] == "True";
+        let how = match renewed.map(|at| now.duration_since(at)) {
+            _ if !ready => return None,
+            Some(age) if age <= LEASE_LASTS => return None,
+            Some(age) => format!("renewed its lease {} s ago by the clock of the API server", age.as_secs()),
+            None => "has no lease that it renews".to_owned(),
+        };
+        let next = format!(
+            "compare its clock (date), and look at the log of its kubelet: kubectl describe node {name}"
+        );
+        Some(Finding::new("nodes", format!("the kubelet of node {name} {how}"), next).with(Severity::Warns))
+    };
+    nodes.iter().filter_map(of).collect()
 }
 
 /// Nodes that are Ready, and have taints of an outage; code `taints`.

@@ -14,7 +14,7 @@ use kubenodeop::node::boot::{Boot, Report};
 use kubenodeop::node::gate::Limits;
 use kubenodeop::node::leftovers::{LeftoverPods, clear};
 use kubenodeop::{CordonOwner, DrainOrder, Marks, Outcome, Progress, Rules, Runtime, drain, node};
-use kubesim::{Sim, SimConfig};
+use kubesim::{Fault, Sim, SimConfig};
 use serde_json::Value;
 use step::Mono;
 use tokio::sync::watch;
@@ -208,6 +208,22 @@ async fn r8_nothing_is_cleared_while_a_container_lives_or_without_a_believed_ans
     assert!(boot.left().pending);
     boot.pass(300).await;
     assert!(!boot.left().pending && boot.left().words.contains("containers run"), "{:?}", boot.left());
+    // It is looked at seldom; once they are gone they are not named for the rest of the boot.
+    boot.sim.remove("pods", "shop", "gone");
+    boot.sim.remove("pods", "shop", "lost");
+    boot.pass(900).await;
+    assert_eq!(boot.left().words, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r8_a_deletion_that_is_refused_is_named_with_its_reason() {
+    let boot = AfterBoot::with(|sim| {
+        sim.faults().script("DELETE", "/pods/gone", u32::MAX, Fault::status(403, "Forbidden"));
+    })
+    .await;
+    boot.pass(300).await;
+    assert_eq!(boot.pods(), ["gone", "user", "web"]);
+    assert!(boot.left().words.contains("cannot be deleted: shop/gone"), "{:?}", boot.left());
 }
 
 #[tokio::test(start_paused = true)]

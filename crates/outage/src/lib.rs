@@ -4,6 +4,7 @@
 //! settings. Sources: design.md section 12; goals U1 to U5, U10 to U14; spec/cluster-lock.md.
 
 pub mod calls;
+pub mod findings;
 pub mod keeper;
 pub mod margin;
 pub mod operator;

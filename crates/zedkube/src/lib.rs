@@ -18,6 +18,7 @@ mod longhorn;
 mod other_image;
 mod outage;
 pub mod preflight;
+pub mod repairs;
 mod requests;
 mod reserve;
 mod runtime;

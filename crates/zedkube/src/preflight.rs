@@ -38,6 +38,8 @@ enum Part {
     Machine,
     /// The cluster.
     Cluster(Source),
+    /// Who else is down.
+    Turns,
 }
 
 /// What the looks of one run have found.
@@ -98,12 +100,17 @@ impl Preflight {
         let sources: BTreeSet<Source> =
             Source::ALL.into_iter().filter(|it| due(Part::Cluster(*it))).collect();
         let (pods, machine) = (due(Part::Pods) || !seen.blockers.is_empty(), due(Part::Machine));
+        let turns = self.limits.take_turns && due(Part::Turns);
         if pods {
             let (now, rules) = (self.station.clock.now(), self.limits.rules(Duration::MAX));
             let looked = kubenodeop::preflight(cluster, &node, &uuid, &rules, now).await;
             let looked = looked.map_err(|refusal| hindered(&refusal))?;
             seen.blockers = looked.blockers;
             seen.found.insert(Part::Pods, looked.findings);
+        }
+        if turns {
+            let found = outage::findings::look(cluster, node.as_str()).await;
+            seen.found.insert(Part::Turns, found);
         }
         let clock = self.station.clock;
         let own = || clock.wall().to_timestamp();

@@ -12,7 +12,6 @@ use kubeapi::reply::Reach;
 use kubeapi::{Cluster, Error, NodeName, nodes};
 use kubenodeop::machines::undo;
 use kubenodeop::node::boot::{self, Boot, Report};
-use kubenodeop::node::leftovers;
 use kubenodeop::{Cordon, CordonOwner, Cordoned, DrainOrder, Marks, Outcome, Progress, Watched, node};
 use outage::calls::Newest;
 use outage::keeper::{self, Ask, KeeperReport, Ours};
@@ -29,9 +28,9 @@ use crate::core::{Away, Done, Event, Failure, Grant, Learned, NodeLook, Remainin
 use crate::left_behind;
 use crate::limits::Limits;
 use crate::limits::PROBE_PAUSE;
-use crate::local::Machine;
 use crate::outage::turn_word;
 use crate::preflight::Preflight;
+use crate::repairs;
 use crate::runtime;
 use kubeapi::Target;
 
@@ -336,12 +335,10 @@ impl Work {
             let etcd = etcd.clone();
             async move { outage::margin::calls::waits(&etcd).await.unwrap_or_default() }
         };
-        let (clock, runtime) = (self.station.clock, self.runtime());
-        let machine = Machine::new(&self.station.bus, clock);
+        let Station { bus, clock, .. } = &self.station;
         let (sender, receiver) = watch::channel(Report::default());
         tokio::select! {
-            () = boot::watch_over(&self.cluster, &boot, || machine.look(), waits, || clock.now(), &sender) => {}
-            () = leftovers::clear(&self.cluster, &boot, &runtime, || clock.now(), &sender) => {}
+            () = repairs::run(bus, &self.cluster, &boot, &self.limits, *clock, waits, &sender) => {}
             () = pass_on(receiver, outbox, event) => {}
         }
     }

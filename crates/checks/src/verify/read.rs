@@ -40,10 +40,7 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
         Box::pin(listed::<Value>(cluster, many("nodes", "/api/v1/nodes"))),
         Box::pin(listed::<Value>(cluster, etcd_snapshots())),
         Box::pin(listed::<Value>(cluster, events())),
-        Box::pin(listed::<Value>(
-            cluster,
-            many("leases of kube-system", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")
-        )),
+        Box::pin(listed::<Value>(cluster, many("leases", "/apis/coordination.k8s.io/v1/leases"))),
         Box::pin(listed::<Volume>(cluster, longhorn::scope("volumes"))),
         Box::pin(listed(cluster, longhorn::scope("nodes"))),
         Box::pin(listed::<Value>(
@@ -107,6 +104,7 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
             .list("nodes", all_nodes.as_deref(), |all| {
                 [nodes::unready(all), nodes::cordoned(all, ""), nodes::full_disks(all)].concat()
             })
+            .found(leases.iter().flat_map(|all| nodes::silent(known, all, now)))
             .layer("nodes"),
         Looked::default().list("nodes", all_nodes.as_deref(), nodes::tainted).layer("taints"),
         volumes_layer.layer("storage"),

@@ -47,8 +47,14 @@ fn site(
                 "status": { "desiredNumberScheduled": 2, "numberReady": 2 } })]
             }
             "/api/v1/pods" => vec![pod("a", |_| {})],
-            path if path.ends_with("/leases") => vec![json!({ "metadata": { "name": "plndr-cp-lock" },
-                "spec": { "holderIdentity": "n1", "renewTime": "2026-11-23T11:59:58Z" } })],
+            path if path.ends_with("/leases") => {
+                let lease = |namespace: &str, name: &str| {
+                    json!({ "metadata": { "namespace": namespace, "name": name },
+                        "spec": { "holderIdentity": "n1", "renewTime": "2026-11-23T11:59:58Z" } })
+                };
+                let nodes = ["n1", "n2"].map(|it| lease("kube-node-lease", it));
+                [&[lease("kube-system", "plndr-cp-lock")], &nodes[..]].concat()
+            }
             path if path.ends_with("/etcdsnapshotfiles") => vec![json!({ "status": { "readyToUse": true,
                 "creationTime": "2026-11-23T06:00:00Z" } })],
             path if path.ends_with("/virtualmachines") => {
@@ -104,12 +110,18 @@ type Change = fn(&mut Vec<Value>);
 #[expect(clippy::too_many_lines, reason = "one table")]
 #[tokio::test(start_paused = true)]
 async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step() {
-    let rows: [(&str, &str, VerifyResult, &str, &str, Change); 17] = [
+    let rows: [(&str, &str, VerifyResult, &str, &str, Change); 19] = [
         ("nodes", "nodes", Fail, "not Ready: n2", "kubectl describe node n2", |all| {
             all[1] = node("n2", "Unknown");
         }),
         ("nodes", "nodes", Warn, "cordoned", "kubectl uncordon n1", |all| {
             all[0]["spec"]["unschedulable"] = true.into();
+        }),
+        ("leases", "nodes", Warn, "of node n2 renewed its lease 60 s ago", "log of its kubelet", |all| {
+            all[2]["spec"]["renewTime"] = "2026-11-23T11:59:00Z".into();
+        }),
+        ("leases", "nodes", Warn, "of node n1 has no lease", "kubectl describe node n1", |all| {
+            all.remove(1);
         }),
         ("nodes", "etcd", Fail, "no healthy voters: n1 (NotAVoter)", "repair", |all| {
             all[0]["status"]["conditions"][1] =

@@ -33,7 +33,7 @@ use kubeapi::{Cluster, Error};
 const LOOK: Duration = Duration::from_secs(15);
 /// How long the node has to be Ready before anything is deleted: most of them its kubelet clears by itself.
 const KUBELETS_TIME: Duration = Duration::from_secs(60);
-/// What is not cleared so long after the node is Ready is left to a person.
+/// What is not cleared so long after the node is Ready is a person's, and looked at as seldom.
 const GIVE_UP: Duration = Duration::from_mins(10);
 /// Deletions at the same time.
 const AT_ONCE: usize = 8;
@@ -79,11 +79,14 @@ pub async fn clear(
         let mut nothing_ends = false;
         match &looked {
             Err(error) => {
-                ready_since = None;
+                without.clear();
                 words = format!("pods of the former boot cannot be looked for: {}", error.line());
                 next_step = error.next_step();
             }
-            Ok(Looked { ready: false, .. }) => ready_since = None,
+            Ok(Looked { ready: false, .. }) => {
+                ready_since = None;
+                without.clear();
+            }
             Ok(Looked { left, any_ending, .. }) => {
                 let since = *ready_since.get_or_insert(clock());
                 nothing_ends = !any_ending;
@@ -92,6 +95,7 @@ pub async fn clear(
                     let known =
                         known.map(|all| all.iter().map(|it| pod_ref(it).uid).collect::<BTreeSet<_>>());
                     let go = known.as_ref().map(|now| to_delete(left, now, &without, &deleted));
+                    let mut refused = None;
                     for (pod, reply) in delete(cluster, go.unwrap_or_default()).await {
                         if reply == Reply::Done {
                             cleared += 1;
@@ -99,9 +103,16 @@ pub async fn clear(
                             deleted.insert(pod.uid);
                         } else if !matches!(reply, Reply::NotFound { .. } | Reply::UidChanged) {
                             warn!(node = %boot.node, %pod, error = reply.text(), "cannot delete a pod that the former boot has left");
+                            refused = Some((pod, reply));
                         }
                     }
-                    (words, next_step) = left_in_words(left, &known, &deleted);
+                    (words, next_step) = match refused {
+                        Some((pod, reply)) => (
+                            format!("a pod of the former boot cannot be deleted: {pod}: {}", reply.text()),
+                            "look at the role pillar-rs and at the API server's webhooks".to_owned(),
+                        ),
+                        None => left_in_words(left, &known, &deleted),
+                    };
                     without = known.unwrap_or_default();
                 }
             }
@@ -117,10 +128,10 @@ pub async fn clear(
             said.clone_from(&words);
         }
         tell(report, LeftoverPods { pending: !done, cleared, words, next_step });
-        if done {
+        if nothing_ends {
             return std::future::pending().await;
         }
-        sleep(LOOK).await;
+        sleep(if given_up { GIVE_UP } else { LOOK }).await;
     }
 }
 

@@ -26,7 +26,10 @@ pub(crate) struct VerifyCommand {
     /// Look again every 5 s until nothing fails and everything could be looked at, twice in a row.
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Seconds after which to wait no longer.
-    #[arg(long, value_name = "SECS", value_parser = secs, default_value = "900", requires = "wait")]
+    /// On a node, first: remove its stale taints and the pods that its former boot has left, as its agents do.
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// Seconds after which to wait, or to repair, no longer.
+    #[arg(long, value_name = "SECS", value_parser = secs, default_value = "900")]
     pub(crate) timeout: Duration,
 }

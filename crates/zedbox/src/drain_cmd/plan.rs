@@ -63,6 +63,7 @@ pub(crate) async fn run(
     let found = Box::pin(cluster::drain(&cluster, node.as_str(), &everything, own_clock)).await;
     let mut findings = std::mem::take(&mut plan.findings);
     findings.extend(found.into_values().flatten());
+    findings.extend(outage::findings::look(&cluster, node.as_str()).await);
     if options.node.is_none() {
         let machine = zedkube::preflight::machine_of(bus.root(), &cluster);
         findings.extend(local::look(&machine, own_clock()));

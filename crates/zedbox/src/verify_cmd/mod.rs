@@ -1,6 +1,7 @@
 //! `zedbox verify`: whether a cluster is well again after an outage.
 //!
-//! Not here: what is read of the cluster and how it is judged (`checks::verify`). Nothing is written. Source: goals V1.
+//! Not here: what is read of the cluster and how it is judged (`checks::verify`). Without `--fix` nothing is written.
+//! Source: goals V1.
 
 mod probes;
 
@@ -42,13 +43,17 @@ pub(crate) async fn run(command: &VerifyCommand) -> Exit {
         Err(error) => return fail(Exit::Failed, anyhow::Error::new(error).context("open the root")),
     };
     let (cluster, clock) = (command.place.cluster(), Clock::new());
+    let say = |line: &str| Voice::warn_of("verify", line);
+    if command.fix {
+        match zedkube::repairs::once(&bus, &cluster, clock, command.timeout, say).await {
+            Ok(true) => {}
+            Ok(false) => say("not all could be repaired in this time: what is left follows"),
+            Err(why) => return fail(Exit::Failed, anyhow::anyhow!("repair this node: {why}")),
+        }
+    }
     let look = async || report(&bus, &cluster, clock, &probes).await;
-    let report = if command.wait {
-        let say = |line: &str| Voice::warn_of("verify", line);
-        until_well(clock, command.timeout, look, say).await
-    } else {
-        look().await
-    };
+    let report =
+        if command.wait { until_well(clock, command.timeout, look, say).await } else { look().await };
     let printed = match voice.output {
         Output::Json => Voice::json(&report, false),
         Output::Text => Voice::print(&sheet(&report, voice.columns())),
@@ -72,11 +77,9 @@ const fn exit(worst: VerifyResult) -> Exit {
 /// One look at everything.
 async fn report(bus: &Bus, cluster: &Cluster, clock: Clock, probes: &probes::Probes) -> VerifyReport {
     let at = clock.wall();
-    let node = match wire::peek::<EdgeNodeInfo>(bus, "zedagent", wire::GLOBAL) {
-        Ok(Some(info)) => info.kube_name(),
-        // Another machine, or one on which no zedagent has run yet: nothing local is looked at.
-        Ok(None) | Err(_) => String::new(),
-    };
+    // Another machine, or one on which no zedagent has run yet: nothing local is looked at.
+    let node = wire::peek::<EdgeNodeInfo>(bus, "zedagent", wire::GLOBAL).ok().flatten();
+    let node = node.map(|it| it.kube_name()).unwrap_or_default();
     let own = || clock.wall().to_timestamp();
     let mut layers = Box::pin(verify::look(cluster, own)).await;
     let api = layers.iter().any(|it| it.layer == "api" && it.result == VerifyResult::Pass);
@@ -189,7 +192,8 @@ async fn until_well(
 /// The report for a person.
 fn sheet(report: &VerifyReport, columns: usize) -> String {
     let mut out = String::new();
-    for layer in &report.layers {
+    let is_dark = |it: &&VerifyLayer| it.findings.iter().any(|it| it.text == verify::NO_API);
+    for layer in report.layers.iter().filter(|it| !is_dark(it)) {
         let head = format!("{:<NAME$}{:<RESULT$}", layer.layer, layer.result.text());
         out.push_str(&paragraph(&head, &layer.read, columns));
         for it in layer.findings.iter().filter(|it| it.result > VerifyResult::Pass) {
@@ -198,6 +202,10 @@ fn sheet(report: &VerifyReport, columns: usize) -> String {
             let head = format!("{:NAME$}{:<RESULT$}", "", "next");
             out.push_str(&paragraph(&head, &it.next_step, columns));
         }
+    }
+    let dark: Vec<&str> = report.layers.iter().filter(is_dark).map(|it| it.layer.as_str()).collect();
+    if !dark.is_empty() {
+        out.push_str(&paragraph("", &format!("{}: {}.", verify::NO_API, dark.join(", ")), columns));
     }
     let count = |result: VerifyResult| report.layers.iter().filter(|it| it.result == result).count();
     let of = |result: VerifyResult, what: &str| {

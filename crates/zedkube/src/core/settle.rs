@@ -138,7 +138,7 @@ impl Zedkube {
         if self.can_drain() && !self.drain.is_active() {
             self.begin(now, out);
         }
-        self.drain.settle_name(self.answers.open(), &self.node);
+        self.drain.settle_name(&self.answers, &self.node);
         self.answers.name_second(now, self.drain.own_status());
     }
 

@@ -137,7 +137,7 @@ impl Answers {
     }
 
     /// The requests that exist, in the order of [`Self::REQUESTERS`].
-    pub(crate) fn requests(&self) -> impl Iterator<Item = &NodeDrainRequest> + Clone {
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &NodeDrainRequest> {
         self.requests.values()
     }
 
@@ -162,7 +162,7 @@ impl Answers {
     }
 
     /// The requests that have no final answer yet.
-    pub(crate) fn open(&self) -> impl Iterator<Item = &NodeDrainRequest> + Clone {
+    pub(crate) fn open(&self) -> impl Iterator<Item = &NodeDrainRequest> {
         self.requests().filter(|it| self.final_answer(it.id()).is_none())
     }
 

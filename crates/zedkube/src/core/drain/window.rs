@@ -10,6 +10,7 @@ use topics::{DrainPhase, DrainStatus, GoTime, NodeDrainRequest, RequestId, Reque
 use super::life::{Drain, Outcome};
 use super::run::Run;
 use super::words::{Words, words};
+use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, LogEvent};
 
@@ -50,20 +51,17 @@ impl Drain {
 
     /// Until it has started, the drain of a closed window works in the name of somebody who still asks, and of one who may
     /// start now before all others.
-    pub(crate) fn settle_name<'a>(
-        &mut self,
-        open: impl Iterator<Item = &'a NodeDrainRequest> + Clone,
-        node: &NodeContext,
-    ) {
+    pub(crate) fn settle_name(&mut self, answers: &Answers, node: &NodeContext) {
         if node.window.closed.is_none() || !self.awaits_start() {
             return;
         }
-        let still_asks =
-            open.clone().find(|it| self.serves.as_ref().is_some_and(|ours| ours.id() == it.id()));
-        let chosen = still_asks.filter(|it| may_always(it, node));
-        let chosen = chosen.or_else(|| open.clone().find(|it| may_always(it, node)));
-        if let Some(chosen) = chosen.or(still_asks).or_else(|| open.clone().next()) {
-            self.serves = Some(chosen.clone());
+        let is_served =
+            |it: &&NodeDrainRequest| self.serves.as_ref().is_some_and(|ours| ours.id() == it.id());
+        let may_start = || answers.open().filter(|it| may_always(it, node));
+        let chosen = may_start().find(is_served).or_else(|| may_start().next());
+        let chosen = chosen.or_else(|| answers.open().find(is_served)).or_else(|| answers.open().next());
+        if let Some(chosen) = chosen.cloned() {
+            self.serves = Some(chosen);
         }
     }
 

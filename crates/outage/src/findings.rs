@@ -1,0 +1,41 @@
+//! What the record of turns says against a drain that is about to start: who else is down, and whether the whole site is
+//! being operated on.
+//!
+//! All of it warns: when this node goes is its turn's to say (`turn`). Source: goals U6.
+
+use checks::{Finding, Severity};
+use kubeapi::Cluster;
+
+use crate::calls;
+use crate::turn::event::Trouble;
+use crate::turn::record::Record;
+
+/// One look at the Lease, for a drain of `node`; code `turns`. Dropping it loses nothing.
+pub async fn look(cluster: &Cluster, node: &str) -> Vec<Finding> {
+    match calls::read(cluster).await {
+        Ok(held) => held.map(|it| of(&it.record, node)).unwrap_or_default(),
+        Err(Trouble::NoAnswer(why) | Trouble::Refused(why)) => vec![found(why, "zedbox lock status")],
+        Err(Trouble::BadRecord(why)) => vec![found(why.to_string(), "zedbox lock status")],
+    }
+}
+
+pub(crate) fn of(record: &Record, node: &str) -> Vec<Finding> {
+    let site = record.mode.as_ref().map(|mode| {
+        let waits = if mode.waits().is_empty() { String::new() } else { format!(": {}", mode.waits()) };
+        found(
+            format!("an operation on the whole site is under way ({}){waits}", mode.kind),
+            "zedbox site status",
+        )
+    });
+    let most = record.limit;
+    let others = record.holders.iter().filter(|it| it.node != node).map(|it| {
+        let is =
+            format!("node {} is down, or about to be ({}, phase {})", it.node, it.op.text(), it.phase.text());
+        found(format!("{is}; at most {most} may be at once"), "wait until it is back: zedbox lock status")
+    });
+    site.into_iter().chain(others).collect()
+}
+
+fn found(text: String, next: &str) -> Finding {
+    Finding::new("turns", text, next).with(Severity::Warns)
+}

@@ -1,0 +1,153 @@
+//! The repairs of this node after a boot, stale taints and pods that the former boot has left: zedkube makes them for as
+//! long as it runs, a person may have them made once.
+//!
+//! Not here: how (`kubenodeop::node::{boot, leftovers}`).
+
+use std::time::Duration;
+
+use agent::wire::{self, GLOBAL};
+use agent::{Clock, device};
+use kubeapi::{Cluster, NodeName};
+use kubenodeop::node::boot::{self, Boot, Report};
+use kubenodeop::node::gate::Layer;
+use kubenodeop::node::leftovers;
+use pubsub::Bus;
+use tokio::sync::watch;
+use topics::EdgeNodeInfo;
+
+use crate::limits::Limits;
+use crate::local::Machine;
+use crate::runtime;
+
+/// Makes them until nothing is left to be made, or `limit` is over, and says what it does; says whether all was made. What
+/// zedkube does beside it is the same, no more and no sooner.
+///
+/// # Errors
+/// Nothing says which node this is, or which boot.
+pub async fn once(
+    bus: &Bus,
+    cluster: &Cluster,
+    clock: Clock,
+    limit: Duration,
+    say: impl Fn(&str),
+) -> Result<bool, String> {
+    let chain = |error: &(dyn std::error::Error + 'static)| agent::report::chain(error);
+    let info = wire::peek::<EdgeNodeInfo>(bus, "zedagent", GLOBAL).map_err(|it| chain(&it))?;
+    let info = info.ok_or("zedagent has written no EdgeNodeInfo here: type the command on the node")?;
+    let node = NodeName::parse(&info.kube_name()).map_err(|it| chain(&it))?;
+    let (boot_id, limits) = (device::kernel_boot_id().map_err(|it| chain(&it))?, Limits::default());
+    let boot = Boot {
+        node,
+        device_uuid: info.device_id.to_string(),
+        boot_id,
+        limits: limits.gate(),
+        lost: Vec::new(),
+        addresses: Vec::new(),
+    };
+    say("repairs what it may: its kubelet has to renew its lease for 60 s before anything is touched");
+    let (sender, report) = watch::channel(Report::default());
+    let nothing = || std::future::ready(String::new());
+    tokio::select! {
+        () = run(bus, cluster, &boot, &limits, clock, nothing, &sender) => Ok(false),
+        () = until_made(report, &say) => Ok(true),
+        () = clock.sleep_until(Some(clock.now() + limit)) => Ok(false),
+    }
+}
+
+/// Ends once the node has neither stale taints nor pods of its former boot that are still looked after.
+async fn until_made(mut report: watch::Receiver<Report>, say: &impl Fn(&str)) {
+    let mut said = 0;
+    while report.changed().await.is_ok() {
+        let Report { verdict, repairs, leftovers } = report.borrow_and_update().clone();
+        let sum = repairs.values().sum::<u32>() + leftovers.cleared;
+        if sum > said {
+            said = sum;
+            let (taints, pods) = (repairs.len(), leftovers.cleared);
+            say(&format!("removed so far: stale taints {taints}, pods of the former boot {pods}"));
+        }
+        // Of a node that is not known to be Ready no taint is known, either.
+        let unknown = |it: Layer| matches!(it, Layer::Service | Layer::Node | Layer::Lease);
+        let clean = verdict.is_some_and(|it| it.taints.is_empty() && !it.layer.is_some_and(unknown));
+        if clean && !leftovers.pending {
+            return;
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+/// Makes them for as long as the future is kept; it never ends. `waits` says
+/// what an API that is away waits for, or nothing.
+pub(crate) async fn run<W: Future<Output = String>>(
+    bus: &Bus,
+    cluster: &Cluster,
+    boot: &Boot,
+    limits: &Limits,
+    clock: Clock,
+    waits: impl Fn() -> W,
+    report: &watch::Sender<Report>,
+) {
+    let (machine, runtime) = (Machine::new(bus, clock), runtime::seam(bus.root(), limits));
+    tokio::select! {
+        () = boot::watch_over(cluster, boot, || machine.look(), waits, || clock.now(), report) => {}
+        () = leftovers::clear(cluster, boot, &runtime, || clock.now(), report) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::Client;
+    use kubesim::{Sim, SimConfig};
+    use pubsub::store;
+    use topics::go_json;
+
+    use super::*;
+
+    const TAINTED: [&str; 2] = ["NoSchedule", "NoExecute"];
+
+    fn taints(sim: &Sim) -> usize {
+        let node = sim.get("nodes", "", "n1").unwrap();
+        node["spec"]["taints"].as_array().map_or(0, Vec::len)
+    }
+
+    /// A node that was away, and has kept the taints of that.
+    async fn after_an_outage() -> (tempfile::TempDir, Bus, Sim) {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let info = EdgeNodeInfo { device_name: "n1".to_owned(), ..EdgeNodeInfo::default() };
+        let sim = Sim::new(SimConfig { stale_taints: true, ..SimConfig::default() });
+        sim.add_node("n1", &info.device_id.to_string());
+        let file = wire::path::<EdgeNodeInfo>(&bus, "zedagent", GLOBAL);
+        store::replace(&file, &go_json::to_vec(&info).unwrap()).unwrap();
+        sim.power("n1", false);
+        let is_tainted = |it: &serde_json::Value| {
+            it["spec"]["taints"].as_array().is_some_and(|it| it.len() == TAINTED.len())
+        };
+        sim.until("nodes", |all| all.iter().all(is_tainted)).await;
+        (root, bus, sim)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn v1_fix_removes_stale_taints_once_the_kubelet_is_back_and_ends() {
+        let (_root, bus, sim) = after_an_outage().await;
+        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+        let clock = Clock::new();
+        // While it is away nothing is touched, and the limit ends it.
+        assert_eq!(once(&bus, &cluster, clock, Duration::from_mins(5), |_| ()).await, Ok(false));
+        assert_eq!(taints(&sim), TAINTED.len());
+        sim.power("n1", true);
+        let began = clock.now();
+        assert_eq!(once(&bus, &cluster, clock, Duration::from_mins(15), |_| ()).await, Ok(true));
+        let took = clock.now().since(began);
+        assert_eq!(taints(&sim), 0);
+        assert!(took >= Duration::from_mins(1) && took < Duration::from_mins(5), "{took:?}");
+    }
+
+    #[tokio::test]
+    async fn v1_fix_is_for_a_node_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let cluster = Cluster::from_kubeconfig(root.path().join("none"));
+        let refused = once(&bus, &cluster, Clock::new(), Duration::from_mins(1), |_| ()).await.unwrap_err();
+        assert!(refused.contains("type the command on the node"), "{refused}");
+    }
+}
