@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -89,4 +91,37 @@ fn d_v29_two_at_once_both_end_with_0_and_no_command_writes_a_reason_for_a_reboot
         assert_eq!(output.status.code(), Some(code), "{output:?}");
     }
     assert_eq!(place.files().len(), 4, "nothing else is written");
+}
+
+/// Copies the program and what it is linked with below `root`, where nothing else is; says why it cannot.
+fn alone_in(root: &Path) -> Result<(), String> {
+    if std::fs::metadata("/proc/self").map(|it| it.uid()).unwrap_or(1) != 0 {
+        return Err("only root may change the root of a process".to_owned());
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_zedbox"));
+    let listed = Command::new("ldd").arg(program).output().map_err(|why| format!("no program ldd: {why}"))?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let libraries = listed.split_ascii_whitespace().filter(|it| it.starts_with('/')).map(Path::new);
+    for file in libraries.chain([program]) {
+        let name = if file == program { Path::new("zedkube") } else { file.strip_prefix("/").unwrap() };
+        let place = root.join(name);
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::fs::copy(file, place).unwrap();
+    }
+    Ok(())
+}
+
+#[test]
+fn e4_of_the_root_it_is_called_in_it_needs_nothing_but_persist() {
+    let root = tempfile::tempdir().unwrap();
+    if let Err(why) = alone_in(root.path()) {
+        writeln!(std::io::stderr(), "skipped: {why}").unwrap();
+        return;
+    }
+    std::fs::create_dir(root.path().join("persist")).unwrap();
+    let words = ["/zedkube", "pubKubeClusterUpdateStatus", "node-1", "k3s", "in_progress", "5", ""];
+    let output = Command::new("chroot").arg(root.path()).args(words).env_clear().output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let file = root.path().join("persist/status/zedkube/KubeClusterUpdateReport/0000000001.json");
+    assert_eq!(std::fs::read(file).unwrap(), golden());
 }
