@@ -11,6 +11,7 @@ use kubeapi::names::listed;
 
 use super::machines::{self, MachineWork, Machines, Turn};
 use super::record::{Member, NodeStep, Site, SiteKind, SitePhase};
+use super::restart;
 use crate::turn::rule::NodeSeen;
 
 /// How long the way up waits for a node, and the end for its cordon; then it continues without it and names it.
@@ -36,7 +37,7 @@ pub struct Workload {
 /// What was read for the phase.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
-    /// What is in the way, each by name: attached volumes, faulted volumes.
+    /// What is in the way, each by name: attached volumes, faulted volumes; of a restart, layers that are not well.
     pub blocking: Vec<String>,
     /// Why the virtual IP of the API is not there yet, a sentence or empty.
     pub address: String,
@@ -46,8 +47,12 @@ pub struct Found {
     pub work: Vec<Workload>,
     /// Nodes that hold a turn.
     pub holders: Vec<String>,
-    /// How long this phase has been seen.
+    /// How long this phase has been seen; of a restart, this step of the node that goes.
     pub lasted: Duration,
+    /// Of a restart: how the cluster is with the node back, a sentence; what is not well is in `blocking`.
+    pub verified: String,
+    /// Of a restart: for how long nothing has been in the way.
+    pub well: Duration,
 }
 
 /// What follows.
@@ -94,15 +99,17 @@ pub fn need(phase: &SitePhase) -> Need {
         | SitePhase::WorkersGoing
         | SitePhase::ServersGoing
         | SitePhase::Uncordoning
+        | SitePhase::Restarting
+        | SitePhase::Paused
         | SitePhase::Stranger(_) => Need::Nodes,
     }
 }
 
-fn seen<'a>(member: &Member, nodes: &'a [NodeSeen]) -> Option<&'a NodeSeen> {
+pub(super) fn seen<'a>(member: &Member, nodes: &'a [NodeSeen]) -> Option<&'a NodeSeen> {
     nodes.iter().find(|it| it.name == member.node && it.uid == member.uid)
 }
 
-fn is_alive(member: &Member, nodes: &[NodeSeen]) -> bool {
+pub(super) fn is_alive(member: &Member, nodes: &[NodeSeen]) -> bool {
     seen(member, nodes).is_some_and(|it| it.ready && !it.lease_unmoved)
 }
 
@@ -152,6 +159,8 @@ pub fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
         SitePhase::Starting => starting(site, nodes, found),
         SitePhase::Uncordoning => uncordoning(site, nodes, found),
         SitePhase::Restoring => restoring(site, found),
+        SitePhase::Restarting => restart::next(site, nodes, found),
+        SitePhase::Paused => Move::Wait(site.waits.clone(), site.next.clone()),
         SitePhase::Stranger(word) => Move::Wait(
             format!("a node with newer software: this version does not know the phase {word}"),
             "update the software of this node".to_owned(),
@@ -239,10 +248,10 @@ pub fn refused_step(site: &Site) -> String {
 }
 
 /// What withdraws it.
-const CANCEL: &str = "zedbox site cancel --reason '...'";
+pub(super) const CANCEL: &str = "zedbox site cancel --reason '...'";
 
 /// What ends the wait of this phase.
-fn pass_step(site: &Site) -> String {
+pub(super) fn pass_step(site: &Site) -> String {
     format!("zedbox site continue --phase {} --reason '...'", site.phase.text())
 }
 

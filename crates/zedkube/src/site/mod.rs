@@ -4,6 +4,7 @@
 //! Not here: any decision (`outage::site`), and what the drain makes of it (`core::site`). What runs it: `zedkube::run`.
 
 mod local;
+mod restart;
 mod run;
 
 pub(crate) use run::Sites;

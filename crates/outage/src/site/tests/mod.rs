@@ -5,4 +5,5 @@ mod calls;
 mod course;
 mod machines;
 mod preflight;
+mod restart;
 mod rules;

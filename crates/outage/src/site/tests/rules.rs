@@ -58,6 +58,8 @@ fn ack(node: &str, step: NodeStep) -> Ack {
         leads: node == "a",
         waits: String::new(),
         since: String::new(),
+        past: Vec::new(),
+        verified: String::new(),
         rest: serde_json::Map::new(),
     }
 }

@@ -1,0 +1,539 @@
+//! A restart of one node after another: the order, what is waited for and with which words, what pauses it, and whole courses
+//! with agents that are cut off, power that is lost and nodes that fail.
+
+use std::time::Duration;
+
+use step::Dice;
+
+use super::super::coordinate::{Found, Move, NODE_LIMIT, is_coordinator, next};
+use super::super::member::{self, Facts, Hold, Local, Own, Reboot, Word};
+use super::super::operator::{Wish, advance, begin, cancel, current, hear, last_restart, pass};
+use super::super::record::{Ack, NodeStep, Site, SiteKind, SitePhase, Statement};
+use super::super::restart::{WELL, plan};
+use crate::turn::record::Record;
+use crate::turn::rule::NodeSeen;
+
+fn said() -> Statement {
+    Statement { who: "operator".to_owned(), why: "update".to_owned(), ..Statement::default() }
+}
+
+fn node(name: &str) -> NodeSeen {
+    NodeSeen {
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        boot_id: "b1".to_owned(),
+        ready: true,
+        tie_breaker: name == "t",
+        server: !name.starts_with('w'),
+        etcd: !name.starts_with('w'),
+        ..NodeSeen::default()
+    }
+}
+
+fn nodes() -> Vec<NodeSeen> {
+    ["a", "b", "t", "w1", "w2"].map(node).to_vec()
+}
+
+fn wish() -> Wish {
+    Wish {
+        id: "op".to_owned(),
+        kind: SiteKind::Restart,
+        by: said(),
+        leave_machines: false,
+        although_held: true,
+        by_config: false,
+        findings: vec![],
+    }
+}
+
+fn ack(node: &str, step: NodeStep) -> Ack {
+    Ack {
+        node: node.to_owned(),
+        uid: format!("uid-{node}"),
+        step,
+        boot_id: "b1".to_owned(),
+        leads: false,
+        waits: String::new(),
+        since: "then".to_owned(),
+        past: Vec::new(),
+        verified: String::new(),
+        rest: serde_json::Map::new(),
+    }
+}
+
+/// A restart in which all nodes wait, and `a` leads etcd.
+fn site() -> Site {
+    let record = begin(&Record::default(), &wish(), &nodes()).unwrap();
+    let mut site = current(&record).unwrap().unwrap();
+    for node in ["a", "b", "t", "w1", "w2"] {
+        site.hear(Ack { leads: node == "a", ..ack(node, NodeStep::Seen) });
+    }
+    (site.order, site.leader) = plan(&site);
+    site
+}
+
+/// The same with the first worker at `step`.
+fn at(step: NodeStep) -> Site {
+    let mut site = site();
+    site.hear(ack("w1", step));
+    site
+}
+
+fn record(site: &Site) -> Record {
+    Record { mode: Some(site.mode().unwrap()), ..Record::default() }
+}
+
+fn to(site: &Site, nodes: &[NodeSeen], found: &Found) -> Site {
+    match next(site, nodes, found) {
+        Move::To(site) => *site,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn v3_workers_go_first_then_the_tie_breaker_and_whoever_leads_etcd_now_goes_last() {
+    let begun = current(&begin(&Record::default(), &wish(), &nodes()).unwrap()).unwrap().unwrap();
+    assert_eq!(begun.order, ["w1", "w2", "t", "a", "b"], "it can be read before anything begins");
+    assert_eq!(begun.phase, SitePhase::Restarting);
+    let mut site = site();
+    assert_eq!(
+        (site.order.clone(), site.leader.as_str()),
+        (["w1", "w2", "t", "b", "a"].map(String::from).to_vec(), "a")
+    );
+    for done in ["w1", "w2", "t"] {
+        site.hear(ack(done, NodeStep::Done));
+    }
+    // The leader moves while the others restart: it is asked anew.
+    site.hear(Ack { leads: false, ..ack("a", NodeStep::Seen) });
+    site.hear(Ack { leads: true, ..ack("b", NodeStep::Seen) });
+    let site = to(&site, &nodes(), &Found::default());
+    assert_eq!(site.order, ["w1", "w2", "t", "a", "b"]);
+    let site = to(&site, &nodes(), &Found::default());
+    assert_eq!(site.step("a"), Some(&NodeStep::Draining));
+    // Whoever goes keeps its place.
+    let mut site = site;
+    site.hear(Ack { leads: true, ..ack("a", NodeStep::Going) });
+    site.hear(Ack { leads: false, ..ack("b", NodeStep::Seen) });
+    assert_eq!(plan(&site).0, ["w1", "w2", "t", "a", "b"]);
+}
+
+#[test]
+fn v3_no_server_goes_before_each_server_that_is_there_has_said_whether_it_leads() {
+    let mut site = site();
+    for done in ["w1", "w2", "t"] {
+        site.hear(ack(done, NodeStep::Done));
+    }
+    let mut nodes = nodes();
+    site.hear(ack("a", NodeStep::Seen));
+    site.seen.retain(|it| it.node != "b");
+    // a is the next by name, and b may lead or not.
+    let Move::Wait(waits, _) = next(&site, &nodes, &Found::default()) else { panic!() };
+    assert!(waits.contains("the next node, a, waits for zedkube on node b"), "{waits}");
+    let paused = to(&site, &nodes, &Found { lasted: NODE_LIMIT, ..Found::default() });
+    assert_eq!(paused.phase, SitePhase::Paused);
+    // One that is off leads nothing; that the other goes is left to its turn.
+    nodes[1].ready = false;
+    assert_eq!(to(&site, &nodes, &Found::default()).step("a"), Some(&NodeStep::Draining));
+}
+
+/// The next move at each step of the node that goes: words that it waits with, or the step and phase that follow.
+#[test]
+fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
+    let none = Found::default;
+    let late = || Found { lasted: NODE_LIMIT, ..none() };
+    let held = || Found { holders: vec!["w1".to_owned()], ..none() };
+    let sick = |lasted| Found { lasted, blocking: vec!["nodes fail: w2".to_owned()], ..none() };
+    let well = |well| Found { well, verified: "11 layers pass".to_owned(), ..none() };
+    type Row = (NodeStep, bool, Found, Result<(NodeStep, SitePhase), &'static str>);
+    let rows: Vec<Row> = vec![
+        (NodeStep::Draining, true, none(), Err("node w1 to be drained")),
+        (NodeStep::Draining, true, late(), Err("node w1 to be drained")),
+        (NodeStep::Draining, false, none(), Err("node w1 to be Ready; after 15 min")),
+        (NodeStep::Draining, false, late(), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Going, true, none(), Err("node w1 to reboot")),
+        (NodeStep::Going, true, late(), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Going, false, none(), Err("node w1 to be Ready")),
+        (NodeStep::Going, false, late(), Ok((NodeStep::Failed, SitePhase::Paused))),
+        // Storage that is rebuilt takes its time; what it waits for is shown.
+        (NodeStep::Booted, true, late(), Err("the checks after boot of node w1")),
+        (NodeStep::Booted, false, late(), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Open, true, held(), Err("the turn of node w1 to end")),
+        (NodeStep::Open, true, none(), Ok((NodeStep::Verifying, SitePhase::Restarting))),
+        (NodeStep::Verifying, true, well(Duration::ZERO), Err("stay well for 5 s with node w1 back")),
+        (NodeStep::Verifying, true, sick(Duration::ZERO), Err("well with node w1 back: nodes fail: w2")),
+        (NodeStep::Verifying, true, sick(NODE_LIMIT), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Verifying, true, well(WELL), Ok((NodeStep::Done, SitePhase::Restarting))),
+        (NodeStep::Failed, true, none(), Ok((NodeStep::Failed, SitePhase::Paused))),
+    ];
+    for (step, there, found, expected) in rows {
+        let mut nodes = nodes();
+        nodes[3].ready = there;
+        let what = format!("{step:?}, there: {there}, {found:?}");
+        match (next(&at(step), &nodes, &found), expected) {
+            (Move::Wait(waits, next), Err(words)) => {
+                assert!(waits.contains(words), "{what}: {waits}");
+                assert!(!next.is_empty(), "{what}");
+            }
+            (Move::To(site), Ok((step, phase))) => {
+                assert_eq!((site.step("w1"), &site.phase), (Some(&step), &phase), "{what}");
+                let nobody_else = |it: &&Ack| it.node != "w1" && it.step != NodeStep::Seen;
+                assert_eq!(site.seen.iter().find(nobody_else), None, "{what}: nobody else goes");
+                let ack = site.ack("w1").unwrap();
+                assert_eq!(ack.verified.is_empty(), step != NodeStep::Done, "{what}");
+                assert_eq!(
+                    phase == SitePhase::Paused,
+                    site.waits.starts_with("node w1: ") && !site.next.is_empty()
+                );
+            }
+            (other, expected) => panic!("{what}: {other:?}, not {expected:?}"),
+        }
+    }
+    let deleted: Vec<NodeSeen> = nodes().into_iter().filter(|it| it.name != "w1").collect();
+    let site = to(&at(NodeStep::Draining), &deleted, &none());
+    assert!(site.waits.contains("was deleted"), "{}", site.waits);
+    let then = to(&at(NodeStep::Done), &nodes(), &none());
+    assert_eq!(then.step("w2"), Some(&NodeStep::Draining));
+    let paused = Site { phase: SitePhase::Paused, ..at(NodeStep::Failed) };
+    assert!(matches!(next(&paused, &nodes(), &late()), Move::Wait(..)), "nothing starts");
+}
+
+#[test]
+fn v3_a_person_continues_where_it_failed_and_passes_nothing_but_the_look_at_the_cluster() {
+    // Failed at a step: continued at this one.
+    for (failed, then) in [
+        (NodeStep::Seen, NodeStep::Seen),
+        (NodeStep::Draining, NodeStep::Draining),
+        (NodeStep::Going, NodeStep::Going),
+        (NodeStep::Booted, NodeStep::Booted),
+        (NodeStep::Verifying, NodeStep::Open),
+    ] {
+        let mut site = at(failed.clone());
+        site.hear(ack("w1", NodeStep::Failed));
+        site.phase = SitePhase::Paused;
+        let site = current(&pass(&record(&site), &SitePhase::Paused, &said()).unwrap()).unwrap().unwrap();
+        assert_eq!((site.step("w1"), &site.phase), (Some(&then), &SitePhase::Restarting), "{failed:?}");
+        assert_eq!(site.passed.len(), 1);
+    }
+    let restarting = |step| pass(&record(&at(step)), &SitePhase::Restarting, &said());
+    let site = current(&restarting(NodeStep::Verifying).unwrap()).unwrap().unwrap();
+    assert_eq!(site.step("w1"), Some(&NodeStep::Done));
+    assert_eq!(site.ack("w1").unwrap().verified, "taken as well by operator: update");
+    for step in [NodeStep::Draining, NodeStep::Going, NodeStep::Booted, NodeStep::Open] {
+        let why = restarting(step.clone()).unwrap_err().to_string();
+        assert!(why.contains(&format!("node w1 is at step {}", step.text())), "{why}");
+    }
+    assert!(pass(&record(&at(NodeStep::Draining)), &SitePhase::Paused, &said()).is_err());
+}
+
+#[test]
+fn v3_a_second_operation_is_refused_by_name_and_what_has_ended_can_be_read() {
+    let begun = begin(&Record::default(), &wish(), &nodes()).unwrap();
+    let why = begin(&begun, &Wish { kind: SiteKind::Shutdown, ..wish() }, &nodes()).unwrap_err().to_string();
+    assert!(why.contains("the whole-site operation restart (op) is in progress"), "{why}");
+    for phase in [SitePhase::Restarting, SitePhase::Paused] {
+        let withdrawn =
+            cancel(&record(&Site { phase: phase.clone(), ..at(NodeStep::Draining) }), &said()).unwrap();
+        assert_eq!(withdrawn.mode, None);
+        let last = last_restart(&withdrawn).unwrap();
+        assert_eq!((last.cancelled.unwrap().phase.as_str(), last.seen.len()), (phase.text(), 5));
+    }
+    // Older versions keep what they do not know.
+    let withdrawn = cancel(&begun, &said()).unwrap();
+    let annotations = withdrawn.annotations().unwrap();
+    assert_eq!(Record::parse(annotations, None).unwrap(), withdrawn);
+}
+
+#[test]
+fn v3_what_a_node_says_by_an_old_reading_does_not_undo_its_order() {
+    let (seen, ordered) = (site(), at(NodeStep::Draining));
+    let late = hear(&record(&ordered), &seen, &ack("w1", NodeStep::Seen)).unwrap();
+    assert_eq!(current(&late).unwrap().unwrap().step("w1"), Some(&NodeStep::Draining));
+    let heard = hear(&record(&ordered), &ordered, &ack("w1", NodeStep::Going)).unwrap();
+    let heard = current(&heard).unwrap().unwrap();
+    let past = [(NodeStep::Seen, "then".to_owned()), (NodeStep::Draining, "then".to_owned())];
+    assert_eq!(
+        (heard.step("w1"), heard.ack("w1").unwrap().past.as_slice()),
+        (Some(&NodeStep::Going), &past[..])
+    );
+}
+
+#[test]
+fn v3_a_node_takes_its_order_for_one_boot_and_is_held_by_nothing_else() {
+    let own = |boot: &str| Own { node: "w1".to_owned(), uid: "uid-w1".to_owned(), boot_id: boot.to_owned() };
+    let rebooting = |it: Reboot| Facts { reboot: it, ..Facts::default() };
+    let (plain, open) = (Facts::default(), Facts { open: true, ..Facts::default() });
+    let commanded = rebooting(Reboot { commanded: true, ..Reboot::default() });
+    let failed = rebooting(Reboot { failed: "its drain failed".to_owned(), ..Reboot::default() });
+    let etcd = Facts { etcd: "its etcd to be ready".to_owned(), ..open.clone() };
+    // Step in the record, boot, facts; hold, step on disk, step said.
+    let rows = [
+        (NodeStep::Seen, "b1", &plain, Hold::None, None, NodeStep::Seen),
+        (NodeStep::Draining, "b1", &plain, Hold::Drain, Some(NodeStep::Draining), NodeStep::Draining),
+        (NodeStep::Draining, "b1", &commanded, Hold::Drain, Some(NodeStep::Draining), NodeStep::Going),
+        (NodeStep::Draining, "b1", &failed, Hold::Drain, Some(NodeStep::Draining), NodeStep::Failed),
+        (NodeStep::Going, "b1", &commanded, Hold::Drain, Some(NodeStep::Draining), NodeStep::Going),
+        (NodeStep::Going, "b2", &plain, Hold::None, Some(NodeStep::Booted), NodeStep::Booted),
+        // Power was lost while it was drained: that was a boot.
+        (NodeStep::Draining, "b2", &plain, Hold::None, Some(NodeStep::Booted), NodeStep::Booted),
+        (NodeStep::Booted, "b2", &open, Hold::None, Some(NodeStep::Booted), NodeStep::Open),
+        (NodeStep::Booted, "b2", &etcd, Hold::None, Some(NodeStep::Booted), NodeStep::Booted),
+        (NodeStep::Open, "b2", &open, Hold::None, None, NodeStep::Open),
+        (NodeStep::Verifying, "b2", &open, Hold::None, None, NodeStep::Verifying),
+        (NodeStep::Failed, "b1", &plain, Hold::None, None, NodeStep::Failed),
+        (NodeStep::Done, "b2", &plain, Hold::None, None, NodeStep::Done),
+    ];
+    for (step, boot, facts, hold, disk, says) in rows {
+        let what = format!("{step:?} in {boot}, {facts:?}");
+        let word = Word::Site(Box::new(at(step)));
+        let next = member::next(&own(boot), None, &word, facts);
+        assert_eq!((next.hold, next.say, next.cordon), (hold, Some(says), false), "{what}");
+        assert_eq!(next.local.as_ref().map(|it| it.step.clone()), disk, "{what}");
+        assert!(next.local.is_none_or(|it| it.released && it.boot_id == boot), "{what}");
+    }
+    // The API is silent: the drain has its own rule for that. After the boot nothing is ordered.
+    let local = Local {
+        id: "op".to_owned(),
+        kind: SiteKind::Reboot,
+        step: NodeStep::Draining,
+        boot_id: "b1".to_owned(),
+        server: false,
+        order: vec![],
+        all_ready: false,
+        released: true,
+    };
+    for (boot, hold) in [("b1", Hold::Drain), ("b2", Hold::None)] {
+        let next = member::next(&own(boot), Some(&local), &Word::Silent("refused".to_owned()), &plain);
+        assert_eq!((next.hold, next.local.unwrap().boot_id.as_str()), (hold, boot));
+    }
+    assert_eq!(member::next(&own("b1"), Some(&local), &Word::Over, &plain).local, None, "withdrawn");
+}
+
+/// One machine of a course.
+#[derive(Debug)]
+struct Machine {
+    name: &'static str,
+    boot: u32,
+    up: bool,
+    disk: Option<Local>,
+    /// Its agents have the order, and how far they are with it: drained at 3, told to reboot at 4.
+    ordered: u32,
+    /// How often it went down by the order.
+    went: u32,
+    /// Its drain fails the first time.
+    fails: bool,
+    cordoned: bool,
+    read: Record,
+}
+
+/// What happens in one course; every word is written by comparison with what was read.
+struct Course {
+    machines: Vec<Machine>,
+    record: Record,
+    version: u32,
+    /// In which version each machine has read it.
+    versions: Vec<u32>,
+    dice: Dice,
+    lasted: (u32, String),
+    well: u32,
+    went: Vec<&'static str>,
+    cuts: u32,
+}
+
+impl Course {
+    fn below(&mut self, of: u64) -> u64 {
+        self.dice.draw() % of
+    }
+
+    fn nodes(&self) -> Vec<NodeSeen> {
+        let seen = |it: &Machine| NodeSeen {
+            ready: it.up,
+            boot_id: format!("b{}", it.boot),
+            unschedulable: it.cordoned,
+            ..node(it.name)
+        };
+        self.machines.iter().map(seen).collect()
+    }
+
+    fn write(&mut self, on: u32, record: Record) {
+        if on == self.version && record != self.record {
+            (self.record, self.version) = (record, self.version + 1);
+        }
+    }
+
+    fn reads(&mut self, at: usize) {
+        if self.machines[at].up {
+            self.machines[at].read = self.record.clone();
+            self.versions[at] = self.version;
+        }
+    }
+
+    /// It acts by what it read last, which others may have written since.
+    fn acts(&mut self, at: usize) {
+        let machine = &self.machines[at];
+        if !machine.up {
+            return;
+        }
+        let (on, read) = (self.versions[at], machine.read.clone());
+        let own = Own {
+            node: machine.name.to_owned(),
+            uid: format!("uid-{}", machine.name),
+            boot_id: format!("b{}", machine.boot),
+        };
+        let site = current(&read).unwrap();
+        let word = site.clone().map_or(Word::Over, |it| Word::Site(Box::new(it)));
+        let failed = if machine.fails && machine.ordered >= 2 { "its drain failed" } else { "" };
+        let reboot =
+            Reboot { commanded: machine.ordered >= 4, failed: failed.to_owned(), waits: String::new() };
+        let leads = machine.name == "a";
+        let facts = Facts { open: !machine.cordoned, leads, reboot, ..Facts::default() };
+        let next = member::next(&own, machine.disk.as_ref(), &word, &facts);
+        let machine = &mut self.machines[at];
+        machine.disk.clone_from(&next.local);
+        if next.hold == Hold::Drain {
+            machine.ordered = machine.ordered.max(1);
+        } else if machine.ordered < 4 {
+            machine.ordered = 0;
+            machine.cordoned = false;
+        }
+        let Some(site) = site else { return };
+        if let Some(step) = next.say {
+            let known = site.ack(&own.node);
+            let over = known.filter(|it| next.local.is_none() && it.step != NodeStep::Seen);
+            let said = Ack {
+                boot_id: over.map_or_else(|| own.boot_id.clone(), |it| it.boot_id.clone()),
+                leads,
+                waits: next.waits,
+                ..ack(&own.node, step)
+            };
+            let differs = known.is_none_or(|it| {
+                (&it.step, &it.boot_id, it.leads, &it.waits)
+                    != (&said.step, &said.boot_id, said.leads, &said.waits)
+            });
+            if differs {
+                // A word is written into whatever the record is by then.
+                let (now, record) = (self.version, hear(&self.record, &site, &said).unwrap());
+                self.write(now, record);
+            }
+        }
+        if is_coordinator(&own.node, &site, &self.nodes()) {
+            self.coordinates(on, &read, &site);
+        }
+    }
+
+    fn coordinates(&mut self, on: u32, read: &Record, site: &Site) {
+        let stage = format!("{:?} {}", site.phase, super::super::restart::stage(site, &self.nodes()));
+        if self.lasted.1 != stage {
+            (self.lasted, self.well) = ((0, stage), 0);
+        }
+        self.lasted.0 += 1;
+        let is_well = self.below(3) > 0;
+        self.well = if is_well { self.well + 1 } else { 0 };
+        let found = Found {
+            lasted: Duration::from_secs(u64::from(self.lasted.0)),
+            well: Duration::from_secs(u64::from(self.well) * 3),
+            blocking: if is_well { vec![] } else { vec!["nodes fail".to_owned()] },
+            ..Found::default()
+        };
+        let to = match next(site, &self.nodes(), &found) {
+            Move::Wait(waits, next) => Some(Site { waits, next, ..site.clone() }),
+            Move::To(to) => Some(*to),
+            Move::End => None,
+            other => panic!("{other:?}"),
+        };
+        if to.as_ref() != Some(site) {
+            let record = advance(read, site, to.as_ref()).unwrap();
+            self.write(on, record);
+        }
+    }
+
+    /// The machine's own agents, and its power.
+    fn lives(&mut self, at: usize) {
+        if self.cuts > 0 && self.below(200) == 0 {
+            self.cuts -= 1;
+            let machine = &mut self.machines[at];
+            (machine.up, machine.ordered, machine.cordoned) = (false, 0, machine.cordoned);
+        }
+        let down = self.machines.iter().filter(|it| !it.up && it.went > 0 || it.ordered > 2).count();
+        let machine = &mut self.machines[at];
+        match (machine.up, machine.ordered) {
+            (false, _) => {
+                (machine.up, machine.boot) = (true, machine.boot + 1);
+            }
+            (true, 4..) => {
+                assert!(down <= 1, "two are down");
+                (machine.up, machine.ordered, machine.went) = (false, 0, machine.went + 1);
+                self.went.push(machine.name);
+            }
+            (true, 3) => machine.ordered = 4,
+            (true, 2) if machine.fails => {}
+            (true, 1 | 2) => (machine.ordered, machine.cordoned) = (machine.ordered + 1, true),
+            // The gate after the boot.
+            (true, 0) => machine.cordoned = false,
+        }
+        let cordoned: Vec<_> = self.machines.iter().filter(|it| it.ordered > 0).map(|it| it.name).collect();
+        assert!(cordoned.len() <= 1, "{cordoned:?} go together");
+    }
+}
+
+#[test]
+fn v3_each_node_goes_once_and_alone_whatever_is_cut_off_and_the_record_is_free_afterwards() {
+    for seed in 0..60 {
+        let names = ["a", "b", "t", "w1", "w2"];
+        let machine = |name| Machine {
+            name,
+            boot: 1,
+            up: true,
+            disk: None,
+            ordered: 0,
+            went: 0,
+            fails: false,
+            cordoned: false,
+            read: Record::default(),
+        };
+        let mut course = Course {
+            machines: names.map(machine).into(),
+            record: begin(&Record::default(), &wish(), &nodes()).unwrap(),
+            version: 1,
+            versions: vec![0; 5],
+            dice: Dice::new(seed),
+            lasted: (0, String::new()),
+            well: 0,
+            went: Vec::new(),
+            cuts: u32::try_from(seed % 4).unwrap(),
+        };
+        let cuts = course.cuts;
+        let failing = usize::try_from(course.below(8)).unwrap();
+        if let Some(machine) = course.machines.get_mut(failing) {
+            machine.fails = true;
+        }
+        let mut paused = 0;
+        for turn in 0.. {
+            assert!(turn < 100_000, "seed {seed}: it never ends: {:?}", current(&course.record));
+            let at = usize::try_from(course.below(5)).unwrap();
+            match course.below(4) {
+                0 => course.lives(at),
+                1 | 2 => course.reads(at),
+                _ => course.acts(at),
+            }
+            let Some(site) = current(&course.record).unwrap() else { break };
+            if site.phase == SitePhase::Paused && course.below(50) == 0 {
+                paused += 1;
+                course.machines.iter_mut().for_each(|it| it.fails = false);
+                let record = pass(&course.record, &SitePhase::Paused, &said()).unwrap();
+                let on = course.version;
+                course.write(on, record);
+            }
+        }
+        let last = last_restart(&course.record).unwrap();
+        assert!(
+            last.seen.iter().all(|it| it.step == NodeStep::Done) && last.seen.len() == 5,
+            "seed {seed}: {last:?}"
+        );
+        assert!(course.machines.iter().all(|it| it.boot > 1), "seed {seed}");
+        assert!(course.machines.iter().all(|it| it.went <= 1), "seed {seed}: {:?}", course.went);
+        if cuts == 0 {
+            assert_eq!(course.went, ["w1", "w2", "t", "b", "a"], "seed {seed}");
+            assert_eq!(paused, u32::from(failing < 5), "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A restart of the site on this node: how its own reboot is, by the records of its agents, and whether the cluster is well
+//! with a node back.
+//!
+//! Not here: any decision (`outage::site::restart`), and the reboot itself, which is one like any other.
+
+use std::time::Duration;
+
+use agent::{Clock, Station, wire};
+use checks::verify;
+use kubeapi::Cluster;
+use outage::site::coordinate::Found;
+use outage::site::member::{Next, Own, Reboot};
+use outage::site::record::{Site, SiteKind};
+use outage::site::restart::is_verifying;
+use step::Mono;
+use topics::{
+    DeviceOp, DeviceOpPending, DrainHistory, DrainRecord, DrainStatus, PendingState, Requester, VerifyLayer,
+    VerifyResult, cut_text,
+};
+
+use crate::{GLOBAL, NAME};
+
+/// Pause between two looks at the cluster.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Longest text about a node in the record that all nodes share.
+const TEXT_BYTES: usize = 300;
+
+/// The boot in which a node says how far it is. What it says of a step that is over is about the boot of that.
+pub(super) fn boot_id(site: &Site, next: &Next, own: &Own) -> String {
+    let held = site.ack(&own.node).filter(|_| site.kind == SiteKind::Restart && next.local.is_none());
+    let over = held.filter(|it| it.step != outage::site::record::NodeStep::Seen);
+    over.map_or_else(|| own.boot_id.clone(), |it| it.boot_id.clone())
+}
+
+/// How the reboot is that zedagent was ordered.
+///
+/// # Errors
+/// A record cannot be read.
+pub(super) fn reboot(station: &Station, site: &Site) -> Result<Reboot, String> {
+    if site.kind != SiteKind::Restart {
+        return Ok(Reboot::default());
+    }
+    let op = DeviceOp::Reboot.word();
+    let pending = wire::peek::<DeviceOpPending>(&station.bus, "zedagent", op);
+    let pending = pending.map_err(|why| format!("cannot read DeviceOpPending {op}: {why}"))?;
+    let Some(pending) = pending else {
+        return Ok(Reboot { waits: "zedagent to take the order".to_owned(), ..Reboot::default() });
+    };
+    let history = wire::peek::<DrainHistory>(&station.bus, NAME, GLOBAL);
+    let history = history.map_err(|why| format!("cannot read DrainHistory: {why}"))?.unwrap_or_default();
+    Ok(Reboot {
+        commanded: pending.state == PendingState::Commanded,
+        failed: failed(&pending, &history, &site.id),
+        waits: cut_text(&pending.waiting_for, TEXT_BYTES).to_owned(),
+    })
+}
+
+/// Why the drain for this operation has failed, or empty.
+fn failed(pending: &DeviceOpPending, history: &DrainHistory, id: &str) -> String {
+    let over = |it: &&DrainRecord| matches!(it.status, DrainStatus::FailedDrain | DrainStatus::FailedCordon);
+    let of = |it: &&DrainRecord| it.requested_by == Requester::DeviceOp && it.is_of_boot(&pending.boot_id);
+    let ours = |it: &&DrainRecord| it.requested_at == pending.drain_requested_at;
+    let mut drains = history.drains.iter().filter(of).filter(over);
+    // It is asked for again after a pause: one that was seen too late has failed all the same.
+    let again = pending.site == id && pending.attempts > 1;
+    let Some(drain) = (if again { drains.next() } else { drains.find(ours) }) else { return String::new() };
+    if pending.state == PendingState::Commanded {
+        return String::new();
+    }
+    let why = drain.blockers.first().map(|it| format!("{}: {}", it.subject(), it.reason));
+    let why = why.or_else(|| drain.steps.last().map(|it| it.text.clone())).unwrap_or_default();
+    let text = format!("its drain failed after {} attempts: {why}", drain.attempts);
+    cut_text(&text, TEXT_BYTES).to_owned()
+}
+
+/// What the looks at the cluster have shown while a node is verified.
+#[derive(Debug, Default)]
+pub(super) struct Verify {
+    /// When the last one was, and what it has shown.
+    last: Option<(Mono, Vec<String>, String)>,
+    /// Since when nothing is in the way.
+    well: Option<Mono>,
+}
+
+impl Verify {
+    /// Looks at the cluster where that is due, and says what is known in `found`.
+    pub(super) async fn look(&mut self, cluster: &Cluster, clock: Clock, site: &Site, found: &mut Found) {
+        if !is_verifying(site) {
+            *self = Self::default();
+            return;
+        }
+        let now = clock.now();
+        let known = self.last.take().filter(|(at, ..)| now.since(*at) < AGAIN);
+        let (at, blocking, verified) = match known {
+            Some(known) => known,
+            None => {
+                let layers = Box::pin(verify::look(cluster, || clock.wall().to_timestamp())).await;
+                let (blocking, verified) = judged(&layers, site);
+                (now, blocking, verified)
+            }
+        };
+        self.well = if blocking.is_empty() { Some(self.well.unwrap_or(at)) } else { None };
+        found.well = self.well.map_or(Duration::ZERO, |since| at.since(since));
+        found.blocking.clone_from(&blocking);
+        found.verified.clone_from(&verified);
+        self.last = Some((at, blocking, verified));
+    }
+}
+
+/// What is not well, and all of it in one line. What was passed when the restart began stays passed.
+fn judged(layers: &[VerifyLayer], site: &Site) -> (Vec<String>, String) {
+    let passed = |it: &VerifyLayer| site.findings.iter().any(|of| of.code == it.layer);
+    let bad = |it: &&VerifyLayer| it.result >= VerifyResult::Unknown;
+    let text = |it: &VerifyLayer| {
+        let first = it.findings.first().map(|it| it.text.as_str()).unwrap_or_default();
+        cut_text(&format!("{} {}: {first}", it.layer, it.result.text()), TEXT_BYTES).to_owned()
+    };
+    let blocking = layers.iter().filter(|it| !passed(it)).filter(bad).map(text).collect();
+    let names = |result: VerifyResult, word: &str, passes: bool| {
+        let of = layers.iter().filter(|it| it.result == result && passed(it) == passes);
+        let of: Vec<&str> = of.map(|it| it.layer.as_str()).collect();
+        (!of.is_empty()).then(|| format!("{word}: {}", of.join(", ")))
+    };
+    let count = layers.iter().filter(|it| it.result == VerifyResult::Pass).count();
+    let more = [
+        names(VerifyResult::Warn, "warnings", false),
+        names(VerifyResult::Warn, "warnings", true),
+        names(VerifyResult::Fail, "failed and passed over", true),
+        names(VerifyResult::Unknown, "unknown and passed over", true),
+    ];
+    let all: Vec<String> = [Some(format!("{count} layers pass"))].into_iter().chain(more).flatten().collect();
+    (blocking, all.join("; "))
+}
