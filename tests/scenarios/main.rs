@@ -20,6 +20,7 @@ mod moves;
 mod order;
 mod power;
 mod reboot;
+mod restart;
 mod role;
 mod site;
 mod storage;

@@ -14,8 +14,8 @@ use outage::site::record::{Site, SiteKind};
 use outage::site::restart::is_verifying;
 use step::Mono;
 use topics::{
-    DeviceOp, DeviceOpPending, DrainHistory, DrainRecord, DrainStatus, PendingState, Requester, VerifyLayer,
-    VerifyResult, cut_text,
+    Blocker, DeviceOp, DeviceOpPending, DrainHistory, DrainRecord, DrainStatus, PendingState, Requester,
+    VerifyLayer, VerifyResult, cut_text,
 };
 
 use crate::{GLOBAL, NAME};
@@ -67,10 +67,13 @@ fn failed(pending: &DeviceOpPending, history: &DrainHistory, id: &str) -> String
     if pending.state == PendingState::Commanded {
         return String::new();
     }
-    let why = drain.blockers.first().map(|it| format!("{}: {}", it.subject(), it.reason));
+    let named = |it: &Blocker| {
+        let known = it.reason.contains(&it.pod);
+        if known { it.reason.clone() } else { format!("{}: {}", it.subject(), it.reason) }
+    };
+    let why = drain.blockers.first().map(named);
     let why = why.or_else(|| drain.steps.last().map(|it| it.text.clone())).unwrap_or_default();
-    let text = format!("its drain failed after {} attempts: {why}", drain.attempts);
-    cut_text(&text, TEXT_BYTES).to_owned()
+    cut_text(&format!("its drain failed: {why}"), TEXT_BYTES).to_owned()
 }
 
 /// What the looks at the cluster have shown while a node is verified.
