@@ -12,6 +12,7 @@ use scenarios::{Cluster, SKIPPED, World};
 
 mod begin;
 mod boot;
+mod drill;
 mod etcd;
 mod force;
 mod look;

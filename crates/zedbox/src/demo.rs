@@ -5,6 +5,7 @@
 //! again with a new boot identity.
 
 mod cluster;
+mod drill;
 mod stage;
 mod teller;
 
@@ -19,6 +20,7 @@ use crate::args::DemoOptions;
 use crate::limits::Limits;
 use crate::supervisor::{Agent, Crew, Setting};
 use cluster::Cluster;
+pub(crate) use drill::{DrillOptions, run as drill};
 use stage::Stage;
 use teller::Teller;
 

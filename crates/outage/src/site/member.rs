@@ -147,7 +147,7 @@ pub fn next(own: &Own, local: Option<&Local>, word: &Word, facts: &Facts) -> Nex
         (Word::Site(site), local) => {
             let Some(member) = site.member(&own.node, &own.uid) else { return Next::out() };
             if site.kind == SiteKind::Restart {
-                return restart::member(own, local, site, facts);
+                return restart::member(own, site, facts);
             }
             let known = local.is_some_and(|it| it.id == site.id);
             if site.phase == SitePhase::Armed && !known {

@@ -61,14 +61,14 @@ pub fn is_verifying(site: &Site) -> bool {
 }
 
 /// What this node does for itself.
-pub(super) fn member(own: &Own, local: Option<&Local>, site: &Site, facts: &Facts) -> Next {
+pub(super) fn member(own: &Own, site: &Site, facts: &Facts) -> Next {
     let Some(ack) = site.ack(&own.node) else { return Next { say: Some(NodeStep::Seen), ..Next::out() } };
     let at = |step: NodeStep| Local {
         id: site.id.clone(),
         kind: site.kind.clone(),
         step,
         boot_id: own.boot_id.clone(),
-        server: local.is_some_and(|it| it.server),
+        server: site.member(&own.node, &own.uid).is_some_and(Member::is_server),
         order: Vec::new(),
         all_ready: false,
         // Nothing but its own drain holds it.

@@ -49,6 +49,10 @@ enum SiteAction {
     /// cluster is well with it. Workers go first, the leader of etcd last. What fails first pauses it: `continue --phase
     /// paused` takes it up again, `cancel` ends it.
     Restart(restart::RestartOptions),
+    /// Lose the power of all nodes of an embedded cluster, one in the middle of its drain, and show how each comes back.
+    /// Nothing of this machine or of a real cluster is touched.
+    #[cfg(feature = "demo")]
+    Drill(crate::demo::DrillOptions),
     /// Run the checks that come before a shutdown or a reboot, and name what they find (1). Nothing is written.
     Check,
     /// Show how far the site is, and what each node waits for; of the last restart, how it ended. Nothing is written.
@@ -131,6 +135,8 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
         }
         SiteAction::Status { wait: true } => restart::follow(&cluster, clock, None, voice).await,
         SiteAction::Status { wait: false } => status::run(&cluster, clock, &command.place.root, voice).await,
+        #[cfg(feature = "demo")]
+        SiteAction::Drill(options) => Box::pin(crate::demo::drill(options)).await,
         SiteAction::Restart(options) => {
             let by = said(&options.reason).context("restart the site")?;
             restart::begin(&cluster, clock, (options, by), voice).await

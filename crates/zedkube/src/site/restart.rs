@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use agent::{Clock, Station, wire};
-use checks::verify;
+use checks::{Finding, Severity, verify};
 use kubeapi::Cluster;
 use outage::site::coordinate::Found;
 use outage::site::member::{Next, Own, Reboot};
@@ -112,7 +112,8 @@ impl Verify {
 
 /// What is not well, and all of it in one line. What was passed when the restart began stays passed.
 fn judged(layers: &[VerifyLayer], site: &Site) -> (Vec<String>, String) {
-    let passed = |it: &VerifyLayer| site.findings.iter().any(|of| of.code == it.layer);
+    let passes = |it: &Finding, layer: &str| it.code == layer && it.severity == Severity::Blocks;
+    let passed = |it: &VerifyLayer| site.findings.iter().any(|of| passes(of, &it.layer));
     let bad = |it: &&VerifyLayer| it.result >= VerifyResult::Unknown;
     let text = |it: &VerifyLayer| {
         let first = it.findings.first().map(|it| it.text.as_str()).unwrap_or_default();
@@ -133,4 +134,131 @@ fn judged(layers: &[VerifyLayer], site: &Site) -> (Vec<String>, String) {
     ];
     let all: Vec<String> = [Some(format!("{count} layers pass"))].into_iter().chain(more).flatten().collect();
     (blocking, all.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use outage::site::operator::{Wish, begun};
+    use outage::site::record::{Ack, NodeStep, Statement};
+    use outage::turn::record::Record;
+    use outage::turn::rule::NodeSeen;
+    use topics::{GoTime, VerifyFinding};
+
+    use super::*;
+
+    fn at(secs: u64) -> GoTime {
+        format!("2026-03-14T09:30:{secs:02}Z").parse().unwrap()
+    }
+
+    #[test]
+    fn v3_a_drain_of_this_reboot_that_has_failed_is_named_with_its_reason() {
+        let pending = DeviceOpPending {
+            boot_id: "b1".to_owned(),
+            drain_requested_at: at(1),
+            attempts: 1,
+            site: "op".to_owned(),
+            ..DeviceOpPending::default()
+        };
+        let blocker = Blocker {
+            pod: "shop/web-0".to_owned(),
+            reason: "PodDisruptionBudget shop/web allows no disruption".to_owned(),
+            ..Blocker::default()
+        };
+        let drain = DrainRecord {
+            requested_by: Requester::DeviceOp,
+            requested_at: at(1),
+            boot_id: "b1".to_owned(),
+            status: DrainStatus::FailedDrain,
+            blockers: vec![blocker],
+            ..DrainRecord::default()
+        };
+        let why = "its drain failed: pod shop/web-0: PodDisruptionBudget shop/web allows no disruption";
+        let commanded = DeviceOpPending { state: PendingState::Commanded, ..pending.clone() };
+        let again = DeviceOpPending { drain_requested_at: at(9), attempts: 2, ..pending.clone() };
+        let of_controller = DeviceOpPending { site: String::new(), ..again.clone() };
+        let with = |change: fn(&mut DrainRecord)| {
+            let mut drain = drain.clone();
+            change(&mut drain);
+            drain
+        };
+        let rows = [
+            (&pending, drain.clone(), why),
+            (&pending, with(|it| it.status = DrainStatus::DrainRetrying), ""),
+            (&pending, with(|it| it.status = DrainStatus::Complete), ""),
+            (&pending, with(|it| it.requested_at = at(2)), ""),
+            (&pending, with(|it| it.requested_by = Requester::Update), ""),
+            (&pending, with(|it| it.boot_id = "b0".to_owned()), ""),
+            // It was asked for again before anybody saw that it had failed.
+            (&again, drain.clone(), why),
+            (&of_controller, drain.clone(), ""),
+            (&commanded, drain.clone(), ""),
+        ];
+        for (pending, drain, expected) in rows {
+            let what = format!("{pending:?} {drain:?}");
+            let history = DrainHistory { drains: vec![drain], ..DrainHistory::default() };
+            assert_eq!(failed(pending, &history, "op"), expected, "{what}");
+        }
+    }
+
+    fn site(findings: Vec<Finding>) -> Site {
+        let wish = Wish {
+            id: "op".to_owned(),
+            kind: SiteKind::Restart,
+            by: Statement { why: "update".to_owned(), ..Statement::default() },
+            leave_machines: false,
+            by_config: false,
+            although_held: true,
+            findings,
+        };
+        let node = NodeSeen { name: "n1".to_owned(), uid: "u1".to_owned(), ..NodeSeen::default() };
+        begun(&Record::default(), &wish, &[node]).unwrap()
+    }
+
+    #[test]
+    fn v3_a_layer_that_was_passed_when_the_restart_began_keeps_no_node_up_and_is_named() {
+        let layer = |layer: &str, result| VerifyLayer {
+            layer: layer.to_owned(),
+            result,
+            read: "3 nodes".to_owned(),
+            findings: vec![VerifyFinding { text: "n2".to_owned(), result, ..VerifyFinding::default() }],
+        };
+        let layers = [
+            layer("api", VerifyResult::Pass),
+            layer("nodes", VerifyResult::Fail),
+            layer("etcd", VerifyResult::Unknown),
+            layer("storage", VerifyResult::Warn),
+        ];
+        let of = |code, severity| Finding::new(code, "before", "do").with(severity);
+        let (blocking, verified) = judged(&layers, &site(vec![of("etcd", Severity::Warns)]));
+        assert_eq!(blocking, ["nodes fail: n2", "etcd unknown: n2"]);
+        assert_eq!(verified, "1 layers pass; warnings: storage");
+        let passed = vec![of("etcd", Severity::Blocks), of("nodes", Severity::Blocks)];
+        let (blocking, verified) = judged(&layers, &site(passed));
+        assert_eq!(blocking, [""; 0]);
+        assert_eq!(
+            verified,
+            "1 layers pass; warnings: storage; failed and passed over: nodes; unknown and passed over: etcd"
+        );
+    }
+
+    #[test]
+    fn v3_what_is_said_of_a_step_that_is_over_is_about_the_boot_of_that_step() {
+        let own = Own { node: "n1".to_owned(), uid: "u1".to_owned(), boot_id: "b2".to_owned() };
+        for (step, expected) in [(NodeStep::Seen, "b2"), (NodeStep::Failed, "b1"), (NodeStep::Done, "b1")] {
+            let mut site = site(vec![]);
+            site.hear(Ack {
+                node: "n1".to_owned(),
+                uid: "u1".to_owned(),
+                step: step.clone(),
+                boot_id: "b1".to_owned(),
+                leads: false,
+                waits: String::new(),
+                since: String::new(),
+                past: Vec::new(),
+                verified: String::new(),
+                rest: serde_json::Map::new(),
+            });
+            assert_eq!(boot_id(&site, &Next::out(), &own), expected, "{step:?}");
+        }
+    }
 }
