@@ -108,6 +108,7 @@ fn brisk() -> Limits {
     limits.nodeagent.min_reboot_delay_ms = 1_000;
     limits.zedkube.uncordon_poll_ms = 500;
     limits.zedkube.gate_hold_ms = 500;
+    limits.zedkube.gate_clock_limit_ms = 5_000;
     limits
 }
 

@@ -104,7 +104,16 @@ pub(super) fn member(own: &Own, site: &Site, facts: &Facts) -> Next {
             }
         }
         // Its turn is over or has not come: it says who leads, and nothing else.
-        step => Next { say: Some(step.clone()), waits: ack.waits.clone(), ..Next::out() },
+        step @ (NodeStep::NotAsked
+        | NodeStep::Asked
+        | NodeStep::Seen
+        | NodeStep::Cordoned
+        | NodeStep::Ready
+        | NodeStep::Open
+        | NodeStep::Verifying
+        | NodeStep::Done
+        | NodeStep::Failed
+        | NodeStep::Stranger(_)) => Next { say: Some(step.clone()), waits: ack.waits.clone(), ..Next::out() },
     }
 }
 
@@ -204,7 +213,17 @@ pub(super) fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
             format!("the cluster to be well with node {node} back: {}", listed(&found.blocking, "; ")),
             format!("zedbox verify; or take it as well: {}", pass_step(site)),
         ),
-        NodeStep::Open | _ => to(site, member, NodeStep::Verifying),
+        NodeStep::Open => to(site, member, NodeStep::Verifying),
+        NodeStep::NotAsked
+        | NodeStep::Asked
+        | NodeStep::Seen
+        | NodeStep::Cordoned
+        | NodeStep::Ready
+        | NodeStep::Done
+        | NodeStep::Stranger(_) => wait(
+            format!("node {node}, whose step {} this version does not know", ack.step.text()),
+            "update the software of the nodes".to_owned(),
+        ),
     }
 }
 

@@ -181,25 +181,31 @@ pub(super) fn word(step: &NodeStep) -> &str {
         NodeStep::Going => "rebooting",
         NodeStep::Booted => "checks after boot",
         NodeStep::Open => "back",
-        other => other.text(),
+        other @ (NodeStep::NotAsked
+        | NodeStep::Asked
+        | NodeStep::Cordoned
+        | NodeStep::Ready
+        | NodeStep::Draining
+        | NodeStep::Verifying
+        | NodeStep::Done
+        | NodeStep::Failed
+        | NodeStep::Stranger(_)) => other.text(),
     }
 }
 
 /// How long each step of a node took, and how it was verified; empty of another operation.
 pub(super) fn course(ack: &Ack) -> String {
-    let mut out = String::new();
     let ends = ack.past.iter().skip(1).map(|(_, since)| since).chain([&ack.since]);
     let went = ack.past.iter().zip(ends).filter(|((step, _), _)| *step != NodeStep::Seen);
-    for (at, ((step, from), until)) in went.enumerate() {
+    let took = went.map(|((step, from), until)| {
         let time = |text: &String| text.parse::<GoTime>().ok().map(unix_secs);
         let took = time(until).zip(time(from)).and_then(|(until, from)| u64::try_from(until - from).ok());
         // Two clocks that differ.
-        let took = took.map_or_else(|| "?".to_owned(), span);
-        out.push_str(if at == 0 { "; took: " } else { ", " });
-        out.push_str(&format!("{} {took}", word(step)));
-    }
-    if !ack.verified.is_empty() {
-        out.push_str(&format!("; verified: {}", ack.verified));
-    }
-    out
+        format!("{} {}", word(step), took.map_or_else(|| "?".to_owned(), span))
+    });
+    let took: Vec<String> = took.collect();
+    let took = if took.is_empty() { String::new() } else { format!("; took: {}", took.join(", ")) };
+    let verified =
+        if ack.verified.is_empty() { String::new() } else { format!("; verified: {}", ack.verified) };
+    took + &verified
 }

@@ -51,7 +51,7 @@ pub(super) fn reboot(station: &Station, site: &Site) -> Result<Reboot, String> {
     Ok(Reboot {
         commanded: pending.state == PendingState::Commanded,
         failed: failed(&pending, &history, &site.id),
-        waits: cut_text(&pending.waiting_for, TEXT_BYTES).to_owned(),
+        waits: cut_text(&pending.waiting_for, TEXT_BYTES),
     })
 }
 
@@ -73,7 +73,7 @@ fn failed(pending: &DeviceOpPending, history: &DrainHistory, id: &str) -> String
     };
     let why = drain.blockers.first().map(named);
     let why = why.or_else(|| drain.steps.last().map(|it| it.text.clone())).unwrap_or_default();
-    cut_text(&format!("its drain failed: {why}"), TEXT_BYTES).to_owned()
+    cut_text(&format!("its drain failed: {why}"), TEXT_BYTES)
 }
 
 /// What the looks at the cluster have shown while a node is verified.
@@ -94,13 +94,12 @@ impl Verify {
         }
         let now = clock.now();
         let known = self.last.take().filter(|(at, ..)| now.since(*at) < AGAIN);
-        let (at, blocking, verified) = match known {
-            Some(known) => known,
-            None => {
-                let layers = Box::pin(verify::look(cluster, || clock.wall().to_timestamp())).await;
-                let (blocking, verified) = judged(&layers, site);
-                (now, blocking, verified)
-            }
+        let (at, blocking, verified) = if let Some(known) = known {
+            known
+        } else {
+            let layers = Box::pin(verify::look(cluster, || clock.wall().to_timestamp())).await;
+            let (blocking, verified) = judged(&layers, site);
+            (now, blocking, verified)
         };
         self.well = if blocking.is_empty() { Some(self.well.unwrap_or(at)) } else { None };
         found.well = self.well.map_or(Duration::ZERO, |since| at.since(since));
@@ -112,12 +111,12 @@ impl Verify {
 
 /// What is not well, and all of it in one line. What was passed when the restart began stays passed.
 fn judged(layers: &[VerifyLayer], site: &Site) -> (Vec<String>, String) {
-    let passes = |it: &Finding, layer: &str| it.code == layer && it.severity == Severity::Blocks;
-    let passed = |it: &VerifyLayer| site.findings.iter().any(|of| passes(of, &it.layer));
+    let is_of = |it: &Finding, layer: &str| it.code == layer && it.severity == Severity::Blocks;
+    let passed = |it: &VerifyLayer| site.findings.iter().any(|of| is_of(of, &it.layer));
     let bad = |it: &&VerifyLayer| it.result >= VerifyResult::Unknown;
     let text = |it: &VerifyLayer| {
         let first = it.findings.first().map(|it| it.text.as_str()).unwrap_or_default();
-        cut_text(&format!("{} {}: {first}", it.layer, it.result.text()), TEXT_BYTES).to_owned()
+        cut_text(&format!("{} {}: {first}", it.layer, it.result.text()), TEXT_BYTES)
     };
     let blocking = layers.iter().filter(|it| !passed(it)).filter(bad).map(text).collect();
     let names = |result: VerifyResult, word: &str, passes: bool| {
