@@ -12,7 +12,6 @@ use scenarios::{Cluster, SKIPPED, World};
 
 mod begin;
 mod boot;
-mod drill;
 mod etcd;
 mod force;
 mod look;
@@ -21,7 +20,6 @@ mod moves;
 mod order;
 mod power;
 mod reboot;
-mod restart;
 mod role;
 mod site;
 mod storage;

@@ -187,7 +187,7 @@ pub(super) fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
         ),
         NodeStep::Draining => wait(format!("node {node} to be drained"), look()),
         NodeStep::Going if late => {
-            pause(site, member, &format!("it was told to reboot {limit} min ago and is still there"))
+            pause(site, member, &format!("it was ordered to reboot {limit} min ago and is still there"))
         }
         NodeStep::Going => wait(format!("node {node} to reboot"), look()),
         NodeStep::Booted => wait(format!("the checks after boot of node {node}"), look()),

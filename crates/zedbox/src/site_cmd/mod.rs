@@ -172,7 +172,7 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
             let before = operator::current(&before)?;
             if before.as_ref().is_some_and(|it| it.kind == SiteKind::Restart) {
                 let text = "Withdrew the restart of the site: the drain of the node that goes is withdrawn, and no other node \
-                            starts; a machine that was told to reboot does so.";
+                            starts; a machine that was ordered to reboot does so.";
                 return say(voice, "cancelled", text);
             }
             let phase = before.map(|it| it.phase);

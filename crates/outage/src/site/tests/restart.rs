@@ -127,6 +127,7 @@ fn v3_no_server_goes_before_each_server_that_is_there_has_said_whether_it_leads(
     let mut nodes = nodes();
     site.hear(ack("a", NodeStep::Seen));
     site.seen.retain(|it| it.node != "b");
+    (site.order, site.leader) = plan(&site);
     // a is the next by name, and b may lead or not.
     let Move::Wait(waits, _) = next(&site, &nodes, &Found::default()) else { panic!() };
     assert!(waits.contains("the next node, a, waits for zedkube on node b"), "{waits}");

@@ -20,7 +20,7 @@ struct Machine {
     boot: u32,
     up: bool,
     disk: Option<Local>,
-    /// Its agents have the order, and how far they are with it: drained at 3, told to reboot at 4.
+    /// Its agents have the order, and how far they are with it: drained at 3, ordered to reboot at 4.
     ordered: u32,
     /// How often it went down by the order.
     went: u32,

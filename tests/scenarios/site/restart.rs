@@ -46,7 +46,7 @@ impl Place {
         out.map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Each machine reboots when it is told to, nobody else being out; `went` is called with which one.
+    /// Each machine reboots when it is ordered to, nobody else being out; `went` is called with which one.
     async fn each_reboots_alone(&mut self, went: impl Fn(usize)) {
         let (sim, known) = (self.sim.clone(), RefCell::new(Vec::new()));
         let down = Cell::new(0);

@@ -1,5 +1,8 @@
 //! The whole site off and on again, three nodes at once (goals U5, U13).
 
+mod drill;
+mod restart;
+
 use std::cell::RefCell;
 use std::future::Future;
 use std::time::Duration;
