@@ -160,7 +160,7 @@ fn v3_a_drain_that_fails_pauses_the_restart_and_a_person_takes_it_up_again() {
         assert_eq!((place.cordoned(), place.mode().unwrap()), (vec![], site));
         assert!(place.worlds.iter().all(|it| it.recorded().is_empty()));
         place.sim.faults().clear();
-        place.said(|record| operator::pass(record, &SitePhase::Paused, &said())).await;
+        place.said(|record| operator::pass(record, &SitePhase::Paused, None, &said())).await;
         place.each_reboots_alone(|_| ()).await;
         place.until_restarted().await;
         assert!(place.worlds.iter().all(|it| it.recorded().len() == 1), "each went once");
@@ -187,7 +187,7 @@ fn v3_a_node_that_does_not_come_back_pauses_the_restart_and_goes_no_second_time(
         let clock = Clock::new();
         clock.sleep_until(Some(clock.now() + Duration::from_mins(10))).await;
         assert!(place.cordoned().is_empty() && place.mode().unwrap().phase == SitePhase::Paused);
-        place.said(|record| operator::pass(record, &SitePhase::Paused, &said())).await;
+        place.said(|record| operator::pass(record, &SitePhase::Paused, None, &said())).await;
         for at in [0, 1] {
             place.worlds[at].recorded_count(1).await;
             assert_eq!(place.cordoned(), [format!("edge-node-{}", at + 1)]);

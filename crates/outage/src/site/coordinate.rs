@@ -51,6 +51,8 @@ pub struct Found {
     pub lasted: Duration,
     /// Of a restart: how the cluster is with the node back, a sentence; what is not well is in `blocking`.
     pub verified: String,
+    /// Of a restart: volumes of which copies are missing or are being made.
+    pub rebuilding: Vec<String>,
     /// Of a restart: for how long nothing has been in the way.
     pub well: Duration,
 }
@@ -132,11 +134,21 @@ pub fn is_coordinator(node: &str, site: &Site, nodes: &[NodeSeen]) -> bool {
     if site.phase == SitePhase::Armed {
         return site.nodes.iter().any(|it| it.node == node && (!servers || it.is_server()));
     }
-    let there = |it: &&Member| {
+    site.nodes.iter().map(|it| it.node.as_str()).filter(|it| may_coordinate(it, site, nodes)).min()
+        == Some(node)
+}
+
+/// Whether this node may work for all. Of a restart one that goes does where there is no other one: its limit has to end.
+pub(super) fn may_coordinate(node: &str, site: &Site, nodes: &[NodeSeen]) -> bool {
+    let servers = site.nodes.iter().any(Member::is_server);
+    let may = |it: &Member, going: bool| {
         let step = site.step(&it.node);
-        (!servers || it.is_server()) && step.is_some_and(|it| *it != NodeStep::Going) && is_alive(it, nodes)
+        (!servers || it.is_server())
+            && step.is_some_and(|it| going || *it != NodeStep::Going)
+            && is_alive(it, nodes)
     };
-    site.nodes.iter().filter(there).map(|it| it.node.as_str()).min() == Some(node)
+    let last = site.kind == SiteKind::Restart && !site.nodes.iter().any(|it| may(it, false));
+    site.nodes.iter().any(|it| it.node == node && may(it, last))
 }
 
 /// What is done next for all.
@@ -252,7 +264,9 @@ pub(super) const CANCEL: &str = "zedbox site cancel --reason '...'";
 
 /// What ends the wait of this phase.
 pub(super) fn pass_step(site: &Site) -> String {
-    format!("zedbox site continue --phase {} --reason '...'", site.phase.text())
+    let goes = (site.kind == SiteKind::Restart).then(|| restart::in_turn(site)).flatten();
+    let node = goes.map(|(it, _)| format!(" --node {}", it.node)).unwrap_or_default();
+    format!("zedbox site continue --phase {}{node} --reason '...'", site.phase.text())
 }
 
 fn to(site: &Site, phase: SitePhase) -> Move {

@@ -205,8 +205,13 @@ pub fn cancel(record: &Record, said: &Statement) -> Result<Record, Refused> {
 /// The record with the wait of the present phase ended.
 ///
 /// # Errors
-/// [`Refused`]: there is no operation, or it is in another phase than the one named.
-pub fn pass(record: &Record, phase: &SitePhase, said: &Statement) -> Result<Record, Refused> {
+/// [`Refused`]: there is no operation, it is in another phase than the one named, or of a restart another node goes.
+pub fn pass(
+    record: &Record,
+    phase: &SitePhase,
+    node: Option<&str>,
+    said: &Statement,
+) -> Result<Record, Refused> {
     reason(said)?;
     let mut site = existing(record)?;
     if site.phase != *phase {
@@ -217,11 +222,24 @@ pub fn pass(record: &Record, phase: &SitePhase, said: &Statement) -> Result<Reco
         )));
     }
     if site.kind == SiteKind::Restart {
-        return with(record, &restart::resume(site, said)?);
+        return with(record, &restart::resume(site, node, said)?);
     }
     if site.is_passed() {
         return Ok(record.clone());
     }
     site.passed.push(Statement { phase: phase.text().to_owned(), ..said.clone() });
     with(record, &site)
+}
+
+/// The record of a restart that leaves a node out.
+///
+/// # Errors
+/// [`Refused`]: no restart is in progress, or not this node is to be skipped.
+pub fn skip(record: &Record, node: &str, said: &Statement) -> Result<Record, Refused> {
+    reason(said)?;
+    let site = existing(record)?;
+    if site.kind != SiteKind::Restart {
+        return Err(Refused::Site(format!("nodes are skipped in a restart, not in a {}", site.kind.text())));
+    }
+    with(record, &restart::skip(site, node, said)?)
 }

@@ -77,6 +77,8 @@ words! {
         Verifying = "verifying",
         /// Of a restart: it went through its reboot, and the cluster is well with it.
         Done = "done",
+        /// Of a restart: it is left out, by a person's word or as it was deleted.
+        Skipped = "skipped",
         /// Of a restart: it has failed.
         Failed = "failed",
     }

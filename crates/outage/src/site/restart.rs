@@ -10,20 +10,53 @@ use std::time::Duration;
 
 use kubeapi::names::listed;
 use serde_json::Map;
+use step::Mono;
 
-use super::coordinate::{CANCEL, Found, Move, NODE_LIMIT, is_alive, pass_step, seen};
+use super::coordinate::{CANCEL, Found, Move, NODE_LIMIT, is_alive, may_coordinate, pass_step, seen};
 use super::member::{Facts, Hold, Local, Next, Own, unready};
-use super::record::{Ack, Member, NodeStep, Site, SitePhase, Statement};
+use super::record::{Ack, Member, NodeStep, Site, SiteKind, SitePhase, Statement};
 use crate::turn::record::Class;
 use crate::turn::rule::{NodeSeen, Refused};
 
 /// The cluster is well once it has been so for as long.
 pub const WELL: Duration = Duration::from_secs(5);
+/// How long copies of volumes that are made again keep the next node up; then the restart pauses.
+pub const REBUILD_LIMIT: Duration = Duration::from_hours(2);
+/// How long another server leaves something to the one that works for all, and then does it.
+pub const STAND_IN: Duration = Duration::from_mins(3);
+
+/// Since when nothing has changed in the record, but what the nodes wait for: by that another server knows that the one that
+/// works for all does nothing, though its kubelet answers.
+#[derive(Debug, Default)]
+pub struct Quiet(Option<(Site, Mono)>);
+
+impl Quiet {
+    fn bare(site: &Site) -> Site {
+        let mut site = site.clone();
+        site.seen.iter_mut().for_each(|it| it.waits.clear());
+        site
+    }
+
+    /// Whether this server does what is due, which another one has left undone.
+    pub fn stands_in(&mut self, node: &str, site: &Site, nodes: &[NodeSeen], now: Mono) -> bool {
+        let site = Self::bare(site);
+        let held = self.0.take().filter(|(of, _)| *of == site);
+        let (site, since) = self.0.insert(held.unwrap_or((site, now)));
+        site.kind == SiteKind::Restart && now.since(*since) >= STAND_IN && may_coordinate(node, site, nodes)
+    }
+
+    /// What it has written itself is no sign of the other one.
+    pub fn wrote(&mut self, to: &Site) {
+        if let Some((site, _)) = &mut self.0 {
+            *site = Self::bare(to);
+        }
+    }
+}
 
 /// The node that goes, and how far it is.
 #[must_use]
 pub fn in_turn(site: &Site) -> Option<(&Member, &Ack)> {
-    let goes = |step: &NodeStep| !matches!(step, NodeStep::Seen | NodeStep::Done);
+    let goes = |step: &NodeStep| !matches!(step, NodeStep::Seen | NodeStep::Done | NodeStep::Skipped);
     site.nodes.iter().find_map(|it| Some((it, site.ack(&it.node).filter(|ack| goes(&ack.step))?)))
 }
 
@@ -49,9 +82,10 @@ pub fn plan(site: &Site) -> (Vec<String>, String) {
 /// What is counted while it lasts: the node that goes, its step, and whether it is there.
 #[must_use]
 pub fn stage(site: &Site, nodes: &[NodeSeen]) -> String {
-    in_turn(site).map_or_else(String::new, |(it, ack)| {
+    let goes = in_turn(site).map_or_else(String::new, |(it, ack)| {
         format!("{} {} {} {}", it.node, ack.step.text(), ack.boot_id, is_alive(it, nodes))
-    })
+    });
+    format!("{} {goes}", site.since)
 }
 
 /// Whether the cluster is to be looked at now.
@@ -75,6 +109,10 @@ pub(super) fn member(own: &Own, site: &Site, facts: &Facts) -> Next {
         released: true,
     };
     match &ack.step {
+        // An order for no boot is none.
+        NodeStep::Draining | NodeStep::Going if ack.boot_id.is_empty() => {
+            Next { say: Some(NodeStep::Seen), ..Next::out() }
+        }
         NodeStep::Draining | NodeStep::Going if ack.boot_id == own.boot_id => {
             let (step, waits) = match &facts.reboot {
                 it if !it.failed.is_empty() => (NodeStep::Failed, it.failed.clone()),
@@ -112,6 +150,7 @@ pub(super) fn member(own: &Own, site: &Site, facts: &Facts) -> Next {
         | NodeStep::Open
         | NodeStep::Verifying
         | NodeStep::Done
+        | NodeStep::Skipped
         | NodeStep::Failed
         | NodeStep::Stranger(_)) => Next { say: Some(step.clone()), waits: ack.waits.clone(), ..Next::out() },
     }
@@ -149,13 +188,36 @@ fn ack_of<'a>(site: &'a mut Site, member: &Member) -> Option<&'a mut Ack> {
     site.seen.iter_mut().find(|it| it.node == member.node)
 }
 
-/// It has failed: nothing more starts.
+/// It has failed: nothing more starts. Of a node that has said nothing, nothing is written: its boot is not known.
 fn pause(site: &Site, member: &Member, why: &str) -> Move {
-    let mut site = mark(site.clone(), member, NodeStep::Failed, why);
+    let mut site = site.clone();
+    if site.ack(&member.node).is_some() {
+        site = mark(site, member, NodeStep::Failed, why);
+    }
     site.phase = SitePhase::Paused;
     site.waits = format!("node {}: {why}", member.node);
-    site.next = format!("repair that, then {}; or end it: {CANCEL}", pass_step(&site));
+    site.next = format!(
+        "repair that, then {}; or continue without this node: zedbox site continue --skip {} --reason '...'; or end \
+         it: {CANCEL}",
+        pass_step(&site),
+        member.node
+    );
     Move::To(Box::new(site))
+}
+
+/// The record without a reboot of this node.
+fn skipped(site: Site, member: &Member, why: String) -> Site {
+    let mut site = mark(site, member, NodeStep::Skipped, "");
+    if let Some(ack) = ack_of(&mut site, member) {
+        ack.verified = why;
+    }
+    Site { waits: String::new(), next: String::new(), ..site }
+}
+
+/// Whether its kubelet reports the boot that the node itself has said.
+fn has_said_its_boot(site: &Site, member: &Member, nodes: &[NodeSeen]) -> bool {
+    let (Some(ack), Some(node)) = (site.ack(&member.node), seen(member, nodes)) else { return false };
+    !ack.boot_id.is_empty() && (node.boot_id.is_empty() || node.boot_id == ack.boot_id)
 }
 
 fn to(site: &Site, member: &Member, step: NodeStep) -> Move {
@@ -169,15 +231,22 @@ pub(super) fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
     if (&order, &leader) != (&site.order, &site.leader) {
         return Move::To(Box::new(Site { order, leader, ..site.clone() }));
     }
+    let left = |it: &&Member| {
+        !matches!(site.step(&it.node), Some(NodeStep::Done | NodeStep::Skipped)) && seen(it, nodes).is_none()
+    };
+    if let Some(member) = site.nodes.iter().find(left) {
+        let why = "it was deleted from the cluster".to_owned();
+        return Move::To(Box::new(skipped(site.clone(), member, why)));
+    }
     let Some((member, ack)) = in_turn(site) else { return first(site, nodes, found) };
     let (node, late) = (&member.node, found.lasted >= NODE_LIMIT);
     let limit = NODE_LIMIT.as_secs() / 60;
     let there = is_alive(member, nodes);
+    let well = found.blocking.is_empty() && found.rebuilding.is_empty();
     let wait = |what: String, next: String| Move::Wait(what, next);
     let look = || format!("zedbox drain status on node {node}");
     match &ack.step {
         NodeStep::Failed => pause(site, member, &ack.waits),
-        _ if seen(member, nodes).is_none() => pause(site, member, "it was deleted from the cluster"),
         _ if !there && late => {
             pause(site, member, &format!("it is not Ready for {limit} min, at step {}", ack.step.text()))
         }
@@ -194,16 +263,27 @@ pub(super) fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
         NodeStep::Open if found.holders.contains(node) => {
             wait(format!("the turn of node {node} to end"), "zedbox lock status".to_owned())
         }
-        NodeStep::Verifying if found.blocking.is_empty() && found.well >= WELL => {
+        NodeStep::Verifying if well && found.well >= WELL => {
             let mut site = Site { waits: String::new(), next: String::new(), ..site.clone() };
             if let Some(ack) = ack_of(&mut site, member) {
                 ack.verified.clone_from(&found.verified);
             }
             Move::To(Box::new(mark(site, member, NodeStep::Done, "")))
         }
-        NodeStep::Verifying if found.blocking.is_empty() => wait(
+        NodeStep::Verifying if well => wait(
             format!("the cluster to stay well for {} s with node {node} back", WELL.as_secs()),
             "zedbox verify".to_owned(),
+        ),
+        NodeStep::Verifying if found.blocking.is_empty() && found.lasted >= REBUILD_LIMIT => {
+            let (why, hours) = (listed(&found.rebuilding, "; "), REBUILD_LIMIT.as_secs() / 3600);
+            pause(site, member, &format!("{hours} h after its reboot copies of volumes are missing: {why}"))
+        }
+        NodeStep::Verifying if found.blocking.is_empty() => wait(
+            format!(
+                "copies of volumes to be made again with node {node} back: {}",
+                listed(&found.rebuilding, "; ")
+            ),
+            format!("kubectl -n longhorn-system get volumes; or take it as well: {}", pass_step(site)),
         ),
         NodeStep::Verifying if late => {
             let why = listed(&found.blocking, "; ");
@@ -220,6 +300,7 @@ pub(super) fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
         | NodeStep::Cordoned
         | NodeStep::Ready
         | NodeStep::Done
+        | NodeStep::Skipped
         | NodeStep::Stranger(_) => wait(
             format!("node {node}, whose step {} this version does not know", ack.step.text()),
             "update the software of the nodes".to_owned(),
@@ -236,7 +317,7 @@ fn first(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
     let (node, limit) = (&member.node, NODE_LIMIT.as_secs() / 60);
     // Which of them leads etcd, each server says itself.
     let concerned = |it: &&&Member| it.node == *node || member.is_server() && is_alive(it, nodes);
-    let silent = waiting.iter().filter(concerned).find(|it| site.ack(&it.node).is_none());
+    let silent = waiting.iter().filter(concerned).find(|it| !has_said_its_boot(site, it, nodes));
     let (waits, next) = match silent {
         _ if !is_alive(member, nodes) => ("is not Ready".to_owned(), format!("kubectl describe node {node}")),
         None => return to(site, member, NodeStep::Draining),
@@ -255,10 +336,23 @@ fn first(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
 /// well, without that.
 ///
 /// # Errors
-/// [`Refused::Site`]: it waits for something that nobody can pass.
-pub(super) fn resume(mut site: Site, said: &Statement) -> Result<Site, Refused> {
+/// [`Refused::Site`]: it waits for something that nobody can pass, or another node than `node` goes.
+pub(super) fn resume(mut site: Site, node: Option<&str>, said: &Statement) -> Result<Site, Refused> {
     let known = in_turn(&site).map(|(member, ack)| (member.clone(), ack.clone()));
     let paused = site.phase == SitePhase::Paused;
+    let goes = known.as_ref().map(|(member, _)| member.node.as_str());
+    if let Some(named) = node.filter(|it| goes.is_some_and(|goes| goes != *it) || goes.is_none() && !paused) {
+        let goes = goes.map_or_else(|| "no node goes now".to_owned(), |it| format!("node {it} goes now"));
+        return Err(Refused::Site(format!("{goes}, not {named}; look again: zedbox site status")));
+    }
+    if known.is_none() && !paused {
+        let why = "no node goes now, and there is nothing to pass; look again: zedbox site status";
+        return Err(Refused::Site(why.to_owned()));
+    }
+    if !paused && node.is_none() {
+        let goes = goes.unwrap_or_default();
+        return Err(Refused::Site(format!("name the node that is taken as well: add --node {goes}")));
+    }
     if let Some((member, ack)) = known {
         let step = match (ack.step, ack.past.last()) {
             (NodeStep::Failed, Some((NodeStep::Verifying | NodeStep::Open, _))) => NodeStep::Open,
@@ -282,9 +376,43 @@ pub(super) fn resume(mut site: Site, said: &Statement) -> Result<Site, Refused> 
             ack.since.clone_from(&said.when);
         }
     }
+    if paused {
+        // Time has passed: boots and who leads etcd are asked again.
+        site.seen.retain(|it| it.step != NodeStep::Seen);
+    }
     (site.phase, site.waits, site.next) = (SitePhase::Restarting, String::new(), String::new());
     site.since.clone_from(&said.when);
     site.passed
         .push(Statement { phase: if paused { "paused" } else { "restarting" }.to_owned(), ..said.clone() });
+    Ok(site)
+}
+
+/// The record of a restart without this node, by a person's word; one that is paused for it continues.
+///
+/// # Errors
+/// [`Refused::Site`]: it is none that is to go, or another one is in its turn.
+pub(super) fn skip(mut site: Site, node: &str, said: &Statement) -> Result<Site, Refused> {
+    let refused = |why: String| Err(Refused::Site(format!("{why}; look again: zedbox site status")));
+    let Some(member) = site.nodes.iter().find(|it| it.node == node).cloned() else {
+        return refused(format!("node {node} is none of this restart"));
+    };
+    if let Some(step @ (NodeStep::Done | NodeStep::Skipped)) = site.step(node) {
+        return refused(format!("node {node} is at step {}, and nothing is left to skip", step.text()));
+    }
+    let goes = in_turn(&site).map(|(it, _)| it.node.clone());
+    let paused = site.phase == SitePhase::Paused;
+    if paused && goes.as_ref().is_some_and(|it| *it != node) {
+        return refused(format!("the restart is paused for node {}, not {node}", goes.unwrap_or_default()));
+    }
+    site = skipped(site, &member, format!("skipped by {}: {}", said.who, said.why));
+    if let Some(ack) = ack_of(&mut site, &member) {
+        ack.since.clone_from(&said.when);
+    }
+    if paused {
+        site.seen.retain(|it| it.step != NodeStep::Seen);
+        site.phase = SitePhase::Restarting;
+        site.since.clone_from(&said.when);
+    }
+    site.passed.push(Statement { phase: format!("node {node}"), ..said.clone() });
     Ok(site)
 }

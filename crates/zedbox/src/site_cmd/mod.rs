@@ -65,8 +65,14 @@ enum SiteAction {
     /// again; one that waits for the cluster to be well takes it as well.
     Continue {
         /// The phase, as `status` shows it; another one is refused.
-        #[arg(long, value_name = "PHASE")]
-        phase: String,
+        #[arg(long, value_name = "PHASE", required_unless_present = "skip")]
+        phase: Option<String>,
+        /// Of a restart: the node that goes; another one is refused.
+        #[arg(long, value_name = "NODE", conflicts_with = "skip")]
+        node: Option<String>,
+        /// Of a restart: leave this node out; one that is paused for it continues. It is not rebooted, and kept by name.
+        #[arg(long, value_name = "NODE", conflicts_with = "phase")]
+        skip: Option<String>,
         /// Why, in at most 200 bytes; it is kept with your name.
         #[arg(long, value_name = "TEXT")]
         reason: String,
@@ -149,9 +155,21 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
             let said = said(&options.reason).context("reboot the site")?;
             begin(&cluster, clock, SiteKind::Reboot, (options, said), voice).await
         }
-        SiteAction::Continue { phase, reason } => {
-            let (said, phase) = (said(reason).context("continue")?, SitePhase::from(phase.clone()));
-            let edit = |record: &Record| operator::pass(record, &phase, &said);
+        SiteAction::Continue { skip: Some(node), reason, .. } => {
+            let said = said(reason).context("continue")?;
+            let edit = |record: &Record| operator::skip(record, node, &said);
+            change(&cluster, clock, edit, "continue").await?;
+            let text = format!(
+                "Node {node} is left out of the restart and not rebooted by it, by {}: {}. A turn that it holds is still \
+                 waited for: `zedbox lock status`.",
+                said.who, said.why
+            );
+            say(voice, "continued", &text)
+        }
+        SiteAction::Continue { phase, node, reason, skip: None } => {
+            let phase = SitePhase::from(phase.clone().unwrap_or_default());
+            let said = said(reason).context("continue")?;
+            let edit = |record: &Record| operator::pass(record, &phase, node.as_deref(), &said);
             let (_, after) = change(&cluster, clock, edit, "continue").await?;
             if operator::current(&after)?.is_some_and(|it| it.kind == SiteKind::Restart) {
                 let text = format!("The restart of the site continues, by {}: {}.", said.who, said.why);

@@ -30,8 +30,8 @@ pub(super) struct RestartOptions {
     /// Why, in at most 200 bytes; it is kept with your name.
     #[arg(long, value_name = "TEXT")]
     pub(super) reason: String,
-    /// Begin although the checks have found this, or this layer of `zedbox verify` is not well; that layer is then not looked
-    /// at between two nodes either. May be given more than once; the codes are those that the checks name.
+    /// Begin although the checks have found this, or this layer of `zedbox verify` is not well; exactly that is then passed
+    /// between two nodes as well, and what is new is not. May be given more than once; the codes are those that the checks name.
     #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(codes()))]
     pass: Vec<String>,
     /// Check, show the order of the nodes, and begin nothing.
@@ -108,7 +108,7 @@ pub(super) async fn follow(
     mut id: Option<String>,
     voice: &Voice,
 ) -> anyhow::Result<()> {
-    let (mut steps, mut said) = (BTreeMap::new(), String::new());
+    let (mut steps, mut said, mut known) = (BTreeMap::new(), String::new(), None);
     let mut tell = |line: String| {
         if line != said {
             Voice::warn_of("site", &line);
@@ -119,8 +119,9 @@ pub(super) async fn follow(
         match lease::view(cluster).await {
             Err(why) => tell(format!("waiting for the cluster: {why}")),
             Ok(view) => {
-                let (site, ended) = seen(&view, id.as_deref())?;
+                let (site, ended) = seen(&view, id.as_deref(), known.as_ref())?;
                 id = Some(site.id.clone());
+                known = Some(site.clone());
                 for line in news(&site, &mut steps) {
                     tell(line);
                 }
@@ -139,13 +140,22 @@ pub(super) async fn follow(
 }
 
 /// The restart of this identity, and whether it has ended.
-fn seen(view: &View, id: Option<&str>) -> anyhow::Result<(Site, bool)> {
+fn seen(view: &View, id: Option<&str>, known: Option<&Site>) -> anyhow::Result<(Site, bool)> {
     let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
     let ours = |it: &Site| it.kind == SiteKind::Restart && id.is_none_or(|id| it.id == id);
     if let Some(site) = operator::current(&record).context("follow the restart")?.filter(ours) {
         return Ok((site, false));
     }
     let last = operator::last_restart(&record).filter(|it| id.is_some() && ours(it));
+    if let Some(known) = known.filter(|_| last.is_none()) {
+        let left = |it: &&String| !matches!(known.step(it), Some(NodeStep::Done | NodeStep::Skipped));
+        let left: Vec<&str> = known.order.iter().filter(left).map(String::as_str).collect();
+        bail!(
+            "follow the restart {}: its record is gone from the Lease, and nothing works on it any more; not restarted: {}",
+            known.id,
+            left.join(", ")
+        );
+    }
     let Some(last) = last else {
         bail!("follow the restart: there is none in progress; look: zedbox site status");
     };
@@ -188,6 +198,7 @@ pub(super) fn word(step: &NodeStep) -> &str {
         | NodeStep::Draining
         | NodeStep::Verifying
         | NodeStep::Done
+        | NodeStep::Skipped
         | NodeStep::Failed
         | NodeStep::Stranger(_)) => other.text(),
     }

@@ -137,6 +137,12 @@ fn sheet(site: Option<&Site>, ended: bool, view: &View, now: GoTime, columns: us
             ),
         );
     }
+    if site.kind == SiteKind::Restart && !ended {
+        let joined = view.nodes.iter().filter(|it| site.member(&it.name, &it.uid).is_none());
+        for it in joined {
+            add("node", &format!("{}: joined since the restart has begun; it is not restarted", it.name));
+        }
+    }
     for it in &site.findings {
         add("finding", &format!("[{}] {}; passed", it.code, it.text));
     }

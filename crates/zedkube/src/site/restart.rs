@@ -6,16 +6,16 @@
 use std::time::Duration;
 
 use agent::{Clock, Station, wire};
-use checks::{Finding, Severity, verify};
+use checks::{Severity, verify};
 use kubeapi::Cluster;
 use outage::site::coordinate::Found;
 use outage::site::member::{Next, Own, Reboot};
-use outage::site::record::{Site, SiteKind};
+use outage::site::record::{NodeStep, Site, SiteKind};
 use outage::site::restart::is_verifying;
 use step::Mono;
 use topics::{
     Blocker, DeviceOp, DeviceOpPending, DrainHistory, DrainRecord, DrainStatus, PendingState, Requester,
-    VerifyLayer, VerifyResult, cut_text,
+    SiteOperation, VerifyFinding, VerifyLayer, VerifyResult, cut_text,
 };
 
 use crate::{GLOBAL, NAME};
@@ -28,31 +28,62 @@ const TEXT_BYTES: usize = 300;
 /// The boot in which a node says how far it is. What it says of a step that is over is about the boot of that.
 pub(super) fn boot_id(site: &Site, next: &Next, own: &Own) -> String {
     let held = site.ack(&own.node).filter(|_| site.kind == SiteKind::Restart && next.local.is_none());
-    let over = held.filter(|it| it.step != outage::site::record::NodeStep::Seen);
+    let over = held.filter(|it| it.step != NodeStep::Seen);
     over.map_or_else(|| own.boot_id.clone(), |it| it.boot_id.clone())
 }
 
-/// How the reboot is that zedagent was ordered.
-///
-/// # Errors
-/// A record cannot be read.
-pub(super) fn reboot(station: &Station, site: &Site) -> Result<Reboot, String> {
-    if site.kind != SiteKind::Restart {
-        return Ok(Reboot::default());
+/// The reboot that zedagent was ordered.
+#[derive(Debug, Default)]
+pub(super) struct Ordered {
+    /// Drains that were over before this node was ordered it: none of them is a failure of this order, also where the
+    /// controller's own request is the one that is drained for.
+    before: Vec<DrainRecord>,
+}
+
+impl Ordered {
+    /// How it is. Files that cannot be read are named, and leave the step of this node as it is.
+    pub(super) fn look(
+        &mut self,
+        station: &Station,
+        site: &Site,
+        (own, record): (&str, Option<&SiteOperation>),
+    ) -> Reboot {
+        if site.kind != SiteKind::Restart {
+            return Reboot::default();
+        }
+        let is_ordered = record.is_some_and(|it| it.id == site.id && it.step == NodeStep::Draining.text());
+        self.read(station, site, is_ordered).unwrap_or_else(|waits| Reboot {
+            commanded: site.step(own) == Some(&NodeStep::Going),
+            waits,
+            ..Reboot::default()
+        })
     }
-    let op = DeviceOp::Reboot.word();
-    let pending = wire::peek::<DeviceOpPending>(&station.bus, "zedagent", op);
-    let pending = pending.map_err(|why| format!("cannot read DeviceOpPending {op}: {why}"))?;
-    let Some(pending) = pending else {
-        return Ok(Reboot { waits: "zedagent to take the order".to_owned(), ..Reboot::default() });
-    };
-    let history = wire::peek::<DrainHistory>(&station.bus, NAME, GLOBAL);
-    let history = history.map_err(|why| format!("cannot read DrainHistory: {why}"))?.unwrap_or_default();
-    Ok(Reboot {
-        commanded: pending.state == PendingState::Commanded,
-        failed: failed(&pending, &history, &site.id),
-        waits: cut_text(&pending.waiting_for, TEXT_BYTES),
-    })
+
+    fn read(&mut self, station: &Station, site: &Site, is_ordered: bool) -> Result<Reboot, String> {
+        let history = wire::peek::<DrainHistory>(&station.bus, NAME, GLOBAL);
+        let history = history.map_err(|why| format!("cannot read DrainHistory: {why}"))?.unwrap_or_default();
+        let history = self.since(history, is_ordered);
+        let op = DeviceOp::Reboot.word();
+        let pending = wire::peek::<DeviceOpPending>(&station.bus, "zedagent", op);
+        let pending = pending.map_err(|why| format!("cannot read DeviceOpPending {op}: {why}"))?;
+        let Some(pending) = pending else {
+            return Ok(Reboot { waits: "zedagent to take the order".to_owned(), ..Reboot::default() });
+        };
+        Ok(Reboot {
+            commanded: pending.state == PendingState::Commanded,
+            failed: failed(&pending, &history, &site.id),
+            waits: cut_text(&pending.waiting_for, TEXT_BYTES),
+        })
+    }
+
+    /// The history since this node was ordered it.
+    fn since(&mut self, mut history: DrainHistory, is_ordered: bool) -> DrainHistory {
+        if !is_ordered {
+            self.before.clone_from(&history.drains);
+        }
+        history.drains.retain(|it| !self.before.contains(it));
+        history
+    }
 }
 
 /// Why the drain for this operation has failed, or empty.
@@ -80,68 +111,97 @@ fn failed(pending: &DeviceOpPending, history: &DrainHistory, id: &str) -> String
 #[derive(Debug, Default)]
 pub(super) struct Verify {
     /// When the last one was, and what it has shown.
-    last: Option<(Mono, Vec<String>, String)>,
+    last: Option<(Mono, Judged)>,
     /// Since when nothing is in the way.
     well: Option<Mono>,
+    /// Of which stage that is.
+    stage: String,
+}
+
+/// What a look at the cluster says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Judged {
+    /// What is not well.
+    blocking: Vec<String>,
+    /// Volumes with copies that are missing.
+    rebuilding: Vec<String>,
+    /// All of it in one line.
+    verified: String,
 }
 
 impl Verify {
     /// Looks at the cluster where that is due, and says what is known in `found`.
-    pub(super) async fn look(&mut self, cluster: &Cluster, clock: Clock, site: &Site, found: &mut Found) {
+    pub(super) async fn look(
+        &mut self,
+        cluster: &Cluster,
+        clock: Clock,
+        (site, stage): (&Site, String),
+        found: &mut Found,
+    ) {
+        if !is_verifying(site) || self.stage != stage {
+            *self = Self { stage, ..Self::default() };
+        }
         if !is_verifying(site) {
-            *self = Self::default();
             return;
         }
         let now = clock.now();
-        let known = self.last.take().filter(|(at, ..)| now.since(*at) < AGAIN);
-        let (at, blocking, verified) = if let Some(known) = known {
+        let known = self.last.take().filter(|(at, _)| now.since(*at) < AGAIN);
+        let (at, judged) = if let Some(known) = known {
             known
         } else {
             let layers = Box::pin(verify::look(cluster, || clock.wall().to_timestamp())).await;
-            let (blocking, verified) = judged(&layers, site);
-            (now, blocking, verified)
+            (now, judged(&layers, site))
         };
-        self.well = if blocking.is_empty() { Some(self.well.unwrap_or(at)) } else { None };
+        let is_well = judged.blocking.is_empty() && judged.rebuilding.is_empty();
+        self.well = if is_well { Some(self.well.unwrap_or(at)) } else { None };
         found.well = self.well.map_or(Duration::ZERO, |since| at.since(since));
-        found.blocking.clone_from(&blocking);
-        found.verified.clone_from(&verified);
-        self.last = Some((at, blocking, verified));
+        found.blocking.clone_from(&judged.blocking);
+        found.rebuilding.clone_from(&judged.rebuilding);
+        found.verified.clone_from(&judged.verified);
+        self.last = Some((at, judged));
     }
 }
 
-/// What is not well, and all of it in one line. What was passed when the restart began stays passed.
-fn judged(layers: &[VerifyLayer], site: &Site) -> (Vec<String>, String) {
-    let is_of = |it: &Finding, layer: &str| it.code == layer && it.severity == Severity::Blocks;
-    let passed = |it: &VerifyLayer| site.findings.iter().any(|of| is_of(of, &it.layer));
-    let bad = |it: &&VerifyLayer| it.result >= VerifyResult::Unknown;
-    let text = |it: &VerifyLayer| {
-        let first = it.findings.first().map(|it| it.text.as_str()).unwrap_or_default();
-        cut_text(&format!("{} {}: {first}", it.layer, it.result.text()), TEXT_BYTES)
+/// What is not well. What was passed when the restart began stays passed, as the same text; what is new does not.
+fn judged(layers: &[VerifyLayer], site: &Site) -> Judged {
+    let passed = |it: &VerifyFinding| {
+        site.findings.iter().any(|of| of.severity == Severity::Blocks && of.text == it.text)
     };
-    let blocking = layers.iter().filter(|it| !passed(it)).filter(bad).map(text).collect();
-    let names = |result: VerifyResult, word: &str, passes: bool| {
-        let of = layers.iter().filter(|it| it.result == result && passed(it) == passes);
-        let of: Vec<&str> = of.map(|it| it.layer.as_str()).collect();
+    let new = |layer: &VerifyLayer, holds: fn(&VerifyLayer, &VerifyFinding) -> bool| {
+        let of = layer.findings.iter().filter(|it| holds(layer, it) && !passed(it));
+        of.map(|it| cut_text(&format!("{} {}: {}", layer.layer, it.result.text(), it.text), TEXT_BYTES))
+            .collect::<Vec<String>>()
+    };
+    let bad = |_: &VerifyLayer, it: &VerifyFinding| it.result >= VerifyResult::Unknown;
+    // A copy that is missing is a warning while the cluster stands; the next node may hold the last one.
+    let degraded = |layer: &VerifyLayer, it: &VerifyFinding| {
+        layer.layer == "storage" && it.result == VerifyResult::Warn && checks::storage::is_unhealthy(&it.text)
+    };
+    let blocking: Vec<String> = layers.iter().flat_map(|it| new(it, bad)).collect();
+    let rebuilding: Vec<String> = layers.iter().flat_map(|it| new(it, degraded)).collect();
+    let names = |result: VerifyResult, word: &str| {
+        let of: Vec<&str> =
+            layers.iter().filter(|it| it.result == result).map(|it| it.layer.as_str()).collect();
         (!of.is_empty()).then(|| format!("{word}: {}", of.join(", ")))
     };
     let count = layers.iter().filter(|it| it.result == VerifyResult::Pass).count();
     let more = [
-        names(VerifyResult::Warn, "warnings", false),
-        names(VerifyResult::Warn, "warnings", true),
-        names(VerifyResult::Fail, "failed and passed over", true),
-        names(VerifyResult::Unknown, "unknown and passed over", true),
+        names(VerifyResult::Warn, "warnings"),
+        names(VerifyResult::Fail, "failed and passed over"),
+        names(VerifyResult::Unknown, "unknown and passed over"),
     ];
     let all: Vec<String> = [Some(format!("{count} layers pass"))].into_iter().chain(more).flatten().collect();
-    (blocking, all.join("; "))
+    Judged { blocking, rebuilding, verified: all.join("; ") }
 }
 
 #[cfg(test)]
 mod tests {
+    use checks::Finding;
     use outage::site::operator::{Wish, begun};
-    use outage::site::record::{Ack, NodeStep, Statement};
+    use outage::site::record::{Ack, Statement};
     use outage::turn::record::Record;
     use outage::turn::rule::NodeSeen;
-    use topics::{GoTime, VerifyFinding};
+    use topics::GoTime;
 
     use super::*;
 
@@ -196,6 +256,14 @@ mod tests {
             let what = format!("{pending:?} {drain:?}");
             let history = DrainHistory { drains: vec![drain], ..DrainHistory::default() };
             assert_eq!(failed(pending, &history, "op"), expected, "{what}");
+            // What had failed before the order, as before a pause, is no failure of it.
+            let mut ordered = Ordered::default();
+            assert_eq!(ordered.since(history.clone(), false).drains, []);
+            assert_eq!(failed(pending, &ordered.since(history.clone(), true), "op"), "", "{what}");
+            let next = DrainRecord { attempts: 9, ..history.drains[0].clone() };
+            let both =
+                DrainHistory { drains: vec![history.drains[0].clone(), next], ..DrainHistory::default() };
+            assert_eq!(failed(pending, &ordered.since(both, true), "op"), expected, "{what}");
         }
     }
 
@@ -214,29 +282,39 @@ mod tests {
     }
 
     #[test]
-    fn v3_a_layer_that_was_passed_when_the_restart_began_keeps_no_node_up_and_is_named() {
-        let layer = |layer: &str, result| VerifyLayer {
+    fn v3_what_was_passed_as_the_restart_began_is_passed_by_its_text_and_what_is_new_keeps_the_next_node_up()
+    {
+        let layer = |layer: &str, result, text: &str| VerifyLayer {
             layer: layer.to_owned(),
             result,
             read: "3 nodes".to_owned(),
-            findings: vec![VerifyFinding { text: "n2".to_owned(), result, ..VerifyFinding::default() }],
+            findings: vec![VerifyFinding { text: text.to_owned(), result, ..VerifyFinding::default() }],
         };
+        let degraded = "volumes that are not healthy: pvc-1: degraded";
         let layers = [
-            layer("api", VerifyResult::Pass),
-            layer("nodes", VerifyResult::Fail),
-            layer("etcd", VerifyResult::Unknown),
-            layer("storage", VerifyResult::Warn),
+            VerifyLayer { findings: vec![], ..layer("api", VerifyResult::Pass, "") },
+            layer("nodes", VerifyResult::Fail, "n2"),
+            layer("etcd", VerifyResult::Unknown, "n3"),
+            layer("storage", VerifyResult::Warn, degraded),
+            layer("clock", VerifyResult::Warn, "drifts"),
         ];
-        let of = |code, severity| Finding::new(code, "before", "do").with(severity);
-        let (blocking, verified) = judged(&layers, &site(vec![of("etcd", Severity::Warns)]));
-        assert_eq!(blocking, ["nodes fail: n2", "etcd unknown: n2"]);
-        assert_eq!(verified, "1 layers pass; warnings: storage");
-        let passed = vec![of("etcd", Severity::Blocks), of("nodes", Severity::Blocks)];
-        let (blocking, verified) = judged(&layers, &site(passed));
-        assert_eq!(blocking, [""; 0]);
+        let of = |code: &str, text: &str| Finding::new(code, text, "do");
+        // A finding of the checks before it of the same name, another text of the layer, and a warning pass nothing.
+        let other = vec![
+            of("nodes", "n9"),
+            of("etcd", "no snapshot"),
+            of("etcd", "n3").with(Severity::Warns),
+            of("volumes", "volumes that are not healthy: pvc-0: degraded"),
+        ];
+        let found = judged(&layers, &site(other));
+        assert_eq!(found.blocking, ["nodes fail: n2", "etcd unknown: n3"]);
+        assert_eq!(found.rebuilding, [format!("storage warn: {degraded}")]);
+        let found =
+            judged(&layers, &site(vec![of("nodes", "n2"), of("etcd", "n3"), of("volumes", degraded)]));
+        assert_eq!((found.blocking.len(), found.rebuilding.len()), (0, 0));
         assert_eq!(
-            verified,
-            "1 layers pass; warnings: storage; failed and passed over: nodes; unknown and passed over: etcd"
+            found.verified,
+            "1 layers pass; warnings: storage, clock; failed and passed over: nodes; unknown and passed over: etcd"
         );
     }
 

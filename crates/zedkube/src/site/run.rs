@@ -27,10 +27,10 @@ use outage::turn::rule::NodeSeen;
 use pubsub::Publication;
 use step::Mono;
 use tokio::sync::watch;
-use topics::{DeviceOpPending, GoTime, PendingState, SiteOperation};
+use topics::{GoTime, SiteOperation};
 use tracing::{info, warn};
 
-use super::{local, restart};
+use super::{asked, local, restart};
 use crate::core::SiteHold;
 use crate::limits::Limits;
 use crate::{GLOBAL, NAME};
@@ -52,6 +52,10 @@ pub(crate) struct Sites {
     phase: Option<((SitePhase, String), Mono, Address)>,
     /// Of a restart: what the looks at the cluster have shown.
     verify: restart::Verify,
+    /// Of a restart: whether the one that works for all does so.
+    quiet: outage::site::restart::Quiet,
+    /// Of a restart: how this node's own reboot is.
+    ordered: restart::Ordered,
     /// What the last look found where it waits for device configs: until that changes, nobody is asked again.
     looked: Option<(Record, bool)>,
     /// The last look failed, and nothing is on disk yet.
@@ -93,6 +97,8 @@ impl Sites {
             waits: None,
             phase: None,
             verify: restart::Verify::default(),
+            quiet: outage::site::restart::Quiet::default(),
+            ordered: restart::Ordered::default(),
             looked: None,
             failed: false,
         })
@@ -155,16 +161,8 @@ impl Sites {
     fn armed(&self, lease: &Newest) -> Option<(Record, bool)> {
         let record = lease.borrow().as_ref()?.record.clone();
         let site = operator::current(&record).ok()??;
-        let asked = self.asked(&site).ok()?;
+        let asked = asked(&self.station, &site).ok()?;
         matches!(site.phase, SitePhase::Armed | SitePhase::Paused).then_some((record, asked))
-    }
-
-    /// Whether the device config has ordered what the operation does, and that waits.
-    fn asked(&self, site: &Site) -> Result<bool, String> {
-        let op = local::op(&site.kind);
-        let pending = wire::peek::<DeviceOpPending>(&self.station.bus, "zedagent", op.word());
-        let pending = pending.map_err(|why| format!("cannot read DeviceOpPending {}: {why}", op.word()))?;
-        Ok(pending.is_some_and(|it| it.state == PendingState::Pending && it.site.is_empty()))
     }
 
     async fn look(&mut self, cluster: &Cluster, name: &NodeName, device_uuid: &str) {
@@ -237,24 +235,22 @@ impl Sites {
             .collect();
         let facts = Facts {
             cordoned: facts.unschedulable,
-            asked: !begun && self.asked(site)?,
+            asked: !begun && asked(&self.station, site)?,
             open: !matches!(facts.cordon, Cordon::Ours(_)),
             gone,
             waited: self.waited(false),
-            reboot: restart::reboot(&self.station, site)?,
+            reboot: self.ordered.look(&self.station, site, (&own.node, self.record.as_ref())),
             ..self.facts(etcd.as_ref())
         };
         let leads = facts.leads;
         let word = Word::Site(Box::new(site.clone()));
         let next = member::next(&own, self.record.as_ref().map(local::local).as_ref(), &word, &facts);
-        if !self.keep(&next, Some(site)) {
-            return Ok(());
-        }
+        let kept = self.keep(&next, Some(site));
         let read = Read { name, device_uuid, own, held, site, nodes };
-        if next.cordon {
+        if kept && next.cordon {
             self.cordon(cluster, &read).await?;
         }
-        if let Some(step) = next.say.clone() {
+        if let Some(step) = next.say.clone().filter(|_| kept) {
             let ack = Ack {
                 node: read.own.node.clone(),
                 uid: read.own.uid.clone(),
@@ -269,9 +265,12 @@ impl Sites {
             };
             self.say(cluster, site, ack).await?;
         }
-        if coordinate::is_coordinator(&read.own.node, site, &read.nodes) {
-            self.coordinate(cluster, &read).await?;
+        let works = coordinate::is_coordinator(&read.own.node, site, &read.nodes);
+        // Nothing of this node's own files keeps it from working for all.
+        if works || self.quiet.stands_in(&read.own.node, site, &read.nodes, now) {
+            return self.coordinate(cluster, &read).await;
         }
+        (self.phase, self.verify) = (None, restart::Verify::default());
         Ok(())
     }
 
@@ -414,7 +413,8 @@ impl Sites {
             }
         };
         found.lasted = now.since(since);
-        self.verify.look(cluster, self.station.clock, site, &mut found).await;
+        let stage = self.phase.as_ref().map(|((_, stage), ..)| stage.clone()).unwrap_or_default();
+        self.verify.look(cluster, self.station.clock, (site, stage), &mut found).await;
         found.holders = read.held.record.holders.iter().map(|it| it.node.clone()).collect();
         match coordinate::next(site, &read.nodes, &found) {
             Move::Wait(waits, next) => self.advance(cluster, site, Some(waiting(site, waits, next))).await,
@@ -455,14 +455,18 @@ impl Sites {
         }
     }
 
-    async fn advance(&self, cluster: &Cluster, from: &Site, to: Option<Site>) -> Result<(), String> {
+    async fn advance(&mut self, cluster: &Cluster, from: &Site, to: Option<Site>) -> Result<(), String> {
         if to.as_ref() == Some(from) {
             return Ok(());
         }
         let edit = |record: &_| operator::advance(record, from, to.as_ref());
         match lease::change(cluster, self.station.clock.wall().to_timestamp(), edit).await {
+            Ok(_) => {
+                to.iter().for_each(|it| self.quiet.wrote(it));
+                Ok(())
+            }
             // Another one was faster: the next look sees what it wrote.
-            Ok(_) | Err(Failed::Outrun(_)) => Ok(()),
+            Err(Failed::Outrun(_)) => Ok(()),
             Err(why) => Err(why.to_string()),
         }
     }

@@ -8,3 +8,4 @@ mod preflight;
 mod restart;
 mod restarts;
 mod rules;
+mod trouble;

@@ -6,7 +6,7 @@ use super::super::coordinate::{Found, Move, NODE_LIMIT, next};
 use super::super::member::{self, Facts, Hold, Local, Own, Reboot, Word};
 use super::super::operator::{Wish, begin, cancel, current, hear, last_restart, pass};
 use super::super::record::{Ack, NodeStep, Site, SiteKind, SitePhase, Statement};
-use super::super::restart::{WELL, plan};
+use super::super::restart::{REBUILD_LIMIT, WELL, plan};
 use crate::turn::record::Record;
 use crate::turn::rule::NodeSeen;
 
@@ -145,6 +145,7 @@ fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
     let late = || Found { lasted: NODE_LIMIT, ..none() };
     let held = || Found { holders: vec!["w1".to_owned()], ..none() };
     let sick = |lasted| Found { lasted, blocking: vec!["nodes fail: w2".to_owned()], ..none() };
+    let rebuilt = |lasted| Found { lasted, well: WELL, rebuilding: vec!["pvc-1".to_owned()], ..none() };
     let well = |well| Found { well, verified: "11 layers pass".to_owned(), ..none() };
     let rows: Vec<Row> = vec![
         (NodeStep::Draining, true, none(), Err("node w1 to be drained")),
@@ -163,6 +164,13 @@ fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
         (NodeStep::Verifying, true, well(Duration::ZERO), Err("stay well for 5 s with node w1 back")),
         (NodeStep::Verifying, true, sick(Duration::ZERO), Err("well with node w1 back: nodes fail: w2")),
         (NodeStep::Verifying, true, sick(NODE_LIMIT), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (
+            NodeStep::Verifying,
+            true,
+            rebuilt(NODE_LIMIT),
+            Err("volumes to be made again with node w1 back: pvc-1"),
+        ),
+        (NodeStep::Verifying, true, rebuilt(REBUILD_LIMIT), Ok((NodeStep::Failed, SitePhase::Paused))),
         (NodeStep::Verifying, true, well(WELL), Ok((NodeStep::Done, SitePhase::Restarting))),
         (NodeStep::Failed, true, none(), Ok((NodeStep::Failed, SitePhase::Paused))),
     ];
@@ -190,8 +198,12 @@ fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
         }
     }
     let deleted: Vec<NodeSeen> = nodes().into_iter().filter(|it| it.name != "w1").collect();
-    let site = to(&at(NodeStep::Draining), &deleted, &none());
-    assert!(site.waits.contains("was deleted"), "{}", site.waits);
+    for step in [NodeStep::Seen, NodeStep::Draining, NodeStep::Failed] {
+        let site = to(&at(step), &deleted, &none());
+        assert_eq!(site.step("w1"), Some(&NodeStep::Skipped));
+        assert!(site.ack("w1").unwrap().verified.contains("was deleted"));
+        assert_eq!(to(&site, &deleted, &none()).step("w2"), Some(&NodeStep::Draining));
+    }
     let then = to(&at(NodeStep::Done), &nodes(), &none());
     assert_eq!(then.step("w2"), Some(&NodeStep::Draining));
     let paused = Site { phase: SitePhase::Paused, ..at(NodeStep::Failed) };
@@ -202,28 +214,36 @@ fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
 fn v3_a_person_continues_where_it_failed_and_passes_nothing_but_the_look_at_the_cluster() {
     // Failed at a step: continued at this one.
     for (failed, then) in [
-        (NodeStep::Seen, NodeStep::Seen),
-        (NodeStep::Draining, NodeStep::Draining),
-        (NodeStep::Going, NodeStep::Going),
-        (NodeStep::Booted, NodeStep::Booted),
-        (NodeStep::Verifying, NodeStep::Open),
+        // Its boot is asked again.
+        (NodeStep::Seen, None),
+        (NodeStep::Draining, Some(NodeStep::Draining)),
+        (NodeStep::Going, Some(NodeStep::Going)),
+        (NodeStep::Booted, Some(NodeStep::Booted)),
+        (NodeStep::Verifying, Some(NodeStep::Open)),
     ] {
         let mut site = at(failed.clone());
         site.hear(ack("w1", NodeStep::Failed));
         site.phase = SitePhase::Paused;
-        let site = current(&pass(&record(&site), &SitePhase::Paused, &said()).unwrap()).unwrap().unwrap();
-        assert_eq!((site.step("w1"), &site.phase), (Some(&then), &SitePhase::Restarting), "{failed:?}");
+        let site =
+            current(&pass(&record(&site), &SitePhase::Paused, None, &said()).unwrap()).unwrap().unwrap();
+        assert_eq!((site.step("w1"), &site.phase), (then.as_ref(), &SitePhase::Restarting), "{failed:?}");
         assert_eq!(site.passed.len(), 1);
     }
-    let restarting = |step| pass(&record(&at(step)), &SitePhase::Restarting, &said());
-    let site = current(&restarting(NodeStep::Verifying).unwrap()).unwrap().unwrap();
-    assert_eq!(site.step("w1"), Some(&NodeStep::Done));
-    assert_eq!(site.ack("w1").unwrap().verified, "taken as well by operator: update");
+    let restarting = |step| pass(&record(&at(step)), &SitePhase::Restarting, Some("w1"), &said());
+    let passed = current(&restarting(NodeStep::Verifying).unwrap()).unwrap().unwrap();
+    assert_eq!(passed.step("w1"), Some(&NodeStep::Done));
+    assert_eq!(passed.ack("w1").unwrap().verified, "taken as well by operator: update");
     for step in [NodeStep::Draining, NodeStep::Going, NodeStep::Booted, NodeStep::Open] {
         let why = restarting(step.clone()).unwrap_err().to_string();
         assert!(why.contains(&format!("node w1 is at step {}", step.text())), "{why}");
     }
-    assert!(pass(&record(&at(NodeStep::Draining)), &SitePhase::Paused, &said()).is_err());
+    assert!(pass(&record(&at(NodeStep::Draining)), &SitePhase::Paused, None, &said()).is_err());
+    // It names the node, and there has to be one.
+    let verifying = |node| pass(&record(&at(NodeStep::Verifying)), &SitePhase::Restarting, node, &said());
+    assert!(verifying(Some("w2")).unwrap_err().to_string().contains("node w1 goes now, not w2"));
+    assert!(verifying(None).unwrap_err().to_string().contains("add --node w1"));
+    let idle = pass(&record(&site()), &SitePhase::Restarting, None, &said()).unwrap_err().to_string();
+    assert!(idle.contains("there is nothing to pass"), "{idle}");
 }
 
 #[test]

@@ -224,7 +224,7 @@ fn v3_each_node_goes_once_and_alone_whatever_is_cut_off_and_the_record_is_free_a
             if site.phase == SitePhase::Paused && course.below(50) == 0 {
                 paused += 1;
                 course.machines.iter_mut().for_each(|it| it.fails = false);
-                let record = pass(&course.record, &SitePhase::Paused, &said()).unwrap();
+                let record = pass(&course.record, &SitePhase::Paused, None, &said()).unwrap();
                 let on = course.version;
                 course.write(on, record);
             }
