@@ -268,6 +268,8 @@ pub(crate) fn is_granted(asked: &[(String, String)]) {
         STATS_ROLE,
         APPS_ROLE,
         "pillar-rs-site",
+        "pillar-rs-site-restart",
+        MACHINES_ROLE,
         DISKS_ROLE,
         PROPERTIES_ROLE,
     ];

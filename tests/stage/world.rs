@@ -286,7 +286,7 @@ impl World {
     }
 
     /// The same for a machine without power that agents have left.
-    pub(crate) fn lose_run(&mut self) {
+    pub fn lose_run(&mut self) {
         self.empty_run();
         self.bus = Bus::open(self.root.path()).unwrap();
     }
@@ -422,7 +422,7 @@ impl World {
     }
 
     /// The wall clock of agents that are started from now on is wrong by so many seconds.
-    pub(crate) fn clock_off_by(&mut self, secs: i64) {
+    pub fn clock_off_by(&mut self, secs: i64) {
         self.clock = Clock::new().off_by(secs);
     }
 

@@ -10,6 +10,15 @@ use serde_json::Value;
 
 use crate::{Finding, Severity};
 
+/// How a finding of [`unhealthy`] begins.
+const UNHEALTHY: &str = "volumes that are not healthy";
+
+/// Whether a finding is one of [`unhealthy`].
+#[must_use]
+pub fn is_unhealthy(text: &str) -> bool {
+    text.starts_with(UNHEALTHY)
+}
+
 /// Volumes that are degraded or faulted; code `volumes`.
 #[must_use]
 pub fn unhealthy(volumes: &[Volume]) -> Vec<Finding> {
@@ -19,7 +28,7 @@ pub fn unhealthy(volumes: &[Volume]) -> Vec<Finding> {
     if bad.is_empty() {
         return Vec::new();
     }
-    let text = format!("volumes that are not healthy: {}", names(&bad, ", "));
+    let text = format!("{UNHEALTHY}: {}", names(&bad, ", "));
     vec![Finding::new("volumes", text, "kubectl -n longhorn-system get volumes; wait until they are rebuilt")]
 }
 

@@ -5,6 +5,7 @@
 //! again with a new boot identity.
 
 mod cluster;
+mod drill;
 mod stage;
 mod teller;
 
@@ -19,6 +20,7 @@ use crate::args::DemoOptions;
 use crate::limits::Limits;
 use crate::supervisor::{Agent, Crew, Setting};
 use cluster::Cluster;
+pub(crate) use drill::{DrillOptions, run as drill};
 use stage::Stage;
 use teller::Teller;
 
@@ -106,6 +108,7 @@ fn brisk() -> Limits {
     limits.nodeagent.min_reboot_delay_ms = 1_000;
     limits.zedkube.uncordon_poll_ms = 500;
     limits.zedkube.gate_hold_ms = 500;
+    limits.zedkube.gate_clock_limit_ms = 5_000;
     limits
 }
 

@@ -94,6 +94,12 @@ impl Crew {
         }
     }
 
+    /// Ends all agents wherever they are, as a power cut does.
+    #[cfg(feature = "demo")]
+    pub(crate) async fn cut(mut self) {
+        self.running.shutdown().await;
+    }
+
     /// Tells all agents to leave and waits until they have.
     pub(crate) async fn stop(mut self) {
         self.stopper.stop();

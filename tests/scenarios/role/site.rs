@@ -12,7 +12,7 @@ use outage::turn::rule::NodeSeen;
 use scenarios::World;
 use serde_json::{Value, json};
 
-use super::granted_and_used;
+use super::{granted, granted_and_used, needed};
 
 #[tokio::test]
 async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
@@ -65,6 +65,20 @@ async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
         address.look(&handle, std::slice::from_ref(&holder)).await.unwrap();
     }
     granted_and_used(&["pillar-rs-site"], &world.cluster.asked_by_agents());
+}
+
+#[tokio::test]
+async fn s1_the_look_at_the_cluster_between_two_nodes_of_a_restart_asks_for_nothing_that_agents_are_not_granted()
+ {
+    let world = World::new().await;
+    checks::verify::look(&world.cluster.handle(), || Clock::new().wall().to_timestamp()).await;
+    let asked = world.cluster.asked_by_agents();
+    let (leases, others): (Vec<_>, Vec<_>) =
+        asked.into_iter().partition(|(_, uri)| uri.contains("/kube-system/leases"));
+    granted_and_used(&["pillar-rs-site-restart"], &leases);
+    let granted = granted(&["pillar-rs-node-drain", "pillar-rs-preflight", "pillar-rs-site"]);
+    let missing: Vec<_> = others.iter().filter_map(needed).filter(|it| !granted.contains(it)).collect();
+    assert!(missing.is_empty() && others.len() > 8, "asked for, but not granted: {missing:?}");
 }
 
 #[tokio::test]

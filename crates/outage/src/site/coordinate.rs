@@ -11,6 +11,7 @@ use kubeapi::names::listed;
 
 use super::machines::{self, MachineWork, Machines, Turn};
 use super::record::{Member, NodeStep, Site, SiteKind, SitePhase};
+use super::restart;
 use crate::turn::rule::NodeSeen;
 
 /// How long the way up waits for a node, and the end for its cordon; then it continues without it and names it.
@@ -36,7 +37,7 @@ pub struct Workload {
 /// What was read for the phase.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
-    /// What is in the way, each by name: attached volumes, faulted volumes.
+    /// What is in the way, each by name: attached volumes, faulted volumes; of a restart, layers that are not well.
     pub blocking: Vec<String>,
     /// Why the virtual IP of the API is not there yet, a sentence or empty.
     pub address: String,
@@ -46,8 +47,14 @@ pub struct Found {
     pub work: Vec<Workload>,
     /// Nodes that hold a turn.
     pub holders: Vec<String>,
-    /// How long this phase has been seen.
+    /// How long this phase has been seen; of a restart, this step of the node that goes.
     pub lasted: Duration,
+    /// Of a restart: how the cluster is with the node back, a sentence; what is not well is in `blocking`.
+    pub verified: String,
+    /// Of a restart: volumes of which copies are missing or are being made.
+    pub rebuilding: Vec<String>,
+    /// Of a restart: for how long nothing has been in the way.
+    pub well: Duration,
 }
 
 /// What follows.
@@ -94,15 +101,17 @@ pub fn need(phase: &SitePhase) -> Need {
         | SitePhase::WorkersGoing
         | SitePhase::ServersGoing
         | SitePhase::Uncordoning
+        | SitePhase::Restarting
+        | SitePhase::Paused
         | SitePhase::Stranger(_) => Need::Nodes,
     }
 }
 
-fn seen<'a>(member: &Member, nodes: &'a [NodeSeen]) -> Option<&'a NodeSeen> {
+pub(super) fn seen<'a>(member: &Member, nodes: &'a [NodeSeen]) -> Option<&'a NodeSeen> {
     nodes.iter().find(|it| it.name == member.node && it.uid == member.uid)
 }
 
-fn is_alive(member: &Member, nodes: &[NodeSeen]) -> bool {
+pub(super) fn is_alive(member: &Member, nodes: &[NodeSeen]) -> bool {
     seen(member, nodes).is_some_and(|it| it.ready && !it.lease_unmoved)
 }
 
@@ -125,11 +134,21 @@ pub fn is_coordinator(node: &str, site: &Site, nodes: &[NodeSeen]) -> bool {
     if site.phase == SitePhase::Armed {
         return site.nodes.iter().any(|it| it.node == node && (!servers || it.is_server()));
     }
-    let there = |it: &&Member| {
+    site.nodes.iter().map(|it| it.node.as_str()).filter(|it| may_coordinate(it, site, nodes)).min()
+        == Some(node)
+}
+
+/// Whether this node may work for all. Of a restart one that goes does where there is no other one: its limit has to end.
+pub(super) fn may_coordinate(node: &str, site: &Site, nodes: &[NodeSeen]) -> bool {
+    let servers = site.nodes.iter().any(Member::is_server);
+    let may = |it: &Member, going: bool| {
         let step = site.step(&it.node);
-        (!servers || it.is_server()) && step.is_some_and(|it| *it != NodeStep::Going) && is_alive(it, nodes)
+        (!servers || it.is_server())
+            && step.is_some_and(|it| going || *it != NodeStep::Going)
+            && is_alive(it, nodes)
     };
-    site.nodes.iter().filter(there).map(|it| it.node.as_str()).min() == Some(node)
+    let last = site.kind == SiteKind::Restart && !site.nodes.iter().any(|it| may(it, false));
+    site.nodes.iter().any(|it| it.node == node && may(it, last))
 }
 
 /// What is done next for all.
@@ -152,6 +171,8 @@ pub fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
         SitePhase::Starting => starting(site, nodes, found),
         SitePhase::Uncordoning => uncordoning(site, nodes, found),
         SitePhase::Restoring => restoring(site, found),
+        SitePhase::Restarting => restart::next(site, nodes, found),
+        SitePhase::Paused => Move::Wait(site.waits.clone(), site.next.clone()),
         SitePhase::Stranger(word) => Move::Wait(
             format!("a node with newer software: this version does not know the phase {word}"),
             "update the software of this node".to_owned(),
@@ -239,11 +260,13 @@ pub fn refused_step(site: &Site) -> String {
 }
 
 /// What withdraws it.
-const CANCEL: &str = "zedbox site cancel --reason '...'";
+pub(super) const CANCEL: &str = "zedbox site cancel --reason '...'";
 
 /// What ends the wait of this phase.
-fn pass_step(site: &Site) -> String {
-    format!("zedbox site continue --phase {} --reason '...'", site.phase.text())
+pub(super) fn pass_step(site: &Site) -> String {
+    let goes = (site.kind == SiteKind::Restart).then(|| restart::in_turn(site)).flatten();
+    let node = goes.map(|(it, _)| format!(" --node {}", it.node)).unwrap_or_default();
+    format!("zedbox site continue --phase {}{node} --reason '...'", site.phase.text())
 }
 
 fn to(site: &Site, phase: SitePhase) -> Move {

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::record::{NodeStep, Site, SiteKind, SitePhase};
+use super::restart;
 
 /// How long a server that may go waits at most for those before it, and for an API that has fallen silent.
 pub const GOING_LIMIT: Duration = Duration::from_secs(5 * 60);
@@ -82,6 +83,19 @@ pub struct Facts {
     pub waited: Duration,
     /// How long this run has lasted.
     pub up: Duration,
+    /// Of a restart: how the reboot of the machine is.
+    pub reboot: Reboot,
+}
+
+/// How the reboot that was ordered of this machine is, in this boot.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reboot {
+    /// It is commanded: only a boot ends it any more.
+    pub commanded: bool,
+    /// Why its drain has failed, or empty.
+    pub failed: String,
+    /// What it waits for, or empty.
+    pub waits: String,
 }
 
 /// What this node does to itself.
@@ -93,6 +107,8 @@ pub enum Hold {
     Kept,
     /// It goes down now, with its pods.
     Go,
+    /// It reboots, behind a drain of its own like any other.
+    Drain,
 }
 
 /// What follows.
@@ -130,6 +146,9 @@ pub fn next(own: &Own, local: Option<&Local>, word: &Word, facts: &Facts) -> Nex
         (Word::Silent(why), Some(local)) => Next { say: None, ..alone(own, local, why, facts) },
         (Word::Site(site), local) => {
             let Some(member) = site.member(&own.node, &own.uid) else { return Next::out() };
+            if site.kind == SiteKind::Restart {
+                return restart::member(own, site, facts);
+            }
             let known = local.is_some_and(|it| it.id == site.id);
             if site.phase == SitePhase::Armed && !known {
                 let step = if facts.asked { NodeStep::Asked } else { NodeStep::NotAsked };
@@ -195,7 +214,9 @@ fn with_site(own: &Own, mut local: Local, site: &Site, facts: &Facts) -> Next {
         | SitePhase::Detaching
         | SitePhase::WorkersGoing
         | SitePhase::ServersGoing => cordoned(own, local, facts),
-        SitePhase::Uncordoning | SitePhase::Restoring => Next::kept(local, None, ""),
+        SitePhase::Uncordoning | SitePhase::Restoring | SitePhase::Restarting | SitePhase::Paused => {
+            Next::kept(local, None, "")
+        }
         SitePhase::Stranger(ref word) => {
             let waits = format!("an update of this node's software: it does not know the phase {word}");
             Next::kept(local, None, waits)
@@ -232,6 +253,9 @@ fn server(own: &Own, mut local: Local, site: &Site, facts: &Facts) -> Next {
 
 /// Nothing can be read in the Lease: what is on disk decides.
 fn alone(own: &Own, local: &Local, why: &str, facts: &Facts) -> Next {
+    if local.step == NodeStep::Draining {
+        return restart::alone(own, local, why);
+    }
     let local = local.clone();
     if local.released {
         return Next { local: Some(local), ..Next::out() };
@@ -277,13 +301,16 @@ fn going(local: Local) -> Next {
     Next { hold: Hold::Go, ..Next::kept(local, Some(NodeStep::Going), waits) }
 }
 
+/// What a node that is back waits for by itself, or empty.
+pub(super) fn unready(facts: &Facts) -> &str {
+    if !facts.clock.is_empty() && facts.up < CLOCK_LIMIT { &facts.clock } else { &facts.etcd }
+}
+
 /// It is back: its own checks come before it says so.
 fn booted(own: &Own, mut local: Local, facts: &Facts) -> Next {
-    if !facts.clock.is_empty() && facts.up < CLOCK_LIMIT {
-        return Next::kept(local, None, facts.clock.clone());
-    }
-    if !facts.etcd.is_empty() {
-        return Next::kept(local, None, facts.etcd.clone());
+    let waits = unready(facts);
+    if !waits.is_empty() {
+        return Next::kept(local, None, waits);
     }
     local.step = NodeStep::Booted;
     local.boot_id.clone_from(&own.boot_id);

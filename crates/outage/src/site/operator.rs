@@ -5,8 +5,12 @@
 
 use super::preflight::Finding;
 use super::record::{Ack, Member, Site, SiteKind, SitePhase, Statement};
+use super::restart;
 use crate::turn::record::{Class, Record};
 use crate::turn::rule::{NodeSeen, Refused};
+
+/// Annotation of the Lease: the last restart that has ended, as [`Site`]; no decision reads it.
+pub const LAST: &str = "pillar-rs/site-last-restart";
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +53,14 @@ fn reason(said: &Statement) -> Result<(), Refused> {
 /// # Errors
 /// [`Refused`]: there is one, a node holds a turn, or there is no reason or no node.
 pub fn begin(record: &Record, wish: &Wish, nodes: &[NodeSeen]) -> Result<Record, Refused> {
+    with(record, &begun(record, wish, nodes)?)
+}
+
+/// The operation with which [`begin`] begins.
+///
+/// # Errors
+/// Those of [`begin`].
+pub fn begun(record: &Record, wish: &Wish, nodes: &[NodeSeen]) -> Result<Site, Refused> {
     reason(&wish.by)?;
     if let Some(mode) = &record.mode {
         return Err(Refused::Site(format!(
@@ -76,41 +88,66 @@ pub fn begin(record: &Record, wish: &Wish, nodes: &[NodeSeen]) -> Result<Record,
             (false, false) => Class::Worker,
         },
     };
-    with(
-        record,
-        &Site {
-            id: wish.id.clone(),
-            kind: wish.kind.clone(),
-            by: wish.by.clone(),
-            leave_machines: wish.leave_machines,
-            phase: if wish.by_config { SitePhase::Armed } else { SitePhase::Announced },
-            nodes: nodes.iter().map(member).collect(),
-            order: Vec::new(),
-            leader: String::new(),
-            findings: wish.findings.clone(),
-            machines: Vec::new(),
-            waits: String::new(),
-            next: String::new(),
-            since: wish.by.when.clone(),
-            passed: Vec::new(),
-            cancelled: None,
-            missing: Vec::new(),
-            seen: Vec::new(),
-            rest: serde_json::Map::new(),
+    let restarts = wish.kind == SiteKind::Restart;
+    let mut site = Site {
+        id: wish.id.clone(),
+        kind: wish.kind.clone(),
+        by: wish.by.clone(),
+        leave_machines: wish.leave_machines,
+        phase: match (restarts, wish.by_config) {
+            (true, _) => SitePhase::Restarting,
+            (false, true) => SitePhase::Armed,
+            (false, false) => SitePhase::Announced,
         },
-    )
+        nodes: nodes.iter().map(member).collect(),
+        order: Vec::new(),
+        leader: String::new(),
+        findings: wish.findings.clone(),
+        machines: Vec::new(),
+        waits: String::new(),
+        next: String::new(),
+        since: wish.by.when.clone(),
+        passed: Vec::new(),
+        cancelled: None,
+        missing: Vec::new(),
+        seen: Vec::new(),
+        rest: serde_json::Map::new(),
+    };
+    if restarts {
+        (site.order, site.leader) = restart::plan(&site);
+    }
+    Ok(site)
+}
+
+/// The last restart of the site that has ended, if the record still has it.
+#[must_use]
+pub fn last_restart(record: &Record) -> Option<Site> {
+    serde_json::from_str(record.others.get(LAST)?).ok()
+}
+
+/// The record without its operation; of a restart it is kept how it ended.
+fn ended(record: &Record, site: &Site) -> Result<Record, Refused> {
+    let mut record = Record { mode: None, ..record.clone() };
+    if site.kind == SiteKind::Restart {
+        let text = serde_json::to_string(site);
+        let text = text.map_err(|why| Refused::Site(format!("the restart cannot be written: {why}")))?;
+        record.others.insert(LAST.to_owned(), text);
+    }
+    Ok(record)
 }
 
 fn existing(record: &Record) -> Result<Site, Refused> {
     current(record)?.ok_or_else(|| Refused::Site("no whole-site operation is in progress".to_owned()))
 }
 
-/// The record with what a node says of itself; as it was where the operation is another one.
+/// The record with what a node says of itself by what it has read, `from`; as it was where the operation is another one,
+/// or something else is written there of the node meanwhile.
 ///
 /// # Errors
 /// [`Refused::Site`]: it cannot be read or written.
-pub fn hear(record: &Record, id: &str, ack: &Ack) -> Result<Record, Refused> {
-    let Some(mut site) = current(record)?.filter(|it| it.id == id) else { return Ok(record.clone()) };
+pub fn hear(record: &Record, from: &Site, ack: &Ack) -> Result<Record, Refused> {
+    let as_read = |it: &Site| it.id == from.id && it.ack(&ack.node) == from.ack(&ack.node);
+    let Some(mut site) = current(record)?.filter(as_read) else { return Ok(record.clone()) };
     site.hear(ack.clone());
     with(record, &site)
 }
@@ -127,7 +164,7 @@ pub fn advance(record: &Record, from: &Site, to: Option<&Site>) -> Result<Record
     }
     match (current(record)?, to) {
         (Some(held), Some(to)) if held == *from => with(record, to),
-        (Some(held), None) if held == *from => Ok(Record { mode: None, ..record.clone() }),
+        (Some(held), None) if held == *from => ended(record, &held),
         (Some(_) | None, _) => Ok(record.clone()),
     }
 }
@@ -156,6 +193,10 @@ pub fn cancel(record: &Record, said: &Statement) -> Result<Record, Refused> {
         )));
     }
     site.cancelled = Some(Statement { phase: site.phase.text().to_owned(), ..said.clone() });
+    if site.kind == SiteKind::Restart {
+        // A drain that was ordered by it ends like any that is withdrawn.
+        return ended(record, &site);
+    }
     site.since.clone_from(&said.when);
     (site.phase, site.waits, site.next) = (SitePhase::Uncordoning, String::new(), String::new());
     with(record, &site)
@@ -164,8 +205,13 @@ pub fn cancel(record: &Record, said: &Statement) -> Result<Record, Refused> {
 /// The record with the wait of the present phase ended.
 ///
 /// # Errors
-/// [`Refused`]: there is no operation, or it is in another phase than the one named.
-pub fn pass(record: &Record, phase: &SitePhase, said: &Statement) -> Result<Record, Refused> {
+/// [`Refused`]: there is no operation, it is in another phase than the one named, or of a restart another node goes.
+pub fn pass(
+    record: &Record,
+    phase: &SitePhase,
+    node: Option<&str>,
+    said: &Statement,
+) -> Result<Record, Refused> {
     reason(said)?;
     let mut site = existing(record)?;
     if site.phase != *phase {
@@ -175,9 +221,25 @@ pub fn pass(record: &Record, phase: &SitePhase, said: &Statement) -> Result<Reco
             phase.text()
         )));
     }
+    if site.kind == SiteKind::Restart {
+        return with(record, &restart::resume(site, node, said)?);
+    }
     if site.is_passed() {
         return Ok(record.clone());
     }
     site.passed.push(Statement { phase: phase.text().to_owned(), ..said.clone() });
     with(record, &site)
+}
+
+/// The record of a restart that leaves a node out.
+///
+/// # Errors
+/// [`Refused`]: no restart is in progress, or not this node is to be skipped.
+pub fn skip(record: &Record, node: &str, said: &Statement) -> Result<Record, Refused> {
+    reason(said)?;
+    let site = existing(record)?;
+    if site.kind != SiteKind::Restart {
+        return Err(Refused::Site(format!("nodes are skipped in a restart, not in a {}", site.kind.text())));
+    }
+    with(record, &restart::skip(site, node, said)?)
 }

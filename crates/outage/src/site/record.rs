@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::machines::Machine;
 use super::preflight::Finding;
-use crate::turn::record::{ARMED, Class, Mode, words};
+use crate::turn::record::{ARMED, Class, Mode, RESTART, words};
 
 words! {
     /// What is done with every machine.
@@ -17,6 +17,8 @@ words! {
         Shutdown = "shutdown",
         /// All reboot.
         Reboot = "reboot",
+        /// One after another reboots, each drained in its turn.
+        Restart = RESTART,
     }
 }
 
@@ -43,6 +45,10 @@ words! {
         Uncordoning = "uncordoning",
         /// Applications are scaled up again, then virtual machines started.
         Restoring = "restoring",
+        /// Of a restart: the nodes go one after another.
+        Restarting = "restarting",
+        /// Of a restart: a node has failed, and nothing more starts until a person says so.
+        Paused = "paused",
     }
 }
 
@@ -65,11 +71,21 @@ words! {
         Booted = "booted",
         /// Its cordon is removed.
         Open = "open",
+        /// Of a restart: it is ordered to be drained in a turn and to reboot.
+        Draining = "draining",
+        /// Of a restart: it is back, and whether the cluster is well with it is being looked at.
+        Verifying = "verifying",
+        /// Of a restart: it went through its reboot, and the cluster is well with it.
+        Done = "done",
+        /// Of a restart: it is left out, by a person's word or as it was deleted.
+        Skipped = "skipped",
+        /// Of a restart: it has failed.
+        Failed = "failed",
     }
 }
 
 impl SitePhase {
-    /// Its place in the course; a word of another version has none.
+    /// Its place on the way down and up; a phase of a restart has none, nor has a word of another version.
     #[must_use]
     pub fn place(&self) -> Option<usize> {
         COURSE.iter().position(|it| it == self)
@@ -78,7 +94,8 @@ impl SitePhase {
     /// Whether the operation can still be withdrawn: until the servers go.
     #[must_use]
     pub fn may_cancel(&self) -> bool {
-        self.place().is_some_and(|at| Some(at) < Self::ServersGoing.place())
+        matches!(self, Self::Restarting | Self::Paused)
+            || self.place().is_some_and(|at| Some(at) < Self::ServersGoing.place())
     }
 
     /// Whether the site is on its way up.
@@ -142,6 +159,12 @@ pub struct Ack {
     /// Since when, RFC 3339; display only.
     #[serde(default)]
     pub since: String,
+    /// Of a restart: the steps before this one, each with since when.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past: Vec<(NodeStep, String)>,
+    /// Of a restart: how the cluster was with the node back, a sentence or empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub verified: String,
     /// Members of another version.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
@@ -178,7 +201,7 @@ pub struct Site {
     pub phase: SitePhase,
     /// The nodes.
     pub nodes: Vec<Member>,
-    /// The servers in the order in which they go, from `servers-going` on.
+    /// The servers in the order in which they go, from `servers-going` on; of a restart all nodes, from its beginning on.
     #[serde(default)]
     pub order: Vec<String>,
     /// The node that leads etcd, the last of them; empty where none does.
@@ -260,6 +283,11 @@ impl Site {
             if same {
                 ack.since.clone_from(&held.since);
             }
+            ack.past.clone_from(&held.past);
+            if self.kind == SiteKind::Restart && held.step != ack.step {
+                ack.past.push((held.step.clone(), held.since.clone()));
+            }
+            ack.verified.clone_from(&held.verified);
             ack.rest.clone_from(&held.rest);
             *held = ack;
         } else {

@@ -172,7 +172,7 @@ impl Turn {
         out: &mut Vec<Effect>,
     ) -> bool {
         record.queue.retain(|it| !self.observed.is_gone(now, it));
-        if record.mode.as_ref().is_some_and(|it| !it.is_armed()) {
+        if record.mode.as_ref().is_some_and(|it| !it.keeps_turns()) {
             return false;
         }
         let mut asks = false;

@@ -146,7 +146,7 @@ impl Turn {
 
     /// A whole-cluster operation ends every other turn.
     pub(super) fn end_in_mode(&mut self) {
-        let begun = self.record().mode.is_some_and(|it| !it.is_armed());
+        let begun = self.record().mode.is_some_and(|it| !it.keeps_turns());
         if begun && matches!(self.grant, Grant::Held { .. }) {
             let why = "a whole-cluster operation has begun, and no other turn may be used in it".to_owned();
             self.grant = Grant::Lost { why };

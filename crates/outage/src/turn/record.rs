@@ -22,6 +22,8 @@ pub const QUEUE: &str = "pillar-rs/outage-queue";
 pub const ARMED: &str = "armed";
 /// Annotation: the whole-cluster operation, a JSON object [`Mode`]; absent when there is none.
 pub const MODE: &str = "pillar-rs/outage-mode";
+/// The kind of a whole-cluster operation in which nodes reboot one after another, each in a turn.
+pub const RESTART: &str = "restart";
 /// Annotation: the last releases by an operator, a JSON list of [`Forced`].
 pub const FORCED: &str = "pillar-rs/outage-forced";
 /// Annotation: how many nodes may be down at once, a number from 1; control-plane nodes are always limited to one.
@@ -195,12 +197,13 @@ pub struct Waiter {
     pub rest: Map<String, Value>,
 }
 
-/// A whole-cluster operation. While it is in progress, no turn is granted and none is taken over.
+/// A whole-cluster operation. While it is in progress, no turn is granted and none is taken over, but for
+/// [`Mode::keeps_turns`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Mode {
     /// Identity of the operation.
     pub id: String,
-    /// `shutdown`, `reboot-all`.
+    /// `shutdown`, `reboot`, `restart`.
     pub kind: String,
     /// Everything else in it.
     #[serde(flatten)]
@@ -212,6 +215,12 @@ impl Mode {
     #[must_use]
     pub fn is_armed(&self) -> bool {
         self.rest.get("phase").is_some_and(|it| it == ARMED)
+    }
+
+    /// Whether turns are granted and used in it: while it is armed, and in a restart of one node after another.
+    #[must_use]
+    pub fn keeps_turns(&self) -> bool {
+        self.is_armed() || self.kind == RESTART
     }
 
     /// What it waits for, a sentence or empty.

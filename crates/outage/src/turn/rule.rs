@@ -284,7 +284,7 @@ fn may_be_down(me: &Me, op: &Op, record: &Record, nodes: &[NodeSeen]) -> Result<
     if let Some(refusal) = held_back(op, record) {
         return Err(refusal);
     }
-    if let Some(mode) = record.mode.as_ref().filter(|it| !it.is_armed()) {
+    if let Some(mode) = record.mode.as_ref().filter(|it| !it.keeps_turns()) {
         let why = format!("the whole-cluster operation {} ({}) is in progress", mode.kind, mode.id);
         return refuse(Rule::Mode, &[], why, "zedbox lock status".to_owned());
     }

@@ -17,7 +17,8 @@ pub struct SiteOperation {
     pub id: String,
     /// What is done with every machine.
     pub op: DeviceOp,
-    /// How far this node is: `seen`, `cordoned`, `ready`, `going`, `booted` or `open`.
+    /// How far this node is: `seen`, `cordoned`, `ready`, `going`, `booted` or `open`; of a restart `draining`, until it
+    /// has rebooted, and `booted`.
     pub step: String,
     /// The boot in which it came so far.
     #[serde(rename = "BootID")]
@@ -44,16 +45,17 @@ pub struct SiteOperation {
     pub at: GoTime,
 }
 
-/// What `zedbox site status -o json` prints where the API answers; all empty while there is no operation.
+/// What `zedbox site status -o json` prints where the API answers; all empty while there is no operation. Of a restart, also
+/// after it has ended, until another operation of that kind begins.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct SiteStatus {
     /// The operation.
     #[serde(rename = "ID")]
     pub id: String,
-    /// `shutdown` or `reboot`.
+    /// `shutdown`, `reboot` or `restart`.
     pub kind: String,
-    /// How far the site is, as `stopping`.
+    /// How far the site is, as `stopping`; `ended` of a restart that is over.
     pub phase: String,
     /// Since when it is in that phase.
     pub since: String,
@@ -65,7 +67,7 @@ pub struct SiteStatus {
     pub when: String,
     /// It was withdrawn.
     pub withdrawn: bool,
-    /// The servers in the order in which they go.
+    /// The servers in the order in which they go; of a restart all nodes.
     pub order: Vec<String>,
     /// The node that leads etcd, the last of them.
     pub leader: String,
@@ -118,14 +120,29 @@ pub struct SiteNode {
     /// `worker`, `tie-breaker` or `follower`.
     pub class: String,
     /// How far it is, see `Step` of SiteOperation, or `asked` or `not-asked` while the site is armed; empty before it has
-    /// said anything.
+    /// said anything. Of a restart: `seen` while it waits, `draining`, `going`, `booted`, `open`, `verifying`, `done` or
+    /// `failed`.
     pub step: String,
     /// Since when.
     pub since: String,
+    /// Of a restart: the steps before this one, in their order.
+    pub past: Vec<SiteStep>,
+    /// Of a restart: how the cluster was with the node back, or empty.
+    pub verified: String,
     /// What it waits for by itself, or empty.
     pub waits_for: String,
     /// As the cluster shows it.
     pub state: String,
+}
+
+/// A step of a node in a restart of the site.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct SiteStep {
+    /// See `Step` of its node.
+    pub step: String,
+    /// Since when it was there.
+    pub since: String,
 }
 
 topic!(SiteStatus: Volatile);

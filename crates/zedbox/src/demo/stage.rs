@@ -48,6 +48,14 @@ impl Stage {
             .await
     }
 
+    /// Until zedkube says this of the drain.
+    pub(super) async fn status(&self, wanted: DrainStatus) -> anyhow::Result<()> {
+        self.until::<NodeDrainStatus>("zedkube", "the status of the drain", |status| {
+            status.is_some_and(|it| it.status == wanted)
+        })
+        .await
+    }
+
     /// Until zedkube has published that nothing is left to do after the boot: the tree that stays says so.
     pub(super) async fn settled(&self) -> anyhow::Result<()> {
         let what = "zedkube to report the node idle, uncordoned and healthy";

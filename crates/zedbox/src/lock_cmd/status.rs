@@ -122,11 +122,12 @@ impl<'a> Look<'a> {
 
     fn headline(&self) -> String {
         let Record { holders, queue, mode, .. } = &self.record;
-        let armed = mode.as_ref().filter(|it| it.is_armed());
+        let armed = mode.as_ref().filter(|it| it.keeps_turns());
         let armed = armed.map_or_else(String::new, |it| {
-            format!("; the whole-site {} ({}) waits for device configs: zedbox site status", it.kind, it.id)
+            let does = if it.is_armed() { "waits for device configs" } else { "is in progress" };
+            format!("; the whole-site {} ({}) {does}: zedbox site status", it.kind, it.id)
         });
-        match (mode.as_ref().filter(|it| !it.is_armed()), holders.len(), queue.len()) {
+        match (mode.as_ref().filter(|it| !it.keeps_turns()), holders.len(), queue.len()) {
             (Some(mode), ..) => {
                 format!(
                     "the whole-cluster operation {} ({}) is in progress: no turn is granted",

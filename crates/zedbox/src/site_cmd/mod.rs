@@ -2,6 +2,7 @@
 //!
 //! Not here: what may be written (`outage::site::operator`), and who acts on it (zedkube on each node).
 
+mod restart;
 mod status;
 
 use std::collections::BTreeSet;
@@ -44,20 +45,40 @@ enum SiteAction {
     Shutdown(BeginOptions),
     /// Reboot all machines in the same order.
     Reboot(BeginOptions),
+    /// Reboot all machines one after another: each is drained in its turn like any node, and the next one starts once the
+    /// cluster is well with it. Workers go first, the leader of etcd last. What fails first pauses it: `continue --phase
+    /// paused` takes it up again, `cancel` ends it.
+    Restart(restart::RestartOptions),
+    /// Lose the power of all nodes of an embedded cluster, one in the middle of its drain, and show how each comes back.
+    /// Nothing of this machine or of a real cluster is touched.
+    #[cfg(feature = "demo")]
+    Drill(crate::demo::DrillOptions),
     /// Run the checks that come before a shutdown or a reboot, and name what they find (1). Nothing is written.
     Check,
-    /// Show how far the site is, and what each node waits for. Nothing is written.
-    Status,
-    /// End the wait of the phase that the site is in; what it waits for stays as it is.
+    /// Show how far the site is, and what each node waits for; of the last restart, how it ended. Nothing is written.
+    Status {
+        /// Follow a restart that is in progress until it has ended or is paused.
+        #[arg(long)]
+        wait: bool,
+    },
+    /// End the wait of the phase that the site is in; what it waits for stays as it is. A restart that is paused is taken up
+    /// again; one that waits for the cluster to be well takes it as well.
     Continue {
         /// The phase, as `status` shows it; another one is refused.
-        #[arg(long, value_name = "PHASE")]
-        phase: String,
+        #[arg(long, value_name = "PHASE", required_unless_present = "skip")]
+        phase: Option<String>,
+        /// Of a restart: the node that goes; another one is refused.
+        #[arg(long, value_name = "NODE", conflicts_with = "skip")]
+        node: Option<String>,
+        /// Of a restart: leave this node out; one that is paused for it continues. It is not rebooted, and kept by name.
+        #[arg(long, value_name = "NODE", conflicts_with = "phase")]
+        skip: Option<String>,
         /// Why, in at most 200 bytes; it is kept with your name.
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
-    /// Withdraw the operation, until the servers go: cordons are removed, and applications scaled up again.
+    /// Withdraw the operation, until the servers go: cordons are removed, and applications scaled up again. Of a restart: the
+    /// drain of the node that goes is withdrawn, and no other node starts.
     Cancel {
         /// Why, in at most 200 bytes; it is kept with your name.
         #[arg(long, value_name = "TEXT", default_value = "no reason given")]
@@ -118,7 +139,14 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
             anyhow::ensure!(findings.is_empty(), "pass the checks: {}", number(count, "finding"));
             Ok(())
         }
-        SiteAction::Status => status::run(&cluster, clock, &command.place.root, voice).await,
+        SiteAction::Status { wait: true } => restart::follow(&cluster, clock, None, voice).await,
+        SiteAction::Status { wait: false } => status::run(&cluster, clock, &command.place.root, voice).await,
+        #[cfg(feature = "demo")]
+        SiteAction::Drill(options) => Box::pin(crate::demo::drill(options)).await,
+        SiteAction::Restart(options) => {
+            let by = said(&options.reason).context("restart the site")?;
+            restart::begin(&cluster, clock, (options, by), voice).await
+        }
         SiteAction::Shutdown(options) => {
             let said = said(&options.reason).context("shut the site down")?;
             begin(&cluster, clock, SiteKind::Shutdown, (options, said), voice).await
@@ -127,10 +155,26 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
             let said = said(&options.reason).context("reboot the site")?;
             begin(&cluster, clock, SiteKind::Reboot, (options, said), voice).await
         }
-        SiteAction::Continue { phase, reason } => {
-            let (said, phase) = (said(reason).context("continue")?, SitePhase::from(phase.clone()));
-            let edit = |record: &Record| operator::pass(record, &phase, &said);
+        SiteAction::Continue { skip: Some(node), reason, .. } => {
+            let said = said(reason).context("continue")?;
+            let edit = |record: &Record| operator::skip(record, node, &said);
             change(&cluster, clock, edit, "continue").await?;
+            let text = format!(
+                "Node {node} is left out of the restart and not rebooted by it, by {}: {}. A turn that it holds is still \
+                 waited for: `zedbox lock status`.",
+                said.who, said.why
+            );
+            say(voice, "continued", &text)
+        }
+        SiteAction::Continue { phase, node, reason, skip: None } => {
+            let phase = SitePhase::from(phase.clone().unwrap_or_default());
+            let said = said(reason).context("continue")?;
+            let edit = |record: &Record| operator::pass(record, &phase, node.as_deref(), &said);
+            let (_, after) = change(&cluster, clock, edit, "continue").await?;
+            if operator::current(&after)?.is_some_and(|it| it.kind == SiteKind::Restart) {
+                let text = format!("The restart of the site continues, by {}: {}.", said.who, said.why);
+                return say(voice, "continued", &text);
+            }
             let text = format!(
                 "The site no longer waits for what phase {} waits for, by {}: {}. What was waited for stays as it is.",
                 phase.text(),
@@ -143,7 +187,13 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
             let said = said(reason).context("withdraw the whole-site operation")?;
             let edit = |record: &Record| operator::cancel(record, &said);
             let (before, _) = change(&cluster, clock, edit, "withdraw the whole-site operation").await?;
-            let phase = operator::current(&before)?.map(|it| it.phase);
+            let before = operator::current(&before)?;
+            if before.as_ref().is_some_and(|it| it.kind == SiteKind::Restart) {
+                let text = "Withdrew the restart of the site: the drain of the node that goes is withdrawn, and no other node \
+                            starts; a machine that was ordered to reboot does so.";
+                return say(voice, "cancelled", text);
+            }
+            let phase = before.map(|it| it.phase);
             if phase == Some(SitePhase::Armed) {
                 let text = "Withdrew the whole-site operation, which had not begun: nodes that are ordered it take turns.";
                 return say(voice, "cancelled", text);
@@ -181,24 +231,10 @@ async fn begin(
     if options.although_held {
         pass.push("turn".to_owned());
     }
-    let blocking = preflight::blocking(&findings, &pass);
-    if voice.output == Output::Text || !blocking.is_empty() {
-        show(&findings, &pass, voice)?;
-    }
-    if !blocking.is_empty() {
-        let codes: BTreeSet<&str> = blocking.iter().map(|it| it.code.as_str()).collect();
-        let words: Vec<String> = codes.into_iter().map(|it| format!("--pass {it}")).collect();
-        bail!(
-            "{what}: its checks have found what speaks against it, and nothing was begun; repair that, or begin all the \
-             same with {}",
-            words.join(" ")
-        );
-    }
+    none_blocks(&findings, &pass, what, voice)?;
     let nodes = lease::view(cluster).await.context(what)?.nodes;
-    // Two persons at once get two identities; the record takes one.
-    let chance = RandomState::new().hash_one(&by.who) & 0xffff;
     let wish = Wish {
-        id: format!("{}-{chance:04x}", by.when.get(..19).unwrap_or(&by.when)),
+        id: identity(&by),
         kind,
         by,
         leave_machines: options.leave_machines,
@@ -219,6 +255,30 @@ async fn begin(
         wish.by.why
     );
     say(voice, if wish.by_config { "armed" } else { "begun" }, &text)
+}
+
+/// Two persons at once get two identities; the record takes one.
+fn identity(by: &Statement) -> String {
+    let chance = RandomState::new().hash_one(&by.who) & 0xffff;
+    format!("{}-{chance:04x}", by.when.get(..19).unwrap_or(&by.when))
+}
+
+/// Shows the findings, and refuses what they speak against and nobody passes.
+fn none_blocks(findings: &[Finding], pass: &[String], what: &str, voice: &Voice) -> anyhow::Result<()> {
+    let blocking = preflight::blocking(findings, pass);
+    if voice.output == Output::Text || !blocking.is_empty() {
+        show(findings, pass, voice)?;
+    }
+    if blocking.is_empty() {
+        return Ok(());
+    }
+    let codes: BTreeSet<&str> = blocking.iter().map(|it| it.code.as_str()).collect();
+    let words: Vec<String> = codes.into_iter().map(|it| format!("--pass {it}")).collect();
+    bail!(
+        "{what}: its checks have found what speaks against it, and nothing was begun; repair that, or begin all the same with \
+         {}",
+        words.join(" ")
+    )
 }
 
 /// What speaks against it now.

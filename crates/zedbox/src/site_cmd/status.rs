@@ -12,10 +12,11 @@ use outage::operator::{self as lease, View};
 use outage::site::machines::Machine;
 use outage::site::operator;
 use outage::site::preflight::Finding;
-use outage::site::record::{Member, Site};
+use outage::site::record::{Member, NodeStep, Site, SiteKind, SitePhase};
 use pubsub::Bus;
-use topics::{GoTime, SiteFinding, SiteMachine, SiteNode, SiteOperation, SiteStatus};
+use topics::{GoTime, SiteFinding, SiteMachine, SiteNode, SiteOperation, SiteStatus, SiteStep};
 
+use super::restart;
 use crate::args::Output;
 use crate::drain_cmd::text::{Sheet, Weight, moment, paragraph, row};
 use crate::drain_cmd::voice::Voice;
@@ -34,11 +35,22 @@ pub(super) async fn run(cluster: &Cluster, clock: Clock, root: &Path, voice: &Vo
     };
     let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
     let site = operator::current(&record).context("show the site")?;
+    let (ended, last) = (site.is_none(), operator::last_restart(&record));
+    show(site.or(last).as_ref(), ended, &view, clock, voice)
+}
+
+/// Shows an operation that is in progress, or a restart that has ended.
+pub(super) fn show(
+    site: Option<&Site>,
+    ended: bool,
+    view: &View,
+    clock: Clock,
+    voice: &Voice,
+) -> anyhow::Result<()> {
     match voice.output {
-        Output::Json => Voice::json(&form(site.as_ref(), &view), false)?,
+        Output::Json => Voice::json(&form(site, ended, view), false)?,
         Output::Text => {
-            let sheet = sheet(site.as_ref(), &view, clock.wall(), voice.columns());
-            Voice::print(&sheet.text(voice.colours))?
+            Voice::print(&sheet(site, ended, view, clock.wall(), voice.columns()).text(voice.colours))?
         }
     };
     Ok(())
@@ -64,18 +76,29 @@ fn of_disk(record: &SiteOperation, why: &str, clock: Clock, voice: &Voice) -> an
         add("waits for", &record.waiting_for);
     }
     add("cluster", why);
-    add("next step", "nothing: it needs the cluster no more once its servers go");
+    // A restart holds a node by nothing but its drain.
+    let next = if record.released {
+        "zedbox drain status shows how far its drain is"
+    } else {
+        "nothing: it needs the cluster no more once its servers go"
+    };
+    add("next step", next);
     Voice::print(&out.text(voice.colours)).map(drop)
 }
 
-fn headline(site: &Site) -> String {
+fn headline(site: &Site, ended: bool) -> String {
     let withdrawn = if site.cancelled.is_some() { ", withdrawn" } else { "" };
-    format!("whole-site {} {}{withdrawn}: {}", site.kind.text(), site.id, site.phase.text())
+    let what = format!("whole-site {} {}{withdrawn}", site.kind.text(), site.id);
+    if ended {
+        return format!("no whole-site operation is in progress; the last one of its kind: {what}");
+    }
+    format!("{what}: {}", site.phase.text())
 }
 
 /// How a node looks from here: its own word, or what the cluster says of it.
 fn step<'a>(site: &'a Site, member: &Member) -> &'a str {
-    site.step(&member.node).map_or("not heard of", |it| it.text())
+    let Some(step) = site.step(&member.node) else { return "not heard of" };
+    if site.kind == SiteKind::Restart { restart::word(step) } else { step.text() }
 }
 
 fn state(member: &Member, view: &View) -> &'static str {
@@ -87,15 +110,15 @@ fn state(member: &Member, view: &View) -> &'static str {
     }
 }
 
-fn sheet(site: Option<&Site>, view: &View, now: GoTime, columns: usize) -> Sheet {
+fn sheet(site: Option<&Site>, ended: bool, view: &View, now: GoTime, columns: usize) -> Sheet {
     let Some(site) = site else { return Sheet::new("no whole-site operation is in progress", None) };
-    let mut out = Sheet::new(&paragraph("", &headline(site), columns), Some("36"));
+    let mut out = Sheet::new(&paragraph("", &headline(site, ended), columns), Some("36"));
     let mut add = |label: &str, text: &str| out.add(Weight::Essential, &row(label, text, columns));
     add("by", &format!("{}, {}: {}", site.by.who, when(&site.by.when, now), site.by.why));
     if !site.since.is_empty() {
         add("since", &when(&site.since, now));
     }
-    for member in &site.nodes {
+    for member in in_order(site) {
         let ack = site.ack(&member.node);
         let since =
             ack.filter(|it| !it.since.is_empty()).map(|it| format!(", since {}", when(&it.since, now)));
@@ -103,15 +126,22 @@ fn sheet(site: Option<&Site>, view: &View, now: GoTime, columns: usize) -> Sheet
         add(
             "node",
             &format!(
-                "{} ({}): {}{}; {}{}",
+                "{} ({}): {}{}; {}{}{}",
                 member.node,
                 if member.node == site.leader { "leader" } else { member.class.text() },
                 step(site, member),
                 since.unwrap_or_default(),
                 state(member, view),
-                waits.unwrap_or_default()
+                waits.unwrap_or_default(),
+                ack.map(restart::course).unwrap_or_default(),
             ),
         );
+    }
+    if site.kind == SiteKind::Restart && !ended {
+        let joined = view.nodes.iter().filter(|it| site.member(&it.name, &it.uid).is_none());
+        for it in joined {
+            add("node", &format!("{}: joined since the restart has begun; it is not restarted", it.name));
+        }
     }
     for it in &site.findings {
         add("finding", &format!("[{}] {}; passed", it.code, it.text));
@@ -134,14 +164,26 @@ fn sheet(site: Option<&Site>, view: &View, now: GoTime, columns: usize) -> Sheet
             &format!("in phase {}, by {}, {}: {}", it.phase, it.who, when(&it.when, now), it.why),
         );
     }
+    if ended {
+        return out;
+    }
     if !site.waits.is_empty() {
-        add("waits for", &site.waits);
+        add(if site.phase == SitePhase::Paused { "paused" } else { "waits for" }, &site.waits);
     }
     add("next step", if site.next.is_empty() { "nothing: wait" } else { &site.next });
     out
 }
 
-fn form(site: Option<&Site>, view: &View) -> SiteStatus {
+/// The nodes as they are listed: of a restart in the order in which they go.
+fn in_order(site: &Site) -> Vec<&Member> {
+    let mut nodes: Vec<&Member> = site.nodes.iter().collect();
+    if site.kind == SiteKind::Restart {
+        nodes.sort_by_key(|it| site.order.iter().position(|name| *name == it.node));
+    }
+    nodes
+}
+
+fn form(site: Option<&Site>, ended: bool, view: &View) -> SiteStatus {
     let Some(site) = site else { return SiteStatus::default() };
     let node = |it: &Member| {
         let ack = site.ack(&it.node);
@@ -150,6 +192,8 @@ fn form(site: Option<&Site>, view: &View) -> SiteStatus {
             class: it.class.text().to_owned(),
             step: ack.map_or_else(String::new, |it| it.step.text().to_owned()),
             since: ack.map(|it| it.since.clone()).unwrap_or_default(),
+            past: ack.map_or_else(Vec::new, |it| it.past.iter().map(past).collect()),
+            verified: ack.map(|it| it.verified.clone()).unwrap_or_default(),
             waits_for: ack.map(|it| it.waits.clone()).unwrap_or_default(),
             state: state(it, view).to_owned(),
         }
@@ -157,7 +201,7 @@ fn form(site: Option<&Site>, view: &View) -> SiteStatus {
     SiteStatus {
         id: site.id.clone(),
         kind: site.kind.text().to_owned(),
-        phase: site.phase.text().to_owned(),
+        phase: if ended { "ended".to_owned() } else { site.phase.text().to_owned() },
         since: site.since.clone(),
         who: site.by.who.clone(),
         why: site.by.why.clone(),
@@ -170,8 +214,12 @@ fn form(site: Option<&Site>, view: &View) -> SiteStatus {
         machines: site.machines.iter().map(machine).collect(),
         waits_for: site.waits.clone(),
         next_step: site.next.clone(),
-        nodes: site.nodes.iter().map(node).collect(),
+        nodes: in_order(site).into_iter().map(node).collect(),
     }
+}
+
+fn past((step, since): &(NodeStep, String)) -> SiteStep {
+    SiteStep { step: step.text().to_owned(), since: since.clone() }
 }
 
 fn machine(it: &Machine) -> SiteMachine {

@@ -105,6 +105,89 @@ fn u13_a_shutdown_is_begun_shown_continued_and_withdrawn() {
 }
 
 #[test]
+fn v3_a_restart_is_planned_begun_shown_paused_continued_and_withdrawn() {
+    let place = place();
+    let planned = place.site("restart --dry-run --reason", &["new kernel"]);
+    assert_eq!((planned.code, planned.err.as_str()), (0, ""), "{planned:?}");
+    let order = "Order: n2, n3, n4, n1; of the servers, the one that leads etcd by then goes last.";
+    assert!(words(&planned.out).contains(&format!("{order} Nothing was begun.")), "{planned:?}");
+    assert!(place.sim.get("coordination/leases", "eve-kube-app", LEASE).is_none(), "something was written");
+    let told = place.site("restart --reason", &["new kernel"]);
+    assert_eq!((told.code, told.err.as_str()), (0, ""), "{told:?}");
+    let said = words(&told.out);
+    assert!(said.contains(" has begun, by operator field on ") && said.contains(order), "{said}");
+    assert_eq!((&place.mode()["kind"], &place.mode()["phase"]), (&json!("restart"), &json!("restarting")));
+    let second = place.site("shutdown --reason x", &[]);
+    assert!(second.code == 1 && second.err.contains("operation restart ("), "{second:?}");
+    // Turns are granted as ever.
+    let turns = words(&place.lock("status", &[]).out);
+    assert!(
+        turns.contains("is in progress: zedbox site status") && !turns.contains("no turn is granted"),
+        "{turns}"
+    );
+
+    place.edit_mode(|it| {
+        (it["phase"], it["waits"]) = ("paused".into(), "node n3: its drain failed".into());
+        it["next"] = "repair that".into();
+        it["seen"] = json!([
+            {
+                "node": "n2", "uid": it["nodes"][1]["uid"], "step": "done", "bootID": "b2",
+                "since": "2026-03-14T09:33:00Z", "verified": "11 layers pass", "past": [
+                    ["seen", "2026-03-14T09:00:00Z"], ["draining", "2026-03-14T09:30:00Z"],
+                    ["going", "2026-03-14T09:30:55Z"], ["booted", "2026-03-14T09:32:05Z"],
+                    ["verifying", "2026-03-14T09:32:50Z"],
+                ],
+            },
+            {
+                "node": "n3", "uid": it["nodes"][2]["uid"], "step": "failed", "bootID": "b1",
+                "since": "2026-03-14T09:34:00Z", "waits": "its drain failed", "past": [["draining", ""]],
+            },
+        ]);
+    });
+    let shown = words(&place.site("status", &[]).out);
+    for part in [
+        ": paused by operator field on ",
+        "node n2 (worker): done, since 2026-03-14 09:33:00 UTC",
+        "took: draining 55 s, rebooting 1 min 10 s, checks after boot 45 s, verifying 10 s; verified: 11 layers pass",
+        "node n3 (worker): failed, since 2026-03-14 09:34:00 UTC",
+        "waits for its drain failed; took: draining ?",
+        "paused node n3: its drain failed",
+        "next step repair that",
+        "order n2, n3, n4, n1",
+    ] {
+        assert!(shown.contains(part), "no `{part}` in {shown}");
+    }
+    let form = place.site("status -o json", &[]).json();
+    let read: topics::SiteStatus = serde_json::from_value(form.clone()).unwrap();
+    assert_eq!(serde_json::to_value(read).unwrap(), form, "it is what its schema is made of, and no more");
+    assert_eq!(form["Nodes"][0]["Past"][1]["Step"], "draining");
+    let waited = place.site("status --wait", &[]);
+    assert!(waited.code == 1 && waited.err.contains("it is paused: node n3: its drain failed"), "{waited:?}");
+
+    let told = place.site("continue --phase paused --reason", &["more room"]);
+    assert!(
+        told.code == 0 && words(&told.out).contains("The restart of the site continues, by "),
+        "{told:?}"
+    );
+    assert_eq!(
+        (&place.mode()["phase"], &place.mode()["seen"][1]["step"]),
+        (&json!("restarting"), &json!("draining"))
+    );
+    let told = place.site("cancel --reason late", &[]);
+    assert!(told.code == 0 && words(&told.out).starts_with("Withdrew the restart of the site"), "{told:?}");
+    assert_eq!(place.mode(), Value::Null);
+    let shown = words(&place.site("status", &[]).out);
+    assert!(
+        shown.starts_with("no whole-site operation is in progress; the last one of its kind: whole-site"),
+        "{shown}"
+    );
+    assert!(shown.contains("node n2 (worker): done") && !shown.contains("next step"), "{shown}");
+    let form = place.site("status -o json", &[]).json();
+    assert_eq!((&form["Phase"], &form["Withdrawn"]), (&json!("ended"), &json!(true)));
+    assert_eq!(place.site("status --wait", &[]).code, 1, "there is nothing to follow");
+}
+
+#[test]
 fn u13_an_operation_by_device_config_is_armed_shown_and_withdrawn_before_it_begins() {
     let place = place();
     let told = place.site("reboot --by-config --reason", &["new kernel"]);

@@ -10,7 +10,7 @@ use crate::core::SiteHold;
 
 /// What is done with the machine, for its own agents.
 pub(super) fn op(kind: &SiteKind) -> DeviceOp {
-    if *kind == SiteKind::Reboot { DeviceOp::Reboot } else { DeviceOp::Shutdown }
+    if matches!(kind, SiteKind::Reboot | SiteKind::Restart) { DeviceOp::Reboot } else { DeviceOp::Shutdown }
 }
 
 /// What the rule needs of the record.
@@ -39,7 +39,7 @@ pub(super) fn record(
 ) -> Option<SiteOperation> {
     let local = next.local.as_ref()?;
     let before = before.cloned().unwrap_or_default();
-    let go = next.hold == Hold::Go;
+    let go = matches!(next.hold, Hold::Go | Hold::Drain);
     let by = site.map(|it| format!("{}: {}", it.by.who, it.by.why));
     let record = SiteOperation {
         id: local.id.clone(),

@@ -4,6 +4,15 @@
 //! Not here: any decision (`outage::site`), and what the drain makes of it (`core::site`). What runs it: `zedkube::run`.
 
 mod local;
+mod restart;
 mod run;
 
 pub(crate) use run::Sites;
+
+/// Whether the device config has ordered what the operation does, and that waits.
+fn asked(station: &agent::Station, site: &outage::site::record::Site) -> Result<bool, String> {
+    let op = local::op(&site.kind);
+    let pending = agent::wire::peek::<topics::DeviceOpPending>(&station.bus, "zedagent", op.word());
+    let pending = pending.map_err(|why| format!("cannot read DeviceOpPending {}: {why}", op.word()))?;
+    Ok(pending.is_some_and(|it| it.state == topics::PendingState::Pending && it.site.is_empty()))
+}

@@ -27,10 +27,10 @@ use outage::turn::rule::NodeSeen;
 use pubsub::Publication;
 use step::Mono;
 use tokio::sync::watch;
-use topics::{DeviceOpPending, GoTime, PendingState, SiteOperation};
+use topics::{GoTime, SiteOperation};
 use tracing::{info, warn};
 
-use super::local;
+use super::{asked, local, restart};
 use crate::core::SiteHold;
 use crate::limits::Limits;
 use crate::{GLOBAL, NAME};
@@ -49,7 +49,13 @@ pub(crate) struct Sites {
     /// Since when it could go or the API has been silent; and what of the two.
     waits: Option<(bool, Mono)>,
     /// Since when the phase is seen, and what was seen of the virtual IP meanwhile.
-    phase: Option<(SitePhase, Mono, Address)>,
+    phase: Option<((SitePhase, String), Mono, Address)>,
+    /// Of a restart: what the looks at the cluster have shown.
+    verify: restart::Verify,
+    /// Of a restart: whether the one that works for all does so.
+    quiet: outage::site::restart::Quiet,
+    /// Of a restart: how this node's own reboot is.
+    ordered: restart::Ordered,
     /// What the last look found where it waits for device configs: until that changes, nobody is asked again.
     looked: Option<(Record, bool)>,
     /// The last look failed, and nothing is on disk yet.
@@ -90,6 +96,9 @@ impl Sites {
             pulses: Pulses::default(),
             waits: None,
             phase: None,
+            verify: restart::Verify::default(),
+            quiet: outage::site::restart::Quiet::default(),
+            ordered: restart::Ordered::default(),
             looked: None,
             failed: false,
         })
@@ -147,20 +156,13 @@ impl Sites {
         }
     }
 
-    /// The record of an operation that has not begun, and whether it is ordered here.
+    /// The record of an operation that has not begun, and whether it is ordered here; of a restart that is paused, the
+    /// record.
     fn armed(&self, lease: &Newest) -> Option<(Record, bool)> {
         let record = lease.borrow().as_ref()?.record.clone();
         let site = operator::current(&record).ok()??;
-        let asked = self.asked(&site).ok()?;
-        (site.phase == SitePhase::Armed).then_some((record, asked))
-    }
-
-    /// Whether the device config has ordered what the operation does, and that waits.
-    fn asked(&self, site: &Site) -> Result<bool, String> {
-        let op = local::op(&site.kind);
-        let pending = wire::peek::<DeviceOpPending>(&self.station.bus, "zedagent", op.word());
-        let pending = pending.map_err(|why| format!("cannot read DeviceOpPending {}: {why}", op.word()))?;
-        Ok(pending.is_some_and(|it| it.state == PendingState::Pending && it.site.is_empty()))
+        let asked = asked(&self.station, &site).ok()?;
+        matches!(site.phase, SitePhase::Armed | SitePhase::Paused).then_some((record, asked))
     }
 
     async fn look(&mut self, cluster: &Cluster, name: &NodeName, device_uuid: &str) {
@@ -233,39 +235,42 @@ impl Sites {
             .collect();
         let facts = Facts {
             cordoned: facts.unschedulable,
-            asked: !begun && self.asked(site)?,
+            asked: !begun && asked(&self.station, site)?,
             open: !matches!(facts.cordon, Cordon::Ours(_)),
             gone,
             waited: self.waited(false),
+            reboot: self.ordered.look(&self.station, site, (&own.node, self.record.as_ref())),
             ..self.facts(etcd.as_ref())
         };
         let leads = facts.leads;
         let word = Word::Site(Box::new(site.clone()));
         let next = member::next(&own, self.record.as_ref().map(local::local).as_ref(), &word, &facts);
-        let (cordon, say, waits) = (next.cordon, next.say.clone(), next.waits.clone());
-        if !self.keep(&next, Some(site)) {
-            return Ok(());
-        }
+        let kept = self.keep(&next, Some(site));
         let read = Read { name, device_uuid, own, held, site, nodes };
-        if cordon {
+        if kept && next.cordon {
             self.cordon(cluster, &read).await?;
         }
-        if let Some(step) = say {
+        if let Some(step) = next.say.clone().filter(|_| kept) {
             let ack = Ack {
                 node: read.own.node.clone(),
                 uid: read.own.uid.clone(),
                 step,
-                boot_id: read.own.boot_id.clone(),
+                boot_id: restart::boot_id(site, &next, &read.own),
                 leads,
-                waits,
+                waits: next.waits,
                 since: String::new(),
+                past: Vec::new(),
+                verified: String::new(),
                 rest: serde_json::Map::new(),
             };
             self.say(cluster, site, ack).await?;
         }
-        if coordinate::is_coordinator(&read.own.node, site, &read.nodes) {
-            self.coordinate(cluster, &read).await?;
+        let works = coordinate::is_coordinator(&read.own.node, site, &read.nodes);
+        // Nothing of this node's own files keeps it from working for all.
+        if works || self.quiet.stands_in(&read.own.node, site, &read.nodes, now) {
+            return self.coordinate(cluster, &read).await;
         }
+        (self.phase, self.verify) = (None, restart::Verify::default());
         Ok(())
     }
 
@@ -380,16 +385,16 @@ impl Sites {
         }
         let wall = self.station.clock.wall().to_timestamp();
         ack.since = wall.to_string();
-        let edit = |record: &_| operator::hear(record, &site.id, &ack);
+        let edit = |record: &_| operator::hear(record, site, &ack);
         lease::change(cluster, wall, edit).await.map(drop).map_err(|it| it.to_string())
     }
 
     /// What is done for all.
     async fn coordinate(&mut self, cluster: &Cluster, read: &Read<'_>) -> Result<(), String> {
         let (site, now) = (read.site, self.station.clock.now());
-        let seen = self.phase.take().filter(|(phase, ..)| *phase == site.phase);
-        let (_, since, address) =
-            self.phase.insert(seen.unwrap_or_else(|| (site.phase.clone(), now, Address::default())));
+        let stage = (site.phase.clone(), outage::site::restart::stage(site, &read.nodes));
+        let seen = self.phase.take().filter(|(of, ..)| *of == stage);
+        let (_, since, address) = self.phase.insert(seen.unwrap_or_else(|| (stage, now, Address::default())));
         let since = *since;
         let need = coordinate::need(&site.phase);
         let found = async {
@@ -408,6 +413,8 @@ impl Sites {
             }
         };
         found.lasted = now.since(since);
+        let stage = self.phase.as_ref().map(|((_, stage), ..)| stage.clone()).unwrap_or_default();
+        self.verify.look(cluster, self.station.clock, (site, stage), &mut found).await;
         found.holders = read.held.record.holders.iter().map(|it| it.node.clone()).collect();
         match coordinate::next(site, &read.nodes, &found) {
             Move::Wait(waits, next) => self.advance(cluster, site, Some(waiting(site, waits, next))).await,
@@ -434,8 +441,10 @@ impl Sites {
                 self.advance(cluster, site, Some(waiting(site, waits, coordinate::refused_step(site)))).await
             }
             Move::To(mut to) => {
+                let wall = self.station.clock.wall().to_timestamp().to_string();
+                to.seen.iter_mut().filter(|it| it.since.is_empty()).for_each(|it| it.since.clone_from(&wall));
                 if to.phase != site.phase {
-                    to.since = self.station.clock.wall().to_timestamp().to_string();
+                    to.since = wall;
                 }
                 if !to.missing.is_empty() {
                     warn!(missing = to.missing.join(", "), "the site continues without nodes");
@@ -446,14 +455,18 @@ impl Sites {
         }
     }
 
-    async fn advance(&self, cluster: &Cluster, from: &Site, to: Option<Site>) -> Result<(), String> {
+    async fn advance(&mut self, cluster: &Cluster, from: &Site, to: Option<Site>) -> Result<(), String> {
         if to.as_ref() == Some(from) {
             return Ok(());
         }
         let edit = |record: &_| operator::advance(record, from, to.as_ref());
         match lease::change(cluster, self.station.clock.wall().to_timestamp(), edit).await {
+            Ok(_) => {
+                to.iter().for_each(|it| self.quiet.wrote(it));
+                Ok(())
+            }
             // Another one was faster: the next look sees what it wrote.
-            Ok(_) | Err(Failed::Outrun(_)) => Ok(()),
+            Err(Failed::Outrun(_)) => Ok(()),
             Err(why) => Err(why.to_string()),
         }
     }

@@ -219,6 +219,8 @@ impl Site3 {
                 node: own.node,
                 uid: own.uid,
                 step,
+                past: Vec::new(),
+                verified: String::new(),
                 boot_id: own.boot_id,
                 leads,
                 waits,

@@ -263,7 +263,7 @@ async fn u13_a_guest_that_nobody_owns_is_named_and_holds_the_site_until_a_person
     );
     assert!(step.contains("kubectl -n lab delete vmi loose"), "{step}");
     let record = Record { mode: Some(place.site.mode().unwrap()), ..Record::default() };
-    let passed = current(&pass(&record, &SitePhase::Stopping, &said()).unwrap()).unwrap().unwrap();
+    let passed = current(&pass(&record, &SitePhase::Stopping, None, &said()).unwrap()).unwrap().unwrap();
     let found = find(&place.cluster, need(&passed.phase), "op").await.unwrap();
     assert!(matches!(next(&passed, &[], &found), Move::To(it) if it.phase == SitePhase::Detaching));
     // Machines that may go down with their nodes are not asked at all.

@@ -5,4 +5,7 @@ mod calls;
 mod course;
 mod machines;
 mod preflight;
+mod restart;
+mod restarts;
 mod rules;
+mod trouble;

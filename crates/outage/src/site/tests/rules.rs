@@ -58,6 +58,8 @@ fn ack(node: &str, step: NodeStep) -> Ack {
         leads: node == "a",
         waits: String::new(),
         since: String::new(),
+        past: Vec::new(),
+        verified: String::new(),
         rest: serde_json::Map::new(),
     }
 }
@@ -127,8 +129,12 @@ fn an_operation_begins_only_while_nobody_holds_a_turn_and_ends_only_before_the_s
         }
     }
     let waiting = record(&site(SitePhase::Detaching, &NodeStep::Cordoned));
-    assert!(why(pass(&waiting, &SitePhase::Stopping, &said())).contains("in phase detaching, not stopping"));
-    assert!(current(&pass(&waiting, &SitePhase::Detaching, &said()).unwrap()).unwrap().unwrap().is_passed());
+    assert!(
+        why(pass(&waiting, &SitePhase::Stopping, None, &said())).contains("in phase detaching, not stopping")
+    );
+    assert!(
+        current(&pass(&waiting, &SitePhase::Detaching, None, &said()).unwrap()).unwrap().unwrap().is_passed()
+    );
 }
 
 #[test]
@@ -213,7 +219,7 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
     for (site, found, waits, then) in table {
         let Move::Wait(why, next_step) = next(&site, &nodes(), &found) else { panic!("{waits}") };
         assert!(why.contains(waits) && next_step.contains("zedbox"), "{why}; {next_step}");
-        let passed = pass(&record(&site), &site.phase, &said()).unwrap();
+        let passed = pass(&record(&site), &site.phase, None, &said()).unwrap();
         let Move::To(after) = next(&current(&passed).unwrap().unwrap(), &nodes(), &found) else {
             panic!("{waits}")
         };
@@ -224,7 +230,7 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
 #[test]
 fn a_turn_is_waited_for_before_an_armed_operation_begins_whoever_continues_it() {
     let armed = record(&site(SitePhase::Armed, &NodeStep::NotAsked));
-    let mut held = pass(&armed, &SitePhase::Armed, &said()).unwrap();
+    let mut held = pass(&armed, &SitePhase::Armed, None, &said()).unwrap();
     let from = current(&held).unwrap().unwrap();
     let turn = Found { holders: vec!["b".to_owned()], ..Found::default() };
     let Move::Wait(waits, _) = next(&from, &nodes(), &turn) else { panic!("it begins") };

@@ -46,6 +46,14 @@ fn u13_other_turns_go_on_while_the_site_is_armed() {
     let mut stage = Stage::new(Some(Record { mode: Some(armed("shutdown", "")), ..Record::default() }));
     stage.wants();
     assert_eq!(stage.confirm(), Ok(()));
+    // Nodes that reboot one after another do so in turns.
+    let restart = Mode {
+        id: "m1".to_owned(),
+        kind: "restart".to_owned(),
+        rest: [("phase".to_owned(), "restarting".into())].into_iter().collect(),
+    };
+    stage.edit(|record| record.mode = Some(restart));
+    assert_eq!(stage.confirm(), Ok(()));
     // The turn that it holds continues also under an operation of its own kind.
     stage.edit(|record| record.mode = Some(armed("reboot", "")));
     assert_eq!(stage.confirm(), Ok(()));

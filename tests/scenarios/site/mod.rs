@@ -1,5 +1,8 @@
 //! The whole site off and on again, three nodes at once (goals U5, U13).
 
+mod drill;
+mod restart;
+
 use std::cell::RefCell;
 use std::future::Future;
 use std::time::Duration;
@@ -16,16 +19,16 @@ use serde_json::{Value, json};
 use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
 
 const GUESTS: &str = "kubevirt/virtualmachineinstances";
-const PENDING: &str = "persist/status/zedagent/DeviceOpPending/reboot.json";
+pub(crate) const PENDING: &str = "persist/status/zedagent/DeviceOpPending/reboot.json";
 const RECORD: &str = "persist/status/zedkube/SiteOperation/global.json";
 
 /// Two servers and a worker; one application holds a volume, others do not.
-struct Place {
-    worlds: Vec<World>,
-    sim: Sim,
+pub(crate) struct Place {
+    pub(crate) worlds: Vec<World>,
+    pub(crate) sim: Sim,
 }
 
-fn said() -> Statement {
+pub(crate) fn said() -> Statement {
     Statement {
         who: "operator field".to_owned(),
         why: "power work".to_owned(),
@@ -36,7 +39,11 @@ fn said() -> Statement {
 
 impl Place {
     async fn new() -> Self {
-        let mut worlds: Vec<World> = Cluster::embedded_of_three().await.into_iter().map(World::on).collect();
+        Self::of(Cluster::embedded_of_three().await, &[("site_step_ms", 200)]).await
+    }
+
+    pub(crate) async fn of(clusters: Vec<Cluster>, limits: &[(&str, u64)]) -> Self {
+        let mut worlds: Vec<World> = clusters.into_iter().map(World::on).collect();
         let sim = worlds[0].cluster.sim().clone();
         sim.edit("nodes", "", "edge-node-3", |it| {
             it["metadata"]["labels"]["node-role.kubernetes.io/control-plane"].take();
@@ -56,7 +63,9 @@ impl Place {
         }
         sim.until("storage/volumeattachments", |all| all.len() == 1).await;
         for world in &mut worlds {
-            world.limits["zedkube"]["site_step_ms"] = 200.into();
+            for (name, value) in limits {
+                world.limits["zedkube"][name] = (*value).into();
+            }
             world.start_all();
         }
         for world in &worlds {
@@ -65,20 +74,24 @@ impl Place {
         Self { worlds, sim }
     }
 
-    async fn begin(&self, kind: SiteKind) {
+    pub(crate) async fn begin(&self, kind: SiteKind) {
         self.begin_as(kind, false).await;
     }
 
-    async fn begin_as(&self, kind: SiteKind, by_config: bool) {
-        let wish = Wish {
+    pub(crate) fn wish() -> Wish {
+        Wish {
             id: "op-1".to_owned(),
-            kind,
+            kind: SiteKind::Shutdown,
             by: said(),
             leave_machines: false,
             although_held: false,
-            by_config,
+            by_config: false,
             findings: vec![],
-        };
+        }
+    }
+
+    async fn begin_as(&self, kind: SiteKind, by_config: bool) {
+        let wish = Wish { kind, by_config, ..Self::wish() };
         let handle = self.worlds[0].cluster.handle();
         let nodes: Vec<_> =
             outage::calls::glance(&handle).await.unwrap().into_iter().map(|(node, _)| node).collect();
@@ -86,19 +99,19 @@ impl Place {
         lease::change(&handle, wall, |record| operator::begin(record, &wish, &nodes)).await.unwrap();
     }
 
-    fn mode(&self) -> Option<Site> {
+    pub(crate) fn mode(&self) -> Option<Site> {
         let lease = self.sim.get("coordination/leases", "eve-kube-app", LEASE)?;
         let text = lease["metadata"]["annotations"][MODE].as_str()?;
         Some(serde_json::from_str(text).unwrap())
     }
 
-    async fn until_mode(&self, wanted: impl Fn(Option<&Site>) -> bool) {
+    pub(crate) async fn until_mode(&self, wanted: impl Fn(Option<&Site>) -> bool) {
         self.sim.until("coordination/leases", |_| true).await;
         self.sim.until("coordination/leases", |_| wanted(self.mode().as_ref())).await;
     }
 
     /// Waits until the site is as before, and nothing of the operation is left.
-    async fn until_over(&self, without: Option<usize>) {
+    pub(crate) async fn until_over(&self, without: Option<usize>) {
         self.until_mode(|it| it.is_none()).await;
         for (at, world) in self.worlds.iter().enumerate().filter(|(at, _)| Some(*at) != without) {
             world.cluster.until_schedulable().await;
@@ -109,7 +122,7 @@ impl Place {
         assert_eq!(self.replicas(), (1, Value::Null));
     }
 
-    async fn until_machine_runs(&self) {
+    pub(crate) async fn until_machine_runs(&self) {
         let runs = |all: &[Value]| all.len() == 1 && all[0]["status"]["phase"] == "Running";
         self.sim.until(GUESTS, runs).await;
     }
@@ -143,7 +156,7 @@ impl Place {
         assert_eq!(self.worlds.iter().map(|it| it.cluster.evictions()).sum::<usize>(), 0);
     }
 
-    async fn kill_all(&mut self) {
+    pub(crate) async fn kill_all(&mut self) {
         for world in &mut self.worlds {
             world.kill_all().await;
         }

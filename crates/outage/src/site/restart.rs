@@ -1,0 +1,418 @@
+//! A restart of the site: its nodes reboot one after another, each drained in a turn of its own and verified before the next
+//! one starts.
+//!
+//! The record says for each node how far it is; a step `draining` of the boot that the node is in is its order to go. All
+//! else is what any reboot is: a drain, a turn, the last look, the checks after boot. What fails first pauses the restart.
+//! A node whose power is lost on its way has gone through a boot: it is not ordered to go once more.
+//! Source: spec/cluster-lock.md 8.1. Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use kubeapi::names::listed;
+use serde_json::Map;
+use step::Mono;
+
+use super::coordinate::{CANCEL, Found, Move, NODE_LIMIT, is_alive, may_coordinate, pass_step, seen};
+use super::member::{Facts, Hold, Local, Next, Own, unready};
+use super::record::{Ack, Member, NodeStep, Site, SiteKind, SitePhase, Statement};
+use crate::turn::record::Class;
+use crate::turn::rule::{NodeSeen, Refused};
+
+/// The cluster is well once it has been so for as long.
+pub const WELL: Duration = Duration::from_secs(5);
+/// How long copies of volumes that are made again keep the next node up; then the restart pauses.
+pub const REBUILD_LIMIT: Duration = Duration::from_hours(2);
+/// How long another server leaves something to the one that works for all, and then does it.
+pub const STAND_IN: Duration = Duration::from_mins(3);
+
+/// Since when nothing has changed in the record, but what the nodes wait for: by that another server knows that the one that
+/// works for all does nothing, though its kubelet answers.
+#[derive(Debug, Default)]
+pub struct Quiet(Option<(Site, Mono)>);
+
+impl Quiet {
+    fn bare(site: &Site) -> Site {
+        let mut site = site.clone();
+        site.seen.iter_mut().for_each(|it| it.waits.clear());
+        site
+    }
+
+    /// Whether this server does what is due, which another one has left undone.
+    pub fn stands_in(&mut self, node: &str, site: &Site, nodes: &[NodeSeen], now: Mono) -> bool {
+        let site = Self::bare(site);
+        let held = self.0.take().filter(|(of, _)| *of == site);
+        let (site, since) = self.0.insert(held.unwrap_or((site, now)));
+        site.kind == SiteKind::Restart && now.since(*since) >= STAND_IN && may_coordinate(node, site, nodes)
+    }
+
+    /// What it has written itself is no sign of the other one.
+    pub fn wrote(&mut self, to: &Site) {
+        if let Some((site, _)) = &mut self.0 {
+            *site = Self::bare(to);
+        }
+    }
+}
+
+/// The node that goes, and how far it is.
+#[must_use]
+pub fn in_turn(site: &Site) -> Option<(&Member, &Ack)> {
+    let goes = |step: &NodeStep| !matches!(step, NodeStep::Seen | NodeStep::Done | NodeStep::Skipped);
+    site.nodes.iter().find_map(|it| Some((it, site.ack(&it.node).filter(|ack| goes(&ack.step))?)))
+}
+
+/// All nodes in the order in which they go, and who leads etcd, or empty: first those that have gone, as they went; then
+/// workers, the tie-breaker, servers, and last the one that leads.
+#[must_use]
+pub fn plan(site: &Site) -> (Vec<String>, String) {
+    let (_, leader) = site.off_order();
+    let waits = |node: &str| matches!(site.step(node), None | Some(NodeStep::Seen));
+    let mut order: Vec<String> = site.order.iter().filter(|it| !waits(it)).cloned().collect();
+    let rank = |it: &Member| match it.class {
+        _ if it.node == leader => 3,
+        Class::Worker => 0,
+        Class::TieBreaker => 1,
+        Class::Follower | Class::Leader | Class::Stranger(_) => 2,
+    };
+    let mut rest: Vec<&Member> = site.nodes.iter().filter(|it| !order.contains(&it.node)).collect();
+    rest.sort_by_key(|it| (rank(it), it.node.clone()));
+    order.extend(rest.into_iter().map(|it| it.node.clone()));
+    (order, leader)
+}
+
+/// What is counted while it lasts: the node that goes, its step, and whether it is there.
+#[must_use]
+pub fn stage(site: &Site, nodes: &[NodeSeen]) -> String {
+    let goes = in_turn(site).map_or_else(String::new, |(it, ack)| {
+        format!("{} {} {} {}", it.node, ack.step.text(), ack.boot_id, is_alive(it, nodes))
+    });
+    format!("{} {goes}", site.since)
+}
+
+/// Whether the cluster is to be looked at now.
+#[must_use]
+pub fn is_verifying(site: &Site) -> bool {
+    in_turn(site).is_some_and(|(_, ack)| ack.step == NodeStep::Verifying)
+}
+
+/// What this node does for itself.
+pub(super) fn member(own: &Own, site: &Site, facts: &Facts) -> Next {
+    let Some(ack) = site.ack(&own.node) else { return Next { say: Some(NodeStep::Seen), ..Next::out() } };
+    let at = |step: NodeStep| Local {
+        id: site.id.clone(),
+        kind: site.kind.clone(),
+        step,
+        boot_id: own.boot_id.clone(),
+        server: site.member(&own.node, &own.uid).is_some_and(Member::is_server),
+        order: Vec::new(),
+        all_ready: false,
+        // Nothing but its own drain holds it.
+        released: true,
+    };
+    match &ack.step {
+        // An order for no boot is none.
+        NodeStep::Draining | NodeStep::Going if ack.boot_id.is_empty() => {
+            Next { say: Some(NodeStep::Seen), ..Next::out() }
+        }
+        NodeStep::Draining | NodeStep::Going if ack.boot_id == own.boot_id => {
+            let (step, waits) = match &facts.reboot {
+                it if !it.failed.is_empty() => (NodeStep::Failed, it.failed.clone()),
+                it if it.commanded => (NodeStep::Going, "this machine to go down".to_owned()),
+                it => (NodeStep::Draining, it.waits.clone()),
+            };
+            Next {
+                local: Some(at(NodeStep::Draining)),
+                hold: Hold::Drain,
+                say: Some(step),
+                waits,
+                ..Next::out()
+            }
+        }
+        NodeStep::Draining | NodeStep::Going | NodeStep::Booted => {
+            let waits = match unready(facts) {
+                "" if facts.open => "",
+                "" => "its cordon to be removed behind the checks after boot",
+                waits => waits,
+            };
+            let step = if waits.is_empty() { NodeStep::Open } else { NodeStep::Booted };
+            Next {
+                local: Some(at(NodeStep::Booted)),
+                say: Some(step),
+                waits: waits.to_owned(),
+                ..Next::out()
+            }
+        }
+        // Its turn is over or has not come: it says who leads, and nothing else.
+        step @ (NodeStep::NotAsked
+        | NodeStep::Asked
+        | NodeStep::Seen
+        | NodeStep::Cordoned
+        | NodeStep::Ready
+        | NodeStep::Open
+        | NodeStep::Verifying
+        | NodeStep::Done
+        | NodeStep::Skipped
+        | NodeStep::Failed
+        | NodeStep::Stranger(_)) => Next { say: Some(step.clone()), waits: ack.waits.clone(), ..Next::out() },
+    }
+}
+
+/// Nothing can be read in the Lease. A drain that has begun continues: it has its own rule for that.
+pub(super) fn alone(own: &Own, local: &Local, why: &str) -> Next {
+    let waits = format!("the Kubernetes API: {why}");
+    if local.boot_id == own.boot_id {
+        return Next { local: Some(local.clone()), hold: Hold::Drain, waits, ..Next::out() };
+    }
+    let local = Local { step: NodeStep::Booted, boot_id: own.boot_id.clone(), ..local.clone() };
+    Next { local: Some(local), waits, ..Next::out() }
+}
+
+/// The record with this node at `step`; since when is written by whoever writes it.
+fn mark(mut site: Site, member: &Member, step: NodeStep, waits: &str) -> Site {
+    let known = site.ack(&member.node);
+    site.hear(Ack {
+        node: member.node.clone(),
+        uid: member.uid.clone(),
+        step,
+        boot_id: known.map(|it| it.boot_id.clone()).unwrap_or_default(),
+        leads: known.is_some_and(|it| it.leads),
+        waits: waits.to_owned(),
+        since: String::new(),
+        past: Vec::new(),
+        verified: String::new(),
+        rest: Map::new(),
+    });
+    site
+}
+
+fn ack_of<'a>(site: &'a mut Site, member: &Member) -> Option<&'a mut Ack> {
+    site.seen.iter_mut().find(|it| it.node == member.node)
+}
+
+/// It has failed: nothing more starts. Of a node that has said nothing, nothing is written: its boot is not known.
+fn pause(site: &Site, member: &Member, why: &str) -> Move {
+    let mut site = site.clone();
+    if site.ack(&member.node).is_some() {
+        site = mark(site, member, NodeStep::Failed, why);
+    }
+    site.phase = SitePhase::Paused;
+    site.waits = format!("node {}: {why}", member.node);
+    site.next = format!(
+        "repair that, then {}; or continue without this node: zedbox site continue --skip {} --reason '...'; or end \
+         it: {CANCEL}",
+        pass_step(&site),
+        member.node
+    );
+    Move::To(Box::new(site))
+}
+
+/// The record without a reboot of this node.
+fn skipped(site: Site, member: &Member, why: String) -> Site {
+    let mut site = mark(site, member, NodeStep::Skipped, "");
+    if let Some(ack) = ack_of(&mut site, member) {
+        ack.verified = why;
+    }
+    Site { waits: String::new(), next: String::new(), ..site }
+}
+
+/// Whether its kubelet reports the boot that the node itself has said.
+fn has_said_its_boot(site: &Site, member: &Member, nodes: &[NodeSeen]) -> bool {
+    let (Some(ack), Some(node)) = (site.ack(&member.node), seen(member, nodes)) else { return false };
+    !ack.boot_id.is_empty() && (node.boot_id.is_empty() || node.boot_id == ack.boot_id)
+}
+
+fn to(site: &Site, member: &Member, step: NodeStep) -> Move {
+    let site = Site { waits: String::new(), next: String::new(), ..site.clone() };
+    Move::To(Box::new(mark(site, member, step, "")))
+}
+
+/// What is done next for all.
+pub(super) fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
+    let (order, leader) = plan(site);
+    if (&order, &leader) != (&site.order, &site.leader) {
+        return Move::To(Box::new(Site { order, leader, ..site.clone() }));
+    }
+    let left = |it: &&Member| {
+        !matches!(site.step(&it.node), Some(NodeStep::Done | NodeStep::Skipped)) && seen(it, nodes).is_none()
+    };
+    if let Some(member) = site.nodes.iter().find(left) {
+        let why = "it was deleted from the cluster".to_owned();
+        return Move::To(Box::new(skipped(site.clone(), member, why)));
+    }
+    let Some((member, ack)) = in_turn(site) else { return first(site, nodes, found) };
+    let (node, late) = (&member.node, found.lasted >= NODE_LIMIT);
+    let limit = NODE_LIMIT.as_secs() / 60;
+    let there = is_alive(member, nodes);
+    let well = found.blocking.is_empty() && found.rebuilding.is_empty();
+    let wait = |what: String, next: String| Move::Wait(what, next);
+    let look = || format!("zedbox drain status on node {node}");
+    match &ack.step {
+        NodeStep::Failed => pause(site, member, &ack.waits),
+        _ if !there && late => {
+            pause(site, member, &format!("it is not Ready for {limit} min, at step {}", ack.step.text()))
+        }
+        _ if !there => wait(
+            format!("node {node} to be Ready; after {limit} min the restart pauses"),
+            format!("look at its console; kubectl describe node {node}"),
+        ),
+        NodeStep::Draining => wait(format!("node {node} to be drained"), look()),
+        NodeStep::Going if late => {
+            pause(site, member, &format!("it was ordered to reboot {limit} min ago and is still there"))
+        }
+        NodeStep::Going => wait(format!("node {node} to reboot"), look()),
+        NodeStep::Booted => wait(format!("the checks after boot of node {node}"), look()),
+        NodeStep::Open if found.holders.contains(node) => {
+            wait(format!("the turn of node {node} to end"), "zedbox lock status".to_owned())
+        }
+        NodeStep::Verifying if well && found.well >= WELL => {
+            let mut site = Site { waits: String::new(), next: String::new(), ..site.clone() };
+            if let Some(ack) = ack_of(&mut site, member) {
+                ack.verified.clone_from(&found.verified);
+            }
+            Move::To(Box::new(mark(site, member, NodeStep::Done, "")))
+        }
+        NodeStep::Verifying if well => wait(
+            format!("the cluster to stay well for {} s with node {node} back", WELL.as_secs()),
+            "zedbox verify".to_owned(),
+        ),
+        NodeStep::Verifying if found.blocking.is_empty() && found.lasted >= REBUILD_LIMIT => {
+            let (why, hours) = (listed(&found.rebuilding, "; "), REBUILD_LIMIT.as_secs() / 3600);
+            pause(site, member, &format!("{hours} h after its reboot copies of volumes are missing: {why}"))
+        }
+        NodeStep::Verifying if found.blocking.is_empty() => wait(
+            format!(
+                "copies of volumes to be made again with node {node} back: {}",
+                listed(&found.rebuilding, "; ")
+            ),
+            format!("kubectl -n longhorn-system get volumes; or take it as well: {}", pass_step(site)),
+        ),
+        NodeStep::Verifying if late => {
+            let why = listed(&found.blocking, "; ");
+            pause(site, member, &format!("{limit} min after its reboot the cluster is not well: {why}"))
+        }
+        NodeStep::Verifying => wait(
+            format!("the cluster to be well with node {node} back: {}", listed(&found.blocking, "; ")),
+            format!("zedbox verify; or take it as well: {}", pass_step(site)),
+        ),
+        NodeStep::Open => to(site, member, NodeStep::Verifying),
+        NodeStep::NotAsked
+        | NodeStep::Asked
+        | NodeStep::Seen
+        | NodeStep::Cordoned
+        | NodeStep::Ready
+        | NodeStep::Done
+        | NodeStep::Skipped
+        | NodeStep::Stranger(_) => wait(
+            format!("node {node}, whose step {} this version does not know", ack.step.text()),
+            "update the software of the nodes".to_owned(),
+        ),
+    }
+}
+
+/// The next node, if one is left.
+fn first(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
+    let waits = |it: &&Member| matches!(site.step(&it.node), None | Some(NodeStep::Seen));
+    let named = |name: &String| site.nodes.iter().find(|it| it.node == *name);
+    let waiting: Vec<&Member> = site.order.iter().filter_map(named).filter(waits).collect();
+    let Some(member) = waiting.first() else { return Move::End };
+    let (node, limit) = (&member.node, NODE_LIMIT.as_secs() / 60);
+    // Which of them leads etcd, each server says itself.
+    let concerned = |it: &&&Member| it.node == *node || member.is_server() && is_alive(it, nodes);
+    let silent = waiting.iter().filter(concerned).find(|it| !has_said_its_boot(site, it, nodes));
+    let (waits, next) = match silent {
+        _ if !is_alive(member, nodes) => ("is not Ready".to_owned(), format!("kubectl describe node {node}")),
+        None => return to(site, member, NodeStep::Draining),
+        Some(silent) => (
+            format!("waits for zedkube on node {} to answer", silent.node),
+            format!("zedbox drain status on node {}", silent.node),
+        ),
+    };
+    if found.lasted >= NODE_LIMIT {
+        return pause(site, member, &format!("for {limit} min it {waits}"));
+    }
+    Move::Wait(format!("the next node, {node}, {waits}; after {limit} min the restart pauses"), next)
+}
+
+/// The record with the restart continued by a person: one that is paused, where it was; one that waits for the cluster to be
+/// well, without that.
+///
+/// # Errors
+/// [`Refused::Site`]: it waits for something that nobody can pass, or another node than `node` goes.
+pub(super) fn resume(mut site: Site, node: Option<&str>, said: &Statement) -> Result<Site, Refused> {
+    let known = in_turn(&site).map(|(member, ack)| (member.clone(), ack.clone()));
+    let paused = site.phase == SitePhase::Paused;
+    let goes = known.as_ref().map(|(member, _)| member.node.as_str());
+    if let Some(named) = node.filter(|it| goes.is_some_and(|goes| goes != *it) || goes.is_none() && !paused) {
+        let goes = goes.map_or_else(|| "no node goes now".to_owned(), |it| format!("node {it} goes now"));
+        return Err(Refused::Site(format!("{goes}, not {named}; look again: zedbox site status")));
+    }
+    if known.is_none() && !paused {
+        let why = "no node goes now, and there is nothing to pass; look again: zedbox site status";
+        return Err(Refused::Site(why.to_owned()));
+    }
+    if !paused && node.is_none() {
+        let goes = goes.unwrap_or_default();
+        return Err(Refused::Site(format!("name the node that is taken as well: add --node {goes}")));
+    }
+    if let Some((member, ack)) = known {
+        let step = match (ack.step, ack.past.last()) {
+            (NodeStep::Failed, Some((NodeStep::Verifying | NodeStep::Open, _))) => NodeStep::Open,
+            (NodeStep::Failed, before) => before.map_or(NodeStep::Seen, |(step, _)| step.clone()),
+            (NodeStep::Verifying, _) if !paused => NodeStep::Done,
+            (step, _) => {
+                return Err(Refused::Site(format!(
+                    "node {} is at step {}, which nobody can pass; look at it: zedbox site status; or end the restart: {CANCEL}",
+                    member.node,
+                    step.text()
+                )));
+            }
+        };
+        if step == NodeStep::Done
+            && let Some(ack) = ack_of(&mut site, &member)
+        {
+            ack.verified = format!("taken as well by {}: {}", said.who, said.why);
+        }
+        site = mark(site, &member, step, "");
+        if let Some(ack) = ack_of(&mut site, &member) {
+            ack.since.clone_from(&said.when);
+        }
+    }
+    if paused {
+        // Time has passed: boots and who leads etcd are asked again.
+        site.seen.retain(|it| it.step != NodeStep::Seen);
+    }
+    (site.phase, site.waits, site.next) = (SitePhase::Restarting, String::new(), String::new());
+    site.since.clone_from(&said.when);
+    site.passed
+        .push(Statement { phase: if paused { "paused" } else { "restarting" }.to_owned(), ..said.clone() });
+    Ok(site)
+}
+
+/// The record of a restart without this node, by a person's word; one that is paused for it continues.
+///
+/// # Errors
+/// [`Refused::Site`]: it is none that is to go, or another one is in its turn.
+pub(super) fn skip(mut site: Site, node: &str, said: &Statement) -> Result<Site, Refused> {
+    let refused = |why: String| Err(Refused::Site(format!("{why}; look again: zedbox site status")));
+    let Some(member) = site.nodes.iter().find(|it| it.node == node).cloned() else {
+        return refused(format!("node {node} is none of this restart"));
+    };
+    if let Some(step @ (NodeStep::Done | NodeStep::Skipped)) = site.step(node) {
+        return refused(format!("node {node} is at step {}, and nothing is left to skip", step.text()));
+    }
+    let goes = in_turn(&site).map(|(it, _)| it.node.clone());
+    let paused = site.phase == SitePhase::Paused;
+    if paused && goes.as_ref().is_some_and(|it| *it != node) {
+        return refused(format!("the restart is paused for node {}, not {node}", goes.unwrap_or_default()));
+    }
+    site = skipped(site, &member, format!("skipped by {}: {}", said.who, said.why));
+    if let Some(ack) = ack_of(&mut site, &member) {
+        ack.since.clone_from(&said.when);
+    }
+    if paused {
+        site.seen.retain(|it| it.step != NodeStep::Seen);
+        site.phase = SitePhase::Restarting;
+        site.since.clone_from(&said.when);
+    }
+    site.passed.push(Statement { phase: format!("node {node}"), ..said.clone() });
+    Ok(site)
+}

@@ -1,0 +1,330 @@
+//! A restart of one node after another: the order, what is waited for and with which words, and what pauses it.
+
+use std::time::Duration;
+
+use super::super::coordinate::{Found, Move, NODE_LIMIT, next};
+use super::super::member::{self, Facts, Hold, Local, Own, Reboot, Word};
+use super::super::operator::{Wish, begin, cancel, current, hear, last_restart, pass};
+use super::super::record::{Ack, NodeStep, Site, SiteKind, SitePhase, Statement};
+use super::super::restart::{REBUILD_LIMIT, WELL, plan};
+use crate::turn::record::Record;
+use crate::turn::rule::NodeSeen;
+
+pub(super) fn said() -> Statement {
+    Statement { who: "operator".to_owned(), why: "update".to_owned(), ..Statement::default() }
+}
+
+pub(super) fn node(name: &str) -> NodeSeen {
+    NodeSeen {
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        boot_id: "b1".to_owned(),
+        ready: true,
+        tie_breaker: name == "t",
+        server: !name.starts_with('w'),
+        etcd: !name.starts_with('w'),
+        ..NodeSeen::default()
+    }
+}
+
+pub(super) fn nodes() -> Vec<NodeSeen> {
+    ["a", "b", "t", "w1", "w2"].map(node).to_vec()
+}
+
+pub(super) fn wish() -> Wish {
+    Wish {
+        id: "op".to_owned(),
+        kind: SiteKind::Restart,
+        by: said(),
+        leave_machines: false,
+        although_held: true,
+        by_config: false,
+        findings: vec![],
+    }
+}
+
+pub(super) fn ack(node: &str, step: NodeStep) -> Ack {
+    Ack {
+        node: node.to_owned(),
+        uid: format!("uid-{node}"),
+        step,
+        boot_id: "b1".to_owned(),
+        leads: false,
+        waits: String::new(),
+        since: "then".to_owned(),
+        past: Vec::new(),
+        verified: String::new(),
+        rest: serde_json::Map::new(),
+    }
+}
+
+/// A restart in which all nodes wait, and `a` leads etcd.
+fn site() -> Site {
+    let record = begin(&Record::default(), &wish(), &nodes()).unwrap();
+    let mut site = current(&record).unwrap().unwrap();
+    for node in ["a", "b", "t", "w1", "w2"] {
+        site.hear(Ack { leads: node == "a", ..ack(node, NodeStep::Seen) });
+    }
+    (site.order, site.leader) = plan(&site);
+    site
+}
+
+/// The same with the first worker at `step`.
+fn at(step: NodeStep) -> Site {
+    let mut site = site();
+    site.hear(ack("w1", step));
+    site
+}
+
+fn record(site: &Site) -> Record {
+    Record { mode: Some(site.mode().unwrap()), ..Record::default() }
+}
+
+fn to(site: &Site, nodes: &[NodeSeen], found: &Found) -> Site {
+    match next(site, nodes, found) {
+        Move::To(site) => *site,
+        other @ (Move::Wait(..) | Move::Scale(_) | Move::Machines(_) | Move::End) => panic!("{other:?}"),
+    }
+}
+
+/// The step of the node that goes, whether it is there, and what is found; the step and phase that follow, or words that are
+/// waited with.
+type Row = (NodeStep, bool, Found, Result<(NodeStep, SitePhase), &'static str>);
+
+#[test]
+fn v3_workers_go_first_then_the_tie_breaker_and_whoever_leads_etcd_now_goes_last() {
+    let begun = current(&begin(&Record::default(), &wish(), &nodes()).unwrap()).unwrap().unwrap();
+    assert_eq!(begun.order, ["w1", "w2", "t", "a", "b"], "it can be read before anything begins");
+    assert_eq!(begun.phase, SitePhase::Restarting);
+    let mut site = site();
+    assert_eq!(
+        (site.order.clone(), site.leader.as_str()),
+        (["w1", "w2", "t", "b", "a"].map(String::from).to_vec(), "a")
+    );
+    for done in ["w1", "w2", "t"] {
+        site.hear(ack(done, NodeStep::Done));
+    }
+    // The leader moves while the others restart: it is asked anew.
+    site.hear(Ack { leads: false, ..ack("a", NodeStep::Seen) });
+    site.hear(Ack { leads: true, ..ack("b", NodeStep::Seen) });
+    let site = to(&site, &nodes(), &Found::default());
+    assert_eq!(site.order, ["w1", "w2", "t", "a", "b"]);
+    let site = to(&site, &nodes(), &Found::default());
+    assert_eq!(site.step("a"), Some(&NodeStep::Draining));
+    // Whoever goes keeps its place.
+    let mut site = site;
+    site.hear(Ack { leads: true, ..ack("a", NodeStep::Going) });
+    site.hear(Ack { leads: false, ..ack("b", NodeStep::Seen) });
+    assert_eq!(plan(&site).0, ["w1", "w2", "t", "a", "b"]);
+}
+
+#[test]
+fn v3_no_server_goes_before_each_server_that_is_there_has_said_whether_it_leads() {
+    let mut site = site();
+    for done in ["w1", "w2", "t"] {
+        site.hear(ack(done, NodeStep::Done));
+    }
+    let mut nodes = nodes();
+    site.hear(ack("a", NodeStep::Seen));
+    site.seen.retain(|it| it.node != "b");
+    (site.order, site.leader) = plan(&site);
+    // a is the next by name, and b may lead or not.
+    let Move::Wait(waits, _) = next(&site, &nodes, &Found::default()) else { panic!() };
+    assert!(waits.contains("the next node, a, waits for zedkube on node b"), "{waits}");
+    let paused = to(&site, &nodes, &Found { lasted: NODE_LIMIT, ..Found::default() });
+    assert_eq!(paused.phase, SitePhase::Paused);
+    // One that is off leads nothing; that the other goes is left to its turn.
+    nodes[1].ready = false;
+    assert_eq!(to(&site, &nodes, &Found::default()).step("a"), Some(&NodeStep::Draining));
+}
+
+/// The next move at each step of the node that goes: words that it waits with, or the step and phase that follow.
+#[test]
+fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
+    let none = Found::default;
+    let late = || Found { lasted: NODE_LIMIT, ..none() };
+    let held = || Found { holders: vec!["w1".to_owned()], ..none() };
+    let sick = |lasted| Found { lasted, blocking: vec!["nodes fail: w2".to_owned()], ..none() };
+    let rebuilt = |lasted| Found { lasted, well: WELL, rebuilding: vec!["pvc-1".to_owned()], ..none() };
+    let well = |well| Found { well, verified: "11 layers pass".to_owned(), ..none() };
+    let rows: Vec<Row> = vec![
+        (NodeStep::Draining, true, none(), Err("node w1 to be drained")),
+        (NodeStep::Draining, true, late(), Err("node w1 to be drained")),
+        (NodeStep::Draining, false, none(), Err("node w1 to be Ready; after 15 min")),
+        (NodeStep::Draining, false, late(), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Going, true, none(), Err("node w1 to reboot")),
+        (NodeStep::Going, true, late(), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Going, false, none(), Err("node w1 to be Ready")),
+        (NodeStep::Going, false, late(), Ok((NodeStep::Failed, SitePhase::Paused))),
+        // Storage that is rebuilt takes its time; what it waits for is shown.
+        (NodeStep::Booted, true, late(), Err("the checks after boot of node w1")),
+        (NodeStep::Booted, false, late(), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Open, true, held(), Err("the turn of node w1 to end")),
+        (NodeStep::Open, true, none(), Ok((NodeStep::Verifying, SitePhase::Restarting))),
+        (NodeStep::Verifying, true, well(Duration::ZERO), Err("stay well for 5 s with node w1 back")),
+        (NodeStep::Verifying, true, sick(Duration::ZERO), Err("well with node w1 back: nodes fail: w2")),
+        (NodeStep::Verifying, true, sick(NODE_LIMIT), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (
+            NodeStep::Verifying,
+            true,
+            rebuilt(NODE_LIMIT),
+            Err("volumes to be made again with node w1 back: pvc-1"),
+        ),
+        (NodeStep::Verifying, true, rebuilt(REBUILD_LIMIT), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Verifying, true, well(WELL), Ok((NodeStep::Done, SitePhase::Restarting))),
+        (NodeStep::Failed, true, none(), Ok((NodeStep::Failed, SitePhase::Paused))),
+    ];
+    for (step, there, found, expected) in rows {
+        let mut nodes = nodes();
+        nodes[3].ready = there;
+        let what = format!("{step:?}, there: {there}, {found:?}");
+        match (next(&at(step), &nodes, &found), expected) {
+            (Move::Wait(waits, next), Err(words)) => {
+                assert!(waits.contains(words), "{what}: {waits}");
+                assert!(!next.is_empty(), "{what}");
+            }
+            (Move::To(site), Ok((step, phase))) => {
+                assert_eq!((site.step("w1"), &site.phase), (Some(&step), &phase), "{what}");
+                let nobody_else = |it: &&Ack| it.node != "w1" && it.step != NodeStep::Seen;
+                assert_eq!(site.seen.iter().find(nobody_else), None, "{what}: nobody else goes");
+                let ack = site.ack("w1").unwrap();
+                assert_eq!(ack.verified.is_empty(), step != NodeStep::Done, "{what}");
+                assert_eq!(
+                    phase == SitePhase::Paused,
+                    site.waits.starts_with("node w1: ") && !site.next.is_empty()
+                );
+            }
+            (other, expected) => panic!("{what}: {other:?}, not {expected:?}"),
+        }
+    }
+    let deleted: Vec<NodeSeen> = nodes().into_iter().filter(|it| it.name != "w1").collect();
+    for step in [NodeStep::Seen, NodeStep::Draining, NodeStep::Failed] {
+        let site = to(&at(step), &deleted, &none());
+        assert_eq!(site.step("w1"), Some(&NodeStep::Skipped));
+        assert!(site.ack("w1").unwrap().verified.contains("was deleted"));
+        assert_eq!(to(&site, &deleted, &none()).step("w2"), Some(&NodeStep::Draining));
+    }
+    let then = to(&at(NodeStep::Done), &nodes(), &none());
+    assert_eq!(then.step("w2"), Some(&NodeStep::Draining));
+    let paused = Site { phase: SitePhase::Paused, ..at(NodeStep::Failed) };
+    assert!(matches!(next(&paused, &nodes(), &late()), Move::Wait(..)), "nothing starts");
+}
+
+#[test]
+fn v3_a_person_continues_where_it_failed_and_passes_nothing_but_the_look_at_the_cluster() {
+    // Failed at a step: continued at this one.
+    for (failed, then) in [
+        // Its boot is asked again.
+        (NodeStep::Seen, None),
+        (NodeStep::Draining, Some(NodeStep::Draining)),
+        (NodeStep::Going, Some(NodeStep::Going)),
+        (NodeStep::Booted, Some(NodeStep::Booted)),
+        (NodeStep::Verifying, Some(NodeStep::Open)),
+    ] {
+        let mut site = at(failed.clone());
+        site.hear(ack("w1", NodeStep::Failed));
+        site.phase = SitePhase::Paused;
+        let site =
+            current(&pass(&record(&site), &SitePhase::Paused, None, &said()).unwrap()).unwrap().unwrap();
+        assert_eq!((site.step("w1"), &site.phase), (then.as_ref(), &SitePhase::Restarting), "{failed:?}");
+        assert_eq!(site.passed.len(), 1);
+    }
+    let restarting = |step| pass(&record(&at(step)), &SitePhase::Restarting, Some("w1"), &said());
+    let passed = current(&restarting(NodeStep::Verifying).unwrap()).unwrap().unwrap();
+    assert_eq!(passed.step("w1"), Some(&NodeStep::Done));
+    assert_eq!(passed.ack("w1").unwrap().verified, "taken as well by operator: update");
+    for step in [NodeStep::Draining, NodeStep::Going, NodeStep::Booted, NodeStep::Open] {
+        let why = restarting(step.clone()).unwrap_err().to_string();
+        assert!(why.contains(&format!("node w1 is at step {}", step.text())), "{why}");
+    }
+    assert!(pass(&record(&at(NodeStep::Draining)), &SitePhase::Paused, None, &said()).is_err());
+    // It names the node, and there has to be one.
+    let verifying = |node| pass(&record(&at(NodeStep::Verifying)), &SitePhase::Restarting, node, &said());
+    assert!(verifying(Some("w2")).unwrap_err().to_string().contains("node w1 goes now, not w2"));
+    assert!(verifying(None).unwrap_err().to_string().contains("add --node w1"));
+    let idle = pass(&record(&site()), &SitePhase::Restarting, None, &said()).unwrap_err().to_string();
+    assert!(idle.contains("there is nothing to pass"), "{idle}");
+}
+
+#[test]
+fn v3_a_second_operation_is_refused_by_name_and_what_has_ended_can_be_read() {
+    let begun = begin(&Record::default(), &wish(), &nodes()).unwrap();
+    let why = begin(&begun, &Wish { kind: SiteKind::Shutdown, ..wish() }, &nodes()).unwrap_err().to_string();
+    assert!(why.contains("the whole-site operation restart (op) is in progress"), "{why}");
+    for phase in [SitePhase::Restarting, SitePhase::Paused] {
+        let withdrawn =
+            cancel(&record(&Site { phase: phase.clone(), ..at(NodeStep::Draining) }), &said()).unwrap();
+        assert_eq!(withdrawn.mode, None);
+        let last = last_restart(&withdrawn).unwrap();
+        assert_eq!((last.cancelled.unwrap().phase.as_str(), last.seen.len()), (phase.text(), 5));
+    }
+    // Older versions keep what they do not know.
+    let withdrawn = cancel(&begun, &said()).unwrap();
+    let annotations = withdrawn.annotations().unwrap();
+    assert_eq!(Record::parse(annotations, None).unwrap(), withdrawn);
+}
+
+#[test]
+fn v3_what_a_node_says_by_an_old_reading_does_not_undo_its_order() {
+    let (seen, ordered) = (site(), at(NodeStep::Draining));
+    let late = hear(&record(&ordered), &seen, &ack("w1", NodeStep::Seen)).unwrap();
+    assert_eq!(current(&late).unwrap().unwrap().step("w1"), Some(&NodeStep::Draining));
+    let heard = hear(&record(&ordered), &ordered, &ack("w1", NodeStep::Going)).unwrap();
+    let heard = current(&heard).unwrap().unwrap();
+    let past = [(NodeStep::Seen, "then".to_owned()), (NodeStep::Draining, "then".to_owned())];
+    assert_eq!(
+        (heard.step("w1"), heard.ack("w1").unwrap().past.as_slice()),
+        (Some(&NodeStep::Going), &past[..])
+    );
+}
+
+#[test]
+fn v3_a_node_takes_its_order_for_one_boot_and_is_held_by_nothing_else() {
+    let own = |boot: &str| Own { node: "w1".to_owned(), uid: "uid-w1".to_owned(), boot_id: boot.to_owned() };
+    let rebooting = |it: Reboot| Facts { reboot: it, ..Facts::default() };
+    let (plain, open) = (Facts::default(), Facts { open: true, ..Facts::default() });
+    let commanded = rebooting(Reboot { commanded: true, ..Reboot::default() });
+    let failed = rebooting(Reboot { failed: "its drain failed".to_owned(), ..Reboot::default() });
+    let etcd = Facts { etcd: "its etcd to be ready".to_owned(), ..open.clone() };
+    // Step in the record, boot, facts; hold, step on disk, step said.
+    let rows = [
+        (NodeStep::Seen, "b1", &plain, Hold::None, None, NodeStep::Seen),
+        (NodeStep::Draining, "b1", &plain, Hold::Drain, Some(NodeStep::Draining), NodeStep::Draining),
+        (NodeStep::Draining, "b1", &commanded, Hold::Drain, Some(NodeStep::Draining), NodeStep::Going),
+        (NodeStep::Draining, "b1", &failed, Hold::Drain, Some(NodeStep::Draining), NodeStep::Failed),
+        (NodeStep::Going, "b1", &commanded, Hold::Drain, Some(NodeStep::Draining), NodeStep::Going),
+        (NodeStep::Going, "b2", &plain, Hold::None, Some(NodeStep::Booted), NodeStep::Booted),
+        // Power was lost while it was drained: that was a boot.
+        (NodeStep::Draining, "b2", &plain, Hold::None, Some(NodeStep::Booted), NodeStep::Booted),
+        (NodeStep::Booted, "b2", &open, Hold::None, Some(NodeStep::Booted), NodeStep::Open),
+        (NodeStep::Booted, "b2", &etcd, Hold::None, Some(NodeStep::Booted), NodeStep::Booted),
+        (NodeStep::Open, "b2", &open, Hold::None, None, NodeStep::Open),
+        (NodeStep::Verifying, "b2", &open, Hold::None, None, NodeStep::Verifying),
+        (NodeStep::Failed, "b1", &plain, Hold::None, None, NodeStep::Failed),
+        (NodeStep::Done, "b2", &plain, Hold::None, None, NodeStep::Done),
+    ];
+    for (step, boot, facts, hold, disk, says) in rows {
+        let what = format!("{step:?} in {boot}, {facts:?}");
+        let word = Word::Site(Box::new(at(step)));
+        let next = member::next(&own(boot), None, &word, facts);
+        assert_eq!((next.hold, next.say, next.cordon), (hold, Some(says), false), "{what}");
+        assert_eq!(next.local.as_ref().map(|it| it.step.clone()), disk, "{what}");
+        assert!(next.local.is_none_or(|it| it.released && it.boot_id == boot), "{what}");
+    }
+    // The API is silent: the drain has its own rule for that. After the boot nothing is ordered.
+    let local = Local {
+        id: "op".to_owned(),
+        kind: SiteKind::Reboot,
+        step: NodeStep::Draining,
+        boot_id: "b1".to_owned(),
+        server: false,
+        order: vec![],
+        all_ready: false,
+        released: true,
+    };
+    for (boot, hold) in [("b1", Hold::Drain), ("b2", Hold::None)] {
+        let next = member::next(&own(boot), Some(&local), &Word::Silent("refused".to_owned()), &plain);
+        assert_eq!((next.hold, next.local.unwrap().boot_id.as_str()), (hold, boot));
+    }
+    assert_eq!(member::next(&own("b1"), Some(&local), &Word::Over, &plain).local, None, "withdrawn");
+}

@@ -1,0 +1,120 @@
+//! A restart with nodes that are silent, dead or deleted, and with a server that works for all no more.
+
+use std::time::Duration;
+
+use step::Mono;
+
+use super::super::coordinate::{Found, Move, NODE_LIMIT, is_coordinator, next};
+use super::super::member::{self, Facts, Own, Word};
+use super::super::operator::{begin, current, pass, skip};
+use super::super::record::{Ack, NodeStep, Site, SitePhase};
+use super::super::restart::{Quiet, STAND_IN};
+use super::restart::{ack, node, nodes, said, wish};
+use crate::turn::record::Record;
+use crate::turn::rule::NodeSeen;
+
+fn site(acks: &[Ack]) -> Site {
+    let mut site = current(&begin(&Record::default(), &wish(), &nodes()).unwrap()).unwrap().unwrap();
+    acks.iter().for_each(|it| site.hear(it.clone()));
+    site
+}
+
+fn all(step: &NodeStep) -> Vec<Ack> {
+    ["a", "b", "t", "w1", "w2"].map(|it| ack(it, step.clone())).to_vec()
+}
+
+fn record(site: &Site) -> Record {
+    Record { mode: Some(site.mode().unwrap()), ..Record::default() }
+}
+
+fn late() -> Found {
+    Found { lasted: NODE_LIMIT, ..Found::default() }
+}
+
+/// Moves on until it waits or pauses.
+fn settled(mut site: Site, nodes: &[NodeSeen], found: &Found) -> Site {
+    while let Move::To(to) = next(&site, nodes, found) {
+        site = *to;
+        if site.phase == SitePhase::Paused {
+            break;
+        }
+    }
+    site
+}
+
+#[test]
+fn v3_no_node_is_ordered_for_a_boot_that_it_has_not_said_or_counts_as_rebooted_by_it() {
+    // Silent until the restart pauses; continued by a person; then its old kubelet still answers.
+    let paused = settled(site(&all(&NodeStep::Seen)[..3]), &nodes(), &late());
+    assert_eq!((&paused.phase, paused.ack("w1")), (&SitePhase::Paused, None), "nothing is invented");
+    let site_of = |record: &Record| current(record).unwrap().unwrap();
+    let again = site_of(&pass(&record(&paused), &SitePhase::Paused, None, &said()).unwrap());
+    assert!(again.seen.iter().all(|it| it.step != NodeStep::Seen), "boots and leaders are asked again");
+    let ordered = |site: &Site| site.seen.iter().any(|it| it.step == NodeStep::Draining);
+    for boot in ["", "b0"] {
+        let mut acks = all(&NodeStep::Seen);
+        acks[3].boot_id = boot.to_owned();
+        assert!(!ordered(&settled(site(&acks), &nodes(), &Found::default())), "boot {boot:?}");
+    }
+    assert!(ordered(&settled(site(&all(&NodeStep::Seen)), &nodes(), &Found::default())));
+    // An order without a boot, of whatever version, is none.
+    let own = Own { node: "w1".to_owned(), uid: "uid-w1".to_owned(), boot_id: "b1".to_owned() };
+    let foreign = site(&[Ack { boot_id: String::new(), ..ack("w1", NodeStep::Draining) }]);
+    let next = member::next(&own, None, &Word::Site(Box::new(foreign)), &Facts::default());
+    assert_eq!(next.say, Some(NodeStep::Seen));
+}
+
+#[test]
+fn v3_another_server_does_what_the_one_that_works_for_all_leaves_undone() {
+    let (mut quiet, start) = (Quiet::default(), Mono::START);
+    let mut known = site(&all(&NodeStep::Seen));
+    let at = |secs| start + Duration::from_secs(secs);
+    let limit = STAND_IN.as_secs();
+    assert!(is_coordinator("a", &known, &nodes()));
+    assert!(!quiet.stands_in("b", &known, &nodes(), at(0)));
+    assert!(!quiet.stands_in("b", &known, &nodes(), at(limit - 1)));
+    // That a node waits for something else is no sign of the one that works for all.
+    known.seen[3].waits = "pod shop/web-0".to_owned();
+    assert!(quiet.stands_in("b", &known, &nodes(), at(limit)));
+    assert!(!Quiet::default().stands_in("w1", &known, &nodes(), at(limit)));
+    let written = Site { waits: "the next node".to_owned(), ..known.clone() };
+    quiet.wrote(&written);
+    assert!(quiet.stands_in("b", &written, &nodes(), at(limit + 1)), "what it wrote itself");
+    known.hear(ack("w1", NodeStep::Draining));
+    assert!(!quiet.stands_in("b", &known, &nodes(), at(limit + 2)), "another one has written");
+    assert!(!quiet.stands_in("w1", &known, &nodes(), at(3 * limit)), "a worker");
+}
+
+#[test]
+fn v3_where_the_only_server_goes_its_limit_ends_all_the_same() {
+    let nodes = [node("a"), node("w1")];
+    let mut alone = current(&begin(&Record::default(), &wish(), &nodes).unwrap()).unwrap().unwrap();
+    alone.hear(ack("w1", NodeStep::Done));
+    alone.hear(ack("a", NodeStep::Going));
+    assert!(is_coordinator("a", &alone, &nodes) && !is_coordinator("w1", &alone, &nodes));
+    assert_eq!(settled(alone, &nodes, &late()).phase, SitePhase::Paused);
+}
+
+#[test]
+fn v3_a_person_skips_a_node_that_is_dead_with_name_and_reason() {
+    let mut nodes = nodes();
+    nodes[3].ready = false;
+    let paused = settled(site(&all(&NodeStep::Seen)), &nodes, &late());
+    assert_eq!(paused.phase, SitePhase::Paused);
+    assert!(paused.next.contains("--skip w1"), "{}", paused.next);
+    let why = skip(&record(&paused), "w2", &said()).unwrap_err().to_string();
+    assert!(why.contains("paused for node w1, not w2"), "{why}");
+    assert!(skip(&record(&paused), "w9", &said()).is_err());
+    let mut after = current(&skip(&record(&paused), "w1", &said()).unwrap()).unwrap().unwrap();
+    assert_eq!((after.step("w1"), &after.phase), (Some(&NodeStep::Skipped), &SitePhase::Restarting));
+    assert_eq!(after.ack("w1").unwrap().verified, "skipped by operator: update");
+    assert_eq!(after.passed.len(), 1);
+    for it in ["a", "b", "t", "w2"] {
+        after.hear(ack(it, NodeStep::Seen));
+    }
+    assert_eq!(settled(after.clone(), &nodes, &Found::default()).step("w2"), Some(&NodeStep::Draining));
+    assert!(skip(&record(&after), "w1", &said()).is_err(), "once");
+    // Before its turn, by a person who knows.
+    let before = current(&skip(&record(&after), "b", &said()).unwrap()).unwrap().unwrap();
+    assert_eq!(before.step("b"), Some(&NodeStep::Skipped));
+}

@@ -1,0 +1,302 @@
+//! The drill: power is lost on all three nodes of the embedded cluster, one of them in the middle of a drained reboot, and
+//! comes back node by node. Ends with everything back and the time of each layer.
+//!
+//! The same steps for a real site: docs/operate.md.
+
+#![expect(clippy::print_stdout, reason = "the drill talks to a person")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agent::{Clock, wire};
+use anyhow::{Context as _, bail};
+use clap::Args as Group;
+use pubsub::{Bus, Change, store};
+use serde_json::Value;
+use step::Mono;
+use tokio::task::JoinSet;
+use topics::{CordonOwner, DrainStatus, NodeDrainProgress};
+
+use super::cluster::{Cluster, NODES};
+use super::stage::Stage;
+use super::teller::Teller;
+use super::{REBOOT, fresh_root, setting};
+use crate::supervisor::{Agent, Crew};
+
+/// How long a single node without a quorum is looked at before the next one gets its power.
+const ALONE: Duration = Duration::from_secs(5);
+/// What takes longer does not come.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// How the drill goes.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct DrillOptions {
+    /// Directory that is made again and left behind for a look.
+    #[arg(long, value_name = "DIR", default_value = "./run/drill")]
+    dir: PathBuf,
+    /// In which order the nodes get their power back.
+    #[arg(long, value_name = "NODE", value_delimiter = ',', value_parser = node,
+        default_value = "edge-node-1,edge-node-2,edge-node-3")]
+    order: Vec<usize>,
+    /// A node that stays off.
+    #[arg(long, value_name = "NODE", value_parser = node)]
+    missing: Option<usize>,
+    /// What the clocks of the nodes show after the power cut: `right`, `1970`, or so many days ahead, as `+400d`.
+    #[arg(long, value_name = "CLOCK", value_parser = clock, default_value = "right", allow_hyphen_values = true)]
+    clock: WallClock,
+}
+
+/// A wall clock after a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WallClock {
+    /// At the beginning of 1970.
+    Epoch,
+    /// So many seconds ahead.
+    Ahead(i64),
+}
+
+fn node(text: &str) -> Result<usize, String> {
+    let known = NODES.iter().position(|(name, _)| *name == text);
+    known.ok_or_else(|| format!("expected one of {}", NODES.map(|(name, _)| name).join(", ")))
+}
+
+fn clock(text: &str) -> Result<WallClock, String> {
+    let days =
+        text.strip_prefix('+').and_then(|it| it.strip_suffix('d')).and_then(|it| it.parse::<i64>().ok());
+    match (text, days) {
+        ("right", _) => Ok(WallClock::Ahead(0)),
+        ("1970", _) => Ok(WallClock::Epoch),
+        (_, Some(days @ 0..=36_500)) => Ok(WallClock::Ahead(days * 86_400)),
+        _ => Err("expected right, 1970, or days ahead as +400d".to_owned()),
+    }
+}
+
+/// When what was seen of one node, since its power came back.
+#[derive(Debug, Clone, Default)]
+struct Times {
+    /// Each layer of the gate that held it, and for how long it did.
+    layers: Vec<(String, Mono)>,
+    open: Option<Mono>,
+    schedulable: Option<Mono>,
+}
+
+/// One machine of the drill.
+struct Machine {
+    at: usize,
+    root: PathBuf,
+    bus: Bus,
+    crew: Option<Crew>,
+    /// When it got its power back.
+    on: Option<Mono>,
+    times: Arc<Mutex<Times>>,
+    follows: JoinSet<()>,
+}
+
+impl Machine {
+    fn new(dir: &Path, at: usize) -> anyhow::Result<Self> {
+        let root = dir.join(NODES[at].0);
+        store::replace(&root.join("dev/kmsg"), b"")?;
+        let bus = Bus::open(&root).with_context(|| format!("open the root {}", root.display()))?;
+        let times = Arc::default();
+        Ok(Self { at, root, bus, crew: None, on: None, times, follows: JoinSet::new() })
+    }
+
+    fn name(&self) -> &'static str {
+        NODES[self.at].0
+    }
+
+    /// The controller wants reboot `counter`.
+    fn feed(&self, counter: u32) -> anyhow::Result<()> {
+        let mut config: Value = serde_json::from_str(REBOOT)?;
+        (config["deviceName"], config["id"]["uuid"]) = (self.name().into(), NODES[self.at].1.into());
+        config["reboot"]["counter"] = counter.into();
+        super::feed(&self.bus, &config.to_string())
+    }
+
+    /// Its agents start, in a new boot where it had lost its power.
+    fn start(&mut self, cluster: &Cluster, clock: Clock) -> anyhow::Result<()> {
+        self.bus = Bus::open(&self.root)?;
+        let kubeconfig = self.bus.path("run/.kube/k3s/k3s.yaml");
+        store::replace(&kubeconfig, cluster.kubeconfig().as_bytes())?;
+        cluster.power(self.name(), true);
+        self.crew = Some(Crew::start(&Agent::ALL, &setting(&self.bus, clock, &kubeconfig)?));
+        Ok(())
+    }
+
+    /// Power is lost: nothing is tidied up, and nothing of `/run` is left.
+    async fn cut(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+        self.follows.shutdown().await;
+        if let Some(crew) = self.crew.take() {
+            crew.cut().await;
+        }
+        cluster.power(self.name(), false);
+        fs::remove_dir_all(self.root.join("run")).context("wipe run/ as a power cut does")
+    }
+
+    /// Follows what its zedkube says of its way back.
+    fn follow(&mut self, clock: Clock) {
+        self.on = Some(clock.now());
+        let mut topic = self.bus.subscription(&wire::name::<NodeDrainProgress>("zedkube"), wire::codec());
+        let times = Arc::clone(&self.times);
+        self.follows.spawn(async move {
+            loop {
+                let Change::Put { value, .. } = topic.next().await else { continue };
+                let value: NodeDrainProgress = value;
+                let (mut times, now) = (times.lock().unwrap_or_else(PoisonError::into_inner), clock.now());
+                let layer = &value.gate.layer;
+                if !layer.is_empty() && times.layers.last().is_none_or(|(last, _)| last != layer) {
+                    times.layers.push((layer.clone(), now));
+                }
+                if value.gate.open {
+                    times.open.get_or_insert(now);
+                    if value.cordon == CordonOwner::None {
+                        times.schedulable.get_or_insert(now);
+                    }
+                }
+            }
+        });
+    }
+
+    fn times(&self) -> Times {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// One row of the report.
+    fn row(&self) -> String {
+        let Some(on) = self.on else { return format!("{}   stayed off", self.name()) };
+        let times = self.times();
+        let secs = |at: Mono| format!("{:.1} s", at.since(on).as_secs_f64());
+        let since = |at: Option<Mono>| at.map_or_else(|| "not seen".to_owned(), secs);
+        let ends = times.layers.iter().skip(1).map(|it| Some(it.1)).chain([times.open]);
+        let layers: Vec<String> = (times.layers.iter().zip(ends))
+            .map(|((layer, from), until)| {
+                let took = until
+                    .map_or_else(|| "?".to_owned(), |it| format!("{:.1} s", it.since(*from).as_secs_f64()));
+                format!("{layer} {took}")
+            })
+            .collect();
+        let layers = if layers.is_empty() { "none held it".to_owned() } else { layers.join(", ") };
+        format!(
+            "{}   gate open after {}, schedulable after {}; layers that held it: {layers}",
+            self.name(),
+            since(times.open),
+            since(times.schedulable)
+        )
+    }
+}
+
+/// Runs the drill and prints its report.
+pub(crate) async fn run(options: &DrillOptions) -> anyhow::Result<()> {
+    let mut order = options.order.clone();
+    order.retain(|it| Some(*it) != options.missing);
+    let mut sorted = order.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    if sorted.len() != order.len() || order.len() + usize::from(options.missing.is_some()) != NODES.len() {
+        bail!("start the drill: --order names each node once");
+    }
+    let dir = fresh_root(&options.dir)?;
+    let clock = Clock::new();
+    let tell = Teller::new(clock);
+    println!(
+        "zedbox site drill: power lost on three nodes of an embedded cluster; files in {}",
+        dir.display()
+    );
+    let cluster = Cluster::start(clock).await.context("start the embedded cluster")?;
+    cluster.open_budget();
+    cluster.add_machines().await?;
+    let mut machines =
+        (0..NODES.len()).map(|at| Machine::new(&dir, at)).collect::<anyhow::Result<Vec<_>>>()?;
+    for machine in &mut machines {
+        machine.feed(6)?;
+        machine.start(&cluster, clock)?;
+    }
+    for machine in &machines {
+        Stage::open(&machine.bus, clock).idle_with_counter(6).await?;
+    }
+    cluster.hold_evictions();
+    machines[0].feed(7)?;
+    tell.say(machines[0].name(), "is ordered a reboot, takes its turn, is cordoned and drained");
+    Stage::open(&machines[0].bus, clock).status(DrainStatus::Cordoned).await?;
+
+    for machine in &mut machines {
+        machine.cut(&cluster).await?;
+    }
+    cluster.without_quorum();
+    tell.say("all", "power is lost");
+    let off_by = match options.clock {
+        WallClock::Epoch => -clock.wall().to_timestamp().as_second(),
+        WallClock::Ahead(secs) => secs,
+    };
+    let wrong = clock.off_by(off_by);
+    let started = clock.now();
+    for (nth, at) in order.iter().enumerate() {
+        if nth == 1 {
+            clock.sleep_until(Some(clock.now() + ALONE)).await;
+            cluster.none_written()?;
+            tell.say(machines[order[0]].name(), "alone there is no quorum: nothing was written");
+            cluster.with_quorum();
+        }
+        let machine = &mut machines[*at];
+        machine.start(&cluster, wrong)?;
+        machine.follow(clock);
+        tell.say(machine.name(), "has its power back");
+    }
+    let back = order.iter().map(|at| async {
+        let machine = &machines[*at];
+        while machine.times().schedulable.is_none() {
+            clock.sleep_until(Some(clock.now() + Duration::from_millis(100))).await;
+        }
+        tell.say(machine.name(), "is schedulable");
+    });
+    patiently(clock, "all nodes to be schedulable", futures::future::join_all(back)).await?;
+    if options.missing.is_none() {
+        reboots(&mut machines[0], &cluster, wrong, &tell).await?;
+    }
+    let turn = cluster.turns();
+    patiently(clock, "all applications and virtual machines to run", cluster.all_back(options.missing))
+        .await?;
+    let all = clock.now().since(started).as_secs_f64();
+    for machine in &mut machines {
+        machine.follows.shutdown().await;
+        if let Some(crew) = machine.crew.take() {
+            crew.stop().await;
+        }
+    }
+    println!("\nEverything that has power is back, {all:.1} s after the first node got it. Since power on:");
+    for at in order.iter().copied().chain(options.missing) {
+        println!("  {}", machines[at].row());
+    }
+    println!("  turns: {turn}");
+    Ok(())
+}
+
+/// The reboot that the power cut has come into is carried out once, behind a drain of its own.
+async fn reboots(
+    machine: &mut Machine,
+    cluster: &Cluster,
+    clock: Clock,
+    tell: &Teller,
+) -> anyhow::Result<()> {
+    cluster.let_go();
+    Stage::open(&machine.bus, clock).recorded_reboot().await?;
+    tell.say(machine.name(), "its reboot of before is carried out, drained again");
+    machine.cut(cluster).await?;
+    machine.start(cluster, clock)?;
+    let stage = Stage::open(&machine.bus, clock);
+    stage.idle_with_counter(7).await?;
+    stage.settled().await?;
+    tell.say(machine.name(), "is back from it, and schedulable");
+    cluster.turns_end().await
+}
+
+async fn patiently<T>(clock: Clock, what: &str, wait: impl Future<Output = T>) -> anyhow::Result<T> {
+    tokio::select! {
+        it = wait => Ok(it),
+        () = clock.sleep_until(Some(clock.now() + PATIENCE)) => {
+            bail!("end the drill: waited {} s for {what}", PATIENCE.as_secs())
+        }
+    }
+}

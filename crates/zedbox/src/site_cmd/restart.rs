@@ -1,0 +1,222 @@
+//! `zedbox site restart`: one node after another, and following that to its end.
+//!
+//! Not here: the order, what is waited for and what pauses it (`outage::site::restart`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use agent::Clock;
+use anyhow::{Context as _, bail};
+use checks::{Finding, verify};
+use clap::Args as Group;
+use clap::builder::PossibleValuesParser;
+use kubeapi::Cluster;
+use outage::operator::{self as lease, View};
+use outage::site::operator::{self, Wish};
+use outage::site::preflight::CODES;
+use outage::site::record::{Ack, NodeStep, Site, SiteKind, SitePhase, Statement};
+use topics::{GoTime, VerifyResult};
+
+use super::{change, checked, identity, none_blocks, say, status};
+use crate::drain_cmd::text::{span, unix_secs};
+use crate::drain_cmd::voice::Voice;
+
+/// Pause between two looks of whoever follows it.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// What a person asks for.
+#[derive(Debug, Clone, Group)]
+pub(super) struct RestartOptions {
+    /// Why, in at most 200 bytes; it is kept with your name.
+    #[arg(long, value_name = "TEXT")]
+    pub(super) reason: String,
+    /// Begin although the checks have found this, or this layer of `zedbox verify` is not well; exactly that is then passed
+    /// between two nodes as well, and what is new is not. May be given more than once; the codes are those that the checks name.
+    #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(codes()))]
+    pass: Vec<String>,
+    /// Check, show the order of the nodes, and begin nothing.
+    #[arg(long, conflicts_with = "wait")]
+    dry_run: bool,
+    /// Follow it to its end, and show each node with its times. It ends with 1 when the restart is paused or withdrawn; the
+    /// restart itself needs nobody who waits.
+    #[arg(long)]
+    wait: bool,
+}
+
+/// What can speak against it: the checks before a shutdown, but that a node holds a turn, and the layers of the cluster.
+fn codes() -> Vec<&'static str> {
+    let local = ["turn", "devices", "turns", "probes"];
+    let mut all: Vec<&str> = CODES.into_iter().chain(verify::LAYERS).collect();
+    all.retain(|it| !local.contains(it));
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Begins it.
+pub(super) async fn begin(
+    cluster: &Cluster,
+    clock: Clock,
+    (options, by): (&RestartOptions, Statement),
+    voice: &Voice,
+) -> anyhow::Result<()> {
+    let what = "restart the site";
+    let mut findings = checked(cluster, clock).await.context(what)?;
+    // Turns are waited for.
+    findings.retain(|it| it.code != "turn");
+    for layer in Box::pin(verify::look(cluster, || clock.wall().to_timestamp())).await {
+        let bad = layer.findings.iter().filter(|it| it.result >= VerifyResult::Unknown);
+        let new = bad.map(|it| Finding::new(&layer.layer, it.text.clone(), it.next_step.clone()));
+        let new: Vec<Finding> = new.filter(|it| findings.iter().all(|of| of.text != it.text)).collect();
+        findings.extend(new);
+    }
+    none_blocks(&findings, &options.pass, what, voice)?;
+    let view = lease::view(cluster).await.context(what)?;
+    let wish = Wish {
+        id: identity(&by),
+        kind: SiteKind::Restart,
+        by,
+        leave_machines: false,
+        by_config: false,
+        although_held: true,
+        findings,
+    };
+    let record = view.held.map(|it| it.record).unwrap_or_default();
+    let order = operator::begun(&record, &wish, &view.nodes).context(what)?.order.join(", ");
+    let order = format!("Order: {order}; of the servers, the one that leads etcd by then goes last.");
+    if options.dry_run {
+        return say(voice, "clear", &format!("{order} Nothing was begun."));
+    }
+    change(cluster, clock, |record| operator::begin(record, &wish, &view.nodes), what).await?;
+    let begun = format!(
+        "The restart of the site {} has begun, by {}: {}. {order} `zedbox site status` shows how far it is; \
+         `zedbox site cancel` ends it.",
+        wish.id, wish.by.who, wish.by.why
+    );
+    if !options.wait {
+        return say(voice, "begun", &begun);
+    }
+    Voice::warn_of("site", &begun);
+    follow(cluster, clock, Some(wish.id), voice).await
+}
+
+/// Follows the restart `id`, or the one that is in progress, until it has ended or is paused; then shows it. A cluster that does
+/// not answer, as where its only server reboots, is waited for.
+pub(super) async fn follow(
+    cluster: &Cluster,
+    clock: Clock,
+    mut id: Option<String>,
+    voice: &Voice,
+) -> anyhow::Result<()> {
+    let (mut steps, mut said, mut known) = (BTreeMap::new(), String::new(), None);
+    let mut tell = |line: String| {
+        if line != said {
+            Voice::warn_of("site", &line);
+            said = line;
+        }
+    };
+    loop {
+        match lease::view(cluster).await {
+            Err(why) => tell(format!("waiting for the cluster: {why}")),
+            Ok(view) => {
+                let (site, ended) = seen(&view, id.as_deref(), known.as_ref())?;
+                id = Some(site.id.clone());
+                known = Some(site.clone());
+                for line in news(&site, &mut steps) {
+                    tell(line);
+                }
+                let paused = !ended && site.phase == SitePhase::Paused;
+                if ended || paused {
+                    status::show(Some(&site), ended, &view, clock, voice)?;
+                    return result(&site, paused);
+                }
+                if !site.waits.is_empty() {
+                    tell(format!("waits for {}", site.waits));
+                }
+            }
+        }
+        clock.sleep_until(Some(clock.now() + AGAIN)).await;
+    }
+}
+
+/// The restart of this identity, and whether it has ended.
+fn seen(view: &View, id: Option<&str>, known: Option<&Site>) -> anyhow::Result<(Site, bool)> {
+    let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
+    let ours = |it: &Site| it.kind == SiteKind::Restart && id.is_none_or(|id| it.id == id);
+    if let Some(site) = operator::current(&record).context("follow the restart")?.filter(ours) {
+        return Ok((site, false));
+    }
+    let last = operator::last_restart(&record).filter(|it| id.is_some() && ours(it));
+    if let Some(known) = known.filter(|_| last.is_none()) {
+        let left = |it: &&String| !matches!(known.step(it), Some(NodeStep::Done | NodeStep::Skipped));
+        let left: Vec<&str> = known.order.iter().filter(left).map(String::as_str).collect();
+        bail!(
+            "follow the restart {}: its record is gone from the Lease, and nothing works on it any more; not restarted: {}",
+            known.id,
+            left.join(", ")
+        );
+    }
+    let Some(last) = last else {
+        bail!("follow the restart: there is none in progress; look: zedbox site status");
+    };
+    Ok((last, true))
+}
+
+/// What has changed of the nodes since it was asked last.
+fn news(site: &Site, steps: &mut BTreeMap<String, NodeStep>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for node in &site.order {
+        let Some(step) = site.step(node).filter(|it| **it != NodeStep::Seen) else { continue };
+        if steps.insert(node.clone(), step.clone()).as_ref() != Some(step) {
+            lines.push(format!("node {node}: {}", word(step)));
+        }
+    }
+    lines
+}
+
+fn result(site: &Site, paused: bool) -> anyhow::Result<()> {
+    if paused {
+        bail!("restart the site: it is paused: {}; {}", site.waits, site.next);
+    }
+    if let Some(it) = &site.cancelled {
+        bail!("restart the site: withdrawn by {}: {}", it.who, it.why);
+    }
+    Ok(())
+}
+
+/// A step of a node, for a person.
+pub(super) fn word(step: &NodeStep) -> &str {
+    match step {
+        NodeStep::Seen => "waiting",
+        NodeStep::Going => "rebooting",
+        NodeStep::Booted => "checks after boot",
+        NodeStep::Open => "back",
+        other @ (NodeStep::NotAsked
+        | NodeStep::Asked
+        | NodeStep::Cordoned
+        | NodeStep::Ready
+        | NodeStep::Draining
+        | NodeStep::Verifying
+        | NodeStep::Done
+        | NodeStep::Skipped
+        | NodeStep::Failed
+        | NodeStep::Stranger(_)) => other.text(),
+    }
+}
+
+/// How long each step of a node took, and how it was verified; empty of another operation.
+pub(super) fn course(ack: &Ack) -> String {
+    let ends = ack.past.iter().skip(1).map(|(_, since)| since).chain([&ack.since]);
+    let went = ack.past.iter().zip(ends).filter(|((step, _), _)| *step != NodeStep::Seen);
+    let took = went.map(|((step, from), until)| {
+        let time = |text: &String| text.parse::<GoTime>().ok().map(unix_secs);
+        let took = time(until).zip(time(from)).and_then(|(until, from)| u64::try_from(until - from).ok());
+        // Two clocks that differ.
+        format!("{} {}", word(step), took.map_or_else(|| "?".to_owned(), span))
+    });
+    let took: Vec<String> = took.collect();
+    let took = if took.is_empty() { String::new() } else { format!("; took: {}", took.join(", ")) };
+    let verified =
+        if ack.verified.is_empty() { String::new() } else { format!("; verified: {}", ack.verified) };
+    took + &verified
+}

@@ -1,0 +1,341 @@
+//! A restart of the site on this node: how its own reboot is, by the records of its agents, and whether the cluster is well
+//! with a node back.
+//!
+//! Not here: any decision (`outage::site::restart`), and the reboot itself, which is one like any other.
+
+use std::time::Duration;
+
+use agent::{Clock, Station, wire};
+use checks::{Severity, verify};
+use kubeapi::Cluster;
+use outage::site::coordinate::Found;
+use outage::site::member::{Next, Own, Reboot};
+use outage::site::record::{NodeStep, Site, SiteKind};
+use outage::site::restart::is_verifying;
+use step::Mono;
+use topics::{
+    Blocker, DeviceOp, DeviceOpPending, DrainHistory, DrainRecord, DrainStatus, PendingState, Requester,
+    SiteOperation, VerifyFinding, VerifyLayer, VerifyResult, cut_text,
+};
+
+use crate::{GLOBAL, NAME};
+
+/// Pause between two looks at the cluster.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Longest text about a node in the record that all nodes share.
+const TEXT_BYTES: usize = 300;
+
+/// The boot in which a node says how far it is. What it says of a step that is over is about the boot of that.
+pub(super) fn boot_id(site: &Site, next: &Next, own: &Own) -> String {
+    let held = site.ack(&own.node).filter(|_| site.kind == SiteKind::Restart && next.local.is_none());
+    let over = held.filter(|it| it.step != NodeStep::Seen);
+    over.map_or_else(|| own.boot_id.clone(), |it| it.boot_id.clone())
+}
+
+/// The reboot that zedagent was ordered.
+#[derive(Debug, Default)]
+pub(super) struct Ordered {
+    /// Drains that were over before this node was ordered it: none of them is a failure of this order, also where the
+    /// controller's own request is the one that is drained for.
+    before: Vec<DrainRecord>,
+}
+
+impl Ordered {
+    /// How it is. Files that cannot be read are named, and leave the step of this node as it is.
+    pub(super) fn look(
+        &mut self,
+        station: &Station,
+        site: &Site,
+        (own, record): (&str, Option<&SiteOperation>),
+    ) -> Reboot {
+        if site.kind != SiteKind::Restart {
+            return Reboot::default();
+        }
+        let is_ordered = record.is_some_and(|it| it.id == site.id && it.step == NodeStep::Draining.text());
+        self.read(station, site, is_ordered).unwrap_or_else(|waits| Reboot {
+            commanded: site.step(own) == Some(&NodeStep::Going),
+            waits,
+            ..Reboot::default()
+        })
+    }
+
+    fn read(&mut self, station: &Station, site: &Site, is_ordered: bool) -> Result<Reboot, String> {
+        let history = wire::peek::<DrainHistory>(&station.bus, NAME, GLOBAL);
+        let history = history.map_err(|why| format!("cannot read DrainHistory: {why}"))?.unwrap_or_default();
+        let history = self.since(history, is_ordered);
+        let op = DeviceOp::Reboot.word();
+        let pending = wire::peek::<DeviceOpPending>(&station.bus, "zedagent", op);
+        let pending = pending.map_err(|why| format!("cannot read DeviceOpPending {op}: {why}"))?;
+        let Some(pending) = pending else {
+            return Ok(Reboot { waits: "zedagent to take the order".to_owned(), ..Reboot::default() });
+        };
+        Ok(Reboot {
+            commanded: pending.state == PendingState::Commanded,
+            failed: failed(&pending, &history, &site.id),
+            waits: cut_text(&pending.waiting_for, TEXT_BYTES),
+        })
+    }
+
+    /// The history since this node was ordered it.
+    fn since(&mut self, mut history: DrainHistory, is_ordered: bool) -> DrainHistory {
+        if !is_ordered {
+            self.before.clone_from(&history.drains);
+        }
+        history.drains.retain(|it| !self.before.contains(it));
+        history
+    }
+}
+
+/// Why the drain for this operation has failed, or empty.
+fn failed(pending: &DeviceOpPending, history: &DrainHistory, id: &str) -> String {
+    let over = |it: &&DrainRecord| matches!(it.status, DrainStatus::FailedDrain | DrainStatus::FailedCordon);
+    let of = |it: &&DrainRecord| it.requested_by == Requester::DeviceOp && it.is_of_boot(&pending.boot_id);
+    let ours = |it: &&DrainRecord| it.requested_at == pending.drain_requested_at;
+    let mut drains = history.drains.iter().filter(of).filter(over);
+    // It is asked for again after a pause: one that was seen too late has failed all the same.
+    let again = pending.site == id && pending.attempts > 1;
+    let Some(drain) = (if again { drains.next() } else { drains.find(ours) }) else { return String::new() };
+    if pending.state == PendingState::Commanded {
+        return String::new();
+    }
+    let named = |it: &Blocker| {
+        let known = it.reason.contains(&it.pod);
+        if known { it.reason.clone() } else { format!("{}: {}", it.subject(), it.reason) }
+    };
+    let why = drain.blockers.first().map(named);
+    let why = why.or_else(|| drain.steps.last().map(|it| it.text.clone())).unwrap_or_default();
+    cut_text(&format!("its drain failed: {why}"), TEXT_BYTES)
+}
+
+/// What the looks at the cluster have shown while a node is verified.
+#[derive(Debug, Default)]
+pub(super) struct Verify {
+    /// When the last one was, and what it has shown.
+    last: Option<(Mono, Judged)>,
+    /// Since when nothing is in the way.
+    well: Option<Mono>,
+    /// Of which stage that is.
+    stage: String,
+}
+
+/// What a look at the cluster says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Judged {
+    /// What is not well.
+    blocking: Vec<String>,
+    /// Volumes with copies that are missing.
+    rebuilding: Vec<String>,
+    /// All of it in one line.
+    verified: String,
+}
+
+impl Verify {
+    /// Looks at the cluster where that is due, and says what is known in `found`.
+    pub(super) async fn look(
+        &mut self,
+        cluster: &Cluster,
+        clock: Clock,
+        (site, stage): (&Site, String),
+        found: &mut Found,
+    ) {
+        if !is_verifying(site) || self.stage != stage {
+            *self = Self { stage, ..Self::default() };
+        }
+        if !is_verifying(site) {
+            return;
+        }
+        let now = clock.now();
+        let known = self.last.take().filter(|(at, _)| now.since(*at) < AGAIN);
+        let (at, judged) = if let Some(known) = known {
+            known
+        } else {
+            let layers = Box::pin(verify::look(cluster, || clock.wall().to_timestamp())).await;
+            (now, judged(&layers, site))
+        };
+        let is_well = judged.blocking.is_empty() && judged.rebuilding.is_empty();
+        self.well = if is_well { Some(self.well.unwrap_or(at)) } else { None };
+        found.well = self.well.map_or(Duration::ZERO, |since| at.since(since));
+        found.blocking.clone_from(&judged.blocking);
+        found.rebuilding.clone_from(&judged.rebuilding);
+        found.verified.clone_from(&judged.verified);
+        self.last = Some((at, judged));
+    }
+}
+
+/// What is not well. What was passed when the restart began stays passed, as the same text; what is new does not.
+fn judged(layers: &[VerifyLayer], site: &Site) -> Judged {
+    let passed = |it: &VerifyFinding| {
+        site.findings.iter().any(|of| of.severity == Severity::Blocks && of.text == it.text)
+    };
+    let new = |layer: &VerifyLayer, holds: fn(&VerifyLayer, &VerifyFinding) -> bool| {
+        let of = layer.findings.iter().filter(|it| holds(layer, it) && !passed(it));
+        of.map(|it| cut_text(&format!("{} {}: {}", layer.layer, it.result.text(), it.text), TEXT_BYTES))
+            .collect::<Vec<String>>()
+    };
+    let bad = |_: &VerifyLayer, it: &VerifyFinding| it.result >= VerifyResult::Unknown;
+    // A copy that is missing is a warning while the cluster stands; the next node may hold the last one.
+    let degraded = |layer: &VerifyLayer, it: &VerifyFinding| {
+        layer.layer == "storage" && it.result == VerifyResult::Warn && checks::storage::is_unhealthy(&it.text)
+    };
+    let blocking: Vec<String> = layers.iter().flat_map(|it| new(it, bad)).collect();
+    let rebuilding: Vec<String> = layers.iter().flat_map(|it| new(it, degraded)).collect();
+    let names = |result: VerifyResult, word: &str| {
+        let of: Vec<&str> =
+            layers.iter().filter(|it| it.result == result).map(|it| it.layer.as_str()).collect();
+        (!of.is_empty()).then(|| format!("{word}: {}", of.join(", ")))
+    };
+    let count = layers.iter().filter(|it| it.result == VerifyResult::Pass).count();
+    let more = [
+        names(VerifyResult::Warn, "warnings"),
+        names(VerifyResult::Fail, "failed and passed over"),
+        names(VerifyResult::Unknown, "unknown and passed over"),
+    ];
+    let all: Vec<String> = [Some(format!("{count} layers pass"))].into_iter().chain(more).flatten().collect();
+    Judged { blocking, rebuilding, verified: all.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use checks::Finding;
+    use outage::site::operator::{Wish, begun};
+    use outage::site::record::{Ack, Statement};
+    use outage::turn::record::Record;
+    use outage::turn::rule::NodeSeen;
+    use topics::GoTime;
+
+    use super::*;
+
+    fn at(secs: u64) -> GoTime {
+        format!("2026-03-14T09:30:{secs:02}Z").parse().unwrap()
+    }
+
+    #[test]
+    fn v3_a_drain_of_this_reboot_that_has_failed_is_named_with_its_reason() {
+        let pending = DeviceOpPending {
+            boot_id: "b1".to_owned(),
+            drain_requested_at: at(1),
+            attempts: 1,
+            site: "op".to_owned(),
+            ..DeviceOpPending::default()
+        };
+        let blocker = Blocker {
+            pod: "shop/web-0".to_owned(),
+            reason: "PodDisruptionBudget shop/web allows no disruption".to_owned(),
+            ..Blocker::default()
+        };
+        let drain = DrainRecord {
+            requested_by: Requester::DeviceOp,
+            requested_at: at(1),
+            boot_id: "b1".to_owned(),
+            status: DrainStatus::FailedDrain,
+            blockers: vec![blocker],
+            ..DrainRecord::default()
+        };
+        let why = "its drain failed: pod shop/web-0: PodDisruptionBudget shop/web allows no disruption";
+        let commanded = DeviceOpPending { state: PendingState::Commanded, ..pending.clone() };
+        let again = DeviceOpPending { drain_requested_at: at(9), attempts: 2, ..pending.clone() };
+        let of_controller = DeviceOpPending { site: String::new(), ..again.clone() };
+        let with = |change: fn(&mut DrainRecord)| {
+            let mut drain = drain.clone();
+            change(&mut drain);
+            drain
+        };
+        let rows = [
+            (&pending, drain.clone(), why),
+            (&pending, with(|it| it.status = DrainStatus::DrainRetrying), ""),
+            (&pending, with(|it| it.status = DrainStatus::Complete), ""),
+            (&pending, with(|it| it.requested_at = at(2)), ""),
+            (&pending, with(|it| it.requested_by = Requester::Update), ""),
+            (&pending, with(|it| it.boot_id = "b0".to_owned()), ""),
+            // It was asked for again before anybody saw that it had failed.
+            (&again, drain.clone(), why),
+            (&of_controller, drain.clone(), ""),
+            (&commanded, drain.clone(), ""),
+        ];
+        for (pending, drain, expected) in rows {
+            let what = format!("{pending:?} {drain:?}");
+            let history = DrainHistory { drains: vec![drain], ..DrainHistory::default() };
+            assert_eq!(failed(pending, &history, "op"), expected, "{what}");
+            // What had failed before the order, as before a pause, is no failure of it.
+            let mut ordered = Ordered::default();
+            assert_eq!(ordered.since(history.clone(), false).drains, []);
+            assert_eq!(failed(pending, &ordered.since(history.clone(), true), "op"), "", "{what}");
+            let next = DrainRecord { attempts: 9, ..history.drains[0].clone() };
+            let both =
+                DrainHistory { drains: vec![history.drains[0].clone(), next], ..DrainHistory::default() };
+            assert_eq!(failed(pending, &ordered.since(both, true), "op"), expected, "{what}");
+        }
+    }
+
+    fn site(findings: Vec<Finding>) -> Site {
+        let wish = Wish {
+            id: "op".to_owned(),
+            kind: SiteKind::Restart,
+            by: Statement { why: "update".to_owned(), ..Statement::default() },
+            leave_machines: false,
+            by_config: false,
+            although_held: true,
+            findings,
+        };
+        let node = NodeSeen { name: "n1".to_owned(), uid: "u1".to_owned(), ..NodeSeen::default() };
+        begun(&Record::default(), &wish, &[node]).unwrap()
+    }
+
+    #[test]
+    fn v3_what_was_passed_as_the_restart_began_is_passed_by_its_text_and_what_is_new_keeps_the_next_node_up()
+    {
+        let layer = |layer: &str, result, text: &str| VerifyLayer {
+            layer: layer.to_owned(),
+            result,
+            read: "3 nodes".to_owned(),
+            findings: vec![VerifyFinding { text: text.to_owned(), result, ..VerifyFinding::default() }],
+        };
+        let degraded = "volumes that are not healthy: pvc-1: degraded";
+        let layers = [
+            VerifyLayer { findings: vec![], ..layer("api", VerifyResult::Pass, "") },
+            layer("nodes", VerifyResult::Fail, "n2"),
+            layer("etcd", VerifyResult::Unknown, "n3"),
+            layer("storage", VerifyResult::Warn, degraded),
+            layer("clock", VerifyResult::Warn, "drifts"),
+        ];
+        let of = |code: &str, text: &str| Finding::new(code, text, "do");
+        // A finding of the checks before it of the same name, another text of the layer, and a warning pass nothing.
+        let other = vec![
+            of("nodes", "n9"),
+            of("etcd", "no snapshot"),
+            of("etcd", "n3").with(Severity::Warns),
+            of("volumes", "volumes that are not healthy: pvc-0: degraded"),
+        ];
+        let found = judged(&layers, &site(other));
+        assert_eq!(found.blocking, ["nodes fail: n2", "etcd unknown: n3"]);
+        assert_eq!(found.rebuilding, [format!("storage warn: {degraded}")]);
+        let found =
+            judged(&layers, &site(vec![of("nodes", "n2"), of("etcd", "n3"), of("volumes", degraded)]));
+        assert_eq!((found.blocking.len(), found.rebuilding.len()), (0, 0));
+        assert_eq!(
+            found.verified,
+            "1 layers pass; warnings: storage, clock; failed and passed over: nodes; unknown and passed over: etcd"
+        );
+    }
+
+    #[test]
+    fn v3_what_is_said_of_a_step_that_is_over_is_about_the_boot_of_that_step() {
+        let own = Own { node: "n1".to_owned(), uid: "u1".to_owned(), boot_id: "b2".to_owned() };
+        for (step, expected) in [(NodeStep::Seen, "b2"), (NodeStep::Failed, "b1"), (NodeStep::Done, "b1")] {
+            let mut site = site(vec![]);
+            site.hear(Ack {
+                node: "n1".to_owned(),
+                uid: "u1".to_owned(),
+                step: step.clone(),
+                boot_id: "b1".to_owned(),
+                leads: false,
+                waits: String::new(),
+                since: String::new(),
+                past: Vec::new(),
+                verified: String::new(),
+                rest: serde_json::Map::new(),
+            });
+            assert_eq!(boot_id(&site, &Next::out(), &own), expected, "{step:?}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The drill of a power cut: all three nodes at once, one of them in the middle of a drained reboot in its turn; then on
+//! again in every order, with one missing, with clocks at 1970 and 400 days ahead (goals V4, R6, U2).
+//!
+//! An API of three servers answers nobody before two of them are up.
+
+use std::time::Duration;
+
+use agent::Clock;
+use kubesim::{Fault, Sim};
+use outage::operator as lease;
+use outage::turn::record::{Holder, Phase};
+use scenarios::{Cluster, World, within_still};
+use serde_json::Value;
+use topics::{DrainStatus, NodeDrainProgress};
+
+/// What a battery that is empty shows, and a clock that was set wrong.
+fn clocks() -> [i64; 3] {
+    [0, -Clock::new().wall().to_timestamp().as_second(), 400 * 86_400]
+}
+
+struct Drill {
+    worlds: Vec<World>,
+    sim: Sim,
+}
+
+/// Which nodes are unschedulable, and by whose cordon.
+fn cordons(sim: &Sim) -> Vec<(Value, Value, Value)> {
+    let seen = |node: Value| {
+        let owner = node["metadata"]["annotations"]["pillar-rs/cordon-owner"].clone();
+        (node["metadata"]["name"].clone(), node["spec"]["unschedulable"].clone(), owner)
+    };
+    sim.list("nodes").into_iter().map(seen).collect()
+}
+
+impl Drill {
+    /// Three nodes, of which the first is drained for a reboot, and a pod holds that up.
+    async fn begun() -> Self {
+        let clusters = Cluster::embedded_of(3, Duration::from_secs(10)).await;
+        let mut worlds: Vec<World> = clusters.into_iter().map(World::on).collect();
+        let sim = worlds[0].cluster.sim().clone();
+        for world in &mut worlds {
+            world.patience = Duration::from_hours(3);
+            world.limits["zedkube"]["uncordon_poll_ms"] = 1_000.into();
+            world.start_all();
+        }
+        for world in &worlds {
+            world.status(DrainStatus::NotRequested).await;
+        }
+        sim.faults().script("POST", "/eviction", u32::MAX, Fault::status(429, "TooManyRequests"));
+        worlds[0].ask_reboot(7);
+        worlds[0].status(DrainStatus::Cordoned).await;
+        Self { worlds, sim }
+    }
+
+    async fn holders(&self) -> Vec<Holder> {
+        let view = lease::view(&self.worlds[0].cluster.handle()).await.unwrap();
+        view.held.map(|it| it.record.holders).unwrap_or_default()
+    }
+
+    /// All are without power, and their clocks are wrong from now on.
+    async fn cut(&mut self, clock_off_by: i64) {
+        for world in &mut self.worlds {
+            world.kill_all().await;
+        }
+        self.sim.faults().clear();
+        for method in ["GET", "POST", "PATCH", "PUT", "DELETE"] {
+            self.sim.faults().script(method, "/", u32::MAX, Fault::Cut);
+        }
+        for world in &mut self.worlds {
+            world.cluster.power(false).await;
+            world.lose_run();
+            world.clock_off_by(clock_off_by);
+        }
+    }
+
+    /// They are switched on in this order, each as soon as the one before has asked the API.
+    async fn switch_on(&mut self, order: &[usize]) {
+        let (left, asked) = (cordons(&self.sim), self.sim.faults().seen().len());
+        for (up, at) in order.iter().enumerate() {
+            if up == 1 {
+                while self.sim.faults().seen().len() < asked + 5 {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                tokio::time::sleep(Duration::from_mins(5)).await;
+                let tried = self.sim.faults().seen().split_off(asked);
+                let writes: Vec<_> = tried.iter().filter(|it| it.method != "GET").collect();
+                assert!(writes.is_empty(), "writes before there is a quorum: {writes:?}");
+                assert_eq!(cordons(&self.sim), left, "cordons before there is a quorum");
+                self.sim.faults().clear();
+            }
+            self.worlds[*at].cluster.power(true).await;
+            self.worlds[*at].start_all();
+        }
+    }
+
+    /// Whoever holds nothing is schedulable, and the first one comes to its reboot, once.
+    async fn ends(&mut self) {
+        self.worlds[0].recorded_count(1).await;
+        assert_eq!(
+            cordons(&self.sim).iter().filter(|it| it.1 == true).count(),
+            1,
+            "{:?}",
+            cordons(&self.sim)
+        );
+        self.worlds[0].reboot().await;
+        self.worlds[0].start_all();
+        self.worlds[0].executed(7).await;
+        for world in &self.worlds {
+            world.cluster.until_schedulable().await;
+            world.status(DrainStatus::NotRequested).await;
+            assert_eq!(world.cluster.owner(), None);
+        }
+        let free = async {
+            while !self.holders().await.is_empty() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_hours(1), free).await.is_ok(), "the turn is kept");
+        let counts: Vec<usize> = self.worlds.iter().map(|it| it.recorded().len()).collect();
+        assert_eq!(counts, [1, 0, 0]);
+        for world in &mut self.worlds {
+            world.kill_all().await;
+        }
+    }
+}
+
+#[test]
+fn v4_after_a_power_cut_all_nodes_are_schedulable_in_each_order_of_power_on_and_with_wrong_clocks() {
+    for clock in clocks() {
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            println!("order {order:?}, clocks off by {clock} s");
+            within_still(async {
+                let mut drill = Drill::begun().await;
+                let held: Vec<String> = drill.holders().await.into_iter().map(|it| it.node).collect();
+                assert_eq!(held, ["edge-node-1"], "power is lost in its turn");
+                drill.cut(clock).await;
+                drill.switch_on(&order).await;
+                for world in &drill.worlds[1..] {
+                    world.cluster.until_schedulable().await;
+                }
+                drill.ends().await;
+            });
+        }
+    }
+}
+
+#[test]
+fn v4_with_one_node_missing_the_others_are_schedulable_nothing_expires_and_it_joins_them_when_it_comes() {
+    for clock in clocks() {
+        for missing in 0..3 {
+            println!("node {missing} missing, clocks off by {clock} s");
+            within_still(async {
+                let mut drill = Drill::begun().await;
+                let fence = drill.holders().await[0].fence;
+                drill.cut(clock).await;
+                let there: Vec<usize> = (0..3).filter(|it| *it != missing).collect();
+                drill.switch_on(&there).await;
+                for at in &there {
+                    drill.worlds[*at].cluster.until_schedulable().await;
+                }
+                // By no clock does the turn of one that is away end, nor does another one go beside it.
+                tokio::time::sleep(Duration::from_mins(30)).await;
+                let holders = drill.holders().await;
+                if missing == 0 {
+                    assert_eq!((holders[0].node.as_str(), holders[0].fence), ("edge-node-1", fence));
+                    assert_ne!(holders[0].phase, Phase::Booted);
+                } else {
+                    assert!(holders.is_empty(), "{holders:?}");
+                    let waits = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| !it.reason.is_empty());
+                    drill.worlds[0].until("zedkube", "the wait for the one that is missing", waits).await;
+                }
+                assert!(drill.worlds.iter().all(|it| it.recorded().is_empty()));
+                drill.worlds[missing].cluster.power(true).await;
+                drill.worlds[missing].start_all();
+                drill.ends().await;
+            });
+        }
+    }
+}

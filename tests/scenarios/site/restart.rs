@@ -1,0 +1,338 @@
+//! A restart of the site: three nodes one after another over their turns, each verified before the next one (goal V3).
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use agent::Clock;
+use agent::device::Operation;
+use kubesim::Fault;
+use outage::operator as lease;
+use outage::site::operator::{self, Wish, last_restart};
+use outage::site::record::{NodeStep, Site, SiteKind, SitePhase};
+use outage::turn::record::{MODE, Record};
+use scenarios::{Cluster, within_still};
+use serde_json::{Value, json};
+use topics::{DrainPhase, NodeDrainProgress};
+
+use crate::site::{PENDING, Place, said};
+
+/// Steps of a node in words of the record.
+fn steps(site: &Site, node: &str) -> Vec<String> {
+    let ack = site.ack(node).unwrap();
+    let past = ack.past.iter().map(|(step, _)| step.text().to_owned());
+    past.chain([ack.step.text().to_owned()]).collect()
+}
+
+impl Place {
+    /// The record of turns.
+    async fn record(&self) -> Record {
+        lease::view(&self.worlds[0].cluster.handle()).await.unwrap().held.unwrap().record
+    }
+
+    /// How the last restart has ended.
+    async fn last(&self) -> Site {
+        last_restart(&self.record().await).unwrap()
+    }
+
+    async fn said(&self, edit: impl Fn(&Record) -> Result<Record, outage::turn::rule::Refused>) {
+        let wall = Clock::new().wall().to_timestamp();
+        lease::change(&self.worlds[0].cluster.handle(), wall, edit).await.unwrap();
+    }
+
+    /// Which nodes are unschedulable.
+    fn cordoned(&self) -> Vec<String> {
+        let all = self.sim.list("nodes");
+        let out = all.iter().filter(|it| it["spec"]["unschedulable"] == true);
+        out.map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Each machine reboots when it is ordered to, nobody else being out; `went` is called with which one.
+    async fn each_reboots_alone(&mut self, went: impl Fn(usize)) {
+        let (sim, known) = (self.sim.clone(), RefCell::new(Vec::new()));
+        let down = Cell::new(0);
+        let mode = |sim: &kubesim::Sim| {
+            let lease = sim.get("coordination/leases", "eve-kube-app", "pillar-rs-outage").unwrap();
+            let text = lease["metadata"]["annotations"]["pillar-rs/outage-mode"].as_str().unwrap().to_owned();
+            serde_json::from_str::<Site>(&text).unwrap()
+        };
+        let each = self.worlds.iter_mut().enumerate().map(async |(at, world)| {
+            let count = world.recorded().len();
+            world.recorded_count(count + 1).await;
+            let name = format!("edge-node-{}", at + 1);
+            down.set(down.get() + 1);
+            assert_eq!(down.get(), 1, "two machines are down");
+            let out = sim.list("nodes");
+            let out: Vec<&Value> = out.iter().filter(|it| it["spec"]["unschedulable"] == true).collect();
+            assert!(
+                out.len() == 1 && out[0]["metadata"]["name"] == *name,
+                "{name} goes, and out are {out:?}"
+            );
+            // Those before it were found well; those after it wait.
+            let site = mode(&sim);
+            for (nth, node) in site.order.iter().enumerate() {
+                let went = known.borrow().len();
+                let step = site.step(node).unwrap();
+                assert!(nth >= went || *step == NodeStep::Done, "{node} is {step:?}, and {name} goes");
+                assert!(nth <= went || *step == NodeStep::Seen, "{node} is {step:?}, and {name} goes");
+            }
+            known.borrow_mut().push(name);
+            went(at);
+            world.kill_all().await;
+            world.cluster.power(false).await;
+            world.reboot().await;
+            down.set(down.get() - 1);
+            world.start_all();
+        });
+        futures::future::join_all(each).await;
+    }
+
+    async fn until_restarted(&self) {
+        self.until_over(None).await;
+        for world in &self.worlds {
+            world.until_file(PENDING, "nothing to be pending", |text| text.is_none()).await;
+        }
+    }
+
+    /// Hours pass: kubelets renew their leases as often as real ones.
+    async fn patient() -> Self {
+        let limits = [("uncordon_poll_ms", 2_000), ("gate_hold_ms", 1_000)];
+        let mut place = Self::of(Cluster::embedded_of(3, Duration::from_secs(10)).await, &limits).await;
+        for world in &mut place.worlds {
+            world.patience = Duration::from_hours(6);
+        }
+        place
+    }
+}
+
+#[test]
+fn v3_three_nodes_restart_one_after_another_each_drained_in_its_turn_and_verified() {
+    within_still(async {
+        let mut place = Place::patient().await;
+        place.sim.add_machine("shop", "till", "Always");
+        place.until_machine_runs().await;
+        place.begin(SiteKind::Restart).await;
+        let went = RefCell::new(Vec::new());
+        place.each_reboots_alone(|at| went.borrow_mut().push(at)).await;
+        assert_eq!(*went.borrow(), [2, 0, 1], "the worker goes first");
+        place.until_restarted().await;
+        let last = place.last().await;
+        for node in &last.order {
+            let all = ["seen", "draining", "going", "booted", "open", "verifying", "done"];
+            let steps = steps(&last, node);
+            // Short ones may be over before they are said.
+            assert!(steps.iter().all(|it| all.contains(&it.as_str())), "{steps:?}");
+            assert!(
+                ["draining", "verifying", "done"].iter().all(|it| steps.iter().any(|of| of == it)),
+                "{steps:?}"
+            );
+            let ack = last.ack(node).unwrap();
+            assert!(ack.verified.contains("layers pass"), "{}", ack.verified);
+            assert!(ack.past.iter().all(|(_, since)| !since.is_empty()) && !ack.since.is_empty(), "{ack:?}");
+        }
+        // Nothing was cut off: every node was drained.
+        assert!(place.worlds.iter().all(|it| it.cluster.evictions() > 0));
+        assert_eq!(place.worlds[0].cluster.evicted_twice(), [""; 0]);
+        place.until_machine_runs().await;
+        assert!(place.worlds.iter().all(|it| it.recorded().len() == 1), "each went once");
+        assert!(place.worlds.iter().all(|it| it.recorded()[0].operation == Operation::Reboot));
+        place.kill_all().await;
+        place.worlds.iter().for_each(|it| crate::role::is_granted(&it.cluster.asked_by_agents()));
+    });
+}
+
+#[test]
+fn v3_a_drain_that_fails_pauses_the_restart_and_a_person_takes_it_up_again() {
+    within_still(async {
+        let mut place = Place::patient().await;
+        place.sim.faults().script("POST", "/eviction", u32::MAX, Fault::status(403, "Forbidden"));
+        place.begin(SiteKind::Restart).await;
+        place.until_mode(|it| it.is_some_and(|it| it.phase == SitePhase::Paused)).await;
+        let site = place.mode().unwrap();
+        assert!(site.waits.starts_with("node edge-node-3: its drain failed: pod shop/"), "{}", site.waits);
+        assert!(site.next.contains("--phase paused"), "{}", site.next);
+        assert_eq!(site.step("edge-node-3"), Some(&NodeStep::Failed));
+        // What was asked of the node is withdrawn, and nothing further starts.
+        let idle = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.phase == DrainPhase::Idle);
+        place.worlds[2].until("zedkube", "its drain to be withdrawn", idle).await;
+        place.worlds[2].cluster.until_schedulable().await;
+        let clock = Clock::new();
+        clock.sleep_until(Some(clock.now() + Duration::from_mins(10))).await;
+        assert_eq!((place.cordoned(), place.mode().unwrap()), (vec![], site));
+        assert!(place.worlds.iter().all(|it| it.recorded().is_empty()));
+        place.sim.faults().clear();
+        place.said(|record| operator::pass(record, &SitePhase::Paused, None, &said())).await;
+        place.each_reboots_alone(|_| ()).await;
+        place.until_restarted().await;
+        assert!(place.worlds.iter().all(|it| it.recorded().len() == 1), "each went once");
+        place.kill_all().await;
+    });
+}
+
+#[test]
+fn v3_a_node_that_does_not_come_back_pauses_the_restart_and_goes_no_second_time() {
+    within_still(async {
+        let mut place = Place::patient().await;
+        place.begin(SiteKind::Restart).await;
+        place.worlds[2].recorded_count(1).await;
+        place.worlds[2].kill_all().await;
+        place.worlds[2].cluster.power(false).await;
+        place.until_mode(|it| it.is_some_and(|it| it.phase == SitePhase::Paused)).await;
+        let site = place.mode().unwrap();
+        assert!(site.waits.starts_with("node edge-node-3: it is not Ready for 15 min"), "{}", site.waits);
+        assert_eq!(place.cordoned(), ["edge-node-3"]);
+        // Somebody switches it on in the evening. Nothing starts by that.
+        place.worlds[2].reboot().await;
+        place.worlds[2].start_all();
+        place.worlds[2].cluster.until_schedulable().await;
+        let clock = Clock::new();
+        clock.sleep_until(Some(clock.now() + Duration::from_mins(10))).await;
+        assert!(place.cordoned().is_empty() && place.mode().unwrap().phase == SitePhase::Paused);
+        place.said(|record| operator::pass(record, &SitePhase::Paused, None, &said())).await;
+        for at in [0, 1] {
+            place.worlds[at].recorded_count(1).await;
+            assert_eq!(place.cordoned(), [format!("edge-node-{}", at + 1)]);
+            place.worlds[at].reboot().await;
+            place.worlds[at].start_all();
+        }
+        place.until_restarted().await;
+        assert!(place.worlds.iter().all(|it| it.recorded().len() == 1), "each went once");
+        place.kill_all().await;
+    });
+}
+
+#[test]
+fn v3_a_cluster_that_is_not_well_with_a_node_back_keeps_the_next_one_up() {
+    within_still(async {
+        let mut place = Place::patient().await;
+        place.begin(SiteKind::Restart).await;
+        place.worlds[2].recorded_count(1).await;
+        place.worlds[2].kill_all().await;
+        place.worlds[2].cluster.power(false).await;
+        // While it is away something breaks that nobody repairs.
+        place.sim.apply(
+            "longhorn/volumes",
+            json!({
+                "metadata": { "name": "pv-lost", "namespace": "longhorn-system" },
+                "status": { "state": "detached", "robustness": "faulted" },
+            }),
+        );
+        place.worlds[2].reboot().await;
+        place.worlds[2].start_all();
+        place
+            .until_mode(|it| it.is_some_and(|it| it.waits.contains("to be well with node edge-node-3 back")))
+            .await;
+        place.until_mode(|it| it.is_some_and(|it| it.phase == SitePhase::Paused)).await;
+        let site = place.mode().unwrap();
+        assert!(site.waits.contains("the cluster is not well: storage"), "{}", site.waits);
+        assert!(place.cordoned().is_empty());
+        // Withdrawn: nobody else goes.
+        place.said(|record| operator::cancel(record, &said())).await;
+        place.until_over(None).await;
+        assert_eq!(place.last().await.cancelled.unwrap().phase, "paused");
+        assert_eq!(place.worlds.iter().map(|it| it.recorded().len()).sum::<usize>(), 1);
+        place.kill_all().await;
+    });
+}
+
+#[test]
+fn v3_agents_and_machines_that_lose_power_in_the_middle_neither_lose_the_restart_nor_go_twice() {
+    within_still(async {
+        let mut place = Place::patient().await;
+        place.worlds[0].cluster.block().await;
+        place.begin(SiteKind::Restart).await;
+        let ordered =
+            |it: Option<&Site>| it.is_some_and(|it| it.step("edge-node-3") == Some(&NodeStep::Draining));
+        place.until_mode(ordered).await;
+        place.worlds[2].until_file(PENDING, "the order", |text| text.is_some()).await;
+        // The one that works for all, and the one that goes: their agents.
+        for at in [0, 2] {
+            place.worlds[at].kill_all().await;
+            place.worlds[at].start_all();
+        }
+        // Power of the one that goes: that was a boot, and it is not ordered another one.
+        place.worlds[2].reboot().await;
+        place.worlds[2].start_all();
+        place.until_mode(|it| it.is_some_and(|it| it.step("edge-node-1") == Some(&NodeStep::Draining))).await;
+        assert_eq!(place.worlds[2].recorded().len(), 0);
+        assert!(steps(&place.mode().unwrap(), "edge-node-3").contains(&"booted".to_owned()));
+        place.worlds[0].cluster.unblock().await;
+        // Power of the whole site, as the next one goes down.
+        place.worlds[0].recorded_count(1).await;
+        for world in &mut place.worlds {
+            world.kill_all().await;
+            world.cluster.power(false).await;
+        }
+        for world in place.worlds.iter_mut().rev() {
+            world.reboot().await;
+            world.start_all();
+        }
+        place.worlds[1].recorded_count(1).await;
+        assert_eq!(place.cordoned(), ["edge-node-2"]);
+        place.worlds[1].reboot().await;
+        place.worlds[1].start_all();
+        place.until_restarted().await;
+        let counts: Vec<usize> = place.worlds.iter().map(|it| it.recorded().len()).collect();
+        assert_eq!(counts, [1, 1, 0]);
+        place.kill_all().await;
+    });
+}
+
+#[test]
+fn v3_a_withdrawal_ends_the_drain_of_the_node_that_goes_and_a_second_operation_is_refused() {
+    within_still(async {
+        let mut place = Place::patient().await;
+        place.worlds[0].cluster.block().await;
+        place.begin(SiteKind::Restart).await;
+        place.worlds[2].until_file(PENDING, "the order", |text| text.is_some()).await;
+        let wish = Wish { kind: SiteKind::Shutdown, ..Place::wish() };
+        let handle = place.worlds[0].cluster.handle();
+        let refused =
+            operator::begin(&place.record().await, &wish, &lease::view(&handle).await.unwrap().nodes);
+        assert!(
+            refused
+                .unwrap_err()
+                .to_string()
+                .contains("the whole-site operation restart (op-1) is in progress")
+        );
+        place.said(|record| operator::cancel(record, &said())).await;
+        place.worlds[2].until_file(PENDING, "no order", |text| text.is_none()).await;
+        place.worlds[0].cluster.unblock().await;
+        place.until_restarted().await;
+        assert!(place.worlds.iter().all(|it| it.recorded().is_empty()));
+        place.kill_all().await;
+    });
+}
+
+#[test]
+fn v3_a_reboot_that_a_node_is_ordered_meanwhile_takes_its_turn_like_the_others() {
+    within_still(async {
+        let mut place = Place::patient().await;
+        place.begin(SiteKind::Restart).await;
+        place.worlds[1].ask_reboot(7);
+        let (down, sim) = (Cell::new(0), place.sim.clone());
+        let over = || async {
+            let free = |all: &[Value]| all.iter().all(|it| it["metadata"]["annotations"][MODE].is_null());
+            sim.until("coordination/leases", free).await;
+        };
+        let each = place.worlds.iter_mut().map(async |world| {
+            for count in 1.. {
+                tokio::select! {
+                    () = over() => return,
+                    () = world.recorded_count(count) => {}
+                }
+                down.set(down.get() + 1);
+                assert_eq!(down.get(), 1, "two machines are down");
+                world.reboot().await;
+                down.set(down.get() - 1);
+                world.start_all();
+            }
+        });
+        futures::future::join_all(each).await;
+        place.worlds[1].executed(7).await;
+        place.until_restarted().await;
+        let counts: Vec<usize> = place.worlds.iter().map(|it| it.recorded().len()).collect();
+        // Its own may have come while it was the one to go.
+        assert!(counts == [1, 1, 1] || counts == [1, 2, 1], "{counts:?}");
+        place.kill_all().await;
+    });
+}
