@@ -75,6 +75,8 @@ pub struct Remaining {
 pub struct Marks {
     /// When the attempt began.
     pub attempt: Option<Mono>,
+    /// When the first attempt of this drain began.
+    pub drain: Option<Mono>,
     /// The tier that leaves, and since when.
     pub tier: Option<(Tier, Mono)>,
     /// Since when volumes are waited for.

@@ -13,6 +13,7 @@ use agent::{Clock, Outbox};
 use clusterview::leader::Leadership;
 use kubeapi::pace::Pace;
 use kubeapi::{Cluster, Error, NodeName, nodes};
+use kubenodeop::calls::surge;
 use kubenodeop::machines::undo;
 use kubenodeop::storage;
 use step::Mono;
@@ -89,15 +90,39 @@ pub(crate) async fn run(
     }
 }
 
+/// Who may not read Deployments has asked none of them.
+async fn give_up_surges(cluster: &Cluster, node: &NodeName) -> Result<(), Error> {
+    match surge::give_back(cluster, node).await {
+        Ok(given_up) if given_up.is_empty() => Ok(()),
+        Ok(given_up) => {
+            info!(%node, ?given_up, "second copies that a drain had asked for and that did not come to be are given up");
+            Ok(())
+        }
+        Err(error) if undo::is_refused(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Takes back what drains of `node` asked of machines and volumes, and starts again the machines that they stopped, until
 /// nothing is left and the machines of the node are up. What is in the way is sent, and tried again after pauses that grow;
 /// machines are named that have not come up in their time. Dropping it loses nothing.
-pub(crate) async fn give_back(cluster: &Cluster, node: &NodeName, clock: Clock, outbox: Outbox<Event>) {
+///
+/// With `surges`, second copies of Deployments that have not come to be are given up too.
+pub(crate) async fn give_back(
+    cluster: &Cluster,
+    node: &NodeName,
+    surges: bool,
+    clock: Clock,
+    outbox: Outbox<Event>,
+) {
     let (mut pace, mut tries) = (Pace::new(RandomState::new().hash_one("jitter")), 0_u32);
     let named_from = clock.now() + UP_WITHIN;
     let mut copies = Ok(());
     let mut copies_done = false;
+    let mut surges_due = surges;
     loop {
+        let surged = if surges_due { give_up_surges(cluster, node).await } else { Ok(()) };
+        surges_due = surged.is_err();
         if !copies_done {
             let (volumes, taken) = storage::give_back(cluster, node).await;
             if !volumes.is_empty() {
@@ -107,7 +132,8 @@ pub(crate) async fn give_back(cluster: &Cluster, node: &NodeName, clock: Clock, 
             copies = taken;
         }
         let machines = undo::give_back(cluster, node).await;
-        tries = if machines.is_ok() && copies.is_ok() { 0 } else { tries.saturating_add(1) };
+        tries =
+            if machines.is_ok() && copies.is_ok() && surged.is_ok() { 0 } else { tries.saturating_add(1) };
         let (mut whys, mut next) = (Vec::new(), String::new());
         match &machines {
             Ok(0) => {}
@@ -122,6 +148,10 @@ pub(crate) async fn give_back(cluster: &Cluster, node: &NodeName, clock: Clock, 
         }
         if let Err(error) = &copies {
             whys.push(format!("copies of volumes stay wanted: {}", error.line()));
+            next = error.next_step();
+        }
+        if let Err(error) = &surged {
+            whys.push(format!("second copies of Deployments stay asked for: {}", error.line()));
             next = error.next_step();
         }
         let undone = whys.is_empty();

@@ -86,7 +86,7 @@ pub(super) async fn run(
     let began = order.marks.attempt.unwrap_or_else(now).min(now());
     let marks = Marks { attempt: Some(began), ..order.marks.clone() };
     let empty = Progress { phase: Phase::Machines, marks: marks.clone(), ..Progress::default() };
-    let end = began + order.rules.attempt;
+    let end = began + order.rules.end();
     let mut pace = Pace::new(seed());
     let mut tries = 0;
     let launchers = loop {

@@ -27,7 +27,9 @@ use crate::node::Cordoned;
 use crate::node::cordon::CordonOwner;
 use crate::progress::{Marks, Outcome, Progress};
 use crate::storage;
-use crate::{calls::evict, calls::pods, calls::remove, calls::streams, calls::unhealthy_pods, node};
+use crate::{
+    calls::evict, calls::pods, calls::remove, calls::streams, calls::surge, calls::unhealthy_pods, node,
+};
 use kubeapi::Cluster;
 use kubeapi::names::{NodeName, PodUid};
 use kubeapi::reply::Reply;
@@ -165,6 +167,10 @@ impl<'a> Executor<'a> {
             Effect::Evict(pod) => {
                 self.call(async move { answered(pod.uid.clone(), evict::evict(cluster, &pod, false).await) });
             }
+            Effect::Surge(surge) => self.call(async move {
+                let answer = surge::surge(cluster, &order.node, order.rules.surge, &surge).await;
+                Event::Surged { uid: surge.pod.uid, answer: answer.map_err(Failure::from) }
+            }),
             Effect::Remove(pod, labels) => self.call(async move {
                 answered(pod.uid.clone(), remove::claim_and_delete(cluster, &pod, &labels).await)
             }),

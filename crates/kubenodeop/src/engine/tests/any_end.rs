@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
+use super::surge::under_way;
 use super::*;
+use crate::plan::surge::SurgeRule;
 
 #[derive(Debug, Clone)]
 enum Act {
@@ -41,8 +43,10 @@ fn rules() -> impl Strategy<Value = Rules> {
     let volumes = prop_oneof![Just(VolumeAction::Wait), Just(VolumeAction::GiveUp), Just(VolumeAction::GoOn)];
     let volumes = (after(), volumes).prop_map(|(after, then)| Limit { after, then });
     let sticky = prop_oneof![Just(StickyAction::Leave), Just(StickyAction::Wait), Just(StickyAction::GiveUp)];
-    let all = (action(), action(), volumes, sticky, 1usize..4, 1u32..4);
-    all.prop_map(|(pod, tier, volumes, sticky, at_once, sticky_returns)| Rules {
+    let surge = prop_oneof![Just(SurgeRule::Never), Just(SurgeRule::All)];
+    let all = (action(), action(), volumes, sticky, 1usize..4, 1u32..4, surge);
+    all.prop_map(|(pod, tier, volumes, sticky, at_once, sticky_returns, surge)| Rules {
+        surge,
         attempt: secs(2000),
         at_once,
         proof_gap: secs(1),
@@ -110,6 +114,8 @@ struct World {
     /// What the last look that was answered had read.
     seen: Option<Read>,
     calls: VecDeque<(PodRef, bool)>,
+    /// Those of them that ask for a second copy.
+    surging: BTreeMap<PodUid, SurgeOrder>,
     accepted: BTreeSet<PodUid>,
     budgets: (i32, i32),
     /// The budgets of which the engine was told.
@@ -153,6 +159,7 @@ impl World {
             look: None,
             seen: None,
             calls: VecDeque::new(),
+            surging: BTreeMap::new(),
             accepted: BTreeSet::new(),
             budgets: (0, 0),
             heard: None,
@@ -181,6 +188,10 @@ impl World {
                     assert!(self.look.replace((turn, None)).is_none(), "one look at a time");
                 }
                 Effect::Evict(pod) | Effect::Delete(pod) => self.asked(pod, false),
+                Effect::Surge(order) => {
+                    self.asked(order.pod.clone(), false);
+                    self.surging.insert(order.pod.uid.clone(), order);
+                }
                 Effect::Remove(pod, _) => {
                     assert!(matches!(self.heard, Some((1.., 1..))), "{pod} is removed with {:?}", self.heard);
                     assert!(!self.calls.iter().any(|(_, removal)| *removal), "one removal at a time");
@@ -319,6 +330,16 @@ impl World {
 
     fn answer(&mut self, reply: Option<Reply>) {
         let Some((pod, removal)) = self.calls.pop_front() else { return };
+        if let Some(order) = self.surging.remove(&pod.uid) {
+            // What was asked for is given up once its time is over.
+            let answer = match reply.unwrap_or_else(transient) {
+                Reply::Budget { .. } | Reply::Done if order.over.is_none() => Ok(under_way()),
+                Reply::Done | Reply::Budget { .. } => Ok(SurgeAnswer::Without("no room".to_owned())),
+                Reply::ManyBudgets { .. } => Ok(SurgeAnswer::NotNeeded),
+                reply => Err(failed(reply)),
+            };
+            return self.hear(Event::Surged { uid: pod.uid, answer });
+        }
         let there = self.pods.iter_mut().find(|facts| facts.pod.uid == pod.uid);
         let reply = match (there, reply.clone()) {
             (None, _) => Reply::NotFound { text: "404".to_owned() },

@@ -125,9 +125,15 @@ impl Kept {
     }
 }
 
-/// What an attempt takes over from the one before it: what was learned and is still owed, not since when its limits ran.
+/// What an attempt takes over from the one before it: what was learned and is still owed, and since when the drain runs,
+/// not since when its own limits ran.
 pub(super) fn learned(last: &Marks) -> Marks {
-    Marks { returns: last.returns.clone(), claims: last.claims.clone(), ..Marks::default() }
+    Marks {
+        drain: last.drain,
+        returns: last.returns.clone(),
+        claims: last.claims.clone(),
+        ..Marks::default()
+    }
 }
 
 /// A point on disk, beside the identity of its boot.
@@ -148,6 +154,7 @@ pub(crate) fn kept_marks(held: &Marks) -> DrainMarks {
     let at = |mark: Option<Mono>| mark.map(ms).unwrap_or_default();
     DrainMarks {
         attempt_ms: at(held.attempt),
+        drain_ms: at(held.drain),
         tier: held.tier.map(|(tier, _)| tier.text().to_owned()).unwrap_or_default(),
         tier_ms: at(held.tier.map(|(_, since)| since)),
         volumes_ms: at(held.volumes),
@@ -168,6 +175,7 @@ pub(crate) fn marks(kept: &DrainMarks) -> Marks {
     let tier = Tier::parse(&kept.tier);
     Marks {
         attempt: some(kept.attempt_ms),
+        drain: some(kept.drain_ms),
         tier: tier.zip(some(kept.tier_ms)),
         volumes: some(kept.volumes_ms),
         storage: some(kept.storage_ms),
@@ -198,6 +206,7 @@ mod tests {
         for &tier in Tier::ALL {
             let held = Marks {
                 attempt: Some(at(1)),
+                drain: Some(at(1)),
                 tier: Some((tier, at(2))),
                 volumes: Some(at(3)),
                 storage: Some(at(4)),

@@ -104,6 +104,7 @@ impl Drain {
             deadline: self.opens(node).unwrap_or_else(|| wall(deadline)),
             estimate: wall(estimate),
             api_silent_since: wall(self.silence.as_ref().and(self.silent_since)),
+            limits: self.running_limits(node),
             hooks: node.hooks.notes.clone(),
             skip: self.run.skip(),
             ..NodeDrainProgress::default()
