@@ -24,6 +24,7 @@ mod reboot;
 mod role;
 mod site;
 mod storage;
+mod surge;
 mod turns;
 mod update;
 mod windows;

@@ -120,4 +120,5 @@ impl PodTable {
 }
 
 /// What a refusal comes from, as a rule.
-const RIGHT: &str = "the role pillar-rs-surge allows it: `kubectl apply -f docs/reference/role.yaml`";
+const RIGHT: &str = "the role pillar-rs-surge allows it: `kubectl apply -f docs/reference/role.yaml -f \
+                     docs/reference/role-bindings-surge.yaml`";

@@ -51,7 +51,7 @@ fn d20_a_pod_is_not_evicted_while_its_second_copy_is_made_and_leaves_without_an_
     assert!(blocker.reason.ends_with(words), "{}", blocker.reason);
     bench.leave("b");
     wait_for(&mut bench, secs(LIMIT - 1));
-    assert!(bench.surges.len() > 4, "it is looked at on and on: {}", bench.surges.len());
+    assert!(bench.surges.len() > 4, "it is looked at again and again: {}", bench.surges.len());
     assert_eq!(bench.evicted_names(), ["b"]);
     // Its Deployment ends it.
     bench.hear(Event::Pod(PodFacts { terminating: true, ..copy("a") }));
