@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use kubesim::Sim;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use topics::{DrainStatus, NodeDrainProgress};
 
 use scenarios::{Agent, World};
@@ -70,7 +71,8 @@ async fn undone(sim: &Sim) {
 async fn d20_through_a_reboot_and_a_crash_there_is_always_a_ready_copy_and_never_one_too_many_afterwards() {
     let (mut world, sim) = world().await;
     let fewest = Arc::new(Mutex::new(usize::MAX));
-    let watch = tokio::spawn({
+    let mut watch = JoinSet::new();
+    watch.spawn({
         let (sim, fewest) = (sim.clone(), Arc::clone(&fewest));
         async move {
             sim.until("pods", |pods| {
@@ -92,7 +94,7 @@ async fn d20_through_a_reboot_and_a_crash_there_is_always_a_ready_copy_and_never
     assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
     sim.until("pods", |pods| of_solo(pods).len() == 1 && ready(pods).len() == 1).await;
     assert_eq!((asked(&world), *fewest.lock().unwrap()), (1, 1));
-    watch.abort();
+    drop(watch);
     let progress: NodeDrainProgress = world.read("run/zedkube/NodeDrainProgress/global.json").unwrap();
     assert_eq!(progress.left, [""; 0]);
     world.reboot().await;

@@ -121,8 +121,8 @@ pub(crate) async fn give_back(
     let mut copies_done = false;
     let mut surges_due = surges;
     loop {
-        let surged = if surges_due { give_up_surges(cluster, node).await } else { Ok(()) };
-        surges_due = surged.is_err();
+        let given_up = if surges_due { give_up_surges(cluster, node).await } else { Ok(()) };
+        surges_due = given_up.is_err();
         if !copies_done {
             let (volumes, taken) = storage::give_back(cluster, node).await;
             if !volumes.is_empty() {
@@ -133,7 +133,7 @@ pub(crate) async fn give_back(
         }
         let machines = undo::give_back(cluster, node).await;
         tries =
-            if machines.is_ok() && copies.is_ok() && surged.is_ok() { 0 } else { tries.saturating_add(1) };
+            if machines.is_ok() && copies.is_ok() && given_up.is_ok() { 0 } else { tries.saturating_add(1) };
         let (mut whys, mut next) = (Vec::new(), String::new());
         match &machines {
             Ok(0) => {}
@@ -150,7 +150,7 @@ pub(crate) async fn give_back(
             whys.push(format!("copies of volumes stay wanted: {}", error.line()));
             next = error.next_step();
         }
-        if let Err(error) = &surged {
+        if let Err(error) = &given_up {
             whys.push(format!("second copies of Deployments stay asked for: {}", error.line()));
             next = error.next_step();
         }

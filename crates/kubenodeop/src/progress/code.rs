@@ -165,12 +165,7 @@ impl BlockCode {
                 );
             }
             Self::OverTime => return format!("check the pod: `kubectl -n {namespace} describe pod {name}`"),
-            Self::Surge => {
-                return format!(
-                    "wait, or look why its new pod is not Ready: `kubectl -n {namespace} get pods -o wide`; a Deployment with \
-                     the annotation `pillar-rs/drain-surge: \"no\"` is not waited for"
-                );
-            }
+            Self::Surge => return copy_step(namespace),
             Self::NoOtherNode => {
                 return format!("make another node fit (labels, taints, room): `kubectl -n {namespace} get events`");
             }
@@ -221,4 +216,12 @@ impl BlockCode {
         }
         .to_owned()
     }
+}
+
+/// What a person can do about a second copy that is waited for.
+fn copy_step(namespace: &str) -> String {
+    format!(
+        "wait, or look why its new pod is not Ready: `kubectl -n {namespace} get pods -o wide`; a Deployment with the \
+         annotation `pillar-rs/drain-surge: \"no\"` is not waited for"
+    )
 }

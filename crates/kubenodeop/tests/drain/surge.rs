@@ -14,6 +14,9 @@ use crate::stage::{Attempt, cluster, cordoned, n1};
 
 const DEPLOYMENTS: &str = "apps/deployments";
 const BUDGETS: &str = "policy/poddisruptionbudgets";
+const NOTHING: &[String] = &[];
+/// What is done to a Deployment before its drain.
+type Change = Box<dyn Fn(&mut Value)>;
 const LIMIT: Duration = Duration::from_secs(300);
 /// What carries the record.
 const FROM: &str = "pillar-rs/drain-surge-from";
@@ -108,11 +111,7 @@ async fn d20_a_second_copy_is_ready_elsewhere_before_the_only_one_leaves_and_non
     for guarded in [false, true] {
         let (sim, cluster) = solo(guarded, |_| {}).await;
         let (left, fewest) = ended(&sim, Attempt::by(&cluster, rules())).await;
-        assert_eq!(
-            (left.as_slice(), fewest),
-            ([String::new(); 0].as_slice(), 1),
-            "never without a Ready copy"
-        );
+        assert_eq!((left.as_slice(), fewest), (NOTHING, 1), "never without a Ready copy");
         assert_eq!((evictions(&sim), asked(&sim)), (0, 1));
         settled(&sim).await;
     }
@@ -130,7 +129,6 @@ async fn d20_what_can_have_no_second_copy_is_evicted_as_before_and_named() {
     let says = |word: &'static str| {
         move |it: &mut Value| it["metadata"]["annotations"]["pillar-rs/drain-surge"] = word.into()
     };
-    type Change = Box<dyn Fn(&mut Value)>;
     let cases: [(SurgeRule, Change, &str); 6] = [
         (SurgeRule::All, Box::new(strategy(json!({ "type": "Recreate" }))), "strategy Recreate"),
         (SurgeRule::All, Box::new(|it| it["spec"]["paused"] = true.into()), "is paused"),
@@ -170,7 +168,7 @@ async fn d20_without_room_elsewhere_the_copy_is_given_up_after_its_limit_and_not
         "{:?}",
         seen.blockers
     );
-    attempt.pass(LIMIT - Duration::from_secs(5)).await;
+    attempt.pass(LIMIT.saturating_sub(Duration::from_secs(5))).await;
     assert_eq!((record(&sim), evictions(&sim)), (json!("n1/solo-5f7d"), 0));
     // Somebody wants more of it meanwhile: that number is theirs.
     sim.edit(DEPLOYMENTS, "shop", "solo", |it| it["spec"]["replicas"] = 2.into());

@@ -25,7 +25,9 @@ pub(crate) fn deployment(store: &mut Store, deployment: &Value) {
     match deployment["spec"]["strategy"]["type"].as_str() {
         _ if all == 0 || is_paused(deployment) => scale(store, &new, wanted(deployment)),
         Some("Recreate") => {
-            old.iter().for_each(|it| scale(store, it, 0));
+            for set in &old {
+                scale(store, set, 0);
+            }
             if old.iter().all(|it| store.owned("pods", &uid(it)).is_empty()) {
                 scale(store, &new, wanted(deployment));
             }

@@ -332,11 +332,14 @@ impl World {
         let Some((pod, removal)) = self.calls.pop_front() else { return };
         if let Some(order) = self.surging.remove(&pod.uid) {
             // What was asked for is given up once its time is over.
-            let answer = match reply.unwrap_or_else(transient) {
-                Reply::Budget { .. } | Reply::Done if order.over.is_none() => Ok(under_way()),
-                Reply::Done | Reply::Budget { .. } => Ok(SurgeAnswer::Without("no room".to_owned())),
-                Reply::ManyBudgets { .. } => Ok(SurgeAnswer::NotNeeded),
-                reply => Err(failed(reply)),
+            let reply = reply.unwrap_or_else(transient);
+            let answer = match (&reply, order.over) {
+                (Reply::Budget { .. } | Reply::Done, None) => Ok(under_way()),
+                (Reply::Budget { .. } | Reply::Done, Some(_)) => {
+                    Ok(SurgeAnswer::Without("no room".to_owned()))
+                }
+                (Reply::ManyBudgets { .. }, _) => Ok(SurgeAnswer::NotNeeded),
+                (_, _) => Err(failed(reply)),
             };
             return self.hear(Event::Surged { uid: pod.uid, answer });
         }

@@ -52,14 +52,14 @@ impl Drain {
         out: &mut Vec<Effect>,
     ) -> Option<Outcome> {
         self.gives_up_at(node).filter(|until| now >= *until)?;
-        let (attempt, last, why) = match &self.run {
-            Run::Pausing { attempt, last, reason, .. } => (*attempt, last.clone(), reason.clone()),
-            Run::Draining { attempt, now: last, .. } => (*attempt, last.clone(), self.why_left(last)),
-            _ => {
-                let resume = self.resume.as_ref()?;
-                let last = Progress { marks: resume.marks.clone(), ..Progress::default() };
-                (resume.attempt, Box::new(last), "it could not be continued after a restart".to_owned())
-            }
+        let (attempt, last, why) = if let Run::Pausing { attempt, last, reason, .. } = &self.run {
+            (*attempt, last.clone(), reason.clone())
+        } else if let Run::Draining { attempt, now: last, .. } = &self.run {
+            (*attempt, last.clone(), self.why_left(last))
+        } else {
+            let resume = self.resume.as_ref()?;
+            let last = Progress { marks: resume.marks.clone(), ..Progress::default() };
+            (resume.attempt, Box::new(last), "it could not be continued after a restart".to_owned())
         };
         let secs = node.limits.drain_limit().as_secs();
         let reason = format!("not done within {secs} s, the limit for the whole drain: {why}");
@@ -91,9 +91,10 @@ impl Drain {
             until: node.wall(until),
             then: pod_action(then).to_owned(),
         };
-        let attempt = match &self.run {
-            Run::Draining { deadline, now, .. } => now.marks.attempt.map(|since| (since, *deadline)),
-            _ => None,
+        let attempt = if let Run::Draining { deadline, now, .. } = &self.run {
+            now.marks.attempt.map(|since| (since, *deadline))
+        } else {
+            None
         };
         let drain = self.drain_limit(node).map(|it| shown("drain", it, node.limits.drain_limit_then));
         let attempt = attempt.map(|it| shown("attempt", it, node.limits.attempt_limit_then));
