@@ -1,7 +1,7 @@
 //! The limit of a whole drain, over its attempts, the pauses between them and restarts of this agent in the same boot.
 //!
-//! Not here: what `delete` means for pods, and the other limits (kubenodeop). Source: goals D15. Pure: no clock, no I/O,
-//! no task.
+//! Not here: what `delete` means for pods, and the other limits (kubenodeop). Source: goals D15.
+//! Pure: no clock, no I/O, no task.
 
 use kubeapi::listed;
 use kubenodeop::{PodAction, Progress};
