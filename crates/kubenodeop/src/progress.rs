@@ -91,6 +91,9 @@ pub struct Marks {
     /// Claims (namespace, name) of all pods that leave or have left, also in an earlier attempt: their volumes have
     /// to be detached whoever finds the pods gone.
     pub claims: BTreeSet<(String, String)>,
+    /// Deployments that were asked for a second copy, as `shop/web`, also in an earlier attempt. After a restart their own
+    /// records say so.
+    pub surged: BTreeSet<String>,
 }
 
 /// A volume with a copy here and no healthy one elsewhere.

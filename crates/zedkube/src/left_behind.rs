@@ -90,39 +90,26 @@ pub(crate) async fn run(
     }
 }
 
-/// Who may not read Deployments has asked none of them.
-async fn give_up_surges(cluster: &Cluster, node: &NodeName) -> Result<(), Error> {
-    match surge::give_back(cluster, node).await {
-        Ok(given_up) if given_up.is_empty() => Ok(()),
-        Ok(given_up) => {
-            info!(%node, ?given_up, "second copies that a drain had asked for and that did not come to be are given up");
-            Ok(())
-        }
-        Err(error) if undo::is_refused(&error) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
 /// Takes back what drains of `node` asked of machines and volumes, and starts again the machines that they stopped, until
 /// nothing is left and the machines of the node are up. What is in the way is sent, and tried again after pauses that grow;
-/// machines are named that have not come up in their time. Dropping it loses nothing.
-///
-/// With `surges`, second copies of Deployments that have not come to be are given up too.
-pub(crate) async fn give_back(
-    cluster: &Cluster,
-    node: &NodeName,
-    surges: bool,
-    clock: Clock,
-    outbox: Outbox<Event>,
-) {
+/// machines are named that have not come up in their time. Second copies of Deployments that have not come to be are given
+/// up, whatever is set now. Dropping it loses nothing.
+pub(crate) async fn give_back(cluster: &Cluster, node: &NodeName, clock: Clock, outbox: Outbox<Event>) {
     let (mut pace, mut tries) = (Pace::new(RandomState::new().hash_one("jitter")), 0_u32);
     let named_from = clock.now() + UP_WITHIN;
     let mut copies = Ok(());
     let mut copies_done = false;
-    let mut surges_due = surges;
+    let mut surges_due = true;
     loop {
-        let given_up = if surges_due { give_up_surges(cluster, node).await } else { Ok(()) };
-        surges_due = given_up.is_err();
+        let mut given_up = Ok(());
+        if surges_due {
+            let (deployments, done) = surge::settle(cluster, node, true).await;
+            if !deployments.is_empty() {
+                info!(%node, ?deployments, "second copies that have not come to be are given up");
+            }
+            surges_due = done.is_err();
+            given_up = done;
+        }
         if !copies_done {
             let (volumes, taken) = storage::give_back(cluster, node).await;
             if !volumes.is_empty() {

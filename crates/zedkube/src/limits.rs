@@ -55,7 +55,7 @@ agent::limits! {
         drain_gap, drain_gap_ms = 7_000;
         /// How long a whole drain may take, from its first attempt on; 0 for no limit.
         drain_limit, drain_limit_ms = 0;
-        /// How long a second copy of a Deployment is waited for before its pod is evicted all the same.
+        /// How long a second copy of a Deployment is waited for before its pod is evicted all the same; 0 to ask for none.
         surge_limit, surge_limit_ms = 300_000;
         /// Pause between two attempts to drain.
         drain_pause, drain_pause_ms = 300_000;
@@ -199,7 +199,7 @@ impl Limits {
             attempt,
             attempt_then: self.attempt_limit_then,
             drain: Limit { after: some(self.drain_limit_ms), then: self.drain_limit_then },
-            surge: self.surge,
+            surge: if self.surge_limit().is_zero() { SurgeRule::Never } else { self.surge },
             surge_limit: self.surge_limit(),
             at_once: usize::try_from(self.evictions_at_once).unwrap_or(usize::MAX),
             proof_gap: self.proof_gap(),
@@ -357,6 +357,12 @@ mod tests {
         assert_eq!(Limits::default().gate(), gate::Limits::default());
         let none = read(r#"{"volumes_limit_ms":0,"sticky_returns":0}"#).unwrap().rules(ATTEMPT);
         assert_eq!((none.volumes.after, none.sticky_returns), (None, 1));
+    }
+
+    #[test]
+    fn d20_a_second_copy_that_is_not_waited_for_is_not_asked_for() {
+        let rules = read(r#"{"surge":"all","surge_limit_ms":0}"#).unwrap().rules(ATTEMPT);
+        assert_eq!(rules.surge, SurgeRule::Never);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Not here: whether one is wanted (`plan::surge`), when it is asked for (`engine`). Source: goals D20. A patch carries the
 //! version that was read, so that nothing of others is written over.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,19 +17,22 @@ use serde_json::{Value, json};
 
 use crate::calls::pods::{pod_ref, selector};
 use crate::calls::unhealthy_pods::{hindrance, text};
+use crate::machines::undo::is_refused;
+use crate::plan::scheduling::tolerates_cordon;
 use crate::plan::surge::{
-    DeploymentFacts, FROM_ANNOTATION, PodCase, SURGE_ANNOTATION, Share, SurgeRule, Verdict, bounds, judge,
+    DeploymentFacts, FROM_ANNOTATION, PodCase, RECORD_ANNOTATION, SURGE_ANNOTATION, Share, SurgeRecord,
+    SurgeRule, Verdict, bounds, deployment_of, judge,
 };
 use kubeapi::Cluster;
 use kubeapi::Error;
 use kubeapi::found;
 use kubeapi::names::{NodeName, PodRef};
-use kubeapi::nodes::signed;
-use kubeapi::slim::{Meta, Pod};
+use kubeapi::nodes::{self, signed};
+use kubeapi::slim::{Meta, Pod, PodSpec};
 use kubeapi::watch::Scope;
 
-/// What a Deployment puts on its pods: the end of the name of their replica set.
-const HASH_LABEL: &str = "pod-template-hash";
+/// The time that reading the nodes may take.
+const READ: Duration = Duration::from_secs(30);
 
 /// A pod for which a second copy may be wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,10 +41,12 @@ pub struct SurgeOrder {
     pub pod: PodRef,
     /// Its replica set.
     pub replica_set: String,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
+    /// Its Deployment, within its namespace.
+    pub deployment: String,
     /// Claims that it mounts, within its namespace.
     pub claims: Vec<String>,
+    /// Its Deployment was asked for one in this drain.
+    pub asked: bool,
     /// So long was waited for: what was asked for is given up.
     pub over: Option<Duration>,
 }
@@ -53,8 +58,13 @@ pub enum SurgeAnswer {
     NotNeeded,
     /// There is none, for this reason.
     Without(String),
-    /// One is on its way, of this Deployment; its controller ends the pod then.
-    UnderWay(String),
+    /// One is on its way; the controller of the Deployment ends the pod then.
+    UnderWay {
+        /// As `shop/web`.
+        deployment: String,
+        /// This node has asked for it; else the Deployment rolls out by itself.
+        ours: bool,
+    },
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -92,7 +102,8 @@ struct Rolling {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Template {
-    metadata: Option<Meta>,
+    metadata: Meta,
+    spec: PodSpec,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -105,36 +116,98 @@ struct Status {
 }
 
 impl Read {
-    /// Its newest template is rolled out, as `kubectl rollout status` counts it.
-    fn is_complete(&self, replicas: u64) -> bool {
-        let Status { replicas: all, updated_replicas: new, available_replicas: available, .. } = self.status;
-        new >= replicas && all <= new && available >= new
+    fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    fn facts(&self, name: String) -> DeploymentFacts {
-        let Spec { replicas, paused, strategy, template, .. } = &self.spec;
-        let replicas = replicas.unwrap_or(1);
+    fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    fn named(&self) -> String {
+        format!("{}/{}", self.namespace(), self.name())
+    }
+
+    fn replicas(&self) -> u64 {
+        self.spec.replicas.unwrap_or(1)
+    }
+
+    /// Its controller has seen what is wanted.
+    fn is_seen(&self) -> bool {
+        self.status.observed_generation >= self.metadata.generation
+    }
+
+    /// Its newest template is rolled out, as `kubectl rollout status` counts it.
+    fn is_complete(&self) -> bool {
+        let Status { replicas: all, updated_replicas: new, available_replicas: available, .. } = self.status;
+        self.is_seen() && new >= self.replicas() && all <= new && available >= new
+    }
+
+    fn from(&self) -> Option<&str> {
+        annotation(&self.spec.template.metadata, FROM_ANNOTATION)
+    }
+
+    /// What `node` has asked of it.
+    fn record(&self) -> Option<SurgeRecord> {
+        serde_json::from_str(annotation(&self.metadata, RECORD_ANNOTATION)?).ok()
+    }
+
+    fn facts(&self) -> DeploymentFacts {
+        let Spec { paused, strategy, template, .. } = &self.spec;
+        let replicas = self.replicas();
         let rolling = strategy.rolling_update.clone().unwrap_or_default();
         let share = |it: &Value| Share::parse(it.as_str().unwrap_or(&it.to_string()));
         let (unavailable, surge) =
             bounds(share(&rolling.max_unavailable), share(&rolling.max_surge), replicas);
-        let annotation = |of: &Meta, key: &str| {
-            of.annotations.as_ref().and_then(|all| all.get(key)).cloned().unwrap_or_default()
-        };
-        let unseen = self.metadata.generation.zip(self.status.observed_generation);
         DeploymentFacts {
-            name,
-            word: annotation(&self.metadata, SURGE_ANNOTATION),
+            name: self.named(),
+            word: annotation(&self.metadata, SURGE_ANNOTATION).unwrap_or_default().to_owned(),
             replicas,
             paused: *paused,
             recreate: strategy.r#type == "Recreate",
             unavailable,
             surge,
-            from: template.metadata.as_ref().map(|it| annotation(it, FROM_ANNOTATION)).unwrap_or_default(),
-            rolling: unseen.is_some_and(|(wanted, seen)| seen < wanted)
-                || self.status.replicas > self.status.updated_replicas,
+            tolerates_cordon: template.spec.tolerations.iter().flatten().any(tolerates_cordon),
+            from: self.from().map(str::to_owned),
+            record: self.record(),
+            rolling: !self.is_seen() || self.status.replicas > self.status.updated_replicas,
         }
     }
+
+    /// Its pods: those of its replica sets, not all that its selector finds.
+    async fn pods(&self, cluster: &Cluster) -> Result<Vec<Pod>, Error> {
+        let Some(chosen) = self.spec.selector.as_ref() else { return Ok(Vec::new()) };
+        let scope = Scope {
+            what: format!("pods of Deployment {}", self.named()),
+            path: Pod::url_path(self.metadata.namespace.as_deref()),
+            fields: None,
+            labels: Some(text(&selector(chosen))),
+        };
+        let mut pods = scope.list_all::<Pod>(cluster).await?.items;
+        pods.retain(|pod| {
+            let labels = pod.metadata.labels.clone().unwrap_or_default();
+            replica_set(pod).and_then(|it| deployment_of(it, &labels)) == Some(self.name())
+        });
+        Ok(pods)
+    }
+}
+
+fn annotation<'a>(of: &'a Meta, key: &str) -> Option<&'a str> {
+    of.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn replica_set(pod: &Pod) -> Option<&str> {
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    owners.find(|it| it.kind == "ReplicaSet").map(|it| it.name.as_str())
+}
+
+fn node_of(pod: &Pod) -> &str {
+    pod.spec.as_ref().and_then(|it| it.node_name.as_deref()).unwrap_or_default()
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+    hindrance(pod, Timestamp::now()).is_none() && !matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// Asks for a second copy of the pod's Deployment where one is needed, and says how far that is; after the time given up.
@@ -147,51 +220,46 @@ pub async fn surge(
     rule: SurgeRule,
     order: &SurgeOrder,
 ) -> Result<SurgeAnswer, Error> {
-    let SurgeOrder { pod, replica_set, labels, claims, over } = order;
-    let end = labels.get(HASH_LABEL).map(|hash| format!("-{hash}"));
-    let Some(name) = end.and_then(|end| replica_set.strip_suffix(&end)) else {
-        return Ok(SurgeAnswer::NotNeeded);
-    };
-    let named = format!("{}/{name}", pod.namespace);
+    let SurgeOrder { pod, replica_set, deployment, claims, asked, over } = order;
+    let named = format!("{}/{deployment}", pod.namespace);
     let request = Request::new(Deployment::url_path(&(), Some(&pod.namespace)));
     let what = format!("read Deployment {named}");
-    let read = found(cluster.ask::<Read>(&what, request.get(name, &GetParams::default())).await)?;
-    let Some((read, chosen)) = read.and_then(|it| Some((it.clone(), selector(it.spec.selector.as_ref()?))))
-    else {
-        return Ok(SurgeAnswer::NotNeeded);
-    };
-    let scope = Scope {
-        what: format!("pods of Deployment {named}"),
-        path: Pod::url_path(Some(&pod.namespace)),
-        fields: None,
-        labels: Some(text(&chosen)),
-    };
-    let pods = scope.list_all::<Pod>(cluster).await?.items;
-    let (facts, from) = (read.facts(named.clone()), format!("{node}/{replica_set}"));
-    let now = Timestamp::now();
-    let is_here = |it: &&Pod| it.spec.as_ref().and_then(|it| it.node_name.as_deref()) == Some(node.as_str());
-    let is_ready = |it: &&Pod| hindrance(it, now).is_none() && !is_finished(it);
+    let read = found(cluster.ask::<Read>(&what, request.get(deployment, &GetParams::default())).await)?;
+    let Some(read) = read else { return Ok(SurgeAnswer::NotNeeded) };
+    let pods = read.pods(cluster).await?;
+    let is_away = |pod: &&Pod| node_of(pod) != node.as_str();
+    let mut away: BTreeSet<&str> =
+        pods.iter().filter(is_away).filter(|it| is_ready(it)).map(node_of).collect();
+    if !away.is_empty() {
+        // What is about to leave, too, does not count.
+        let members = nodes::members(cluster, READ).await?;
+        away.retain(|node| !members.iter().any(|it| it.name == *node && it.facts.unschedulable));
+    }
     let case = PodCase {
-        from: from.clone(),
-        ready: pods.iter().filter(is_ready).any(|it| pod_ref(it).uid == pod.uid),
+        node: node.to_string(),
+        asked: *asked,
+        ready: pods.iter().filter(|it| is_ready(it)).any(|it| pod_ref(it).uid == pod.uid),
         claims: claims.clone(),
-        elsewhere: pods.iter().filter(is_ready).filter(|it| !is_here(it)).count(),
+        elsewhere: away.len(),
     };
-    match (judge(rule, &facts, &case), over) {
+    let record = read.record().filter(|it| it.node == case.node);
+    let under_way = |ours| Ok(SurgeAnswer::UnderWay { deployment: named.clone(), ours });
+    match (judge(rule, &read.facts(), &case), over) {
         (Verdict::NotNeeded, _) => Ok(SurgeAnswer::NotNeeded),
         (Verdict::Cannot(why), _) => Ok(SurgeAnswer::Without(why)),
         (Verdict::Ask, None) => {
-            let what = format!("ask for a second copy of Deployment {named}");
-            patch(cluster, &what, name, &pod.namespace, &read, Value::from(from)).await?;
-            Ok(SurgeAnswer::UnderWay(named))
+            let (node, replica_set) = (case.node, replica_set.clone());
+            let record = SurgeRecord { node, replica_set, before: read.from().map(str::to_owned) };
+            patch(cluster, &read, Change::Ask(&record)).await?;
+            under_way(true)
         }
-        (Verdict::UnderWay, None) => Ok(SurgeAnswer::UnderWay(named)),
+        (Verdict::UnderWay, None) => under_way(record.is_some()),
         (Verdict::Ask | Verdict::UnderWay, Some(over)) => {
-            if facts.from == from {
-                let what = format!("give up the second copy of Deployment {named}");
-                patch(cluster, &what, name, &pod.namespace, &read, Value::Null).await?;
+            if let Some(record) = &record {
+                patch(cluster, &read, Change::GiveUp(record)).await?;
             }
-            let new = pods.iter().filter(|it| !is_here(it)).find_map(|it| hindrance(it, now));
+            let now = Timestamp::now();
+            let new = pods.iter().filter(is_away).find_map(|it| hindrance(it, now));
             let why = new.map(|it| format!(": {it}")).unwrap_or_default();
             let secs = over.as_secs();
             Ok(SurgeAnswer::Without(format!(
@@ -201,50 +269,122 @@ pub async fn surge(
     }
 }
 
-/// Gives up what drains of `node` have asked for and that has not come to its end: a drain that was withdrawn, or cut off by
-/// a reboot. The Deployment goes back to its pods of before. Of which Deployments, as `shop/web`.
+/// Ends what drains of `node` have asked for: of a Deployment whose new pods are there the record is removed. With
+/// `give_up` one that has not come to its end, after a drain that was withdrawn or cut off by a reboot, goes back to its
+/// pods of before. Which ones do, as `shop/web`, and the first failure; then it is to be called again.
 ///
-/// # Errors
-/// Those of [`Cluster`]: then it is to be called again.
-pub async fn give_back(cluster: &Cluster, node: &NodeName) -> Result<Vec<String>, Error> {
+/// A Deployment without a record of this node is left alone. Who may not read Deployments has asked none of them.
+pub async fn settle(cluster: &Cluster, node: &NodeName, give_up: bool) -> (Vec<String>, Result<(), Error>) {
     let scope = Scope {
         what: "Deployments".to_owned(),
         path: Deployment::url_path(&(), None),
         fields: None,
         labels: None,
     };
-    let (mut done, ours) = (Vec::new(), format!("{node}/"));
-    for read in scope.list_all::<Read>(cluster).await?.items {
-        let Meta { namespace: Some(namespace), name: Some(name), .. } = &read.metadata else { continue };
-        let named = format!("{namespace}/{name}");
-        let facts = read.facts(named.clone());
-        if !facts.from.starts_with(&ours) || read.is_complete(facts.replicas) {
-            continue;
+    let all = match scope.list_all::<Read>(cluster).await {
+        Ok(all) => all.items,
+        Err(error) if is_refused(&error) => return (Vec::new(), Ok(())),
+        Err(error) => return (Vec::new(), Err(error)),
+    };
+    let (mut given_up, mut done) = (Vec::new(), Ok(()));
+    for read in all {
+        let Some(record) = read.record().filter(|it| it.node == node.as_str()) else { continue };
+        match settle_one(cluster, &read, &record, give_up).await {
+            Ok(true) => given_up.push(read.named()),
+            Ok(false) => {}
+            // What is in the way of one does not keep the others from being done.
+            Err(error) => done = done.and(Err(error)),
         }
-        let what = format!("give up the second copy of Deployment {named}");
-        found(patch(cluster, &what, name, namespace, &read, Value::Null).await)?;
-        done.push(named);
     }
-    Ok(done)
+    (given_up, done)
 }
 
-fn is_finished(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
-}
-
-async fn patch(
+/// Whether it was given up.
+async fn settle_one(
     cluster: &Cluster,
-    what: &str,
-    name: &str,
-    namespace: &str,
     read: &Read,
-    from: Value,
-) -> Result<(), Error> {
+    record: &SurgeRecord,
+    give_up: bool,
+) -> Result<bool, Error> {
+    let stands = read.from() == Some(record.from().as_str());
+    let mut is_over = !stands || read.is_complete();
+    if !is_over {
+        let pods = read.pods(cluster).await?;
+        let (old, new): (Vec<&Pod>, Vec<&Pod>) =
+            pods.iter().partition(|it| replica_set(it) == Some(&record.replica_set));
+        let ready = new.into_iter().filter(|it| is_ready(it)).count();
+        // All that are wanted, or some and none to go back to.
+        is_over =
+            u64::try_from(ready).unwrap_or(u64::MAX) >= read.replicas() || (ready > 0 && old.is_empty());
+    }
+    let change = if is_over { Change::Clear } else { Change::GiveUp(record) };
+    if is_over || give_up {
+        found(patch(cluster, read, change).await)?;
+    }
+    Ok(!is_over && give_up)
+}
+
+/// What is written of a Deployment.
+enum Change<'a> {
+    /// Its template, with the record of that.
+    Ask(&'a SurgeRecord),
+    /// Its template as it was before, without the record.
+    GiveUp(&'a SurgeRecord),
+    /// The record is removed.
+    Clear,
+}
+
+async fn patch(cluster: &Cluster, read: &Read, change: Change<'_>) -> Result<(), Error> {
+    let named = read.named();
+    let template =
+        |from: Value| json!({ "template": { "metadata": { "annotations": { FROM_ANNOTATION: from } } } });
+    let (what, record, spec) = match change {
+        Change::Ask(record) => {
+            ("ask for a second copy", json!(json!(record).to_string()), template(record.from().into()))
+        }
+        Change::GiveUp(record) if read.from() == Some(record.from().as_str()) => {
+            ("give up the second copy", Value::Null, template(json!(record.before)))
+        }
+        Change::GiveUp(_) | Change::Clear => ("remove the record of a second copy", Value::Null, json!({})),
+    };
     let body = json!({
-        "metadata": { "resourceVersion": read.metadata.resource_version },
-        "spec": { "template": { "metadata": { "annotations": { FROM_ANNOTATION: from } } } },
+        "metadata": {
+            "resourceVersion": read.metadata.resource_version, "annotations": { RECORD_ANNOTATION: record },
+        },
+        "spec": spec,
     });
-    let request = Request::new(Deployment::url_path(&(), Some(namespace)));
-    cluster.order(what, request.patch(name, &signed(), &Patch::Merge(body))).await
+    let request = Request::new(Deployment::url_path(&(), read.metadata.namespace.as_deref()));
+    let what = format!("{what} of Deployment {named}");
+    cluster.order(&what, request.patch(read.name(), &signed(), &Patch::Merge(body))).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d20_a_rollout_is_complete_only_once_its_controller_has_seen_it() {
+        let read = |generation: i64, seen: i64, [all, new, available]: [u64; 3]| -> Read {
+            serde_json::from_value(json!({
+                "metadata": { "name": "web", "namespace": "shop", "generation": generation },
+                "spec": { "replicas": 1, "template": { "spec": {
+                    "tolerations": [{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists" }],
+                } } },
+                "status": {
+                    "observedGeneration": seen, "replicas": all, "updatedReplicas": new, "availableReplicas": available,
+                },
+            }))
+            .unwrap()
+        };
+        for (read, complete, rolling) in [
+            (read(2, 2, [1, 1, 1]), true, false),
+            (read(2, 1, [1, 1, 1]), false, true),
+            (read(2, 2, [2, 1, 2]), false, true),
+            (read(2, 2, [1, 1, 0]), false, false),
+            (read(2, 2, [1, 0, 1]), false, true),
+        ] {
+            assert_eq!((read.is_complete(), read.facts().rolling), (complete, rolling), "{read:?}");
+            assert!(read.facts().tolerates_cordon);
+        }
+    }
 }

@@ -25,6 +25,7 @@ use crate::containers::{self, Runtime};
 use crate::engine::{Effect, Engine, Event, Failure, LogEvent, Rules};
 use crate::node::Cordoned;
 use crate::node::cordon::CordonOwner;
+use crate::plan::surge::SurgeRule;
 use crate::progress::{Marks, Outcome, Progress};
 use crate::storage;
 use crate::{
@@ -107,6 +108,13 @@ pub async fn drain(
                 {
                     // The gate after the boot then waits for every faulted volume, and not for ever.
                     warn!(node = %order.node, error = error.line(), "the state of volumes is not recorded");
+                }
+                if matches!(outcome, Outcome::Drained { .. }) && order.rules.surge != SurgeRule::Never {
+                    // What fails is found again once the node is healthy.
+                    let (_, done) = surge::settle(cluster, &order.node, false).await;
+                    if let Err(error) = done {
+                        warn!(node = %order.node, error = error.line(), "records of second copies stay for now");
+                    }
                 }
                 return machines.add_to_end(outcome);
             }

@@ -195,7 +195,7 @@ impl PodTable {
     /// Asks this pod to leave. Whether anything has come of it.
     fn ask(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) -> bool {
         let Some(track) = self.book.get(uid) else { return false };
-        if self.wants_copy(track) {
+        if self.wants_copy(now, track) {
             self.ask_copy(now, uid, effects);
             return true;
         }

@@ -67,7 +67,7 @@ impl WholeLimits {
     }
 
     /// Those that are over.
-    fn over(&self) -> impl Iterator<Item = Over> + '_ {
+    pub(super) fn over(&self) -> impl Iterator<Item = Over> + '_ {
         self.0.iter().filter(|(_, _, over)| *over).map(|(of, ..)| *of)
     }
 
@@ -86,6 +86,17 @@ impl Rules {
     /// How long an attempt lasts before it fails on that.
     pub(crate) fn end(&self) -> Duration {
         if self.attempt_then == PodAction::GiveUp { self.attempt } else { Duration::MAX }
+    }
+
+    /// When a stage of virtual machines that `began` fails the attempt: they are not deleted, so `delete` is `give-up` here.
+    pub(crate) fn machines_end(&self, began: Mono, drain: Option<Mono>) -> Mono {
+        let attempt = began + self.attempt;
+        let own = Some(attempt).filter(|_| self.attempt_then != PodAction::Wait);
+        let drain = drain.zip(self.drain.after).filter(|_| self.drain.then == PodAction::Delete);
+        // An attempt that begins after it has its own time.
+        let drain =
+            drain.map(|(since, after)| since + after).map(|end| if end > began { end } else { attempt });
+        own.into_iter().chain(drain).min().unwrap_or(began + Duration::MAX)
     }
 
     /// What is done about a pod that is over this limit.

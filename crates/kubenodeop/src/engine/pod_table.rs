@@ -55,7 +55,9 @@ pub(super) struct PodTable {
     pub(super) silent: Option<(Mono, String)>,
     /// Answers to the calls, counted.
     pub(super) replies: BTreeMap<&'static str, u32>,
-    /// Pods that a rule has had deleted, or that are evicted without a second copy that is wanted.
+    /// Deployments that were asked for a second copy, as `shop/web`.
+    pub(super) surged: BTreeSet<String>,
+    /// Pods that a rule has had deleted.
     pub(super) deleted: Vec<Left>,
     /// Why the attempt fails on a workload that comes back.
     pub(super) given_up: Option<String>,
@@ -81,6 +83,7 @@ impl PodTable {
             runtime: RuntimeLooks::default(),
             silent: None,
             replies: BTreeMap::new(),
+            surged: marks.surged.clone(),
             deleted: Vec::new(),
             given_up: None,
             turn: 0,

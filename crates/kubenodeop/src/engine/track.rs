@@ -38,6 +38,10 @@ pub(super) struct Track {
     pub(super) doomed: Option<String>,
     /// How far a second copy elsewhere is.
     pub(super) copy: SecondCopy,
+    /// When that was looked at last.
+    pub(super) looked: Option<Mono>,
+    /// How often giving it up was tried.
+    pub(super) give_ups: u32,
     /// More than one budget guards it and one has no room: it is not asked until a budget changes.
     pub(super) on_hold: bool,
     /// It is not asked any more, as its workload comes back again and again.
@@ -127,6 +131,8 @@ impl Track {
             over: None,
             doomed: None,
             copy: SecondCopy::Unknown,
+            looked: None,
+            give_ups: 0,
             on_hold: false,
             sticky: false,
             kept: None,

@@ -5,12 +5,20 @@
 //! crash, and nobody's number of replicas is touched. Not here: reading it, and when (`engine`). Source: the Kubernetes
 //! page "Deployments" on `maxSurge` and `maxUnavailable`. Pure: no clock, no I/O, no task.
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 use step::named;
 
+/// What a Deployment puts on its pods: the end of the name of their replica set.
+const HASH_LABEL: &str = "pod-template-hash";
 /// On a Deployment, what its owner wants: [`YES`] or [`NO`].
 pub const SURGE_ANNOTATION: &str = "pillar-rs/drain-surge";
+/// On a Deployment, as long as a second copy that was asked for is on its way: a [`SurgeRecord`]. Without it nothing is
+/// given up.
+pub const RECORD_ANNOTATION: &str = "pillar-rs/drain-surge-record";
 /// On the template of a Deployment: the node and the replica set whose pods are to be replaced, as `n1/web-5f7d`. With it
-/// the template is another one, and whoever asks again for the same finds that it was asked.
+/// the template is another one, which is rolled out; it stays when that is done.
 pub const FROM_ANNOTATION: &str = "pillar-rs/drain-surge-from";
 /// A second copy is wanted.
 pub const YES: &str = "yes";
@@ -29,6 +37,29 @@ named! {
     }
 }
 
+/// Who has asked a Deployment for a second copy, and what giving it up restores.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SurgeRecord {
+    /// The node that is drained.
+    pub(crate) node: String,
+    /// The replica set of the pod there.
+    pub(crate) replica_set: String,
+    /// What [`FROM_ANNOTATION`] was before.
+    pub(crate) before: Option<String>,
+}
+
+impl SurgeRecord {
+    /// What [`FROM_ANNOTATION`] is meanwhile.
+    pub(crate) fn from(&self) -> String {
+        format!("{}/{}", self.node, self.replica_set)
+    }
+}
+
+/// The name of the Deployment whose pod has this replica set and these labels.
+pub(crate) fn deployment_of<'a>(replica_set: &'a str, labels: &BTreeMap<String, String>) -> Option<&'a str> {
+    replica_set.strip_suffix(labels.get(HASH_LABEL)?)?.strip_suffix('-')
+}
+
 /// What decides it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct DeploymentFacts {
@@ -45,8 +76,12 @@ pub(crate) struct DeploymentFacts {
     pub(crate) unavailable: u64,
     /// Pods that it may make beyond `replicas`.
     pub(crate) surge: u64,
-    /// What [`FROM_ANNOTATION`] says, or empty.
-    pub(crate) from: String,
+    /// Its new pod could come to a cordoned node.
+    pub(crate) tolerates_cordon: bool,
+    /// What [`FROM_ANNOTATION`] says.
+    pub(crate) from: Option<String>,
+    /// What [`RECORD_ANNOTATION`] says.
+    pub(crate) record: Option<SurgeRecord>,
     /// A rollout is under way by what its controller says.
     pub(crate) rolling: bool,
 }
@@ -54,13 +89,15 @@ pub(crate) struct DeploymentFacts {
 /// What is known of the pod that is to leave.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct PodCase {
-    /// What [`FROM_ANNOTATION`] says once it was asked for.
-    pub(crate) from: String,
+    /// Its node.
+    pub(crate) node: String,
+    /// A second copy of its Deployment was asked for in this drain.
+    pub(crate) asked: bool,
     /// It is Ready.
     pub(crate) ready: bool,
     /// Claims that it mounts, within its namespace.
     pub(crate) claims: Vec<String>,
-    /// Pods of the Deployment that are Ready on other nodes.
+    /// Pods of the Deployment that are Ready on other nodes, which are not cordoned.
     pub(crate) elsewhere: usize,
 }
 
@@ -88,8 +125,25 @@ pub(crate) fn judge(rule: SurgeRule, of: &DeploymentFacts, pod: &PodCase) -> Ver
         return Verdict::NotNeeded;
     }
     let name = &of.name;
-    if of.from == pod.from || of.rolling {
+    let ours = of.record.as_ref().filter(|it| it.node == pod.node);
+    let stands = ours.is_some_and(|it| of.from.as_ref() == Some(&it.from()));
+    if ours.is_some() && !stands {
+        return Verdict::Cannot(format!(
+            "somebody has withdrawn the one that Deployment {name} was asked for"
+        ));
+    }
+    if ours.is_some() && !of.rolling {
+        return Verdict::Cannot(format!("the new pod of Deployment {name} is on this node, too"));
+    }
+    // Once is enough, whatever came of it.
+    if ours.is_none() && pod.asked {
+        return Verdict::Cannot(format!("Deployment {name} was asked for one in this drain already"));
+    }
+    if of.rolling {
         return Verdict::UnderWay;
+    }
+    if of.tolerates_cordon {
+        return Verdict::Cannot(format!("the pods of Deployment {name} tolerate a cordon"));
     }
     // A claim can be bound to one node; whoever shares it for sure has told nobody here.
     if let Some(claim) = pod.claims.first() {
@@ -156,7 +210,7 @@ mod tests {
     }
 
     fn pod() -> PodCase {
-        PodCase { from: "n1/web-5f7d".into(), ready: true, ..PodCase::default() }
+        PodCase { node: "n1".into(), ready: true, ..PodCase::default() }
     }
 
     #[test]
@@ -167,6 +221,13 @@ mod tests {
             facts
         };
         let word = |word: &str| DeploymentFacts { word: word.into(), ..deployment() };
+        let asked = || PodCase { asked: true, ..pod() };
+        let record = |node: &str, from: &str, rolling| DeploymentFacts {
+            record: Some(SurgeRecord { node: node.into(), replica_set: "web-5f7d".into(), before: None }),
+            from: Some(from.into()),
+            rolling,
+            ..deployment()
+        };
         let (never, annotated, all) = (SurgeRule::Never, SurgeRule::Annotated, SurgeRule::All);
         let cases = [
             // The rule and the owner's word.
@@ -184,12 +245,20 @@ mod tests {
             (all, with(&|it| (it.replicas, it.surge) = (3, 1)), pod(), "Ask"),
             (all, with(&|it| (it.replicas, it.unavailable) = (3, 2)), pod(), "Ask"),
             // Whether it was asked, or something is under way.
-            (all, with(&|it| it.from = "n1/web-5f7d".into()), pod(), "UnderWay"),
-            (all, with(&|it| it.from = "n1/web-1".into()), pod(), "Ask"),
+            (all, record("n1", "n1/web-5f7d", true), pod(), "UnderWay"),
+            (all, record("n2", "n2/web-5f7d", true), pod(), "UnderWay"),
+            (all, record("n2", "n2/web-5f7d", false), pod(), "Ask"),
+            (all, with(&|it| it.from = Some("n1/web-5f7d".into())), pod(), "Ask"),
+            // Once in a drain.
+            (all, record("n1", "n1/web-5f7d", false), pod(), "is on this node, too"),
+            (all, record("n1", "", true), pod(), "somebody has withdrawn"),
+            (all, deployment(), asked(), "in this drain already"),
+            (all, record("n1", "n1/web-5f7d", true), asked(), "UnderWay"),
             (all, with(&|it| it.rolling = true), pod(), "UnderWay"),
             // What speaks against it, by name.
             (all, deployment(), PodCase { claims: vec!["data".into()], ..pod() }, "claim data"),
             (all, with(&|it| it.paused = true), pod(), "shop/web is paused"),
+            (all, with(&|it| it.tolerates_cordon = true), pod(), "tolerate a cordon"),
             (all, with(&|it| it.recreate = true), pod(), "strategy Recreate"),
             (all, with(&|it| it.unavailable = 1), pod(), "maxUnavailable is 1 and maxSurge 1 of 1"),
             (all, with(&|it| (it.replicas, it.surge, it.unavailable) = (3, 0, 1)), pod(), "maxSurge 0 of 3"),

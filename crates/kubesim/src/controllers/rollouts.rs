@@ -41,6 +41,7 @@ pub(crate) fn deployment(store: &mut Store, deployment: &Value) {
     }
     let (updated, _) = count(&store.owned("pods", &uid(&new)));
     let status = json!({
+        "observedGeneration": deployment["metadata"]["generation"],
         "replicas": alive, "updatedReplicas": updated, "readyReplicas": ready, "availableReplicas": ready,
     });
     say(store, "apps/deployments", deployment, &status);

@@ -132,7 +132,8 @@ fn new_pod(number: u32, tier: usize, two: bool, back: bool) -> PodFacts {
         PodFacts { tier: tiers[tier], claims: vec![format!("c{number}")], ..pod(&format!("p{number}")) };
     facts.labels.insert("two".to_owned(), two.to_string());
     if back {
-        facts.workload = "ReplicaSet/back".to_owned();
+        facts.workload = "ReplicaSet/back-1".to_owned();
+        facts.labels.insert("pod-template-hash".to_owned(), "1".to_owned());
     }
     facts
 }

@@ -314,3 +314,28 @@ fn d15_that_a_drain_fails_on_its_limit_is_not_decided_in_an_attempt() {
         assert_eq!((bench.end.clone(), deleted(&bench)), (None, vec![]), "{then:?}");
     }
 }
+
+#[test]
+fn d15_the_stage_of_machines_ends_by_every_limit_whose_action_is_not_to_wait() {
+    let at = |secs| Mono::from_start(Duration::from_secs(secs));
+    let (give_up, wait, delete) = (PodAction::GiveUp, PodAction::Wait, PodAction::Delete);
+    // The attempt begins at 1000 s and has 600 s; the drain has 500 s from `since` on.
+    for (attempt_then, then, since, expected) in [
+        (give_up, give_up, 800, Some(1600)),
+        (delete, give_up, 800, Some(1600)),
+        (wait, give_up, 800, None),
+        (wait, wait, 800, None),
+        (give_up, delete, 800, Some(1300)),
+        (wait, delete, 800, Some(1300)),
+        (delete, delete, 1000, Some(1500)),
+        // It is over before the attempt begins: no attempt ends at once.
+        (wait, delete, 100, Some(1600)),
+        (delete, delete, 500, Some(1600)),
+    ] {
+        let drain = Limit { after: Some(secs(500)), then };
+        let rules = Rules { attempt: secs(600), attempt_then, drain, ..Rules::default() };
+        let end = rules.machines_end(at(1000), Some(at(since)));
+        let expected = expected.map_or(at(1000) + Duration::MAX, at);
+        assert_eq!(end, expected, "{attempt_then:?} {then:?} {since}");
+    }
+}

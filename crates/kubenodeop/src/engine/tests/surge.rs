@@ -11,7 +11,10 @@ fn rules() -> Rules {
 
 /// A pod of a replica set.
 fn copy(name: &str) -> PodFacts {
-    PodFacts { workload: "ReplicaSet/web-5f7d".into(), claims: vec!["data".into()], ..pod(name) }
+    let mut facts =
+        PodFacts { workload: "ReplicaSet/web-5f7d".into(), claims: vec!["data".into()], ..pod(name) };
+    facts.labels.insert("pod-template-hash".into(), "5f7d".into());
+    facts
 }
 
 fn answer(bench: &mut Bench, name: &str, answer: SurgeAnswer) {
@@ -19,7 +22,7 @@ fn answer(bench: &mut Bench, name: &str, answer: SurgeAnswer) {
 }
 
 pub(super) fn under_way() -> SurgeAnswer {
-    SurgeAnswer::UnderWay("shop/web".into())
+    SurgeAnswer::UnderWay { deployment: "shop/web".into(), ours: true }
 }
 
 /// Passes time; every look finds the copy under way, until one gives it up.
@@ -67,36 +70,57 @@ fn d20_a_pod_is_not_evicted_while_its_second_copy_is_made_and_leaves_without_an_
     assert_eq!((left.as_slice(), *evicted), ([].as_slice(), 1));
 }
 
+fn failure(reply: Reply) -> Failure {
+    Failure { reply, text: "read Deployment shop/web: no".into(), next_step: "ask its owner".into() }
+}
+
+fn refused(by: RefusedBy) -> Failure {
+    failure(Reply::Permanent { text: "no".into(), by })
+}
+
 #[test]
-fn d20_without_a_second_copy_the_pod_is_evicted_like_others_and_that_is_named() {
-    let forbidden = Failure {
-        reply: Reply::Permanent { text: "403".into(), by: RefusedBy::Role },
-        text: "read Deployment shop/web: 403".into(),
-        next_step: String::new(),
-    };
+fn d20_without_a_second_copy_the_pod_is_evicted_like_others_and_named_once_it_has_left() {
     let cases = [
         (Ok(SurgeAnswer::NotNeeded), ""),
-        (
-            Ok(SurgeAnswer::Without("it is paused".into())),
-            "evicted without a second copy elsewhere: it is paused",
-        ),
-        (
-            Err(forbidden),
-            "evicted without a second copy elsewhere: read Deployment shop/web: 403; the role pillar-rs-surge",
-        ),
+        (Ok(SurgeAnswer::Without("it is paused".into())), "it is paused"),
+        (Err(refused(RefusedBy::Role)), "read Deployment shop/web: no; the role pillar-rs-surge allows it"),
+        (Err(refused(RefusedBy::Webhook)), "read Deployment shop/web: no; ask its owner"),
     ];
     for (answer, why) in cases {
         let mut bench = Bench::by(vec![copy("a")], rules());
         assert_eq!(bench.evicted_names(), [""; 0]);
         bench.hear(Event::Surged { uid: pod("a").pod.uid, answer });
         assert_eq!(bench.evicted_names(), ["a"]);
+        assert_eq!(bench.progress().left, [], "it is still here");
+        bench.leave("a");
         let left = bench.progress().left;
         assert_eq!(left.len(), usize::from(!why.is_empty()), "{left:?}");
-        assert!(left.iter().all(|it| it.why.starts_with(why)), "{left:?}");
-        bench.reply("a", budget_reply());
-        bench.pass(secs(600));
-        assert_eq!(bench.surges.len(), 1, "it is settled");
+        let why = format!("it left without a second copy elsewhere: {why}");
+        assert!(left.iter().all(|it| it.why.starts_with(&why)), "{left:?}");
     }
+}
+
+#[test]
+fn d20_while_a_budget_holds_the_eviction_a_copy_that_comes_later_counts() {
+    let mut bench = Bench::by(vec![copy("a")], rules());
+    answer(&mut bench, "a", SurgeAnswer::Without("no room".into()));
+    let until = bench.now + secs(200);
+    while bench.now < until {
+        if bench.flying.contains(&pod("a").pod.uid) {
+            if bench.surges.len() > 1 && bench.evictions.last().unwrap().0 < bench.surges.last().unwrap().0 {
+                answer(&mut bench, "a", SurgeAnswer::NotNeeded);
+            } else {
+                bench.reply("a", budget_reply());
+            }
+        }
+        bench.pass(Duration::from_millis(500));
+    }
+    assert!((3..=5).contains(&bench.surges.len()), "once a minute: {}", bench.surges.len());
+    while !bench.flying.contains(&pod("a").pod.uid) {
+        bench.pass(Duration::from_millis(500));
+    }
+    bench.leave("a");
+    assert_eq!(bench.progress().left, []);
 }
 
 #[test]
@@ -107,26 +131,62 @@ fn d20_after_its_limit_a_second_copy_is_given_up_and_the_pod_evicted() {
     assert_eq!(bench.evicted_names(), [""; 0], "not before it is given up");
     answer(&mut bench, "a", SurgeAnswer::Without("no room".into()));
     assert_eq!(bench.evicted_names(), ["a"]);
+    bench.leave("a");
     assert!(bench.progress().left[0].why.ends_with("no room"));
 }
 
 #[test]
-fn d20_trouble_with_the_api_is_got_over_until_the_limit() {
+fn d20_trouble_with_the_api_is_named_and_got_over_by_calls_that_grow_rarer() {
     let mut bench = Bench::by(vec![copy("a")], rules());
-    let failed = || Failure { reply: transient(), text: "no answer".into(), next_step: String::new() };
-    let until = bench.now + secs(LIMIT);
+    let until = bench.now + secs(LIMIT - 1);
     while bench.now < until {
         if bench.flying.contains(&pod("a").pod.uid) {
-            bench.hear(Event::Surged { uid: pod("a").pod.uid, answer: Err(failed()) });
+            bench.hear(Event::Surged { uid: pod("a").pod.uid, answer: Err(failure(transient())) });
+            assert_eq!(bench.blockers()[0].code, BlockCode::ApiTrouble);
         }
         assert_eq!(bench.evicted_names(), [""; 0]);
         bench.pass(secs(1));
     }
-    bench.pass(secs(20));
-    if bench.flying.contains(&pod("a").pod.uid) && bench.evicted_names().is_empty() {
-        bench.hear(Event::Surged { uid: pod("a").pod.uid, answer: Err(failed()) });
+    assert!((4..20).contains(&bench.surges.len()), "{}", bench.surges.len());
+}
+
+#[test]
+fn d20_giving_up_is_tried_again_before_the_eviction_and_what_stays_is_named() {
+    let mut bench = Bench::by(vec![copy("a")], rules());
+    wait_for(&mut bench, secs(LIMIT));
+    let before = bench.surges.len();
+    for _ in 0..600 {
+        if bench.evicted_names().is_empty() && bench.flying.contains(&pod("a").pod.uid) {
+            bench.hear(Event::Surged { uid: pod("a").pod.uid, answer: Err(failure(transient())) });
+        }
+        bench.pass(secs(1));
     }
-    assert_eq!(bench.evicted_names(), ["a"]);
+    assert_eq!((bench.surges.len() - before, bench.evicted_names()), (4, vec!["a"]), "five in all");
+    bench.leave("a");
+    let left = bench.progress().left;
+    assert!(left[0].why.ends_with("is withdrawn once the node is schedulable again"), "{left:?}");
+}
+
+#[test]
+fn d20_whether_it_was_asked_for_is_known_to_the_next_attempt() {
+    let mut bench = Bench::by(vec![copy("a")], rules());
+    assert!(!bench.surges[0].1.asked);
+    answer(&mut bench, "a", SurgeAnswer::UnderWay { deployment: "shop/other".into(), ours: false });
+    assert_eq!(bench.progress().marks.surged.len(), 0, "that was somebody else");
+    bench.pass(secs(15));
+    answer(&mut bench, "a", under_way());
+    let marks = Marks { surged: bench.progress().marks.surged, ..Marks::default() };
+    let bench = Bench::on_from(vec![copy("a")], rules(), &marks);
+    assert!(bench.surges[0].1.asked);
+}
+
+#[test]
+fn d20_nothing_is_asked_for_once_a_limit_deletes() {
+    let at = Mono::from_start(Duration::from_secs(900));
+    let drain = Limit { after: Some(secs(60)), then: PodAction::Delete };
+    let marks = Marks { drain: Some(at), ..Marks::default() };
+    let bench = Bench::on_from(vec![copy("a")], Rules { drain, ..rules() }, &marks);
+    assert_eq!((bench.surges.len(), bench.evicted_names()), (0, vec!["a"]));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Not here: the file. Times are there in milliseconds of the boot's monotonic clock, beside the boot's identity.
 //! Pure: no clock, no I/O, no task.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kubeapi::PodUid;
@@ -99,8 +100,11 @@ impl Kept {
             reason,
         };
         match run {
-            Run::Draining { now: pods, .. } | Run::Holding { last: pods, .. } => {
-                kept(run.attempt(), None, &pods.marks, String::new())
+            Run::Draining { now: pods, .. } => kept(run.attempt(), None, &pods.marks, String::new()),
+            Run::Holding { last, .. } => {
+                // It is proved: what follows a restart is not held against the limit of the drain.
+                let held = Marks { drain: None, ..last.marks.clone() };
+                kept(run.attempt(), None, &held, String::new())
             }
             Run::Pausing { attempt, until, reason, last } => {
                 kept(*attempt, Some(*until), &last.marks, reason.clone())
@@ -132,6 +136,7 @@ pub(super) fn learned(last: &Marks) -> Marks {
         drain: last.drain,
         returns: last.returns.clone(),
         claims: last.claims.clone(),
+        surged: last.surged.clone(),
         ..Marks::default()
     }
 }
@@ -186,6 +191,7 @@ pub(crate) fn marks(kept: &DrainMarks) -> Marks {
             .filter_map(|(name, count)| Some((in_namespace(name)?, *count)))
             .collect(),
         claims: kept.claims.iter().filter_map(|name| in_namespace(name)).collect(),
+        surged: BTreeSet::new(),
     }
 }
 
@@ -196,7 +202,7 @@ fn in_namespace(text: &str) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use super::*;
 
@@ -213,6 +219,8 @@ mod tests {
                 pods: BTreeMap::from([(PodUid::new("u1".to_owned()), at(4))]),
                 returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
                 claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),
+                // The Deployments themselves say that.
+                surged: BTreeSet::new(),
             };
             assert_eq!(marks(&kept_marks(&held)), held);
         }

@@ -199,3 +199,37 @@ fn d15_the_limits_that_run_are_shown_with_what_follows() {
     let expected = [shown("drain", LIMIT, "wait"), shown("attempt", 24 * 3600, "give-up")];
     assert_eq!(bench.core.progress().limits, expected);
 }
+
+#[test]
+fn d15_a_drain_that_was_proved_and_held_does_not_fail_on_its_limit_after_a_restart() {
+    let mut bench = begun(PodAction::GiveUp);
+    held(&mut bench);
+    bench.hear(Event::Hold(true));
+    bench.done(bench.core.drain.run_id());
+    let journal = bench.core.journal();
+    assert_eq!((journal.status.is_under_way(), journal.marks.drain_ms), (true, 0));
+    let mut bench = Bench::at(at(LIMIT + 50), limits(PodAction::GiveUp), Some(journal));
+    bench.ask(&request(US, 1));
+    bench.join();
+    pass_to(&mut bench, at(LIMIT + 51));
+    assert_ne!(bench.status().0, 8);
+}
+
+#[test]
+fn d15_the_deadline_that_is_shown_is_when_something_ends() {
+    let (wait, give_up) = (PodAction::Wait, PodAction::GiveUp);
+    for (drain, attempt, expected) in [
+        (give_up, give_up, Some(LIMIT)),
+        (give_up, wait, Some(LIMIT)),
+        (wait, give_up, Some(24 * 3600)),
+        (wait, PodAction::Delete, None),
+    ] {
+        let mut bench = Bench::at(T0, Limits { attempt_limit_then: attempt, ..limits(drain) }, None);
+        bench.join();
+        bench.look(NodeLook::Open);
+        bench.ask(&request(US, 1));
+        bench.until_draining();
+        let expected = expected.map_or(topics::GoTime::ZERO, |secs| bench.core.node.wall(at(secs)));
+        assert_eq!(bench.core.progress().deadline, expected, "{drain:?} {attempt:?}");
+    }
+}
