@@ -55,15 +55,23 @@ async fn awaited(world: &World) {
     world.until::<NodeDrainProgress>("zedkube", "a second copy", |it| it.is_some_and(waits)).await;
 }
 
-fn asked(world: &World) -> usize {
-    let patches = |(method, uri): &&(String, String)| method == "PATCH" && uri.contains("/deployments/solo");
-    world.cluster.asked_by_agents().iter().filter(patches).count()
+/// How often it was rolled out, its first time included.
+fn rollouts(sim: &Sim) -> usize {
+    let sets = sim.list("apps/replicasets");
+    sets.iter().filter(|it| it["metadata"]["ownerReferences"][0]["name"] == "solo").count()
+}
+
+/// Nothing says any more that a second copy is on its way.
+fn is_settled(deployment: &Value) -> bool {
+    deployment["metadata"]["annotations"]["pillar-rs/drain-surge-record"].is_null()
 }
 
 /// One pod is left, of the template as it was.
 async fn undone(sim: &Sim) {
     sim.until("pods", |pods| of_solo(pods).len() == 1 && ready(pods) == [OURS]).await;
-    let template = &sim.get(DEPLOYMENTS, "shop", "solo").unwrap()["spec"]["template"];
+    let deployment = sim.get(DEPLOYMENTS, "shop", "solo").unwrap();
+    assert!(is_settled(&deployment), "{deployment}");
+    let template = &deployment["spec"]["template"];
     assert!(template["metadata"]["annotations"]["pillar-rs/drain-surge-from"].is_null(), "{template}");
 }
 
@@ -93,7 +101,7 @@ async fn d20_through_a_reboot_and_a_crash_there_is_always_a_ready_copy_and_never
     world.recorded_count(1).await;
     assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
     sim.until("pods", |pods| of_solo(pods).len() == 1 && ready(pods).len() == 1).await;
-    assert_eq!((asked(&world), *fewest.lock().unwrap()), (1, 1));
+    assert_eq!((rollouts(&sim), *fewest.lock().unwrap()), (2, 1), "it was asked once");
     drop(watch);
     let progress: NodeDrainProgress = world.read("run/zedkube/NodeDrainProgress/global.json").unwrap();
     assert_eq!(progress.left, [""; 0]);
@@ -102,6 +110,9 @@ async fn d20_through_a_reboot_and_a_crash_there_is_always_a_ready_copy_and_never
     world.executed(7).await;
     world.cluster.until_schedulable().await;
     sim.until("pods", |pods| of_solo(pods).len() == 1 && ready(pods).len() == 1).await;
+    let solo = |it: &Value| it["metadata"]["name"] == "solo" && is_settled(it);
+    sim.until(DEPLOYMENTS, |all| all.iter().any(solo)).await;
+    assert_eq!(rollouts(&sim), 2, "what came to its end is not rolled out again");
 }
 
 #[tokio::test]
@@ -114,7 +125,7 @@ async fn d20_without_room_the_pod_leaves_after_the_limit_and_that_is_named() {
     world.recorded_count(1).await;
     let progress: NodeDrainProgress = world.read("run/zedkube/NodeDrainProgress/global.json").unwrap();
     let named = |it: &String| {
-        it.contains("evicted without a second copy elsewhere: Deployment shop/solo had no Ready pod")
+        it.contains("left without a second copy elsewhere: Deployment shop/solo had no Ready pod")
     };
     assert!(progress.left.iter().any(named), "{:?}", progress.left);
     sim.until("pods", |pods| of_solo(pods).len() == 1).await;

@@ -27,15 +27,16 @@ async fn s1_a_second_copy_asks_for_what_its_own_role_grants_and_nothing_else() {
     let order = |over| SurgeOrder {
         pod: facts.pod.clone(),
         replica_set: facts.workload.trim_start_matches("ReplicaSet/").to_owned(),
-        labels: facts.labels.clone(),
+        deployment: "solo".to_owned(),
+        asked: false,
         claims: Vec::new(),
         over,
     };
     let answer = surge::surge(&cluster, &node, SurgeRule::All, &order(None)).await.unwrap();
-    assert_eq!(answer, SurgeAnswer::UnderWay("shop/solo".to_owned()));
+    assert_eq!(answer, SurgeAnswer::UnderWay { deployment: "shop/solo".to_owned(), ours: true });
     let over = order(Some(Duration::from_secs(1)));
     let answer = surge::surge(&cluster, &node, SurgeRule::All, &over).await.unwrap();
     assert!(matches!(answer, SurgeAnswer::Without(_)), "{answer:?}");
-    surge::give_back(&cluster, &node).await.unwrap();
+    surge::settle(&cluster, &node, true).await.1.unwrap();
     granted_and_used(&["pillar-rs-surge"], &world.cluster.asked_by_agents()[before..]);
 }

@@ -270,11 +270,11 @@ pub async fn surge(
 }
 
 /// Ends what drains of `node` have asked for: of a Deployment whose new pods are there the record is removed. With
-/// `give_up` one that has not come to its end, after a drain that was withdrawn or cut off by a reboot, goes back to its
+/// `undo` one that has not come to its end, after a drain that was withdrawn or cut off by a reboot, goes back to its
 /// pods of before. Which ones do, as `shop/web`, and the first failure; then it is to be called again.
 ///
 /// A Deployment without a record of this node is left alone. Who may not read Deployments has asked none of them.
-pub async fn settle(cluster: &Cluster, node: &NodeName, give_up: bool) -> (Vec<String>, Result<(), Error>) {
+pub async fn settle(cluster: &Cluster, node: &NodeName, undo: bool) -> (Vec<String>, Result<(), Error>) {
     let scope = Scope {
         what: "Deployments".to_owned(),
         path: Deployment::url_path(&(), None),
@@ -289,7 +289,7 @@ pub async fn settle(cluster: &Cluster, node: &NodeName, give_up: bool) -> (Vec<S
     let (mut given_up, mut done) = (Vec::new(), Ok(()));
     for read in all {
         let Some(record) = read.record().filter(|it| it.node == node.as_str()) else { continue };
-        match settle_one(cluster, &read, &record, give_up).await {
+        match settle_one(cluster, &read, &record, undo).await {
             Ok(true) => given_up.push(read.named()),
             Ok(false) => {}
             // What is in the way of one does not keep the others from being done.
@@ -300,12 +300,7 @@ pub async fn settle(cluster: &Cluster, node: &NodeName, give_up: bool) -> (Vec<S
 }
 
 /// Whether it was given up.
-async fn settle_one(
-    cluster: &Cluster,
-    read: &Read,
-    record: &SurgeRecord,
-    give_up: bool,
-) -> Result<bool, Error> {
+async fn settle_one(cluster: &Cluster, read: &Read, record: &SurgeRecord, undo: bool) -> Result<bool, Error> {
     let stands = read.from() == Some(record.from().as_str());
     let mut is_over = !stands || read.is_complete();
     if !is_over {
@@ -318,10 +313,10 @@ async fn settle_one(
             u64::try_from(ready).unwrap_or(u64::MAX) >= read.replicas() || (ready > 0 && old.is_empty());
     }
     let change = if is_over { Change::Clear } else { Change::GiveUp(record) };
-    if is_over || give_up {
+    if is_over || undo {
         found(patch(cluster, read, change).await)?;
     }
-    Ok(!is_over && give_up)
+    Ok(!is_over && undo)
 }
 
 /// What is written of a Deployment.

@@ -278,16 +278,16 @@ async fn d20_what_was_asked_for_and_cut_off_goes_back_to_the_pods_of_before_also
         open(&sim, false);
         let running = ready(&sim.list("pods"));
         cut_off(&cluster).await;
-        assert_eq!((from(&sim), record(&sim)["before"].clone()), (json!("n1/solo-5f7d"), before.clone()));
+        assert!(from(&sim).as_str().unwrap().starts_with("n1/solo-"));
+        assert_eq!(record(&sim)["before"], before);
+        let sets = sim.list("apps/replicasets").len();
         // Nothing is known but what is on the object; another node gives up nothing of ours.
         assert_eq!(given_up(&cluster, "n2").await, [""; 0]);
         assert_eq!(given_up(&cluster, "n1").await, ["shop/solo"]);
         let ours = |it: &&Value| it["metadata"]["labels"]["app"] == "solo";
         sim.until("pods", |pods| pods.iter().filter(ours).count() == 1).await;
         assert_eq!((ready(&sim.list("pods")), from(&sim), record(&sim)), (running, before, Value::Null));
-        let sets = sim.list("apps/replicasets");
-        let of_solo = |it: &&Value| it["metadata"]["ownerReferences"][0]["name"] == "solo";
-        assert_eq!(sets.iter().filter(of_solo).count(), 2, "no third rollout");
+        assert_eq!(sim.list("apps/replicasets").len(), sets, "no third rollout");
     }
 }
 

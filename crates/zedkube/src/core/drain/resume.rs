@@ -225,5 +225,8 @@ mod tests {
             assert_eq!(marks(&kept_marks(&held)), held);
         }
         assert_eq!(marks(&kept_marks(&Marks::default())), Marks::default());
+        // The next attempt knows what it need not ask twice.
+        let surged = Marks { surged: BTreeSet::from(["shop/web".to_owned()]), ..Marks::default() };
+        assert_eq!(learned(&surged), surged);
     }
 }

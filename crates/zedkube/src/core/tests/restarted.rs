@@ -80,6 +80,7 @@ fn d15_after_a_restart_an_attempt_goes_on_with_its_number_deadline_and_marks() {
         pods: BTreeMap::from([(PodUid::new("u1"), began + Duration::from_secs(7))]),
         returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
         claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),
+        surged: BTreeSet::new(),
     };
     let run = bench.core.drain.run_id();
     bench.hear(Event::Draining(run, Box::new(Progress { marks: marks.clone(), ..Progress::default() })));
