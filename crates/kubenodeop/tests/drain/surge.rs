@@ -269,7 +269,7 @@ async fn d20_what_was_asked_for_and_cut_off_goes_back_to_the_pods_of_before_also
             true,
             |it| {
                 if !none {
-                    earlier(it)
+                    earlier(it);
                 }
             },
             |_| {},

@@ -115,9 +115,9 @@ impl PodTable {
             }
             Err(failure) => match failure.reply.class() {
                 Class::Done => SecondCopy::Settled,
-                Class::Permanent => SecondCopy::Without(self.why_failed(track, &failure)),
+                Class::Permanent => SecondCopy::Without(why_failed(track, &failure)),
                 Class::Budget | Class::Throttle | Class::Transient if track.give_ups >= GIVE_UPS => {
-                    SecondCopy::Without(self.why_failed(track, &failure))
+                    SecondCopy::Without(why_failed(track, &failure))
                 }
                 Class::Budget | Class::Throttle | Class::Transient => {
                     trouble = Some(failure.reply);
@@ -166,16 +166,16 @@ impl PodTable {
         }
         self.settle(now, uid, effects);
     }
+}
 
-    /// Why there is none when a call has failed for good, and what becomes of one that was asked for.
-    fn why_failed(&self, track: &Track, failure: &Failure) -> String {
-        let by_role = matches!(failure.reply, Reply::Permanent { by: RefusedBy::Role, .. });
-        let next = if by_role { RIGHT } else { &failure.next_step };
-        let stays = if matches!(track.copy, SecondCopy::Awaited(_)) {
-            "; what was asked for is withdrawn once the node is schedulable again"
-        } else {
-            ""
-        };
-        format!("{}; {next}{stays}", failure.text)
-    }
+/// Why there is none when a call has failed for good, and what becomes of one that was asked for.
+fn why_failed(track: &Track, failure: &Failure) -> String {
+    let by_role = matches!(failure.reply, Reply::Permanent { by: RefusedBy::Role, .. });
+    let next = if by_role { RIGHT } else { &failure.next_step };
+    let stays = if matches!(track.copy, SecondCopy::Awaited(_)) {
+        "; what was asked for is withdrawn once the node is schedulable again"
+    } else {
+        ""
+    };
+    format!("{}; {next}{stays}", failure.text)
 }
