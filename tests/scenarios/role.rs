@@ -5,6 +5,7 @@ mod disks;
 mod machines;
 mod reports;
 mod site;
+mod surge;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

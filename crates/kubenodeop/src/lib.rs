@@ -28,6 +28,7 @@ pub use engine::{Limit, NeverReadyAction, PodAction, Rules, StickyAction, Volume
 pub use machines::Policy as MachinePolicy;
 pub use machines::rules::MachineState;
 pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};
+pub use plan::surge::SurgeRule;
 pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, PlannedMachine, Tier, survey};
 pub use preflight::{Looked, Refusal, preflight};
 pub use progress::{

@@ -75,6 +75,8 @@ pub struct Remaining {
 pub struct Marks {
     /// When the attempt began.
     pub attempt: Option<Mono>,
+    /// When the first attempt of this drain began.
+    pub drain: Option<Mono>,
     /// The tier that leaves, and since when.
     pub tier: Option<(Tier, Mono)>,
     /// Since when volumes are waited for.
@@ -89,6 +91,9 @@ pub struct Marks {
     /// Claims (namespace, name) of all pods that leave or have left, also in an earlier attempt: their volumes have
     /// to be detached whoever finds the pods gone.
     pub claims: BTreeSet<(String, String)>,
+    /// Deployments that were asked for a second copy, as `shop/web`, also in an earlier attempt. After a restart their own
+    /// records say so.
+    pub surged: BTreeSet<String>,
 }
 
 /// A volume with a copy here and no healthy one elsewhere.

@@ -12,7 +12,7 @@ mod faults;
 mod store;
 
 use api::{kinds, logs, openapi, path, server, strict, table};
-use controllers::{budgets, kubelets, machines, scale, timers, volumes, workloads};
+use controllers::{budgets, kubelets, machines, rollouts, scale, timers, volumes, workloads};
 use store::{merge_keys, patch, selectors, strategic, watch, writes};
 
 pub use etcd::{Etcd, EtcdFault};

@@ -265,3 +265,104 @@ async fn a_pod_that_is_never_ready_says_so() {
     let conditions = sim.get("pods", "shop", "a").unwrap()["status"]["conditions"].clone();
     assert_eq!((&conditions[0]["type"], &conditions[0]["status"]), (&json!("Ready"), &json!("False")));
 }
+
+const DEPLOYMENTS: &str = "apps/deployments";
+
+/// Nodes and names of pods that are Ready and stay.
+fn ready(pods: &[Value]) -> Vec<(String, String)> {
+    let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+    let stays = |it: &&Value| it["metadata"]["deletionTimestamp"].is_null();
+    let is_ready = |it: &&Value| {
+        let conditions = it["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+    };
+    let all = pods.iter().filter(stays).filter(is_ready);
+    all.map(|it| (text(&it["spec"]["nodeName"]), text(&it["metadata"]["name"]))).collect()
+}
+
+/// A cluster whose node n1 is cordoned, with a Deployment of one that runs there.
+async fn one_on_a_cordoned_node(change: impl Fn(&mut Value)) -> (Sim, String) {
+    let sim = cluster().await;
+    sim.edit("nodes", "", "n2", |it| it["spec"]["unschedulable"] = true.into());
+    sim.add_deployment("shop", "web", 1);
+    soon(&sim, "pods", |pods| ready(pods).len() == 1).await;
+    sim.edit("nodes", "", "n2", |it| it["spec"]["unschedulable"] = Value::Null);
+    sim.edit("nodes", "", "n1", |it| it["spec"]["unschedulable"] = true.into());
+    sim.edit(DEPLOYMENTS, "shop", "web", change);
+    let pod = ready(&sim.list("pods")).remove(0);
+    assert_eq!(pod.0, "n1");
+    (sim, pod.1)
+}
+
+fn restart(sim: &Sim, value: &Value) {
+    sim.edit(DEPLOYMENTS, "shop", "web", |it| {
+        it["spec"]["template"]["metadata"]["annotations"] = json!({ "restarted": value });
+    });
+}
+
+/// How few Ready pods there ever are until `wanted` holds.
+async fn least(sim: &Sim, wanted: impl Fn(&[(String, String)]) -> bool) -> usize {
+    let fewest = std::sync::Mutex::new(usize::MAX);
+    soon(sim, "pods", |pods| {
+        let all = ready(pods);
+        let mut fewest = fewest.lock().unwrap();
+        *fewest = (*fewest).min(all.len());
+        wanted(&all)
+    })
+    .await;
+    fewest.into_inner().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_template_is_rolled_out_with_the_new_pod_ready_before_the_old_one_goes() {
+    let (sim, old) = one_on_a_cordoned_node(|_| {}).await;
+    restart(&sim, &"1".into());
+    let on_n2 = |all: &[(String, String)]| all.len() == 1 && all[0].0 == "n2";
+    assert_eq!(least(&sim, on_n2).await, 1, "never without a Ready pod");
+    let new = sim.list("pods").into_iter().find(|it| it["spec"]["nodeName"] == "n2").unwrap();
+    assert_ne!(new["metadata"]["name"], old.as_str());
+    assert_eq!(new["metadata"]["annotations"]["restarted"], "1");
+    let hash = new["metadata"]["labels"]["pod-template-hash"].as_str().unwrap();
+    assert!(
+        new["metadata"]["ownerReferences"][0]["name"] == format!("web-{hash}").as_str() && hash != "5f7d"
+    );
+    soon(&sim, DEPLOYMENTS, |all| {
+        all[0]["status"]["updatedReplicas"] == 1 && all[0]["status"]["replicas"] == 1
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_without_room_waits_and_one_that_is_undone_leaves_the_old_pod() {
+    let (sim, old) = one_on_a_cordoned_node(|_| {}).await;
+    sim.edit("nodes", "", "n2", |it| it["spec"]["unschedulable"] = true.into());
+    restart(&sim, &"1".into());
+    soon(&sim, "pods", |pods| pods.len() == 2).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(ready(&sim.list("pods")), [("n1".to_owned(), old.clone())]);
+    restart(&sim, &Value::Null);
+    sim.edit(DEPLOYMENTS, "shop", "web", |it| {
+        it["spec"]["template"]["metadata"].as_object_mut().unwrap().remove("annotations");
+    });
+    soon(&sim, "pods", |pods| pods.len() == 1).await;
+    assert_eq!(ready(&sim.list("pods")), [("n1".to_owned(), old)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_that_recreates_or_may_do_without_ends_the_old_pod_first_and_a_paused_one_waits() {
+    for (spec, fewest) in [
+        (json!({ "strategy": { "type": "Recreate" } }), 0),
+        (json!({ "strategy": { "rollingUpdate": { "maxSurge": 0, "maxUnavailable": "100%" } } }), 0),
+        (json!({ "strategy": { "rollingUpdate": { "maxSurge": "10%", "maxUnavailable": 0 } } }), 1),
+    ] {
+        let change = |it: &mut Value| it["spec"]["strategy"] = spec["strategy"].clone();
+        let (sim, _) = one_on_a_cordoned_node(change).await;
+        restart(&sim, &"1".into());
+        let on_n2 = |all: &[(String, String)]| all.len() == 1 && all[0].0 == "n2";
+        assert_eq!(least(&sim, on_n2).await, fewest, "{spec}");
+    }
+    let (sim, old) = one_on_a_cordoned_node(|it| it["spec"]["paused"] = true.into()).await;
+    restart(&sim, &"1".into());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(ready(&sim.list("pods")), [("n1".to_owned(), old)]);
+}

@@ -13,6 +13,7 @@ use agent::{Clock, Outbox};
 use clusterview::leader::Leadership;
 use kubeapi::pace::Pace;
 use kubeapi::{Cluster, Error, NodeName, nodes};
+use kubenodeop::calls::surge;
 use kubenodeop::machines::undo;
 use kubenodeop::storage;
 use step::Mono;
@@ -91,13 +92,24 @@ pub(crate) async fn run(
 
 /// Takes back what drains of `node` asked of machines and volumes, and starts again the machines that they stopped, until
 /// nothing is left and the machines of the node are up. What is in the way is sent, and tried again after pauses that grow;
-/// machines are named that have not come up in their time. Dropping it loses nothing.
+/// machines are named that have not come up in their time. Second copies of Deployments that have not come to be are given
+/// up, whatever is set now. Dropping it loses nothing.
 pub(crate) async fn give_back(cluster: &Cluster, node: &NodeName, clock: Clock, outbox: Outbox<Event>) {
     let (mut pace, mut tries) = (Pace::new(RandomState::new().hash_one("jitter")), 0_u32);
     let named_from = clock.now() + UP_WITHIN;
     let mut copies = Ok(());
     let mut copies_done = false;
+    let mut surges_due = true;
     loop {
+        let mut given_up = Ok(());
+        if surges_due {
+            let (deployments, done) = surge::settle(cluster, node, true).await;
+            if !deployments.is_empty() {
+                info!(%node, ?deployments, "second copies that have not come to be are given up");
+            }
+            surges_due = done.is_err();
+            given_up = done;
+        }
         if !copies_done {
             let (volumes, taken) = storage::give_back(cluster, node).await;
             if !volumes.is_empty() {
@@ -107,7 +119,8 @@ pub(crate) async fn give_back(cluster: &Cluster, node: &NodeName, clock: Clock, 
             copies = taken;
         }
         let machines = undo::give_back(cluster, node).await;
-        tries = if machines.is_ok() && copies.is_ok() { 0 } else { tries.saturating_add(1) };
+        tries =
+            if machines.is_ok() && copies.is_ok() && given_up.is_ok() { 0 } else { tries.saturating_add(1) };
         let (mut whys, mut next) = (Vec::new(), String::new());
         match &machines {
             Ok(0) => {}
@@ -122,6 +135,10 @@ pub(crate) async fn give_back(cluster: &Cluster, node: &NodeName, clock: Clock, 
         }
         if let Err(error) = &copies {
             whys.push(format!("copies of volumes stay wanted: {}", error.line()));
+            next = error.next_step();
+        }
+        if let Err(error) = &given_up {
+            whys.push(format!("second copies of Deployments stay asked for: {}", error.line()));
             next = error.next_step();
         }
         let undone = whys.is_empty();

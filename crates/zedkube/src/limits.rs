@@ -8,7 +8,9 @@ use crate::window::Windows;
 use clusterview::consoles::ConsoleFiles;
 use clusterview::lease::Times;
 use kubenodeop::node::gate;
-use kubenodeop::{Limit, MachinePolicy, NeverReadyAction, PodAction, Rules, StickyAction, VolumeAction};
+use kubenodeop::{
+    Limit, MachinePolicy, NeverReadyAction, PodAction, Rules, StickyAction, SurgeRule, VolumeAction,
+};
 use outage::margin::calls::{Addresses, Settings, Source};
 use outage::margin::paths::Paths;
 use serde::de::Error as _;
@@ -51,6 +53,10 @@ agent::limits! {
         cordon_pause, cordon_pause_ms = 5_000;
         /// Least time between the starts of two drains.
         drain_gap, drain_gap_ms = 7_000;
+        /// How long a whole drain may take, from its first attempt on; 0 for no limit.
+        drain_limit, drain_limit_ms = 0;
+        /// How long a second copy of a Deployment is waited for before its pod is evicted all the same; 0 to ask for none.
+        surge_limit, surge_limit_ms = 300_000;
         /// Pause between two attempts to drain.
         drain_pause, drain_pause_ms = 300_000;
         /// Least time between the two lists that prove the node empty.
@@ -125,6 +131,16 @@ agent::limits! {
         drain_tries: u32 = 5;
         /// Evictions under way at the same time.
         evictions_at_once: u32 = 32;
+        /// What is done when a drain is over its time: `wait`, `give-up` or `delete`.
+        #[serde(deserialize_with = "words::drain_limit_then")]
+        drain_limit_then: PodAction = Rules::default().drain.then;
+        /// What is done when an attempt is over its time (`kubernetes.drain.timeout`).
+        #[serde(deserialize_with = "words::attempt_limit_then")]
+        attempt_limit_then: PodAction = Rules::default().attempt_then;
+        /// Which Deployments have a second copy made elsewhere before their only Ready pods are evicted: `never`,
+        /// `annotated` or `all`.
+        #[serde(deserialize_with = "words::surge")]
+        surge: SurgeRule = Rules::default().surge;
         /// How long one pod may take, from its first eviction call to its end; 0 for no limit.
         pod_limit_ms: u64 = 0;
         /// What is done about a pod that is over its time: `wait`, `give-up` or `delete`.
@@ -181,6 +197,10 @@ impl Limits {
     pub(crate) fn rules(&self, attempt: Duration) -> Rules {
         Rules {
             attempt,
+            attempt_then: self.attempt_limit_then,
+            drain: Limit { after: some(self.drain_limit_ms), then: self.drain_limit_then },
+            surge: if self.surge_limit().is_zero() { SurgeRule::Never } else { self.surge },
+            surge_limit: self.surge_limit(),
             at_once: usize::try_from(self.evictions_at_once).unwrap_or(usize::MAX),
             proof_gap: self.proof_gap(),
             pod: Limit { after: some(self.pod_limit_ms), then: self.pod_limit_then },
@@ -243,11 +263,18 @@ fn some(limit_ms: u64) -> Option<Duration> {
     (limit_ms > 0).then(|| Duration::from_millis(limit_ms))
 }
 
+/// The word of what is done about pods that are over their time.
+pub(crate) fn pod_action(then: PodAction) -> &'static str {
+    words::POD.iter().find(|(_, meaning)| *meaning == then).map_or("", |(word, _)| word)
+}
+
 /// The words of members; one that nobody knows is refused with the member and the words known.
 mod words {
-    use super::{Deserializer, MachinePolicy, NeverReadyAction, PodAction, StickyAction, VolumeAction, word};
+    use super::{
+        Deserializer, MachinePolicy, NeverReadyAction, PodAction, StickyAction, SurgeRule, VolumeAction, word,
+    };
 
-    const POD: [(&str, PodAction); 3] =
+    pub(super) const POD: [(&str, PodAction); 3] =
         [("wait", PodAction::Wait), ("give-up", PodAction::GiveUp), ("delete", PodAction::Delete)];
     const VOLUME: [(&str, VolumeAction); 3] =
         [("wait", VolumeAction::Wait), ("give-up", VolumeAction::GiveUp), ("go-on", VolumeAction::GoOn)];
@@ -266,12 +293,19 @@ mod words {
     }
 
     members! {
+        drain_limit_then: PodAction = POD,
+        attempt_limit_then: PodAction = POD,
         pod_limit_then: PodAction = POD,
         never_ready_then: NeverReadyAction = NEVER_READY,
         tier_limit_then: PodAction = POD,
         volumes_limit_then: VolumeAction = VOLUME,
         last_copy_then: VolumeAction = VOLUME,
         sticky_then: StickyAction = STICKY,
+    }
+
+    pub(super) fn surge<'de, D: Deserializer<'de>>(text: D) -> Result<SurgeRule, D::Error> {
+        let words: Vec<_> = SurgeRule::ALL.iter().map(|it| (it.text(), *it)).collect();
+        word(text, "surge", &words)
     }
 
     /// Its words are those of annotations, too.
@@ -326,9 +360,16 @@ mod tests {
     }
 
     #[test]
+    fn d20_a_second_copy_that_is_not_waited_for_is_not_asked_for() {
+        let rules = read(r#"{"surge":"all","surge_limit_ms":0}"#).unwrap().rules(ATTEMPT);
+        assert_eq!(rules.surge, SurgeRule::Never);
+    }
+
+    #[test]
     fn d15_each_limit_has_its_time_and_its_action() {
         let rules = read(
-            r#"{"pod_limit_ms":1000,"pod_limit_then":"delete","tier_limit_ms":2000,"tier_limit_then":"give-up",
+            r#"{"surge":"annotated","surge_limit_ms":8000,"drain_limit_ms":6000,"drain_limit_then":"delete","attempt_limit_then":"wait",
+                "pod_limit_ms":1000,"pod_limit_then":"delete","tier_limit_ms":2000,"tier_limit_then":"give-up",
                 "volumes_limit_ms":3000,"volumes_limit_then":"wait","last_copy_limit_ms":4000,
                 "last_copy_then":"go-on","never_ready_hold_ms":5000,"never_ready_then":"delete",
                 "last_copy_pass":["shop/data"],"sticky_then":"give-up","sticky_returns":5,
@@ -340,6 +381,10 @@ mod tests {
         let after = |secs| Some(Duration::from_secs(secs));
         let expected = Rules {
             attempt: ATTEMPT,
+            surge: SurgeRule::Annotated,
+            surge_limit: Duration::from_secs(8),
+            attempt_then: PodAction::Wait,
+            drain: Limit { after: after(6), then: PodAction::Delete },
             at_once: 7,
             proof_gap: Duration::from_secs(4),
             pod: Limit { after: after(1), then: PodAction::Delete },
@@ -368,6 +413,9 @@ mod tests {
                 r#"{"machines_policy":"kill"}"#,
                 ["machines_policy", "\"kill\"", "migrate-or-shutdown, migrate-or-hold, shutdown, fail"],
             ),
+            (r#"{"drain_limit_then":"go-on"}"#, ["drain_limit_then", "\"go-on\"", "wait, give-up, delete"]),
+            (r#"{"attempt_limit_then":"x"}"#, ["attempt_limit_then", "\"x\"", "wait, give-up, delete"]),
+            (r#"{"surge":"yes"}"#, ["surge", "\"yes\"", "never, annotated, all"]),
             (r#"{"sticky_then":""}"#, ["sticky_then", "\"\"", "leave, wait, give-up"]),
         ] {
             let told = read(text).unwrap_err().to_string();

@@ -47,7 +47,7 @@ pub async fn inspect(
 
 /// The selector as the server reads it. A condition with an operator that we do not know is left out: rather a
 /// pod too many than one missed.
-fn text(selector: &Selector) -> String {
+pub(super) fn text(selector: &Selector) -> String {
     let labels = selector.labels.iter().map(|(key, value)| format!("{key}={value}"));
     let conditions = selector.conditions.iter().filter_map(|condition| {
         let key = &condition.key;

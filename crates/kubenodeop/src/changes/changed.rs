@@ -71,6 +71,7 @@ fn change(watched: &Watched, fact: &Event) -> Option<String> {
         // Answers to calls, which nobody makes here.
         Event::Looked { .. }
         | Event::Evicted { .. }
+        | Event::Surged { .. }
         | Event::Inspected { .. }
         | Event::Volumes(_)
         | Event::CopyAsked { .. }

@@ -55,6 +55,7 @@ impl Before {
             | Event::Budgets { .. }
             | Event::Looked { .. }
             | Event::Evicted { .. }
+            | Event::Surged { .. }
             | Event::Inspected { .. }
             | Event::Volumes(_)
             | Event::Storage(_)

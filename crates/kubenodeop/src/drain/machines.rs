@@ -86,7 +86,7 @@ pub(super) async fn run(
     let began = order.marks.attempt.unwrap_or_else(now).min(now());
     let marks = Marks { attempt: Some(began), ..order.marks.clone() };
     let empty = Progress { phase: Phase::Machines, marks: marks.clone(), ..Progress::default() };
-    let end = began + order.rules.attempt;
+    let end = order.rules.machines_end(began, order.marks.drain);
     let mut pace = Pace::new(seed());
     let mut tries = 0;
     let launchers = loop {
@@ -99,7 +99,7 @@ pub(super) async fn run(
         let newest = Progress { trouble: trouble.line(), trouble_step: trouble.next_step(), ..empty.clone() };
         show(progress, newest);
         if now() >= end {
-            let secs = order.rules.attempt.as_secs();
+            let secs = end.since(began).as_secs();
             let reason =
                 format!("not done within {secs} s, its machines could not be read: {}", trouble.line());
             return Err(Outcome::Failed { reason, blockers: Vec::new(), watched: Watched::default(), marks });

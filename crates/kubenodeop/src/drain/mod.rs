@@ -25,9 +25,12 @@ use crate::containers::{self, Runtime};
 use crate::engine::{Effect, Engine, Event, Failure, LogEvent, Rules};
 use crate::node::Cordoned;
 use crate::node::cordon::CordonOwner;
+use crate::plan::surge::SurgeRule;
 use crate::progress::{Marks, Outcome, Progress};
 use crate::storage;
-use crate::{calls::evict, calls::pods, calls::remove, calls::streams, calls::unhealthy_pods, node};
+use crate::{
+    calls::evict, calls::pods, calls::remove, calls::streams, calls::surge, calls::unhealthy_pods, node,
+};
 use kubeapi::Cluster;
 use kubeapi::names::{NodeName, PodUid};
 use kubeapi::reply::Reply;
@@ -106,6 +109,13 @@ pub async fn drain(
                     // The gate after the boot then waits for every faulted volume, and not for ever.
                     warn!(node = %order.node, error = error.line(), "the state of volumes is not recorded");
                 }
+                if matches!(outcome, Outcome::Drained { .. }) && order.rules.surge != SurgeRule::Never {
+                    // What fails is found again once the node is healthy.
+                    let (_, done) = surge::settle(cluster, &order.node, false).await;
+                    if let Err(error) = done {
+                        warn!(node = %order.node, error = error.line(), "records of second copies stay for now");
+                    }
+                }
                 return machines.add_to_end(outcome);
             }
         }
@@ -165,6 +175,10 @@ impl<'a> Executor<'a> {
             Effect::Evict(pod) => {
                 self.call(async move { answered(pod.uid.clone(), evict::evict(cluster, &pod, false).await) });
             }
+            Effect::Surge(surge) => self.call(async move {
+                let answer = surge::surge(cluster, &order.node, order.rules.surge, &surge).await;
+                Event::Surged { uid: surge.pod.uid, answer: answer.map_err(Failure::from) }
+            }),
             Effect::Remove(pod, labels) => self.call(async move {
                 answered(pod.uid.clone(), remove::claim_and_delete(cluster, &pod, &labels).await)
             }),

@@ -36,6 +36,8 @@ pub struct Engine {
     rules: Rules,
     pace: Pace,
     started: Mono,
+    /// When the drain began, where that is known.
+    drain: Option<Mono>,
     /// When it was last told something.
     now: Mono,
     /// When this run of it began; `started` may be before a restart.
@@ -78,6 +80,7 @@ impl Engine {
         Self {
             pace: Pace::new(seed),
             started: marks.attempt.map_or(now, |mark| mark.min(now)),
+            drain: marks.drain,
             now,
             began: now,
             roster: PodTable::new(rules.clone(), marks, now, Pace::new(!seed)),
@@ -158,6 +161,7 @@ impl Engine {
     fn marks(&self, now: Mono) -> Marks {
         Marks {
             attempt: Some(self.started),
+            drain: self.drain,
             volumes: self.volumes.since(),
             storage: self.guard.since(),
             ..self.roster.marks(now)
@@ -337,7 +341,7 @@ impl Engine {
         if let Some(reason) = failure {
             self.fail(now, reason);
         }
-        if now.since(self.started) >= self.rules.attempt {
+        if now.since(self.started) >= self.rules.end() {
             let (left, volumes) = (self.roster.left_names(), self.volumes.waited_for());
             let what = if !left.is_empty() {
                 format!("left: {}", listed(&left, ", "))
@@ -424,6 +428,7 @@ impl Core for Engine {
             }
             Event::Looked { turn, seen } => self.looked(now, turn, seen, &mut effects),
             Event::Evicted { uid, reply } => self.roster.answered(now, &uid, reply, &mut effects),
+            Event::Surged { uid, answer } => self.roster.copy_answered(now, &uid, answer, &mut effects),
             Event::Budgets { namespace, budgets } => self.roster.budgets(now, &namespace, budgets),
             Event::Inspected { namespace, budget, found } => {
                 self.trouble = None;
@@ -459,7 +464,7 @@ impl Core for Engine {
         let check = self.next_check().filter(|_| self.look == Call::Idle);
         let pods = self.roster.next_due(self.now);
         let volumes = self.volumes.next_due().into_iter().chain(self.guard.next_due(self.now)).min();
-        let end = self.started + self.rules.attempt;
+        let end = self.started + self.rules.end();
         let runtime = self.roster.runtime.due(self.roster.book.next_overdue());
         let estimate = self.estimate(self.now);
         let all = [Some(end), self.look.due(), self.cordon.due(), pods, volumes, check, runtime, estimate];

@@ -3,6 +3,8 @@
 //! Not here: which pods leave (`pod_table`). Sources: goals D2 to D4, D6, D11, D16 (budget part).
 //! Pure: no clock, no I/O, no task.
 
+pub(super) mod surge;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use step::Mono;
@@ -193,6 +195,10 @@ impl PodTable {
     /// Asks this pod to leave. Whether anything has come of it.
     fn ask(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) -> bool {
         let Some(track) = self.book.get(uid) else { return false };
+        if self.wants_copy(now, track) {
+            self.ask_copy(now, uid, effects);
+            return true;
+        }
         let (pod, before) = (track.facts.pod.clone(), track.code());
         let Some(way) = self.way(track) else {
             let text = "more than one disruption budget guards it".to_owned();

@@ -1,6 +1,6 @@
-//! The limits for a pod and for a tier, and what is done when one is over.
+//! The limits for a pod, a tier, the attempt and the whole drain, and what is done about pods when one is over.
 //!
-//! Not here: the limits for volumes (`volumes`) and for the whole (`attempt`). Source: goals D15.
+//! Not here: the limits for volumes (`volumes`), an attempt that fails by its own (`attempt`), a drain that does (zedkube). Source: goals D15.
 //! Pure: no clock, no I/O, no task.
 
 use std::time::Duration;
@@ -8,9 +8,10 @@ use std::time::Duration;
 use step::Mono;
 
 use super::pod_table::PodTable;
-use super::track::Over;
+use super::track::{Over, Track};
 use super::words::{Effect, NeverReadyAction, PodAction, Rules};
 use crate::plan::tier::Tier;
+use crate::progress::Marks;
 use kubeapi::names::{PodUid, listed};
 
 /// Since when the open tier leaves.
@@ -50,17 +51,76 @@ impl TierClock {
     }
 }
 
+/// The limits of the attempt and of the whole drain, where pods that are left are not the end of it.
+#[derive(Debug)]
+pub(super) struct WholeLimits([(Over, Option<Mono>, bool); 2]);
+
+impl WholeLimits {
+    pub(super) fn new(rules: &Rules, marks: &Marks, now: Mono) -> Self {
+        let own = |over: Over| rules.action(over) != PodAction::GiveUp;
+        let attempt = marks.attempt.map_or(now, |mark| mark.min(now)) + rules.attempt;
+        let drain = marks.drain.zip(rules.drain.after).map(|(since, after)| since.min(now) + after);
+        Self([
+            (Over::Drain, drain.filter(|_| own(Over::Drain)), false),
+            (Over::Attempt, Some(attempt).filter(|_| own(Over::Attempt)), false),
+        ])
+    }
+
+    /// Those that are over.
+    pub(super) fn over(&self) -> impl Iterator<Item = Over> + '_ {
+        self.0.iter().filter(|(_, _, over)| *over).map(|(of, ..)| *of)
+    }
+
+    /// Whether one more of them is over.
+    fn follow(&mut self, now: Mono) -> bool {
+        let new = |it: &&mut (Over, Option<Mono>, bool)| !it.2 && it.1.is_some_and(|due| due <= now);
+        self.0.iter_mut().filter(new).map(|it| it.2 = true).count() > 0
+    }
+
+    fn next_due(&self) -> Option<Mono> {
+        self.0.iter().filter(|(_, _, over)| !over).filter_map(|(_, due, _)| *due).min()
+    }
+}
+
 impl Rules {
+    /// How long an attempt lasts before it fails on that.
+    pub(crate) fn end(&self) -> Duration {
+        if self.attempt_then == PodAction::GiveUp { self.attempt } else { Duration::MAX }
+    }
+
+    /// When a stage of virtual machines that `began` fails the attempt: they are not deleted, so `delete` is `give-up` here.
+    pub(crate) fn machines_end(&self, began: Mono, drain: Option<Mono>) -> Mono {
+        let attempt = began + self.attempt;
+        let own = Some(attempt).filter(|_| self.attempt_then != PodAction::Wait);
+        let drain = drain.zip(self.drain.after).filter(|_| self.drain.then == PodAction::Delete);
+        // An attempt that begins after it has its own time.
+        let drain =
+            drain.map(|(since, after)| since + after).map(|end| if end > began { end } else { attempt });
+        own.into_iter().chain(drain).min().unwrap_or(began + Duration::MAX)
+    }
+
     /// What is done about a pod that is over this limit.
     pub(super) fn action(&self, over: Over) -> PodAction {
         match over {
             Over::Pod => self.pod.then,
             Over::Tier => self.tier.then,
+            Over::Attempt => self.attempt_then,
+            Over::Drain => self.drain.then,
         }
     }
 }
 
 impl PodTable {
+    /// The limit that a pod is over: one that has it deleted before others.
+    pub(super) fn over(&self, track: &Track) -> Option<Over> {
+        let tier = self.clock.is_over(track.facts.tier).then_some(Over::Tier);
+        // Nothing is done about a pod that was never asked.
+        let asked = self.wholes.over().chain(tier).filter(|_| track.asked.is_some());
+        let all: Vec<Over> = track.over.into_iter().chain(asked).collect();
+        let deletes = all.iter().find(|over| self.rules.action(**over) == PodAction::Delete);
+        deletes.or(all.first()).copied()
+    }
+
     /// Does what is due about pods and tiers that are over their time. The reason, when the attempt fails on it.
     pub(super) fn enforce(&mut self, now: Mono, effects: &mut Vec<Effect>) -> Option<String> {
         self.clock.follow(now, self.book.open_tier());
@@ -81,6 +141,13 @@ impl PodTable {
             }
         }
         self.remove_never_ready(now);
+        if self.wholes.follow(now) {
+            let here = self.book.all().filter(|(_, track)| track.is_here());
+            let uids: Vec<PodUid> = here.map(|(uid, _)| uid.clone()).collect();
+            for uid in uids {
+                self.settle(now, &uid, effects);
+            }
+        }
         let (tier, since) = self.clock.open()?;
         let after = self.rules.tier.after.filter(|after| !self.clock.over && since + *after <= now)?;
         self.clock.over = true;
@@ -127,6 +194,6 @@ impl PodTable {
         let hold = self.hold_time();
         let hold =
             hold.and_then(|after| self.book.never_ready.iter().map(|it| it.0 + after).find(|at| *at > now));
-        pod.into_iter().chain(tier).chain(hold).min()
+        pod.into_iter().chain(tier).chain(hold).chain(self.wholes.next_due()).min()
     }
 }

@@ -10,12 +10,12 @@ use step::Mono;
 
 use super::containers::RuntimeLooks;
 use super::index::PodIndex;
-use super::limits::TierClock;
+use super::limits::{TierClock, WholeLimits};
 use super::namespace_budgets::NamespaceBudgets;
 use super::sentence;
 use super::sticky::Returns;
 use super::storage::Needs;
-use super::track::{Over, State, Track};
+use super::track::{State, Track};
 use super::words::{Claim, Effect, LogEvent, PodAction, Rules, StickyAction};
 use crate::node::cordon::NodeFacts;
 use crate::plan::{Class, Owner, PodFacts};
@@ -39,6 +39,7 @@ pub(super) struct PodTable {
     pub(super) book: PodIndex,
     pub(super) spaces: NamespaceBudgets,
     pub(super) clock: TierClock,
+    pub(super) wholes: WholeLimits,
     pub(super) returns: Returns,
     /// From then on a pod that comes is a return; `None` while the scheduler may place any pod here.
     returns_from: Option<Mono>,
@@ -54,6 +55,8 @@ pub(super) struct PodTable {
     pub(super) silent: Option<(Mono, String)>,
     /// Answers to the calls, counted.
     pub(super) replies: BTreeMap<&'static str, u32>,
+    /// Deployments that were asked for a second copy, as `shop/web`.
+    pub(super) surged: BTreeSet<String>,
     /// Pods that a rule has had deleted.
     pub(super) deleted: Vec<Left>,
     /// Why the attempt fails on a workload that comes back.
@@ -71,6 +74,7 @@ impl PodTable {
             book: PodIndex::owing(marks.claims.clone()),
             spaces: NamespaceBudgets::default(),
             clock: TierClock::new(marks.tier),
+            wholes: WholeLimits::new(&rules, marks, now),
             returns: Returns::new(rules.sticky_returns, marks.returns.clone()),
             returns_from: Some(now),
             marks: marks.pods.clone(),
@@ -79,6 +83,7 @@ impl PodTable {
             runtime: RuntimeLooks::default(),
             silent: None,
             replies: BTreeMap::new(),
+            surged: marks.surged.clone(),
             deleted: Vec::new(),
             given_up: None,
             turn: 0,
@@ -243,10 +248,7 @@ impl PodTable {
             effects.push(Effect::Say(LogEvent::Held(pod, why)));
             return;
         }
-        let tier = self.clock.is_over(track.facts.tier) && track.asked.is_some();
-        let Some(over) = track.over.or(tier.then_some(Over::Tier)).filter(|_| track.is_here()) else {
-            return;
-        };
+        let Some(over) = self.over(track).filter(|_| track.is_here()) else { return };
         let doom = self.rules.action(over) == PodAction::Delete && track.can_be_doomed();
         if !doom && track.over == Some(over) {
             return;

@@ -5,6 +5,7 @@
 
 use step::Mono;
 
+use super::calls::surge::SecondCopy;
 use super::namespace_budgets::NamespaceBudgets;
 use super::storage::Needs;
 use super::track::{Over, Refusal, State, Track};
@@ -35,6 +36,16 @@ pub(super) fn blocker(
             let reason =
                 format!("pod {pod} is not asked any more: its {workload} has come back here {returns} times");
             return named(BlockCode::Sticky, reason, track.asked.unwrap_or(now));
+        }
+        (State::Waiting { .. } | State::Asking { .. }, _)
+            if let SecondCopy::Awaited(deployment) = &track.copy =>
+        {
+            let secs = rules.surge_limit.as_secs();
+            let reason = format!(
+                "pod {pod} is not evicted yet: Deployment {deployment} makes a second copy on another node first, for {secs} s \
+                 at most"
+            );
+            return named(BlockCode::Surge, reason, track.asked.unwrap_or(now));
         }
         (State::Waiting { .. } | State::Ended, _) if track.kept.is_some() => {
             let (code, why) = needs.why(&track.facts)?;
@@ -76,10 +87,12 @@ pub(super) fn blocker(
 /// The limit in words: `of 300 s for a pod`.
 pub(super) fn limit(over: Over, rules: &Rules) -> String {
     let (after, what) = match over {
-        Over::Pod => (rules.pod.after, "pod"),
-        Over::Tier => (rules.tier.after, "tier"),
+        Over::Pod => (rules.pod.after, "a pod"),
+        Over::Tier => (rules.tier.after, "a tier"),
+        Over::Attempt => (Some(rules.attempt), "an attempt"),
+        Over::Drain => (rules.drain.after, "the whole drain"),
     };
-    format!("of {} s for a {what}", after.unwrap_or_default().as_secs())
+    format!("of {} s for {what}", after.unwrap_or_default().as_secs())
 }
 
 fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (BlockCode, String) {
@@ -106,6 +119,7 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (Bloc
         | BlockCode::VolumeFull
         | BlockCode::Sticky
         | BlockCode::OverTime
+        | BlockCode::Surge
         | BlockCode::NoOtherNode
         | BlockCode::Rebuilding
         | BlockCode::Unreadable => format!("pod {pod} is held ({}): {text}", refusal.code.text()),

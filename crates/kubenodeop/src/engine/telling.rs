@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use step::Mono;
 
+use super::calls::surge::SecondCopy;
 use super::pod_table::PodTable;
 use super::sentence;
 use super::track::{RemovalCall, State, Track};
@@ -105,7 +106,14 @@ impl PodTable {
             why: "no container of it runs, by the container runtime; its object is still there, past its grace period"
                 .to_owned(),
         });
-        let mut all: Vec<Left> = self.deleted.iter().cloned().chain(stay).chain(objects).collect();
+        let gone = self.book.all().filter(|(_, track)| !track.is_on_node());
+        let without = gone.filter_map(|(_, track)| {
+            let SecondCopy::Without(why) = &track.copy else { return None };
+            let why = format!("it left without a second copy elsewhere: {why}");
+            Some(Left { what: track.facts.pod.to_string(), why })
+        });
+        let deleted = self.deleted.iter().cloned();
+        let mut all: Vec<Left> = deleted.chain(stay).chain(objects).chain(without).collect();
         all.sort_unstable();
         all
     }
@@ -140,6 +148,7 @@ impl PodTable {
             pods: self.marked(now).map(|(asked, uid)| (uid.clone(), *asked)).collect(),
             returns: self.returns.marks(),
             claims: self.book.all_claims(),
+            surged: self.surged.clone(),
             ..Marks::default()
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use step::Mono;
 
+use super::calls::surge::SecondCopy;
 use crate::plan::PodFacts;
 use crate::progress::BlockCode;
 use kubeapi::pace::Pace;
@@ -35,6 +36,12 @@ pub(super) struct Track {
     pub(super) over: Option<Over>,
     /// By which rule it is to be deleted, whatever its budgets say.
     pub(super) doomed: Option<String>,
+    /// How far a second copy elsewhere is.
+    pub(super) copy: SecondCopy,
+    /// When that was looked at last.
+    pub(super) looked: Option<Mono>,
+    /// How often giving it up was tried.
+    pub(super) give_ups: u32,
     /// More than one budget guards it and one has no room: it is not asked until a budget changes.
     pub(super) on_hold: bool,
     /// It is not asked any more, as its workload comes back again and again.
@@ -89,6 +96,10 @@ pub(super) enum Over {
     Pod,
     /// Its tier's.
     Tier,
+    /// The attempt's.
+    Attempt,
+    /// That of the whole drain.
+    Drain,
 }
 
 /// Why the server did not end the pod.
@@ -119,6 +130,9 @@ impl Track {
             accepted: None,
             over: None,
             doomed: None,
+            copy: SecondCopy::Unknown,
+            looked: None,
+            give_ups: 0,
             on_hold: false,
             sticky: false,
             kept: None,

@@ -6,11 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::calls::volumes::AttachmentFacts;
 use crate::machines::Policy;
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
 use crate::plan::budget::{BudgetFacts, Selector};
+use crate::plan::surge::SurgeRule;
 use crate::plan::unhealthy::Inspected;
 use crate::progress::Outcome;
 use crate::storage::Look;
@@ -25,12 +27,20 @@ pub type Claim = (String, String);
 pub struct Rules {
     /// After this the attempt has failed (`kubernetes.drain.timeout`).
     pub attempt: Duration,
+    /// What is done then; of machines it is waited for unless the attempt fails.
+    pub attempt_then: PodAction,
+    /// For all attempts and the pauses between them, from the start of the first. That the drain fails is for the caller.
+    pub drain: Limit<PodAction>,
     /// Evictions under way at the same time.
     pub at_once: usize,
     /// Least time between the two lists of the proof (goals D5).
     pub proof_gap: Duration,
     /// For one pod, from its first eviction call to its end.
     pub pod: Limit<PodAction>,
+    /// Which Deployments have a second copy made elsewhere before their only Ready pods are evicted (goals D20).
+    pub surge: SurgeRule,
+    /// How long that is waited for.
+    pub surge_limit: Duration,
     /// For a pod that was never Ready and that a budget holds, from its first eviction call (goals D8).
     pub never_ready: Limit<NeverReadyAction>,
     /// For one tier, from the moment that the one before it is over.
@@ -58,7 +68,7 @@ pub struct Limit<A> {
     pub then: A,
 }
 
-/// What is done about a pod that is over its time, or its tier's.
+/// What is done about a pod that is over its time, or that of its tier, the attempt or the drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PodAction {
     /// It is named as over its time, and waited for all the same.
@@ -104,9 +114,13 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             attempt: Duration::from_secs(24 * 3600),
+            attempt_then: PodAction::GiveUp,
+            drain: Limit { after: None, then: PodAction::GiveUp },
             at_once: 32,
             proof_gap: Duration::from_secs(1),
             pod: Limit { after: None, then: PodAction::Wait },
+            surge: SurgeRule::Never,
+            surge_limit: Duration::from_secs(300),
             never_ready: Limit { after: Some(Duration::from_secs(600)), then: NeverReadyAction::Wait },
             tier: Limit { after: None, then: PodAction::Wait },
             volumes: Limit { after: Some(Duration::from_secs(600)), then: VolumeAction::GoOn },
@@ -153,6 +167,13 @@ pub enum Event {
         uid: PodUid,
         /// What the server said.
         reply: Reply,
+    },
+    /// The answer to [`Effect::Surge`].
+    Surged {
+        /// For this pod.
+        uid: PodUid,
+        /// What follows, or why that is not known.
+        answer: Result<SurgeAnswer, Failure>,
     },
     /// The budgets of a namespace as they are now.
     Budgets {
@@ -209,6 +230,9 @@ pub enum Effect {
         /// The storage is to be read too.
         storage: bool,
     },
+    /// Ask for a second copy of the Deployment of this pod, look how far that is, or give it up; answer with
+    /// [`Event::Surged`].
+    Surge(SurgeOrder),
     /// Evict this pod.
     Evict(PodRef),
     /// Claim a disruption of each budget of this pod, which has these labels, and delete it (goals D6).

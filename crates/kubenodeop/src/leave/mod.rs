@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use crate::calls::{pods, remove};
 use crate::containers::Runtime;
 use crate::drain::{DrainOrder, drain};
-use crate::engine::Rules;
+use crate::engine::{PodAction, Rules};
 use crate::node;
 use crate::node::cordon::CordonOwner;
 use crate::progress::{Marks, Outcome, Progress};
@@ -286,7 +286,8 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
                 node: self.order.node.clone(),
                 device_uuid: self.order.device_uuid.clone(),
                 owner: self.order.owner.clone(),
-                rules: Rules { attempt, ..self.order.rules.clone() },
+                // A leave must come to an end, whatever a drain may do.
+                rules: Rules { attempt, attempt_then: PodAction::GiveUp, ..self.order.rules.clone() },
                 marks: marks.clone(),
             };
             let (sender, mut progress) = watch::channel(Progress { marks, ..Progress::default() });

@@ -13,6 +13,7 @@ pub mod placement;
 pub mod residents;
 pub mod room;
 pub(crate) mod scheduling;
+pub mod surge;
 pub mod survey;
 pub mod tier;
 pub mod unhealthy;

@@ -48,6 +48,8 @@ step::named! {
         Sticky = "sticky",
         /// It has been asked to leave for longer than its limit.
         OverTime = "over-time",
+        /// A second copy of its Deployment is made elsewhere before it is evicted.
+        Surge = "surge",
         /// No other node can take it.
         NoOtherNode = "no-other-node",
         /// KubeVirt moves its virtual machine, or is about to.
@@ -105,7 +107,7 @@ impl BlockCode {
             Self::OverTime => 5,
             Self::SlowToEnd | Self::Moving => 6,
             Self::NamespaceEnding => 7,
-            Self::Budget | Self::Copying | Self::Rebuilding => 8,
+            Self::Budget | Self::Copying | Self::Rebuilding | Self::Surge => 8,
             Self::ApiTrouble => 9,
             Self::Throttled => 10,
         }
@@ -163,6 +165,7 @@ impl BlockCode {
                 );
             }
             Self::OverTime => return format!("check the pod: `kubectl -n {namespace} describe pod {name}`"),
+            Self::Surge => return copy_step(namespace),
             Self::NoOtherNode => {
                 return format!("make another node fit (labels, taints, room): `kubectl -n {namespace} get events`");
             }
@@ -213,4 +216,12 @@ impl BlockCode {
         }
         .to_owned()
     }
+}
+
+/// What a person can do about a second copy that is waited for.
+fn copy_step(namespace: &str) -> String {
+    format!(
+        "wait, or look why its new pod is not Ready: `kubectl -n {namespace} get pods -o wide`; a Deployment with the \
+         annotation `pillar-rs/drain-surge: \"no\"` is not waited for"
+    )
 }

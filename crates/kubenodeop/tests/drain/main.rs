@@ -7,6 +7,7 @@ mod never_ready;
 #[path = "../stage/mod.rs"]
 mod stage;
 mod storage;
+mod surge;
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What keeps the cluster going: who is looked at after which change, and when.
 //!
 //! Each round looks at the objects that have changed, at those that depend on them and at those whose time has
-//! come, and does what is missing there. The parts are in `kubelets`, `scheduler`, `workloads`, `machines`, `scale`,
+//! come, and does what is missing there. The parts are in `kubelets`, `scheduler`, `workloads`, `rollouts`, `machines`, `scale`,
 //! `volumes`, `budgets`, `virtual_ips` and `longhorn`; `timers` keeps what is due when.
 //!
 //! Not here: how objects are written (`store`).
@@ -10,6 +10,7 @@ pub(crate) mod budgets;
 pub(crate) mod kubelets;
 mod longhorn;
 pub(crate) mod machines;
+pub(crate) mod rollouts;
 pub(crate) mod scale;
 pub(crate) mod scheduler;
 pub(crate) mod timers;

@@ -1,6 +1,6 @@
 //! Deployments, replica sets, stateful sets and daemon sets: which pods they want, and what they say of them.
 //!
-//! Each round looks at what is and does what is missing. A changed template is not rolled out.
+//! Each round looks at what is and does what is missing. Not here: how a changed template is rolled out (`rollouts`).
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::kubelets::CORDON_TAINT;
 use crate::machines;
+use crate::rollouts;
 use crate::store::{Key, Store, all, is_true, name, namespace, uid};
 use crate::timers::Tick;
 
@@ -16,7 +17,7 @@ pub(crate) fn mend(store: &mut Store, tick: &mut Tick<'_>, workload: &Key) {
     let (resource, namespace, name) = workload;
     let Some(set) = store.found(resource, namespace, name).cloned() else { return };
     match resource.as_str() {
-        "apps/deployments" => deployment(store, &set),
+        "apps/deployments" => rollouts::deployment(store, &set),
         "apps/replicasets" => replica_set(store, &set),
         "apps/statefulsets" => stateful_set(store, &set),
         "apps/daemonsets" => daemon_set(store, &set),
@@ -44,7 +45,7 @@ pub(crate) fn owner(object: &Value) -> Option<Key> {
     Some((resource.to_owned(), namespace(object), named.to_owned()))
 }
 
-/// The replica set of a Deployment. It has one only.
+/// The first replica set of a Deployment.
 pub(crate) fn replica_set_name(deployment: &str) -> String {
     format!("{deployment}-5f7d")
 }
@@ -63,11 +64,11 @@ fn is_alive(pod: &Value) -> bool {
     pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-fn wanted(set: &Value) -> u64 {
+pub(crate) fn wanted(set: &Value) -> u64 {
     set["spec"]["replicas"].as_u64().unwrap_or(1)
 }
 
-fn reference(owner: &Value, kind: &str) -> Value {
+pub(crate) fn reference(owner: &Value, kind: &str) -> Value {
     json!([{
         "apiVersion": "apps/v1", "kind": kind, "name": name(owner), "uid": uid(owner), "controller": true,
         "blockOwnerDeletion": true,
@@ -80,44 +81,25 @@ fn pod_of(owner: &Value, kind: &str, pod_name: String) -> Value {
     pod["metadata"]["namespace"] = namespace(owner).into();
     pod["metadata"]["ownerReferences"] = reference(owner, kind);
     pod["status"] = json!({ "phase": "Pending" });
+    let of_deployment = owner["metadata"]["ownerReferences"][0]["kind"] == "Deployment";
+    if let Some((_, hash)) = name(owner).rsplit_once('-').filter(|_| of_deployment) {
+        pod["metadata"]["labels"]["pod-template-hash"] = hash.into();
+    }
     pod
 }
 
 /// How many live pods there are, and how many of them are Ready.
-fn count(pods: &[Arc<Value>]) -> (usize, usize) {
+pub(crate) fn count(pods: &[Arc<Value>]) -> (usize, usize) {
     let ready = pods.iter().filter(|it| is_alive(it) && is_true(it, "Ready")).count();
     (pods.iter().filter(|it| is_alive(it)).count(), ready)
 }
 
-fn say(store: &mut Store, resource: &str, set: &Value, status: &Value) {
+pub(crate) fn say(store: &mut Store, resource: &str, set: &Value, status: &Value) {
     store.edit(resource, &namespace(set), &name(set), |it| {
         for (member, value) in status.as_object().into_iter().flatten() {
             it["status"][member] = value.clone();
         }
     });
-}
-
-fn deployment(store: &mut Store, deployment: &Value) {
-    let sets = store.owned("apps/replicasets", &uid(deployment));
-    let Some(set) = sets.first() else {
-        let meta = json!({
-            "name": replica_set_name(&name(deployment)), "namespace": namespace(deployment),
-            "labels": deployment["metadata"]["labels"],
-            "ownerReferences": reference(deployment, "Deployment"),
-        });
-        store.put("apps/replicasets", json!({ "metadata": meta, "spec": deployment["spec"] }));
-        return;
-    };
-    if wanted(set) != wanted(deployment) {
-        store.edit("apps/replicasets", &namespace(set), &name(set), |it| {
-            it["spec"]["replicas"] = wanted(deployment).into();
-        });
-    }
-    let (alive, ready) = count(&store.owned("pods", &uid(set)));
-    let status = json!({
-        "replicas": alive, "updatedReplicas": alive, "readyReplicas": ready, "availableReplicas": ready,
-    });
-    say(store, "apps/deployments", deployment, &status);
 }
 
 fn replica_set(store: &mut Store, set: &Value) {

@@ -173,6 +173,12 @@ impl Store {
             meta["creationTimestamp"] = stamp(0).into();
         }
         meta["resourceVersion"] = Value::Null;
+        if resource == "apps/deployments" {
+            let before = old.as_ref().map(|it| (it["metadata"]["generation"].as_u64(), &it["spec"]));
+            let (generation, spec) = before.unwrap_or((None, &Value::Null));
+            let more = u64::from(*spec != object["spec"]);
+            object["metadata"]["generation"] = (generation.unwrap_or_default() + more).into();
+        }
         if let Some(old) = &old {
             object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
             if **old == object {

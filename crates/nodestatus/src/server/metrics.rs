@@ -12,7 +12,7 @@ use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, 
 use super::view::View;
 
 /// Codes of blockers that are told by name; any other is `other`.
-pub const CODES: [&str; 25] = [
+pub const CODES: [&str; 26] = [
     "budget",
     "many-budgets",
     "namespace-ending",
@@ -33,6 +33,7 @@ pub const CODES: [&str; 25] = [
     "volume-full",
     "sticky",
     "over-time",
+    "surge",
     "no-other-node",
     "moving",
     "cannot-move",

@@ -94,6 +94,8 @@ pub struct ClusterKnown {
 pub struct DrainMarks {
     /// When the attempt began.
     pub attempt_ms: u64,
+    /// When the first attempt of the drain began.
+    pub drain_ms: u64,
     /// The tier that leaves, or empty.
     pub tier: String,
     /// When it began to leave.

@@ -33,6 +33,28 @@ impl StorageWait {
     }
 }
 
+/// A limit that runs, and what is done when it is over.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+#[schemars(rename = "RunningLimit")]
+pub struct RunningLimit {
+    /// Of what: `attempt` or `drain`.
+    pub of: String,
+    /// Since when it runs.
+    pub since: GoTime,
+    /// When it is over.
+    pub until: GoTime,
+    /// What is done then: `give-up`, `wait` or `delete`.
+    pub then: String,
+}
+
+impl RunningLimit {
+    pub(crate) fn cut(&mut self, most: Most) {
+        most.text(&mut self.of);
+        most.text(&mut self.then);
+    }
+}
+
 /// The turn of this node to be down: held, or waited for.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]

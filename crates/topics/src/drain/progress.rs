@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::blocker::cut_blockers;
 use crate::{
-    Blocker, BootGate, DrainStatus, GoTime, Kind, MachineProgress, Most, RequestId, Requester, StorageWait,
-    Topic, TurnShown,
+    Blocker, BootGate, DrainStatus, GoTime, Kind, MachineProgress, Most, RequestId, Requester, RunningLimit,
+    StorageWait, Topic, TurnShown,
 };
 
 /// What zedkube is doing, what blocks, since when, until when, and what to do.
@@ -77,6 +77,8 @@ pub struct NodeDrainProgress {
     pub started_at: GoTime,
     /// When this attempt is given up.
     pub deadline: GoTime,
+    /// Limits of the attempt and of the whole drain that run.
+    pub limits: Vec<RunningLimit>,
     /// When this attempt is expected to be done; while virtual machines move, when the last of them is estimated to have
     /// left. Zero while that cannot be told.
     pub estimate: GoTime,
@@ -123,7 +125,8 @@ impl NodeDrainProgress {
         let warnings = self.gate.warnings.iter_mut().map(|it| &mut it.since);
         let answers = self.answers.iter_mut().map(|it| &mut it.at);
         let asked = self.asked.iter_mut().map(|it| &mut it.at);
-        for at in own.into_iter().chain(warnings).chain(blockers).chain(answers).chain(asked) {
+        let limits = self.limits.iter_mut().flat_map(|it| [&mut it.since, &mut it.until]);
+        for at in own.into_iter().chain(limits).chain(warnings).chain(blockers).chain(answers).chain(asked) {
             *at = at.moved(before, booted_at);
         }
         self
@@ -170,6 +173,8 @@ impl Topic for NodeDrainProgress {
         self.storage.iter_mut().for_each(|it| it.cut(most));
         self.left_omitted = self.left_omitted.saturating_add(most.texts(&mut self.left));
         most.texts(&mut self.hooks);
+        most.list(&mut self.limits);
+        self.limits.iter_mut().for_each(|it| it.cut(most));
         // Words of our own, taints of the node controller: few, but bounded all the same.
         most.map(&mut self.replies);
         most.map(&mut self.repairs);

@@ -2,11 +2,11 @@
 
 use topics::{
     BaseOsStatus, CordonOwner, DrainPhase, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
-    NodeLeave, RequestId, Requester,
+    NodeLeave, RequestId, Requester, RunningLimit,
 };
 
 use super::state::DrainState;
-use super::text::{Weight, bar, moment, number, unix_secs};
+use super::text::{Weight, bar, moment, number, span, unix_secs};
 use super::view::{DrainView, Live};
 
 /// Blockers beyond these are counted only; `-o json` has them all.
@@ -107,6 +107,7 @@ pub(super) fn progress_rows(
             rows.push((weight, label, moment(at, now)));
         }
     }
+    rows.extend(progress.limits.iter().map(|it| (Weight::Course, "limit", limit_words(it, now))));
     if matches!(state, DrainState::UnderWay | DrainState::Blocked)
         && progress.estimate.is_zero()
         && counts.total > 0
@@ -168,6 +169,26 @@ pub(super) fn progress_rows(
         rows.push((Weight::Cause, "reason", reason.to_owned()));
     }
     rows
+}
+
+/// `25 min of 30 min left for the whole drain; then: the drain fails, and our cordon is removed`.
+fn limit_words(limit: &RunningLimit, now: GoTime) -> String {
+    let secs = |from, to| u64::try_from(unix_secs(to) - unix_secs(from)).unwrap_or_default();
+    let (all, left) = (secs(limit.since, limit.until), secs(now, limit.until));
+    let whole = limit.of == "drain";
+    let of = if whole { "the whole drain" } else { "this attempt" };
+    let then = match limit.then.as_str() {
+        "give-up" if whole => "the drain fails, and our cordon is removed",
+        "give-up" => "the attempt fails; another one follows, unless it was the last",
+        "delete" => {
+            "pods that are left are deleted with their grace period, whatever their PodDisruptionBudgets say"
+        }
+        _ => "it continues to wait, and is shown as over its time",
+    };
+    if left == 0 {
+        return format!("over its {} for {of}, since {}: {then}", span(all), moment(limit.until, now));
+    }
+    format!("{} of {} left for {of}; then: {then}", span(left), span(all))
 }
 
 /// `removed by somebody and set again 2 times`.

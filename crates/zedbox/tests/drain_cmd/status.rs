@@ -350,3 +350,35 @@ fn a_node_on_its_way_out_of_its_cluster_says_so_and_shows_no_token() {
     assert!(!json.out.contains("CipherData"), "{}", json.out);
     assert!(!put("member").contains("cluster-a"), "nothing is to be said of a member");
 }
+
+#[test]
+fn d15_each_limit_that_runs_is_shown_with_what_is_left_of_it_and_what_follows() {
+    let file = "run/zedkube/NodeDrainProgress/global.json";
+    // Of what, its action, how many minutes of 30 are over by NOW; the row.
+    let table = [
+        (
+            "drain",
+            "give-up",
+            5,
+            "25 min of 30 min left for the whole drain; then: the drain fails, and our cordon is removed",
+        ),
+        ("drain", "wait", 5, "then: it continues to wait, and is shown as over its time"),
+        ("drain", "delete", 5, "then: pods that are left are deleted with their grace period"),
+        ("attempt", "give-up", 5, "left for this attempt; then: the attempt fails; another one follows"),
+        ("drain", "wait", 40, "over its 30 min for the whole drain, since"),
+    ];
+    for (of, then, gone, row) in table {
+        let node = Node::of("drain-5-cordoned");
+        let mut progress: serde_json::Value = serde_json::from_str(&node.text(file)).unwrap();
+        let since: topics::GoTime = NOW.parse().unwrap();
+        let since = since.minus(Duration::from_secs(gone * 60));
+        let until = since.plus(Duration::from_mins(30));
+        progress["Limits"] = serde_json::json!([{
+            "Of": of, "Then": then, "Since": since.to_string(), "Until": until.to_string()
+        }]);
+        node.put(file, &progress.to_string());
+        let out = node.drain(&format!("status --as-of {NOW}")).out;
+        let text = out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(&format!("limit {row}")) || text.contains(row), "no `{row}` in\n{out}");
+    }
+}

@@ -235,7 +235,7 @@ impl Core for Zedkube {
         let repairs = self.care.repairs_due();
         [
             repairs,
-            self.drain.due(),
+            self.drain.due(&self.node),
             care,
             self.answers.due(),
             self.expires(),

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
+use super::surge::under_way;
 use super::*;
+use crate::plan::surge::SurgeRule;
 
 #[derive(Debug, Clone)]
 enum Act {
@@ -41,8 +43,10 @@ fn rules() -> impl Strategy<Value = Rules> {
     let volumes = prop_oneof![Just(VolumeAction::Wait), Just(VolumeAction::GiveUp), Just(VolumeAction::GoOn)];
     let volumes = (after(), volumes).prop_map(|(after, then)| Limit { after, then });
     let sticky = prop_oneof![Just(StickyAction::Leave), Just(StickyAction::Wait), Just(StickyAction::GiveUp)];
-    let all = (action(), action(), volumes, sticky, 1usize..4, 1u32..4);
-    all.prop_map(|(pod, tier, volumes, sticky, at_once, sticky_returns)| Rules {
+    let surge = prop_oneof![Just(SurgeRule::Never), Just(SurgeRule::All)];
+    let all = (action(), action(), volumes, sticky, 1usize..4, 1u32..4, surge);
+    all.prop_map(|(pod, tier, volumes, sticky, at_once, sticky_returns, surge)| Rules {
+        surge,
         attempt: secs(2000),
         at_once,
         proof_gap: secs(1),
@@ -110,6 +114,8 @@ struct World {
     /// What the last look that was answered had read.
     seen: Option<Read>,
     calls: VecDeque<(PodRef, bool)>,
+    /// Those of them that ask for a second copy.
+    surging: BTreeMap<PodUid, SurgeOrder>,
     accepted: BTreeSet<PodUid>,
     budgets: (i32, i32),
     /// The budgets of which the engine was told.
@@ -126,7 +132,8 @@ fn new_pod(number: u32, tier: usize, two: bool, back: bool) -> PodFacts {
         PodFacts { tier: tiers[tier], claims: vec![format!("c{number}")], ..pod(&format!("p{number}")) };
     facts.labels.insert("two".to_owned(), two.to_string());
     if back {
-        facts.workload = "ReplicaSet/back".to_owned();
+        facts.workload = "ReplicaSet/back-1".to_owned();
+        facts.labels.insert("pod-template-hash".to_owned(), "1".to_owned());
     }
     facts
 }
@@ -153,6 +160,7 @@ impl World {
             look: None,
             seen: None,
             calls: VecDeque::new(),
+            surging: BTreeMap::new(),
             accepted: BTreeSet::new(),
             budgets: (0, 0),
             heard: None,
@@ -181,6 +189,10 @@ impl World {
                     assert!(self.look.replace((turn, None)).is_none(), "one look at a time");
                 }
                 Effect::Evict(pod) | Effect::Delete(pod) => self.asked(pod, false),
+                Effect::Surge(order) => {
+                    self.asked(order.pod.clone(), false);
+                    self.surging.insert(order.pod.uid.clone(), order);
+                }
                 Effect::Remove(pod, _) => {
                     assert!(matches!(self.heard, Some((1.., 1..))), "{pod} is removed with {:?}", self.heard);
                     assert!(!self.calls.iter().any(|(_, removal)| *removal), "one removal at a time");
@@ -319,6 +331,19 @@ impl World {
 
     fn answer(&mut self, reply: Option<Reply>) {
         let Some((pod, removal)) = self.calls.pop_front() else { return };
+        if let Some(order) = self.surging.remove(&pod.uid) {
+            // What was asked for is given up once its time is over.
+            let reply = reply.unwrap_or_else(transient);
+            let answer = match (&reply, order.over) {
+                (Reply::Budget { .. } | Reply::Done, None) => Ok(under_way()),
+                (Reply::Budget { .. } | Reply::Done, Some(_)) => {
+                    Ok(SurgeAnswer::Without("no room".to_owned()))
+                }
+                (Reply::ManyBudgets { .. }, _) => Ok(SurgeAnswer::NotNeeded),
+                (_, _) => Err(failed(reply)),
+            };
+            return self.hear(Event::Surged { uid: pod.uid, answer });
+        }
         let there = self.pods.iter_mut().find(|facts| facts.pod.uid == pod.uid);
         let reply = match (there, reply.clone()) {
             (None, _) => Reply::NotFound { text: "404".to_owned() },

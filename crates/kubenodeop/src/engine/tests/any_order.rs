@@ -123,6 +123,7 @@ impl World {
                 Effect::End(outcome) => self.end = Some(outcome),
                 Effect::FollowBudgets(_)
                 | Effect::Remove(..)
+                | Effect::Surge(_)
                 | Effect::Delete(_)
                 | Effect::Inspect { .. }
                 | Effect::AskCopy { .. }

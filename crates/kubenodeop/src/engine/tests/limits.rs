@@ -234,3 +234,108 @@ fn d8_a_pod_that_becomes_ready_in_the_hold_time_is_not_deleted() {
     refuse_for(&mut bench, secs(4000));
     assert_eq!(deleted(&bench), [""; 0]);
 }
+
+/// An attempt that began at the bench's 1000 s, of a drain that began 200 s before.
+fn amid(there: Vec<PodFacts>, rules: Rules) -> Bench {
+    let at = |secs| Mono::from_start(Duration::from_secs(secs));
+    let marks = Marks { attempt: Some(at(1000)), drain: Some(at(800)), ..Marks::default() };
+    Bench::on_from(there, rules, &marks)
+}
+
+/// Each with the time from now until it is over.
+fn wholes(then: PodAction) -> [(Rules, u64, &'static str); 2] {
+    let attempt = Rules { attempt: secs(300), attempt_then: then, ..Rules::default() };
+    let drain = Rules { drain: Limit { after: Some(secs(500)), then }, ..Rules::default() };
+    [(attempt, 300, "an attempt"), (drain, 300, "the whole drain")]
+}
+
+#[test]
+fn d15_an_attempt_and_a_drain_over_their_limit_are_named_and_waited_for() {
+    for (rules, after, what) in wholes(PodAction::Wait) {
+        let mut bench = amid(vec![pod("a")], rules);
+        refuse_for(&mut bench, secs(after - 1));
+        assert_eq!(bench.blockers()[0].code, BlockCode::Budget, "{what}");
+        refuse_for(&mut bench, secs(2));
+        let blocker = bench.blockers().remove(0);
+        assert_eq!(blocker.code, BlockCode::OverTime, "{what}");
+        assert!(blocker.reason.ends_with(&format!("s for {what}")), "{blocker:?}");
+        refuse_for(&mut bench, secs(4000));
+        assert_eq!((bench.end.clone(), deleted(&bench)), (None, vec![]), "{what}");
+        // It ends as any other, by the proof.
+        bench.leave("a");
+        bench.prove();
+        assert!(matches!(bench.end, Some(Outcome::Drained { .. })), "{what}: {:?}", bench.end);
+    }
+}
+
+#[test]
+fn d15_pods_left_after_the_limit_of_an_attempt_or_a_drain_are_deleted_tier_by_tier_where_the_rule_says_so() {
+    for (rules, after, what) in wholes(PodAction::Delete) {
+        let late = PodFacts { tier: Tier::Storage, ..pod("late") };
+        let mut bench = amid(vec![pod("a"), late], rules);
+        refuse_for(&mut bench, secs(after - 1));
+        assert_eq!(deleted(&bench), [""; 0], "{what}");
+        bench.pass(secs(2));
+        if bench.deletions.is_empty() {
+            bench.reply("a", budget_reply());
+        }
+        assert_eq!(deleted(&bench), ["a"], "{what}");
+        bench.leave("a");
+        // What it served was not asked before; it is, and then deleted.
+        bench.reply("late", budget_reply());
+        assert_eq!((deleted(&bench), bench.end.clone()), (vec!["a", "late"], None), "{what}");
+        bench.leave("late");
+        bench.prove();
+        let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{what}: {:?}", bench.end) };
+        let over = format!("s for {what}");
+        assert!(left.len() == 2 && left.iter().all(|it| it.why.ends_with(&over)), "{left:?}");
+    }
+}
+
+#[test]
+fn d15_the_limit_of_a_drain_that_deletes_holds_for_a_pod_whose_own_limit_waits() {
+    let rules = Rules {
+        drain: Limit { after: Some(secs(500)), then: PodAction::Delete },
+        ..by_pod(10, PodAction::Wait)
+    };
+    let mut bench = amid(vec![pod("a")], rules);
+    refuse_for(&mut bench, secs(299));
+    assert_eq!((bench.blockers()[0].code, deleted(&bench)), (BlockCode::OverTime, vec![]));
+    refuse_for(&mut bench, secs(20));
+    assert_eq!(deleted(&bench)[0], "a");
+}
+
+#[test]
+fn d15_that_a_drain_fails_on_its_limit_is_not_decided_in_an_attempt() {
+    for then in [PodAction::GiveUp, PodAction::Wait] {
+        let rules = Rules { drain: Limit { after: Some(secs(500)), then }, ..Rules::default() };
+        let mut bench = amid(vec![pod("a")], rules);
+        refuse_for(&mut bench, secs(4000));
+        assert_eq!((bench.end.clone(), deleted(&bench)), (None, vec![]), "{then:?}");
+    }
+}
+
+#[test]
+fn d15_the_stage_of_machines_ends_by_every_limit_whose_action_is_not_to_wait() {
+    let at = |secs| Mono::from_start(Duration::from_secs(secs));
+    let (give_up, wait, delete) = (PodAction::GiveUp, PodAction::Wait, PodAction::Delete);
+    // The attempt begins at 1000 s and has 600 s; the drain has 500 s from `since` on.
+    for (attempt_then, then, since, expected) in [
+        (give_up, give_up, 800, Some(1600)),
+        (delete, give_up, 800, Some(1600)),
+        (wait, give_up, 800, None),
+        (wait, wait, 800, None),
+        (give_up, delete, 800, Some(1300)),
+        (wait, delete, 800, Some(1300)),
+        (delete, delete, 1000, Some(1500)),
+        // It is over before the attempt begins: no attempt ends at once.
+        (wait, delete, 100, Some(1600)),
+        (delete, delete, 500, Some(1600)),
+    ] {
+        let drain = Limit { after: Some(secs(500)), then };
+        let rules = Rules { attempt: secs(600), attempt_then, drain, ..Rules::default() };
+        let end = rules.machines_end(at(1000), Some(at(since)));
+        let expected = expected.map_or(at(1000) + Duration::MAX, at);
+        assert_eq!(end, expected, "{attempt_then:?} {then:?} {since}");
+    }
+}

@@ -10,6 +10,7 @@ mod pods;
 mod proof;
 mod sticky;
 mod storage;
+mod surge;
 mod tiers;
 mod two_budgets;
 mod volumes;
@@ -23,6 +24,7 @@ use super::{
     Claim, Effect, Engine, Event, Failure, Limit, LogEvent, NeverReadyAction, PodAction, Rules, StickyAction,
     VolumeAction,
 };
+use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::calls::volumes::AttachmentFacts;
 use crate::changes::watched::{Refused, RefusedCall};
 use crate::node::cordon::tests::node as of_cordon;
@@ -91,6 +93,7 @@ struct Bench {
     evictions: Vec<(Mono, PodRef)>,
     looks: Vec<Mono>,
     removals: Vec<(Mono, PodRef)>,
+    surges: Vec<(Mono, SurgeOrder)>,
     deletions: Vec<(Mono, PodRef)>,
     inspections: Vec<(Mono, String)>,
     volumes: Vec<BTreeSet<Claim>>,
@@ -125,6 +128,7 @@ impl Bench {
             evictions: vec![],
             looks: vec![],
             removals: vec![],
+            surges: vec![],
             deletions: vec![],
             inspections: vec![],
             volumes: vec![],
@@ -143,7 +147,7 @@ impl Bench {
     }
 
     fn hear(&mut self, event: Event) {
-        if let Event::Evicted { uid, .. } = &event {
+        if let Event::Evicted { uid, .. } | Event::Surged { uid, .. } = &event {
             self.flying.remove(uid);
         }
         for effect in self.engine.step(self.now, event) {
@@ -158,6 +162,14 @@ impl Bench {
                     assert!(self.flying.insert(pod.uid.clone()), "one eviction of {pod} at a time");
                     self.most_flying = self.most_flying.max(self.flying.len());
                     self.evictions.push((self.now, pod));
+                }
+                Effect::Surge(order) => {
+                    assert!(
+                        self.flying.insert(order.pod.uid.clone()),
+                        "one call for {} at a time",
+                        order.pod
+                    );
+                    self.surges.push((self.now, order));
                 }
                 Effect::Cordon => self.cordons.push(self.now),
                 Effect::Remove(pod, _) => {

@@ -28,7 +28,7 @@ impl Drain {
     fn attempt(&mut self, now: Mono, attempt: u32, marks: Marks, node: &NodeContext, out: &mut Vec<Effect>) {
         let limit = self.properties.time(settings::DRAIN_TIMEOUT);
         let began = marks.attempt.unwrap_or(now);
-        let marks = Marks { attempt: Some(began), ..marks };
+        let marks = Marks { attempt: Some(began), drain: marks.drain.or(Some(began)), ..marks };
         out.push(Effect::Say(LogEvent::Attempt(attempt, node.limits.drain_tries)));
         if let Some(request) = &self.serves {
             // Whose cordon it is stays as it was when the turn is not known for a moment.
@@ -75,6 +75,8 @@ impl Drain {
             // Until the attempt has marks of its own, those that it was given count.
             if held.marks.attempt.is_none() {
                 held.marks = marks;
+            } else {
+                held.marks.drain = marks.drain;
             }
             self.remaining(node);
         }
@@ -126,7 +128,7 @@ impl Drain {
         let last = Box::new(Progress {
             blockers: failure.blockers,
             left: Vec::new(),
-            marks: failure.marks,
+            marks: Marks { drain: last.marks.drain, ..failure.marks },
             ..*last
         });
         let reason = failure.reason;

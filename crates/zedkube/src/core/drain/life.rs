@@ -212,8 +212,8 @@ impl Drain {
     }
 
     /// When it must be looked at again.
-    pub(crate) fn due(&self) -> Option<Mono> {
-        self.run.due().into_iter().chain(self.preflight_due()).min()
+    pub(crate) fn due(&self, node: &NodeContext) -> Option<Mono> {
+        self.run.due().into_iter().chain(self.preflight_due()).chain(self.gives_up_at(node)).min()
     }
 
     /// Ends whatever is under way, with every task; `None` leaves no drain at all.
@@ -275,6 +275,9 @@ impl Drain {
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) -> Option<Outcome> {
+        if let Some(failed) = self.over_limit(now, node, out) {
+            return Some(failed);
+        }
         let outside = self.is_outside_window();
         if self.settle_window(node, out) {
             return self.let_go(outside);

@@ -8,6 +8,7 @@ mod api_lost;
 mod attempts;
 mod hooks;
 mod life;
+mod limit;
 mod preflight;
 mod resume;
 mod run;

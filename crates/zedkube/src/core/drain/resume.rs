@@ -3,6 +3,7 @@
 //! Not here: the file. Times are there in milliseconds of the boot's monotonic clock, beside the boot's identity.
 //! Pure: no clock, no I/O, no task.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kubeapi::PodUid;
@@ -99,8 +100,11 @@ impl Kept {
             reason,
         };
         match run {
-            Run::Draining { now: pods, .. } | Run::Holding { last: pods, .. } => {
-                kept(run.attempt(), None, &pods.marks, String::new())
+            Run::Draining { now: pods, .. } => kept(run.attempt(), None, &pods.marks, String::new()),
+            Run::Holding { last, .. } => {
+                // It is proved: what follows a restart is not held against the limit of the drain.
+                let held = Marks { drain: None, ..last.marks.clone() };
+                kept(run.attempt(), None, &held, String::new())
             }
             Run::Pausing { attempt, until, reason, last } => {
                 kept(*attempt, Some(*until), &last.marks, reason.clone())
@@ -125,9 +129,16 @@ impl Kept {
     }
 }
 
-/// What an attempt takes over from the one before it: what was learned and is still owed, not since when its limits ran.
+/// What an attempt takes over from the one before it: what was learned and is still owed, and since when the drain runs,
+/// not since when its own limits ran.
 pub(super) fn learned(last: &Marks) -> Marks {
-    Marks { returns: last.returns.clone(), claims: last.claims.clone(), ..Marks::default() }
+    Marks {
+        drain: last.drain,
+        returns: last.returns.clone(),
+        claims: last.claims.clone(),
+        surged: last.surged.clone(),
+        ..Marks::default()
+    }
 }
 
 /// A point on disk, beside the identity of its boot.
@@ -148,6 +159,7 @@ pub(crate) fn kept_marks(held: &Marks) -> DrainMarks {
     let at = |mark: Option<Mono>| mark.map(ms).unwrap_or_default();
     DrainMarks {
         attempt_ms: at(held.attempt),
+        drain_ms: at(held.drain),
         tier: held.tier.map(|(tier, _)| tier.text().to_owned()).unwrap_or_default(),
         tier_ms: at(held.tier.map(|(_, since)| since)),
         volumes_ms: at(held.volumes),
@@ -168,6 +180,7 @@ pub(crate) fn marks(kept: &DrainMarks) -> Marks {
     let tier = Tier::parse(&kept.tier);
     Marks {
         attempt: some(kept.attempt_ms),
+        drain: some(kept.drain_ms),
         tier: tier.zip(some(kept.tier_ms)),
         volumes: some(kept.volumes_ms),
         storage: some(kept.storage_ms),
@@ -178,6 +191,7 @@ pub(crate) fn marks(kept: &DrainMarks) -> Marks {
             .filter_map(|(name, count)| Some((in_namespace(name)?, *count)))
             .collect(),
         claims: kept.claims.iter().filter_map(|name| in_namespace(name)).collect(),
+        surged: BTreeSet::new(),
     }
 }
 
@@ -188,7 +202,7 @@ fn in_namespace(text: &str) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
 
     use super::*;
 
@@ -198,15 +212,21 @@ mod tests {
         for &tier in Tier::ALL {
             let held = Marks {
                 attempt: Some(at(1)),
+                drain: Some(at(1)),
                 tier: Some((tier, at(2))),
                 volumes: Some(at(3)),
                 storage: Some(at(4)),
                 pods: BTreeMap::from([(PodUid::new("u1".to_owned()), at(4))]),
                 returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
                 claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),
+                // The Deployments themselves say that.
+                surged: BTreeSet::new(),
             };
             assert_eq!(marks(&kept_marks(&held)), held);
         }
         assert_eq!(marks(&kept_marks(&Marks::default())), Marks::default());
+        // The next attempt knows what it need not ask twice.
+        let surged = Marks { surged: BTreeSet::from(["shop/web".to_owned()]), ..Marks::default() };
+        assert_eq!(learned(&surged), surged);
     }
 }

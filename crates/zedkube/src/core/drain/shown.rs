@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use kubenodeop::{Counts, Phase, Progress, VolumeWait};
+use kubenodeop::{Counts, Phase, PodAction, Progress, VolumeWait};
 use step::Mono;
 use topics::{
     Blocker, DrainJournal, DrainStatus, GoTime, MachineProgress, NodeDrainProgress, PodCounts, StepWord,
@@ -68,7 +68,10 @@ impl Drain {
     pub(crate) fn progress(&self, answers: &Answers, node: &NodeContext) -> NodeDrainProgress {
         let pods = self.run.pods().cloned().unwrap_or_default();
         let (tier, estimate, deadline) = match &self.run {
-            Run::Draining { now, deadline, .. } => (now.tier, now.estimate, Some(*deadline)),
+            Run::Draining { now, deadline, .. } => {
+                let ends = node.limits.attempt_limit_then == PodAction::GiveUp;
+                (now.tier, now.estimate, Some(*deadline).filter(|_| ends))
+            }
             Run::Pausing { until, .. } | Run::Holding { until, .. } => (None, None, Some(*until)),
             Run::Hooks { again, .. } => (None, None, *again),
             Run::Probing { away, .. } => (None, None, away.skip_at.filter(|_| away.refused.is_none())),
@@ -81,6 +84,7 @@ impl Drain {
             | Run::Confirming { .. }
             | Run::Ended(_) => (None, None, None),
         };
+        let deadline = deadline.into_iter().chain(self.gives_up_at(node)).min();
         let wall = |at: Option<Mono>| at.map_or(GoTime::ZERO, |at| node.wall(at));
         let serves = answers.shown(self.serves.as_ref());
         let (evicted, recordons) = self.sums();
@@ -104,6 +108,7 @@ impl Drain {
             deadline: self.opens(node).unwrap_or_else(|| wall(deadline)),
             estimate: wall(estimate),
             api_silent_since: wall(self.silence.as_ref().and(self.silent_since)),
+            limits: self.running_limits(node),
             hooks: node.hooks.notes.clone(),
             skip: self.run.skip(),
             ..NodeDrainProgress::default()

@@ -3,6 +3,8 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
+mod limit;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -71,12 +73,14 @@ fn d15_after_a_restart_an_attempt_goes_on_with_its_number_deadline_and_marks() {
     let began = bench.now;
     let marks = Marks {
         attempt: Some(began),
+        drain: Some(T0),
         tier: Some((Tier::Storage, began + Duration::from_secs(5))),
         volumes: None,
         storage: None,
         pods: BTreeMap::from([(PodUid::new("u1"), began + Duration::from_secs(7))]),
         returns: BTreeMap::from([(("shop".to_owned(), "ReplicaSet/web".to_owned()), 2)]),
         claims: BTreeSet::from([("shop".to_owned(), "data".to_owned())]),
+        surged: BTreeSet::new(),
     };
     let run = bench.core.drain.run_id();
     bench.hear(Event::Draining(run, Box::new(Progress { marks: marks.clone(), ..Progress::default() })));
@@ -143,7 +147,10 @@ fn a_request_that_came_while_nobody_ran_gets_attempts_of_its_own() {
     let (bench, _) = pausing();
     let bench = restarted(bench.core.journal(), at(70), &request(US, 9));
     let (attempt, _, marks) = begun(&bench).unwrap();
-    assert_eq!((attempt, marks), (1, Marks { attempt: Some(at(70)), ..Marks::default() }));
+    assert_eq!(
+        (attempt, marks),
+        (1, Marks { attempt: Some(at(70)), drain: Some(at(70)), ..Marks::default() })
+    );
 }
 
 #[test]

@@ -1,0 +1,385 @@
+//! Reading the Deployment of a pod, asking it for a second copy elsewhere, and giving that up.
+//!
+//! Not here: whether one is wanted (`plan::surge`), when it is asked for (`engine`). Source: goals D20. A patch carries the
+//! version that was read, so that nothing of others is written over.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::Resource;
+use kube::api::{GetParams, Patch};
+use kube::core::Request;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::calls::pods::{pod_ref, selector};
+use crate::calls::unhealthy_pods::{hindrance, text};
+use crate::machines::undo::is_refused;
+use crate::plan::scheduling::tolerates_cordon;
+use crate::plan::surge::{
+    DeploymentFacts, FROM_ANNOTATION, PodCase, RECORD_ANNOTATION, SURGE_ANNOTATION, Share, SurgeRecord,
+    SurgeRule, Verdict, bounds, deployment_of, judge,
+};
+use kubeapi::Cluster;
+use kubeapi::Error;
+use kubeapi::found;
+use kubeapi::names::{NodeName, PodRef};
+use kubeapi::nodes::{self, signed};
+use kubeapi::slim::{Meta, Pod, PodSpec};
+use kubeapi::watch::Scope;
+
+/// The time that reading the nodes may take.
+const READ: Duration = Duration::from_secs(30);
+
+/// A pod for which a second copy may be wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SurgeOrder {
+    /// The pod.
+    pub pod: PodRef,
+    /// Its replica set.
+    pub replica_set: String,
+    /// Its Deployment, within its namespace.
+    pub deployment: String,
+    /// Claims that it mounts, within its namespace.
+    pub claims: Vec<String>,
+    /// Its Deployment was asked for one in this drain.
+    pub asked: bool,
+    /// So long was waited for: what was asked for is given up.
+    pub over: Option<Duration>,
+}
+
+/// What follows for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SurgeAnswer {
+    /// No second copy is needed, or there is one.
+    NotNeeded,
+    /// There is none, for this reason.
+    Without(String),
+    /// One is on its way; the controller of the Deployment ends the pod then.
+    UnderWay {
+        /// As `shop/web`.
+        deployment: String,
+        /// This node has asked for it; else the Deployment rolls out by itself.
+        ours: bool,
+    },
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Read {
+    metadata: Meta,
+    spec: Spec,
+    status: Status,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    replicas: Option<u64>,
+    paused: bool,
+    selector: Option<LabelSelector>,
+    strategy: Strategy,
+    template: Template,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Strategy {
+    r#type: String,
+    rolling_update: Option<Rolling>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Rolling {
+    max_unavailable: Value,
+    max_surge: Value,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Template {
+    metadata: Meta,
+    spec: PodSpec,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    observed_generation: Option<i64>,
+    replicas: u64,
+    updated_replicas: u64,
+    available_replicas: u64,
+}
+
+impl Read {
+    fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    fn named(&self) -> String {
+        format!("{}/{}", self.namespace(), self.name())
+    }
+
+    fn replicas(&self) -> u64 {
+        self.spec.replicas.unwrap_or(1)
+    }
+
+    /// Its controller has seen what is wanted.
+    fn is_seen(&self) -> bool {
+        self.status.observed_generation >= self.metadata.generation
+    }
+
+    /// Its newest template is rolled out, as `kubectl rollout status` counts it.
+    fn is_complete(&self) -> bool {
+        let Status { replicas: all, updated_replicas: new, available_replicas: available, .. } = self.status;
+        self.is_seen() && new >= self.replicas() && all <= new && available >= new
+    }
+
+    fn from(&self) -> Option<&str> {
+        annotation(&self.spec.template.metadata, FROM_ANNOTATION)
+    }
+
+    /// What `node` has asked of it.
+    fn record(&self) -> Option<SurgeRecord> {
+        serde_json::from_str(annotation(&self.metadata, RECORD_ANNOTATION)?).ok()
+    }
+
+    fn facts(&self) -> DeploymentFacts {
+        let Spec { paused, strategy, template, .. } = &self.spec;
+        let replicas = self.replicas();
+        let rolling = strategy.rolling_update.clone().unwrap_or_default();
+        let share = |it: &Value| Share::parse(it.as_str().unwrap_or(&it.to_string()));
+        let (unavailable, surge) =
+            bounds(share(&rolling.max_unavailable), share(&rolling.max_surge), replicas);
+        DeploymentFacts {
+            name: self.named(),
+            word: annotation(&self.metadata, SURGE_ANNOTATION).unwrap_or_default().to_owned(),
+            replicas,
+            paused: *paused,
+            recreate: strategy.r#type == "Recreate",
+            unavailable,
+            surge,
+            tolerates_cordon: template.spec.tolerations.iter().flatten().any(tolerates_cordon),
+            from: self.from().map(str::to_owned),
+            record: self.record(),
+            rolling: !self.is_seen() || self.status.replicas > self.status.updated_replicas,
+        }
+    }
+
+    /// Its pods: those of its replica sets, not all that its selector finds.
+    async fn pods(&self, cluster: &Cluster) -> Result<Vec<Pod>, Error> {
+        let Some(chosen) = self.spec.selector.as_ref() else { return Ok(Vec::new()) };
+        let scope = Scope {
+            what: format!("pods of Deployment {}", self.named()),
+            path: Pod::url_path(self.metadata.namespace.as_deref()),
+            fields: None,
+            labels: Some(text(&selector(chosen))),
+        };
+        let mut pods = scope.list_all::<Pod>(cluster).await?.items;
+        pods.retain(|pod| {
+            let labels = pod.metadata.labels.clone().unwrap_or_default();
+            replica_set(pod).and_then(|it| deployment_of(it, &labels)) == Some(self.name())
+        });
+        Ok(pods)
+    }
+}
+
+fn annotation<'a>(of: &'a Meta, key: &str) -> Option<&'a str> {
+    of.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn replica_set(pod: &Pod) -> Option<&str> {
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    owners.find(|it| it.kind == "ReplicaSet").map(|it| it.name.as_str())
+}
+
+fn node_of(pod: &Pod) -> &str {
+    pod.spec.as_ref().and_then(|it| it.node_name.as_deref()).unwrap_or_default()
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+    hindrance(pod, Timestamp::now()).is_none() && !matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Asks for a second copy of the pod's Deployment where one is needed, and says how far that is; after the time given up.
+///
+/// # Errors
+/// Those of [`Cluster`]; a version that is not the newest any more is a conflict.
+pub async fn surge(
+    cluster: &Cluster,
+    node: &NodeName,
+    rule: SurgeRule,
+    order: &SurgeOrder,
+) -> Result<SurgeAnswer, Error> {
+    let SurgeOrder { pod, replica_set, deployment, claims, asked, over } = order;
+    let named = format!("{}/{deployment}", pod.namespace);
+    let request = Request::new(Deployment::url_path(&(), Some(&pod.namespace)));
+    let what = format!("read Deployment {named}");
+    let read = found(cluster.ask::<Read>(&what, request.get(deployment, &GetParams::default())).await)?;
+    let Some(read) = read else { return Ok(SurgeAnswer::NotNeeded) };
+    let pods = read.pods(cluster).await?;
+    let is_away = |pod: &&Pod| node_of(pod) != node.as_str();
+    let mut away: BTreeSet<&str> =
+        pods.iter().filter(is_away).filter(|it| is_ready(it)).map(node_of).collect();
+    if !away.is_empty() {
+        // What is about to leave, too, does not count.
+        let members = nodes::members(cluster, READ).await?;
+        away.retain(|node| !members.iter().any(|it| it.name == *node && it.facts.unschedulable));
+    }
+    let case = PodCase {
+        node: node.to_string(),
+        asked: *asked,
+        ready: pods.iter().filter(|it| is_ready(it)).any(|it| pod_ref(it).uid == pod.uid),
+        claims: claims.clone(),
+        elsewhere: away.len(),
+    };
+    let record = read.record().filter(|it| it.node == case.node);
+    let under_way = |ours| Ok(SurgeAnswer::UnderWay { deployment: named.clone(), ours });
+    match (judge(rule, &read.facts(), &case), over) {
+        (Verdict::NotNeeded, _) => Ok(SurgeAnswer::NotNeeded),
+        (Verdict::Cannot(why), _) => Ok(SurgeAnswer::Without(why)),
+        (Verdict::Ask, None) => {
+            let (node, replica_set) = (case.node, replica_set.clone());
+            let record = SurgeRecord { node, replica_set, before: read.from().map(str::to_owned) };
+            patch(cluster, &read, Change::Ask(&record)).await?;
+            under_way(true)
+        }
+        (Verdict::UnderWay, None) => under_way(record.is_some()),
+        (Verdict::Ask | Verdict::UnderWay, Some(over)) => {
+            if let Some(record) = &record {
+                patch(cluster, &read, Change::GiveUp(record)).await?;
+            }
+            let now = Timestamp::now();
+            let new = pods.iter().filter(is_away).find_map(|it| hindrance(it, now));
+            let why = new.map(|it| format!(": {it}")).unwrap_or_default();
+            let secs = over.as_secs();
+            Ok(SurgeAnswer::Without(format!(
+                "Deployment {named} had no Ready pod on another node within {secs} s{why}"
+            )))
+        }
+    }
+}
+
+/// Ends what drains of `node` have asked for: of a Deployment whose new pods are there the record is removed. With
+/// `undo` one that has not come to its end, after a drain that was withdrawn or cut off by a reboot, goes back to its
+/// pods of before. Which ones do, as `shop/web`, and the first failure; then it is to be called again.
+///
+/// A Deployment without a record of this node is left alone. Who may not read Deployments has asked none of them.
+pub async fn settle(cluster: &Cluster, node: &NodeName, undo: bool) -> (Vec<String>, Result<(), Error>) {
+    let scope = Scope {
+        what: "Deployments".to_owned(),
+        path: Deployment::url_path(&(), None),
+        fields: None,
+        labels: None,
+    };
+    let all = match scope.list_all::<Read>(cluster).await {
+        Ok(all) => all.items,
+        Err(error) if is_refused(&error) => return (Vec::new(), Ok(())),
+        Err(error) => return (Vec::new(), Err(error)),
+    };
+    let (mut given_up, mut done) = (Vec::new(), Ok(()));
+    for read in all {
+        let Some(record) = read.record().filter(|it| it.node == node.as_str()) else { continue };
+        match settle_one(cluster, &read, &record, undo).await {
+            Ok(true) => given_up.push(read.named()),
+            Ok(false) => {}
+            // What is in the way of one does not keep the others from being done.
+            Err(error) => done = done.and(Err(error)),
+        }
+    }
+    (given_up, done)
+}
+
+/// Whether it was given up.
+async fn settle_one(cluster: &Cluster, read: &Read, record: &SurgeRecord, undo: bool) -> Result<bool, Error> {
+    let stands = read.from() == Some(record.from().as_str());
+    let mut is_over = !stands || read.is_complete();
+    if !is_over {
+        let pods = read.pods(cluster).await?;
+        let (old, new): (Vec<&Pod>, Vec<&Pod>) =
+            pods.iter().partition(|it| replica_set(it) == Some(&record.replica_set));
+        let ready = new.into_iter().filter(|it| is_ready(it)).count();
+        // All that are wanted, or some and none to go back to.
+        is_over =
+            u64::try_from(ready).unwrap_or(u64::MAX) >= read.replicas() || (ready > 0 && old.is_empty());
+    }
+    let change = if is_over { Change::Clear } else { Change::GiveUp(record) };
+    if is_over || undo {
+        found(patch(cluster, read, change).await)?;
+    }
+    Ok(!is_over && undo)
+}
+
+/// What is written of a Deployment.
+enum Change<'a> {
+    /// Its template, with the record of that.
+    Ask(&'a SurgeRecord),
+    /// Its template as it was before, without the record.
+    GiveUp(&'a SurgeRecord),
+    /// The record is removed.
+    Clear,
+}
+
+async fn patch(cluster: &Cluster, read: &Read, change: Change<'_>) -> Result<(), Error> {
+    let named = read.named();
+    let template =
+        |from: Value| json!({ "template": { "metadata": { "annotations": { FROM_ANNOTATION: from } } } });
+    let (what, record, spec) = match change {
+        Change::Ask(record) => {
+            ("ask for a second copy", json!(json!(record).to_string()), template(record.from().into()))
+        }
+        Change::GiveUp(record) if read.from() == Some(record.from().as_str()) => {
+            ("give up the second copy", Value::Null, template(json!(record.before)))
+        }
+        Change::GiveUp(_) | Change::Clear => ("remove the record of a second copy", Value::Null, json!({})),
+    };
+    let body = json!({
+        "metadata": {
+            "resourceVersion": read.metadata.resource_version, "annotations": { RECORD_ANNOTATION: record },
+        },
+        "spec": spec,
+    });
+    let request = Request::new(Deployment::url_path(&(), read.metadata.namespace.as_deref()));
+    let what = format!("{what} of Deployment {named}");
+    cluster.order(&what, request.patch(read.name(), &signed(), &Patch::Merge(body))).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d20_a_rollout_is_complete_only_once_its_controller_has_seen_it() {
+        let read = |generation: i64, seen: i64, [all, new, available]: [u64; 3]| -> Read {
+            serde_json::from_value(json!({
+                "metadata": { "name": "web", "namespace": "shop", "generation": generation },
+                "spec": { "replicas": 1, "template": { "spec": {
+                    "tolerations": [{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists" }],
+                } } },
+                "status": {
+                    "observedGeneration": seen, "replicas": all, "updatedReplicas": new, "availableReplicas": available,
+                },
+            }))
+            .unwrap()
+        };
+        for (read, complete, rolling) in [
+            (read(2, 2, [1, 1, 1]), true, false),
+            (read(2, 1, [1, 1, 1]), false, true),
+            (read(2, 2, [2, 1, 2]), false, true),
+            (read(2, 2, [1, 1, 0]), false, false),
+            (read(2, 2, [1, 0, 1]), false, true),
+        ] {
+            assert_eq!((read.is_complete(), read.facts().rolling), (complete, rolling), "{read:?}");
+            assert!(read.facts().tolerates_cordon);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A second copy elsewhere before the only Ready pods of a Deployment are evicted: when it is asked for, waited for, and
+//! given up (goals D20).
+//!
+//! Not here: whether one is needed (`plan::surge`), the calls (`calls::surge`). Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use step::Mono;
+
+use crate::calls::surge::{SurgeAnswer, SurgeOrder};
+use crate::engine::pod_table::PodTable;
+use crate::engine::track::{Over, RemovalCall, State, Track};
+use crate::engine::words::{Effect, Failure, LogEvent, PodAction};
+use crate::plan::surge::{SurgeRule, deployment_of};
+use crate::plan::{PodFacts, tier};
+use crate::progress::BlockCode;
+use kubeapi::names::PodUid;
+use kubeapi::reply::{Class, RefusedBy, Reply};
+
+/// Between two looks at how far it is. Its controller ends the pod without one.
+const LOOK_AGAIN: Duration = Duration::from_secs(15);
+/// Between two looks at whether it is still so, while a budget holds the pod.
+const LOOK_SETTLED: Duration = Duration::from_secs(60);
+/// Giving it up is tried so often before the pod is evicted all the same.
+const GIVE_UPS: u32 = 5;
+/// What allows it.
+const RIGHT: &str = "the role pillar-rs-surge allows it: `kubectl apply -f docs/reference/role.yaml -f \
+                     docs/reference/role-bindings-surge.yaml`";
+
+/// How far a second copy is for a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(in crate::engine) enum SecondCopy {
+    /// Nobody has looked.
+    #[default]
+    Unknown,
+    /// It is on its way, of this Deployment.
+    Awaited(String),
+    /// It is not needed, or there: the pod is evicted.
+    Settled,
+    /// There is none, for this reason: the pod is evicted all the same.
+    Without(String),
+}
+
+fn deployment(facts: &PodFacts) -> Option<(&str, &str)> {
+    let replica_set = facts.workload.strip_prefix("ReplicaSet/")?;
+    Some((replica_set, deployment_of(replica_set, &facts.labels)?))
+}
+
+impl PodTable {
+    /// Whether something is to be asked about a second copy before the pod is.
+    pub(in crate::engine) fn wants_copy(&self, now: Mono, track: &Track) -> bool {
+        let facts = &track.facts;
+        let open = match track.copy {
+            SecondCopy::Unknown | SecondCopy::Awaited(_) => true,
+            SecondCopy::Settled | SecondCopy::Without(_) => {
+                track.is_held_by_budget() && track.looked.is_none_or(|at| at + LOOK_SETTLED <= now)
+            }
+        };
+        let tier = self.clock.is_over(facts.tier).then_some(Over::Tier);
+        let mut over = self.wholes.over().chain(tier).chain(track.over);
+        open && self.rules.surge != SurgeRule::Never
+            && track.doomed.is_none()
+            && !track.sticky
+            && !facts.finished
+            && !tier::is_machine(&facts.labels)
+            && deployment(facts).is_some()
+            // It is about to be deleted whatever is in the way.
+            && !over.any(|it| self.rules.action(it) == PodAction::Delete)
+    }
+
+    /// Asks about it. The time of the pod's own limit begins with this call.
+    pub(in crate::engine) fn ask_copy(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) {
+        let Some(track) = self.book.get(uid) else { return };
+        let (limit, facts) = (self.rules.surge_limit, &track.facts);
+        let Some((replica_set, deployment)) = deployment(facts) else { return };
+        let over = track.asked.filter(|asked| *asked + limit <= now).map(|_| limit);
+        let asked = self.surged.contains(&format!("{}/{deployment}", facts.pod.namespace));
+        effects.push(Effect::Surge(SurgeOrder {
+            pod: facts.pod.clone(),
+            replica_set: replica_set.to_owned(),
+            deployment: deployment.to_owned(),
+            claims: facts.claims.clone(),
+            asked,
+            over,
+        }));
+        self.book.change(uid, |track| {
+            track.asked.get_or_insert(now);
+            track.give_ups += u32::from(over.is_some());
+            track.state = State::Asking { way: RemovalCall::Evict, absent: false };
+        });
+    }
+
+    /// The answer to that.
+    pub(in crate::engine) fn copy_answered(
+        &mut self,
+        now: Mono,
+        uid: &PodUid,
+        answer: Result<SurgeAnswer, Failure>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(track) = self.book.get(uid) else { return };
+        let State::Asking { absent, .. } = track.state else { return };
+        let (pod, terminating) = (track.facts.pod.clone(), track.facts.terminating);
+        let until = track.asked.unwrap_or(now) + self.rules.surge_limit;
+        let (mut due, mut trouble) = (now, None);
+        let copy = match answer {
+            Ok(SurgeAnswer::NotNeeded) => SecondCopy::Settled,
+            Ok(SurgeAnswer::Without(why)) => SecondCopy::Without(why),
+            Ok(SurgeAnswer::UnderWay { deployment, ours }) => {
+                if ours {
+                    self.surged.insert(deployment.clone());
+                }
+                due = if until > now { until.min(now + LOOK_AGAIN) } else { now + LOOK_AGAIN };
+                SecondCopy::Awaited(deployment)
+            }
+            Err(failure) => match failure.reply.class() {
+                Class::Done => SecondCopy::Settled,
+                Class::Permanent => SecondCopy::Without(why_failed(track, &failure)),
+                Class::Budget | Class::Throttle | Class::Transient if track.give_ups >= GIVE_UPS => {
+                    SecondCopy::Without(why_failed(track, &failure))
+                }
+                Class::Budget | Class::Throttle | Class::Transient => {
+                    trouble = Some(failure.reply);
+                    track.copy.clone()
+                }
+            },
+        };
+        let settled = matches!(track.copy, SecondCopy::Settled | SecondCopy::Without(_));
+        self.turn += 1;
+        let (turn, pace) = (self.turn, &mut self.pace);
+        let without = match &copy {
+            SecondCopy::Without(why) if !absent && !terminating => Some(why.clone()),
+            SecondCopy::Without(_) | SecondCopy::Settled | SecondCopy::Unknown | SecondCopy::Awaited(_) => {
+                None
+            }
+        };
+        self.book.change(uid, |track| {
+            let ends = absent || terminating;
+            if !ends {
+                track.copy = copy;
+            } else if !settled {
+                track.copy = SecondCopy::Settled;
+            }
+            (track.turn, track.looked) = (turn, Some(now));
+            track.state = if absent { State::Gone } else { State::Waiting { due, not_before: now } };
+            if ends || (trouble.is_none() && !settled) {
+                (track.refusal, track.tries) = (None, 0);
+            }
+            if terminating && !absent {
+                track.going(now);
+            } else if let Some(reply) = trouble.filter(|_| !absent) {
+                track.again(now, pace, reply.retry_after());
+                track.refused(now, reply.clone(), BlockCode::of(&reply), RemovalCall::Evict);
+                track.told = true;
+            }
+        });
+        if absent {
+            effects.push(Effect::Say(LogEvent::Gone(pod)));
+            return;
+        }
+        if let Some(why) = without {
+            effects.push(Effect::Say(LogEvent::Held(
+                pod,
+                format!("evicted without a second copy elsewhere: {why}"),
+            )));
+        }
+        self.settle(now, uid, effects);
+    }
+}
+
+/// Why there is none when a call has failed for good, and what becomes of one that was asked for.
+fn why_failed(track: &Track, failure: &Failure) -> String {
+    let by_role = matches!(failure.reply, Reply::Permanent { by: RefusedBy::Role, .. });
+    let next = if by_role { RIGHT } else { &failure.next_step };
+    let stays = if matches!(track.copy, SecondCopy::Awaited(_)) {
+        "; what was asked for is withdrawn once the node is schedulable again"
+    } else {
+        ""
+    };
+    format!("{}; {next}{stays}", failure.text)
+}

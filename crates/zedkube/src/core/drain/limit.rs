@@ -1,0 +1,103 @@
+//! The limit of a whole drain, over its attempts, the pauses between them and restarts of this agent in the same boot.
+//!
+//! Not here: what `delete` means for pods, and the other limits (kubenodeop). Source: goals D15.
+//! Pure: no clock, no I/O, no task.
+
+use kubeapi::listed;
+use kubenodeop::{PodAction, Progress};
+use step::Mono;
+use topics::{DrainStatus, RunningLimit};
+
+use super::life::{Drain, Outcome};
+use super::run::{End, Run};
+use crate::core::context::NodeContext;
+use crate::core::facts::{Effect, LogEvent};
+use crate::limits::pod_action;
+
+impl Drain {
+    /// When the first attempt of the drain that is under way began.
+    fn began(&self) -> Option<Mono> {
+        match &self.run {
+            Run::Draining { now: pods, .. } | Run::Pausing { last: pods, .. } => pods.marks.drain,
+            // It is proved.
+            Run::Holding { .. } | Run::Idle | Run::Ended(_) => None,
+            Run::Taken { .. }
+            | Run::OutsideWindow
+            | Run::Probing { .. }
+            | Run::Waiting { .. }
+            | Run::Hooks { .. }
+            | Run::Cordoning { .. }
+            | Run::Entering { .. }
+            | Run::Confirming { .. } => self.resume.as_ref().and_then(|it| it.marks.drain),
+        }
+    }
+
+    /// Since when the limit runs, and when it is over.
+    fn drain_limit(&self, node: &NodeContext) -> Option<(Mono, Mono)> {
+        let after = Some(node.limits.drain_limit()).filter(|it| !it.is_zero())?;
+        self.began().map(|since| (since, since + after))
+    }
+
+    /// When the drain fails on it.
+    pub(super) fn gives_up_at(&self, node: &NodeContext) -> Option<Mono> {
+        let until = self.drain_limit(node)?.1;
+        (node.limits.drain_limit_then == PodAction::GiveUp).then_some(until)
+    }
+
+    /// Fails where that is over: whatever is under way ends, and no other attempt follows.
+    pub(super) fn over_limit(
+        &mut self,
+        now: Mono,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<Outcome> {
+        self.gives_up_at(node).filter(|until| now >= *until)?;
+        let (attempt, last, why) = if let Run::Pausing { attempt, last, reason, .. } = &self.run {
+            (*attempt, last.clone(), reason.clone())
+        } else if let Run::Draining { attempt, now: last, .. } = &self.run {
+            (*attempt, last.clone(), self.why_left(last))
+        } else {
+            let resume = self.resume.as_ref()?;
+            let last = Progress { marks: resume.marks.clone(), ..Progress::default() };
+            (resume.attempt, Box::new(last), "it could not be continued after a restart".to_owned())
+        };
+        let secs = node.limits.drain_limit().as_secs();
+        let reason = format!("not done within {secs} s, the limit for the whole drain: {why}");
+        out.push(Effect::Say(LogEvent::GivingUp(reason.clone())));
+        let serves = self.serves.take();
+        super::attempts::add_left(&mut self.left, &last.left);
+        self.end(Some(End::FailedDrain { attempt, reason, last }), out);
+        self.serves = serves;
+        Some(Outcome::Failed(DrainStatus::FailedDrain))
+    }
+
+    fn why_left(&self, now: &Progress) -> String {
+        let blockers: Vec<String> = now.blockers.iter().map(|it| it.reason.clone()).collect();
+        if !blockers.is_empty() {
+            return listed(&blockers, "; ");
+        }
+        if !now.volumes.is_empty() {
+            return format!("still attached: {}", listed(&now.volumes, ", "));
+        }
+        let counts = self.counts();
+        format!("{} of {} pods gone", counts.gone, counts.total)
+    }
+
+    /// The limits that run, for a reader.
+    pub(super) fn running_limits(&self, node: &NodeContext) -> Vec<RunningLimit> {
+        let shown = |of: &str, (since, until): (Mono, Mono), then: PodAction| RunningLimit {
+            of: of.to_owned(),
+            since: node.wall(since),
+            until: node.wall(until),
+            then: pod_action(then).to_owned(),
+        };
+        let attempt = if let Run::Draining { deadline, now, .. } = &self.run {
+            now.marks.attempt.map(|since| (since, *deadline))
+        } else {
+            None
+        };
+        let drain = self.drain_limit(node).map(|it| shown("drain", it, node.limits.drain_limit_then));
+        let attempt = attempt.map(|it| shown("attempt", it, node.limits.attempt_limit_then));
+        drain.into_iter().chain(attempt).collect()
+    }
+}

@@ -1,0 +1,235 @@
+//! The limit of a whole drain and what is done when it is over (goals D15).
+//!
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use kubenodeop::{BlockCode, Blocker, Counts, Marks, PodAction, Progress, Subject};
+use step::{Core as _, Mono};
+use topics::{CordonOwner, DrainJournal, Requester, RunningLimit};
+
+use crate::core::tests::bench::{Bench, T0, alone, failed, request};
+use crate::core::tests::{Effect, Event, NodeLook};
+use crate::limits::Limits;
+
+const US: Requester = Requester::DeviceOp;
+/// Ten minutes.
+const LIMIT: u64 = 600;
+
+fn at(secs: u64) -> Mono {
+    T0 + Duration::from_secs(secs)
+}
+
+fn limits(then: PodAction) -> Limits {
+    Limits {
+        drain_limit_ms: LIMIT * 1000,
+        drain_limit_then: then,
+        progress_gap_ms: 0,
+        marks_gap_ms: 0,
+        drain_gap_ms: 0,
+        ..alone()
+    }
+}
+
+/// A drain whose first attempt began at `T0`.
+fn begun(then: PodAction) -> Bench {
+    let mut bench = Bench::at(T0, limits(then), None);
+    bench.join();
+    bench.look(NodeLook::Open);
+    bench.ask(&request(US, 1));
+    bench.until_draining();
+    bench
+}
+
+/// One pod is held.
+fn held(bench: &mut Bench) {
+    let run = bench.core.drain.run_id();
+    let subject = Subject::Volume { namespace: "shop".into(), claim: "data".into(), volume: "pvc-1".into() };
+    let reason = "budget shop/web allows no disruption".to_owned();
+    let blockers = vec![Blocker { subject, code: BlockCode::Budget, reason, since: bench.now }];
+    let counts = Counts { total: 3, gone: 2, blocked: 1, ..Counts::default() };
+    // As an engine that has marks of its own, and none of the drain.
+    let marks = Marks { attempt: Some(bench.now), ..Marks::default() };
+    bench.hear(Event::Draining(run, Box::new(Progress { counts, blockers, marks, ..Progress::default() })));
+}
+
+fn pass_to(bench: &mut Bench, then: Mono) {
+    while bench.core.next_wake().is_some_and(|due| due <= then) {
+        bench.wait();
+    }
+    bench.now = then;
+    bench.hear(Event::Tick);
+}
+
+/// The status is FAILEDDRAIN, its task has ended, and our cordon is about to be removed.
+fn has_failed(bench: &mut Bench) -> String {
+    assert_eq!(bench.status(), (8, 2));
+    assert!(!bench.core.drain.is_active());
+    bench.core.progress().reason
+}
+
+#[test]
+fn d15_a_drain_over_its_limit_fails_with_what_is_left_and_is_undone() {
+    let mut bench = begun(PodAction::GiveUp);
+    held(&mut bench);
+    pass_to(&mut bench, at(LIMIT - 1));
+    assert_eq!(bench.status(), (5, 2), "never early");
+    bench.now = at(LIMIT);
+    bench.hear(Event::Tick);
+    assert!(bench.last.contains(&Effect::Cancel), "nothing of it is under way any more");
+    assert!(bench.gives_back(), "{:?}", bench.last);
+    let expected = "could not drain: not done within 600 s, the limit for the whole drain: budget shop/web allows no \
+                    disruption";
+    assert_eq!(has_failed(&mut bench), expected);
+    // A late word of the attempt changes nothing, COMPLETE included.
+    let run = bench.core.drain.run_id() - 1;
+    bench.done(run);
+    assert_eq!(bench.status(), (8, 2));
+}
+
+#[test]
+fn d15_the_limit_of_a_drain_runs_on_in_its_pauses_and_over_attempts() {
+    let mut bench = begun(PodAction::GiveUp);
+    let run = bench.core.drain.run_id();
+    bench.now = at(500);
+    // What an attempt that could not even begin reports holds no mark.
+    bench.hear(Event::Drained(run, Err(Box::new(failed("budget shop/web")))));
+    assert_eq!(bench.status(), (7, 2));
+    assert_eq!(bench.wait(), Duration::from_secs(100), "the pause alone is 300 s");
+    let expected = "could not drain: not done within 600 s, the limit for the whole drain: budget shop/web";
+    assert_eq!(has_failed(&mut bench), expected);
+
+    let mut bench = begun(PodAction::GiveUp);
+    bench.now = at(100);
+    bench.fail(bench.core.drain.run_id());
+    pass_to(&mut bench, at(400));
+    assert_eq!((bench.status(), bench.core.drain.run().pods().unwrap().marks.drain), ((5, 2), Some(T0)));
+    pass_to(&mut bench, at(LIMIT));
+    has_failed(&mut bench);
+}
+
+#[test]
+fn d15_the_limit_of_a_drain_goes_on_after_a_restart_and_not_in_another_boot() {
+    for (paused, boot) in [(false, "b1"), (true, "b1"), (false, "b0"), (true, "b0")] {
+        let mut bench = begun(PodAction::GiveUp);
+        bench.now = at(100);
+        if paused {
+            bench.fail(bench.core.drain.run_id());
+        } else {
+            held(&mut bench);
+        }
+        let journal = DrainJournal { boot_id: boot.into(), ..bench.core.journal() };
+        assert_eq!(journal.marks.drain_ms, 100_000, "T0 is 100 s after the boot");
+        let mut bench = Bench::at(at(200), limits(PodAction::GiveUp), Some(journal));
+        bench.ask(&request(US, 1));
+        bench.join();
+        let run = bench.run();
+        bench.hear(Event::Probed(run, Ok(())));
+        bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
+        pass_to(&mut bench, at(LIMIT - 1));
+        assert_eq!(bench.status().0, 5, "{paused} {boot}");
+        pass_to(&mut bench, at(LIMIT));
+        let failed = boot == "b1";
+        assert_eq!(bench.status().0 == 8, failed, "{paused} {boot}");
+        if !failed {
+            pass_to(&mut bench, at(200 + LIMIT));
+            assert_eq!(bench.status().0, 8, "it has its whole time from then on");
+        }
+    }
+}
+
+#[test]
+fn d15_a_drain_that_cannot_be_continued_after_a_restart_is_over_its_limit_too() {
+    let mut bench = begun(PodAction::GiveUp);
+    held(&mut bench);
+    let journal = bench.core.journal();
+    let mut bench = Bench::at(at(LIMIT - 10), limits(PodAction::GiveUp), Some(journal));
+    bench.ask(&request(US, 1));
+    bench.join();
+    let run = bench.run();
+    bench.hear(Event::Probed(run, Err("connection refused".into())));
+    pass_to(&mut bench, at(LIMIT));
+    let reason = has_failed(&mut bench);
+    assert!(reason.ends_with("it could not be continued after a restart"), "{reason}");
+}
+
+#[test]
+fn d15_a_drain_that_waits_or_deletes_after_its_limit_continues_and_one_that_is_proved_is_done() {
+    for then in [PodAction::Wait, PodAction::Delete] {
+        let mut bench = begun(then);
+        held(&mut bench);
+        pass_to(&mut bench, at(10 * LIMIT));
+        assert_eq!(bench.status(), (5, 2), "{then:?}");
+    }
+    let mut bench = begun(PodAction::GiveUp);
+    bench.hear(Event::Hold(true));
+    bench.done(bench.core.drain.run_id());
+    pass_to(&mut bench, at(10 * LIMIT));
+    assert_eq!(bench.status().0, 9, "the fault-injection file held what was proved");
+}
+
+#[test]
+fn d15_no_limit_of_a_drain_runs_while_it_waits_to_begin_nor_without_one_set() {
+    let mut bench = Bench::at(T0, limits(PodAction::GiveUp), None);
+    bench.join();
+    bench.look(NodeLook::Open);
+    bench.ask(&request(US, 1));
+    assert_eq!(bench.core.progress().limits, []);
+    let run = bench.run();
+    bench.hear(Event::Probed(run, Ok(())));
+    bench.now = at(1000);
+    bench.hear(Event::Cordoned(run, Ok(CordonOwner::Ours)));
+    assert_eq!(bench.core.drain.run().pods().unwrap().marks.drain, Some(at(1000)));
+
+    let (bench, _) = Bench::draining(US);
+    let all: Vec<RunningLimit> = bench.core.progress().limits;
+    assert_eq!(all.iter().map(|it| it.of.as_str()).collect::<Vec<_>>(), ["attempt"]);
+}
+
+#[test]
+fn d15_the_limits_that_run_are_shown_with_what_follows() {
+    let bench = begun(PodAction::Wait);
+    let wall = |secs| bench.core.node.wall(at(secs));
+    let shown = |of: &str, secs, then: &str| RunningLimit {
+        of: of.into(),
+        since: wall(0),
+        until: wall(secs),
+        then: then.into(),
+    };
+    let expected = [shown("drain", LIMIT, "wait"), shown("attempt", 24 * 3600, "give-up")];
+    assert_eq!(bench.core.progress().limits, expected);
+}
+
+#[test]
+fn d15_a_drain_that_was_proved_and_held_does_not_fail_on_its_limit_after_a_restart() {
+    let mut bench = begun(PodAction::GiveUp);
+    held(&mut bench);
+    bench.hear(Event::Hold(true));
+    bench.done(bench.core.drain.run_id());
+    let journal = bench.core.journal();
+    assert_eq!((journal.status.is_under_way(), journal.marks.drain_ms), (true, 0));
+    let mut bench = Bench::at(at(LIMIT + 50), limits(PodAction::GiveUp), Some(journal));
+    bench.ask(&request(US, 1));
+    bench.join();
+    pass_to(&mut bench, at(LIMIT + 51));
+    assert_ne!(bench.status().0, 8);
+}
+
+#[test]
+fn d15_the_deadline_that_is_shown_is_when_something_ends() {
+    let (wait, give_up) = (PodAction::Wait, PodAction::GiveUp);
+    for (drain, attempt, expected) in [
+        (give_up, give_up, Some(LIMIT)),
+        (give_up, wait, Some(LIMIT)),
+        (wait, give_up, Some(24 * 3600)),
+        (wait, PodAction::Delete, None),
+    ] {
+        let mut bench = Bench::at(T0, Limits { attempt_limit_then: attempt, ..limits(drain) }, None);
+        bench.join();
+        bench.look(NodeLook::Open);
+        bench.ask(&request(US, 1));
+        bench.until_draining();
+        let expected = expected.map_or(topics::GoTime::ZERO, |secs| bench.core.node.wall(at(secs)));
+        assert_eq!(bench.core.progress().deadline, expected, "{drain:?} {attempt:?}");
+    }
+}

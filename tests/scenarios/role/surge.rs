@@ -1,0 +1,42 @@
+//! The role of second copies of Deployments.
+
+use std::time::Duration;
+
+use kubeapi::NodeName;
+use kubenodeop::SurgeRule;
+use kubenodeop::calls::surge::{self, SurgeAnswer, SurgeOrder};
+use kubenodeop::pods;
+use scenarios::World;
+
+use super::granted_and_used;
+
+#[tokio::test]
+async fn s1_a_second_copy_asks_for_what_its_own_role_grants_and_nothing_else() {
+    let world = World::new().await;
+    let (sim, cluster) = (world.cluster.sim(), world.cluster.handle());
+    sim.add_deployment("shop", "solo", 1);
+    let runs = |it: &serde_json::Value| {
+        it["metadata"]["labels"]["app"] == "solo" && it["status"]["conditions"][0]["status"] == "True"
+    };
+    sim.until("pods", |all| all.iter().any(runs)).await;
+    let pod = sim.list("pods").into_iter().find(runs).unwrap();
+    let node = NodeName::parse(pod["spec"]["nodeName"].as_str().unwrap()).unwrap();
+    let all = pods::list(&cluster, &node).await.unwrap();
+    let facts = all.into_iter().find(|it| it.pod.name.starts_with("solo-")).unwrap();
+    let before = world.cluster.asked_by_agents().len();
+    let order = |over| SurgeOrder {
+        pod: facts.pod.clone(),
+        replica_set: facts.workload.trim_start_matches("ReplicaSet/").to_owned(),
+        deployment: "solo".to_owned(),
+        asked: false,
+        claims: Vec::new(),
+        over,
+    };
+    let answer = surge::surge(&cluster, &node, SurgeRule::All, &order(None)).await.unwrap();
+    assert_eq!(answer, SurgeAnswer::UnderWay { deployment: "shop/solo".to_owned(), ours: true });
+    let over = order(Some(Duration::from_secs(1)));
+    let answer = surge::surge(&cluster, &node, SurgeRule::All, &over).await.unwrap();
+    assert!(matches!(answer, SurgeAnswer::Without(_)), "{answer:?}");
+    surge::settle(&cluster, &node, true).await.1.unwrap();
+    granted_and_used(&["pillar-rs-surge"], &world.cluster.asked_by_agents()[before..]);
+}
