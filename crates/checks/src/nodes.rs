@@ -62,10 +62,9 @@ pub fn full_disks(nodes: &[Value]) -> Vec<Finding> {
 /// is wrong looks the same.
 #[must_use]
 pub fn silent(nodes: &[Value], leases: &[Value], now: Timestamp) -> Vec<Finding> {
-    let of_nodes = |it: &&Value| it["metadata"]["namespace"] == "kube-node-lease";
     let of = |node: &Value| {
         let name = named(node);
-        let lease = leases.iter().filter(of_nodes).find(|it| it["metadata"]["name"] == name.as_str());
+        let lease = leases.iter().find(|it| it["metadata"]["name"] == name.as_str());
         let renewed = lease.and_then(|it| time(&it["spec"]["renewTime"]));
         let ready = condition(&node["status"], "Ready")["status"] == "True";
         let how = match renewed.map(|at| now.duration_since(at)) {

@@ -93,13 +93,19 @@ pub(crate) async fn run(
 /// Takes back what drains of `node` asked of machines and volumes, and starts again the machines that they stopped, until
 /// nothing is left and the machines of the node are up. What is in the way is sent, and tried again after pauses that grow;
 /// machines are named that have not come up in their time. Second copies of Deployments that have not come to be are given
-/// up, whatever is set now. Dropping it loses nothing.
-pub(crate) async fn give_back(cluster: &Cluster, node: &NodeName, clock: Clock, outbox: Outbox<Event>) {
+/// up where `surges` are set. Dropping it loses nothing.
+pub(crate) async fn give_back(
+    cluster: &Cluster,
+    node: &NodeName,
+    surges: bool,
+    clock: Clock,
+    outbox: Outbox<Event>,
+) {
     let (mut pace, mut tries) = (Pace::new(RandomState::new().hash_one("jitter")), 0_u32);
     let named_from = clock.now() + UP_WITHIN;
     let mut copies = Ok(());
     let mut copies_done = false;
-    let mut surges_due = true;
+    let mut surges_due = surges;
     loop {
         let mut given_up = Ok(());
         if surges_due {

@@ -76,7 +76,8 @@ async fn s1_the_look_at_the_cluster_between_two_nodes_of_a_restart_asks_for_noth
     let (leases, others): (Vec<_>, Vec<_>) =
         asked.into_iter().partition(|(_, uri)| uri.contains("/kube-system/leases"));
     granted_and_used(&["pillar-rs-site-restart"], &leases);
-    let granted = granted(&["pillar-rs-node-drain", "pillar-rs-preflight", "pillar-rs-site"]);
+    let roles = ["pillar-rs-node-drain", "pillar-rs-node-lease", "pillar-rs-preflight", "pillar-rs-site"];
+    let granted = granted(&roles);
     let missing: Vec<_> = others.iter().filter_map(needed).filter(|it| !granted.contains(it)).collect();
     assert!(missing.is_empty() && others.len() > 8, "asked for, but not granted: {missing:?}");
 }

@@ -36,11 +36,12 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
         .with(Severity::Warns)]),
     };
     let many = |what: &str, path: &str| Scope::all(what, path.to_owned());
-    let (all_nodes, snapshots, events, leases, volumes, disks, attached) = join!(
+    let (all_nodes, snapshots, events, leases, renewals, volumes, disks, attached) = join!(
         Box::pin(listed::<Value>(cluster, many("nodes", "/api/v1/nodes"))),
         Box::pin(listed::<Value>(cluster, etcd_snapshots())),
         Box::pin(listed::<Value>(cluster, events())),
-        Box::pin(listed::<Value>(cluster, many("leases", "/apis/coordination.k8s.io/v1/leases"))),
+        Box::pin(listed::<Value>(cluster, many("leases of kube-system", &leases_of("kube-system")))),
+        Box::pin(listed::<Value>(cluster, many("leases of nodes", &leases_of("kube-node-lease")))),
         Box::pin(listed::<Volume>(cluster, longhorn::scope("volumes"))),
         Box::pin(listed(cluster, longhorn::scope("nodes"))),
         Box::pin(listed::<Value>(
@@ -104,7 +105,7 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
             .list("nodes", all_nodes.as_deref(), |all| {
                 [nodes::unready(all), nodes::cordoned(all, ""), nodes::full_disks(all)].concat()
             })
-            .found(leases.iter().flat_map(|all| nodes::silent(known, all, now)))
+            .list("leases", renewals.as_deref(), |all| nodes::silent(known, all, now))
             .layer("nodes"),
         Looked::default().list("nodes", all_nodes.as_deref(), nodes::tainted).layer("taints"),
         volumes_layer.layer("storage"),
@@ -114,6 +115,10 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
             .list("virtual machines", guests.as_deref(), machines::not_running)
             .layer("machines"),
     ]
+}
+
+fn leases_of(namespace: &str) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
 }
 
 /// What belongs to the system, and the others.

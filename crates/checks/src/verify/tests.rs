@@ -31,7 +31,8 @@ fn site(
 ) -> (Cluster, mock::Calls) {
     mock::server(move |call: &Call| {
         let path = call.line.trim_start_matches("GET ").split('?').next().unwrap_or_default().to_owned();
-        let kind = path.rsplit('/').next().unwrap_or_default().to_owned();
+        let kind = path.rsplit('/').next().unwrap_or_default();
+        let kind = if path.contains("/kube-node-lease/") { format!("node-{kind}") } else { kind.to_owned() };
         let mut all = match path.as_str() {
             "/api/v1/nodes" => vec![node("n1", "True"), node("n2", "True")],
             "/apis/apps/v1/deployments" => ["kube-system", "shop"]
@@ -52,8 +53,11 @@ fn site(
                     json!({ "metadata": { "namespace": namespace, "name": name },
                         "spec": { "holderIdentity": "n1", "renewTime": "2026-11-23T11:59:58Z" } })
                 };
-                let nodes = ["n1", "n2"].map(|it| lease("kube-node-lease", it));
-                [&[lease("kube-system", "plndr-cp-lock")], &nodes[..]].concat()
+                if path.contains("/kube-system/") {
+                    vec![lease("kube-system", "plndr-cp-lock")]
+                } else {
+                    ["n1", "n2"].map(|it| lease("kube-node-lease", it)).to_vec()
+                }
             }
             path if path.ends_with("/etcdsnapshotfiles") => vec![json!({ "status": { "readyToUse": true,
                 "creationTime": "2026-11-23T06:00:00Z" } })],
@@ -96,13 +100,13 @@ async fn v1_a_cluster_in_which_all_is_well_passes_with_what_was_read_in_a_dozen_
         let expected = if it.layer == "clock" { Warn } else { Pass };
         assert_eq!((it.result, it.findings.len()), (expected, usize::from(expected == Warn)), "{it:?}");
     }
-    assert_eq!(layer(&all, "nodes").read, "2 nodes");
+    assert_eq!(layer(&all, "nodes").read, "2 nodes, 2 leases");
     assert_eq!(layer(&all, "etcd").read, "2 nodes, 2 of them members of etcd, 1 snapshots");
     let order: Vec<&str> = all.iter().map(|it| it.layer.as_str()).collect();
     let expected: Vec<&str> =
         LAYERS.into_iter().filter(|it| !["devices", "turns", "probes"].contains(it)).collect();
     assert_eq!(order, expected);
-    assert_eq!(calls.lines().len(), 13, "{:?}", calls.lines());
+    assert_eq!(calls.lines().len(), 14, "{:?}", calls.lines());
 }
 
 type Change = fn(&mut Vec<Value>);
@@ -117,11 +121,18 @@ async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step
         ("nodes", "nodes", Warn, "cordoned", "kubectl uncordon n1", |all| {
             all[0]["spec"]["unschedulable"] = true.into();
         }),
-        ("leases", "nodes", Warn, "of node n2 renewed its lease 60 s ago", "log of its kubelet", |all| {
-            all[2]["spec"]["renewTime"] = "2026-11-23T11:59:00Z".into();
-        }),
-        ("leases", "nodes", Warn, "of node n1 has no lease", "kubectl describe node n1", |all| {
-            all.remove(1);
+        (
+            "node-leases",
+            "nodes",
+            Warn,
+            "of node n2 renewed its lease 60 s ago",
+            "log of its kubelet",
+            |all| {
+                all[1]["spec"]["renewTime"] = "2026-11-23T11:59:00Z".into();
+            },
+        ),
+        ("node-leases", "nodes", Warn, "of node n1 has no lease", "kubectl describe node n1", |all| {
+            all.remove(0);
         }),
         ("nodes", "etcd", Fail, "no healthy voters: n1 (NotAVoter)", "repair", |all| {
             all[0]["status"]["conditions"][1] =

@@ -462,7 +462,9 @@ impl Sites {
         let edit = |record: &_| operator::advance(record, from, to.as_ref());
         match lease::change(cluster, self.station.clock.wall().to_timestamp(), edit).await {
             Ok(_) => {
-                to.iter().for_each(|it| self.quiet.wrote(it));
+                if let Some(it) = &to {
+                    self.quiet.wrote(it);
+                }
                 Ok(())
             }
             // Another one was faster: the next look sees what it wrote.
