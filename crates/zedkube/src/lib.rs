@@ -56,7 +56,7 @@ pub const WAIT: &str = "tmp/DrainStatus_FaultInjection_Wait";
 /// # Errors
 /// A topic or file that it cannot continue without.
 pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(), Error> {
-    run_into(station, limits, cluster, Pipe::standard_output()).await
+    Box::pin(run_into(station, limits, cluster, Pipe::standard_output())).await
 }
 
 /// [`run`], with another place for the lines that applications have logged.

@@ -15,7 +15,9 @@ use crate::turn::rule::NodeSeen;
 
 fn site(acks: &[Ack]) -> Site {
     let mut site = current(&begin(&Record::default(), &wish(), &nodes()).unwrap()).unwrap().unwrap();
-    acks.iter().for_each(|it| site.hear(it.clone()));
+    for it in acks {
+        site.hear(it.clone());
+    }
     site
 }
 
