@@ -23,7 +23,32 @@ fn steps(site: &Site, node: &str) -> Vec<String> {
     past.chain([ack.step.text().to_owned()]).collect()
 }
 
+async fn ten_minutes() {
+    let clock = Clock::new();
+    clock.sleep_until(Some(clock.now() + Duration::from_mins(10))).await;
+}
+
 impl Place {
+    /// The machine goes down as it is ordered, and does not come back by itself.
+    async fn goes_and_stays_off(&mut self, at: usize) {
+        self.worlds[at].recorded_count(1).await;
+        self.worlds[at].kill_all().await;
+        self.worlds[at].cluster.power(false).await;
+    }
+
+    /// The machine boots, with its agents.
+    async fn comes_back(&mut self, at: usize) {
+        self.worlds[at].reboot().await;
+        self.worlds[at].start_all();
+    }
+
+    /// The restart ends, with one reboot of each node.
+    async fn until_each_went_once(&mut self) {
+        self.until_restarted().await;
+        assert!(self.worlds.iter().all(|it| it.recorded().len() == 1), "each went once");
+        self.kill_all().await;
+    }
+
     /// The record of turns.
     async fn record(&self) -> Record {
         lease::view(&self.worlds[0].cluster.handle()).await.unwrap().held.unwrap().record
@@ -155,16 +180,13 @@ fn v3_a_drain_that_fails_pauses_the_restart_and_a_person_takes_it_up_again() {
         let idle = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.phase == DrainPhase::Idle);
         place.worlds[2].until("zedkube", "its drain to be withdrawn", idle).await;
         place.worlds[2].cluster.until_schedulable().await;
-        let clock = Clock::new();
-        clock.sleep_until(Some(clock.now() + Duration::from_mins(10))).await;
+        ten_minutes().await;
         assert_eq!((place.cordoned(), place.mode().unwrap()), (vec![], site));
         assert!(place.worlds.iter().all(|it| it.recorded().is_empty()));
         place.sim.faults().clear();
         place.said(|record| operator::pass(record, &SitePhase::Paused, None, &said())).await;
         place.each_reboots_alone(|_| ()).await;
-        place.until_restarted().await;
-        assert!(place.worlds.iter().all(|it| it.recorded().len() == 1), "each went once");
-        place.kill_all().await;
+        place.until_each_went_once().await;
     });
 }
 
@@ -173,30 +195,23 @@ fn v3_a_node_that_does_not_come_back_pauses_the_restart_and_goes_no_second_time(
     within_still(async {
         let mut place = Place::patient().await;
         place.begin(SiteKind::Restart).await;
-        place.worlds[2].recorded_count(1).await;
-        place.worlds[2].kill_all().await;
-        place.worlds[2].cluster.power(false).await;
+        place.goes_and_stays_off(2).await;
         place.until_mode(|it| it.is_some_and(|it| it.phase == SitePhase::Paused)).await;
         let site = place.mode().unwrap();
         assert!(site.waits.starts_with("node edge-node-3: it is not Ready for 15 min"), "{}", site.waits);
         assert_eq!(place.cordoned(), ["edge-node-3"]);
         // Somebody switches it on in the evening. Nothing starts by that.
-        place.worlds[2].reboot().await;
-        place.worlds[2].start_all();
+        place.comes_back(2).await;
         place.worlds[2].cluster.until_schedulable().await;
-        let clock = Clock::new();
-        clock.sleep_until(Some(clock.now() + Duration::from_mins(10))).await;
+        ten_minutes().await;
         assert!(place.cordoned().is_empty() && place.mode().unwrap().phase == SitePhase::Paused);
         place.said(|record| operator::pass(record, &SitePhase::Paused, None, &said())).await;
         for at in [0, 1] {
             place.worlds[at].recorded_count(1).await;
             assert_eq!(place.cordoned(), [format!("edge-node-{}", at + 1)]);
-            place.worlds[at].reboot().await;
-            place.worlds[at].start_all();
+            place.comes_back(at).await;
         }
-        place.until_restarted().await;
-        assert!(place.worlds.iter().all(|it| it.recorded().len() == 1), "each went once");
-        place.kill_all().await;
+        place.until_each_went_once().await;
     });
 }
 
@@ -205,9 +220,7 @@ fn v3_a_cluster_that_is_not_well_with_a_node_back_keeps_the_next_one_up() {
     within_still(async {
         let mut place = Place::patient().await;
         place.begin(SiteKind::Restart).await;
-        place.worlds[2].recorded_count(1).await;
-        place.worlds[2].kill_all().await;
-        place.worlds[2].cluster.power(false).await;
+        place.goes_and_stays_off(2).await;
         // While it is away something breaks that nobody repairs.
         place.sim.apply(
             "longhorn/volumes",
@@ -216,8 +229,7 @@ fn v3_a_cluster_that_is_not_well_with_a_node_back_keeps_the_next_one_up() {
                 "status": { "state": "detached", "robustness": "faulted" },
             }),
         );
-        place.worlds[2].reboot().await;
-        place.worlds[2].start_all();
+        place.comes_back(2).await;
         place
             .until_mode(|it| it.is_some_and(|it| it.waits.contains("to be well with node edge-node-3 back")))
             .await;
@@ -250,8 +262,7 @@ fn v3_agents_and_machines_that_lose_power_in_the_middle_neither_lose_the_restart
             place.worlds[at].start_all();
         }
         // Power of the one that goes: that was a boot, and it is not ordered another one.
-        place.worlds[2].reboot().await;
-        place.worlds[2].start_all();
+        place.comes_back(2).await;
         place.until_mode(|it| it.is_some_and(|it| it.step("edge-node-1") == Some(&NodeStep::Draining))).await;
         assert_eq!(place.worlds[2].recorded().len(), 0);
         assert!(steps(&place.mode().unwrap(), "edge-node-3").contains(&"booted".to_owned()));
@@ -268,8 +279,7 @@ fn v3_agents_and_machines_that_lose_power_in_the_middle_neither_lose_the_restart
         }
         place.worlds[1].recorded_count(1).await;
         assert_eq!(place.cordoned(), ["edge-node-2"]);
-        place.worlds[1].reboot().await;
-        place.worlds[1].start_all();
+        place.comes_back(1).await;
         place.until_restarted().await;
         let counts: Vec<usize> = place.worlds.iter().map(|it| it.recorded().len()).collect();
         assert_eq!(counts, [1, 1, 0]);

@@ -147,7 +147,7 @@ impl Read {
         annotation(&self.spec.template.metadata, FROM_ANNOTATION)
     }
 
-    /// What `node` has asked of it.
+    /// What some node has asked of it.
     fn record(&self) -> Option<SurgeRecord> {
         serde_json::from_str(annotation(&self.metadata, RECORD_ANNOTATION)?).ok()
     }
