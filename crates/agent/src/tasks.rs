@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::pin::Pin;
 
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::error;
@@ -40,7 +41,9 @@ impl<E: Send + 'static> Tasks<E> {
         self.reap();
         let name = name.into();
         self.cancel(&name);
-        let handle = self.running.spawn(work(self.outbox.clone()));
+        // One type for the runtime, whose code would else be there once for each task's.
+        let work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(work(self.outbox.clone()));
+        let handle = self.running.spawn(work);
         self.named.insert(name, handle);
     }
 

@@ -7,7 +7,8 @@ use crate::{Change, Finding};
 
 /// The values of one topic as far as they were heard. What is equal is not told.
 pub(crate) struct Mirror<T> {
-    values: BTreeMap<String, T>,
+    /// Boxed: one map's code serves all topics, and no node of it keeps room for eleven values.
+    values: BTreeMap<String, Box<T>>,
     restarted: u32,
     synced: bool,
     /// Changes that were not yet handed over: at most a few for each key.
@@ -27,25 +28,28 @@ impl<T: Clone + PartialEq> Mirror<T> {
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&T> {
-        self.values.get(key)
+        self.values.get(key).map(Box::as_ref)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
-        self.values.iter().map(|(key, value)| (key.as_str(), value))
+        self.values.iter().map(|(key, value)| (key.as_str(), value.as_ref()))
     }
 
     pub(crate) fn put(&mut self, key: &str, value: T) {
         let old = match self.values.get_mut(key) {
-            Some(known) if *known == value => return,
-            Some(known) => Some(mem::replace(known, value.clone())),
-            None => self.values.insert(key.to_owned(), value.clone()),
+            Some(known) if **known == value => return,
+            Some(known) => Some(mem::replace(&mut **known, value.clone())),
+            None => {
+                self.values.insert(key.to_owned(), Box::new(value.clone()));
+                None
+            }
         };
         self.told.push_back(Change::Put { key: key.to_owned(), value, old });
     }
 
     pub(crate) fn gone(&mut self, key: &str) {
         if let Some(old) = self.values.remove(key) {
-            self.told.push_back(Change::Gone { key: key.to_owned(), old });
+            self.told.push_back(Change::Gone { key: key.to_owned(), old: *old });
         }
     }
 

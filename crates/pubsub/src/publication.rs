@@ -28,7 +28,7 @@ pub struct Publication<T> {
     files: Shared,
     codec: Codec<T>,
     /// Each is read out of its bytes only when somebody asks for it.
-    values: BTreeMap<String, OnceLock<T>>,
+    values: BTreeMap<String, Box<OnceLock<T>>>,
     /// Keys whose last write failed: what readers see of them is not known.
     doubtful: BTreeSet<String>,
     restarted: u32,
@@ -124,8 +124,8 @@ impl<T: Clone + PartialEq> Publication<T> {
         };
         self.doubtful.remove(key);
         match self.values.get_mut(key) {
-            Some(known) => *known = OnceLock::new(),
-            None => drop(self.values.insert(key.to_owned(), OnceLock::new())),
+            Some(known) => **known = OnceLock::new(),
+            None => drop(self.values.insert(key.to_owned(), Box::default())),
         }
         if let Some(server) = &self.server {
             server.put(key, bytes);
@@ -290,7 +290,7 @@ impl<T: Clone + PartialEq> Publication<T> {
     fn load_key(&mut self, key: String, file: &str) -> Result<(), Error> {
         let reason = match self.value_of(file)? {
             Ok(value) => {
-                self.values.insert(key, value.into());
+                self.values.insert(key, Box::new(value.into()));
                 return Ok(());
             }
             Err(reason) => reason,
@@ -308,7 +308,7 @@ impl<T: Clone + PartialEq> Publication<T> {
                 files.disown(&backup);
             }
             drop(files);
-            self.values.insert(key, value.into());
+            self.values.insert(key, Box::new(value.into()));
             self.findings.push(Finding { path, reason: format!("{reason}; its backup was used") });
             return Ok(());
         }

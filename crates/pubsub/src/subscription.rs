@@ -157,42 +157,80 @@ impl<T: Clone + PartialEq> Subscription<T> {
     /// # Errors
     /// It cannot be read: nothing is known of it.
     fn read_one(&mut self, name: &OsStr, files: &mut Shelf<'_>) -> Result<(), Error> {
-        let key = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
-        if key.is_none() && name != RESTARTED {
-            return Ok(());
-        }
-        let fault = match (files.read(name, FILE_LIMIT_BYTES), key) {
-            (Ok(None), Some(key)) => {
+        let fault = match said(name, files)? {
+            Said::Nothing => return Ok(()),
+            Said::Gone(key) => {
                 self.known.gone(key);
                 None
             }
-            (Ok(None), None) => {
-                self.known.count(0);
+            Said::Value(key, bytes) => match (self.codec.decode)(bytes) {
+                Ok(value) => {
+                    self.known.put(key, value);
+                    None
+                }
+                Err(error) => Some(error.to_string()),
+            },
+            Said::Restarted(count) => {
+                self.known.count(count);
                 None
             }
-            (Ok(Some([])), _) => Some("it is empty".to_owned()),
-            (Ok(Some(bytes)), Some(key)) => {
-                let read = (self.codec.decode)(bytes).map(|value| self.known.put(key, value));
-                read.err().map(|error| error.to_string())
-            }
-            // A text that is no number counts as one start, as the reference logs and does not do (D-P4).
-            (Ok(Some(bytes)), None) => {
-                self.known.count(String::from_utf8_lossy(bytes).trim().parse().unwrap_or(1));
-                None
-            }
-            (Err(error), _) if error.is_refusal() => Some(error.to_string()),
-            (Err(error), _) => return Err(error),
+            Said::Fault(reason) => Some(reason),
         };
-        let Some(reason) = fault else {
-            self.bad.remove(name);
-            return Ok(());
-        };
-        if self.bad.get(name) != Some(&reason) {
-            self.bad.insert(name.to_owned(), reason.clone());
+        if let Some(reason) = new_fault(&mut self.bad, name, fault) {
             self.known.bad(Finding { path: self.dir.join(name), reason });
         }
         Ok(())
     }
+}
+
+/// What a file of a topic says, whatever the topic holds.
+enum Said<'a> {
+    /// It is no file of a topic.
+    Nothing,
+    /// This key has no file.
+    Gone(&'a str),
+    /// The value of this key.
+    Value(&'a str, &'a [u8]),
+    /// So many starts.
+    Restarted(u32),
+    /// Nothing that makes sense.
+    Fault(String),
+}
+
+/// Reads a file of a topic.
+///
+/// # Errors
+/// It cannot be read: nothing is known of it.
+fn said<'a>(name: &'a OsStr, files: &'a mut Shelf<'_>) -> Result<Said<'a>, Error> {
+    let key = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
+    if key.is_none() && name != RESTARTED {
+        return Ok(Said::Nothing);
+    }
+    Ok(match (files.read(name, FILE_LIMIT_BYTES), key) {
+        (Ok(None), Some(key)) => Said::Gone(key),
+        (Ok(None), None) => Said::Restarted(0),
+        (Ok(Some([])), _) => Said::Fault("it is empty".to_owned()),
+        (Ok(Some(bytes)), Some(key)) => Said::Value(key, bytes),
+        // A text that is no number counts as one start, as the reference logs and does not do (D-P4).
+        (Ok(Some(bytes)), None) => {
+            Said::Restarted(String::from_utf8_lossy(bytes).trim().parse().unwrap_or(1))
+        }
+        (Err(error), _) if error.is_refusal() => Said::Fault(error.to_string()),
+        (Err(error), _) => return Err(error),
+    })
+}
+
+/// Notes what is wrong with a file, or that nothing is any more; the reason if it was not told before.
+fn new_fault(bad: &mut BTreeMap<OsString, String>, name: &OsStr, fault: Option<String>) -> Option<String> {
+    let Some(reason) = fault else {
+        bad.remove(name);
+        return None;
+    };
+    if bad.get(name) == Some(&reason) {
+        return None;
+    }
+    bad.insert(name.to_owned(), reason.clone());
+    Some(reason)
 }
 
 /// What is reported of a read that failed.
