@@ -18,6 +18,7 @@ mod look;
 mod machines;
 mod moves;
 mod order;
+mod person;
 mod pods;
 mod power;
 mod reboot;
@@ -69,6 +70,8 @@ on_both! {
     windows::u9_outside_of_its_window_nothing_starts_but_by_a_persons_word,
     windows::u9_hooks_come_before_the_drain_before_the_reboot_and_after_the_boot,
     windows::u9_a_drain_that_is_withdrawn_while_zedkube_is_down_is_undone_after_its_start,
+    person::x3_a_person_takes_the_machine_down_behind_a_drain_and_once,
+    person::x3_an_order_that_is_withdrawn_gives_the_node_back_and_outlives_an_agent,
     update::p5_two_requesters_get_one_drain_and_an_answer_each,
 }
 

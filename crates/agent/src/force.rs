@@ -55,6 +55,16 @@ fn forgotten(station: &Station) -> Result<(), Error> {
     note(boot)
 }
 
+/// Identity of the boot in which the agents under this root work; `None` before one has started in any.
+///
+/// # Errors
+/// It cannot be read.
+pub fn boot_of_agents(bus: &Bus) -> Result<Option<String>, Error> {
+    let note = store::read(&bus.path(LOOKED_IN), LIMIT_BYTES).map_err(Error::pubsub(LOOKED_IN))?;
+    let id = |it: Vec<u8>| String::from_utf8_lossy(&it).split(' ').next().map(str::to_owned);
+    Ok(note.and_then(id).filter(|it| !it.is_empty()))
+}
+
 /// Takes an order away, as one that was carried out is; false when there was none.
 ///
 /// # Errors

@@ -6,6 +6,7 @@
 mod parsed;
 #[cfg(test)]
 mod tests;
+mod yaml;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

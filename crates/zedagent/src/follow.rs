@@ -2,9 +2,10 @@
 //!
 //! Not here: what follows from it.
 
-use pubsub::Change;
+use pubsub::{Change, FileState};
 use requester::Word;
-use topics::{LeavePhase, NodeLeave, SiteOperation};
+use topics::{DEVICE_ORDER, DeviceOp, DeviceOrder, LeavePhase, NodeLeave, SiteOperation, go_json};
+use tracing::warn;
 
 use crate::core::{Event, SiteOrder};
 
@@ -50,6 +51,24 @@ pub(crate) fn site(change: Change<SiteOperation>, told: &mut bool) -> Option<Eve
     };
     *told = true;
     Some(Event::Site(order))
+}
+
+/// What a person at this node wants in this boot, with who that is and why.
+pub(crate) fn person(file: FileState, boot_id: &str) -> Option<(DeviceOp, String)> {
+    let refused = match file {
+        FileState::Absent => return None,
+        FileState::Present(bytes) => match go_json::from_slice::<DeviceOrder>(&bytes) {
+            Ok(it) if it.boot_id == boot_id => return Some((it.op, it.words())),
+            Ok(_) => "it is of an earlier boot".to_owned(),
+            Err(cause) => agent::report::chain(&cause),
+        },
+        FileState::Bad(finding) => finding.reason,
+    };
+    warn!(
+        path = DEVICE_ORDER,
+        "no order is taken from this file: {refused}; `zedbox reboot` writes another one"
+    );
+    None
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use agent::wire::GLOBAL;
 use agent::{Error, Hands, Station, Tasks, Weight, force, publication, wire};
 use pubsub::{Change, Publication};
 use topics::{
-    DeviceOp, DeviceOpPending, DrainStatus, FORCE_FILE, NodeAgentStatus, NodeDrainRequest, NodeDrainStatus,
-    NodeLeave, Requester, SiteOperation, ZbootStatus, ZedAgentStatus,
+    DEVICE_ORDER, DeviceOp, DeviceOpPending, DrainStatus, FORCE_FILE, NodeAgentStatus, NodeDrainRequest,
+    NodeDrainStatus, NodeLeave, Requester, SiteOperation, ZbootStatus, ZedAgentStatus,
 };
 use tracing::{debug, error, info, warn};
 
@@ -84,6 +84,10 @@ impl Shell {
         });
         let mut heard = false;
         self.tasks.follow::<SiteOperation>(&bus, "zedkube", move |change| follow::site(change, &mut heard));
+        let boot_id = self.station.boot_id.clone();
+        self.tasks.follow_file(&bus, bus.path(DEVICE_ORDER), agent::operator::WORD, move |file| {
+            Some(Event::Person(follow::person(file, &boot_id)))
+        });
         let lets_go = Arc::clone(&self.forced);
         self.tasks.follow_force(&self.station, move |order| {
             let order = forced(order);
@@ -199,8 +203,11 @@ fn say(said: &LogEvent) {
         LogEvent::FirstCounter(op, counter) => {
             info!(op = op.word(), counter, "first counter on this device: recorded, not carried out");
         }
-        LogEvent::WantedBySite(op, id) => {
-            info!(op = op.word(), operation = id, "scheduleDeviceOperation: wanted for the whole site");
+        LogEvent::WantedBy(op, by) => {
+            info!(
+                op = op.word(),
+                by, "scheduleDeviceOperation: wanted by a whole-site operation or a person"
+            );
         }
         LogEvent::Wanted(op, counter) => info!(op = op.word(), counter, "scheduleDeviceOperation: wanted"),
         LogEvent::TakenBack(op, counter) => {

@@ -1,27 +1,33 @@
 //! The command line: the only place where flags and variables of the environment enter.
 
+mod bundle;
 mod cluster;
 #[cfg(feature = "demo")]
 mod demo;
+mod device_order;
 mod join;
 mod lock;
 mod machines;
 mod preflight;
 pub(crate) mod settings;
+mod time;
 mod update_status;
 mod verify;
 mod window;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use agent::{device, partitions};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use topics::{DrainStatus, GoTime, Requester};
 
+pub(crate) use bundle::BundleCommand;
 pub(crate) use cluster::OverCluster;
 #[cfg(feature = "demo")]
 pub(crate) use demo::DemoOptions;
+pub(crate) use device_order::{Blocked, OrderOptions, RebootCommand, ShutdownCommand};
 pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
 pub(crate) use lock::{First, LockAction, LockCommand};
 pub(crate) use machines::{MachinesAction, MachinesCommand};
@@ -83,6 +89,8 @@ pub(crate) enum Command {
     Nodeagent(Options),
     /// Run zedkube alone: cordons and drains this node.
     Zedkube(Options),
+    /// Write one archive for whoever helps from afar, without secrets.
+    Bundle(BundleCommand),
     /// Validate topic files, settings files, or trees of them.
     Check(CheckOptions),
     #[cfg(feature = "demo")]
@@ -96,6 +104,10 @@ pub(crate) enum Command {
     Lock(LockCommand),
     /// Show virtual machines that drains have stopped, and start them again.
     Machines(MachinesCommand),
+    /// Drain this node and reboot it, or withdraw that.
+    Reboot(RebootCommand),
+    /// Drain this node and switch it off, or withdraw that.
+    Shutdown(ShutdownCommand),
     /// Shut the whole site down or reboot it, and show how far that is.
     Site(SiteCommand),
     /// Verify that the cluster is well after an outage, layer by layer. Nothing is written.
@@ -156,7 +168,7 @@ pub(crate) enum DrainAction {
     ///
     /// On a terminal the output of `status` is drawn over itself. Elsewhere each change is one line, or one JSON object
     /// with `-o json`.
-    Watch,
+    Watch(WatchOptions),
     /// Show the last ten drains with their steps, and who wrote which force file when and why, also after a reboot.
     History,
     /// Predict a drain: which pods leave in which order, and what would block it (4). Nothing is written.
@@ -182,6 +194,17 @@ pub(crate) struct RequestOptions {
     /// Continue as `watch` until this request is answered; the exit code is that of `watch`.
     #[arg(long)]
     pub(crate) wait: bool,
+    /// Wait for so long at most, as 90s, 5m or 2h: then end with 3 or 4, and the request stays.
+    #[arg(long, value_name = "TIME", value_parser = time::span, requires = "wait")]
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// How long a drain is watched.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct WatchOptions {
+    /// For so long at most, as 90s, 5m or 2h: then end with 3 or 4.
+    #[arg(long, value_name = "TIME", value_parser = time::span)]
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// What a person forces.
@@ -308,45 +331,39 @@ pub(crate) struct Options {
 }
 
 impl Command {
-    /// The agent that is alone in its process.
-    pub(crate) const fn alone(&self) -> Option<&'static str> {
+    /// The agents that it runs in this process.
+    const fn agents(&self) -> &'static [&'static str] {
         match self {
-            Self::Zedagent(_) => Some("zedagent"),
-            Self::Baseosmgr(_) => Some("baseosmgr"),
-            Self::Nodeagent(_) => Some("nodeagent"),
-            Self::Zedkube(_) => Some("zedkube"),
+            Self::Run(_) => &NAMES,
+            Self::Zedagent(_) => &["zedagent"],
+            Self::Baseosmgr(_) => &["baseosmgr"],
+            Self::Nodeagent(_) => &["nodeagent"],
+            Self::Zedkube(_) => &["zedkube"],
             #[cfg(feature = "demo")]
-            Self::Demo(_) => None,
-            Self::Run(_)
-            | Self::UpdateStatus(_)
+            Self::Demo(_) => &[],
+            Self::UpdateStatus(_)
+            | Self::Bundle(_)
             | Self::Check(_)
             | Self::Drain(_)
             | Self::Join(_)
             | Self::Lock(_)
             | Self::Machines(_)
+            | Self::Reboot(_)
+            | Self::Shutdown(_)
             | Self::Site(_)
-            | Self::Verify(_) => None,
+            | Self::Verify(_) => &[],
         }
     }
 
-    /// What is logged unless something else is asked for: the demo tells its own story.
+    /// The agent that is alone in its process.
+    pub(crate) const fn alone(&self) -> Option<&'static str> {
+        if let [agent] = self.agents() { Some(agent) } else { None }
+    }
+
+    /// What is logged unless something else is asked for: what talks to a person tells its own story, and the client's own
+    /// lines on failed requests repeat what zedkube says with cause and next step.
     pub(crate) const fn quiet(&self) -> &'static str {
-        match self {
-            #[cfg(feature = "demo")]
-            Self::Demo(_) => "error",
-            Self::UpdateStatus(_)
-            | Self::Check(_)
-            | Self::Drain(_)
-            | Self::Join(_)
-            | Self::Lock(_)
-            | Self::Machines(_)
-            | Self::Site(_)
-            | Self::Verify(_) => "error",
-            Self::Run(_) | Self::Zedagent(_) | Self::Baseosmgr(_) | Self::Nodeagent(_) | Self::Zedkube(_) => {
-                // The client's own lines on failed requests repeat what zedkube says with cause and next step.
-                "info,kube_client=off"
-            }
-        }
+        if self.agents().is_empty() { "error" } else { "info,kube_client=off" }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Not here: decisions. Each agent makes its own; this program gives it a root, a clock, a device and a way out.
 
 mod args;
+mod bundle_cmd;
 mod check;
 #[cfg(feature = "demo")]
 mod demo;
@@ -22,6 +23,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+
+use topics::DeviceOp;
 
 use args::settings::{Fault, Refused};
 use args::{Command, LogFormat};
@@ -129,8 +132,15 @@ async fn run(command: Command, levels: &Levels) -> anyhow::Result<Exit> {
         Command::Zedkube(options) => supervisor::run(&[supervisor::Agent::Zedkube], &options, levels).await,
         #[cfg(feature = "demo")]
         Command::Demo(options) => demo::run(&options).await,
+        Command::Bundle(command) => return Ok(bundle_cmd::run(&command).await),
         Command::Drain(command) => return Ok(drain_cmd::run(&command).await),
         Command::Join(command) => return Ok(join_cmd::run(&command).await),
+        Command::Reboot(it) => {
+            return Ok(drain_cmd::device_order::run(DeviceOp::Reboot, &it.order, None).await);
+        }
+        Command::Shutdown(it) => {
+            return Ok(drain_cmd::device_order::run(DeviceOp::Shutdown, &it.order, it.within).await);
+        }
         Command::Site(command) => return Ok(site_cmd::run(&command).await),
         Command::Machines(command) => return Ok(machines_cmd::run(&command).await),
         Command::Lock(command) => return Ok(lock_cmd::run(&command).await),

@@ -3,6 +3,8 @@
 #![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
+#[path = "drain_cmd/device_order.rs"]
+mod device_order;
 #[path = "drain_cmd/force.rs"]
 mod force;
 #[path = "drain_cmd/force_log.rs"]

@@ -57,7 +57,8 @@ impl Pods {
         match news {
             News::Recovered => {}
             News::Update(Update::Listed(all)) => {
-                self.known = all.into_iter().map(|it| (it.pod.name.clone(), it.pod)).collect();
+                self.known.clear();
+                self.known.extend(all.into_iter().map(|it| (it.pod.name.clone(), it.pod)));
             }
             News::Update(Update::Put(one)) => {
                 self.known.insert(one.pod.name.clone(), one.pod);

@@ -65,9 +65,10 @@ impl<T: Fact> Followed<T> {
                 }
                 News::Recovered => false,
                 News::Update(Update::Listed(all)) => {
-                    let all = Some(all.into_iter().map(|it| (it.key, it.fact)).collect());
-                    let changed = self.known != all;
-                    self.known = all;
+                    let mut now = Table::new();
+                    now.extend(all.into_iter().map(|it| (it.key, it.fact)));
+                    let changed = self.known.as_ref() != Some(&now);
+                    self.known = Some(now);
                     changed
                 }
                 News::Update(Update::Put(one)) => {

@@ -12,6 +12,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::yaml;
+
 /// Members as in the file; those that nobody reads are passed over.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -93,10 +95,8 @@ pub(super) struct Parsed {
 pub(super) fn parse(text: &[u8], dir: &Path) -> Result<Parsed, String> {
     let no_kubeconfig = "it is not the YAML of a kubeconfig";
     let text = std::str::from_utf8(text).map_err(|_quotes| no_kubeconfig.to_owned())?;
-    let value: Value = serde_saphyr::from_str(text).map_err(|why| {
-        let place = why.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
-        format!("{no_kubeconfig}{}", place.unwrap_or_default())
-    })?;
+    let value = yaml::read(text)
+        .map_err(|at| format!("{no_kubeconfig} at line {}, column {}", at.line, at.column))?;
     let file: Option<File> = serde_json::from_value(value).map_err(|_quotes| no_kubeconfig.to_owned())?;
     let file = file.unwrap_or_default();
     let current = file.current_context.filter(|it| !it.is_empty()).ok_or("it has no current context")?;

@@ -69,7 +69,8 @@ pub(crate) fn budget_events(cluster: &Cluster, namespace: String, seed: u64) -> 
         .scan(known, move |known, heard| {
             let event = match heard {
                 Update::Listed(all) => {
-                    *known = all.iter().map(pods::budget_facts).map(|it| (it.name.clone(), it)).collect();
+                    known.clear();
+                    known.extend(all.iter().map(pods::budget_facts).map(|it| (it.name.clone(), it)));
                     None
                 }
                 Update::Put(budget) => {

@@ -154,7 +154,8 @@ impl Reader {
                     };
                     let changed = match heard {
                         Update::Listed(all) => {
-                            *last = all.iter().filter_map(ours).collect();
+                            last.clear();
+                            last.extend(all.iter().filter_map(ours));
                             true
                         }
                         Update::Put(one) => ours(&one)

@@ -104,9 +104,10 @@ fn marked<K: Named, M: PartialEq + Send + 'static>(
         .filter_map(move |heard| {
             let is_new = match heard {
                 Update::Listed(all) => {
-                    let now = Some(all.iter().map(|it| (it.key(), mark(it))).collect());
-                    let is_new = marks != now;
-                    marks = now;
+                    let mut now = BTreeMap::new();
+                    now.extend(all.iter().map(|it| (it.key(), mark(it))));
+                    let is_new = marks.as_ref() != Some(&now);
+                    marks = Some(now);
                     is_new
                 }
                 Update::Put(one) => {

@@ -130,7 +130,10 @@ pub(super) fn put<K>(
     meta: impl Fn(&K) -> &Meta,
 ) -> Option<Error> {
     match update {
-        Update::Listed(all) => *table = all.into_iter().map(|it| (name(meta(&it)), it)).collect(),
+        Update::Listed(all) => {
+            table.clear();
+            table.extend(all.into_iter().map(|it| (name(meta(&it)), it)));
+        }
         Update::Put(one) => drop(table.insert(name(meta(&one)), one)),
         Update::Gone(one) => drop(table.remove(&name(meta(&one)))),
         Update::Trouble(error) => return Some(error),
@@ -158,7 +161,8 @@ impl Piece {
             Self::Manager(it) => put(&mut facts.managers, it, |it| &it.metadata),
             Self::StorageNode(it) => put(&mut facts.storage_nodes, it, |it| &it.metadata),
             Self::Node(Update::Listed(all)) => {
-                facts.nodes = all.iter().map(|it| (name(&it.metadata), it.state())).collect();
+                facts.nodes.clear();
+                facts.nodes.extend(all.iter().map(|it| (name(&it.metadata), it.state())));
                 None
             }
             Self::Node(Update::Put(one)) => {

@@ -1,6 +1,6 @@
 //! The drain protocol: NodeDrainRequest, NodeDrainStatus, and the order files that force a status;
 //! beside them our own topics: `progress`, `journal`, `k3s`, `history`, `leave`, `outage`, `parts`, `preflight`, `site`,
-//! `trouble`; and `window`, a person's word to start now.
+//! `trouble`; and words of a person: `order`, to reboot or shut down, and `window`, to start now.
 //!
 //! Not here: who drains and when.
 //!
@@ -11,6 +11,7 @@ mod history;
 mod journal;
 mod k3s;
 mod leave;
+mod order;
 mod outage;
 mod parts;
 mod preflight;
@@ -24,6 +25,7 @@ pub use history::*;
 pub use journal::*;
 pub use k3s::*;
 pub use leave::*;
+pub use order::*;
 pub use outage::*;
 pub use parts::*;
 pub use preflight::*;

@@ -350,7 +350,7 @@ pub struct DeviceOpPending {
     pub next_step: String,
     /// Why it goes without a drain, or empty.
     pub skip: String,
-    /// The whole-site operation that asks for it, or empty where the controller does.
+    /// The whole-site operation or the person that asks for it, or empty where the controller does.
     pub site: String,
 }
 

@@ -179,8 +179,8 @@ impl Zedagent {
                 self.status.reboot_cmd = true;
                 self.status.requested_boot_reason = BootReason::RebootCmd;
             }
-            // The site's machines are switched off; the controller's shutdown leaves the power on.
-            DeviceOp::Shutdown if self.is_of_site(op) => {
+            // An ordered shutdown switches the machine off; the controller's leaves the power on.
+            DeviceOp::Shutdown if self.is_ordered(op) => {
                 self.status.poweroff_cmd = true;
                 self.status.requested_boot_reason = BootReason::PoweroffCmd;
             }

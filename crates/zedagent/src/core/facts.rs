@@ -44,6 +44,8 @@ pub enum Event {
     Forced(Option<NodeDrainStatus>),
     /// What a whole-site operation orders or has carried out, or neither.
     Site(Option<SiteOrder>),
+    /// What a person at this node wants in this boot, and who that is and why; or nothing.
+    Person(Option<(DeviceOp, String)>),
     /// Whether an image waits in the other partition.
     ImageWaits(bool),
     /// When the monotonic clock started, by the wall clock as it is now.
@@ -95,8 +97,8 @@ pub enum Effect {
 pub enum LogEvent {
     /// The first counter that this device ever saw.
     FirstCounter(DeviceOp, u32),
-    /// A whole-site operation wants one.
-    WantedBySite(DeviceOp, String),
+    /// A whole-site operation or a person wants one.
+    WantedBy(DeviceOp, String),
     /// An operation is wanted.
     Wanted(DeviceOp, u32),
     /// An operation is no longer wanted.

@@ -56,6 +56,9 @@ pub struct Zedagent {
     /// What zedkube orders for the whole site; `None` before that has been heard.
     #[expect(clippy::option_option, reason = "not heard yet, and nothing ordered, differ")]
     pub(super) site: Option<Option<SiteOrder>>,
+    /// What a person at this node wants; `None` before that has been heard.
+    #[expect(clippy::option_option, reason = "not heard yet, and nothing wanted, differ")]
+    pub(super) person: Option<Option<(DeviceOp, String)>>,
     pub(super) update_in_progress: bool,
     pub(super) image_waits: bool,
     pub(super) status: ZedAgentStatus,
@@ -93,6 +96,7 @@ impl Zedagent {
             has_to_leave: None,
             forced: None,
             site: None,
+            person: None,
             update_in_progress: false,
             image_waits: false,
             status,
@@ -116,7 +120,7 @@ impl Zedagent {
     pub(super) fn count_executed(&mut self) -> Vec<Effect> {
         let mut out = Vec::new();
         for op in OPERATIONS {
-            // Whatever boot it was, a machine that was to go down with the site was off.
+            // Whatever boot it was, a machine that was to go down by an order was off.
             let went = |it: &DeviceOpPending| it.state == PendingState::Commanded || !it.site.is_empty();
             if self.pending.get(&op).is_some_and(|it| went(it) && it.boot_id != self.boot_id) {
                 self.executed(op, &mut out);
@@ -125,7 +129,7 @@ impl Zedagent {
         out
     }
 
-    /// It has been carried out; what the whole site alone wanted has no counter.
+    /// It has been carried out; what an order alone wanted has no counter.
     pub(super) fn executed(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
         let Some(DeviceOpPending { counter, desired_state, ops_time, site, .. }) = self.pending.remove(&op)
         else {
@@ -145,7 +149,7 @@ impl Zedagent {
         let Some(wanted) = self.wanted.clone() else { return };
         for op in OPERATIONS {
             let commanded = self.pending.get(&op).is_some_and(|it| it.state == PendingState::Commanded);
-            if self.is_of_site(op) || commanded || wanted.unclear.contains(&op) {
+            if self.is_ordered(op) || commanded || wanted.unclear.contains(&op) {
                 continue;
             }
             match (wanted.commands.get(&op), self.counters.get(&op)) {
@@ -222,12 +226,12 @@ impl Zedagent {
     pub(super) fn proceed(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.stay_drained(now, out);
         // Either takes the machine down; only the controller's shutdown leaves it on.
-        if self.commanded().is_some_and(|it| it == DeviceOp::Reboot || self.is_of_site(it)) {
+        if self.commanded().is_some_and(|it| it == DeviceOp::Reboot || self.is_ordered(it)) {
             return;
         }
         let is_pending =
             |op: &DeviceOp| self.pending.get(op).is_some_and(|it| it.state == PendingState::Pending);
-        let of_site = OPERATIONS.into_iter().find(|op| is_pending(op) && self.is_of_site(*op));
+        let of_site = OPERATIONS.into_iter().find(|op| is_pending(op) && self.is_ordered(*op));
         let Some(op) = of_site.or_else(|| OPERATIONS.into_iter().find(is_pending)) else { return };
         match self.gate(now, op) {
             Gate::Open(why) => self.command(op, why, out),
@@ -413,6 +417,7 @@ impl Core for Zedagent {
                 }
             }
             Event::Site(order) => self.site_heard(order, &mut out),
+            Event::Person(order) => self.person = Some(order),
             Event::ImageWaits(waits) => self.image_waits = waits,
             Event::Wall(booted_at) => self.set_clock(booted_at, &mut out),
             Event::Tick => {}
@@ -424,7 +429,7 @@ impl Core for Zedagent {
             // A zedkube that falls silent later gets its time again, from when that is heard.
             self.unknown_until = now + self.limits.unknown_wait();
         }
-        self.settle_site(now, &mut out);
+        self.settle_ordered(now, &mut out);
         self.evaluate(now, &mut out);
         self.proceed(now, &mut out);
         if self.commanded().is_some()

@@ -5,7 +5,7 @@
 mod act;
 mod facts;
 mod machine;
-mod site;
+mod ordered;
 mod wall;
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::{Args as Group, Subcommand};
 
+use super::time::span;
+
 /// The way of this node into its cluster, for scripts of an image.
 #[derive(Debug, Clone, Group)]
 #[command(
@@ -44,15 +46,9 @@ pub(crate) struct WaitOptions {
     /// Cluster that it must be of [default: that of EdgeNodeClusterConfig, read again each time].
     #[arg(long, value_name = "UUID")]
     pub(crate) cluster: Option<uuid::Uuid>,
-    /// Seconds after which to give up [default: never].
-    #[arg(long, value_name = "SECS", value_parser = secs)]
+    /// Time after which to give up, as 90s, 5m or 2h [default: never].
+    #[arg(long, value_name = "TIME", value_parser = span)]
     pub(crate) limit: Option<Duration>,
-}
-
-pub(super) fn secs(text: &str) -> Result<Duration, String> {
-    text.parse()
-        .map(Duration::from_secs)
-        .map_err(|cause: std::num::ParseIntError| format!("`{text}` is no number of seconds: {cause}"))
 }
 
 /// Where zedkube serves `/status`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args as Group;
 
 use super::OverCluster;
-use super::join::secs;
+use super::time::span;
 
 /// Whether the cluster is well again, layer by layer: on a node, or from any machine with a kubeconfig.
 #[derive(Debug, Clone, Group)]
@@ -29,7 +29,7 @@ pub(crate) struct VerifyCommand {
     /// On a node, first: remove its stale taints and the pods that its former boot has left, as its agents do.
     #[arg(long)]
     pub(crate) fix: bool,
-    /// Seconds after which to wait, or to repair, no longer.
-    #[arg(long, value_name = "SECS", value_parser = secs, default_value = "900")]
+    /// Time after which to wait, or to repair, no longer, as 90s, 5m or 2h.
+    #[arg(long, value_name = "TIME", value_parser = span, default_value = "15m")]
     pub(crate) timeout: Duration,
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use topics::{CordonOwner, RequestId};
+use topics::{CordonOwner, DeviceOp, PendingState, RequestId};
 
 use super::state::DrainState;
 use super::view::{DrainView, OPERATOR};
@@ -20,6 +20,8 @@ pub(super) enum Goal {
     Any,
     /// That of one request of a person.
     Own(RequestId),
+    /// That before the machine goes down in this way.
+    Machine(DeviceOp),
 }
 
 /// How a watched drain ended.
@@ -98,6 +100,18 @@ impl Course {
         match self.goal {
             Goal::Any => self.end_of_any(seen),
             Goal::Own(id) => end_of_own(seen, id),
+            Goal::Machine(op) => self.end_of_machine(seen, op),
+        }
+    }
+
+    fn end_of_machine(&mut self, seen: &DrainView, op: DeviceOp) -> Option<End> {
+        let pending = seen.pending.values().find(|it| it.op == op);
+        let was = self.under_way;
+        self.under_way |= pending.is_some();
+        match pending {
+            Some(it) if it.state == PendingState::Commanded => Some(goes(op, &it.skip)),
+            Some(_) => None,
+            None => was.then(withdrawn),
         }
     }
 
@@ -128,6 +142,20 @@ impl Course {
             | DrainState::Failed => None,
         }
     }
+}
+
+/// The machine goes down: behind a drain, or for what reason without one.
+fn goes(op: DeviceOp, skip: &str) -> End {
+    let now = match op {
+        DeviceOp::Reboot => "the machine reboots now",
+        DeviceOp::Shutdown => "the machine is switched off now",
+    };
+    let exit = match skip {
+        "" => return End { exit: Exit::Done, words: format!("complete: {now}") },
+        it if it.starts_with("forced") => Exit::Forced,
+        _ => Exit::Skipped,
+    };
+    End { exit, words: format!("{NOT_DRAINED}: {skip}; {now}") }
 }
 
 fn end_of_own(seen: &DrainView, id: RequestId) -> Option<End> {

@@ -1,7 +1,7 @@
 //! `zedbox drain force`: the force file, written and removed with the agents' own rules.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use agent::Clock;
@@ -72,8 +72,6 @@ async fn write(
     let status = order.status;
     let doing = || format!("force {}", name(status));
     let bytes = go_json::to_vec(order).with_context(doing)?;
-    // The agents' own judgement, in their words.
-    let forced = read_force(&bytes).with_context(doing)?;
     let waits = waits(seen, options.whom);
     if status == DrainStatus::Complete && waits.is_none() && !options.even_if_nobody_waits {
         bail!(
@@ -82,31 +80,7 @@ async fn write(
             nobody(options.whom)
         );
     }
-    let file = bus.path(FORCE_FILE);
-    refuse_directory(&file).with_context(doing)?;
-    let file = match put(&file, &bytes, options.replace) {
-        Err(cause) if is_of_the_disk(&cause) => {
-            let fallback = bus.path(FALLBACK);
-            refuse_directory(&fallback).with_context(doing)?;
-            put(&fallback, &bytes, options.replace).with_context(doing)?;
-            Voice::warn(&format!(
-                "{cause:#}: the order is in {} instead; that the operation was carried out cannot be recorded, so \
-                 it may be carried out once more after the boot",
-                fallback.display()
-            ));
-            fallback
-        }
-        done => {
-            done.with_context(doing)?;
-            file
-        }
-    };
-    // Seen with the agents' eyes: what they refuse must not look done.
-    match bus.file(&file, super::view::order(LIMIT_BYTES)).next().await {
-        FileState::Bad(finding) => bail!("{}: the agents refuse the file: {}", doing(), finding.reason),
-        // An agent may have used it up already.
-        FileState::Absent | FileState::Present(_) => {}
-    }
+    let (file, forced) = order_it(bus, order, options.replace).await.with_context(doing)?;
     if status == DrainStatus::Complete {
         Voice::warn(
             "WARNING: no drain is proved; what still runs on this node is cut off when the operation goes ahead",
@@ -122,6 +96,47 @@ async fn write(
         ))?,
     };
     Ok(Exit::Done)
+}
+
+/// Puts the order where the agents read it. Returns the file, and what they make of it.
+pub(super) async fn order_it(
+    bus: &Bus,
+    order: &ForceFile,
+    replace: bool,
+) -> anyhow::Result<(PathBuf, NodeDrainStatus)> {
+    let bytes = go_json::to_vec(order)?;
+    // The agents' own judgement, in their words.
+    let forced = read_force(&bytes)?;
+    let file = bus.path(FORCE_FILE);
+    refuse_directory(&file)?;
+    let file = match put(&file, &bytes, replace) {
+        Err(cause) if is_of_the_disk(&cause) => {
+            let fallback = bus.path(FALLBACK);
+            refuse_directory(&fallback)?;
+            put(&fallback, &bytes, replace)?;
+            Voice::warn(&format!(
+                "{cause:#}: the order is in {} instead; that the operation was carried out cannot be recorded, so \
+                 it may be carried out once more after the boot",
+                fallback.display()
+            ));
+            fallback
+        }
+        done => {
+            done?;
+            file
+        }
+    };
+    seen_by_agents(bus, &file).await?;
+    Ok((file, forced))
+}
+
+/// Reads an order with the agents' eyes: what they refuse must not look done.
+pub(super) async fn seen_by_agents(bus: &Bus, file: &Path) -> anyhow::Result<()> {
+    match bus.file(file, super::view::order(LIMIT_BYTES)).next().await {
+        FileState::Bad(finding) => bail!("the agents refuse the file {}: {}", file.display(), finding.reason),
+        // An agent may have used it up already.
+        FileState::Absent | FileState::Present(_) => Ok(()),
+    }
 }
 
 fn remove(bus: &Bus, seen: &DrainView, voice: &Voice) -> anyhow::Result<Exit> {
@@ -184,7 +199,7 @@ fn put(file: &Path, bytes: &[u8], replace: bool) -> anyhow::Result<()> {
 }
 
 /// Refuses a directory in which others could put orders, or one that is somewhere else.
-fn refuse_directory(file: &Path) -> anyhow::Result<()> {
+pub(super) fn refuse_directory(file: &Path) -> anyhow::Result<()> {
     let Some(dir) = file.parent() else { return Ok(()) };
     let Ok(seen) = fs::symlink_metadata(dir) else { return Ok(()) };
     let path = dir.display();

@@ -3,6 +3,7 @@
 //! Not here: any decision about a drain; zedkube makes them all.
 
 mod course;
+pub(crate) mod device_order;
 mod force;
 mod history;
 mod orders;
@@ -26,6 +27,7 @@ use crate::Exit;
 use crate::args::{DrainAction, DrainCommand, Surroundings};
 use course::Goal;
 use voice::Voice;
+use watch::Patience;
 
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(command: &DrainCommand) -> Exit {
@@ -55,6 +57,8 @@ async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice)
         DrainAction::Plan(options) => plan::run(&bus, clock, options, voice).await,
         DrainAction::Pass(options) => orders::pass::run(&bus, clock, options, surroundings, voice).await,
         DrainAction::History => history::run(&bus, voice),
-        DrainAction::Watch => watch::run(&bus, clock, Goal::Any, voice).await,
+        DrainAction::Watch(options) => {
+            watch::run(&bus, clock, Goal::Any, Patience::until(clock, options.timeout), voice).await
+        }
     }
 }

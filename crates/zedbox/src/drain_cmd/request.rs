@@ -16,7 +16,7 @@ use super::person;
 use super::state::DrainState;
 use super::view::{DrainView, Follow, OPERATOR, operator_file};
 use super::voice::Voice;
-use super::watch;
+use super::watch::{self, Patience};
 use super::words::request_words;
 use crate::Exit;
 use crate::args::{Output, RequestOptions, Surroundings};
@@ -84,7 +84,7 @@ pub(super) async fn ask(
         Voice::warn("NOT DRAINED: this node is in no cluster, so nothing is drained; not waiting");
         return Ok(Exit::Skipped);
     }
-    watch::run(bus, clock, Goal::Own(id), voice).await
+    watch::run(bus, clock, Goal::Own(id), Patience::until(clock, options.timeout), voice).await
 }
 
 /// Withdraws a person's own request.
@@ -153,7 +153,7 @@ fn after_cancel(seen: &DrainView) -> &'static str {
 }
 
 /// What a person should know who requests a drain in this state.
-fn doubts(seen: &DrainView, member: Option<bool>) -> Vec<String> {
+pub(super) fn doubts(seen: &DrainView, member: Option<bool>) -> Vec<String> {
     let mut lines = Vec::new();
     if seen.live.is_dead() {
         lines.push(

@@ -13,6 +13,7 @@ use step::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::course::{Course, End, Goal, NOT_DRAINED};
+use super::state::DrainState;
 use super::status::{sheet, warnings};
 use super::text::{clean, height, lines_of, seconds};
 use super::view::{DrainView, Follow, SETTLING};
@@ -25,8 +26,31 @@ const DRAW_PAUSE: Duration = Duration::from_millis(100);
 /// The clock on the sheet moves, and zedkube's lock is looked at.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Follows the drain that is the `goal` until it has ended, Ctrl-C is pressed, or nobody reads any more.
-pub(super) async fn run(bus: &Bus, clock: Clock, goal: Goal, voice: &Voice) -> anyhow::Result<Exit> {
+/// How long somebody waits for the end of a drain.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Patience {
+    /// Not beyond this.
+    pub(super) until: Option<Mono>,
+    /// Not with something that blocks it for so long without a break.
+    pub(super) blocked: Option<Duration>,
+}
+
+impl Patience {
+    /// For so long from now on; for ever without a time.
+    pub(super) fn until(clock: Clock, time: Option<Duration>) -> Self {
+        Self { until: time.map(|it| clock.now() + it), blocked: None }
+    }
+}
+
+/// Follows the drain that is the `goal` until it has ended, Ctrl-C is pressed, or nobody reads any more; without `patience`
+/// it ends with 3 or 4 before that.
+pub(super) async fn run(
+    bus: &Bus,
+    clock: Clock,
+    goal: Goal,
+    patience: Patience,
+    voice: &Voice,
+) -> anyhow::Result<Exit> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for Ctrl-C")?;
     let mut resized = signal(SignalKind::window_change()).context("listen for the terminal's size")?;
     let mut follow = Follow::open(bus, clock).await;
@@ -38,6 +62,7 @@ pub(super) async fn run(bus: &Bus, clock: Clock, goal: Goal, voice: &Voice) -> a
     let (mut drawn, mut looked): (Option<Mono>, Mono) = (None, clock.now());
     let mut stale = true;
     let mut unsettled: Option<Mono> = None;
+    let mut blocked: Option<Mono> = None;
     loop {
         let now = clock.now();
         unsettled = if follow.seen().settled() { None } else { unsettled.or(Some(now + SETTLING)) };
@@ -55,9 +80,17 @@ pub(super) async fn run(bus: &Bus, clock: Clock, goal: Goal, voice: &Voice) -> a
             teller.last_words(&words)?;
             return Ok(exit);
         }
+        let is_blocked = follow.seen().drain_state() == DrainState::Blocked;
+        blocked = if is_blocked { blocked.or(Some(now)) } else { None };
+        let stuck = blocked.zip(patience.blocked).map(|(since, limit)| since + limit);
+        let over = [patience.until, stuck].into_iter().flatten().min();
+        if over.is_some_and(|at| at <= now) {
+            teller.last_words("waiting ended; the drain continues")?;
+            return Ok(if is_blocked { Exit::Blocked } else { Exit::UnderWay });
+        }
         let next_look = looked + SECOND;
         let may_draw_at = drawn.filter(|_| stale && held.is_none()).map(|at| at + DRAW_PAUSE);
-        let due = [may_draw_at, held].into_iter().flatten().fold(next_look, Mono::min);
+        let due = [may_draw_at, held, over].into_iter().flatten().fold(next_look, Mono::min);
         tokio::select! {
             biased;
             _ = interrupt.recv() => {

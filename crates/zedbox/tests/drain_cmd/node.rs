@@ -85,7 +85,12 @@ impl Node {
 
     /// The program at work, its lines to be read as they come.
     pub(crate) fn start(&self, words: &str) -> Reader {
-        let mut child = self.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::at_work(&mut self.command(words))
+    }
+
+    /// A program at work.
+    pub(crate) fn at_work(command: &mut Command) -> Reader {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Reader { child, lines, read: Vec::new() }
     }

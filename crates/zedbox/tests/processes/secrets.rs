@@ -77,6 +77,25 @@ impl Found {
         self.0.push((format!("stderr of {words}"), said.stderr));
     }
 
+    /// What is in the archive for support.
+    fn archive(&mut self, root: &Path) {
+        let file = fs::File::open(root.join("bundle.tar.gz")).unwrap();
+        let before = self.0.len();
+        for entry in tar::Archive::new(flate2::read::GzDecoder::new(file)).entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let path = entry.path().unwrap().display().to_string();
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).unwrap();
+            self.0.push((path, content));
+        }
+        for wanted in ["run/zedkube/NodeDrainProgress/global.json", "commands/drain-status", "about.json"] {
+            assert!(
+                self.0[before..].iter().any(|it| it.0.ends_with(wanted)),
+                "{wanted} is not in the archive"
+            );
+        }
+    }
+
     async fn answer(&mut self, port: u16, path: &'static str) {
         let asked = spawn_blocking(move || {
             let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -102,9 +121,11 @@ impl Found {
             "drain --root ROOT plan --kubeconfig ROOT/kubeconfig",
             "--log trace drain --root ROOT -o json plan --kubeconfig ROOT/kubeconfig",
             "check ROOT",
+            "bundle --root ROOT --kubeconfig ROOT/kubeconfig --to ROOT/bundle.tar.gz",
         ] {
             self.command(world, words).await;
         }
+        self.archive(world.bus.root());
         for path in
             ["/", "/status", "/metrics", "/healthz", "/readyz", "/outage", "/app", "/cluster-app", "/nothing"]
         {

@@ -110,7 +110,10 @@ pub(super) fn follow(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact>
         .scan(all, |all, heard| {
             let uid = |pod: &Lean| pod.uid.clone().unwrap_or_default();
             match heard {
-                Update::Listed(pods) => *all = pods.into_iter().map(|it| (uid(&it), it.ill)).collect(),
+                Update::Listed(pods) => {
+                    all.clear();
+                    all.extend(pods.into_iter().map(|it| (uid(&it), it.ill)));
+                }
                 Update::Put(pod) => drop(all.insert(uid(&pod), pod.ill)),
                 Update::Gone(pod) => drop(all.remove(&uid(&pod))),
                 Update::Trouble(error) => return ready(Some(vec![trouble(Layer::Storage, &error)])),

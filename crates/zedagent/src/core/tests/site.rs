@@ -25,6 +25,7 @@ fn start(found: Found) -> (Zedagent, Vec<Effect>) {
     effects.extend(
         core.step(T0, Event::Drain(Some(NodeDrainStatus { status: 2.into(), requested_by: 1.into() }))),
     );
+    core.step(T0, Event::Person(None));
     (core, effects)
 }
 
@@ -134,6 +135,42 @@ fn u13_a_withdrawn_order_is_pending_no_more_and_the_controllers_wish_is_kept_apa
         !effects.iter().any(|it| matches!(it, Effect::Journal(it) if !it.site.is_empty())),
         "{effects:?}"
     );
+}
+
+#[test]
+fn x3_what_a_person_orders_waits_for_its_drain_goes_behind_the_sites_and_is_not_forgotten_unheard() {
+    let wants = |op| Event::Person(Some((op, "operator field: new disk".to_owned())));
+    for (op, command) in
+        [(DeviceOp::Shutdown, (false, false, true)), (DeviceOp::Reboot, (true, false, false))]
+    {
+        let (mut core, _) = start(Found::default());
+        core.step(T0, config(6, 6));
+        core.step(T0, Event::Site(None));
+        let effects = core.step(T0, wants(op));
+        assert_ne!(commanded(&effects), Some(command), "{op:?}: not before it is answered");
+        assert_eq!(commanded(&answered(&mut core, &effects)), Some(command), "{op:?}");
+    }
+    // What the site wants goes first.
+    let (mut core, _) = start(Found::default());
+    core.step(T0, config(6, 6));
+    core.step(T0, wants(DeviceOp::Reboot));
+    let effects = core.step(T0, order(DeviceOp::Shutdown, "b1"));
+    assert_eq!(commanded(&answered(&mut core, &effects)), Some((false, false, true)));
+    // zedagent starts again: before the file is read, its order is not taken for withdrawn.
+    let left = DeviceOpPending {
+        op: DeviceOp::Reboot,
+        boot_id: "b1".into(),
+        site: "operator field: new disk".into(),
+        ..DeviceOpPending::default()
+    };
+    let found = Found { pending: vec![left], boot_id: "b1".into(), ..Found::default() };
+    let wall: GoTime = "2026-03-14T09:26:53Z".parse().unwrap();
+    let (mut core, _) = Zedagent::new(Limits::default(), found, T0, wall);
+    core.step(T0, config(6, 6));
+    let effects = core.step(T0, Event::Site(None));
+    assert!(!effects.contains(&Effect::Forget(DeviceOp::Reboot)), "{effects:?}");
+    let effects = core.step(T0, Event::Person(None));
+    assert!(effects.contains(&Effect::Forget(DeviceOp::Reboot)), "{effects:?}");
 }
 
 /// What was saved as carried out.

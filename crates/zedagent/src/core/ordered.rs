@@ -1,5 +1,5 @@
-//! A machine that goes down with the whole site: an operation like the controller's, with the same way to the device, and
-//! ordered by zedkube for one boot.
+//! A machine that goes down with the whole site, or because a person at it wants that: an operation like the controller's,
+//! with the same way to the device, and ordered for one boot.
 //!
 //! It goes before what the controller wants, and takes no counter of the controller with it but one that it carries out
 //! as well. Not here: when the machine's turn has come (`outage::site`). Pure: no clock, no I/O, no task.
@@ -26,28 +26,31 @@ impl Zedagent {
         self.site = Some(order.filter(|it| it.go && it.boot_id == self.boot_id));
     }
 
-    /// Whether the site asks for this operation.
-    pub(super) fn is_of_site(&self, op: DeviceOp) -> bool {
+    /// Whether the site or a person asks for this operation.
+    pub(super) fn is_ordered(&self, op: DeviceOp) -> bool {
         self.pending.get(&op).is_some_and(|it| !it.site.is_empty())
     }
 
-    /// What zedkube orders is pending; what it orders no longer is not.
-    pub(super) fn settle_site(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let Some(order) = self.site.clone() else { return };
-        for op in [DeviceOp::Reboot, DeviceOp::Shutdown] {
-            let wanted = order.as_ref().is_some_and(|it| it.op == op);
+    /// What is ordered is pending; what is ordered no longer is not. The site goes before a person at one node.
+    pub(super) fn settle_ordered(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let Some(site) = self.site.clone() else { return };
+        // Nothing is withdrawn of which it is not known whether it is still wanted.
+        let withdraws = site.is_some() || self.person.is_some();
+        let order = site.map(|it| (it.op, it.id)).or_else(|| self.person.clone().flatten());
+        for op in [DeviceOp::Reboot, DeviceOp::Shutdown].into_iter().filter(|_| withdraws) {
+            let wanted = order.as_ref().is_some_and(|it| it.0 == op);
             let commanded = self.pending.get(&op).is_some_and(|it| it.state == PendingState::Commanded);
-            if self.is_of_site(op) && !wanted && !commanded {
+            if self.is_ordered(op) && !wanted && !commanded {
                 self.take_back(op, out);
             }
         }
-        let Some(SiteOrder { id, op, .. }) = order else { return };
+        let Some((op, by)) = order else { return };
         // A reboot of the controller is the same; its shutdown leaves the power on.
         let same = op == DeviceOp::Reboot && self.pending.contains_key(&op);
-        if same || self.is_of_site(op) {
+        if same || self.is_ordered(op) {
             return;
         }
-        out.push(Effect::Say(LogEvent::WantedBySite(op, id.clone())));
+        out.push(Effect::Say(LogEvent::WantedBy(op, by.clone())));
         let before = self.pending.get(&op).cloned().unwrap_or_default();
         let pending = DeviceOpPending {
             op,
@@ -56,7 +59,7 @@ impl Zedagent {
             since: self.wall(now),
             booted_at: self.booted_at,
             waiting_for: "its turn".to_owned(),
-            site: id,
+            site: by,
             ..before
         };
         out.push(Effect::Journal(pending.clone()));

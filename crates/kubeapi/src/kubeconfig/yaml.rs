@@ -1,0 +1,135 @@
+//! The YAML of a kubeconfig as a JSON value: mappings, sequences and texts, with `true`, `false` and `null` where they are
+//! not in quotes. Numbers stay texts: no member that is read is one.
+//!
+//! Over the parser's events, as a deserializer with its rendered excerpts would take 0.3 MB of an image. Not here: what the
+//! members mean. Pure: no clock, no I/O, no task.
+
+use granit_parser::{Event, Parser, ScalarStyle};
+use serde_json::{Map, Value};
+
+/// Where a text is no such YAML, from 1.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+/// A mapping or a sequence that is not yet whole.
+enum Open {
+    Mapping(Map<String, Value>, Option<String>),
+    Sequence(Vec<Value>),
+}
+
+/// Reads the one document of `text`.
+///
+/// # Errors
+/// It is no YAML, or has what no kubeconfig needs: another document, a name twice or that is no text, an alias.
+pub(super) fn read(text: &str) -> Result<Value, Place> {
+    let mut open: Vec<Open> = Vec::new();
+    let (mut document, mut documents) = (None, 0);
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|cause| place(cause.marker()))?;
+        let wrong = || place(&span.start);
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "comments, and what surrounds a document, say nothing"
+        )]
+        let whole = match event {
+            Event::DocumentStart(..) => {
+                documents += 1;
+                None
+            }
+            Event::Alias(_) => return Err(wrong()),
+            Event::MappingStart(..) => {
+                open.push(Open::Mapping(Map::new(), None));
+                None
+            }
+            Event::SequenceStart(..) => {
+                open.push(Open::Sequence(Vec::new()));
+                None
+            }
+            Event::MappingEnd | Event::SequenceEnd => match open.pop().ok_or_else(wrong)? {
+                Open::Mapping(members, _) => Some(Value::Object(members)),
+                Open::Sequence(items) => Some(Value::Array(items)),
+            },
+            Event::Scalar(text, style, ..) => {
+                let is_name = matches!(open.last(), Some(Open::Mapping(_, None)));
+                let plain = style == ScalarStyle::Plain && !is_name;
+                Some(if plain { scalar(&text) } else { Value::String(text.into_owned()) })
+            }
+            _ => None,
+        };
+        let Some(whole) = whole else { continue };
+        match (open.last_mut(), whole) {
+            (None, it) if documents == 1 => document = Some(it),
+            (Some(Open::Sequence(items)), it) => items.push(it),
+            (Some(Open::Mapping(members, name @ None)), Value::String(it)) if !members.contains_key(&it) => {
+                *name = Some(it);
+            }
+            (Some(Open::Mapping(members, Some(name))), it) => {
+                members.insert(std::mem::take(name), it);
+                if let Some(Open::Mapping(_, name)) = open.last_mut() {
+                    *name = None;
+                }
+            }
+            (None | Some(Open::Mapping(_, None)), _) => return Err(wrong()),
+        }
+    }
+    Ok(document.unwrap_or_default())
+}
+
+/// What a text without quotes means, by YAML's core schema.
+fn scalar(text: &str) -> Value {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "true" | "True" | "TRUE" => Value::Bool(true),
+        "false" | "False" | "FALSE" => Value::Bool(false),
+        text => Value::String(text.to_owned()),
+    }
+}
+
+fn place(at: &granit_parser::Marker) -> Place {
+    Place { line: at.line(), column: at.col() + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn mappings_sequences_and_texts_are_read_with_and_without_quotes() {
+        let rows = [
+            ("", json!(null)),
+            ("# only a comment\n", json!(null)),
+            (
+                "a: b\nc:\n- d: 'true'\n  e: true\n- ~\n",
+                json!({"a": "b", "c": [{"d": "true", "e": true}, null]}),
+            ),
+            ("---\na: 12345\n...\n", json!({"a": "12345"})),
+            (r#"{"a":{"b":[false,"\u00e4"]}}"#, json!({"a": {"b": [false, "\u{e4}"]}})),
+            ("a: |\n  x\n  y\ntrue: null\n", json!({"a": "x\ny\n", "true": null})),
+            ("a: \"\"\nb:\n", json!({"a": "", "b": null})),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(read(text), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_kubeconfig_is_refused_where_it_is() {
+        let rows = [
+            ("a: b\na: c\n", 2),
+            ("a: &x b\nc: *x\n", 2),
+            ("a: b\n---\na: c\n", 3),
+            ("[a]: b\n", 1),
+            ("a: [b\n", 2),
+            ("a: b\n  c: d\n", 2),
+            ("\"a\n", 2),
+        ];
+        let lines = rows.map(|(text, _)| read(text).map_err(|it| it.line));
+        assert_eq!(lines, rows.map(|(_, line)| Err(line)));
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(read(&deep).is_err());
+    }
+}

@@ -1,0 +1,35 @@
+//! The file by which a person at this node wants it rebooted or switched off behind a drain. Written by `zedbox reboot` and
+//! `zedbox shutdown`, read by zedagent; under `/run`, as it is meant for this boot.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{DeviceOp, GoTime};
+
+/// Where it is, under the root.
+pub const DEVICE_ORDER: &str = "run/zedbox/device-order.json";
+
+/// What is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct DeviceOrder {
+    /// What is wanted.
+    pub op: DeviceOp,
+    /// The boot that it is for; in another one it means nothing.
+    #[serde(rename = "BootID")]
+    pub boot_id: String,
+    /// When it was given.
+    pub ordered_at: GoTime,
+    /// Why, in a person's words.
+    pub reason: String,
+    /// Who wants it, by name.
+    pub by: String,
+}
+
+impl DeviceOrder {
+    /// Who wants it and why, as `operator root: new disk`.
+    pub fn words(&self) -> String {
+        format!("operator {}: {}", self.by, self.reason)
+    }
+}

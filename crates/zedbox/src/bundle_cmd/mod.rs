@@ -1,0 +1,183 @@
+//! `zedbox bundle`: one archive for whoever helps from afar. What cannot be had is named in it, and does not stop it.
+//!
+//! What goes in is chosen by name (`files`, `cluster`), members that hold secrets are left out, and before a byte is
+//! written all of it is searched for the secrets of this node. Nothing of the node or the cluster is changed.
+
+mod cluster;
+mod files;
+mod secrets;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use agent::Clock;
+use anyhow::{Context as _, bail};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use pubsub::store;
+use serde::Serialize;
+use serde_json::json;
+use tokio::time::timeout;
+use topics::GoTime;
+
+use crate::Exit;
+use crate::args::{BundleCommand, Output, Surroundings};
+use crate::drain_cmd::voice::Voice;
+
+/// Each command and the log have so long.
+const TIME: Duration = Duration::from_secs(30);
+/// Of what a program says, its last bytes.
+const SAID_BYTES: usize = 4 << 20;
+/// The folder that everything is in.
+const TOP: &str = "zedbox-bundle";
+/// What the commands of this program say, by the name of the file.
+const COMMANDS: [(&str, &[&str]); 9] = [
+    ("drain-status", &["drain", "status"]),
+    ("drain-status.json", &["drain", "status", "-o", "json"]),
+    ("drain-history", &["drain", "history"]),
+    ("drain-plan", &["drain", "plan"]),
+    ("lock-status", &["lock", "status"]),
+    ("site-status", &["site", "status"]),
+    ("machines", &["machines", "list"]),
+    ("verify", &["verify"]),
+    ("verify.json", &["verify", "-o", "json"]),
+];
+/// The log of the agents and of the machine's last two days, where systemd keeps it.
+const JOURNAL: [&str; 6] = ["-u", "zedbox*", "--since", "-2days", "-o", "short-iso-precise"];
+
+/// What goes into the archive: paths below its folder, and contents.
+#[derive(Default)]
+struct Contents(Vec<(String, Vec<u8>)>);
+
+impl Contents {
+    fn add(&mut self, path: impl Into<String>, bytes: impl Into<Vec<u8>>) {
+        self.0.push((path.into(), bytes.into()));
+    }
+}
+
+/// What was written, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Done<'a> {
+    /// The archive.
+    file: &'a Path,
+    /// How many files are in it.
+    files: usize,
+    /// Its length.
+    bytes: usize,
+}
+
+/// Writes the archive. What goes wrong is said on standard error in plain words.
+pub(crate) async fn run(command: &BundleCommand) -> Exit {
+    let voice = Voice::new(command.place.output, &Surroundings::of_this_process());
+    match write(command, &voice).await {
+        Ok(()) => Exit::Done,
+        Err(error) => {
+            Voice::warn_of("bundle", &format!("failed to {error:#}"));
+            Exit::Failed
+        }
+    }
+}
+
+async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
+    let (root, now) = (&command.place.root, Clock::new().wall());
+    let mut contents = Contents::default();
+    contents.add("about.json", serde_json::to_vec_pretty(&about(now))?);
+    files::collect(root, &mut contents);
+    for (name, words) in COMMANDS {
+        let mut words: Vec<&str> = words.to_vec();
+        let root = root.to_string_lossy();
+        words.extend(["--root", &root]);
+        let kubeconfig = command.place.kubeconfig.as_deref().map(Path::to_string_lossy);
+        let takes = words[0] != "drain" || words[1] == "plan";
+        if let Some(kubeconfig) = kubeconfig.as_deref().filter(|_| takes) {
+            words.extend(["--kubeconfig", kubeconfig]);
+        }
+        let program = std::env::current_exe().context("find this program")?;
+        contents.add(format!("commands/{name}"), said(&program, &words).await);
+    }
+    contents.add("journal", said(Path::new("journalctl"), &JOURNAL).await);
+    cluster::collect(&command.place.cluster(), &mut contents).await;
+
+    let secrets = secrets::of_node(root, command.place.kubeconfig.as_deref());
+    if let Some((path, _)) = contents.0.iter().find(|(_, bytes)| secrets.are_in(bytes)) {
+        bail!(
+            "write the archive: {path} would hold a secret of this node; nothing was written, please report it"
+        );
+    }
+    let archive = packed(&contents, now).context("pack the archive")?;
+    let file = command.to.clone().unwrap_or_else(|| PathBuf::from(name(now)));
+    store::replace(&file, &archive).with_context(|| format!("write {}", file.display()))?;
+    let (files, bytes) = (contents.0.len(), archive.len());
+    match voice.output {
+        Output::Json => Voice::json(&Done { file: &file, files, bytes }, false)?,
+        Output::Text => voice.paragraph(&format!(
+            "{}: {files} files, {} kB. Kubeconfigs, tokens, keys and the device config are left out; names of pods, \
+             nodes and machines are in it.",
+            file.display(),
+            bytes.div_ceil(1000)
+        ))?,
+    };
+    Ok(())
+}
+
+/// Which program on which machine.
+fn about(now: GoTime) -> serde_json::Value {
+    let machine = rustix::system::uname();
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let release = release.lines().find_map(|it| it.strip_prefix("PRETTY_NAME=")).unwrap_or_default();
+    json!({
+        "Zedbox": env!("CARGO_PKG_VERSION"),
+        "At": now,
+        "BootID": agent::device::kernel_boot_id().unwrap_or_default(),
+        "Machine": machine.nodename().to_string_lossy(),
+        "Kernel": machine.release().to_string_lossy(),
+        "System": release.trim_matches('"'),
+    })
+}
+
+/// The archive's name: no colons, which some file systems refuse.
+fn name(now: GoTime) -> String {
+    let time: String = now.to_string().chars().take(19).filter(char::is_ascii_alphanumeric).collect();
+    format!("{TOP}-{time}.tar.gz")
+}
+
+/// What a program says and how it ends.
+async fn said(program: &Path, words: &[&str]) -> Vec<u8> {
+    let mut command = std::process::Command::new(program);
+    command.args(words).env("LC_ALL", "C").stdin(Stdio::null());
+    let ended = match timeout(TIME, tokio::task::spawn_blocking(move || command.output())).await {
+        Ok(Ok(Ok(output))) => Ok(output),
+        Ok(Ok(Err(error))) => Err(error.to_string()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("it did not end within {} s", TIME.as_secs())),
+    };
+    let mut text = format!("$ {} {}\n", program.display(), words.join(" ")).into_bytes();
+    match ended {
+        Err(why) => text.extend(format!("cannot be had: {why}\n").bytes()),
+        Ok(output) => {
+            for part in [&output.stdout, &output.stderr] {
+                text.extend(&part[part.len().saturating_sub(SAID_BYTES)..]);
+            }
+            text.extend(format!("{}\n", output.status).bytes());
+        }
+    }
+    text
+}
+
+fn packed(contents: &Contents, now: GoTime) -> std::io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
+    for (path, bytes) in &contents.0 {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o600);
+        header.set_mtime(now.to_timestamp().as_second().try_into().unwrap_or_default());
+        archive.append_data(&mut header, format!("{TOP}/{path}"), bytes.as_slice())?;
+    }
+    let mut packed = archive.into_inner()?;
+    packed.flush()?;
+    packed.finish()
+}

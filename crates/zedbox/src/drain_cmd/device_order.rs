@@ -1,0 +1,184 @@
+//! `zedbox reboot` and `zedbox shutdown`: a person's order to take this machine down behind a drain.
+//!
+//! zedagent carries it out, whatever becomes of this program. Not here: whether the machine may go (`requester`).
+
+use std::path::Path;
+use std::time::Duration;
+
+use agent::{Clock, force, wire};
+use anyhow::{Context as _, bail};
+use pubsub::{Bus, store};
+use serde::Serialize;
+use topics::{
+    DEVICE_ORDER, DeviceOp, DeviceOpPending, DeviceOrder, DrainStatus, ForceFile, Requester, go_json,
+};
+
+use super::course::Goal;
+use super::force::{order_it, refuse_directory, seen_by_agents};
+use super::person;
+use super::request::doubts;
+use super::view::Follow;
+use super::voice::Voice;
+use super::watch::{self, Patience};
+use crate::Exit;
+use crate::args::{Blocked, OrderOptions, Output, Surroundings};
+
+/// A drain is blocked when something has blocked it for so long without a break: budgets and restarts do for a moment.
+const BLOCKED: Duration = Duration::from_mins(1);
+/// No order is longer.
+const LIMIT_BYTES: u64 = 4096;
+
+/// What became of an order, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Done<'a> {
+    /// `ordered` or `withdrawn`.
+    result: &'a str,
+    /// The file concerned.
+    file: &'a Path,
+    /// What is in it; null when that made no sense.
+    order: Option<&'a DeviceOrder>,
+}
+
+/// Orders the operation, or withdraws it. What goes wrong is said on standard error in plain words.
+pub(crate) async fn run(op: DeviceOp, options: &OrderOptions, within: Option<Duration>) -> Exit {
+    let surroundings = Surroundings::of_this_process();
+    let voice = Voice::new(options.output, &surroundings);
+    match act(op, options, within, &surroundings, &voice).await {
+        Ok(exit) => exit,
+        Err(error) => {
+            Voice::warn_of(op.word(), &format!("failed to {error:#}"));
+            Exit::Failed
+        }
+    }
+}
+
+async fn act(
+    op: DeviceOp,
+    options: &OrderOptions,
+    within: Option<Duration>,
+    surroundings: &Surroundings,
+    voice: &Voice,
+) -> anyhow::Result<Exit> {
+    let (clock, word) = (Clock::new(), op.word());
+    let root = &options.root;
+    let bus = Bus::open(root).with_context(|| format!("open the root {}", root.display()))?;
+    let file = bus.path(DEVICE_ORDER);
+    if options.cancel {
+        return cancel(op, &file, voice).with_context(|| format!("withdraw the {word}"));
+    }
+    let doing = || format!("order a {word}");
+    let reason = person::reason(options.reason.as_deref().unwrap_or_default()).with_context(doing)?;
+    let boot_id = force::boot_of_agents(&bus).with_context(doing)?;
+    let Some(boot_id) = boot_id.filter(|_| serves(&bus)) else {
+        bail!("{}: zedagent does not run, and it is what carries it out: start `zedbox run`", doing());
+    };
+    if let Some(other) = read(&file).with_context(doing)?.filter(|it| it.boot_id == boot_id) {
+        bail!(
+            "{}: {} ordered a {} before; `zedbox {} --cancel` withdraws that",
+            doing(),
+            other.words(),
+            other.op.word(),
+            other.op.word()
+        );
+    }
+    let by = person::name(surroundings);
+    let order =
+        DeviceOrder { op, boot_id, ordered_at: clock.wall(), reason: reason.to_owned(), by: by.clone() };
+    let seen = Follow::open(&bus, clock).await.seen().clone();
+    refuse_directory(&file).with_context(doing)?;
+    let bytes = go_json::to_vec(&order).with_context(doing)?;
+    store::replace(&file, &bytes).map_err(person::root_needed).with_context(doing)?;
+    seen_by_agents(&bus, &file).await.with_context(doing)?;
+    for line in doubts(&seen, None) {
+        Voice::warn_of(word, &line);
+    }
+    let waits = options.wait || within.is_some();
+    match voice.output {
+        Output::Json if !waits => {
+            Voice::json(&Done { result: "ordered", file: &file, order: Some(&order) }, false)?;
+        }
+        Output::Json => {}
+        Output::Text => {
+            let follow = if waits { "" } else { "`zedbox drain watch` follows the drain; " };
+            voice.paragraph(&format!(
+                "Ordered a {word}: this node is drained first, then the machine goes down. {follow}`zedbox {word} \
+                 --cancel` withdraws it until then."
+            ))?;
+        }
+    }
+    if !waits {
+        return Ok(Exit::Done);
+    }
+    let blocked = match options.if_blocked {
+        Blocked::Wait => None,
+        Blocked::Fail | Blocked::Force => within.is_none().then_some(BLOCKED),
+    };
+    let patience = Patience { blocked, ..Patience::until(clock, within.or(options.timeout)) };
+    let goal = Goal::Machine(op);
+    let exit = watch::run(&bus, clock, goal, patience, voice).await?;
+    let over = matches!(exit, Exit::UnderWay | Exit::Blocked);
+    match options.if_blocked {
+        _ if !over => Ok(exit),
+        Blocked::Force => go(&bus, clock, op, reason, by, voice).await,
+        Blocked::Wait if within.is_some() => go(&bus, clock, op, reason, by, voice).await,
+        Blocked::Wait => Ok(exit),
+        Blocked::Fail => {
+            cancel(op, &file, voice).with_context(|| format!("withdraw the {word}"))?;
+            Ok(exit)
+        }
+    }
+}
+
+/// The machine goes without the rest of its drain, as a person's forced status says it.
+async fn go(
+    bus: &Bus,
+    clock: Clock,
+    op: DeviceOp,
+    reason: &str,
+    by: String,
+    voice: &Voice,
+) -> anyhow::Result<Exit> {
+    let order = ForceFile {
+        status: DrainStatus::Complete,
+        requested_by: Requester::DeviceOp,
+        reason: reason.to_owned(),
+        by,
+    };
+    order_it(bus, &order, true).await.context("let the machine go without the rest of its drain")?;
+    Voice::warn_of(op.word(), "NOT DRAINED: what still runs on this node is cut off");
+    watch::run(bus, clock, Goal::Machine(op), Patience::default(), voice).await
+}
+
+fn cancel(op: DeviceOp, file: &Path, voice: &Voice) -> anyhow::Result<Exit> {
+    let order = read(file).unwrap_or_default();
+    if let Some(other) = order.as_ref().filter(|it| it.op != op) {
+        bail!("{} ordered a {}, no {}", other.words(), other.op.word(), op.word());
+    }
+    if !store::remove(file).map_err(person::root_needed)? {
+        bail!("no person has ordered one, there is no {}", file.display());
+    }
+    match voice.output {
+        Output::Json => {
+            Voice::json(&Done { result: "withdrawn", file, order: order.as_ref() }, false)?;
+        }
+        Output::Text => {
+            voice.paragraph(
+                "Withdrew the order: the drain ends, and zedkube removes its own cordon. A machine that has been told \
+                 to go down goes: `zedbox drain status` shows it.",
+            )?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// The order that is there.
+fn read(file: &Path) -> anyhow::Result<Option<DeviceOrder>> {
+    let held = store::read(file, LIMIT_BYTES)?;
+    Ok(held.and_then(|it| go_json::from_slice(&it).ok()))
+}
+
+/// Whether zedagent runs; where that cannot be told, it may.
+fn serves(bus: &Bus) -> bool {
+    bus.is_published(&wire::name::<DeviceOpPending>("zedagent")).unwrap_or_default() != Some(false)
+}

@@ -1,0 +1,116 @@
+//! `zedbox reboot` and `zedbox shutdown`: what is written, what is refused, and how waiting ends.
+
+use agent::wire;
+use pubsub::{Bus, Publication};
+use topics::{DEVICE_ORDER, DeviceOp, DeviceOpPending, FORCE_FILE, PendingState};
+
+use crate::node::{Ended, Node};
+
+/// A node whose zedagent runs, in boot `b1`, and what it says of operations.
+fn tended(tree: &str) -> (Node, Publication<DeviceOpPending>) {
+    let node = Node::of(tree).with_zedkube();
+    node.put("run/force-NodeDrainStatus-boot", "b1");
+    let bus = Bus::open(node.root()).unwrap();
+    let name = wire::name::<DeviceOpPending>("zedagent");
+    let pending = bus.publication(name, wire::codec::<DeviceOpPending>()).unwrap();
+    (node, pending)
+}
+
+fn order(node: &Node, op: &str, words: &str) -> Ended {
+    Ended::of(node.command_of(op, words).output().unwrap())
+}
+
+fn says(zedagent: &mut Publication<DeviceOpPending>, op: DeviceOp, state: PendingState, skip: &str) {
+    let skip = skip.to_owned();
+    let pending = DeviceOpPending { op, state, skip, ..DeviceOpPending::default() };
+    zedagent.publish(op.word(), &pending).unwrap();
+}
+
+#[test]
+fn x3_an_order_names_who_gives_it_why_and_for_which_boot_and_is_withdrawn() {
+    let (node, _zedagent) = tended("cluster-idle");
+    let told = order(&node, "reboot", "--reason disk -o json");
+    assert_eq!((told.code, &told.json()["Result"]), (0, &"ordered".into()), "{told:?}");
+    let kept: serde_json::Value = serde_json::from_str(&node.text(DEVICE_ORDER)).unwrap();
+    assert_eq!(
+        (&kept["Op"], &kept["BootID"], &kept["Reason"]),
+        (&"reboot".into(), &"b1".into(), &"disk".into())
+    );
+    // A second one is refused with the first one's words, and only its own command withdraws it.
+    let told = order(&node, "shutdown", "--reason power");
+    assert!(told.code == 1 && told.err.contains(": disk ordered a reboot before"), "{told:?}");
+    let told = order(&node, "shutdown", "--cancel");
+    assert!(told.code == 1 && told.err.contains("ordered a reboot, no shutdown"), "{told:?}");
+    let told = order(&node, "reboot", "--cancel");
+    assert_eq!((told.code, node.path(DEVICE_ORDER).exists()), (0, false), "{told:?}");
+    assert_eq!(order(&node, "reboot", "--cancel").code, 1);
+    // One of an earlier boot is in nobody's way.
+    node.put(DEVICE_ORDER, &kept.to_string().replace("\"b1\"", "\"b0\""));
+    assert_eq!(order(&node, "reboot", "--reason disk").code, 0);
+}
+
+#[test]
+fn x3_nothing_is_ordered_of_a_zedagent_that_does_not_run_or_through_a_link() {
+    let node = Node::of("cluster-idle").with_zedkube();
+    node.put("run/force-NodeDrainStatus-boot", "b1");
+    node.put("persist/status/zedagent/DeviceOpPending.lock", "");
+    let told = order(&node, "reboot", "--reason disk");
+    assert!(told.code == 1 && told.err.contains("zedagent does not run"), "{told:?}");
+    assert!(!node.path(DEVICE_ORDER).exists());
+    let (node, _zedagent) = tended("cluster-idle");
+    std::os::unix::fs::symlink("/tmp", node.path("run/zedbox")).unwrap();
+    let told = order(&node, "reboot", "--reason disk");
+    assert!(told.code == 1 && told.err.contains("is a link"), "{told:?}");
+    for wrong in
+        ["", "--wait", "--reason x --timeout 5m", "--reason x --wait --timeout soon", "--cancel --wait"]
+    {
+        assert_eq!(order(&node, "reboot", wrong).code, 2, "{wrong}");
+    }
+}
+
+#[test]
+fn x3_waiting_ends_with_the_machine_and_says_whether_the_node_is_drained() {
+    let ways = [
+        ("", 0, "complete: the machine reboots now"),
+        ("zedkube has said nothing", 7, "NOT DRAINED: zedkube has said nothing; the machine reboots now"),
+        ("forced COMPLETE", 9, "NOT DRAINED: forced COMPLETE"),
+    ];
+    for (skip, code, words) in ways {
+        let (node, mut zedagent) = tended("cluster-idle");
+        let mut program = Node::at_work(&mut node.command_of("reboot", "--reason disk --wait"));
+        program.until("Ordered a reboot");
+        says(&mut zedagent, DeviceOp::Reboot, PendingState::Pending, "");
+        says(&mut zedagent, DeviceOp::Reboot, PendingState::Commanded, skip);
+        program.until(words);
+        assert_eq!(program.end(), code, "{skip}");
+    }
+}
+
+#[test]
+fn x3_at_the_end_of_its_time_a_blocked_order_stays_is_withdrawn_or_forced() {
+    let tree = "drain-7-retrying";
+    let (node, _zedagent) = tended(tree);
+    let told = order(&node, "reboot", "--reason disk --wait --timeout 0");
+    assert_eq!((told.code, node.path(DEVICE_ORDER).exists()), (4, true), "{told:?}");
+
+    let (node, _zedagent) = tended(tree);
+    let told = order(&node, "reboot", "--reason disk --wait --timeout 0 --if-blocked fail");
+    assert_eq!((told.code, node.path(DEVICE_ORDER).exists()), (4, false), "{told:?}");
+
+    for words in ["--reason ups --wait --timeout 0 --if-blocked force", "--reason ups --within 0m"] {
+        let (node, mut zedagent) = tended(tree);
+        let mut program = Node::at_work(&mut node.command_of("shutdown", words));
+        program.until("waiting ended");
+        let bus = Bus::open(node.root()).unwrap();
+        let rule = pubsub::FileRule { limit_bytes: 4096, order: true };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut file = bus.file(bus.path(FORCE_FILE), rule);
+            while !matches!(file.next().await, pubsub::FileState::Present(_)) {}
+        });
+        assert!(node.text(FORCE_FILE).contains("ups"), "{words}");
+        says(&mut zedagent, DeviceOp::Shutdown, PendingState::Commanded, "forced COMPLETE by a file");
+        program.until("NOT DRAINED: forced COMPLETE");
+        assert_eq!(program.end(), 9, "{words}");
+    }
+}

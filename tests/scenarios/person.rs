@@ -1,0 +1,74 @@
+//! A person at the node wants it rebooted or switched off, by the file that `zedbox reboot` and `zedbox shutdown` write.
+
+use agent::device::Operation;
+use scenarios::{Agent, World};
+use topics::{
+    DEVICE_ORDER, DeviceOp, DeviceOrder, DeviceState, DrainStatus, NodeDrainProgress, NodeDrainRequest,
+    ZedAgentStatus, go_json,
+};
+
+/// What the program writes, for the boot in which the agents work.
+fn order(world: &World, op: DeviceOp) -> String {
+    let boot_id = agent::force::boot_of_agents(&world.bus).unwrap().unwrap();
+    let ordered_at = "2026-03-14T09:26:53Z".parse().unwrap();
+    let order = DeviceOrder { op, boot_id, ordered_at, reason: "new disk".into(), by: "field".into() };
+    String::from_utf8(go_json::to_vec(&order).unwrap()).unwrap()
+}
+
+async fn idle(world: &mut World) {
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+}
+
+pub(crate) async fn x3_a_person_takes_the_machine_down_behind_a_drain_and_once(world: &mut World) {
+    idle(world).await;
+    for (count, op, expected) in
+        [(1, DeviceOp::Reboot, Operation::Reboot), (2, DeviceOp::Shutdown, Operation::Poweroff)]
+    {
+        let order = order(world, op);
+        world.put(DEVICE_ORDER, &order);
+        world.recorded_count(count).await;
+        assert_eq!(world.cluster.pods_to_leave().await, [""; 0], "{op:?}");
+        assert!(world.cluster.cordoned().await, "{op:?}");
+        let request: NodeDrainRequest = world.read("run/zedagent/NodeDrainRequest/global.json").unwrap();
+        let progress: NodeDrainProgress = world.read("run/zedkube/NodeDrainProgress/global.json").unwrap();
+        assert_eq!(progress.answer(request.id()).unwrap().status, DrainStatus::Complete, "{op:?}");
+        assert_eq!(world.recorded()[count - 1].operation, expected);
+        world.reboot().await;
+        // Where `/run` outlives a boot, so does the file; it was for the boot before.
+        world.put(DEVICE_ORDER, &order);
+        idle(world).await;
+        world.cluster.until_schedulable().await;
+        assert_eq!(world.recorded().len(), count);
+        // The controller's counter has nothing to do with it.
+        assert!(world.text("persist/status/rebootConfig").unwrap().contains("\"Counter\":6,"));
+    }
+}
+
+pub(crate) async fn x3_an_order_that_is_withdrawn_gives_the_node_back_and_outlives_an_agent(
+    world: &mut World,
+) {
+    idle(world).await;
+    world.cluster.block().await;
+    let order = order(world, DeviceOp::Shutdown);
+    world.put(DEVICE_ORDER, &order);
+    world.status(DrainStatus::Cordoned).await;
+    let file = "run/zedagent/NodeDrainRequest/global.json";
+    let asked = world.text(file).unwrap();
+    world.kill(Agent::Zedagent).await;
+    std::fs::remove_file(world.bus.path("run/zedagent/ZedAgentStatus/zedagent.json")).unwrap();
+    world.start(Agent::Zedagent);
+    let pending = "persist/status/zedagent/DeviceOpPending/shutdown.json";
+    world
+        .until::<ZedAgentStatus>("zedagent", "the config to be read", |it| {
+            it.is_some_and(|it| it.device_state == DeviceState::Online)
+        })
+        .await;
+    assert_eq!(world.text(file).as_ref(), Some(&asked), "the order was forgotten over a restart of zedagent");
+    assert!(world.text(pending).unwrap().contains("operator field: new disk"));
+    std::fs::remove_file(world.bus.path(DEVICE_ORDER)).unwrap();
+    world.status(DrainStatus::NotRequested).await;
+    world.cluster.until_schedulable().await;
+    world.until_file(pending, "nothing pending", |text| text.is_none()).await;
+    assert_eq!(world.recorded(), []);
+}
