@@ -12,7 +12,7 @@ use crate::look::{LEASES, NODES, PLACE, drained, held};
 use outage::turn::record::LEASE;
 
 /// All nodes are servers with a member of etcd.
-fn members(etcd: &Etcd, sim: &Sim) {
+pub(crate) fn members(etcd: &Etcd, sim: &Sim) {
     for name in NODES {
         sim.edit("nodes", "", name, |node| {
             node["metadata"]["labels"]["node-role.kubernetes.io/etcd"] = json!("true");
@@ -26,7 +26,7 @@ fn members(etcd: &Etcd, sim: &Sim) {
 }
 
 /// The device of this node has a member of etcd.
-fn server(world: &mut World, node: &str, etcd: &Etcd) {
+pub(crate) fn server(world: &mut World, node: &str, etcd: &Etcd) {
     world.put("k3s/server/db/etcd/member", "");
     let data = world.bus.path("k3s");
     let zedkube = &mut world.limits["zedkube"];

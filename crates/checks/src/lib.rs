@@ -5,6 +5,7 @@
 //! whole site goes down, `kubenodeop` and `zedkube` before a drain, `zedbox`. Not here: what follows from a finding.
 //! Sources: spec/cluster-lock.md 7.1 and 8, spec/vm-storage.md B8 and C1; goals U6. Reads only.
 
+pub mod budgets;
 pub mod certificates;
 pub mod cluster;
 pub mod etcd;

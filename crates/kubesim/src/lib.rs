@@ -19,6 +19,7 @@ pub use etcd::{Etcd, EtcdFault};
 pub use faults::{ApiRequest, Fault, Faults};
 pub use server::{Server, SimBody, SimService};
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -84,12 +85,18 @@ pub(crate) struct Shared {
     store: Mutex<Store>,
     pub(crate) changed: Notify,
     pub(crate) faults: Faults,
+    /// Whether anything can be written.
+    pub(crate) quorum: AtomicBool,
     pub(crate) logs: logs::Logs,
 }
 
 impl Shared {
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn has_quorum(&self) -> bool {
+        self.quorum.load(Ordering::Relaxed)
     }
 
     /// Changes objects; budgets are brought up to date before anybody else can look.
@@ -136,6 +143,7 @@ impl Sim {
             store: Mutex::new(Store::new(config.history)),
             changed: Notify::new(),
             faults: Faults::default(),
+            quorum: AtomicBool::new(true),
             logs: logs::Logs::default(),
         });
         let mut tasks = JoinSet::new();
@@ -172,6 +180,13 @@ impl Sim {
     /// Answers that the API gives in place of its own, and what it was asked.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
+    }
+
+    /// The servers lose their quorum, or have it again. Without one the API answers with what it knew last and refuses each
+    /// write, as an API server that is parted from the others does, and neither kubelets nor controllers write anything.
+    pub fn quorum(&self, there: bool) {
+        self.shared.quorum.store(there, Ordering::Relaxed);
+        self.shared.changed.notify_waiters();
     }
 
     /// One object; `resource` as `pods` or `policy/poddisruptionbudgets`, `namespace` empty where there is none.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
-use kube::api::{Api, WatchParams};
+use kube::api::{Api, Patch, PatchParams, WatchParams};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 
@@ -41,6 +41,27 @@ async fn a_kubelet_renews_its_lease_while_its_node_has_power() {
     assert_eq!(renewed(&sim), before);
     sim.power("n1", true);
     until_renewed(&sim).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_quorum_what_was_known_is_read_and_nothing_is_written_by_anybody() {
+    let sim = Sim::new(SimConfig::default());
+    sim.add_node("n1", "u1");
+    until_renewed(&sim).await;
+    let nodes: Api<Node> = Api::all(Client::new(sim.service_of("n1"), "default"));
+    let cordon = || async {
+        let patch = json!({ "spec": { "unschedulable": true } });
+        nodes.patch("n1", &PatchParams::default(), &Patch::Merge(patch)).await
+    };
+    sim.quorum(false);
+    let before = renewed(&sim);
+    assert!(tokio::time::timeout(Duration::from_mins(1), until_renewed(&sim)).await.is_err());
+    assert_eq!((renewed(&sim), nodes.get("n1").await.is_ok()), (before, true));
+    let refused = cordon().await.unwrap_err().to_string();
+    assert!(refused.contains("etcdserver: request timed out"), "{refused}");
+    sim.quorum(true);
+    until_renewed(&sim).await;
+    cordon().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

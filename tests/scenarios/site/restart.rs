@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::Clock;
 use agent::device::Operation;
-use kubesim::Fault;
+use kubesim::{Etcd, EtcdFault, Fault};
 use outage::operator as lease;
 use outage::site::operator::{self, Wish, last_restart};
 use outage::site::record::{NodeStep, Site, SiteKind, SitePhase};
@@ -14,6 +14,8 @@ use scenarios::{Cluster, within_still};
 use serde_json::{Value, json};
 use topics::{DrainPhase, NodeDrainProgress};
 
+use crate::etcd::{members, server};
+use crate::look::NODES;
 use crate::site::{PENDING, Place, said};
 
 /// Steps of a node in words of the record.
@@ -118,6 +120,15 @@ impl Place {
         }
     }
 
+    /// A volume of Longhorn is as `robustness` says.
+    fn volume(&self, name: &str, robustness: &str) {
+        let volume = json!({
+            "metadata": { "name": name, "namespace": "longhorn-system" },
+            "status": { "state": "detached", "robustness": robustness },
+        });
+        self.sim.apply("longhorn/volumes", volume);
+    }
+
     /// Hours pass: kubelets renew their leases as often as real ones.
     async fn patient() -> Self {
         let limits = [("uncordon_poll_ms", 2_000), ("gate_hold_ms", 1_000)];
@@ -184,7 +195,17 @@ fn v3_a_drain_that_fails_pauses_the_restart_and_a_person_takes_it_up_again() {
         assert_eq!((place.cordoned(), place.mode().unwrap()), (vec![], site));
         assert!(place.worlds.iter().all(|it| it.recorded().is_empty()));
         place.sim.faults().clear();
+        // Meanwhile something else has broken: nothing is ordered before that is repaired.
+        place.volume("pv-lost", "faulted");
         place.said(|record| operator::pass(record, &SitePhase::Paused, None, &said())).await;
+        let waits = |it: &Site| {
+            it.phase == SitePhase::Checking
+                && it.waits.contains("the cluster to be well before the restart continues: storage fail")
+        };
+        place.until_mode(|it| it.is_some_and(waits)).await;
+        ten_minutes().await;
+        assert!(place.cordoned().is_empty() && place.worlds.iter().all(|it| it.recorded().is_empty()));
+        place.volume("pv-lost", "healthy");
         place.each_reboots_alone(|_| ()).await;
         place.until_each_went_once().await;
     });
@@ -222,13 +243,7 @@ fn v3_a_cluster_that_is_not_well_with_a_node_back_keeps_the_next_one_up() {
         place.begin(SiteKind::Restart).await;
         place.goes_and_stays_off(2).await;
         // While it is away something breaks that nobody repairs.
-        place.sim.apply(
-            "longhorn/volumes",
-            json!({
-                "metadata": { "name": "pv-lost", "namespace": "longhorn-system" },
-                "status": { "state": "detached", "robustness": "faulted" },
-            }),
-        );
+        place.volume("pv-lost", "faulted");
         place.comes_back(2).await;
         place
             .until_mode(|it| it.is_some_and(|it| it.waits.contains("to be well with node edge-node-3 back")))
@@ -344,5 +359,49 @@ fn v3_a_reboot_that_a_node_is_ordered_meanwhile_takes_its_turn_like_the_others()
         // Its own may have come while it was the one to go.
         assert!(counts == [1, 1, 1] || counts == [1, 2, 1], "{counts:?}");
         place.kill_all().await;
+    });
+}
+
+#[test]
+fn v3_of_three_members_of_etcd_the_leader_goes_last_and_copies_that_are_made_again_keep_the_next_one_up() {
+    within_still(async {
+        let etcd = Etcd::start(&NODES).await.unwrap();
+        let mut place = Place::patient().await;
+        place.kill_all().await;
+        place.sim.edit("nodes", "", NODES[2], |it| {
+            it["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = "true".into();
+        });
+        members(&etcd, &place.sim);
+        for (world, node) in place.worlds.iter_mut().zip(NODES) {
+            server(world, node, &etcd);
+            world.start_all();
+        }
+        place.sim.add_machine("shop", "till", "Always");
+        place.until_machine_runs().await;
+        assert_eq!(etcd.leader().as_deref(), Some(NODES[0]));
+        place.begin(SiteKind::Restart).await;
+        for at in [1, 2, 0] {
+            place.worlds[at].recorded_count(1).await;
+            assert_eq!(
+                (place.cordoned(), place.mode().unwrap().leader.as_str()),
+                (vec![NODES[at].to_owned()], NODES[0])
+            );
+            etcd.script(NODES[at], &[EtcdFault::Down]);
+            place.goes_and_stays_off(at).await;
+            if at == 1 {
+                place.volume("pv-slow", "degraded");
+            }
+            etcd.script(NODES[at], &[]);
+            place.comes_back(at).await;
+            if at == 1 {
+                let waits = "copies of volumes to be made again with node edge-node-2 back: storage warn";
+                place.until_mode(|it| it.is_some_and(|it| it.waits.contains(waits))).await;
+                ten_minutes().await;
+                assert!(place.cordoned().is_empty());
+                place.volume("pv-slow", "healthy");
+            }
+        }
+        place.until_machine_runs().await;
+        place.until_each_went_once().await;
     });
 }

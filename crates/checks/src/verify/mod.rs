@@ -15,7 +15,7 @@ pub use read::look;
 use crate::{Finding, Severity};
 
 /// The layers, lowest first, as they are named in reports.
-pub const LAYERS: [&str; 14] = [
+pub const LAYERS: [&str; 15] = [
     "devices",
     "certificates",
     "clock",
@@ -28,6 +28,7 @@ pub const LAYERS: [&str; 14] = [
     "storage",
     "system",
     "applications",
+    "budgets",
     "machines",
     "probes",
 ];

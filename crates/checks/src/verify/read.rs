@@ -15,7 +15,9 @@ use topics::VerifyLayer;
 use super::{Looked, unknown};
 use crate::cluster::{etcd_snapshots, events, listed, server_time};
 use crate::finding::warnings;
-use crate::{Finding, Severity, certificates, etcd, machines, network, node, nodes, storage, workloads};
+use crate::{
+    Finding, Severity, budgets, certificates, etcd, machines, network, node, nodes, storage, workloads,
+};
 
 /// The layers of the cluster, lowest first; `own` gives our wall clock. The certificates of this machine and `turns`,
 /// which others know, are not among them.
@@ -49,12 +51,13 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
             many("volume attachments", "/apis/storage.k8s.io/v1/volumeattachments")
         )),
     );
-    let (pods, deployments, sets, daemons, guests) = join!(
+    let (pods, deployments, sets, daemons, guests, disruptions) = join!(
         Box::pin(listed::<Value>(cluster, many("pods", "/api/v1/pods"))),
         Box::pin(listed::<Value>(cluster, many("deployments", "/apis/apps/v1/deployments"))),
         Box::pin(listed::<Value>(cluster, many("stateful sets", "/apis/apps/v1/statefulsets"))),
         Box::pin(listed::<Value>(cluster, many("daemon sets", "/apis/apps/v1/daemonsets"))),
         Box::pin(listed::<Value>(cluster, many("virtual machines", &path(MACHINES)))),
+        Box::pin(listed::<Value>(cluster, many("budgets", "/apis/policy/v1/poddisruptionbudgets"))),
     );
     let known = all_nodes.as_deref().unwrap_or_default();
     let members = known.iter().filter(|it| etcd::is_member(it)).count();
@@ -111,6 +114,7 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
         volumes_layer.layer("storage"),
         workloads(|it| &it.0).layer("system"),
         workloads(|it| &it.1).layer("applications"),
+        Looked::default().list("budgets", disruptions.as_deref(), budgets::shut).layer("budgets"),
         Looked::default()
             .list("virtual machines", guests.as_deref(), machines::not_running)
             .layer("machines"),

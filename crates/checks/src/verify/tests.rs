@@ -25,6 +25,12 @@ fn pod(name: &str, change: impl Fn(&mut Value)) -> Value {
     pod
 }
 
+/// With how many it lets go, how many are healthy, needed, and there.
+fn budget(namespace: &str, name: &str, [allowed, healthy, needed, there]: [u32; 4]) -> Value {
+    json!({ "metadata": { "namespace": namespace, "name": name }, "status": { "disruptionsAllowed": allowed,
+        "currentHealthy": healthy, "desiredHealthy": needed, "expectedPods": there } })
+}
+
 /// A cluster in which all is well, and what `change` makes of a collection, by the end of its path.
 fn site(
     change: impl Fn(&str, &mut Vec<Value>) -> Option<Answer> + Send + Sync + 'static,
@@ -106,7 +112,7 @@ async fn v1_a_cluster_in_which_all_is_well_passes_with_what_was_read_in_a_dozen_
     let expected: Vec<&str> =
         LAYERS.into_iter().filter(|it| !["devices", "turns", "probes"].contains(it)).collect();
     assert_eq!(order, expected);
-    assert_eq!(calls.lines().len(), 14, "{:?}", calls.lines());
+    assert_eq!(calls.lines().len(), 15, "{:?}", calls.lines());
 }
 
 type Change = fn(&mut Vec<Value>);
@@ -114,7 +120,31 @@ type Change = fn(&mut Vec<Value>);
 #[expect(clippy::too_many_lines, reason = "one table")]
 #[tokio::test(start_paused = true)]
 async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step() {
-    let rows: [(&str, &str, VerifyResult, &str, &str, Change); 19] = [
+    let rows: [(&str, &str, VerifyResult, &str, &str, Change); 21] = [
+        (
+            "poddisruptionbudgets",
+            "budgets",
+            Warn,
+            "never let a pod go, also with all pods running; a drain waits for them until its time is over: shop/b2 (needs 2 of 2)",
+            "kubectl -n shop describe pdb b2; run one more pod",
+            |all| {
+                // One that lets go, one that does not, those of Longhorn and KubeVirt, and one without pods.
+                all.extend([budget("shop", "b1", [1, 2, 1, 2]), budget("shop", "b2", [0, 2, 2, 2])]);
+                all.push(budget("longhorn-system", "instance-manager", [0, 1, 1, 1]));
+                all.push(budget("shop", "vm", [0, 1, 1, 1]));
+                all[3]["metadata"]["ownerReferences"] =
+                    json!([{ "kind": "VirtualMachineInstance", "name": "vm" }]);
+                all.push(budget("shop", "b3", [0, 0, 0, 0]));
+            },
+        ),
+        (
+            "poddisruptionbudgets",
+            "budgets",
+            Warn,
+            "too few pods of which are Ready, so that no other pod may go: shop/b1 (1 Ready, needs 2)",
+            "kubectl -n shop describe pdb b1; bring its pods back first",
+            |all| all.push(budget("shop", "b1", [0, 1, 2, 3])),
+        ),
         ("nodes", "nodes", Fail, "not Ready: n2", "kubectl describe node n2", |all| {
             all[1] = node("n2", "Unknown");
         }),

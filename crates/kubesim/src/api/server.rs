@@ -79,6 +79,11 @@ impl SimService {
                 return Ok(response);
             }
         }
+        let is_health = ["/readyz", "/healthz", "/livez"].contains(&parts.uri.path());
+        if !self.shared.has_quorum() && (parts.method != http::Method::GET || is_health) {
+            let why = "etcdserver: request timed out";
+            return json(500, &Failure::new(500, "InternalError", why).status());
+        }
         let header =
             |name| parts.headers.get(name).and_then(|it: &HeaderValue| it.to_str().ok()).unwrap_or_default();
         let asked = Asked {

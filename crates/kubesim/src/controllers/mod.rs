@@ -38,6 +38,13 @@ pub(crate) async fn run(shared: Weak<Shared>) {
             tokio::pin!(changed);
             changed.as_mut().enable();
             let config = shared.config;
+            if !shared.has_quorum() {
+                tokio::select! {
+                    () = &mut changed => {}
+                    () = sleep_until(soon()) => {}
+                }
+                continue;
+            }
             shared.write(|store| controllers.round(store, config));
             if shared.store().version() != controllers.seen {
                 continue;

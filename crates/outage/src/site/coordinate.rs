@@ -103,6 +103,7 @@ pub fn need(phase: &SitePhase) -> Need {
         | SitePhase::Uncordoning
         | SitePhase::Restarting
         | SitePhase::Paused
+        | SitePhase::Checking
         | SitePhase::Stranger(_) => Need::Nodes,
     }
 }
@@ -172,6 +173,7 @@ pub fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
         SitePhase::Uncordoning => uncordoning(site, nodes, found),
         SitePhase::Restoring => restoring(site, found),
         SitePhase::Restarting => restart::next(site, nodes, found),
+        SitePhase::Checking => restart::checking(site, found),
         SitePhase::Paused => Move::Wait(site.waits.clone(), site.next.clone()),
         SitePhase::Stranger(word) => Move::Wait(
             format!("a node with newer software: this version does not know the phase {word}"),

@@ -214,9 +214,11 @@ fn with_site(own: &Own, mut local: Local, site: &Site, facts: &Facts) -> Next {
         | SitePhase::Detaching
         | SitePhase::WorkersGoing
         | SitePhase::ServersGoing => cordoned(own, local, facts),
-        SitePhase::Uncordoning | SitePhase::Restoring | SitePhase::Restarting | SitePhase::Paused => {
-            Next::kept(local, None, "")
-        }
+        SitePhase::Uncordoning
+        | SitePhase::Restoring
+        | SitePhase::Restarting
+        | SitePhase::Paused
+        | SitePhase::Checking => Next::kept(local, None, ""),
         SitePhase::Stranger(ref word) => {
             let waits = format!("an update of this node's software: it does not know the phase {word}");
             Next::kept(local, None, waits)

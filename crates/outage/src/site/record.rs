@@ -49,6 +49,8 @@ words! {
         Restarting = "restarting",
         /// Of a restart: a node has failed, and nothing more starts until a person says so.
         Paused = "paused",
+        /// Of a restart that was paused: nothing starts before the cluster is well again.
+        Checking = "checking",
     }
 }
 
@@ -94,7 +96,7 @@ impl SitePhase {
     /// Whether the operation can still be withdrawn: until the servers go.
     #[must_use]
     pub fn may_cancel(&self) -> bool {
-        matches!(self, Self::Restarting | Self::Paused)
+        matches!(self, Self::Restarting | Self::Paused | Self::Checking)
             || self.place().is_some_and(|at| Some(at) < Self::ServersGoing.place())
     }
 

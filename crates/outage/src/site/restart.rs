@@ -91,7 +91,7 @@ pub fn stage(site: &Site, nodes: &[NodeSeen]) -> String {
 /// Whether the cluster is to be looked at now.
 #[must_use]
 pub fn is_verifying(site: &Site) -> bool {
-    in_turn(site).is_some_and(|(_, ack)| ack.step == NodeStep::Verifying)
+    site.phase == SitePhase::Checking || in_turn(site).is_some_and(|(_, ack)| ack.step == NodeStep::Verifying)
 }
 
 /// What this node does for itself.
@@ -112,6 +112,12 @@ pub(super) fn member(own: &Own, site: &Site, facts: &Facts) -> Next {
         // An order for no boot is none.
         NodeStep::Draining | NodeStep::Going if ack.boot_id.is_empty() => {
             Next { say: Some(NodeStep::Seen), ..Next::out() }
+        }
+        // Its order counts again once the cluster is well.
+        step @ (NodeStep::Draining | NodeStep::Going)
+            if ack.boot_id == own.boot_id && site.phase != SitePhase::Restarting =>
+        {
+            Next { say: Some(step.clone()), ..Next::out() }
         }
         NodeStep::Draining | NodeStep::Going if ack.boot_id == own.boot_id => {
             let (step, waits) = match &facts.reboot {
@@ -242,7 +248,6 @@ pub(super) fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
     let (node, late) = (&member.node, found.lasted >= NODE_LIMIT);
     let limit = NODE_LIMIT.as_secs() / 60;
     let there = is_alive(member, nodes);
-    let well = found.blocking.is_empty() && found.rebuilding.is_empty();
     let wait = |what: String, next: String| Move::Wait(what, next);
     let look = || format!("zedbox drain status on node {node}");
     match &ack.step {
@@ -263,36 +268,17 @@ pub(super) fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
         NodeStep::Open if found.holders.contains(node) => {
             wait(format!("the turn of node {node} to end"), "zedbox lock status".to_owned())
         }
-        NodeStep::Verifying if well && found.well >= WELL => {
-            let mut site = Site { waits: String::new(), next: String::new(), ..site.clone() };
-            if let Some(ack) = ack_of(&mut site, member) {
-                ack.verified.clone_from(&found.verified);
+        NodeStep::Verifying => match look_at(site, found, &format!("with node {node} back")) {
+            Look::Waits(waits) => waits,
+            Look::Late(why) => pause(site, member, &why),
+            Look::Well => {
+                let mut site = Site { waits: String::new(), next: String::new(), ..site.clone() };
+                if let Some(ack) = ack_of(&mut site, member) {
+                    ack.verified.clone_from(&found.verified);
+                }
+                Move::To(Box::new(mark(site, member, NodeStep::Done, "")))
             }
-            Move::To(Box::new(mark(site, member, NodeStep::Done, "")))
-        }
-        NodeStep::Verifying if well => wait(
-            format!("the cluster to stay well for {} s with node {node} back", WELL.as_secs()),
-            "zedbox verify".to_owned(),
-        ),
-        NodeStep::Verifying if found.blocking.is_empty() && found.lasted >= REBUILD_LIMIT => {
-            let (why, hours) = (listed(&found.rebuilding, "; "), REBUILD_LIMIT.as_secs() / 3600);
-            pause(site, member, &format!("{hours} h after its reboot copies of volumes are missing: {why}"))
-        }
-        NodeStep::Verifying if found.blocking.is_empty() => wait(
-            format!(
-                "copies of volumes to be made again with node {node} back: {}",
-                listed(&found.rebuilding, "; ")
-            ),
-            format!("kubectl -n longhorn-system get volumes; or take it as well: {}", pass_step(site)),
-        ),
-        NodeStep::Verifying if late => {
-            let why = listed(&found.blocking, "; ");
-            pause(site, member, &format!("{limit} min after its reboot the cluster is not well: {why}"))
-        }
-        NodeStep::Verifying => wait(
-            format!("the cluster to be well with node {node} back: {}", listed(&found.blocking, "; ")),
-            format!("zedbox verify; or take it as well: {}", pass_step(site)),
-        ),
+        },
         NodeStep::Open => to(site, member, NodeStep::Verifying),
         NodeStep::NotAsked
         | NodeStep::Asked
@@ -306,6 +292,58 @@ pub(super) fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
             "update the software of the nodes".to_owned(),
         ),
     }
+}
+
+/// What a look at the cluster says.
+enum Look {
+    Well,
+    Waits(Move),
+    /// For too long it is not well: why.
+    Late(String),
+}
+
+/// Whether the cluster is well, and has been so for long enough; `when` is said of what is waited for.
+fn look_at(site: &Site, found: &Found, when: &str) -> Look {
+    let wait = |what: String, next: String| Look::Waits(Move::Wait(what, next));
+    let (limit, hours) = (NODE_LIMIT.as_secs() / 60, REBUILD_LIMIT.as_secs() / 3600);
+    let (blocking, rebuilding) = (listed(&found.blocking, "; "), listed(&found.rebuilding, "; "));
+    match (found.blocking.is_empty(), found.rebuilding.is_empty()) {
+        (true, true) if found.well >= WELL => Look::Well,
+        (true, true) => wait(
+            format!("the cluster to stay well for {} s {when}", WELL.as_secs()),
+            "zedbox verify".to_owned(),
+        ),
+        (true, false) if found.lasted >= REBUILD_LIMIT => {
+            Look::Late(format!("for {hours} h copies of volumes are missing: {rebuilding}"))
+        }
+        (true, false) => wait(
+            format!("copies of volumes to be made again {when}: {rebuilding}"),
+            format!("kubectl -n longhorn-system get volumes; or take it as well: {}", pass_step(site)),
+        ),
+        (false, _) if found.lasted >= NODE_LIMIT => {
+            Look::Late(format!("for {limit} min the cluster is not well: {blocking}"))
+        }
+        (false, _) => wait(
+            format!("the cluster to be well {when}: {blocking}"),
+            format!("zedbox verify; or take it as well: {}", pass_step(site)),
+        ),
+    }
+}
+
+/// It was paused: the cluster has to be well before anything starts again.
+pub(super) fn checking(site: &Site, found: &Found) -> Move {
+    let mut site = site.clone();
+    match look_at(&site, found, "before the restart continues") {
+        Look::Waits(waits) => return waits,
+        Look::Well => {
+            (site.phase, site.waits, site.next) = (SitePhase::Restarting, String::new(), String::new());
+        }
+        Look::Late(why) => {
+            (site.phase, site.waits) = (SitePhase::Paused, why);
+            site.next = format!("repair that, then {}; or end it: {CANCEL}", pass_step(&site));
+        }
+    }
+    Move::To(Box::new(site))
 }
 
 /// The next node, if one is left.
@@ -339,25 +377,28 @@ fn first(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
 /// [`Refused::Site`]: it waits for something that nobody can pass, or another node than `node` goes.
 pub(super) fn resume(mut site: Site, node: Option<&str>, said: &Statement) -> Result<Site, Refused> {
     let known = in_turn(&site).map(|(member, ack)| (member.clone(), ack.clone()));
-    let paused = site.phase == SitePhase::Paused;
+    let (paused, checking) = (site.phase == SitePhase::Paused, site.phase == SitePhase::Checking);
     let goes = known.as_ref().map(|(member, _)| member.node.as_str());
     if let Some(named) = node.filter(|it| goes.is_some_and(|goes| goes != *it) || goes.is_none() && !paused) {
         let goes = goes.map_or_else(|| "no node goes now".to_owned(), |it| format!("node {it} goes now"));
         return Err(Refused::Site(format!("{goes}, not {named}; look again: zedbox site status")));
     }
-    if known.is_none() && !paused {
+    if known.is_none() && !paused && !checking {
         let why = "no node goes now, and there is nothing to pass; look again: zedbox site status";
         return Err(Refused::Site(why.to_owned()));
     }
-    if !paused && node.is_none() {
+    if !paused && !checking && node.is_none() {
         let goes = goes.unwrap_or_default();
         return Err(Refused::Site(format!("name the node that is taken as well: add --node {goes}")));
     }
-    if let Some((member, ack)) = known {
+    let mut to = if paused { SitePhase::Checking } else { SitePhase::Restarting };
+    if let Some((member, ack)) = known.filter(|_| !checking) {
         let step = match (ack.step, ack.past.last()) {
             (NodeStep::Failed, Some((NodeStep::Verifying | NodeStep::Open, _))) => NodeStep::Open,
             (NodeStep::Failed, before) => before.map_or(NodeStep::Seen, |(step, _)| step.clone()),
             (NodeStep::Verifying, _) if !paused => NodeStep::Done,
+            // It was paused again while the cluster was looked at.
+            (step @ (NodeStep::Draining | NodeStep::Going), _) if paused => step,
             (step, _) => {
                 return Err(Refused::Site(format!(
                     "node {} is at step {}, which nobody can pass; look at it: zedbox site status; or end the restart: {CANCEL}",
@@ -371,6 +412,10 @@ pub(super) fn resume(mut site: Site, node: Option<&str>, said: &Statement) -> Re
         {
             ack.verified = format!("taken as well by {}: {}", said.who, said.why);
         }
+        // Where it is back the cluster is looked at anyway.
+        if matches!(step, NodeStep::Booted | NodeStep::Open) {
+            to = SitePhase::Restarting;
+        }
         site = mark(site, &member, step, "");
         if let Some(ack) = ack_of(&mut site, &member) {
             ack.since.clone_from(&said.when);
@@ -380,10 +425,9 @@ pub(super) fn resume(mut site: Site, node: Option<&str>, said: &Statement) -> Re
         // Time has passed: boots and who leads etcd are asked again.
         site.seen.retain(|it| it.step != NodeStep::Seen);
     }
-    (site.phase, site.waits, site.next) = (SitePhase::Restarting, String::new(), String::new());
+    site.passed.push(Statement { phase: site.phase.text().to_owned(), ..said.clone() });
+    (site.phase, site.waits, site.next) = (to, String::new(), String::new());
     site.since.clone_from(&said.when);
-    site.passed
-        .push(Statement { phase: if paused { "paused" } else { "restarting" }.to_owned(), ..said.clone() });
     Ok(site)
 }
 
@@ -410,7 +454,7 @@ pub(super) fn skip(mut site: Site, node: &str, said: &Statement) -> Result<Site,
     }
     if paused {
         site.seen.retain(|it| it.step != NodeStep::Seen);
-        site.phase = SitePhase::Restarting;
+        site.phase = SitePhase::Checking;
         site.since.clone_from(&said.when);
     }
     site.passed.push(Statement { phase: format!("node {node}"), ..said.clone() });

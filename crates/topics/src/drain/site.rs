@@ -41,6 +41,9 @@ pub struct SiteOperation {
     pub waiting_for: String,
     /// What a person can do.
     pub next_step: String,
+    /// Of a restart: the newest drain of DrainHistory that was over when this node was ordered to go, or empty; it and those
+    /// before it are no failure of the order.
+    pub drains_before: String,
     /// When this was written: a clock that shows less later is wrong.
     pub at: GoTime,
 }

@@ -1,11 +1,12 @@
 //! The embedded cluster of the demo: three nodes and the kinds of workload that a drain meets.
 
 use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use agent::Clock;
 use anyhow::bail;
-use kubesim::{Fault, Server, Sim, SimConfig};
+use kubesim::{ApiRequest, Fault, Server, Sim, SimConfig};
 use outage::turn::record::{HOLDERS, LEASE};
 use serde_json::{Value, json};
 
@@ -23,9 +24,17 @@ const MACHINES: usize = 5;
 /// A state that takes longer than this will not come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What runs on which node.
+pub(super) struct Running {
+    /// Each virtual machine that runs, by namespace and name.
+    pub(super) machines: BTreeMap<String, String>,
+    /// Pods that are Ready, by namespace and application.
+    pods: Vec<(String, String)>,
+}
+
 /// The cluster, served over HTTP on loopback.
 pub(super) struct Cluster {
-    sim: Sim,
+    pub(super) sim: Sim,
     server: Server,
     clock: Clock,
     /// How much had been asked when the quorum was lost.
@@ -118,27 +127,30 @@ impl Cluster {
         self.sim.faults().clear();
     }
 
-    /// The API answers nobody, as with less than half of the members of etcd.
+    /// The servers have no quorum: what was known is read, all nodes Ready, and nothing can be written.
     pub(super) fn without_quorum(&self) {
-        self.sim.faults().clear();
         self.asked.set(self.sim.faults().seen().len());
-        for method in ["GET", "POST", "PATCH", "PUT", "DELETE"] {
-            self.sim.faults().script(method, "/", u32::MAX, Fault::Cut);
-        }
+        self.sim.quorum(false);
     }
 
-    /// It answers again, but lets no pod be evicted.
+    /// They have one again.
     pub(super) fn with_quorum(&self) {
-        self.sim.faults().clear();
-        self.hold_evictions();
+        self.sim.quorum(true);
     }
 
-    /// Nobody has tried to write anything since there is no quorum.
-    pub(super) fn none_written(&self) -> anyhow::Result<()> {
+    /// Nobody has tried to let pods on a node again since there is no quorum.
+    pub(super) fn none_let_go(&self) -> anyhow::Result<()> {
         let asked = self.sim.faults().seen().split_off(self.asked.get());
-        match asked.iter().find(|it| it.method != "GET") {
+        let lets_go = |it: &&ApiRequest| {
+            let body: Value = serde_json::from_slice(&it.body).unwrap_or_default();
+            it.uri.contains("/nodes/")
+                && body.pointer("/spec/unschedulable").is_some_and(|flag| *flag != true)
+        };
+        match asked.iter().find(lets_go) {
             None => Ok(()),
-            Some(it) => bail!("end the drill: {} {} before there was a quorum", it.method, it.uri),
+            Some(it) => {
+                bail!("end the drill: a node was to take pods again before there was a quorum: {}", it.uri)
+            }
         }
     }
 
@@ -157,12 +169,68 @@ impl Cluster {
         self.until("coordination/leases", "the turn to end", |all| holders(all).is_empty()).await
     }
 
-    /// Until everything runs; what was on a node that stays off stays there.
-    pub(super) async fn all_back(&self, missing: Option<usize>) {
-        let off = missing.map_or("", |at| NODES[at].0);
-        let there = |it: &&Value| it["spec"]["nodeName"] != off && it["status"]["nodeName"] != off;
-        self.sim.until("pods", |all| all.iter().filter(there).all(is_ready)).await;
-        self.sim.until(GUESTS, |all| all.iter().filter(there).count() == running(all)).await;
+    /// What runs now.
+    pub(super) fn running(&self) -> Running {
+        let nodes = |resource: &str, name: &str, of: &dyn Fn(&Value) -> Option<String>| {
+            let all = self.sim.list(resource);
+            let some = all.iter().filter_map(|it| Some((of(it)?, text(&it[name]["nodeName"]))));
+            some.collect::<Vec<(String, String)>>()
+        };
+        let machine = |it: &Value| (it["status"]["phase"] == "Running").then(|| named(it));
+        let app = |it: &Value| {
+            // Nobody makes a pod again that has no owner.
+            let is_kept = is_ready(it) && !it["metadata"]["ownerReferences"].is_null();
+            let app = it["metadata"]["labels"]["app"].as_str().filter(|_| is_kept)?;
+            Some(format!("{}/{app}", text(&it["metadata"]["namespace"])))
+        };
+        Running {
+            machines: nodes(GUESTS, "status", &machine).into_iter().collect(),
+            pods: nodes("pods", "spec", &app),
+        }
+    }
+
+    /// What ran before and does not run now, one sentence each; what was on the node `off` is not looked for.
+    pub(super) fn lacks(&self, before: &Running, off: &str) -> Vec<String> {
+        let now = self.running();
+        let mut lacks = Vec::new();
+        for (machine, _) in before.machines.iter().filter(|it| it.1 != off) {
+            let Some(node) = now.machines.get(machine).filter(|it| *it != off) else {
+                lacks.push(format!("virtual machine {machine} does not run"));
+                continue;
+            };
+            if !self.has_volume(machine, node) {
+                lacks.push(format!(
+                    "the volume of virtual machine {machine} is not attached to {node}, where it runs"
+                ));
+            }
+        }
+        let count =
+            |all: &Running, app: &str| all.pods.iter().filter(|it| it.0 == app && it.1 != off).count();
+        let apps: BTreeSet<&String> = before.pods.iter().map(|it| &it.0).collect();
+        for app in apps {
+            let (wanted, there) = (count(before, app), count(&now, app));
+            if there < wanted {
+                lacks.push(format!("application {app}: {there} of {wanted} pods are Ready"));
+            }
+        }
+        lacks
+    }
+
+    /// Whether the volume of this machine is attached to the node.
+    fn has_volume(&self, machine: &str, node: &str) -> bool {
+        let claim = format!("{}-disk", machine.trim_start_matches("shop/"));
+        let Some(claim) = self.sim.get("persistentvolumeclaims", "shop", &claim) else { return false };
+        let is_its = |it: &Value| {
+            it["spec"]["source"]["persistentVolumeName"] == claim["spec"]["volumeName"]
+                && it["spec"]["nodeName"] == node
+                && it["status"]["attached"] == true
+        };
+        self.sim.list("storage/volumeattachments").iter().any(is_its)
+    }
+
+    /// Until all that ran before runs again.
+    pub(super) async fn all_back(&self, before: &Running, off: &str) {
+        self.sim.until("pods", |_| self.lacks(before, off).is_empty()).await;
     }
 
     /// Until pods may be scheduled on our node again.
@@ -189,6 +257,14 @@ impl Cluster {
             }
         }
     }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn named(object: &Value) -> String {
+    format!("{}/{}", text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
 }
 
 /// How many guests run.

@@ -187,8 +187,34 @@ impl Machine {
     }
 }
 
-/// Runs the drill and prints its report.
+/// How it went.
+#[derive(Debug)]
+struct Report {
+    lines: Vec<String>,
+    /// What ran before and does not run again, and which nodes take no pods.
+    lacks: Vec<String>,
+}
+
+/// Runs the drill and prints its report. It fails when something that ran before the power cut does not run again.
 pub(crate) async fn run(options: &DrillOptions) -> anyhow::Result<()> {
+    drill(options, |_| ()).await?.end()
+}
+
+impl Report {
+    fn end(self) -> anyhow::Result<()> {
+        println!();
+        for line in self.lines {
+            println!("{line}");
+        }
+        if !self.lacks.is_empty() {
+            bail!("bring everything back: {}", self.lacks.join("; "));
+        }
+        Ok(())
+    }
+}
+
+/// The drill; `meanwhile` is what somebody does while the power is off.
+async fn drill(options: &DrillOptions, meanwhile: impl Fn(&Cluster)) -> anyhow::Result<Report> {
     let mut order = options.order.clone();
     order.retain(|it| Some(*it) != options.missing);
     let mut sorted = order.clone();
@@ -197,6 +223,7 @@ pub(crate) async fn run(options: &DrillOptions) -> anyhow::Result<()> {
     if sorted.len() != order.len() || order.len() + usize::from(options.missing.is_some()) != NODES.len() {
         bail!("start the drill: --order names each node once");
     }
+    let off = options.missing.map_or("", |at| NODES[at].0);
     let dir = fresh_root(&options.dir)?;
     let clock = Clock::new();
     let tell = Teller::new(clock);
@@ -221,11 +248,13 @@ pub(crate) async fn run(options: &DrillOptions) -> anyhow::Result<()> {
     tell.say(machines[0].name(), "is ordered a reboot, takes its turn, is cordoned and drained");
     Stage::open(&machines[0].bus, clock).status(DrainStatus::Cordoned).await?;
 
+    let before = cluster.running();
+    cluster.without_quorum();
     for machine in &mut machines {
         machine.cut(&cluster).await?;
     }
-    cluster.without_quorum();
     tell.say("all", "power is lost");
+    meanwhile(&cluster);
     let off_by = match options.clock {
         WallClock::Epoch => -clock.wall().to_timestamp().as_second(),
         WallClock::Ahead(secs) => secs,
@@ -235,8 +264,8 @@ pub(crate) async fn run(options: &DrillOptions) -> anyhow::Result<()> {
     for (nth, at) in order.iter().enumerate() {
         if nth == 1 {
             clock.sleep_until(Some(clock.now() + ALONE)).await;
-            cluster.none_written()?;
-            tell.say(machines[order[0]].name(), "alone there is no quorum: nothing was written");
+            cluster.none_let_go()?;
+            tell.say(machines[order[0]].name(), "alone there is no quorum: what is cordoned stays so");
             cluster.with_quorum();
         }
         let machine = &mut machines[*at];
@@ -249,28 +278,42 @@ pub(crate) async fn run(options: &DrillOptions) -> anyhow::Result<()> {
         while machine.times().schedulable.is_none() {
             clock.sleep_until(Some(clock.now() + Duration::from_millis(100))).await;
         }
-        tell.say(machine.name(), "is schedulable");
+        tell.say(machine.name(), "takes pods again");
     });
-    patiently(clock, "all nodes to be schedulable", futures::future::join_all(back)).await?;
-    if options.missing.is_none() {
+    let mut all = patiently(clock, futures::future::join_all(back)).await;
+    if all && options.missing.is_none() {
         reboots(&mut machines[0], &cluster, wrong, &tell).await?;
     }
     let turn = cluster.turns();
-    patiently(clock, "all applications and virtual machines to run", cluster.all_back(options.missing))
-        .await?;
-    let all = clock.now().since(started).as_secs_f64();
+    all &= patiently(clock, cluster.all_back(&before, off)).await;
+    let took = clock.now().since(started).as_secs_f64();
+    let closed = order.iter().map(|at| &machines[*at]).filter(|it| it.times().schedulable.is_none());
+    let mut lacks: Vec<String> = closed.map(|it| format!("node {} takes no pods", it.name())).collect();
+    lacks.extend(cluster.lacks(&before, off));
     for machine in &mut machines {
         machine.follows.shutdown().await;
         if let Some(crew) = machine.crew.take() {
             crew.stop().await;
         }
     }
-    println!("\nEverything that has power is back, {all:.1} s after the first node got it. Since power on:");
-    for at in order.iter().copied().chain(options.missing) {
-        println!("  {}", machines[at].row());
-    }
-    println!("  turns: {turn}");
-    Ok(())
+    let mut lines = vec![if all {
+        format!("Everything that has power is back, {took:.1} s after the first node got it. Since power on:")
+    } else {
+        format!("Not everything is back, {took:.1} s after the first node got its power. Since power on:")
+    }];
+    lines.extend(order.iter().copied().chain(options.missing).map(|at| format!("  {}", machines[at].row())));
+    let stayed: Vec<&str> = before.machines.iter().filter(|it| it.1 == off).map(|it| it.0.as_str()).collect();
+    lines.push(format!(
+        "  virtual machines: {} of {} run, each with its volume{}",
+        before.machines.len()
+            - stayed.len()
+            - lacks.iter().filter(|it| it.contains("virtual machine")).count(),
+        before.machines.len(),
+        if stayed.is_empty() { String::new() } else { format!("; off with {off}: {}", stayed.join(", ")) }
+    ));
+    lines.push(format!("  turns: {turn}"));
+    lines.extend(lacks.iter().map(|it| format!("  NOT BACK: {it}")));
+    Ok(Report { lines, lacks })
 }
 
 /// The reboot that the power cut has come into is carried out once, behind a drain of its own.
@@ -292,11 +335,90 @@ async fn reboots(
     cluster.turns_end().await
 }
 
-async fn patiently<T>(clock: Clock, what: &str, wait: impl Future<Output = T>) -> anyhow::Result<T> {
+/// Whether it came in time.
+async fn patiently(clock: Clock, wait: impl Future) -> bool {
     tokio::select! {
-        it = wait => Ok(it),
-        () = clock.sleep_until(Some(clock.now() + PATIENCE)) => {
-            bail!("end the drill: waited {} s for {what}", PATIENCE.as_secs())
+        _ = wait => true,
+        () = clock.sleep_until(Some(clock.now() + PATIENCE)) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::Exit;
+    use crate::site_cmd::{self, SiteCommand};
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        site: SiteCommand,
+    }
+
+    #[derive(clap::Parser)]
+    struct Options {
+        #[command(flatten)]
+        options: DrillOptions,
+    }
+
+    async fn report(args: &[&str], meanwhile: impl Fn(&Cluster)) -> Report {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("drill");
+        let line = ["drill", "--dir", dir.to_str().unwrap()].into_iter().chain(args.iter().copied());
+        drill(&Options::parse_from(line).options, meanwhile).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn v4_the_drill_ends_with_all_five_machines_and_the_times_of_each_layer() {
+        let order = "edge-node-2,edge-node-1,edge-node-3";
+        let report = report(&["--order", order, "--clock", "1970"], |_| ()).await;
+        let text = report.lines.join("\n");
+        for words in [
+            "Everything that has power is back",
+            "edge-node-1   gate open after ",
+            "layers that held it: clock ",
+            "node-lease ",
+            "virtual machines: 5 of 5 run, each with its volume",
+            "turns: no node holds one",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
         }
+        assert_eq!(report.lacks, [""; 0]);
+        report.end().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn v4_a_machine_or_a_volume_that_does_not_come_back_fails_the_drill_and_is_named() {
+        let report = report(&[], |cluster| {
+            for kind in ["kubevirt/virtualmachines", "kubevirt/virtualmachineinstances"] {
+                assert!(cluster.sim.remove(kind, "shop", "vm-3"));
+            }
+            assert!(cluster.sim.remove("persistentvolumeclaims", "shop", "vm-5-disk"));
+        })
+        .await;
+        let text = report.lines.join("\n");
+        assert!(text.starts_with("Not everything is back"), "{text}");
+        assert!(text.contains("virtual machines: 3 of 5 run"), "{text}");
+        assert!(text.contains("NOT BACK: virtual machine shop/vm-3 does not run"), "{text}");
+        assert!(text.contains("NOT BACK: the volume of virtual machine shop/vm-5"), "{text}");
+        let failed = report.end().unwrap_err().to_string();
+        assert!(
+            failed.starts_with("bring everything back: virtual machine shop/vm-3 does not run; "),
+            "{failed}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn v4_the_command_ends_with_0_also_when_a_node_that_stays_off_keeps_what_it_had() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("drill");
+        let line =
+            ["site", "drill", "--missing", "edge-node-3", "--clock", "+400d", "--dir", dir.to_str().unwrap()];
+        assert_eq!(Box::pin(site_cmd::run(&Line::parse_from(line).site)).await, Exit::Done);
+        let occupied = dir.parent().unwrap().to_str().unwrap();
+        let line = ["site", "drill", "--dir", occupied];
+        assert_eq!(Box::pin(site_cmd::run(&Line::parse_from(line).site)).await, Exit::Failed);
     }
 }

@@ -8,11 +8,14 @@ use std::path::Path;
 use agent::{Clock, wire};
 use anyhow::Context as _;
 use kubeapi::Cluster;
+use kubeapi::names::APP_NAMESPACE;
 use outage::operator::{self as lease, View};
 use outage::site::machines::Machine;
 use outage::site::operator;
 use outage::site::preflight::Finding;
 use outage::site::record::{Member, NodeStep, Site, SiteKind, SitePhase};
+use outage::turn::record::LEASE;
+use outage::turn::rule::NodeSeen;
 use pubsub::Bus;
 use topics::{GoTime, SiteFinding, SiteMachine, SiteNode, SiteOperation, SiteStatus, SiteStep};
 
@@ -35,6 +38,12 @@ pub(super) async fn run(cluster: &Cluster, clock: Clock, root: &Path, voice: &Vo
     };
     let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
     let site = operator::current(&record).context("show the site")?;
+    let bus = Bus::open(root).context("show the site")?;
+    let own = wire::peek::<SiteOperation>(&bus, "zedkube", "global").context("show the site")?;
+    let under_way = under_way(&view, own.as_ref(), clock);
+    if site.is_none() && !under_way.is_empty() {
+        return show_under_way(under_way, voice);
+    }
     let (ended, last) = (site.is_none(), operator::last_restart(&record));
     show(site.or(last).as_ref(), ended, &view, clock, voice)
 }
@@ -83,6 +92,50 @@ fn of_disk(record: &SiteOperation, why: &str, clock: Clock, voice: &Voice) -> an
         "nothing: it needs the cluster no more once its servers go"
     };
     add("next step", next);
+    Voice::print(&out.text(voice.colours)).map(drop)
+}
+
+/// What nodes have under way by a Lease that is gone: each with a sentence.
+fn under_way(view: &View, own: Option<&SiteOperation>, clock: Clock) -> Vec<SiteNode> {
+    let held = view.held.as_ref().map(|it| it.uid.as_str());
+    let gone = |it: &&NodeSeen| it.mark.as_ref().is_some_and(|mark| Some(mark.lease_uid.as_str()) != held);
+    let of = |node: &str, state: &str, waits: String| SiteNode {
+        node: node.to_owned(),
+        state: state.to_owned(),
+        waits_for: waits,
+        ..SiteNode::default()
+    };
+    let cordoned = view.nodes.iter().filter(|it| it.unschedulable).filter(gone).map(|it| {
+        let state = if it.ready { "Ready, cordoned" } else { "not Ready, cordoned" };
+        of(&it.name, state, "its own drain or reboot, which it began by the record that is gone".to_owned())
+    });
+    let own = own.map(|it| {
+        let (op, id, since) = (it.op.word(), &it.id, moment(it.at, clock.wall()));
+        let waits = if it.waiting_for.is_empty() { "nothing" } else { &it.waiting_for };
+        of("this one", &it.step, format!("{waits}; in the whole-site {op} {id}, since {since}"))
+    });
+    cordoned.chain(own).collect()
+}
+
+/// Shows that.
+fn show_under_way(nodes: Vec<SiteNode>, voice: &Voice) -> anyhow::Result<()> {
+    let headline = format!(
+        "no whole-site operation is in the Lease {APP_NAMESPACE}/{LEASE}: it has just ended, or somebody has deleted the \
+         Lease, and then no other node is ordered to go. These nodes have something under way:"
+    );
+    let next = "wait until these nodes are back: `zedbox drain status` on each shows how far it is, `zedbox drain history` \
+                whether it was restarted. Then begin again: zedbox site restart --reason '...', or zedbox site shutdown";
+    if voice.output == Output::Json {
+        let form = SiteStatus { nodes, next_step: next.to_owned(), ..SiteStatus::default() };
+        return Voice::json(&form, false).map(drop);
+    }
+    let columns = voice.columns();
+    let mut out = Sheet::new(&paragraph("", &headline, columns), Some("33"));
+    for it in nodes {
+        let text = format!("{}: {}; waits for {}", it.node, it.state, it.waits_for);
+        out.add(Weight::Essential, &row("node", &text, columns));
+    }
+    out.add(Weight::Essential, &row("next step", next, columns));
     Voice::print(&out.text(voice.colours)).map(drop)
 }
 

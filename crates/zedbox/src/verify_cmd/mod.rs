@@ -145,20 +145,23 @@ async fn turns(cluster: &Cluster) -> VerifyLayer {
         Err(error) => return verify::unknown("turns", &error.to_string(), "zedbox lock status"),
     };
     let Some(held) = view.held else {
-        return verify::skipped("turns", "there is no Lease of turns yet");
+        return verify::skipped("turns", "no node has asked for a turn to be out of service yet");
     };
     let known = |name: &str| view.nodes.iter().any(|it| it.name == name);
     let found = held.record.holders.iter().map(|it| {
-        let text = format!("node {} holds a turn ({}, phase {})", it.node, it.op.text(), it.phase.text());
+        let (node, op, phase) = (&it.node, it.op.text(), it.phase.text());
+        let text = format!("node {node} may be out of service: it holds the turn for a {op} (phase {phase})");
         if known(&it.node) {
             Finding::new("turn", text, "wait until it is back: zedbox lock status").with(Severity::Warns)
         } else {
-            let next = format!("zedbox lock release {} --fence {} --reason '...'", it.node, it.fence);
-            Finding::new("turn", format!("{text}, and there is no such node any more"), next)
+            let next = format!("zedbox lock release {node} --fence {} --reason '...'", it.fence);
+            let text = format!("{text}, and there is no such node any more: no other node may go");
+            Finding::new("turn", text, next)
         }
     });
-    let (holders, waiting) = (held.record.holders.len(), held.record.queue.len());
-    let read = format!("{holders} nodes with a turn, {waiting} that wait");
+    let count = |all: usize| number(u32::try_from(all).unwrap_or(u32::MAX), "node");
+    let (holders, waiting) = (count(held.record.holders.len()), count(held.record.queue.len()));
+    let read = format!("{holders} with a turn to be out of service, {waiting} waiting for one");
     verify::Looked::default().read(read).found(found).layer("turns")
 }
 

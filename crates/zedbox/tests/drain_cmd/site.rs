@@ -171,7 +171,7 @@ fn v3_a_restart_is_planned_begun_shown_paused_continued_and_withdrawn() {
     );
     assert_eq!(
         (&place.mode()["phase"], &place.mode()["seen"][1]["step"]),
-        (&json!("restarting"), &json!("draining"))
+        (&json!("checking"), &json!("draining"))
     );
     let told = place.site("cancel --reason late", &[]);
     assert!(told.code == 0 && words(&told.out).starts_with("Withdrew the restart of the site"), "{told:?}");
@@ -185,6 +185,37 @@ fn v3_a_restart_is_planned_begun_shown_paused_continued_and_withdrawn() {
     let form = place.site("status -o json", &[]).json();
     assert_eq!((&form["Phase"], &form["Withdrawn"]), (&json!("ended"), &json!(true)));
     assert_eq!(place.site("status --wait", &[]).code, 1, "there is nothing to follow");
+}
+
+#[test]
+fn v3_with_the_lease_deleted_status_says_what_nodes_have_under_way_and_what_to_type() {
+    let place = place();
+    let begun = place.site("restart --reason x --pass etcd", &[]);
+    assert_eq!(begun.code, 0, "{begun:?}");
+    assert!(place.sim.remove("coordination/leases", "eve-kube-app", LEASE));
+    assert_eq!(words(&place.site("status", &[]).out), "no whole-site operation is in progress");
+    place.sim.edit("nodes", "", "n3", |it| {
+        it["spec"]["unschedulable"] = true.into();
+        it["metadata"]["annotations"]["pillar-rs/cordon-owner"] =
+            r#"{"bootId":"b1","requestedBy":3,"requestedAt":"","fence":4,"leaseUid":"gone"}"#.into();
+    });
+    place.node.put(
+        "run/zedkube/SiteOperation/global.json",
+        include_str!("../../../topics/tests/filled/SiteOperation.json"),
+    );
+    let shown = words(&place.site("status", &[]).out);
+    for part in [
+        "no whole-site operation is in the Lease eve-kube-app/pillar-rs-outage",
+        "node n3: Ready, cordoned; waits for its own drain or reboot",
+        "node this one: going; waits for this machine to go down; in the whole-site shutdown 2026",
+        "next step wait until these nodes are back: `zedbox drain status`",
+        "Then begin again: zedbox site restart",
+    ] {
+        assert!(shown.contains(part), "no `{part}` in {shown}");
+    }
+    let form = place.site("status -o json", &[]).json();
+    assert_eq!((&form["ID"], &form["Nodes"][0]["Node"]), (&json!(""), &json!("n3")));
+    assert!(form["NextStep"].as_str().unwrap().contains("begin again"), "{form}");
 }
 
 #[test]

@@ -30,18 +30,21 @@ pub(super) fn local(record: &SiteOperation) -> Local {
     }
 }
 
-/// The record of what follows; `None` while there is no operation. `site` is what the Lease says, if that could be read.
+/// The record of what follows; `None` while there is no operation. `site` is what the Lease says, if that could be read;
+/// `newest` is the newest drain that is over.
 pub(super) fn record(
     next: &Next,
     site: Option<&Site>,
     before: Option<&SiteOperation>,
-    at: GoTime,
+    (at, newest): (GoTime, &str),
 ) -> Option<SiteOperation> {
     let local = next.local.as_ref()?;
     let before = before.cloned().unwrap_or_default();
     let go = matches!(next.hold, Hold::Go | Hold::Drain);
     let by = site.map(|it| format!("{}: {}", it.by.who, it.by.why));
+    let is_ordered = before.id == local.id && before.step == local.step.text();
     let record = SiteOperation {
+        drains_before: if is_ordered { before.drains_before.clone() } else { newest.to_owned() },
         id: local.id.clone(),
         op: op(&local.kind),
         step: local.step.text().to_owned(),

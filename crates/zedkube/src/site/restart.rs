@@ -35,9 +35,14 @@ pub(super) fn boot_id(site: &Site, next: &Next, own: &Own) -> String {
 /// The reboot that zedagent was ordered.
 #[derive(Debug, Default)]
 pub(super) struct Ordered {
-    /// Drains that were over before this node was ordered it: none of them is a failure of this order, also where the
-    /// controller's own request is the one that is drained for.
-    before: Vec<DrainRecord>,
+    /// The newest drain that was over before this node was ordered it: it and those before it are no failure of this order,
+    /// also where the controller's own request is the one that is drained for.
+    pub(super) before: String,
+}
+
+/// What a drain of the history is known by.
+fn identity(drain: &DrainRecord) -> String {
+    format!("{} {} {}", drain.requested_by.number(), drain.requested_at, drain.ended_at)
 }
 
 impl Ordered {
@@ -51,18 +56,23 @@ impl Ordered {
         if site.kind != SiteKind::Restart {
             return Reboot::default();
         }
-        let is_ordered = record.is_some_and(|it| it.id == site.id && it.step == NodeStep::Draining.text());
-        self.read(station, site, is_ordered).unwrap_or_else(|waits| Reboot {
+        let ordered = record.filter(|it| it.id == site.id && it.step == NodeStep::Draining.text());
+        self.read(station, site, ordered).unwrap_or_else(|waits| Reboot {
             commanded: site.step(own) == Some(&NodeStep::Going),
             waits,
             ..Reboot::default()
         })
     }
 
-    fn read(&mut self, station: &Station, site: &Site, is_ordered: bool) -> Result<Reboot, String> {
+    fn read(
+        &mut self,
+        station: &Station,
+        site: &Site,
+        ordered: Option<&SiteOperation>,
+    ) -> Result<Reboot, String> {
         let history = wire::peek::<DrainHistory>(&station.bus, NAME, GLOBAL);
         let history = history.map_err(|why| format!("cannot read DrainHistory: {why}"))?.unwrap_or_default();
-        let history = self.since(history, is_ordered);
+        let history = self.since(history, ordered);
         let op = DeviceOp::Reboot.word();
         let pending = wire::peek::<DeviceOpPending>(&station.bus, "zedagent", op);
         let pending = pending.map_err(|why| format!("cannot read DeviceOpPending {op}: {why}"))?;
@@ -76,12 +86,12 @@ impl Ordered {
         })
     }
 
-    /// The history since this node was ordered it.
-    fn since(&mut self, mut history: DrainHistory, is_ordered: bool) -> DrainHistory {
-        if !is_ordered {
-            self.before.clone_from(&history.drains);
-        }
-        history.drains.retain(|it| !self.before.contains(it));
+    /// The history since this node was ordered it, newest first.
+    fn since(&mut self, mut history: DrainHistory, ordered: Option<&SiteOperation>) -> DrainHistory {
+        let newest = || history.drains.iter().find(|it| !it.is_open()).map(identity);
+        self.before = ordered.map_or_else(|| newest().unwrap_or_default(), |it| it.drains_before.clone());
+        let known = history.drains.iter().position(|it| identity(it) == self.before);
+        history.drains.truncate(known.unwrap_or(history.drains.len()));
         history
     }
 }
@@ -228,6 +238,7 @@ mod tests {
             requested_at: at(1),
             boot_id: "b1".to_owned(),
             status: DrainStatus::FailedDrain,
+            ended_at: at(10),
             blockers: vec![blocker],
             ..DrainRecord::default()
         };
@@ -256,14 +267,16 @@ mod tests {
             let what = format!("{pending:?} {drain:?}");
             let history = DrainHistory { drains: vec![drain], ..DrainHistory::default() };
             assert_eq!(failed(pending, &history, "op"), expected, "{what}");
-            // What had failed before the order, as before a pause, is no failure of it.
+            // What had failed before the order, as before a pause, is no failure of it, also after a start of zedkube.
             let mut ordered = Ordered::default();
-            assert_eq!(ordered.since(history.clone(), false).drains, []);
-            assert_eq!(failed(pending, &ordered.since(history.clone(), true), "op"), "", "{what}");
-            let next = DrainRecord { attempts: 9, ..history.drains[0].clone() };
-            let both =
-                DrainHistory { drains: vec![history.drains[0].clone(), next], ..DrainHistory::default() };
-            assert_eq!(failed(pending, &ordered.since(both, true), "op"), expected, "{what}");
+            assert_eq!(ordered.since(history.clone(), None).drains, []);
+            let record = SiteOperation { drains_before: ordered.before, ..SiteOperation::default() };
+            let mut again = Ordered::default();
+            assert_eq!(failed(pending, &again.since(history.clone(), Some(&record)), "op"), "", "{what}");
+            let next = DrainRecord { ended_at: at(20), attempts: 9, ..history.drains[0].clone() };
+            let drains = vec![next, history.drains[0].clone()];
+            let both = DrainHistory { drains, ..DrainHistory::default() };
+            assert_eq!(failed(pending, &again.since(both, Some(&record)), "op"), expected, "{what}");
         }
     }
 

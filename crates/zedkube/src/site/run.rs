@@ -30,7 +30,7 @@ use tokio::sync::watch;
 use topics::{GoTime, SiteOperation};
 use tracing::{info, warn};
 
-use super::{asked, local, restart};
+use super::{asked, local, log_changed, restart, topic_of};
 use crate::core::SiteHold;
 use crate::limits::Limits;
 use crate::{GLOBAL, NAME};
@@ -321,28 +321,14 @@ impl Sites {
 
     /// Writes the record and holds the node to it. Returns whether it is on disk.
     fn keep(&mut self, next: &Next, site: Option<&Site>) -> bool {
-        let record = local::record(next, site, self.record.as_ref(), self.station.clock.wall());
+        let at = (self.station.clock.wall(), self.ordered.before.as_str());
+        let record = local::record(next, site, self.record.as_ref(), at);
         let written = self.write(record.as_ref());
         if !self.tries.ended("SiteOperation global", written) {
             self.failed = true;
             return false;
         }
-        if let Some(record) = &record
-            && self.record.as_ref().map(|it| (&it.id, &it.step, &it.phase))
-                != Some((&record.id, &record.step, &record.phase))
-        {
-            info!(
-                operation = record.id,
-                phase = record.phase,
-                step = record.step,
-                waits = record.waiting_for,
-                "whole-site {}",
-                record.op.word()
-            );
-        }
-        if record.is_none() && self.record.is_some() {
-            info!("the whole-site operation is over");
-        }
+        log_changed(record.as_ref(), self.record.as_ref());
         self.record = record;
         let hold = local::hold(self.record.as_ref(), &self.station.boot_id);
         self.hold.send_if_modified(|held| std::mem::replace(held, hold.clone()) != hold);
@@ -458,6 +444,15 @@ impl Sites {
     async fn advance(&mut self, cluster: &Cluster, from: &Site, to: Option<Site>) -> Result<(), String> {
         if to.as_ref() == Some(from) {
             return Ok(());
+        }
+        if let Some(to) = to.as_ref().filter(|it| topic_of(&it.waits) != topic_of(&from.waits)) {
+            info!(
+                operation = to.id,
+                phase = to.phase.text(),
+                waits = to.waits,
+                "whole-site {}",
+                to.kind.text()
+            );
         }
         let edit = |record: &_| operator::advance(record, from, to.as_ref());
         match lease::change(cluster, self.station.clock.wall().to_timestamp(), edit).await {

@@ -213,20 +213,21 @@ fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
 #[test]
 fn v3_a_person_continues_where_it_failed_and_passes_nothing_but_the_look_at_the_cluster() {
     // Failed at a step: continued at this one.
-    for (failed, then) in [
+    let (checking, restarting) = (SitePhase::Checking, SitePhase::Restarting);
+    for (failed, then, phase) in [
         // Its boot is asked again.
-        (NodeStep::Seen, None),
-        (NodeStep::Draining, Some(NodeStep::Draining)),
-        (NodeStep::Going, Some(NodeStep::Going)),
-        (NodeStep::Booted, Some(NodeStep::Booted)),
-        (NodeStep::Verifying, Some(NodeStep::Open)),
+        (NodeStep::Seen, None, &checking),
+        (NodeStep::Draining, Some(NodeStep::Draining), &checking),
+        (NodeStep::Going, Some(NodeStep::Going), &checking),
+        (NodeStep::Booted, Some(NodeStep::Booted), &restarting),
+        (NodeStep::Verifying, Some(NodeStep::Open), &restarting),
     ] {
         let mut site = at(failed.clone());
         site.hear(ack("w1", NodeStep::Failed));
         site.phase = SitePhase::Paused;
         let site =
             current(&pass(&record(&site), &SitePhase::Paused, None, &said()).unwrap()).unwrap().unwrap();
-        assert_eq!((site.step("w1"), &site.phase), (then.as_ref(), &SitePhase::Restarting), "{failed:?}");
+        assert_eq!((site.step("w1"), &site.phase), (then.as_ref(), phase), "{failed:?}");
         assert_eq!(site.passed.len(), 1);
     }
     let restarting = |step| pass(&record(&at(step)), &SitePhase::Restarting, Some("w1"), &said());
@@ -244,6 +245,55 @@ fn v3_a_person_continues_where_it_failed_and_passes_nothing_but_the_look_at_the_
     assert!(verifying(None).unwrap_err().to_string().contains("add --node w1"));
     let idle = pass(&record(&site()), &SitePhase::Restarting, None, &said()).unwrap_err().to_string();
     assert!(idle.contains("there is nothing to pass"), "{idle}");
+}
+
+#[test]
+fn v3_after_a_pause_nothing_is_ordered_before_the_cluster_is_well_or_a_person_takes_it_as_well() {
+    let found = |lasted, well, blocking: &str, rebuilding: &str| {
+        let some = |it: &str| if it.is_empty() { vec![] } else { vec![it.to_owned()] };
+        Found { lasted, well, blocking: some(blocking), rebuilding: some(rebuilding), ..Found::default() }
+    };
+    let (none, sick) = (Duration::ZERO, "etcd fail: no snapshot");
+    let own = Own { node: "w1".to_owned(), uid: "uid-w1".to_owned(), boot_id: "b1".to_owned() };
+    let is_ordered = |site: &Site| {
+        let word = Word::Site(Box::new(site.clone()));
+        let next = member::next(&own, None, &word, &Facts::default());
+        assert_eq!(next.say, site.step("w1").cloned());
+        next.local.is_some()
+    };
+    // A node that was to be drained when it failed, and none at all.
+    for step in [NodeStep::Draining, NodeStep::Seen] {
+        let was_ordered = step == NodeStep::Draining;
+        let site = Site { phase: SitePhase::Checking, ..at(step) };
+        for (found, expected) in [
+            (found(none, none, "", ""), Err("to stay well for 5 s before the restart continues")),
+            (found(NODE_LIMIT, none, "", "pvc-1"), Err("made again before the restart continues: pvc-1")),
+            (found(none, WELL, sick, ""), Err("well before the restart continues: etcd fail: no snapshot")),
+            (found(NODE_LIMIT, WELL, sick, ""), Ok(SitePhase::Paused)),
+            (found(REBUILD_LIMIT, WELL, "", "pvc-1"), Ok(SitePhase::Paused)),
+            (found(none, WELL, "", ""), Ok(SitePhase::Restarting)),
+        ] {
+            assert!(!is_ordered(&site));
+            match (next(&site, &nodes(), &found), expected) {
+                (Move::Wait(waits, _), Err(words)) => assert!(waits.contains(words), "{waits}"),
+                (Move::To(to), Ok(phase)) => {
+                    assert_eq!((&to.phase, to.seen), (&phase, site.seen.clone()));
+                    assert_eq!(phase == SitePhase::Paused, to.next.contains("--phase paused"), "{}", to.next);
+                    let to = Site { seen: site.seen.clone(), ..*to };
+                    assert_eq!(is_ordered(&to), was_ordered && phase == SitePhase::Restarting);
+                    if phase == SitePhase::Paused {
+                        let again = pass(&record(&to), &phase, None, &said()).unwrap();
+                        assert_eq!(current(&again).unwrap().unwrap().phase, SitePhase::Checking);
+                    }
+                }
+                (other, expected) => panic!("{other:?}, not {expected:?}"),
+            }
+        }
+        let taken = pass(&record(&site), &SitePhase::Checking, None, &said()).unwrap();
+        let taken = current(&taken).unwrap().unwrap();
+        assert_eq!((&taken.phase, taken.passed[0].phase.as_str()), (&SitePhase::Restarting, "checking"));
+        assert_eq!(taken.seen, site.seen);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::super::coordinate::{Found, Move, NODE_LIMIT, is_coordinator, next};
 use super::super::member::{self, Facts, Own, Word};
 use super::super::operator::{begin, current, pass, skip};
 use super::super::record::{Ack, NodeStep, Site, SitePhase};
-use super::super::restart::{Quiet, STAND_IN};
+use super::super::restart::{Quiet, STAND_IN, WELL};
 use super::restart::{ack, node, nodes, said, wish};
 use crate::turn::record::Record;
 use crate::turn::rule::NodeSeen;
@@ -108,13 +108,15 @@ fn v3_a_person_skips_a_node_that_is_dead_with_name_and_reason() {
     assert!(why.contains("paused for node w1, not w2"), "{why}");
     assert!(skip(&record(&paused), "w9", &said()).is_err());
     let mut after = current(&skip(&record(&paused), "w1", &said()).unwrap()).unwrap().unwrap();
-    assert_eq!((after.step("w1"), &after.phase), (Some(&NodeStep::Skipped), &SitePhase::Restarting));
+    assert_eq!((after.step("w1"), &after.phase), (Some(&NodeStep::Skipped), &SitePhase::Checking));
     assert_eq!(after.ack("w1").unwrap().verified, "skipped by operator: update");
     assert_eq!(after.passed.len(), 1);
     for it in ["a", "b", "t", "w2"] {
         after.hear(ack(it, NodeStep::Seen));
     }
-    assert_eq!(settled(after.clone(), &nodes, &Found::default()).step("w2"), Some(&NodeStep::Draining));
+    assert_eq!(settled(after.clone(), &nodes, &Found::default()).step("w2"), Some(&NodeStep::Seen));
+    let well = Found { well: WELL, ..Found::default() };
+    assert_eq!(settled(after.clone(), &nodes, &well).step("w2"), Some(&NodeStep::Draining));
     assert!(skip(&record(&after), "w1", &said()).is_err(), "once");
     // Before its turn, by a person who knows.
     let before = current(&skip(&record(&after), "b", &said()).unwrap()).unwrap().unwrap();

@@ -1,0 +1,62 @@
+//! Budgets that will hold a drain up: PodDisruptionBudgets that let no pod go.
+//!
+//! Source: kubernetes.io, "Specifying a Disruption Budget for your Application". Pure: no clock, no I/O, no task.
+
+use kubeapi::names::listed;
+use kubeapi::objects::{items, named, text};
+use serde_json::Value;
+
+use crate::workloads::is_system;
+use crate::{Finding, Severity};
+
+/// Budgets that let no pod go although all pods run, and those too few pods of which run; code `budgets`. Those that a
+/// controller keeps, as KubeVirt and Longhorn do, let none go by design: a drain knows what to do about them.
+#[must_use]
+pub fn shut(all: &[Value]) -> Vec<Finding> {
+    let count = |it: &Value, name: &str| it["status"][name].as_u64().unwrap_or(0);
+    let is_kept = |it: &Value| is_system(it) || !items(&it["metadata"]["ownerReferences"]).is_empty();
+    let closed: Vec<&Value> = all
+        .iter()
+        .filter(|it| count(it, "disruptionsAllowed") == 0 && count(it, "expectedPods") > 0)
+        .collect();
+    let lacks = |it: &Value| count(it, "currentHealthy") < count(it, "desiredHealthy");
+    let whole = |it: &Value| count(it, "currentHealthy") >= count(it, "expectedPods");
+    let rows: [(&str, &dyn Fn(&Value) -> bool, &dyn Fn(&Value) -> String, &str); 2] = [
+        (
+            "budgets that never let a pod go, also with all pods running; a drain waits for them until its time is over",
+            &|it| whole(it) && !lacks(it) && !is_kept(it),
+            &|it| {
+                format!(
+                    "{} (needs {} of {})",
+                    named(it),
+                    count(it, "desiredHealthy"),
+                    count(it, "expectedPods")
+                )
+            },
+            "run one more pod of the application, or have the budget ask for one less (minAvailable, maxUnavailable)",
+        ),
+        (
+            "budgets of applications too few pods of which are Ready, so that no other pod may go",
+            &lacks,
+            &|it| {
+                format!(
+                    "{} ({} Ready, needs {})",
+                    named(it),
+                    count(it, "currentHealthy"),
+                    count(it, "desiredHealthy")
+                )
+            },
+            "bring its pods back first: see layers applications and system",
+        ),
+    ];
+    let of =
+        |(what, holds, shown, next): (&str, &dyn Fn(&Value) -> bool, &dyn Fn(&Value) -> String, &str)| {
+            let some: Vec<&Value> = closed.iter().copied().filter(|it| holds(it)).collect();
+            let meta = &some.first()?["metadata"];
+            let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
+            let next = format!("kubectl -n {namespace} describe pdb {name}; {next}");
+            let text = format!("{what}: {}", listed(&some.into_iter().map(shown).collect::<Vec<_>>(), ", "));
+            Some(Finding::new("budgets", text, next).with(Severity::Warns))
+        };
+    rows.into_iter().filter_map(of).collect()
+}
