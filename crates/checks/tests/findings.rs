@@ -88,6 +88,11 @@ async fn u6_each_finding_of_the_cluster_is_found_when_it_is_so_and_not_when_it_i
             &json!({ "rebuildStatus": { "tcp://r": { "isRebuilding": runs, "progress": 40 } } }),
         )
     };
+    let written = |state: &str, made: &str, changed: Option<&str>| {
+        json!({ "metadata": { "name": "b1", "creationTimestamp": made, "managedFields": changed.map(|it| json!([
+            { "time": "2026-03-11T08:30:00Z" }, { "time": it }])) }, "status": { "state": state } })
+    };
+    let old = |status: Value| json!({ "metadata": { "name": "x", "creationTimestamp": "2026-03-11T08:30:00Z" }, "status": status });
     // Collection, object, code with severity, a word of its text; no code where there is nothing to be found.
     let table: Vec<(&'static str, Value, &str, &str)> = vec![
         ("/nodes", node("n2", &open, &ready, &none), "", ""),
@@ -146,6 +151,16 @@ async fn u6_each_finding_of_the_cluster_is_found_when_it_is_so_and_not_when_it_i
         ("longhorn-system/nodes", longhorn("n1", &open, &disk), "volumes warns", "full: node n1: pvc-1"),
         ("/backups", longhorn("b1", &open, &json!({ "state": "Completed" })), "", ""),
         ("/backups", longhorn("b1", &open, &json!({ "state": "InProgress" })), "backups blocks", "b1"),
+        ("/backups", written("InProgress", "2026-03-13T09:30:00Z", None), "backups blocks", "b1"),
+        ("/backups", written("InProgress", "2026-03-11T08:30:00Z", None), "backups warns", "24 h: b1 (73 h)"),
+        ("/backups", written("InProgress", "2026-03-11T08:30:00Z", Some(NOW)), "backups blocks", "b1"),
+        (
+            "/backups",
+            written("InProgress", "soon", Some("2026-03-12T09:30:00Z")),
+            "backups warns",
+            "b1 (48 h)",
+        ),
+        ("/backups", written("Completed", "2026-03-11T08:30:00Z", None), "", ""),
         ("/volumesnapshots", longhorn("s", &open, &Value::Null), "", ""),
         ("/volumesnapshots", longhorn("s", &open, &json!({ "readyToUse": true })), "", ""),
         ("/volumesnapshots", longhorn("s", &open, &json!({ "error": { "message": "no" } })), "", ""),
@@ -157,6 +172,9 @@ async fn u6_each_finding_of_the_cluster_is_found_when_it_is_so_and_not_when_it_i
             "backups blocks",
             "vm",
         ),
+        ("/volumes", old(json!({ "restoreRequired": true })), "backups warns", "restored, without a change"),
+        ("/volumesnapshots", old(json!({ "readyToUse": false })), "backups warns", "x (73 h)"),
+        ("/virtualmachines", old(json!({ "restoreInProgress": "r" })), "backups warns", "x (73 h)"),
         ("/virtualmachineinstances", guest("True", "n1"), "", ""),
         ("/virtualmachineinstances", guest("False", "n2"), "", ""),
         (
