@@ -10,18 +10,20 @@ pub mod cluster;
 pub mod etcd;
 mod finding;
 pub mod local;
+mod lvm;
 pub mod machines;
 pub mod network;
 pub mod node;
 pub mod nodes;
 pub mod storage;
+mod token;
 pub mod verify;
 pub mod workloads;
 
 pub use finding::{Finding, Severity, blocking, settled};
 
 /// Codes of everything that is found before a drain.
-pub const DRAIN_CODES: [&str; 13] = [
+pub const DRAIN_CODES: [&str; 15] = [
     "nodes",
     "cordons",
     "etcd",
@@ -35,6 +37,8 @@ pub const DRAIN_CODES: [&str; 13] = [
     "disk",
     "clock",
     "turns",
+    "token",
+    "lvm",
 ];
 /// Those that stop a drain where nobody says otherwise.
 pub const DRAIN_STOPS: [&str; 1] = ["backups"];
