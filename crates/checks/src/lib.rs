@@ -23,7 +23,7 @@ pub mod workloads;
 pub use finding::{Finding, Severity, blocking, settled};
 
 /// Codes of everything that is found before a drain.
-pub const DRAIN_CODES: [&str; 15] = [
+pub const DRAIN_CODES: [&str; 16] = [
     "nodes",
     "cordons",
     "etcd",
@@ -39,6 +39,7 @@ pub const DRAIN_CODES: [&str; 15] = [
     "turns",
     "token",
     "lvm",
+    "evictions",
 ];
 /// Those that stop a drain where nobody says otherwise.
 pub const DRAIN_STOPS: [&str; 1] = ["backups"];

@@ -152,6 +152,11 @@ impl Read {
         serde_json::from_str(annotation(&self.metadata, RECORD_ANNOTATION)?).ok()
     }
 
+    /// What this node has.
+    fn record_of(&self, node: &NodeName) -> Option<SurgeRecord> {
+        self.record().filter(|it| it.node == node.as_str())
+    }
+
     fn facts(&self) -> DeploymentFacts {
         let Spec { paused, strategy, template, .. } = &self.spec;
         let replicas = self.replicas();
@@ -242,7 +247,7 @@ pub async fn surge(
         claims: claims.clone(),
         elsewhere: away.len(),
     };
-    let record = read.record().filter(|it| it.node == case.node);
+    let record = read.record_of(node);
     let under_way = |ours| Ok(SurgeAnswer::UnderWay { deployment: named.clone(), ours });
     match (judge(rule, &read.facts(), &case), over) {
         (Verdict::NotNeeded, _) => Ok(SurgeAnswer::NotNeeded),
@@ -288,7 +293,7 @@ pub async fn settle(cluster: &Cluster, node: &NodeName, undo: bool) -> (Vec<Stri
     };
     let (mut given_up, mut done) = (Vec::new(), Ok(()));
     for read in all {
-        let Some(record) = read.record().filter(|it| it.node == node.as_str()) else { continue };
+        let Some(record) = read.record_of(node) else { continue };
         match settle_one(cluster, &read, &record, undo).await {
             Ok(true) => given_up.push(read.named()),
             Ok(false) => {}
