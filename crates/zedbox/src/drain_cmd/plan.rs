@@ -49,7 +49,7 @@ pub(crate) async fn run(
         Cluster::from_kubeconfig(kubeconfig.unwrap_or_else(|| bus.root().join("run/.kube/k3s/k3s.yaml")));
     let limits = Limits::read(options.limits.as_deref())?.zedkube;
     let policy = limits.machines();
-    let mut plan = match Box::pin(survey::plan(&cluster, &node, policy)).await {
+    let mut plan = match Box::pin(survey::plan(&cluster, &node, policy, limits.surge)).await {
         Ok(plan) => plan,
         Err(error) => bail!("plan a drain of node {node}: {}; {}", error.line(), error.next_step()),
     };
