@@ -64,7 +64,7 @@ impl Runtime {
                     answered = true;
                 }
                 Err(error) if error.serves_no_kubelet() => {
-                    strangers.push(format!("{}: {error}", path.display()))
+                    strangers.push(format!("{}: {error}", path.display()));
                 }
                 Err(error) => whys.push(format!("{}: {error}", path.display())),
             }
