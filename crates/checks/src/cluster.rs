@@ -105,7 +105,7 @@ async fn look(cluster: &Cluster, node: &str, source: Source, own: &impl Fn() -> 
             );
             judge("volumes", &volumes, &mut found, |all| {
                 let sick = warnings(storage::unhealthy(all));
-                [sick, storage::single(all), storage::restoring(all)].concat()
+                [sick, storage::single(all), storage::restoring(all, own())].concat()
             });
             let known = volumes.as_deref().unwrap_or_default();
             judge("rebuilds", &engines, &mut found, |all| storage::rebuilding(all, known));
@@ -116,16 +116,16 @@ async fn look(cluster: &Cluster, node: &str, source: Source, own: &impl Fn() -> 
         }
         Source::Backups => {
             let all = listed(cluster, longhorn::scope("backups")).await;
-            judge("backups", &all, &mut found, storage::backing_up);
+            judge("backups", &all, &mut found, |all| storage::backing_up(all, own()));
         }
         Source::Snapshots => {
             let path = "/apis/snapshot.storage.k8s.io/v1/volumesnapshots".to_owned();
             let all = listed(cluster, Scope::all("volume snapshots", path)).await;
-            judge("backups", &all, &mut found, storage::csi_snapshots);
+            judge("backups", &all, &mut found, |all| storage::csi_snapshots(all, own()));
         }
         Source::Machines => {
             let all = listed(cluster, Scope::all("virtual machines", path(MACHINES))).await;
-            judge("backups", &all, &mut found, storage::machine_snapshots);
+            judge("backups", &all, &mut found, |all| storage::machine_snapshots(all, own()));
         }
         Source::Guests => {
             let all = listed(cluster, Scope::all("running virtual machines", path(GUESTS))).await;
@@ -178,9 +178,9 @@ pub async fn site(cluster: &Cluster, now: Timestamp) -> Vec<Finding> {
     judge("volumes", &volumes, &mut found, storage::unhealthy);
     let known = volumes.as_deref().unwrap_or_default();
     judge("volumes", &disks, &mut found, |all| storage::full(all, known));
-    judge("backups", &backups, &mut found, storage::backing_up);
-    judge("backups", &volumes, &mut found, storage::restoring);
-    judge("backups", &machines, &mut found, storage::machine_snapshots);
+    judge("backups", &backups, &mut found, |all| storage::backing_up(all, now));
+    judge("backups", &volumes, &mut found, |all| storage::restoring(all, now));
+    judge("backups", &machines, &mut found, |all| storage::machine_snapshots(all, now));
     found.dedup();
     found
 }

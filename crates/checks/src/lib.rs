@@ -11,18 +11,20 @@ pub mod cluster;
 pub mod etcd;
 mod finding;
 pub mod local;
+mod lvm;
 pub mod machines;
 pub mod network;
 pub mod node;
 pub mod nodes;
 pub mod storage;
+mod token;
 pub mod verify;
 pub mod workloads;
 
 pub use finding::{Finding, Severity, blocking, settled};
 
 /// Codes of everything that is found before a drain.
-pub const DRAIN_CODES: [&str; 13] = [
+pub const DRAIN_CODES: [&str; 16] = [
     "nodes",
     "cordons",
     "etcd",
@@ -36,6 +38,9 @@ pub const DRAIN_CODES: [&str; 13] = [
     "disk",
     "clock",
     "turns",
+    "token",
+    "lvm",
+    "evictions",
 ];
 /// Those that stop a drain where nobody says otherwise.
 pub const DRAIN_STOPS: [&str; 1] = ["backups"];

@@ -1,4 +1,5 @@
-//! Reading this machine: certificates in files and those that its servers show, and room on disks.
+//! Reading this machine: certificates in files and those that its servers show, room on disks, the server's token, and
+//! volume groups of guests.
 //!
 //! It blocks, each server for [`LIMIT`] at most: for a thread of its own. A server that nobody runs here is no finding.
 //! Who signed a certificate is not judged, and nothing is sent to a server but the handshake. Source:
@@ -22,7 +23,7 @@ use tokio_rustls::rustls::{
 use crate::certificates::{Dated, end_of_der, end_of_pem, ending};
 use crate::finding::UNREAD;
 use crate::node::{self, DiskRoom};
-use crate::{Finding, Severity};
+use crate::{Finding, Severity, lvm, token};
 
 /// The time for a connection, and for each answer.
 pub const LIMIT: Duration = Duration::from_secs(2);
@@ -83,6 +84,8 @@ pub fn look(machine: &Machine, now: Timestamp) -> Vec<Finding> {
     });
     let rooms: Vec<DiskRoom> = rooms.collect();
     found.extend(node::disks(&rooms));
+    found.extend(DATA.iter().filter_map(|data| token::look(&machine.root, data)));
+    found.extend(lvm::look(&machine.root));
     found
 }
 

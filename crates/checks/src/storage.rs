@@ -3,9 +3,10 @@
 //! Not here: whether the last healthy copy of a volume is on a node, which a drain guards itself (`kubenodeop::storage`).
 //! Source: spec/vm-storage.md B8. Pure: no clock, no I/O, no task.
 
+use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::listed as names;
-use kubeapi::objects::{condition, named, text};
-use kubeapi::slim::longhorn::{Backup, Engine, StorageNode, Volume};
+use kubeapi::objects::{condition, items, named, text, time};
+use kubeapi::slim::longhorn::{Engine, StorageNode, Volume};
 use serde_json::Value;
 
 use crate::{Finding, Severity};
@@ -58,38 +59,69 @@ pub fn full(nodes: &[StorageNode], volumes: &[Volume]) -> Vec<Finding> {
     )]
 }
 
-fn in_work(what: &str, names_of: &[String], next: &str) -> Vec<Finding> {
-    if names_of.is_empty() {
-        return Vec::new();
+/// Work on an object that has not changed for so long only warns: it may hang, and must not keep a node for ever.
+pub const STALE: SignedDuration = SignedDuration::from_hours(24);
+
+/// When an object has changed last, by whoever wrote a member of it; when it was made, where that is not kept.
+fn changed(object: &Value) -> Option<Timestamp> {
+    let meta = &object["metadata"];
+    let written = items(&meta["managedFields"]).iter().map(|it| &it["time"]);
+    written.chain([&meta["creationTimestamp"]]).filter_map(time).max()
+}
+
+/// What is worked on, by name and last change: what is [`STALE`] apart, as a warning. `look` shows it.
+fn in_work(
+    what: &str,
+    all: impl Iterator<Item = (String, Option<Timestamp>)>,
+    now: Timestamp,
+    look: &str,
+) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let age = |at: Option<Timestamp>| at.map(|it| now.duration_since(it)).filter(|it| *it > STALE);
+    let (stale, runs): (Vec<_>, Vec<_>) = all.partition(|it| age(it.1).is_some());
+    if !runs.is_empty() {
+        let shown: Vec<String> = runs.into_iter().map(|it| it.0).collect();
+        let text = format!("{what}: {}", names(&shown, ", "));
+        found.push(Finding::new("backups", text, format!("{look}; wait for their end")));
     }
-    vec![Finding::new("backups", format!("{what}: {}", names(names_of, ", ")), next)]
+    if !stale.is_empty() {
+        let shown =
+            |(name, at): (String, _)| format!("{name} ({} h)", age(at).unwrap_or_default().as_hours());
+        let shown: Vec<String> = stale.into_iter().map(shown).collect();
+        let text =
+            format!("{what}, without a change for more than {} h: {}", STALE.as_hours(), names(&shown, ", "));
+        let next = format!("{look}; delete what hangs, a reboot may cut off what does not");
+        found.push(Finding::new("backups", text, next).with(Severity::Warns));
+    }
+    found
 }
 
 /// Backups of Longhorn in progress; code `backups`.
 #[must_use]
-pub fn backing_up(backups: &[Backup]) -> Vec<Finding> {
-    let runs = |it: &&Backup| matches!(it.status.state.as_str(), "" | "Pending" | "InProgress");
-    let names = backups.iter().filter(runs).map(|it| it.metadata.name.clone().unwrap_or_default());
-    let all: Vec<String> = names.collect();
-    in_work("backups in progress", &all, "kubectl -n longhorn-system get backups; wait for their end")
+pub fn backing_up(backups: &[Value], now: Timestamp) -> Vec<Finding> {
+    let runs = |it: &&Value| matches!(text(&it["status"]["state"]).as_str(), "" | "Pending" | "InProgress");
+    let all = backups.iter().filter(runs).map(|it| (text(&it["metadata"]["name"]), changed(it)));
+    in_work("backups in progress", all, now, "kubectl -n longhorn-system get backups")
 }
 
-/// Volumes of Longhorn that are being restored; code `backups`.
+/// Volumes of Longhorn that are being restored, since they were made; code `backups`.
 #[must_use]
-pub fn restoring(volumes: &[Volume]) -> Vec<Finding> {
+pub fn restoring(volumes: &[Volume], now: Timestamp) -> Vec<Finding> {
     let runs = |it: &&Volume| it.status.restore_required && !it.spec.standby;
-    let all: Vec<String> = volumes.iter().filter(runs).map(Volume::shown).collect();
-    in_work("volumes being restored", &all, "kubectl -n longhorn-system get volumes; wait for their end")
+    let made = |it: &Volume| it.metadata.creation_timestamp.as_ref().map(|it| it.0);
+    let all = volumes.iter().filter(runs).map(|it| (it.shown(), made(it)));
+    in_work("volumes being restored", all, now, "kubectl -n longhorn-system get volumes")
 }
 
 /// Virtual machines in a snapshot or a restore; code `backups`.
 #[must_use]
-pub fn machine_snapshots(machines: &[Value]) -> Vec<Finding> {
+pub fn machine_snapshots(machines: &[Value], now: Timestamp) -> Vec<Finding> {
     let runs = |it: &&Value| {
         ["snapshotInProgress", "restoreInProgress"].iter().any(|word| !it["status"][word].is_null())
     };
-    let all: Vec<String> = machines.iter().filter(runs).map(named).collect();
-    in_work("virtual machines in a snapshot or a restore", &all, "wait for their end")
+    let all = machines.iter().filter(runs).map(|it| (named(it), changed(it)));
+    let look = "kubectl get virtualmachinesnapshots,virtualmachinerestores -A";
+    in_work("virtual machines in a snapshot or a restore", all, now, look)
 }
 
 /// Volumes with one copy by their own settings: who is on the node that holds it goes down with it; code `volumes`.
@@ -127,13 +159,13 @@ pub fn rebuilding(engines: &[Engine], volumes: &[Volume]) -> Vec<Finding> {
 
 /// Snapshots by CSI that are not ready yet and have not failed; code `backups`.
 #[must_use]
-pub fn csi_snapshots(snapshots: &[Value]) -> Vec<Finding> {
+pub fn csi_snapshots(snapshots: &[Value], now: Timestamp) -> Vec<Finding> {
     // Without a status nobody has begun with it, and nobody may.
     let runs = |it: &&Value| {
         !it["status"].is_null() && it["status"]["readyToUse"] != true && it["status"]["error"].is_null()
     };
-    let all: Vec<String> = snapshots.iter().filter(runs).map(named).collect();
-    in_work("snapshots of volumes in progress", &all, "kubectl get volumesnapshots -A; wait for their end")
+    let all = snapshots.iter().filter(runs).map(|it| (named(it), changed(it)));
+    in_work("snapshots of volumes in progress", all, now, "kubectl get volumesnapshots -A")
 }
 
 /// Volumes that are attached to nodes that are gone or not Ready: nobody else can use them; code `volumes`.

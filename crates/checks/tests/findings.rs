@@ -88,6 +88,11 @@ async fn u6_each_finding_of_the_cluster_is_found_when_it_is_so_and_not_when_it_i
             &json!({ "rebuildStatus": { "tcp://r": { "isRebuilding": runs, "progress": 40 } } }),
         )
     };
+    let written = |state: &str, made: &str, changed: Option<&str>| {
+        json!({ "metadata": { "name": "b1", "creationTimestamp": made, "managedFields": changed.map(|it| json!([
+            { "time": "2026-03-11T08:30:00Z" }, { "time": it }])) }, "status": { "state": state } })
+    };
+    let old = |status: Value| json!({ "metadata": { "name": "x", "creationTimestamp": "2026-03-11T08:30:00Z" }, "status": status });
     // Collection, object, code with severity, a word of its text; no code where there is nothing to be found.
     let table: Vec<(&'static str, Value, &str, &str)> = vec![
         ("/nodes", node("n2", &open, &ready, &none), "", ""),
@@ -146,6 +151,16 @@ async fn u6_each_finding_of_the_cluster_is_found_when_it_is_so_and_not_when_it_i
         ("longhorn-system/nodes", longhorn("n1", &open, &disk), "volumes warns", "full: node n1: pvc-1"),
         ("/backups", longhorn("b1", &open, &json!({ "state": "Completed" })), "", ""),
         ("/backups", longhorn("b1", &open, &json!({ "state": "InProgress" })), "backups blocks", "b1"),
+        ("/backups", written("InProgress", "2026-03-13T09:30:00Z", None), "backups blocks", "b1"),
+        ("/backups", written("InProgress", "2026-03-11T08:30:00Z", None), "backups warns", "24 h: b1 (73 h)"),
+        ("/backups", written("InProgress", "2026-03-11T08:30:00Z", Some(NOW)), "backups blocks", "b1"),
+        (
+            "/backups",
+            written("InProgress", "soon", Some("2026-03-12T09:30:00Z")),
+            "backups warns",
+            "b1 (48 h)",
+        ),
+        ("/backups", written("Completed", "2026-03-11T08:30:00Z", None), "", ""),
         ("/volumesnapshots", longhorn("s", &open, &Value::Null), "", ""),
         ("/volumesnapshots", longhorn("s", &open, &json!({ "readyToUse": true })), "", ""),
         ("/volumesnapshots", longhorn("s", &open, &json!({ "error": { "message": "no" } })), "", ""),
@@ -157,6 +172,9 @@ async fn u6_each_finding_of_the_cluster_is_found_when_it_is_so_and_not_when_it_i
             "backups blocks",
             "vm",
         ),
+        ("/volumes", old(json!({ "restoreRequired": true })), "backups warns", "restored, without a change"),
+        ("/volumesnapshots", old(json!({ "readyToUse": false })), "backups warns", "x (73 h)"),
+        ("/virtualmachines", old(json!({ "restoreInProgress": "r" })), "backups warns", "x (73 h)"),
         ("/virtualmachineinstances", guest("True", "n1"), "", ""),
         ("/virtualmachineinstances", guest("False", "n2"), "", ""),
         (
@@ -345,4 +363,96 @@ fn u6_what_stops_is_a_setting_and_the_worst_comes_first() {
     };
     assert_eq!(words(&["backups"]), ["backups blocks", "clock warns", "snapshot hint"]);
     assert_eq!(words(&["snapshot"]), ["clock warns", "backups warns", "snapshot hint"]);
+}
+
+/// What is found of this code on a machine with these files.
+fn of_code(code: &str, files: &[(&str, &str)]) -> Vec<Finding> {
+    let root = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        match text.strip_prefix("-> ") {
+            Some(to) => std::os::unix::fs::symlink(to, path).unwrap(),
+            None => write(&path, text),
+        }
+    }
+    let machine = Machine { root: root.path().to_owned(), ..Machine::default() };
+    look(&machine, at(NOW)).into_iter().filter(|it| it.code == code).collect()
+}
+
+#[test]
+fn u6_a_server_whose_token_is_missing_or_another_one_is_found_and_nothing_of_a_token_is_shown() {
+    let (tls, file) = ("var/lib/rancher/k3s/server/tls/x.key", "var/lib/rancher/k3s/server/token");
+    let config = "run/zedkube/EdgeNodeClusterStatus/global.json";
+    let status = |token: &str| json!({ "EncryptedClusterToken": token }).to_string();
+    let (same, other) = (status("s3cr3t"), status("K10ab::server:an0ther"));
+    let full = "K10cafe::server:s3cr3t\n";
+    // Files, and a word of what is found.
+    let table: Vec<(Vec<(&str, &str)>, &str)> = vec![
+        (vec![], ""),
+        (vec![(file, "s3cr3t")], ""),
+        (vec![(tls, ""), (file, full)], ""),
+        (vec![(tls, ""), (file, full), (config, &same)], ""),
+        (vec![(tls, ""), (file, full), (config, "{")], ""),
+        (vec![(tls, ""), (file, full), (config, "{}")], ""),
+        (vec![(tls, "")], "missing or empty"),
+        (vec![(tls, ""), (file, " ")], "missing or empty"),
+        (vec![(tls, ""), (file, full), (config, &other)], "is not the one of this node's cluster config"),
+        (vec![(tls, ""), ("var/lib/rancher/k3s/server/token/folder", "")], "cannot be checked: "),
+    ];
+    for (files, words) in table {
+        let found = of_code("token", &files);
+        assert_eq!(found.len(), usize::from(!words.is_empty()), "{files:?} {found:?}");
+        for it in found {
+            assert!(
+                it.text.contains(words) && it.severity == Severity::Warns && !it.next.is_empty(),
+                "{it:?}"
+            );
+            let said = format!("{} {}", it.text, it.next);
+            assert!(
+                !said.contains("s3cr3t") && !said.contains("an0ther") && !said.contains("cafe"),
+                "{said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn u6_a_volume_group_on_a_disk_of_a_guest_is_found_and_one_on_a_disk_of_the_host_is_not() {
+    let lvm = || {
+        vec![
+            ("sys/class/block/dm-0/dm/uuid", "LVM-abc\n"),
+            ("sys/class/block/dm-0/dm/name", "guest--a-root\n"),
+            ("sys/class/block/dm-0/slaves/x", ""),
+            ("sys/block/sdb/device/model", "VIRTUAL-DISK    \n"),
+            ("sys/block/sdb/sdb1/dev", "8:17"),
+            ("sys/class/block/sdb", "-> ../../block/sdb"),
+            ("sys/class/block/sdb1", "-> ../../block/sdb/sdb1"),
+            ("sys/block/sda/device/model", "SSD 870"),
+            ("sys/class/block/sda", "-> ../../block/sda"),
+            ("sys/class/block/dm-1/dm/uuid", "CRYPT-abc"),
+            ("sys/class/block/dm-1/slaves/sdb", ""),
+        ]
+    };
+    // What the volume group lies on, and what is said of it.
+    for (slave, words) in
+        [("sdb", "on sdb"), ("sdb1", "on sdb1"), ("dm-1", "on sdb"), ("sda", ""), ("gone", "")]
+    {
+        let mut files = lvm();
+        let path = format!("sys/class/block/dm-0/slaves/{slave}");
+        files[2].0 = &path;
+        let found = of_code("lvm", &files);
+        assert_eq!(found.len(), usize::from(!words.is_empty()), "{slave} {found:?}");
+        for it in found {
+            assert!(it.text.ends_with(&format!("guest--a-root {words}")), "{it:?}");
+            assert!(it.next.starts_with("vgchange -an guest-a,") && it.severity == Severity::Warns, "{it:?}");
+        }
+    }
+    // Something else than LVM, and nothing to be read.
+    let mut files = lvm();
+    (files[0].1, files[2].0) = ("CRYPT-x", "sys/class/block/dm-0/slaves/sdb");
+    assert_eq!(of_code("lvm", &files), []);
+    assert_eq!(of_code("lvm", &[]), []);
+    let unread = of_code("lvm", &[("sys/class/block", "a file")]);
+    assert!(unread.len() == 1 && unread[0].is_unread(), "{unread:?}");
 }

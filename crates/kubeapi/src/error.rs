@@ -34,6 +34,11 @@ pub enum Error {
     /// The Node object of our name belongs to another device.
     #[error("find our own node: node {node} has label node-uuid={label}, this device is {device}")]
     WrongNode { node: String, label: String, device: String },
+    /// Our device's Node object has another name.
+    #[error(
+        "find our own node: there is no node {name}; node {node} has label node-uuid={device}, which is this device's"
+    )]
+    OtherName { node: String, name: String, device: String },
     /// A text that cannot name a node.
     #[error(transparent)]
     Name(#[from] BadName),
@@ -72,7 +77,7 @@ impl Error {
             | Self::Silent { .. }
             | Self::Connection { .. }
             | Self::Garbled { .. } => Reply::Transient { text: self.line(), retry_after: None },
-            Self::Unaskable { .. } | Self::WrongNode { .. } | Self::Name(_) => {
+            Self::Unaskable { .. } | Self::WrongNode { .. } | Self::OtherName { .. } | Self::Name(_) => {
                 Reply::Permanent { text: self.line(), by: RefusedBy::Other }
             }
         }
@@ -86,7 +91,9 @@ impl Error {
             | Self::Silent { .. }
             | Self::Connection { .. }
             | Self::Garbled { .. } => Reach::Unreachable,
-            Self::Unaskable { .. } | Self::WrongNode { .. } | Self::Name(_) => Reach::Reachable,
+            Self::Unaskable { .. } | Self::WrongNode { .. } | Self::OtherName { .. } | Self::Name(_) => {
+                Reach::Reachable
+            }
         }
     }
 
@@ -167,6 +174,9 @@ impl Error {
                 "check that the address in the kubeconfig is that of a Kubernetes API".to_owned()
             }
             Self::Unaskable { .. } | Self::Name(_) => "correct the name of the node".to_owned(),
+            Self::OtherName { node, name, .. } => format!(
+                "have k3s call this node {name} (node-name in its config), or the device {node}; delete the Node object that is left"
+            ),
             Self::WrongNode { .. } => {
                 "give each device its own node name, or correct the label node-uuid of the node".to_owned()
             }

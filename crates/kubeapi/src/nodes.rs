@@ -125,13 +125,31 @@ pub async fn probe(cluster: &Cluster) -> Result<(), Error> {
     cluster.ask_within::<Value>(PROBE_LIMIT, "reach the API", one).await.map(drop)
 }
 
-/// Our own node by its name.
+/// Our own node by its name. Where there is none of this name, one that carries our device's UUID is looked for: it would be
+/// ours under another name.
 ///
 /// # Errors
-/// [`Error::WrongNode`] when it carries another device's UUID, and all of [`Cluster`]'s.
+/// [`Error::WrongNode`] when it carries another device's UUID, [`Error::OtherName`] when our device's is on another node, and
+/// all of [`Cluster`]'s.
 pub async fn own(cluster: &Cluster, name: &NodeName, device_uuid: &str) -> Result<NodeObject, Error> {
     let what = format!("read node {name}");
-    let node: NodeObject = cluster.ask(&what, api().get(name.as_str(), &GetParams::default())).await?;
+    let read: Result<NodeObject, Error> =
+        cluster.ask(&what, api().get(name.as_str(), &GetParams::default())).await;
+    if matches!(&read, Err(error) if error.is_not_found()) && !device_uuid.is_empty() {
+        let label = format!("{UUID_LABEL}={device_uuid}");
+        let labelled = api().list(&ListParams::default().labels(&label));
+        let labelled: Result<Page, Error> = cluster.ask("find our own node", labelled).await;
+        // That there is none of our name is what is shown, where this cannot be asked.
+        let items = labelled.map(|it| it.items).unwrap_or_default();
+        if let Some(other) = items.first().and_then(|it| it.metadata.name.clone()) {
+            return Err(Error::OtherName {
+                node: other,
+                name: name.to_string(),
+                device: device_uuid.to_owned(),
+            });
+        }
+    }
+    let node = read?;
     check_device(&node, device_uuid)?;
     Ok(node)
 }

@@ -56,6 +56,15 @@ pub async fn without(cluster: &Cluster, node: &NodeName, runtime: &Runtime) -> R
     believed(pods.items, &live)
 }
 
+/// Those of `pods`, all that Kubernetes has on this node, of which no container lives.
+///
+/// # Errors
+/// In one sentence, why that is not known.
+pub async fn among(pods: Vec<Pod>, runtime: &Runtime) -> Result<Vec<Pod>, String> {
+    let live = (runtime.0)().await?;
+    believed(pods, &live)
+}
+
 /// Those of `pods` without a live container, if the answer can be believed.
 fn believed(pods: Vec<Pod>, live: &BTreeSet<String>) -> Result<Vec<Pod>, String> {
     let all = pods.len();

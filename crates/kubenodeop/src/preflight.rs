@@ -18,7 +18,7 @@ use crate::node;
 use crate::plan::scheduling::{peer, room_of};
 use crate::plan::{Class, PodFacts};
 use crate::progress::{BlockCode, Blocker};
-use kubeapi::names::NodeName;
+use kubeapi::names::{NodeName, listed};
 use kubeapi::reply::{RefusedBy, Reply};
 use kubeapi::slim::Pod;
 use kubeapi::watch::Scope;
@@ -68,12 +68,17 @@ pub async fn preflight(
     rules: &Rules,
     now: Mono,
 ) -> Result<Looked, Refusal> {
-    node::read(cluster, node, device_uuid).await.map_err(Refusal::Node)?;
-    node::rehearse_patch(cluster, node).await.or_else(passes).map_err(Refusal::Node)?;
     let (nodes, all) =
         (Scope::all("nodes", Node::url_path(&(), None)), Scope::all("pods", Pod::url_path(None)));
     let (nodes, all) = tokio::join!(nodes.list_all::<Node>(cluster), all.list_all::<Pod>(cluster));
-    let findings = match (nodes, &all) {
+    let known = nodes.as_ref().ok().into_iter().flat_map(|it| &it.items);
+    match known.into_iter().find(|it| it.metadata.name.as_deref() == Some(node.as_str())) {
+        Some(own) => node::owned(own, device_uuid).map(drop).map_err(Refusal::Node)?,
+        // Why there is none is said by its own reading.
+        None => node::read(cluster, node, device_uuid).await.map(drop).map_err(Refusal::Node)?,
+    }
+    node::rehearse_patch(cluster, node).await.or_else(passes).map_err(Refusal::Node)?;
+    let mut findings = match (nodes, &all) {
         (Ok(nodes), Ok(all)) => {
             let others = nodes.items.iter().filter(|it| it.metadata.name.as_deref() != Some(node.as_str()));
             room_of(node, &all.items, &others.map(peer).collect::<Vec<_>>())
@@ -90,7 +95,9 @@ pub async fn preflight(
     let blockers = if [&rules.pod, &rules.tier].into_iter().any(ends_otherwise) {
         Vec::new()
     } else {
-        let asked = stream::iter(samples(own))
+        let (asked, rest) = samples(own);
+        findings.extend(not_tried(&rest));
+        let asked = stream::iter(asked)
             .map(|it| async move { (evict::evict(cluster, &it.pod, true).await, it) })
             .buffered(DRY_RUNS);
         asked.filter_map(async |(reply, it)| blocker(&it, &reply, now)).collect().await
@@ -98,9 +105,23 @@ pub async fn preflight(
     Ok(Looked { blockers, findings })
 }
 
+/// That evictions of these are not asked for as dry runs; code `evictions`.
+fn not_tried(rest: &[PodFacts]) -> Option<Finding> {
+    let names: Vec<String> = rest.iter().map(|it| it.pod.to_string()).collect();
+    (!names.is_empty()).then(|| {
+        let text = format!(
+            "evictions of {DRY_RUNS} workloads were tried as dry runs; those of {} more were not: {}",
+            names.len(),
+            listed(&names, ", ")
+        );
+        let next = "nothing: a webhook or a role that refuses one of them is met by the drain itself";
+        Finding::new("evictions", text, next).with(Severity::Hint)
+    })
+}
+
 /// One pod of each of at most [`DRY_RUNS`] workloads that leave, of as many namespaces as there are: a role and a webhook
-/// are often for one namespace.
-fn samples(own: Vec<PodFacts>) -> Vec<PodFacts> {
+/// are often for one namespace. And one of each of the others.
+fn samples(own: Vec<PodFacts>) -> (Vec<PodFacts>, Vec<PodFacts>) {
     let mut workloads: BTreeMap<(String, String), PodFacts> = BTreeMap::new();
     for pod in own.into_iter().filter(|it| it.class() == Class::Leave) {
         let workload = if pod.workload.is_empty() { &pod.pod.name } else { &pod.workload };
@@ -114,7 +135,9 @@ fn samples(own: Vec<PodFacts>) -> Vec<PodFacts> {
         *nth += 1;
     }
     ranked.sort_by_key(|(nth, _)| *nth);
-    ranked.into_iter().take(DRY_RUNS).map(|(_, pod)| pod).collect()
+    let mut asked: Vec<PodFacts> = ranked.into_iter().map(|(_, pod)| pod).collect();
+    let rest = asked.split_off(DRY_RUNS.min(asked.len()));
+    (asked, rest)
 }
 
 /// A pod that is refused is deleted after its limit.

@@ -351,6 +351,21 @@ async fn r4_a_virtual_ip_without_a_holder_that_is_ready_and_renews_shuts_the_gat
         it["spec"]["holderIdentity"] = "n9".into();
     });
     stage.shuts_and_warns(Layer::Network, "of n9: its holder is not a Ready node", serve).await;
+    // The lease says this node, whose kube-vip is to have these addresses: one is here, and one is on no interface.
+    stage.sim.edit("coordination/leases", "kube-system", "plndr-cp-lock", |it| {
+        it["spec"]["holderIdentity"] = "n1".into();
+    });
+    let vip = |address: &str| {
+        json!({ "metadata": { "namespace": "kube-system", "name": "kube-vip" }, "spec": { "nodeName": "n1", "containers": [
+            { "name": "v", "image": "x/kube-vip:v1", "env": [{ "name": "address", "value": address }] }] },
+            "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } })
+    };
+    stage.sim.apply("pods", vip("192.0.2.7"));
+    serve(&stage);
+    let heal = |stage: &Stage| stage.sim.apply("pods", vip("127.0.0.1"));
+    stage
+        .shuts_and_warns(Layer::Network, "this node holds it, and has no interface with 192.0.2.7", heal)
+        .await;
     // Nobody lets us read it.
     stage.sim.faults().script("GET", "/leases/plndr-", u32::MAX, Fault::status(403, "Forbidden"));
     stage.shuts_and_warns(Layer::Network, "403", |stage| stage.sim.faults().clear()).await;

@@ -134,7 +134,8 @@ async fn borne_out(count: usize, blocked: usize, seed: impl FnOnce(&Sim)) -> Pla
 /// A plan that wrote nothing, and then the drain that meets what it foretold.
 async fn plan_and_drain(sim: &Sim, cluster: &Cluster, blocked: usize) -> Plan {
     let before = sim.list("pods");
-    let plan = survey::plan(cluster, &n1(), Rules::default().machines).await.unwrap();
+    let plan =
+        survey::plan(cluster, &n1(), Rules::default().machines, kubenodeop::SurgeRule::Never).await.unwrap();
     let written: Vec<_> = sim.faults().seen().into_iter().filter(|seen| seen.method != "GET").collect();
     assert!(written.is_empty(), "a plan writes nothing: {written:?}");
     assert_eq!(sim.list("pods"), before);

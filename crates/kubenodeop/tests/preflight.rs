@@ -32,11 +32,16 @@ async fn u6_the_whole_look_costs_at_most_20_requests_on_three_nodes_with_300_pod
     let before = sim.faults().seen().len();
     let looked = kubenodeop::preflight(&cluster, &node, "u1", &Rules::default(), Mono::START).await.unwrap();
     assert_eq!(looked.blockers, []);
+    // What is not tried is named: six workloads have pods here.
+    let hint: Vec<&str> =
+        looked.findings.iter().filter(|it| it.code == "evictions").map(|it| it.text.as_str()).collect();
+    assert!(hint.len() == 1 && hint[0].contains("those of 2 more were not: shop-"), "{:?}", looked.findings);
     let found = cluster::drain(&cluster, "n1", &Source::ALL.into(), Timestamp::now).await;
     assert_eq!(found.len(), Source::ALL.len());
     let seen = sim.faults().seen();
     let asked = &seen[before..];
-    assert!(asked.len() <= 20, "{}: {asked:#?}", asked.len());
+    // With the one reading of the turns, which is not the cluster's.
+    assert!(asked.len() < 20, "{}: {asked:#?}", asked.len());
     // As many dry runs as there is room for, and every page of the pods.
     let dry = asked.iter().filter(|it| format!("{it:?}").contains("/eviction")).count();
     assert_eq!(dry, 4, "{asked:#?}");

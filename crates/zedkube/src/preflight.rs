@@ -13,7 +13,7 @@ use agent::wire::GLOBAL;
 use agent::{Error, Outbox, Station, Troubles, outlet, publication};
 use checks::cluster::{self, Source};
 use checks::local::{self, Machine, SERVERS};
-use checks::{Finding, Severity, settled};
+use checks::{Finding, Severity, blocking, settled};
 use kubeapi::reply::Reach;
 use kubeapi::{Cluster, Target};
 use kubenodeop::{Blocker, Refusal};
@@ -132,13 +132,11 @@ impl Preflight {
     async fn judge(&self, seen: Seen) -> (Result<Vec<Blocker>, Hindered>, String) {
         let all: Vec<Finding> = seen.found.values().flatten().cloned().collect();
         let all = settled(all, &self.limits.preflight_stops);
-        let pass = passed(&self.station.bus).await;
-        let by = |it: &Finding| {
-            let named = pass.codes.contains(&it.code) && it.severity == Severity::Blocks;
-            if named { format!("{}: {}", pass.by, pass.reason) } else { String::new() }
-        };
-        let stopping: Vec<&Finding> =
-            all.iter().filter(|it| it.severity == Severity::Blocks && by(it).is_empty()).collect();
+        let pass = pass(&self.station.bus).await.unwrap_or_else(|why| {
+            warn!(path = PASS_FILE, "ignored, no finding is passed: {why}");
+            PreflightPass::default()
+        });
+        let stopping = blocking(&all, &pass.codes);
         let found = match stopping.first() {
             // A pod that cannot leave is shown with its code.
             Some(first) if seen.blockers.is_empty() => {
@@ -155,16 +153,14 @@ impl Preflight {
             }
             Some(_) | None => Ok(seen.blockers.clone()),
         };
-        let mut codes: Vec<&str> =
-            all.iter().filter(|it| !by(it).is_empty()).map(|it| it.code.as_str()).collect();
-        codes.sort_unstable();
-        codes.dedup();
+        let findings: Vec<DrainFinding> = all.iter().map(|it| shown(it, &pass)).collect();
+        let of_pass = findings.iter().filter(|it| !it.passed_by.is_empty()).map(|it| it.code.as_str());
+        let codes: Vec<&str> = of_pass.collect::<BTreeSet<_>>().into_iter().collect();
         let passed = if codes.is_empty() {
             String::new()
         } else {
             format!("{} by {}: {}", codes.join(", "), pass.by, pass.reason)
         };
-        let findings: Vec<DrainFinding> = all.iter().map(|it| shown(it, by(it))).collect();
         let at = self.station.clock.wall();
         self.report.send_if_modified(|held| {
             let other = held.as_ref().is_none_or(|it| it.findings != findings);
@@ -214,13 +210,15 @@ fn hindered(refusal: &Refusal) -> Hindered {
     }
 }
 
-fn shown(it: &Finding, passed_by: String) -> DrainFinding {
+/// A finding as it is published, with who has it pass and why.
+pub fn shown(it: &Finding, pass: &PreflightPass) -> DrainFinding {
+    let passed = it.severity == Severity::Blocks && pass.codes.contains(&it.code);
     DrainFinding {
         code: it.code.clone(),
         severity: it.severity.text().to_owned(),
         text: it.text.clone(),
         next_step: it.next.clone(),
-        passed_by,
+        passed_by: if passed { format!("{}: {}", pass.by, pass.reason) } else { String::new() },
     }
 }
 
@@ -239,15 +237,14 @@ pub fn machine_of(root: &Path, cluster: &Cluster) -> Machine {
     }
 }
 
-/// What a person has the preflight pass; a file that may not be believed counts as none, and the log says why.
-async fn passed(bus: &Bus) -> PreflightPass {
-    let read = match bus.file(bus.path(PASS_FILE), WORD).next().await {
-        FileState::Absent => return PreflightPass::default(),
+/// What a person has the preflight pass.
+///
+/// # Errors
+/// The order may not be believed, or makes no sense: why.
+pub async fn pass(bus: &Bus) -> Result<PreflightPass, String> {
+    match bus.file(bus.path(PASS_FILE), WORD).next().await {
+        FileState::Absent => Ok(PreflightPass::default()),
         FileState::Present(bytes) => PreflightPass::read(&bytes),
         FileState::Bad(finding) => Err(finding.reason),
-    };
-    read.unwrap_or_else(|why| {
-        warn!(path = PASS_FILE, "ignored, no finding is passed: {why}");
-        PreflightPass::default()
-    })
+    }
 }

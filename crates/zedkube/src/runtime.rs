@@ -40,7 +40,7 @@ pub(crate) async fn remaining(
         let gone = without(cluster, node, runtime).await;
         unknown = gone.is_none();
         let gone = gone.unwrap_or_default();
-        all.retain(|it| !it.terminating || !it.claims.is_empty() || !gone.contains(&it.pod.uid));
+        all.retain(|it| !it.terminating || !gone.contains(&it.pod.uid));
     }
     let remaining = |it: PodFacts| RemainingPod {
         unknown: unknown && it.terminating,

@@ -1,8 +1,9 @@
 //! Whether the wall clock of this machine follows a time server.
 //!
-//! systemd-timesyncd leaves a file once it has set the clock. Everything else that keeps the time (chrony, ntpd, busybox)
-//! clears `STA_UNSYNC` in the kernel, which the program `adjtimex` of busybox prints: the system call itself is in no
-//! crate without unsafe code. Not here: what follows from it.
+//! systemd-timesyncd leaves a file once it has set the clock. What else keeps the time (chrony with `rtcsync`, ntpd,
+//! busybox) clears `STA_UNSYNC` in the kernel, which the program `adjtimex` of busybox prints: the system call itself is in
+//! no crate without unsafe code. chrony without `rtcsync` leaves that set, and is asked itself, by `chronyc`. Not here: what
+//! follows from it. Source of chrony's columns: chronyc(1), `-c` and `tracking`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +16,12 @@ use crate::device::program;
 const SYNCHRONIZED: &str = "run/systemd/timesync/synchronized";
 /// Where busybox has its links.
 const PROGRAMS: [&str; 4] = ["sbin/adjtimex", "usr/sbin/adjtimex", "bin/adjtimex", "usr/bin/adjtimex"];
-/// The call reads one record of the kernel.
+/// Where chrony's program is; it asks the daemon by its own socket.
+const CHRONYC: [&str; 2] = ["usr/bin/chronyc", "usr/sbin/chronyc"];
+/// Of its columns: the stratum, 0 while none is known, and the last one, the leap status.
+const STRATUM: usize = 2;
+const NO_LEAP: &str = "Not synchronised";
+/// Each call reads one record, of the kernel or of the daemon.
 const LIMIT: Duration = Duration::from_secs(5);
 /// adjtimex(2).
 const STA_UNSYNC: u32 = 0x40;
@@ -30,6 +36,27 @@ pub async fn trouble(bus: &Bus) -> Option<String> {
     if by_timesyncd(bus) {
         return None;
     }
+    let why = by_kernel(bus).await?;
+    let Some(program) = CHRONYC.map(|it| bus.path(it)).into_iter().find(|it| it.exists()) else {
+        return Some(why);
+    };
+    match program::call(&program, &["-c", "-n", "tracking"], LIMIT).await {
+        Ok(said) if follows(&said) => None,
+        Ok(_) => Some(format!("{why}; chrony follows none, either: chronyc sources")),
+        Err(error) => Some(format!("{why}; chrony does not answer: {error}")),
+    }
+}
+
+/// Whether chrony follows a server, by one line of columns.
+fn follows(said: &str) -> bool {
+    let columns: Vec<&str> = said.trim().split(',').collect();
+    let stratum = columns.get(STRATUM).and_then(|it| it.parse::<u8>().ok());
+    let leap = columns.last().is_some_and(|it| !it.is_empty() && *it != NO_LEAP);
+    columns.len() > STRATUM + 1 && leap && stratum.is_some_and(|it| (1..16).contains(&it))
+}
+
+/// What the kernel says of it.
+async fn by_kernel(bus: &Bus) -> Option<String> {
     let Some(program) = PROGRAMS.map(|it| bus.path(it)).into_iter().find(|it| it.exists()) else {
         return Some(format!(
             "whether it follows a time server cannot be read, as there is neither /{SYNCHRONIZED} nor the program \
@@ -65,10 +92,14 @@ mod tests {
 
     /// A machine whose adjtimex is this script.
     fn machine(script: Option<&str>) -> (tempfile::TempDir, Bus) {
+        with_programs(&[("sbin/adjtimex", script)])
+    }
+
+    fn with_programs(all: &[(&str, Option<&str>)]) -> (tempfile::TempDir, Bus) {
         let root = tempfile::tempdir().unwrap();
-        if let Some(script) = script {
-            let path = root.path().join("sbin/adjtimex");
-            fs::create_dir(root.path().join("sbin")).unwrap();
+        for (path, script) in all.iter().filter_map(|(path, script)| Some((path, (*script)?))) {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
             store::replace(&path, format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         }
@@ -94,6 +125,34 @@ mod tests {
                     assert!(found.as_ref().is_some_and(|it| it.contains(words)), "{script:?}: {found:?}");
                 }
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn u9_chrony_without_rtcsync_is_asked_itself_and_what_it_does_not_say_is_no_yes() {
+        let unsync = Some("echo 'status: 64 (UNSYNC)'");
+        let of = |stratum: &str, leap: &str| {
+            format!(
+                "C0A80101,192.168.1.1,{stratum},1773480600.1,0.0001,0.0002,0.0003,-1.2,0.0,0.1,0.01,0.002,64.5,{leap}"
+            )
+        };
+        for (kernel, chrony, trouble_with) in [
+            (unsync, format!("echo '{}'", of("3", "Normal")), None),
+            (unsync, format!("echo '{}'", of("3", "Insert second")), None),
+            (None, format!("echo '{}'", of("3", "Normal")), None),
+            // Its state after a start, and with a server that is gone for good.
+            (unsync, format!("echo '{}'", of("0", "Not synchronised")), Some("chrony follows none")),
+            (unsync, format!("echo '{}'", of("16", "Normal")), Some("chrony follows none")),
+            (unsync, "echo Normal".to_owned(), Some("chrony follows none")),
+            (unsync, "echo ,,3,".to_owned(), Some("chrony follows none")),
+            (unsync, "echo '506 Cannot talk to daemon'; exit 1".to_owned(), Some("506 Cannot talk")),
+        ] {
+            let (_root, bus) =
+                with_programs(&[("sbin/adjtimex", kernel), ("usr/bin/chronyc", Some(chrony.as_str()))]);
+            let found = trouble(&bus).await;
+            assert_eq!(found.is_some(), trouble_with.is_some(), "{chrony}: {found:?}");
+            let words = trouble_with.unwrap_or_default();
+            assert!(found.unwrap_or_default().contains(words), "{chrony}");
         }
     }
 

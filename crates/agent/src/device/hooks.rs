@@ -18,6 +18,8 @@ use super::program;
 
 /// Where the folders of all stages are.
 pub const FOLDER: &str = "etc/zedbox/hooks";
+/// The folders above it.
+const ABOVE: [&str; 2] = ["etc", "etc/zedbox"];
 /// Where each hook has a folder for what it has to remember.
 const STATE: &str = "persist/status/zedbox/hooks";
 /// The end of a name whose failure stops nothing.
@@ -104,7 +106,9 @@ pub struct About {
 pub fn find(bus: &Bus, stage: Stage) -> Result<Found, String> {
     let folder = bus.path(FOLDER).join(stage.folder());
     let mut found = Found::default();
-    for dir in [bus.path(FOLDER), folder.clone()] {
+    // Whoever may write in a folder above may put another one in its place.
+    let above = ABOVE.map(|it| bus.path(it));
+    for dir in above.into_iter().chain([bus.path(FOLDER), folder.clone()]) {
         match fs::symlink_metadata(&dir) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(found),
             Err(cause) => return Err(format!("{} cannot be read: {cause}", dir.display())),

@@ -39,10 +39,19 @@ pub(super) enum CriError {
     Stranger(String),
     #[error("it refuses {call}: {why}")]
     Refused { call: &'static str, why: String },
+    #[error("it does not know {call}: {why}")]
+    Unknown { call: &'static str, why: String },
     #[error("its answer is longer than {} MiB", LONGEST >> 20)]
     Long,
     #[error("its answer cannot be read: {0}")]
     Garbled(String),
+}
+
+impl CriError {
+    /// It speaks gRPC, and has no such interface: the containers of a kubelet are with another one.
+    pub(super) const fn serves_no_kubelet(&self) -> bool {
+        matches!(self, Self::Unknown { .. })
+    }
 }
 
 /// Members of the answers that are read; all others are passed over.
@@ -74,6 +83,8 @@ pub(super) struct Container {
     pub(super) labels: BTreeMap<String, String>,
 }
 
+/// gRPC's status for a service that is not there.
+const UNIMPLEMENTED: &str = "12";
 /// `SANDBOX_NOTREADY`.
 const NOT_READY: i32 = 1;
 /// `CONTAINER_EXITED`.
@@ -134,9 +145,11 @@ fn refused(call: &'static str, said: &HeaderMap) -> Result<(), CriError> {
         None | Some("0") => Ok(()),
         Some(code) => {
             let why = text("grpc-message").unwrap_or_default();
-            Err(CriError::Refused {
-                call,
-                why: format!("{why} (gRPC status {code})").trim_start().to_owned(),
+            let why = format!("{why} (gRPC status {code})").trim_start().to_owned();
+            Err(if code == UNIMPLEMENTED {
+                CriError::Unknown { call, why }
+            } else {
+                CriError::Refused { call, why }
             })
         }
     }

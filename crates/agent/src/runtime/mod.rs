@@ -40,13 +40,15 @@ impl Runtime {
         Self { sockets }
     }
 
-    /// The UIDs of pods of which a container, or the sandbox, lives by the word of any runtime that answers: all states
-    /// but `EXITED` and `NOTREADY` count as alive. Asked within 5 s a socket, of 16 MiB at most.
+    /// The UIDs of pods of which a container, or the sandbox, lives by the word of any of the runtimes: all states but
+    /// `EXITED` and `NOTREADY` count as alive. Asked within 5 s a socket, of 16 MiB at most.
     ///
     /// # Errors
-    /// No runtime answers: in one sentence, why.
+    /// No runtime answers, or one of several does not: it may run what the others do not know. In one sentence, why. One
+    /// that serves other clients, and no kubelet, is passed over.
     pub async fn live_pods(&self) -> Result<BTreeSet<String>, String> {
-        let (mut live, mut answered, mut whys) = (BTreeSet::new(), false, Vec::new());
+        let (mut live, mut answered, mut whys, mut strangers) =
+            (BTreeSet::new(), false, Vec::new(), Vec::new());
         for path in &self.sockets {
             match socket(path) {
                 Ok(false) => continue,
@@ -61,14 +63,27 @@ impl Runtime {
                     live.extend(more);
                     answered = true;
                 }
+                Err(error) if error.serves_no_kubelet() => {
+                    strangers.push(format!("{}: {error}", path.display()));
+                }
                 Err(error) => whys.push(format!("{}: {error}", path.display())),
             }
         }
-        match (answered, whys.is_empty()) {
-            (true, _) => Ok(live),
-            (false, false) => Err(format!("the container runtime cannot be asked: {}", whys.join("; "))),
-            (false, true) => Err(self.nowhere()),
+        if answered && whys.is_empty() {
+            return Ok(live);
         }
+        if answered {
+            return Err(format!(
+                "one container runtime answers, and another that may run pods does not: {} (`runtime_socket` of the limits file \
+                 names the one that counts)",
+                whys.join("; ")
+            ));
+        }
+        whys.extend(strangers);
+        if whys.is_empty() {
+            return Err(self.nowhere());
+        }
+        Err(format!("the container runtime cannot be asked: {}", whys.join("; ")))
     }
 
     fn nowhere(&self) -> String {

@@ -62,7 +62,10 @@ async fn an_answer_that_is_none_is_never_an_empty_list() {
         (Answer::Silence, "it does not answer within 5 s"),
         (Answer::Endless, "its answer is longer than 16 MiB"),
         (Answer::Page, "it is no container runtime: status 200 OK"),
-        (Answer::Refused("unknown service"), "it refuses ListPodSandbox: unknown service (gRPC status 12)"),
+        (
+            Answer::Refused("unknown service"),
+            "it does not know ListPodSandbox: unknown service (gRPC status 12)",
+        ),
         (Answer::CutOff(sane), "its answer cannot be read: it is cut off"),
         (Answer::CutOff(vec![0, 0]), "its answer cannot be read: it is cut off"),
         (Answer::Body(Vec::new()), "its answer cannot be read: it is cut off"),
@@ -131,11 +134,37 @@ async fn each_usual_place_is_asked_and_the_named_one_alone() {
     let other = serve(&at(SOCKETS[0]), || Answer::Pods(vec![pod("o", true), pod("k", false)])).unwrap();
     assert_eq!(ask("").await.unwrap(), uids(&["k", "o"]));
     drop(other);
-    // Nobody listens there any more.
-    assert_eq!(ask("").await.unwrap(), uids(&["k"]));
+    // Nobody listens there any more: its containers may run all the same.
+    let why = ask("").await.unwrap_err();
+    assert!(
+        why.starts_with("one container runtime answers, and another") && why.contains(SOCKETS[0]),
+        "{why}"
+    );
+    assert!(why.contains("`runtime_socket`"), "{why}");
+    let named = at(SOCKETS[1]).display().to_string();
+    assert_eq!(ask(&named).await.unwrap(), uids(&["k"]), "the one that is named counts");
     let named = at(SOCKETS[0]).display().to_string();
     let why = ask(&named).await.unwrap_err();
     assert!(why.contains("cannot connect"), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn d9_one_that_answers_hides_none_that_fails_and_one_without_the_interface_is_passed_over() {
+    let cases = [
+        (Answer::Pods(vec![pod("o", true)]), Some(uids(&["k", "o"]))),
+        (Answer::Refused("unknown service"), Some(uids(&["k"]))),
+        (Answer::Silence, None),
+        (Answer::HangUp, None),
+        (Answer::Page, None),
+        (Answer::Body(frame(b"garbage")), None),
+    ];
+    for (answer, found) in cases {
+        let root = TempDir::new().unwrap();
+        let said = answer.clone();
+        let _other = serve(&root.path().join(SOCKETS[0]), move || said.clone()).unwrap();
+        let _k3s = serve(&root.path().join(SOCKETS[1]), || Answer::Pods(vec![pod("k", true)])).unwrap();
+        assert_eq!(Runtime::new(root.path(), "").live_pods().await.ok(), found, "{answer:?}");
+    }
 }
 
 #[test]

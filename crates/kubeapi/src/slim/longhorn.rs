@@ -87,10 +87,6 @@ types! {
         conditions: Vec<Condition>,
         restore_required: bool,
     }
-    /// A backup.
-    Backup { metadata: Meta, status: BackupStatus, }
-    /// How far it is.
-    BackupStatus { state: String, }
     /// Whose volume it is.
     Claimed { namespace: String, pvc_name: String, workloads_status: Vec<VolumeUser>, }
     /// A pod that uses a volume, or used it last.

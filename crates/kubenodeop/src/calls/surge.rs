@@ -3,7 +3,7 @@
 //! Not here: whether one is wanted (`plan::surge`), when it is asked for (`engine`). Source: goals D20. A patch carries the
 //! version that was read, so that nothing of others is written over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use kube::core::Request;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::calls::pods::{pod_ref, selector};
+use crate::calls::pods::{facts, pod_ref, selector};
 use crate::calls::unhealthy_pods::{hindrance, text};
 use crate::machines::undo::is_refused;
 use crate::plan::scheduling::tolerates_cordon;
@@ -26,7 +26,7 @@ use crate::plan::surge::{
 use kubeapi::Cluster;
 use kubeapi::Error;
 use kubeapi::found;
-use kubeapi::names::{NodeName, PodRef};
+use kubeapi::names::{NodeName, PodRef, PodUid};
 use kubeapi::nodes::{self, signed};
 use kubeapi::slim::{Meta, Pod, PodSpec};
 use kubeapi::watch::Scope;
@@ -152,6 +152,11 @@ impl Read {
         serde_json::from_str(annotation(&self.metadata, RECORD_ANNOTATION)?).ok()
     }
 
+    /// What this node has.
+    fn record_of(&self, node: &NodeName) -> Option<SurgeRecord> {
+        self.record().filter(|it| it.node == node.as_str())
+    }
+
     fn facts(&self) -> DeploymentFacts {
         let Spec { paused, strategy, template, .. } = &self.spec;
         let replicas = self.replicas();
@@ -184,11 +189,14 @@ impl Read {
             labels: Some(text(&selector(chosen))),
         };
         let mut pods = scope.list_all::<Pod>(cluster).await?.items;
-        pods.retain(|pod| {
-            let labels = pod.metadata.labels.clone().unwrap_or_default();
-            replica_set(pod).and_then(|it| deployment_of(it, &labels)) == Some(self.name())
-        });
+        pods.retain(|pod| self.owns(pod));
         Ok(pods)
+    }
+
+    fn owns(&self, pod: &Pod) -> bool {
+        let labels = pod.metadata.labels.clone().unwrap_or_default();
+        pod.metadata.namespace == self.metadata.namespace
+            && replica_set(pod).and_then(|it| deployment_of(it, &labels)) == Some(self.name())
     }
 }
 
@@ -242,7 +250,7 @@ pub async fn surge(
         claims: claims.clone(),
         elsewhere: away.len(),
     };
-    let record = read.record().filter(|it| it.node == case.node);
+    let record = read.record_of(node);
     let under_way = |ours| Ok(SurgeAnswer::UnderWay { deployment: named.clone(), ours });
     match (judge(rule, &read.facts(), &case), over) {
         (Verdict::NotNeeded, _) => Ok(SurgeAnswer::NotNeeded),
@@ -269,26 +277,61 @@ pub async fn surge(
     }
 }
 
+/// The pods of `node`, of `pods` of the whole cluster, whose Deployments a drain would ask for a second copy, with their
+/// names; what is Ready on a node that is `closed` counts for nothing. Nothing is read where none is asked.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub(crate) async fn foreseen(
+    cluster: &Cluster,
+    node: &NodeName,
+    rule: SurgeRule,
+    pods: &[Pod],
+    closed: impl Fn(&str) -> bool,
+) -> Result<BTreeMap<PodUid, String>, Error> {
+    let mut found = BTreeMap::new();
+    if rule == SurgeRule::Never {
+        return Ok(found);
+    }
+    for read in deployments().list_all::<Read>(cluster).await?.items {
+        let own: Vec<&Pod> = pods.iter().filter(|it| read.owns(it)).collect();
+        let (here, away): (Vec<&Pod>, Vec<&Pod>) =
+            own.into_iter().partition(|it| node_of(it) == node.as_str());
+        let elsewhere = away.into_iter().filter(|it| is_ready(it) && !closed(node_of(it))).count();
+        for pod in here {
+            let case = PodCase {
+                node: node.to_string(),
+                asked: false,
+                ready: is_ready(pod),
+                claims: facts(pod).claims,
+                elsewhere,
+            };
+            if matches!(judge(rule, &read.facts(), &case), Verdict::Ask | Verdict::UnderWay) {
+                found.insert(pod_ref(pod).uid, read.named());
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn deployments() -> Scope {
+    Scope::all("Deployments", Deployment::url_path(&(), None))
+}
+
 /// Ends what drains of `node` have asked for: of a Deployment whose new pods are there the record is removed. With
 /// `undo` one that has not come to its end, after a drain that was withdrawn or cut off by a reboot, goes back to its
 /// pods of before. Which ones do, as `shop/web`, and the first failure; then it is to be called again.
 ///
 /// A Deployment without a record of this node is left alone. Who may not read Deployments has asked none of them.
 pub async fn settle(cluster: &Cluster, node: &NodeName, undo: bool) -> (Vec<String>, Result<(), Error>) {
-    let scope = Scope {
-        what: "Deployments".to_owned(),
-        path: Deployment::url_path(&(), None),
-        fields: None,
-        labels: None,
-    };
-    let all = match scope.list_all::<Read>(cluster).await {
+    let all = match deployments().list_all::<Read>(cluster).await {
         Ok(all) => all.items,
         Err(error) if is_refused(&error) => return (Vec::new(), Ok(())),
         Err(error) => return (Vec::new(), Err(error)),
     };
     let (mut given_up, mut done) = (Vec::new(), Ok(()));
     for read in all {
-        let Some(record) = read.record().filter(|it| it.node == node.as_str()) else { continue };
+        let Some(record) = read.record_of(node) else { continue };
         match settle_one(cluster, &read, &record, undo).await {
             Ok(true) => given_up.push(read.named()),
             Ok(false) => {}

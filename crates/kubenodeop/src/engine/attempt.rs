@@ -376,7 +376,7 @@ impl Engine {
         }
         self.roster.ask_due(now, effects);
         self.roster.inspect(now, effects);
-        self.roster.runtime.ask(now, self.roster.book.next_overdue(), effects);
+        self.roster.runtime.ask(now, self.roster.doubtful(), effects);
         let nothing_left = !self.roster.is_active()
             && self.volumes.is_over()
             && self.guard.is_clear()
@@ -465,7 +465,7 @@ impl Core for Engine {
         let pods = self.roster.next_due(self.now);
         let volumes = self.volumes.next_due().into_iter().chain(self.guard.next_due(self.now)).min();
         let end = self.started + self.rules.end();
-        let runtime = self.roster.runtime.due(self.roster.book.next_overdue());
+        let runtime = self.roster.runtime.due(self.roster.doubtful());
         let estimate = self.estimate(self.now);
         let all = [Some(end), self.look.due(), self.cordon.due(), pods, volumes, check, runtime, estimate];
         all.into_iter().flatten().min()

@@ -2,7 +2,9 @@
 //! pod is of which no container lives any more.
 //!
 //! Such a pod counts as gone, whatever keeps its object: a finalizer, a volume, a kubelet that has died. It takes two answers
-//! in a row, as a kubelet that has not heard of the deletion may be about to start a container again. Not here: whether an
+//! in a row, as a kubelet that has not heard of the deletion may be about to start a container again; of a pod with volumes
+//! it takes as long as volumes may take to be detached, as the kubelet unmounts them after its containers have ended. Those
+//! that count as gone are asked for again as long as their objects are there. Not here: whether an
 //! answer is believed (`crate::containers`). Source: goals D9.
 //! Pure: no clock, no I/O, no task.
 
@@ -20,6 +22,8 @@ use kubeapi::names::PodUid;
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// The same after an answer that says nothing.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
+/// How long a pod with volumes has no container before it counts as gone, where volumes have no limit of their own.
+const UNMOUNTS: Duration = Duration::from_secs(600);
 /// Least time between the two answers that make a pod count as gone.
 const APART: Duration = Duration::from_secs(5);
 
@@ -55,6 +59,12 @@ impl RuntimeLooks {
 }
 
 impl PodTable {
+    /// Since when it is to be asked: for the first pod that is overdue, else for one that counts as gone by its word.
+    pub(super) fn doubtful(&self) -> Option<Mono> {
+        let objects = || self.book.in_state(&State::ObjectOnly).filter_map(|it| it.without).min();
+        self.book.next_overdue().or_else(objects)
+    }
+
     /// Why it is not known whether pods that are overdue still run; empty when it is, and while none is.
     pub(super) fn runtime_trouble(&self, now: Mono) -> String {
         let late = self.book.overdue_by(now).next().is_some();
@@ -69,6 +79,8 @@ impl PodTable {
         effects: &mut Vec<Effect>,
     ) {
         self.runtime.answered(now, without.as_ref().err());
+        self.live_again(now, without, effects);
+        let unmounts = self.rules.volumes.after.unwrap_or(UNMOUNTS);
         let overdue: Vec<PodUid> = self.book.overdue_by(now).cloned().collect();
         for uid in overdue {
             let has_none = without.as_ref().is_ok_and(|all| all.contains(&uid));
@@ -77,7 +89,8 @@ impl PodTable {
                 track.lives = lives;
                 let since = track.without.get_or_insert(now);
                 // A kubelet keeps the object of one with volumes until they are unmounted: who serves them must not go before.
-                let gone = has_none && now.since(*since) >= APART && track.facts.claims.is_empty();
+                let least = if track.facts.claims.is_empty() { APART } else { unmounts };
+                let gone = has_none && now.since(*since) >= least;
                 if gone {
                     track.state = State::ObjectOnly;
                 } else if !has_none {
@@ -89,6 +102,26 @@ impl PodTable {
                 self.bump();
                 effects.push(Effect::Say(LogEvent::ObjectOnly(pod)));
             }
+        }
+    }
+
+    /// Of those that counted as gone, a container runs again.
+    fn live_again(
+        &mut self,
+        now: Mono,
+        without: &Result<BTreeSet<PodUid>, String>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Ok(without) = without else { return };
+        let objects = self.book.all().filter(|(_, track)| track.state == State::ObjectOnly);
+        let lives = objects.filter(|(uid, _)| !without.contains(uid)).map(|(uid, _)| uid.clone());
+        for uid in lives.collect::<Vec<_>>() {
+            self.book.change(&uid, |track| {
+                (track.without, track.lives) = (None, true);
+                track.going(now);
+            });
+            self.bump();
+            self.settle(now, &uid, effects);
         }
     }
 }

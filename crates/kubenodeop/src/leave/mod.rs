@@ -188,7 +188,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
 
     /// What an error about our Node object ends, if anything.
     fn ends(error: &Error) -> Option<End> {
-        if matches!(error, Error::WrongNode { .. }) {
+        if matches!(error, Error::WrongNode { .. } | Error::OtherName { .. }) {
             Some(End::NotOurs(words(error)))
         } else {
             error.is_not_found().then_some(End::Gone)

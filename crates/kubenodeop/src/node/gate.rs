@@ -149,6 +149,7 @@ impl Gate {
             }
             Fact::Lease(lease) => self.beat(now, lease),
             Fact::Storage(crashing) => self.storage = Ok(crashing),
+            Fact::Unconnected(pods) => self.checks.unconnected = pods,
             Fact::System(pods) => self.checks.system = pods,
             Fact::Network(leases) => self.checks.network(leases),
             Fact::Pending(pods) => self.checks.pending = Ok(pods),

@@ -77,7 +77,7 @@ pub async fn clear(
         let (mut words, mut next_step) = (String::new(), String::new());
         let looked = look(cluster, boot, clock(), &deleted).await;
         let mut nothing_ends = false;
-        match &looked {
+        match looked {
             Err(error) => {
                 without.clear();
                 words = format!("pods of the former boot cannot be looked for: {}", error.line());
@@ -87,14 +87,14 @@ pub async fn clear(
                 ready_since = None;
                 without.clear();
             }
-            Ok(Looked { left, any_ending, .. }) => {
+            Ok(Looked { left, any_ending, pods, .. }) => {
                 let since = *ready_since.get_or_insert(clock());
                 nothing_ends = !any_ending;
                 if !left.is_empty() && clock().since(since) >= KUBELETS_TIME {
-                    let known = containers::without(cluster, &boot.node, runtime).await;
+                    let known = containers::among(pods, runtime).await;
                     let known =
                         known.map(|all| all.iter().map(|it| pod_ref(it).uid).collect::<BTreeSet<_>>());
-                    let go = known.as_ref().map(|now| to_delete(left, now, &without, &deleted));
+                    let go = known.as_ref().map(|now| to_delete(&left, now, &without, &deleted));
                     let mut refused = None;
                     for (pod, reply) in delete(cluster, go.unwrap_or_default()).await {
                         if reply == Reply::Done {
@@ -111,7 +111,7 @@ pub async fn clear(
                             format!("a pod of the former boot cannot be deleted: {pod}: {}", reply.text()),
                             "look at the role pillar-rs and at the API server's webhooks".to_owned(),
                         ),
-                        None => left_in_words(left, &known, &deleted),
+                        None => left_in_words(&left, &known, &deleted),
                     };
                     without = known.unwrap_or_default();
                 }
@@ -150,6 +150,8 @@ struct Looked {
     left: Vec<LeftPod>,
     /// Any pod at all is Terminating or Unknown: with another time of the server it might be one of those.
     any_ending: bool,
+    /// All of the node.
+    pods: Vec<Pod>,
 }
 
 async fn look(
@@ -169,7 +171,7 @@ async fn look(
     let before = |it: &Pod| if deleted.contains(&pod_ref(it).uid) { Timestamp::MAX } else { booted };
     let left = pods.items.iter().filter_map(|it| left_by(it, before(it))).collect();
     let any_ending = pods.items.iter().any(|it| left_by(it, Timestamp::MAX).is_some());
-    Ok(Looked { ready, left, any_ending })
+    Ok(Looked { ready, left, any_ending, pods: pods.items })
 }
 
 /// The pod, if its end began before the boot at `booted`, or nobody has known anything of it since.

@@ -21,7 +21,7 @@ use crate::plan::unhealthy::UnhealthyPod;
 use crate::plan::{Class, Owner, PodFacts, Why};
 use crate::progress::{BlockCode, Subject};
 use crate::storage::{Look, is_manager};
-use kubeapi::names::PodRef;
+use kubeapi::names::{PodRef, PodUid};
 
 /// Namespace and name.
 type Named = (String, String);
@@ -41,6 +41,8 @@ pub struct Survey {
     pub hindrances: BTreeMap<Named, Vec<UnhealthyPod>>,
     /// Virtual machines of the node.
     pub machines: Option<View>,
+    /// Pods whose Deployments are asked for a second copy first, with their names, or why that cannot be read.
+    pub copies: Result<BTreeMap<PodUid, String>, String>,
     /// The other nodes.
     pub peers: Vec<Peer>,
     /// What speaks against the drain and holds up no single pod.
@@ -326,6 +328,10 @@ impl Survey {
             if guards.is_empty() || passes || manager {
                 continue;
             }
+            // The second copy opens them, where a node can take it.
+            if self.copy_of(pod).is_some() && self.homeless(pod).is_none() {
+                continue;
+            }
             if guards.iter().any(|budget| !budget.has_room()) {
                 let (code, reason) = self.held_now(name, &guards);
                 foresee(code, reason);
@@ -351,6 +357,11 @@ impl Survey {
             }
         }
         found
+    }
+
+    /// The Deployment that is asked for a second copy before the pod is evicted.
+    fn copy_of(&self, pod: &Surveyed) -> Option<&String> {
+        self.copies.as_ref().ok()?.get(&pod.facts.pod.uid)
     }
 
     fn held_now(&self, pod: &PodRef, guards: &[&BudgetFacts]) -> (BlockCode, String) {
@@ -385,6 +396,13 @@ impl Survey {
         {
             notes.push("nobody creates it again".to_owned());
         }
+        if let Some(deployment) = self.copy_of(pod).filter(|_| !class.stays()) {
+            let shut: Vec<String> =
+                guards.iter().filter(|it| !it.has_room()).map(ToString::to_string).collect();
+            let opens =
+                if shut.is_empty() { String::new() } else { format!(", which opens {}", shut.join(", ")) };
+            notes.push(format!("Deployment {deployment} makes a second copy elsewhere first (surge){opens}"));
+        }
         if guards.len() > 1 && !class.stays() {
             notes.push("it has more than one budget, and leaves when all have room".to_owned());
         }
@@ -416,6 +434,9 @@ impl Survey {
         }
         if !self.node.ready {
             notes.push(format!("node {name} is not Ready: its kubelet may end no pod"));
+        }
+        if let Err(why) = &self.copies {
+            notes.push(format!("second copies of Deployments are not counted on: {why}"));
         }
         if self.peers.is_empty() {
             notes.push(

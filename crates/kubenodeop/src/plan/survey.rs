@@ -10,13 +10,15 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::Resource;
 
+use crate::calls::surge::foreseen;
 use crate::calls::unhealthy_pods::hindrance;
 use crate::machines::kubevirt::Reader;
 use crate::machines::{Policy, View};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
-use crate::plan::placement::Peer;
+use crate::plan::placement::{Needs, Peer};
 use crate::plan::scheduling::{needs, peer, room_of};
+use crate::plan::surge::SurgeRule;
 use crate::plan::tier::is_machine;
 use crate::plan::unhealthy::UnhealthyPod;
 use crate::{calls::pods, calls::volumes, node, storage};
@@ -27,15 +29,25 @@ use kubeapi::watch::{List, Scope};
 use kubeapi::{Cluster, Error, found};
 
 /// What a drain of `node` would do and what it would meet; `machines` is what becomes of virtual machines that name no
-/// policy of their own. Only reads.
+/// policy of their own, `surge` which Deployments have a second copy made. Only reads.
 ///
 /// # Errors
 /// Those of [`Cluster`]; [`Error::Refused`] with 404 when there is no such node.
-pub async fn plan(cluster: &Cluster, node: &NodeName, machines: Policy) -> Result<Plan, Error> {
-    Ok(forecast(&Box::pin(survey(cluster, node, machines)).await?))
+pub async fn plan(
+    cluster: &Cluster,
+    node: &NodeName,
+    machines: Policy,
+    surge: SurgeRule,
+) -> Result<Plan, Error> {
+    Ok(forecast(&Box::pin(survey(cluster, node, machines, surge)).await?))
 }
 
-async fn survey(cluster: &Cluster, name: &NodeName, policy: Policy) -> Result<Survey, Error> {
+async fn survey(
+    cluster: &Cluster,
+    name: &NodeName,
+    policy: Policy,
+    surge: SurgeRule,
+) -> Result<Survey, Error> {
     let (nodes, all_pods, budgets, sets, namespaces, bound, attached, storage) = tokio::try_join!(
         all::<Node>(cluster, Scope::all("nodes", Node::url_path(&(), None))),
         all::<Pod>(cluster, Scope::all("pods", Pod::url_path(None))),
@@ -63,6 +75,11 @@ async fn survey(cluster: &Cluster, name: &NodeName, policy: Policy) -> Result<Su
     let peers: Vec<Peer> =
         nodes.items.iter().filter(|it| it.metadata.name != own.metadata.name).map(peer).collect();
 
+    let closed = |node: &str| {
+        let peer = peers.iter().find(|it| it.name == node);
+        peer.is_none_or(|it| Needs::default().why_not(it, false).is_some())
+    };
+    let copies = foreseen(cluster, name, surge, &all_pods.items, closed).await;
     let alive: BTreeMap<(String, String), Option<String>> = sets
         .items
         .into_iter()
@@ -104,6 +121,7 @@ async fn survey(cluster: &Cluster, name: &NodeName, policy: Policy) -> Result<Su
         lenient: budgets.items.iter().filter(lenient).map(|it| key(&it.metadata)).collect(),
         budgets: facts,
         machines,
+        copies: copies.map_err(|error| format!("{}; {}", error.line(), error.next_step())),
         findings: room_of(name, &all_pods.items, &peers),
         peers,
         ending: ending(namespaces.items),
@@ -224,7 +242,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn o5_a_plan_is_one_list_of_each_kind_from_the_store_and_nothing_else() {
         let (cluster, calls) = mock::server(answer);
-        let plan = plan(&cluster, &NodeName::parse("n1").unwrap(), Policy::MigrateOrShutdown).await.unwrap();
+        let plan =
+            plan(&cluster, &NodeName::parse("n1").unwrap(), Policy::MigrateOrShutdown, SurgeRule::Never)
+                .await
+                .unwrap();
         assert_eq!(
             lines(&calls),
             [
@@ -260,7 +281,9 @@ mod tests {
     async fn a_node_that_is_not_there_and_a_list_that_is_refused_are_named_with_the_next_step() {
         let (cluster, _) = mock::server(answer);
         let error =
-            plan(&cluster, &NodeName::parse("n9").unwrap(), Policy::MigrateOrShutdown).await.unwrap_err();
+            plan(&cluster, &NodeName::parse("n9").unwrap(), Policy::MigrateOrShutdown, SurgeRule::Never)
+                .await
+                .unwrap_err();
         assert_eq!(error.line(), "read node n9: the server answered 404 NotFound: nodes \"n9\" not found");
         assert_eq!(error.next_step(), "check the name with kubectl get nodes");
 
@@ -272,7 +295,9 @@ mod tests {
             }
         });
         let error =
-            plan(&cluster, &NodeName::parse("n1").unwrap(), Policy::MigrateOrShutdown).await.unwrap_err();
+            plan(&cluster, &NodeName::parse("n1").unwrap(), Policy::MigrateOrShutdown, SurgeRule::Never)
+                .await
+                .unwrap_err();
         assert_eq!(error.line(), "list persistent volumes: the server answered 403: forbidden");
         assert!(error.next_step().contains("role"), "{}", error.next_step());
     }

@@ -97,7 +97,8 @@ async fn d14_a_copy_that_finds_no_place_lets_the_pod_go_and_holds_the_node_by_na
 }
 
 async fn foreseen(cluster: &Cluster) -> Vec<BlockCode> {
-    let plan = survey::plan(cluster, &n1(), Rules::default().machines).await.unwrap();
+    let plan =
+        survey::plan(cluster, &n1(), Rules::default().machines, kubenodeop::SurgeRule::Never).await.unwrap();
     plan.blockers.iter().map(|it| it.code).collect()
 }
 

@@ -405,3 +405,39 @@ async fn d20_without_the_right_the_pod_is_evicted_as_before_and_the_role_is_name
     assert_eq!((left.len(), evictions(&sim)), (1, 1));
     settled(&sim).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn d20_the_plan_counts_on_a_second_copy_where_one_would_be_asked_for_and_reads_nothing_where_none_is() {
+    let n1 = NodeName::parse("n1").unwrap();
+    let machines = Rules::default().machines;
+    // The rule, what is done to the Deployment, whether its budget blocks, and a word of the pod's note.
+    let table: [(SurgeRule, Change, bool, &str); 4] = [
+        (SurgeRule::Never, Box::new(|_| {}), true, ""),
+        (
+            SurgeRule::All,
+            Box::new(|_| {}),
+            false,
+            "Deployment shop/solo makes a second copy elsewhere first (surge), which opens",
+        ),
+        (SurgeRule::All, Box::new(|it| it["spec"]["strategy"] = json!({ "type": "Recreate" })), true, ""),
+        (SurgeRule::Annotated, Box::new(|_| {}), true, ""),
+    ];
+    for (rule, change, blocks, note) in table {
+        let (sim, cluster) = solo(true, change).await;
+        let plan = kubenodeop::survey::plan(&cluster, &n1, machines, rule).await.unwrap();
+        assert_eq!(!plan.blockers.is_empty(), blocks, "{rule:?} {:?}", plan.blockers);
+        let pod = plan.pods.iter().find(|it| it.pod.name.starts_with("solo")).unwrap();
+        assert!(pod.note.contains(note), "{rule:?} {}", pod.note);
+        assert_eq!(sim.faults().count("GET", "/deployments") > 0, rule != SurgeRule::Never, "{rule:?}");
+        assert_eq!(asked(&sim), 0);
+    }
+    let (sim, cluster) = solo(true, |_| {}).await;
+    sim.faults().script("GET", "/deployments", u32::MAX, Fault::status(403, "Forbidden"));
+    let plan = kubenodeop::survey::plan(&cluster, &n1, machines, SurgeRule::All).await.unwrap();
+    assert_eq!(plan.blockers.len(), 1);
+    assert!(
+        plan.notes.iter().any(|it| it.contains("second copies of Deployments are not counted on")),
+        "{:?}",
+        plan.notes
+    );
+}

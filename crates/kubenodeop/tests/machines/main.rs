@@ -312,10 +312,16 @@ async fn o5_a_plan_writes_nothing_and_foretells_what_the_drain_then_does_with_ea
     })
     .await;
     let before = sim.faults().seen().len();
-    let held = kubenodeop::survey::plan(&cluster, &n1(), MachinePolicy::MigrateOrHold).await.unwrap();
+    let held =
+        kubenodeop::survey::plan(&cluster, &n1(), MachinePolicy::MigrateOrHold, kubenodeop::SurgeRule::Never)
+            .await
+            .unwrap();
     let policy = |name: &str| held.machines.iter().find(|it| it.name == name).unwrap().policy;
     assert_eq!((policy("shop/db"), held.blockers.len()), ("migrate-or-hold", 2), "as the limits file says");
-    let plan = kubenodeop::survey::plan(&cluster, &n1(), Rules::default().machines).await.unwrap();
+    let plan =
+        kubenodeop::survey::plan(&cluster, &n1(), Rules::default().machines, kubenodeop::SurgeRule::Never)
+            .await
+            .unwrap();
     assert!(sim.faults().seen().iter().skip(before).all(|it| it.method == "GET"), "a plan writes nothing");
     let fates: Vec<(&str, &str)> =
         plan.machines.iter().map(|it| (it.name.as_str(), it.fate.as_str())).collect();

@@ -179,10 +179,16 @@ impl Place {
             let mode = seen.mode() & 0o777;
             return Ok(Some(format!("others may write it (mode {mode:o}); chmod 600 {path}")));
         }
-        let dir = self.path.parent().unwrap_or(Path::new("/"));
-        let above = fs::metadata(dir)?;
-        if trust::others_may_write(&above) && above.mode() & STICKY == 0 {
-            return Ok(Some(format!("others may put files beside it; chmod 755 {}", dir.display())));
+        // Whoever may write in the folder above its own may put another one in its place.
+        for dir in self.path.ancestors().skip(1).take(2) {
+            let above = fs::metadata(dir)?;
+            if trust::others_may_write(&above) && above.mode() & STICKY == 0 {
+                return Ok(Some(format!("others may put files beside it; chmod 755 {}", dir.display())));
+            }
+            if let Some(owner) = trust::foreign_owner(&above) {
+                let dir = dir.display();
+                return Ok(Some(format!("{dir} belongs to user {owner}, not to root; chown root {dir}")));
+            }
         }
         Ok(None)
     }

@@ -55,6 +55,8 @@ pub struct DrainJournal {
     pub asked: Vec<Asked>,
     /// When the monotonic clock of the boot started, by the wall clock that the times here were made with.
     pub booted_at: GoTime,
+    /// Until when each repair of the last day counts towards a warning, by its kind; kept over boots.
+    pub repairs: BTreeMap<String, Vec<GoTime>>,
 }
 
 /// What skipping the rest of a drain would put at risk, as it was read last. Each member is empty while it is not known.

@@ -11,7 +11,7 @@ use crate::{Error, GoTime, Kind, Most, Topic, go_json};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct DrainPreflight {
-    /// When it was looked at last.
+    /// Since when this is found.
     pub at: GoTime,
     /// What was found, what stops the drain first.
     pub findings: Vec<DrainFinding>,

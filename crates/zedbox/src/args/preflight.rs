@@ -27,7 +27,7 @@ pub(crate) struct PlanOptions {
     /// Cluster to read from [default: <root>/run/.kube/k3s/k3s.yaml].
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The limits file of the agents: its machines_policy counts [default: their defaults].
+    /// The limits file of the agents: its machines_policy and surge count [default: their defaults].
     #[arg(long, value_name = "FILE")]
     pub(crate) limits: Option<PathBuf>,
 }

@@ -10,15 +10,17 @@ use agent::Clock;
 use agent::wire;
 use anyhow::{Context as _, bail};
 use checks::cluster::{self, Source};
-use checks::{Finding, Severity, local, settled};
+use checks::{blocking, local, settled};
 use kubeapi::{Cluster, NodeName};
 use kubenodeop::{Plan, Planned, PlannedMachine, plan::survey};
 use pubsub::{Bus, store};
 use serde::Serialize;
-use topics::{EdgeNodeInfo, go_json};
+use topics::{DrainFinding, EdgeNodeInfo, PASS_FILE, PreflightPass, go_json};
+use zedkube::preflight;
 
 use super::text::{clean, paragraph, row};
 use super::voice::Voice;
+use super::words::finding_words;
 use crate::Exit;
 use crate::args::{Output, PlanOptions};
 use crate::limits::Limits;
@@ -47,7 +49,7 @@ pub(crate) async fn run(
         Cluster::from_kubeconfig(kubeconfig.unwrap_or_else(|| bus.root().join("run/.kube/k3s/k3s.yaml")));
     let limits = Limits::read(options.limits.as_deref())?.zedkube;
     let policy = limits.machines();
-    let mut plan = match Box::pin(survey::plan(&cluster, &node, policy)).await {
+    let mut plan = match Box::pin(survey::plan(&cluster, &node, policy, limits.surge)).await {
         Ok(plan) => plan,
         Err(error) => bail!("plan a drain of node {node}: {}; {}", error.line(), error.next_step()),
     };
@@ -64,8 +66,14 @@ pub(crate) async fn run(
     let mut findings = std::mem::take(&mut plan.findings);
     findings.extend(found.into_values().flatten());
     findings.extend(outage::findings::look(&cluster, node.as_str()).await);
+    let mut pass = PreflightPass::default();
     if options.node.is_none() {
-        let machine = zedkube::preflight::machine_of(bus.root(), &cluster);
+        // Findings are passed on the node itself, for itself.
+        pass = preflight::pass(bus).await.unwrap_or_else(|why| {
+            plan.notes.push(format!("no finding is passed, {PASS_FILE} is refused: {why}"));
+            PreflightPass::default()
+        });
+        let machine = preflight::machine_of(bus.root(), &cluster);
         findings.extend(local::look(&machine, own_clock()));
     } else {
         plan.notes.push(format!(
@@ -73,10 +81,10 @@ pub(crate) async fn run(
         ));
     }
     plan.findings = settled(findings, &limits.preflight_stops);
-    let stops = plan.findings.iter().any(|it| it.severity == Severity::Blocks);
+    let stops = !blocking(&plan.findings, &pass.codes).is_empty();
     match voice.output {
-        Output::Json => Voice::json(&Form::from(&plan), false)?,
-        Output::Text => Voice::print(&sheet(&plan, voice.columns()))?,
+        Output::Json => Voice::json(&Form::of(&plan, &pass), false)?,
+        Output::Text => Voice::print(&sheet(&plan, &pass, voice.columns()))?,
     };
     Ok(if plan.blockers.is_empty() && !stops { Exit::Done } else { Exit::Blocked })
 }
@@ -95,7 +103,7 @@ fn own_node(bus: &Bus) -> anyhow::Result<String> {
 }
 
 /// The plan for a person: the pods, what blocks, what else to know, one line of counts.
-fn sheet(plan: &Plan, columns: usize) -> String {
+fn sheet(plan: &Plan, pass: &PreflightPass, columns: usize) -> String {
     let mut out = table(&plan.pods, columns);
     for pod in plan.pods.iter().filter(|pod| !pod.note.is_empty()) {
         out.push_str(&row("pod", &format!("{}: {}", pod.pod, pod.note), columns));
@@ -116,8 +124,9 @@ fn sheet(plan: &Plan, columns: usize) -> String {
         out.push_str(&row("peer", &format!("node {name} {why}, and takes no pods"), columns));
     }
     for it in &plan.findings {
-        out.push_str(&row("finding", &format!("[{}] {}: {}", it.code, it.severity.text(), it.text), columns));
-        out.push_str(&row("next step", &it.next, columns));
+        let it = preflight::shown(it, pass);
+        out.push_str(&row("finding", &finding_words(&it), columns));
+        out.push_str(&row("next step", &it.next_step, columns));
     }
     for note in &plan.notes {
         out.push_str(&row("note", note, columns));
@@ -214,7 +223,8 @@ struct Form<'a> {
     machines: Vec<MachineForm<'a>>,
     volumes: &'a [String],
     peers: Vec<PeerForm<'a>>,
-    findings: Vec<FindingForm<'a>>,
+    /// As in `DrainPreflight`.
+    findings: Vec<DrainFinding>,
     notes: &'a [String],
     /// Resource by resource the version that was read.
     resource_versions: &'a BTreeMap<String, String>,
@@ -283,23 +293,6 @@ struct BlockerForm {
     next_step: String,
 }
 
-/// Members as in `DrainPreflight`.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-struct FindingForm<'a> {
-    code: &'a str,
-    /// `blocks`, `warns` or `hint`.
-    severity: &'static str,
-    text: &'a str,
-    next_step: &'a str,
-}
-
-impl<'a> From<&'a Finding> for FindingForm<'a> {
-    fn from(it: &'a Finding) -> Self {
-        Self { code: &it.code, severity: it.severity.text(), text: &it.text, next_step: &it.next }
-    }
-}
-
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct PeerForm<'a> {
@@ -308,8 +301,8 @@ struct PeerForm<'a> {
     closed: &'a str,
 }
 
-impl<'a> From<&'a Plan> for Form<'a> {
-    fn from(plan: &'a Plan) -> Self {
+impl<'a> Form<'a> {
+    fn of(plan: &'a Plan, pass: &PreflightPass) -> Self {
         let counts = plan.counts;
         Self {
             node: &plan.node,
@@ -341,7 +334,7 @@ impl<'a> From<&'a Plan> for Form<'a> {
             machines: plan.machines.iter().map(MachineForm::from).collect(),
             volumes: &plan.volumes,
             peers: plan.peers.iter().map(|(node, closed)| PeerForm { node, closed }).collect(),
-            findings: plan.findings.iter().map(FindingForm::from).collect(),
+            findings: plan.findings.iter().map(|it| preflight::shown(it, pass)).collect(),
             notes: &plan.notes,
             resource_versions: &plan.versions,
         }

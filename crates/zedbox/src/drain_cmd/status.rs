@@ -12,7 +12,7 @@ use super::text::{Sheet, Weight, number, paragraph, row};
 use super::view::{DrainView, Follow};
 use super::voice::Voice;
 use super::words::{
-    headline, leave_words, live_words, next_step, progress_rows, request_words, update_words,
+    headline, leave_words, live_words, next_step, preflight_rows, progress_rows, request_words, update_words,
 };
 use crate::Exit;
 use crate::args::{Output, StatusOptions};
@@ -86,6 +86,9 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
         {
             add(*weight, label, text);
         }
+    }
+    for (weight, label, text) in preflight_rows(seen) {
+        add(weight, label, &text);
     }
     let served = seen.served();
     for request in seen.requests.values().filter(|it| Some(*it) != served) {

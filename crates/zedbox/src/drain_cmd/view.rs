@@ -13,8 +13,9 @@ use rustix::fs::Access;
 use rustix::io::Errno;
 use serde::Serialize;
 use topics::{
-    AgentTrouble, BaseOsStatus, DeviceOpPending, FORCE_FILE, GoTime, NodeDrainProgress, NodeDrainRequest,
-    NodeDrainStatus, NodeLeave, OutageQuestion, RequestId, Requester, Topic, go_json, read_force,
+    AgentTrouble, BaseOsStatus, DeviceOpPending, DrainPreflight, FORCE_FILE, GoTime, NodeDrainProgress,
+    NodeDrainRequest, NodeDrainStatus, NodeLeave, OutageQuestion, RequestId, Requester, Topic, go_json,
+    read_force,
 };
 
 use super::trouble::Troubles;
@@ -47,6 +48,8 @@ pub(super) struct DrainView {
     pub(super) status: Option<NodeDrainStatus>,
     /// The same with all that a person needs to know; a zedkube of the reference does not tell it.
     pub(super) progress: Option<NodeDrainProgress>,
+    /// What the preflight of the newest drain of this boot has found.
+    pub(super) preflight: Option<DrainPreflight>,
     /// The requests by the agent that publishes them.
     pub(super) requests: BTreeMap<&'static str, NodeDrainRequest>,
     /// Reboots and shutdowns that are wanted, by name.
@@ -146,6 +149,7 @@ pub(super) struct Follow {
     seen: DrainView,
     status: Subscription<NodeDrainStatus>,
     progress: Subscription<NodeDrainProgress>,
+    preflight: Subscription<DrainPreflight>,
     zedagent: Subscription<NodeDrainRequest>,
     baseosmgr: Subscription<NodeDrainRequest>,
     operator: FileWatch,
@@ -171,6 +175,7 @@ impl Follow {
             seen: DrainView { live: Live::of(bus), ..DrainView::default() },
             status: topic(bus, "zedkube"),
             progress: topic(bus, "zedkube"),
+            preflight: topic(bus, "zedkube"),
             zedagent: topic(bus, "zedagent"),
             baseosmgr: topic(bus, "baseosmgr"),
             operator: operator::request(bus),
@@ -198,6 +203,7 @@ impl Follow {
     fn was_read(&self) -> bool {
         self.status.was_tried()
             && self.progress.was_tried()
+            && self.preflight.was_tried()
             && self.zedagent.was_tried()
             && self.baseosmgr.was_tried()
             && self.pending.was_tried()
@@ -248,6 +254,10 @@ impl Follow {
             }
             change = self.progress.next() => {
                 seen.progress = self.progress.get(GLOBAL).cloned();
+                seen.note(bus, "zedkube", change);
+            }
+            change = self.preflight.next() => {
+                seen.preflight = self.preflight.get(GLOBAL).cloned();
                 seen.note(bus, "zedkube", change);
             }
             change = self.zedagent.next() => {

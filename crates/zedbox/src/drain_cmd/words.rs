@@ -1,8 +1,8 @@
 //! What is known of a drain, in words for a person. Pure: no clock, no I/O, no task.
 
 use topics::{
-    BaseOsStatus, CordonOwner, DrainPhase, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
-    NodeLeave, RequestId, Requester, RunningLimit,
+    BaseOsStatus, CordonOwner, DrainFinding, DrainPhase, DrainStatus, GoTime, NodeDrainProgress,
+    NodeDrainRequest, NodeLeave, RequestId, Requester, RunningLimit,
 };
 
 use super::state::DrainState;
@@ -238,6 +238,29 @@ fn blocker_rows(progress: &NodeDrainProgress, now: GoTime) -> Vec<(Weight, &'sta
     let shown = progress.blockers.len().min(SHOWN);
     rows.extend(more("blocked", progress.blockers.len() - shown, progress.blockers_omitted));
     rows
+}
+
+/// `[backups] blocks: backups in progress: b1`, and who has it pass.
+pub(super) fn finding_words(it: &DrainFinding) -> String {
+    let passed =
+        if it.passed_by.is_empty() { String::new() } else { format!(", passed by {}", it.passed_by) };
+    format!("[{}] {}{passed}: {}", it.code, it.severity, it.text)
+}
+
+/// What the preflight of the drain has found, what stops it first, each with what a person can do; nothing while no drain
+/// is at work.
+pub(super) fn preflight_rows(seen: &DrainView) -> Vec<(Weight, &'static str, String)> {
+    let waits = seen.agreed().is_some_and(|it| it.phase == DrainPhase::OutsideWindow);
+    let Some(report) = seen.preflight.as_ref().filter(|_| seen.state() != DrainState::Idle && !waits) else {
+        return Vec::new();
+    };
+    let shown = report.findings.iter().take(SHOWN).map(|it| {
+        let stops = it.severity == "blocks" && it.passed_by.is_empty();
+        let weight = if stops { Weight::Cause } else { Weight::Detail };
+        (weight, "finding", format!("{}; {}", finding_words(it), it.next_step))
+    });
+    let hidden = report.findings.len().saturating_sub(SHOWN);
+    shown.chain(more("finding", hidden, report.left_out)).collect()
 }
 
 /// A row for what is not shown: items that the value has, and those that it had no room for.

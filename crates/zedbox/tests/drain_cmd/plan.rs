@@ -137,6 +137,18 @@ fn u6_a_plan_shows_what_the_preflight_finds_and_ends_with_4_where_it_stops_the_d
     let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(told.code, 4, "{told:?}");
     assert!(said.contains("finding [backups] blocks: backups in progress: b1"), "{said}");
+    // What a person has named counts no more, on this node and with another code nowhere.
+    for (code, ends) in [("clock", 4), ("backups", 0)] {
+        assert_eq!(place.node.drain(&format!("pass {code} --reason hangs")).code, 0);
+        assert_eq!(place.plan("").code, ends, "{code}");
+    }
+    let by = place.plan("-o json").json()["Findings"][0]["PassedBy"].as_str().unwrap().to_owned();
+    assert!(by.ends_with(": hangs"), "{by}");
+    assert!(place.plan("").out.contains("[backups] blocks, passed by "));
+    assert_eq!(place.plan("--node edge-node-1").code, 4, "as planned from elsewhere");
+    place.node.put(PASS_FILE, "{");
+    let told = place.plan("");
+    assert!(told.code == 4 && told.out.contains("no finding is passed"), "{told:?}");
 }
 
 #[test]

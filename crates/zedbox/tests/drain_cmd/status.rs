@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, UNIX_EPOCH};
 
+use serde_json::json;
 use topics::DeviceOpPending;
 
 use crate::node::{NOW, Node, top};
@@ -44,11 +45,54 @@ fn every_state_has_its_exit_code_and_fits_eighty_columns_without_colours() {
         let json = json.json();
         let members: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
         let known = [
-            "Broken", "Denied", "Force", "LastLook", "Leave", "Live", "Pending", "Progress", "Requests",
-            "Status", "Troubles", "Updates",
+            "Broken",
+            "Denied",
+            "Force",
+            "LastLook",
+            "Leave",
+            "Live",
+            "Pending",
+            "Preflight",
+            "Progress",
+            "Requests",
+            "Status",
+            "Troubles",
+            "Updates",
         ];
         assert_eq!(members, known, "{tree}");
     }
+}
+
+#[test]
+fn u6_what_the_preflight_has_found_is_shown_while_there_is_a_drain_with_what_to_do_and_who_has_it_pass() {
+    let finding = |code: &str, severity: &str, passed: &str| json!({ "Code": code, "Severity": severity, "Text": "text", "NextStep": "step", "PassedBy": passed });
+    let found = [
+        finding("backups", "blocks", ""),
+        finding("clock", "blocks", "field: known"),
+        finding("room", "warns", ""),
+    ];
+    let many = vec![finding("nodes", "warns", ""); 12];
+    let sheet = |tree: &str, found: &[serde_json::Value]| {
+        let node = Node::of(tree);
+        let report = json!({ "At": "2026-03-14T09:30:00Z", "Findings": found, "LeftOut": 1 });
+        node.put("run/zedkube/DrainPreflight/global.json", &report.to_string());
+        assert_eq!(node.drain("status -o json").json()["Preflight"]["Findings"], json!(found));
+        node.drain(&format!("status --as-of {NOW}")).out
+    };
+    let shown = sheet("drain-3-requested", &found);
+    for row in [
+        "finding    [backups] blocks: text; step\n",
+        "finding    [clock] blocks, passed by field: known: text; step\n",
+        "finding    [room] warns: text; step\n",
+        "finding    … and 1 more\n",
+    ] {
+        assert!(shown.contains(row), "{row} {shown}");
+    }
+    let shown = sheet("drain-5-cordoned", &many);
+    assert_eq!(shown.matches("[nodes] warns").count(), 10, "{shown}");
+    assert!(shown.contains("… and 3 more"), "{shown}");
+    // What a drain that is over has found is no news.
+    assert!(!sheet("cluster-idle", &found).contains("finding"));
 }
 
 #[test]

@@ -66,6 +66,7 @@ impl Zedkube {
             looks: Looks::default(),
         };
         core.set_clock(now, booted_at);
+        core.care.count_on(now, &journal.repairs, &core.node);
         let mut out = Vec::new();
         core.publish(now, &mut out);
         (core, out)

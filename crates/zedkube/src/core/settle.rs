@@ -257,8 +257,11 @@ impl Zedkube {
     /// once its gate has opened.
     fn settle_hooks(&mut self, wanted: Wanted, busy: bool, out: &mut Vec<Effect>) {
         let free = wanted == Wanted::Schedulable && self.can_drain();
+        // What was prepared for does not come in this cluster any more.
+        let leaves =
+            matches!(self.node.member, Membership::Leaving | Membership::Outside) && !self.drain.is_active();
         let hooks = &mut self.node.hooks;
-        if free && hooks.in_place && !hooks.undoing {
+        if (free || leaves) && hooks.in_place && !hooks.undoing {
             hooks.undoing = true;
             out.push(Effect::UndoHooks);
         }

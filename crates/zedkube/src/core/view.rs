@@ -104,6 +104,7 @@ impl Zedkube {
             answers: self.answers.given().to_vec(),
             asked: self.answers.asked().to_vec(),
             booted_at: self.node.booted_at,
+            repairs: self.care.after_boot().counted(&self.node),
             ..self.drain.journal(&self.node)
         })
     }

@@ -124,6 +124,15 @@ fn u9_a_folder_that_others_may_write_or_that_is_a_link_is_an_error_not_an_empty_
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
     let refused = find(&device.bus, Stage::BeforeDrain).unwrap_err();
     assert!(refused.contains("before-drain.d can be written by others than root"), "{refused}");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    for above in ["etc", "etc/zedbox", FOLDER] {
+        let path = device.root.path().join(above);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o775)).unwrap();
+        let refused = find(&device.bus, Stage::BeforeDrain).unwrap_err();
+        assert!(refused.contains(&format!("{above} can be written by others than root")), "{refused}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    assert_eq!(find(&device.bus, Stage::BeforeDrain).unwrap().hooks.len(), 1);
     let elsewhere = device.root.path().join("elsewhere");
     fs::rename(&folder, &elsewhere).unwrap();
     symlink(&elsewhere, &folder).unwrap();

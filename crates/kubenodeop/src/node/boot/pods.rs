@@ -8,15 +8,20 @@ use std::future::ready;
 
 use futures::stream::{self, BoxStream, StreamExt};
 use kubeapi::Cluster;
+use kubeapi::objects::{items, text};
 use kubeapi::slim::{Meta, Pod};
 use kubeapi::watch::{Scope, Update};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::{Boot, heard, listed, trouble};
 use crate::calls::pods;
 use crate::node::gate::{Fact, Layer};
 use crate::plan::tier::Tier;
 
+/// Networks that a pod asks for besides the one of all pods, and those that it has.
+const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
+const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
 /// Where the basic deployments of a cluster are.
 pub(super) const SYSTEM: &str = "kube-system";
 
@@ -32,6 +37,8 @@ struct Lean {
 struct Ill {
     /// It gives volumes and is crash-looping.
     crashing: Option<String>,
+    /// It gives volumes, is to have an address in a network of its own, and has none there: with that network.
+    unconnected: Option<String>,
     /// It is of kube-system and not Ready, with why.
     system: Option<String>,
 }
@@ -40,11 +47,14 @@ impl<'de> Deserialize<'de> for Lean {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let pod = Pod::deserialize(from)?;
         let name = named(&pod.metadata);
-        let crashing = is_crash_looping(&pod) && pods::facts(&pod).tier == Tier::Storage;
+        let storage = pods::facts(&pod).tier == Tier::Storage;
+        let crashing = storage && is_crash_looping(&pod);
+        let unconnected = storage.then(|| unconnected(&pod)).flatten();
         let system = pod.metadata.namespace.as_deref() == Some(SYSTEM);
         let why = not_ready(&pod).filter(|_| system);
         let ill = Ill {
             crashing: crashing.then(|| name.clone()),
+            unconnected: unconnected.map(|network| format!("{name} (network {network})")),
             system: why.map(|why| format!("{name} ({why})")),
         };
         Ok(Self { uid: pod.metadata.uid, ill })
@@ -62,6 +72,34 @@ fn waiting(pod: &Pod) -> impl Iterator<Item = &str> {
 
 fn is_crash_looping(pod: &Pod) -> bool {
     waiting(pod).any(|reason| reason == "CrashLoopBackOff")
+}
+
+/// The network besides that of all pods that it asks for, as one for storage, and in which it has no address. What is to
+/// have ended or has not begun needs none. Source: the Kubernetes Network Custom Resource Definition De-facto Standard 1.3.
+fn unconnected(pod: &Pod) -> Option<String> {
+    let marks = pod.metadata.annotations.as_ref()?;
+    let wanted = marks.get(NETWORKS)?.trim();
+    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+    if wanted.is_empty() || phase != Some("Running") || pod.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    // A list of names with commas, or of objects; as namespace/name@interface.
+    let of_objects = serde_json::from_str::<Vec<Value>>(wanted).ok();
+    let names: Vec<String> = match of_objects {
+        Some(all) => all.iter().map(|it| text(&it["name"])).collect(),
+        None => wanted.split(',').map(str::to_owned).collect(),
+    };
+    let plain = |name: &str| {
+        let name = name.trim().split('@').next().unwrap_or_default();
+        name.rsplit('/').next().unwrap_or_default().to_owned()
+    };
+    let seen: Value =
+        marks.get(NETWORK_STATUS).and_then(|it| serde_json::from_str(it).ok()).unwrap_or_default();
+    let has_address = |name: &String| {
+        let mut all = items(&seen).iter();
+        all.any(|it| plain(&text(&it["name"])) == *name && !items(&it["ips"]).is_empty())
+    };
+    names.iter().map(|it| plain(it)).find(|it| !it.is_empty() && !has_address(it))
 }
 
 /// Why a pod that should be Ready is not. One that has ended or is being deleted should not be.
@@ -85,13 +123,17 @@ fn pod_scope(boot: &Boot) -> Scope {
     Scope { labels: None, ..pods::scope(&boot.node) }
 }
 
-fn facts(all: &[&Ill]) -> [Fact; 2] {
+fn facts(all: &[&Ill]) -> [Fact; 3] {
     let sorted = |of: fn(&Ill) -> &Option<String>| {
         let mut all: Vec<String> = all.iter().filter_map(|it| of(it).clone()).collect();
         all.sort();
         all
     };
-    [Fact::Storage(sorted(|it| &it.crashing)), Fact::System(sorted(|it| &it.system))]
+    [
+        Fact::Storage(sorted(|it| &it.crashing)),
+        Fact::Unconnected(sorted(|it| &it.unconnected)),
+        Fact::System(sorted(|it| &it.system)),
+    ]
 }
 
 /// One look at them.
@@ -123,4 +165,51 @@ pub(super) fn follow(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact>
         })
         .flat_map(stream::iter)
         .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn r4_a_storage_pod_without_an_address_in_the_network_it_asks_for_is_named_and_one_that_asks_for_none_is_not()
+     {
+        let status = json!([{ "name": "cbr0", "ips": ["10.42.0.5"] }, { "name": "kube-system/lh", "interface": "lhnet1",
+            "ips": ["172.16.0.5"] }])
+        .to_string();
+        let bare = json!([{ "name": "kube-system/lh", "ips": [] }]).to_string();
+        let objects = json!([{ "name": "lh", "namespace": "kube-system" }]).to_string();
+        // What it asks for, what it has, its phase, and the network that lacks.
+        let table = [
+            ("", "", "Running", None),
+            ("kube-system/lh@lhnet1", status.as_str(), "Running", None),
+            (objects.as_str(), status.as_str(), "Running", None),
+            ("lh", "", "Running", Some("lh")),
+            ("kube-system/lh@lhnet1", bare.as_str(), "Running", Some("lh")),
+            (objects.as_str(), "[]", "Running", Some("lh")),
+            ("lh, vlan5", status.as_str(), "Running", Some("vlan5")),
+            ("lh", "no JSON", "Running", Some("lh")),
+            ("lh", "", "Pending", None),
+            ("lh", "", "Succeeded", None),
+        ];
+        for (networks, has, phase, lacks) in table {
+            let pod = json!({
+                "metadata": { "name": "im", "namespace": "longhorn-system", "labels": { "longhorn.io/component": "instance-manager" },
+                    "annotations": { NETWORKS: networks, NETWORK_STATUS: has } },
+                "status": { "phase": phase },
+            });
+            let read: Pod = serde_json::from_value(pod.clone()).unwrap();
+            assert_eq!(unconnected(&read).as_deref(), lacks, "{networks} {has} {phase}");
+            // Of a pod that serves no volumes nothing is wanted.
+            let lean: Lean = serde_json::from_value(pod.clone()).unwrap();
+            assert_eq!(lean.ill.unconnected.is_some(), lacks.is_some(), "{pod}");
+            let mut other = pod;
+            other["metadata"]["labels"] = json!({});
+            other["metadata"]["namespace"] = "shop".into();
+            let lean: Lean = serde_json::from_value(other).unwrap();
+            assert_eq!(lean.ill.unconnected, None);
+        }
+    }
 }

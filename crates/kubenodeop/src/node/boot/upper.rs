@@ -4,6 +4,9 @@
 //! Not here: what that means (`gate`). Sources: the documentation of kube-vip (leases); the words of the Kubernetes
 //! scheduler (plugins NodePorts, TaintToleration).
 
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, StreamExt};
@@ -12,22 +15,29 @@ use kube::Resource as _;
 use kube::api::GetParams;
 use kube::core::Request;
 use kubeapi::names::{NodeName, VIRTUAL_IPS};
+use kubeapi::objects::{items, text};
 use kubeapi::slim::Pod;
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error, found, nodes};
+use serde_json::Value;
 
 use super::pods::{SYSTEM, named};
 use super::trouble;
 use crate::machines::undo;
 use crate::node::gate::{Fact, Layer, VirtualIp};
 
+/// The lease of the address of the control plane.
+const CONTROL_PLANE_IP: &str = VIRTUAL_IPS[0];
+/// In the image of kube-vip, and how its container is given the address.
+const KUBE_VIP: &str = "kube-vip";
+const ADDRESS: [&str; 2] = ["address", "vip_address"];
 /// The time for the list of nodes.
 const NODES_LIMIT: Duration = Duration::from_secs(10);
 
 /// One look at all of them.
 pub(super) fn look(cluster: Cluster, node: NodeName) -> BoxStream<'static, Fact> {
     let look = async move {
-        let network = virtual_ips(&cluster).await.map(Fact::Network);
+        let network = virtual_ips(&cluster, &node).await.map(Fact::Network);
         let pending = pending(&cluster, &node).await.map(Fact::Pending);
         let machines = machines(&cluster, &node).await.map(Fact::Machines);
         [(Layer::Network, network), (Layer::System, pending), (Layer::Machines, machines)]
@@ -36,7 +46,7 @@ pub(super) fn look(cluster: Cluster, node: NodeName) -> BoxStream<'static, Fact>
     stream::once(look).flat_map(stream::iter).boxed()
 }
 
-async fn virtual_ips(cluster: &Cluster) -> Result<Vec<VirtualIp>, Error> {
+async fn virtual_ips(cluster: &Cluster, node: &NodeName) -> Result<Vec<VirtualIp>, Error> {
     let mut leases = Vec::new();
     for name in VIRTUAL_IPS {
         let request = Request::new(Lease::url_path(&(), Some(SYSTEM))).get(name, &GetParams::default());
@@ -47,6 +57,11 @@ async fn virtual_ips(cluster: &Cluster) -> Result<Vec<VirtualIp>, Error> {
         return Ok(Vec::new());
     }
     let members = nodes::members(cluster, NODES_LIMIT).await?;
+    let held = |(name, lease): &(&str, Lease)| {
+        let holder = lease.spec.as_ref().and_then(|it| it.holder_identity.as_deref());
+        *name == CONTROL_PLANE_IP && holder == Some(node.as_str())
+    };
+    let absent = if leases.iter().any(held) { absent(cluster, node).await? } else { Vec::new() };
     let seen = leases.into_iter().map(|(name, lease)| {
         let spec = lease.spec.unwrap_or_default();
         let holder = spec.holder_identity.unwrap_or_default();
@@ -54,10 +69,31 @@ async fn virtual_ips(cluster: &Cluster) -> Result<Vec<VirtualIp>, Error> {
             lease: format!("{SYSTEM}/{name}"),
             ready: members.iter().any(|it| it.name == holder && it.facts.ready == "True"),
             renewed: spec.renew_time.map(|it| it.0.to_string()).unwrap_or_default(),
+            absent: if name == CONTROL_PLANE_IP { absent.clone() } else { Vec::new() },
             holder,
         }
     });
     Ok(seen.collect())
+}
+
+/// The addresses of kube-vip on this node that no interface of this machine has. Of services nobody says which of theirs a
+/// node has to serve.
+async fn absent(cluster: &Cluster, node: &NodeName) -> Result<Vec<String>, Error> {
+    let fields = Some(format!("spec.nodeName={node},status.phase=Running"));
+    let scope = Scope { fields, ..Scope::all("pods of kube-vip", Pod::url_path(Some(SYSTEM))) };
+    let pods = scope.list_all::<Value>(cluster).await?.items;
+    let containers = pods.iter().flat_map(|it| items(&it["spec"]["containers"]));
+    let of_vip = containers.filter(|it| text(&it["image"]).contains(KUBE_VIP));
+    let addresses =
+        of_vip.flat_map(|it| items(&it["env"])).filter(|it| ADDRESS.contains(&text(&it["name"]).as_str()));
+    let absent =
+        addresses.filter_map(|it| text(&it["value"]).parse::<IpAddr>().ok()).filter(|it| !is_here(*it));
+    Ok(absent.map(|it| it.to_string()).collect::<BTreeSet<_>>().into_iter().collect())
+}
+
+/// Whether an interface has it, as far as the kernel says: only then can a socket be bound to it.
+fn is_here(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).err().is_none_or(|it| it.kind() != ErrorKind::AddrNotAvailable)
 }
 
 /// Pods that no node has taken and that belong to this one, or to kube-system and to no other node.

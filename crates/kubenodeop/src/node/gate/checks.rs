@@ -102,6 +102,8 @@ pub(super) struct Checks {
     pub(super) moved: Option<(Mono, Trouble)>,
     /// Each virtual IP, and whether its lease was renewed since the reading before.
     pub(super) virtual_ips: Result<Vec<(VirtualIp, bool)>, String>,
+    /// Storage pods without their address in a network of their own.
+    pub(super) unconnected: Vec<String>,
     pub(super) system: Vec<String>,
     pub(super) pending: Result<Vec<String>, String>,
     pub(super) machines: Result<Vec<String>, String>,
@@ -114,6 +116,7 @@ impl Checks {
             known: Vec::new(),
             moved: None,
             virtual_ips: Err(why.to_owned()),
+            unconnected: Vec::new(),
             system: Vec::new(),
             pending: Err(why.to_owned()),
             machines: Err(why.to_owned()),
@@ -142,6 +145,18 @@ impl Checks {
     }
 
     pub(super) fn network_trouble(&self) -> Option<Trouble> {
+        self.virtual_ip_trouble().or_else(|| {
+            let (namespace, name) = self.unconnected.first()?.split(' ').next()?.split_once('/')?;
+            let all = listed(&self.unconnected, "; ");
+            let words = format!("storage pods have no address in the network that they ask for: {all}");
+            Some((
+                words,
+                format!("look at `kubectl -n {namespace} describe pod {name}` and at the pods of multus"),
+            ))
+        })
+    }
+
+    fn virtual_ip_trouble(&self) -> Option<Trouble> {
         let all = match &self.virtual_ips {
             Ok(all) => all,
             Err(why) => {
@@ -149,12 +164,16 @@ impl Checks {
                 return Some((format!("leases of virtual IPs: {why}"), next.to_owned()));
             }
         };
-        let troubles: Vec<(&VirtualIp, &str)> = all
+        let troubles: Vec<(&VirtualIp, String)> = all
             .iter()
             .filter_map(|(it, is_renewed)| match (it.holder.is_empty(), it.ready, is_renewed) {
-                (true, _, _) => Some((it, "no node holds it")),
-                (false, false, _) => Some((it, "its holder is not a Ready node")),
-                (false, true, false) => Some((it, "its holder does not renew it")),
+                (true, _, _) => Some((it, "no node holds it".to_owned())),
+                (false, false, _) => Some((it, "its holder is not a Ready node".to_owned())),
+                (false, true, false) => Some((it, "its holder does not renew it".to_owned())),
+                (false, true, true) if !it.absent.is_empty() => Some((
+                    it,
+                    format!("this node holds it, and has no interface with {}", it.absent.join(", ")),
+                )),
                 (false, true, true) => None,
             })
             .collect();

@@ -32,6 +32,8 @@ pub enum Fact {
     Lease(LeaseSeen),
     /// Storage pods on it that are crash-looping, in words.
     Storage(Vec<String>),
+    /// Storage pods on it that have no address in the network that they ask for, in words.
+    Unconnected(Vec<String>),
     /// Pods of kube-system on it that are not Ready, in words.
     System(Vec<String>),
     /// Pods that belong on it and were not put there, in words.
@@ -52,6 +54,7 @@ impl Fact {
             Self::Node(_)
                 | Self::Lease(_)
                 | Self::Storage(_)
+                | Self::Unconnected(_)
                 | Self::System(_)
                 | Self::Network(_)
                 | Self::Pending(_)
@@ -95,4 +98,6 @@ pub struct VirtualIp {
     pub ready: bool,
     /// Its time of renewal as text: compared with nothing but the one before it.
     pub renewed: String,
+    /// Where this node holds it: its addresses that this machine has on no interface.
+    pub absent: Vec<String>,
 }

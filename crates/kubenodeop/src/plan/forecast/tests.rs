@@ -33,6 +33,7 @@ fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
         lenient: BTreeSet::new(),
         hindrances: BTreeMap::new(),
         machines: None,
+        copies: Ok(BTreeMap::new()),
         peers: vec![Peer { name: "n2".to_owned(), ready: true, ..Peer::default() }],
         findings: vec![],
         ending: BTreeSet::new(),
@@ -209,4 +210,27 @@ fn the_state_of_nodes_and_volumes_is_told() {
     let plan = forecast(&given);
     assert_eq!(plan.notes[0], "node n1 is cordoned already, for requester 2 since t");
     assert_eq!(plan.notes[2], "there is no other node: what is evicted runs nowhere until this one is back");
+}
+
+#[test]
+fn d20_a_budget_that_a_second_copy_opens_is_no_blocker_and_the_plan_says_so_unless_no_node_can_take_it() {
+    let full = || vec![budget("web", [0, 1, 1, 1])];
+    let with =
+        |given: Survey| Survey { copies: Ok([(pod("a").pod.uid, "shop/web".to_owned())].into()), ..given };
+    let bare = survey(vec![on_node(pod("a"))], full());
+    assert_eq!(met(&bare).len(), 1);
+    let copied = with(survey(vec![on_node(pod("a"))], full()));
+    assert_eq!(met(&copied), []);
+    let note = &forecast(&copied).pods[0].note;
+    assert!(
+        note.contains("Deployment shop/web makes a second copy elsewhere first (surge), which opens Pod"),
+        "{note}"
+    );
+    // Nobody can take the copy.
+    let alone = Survey { peers: vec![], ..with(survey(vec![on_node(pod("a"))], full())) };
+    assert_eq!(met(&alone).len(), 1);
+    // Who may not read Deployments is told of it.
+    let unread = Survey { copies: Err("403".to_owned()), ..survey(vec![on_node(pod("a"))], full()) };
+    assert_eq!(met(&unread).len(), 1);
+    assert!(forecast(&unread).notes.iter().any(|it| it.ends_with("not counted on: 403")));
 }

@@ -10,7 +10,7 @@ use kubenodeop::node::boot::Report;
 use kubenodeop::node::gate::{Layer, Verdict, Warning};
 use nodestatus::Membership;
 use step::Mono;
-use topics::{BootGate, GateWarning};
+use topics::{BootGate, GateWarning, GoTime};
 
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, LogEvent, NodeLook};
@@ -229,6 +229,21 @@ impl AfterBoot {
     /// What was fixed after the boot, and how often, since this agent started.
     pub(crate) fn repairs(&self) -> BTreeMap<String, u32> {
         self.repairs.counts()
+    }
+
+    /// Until when those of the last day count, for the journal.
+    pub(crate) fn counted(&self, node: &NodeContext) -> BTreeMap<String, Vec<GoTime>> {
+        self.repairs.counted(node)
+    }
+
+    /// Continues with those that earlier runs have counted, in this boot or before it.
+    pub(super) fn count_on(
+        &mut self,
+        now: Mono,
+        earlier: &BTreeMap<String, Vec<GoTime>>,
+        node: &NodeContext,
+    ) {
+        self.repairs.count_on(now, earlier, node);
     }
 
     /// When time alone changes what is shown.

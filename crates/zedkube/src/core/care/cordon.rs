@@ -4,12 +4,13 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubenodeop::node::boot::Report;
 use nodestatus::Membership;
 use step::{Fault, Mono, planted};
-use topics::CordonOwner;
+use topics::{CordonOwner, GoTime};
 
 use super::after_boot::AfterBoot;
 use super::leftovers::Leftovers;
@@ -145,6 +146,16 @@ impl CordonCleanup {
     /// The cordon that is on the node is one of ours of an earlier boot.
     pub(crate) fn is_of_earlier_boot(&self) -> bool {
         self.after_boot.earlier_cordon().is_some()
+    }
+
+    /// Continues with the repairs that earlier runs have counted.
+    pub(crate) fn count_on(
+        &mut self,
+        now: Mono,
+        earlier: &BTreeMap<String, Vec<GoTime>>,
+        node: &NodeContext,
+    ) {
+        self.after_boot.count_on(now, earlier, node);
     }
 
     /// When time alone changes what is shown of repairs.

@@ -1,4 +1,5 @@
-//! What was fixed after a boot, how often since this agent started, and what has to be fixed again and again.
+//! What was fixed after a boot, how often since this agent started, and what has to be fixed again and again, whatever was
+//! started in between.
 //!
 //! Not here: the fixing. Source: goals O4, O7. Pure: no clock, no I/O, no task.
 
@@ -6,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use step::Mono;
-use topics::GateWarning;
+use topics::{GateWarning, GoTime};
 
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, LogEvent};
@@ -23,8 +24,8 @@ const LAYER: &str = "repairs";
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Repaired {
     count: u32,
-    /// Those of the last day, the newest [`REPEATS`] of them.
-    at: Vec<Mono>,
+    /// Until when those of the last day count, the newest [`REPEATS`] of them.
+    until: Vec<Mono>,
     /// Since when they are warned of.
     warned: Option<Mono>,
 }
@@ -39,13 +40,13 @@ impl Repairs {
         self.expire(now);
         let kind = self.0.entry(what.to_owned()).or_default();
         kind.count = kind.count.saturating_add(1);
-        if kind.at.last().is_none_or(|last| now >= *last + ONE_OUTAGE) {
-            kind.at.push(now);
+        if kind.until.last().is_none_or(|last| now + SPAN >= *last + ONE_OUTAGE) {
+            kind.until.push(now + SPAN);
         }
-        if kind.at.len() > REPEATS {
-            kind.at.remove(0);
+        if kind.until.len() > REPEATS {
+            kind.until.remove(0);
         }
-        if kind.at.len() == REPEATS && kind.warned.is_none() {
+        if kind.until.len() == REPEATS && kind.warned.is_none() {
             kind.warned = Some(now);
             out.push(Effect::Say(LogEvent::RepairsAgain(words(what), next_step(what))));
         }
@@ -54,20 +55,49 @@ impl Repairs {
     /// Repairs that are a day old count no longer.
     pub(super) fn expire(&mut self, now: Mono) {
         for kind in self.0.values_mut() {
-            kind.at.retain(|at| now < *at + SPAN);
-            kind.warned = kind.warned.filter(|_| kind.at.len() == REPEATS);
+            kind.until.retain(|until| now < *until);
+            kind.warned = kind.warned.filter(|_| kind.until.len() == REPEATS);
+        }
+    }
+
+    /// Until when they count, by the wall clock.
+    pub(super) fn counted(&self, node: &NodeContext) -> BTreeMap<String, Vec<GoTime>> {
+        let known = self.0.iter().filter(|(_, it)| !it.until.is_empty());
+        known
+            .map(|(what, it)| (what.clone(), it.until.iter().map(|until| node.wall(*until)).collect()))
+            .collect()
+    }
+
+    /// Continues with those that earlier runs have counted: of how long ago only the wall clock knows. A wrong one makes
+    /// them count for a day at most, or no more.
+    pub(super) fn count_on(
+        &mut self,
+        now: Mono,
+        earlier: &BTreeMap<String, Vec<GoTime>>,
+        node: &NodeContext,
+    ) {
+        let wall = node.wall(now).to_timestamp();
+        for (what, all) in earlier {
+            let left = all.iter().map(|it| it.to_timestamp().duration_since(wall));
+            let left = left.filter_map(|it| Duration::try_from(it).ok()).filter(|it| !it.is_zero());
+            let mut until: Vec<Mono> = left.map(|it| now + it.min(SPAN)).collect();
+            until.sort_unstable();
+            let until = until.split_off(until.len().saturating_sub(REPEATS));
+            let warned = (until.len() == REPEATS).then_some(now);
+            self.0.insert(what.clone(), Repaired { count: 0, until, warned });
         }
     }
 
     /// When a warning ends by time alone.
     pub(super) fn due(&self) -> Option<Mono> {
         let warned = self.0.values().filter(|it| it.warned.is_some());
-        warned.filter_map(|it| it.at.first()).map(|at| *at + SPAN).min()
+        warned.filter_map(|it| it.until.first()).copied().min()
     }
 
     /// How often each kind was fixed.
     pub(super) fn counts(&self) -> BTreeMap<String, u32> {
-        self.0.iter().map(|(what, it)| (what.clone(), it.count)).collect()
+        let made = self.0.iter().filter(|(_, it)| it.count > 0);
+        made.map(|(what, it)| (what.clone(), it.count)).collect()
     }
 
     /// What is warned of, for a reader.

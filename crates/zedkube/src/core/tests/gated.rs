@@ -11,8 +11,9 @@ use kubenodeop::node::leftovers::LeftoverPods;
 use step::Core as _;
 use topics::{ClusterKnown, DrainJournal, DrainPhase, DrainStatus, Requester};
 
-use super::bench::{Bench, gate, request};
+use super::bench::{Bench, T0, alone, gate, request};
 use super::{Effect, Event, LogEvent, Membership, NodeLook};
+use crate::limits::Limits;
 
 fn report(bench: &Bench, layer: Option<Layer>, taints: &[&str], repairs: &[&str]) -> Event {
     let mut report = gate(layer, bench.now);
@@ -233,6 +234,46 @@ fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_a
         let warnings = bench.core.progress().gate.warnings;
         assert_eq!(warnings.len(), usize::from(times == 3), "{warnings:?}");
     }
+}
+
+#[test]
+fn o7_repairs_count_over_restarts_and_boots_until_they_are_a_day_old_and_no_clock_makes_them_count_for_longer()
+ {
+    let taint = "node.kubernetes.io/unreachable:NoExecute";
+    let limits = || Limits { progress_gap_ms: 0, marks_gap_ms: 0, drain_gap_ms: 0, ..alone() };
+    let fixed = |journal: Option<DrainJournal>, hours: u64| {
+        let mut bench = Bench::at(T0 + Duration::from_hours(hours), limits(), journal);
+        bench.join();
+        bench.look(NodeLook::Open);
+        bench.hear(report(&bench, None, &[], &[taint]));
+        let said = bench.last.iter().any(|it| matches!(it, Effect::Say(LogEvent::RepairsAgain(..))));
+        (bench.core.journal(), said, bench.core.progress())
+    };
+    let (first, said, progress) = fixed(None, 0);
+    assert!(!said && progress.gate.warnings.is_empty() && first.repairs[taint].len() == 1, "{first:?}");
+    let (second, said, _) = fixed(Some(first.clone()), 1);
+    assert!(!said && second.repairs[taint].len() == 2, "{second:?}");
+    // Of this boot, or of another one.
+    for boot in [second.boot_id.clone(), "b0".to_owned()] {
+        let (third, said, progress) = fixed(Some(DrainJournal { boot_id: boot, ..second.clone() }), 2);
+        assert!(said && third.repairs[taint].len() == 3, "{third:?}");
+        assert_eq!((progress.gate.warnings.len(), progress.repairs.get(taint)), (1, Some(&1)));
+        // It is shown after a start, without another one, and said no more.
+        let mut again = Bench::at(T0 + Duration::from_hours(3), limits(), Some(third.clone()));
+        again.join();
+        assert_eq!(again.core.progress().gate.warnings.len(), 1);
+        assert_eq!(again.core.journal().repairs, third.repairs);
+        assert!(again.core.progress().repairs.is_empty(), "what this start has fixed");
+    }
+    // A day later the first two count no more.
+    let (_, said, progress) = fixed(Some(second.clone()), 26);
+    assert!(!said && progress.gate.warnings.is_empty());
+    // Written by a clock that was ahead.
+    let ahead = second.repairs[taint].iter().map(|it| it.plus(Duration::from_hours(24 * 400))).collect();
+    let wrong = DrainJournal { repairs: [(taint.to_owned(), ahead)].into(), ..second };
+    let again = Bench::at(T0, limits(), Some(wrong));
+    let longest = again.core.journal().repairs[taint].iter().max().copied().unwrap();
+    assert!(longest <= again.core.node.wall(T0 + Duration::from_hours(24)), "{longest}");
 }
 
 #[test]

@@ -6,7 +6,12 @@ use crate::node::gate::{VirtualIp, Warning};
 const WRONG: &str = "the wall clock shows 1970-01-01T00:02:00Z";
 
 fn virtual_ip(holder: &str, ready: bool, renewed: &str) -> Fact {
+    without_address(holder, ready, renewed, &[])
+}
+
+fn without_address(holder: &str, ready: bool, renewed: &str, absent: &[&str]) -> Fact {
     Fact::Network(vec![VirtualIp {
+        absent: texts(absent),
         lease: "kube-system/plndr-cp-lock".to_owned(),
         holder: holder.to_owned(),
         ready,
@@ -54,6 +59,27 @@ fn table() -> Vec<Row> {
             true,
             "plndr-cp-lock: no node holds it",
             "get lease plndr-cp-lock",
+        ),
+        (
+            net,
+            vec![
+                without_address("n1", true, "1", &["10.0.0.9"]),
+                without_address("n1", true, "2", &["10.0.0.9"]),
+            ],
+            vec![without_address("n1", true, "3", &[]), without_address("n1", true, "4", &[])],
+            600,
+            true,
+            "this node holds it, and has no interface with 10.0.0.9",
+            "get lease plndr-cp-lock",
+        ),
+        (
+            net,
+            [well(), vec![Fact::Unconnected(texts(&["longhorn-system/im-1 (network lh)"]))]].concat(),
+            vec![Fact::Unconnected(Vec::new())],
+            600,
+            true,
+            "no address in the network that they ask for: longhorn-system/im-1 (network lh)",
+            "-n longhorn-system describe pod im-1",
         ),
         (
             net,

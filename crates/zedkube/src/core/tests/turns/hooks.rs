@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use kubenodeop::node::gate::Layer;
+use nodestatus::Membership;
 use outage::keeper::Ask;
 use topics::{CordonOwner, DrainPhase, Requester, StepWord};
 
@@ -98,6 +99,23 @@ fn u9_hooks_are_undone_once_when_the_drain_is_withdrawn_fails_or_loses_its_turn(
     bench.hear(withdrawn);
     assert!(undoes(&bench), "{:?}", bench.last);
     assert!(!undoes(&complete()), "there was none");
+}
+
+#[test]
+fn u9_hooks_are_undone_when_the_node_leaves_its_cluster_also_while_zedkube_was_down() {
+    let (mut bench, _) = hooking();
+    bench.hear(Event::Member(Membership::Leaving));
+    assert!(undoes(&bench), "{:?}", bench.last);
+    bench.hear(Event::HooksUndone);
+    bench.hear(Event::Member(Membership::Outside));
+    assert!(!undoes(&bench), "once");
+    for member in [Membership::Leaving, Membership::Outside] {
+        let mut again = Bench::at(T0, limits(), None);
+        again.hear(Event::HooksLeft { in_place: true, after_boot: false });
+        assert!(!undoes(&again), "nothing is known yet");
+        again.hear(Event::Member(member));
+        assert!(undoes(&again), "{member:?}: {:?}", again.last);
+    }
 }
 
 #[test]
