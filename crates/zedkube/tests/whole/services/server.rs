@@ -142,7 +142,7 @@ async fn what_a_node_says_to_its_peers_is_its_name_its_etcd_and_the_turn_that_it
 async fn the_page_of_a_whole_agent_names_what_holds_its_drain_and_ends_with_its_membership() {
     let site = Site::new().await;
     let address = site.address().await;
-    site.page_with(address, "Drain: idle").await;
+    site.page_with(address, "<h1>IN SERVICE</h1>").await;
     site.held_drain().await;
     let page = site.page_with(address, "shop/web-").await;
     assert!(page.contains("budget") && page.contains("reboot"), "{page}");
@@ -179,6 +179,8 @@ async fn a_browser_on_a_phone_shows_what_holds_the_drain() {
         run(page, vec!["--dump-dom".to_owned()])
     });
     let dom = dom.await.unwrap();
+    let headline = "<h1>BLOCKED</h1><p>reboot waits, 1 of 1 pod cannot leave</p>";
+    assert!(dom.contains(headline) && dom.contains("BLOCKED \u{b7} n1 \u{b7} reboot waits"), "{dom}");
     let blockers = dom.split("<ul id=\"blockers\"").nth(1).unwrap();
     assert!(blockers.contains("shop/web-") && blockers.contains("budget"), "{dom}");
     let nodes = dom.split("<table id=\"nodes\"").nth(1).unwrap();
