@@ -36,6 +36,7 @@ fn x2_each_state_has_its_headline_in_the_page_its_title_and_the_json_of_the_sche
         // Words of libraries help nobody who looks at it.
         assert!(!page.contains("os error") && !json.to_string().contains("os error"), "{}", state.name);
         let claims = page.contains("<h1>SAFE");
+        assert_eq!(claims, status.next_step.starts_with("work on the node"), "{}", state.name);
         assert_eq!(claims, status.headline.state == NodeState::Safe, "{}", state.name);
     }
     let safe: Vec<&str> =

@@ -52,9 +52,9 @@ pub struct NodeShown {
     pub control_plane: bool,
     /// It is a member of etcd.
     pub etcd: bool,
-    /// What it says of itself; null where it did not answer lately.
+    /// What it says of itself; null where that is not known, as it was not asked or did not answer lately.
     pub headline: Option<Headline>,
-    /// Its own page; empty where it did not answer.
+    /// Its own page; empty where the headline is not known.
     pub page: String,
 }
 

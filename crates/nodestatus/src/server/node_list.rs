@@ -25,12 +25,17 @@ const GAP: Duration = Duration::from_secs(10);
 /// Nodes that were read longer ago are not told any more.
 const OLD: Duration = Duration::from_secs(300);
 
+/// What a node said of itself counts so long: somebody may be about to pull its plug.
+const WORD: Duration = Duration::from_secs(15);
+
 /// The nodes and when they were read.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) members: Arc<[Member]>,
     /// What those that answered say of themselves, by name.
     pub(super) words: Arc<BTreeMap<String, NodeWord>>,
+    /// When they were asked.
+    asked: Mono,
     /// For a person.
     pub(super) at: GoTime,
     since: Mono,
@@ -46,7 +51,13 @@ pub(super) struct NodeWord {
 #[cfg(test)]
 impl Known {
     pub(super) fn at(at: GoTime, members: impl Into<Arc<[Member]>>) -> Self {
-        Self { members: members.into(), words: Arc::default(), at, since: Mono::default() }
+        Self {
+            members: members.into(),
+            words: Arc::default(),
+            asked: Mono::default(),
+            at,
+            since: Mono::default(),
+        }
     }
 }
 
@@ -97,8 +108,9 @@ impl NodeList {
                 calls.ended = Some(since);
                 match read {
                     Ok(members) => {
-                        let words = calls.good.take().map(|it| it.words).unwrap_or_default();
-                        calls.good = Some(Known { members: members.into(), words, at, since });
+                        let (words, asked) =
+                            calls.good.take().map(|it| (it.words, it.asked)).unwrap_or_default();
+                        calls.good = Some(Known { members: members.into(), words, asked, at, since });
                     }
                     Err(error) => debug!(error = error.line(), "the nodes of the cluster cannot be read"),
                 }
@@ -107,8 +119,9 @@ impl NodeList {
             if let (Some(own), Some(good)) = (own, good)
                 && self.words_wanted.swap(false, Ordering::Relaxed)
             {
+                let asked = self.clock.now();
                 let words = Arc::new(peers::headlines(own, &good.members, self.limit).await);
-                self.calls.send_modify(|calls| calls.good = Some(Known { words, ..good }));
+                self.calls.send_modify(|calls| calls.good = Some(Known { words, asked, ..good }));
             }
         }
     }
@@ -129,10 +142,34 @@ impl NodeList {
     /// The same for somebody who wants to know what the nodes say too: they are asked once the nodes have been read again.
     pub(super) async fn with_words(&self, patience: Duration) -> Option<Known> {
         self.words_wanted.store(true, Ordering::Relaxed);
-        self.within(patience).await
+        let known = self.within(patience).await?;
+        let is_new = self.clock.now().since(known.asked) < WORD;
+        Some(if is_new { known } else { Known { words: Arc::default(), ..known } })
     }
 
     fn is_fresh(&self) -> bool {
         self.calls.borrow().ended.is_some_and(|at| self.clock.now().since(at) < GAP)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn k7_what_another_node_said_is_not_shown_for_longer_than_15_s() {
+        let clock = Clock::new();
+        let cluster = Cluster::from_kubeconfig("/nonexistent");
+        let list = NodeList::new(cluster, clock, Duration::from_secs(1), watch::channel(None).1);
+        let word = NodeWord { headline: Headline::default(), at: "127.0.0.2:1".parse().unwrap() };
+        let words = Arc::new(BTreeMap::from([("n2".to_owned(), word)]));
+        let (asked, since) = (clock.now(), clock.now());
+        let known = Known { words, asked, since, ..Known::at(clock.wall(), []) };
+        list.calls.send_modify(|calls| calls.good = Some(known));
+        let told = async || list.with_words(Duration::ZERO).await.unwrap().words.len();
+        tokio::time::advance(Duration::from_secs(14)).await;
+        assert_eq!(told().await, 1);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(told().await, 0);
     }
 }

@@ -33,7 +33,9 @@ pub(crate) const STATES: [State; 27] = [
     state(
         "cordoned",
         "cluster-idle",
-        |it| it.set(&json!({ "Cordon": "foreign" })),
+        |it| {
+            it.set(&json!({ "Cordon": "foreign", "NextStep": "`kubectl uncordon` the node if that cordon is yours" }))
+        },
         "CORDONED, NOT DRAINED: by somebody else, its pods may still run here",
     ),
     state(
@@ -291,7 +293,7 @@ fn many(tree: &Tree) {
     let blockers: Vec<Value> = codes.iter().enumerate().map(blocker).collect();
     tree.set(&json!({
         "Counts": { "Total": 48, "Gone": 30, "Going": 8, "Waiting": 5, "Blocked": 5 }, "Blockers": blockers,
-        "BlockersOmitted": 3, "Estimate": "2026-03-14T09:52:00Z",
+        "BlockersOmitted": 3, "NextStep": format!("{long}0: add a replica, or change the budget (7 more in Blockers)"), "Estimate": "2026-03-14T09:52:00Z",
         "Machines": [{ "Name": "shop/db", "State": "moving", "Reason": "migrates to node edge-node-2, phase Running" }],
         "Volumes": ["shop/data (pv pvc-7c1e)"], "Left": [format!("{long}: it stays: its pods have come back 3 times")],
         "Storage": [{ "Volume": "shop/data (pvc-1)", "Node": "edge-node-1", "Rebuilding": true, "Percent": 42,

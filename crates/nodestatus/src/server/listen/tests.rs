@@ -415,9 +415,12 @@ async fn s5_further_addresses_are_those_that_are_set_from_the_start_and_without_
     let mut site = Site::new(Limits { port, further, ..ground() });
     let at = |ip: &str| SocketAddr::new(ip.parse().unwrap(), port);
     for ip in ["127.0.0.3", "127.0.0.4"] {
-        while TcpStream::connect(at(ip)).await.is_err() {
-            tokio::task::yield_now().await;
-        }
+        let listens = async {
+            while TcpStream::connect(at(ip)).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon(listens).await;
         assert_eq!(get(at(ip), "/healthz").await, (200, "ok\n".to_owned()));
         assert_eq!(get(at(ip), "/status").await, (200, String::new()));
     }

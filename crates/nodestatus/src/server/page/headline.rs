@@ -236,7 +236,8 @@ fn complete(view: &View, progress: &NodeDrainProgress, what: &str) -> Judgement 
         return (NodeState::Drained, format!("{op} goes ahead, do not work on it"));
     }
     let cordon = if progress.cordon == CordonOwner::Foreign { "somebody else's cordon" } else { "a cordon" };
-    let left = progress.left.len() + usize::try_from(progress.left_omitted).unwrap_or(usize::MAX);
+    let left =
+        progress.left.len().saturating_add(usize::try_from(progress.left_omitted).unwrap_or(usize::MAX));
     let left = if left == 0 { String::new() } else { format!(", but for {left} left in place by policy") };
     (NodeState::Safe, format!("proved empty under {cordon}{left}"))
 }

@@ -156,7 +156,7 @@ fn node_row(node: &NodeShown, status: &NodeStatus) -> Markup {
                 @if node.cordoned { ", " span.code { "cordoned" } }
                 ", " (roles)
             }
-            td { @match says { Some(it) => { (it.text) }, None => { span.soft { "does not answer" } } } }
+            td { @match says { Some(it) => { (it.text) }, None => { span.soft { "not known" } } } }
         }
     }
 }

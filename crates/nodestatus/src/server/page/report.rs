@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use topics::{Blocker, GoTime, NodeDrainProgress, NodeState, NodeStatus};
+use topics::{Blocker, DrainPhase, GoTime, NodeDrainProgress, NodeState, NodeStatus};
 
 use super::super::node_list::Known;
 use super::super::view::View;
@@ -14,6 +14,7 @@ use super::text::spoken;
 const TO_WORK: &str =
     "to work on it: `sudo zedbox drain request --reason TEXT` there, and wait for SAFE TO WORK ON";
 const TO_KNOW: &str = "look whether zedkube runs: `zedbox drain status` on the node";
+const TO_KEEP_OFF: &str = "do not work on the node: it takes pods again";
 const TO_KEEP_AWAY: &str = "leave the node alone: it goes down by itself";
 const TO_TAKE_CARE: &str =
     "do not work on the node: pods may still run on it; `zedbox drain status` says why";
@@ -41,10 +42,12 @@ pub(in crate::server) fn report(view: View, known: Option<&Known>, now: GoTime) 
 
 /// What to do first.
 fn next_step(view: &View, state: NodeState) -> String {
+    // What zedkube says after its COMPLETE is only for whoever may work on the node now (K7).
+    let is_over = |it: &&NodeDrainProgress| it.phase == DrainPhase::Complete && state != NodeState::Safe;
     let steps = [
         view.trouble.as_ref().map(|it| &it.next_step),
         view.last_look.as_ref().map(|it| &it.next_step),
-        view.progress.as_ref().map(|it| &it.next_step),
+        view.progress.as_ref().filter(|it| !is_over(it)).map(|it| &it.next_step),
         view.pending.first().map(|it| &it.next_step),
     ];
     let known = steps
@@ -54,6 +57,7 @@ fn next_step(view: &View, state: NodeState) -> String {
     let step = match state {
         NodeState::Unknown => TO_KNOW,
         NodeState::InService => known.map_or(TO_WORK, String::as_str),
+        NodeState::Withdrawn => known.map_or(TO_KEEP_OFF, String::as_str),
         NodeState::Drained => known.map_or(TO_KEEP_AWAY, String::as_str),
         NodeState::Unproved => known.map_or(TO_TAKE_CARE, String::as_str),
         NodeState::NoCluster
@@ -65,7 +69,6 @@ fn next_step(view: &View, state: NodeState) -> String {
         | NodeState::Blocked
         | NodeState::Failed
         | NodeState::Safe
-        | NodeState::Withdrawn
         | NodeState::AfterBoot
         | NodeState::Held
         | NodeState::Leaving => known.map_or("", String::as_str),
