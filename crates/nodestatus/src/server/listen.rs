@@ -103,11 +103,12 @@ pub(crate) async fn serve(
             continue;
         };
         let address = SocketAddr::new(place.address, limits.port);
+        let listens = |at| {
+            bound.send_replace(Some(at));
+        };
         tokio::select! {
             () = changed => {}
-            () = hall.serve_at(address, |at| {
-            bound.send_replace(Some(at));
-        }) => {}
+            () = hall.serve_at(address, listens) => {}
         }
         if let Some(address) = bound.send_replace(None) {
             info!(%address, "status server has stopped listening");

@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use topics::{Blocker, DrainPhase, GoTime, NodeDrainProgress, NodeState, NodeStatus};
+use topics::{DrainPhase, GoTime, NodeDrainProgress, NodeState, NodeStatus};
 
 use super::super::node_list::Known;
 use super::super::view::View;
@@ -24,12 +24,12 @@ pub(in crate::server) fn report(view: View, known: Option<&Known>, now: GoTime) 
     let headline = headline(&view, now);
     let next_step = next_step(&view, headline.state);
     let (nodes, nodes_source) = nodes::shown(&view, known, now);
-    NodeStatus {
+    in_own_words(NodeStatus {
         node: view.node,
         at: now,
         headline,
         next_step,
-        progress: view.progress.map(without_raw_words),
+        progress: view.progress,
         preflight: view.preflight,
         pending: view.pending,
         last_look: view.last_look,
@@ -37,7 +37,7 @@ pub(in crate::server) fn report(view: View, known: Option<&Known>, now: GoTime) 
         nodes,
         nodes_source,
         history: view.history,
-    }
+    })
 }
 
 /// What to do first.
@@ -73,26 +73,38 @@ fn next_step(view: &View, state: NodeState) -> String {
         | NodeState::Held
         | NodeState::Leaving => known.map_or("", String::as_str),
     };
-    spoken(step)
+    step.to_owned()
 }
 
 /// The same in words of this program alone: a person on the way cannot do anything with those of its libraries.
-fn without_raw_words(mut progress: NodeDrainProgress) -> NodeDrainProgress {
-    let blockers =
-        progress.blockers.iter_mut().flat_map(|Blocker { reason, next_step, .. }| [reason, next_step]);
-    let storage = progress.storage.iter_mut().map(|it| &mut it.reason);
-    let machines = progress.machines.iter_mut().map(|it| &mut it.reason);
-    let gate = &mut progress.gate;
-    let warnings = gate.warnings.iter_mut().map(|it| &mut it.words);
-    let own = [&mut progress.skip, &mut progress.reason, &mut progress.next_step, &mut gate.words];
-    for text in own.into_iter().chain(blockers).chain(storage).chain(machines).chain(warnings) {
+fn in_own_words(mut status: NodeStatus) -> NodeStatus {
+    let mut texts = vec![&mut status.next_step];
+    for it in &mut status.pending {
+        texts.extend([&mut it.waiting_for, &mut it.next_step, &mut it.skip]);
+    }
+    if let Some(it) = &mut status.last_look {
+        texts.extend([&mut it.held, &mut it.next_step]);
+    }
+    for it in status.preflight.iter_mut().flat_map(|it| &mut it.findings) {
+        texts.extend([&mut it.text, &mut it.next_step]);
+    }
+    for it in status.history.iter_mut().flat_map(|it| &mut it.drains) {
+        texts.push(&mut it.skip);
+        texts.extend(it.steps.iter_mut().map(|it| &mut it.text).chain(&mut it.left));
+        texts.extend(it.blockers.iter_mut().map(|it| &mut it.reason));
+    }
+    if let Some(it) = &mut status.progress {
+        let gate = &mut it.gate;
+        texts.extend([&mut it.skip, &mut it.reason, &mut it.next_step, &mut gate.words, &mut gate.next_step]);
+        texts.extend(gate.warnings.iter_mut().flat_map(|it| [&mut it.words, &mut it.next_step]));
+        texts.extend(it.blockers.iter_mut().flat_map(|it| [&mut it.reason, &mut it.next_step]));
+        texts.extend(it.storage.iter_mut().flat_map(|it| [&mut it.reason, &mut it.next_step]));
+        texts.extend(it.machines.iter_mut().map(|it| &mut it.reason));
+        texts.extend(it.hooks.iter_mut().chain(&mut it.left));
+        texts.extend(it.answers.iter_mut().map(|it| &mut it.skip));
+    }
+    for text in texts {
         *text = spoken(text);
     }
-    for text in progress.hooks.iter_mut().chain(&mut progress.left) {
-        *text = spoken(text);
-    }
-    for answer in &mut progress.answers {
-        answer.skip = spoken(&answer.skip);
-    }
-    progress
+    status
 }

@@ -3,7 +3,7 @@
 use topics::GoTime;
 
 /// What texts of the libraries begin with: who shows the page cannot do anything with them.
-const RAW: [&str; 8] = [
+const RAW: [&str; 9] = [
     "client error",
     "tcp connect error",
     "dns error",
@@ -12,6 +12,7 @@ const RAW: [&str; 8] = [
     "error sending",
     "Os {",
     "hyper",
+    " (os error",
 ];
 
 /// A length of time in its largest unit, two below ten minutes and above an hour.
@@ -85,6 +86,7 @@ mod tests {
                 "the API is not reachable: get version with kubeconfig k; the drain is not skipped for that",
             ),
             ("hyper::Error(Canceled)", ""),
+            ("no space left on device (os error 28); it continues", "no space left on device; it continues"),
             ("", ""),
         ] {
             assert_eq!(spoken(text), left);
