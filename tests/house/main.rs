@@ -23,7 +23,7 @@ const ARROWS: [(&str, &str); 19] = [
     ("kubenodeop", "checks kubeapi step"),
     ("outage", "checks kubeapi step topics"),
     ("clusterview", "agent kubeapi pubsub step topics"),
-    ("nodestatus", "agent kubeapi pubsub step topics"),
+    ("nodestatus", "agent kubeapi pubsub requester step topics"),
     ("requester", "agent pubsub step topics"),
     ("zedagent", "agent pubsub requester step topics"),
     ("baseosmgr", "agent pubsub requester step topics"),

@@ -9,7 +9,7 @@ use pubsub::{Bus, FileRule, FileWatch};
 /// The topic `NodeDrainRequest` of `zedbox drain request`.
 pub const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
 /// No request is longer.
-const RULE: FileRule = FileRule { limit_bytes: 64 << 10, order: true };
+pub const RULE: FileRule = FileRule { limit_bytes: 64 << 10, order: true };
 
 /// How a person's short word to an agent is read: that findings may pass, that a drain may start now.
 pub const WORD: FileRule = FileRule { limit_bytes: 4096, order: true };

@@ -11,6 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         (".", topics::schema::all()),
         ("wire", topics::schema::all_wire()),
         ("commands", topics::schema::commands()),
+        ("served", topics::schema::served()),
     ];
     for (folder, schemas) in all {
         std::fs::create_dir_all(dir.join(folder))?;

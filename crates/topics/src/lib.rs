@@ -6,6 +6,7 @@ mod cluster;
 mod device;
 mod drain;
 mod form;
+mod node_status;
 mod others;
 mod report;
 
@@ -18,6 +19,7 @@ pub use device::*;
 pub use drain::*;
 pub use fit::{Most, cut_text};
 pub use go_json::Error;
+pub use node_status::*;
 pub use others::*;
 pub use report::*;
 pub use reread::{Reread, readers};

@@ -332,6 +332,7 @@ fn the_schemas_on_disk_are_those_of_the_types() {
         ("schemas", topics::schema::all()),
         ("schemas/wire", topics::schema::all_wire()),
         ("schemas/commands", topics::schema::commands()),
+        ("schemas/served", topics::schema::served()),
     ];
     for (folder, schemas) in all {
         let held = here().join("../..").join(folder);

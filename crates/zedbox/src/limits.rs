@@ -44,6 +44,12 @@ mod tests {
         for word in ["limits.json", "pod_limit_then", "kill", "wait, give-up, delete"] {
             assert!(refused.contains(word), "{refused}");
         }
+        pubsub::store::replace(&file, br#"{"zedkube":{"server_addresses":["127.0.0.1","0.0.0.0"]}}"#)
+            .unwrap();
+        let refused = format!("{:#}", Limits::read(Some(&file)).unwrap_err());
+        assert!(refused.contains("server_addresses: found 0.0.0.0"), "{refused}");
+        pubsub::store::replace(&file, br#"{"zedkube":{"server_addresses":["127.0.0.1","::1"]}}"#).unwrap();
+        assert_eq!(Limits::read(Some(&file)).unwrap().zedkube.server_addresses.len(), 2);
         assert!(Limits::read(None).is_ok());
     }
 }

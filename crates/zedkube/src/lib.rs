@@ -94,7 +94,11 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
     let (machines, restore) = (cluster.clone(), limits.machines_restore());
     let windows = limits.windows.clone();
-    let server = nodestatus::Limits { port: limits.server_port, ..nodestatus::Limits::default() };
+    let server = nodestatus::Limits {
+        port: limits.server_port,
+        further: limits.server_addresses.clone(),
+        ..nodestatus::Limits::default()
+    };
     let (mut core, mut first) =
         core::Zedkube::new(limits, earlier.journal, station.boot_id.clone(), now, booted_at);
     core.count_on(earlier.shown);

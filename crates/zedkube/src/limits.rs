@@ -1,6 +1,7 @@
 //! Waits, counts and rules of zedkube. Source: lf-edge/eve pkg/pillar/cmd/zedkube, whose waits and counts are the
 //! defaults; the limits of pods, tiers, volumes and returning workloads are goals D10, D13 and D15.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -183,6 +184,9 @@ agent::limits! {
         console_files: ConsoleFiles = ConsoleFiles::Both;
         /// TCP port of the status server; 0 for any that is free.
         server_port: u16 = nodestatus::Limits::default().port;
+        /// Where the status server listens beside the node's address in the cluster, as `127.0.0.1`.
+        #[serde(deserialize_with = "server_addresses")]
+        server_addresses: Vec<IpAddr> = Vec::new();
     }
 }
 
@@ -257,6 +261,17 @@ impl Limits {
 
 /// What a person sets for etcd elsewhere, as errors name it.
 const ETCD: Settings = Settings { metrics: "etcd_metrics", gateway: "etcd_gateway", data: "etcd_data" };
+
+/// Addresses that are one address each: what listens everywhere would listen where nobody expects it.
+fn server_addresses<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<IpAddr>, D::Error> {
+    let list = Vec::<IpAddr>::deserialize(list)?;
+    match list.iter().find(|it| it.is_unspecified() || it.is_multicast()) {
+        Some(it) => Err(D::Error::custom(format!(
+            "server_addresses: found {it}, expected addresses of this machine, each by itself"
+        ))),
+        None => Ok(list),
+    }
+}
 
 /// A limit; 0 is none.
 fn some(limit_ms: u64) -> Option<Duration> {

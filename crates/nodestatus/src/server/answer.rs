@@ -13,8 +13,9 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, 
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use pubsub::Bus;
+use serde::Serialize;
 use tokio::sync::Semaphore;
-use topics::go_json;
+use topics::{GoTime, NodeStatus, go_json};
 use tracing::warn;
 use uuid::Uuid;
 
@@ -23,7 +24,7 @@ use super::node_list::NodeList;
 use super::peers::{Peers, Question};
 use super::statement::Statement;
 use super::view::View;
-use super::{app, metrics, nodes, page};
+use super::{app, metrics, page};
 use crate::cluster_status::Place;
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -43,6 +44,8 @@ const UUID_LENGTH: usize = 36;
 enum Leaf {
     Status,
     Page,
+    Facts,
+    Drain,
     Metrics,
     Alive,
     Ready,
@@ -59,6 +62,8 @@ impl Leaf {
         match path {
             "/status" => Self::Status,
             "/" => Self::Page,
+            "/status.json" => Self::Facts,
+            "/drain" => Self::Drain,
             "/metrics" => Self::Metrics,
             "/healthz" => Self::Alive,
             "/readyz" => Self::Ready,
@@ -72,14 +77,16 @@ impl Leaf {
     /// The methods that it has. Nodes of the reference ask each other for `/app` by POST.
     const fn methods(self) -> &'static str {
         match self {
-            Self::App(_) => "GET, POST",
+            Self::App(_) => "GET, HEAD, POST",
             Self::Status
             | Self::Page
+            | Self::Facts
+            | Self::Drain
             | Self::Metrics
             | Self::Alive
             | Self::Ready
             | Self::Outage
-            | Self::ClusterApp(_) => "GET",
+            | Self::ClusterApp(_) => "GET, HEAD",
             Self::NoApp | Self::Nothing => "",
         }
     }
@@ -116,6 +123,7 @@ impl Patience {
 pub(crate) struct Router {
     bus: Bus,
     clock: Clock,
+    boot_id: Arc<str>,
     joined: Arc<Joined>,
     node_list: Arc<NodeList>,
     peers: Arc<Peers>,
@@ -126,22 +134,23 @@ pub(crate) struct Router {
 impl Router {
     /// A router and what it asks.
     pub(crate) fn new(
-        bus: Bus,
-        clock: Clock,
+        (bus, clock, boot_id): (Bus, Clock, &str),
         joined: Joined,
         node_list: Arc<NodeList>,
         peers: Peers,
         outage: Statement,
     ) -> Self {
         let (joined, peers, outage) = (Arc::new(joined), Arc::new(peers), Arc::new(outage));
-        Self { bus, clock, joined, node_list, peers, outage, readers: Arc::new(Semaphore::new(READERS)) }
+        let readers = Arc::new(Semaphore::new(READERS));
+        Self { bus, clock, boot_id: boot_id.into(), joined, node_list, peers, outage, readers }
     }
 
-    /// The answer to one request at `place`, which was reached at `own`. It waits for the API at most as long as
+    /// The answer to one request; `place` is this node's in its cluster, if it has one, and `own` where its server
+    /// listens there. It waits for the API at most as long as
     /// `joined` and `node_list` do, and for other nodes only after it has asked for `patience`.
     pub(super) async fn answer(
         &self,
-        place: Place,
+        place: Option<Place>,
         own: SocketAddr,
         patience: &Patience,
         method: &Method,
@@ -157,17 +166,16 @@ impl Router {
                 response
             }
             Leaf::Status => {
-                let server = self.joined.is_server().await;
-                let body = if server { format!("cluster:{}", place.cluster) } else { String::new() };
+                let place = if self.joined.is_server().await { place } else { None };
+                let body = place.map_or_else(String::new, |place| format!("cluster:{}", place.cluster));
                 respond(StatusCode::OK, TEXT, body)
             }
-            Leaf::Page => {
-                let known = self.node_list.within(nodes::WAIT).await;
-                self.read(HTML, move |bus, now| page::page(&View::read(bus), known.as_ref(), now)).await
-            }
-            Leaf::Metrics => self.read(METRICS, |bus, now| metrics::metrics(&View::read(bus), now)).await,
+            Leaf::Page => self.facts(HTML, |facts| page::page(&facts)).await,
+            Leaf::Facts => self.facts(JSON, |facts| indented(&facts)).await,
+            Leaf::Drain => self.read(JSON, |view, now| indented(&page::headline(&view, now))).await,
+            Leaf::Metrics => self.read(METRICS, |view, now| metrics::metrics(&view, now)).await,
             Leaf::Alive => respond(StatusCode::OK, TEXT, "ok\n"),
-            Leaf::Ready => match self.look(|bus, _| waits_for(&View::read(bus))).await.flatten() {
+            Leaf::Ready => match self.view(|view, _| waits_for(&view)).await.flatten() {
                 None => respond(StatusCode::OK, TEXT, "ok\n"),
                 Some(what) => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("not ready: {what}\n")),
             },
@@ -175,7 +183,7 @@ impl Router {
                 Some(statement) => respond(StatusCode::OK, JSON, statement),
                 None => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, "busy: ask again in some seconds\n"),
             },
-            Leaf::App(app) => self.read(JSON, move |bus, now| report(bus, app, now)).await,
+            Leaf::App(app) => made(JSON, self.look(move |bus, now| report(bus, app, now)).await),
             Leaf::ClusterApp(app) => {
                 patience.give();
                 let own_report = async {
@@ -192,22 +200,37 @@ impl Router {
         }
     }
 
+    /// An answer out of all that is known of this node and the others.
+    async fn facts(
+        &self,
+        kind: &'static str,
+        make: impl FnOnce(NodeStatus) -> String + Send + 'static,
+    ) -> Response<Full<Bytes>> {
+        let known = self.node_list.with_words(page::WAIT).await;
+        self.read(kind, move |view, now| make(page::report(view, known.as_ref(), now))).await
+    }
+
     /// An answer that is made out of files.
     async fn read(
         &self,
         kind: &'static str,
-        make: impl FnOnce(&Bus, topics::GoTime) -> String + Send + 'static,
+        make: impl FnOnce(View, GoTime) -> String + Send + 'static,
     ) -> Response<Full<Bytes>> {
-        match self.look(make).await {
-            Some(body) => respond(StatusCode::OK, kind, body),
-            None => respond(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "500 - no answer\n"),
-        }
+        made(kind, self.view(make).await)
+    }
+
+    async fn view<T: Send + 'static>(
+        &self,
+        make: impl FnOnce(View, GoTime) -> T + Send + 'static,
+    ) -> Option<T> {
+        let boot_id = Arc::clone(&self.boot_id);
+        self.look(move |bus, now| make(View::read(bus, &boot_id, now), now)).await
     }
 
     /// Reads files where it holds nobody up, few at a time. Dropping it leaves a reading under way to its end.
     async fn look<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Bus, topics::GoTime) -> T + Send + 'static,
+        work: impl FnOnce(&Bus, GoTime) -> T + Send + 'static,
     ) -> Option<T> {
         let seat = Arc::clone(&self.readers).acquire_owned().await.ok()?;
         let (bus, now) = (self.bus.clone(), self.clock.wall());
@@ -221,13 +244,25 @@ impl Router {
 }
 
 /// What this node knows, as text.
-fn report(bus: &Bus, app: Option<Uuid>, now: topics::GoTime) -> String {
-    let text = go_json::to_vec_indented(&app::collect(bus, app, now)).map(String::from_utf8);
+fn report(bus: &Bus, app: Option<Uuid>, now: GoTime) -> String {
+    indented(&app::collect(bus, app, now))
+}
+
+fn indented(value: &impl Serialize) -> String {
+    let text = go_json::to_vec_indented(value).map(String::from_utf8);
     if let Ok(Ok(text)) = text {
         return text;
     }
-    warn!("a report on applications has no JSON form");
+    warn!("an answer has no JSON form");
     "{}".to_owned()
+}
+
+/// An answer that was made; none when its task has gone.
+fn made(kind: &'static str, body: Option<String>) -> Response<Full<Bytes>> {
+    match body {
+        Some(body) => respond(StatusCode::OK, kind, body),
+        None => respond(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "500 - no answer\n"),
+    }
 }
 
 /// What has to be known before drains of this node can be told.

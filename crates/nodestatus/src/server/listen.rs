@@ -1,4 +1,5 @@
-//! Listening at the place of this node in its cluster, and nowhere else, for as long as there is one.
+//! Listening at the place of this node in its cluster for as long as there is one, at addresses that are set, and nowhere
+//! else.
 //!
 //! A listen that fails is said and tried again (D-K21). A connection carries one request and ends within its limit,
 //! whatever the other side does or leaves undone. Dropping the server closes everything.
@@ -37,6 +38,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 pub struct Limits {
     /// TCP port; 0 for any that is free.
     pub port: u16,
+    /// Addresses besides the one in the cluster, as loopback.
+    pub further: Vec<IpAddr>,
     /// From the start of a connection to its end.
     pub request: Duration,
     /// The same for an answer that waits for other nodes.
@@ -55,6 +58,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             port: 12346,
+            further: Vec::new(),
             request: Duration::from_secs(5),
             cluster: Duration::from_secs(20),
             peer: Duration::from_secs(5),
@@ -65,20 +69,28 @@ impl Default for Limits {
     }
 }
 
-/// Serves at each place in turn until nobody can name another. `bound` says where it listens.
+/// Serves at each place in turn, and at the further addresses all along. `bound` says where in the cluster it listens.
 pub(crate) async fn serve(
     limits: Limits,
     router: Router,
-    mut places: watch::Receiver<Option<Place>>,
+    places: watch::Receiver<Option<Place>>,
     bound: watch::Sender<Option<SocketAddr>>,
 ) {
-    let mut hall = Connections {
-        counts: Arc::new(Mutex::new(ConnectionCounts::new(limits.most, limits.most_of_one))),
+    let counts = Arc::new(Mutex::new(ConnectionCounts::new(limits.most, limits.most_of_one)));
+    let connections = || Connections {
+        counts: Arc::clone(&counts),
         tasks: JoinSet::new(),
         limits: limits.clone(),
-        router,
+        router: router.clone(),
+        places: places.clone(),
+        bound: bound.subscribe(),
     };
-    let mut said = String::new();
+    let mut further = JoinSet::new();
+    for address in &limits.further {
+        let (mut here, address) = (connections(), SocketAddr::new(*address, limits.port));
+        further.spawn(async move { here.serve_at(address, |_| {}).await });
+    }
+    let (mut hall, mut places) = (connections(), places.clone());
     loop {
         let place = *places.borrow_and_update();
         let changed = async {
@@ -91,31 +103,15 @@ pub(crate) async fn serve(
             continue;
         };
         let address = SocketAddr::new(place.address, limits.port);
-        match listen(address).await {
-            Ok((listener, address)) => {
-                said.clear();
-                info!(%address, "status server listens");
-                bound.send_replace(Some(address));
-                tokio::select! {
-                    () = changed => {}
-                    () = hall.accept(&listener, place, address) => {}
-                }
-                drop(listener);
-                bound.send_replace(None);
-                info!(%address, "status server has stopped listening");
-            }
-            Err(cause) => {
-                let cause = format!("listen at {address}: {cause}");
-                if cause != said {
-                    let secs = limits.retry.as_secs();
-                    warn!(error = cause, "no status server; tried again every {secs} s, free the port");
-                    said = cause;
-                }
-                tokio::select! {
-                    () = changed => {}
-                    () = tokio::time::sleep(limits.retry) => {}
-                }
-            }
+        let listens = |at| {
+            bound.send_replace(Some(at));
+        };
+        tokio::select! {
+            () = changed => {}
+            () = hall.serve_at(address, listens) => {}
+        }
+        if let Some(address) = bound.send_replace(None) {
+            info!(%address, "status server has stopped listening");
         }
     }
 }
@@ -132,6 +128,9 @@ struct Connections {
     tasks: JoinSet<()>,
     limits: Limits,
     router: Router,
+    places: watch::Receiver<Option<Place>>,
+    /// Where this node is asked in its cluster.
+    bound: watch::Receiver<Option<SocketAddr>>,
 }
 
 /// Leave to serve one connection; returned when it is dropped.
@@ -144,11 +143,38 @@ impl Drop for ConnectionPermit {
 }
 
 impl Connections {
+    /// Listens at `address` for good, and says where that is; a listen that fails is tried again. Dropping it stops
+    /// listening.
+    async fn serve_at(&mut self, address: SocketAddr, listens: impl Fn(SocketAddr)) {
+        let mut said = String::new();
+        loop {
+            match listen(address).await {
+                Ok((listener, address)) => {
+                    info!(%address, "status server listens");
+                    listens(address);
+                    self.accept(&listener, address).await;
+                }
+                Err(cause) => {
+                    let cause = format!("listen at {address}: {cause}");
+                    if cause != said {
+                        let secs = self.limits.retry.as_secs();
+                        warn!(error = cause, "no status server; tried again every {secs} s, free the port");
+                        said = cause;
+                    }
+                    tokio::time::sleep(self.limits.retry).await;
+                }
+            }
+        }
+    }
+
     /// Takes connections for good. Dropping it loses none that was taken.
-    async fn accept(&mut self, listener: &TcpListener, place: Place, own: SocketAddr) {
+    async fn accept(&mut self, listener: &TcpListener, reached: SocketAddr) {
         loop {
             match listener.accept().await {
-                Ok((stream, peer)) => self.take(stream, peer.ip(), place, own),
+                Ok((stream, peer)) => {
+                    let (place, own) = (*self.places.borrow(), *self.bound.borrow());
+                    self.take(stream, peer.ip(), place, own.unwrap_or(reached));
+                }
                 Err(cause) => {
                     warn!(error = %cause, "status server cannot take a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -159,7 +185,7 @@ impl Connections {
     }
 
     /// Serves one connection in a task of its own, if there is room for it; else it is closed at once.
-    fn take(&mut self, stream: TcpStream, from: IpAddr, place: Place, own: SocketAddr) {
+    fn take(&mut self, stream: TcpStream, from: IpAddr, place: Option<Place>, own: SocketAddr) {
         if !self.counts.lock().unwrap_or_else(PoisonError::into_inner).admit(from) {
             debug!(%from, "too many connections, one more is closed");
             return;
@@ -179,7 +205,7 @@ impl Connections {
 pub(super) async fn serve_one(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
-    place: Place,
+    place: Option<Place>,
     own: SocketAddr,
     limits: &Limits,
 ) -> bool {
@@ -196,7 +222,7 @@ pub(super) async fn serve_one(
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
-    place: Place,
+    place: Option<Place>,
     own: SocketAddr,
     patience: Patience,
     limit: Duration,

@@ -16,7 +16,6 @@ mod joined;
 mod listen;
 mod metrics;
 mod node_list;
-mod nodes;
 mod page;
 mod peers;
 mod statement;
@@ -59,11 +58,12 @@ pub(crate) fn run(
 ) -> impl Future<Output = ()> + Send + use<> {
     let (clock, limit) = (station.clock, API_LIMIT.min(limits.request / 2));
     let joined = Joined::new(cluster.clone(), target, clock, limit);
-    let node_list = Arc::new(NodeList::new(cluster, clock, limit));
+    let (bound, listens) = watch::channel(None);
+    let node_list = Arc::new(NodeList::new(cluster, clock, limit, listens));
     let peers = Peers::new(Arc::clone(&node_list), clock, limits.peer);
     let outage = Statement::new(outage, clock, limit);
-    let router = Router::new(station.bus, clock, joined, Arc::clone(&node_list), peers, outage);
-    let (bound, _) = watch::channel(None);
+    let router =
+        Router::new((station.bus, clock, &station.boot_id), joined, Arc::clone(&node_list), peers, outage);
     async move {
         tokio::join!(node_list.keep(), listen::serve(limits, router, places, bound));
     }

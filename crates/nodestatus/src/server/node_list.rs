@@ -1,9 +1,13 @@
-//! The nodes of the cluster as the server knows them: one bounded call now and then, and only while somebody asks.
+//! The nodes of the cluster as the server knows them, and what each says of its drain: one bounded call and one round of
+//! questions now and then, and only while somebody asks.
 //!
-//! Not here: what the leader reports (`stats`). However often it is asked, the API server hears one call in ten
-//! seconds at most, and a page never waits for it long (D-K26).
+//! Not here: what the leader reports (`stats`). However often it is asked, the API server and each node hear one call in
+//! ten seconds at most, and a page never waits for it long (D-K26).
 
+use core::net::SocketAddr;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::Clock;
@@ -11,27 +15,49 @@ use kubeapi::Cluster;
 use kubeapi::nodes::{Member, members};
 use step::Mono;
 use tokio::sync::{Notify, watch};
-use topics::GoTime;
+use topics::{GoTime, Headline};
 use tracing::debug;
+
+use super::peers;
 
 /// From one call to the next at least.
 const GAP: Duration = Duration::from_secs(10);
 /// Nodes that were read longer ago are not told any more.
 const OLD: Duration = Duration::from_secs(300);
 
+/// What a node said of itself counts so long: somebody may be about to pull its plug.
+const WORD: Duration = Duration::from_secs(15);
+
 /// The nodes and when they were read.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) members: Arc<[Member]>,
+    /// What those that answered say of themselves, by name.
+    pub(super) words: Arc<BTreeMap<String, NodeWord>>,
+    /// When they were asked.
+    asked: Mono,
     /// For a person.
     pub(super) at: GoTime,
     since: Mono,
 }
 
+/// What another node says of itself, and where.
+#[derive(Debug, Clone)]
+pub(super) struct NodeWord {
+    pub(super) headline: Headline,
+    pub(super) at: SocketAddr,
+}
+
 #[cfg(test)]
 impl Known {
     pub(super) fn at(at: GoTime, members: impl Into<Arc<[Member]>>) -> Self {
-        Self { members: members.into(), at, since: Mono::default() }
+        Self {
+            members: members.into(),
+            words: Arc::default(),
+            asked: Mono::default(),
+            at,
+            since: Mono::default(),
+        }
     }
 }
 
@@ -48,14 +74,24 @@ pub(crate) struct NodeList {
     cluster: Cluster,
     clock: Clock,
     limit: Duration,
+    /// Where this server listens: the others do at the same port.
+    bound: watch::Receiver<Option<SocketAddr>>,
     wanted: Notify,
+    /// Somebody wants to know what the nodes say.
+    words_wanted: AtomicBool,
     calls: watch::Sender<Calls>,
 }
 
 impl NodeList {
-    /// None known yet. No call takes longer than `limit`.
-    pub(crate) fn new(cluster: Cluster, clock: Clock, limit: Duration) -> Self {
-        Self { cluster, clock, limit, wanted: Notify::new(), calls: watch::Sender::default() }
+    /// None known yet. No call takes longer than `limit`, nor does a round of questions.
+    pub(crate) fn new(
+        cluster: Cluster,
+        clock: Clock,
+        limit: Duration,
+        bound: watch::Receiver<Option<SocketAddr>>,
+    ) -> Self {
+        let (wanted, words_wanted) = (Notify::new(), AtomicBool::new(false));
+        Self { cluster, clock, limit, bound, wanted, words_wanted, calls: watch::Sender::default() }
     }
 
     /// Calls for good, each time that somebody wants to know and the last call is long enough ago. Dropping it gives
@@ -71,10 +107,22 @@ impl NodeList {
             self.calls.send_modify(|calls| {
                 calls.ended = Some(since);
                 match read {
-                    Ok(members) => calls.good = Some(Known { members: members.into(), at, since }),
+                    Ok(members) => {
+                        let (words, asked) =
+                            calls.good.take().map(|it| (it.words, it.asked)).unwrap_or_default();
+                        calls.good = Some(Known { members: members.into(), words, asked, at, since });
+                    }
                     Err(error) => debug!(error = error.line(), "the nodes of the cluster cannot be read"),
                 }
             });
+            let (own, good) = (*self.bound.borrow(), self.calls.borrow().good.clone());
+            if let (Some(own), Some(good)) = (own, good)
+                && self.words_wanted.swap(false, Ordering::Relaxed)
+            {
+                let asked = self.clock.now();
+                let words = Arc::new(peers::headlines(own, &good.members, self.limit).await);
+                self.calls.send_modify(|calls| calls.good = Some(Known { words, asked, ..good }));
+            }
         }
     }
 
@@ -91,7 +139,37 @@ impl NodeList {
         good.filter(|it| self.clock.now().since(it.since) < OLD)
     }
 
+    /// The same for somebody who wants to know what the nodes say too: they are asked once the nodes have been read again.
+    pub(super) async fn with_words(&self, patience: Duration) -> Option<Known> {
+        self.words_wanted.store(true, Ordering::Relaxed);
+        let known = self.within(patience).await?;
+        let is_new = self.clock.now().since(known.asked) < WORD;
+        Some(if is_new { known } else { Known { words: Arc::default(), ..known } })
+    }
+
     fn is_fresh(&self) -> bool {
         self.calls.borrow().ended.is_some_and(|at| self.clock.now().since(at) < GAP)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn k7_what_another_node_said_is_not_shown_for_longer_than_15_s() {
+        let clock = Clock::new();
+        let cluster = Cluster::from_kubeconfig("/nonexistent");
+        let list = NodeList::new(cluster, clock, Duration::from_secs(1), watch::channel(None).1);
+        let word = NodeWord { headline: Headline::default(), at: "127.0.0.2:1".parse().unwrap() };
+        let words = Arc::new(BTreeMap::from([("n2".to_owned(), word)]));
+        let (asked, since) = (clock.now(), clock.now());
+        let known = Known { words, asked, since, ..Known::at(clock.wall(), []) };
+        list.calls.send_modify(|calls| calls.good = Some(known));
+        let told = async || list.with_words(Duration::ZERO).await.unwrap().words.len();
+        tokio::time::advance(Duration::from_secs(14)).await;
+        assert_eq!(told().await, 1);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(told().await, 0);
     }
 }

@@ -1,9 +1,11 @@
-//! Asking the other nodes for `/cluster-app`: each once, some at a time, none for long.
+//! Asking the other nodes, for `/cluster-app` and for what they say of their drain: each once, some at a time, none for
+//! long.
 //!
 //! Whoever asks how often, one round at a time goes out and one a second at most; who asks the same meanwhile gets its
 //! answer. So nobody can make this node a loud one. Source: spec/agents.md 4.7, without D-K22 and D-K26.
 
 use core::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,11 +21,12 @@ use step::Mono;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use topics::{Headline, cut_text};
 use tracing::debug;
 use uuid::Uuid;
 
 use super::frame::{PeerBytes, frame, object};
-use super::node_list::NodeList;
+use super::node_list::{NodeList, NodeWord};
 
 /// Peers that are asked at once.
 const AT_ONCE: usize = 8;
@@ -33,6 +36,10 @@ const MOST: usize = 64;
 const GAP: Duration = Duration::from_secs(1);
 /// An answer of a peer is not longer. A report of one node has some thousand bytes.
 const ANSWER_BYTES: usize = 256 << 10;
+/// What a node says of its drain is not longer.
+const HEADLINE_BYTES: usize = 4 << 10;
+/// No more of its sentence is shown.
+const SENTENCE_BYTES: usize = 200;
 /// Nor is its head.
 const HEAD_BYTES: usize = 16 << 10;
 /// Longest wait for the list of nodes.
@@ -144,21 +151,66 @@ impl Peers {
 /// One address of each other node: the first of the family of `own`, else the first. Addresses that lead to no node
 /// are left out, and so are those of this machine alone unless `own` is one of them.
 fn addresses(members: &[Member], own: IpAddr) -> Vec<IpAddr> {
-    let fit =
-        |it: &&IpAddr| !it.is_unspecified() && !it.is_multicast() && (!it.is_loopback() || own.is_loopback());
-    let others = members.iter().filter(|it| !it.addresses.contains(&own));
-    let one = |member: &Member| {
+    others(members, own).map(|(_, address)| address).collect()
+}
+
+/// The same with the name of each.
+fn others(members: &[Member], own: IpAddr) -> impl Iterator<Item = (&str, IpAddr)> {
+    let fit = move |it: &&IpAddr| {
+        !it.is_unspecified() && !it.is_multicast() && (!it.is_loopback() || own.is_loopback())
+    };
+    let others = members.iter().filter(move |it| !it.addresses.contains(&own));
+    let one = move |member: &Member| {
         let mut all = member.addresses.iter().filter(fit);
         let first = all.clone().next();
         all.find(|it| it.is_ipv4() == own.is_ipv4()).or(first).copied()
     };
-    others.filter_map(one).take(MOST).collect()
+    others.filter_map(move |member| Some((member.name.as_str(), one(member)?))).take(MOST)
+}
+
+/// What the other nodes say of their drain, of those that answer within `limit`; this node is `own`.
+pub(super) async fn headlines(
+    own: SocketAddr,
+    members: &[Member],
+    limit: Duration,
+) -> BTreeMap<String, NodeWord> {
+    let mut next = others(members, own.ip()).map(|(name, ip)| (name.to_owned(), ip));
+    let (mut asked, mut heard) = (JoinSet::new(), BTreeMap::new());
+    let all = async {
+        loop {
+            while asked.len() < AT_ONCE
+                && let Some((name, ip)) = next.next()
+            {
+                let at = SocketAddr::new(ip, own.port());
+                asked.spawn(
+                    async move { Some((name, NodeWord { headline: headline(at, limit).await?, at })) },
+                );
+            }
+            match asked.join_next().await {
+                Some(word) => heard.extend(word.ok().flatten()),
+                None => return,
+            }
+        }
+    };
+    if tokio::time::timeout(limit, all).await.is_err() {
+        debug!("not all nodes could be asked in time how far they are drained");
+    }
+    heard
+}
+
+async fn headline(to: SocketAddr, limit: Duration) -> Option<Headline> {
+    let asked = exchange(Method::GET, "/drain".to_owned(), to, HEADLINE_BYTES);
+    let body = tokio::time::timeout(limit, asked).await.ok()?.ok()?;
+    let mut headline: Headline = serde_json::from_slice(&body).ok()?;
+    headline.text = cut_text(&headline.text, SENTENCE_BYTES);
+    Some(headline)
 }
 
 /// What one peer says within `limit`.
 async fn ask(question: Question, peer: IpAddr, limit: Duration) -> PeerBytes {
     let to = SocketAddr::new(peer, question.own.port());
-    match tokio::time::timeout(limit, exchange(question.app, to)).await {
+    let path = question.app.map_or_else(|| "/app/".to_owned(), |app| format!("/app/{app}"));
+    match tokio::time::timeout(limit, exchange(Method::POST, path, to, ANSWER_BYTES)).await {
         Ok(Ok(body)) => object(&body).map_or_else(
             || {
                 debug!(%to, "a node's answer is no object, it is left out");
@@ -176,10 +228,9 @@ async fn ask(question: Question, peer: IpAddr, limit: Duration) -> PeerBytes {
 
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sends `POST /app/<uuid>` and reads the body of a 200.
-async fn exchange(app: Option<Uuid>, to: SocketAddr) -> Result<Bytes, Trouble> {
-    let path = app.map_or_else(|| "/app/".to_owned(), |app| format!("/app/{app}"));
-    let request = Request::builder().method(Method::POST).uri(path).header(HOST, to.to_string());
+/// Sends a request and reads the body of a 200, of `most` bytes at most.
+async fn exchange(method: Method, path: String, to: SocketAddr, most: usize) -> Result<Bytes, Trouble> {
+    let request = Request::builder().method(method).uri(path).header(HOST, to.to_string());
     let request = request.body(Empty::<Bytes>::new())?;
     let stream = TcpStream::connect(to).await?;
     let (mut sender, connection) =
@@ -189,10 +240,7 @@ async fn exchange(app: Option<Uuid>, to: SocketAddr) -> Result<Bytes, Trouble> {
         if response.status() != StatusCode::OK {
             return Err(format!("it answers {}", response.status()).into());
         }
-        Limited::new(response.into_body(), ANSWER_BYTES)
-            .collect()
-            .await
-            .map(http_body_util::Collected::to_bytes)
+        Limited::new(response.into_body(), most).collect().await.map(http_body_util::Collected::to_bytes)
     });
     tokio::select! {
         biased;

@@ -10,15 +10,18 @@ use agent::Clock;
 use kubeapi::Cluster;
 use pubsub::{Bus, Error};
 use tokio::io::{AsyncRead, AsyncWrite};
-use topics::GoUuid;
+use tokio::sync::watch;
+use topics::{GoTime, GoUuid, NodeShown, NodeStatus};
 
 use super::answer::Router;
 use super::frame::{PeerBytes, frame, object};
 use super::joined::Joined;
 use super::listen::{Limits, serve_one};
 use super::node_list::NodeList;
+use super::page;
 use super::peers::Peers;
 use super::statement::Statement;
+use super::view::View;
 use crate::cluster_status::Place;
 use kubeapi::Target;
 
@@ -41,14 +44,14 @@ pub async fn serve(
     let own = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
     let place = Place { address: own.ip(), cluster: GoUuid::default() };
     let joined = Joined::new(cluster.clone(), Target::default(), clock, LIMIT);
-    let node_list = Arc::new(NodeList::new(cluster, clock, LIMIT));
+    let node_list = Arc::new(NodeList::new(cluster, clock, LIMIT, watch::channel(None).1));
     let peers = Peers::new(Arc::clone(&node_list), clock, LIMIT);
     let outage = Statement::new(Arc::new(|| Box::pin(async { OWN.to_owned() })), clock, LIMIT);
-    let router = Router::new(bus, clock, joined, Arc::clone(&node_list), peers, outage);
+    let router = Router::new((bus, clock, ""), joined, Arc::clone(&node_list), peers, outage);
     let limits = Limits::default();
     tokio::select! {
         () = node_list.keep() => Ok(false),
-        in_time = serve_one(stream, router, place, own, &limits) => Ok(in_time),
+        in_time = serve_one(stream, router, Some(place), own, &limits) => Ok(in_time),
     }
 }
 
@@ -56,4 +59,22 @@ pub async fn serve(
 pub fn merge<'a>(bodies: impl IntoIterator<Item = &'a [u8]>) -> String {
     let heard = bodies.into_iter().map(|body| object(body).map_or(PeerBytes::Nothing, PeerBytes::Object));
     frame(OWN, &heard.collect::<Vec<_>>())
+}
+
+/// What `/status.json` tells at `now` of the files under `root` in the boot `boot_id`, and the page that shows the same,
+/// when these are the nodes.
+///
+/// # Errors
+/// As [`serve`].
+pub fn shown(
+    root: &Path,
+    boot_id: &str,
+    now: GoTime,
+    nodes: Vec<NodeShown>,
+) -> Result<(NodeStatus, String), Error> {
+    let view = View::read(&Bus::open(root)?, boot_id, now);
+    let nodes_source = "as of 4 s ago".to_owned();
+    let status = NodeStatus { nodes, nodes_source, ..page::report(view, None, now) };
+    let page = page::page(&status);
+    Ok((status, page))
 }

@@ -1,22 +1,44 @@
-//! What page and figures tell, as it is on disk at this moment: this node's name and topics of this agent. No config,
-//! so no secret, comes in here.
+//! What page and figures tell, as it is on disk at this moment: this node's name and topics of this agent, and of others
+//! what is asked of it and held up. No config, so no secret, comes in here.
 
-use agent::wire;
-use pubsub::{Bus, FILE_LIMIT_BYTES, store};
+use std::time::{Duration, UNIX_EPOCH};
+
+use agent::{operator, wire};
+use pubsub::{Bus, FILE_LIMIT_BYTES, FileState, store};
 use serde::Deserialize;
 use topics::{
-    DrainHistory, EdgeNodeInfo, KubeClusterInfo, KubeLeaderElectInfo, KubeNodeInfo, KubeStatsState,
-    NodeDrainProgress, Topic,
+    AgentTrouble, DeviceOp, DeviceOpPending, DrainHistory, DrainPreflight, EdgeNodeInfo, GoTime,
+    KubeClusterInfo, KubeLeaderElectInfo, KubeNodeInfo, KubeStatsState, NodeDrainProgress, NodeDrainRequest,
+    NodeDrainStatus, OutageQuestion, Requester, Topic, Trouble, go_json,
 };
 
 use crate::{GLOBAL, NAME};
+
+/// Who asks for drains by a topic; a person does by a file.
+const REQUESTERS: [&str; 3] = ["zedagent", "baseosmgr", NAME];
+/// Who has troubles to tell.
+const AGENTS: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", NAME];
 
 /// What is known; what is not there, or cannot be used, is `None`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct View {
     /// Name of the Kubernetes node, or empty.
     pub(super) node: String,
+    pub(super) status: Option<NodeDrainStatus>,
     pub(super) progress: Option<NodeDrainProgress>,
+    /// The progress was written in another boot.
+    pub(super) earlier_boot: bool,
+    /// The drain half of zedkube had no turn for so long; `None` where that is not known.
+    pub(super) silent: Option<Duration>,
+    /// The requests that exist now.
+    pub(super) requests: Vec<NodeDrainRequest>,
+    pub(super) preflight: Option<DrainPreflight>,
+    /// Reboots and shutdowns that are not yet carried out.
+    pub(super) pending: Vec<DeviceOpPending>,
+    /// Why nodeagent holds the machine at the last moment.
+    pub(super) last_look: Option<OutageQuestion>,
+    /// The first trouble with a file that something waits for.
+    pub(super) trouble: Option<Trouble>,
     pub(super) history: Option<DrainHistory>,
     pub(super) leader: Option<KubeLeaderElectInfo>,
     /// The nodes as this node reports them, while it leads.
@@ -33,14 +55,30 @@ struct Nodes {
 }
 
 impl View {
-    /// Reads it all.
-    pub(super) fn read(bus: &Bus) -> Self {
+    /// Reads it all at `now`; `boot_id` is empty where it is not known.
+    pub(super) fn read(bus: &Bus, boot_id: &str, now: GoTime) -> Self {
         let leader: Option<KubeLeaderElectInfo> = peek(bus, NAME, GLOBAL);
         let leads = leader.as_ref().is_some_and(|it| it.is_stats_leader);
+        // zedkube writes the progress before its status: a COMPLETE that is read here has its answers.
+        let status = peek(bus, NAME, GLOBAL);
+        let progress: Option<NodeDrainProgress> = peek(bus, NAME, GLOBAL);
+        let of_other_boot =
+            |it: &NodeDrainProgress| !boot_id.is_empty() && !it.boot_id.is_empty() && it.boot_id != boot_id;
+        let by_topic = REQUESTERS.iter().filter_map(|agent| peek::<NodeDrainRequest>(bus, agent, GLOBAL));
+        let ops = [DeviceOp::Reboot, DeviceOp::Shutdown];
+        let troubles = AGENTS.iter().filter_map(|agent| peek::<AgentTrouble>(bus, agent, GLOBAL));
         Self {
             node: peek(bus, "zedagent", GLOBAL)
                 .map_or_else(String::new, |info: EdgeNodeInfo| info.kube_name()),
-            progress: peek(bus, NAME, GLOBAL),
+            status,
+            earlier_boot: progress.as_ref().is_some_and(of_other_boot),
+            progress,
+            silent: since_touch(bus, now),
+            requests: by_topic.chain(persons(bus)).collect(),
+            preflight: peek(bus, NAME, GLOBAL),
+            pending: ops.iter().filter_map(|op| peek(bus, "zedagent", op.word())).collect(),
+            last_look: peek(bus, "nodeagent", GLOBAL).filter(|it: &OutageQuestion| !it.held.is_empty()),
+            trouble: troubles.flat_map(|it| it.troubles).find(|it| !it.holds.is_empty()),
             history: peek(bus, NAME, GLOBAL),
             nodes: leads.then(|| nodes(bus)).flatten(),
             stats: if leads { peek(bus, NAME, GLOBAL) } else { None },
@@ -52,6 +90,24 @@ impl View {
 /// For display: what cannot be read now is there again at the next look.
 fn peek<T: Topic>(bus: &Bus, agent: &str, key: &str) -> Option<T> {
     wire::peek(bus, agent, key).ok().flatten()
+}
+
+/// The request of a person, by the rule that zedkube goes by.
+fn persons(bus: &Bus) -> Option<NodeDrainRequest> {
+    let Ok(FileState::Present(bytes)) = FileState::now(&bus.path(operator::FILE), operator::RULE) else {
+        return None;
+    };
+    let request = go_json::from_slice(&bytes).ok()?;
+    Some(NodeDrainRequest { requested_by: Requester::Operator, ..request })
+}
+
+/// How long ago zedkube's drain half had its last turn: it touches a file at each.
+fn since_touch(bus: &Bus, now: GoTime) -> Option<Duration> {
+    let touched =
+        bus.path(&format!("run/{NAME}.touch")).symlink_metadata().and_then(|it| it.modified()).ok()?;
+    let nanos = i128::try_from(touched.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()?;
+    let at = GoTime::from_unix_nanos(nanos)?;
+    Some(if at < now { now.apart(at) } else { Duration::ZERO })
 }
 
 fn nodes(bus: &Bus) -> Option<Vec<KubeNodeInfo>> {

@@ -31,6 +31,8 @@ pub struct Blocker {
     pub code: String,
     /// The reason for a person, with names and numbers.
     pub reason: String,
+    /// What a person can do about it; empty in `DrainHistory`.
+    pub next_step: String,
     /// Since when.
     pub since: GoTime,
 }
@@ -45,8 +47,8 @@ impl Blocker {
 /// Cuts blockers and their texts; returns how many were left out.
 pub(crate) fn cut_blockers(blockers: &mut Vec<Blocker>, most: Most) -> u32 {
     let omitted = most.list(blockers);
-    for Blocker { pod, uid, code, reason, since: _ } in blockers {
-        for text in [pod, uid, code, reason] {
+    for Blocker { pod, uid, code, reason, next_step, since: _ } in blockers {
+        for text in [pod, uid, code, reason, next_step] {
             most.text(text);
         }
     }

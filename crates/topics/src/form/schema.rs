@@ -75,6 +75,11 @@ pub fn commands() -> Vec<(&'static str, Value)> {
     vec![("verify", of::<crate::VerifyReport>())]
 }
 
+/// What the status server answers, by path.
+pub fn served() -> Vec<(&'static str, Value)> {
+    vec![("status.json", of::<crate::NodeStatus>()), ("drain", of::<crate::Headline>())]
+}
+
 fn schema<T: Topic>() -> (&'static str, Value) {
     (T::NAME, of::<T>())
 }

@@ -49,6 +49,7 @@ fn place(address: &str) -> Place {
 pub(in crate::server) fn ground() -> Limits {
     Limits {
         port: 0,
+        further: Vec::new(),
         request: Duration::from_secs(30),
         cluster: Duration::from_secs(60),
         peer: Duration::from_millis(400),
@@ -88,10 +89,10 @@ impl Site {
         let (to_bound, bound) = watch::channel(None);
         let limit = Duration::from_millis(100);
         let joined = Joined::new(cluster.clone(), target, clock, limit);
-        let node_list = Arc::new(NodeList::new(cluster, clock, limit));
+        let node_list = Arc::new(NodeList::new(cluster, clock, limit, bound.clone()));
         let peers = Peers::new(Arc::clone(&node_list), clock, ground.peer);
         let outage = Statement::new(site_outage(&made), clock, limit);
-        let router = Router::new(bus, clock, joined, Arc::clone(&node_list), peers, outage);
+        let router = Router::new((bus, clock, ""), joined, Arc::clone(&node_list), peers, outage);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { node_list.keep().await });
         tasks.spawn(serve(ground, router, place, to_bound));
@@ -240,12 +241,12 @@ async fn d_k26_an_api_that_hangs_empties_status_in_time_and_delays_nobody_else()
 #[tokio::test]
 async fn d_k22_only_documented_paths_and_methods_are_answered() {
     let (_site, address) = Site::open(ground()).await;
-    for path in ["/status", "/", "/metrics", "/healthz", "/readyz", "/outage"] {
-        for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "HEAD", "TRACE", "BREW"] {
+    for path in ["/status", "/", "/status.json", "/drain", "/metrics", "/healthz", "/readyz", "/outage"] {
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREW"] {
             assert_eq!(ask(address, method, path).await.0, 405, "{method} {path}");
         }
     }
-    for method in ["PUT", "DELETE", "OPTIONS", "PATCH", "HEAD", "TRACE", "BREW"] {
+    for method in ["PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREW"] {
         for path in ["/app", "/app/", "/cluster-app"] {
             assert_eq!(ask(address, method, path).await.0, 405, "{method} {path}");
         }
@@ -270,7 +271,7 @@ async fn the_page_and_the_figures_tell_the_drain_and_no_answer_holds_a_secret() 
     assert_eq!(get(address, "/readyz").await, (200, "ok\n".to_owned()));
     let (_, page) = get(address, "/").await;
     for text in
-        ["<h1>n-1</h1>", "draining (Cordoned)", "shop/web-0", "budget shop/web &lt;has&gt; no room", "n2"]
+        ["<h1>BLOCKED</h1>", "draining (Cordoned)", "shop/web-0", "budget shop/web &lt;has&gt; no room", "n2"]
     {
         assert!(page.contains(text), "{text}: {page}");
     }
@@ -279,9 +280,15 @@ async fn the_page_and_the_figures_tell_the_drain_and_no_answer_holds_a_secret() 
         assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
     }
     site.label(&json!({ "node-role.kubernetes.io/master": "", "node-role.kubernetes.io/etcd": "" }));
-    for path in
-        ["/status", "/", "/metrics", "/healthz", "/readyz", "/outage", "/app", "/cluster-app", "/nothing"]
-    {
+    let (_, facts) = get(address, "/status.json").await;
+    let facts: topics::NodeStatus = serde_json::from_str(&facts).unwrap();
+    assert_eq!((facts.node.as_str(), facts.leader.as_str()), ("n-1", "n2"));
+    assert_eq!(facts.headline.text, "BLOCKED: reboot waits, 1 of 3 pods cannot leave");
+    let (_, drain) = get(address, "/drain").await;
+    assert_eq!(serde_json::from_str::<topics::Headline>(&drain).unwrap(), facts.headline);
+    let served =
+        ["/status", "/", "/status.json", "/drain", "/metrics", "/healthz", "/readyz", "/outage", "/app"];
+    for path in served.into_iter().chain(["/cluster-app", "/nothing"]) {
         let whole = say(address, &format!("GET {path} HTTP/1.1\r\nHost: n1\r\n\r\n")).await;
         assert!(whole.contains("cache-control: no-store"), "{whole}");
         assert!(SECRETS.iter().all(|it| !whole.contains(it)), "{whole}");
@@ -377,4 +384,56 @@ async fn a_head_that_is_too_long_and_a_body_without_end_are_cut() {
     // It ends: the other side closes instead of reading on.
     while send(&stream, chunk.as_bytes()).await.is_ok() {}
     assert_eq!(get(address, "/healthz").await.0, 200);
+}
+
+#[tokio::test]
+async fn s5_head_is_the_head_of_get_without_a_body_for_every_path() {
+    let (site, address) = Site::open(ground()).await;
+    site.a_held_drain();
+    for path in
+        ["/status", "/", "/drain", "/metrics", "/healthz", "/readyz", "/app", "/cluster-app", "/nothing"]
+    {
+        let whole = |method: &str| format!("{method} {path} HTTP/1.1\r\nHost: n1\r\n\r\n");
+        let (head, get) = (say(address, &whole("HEAD")).await, say(address, &whole("GET")).await);
+        let without = |text: &str| {
+            let (head, _) = text.split_once("\r\n\r\n").unwrap();
+            // The time of the answer, and the length of a page that tells times.
+            let same = |it: &&str| !it.starts_with("date") && !it.starts_with("content-length");
+            head.lines().filter(same).collect::<Vec<_>>().join("\n")
+        };
+        assert_eq!(without(&head), without(&get), "{path}");
+        assert!(head.ends_with("\r\n\r\n"), "{path}: {head}");
+        // The length is that of the answer to GET.
+        assert!(head.contains("content-length: ") || get.contains("content-length: 0"), "{path}: {head}");
+    }
+}
+
+#[tokio::test]
+async fn s5_further_addresses_are_those_that_are_set_from_the_start_and_without_a_place() {
+    let further = vec!["127.0.0.3".parse().unwrap(), "127.0.0.4".parse().unwrap()];
+    let port = TcpListener::bind("127.0.0.3:0").await.unwrap().local_addr().unwrap().port();
+    let mut site = Site::new(Limits { port, further, ..ground() });
+    let at = |ip: &str| SocketAddr::new(ip.parse().unwrap(), port);
+    for ip in ["127.0.0.3", "127.0.0.4"] {
+        let listens = async {
+            while TcpStream::connect(at(ip)).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon(listens).await;
+        assert_eq!(get(at(ip), "/healthz").await, (200, "ok\n".to_owned()));
+        assert_eq!(get(at(ip), "/status").await, (200, String::new()));
+    }
+    for ip in ["127.0.0.1", "127.0.0.2", "127.0.0.5"] {
+        assert!(TcpStream::connect(at(ip)).await.is_err(), "{ip}");
+    }
+    site.label(&json!({ "node-role.kubernetes.io/master": "", "node-role.kubernetes.io/etcd": "" }));
+    site.at("127.0.0.2").await;
+    // What is asked about the cluster is answered as at its place, once a second.
+    let named = (200, format!("cluster:{CLUSTER}"));
+    soon(async { while get(at("127.0.0.3"), "/status").await != named {} }).await;
+    site.places.send_replace(None);
+    site.bound.wait_for(Option::is_none).await.unwrap();
+    assert!(TcpStream::connect(at("127.0.0.2")).await.is_err());
+    assert_eq!(get(at("127.0.0.3"), "/healthz").await.0, 200);
 }

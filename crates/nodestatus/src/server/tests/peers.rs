@@ -202,3 +202,37 @@ async fn a_post_with_a_body_is_answered_and_its_body_is_not_read() {
     drop(soon(stream.read_to_end(&mut all)).await);
     assert!(all.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&all));
 }
+
+#[tokio::test]
+async fn x2_each_node_is_asked_for_its_drain_and_what_it_sends_is_a_headline_or_nothing() {
+    let (site, own) = Site::open(ground()).await;
+    site.nodes(7);
+    site.name("n1");
+    let mut tasks = JoinSet::new();
+    let said = |text: &str| answer(200, &json!({ "State": "blocked", "Text": text }).to_string());
+    let second = peer(&mut tasks, beside(own, 2), said(&format!("BLOCKED: <b>{}", "x".repeat(900)))).await;
+    peer(&mut tasks, beside(own, 3), Habit::Silent).await;
+    peer(&mut tasks, beside(own, 4), Habit::Endless).await;
+    peer(&mut tasks, beside(own, 5), answer(200, "{\"State\":\"of a later version\",\"Text\":\"x\"}")).await;
+    peer(&mut tasks, beside(own, 6), answer(404, "404 - Not Found")).await;
+    // Nobody listens at 127.0.0.7.
+    let page = soon(async {
+        loop {
+            let page = get(own, "/").await.1;
+            if page.contains("BLOCKED: &lt;b&gt;xxx") {
+                return page;
+            }
+        }
+    });
+    let page = page.await;
+    let link = format!("<a href=\"http://127.0.0.2:{}/\">n2</a>", own.port());
+    assert!(page.contains(&link), "{page}");
+    assert!(!page.contains(&"x".repeat(200)), "{page}");
+    assert_eq!((page.matches("<a href").count(), page.matches("not known").count()), (1, 5), "{page}");
+    let facts: Value = serde_json::from_str(&get(own, "/status.json").await.1).unwrap();
+    assert_eq!(facts["Nodes"][1]["Headline"]["State"], "blocked");
+    // However many looked: once in ten seconds, and the API server as well.
+    let heard = second.heard.lock().unwrap().clone();
+    assert!(heard.len() == 1 && heard[0].starts_with("GET /drain HTTP/1.1\r\n"), "{heard:?}");
+    assert_eq!(site.sim.faults().count("GET", "/api/v1/nodes"), 1);
+}

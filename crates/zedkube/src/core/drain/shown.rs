@@ -24,6 +24,7 @@ pub(crate) fn blocker(it: &kubenodeop::Blocker, since: GoTime) -> Blocker {
         uid: it.subject.uid().to_owned(),
         code: it.code.text().to_owned(),
         reason: it.reason.clone(),
+        next_step: it.next_step(),
         since,
     }
 }

@@ -353,13 +353,14 @@ fn more(all: usize) -> u32 {
     u32::try_from(all.saturating_sub(NAMED)).unwrap_or(u32::MAX)
 }
 
-/// A blocker whose texts are bounded.
+/// A blocker whose texts are bounded, without what was to be done then.
 pub(crate) fn short(blocker: &Blocker) -> Blocker {
     Blocker {
         pod: cut(&blocker.pod, NAME_BYTES),
         uid: cut(&blocker.uid, NAME_BYTES),
         code: cut(&blocker.code, NAME_BYTES),
         reason: cut(&blocker.reason, SENTENCE_BYTES),
+        next_step: String::new(),
         since: blocker.since,
     }
 }

@@ -33,7 +33,7 @@ struct Site {
     _ear: DefaultGuard,
     _stopper: Stopper,
     _agent: JoinSet<()>,
-    _sim: Sim,
+    sim: Sim,
 }
 
 impl Site {
@@ -56,7 +56,7 @@ impl Site {
         let cluster = kubeapi::Cluster::from_client(Client::new(sim.service(), "default"));
         let mut agent = JoinSet::new();
         agent.spawn(async move { zedkube::run(station, limits, cluster).await.unwrap() });
-        let site = Self { _root: root, bus, diary, _ear: ear, _stopper: stopper, _agent: agent, _sim: sim };
+        let site = Self { _root: root, bus, diary, _ear: ear, _stopper: stopper, _agent: agent, sim };
         site.write("run/zedagent/EdgeNodeInfo", &json!({ "DeviceName": "n1", "DeviceID": DEVICE }));
         site.config(true);
         let port = json!({ "IfName": "lo", "Logicallabel": "lan", "ClusterIPAddr": "127.0.0.1" });
@@ -142,13 +142,33 @@ async fn what_a_node_says_to_its_peers_is_its_name_its_etcd_and_the_turn_that_it
 async fn the_page_of_a_whole_agent_names_what_holds_its_drain_and_ends_with_its_membership() {
     let site = Site::new().await;
     let address = site.address().await;
-    site.page_with(address, "Drain: idle").await;
+    site.page_with(address, "<h1>IN SERVICE</h1>").await;
     site.held_drain().await;
     let page = site.page_with(address, "shop/web-").await;
     assert!(page.contains("budget") && page.contains("reboot"), "{page}");
     site.config(false);
     site.until_line("status server has stopped listening", 1).await;
     assert!(TcpStream::connect(address).is_err());
+}
+
+#[tokio::test]
+async fn k7_the_page_says_safe_once_a_persons_drain_is_proved_and_no_longer_once_it_is_withdrawn() {
+    const SAFE: &str = "<h1>SAFE TO WORK ON</h1>";
+    let site = Site::new().await;
+    let address = site.address().await;
+    let context = "operator field: new disk";
+    let request = json!({ "RequestedAt": "2026-03-14T09:30:00Z", "RequestedBy": 4, "Context": context });
+    site.write("run/zedbox/NodeDrainRequest", &request);
+    let page = site.page_with(address, "<p>work on the node waits, 1 of 1 pod cannot leave</p>").await;
+    assert!(!page.contains(SAFE) && page.contains("<b>Do: </b>"), "{page}");
+    let open = |budget: &mut Value| budget["spec"]["minAvailable"] = 0.into();
+    assert!(site.sim.edit("policy/poddisruptionbudgets", "shop", "web", open));
+    site.page_with(address, SAFE).await;
+    let (facts, drain) =
+        spawn_blocking(move || (get_at(address, "/status.json"), get_at(address, "/drain"))).await.unwrap();
+    assert!(facts.contains("\"safe\"") && drain.contains("\"safe\""), "{facts} {drain}");
+    std::fs::remove_file(site.bus.path("run/zedbox/NodeDrainRequest/global.json")).unwrap();
+    site.page_with(address, "<h1>IN SERVICE</h1>").await;
 }
 
 #[tokio::test]
@@ -179,6 +199,8 @@ async fn a_browser_on_a_phone_shows_what_holds_the_drain() {
         run(page, vec!["--dump-dom".to_owned()])
     });
     let dom = dom.await.unwrap();
+    let headline = "<h1>BLOCKED</h1><p>reboot waits, 1 of 1 pod cannot leave</p>";
+    assert!(dom.contains(headline) && dom.contains("BLOCKED \u{b7} n1 \u{b7} reboot waits"), "{dom}");
     let blockers = dom.split("<ul id=\"blockers\"").nth(1).unwrap();
     assert!(blockers.contains("shop/web-") && blockers.contains("budget"), "{dom}");
     let nodes = dom.split("<table id=\"nodes\"").nth(1).unwrap();

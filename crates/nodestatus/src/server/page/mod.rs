@@ -1,0 +1,191 @@
+//! The page at `/`: whether it is safe to work on this node, what blocks its drain and what to do, and the cluster's
+//! nodes, for a person, on a phone too. It loads nothing and runs nothing, and asks for itself again.
+//!
+//! The templates escape every text. Not here: what it tells (`report`), its first sentence (`headline`). Pure: no clock,
+//! no I/O, no task.
+
+mod headline;
+mod lists;
+mod nodes;
+mod report;
+mod text;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use topics::{CordonOwner, DrainPhase, GoTime, NodeDrainProgress, NodeState, NodeStatus, Requester};
+
+use super::metrics::word;
+
+pub(super) use headline::headline;
+pub(super) use nodes::WAIT;
+pub(super) use report::report;
+
+use text::away;
+
+/// Between two loads of the page.
+const AGAIN_SECS: u32 = 5;
+/// No list is shown longer.
+const SHOWN: usize = 100;
+const STYLE: &str = include_str!("page.css");
+
+/// The page that shows `status`.
+pub(super) fn page(status: &NodeStatus) -> String {
+    let node = if status.node.is_empty() { "this node" } else { &status.node };
+    let now = status.at;
+    let (words, rest) = status.headline.text.split_once(": ").unwrap_or((&status.headline.text, ""));
+    let look = Look::of(status.headline.state);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width,initial-scale=1";
+                meta name="referrer" content="no-referrer";
+                meta http-equiv="refresh" content=(AGAIN_SECS);
+                link rel="icon" href="data:,";
+                title { (look.letter) " " (words) " \u{b7} " (node) " \u{b7} " (rest) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                p.top { b id="node" { (node) } span { "as of " (clock(now)) } }
+                div.head.(look.colour) id="headline" data-state=(word(&status.headline.state)) {
+                    svg viewBox="0 0 48 48" role="img" aria-label=(look.letter) { (PreEscaped(look.shape)) }
+                    div { h1 { (words) } p { (rest) } }
+                }
+                @if !status.next_step.is_empty() {
+                    p.first id="first" { b { "Do first: " } (commands(&status.next_step)) }
+                }
+                @if let Some(progress) = &status.progress {
+                    (lists::bar(progress.counts))
+                    (lists::blockers(progress, now))
+                    (drain(progress, now))
+                    (lists::others(progress))
+                    (lists::gate(&progress.gate, now))
+                } @else {
+                    p { "Nothing is known of this node's drain yet." }
+                }
+                (lists::pending(status))
+                (lists::findings(status))
+                (lists::cluster(status))
+                (lists::history(status))
+                footer { p { "This page only shows; it loads itself again every " (AGAIN_SECS) " s. For programs: /status.json, /metrics." } }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// How a state is shown: a colour, and a shape and a letter that say the same without it.
+struct Look {
+    colour: &'static str,
+    letter: &'static str,
+    shape: &'static str,
+}
+
+impl Look {
+    const fn of(state: NodeState) -> Self {
+        /// White on the colour, 48 by 48.
+        const CHECK: &str = r##"<circle cx="24" cy="24" r="22" fill="#fff"/><path d="M13 25l8 8 14-17" fill="none" stroke="#14662b" stroke-width="6"/>"##;
+        const STOP: &str = r##"<path d="M15 2h18l13 13v18L33 46H15L2 33V15z" fill="#fff"/><path d="M15 15l18 18M33 15L15 33" stroke="#9c1720" stroke-width="6"/>"##;
+        const CARE: &str = r##"<path d="M24 3l22 41H2z" fill="#fff"/><path d="M24 17v13M24 34v5" stroke="#854400" stroke-width="5"/>"##;
+        const CLOCK: &str = r##"<circle cx="24" cy="24" r="20" fill="none" stroke="#fff" stroke-width="5"/><path d="M24 12v13l9 6" fill="none" stroke="#fff" stroke-width="5"/>"##;
+        const RUNS: &str = r##"<path d="M12 6l28 18-28 18z" fill="#fff"/>"##;
+        const DOWN: &str =
+            r##"<path d="M24 4v30M11 22l13 14 13-14M8 44h32" fill="none" stroke="#fff" stroke-width="5"/>"##;
+        const ASKS: &str = r##"<rect x="4" y="4" width="40" height="40" rx="6" fill="#fff"/><path d="M16 18a8 8 0 1 1 12 7c-3 2-4 3-4 7M24 35v5" fill="none" stroke="#3a4650" stroke-width="5"/>"##;
+        let (colour, letter, shape) = match state {
+            NodeState::Safe => ("good", "\u{2714}", CHECK),
+            NodeState::Blocked | NodeState::Cordoned => ("warn", "\u{25b2}", CARE),
+            NodeState::Failed | NodeState::Unproved | NodeState::Drained => ("bad", "\u{2716}", STOP),
+            NodeState::UnderWay | NodeState::Leaving => ("work", "\u{2193}", DOWN),
+            NodeState::Requested
+            | NodeState::WaitingForTurn
+            | NodeState::WaitingForWindow
+            | NodeState::AfterBoot
+            | NodeState::Withdrawn
+            | NodeState::Held => ("work", "\u{25f7}", CLOCK),
+            NodeState::InService | NodeState::NoCluster => ("calm", "\u{25b6}", RUNS),
+            NodeState::Unknown => ("calm", "?", ASKS),
+        };
+        Self { colour, letter, shape }
+    }
+}
+
+/// The drain in rows.
+fn drain(progress: &NodeDrainProgress, now: GoTime) -> Markup {
+    let attempt = match progress.attempt {
+        0 => String::new(),
+        nth => format!("{nth} of {}", progress.max_attempts),
+    };
+    let asked_for = match progress.requested_by {
+        Requester::Update => format!("OS image {}", progress.context),
+        Requester::DeviceOp
+        | Requester::Operator
+        | Requester::K3sUpdate
+        | Requester::Unset
+        | Requester::None
+        | Requester::Stranger(_) => progress.context.clone(),
+    };
+    let cordon = match progress.cordon {
+        CordonOwner::None => "none",
+        CordonOwner::Ours => "ours",
+        CordonOwner::Foreign => "somebody else's: it is kept",
+    };
+    let again = matches!(progress.phase, DrainPhase::Pausing | DrainPhase::RunningHooks);
+    let opens = progress.phase == DrainPhase::OutsideWindow;
+    let deadline = if opens {
+        "Window opens"
+    } else if again {
+        "Tried again"
+    } else {
+        "Ends by"
+    };
+    let asked_at = progress.asked.iter().find(|it| it.requested_at == progress.requested_at);
+    let asked_at = asked_at.map_or(progress.requested_at, |it| it.at);
+    html! {
+        h2 { "Drain" }
+        dl {
+            dt { "Phase" } dd id="phase" { (word(&progress.phase)) " (" (progress.status.text()) ")" }
+            (row("For", &asked_for))
+            (row_at("Requested", asked_at, now))
+            (row_at("Started", progress.started_at, now))
+            (row("Attempt", &attempt))
+            (row_at(deadline, progress.deadline, now))
+            (row_at("Expected", progress.estimate, now))
+            (row_at("API silent", progress.api_silent_since, now))
+            (row("Cordon", cordon))
+            (row("Left out", &progress.skip))
+            (row("Why", &progress.reason))
+        }
+    }
+}
+
+fn row(name: &str, value: &str) -> Markup {
+    html! { @if !value.is_empty() { dt { (name) } dd { (commands(value)) } } }
+}
+
+fn row_at(name: &str, at: GoTime, now: GoTime) -> Markup {
+    html! { @if !at.is_zero() { dt { (name) } dd { (moment(at, now)) } } }
+}
+
+/// A time as a distance, with the exact time behind it.
+fn moment(at: GoTime, now: GoTime) -> Markup {
+    html! { time datetime=(at) title=(clock(at)) { (away(at, now)) } }
+}
+
+/// `2026-03-14 09:30:04 UTC`.
+fn clock(at: GoTime) -> String {
+    let text = GoTime::from(at.to_timestamp()).to_string();
+    text.get(..19).map_or_else(|| text.clone(), |secs| format!("{} UTC", secs.replace('T', " ")))
+}
+
+/// A text whose commands, between back quotes, can be told from its words.
+fn commands(text: &str) -> Markup {
+    html! {
+        @for (nth, part) in text.split('`').enumerate() {
+            @if nth % 2 == 0 { (part) } @else { code { (part) } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! The page as HTML: texts of others, long lists, the nodes. How it looks in a browser: `tests/page.rs`.
+
+use std::sync::Arc;
+
+use super::super::node_list::{Known, NodeWord};
+use super::super::view::View;
+use super::*;
+use kubeapi::nodes::{Member, Node};
+use topics::{
+    Blocker, DrainStatus, Headline, KubeLeaderElectInfo, KubeNodeInfo, KubeNodeStatus, KubeStatsPart,
+    KubeStatsState, MachineProgress, StorageWait,
+};
+
+const EVIL: &str = "<script>alert(\"1\")</script>&'";
+
+fn now() -> GoTime {
+    "2026-03-14T09:31:10Z".parse().unwrap()
+}
+
+fn shown(view: &View, known: Option<&Known>) -> String {
+    page(&report(view.clone(), known, now()))
+}
+
+#[test]
+fn every_text_is_escaped_wherever_it_comes_from() {
+    let text = EVIL.to_owned();
+    let blocker = Blocker {
+        pod: text.clone(),
+        uid: text.clone(),
+        code: text.clone(),
+        reason: text.clone(),
+        next_step: text.clone(),
+        since: now(),
+    };
+    let progress = NodeDrainProgress {
+        context: text.clone(),
+        phase: DrainPhase::Draining,
+        status: DrainStatus::Cordoned,
+        blockers: vec![blocker],
+        machines: vec![MachineProgress { name: text.clone(), state: text.clone(), reason: text.clone() }],
+        volumes: vec![text.clone()],
+        storage: vec![StorageWait { volume: text.clone(), reason: text.clone(), ..StorageWait::default() }],
+        left: vec![text.clone()],
+        skip: text.clone(),
+        reason: text.clone(),
+        next_step: text.clone(),
+        ..NodeDrainProgress::default()
+    };
+    let leader = KubeLeaderElectInfo { leader_identity: text.clone(), ..KubeLeaderElectInfo::default() };
+    let view = View { node: text.clone(), progress: Some(progress), leader: Some(leader), ..View::default() };
+    let member = Member { name: text.clone(), ..Member::default() };
+    let page = shown(&view, Some(&Known::at(now(), [member])));
+    assert!(!page.contains("<script") && !page.contains("alert(\"") && !page.contains("'\"<"), "{page}");
+    // Title three times, node, headline twice, first step, blocker four times, drain three times, machine three times,
+    // one volume, storage twice, one left, leader, node of the cluster, and its headline twice.
+    let told = page.matches("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;'").count();
+    assert_eq!(told, 25, "{page}");
+}
+
+#[test]
+fn the_page_loads_nothing_and_long_lists_are_cut() {
+    let blockers = vec![Blocker { pod: "shop/web-0".to_owned(), ..Blocker::default() }; SHOWN + 7];
+    let progress = NodeDrainProgress { blockers, ..NodeDrainProgress::default() };
+    let crowd: Vec<Member> =
+        (0..SHOWN + 9).map(|nth| Member { name: format!("node-{nth}"), ..Member::default() }).collect();
+    let view = View { progress: Some(progress), ..View::default() };
+    let page = shown(&view, Some(&Known::at(now(), crowd)));
+    assert_eq!((page.matches("shop/web-0").count(), page.matches("<td>node-").count()), (SHOWN, SHOWN));
+    for text in ["and 7 more", "Blocked: 107", "and 9 more"] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    for word in ["http:", "https:", "//", "src=", "<script", "url(", "@import"] {
+        assert!(!page.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn a_time_is_a_distance_with_the_exact_time_behind_it_and_a_command_is_marked() {
+    let progress = NodeDrainProgress {
+        started_at: "2026-03-14T10:28:10.25+01:00".parse().unwrap(),
+        reason: "look at `kubectl get pods`".to_owned(),
+        ..NodeDrainProgress::default()
+    };
+    let page = shown(&View { progress: Some(progress), ..View::default() }, None);
+    let time =
+        "<time datetime=\"2026-03-14T10:28:10.25+01:00\" title=\"2026-03-14 09:28:10 UTC\">2 min ago</time>";
+    assert!(page.contains(time), "{page}");
+    assert!(page.contains("look at <code>kubectl get pods</code>"), "{page}");
+}
+
+#[test]
+fn who_does_not_lead_shows_what_it_has_read_how_old_that_is_and_what_each_node_says() {
+    let member = |name: &str, ready: &str, unschedulable, etcd| Member {
+        name: name.to_owned(),
+        facts: Node { ready: ready.to_owned(), unschedulable, etcd, control_plane: etcd, ..Node::default() },
+        ..Member::default()
+    };
+    let members = [
+        member("n1", "True", false, true),
+        member("n<2>", "False", true, false),
+        member("n3", "", false, false),
+    ];
+    let mut known = Known::at("2026-03-14T09:31:01.5Z".parse().unwrap(), members);
+    let headline = Headline { text: "BLOCKED: <i>".to_owned(), ..Headline::default() };
+    let word = NodeWord { headline, at: "10.0.0.3:12346".parse().unwrap() };
+    known.words = Arc::new([("n3".to_owned(), word)].into());
+    let view = View { node: "n1".to_owned(), ..View::default() };
+    let told = shown(&view, Some(&known));
+    let code = |word: &str| format!("<span class=\"code\">{word}</span>");
+    for text in [
+        "<td>n1 (this node)</td><td>Ready, control plane, etcd</td><td>NOT KNOWN".to_owned(),
+        format!("<td>n&lt;2&gt;</td><td>{}, {}, worker</td>", code("not Ready"), code("cordoned")),
+        format!(
+            "<td><a href=\"http://10.0.0.3:12346/\">n3</a></td><td>{}, worker</td>",
+            code("not heard of")
+        ),
+        "<td>BLOCKED: &lt;i&gt;</td>".to_owned(),
+        "3 nodes as of 9 s ago.".to_owned(),
+    ] {
+        assert!(told.contains(&text), "{text}: {told}");
+    }
+    assert!(!shown(&View::default(), None).contains("Cluster"));
+}
+
+#[test]
+fn the_leader_shows_what_it_reports_and_says_when_that_is_old_without_the_words_of_libraries() {
+    let node =
+        KubeNodeInfo { name: "n2".to_owned(), status: KubeNodeStatus::Ready, ..KubeNodeInfo::default() };
+    let leader = KubeLeaderElectInfo {
+        is_stats_leader: true,
+        leader_identity: "n1".to_owned(),
+        ..KubeLeaderElectInfo::default()
+    };
+    let node_name = "n1".to_owned();
+    let mut view = View { node: node_name, leader: Some(leader), nodes: Some(vec![node]), ..View::default() };
+    let told = shown(&view, None);
+    for text in
+        ["<span id=\"leader\">n1 (this node)</span>", "<td>n2</td>", "1 nodes as this node follows them"]
+    {
+        assert!(told.contains(text), "{text}: {told}");
+    }
+    let since = "2026-03-14T09:30:00Z".parse().unwrap();
+    let error = "client error (Connect)".to_owned();
+    let part = KubeStatsPart { name: "nodes".to_owned(), since, error, ..KubeStatsPart::default() };
+    view.stats = Some(KubeStatsState { parts: vec![part], ..KubeStatsState::default() });
+    let told = shown(&view, None);
+    assert!(
+        told.contains("as they were 1 min ago: they cannot be read now.") && !told.contains("client"),
+        "{told}"
+    );
+}

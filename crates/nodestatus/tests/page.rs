@@ -1,0 +1,136 @@
+//! The page in every state: its headline and title, the same in JSON, and, where a browser is installed, that it fits a
+//! phone and a screen and can be read in light and dark.
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+mod states;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use states::STATES;
+use topics::{NodeState, go_json};
+
+/// Names under which the browser may be installed.
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+/// Least contrast of text against what is behind it. Source: WCAG 2.2, 1.4.3.
+const CONTRAST: f64 = 4.5;
+
+#[test]
+fn x2_each_state_has_its_headline_in_the_page_its_title_and_the_json_of_the_schema() {
+    let schema = topics::schema::served().into_iter().find(|(name, _)| *name == "status.json").unwrap().1;
+    let schema = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
+    for state in STATES {
+        let (status, page) = state.shown();
+        assert_eq!(status.headline.text, state.headline, "{}", state.name);
+        let (words, rest) = state.headline.split_once(": ").unwrap();
+        assert!(page.contains(&format!("<h1>{words}</h1><p>{rest}</p>")), "{}: {page}", state.name);
+        let title = page.split("<title>").nth(1).unwrap().split("</title>").next().unwrap();
+        assert!(title.contains(words) && title.contains(rest), "{}: {title}", state.name);
+        let json: Value = serde_json::from_slice(&go_json::to_vec(&status).unwrap()).unwrap();
+        let wrong: Vec<String> = schema.iter_errors(&json).map(|it| it.to_string()).collect();
+        assert!(wrong.is_empty(), "{}: {wrong:?}", state.name);
+        // Words of libraries help nobody who looks at it.
+        assert!(!page.contains("os error") && !json.to_string().contains("os error"), "{}", state.name);
+        let claims = page.contains("<h1>SAFE");
+        assert_eq!(claims, status.next_step.starts_with("work on the node"), "{}", state.name);
+        assert_eq!(claims, status.headline.state == NodeState::Safe, "{}", state.name);
+    }
+    let safe: Vec<&str> =
+        STATES.iter().filter(|it| it.headline.starts_with("SAFE")).map(|it| it.name).collect();
+    assert_eq!(safe, ["safe"]);
+}
+
+#[test]
+fn what_blocks_comes_first_each_with_what_to_do_about_it() {
+    let state = STATES.iter().find(|it| it.name == "blocked-many").unwrap();
+    let (_, page) = state.shown();
+    let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
+    let order = ["id=\"headline\"", "id=\"first\"", "class=\"bar\"", "id=\"blockers\"", "id=\"phase\""];
+    assert!(order.windows(2).all(|it| place(it[0]) < place(it[1])));
+    let blocked = page.split("<ul id=\"blockers\">").nth(1).unwrap().split("</ul>").next().unwrap();
+    assert_eq!((blocked.matches("<li>").count(), blocked.matches("<b>Do: </b>").count()), (5, 5));
+    assert!(page.contains("<details id=\"history\">"), "{page}");
+}
+
+/// All pages in frames of a width; the script of this test, not of the pages, measures them.
+fn frames(width: u32) -> String {
+    let mut html = String::from("<!DOCTYPE html><body>");
+    for state in STATES {
+        write!(html, "<iframe name={0} src={0}.html width={width} height=844></iframe>", state.name).unwrap();
+    }
+    html + SCRIPT
+}
+
+const SCRIPT: &str = r#"<pre id=out></pre><script>
+const lin=v=>{v/=255;return v<=.04045?v/12.92:((v+.055)/1.055)**2.4};
+const lum=c=>{const[r,g,b]=c.match(/[\d.]+/g).map(Number);return .2126*lin(r)+.7152*lin(g)+.0722*lin(b)};
+const clear=c=>/^rgba\(.*, 0\)$/.test(c);
+addEventListener('load',()=>{const all={};for(const f of document.querySelectorAll('iframe')){
+ const d=f.contentDocument,w=f.contentWindow,e=d.documentElement;let least=[99,''];
+ for(const n of d.body.querySelectorAll('*')){if(![...n.childNodes].some(t=>t.nodeType===3&&t.data.trim()))continue;
+  let b=n;while(b&&clear(w.getComputedStyle(b).backgroundColor))b=b.parentElement;
+  const one=lum(w.getComputedStyle(n).color),two=lum(w.getComputedStyle(b||d.body).backgroundColor);
+  const ratio=(Math.max(one,two)+.05)/(Math.min(one,two)+.05);if(ratio<least[0])least=[ratio,n.outerHTML]}
+ all[f.name]={over:e.scrollWidth-w.innerWidth,width:w.innerWidth,h1:d.querySelector('h1').textContent,
+  title:d.title,dark:w.matchMedia('(prefers-color-scheme:dark)').matches,least}}
+ document.getElementById('out').textContent=JSON.stringify(all)});
+</script>"#;
+
+#[test]
+fn x2_in_a_browser_each_state_fits_a_phone_and_a_screen_and_can_be_read_in_light_and_dark() {
+    let Some(browser) = browser() else {
+        writeln!(std::io::stderr(), "skipped in a browser: none of {BROWSERS:?} is installed").unwrap();
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    for state in STATES {
+        std::fs::write(dir.path().join(format!("{}.html", state.name)), state.shown().1).unwrap();
+    }
+    for (width, dark) in [(390, false), (390, true), (1366, false), (1366, true)] {
+        let file = dir.path().join(format!("frames-{width}.html"));
+        std::fs::write(&file, frames(width)).unwrap();
+        let all = measured(&browser, &file, dark);
+        for state in STATES {
+            let it = &all[state.name];
+            let about = format!("{} at {width}, dark {dark}: {it}", state.name);
+            let (words, rest) = state.headline.split_once(": ").unwrap();
+            assert_eq!(
+                (it["width"].as_u64(), it["dark"].as_bool()),
+                (Some(width.into()), Some(dark)),
+                "{about}"
+            );
+            assert!(it["over"].as_i64().unwrap() <= 0, "{about}");
+            assert_eq!(it["h1"].as_str(), Some(words), "{about}");
+            let title = it["title"].as_str().unwrap();
+            assert!(title.contains(words) && title.contains(rest), "{about}");
+            assert!(it["least"][0].as_f64().unwrap() >= CONTRAST, "{about}");
+        }
+    }
+}
+
+/// What the script has found, by state.
+fn measured(browser: &Path, page: &Path, dark: bool) -> Value {
+    let profile = tempfile::tempdir().unwrap();
+    let scheme = if dark { 0 } else { 1 };
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--dump-dom"])
+        .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .unwrap();
+    let dom = String::from_utf8(output.stdout).unwrap();
+    let out = dom.split("<pre id=\"out\">").nth(1).and_then(|it| it.split("</pre>").next());
+    let out = out.unwrap_or_default().replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    serde_json::from_str(&out)
+        .unwrap_or_else(|cause| panic!("{cause}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn browser() -> Option<PathBuf> {
+    let folders = ["/usr/bin", "/usr/local/bin", "/snap/bin"].map(Path::new);
+    BROWSERS.iter().flat_map(|name| folders.map(|folder| folder.join(name))).find(|it| it.exists())
+}

@@ -1,0 +1,349 @@
+//! Every state of a node that the page shows, as a tree of files: one of `run-fixtures`, changed where no fixture has it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nodestatus::trial;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use topics::{GoTime, Headline, NodeShown, NodeState, NodeStatus};
+
+const PROGRESS: &str = "run/zedkube/NodeDrainProgress/global.json";
+const STATUS: &str = "run/zedkube/NodeDrainStatus/global.json";
+const PENDING: &str = "persist/status/zedagent/DeviceOpPending/reboot.json";
+const ZEDAGENTS: &str = "run/zedagent/NodeDrainRequest/global.json";
+const PERSONS: &str = "run/zedbox/NodeDrainRequest/global.json";
+
+/// A state by name, the tree that it begins with, what is changed in it, and the headline that a person should see.
+pub(crate) struct State {
+    pub(crate) name: &'static str,
+    fixture: &'static str,
+    change: fn(&Tree),
+    pub(crate) headline: &'static str,
+}
+
+/// When the pages are looked at.
+pub(crate) fn now() -> GoTime {
+    "2026-03-14T09:41:00Z".parse().unwrap()
+}
+
+pub(crate) const STATES: [State; 27] = [
+    state("in-service", "cluster-idle", |_| {}, "IN SERVICE: no drain is requested"),
+    state("no-cluster", "single-node", |_| {}, "IN NO CLUSTER: there is nothing to drain"),
+    state(
+        "cordoned",
+        "cluster-idle",
+        |it| {
+            it.set(&json!({ "Cordon": "foreign", "NextStep": "`kubectl uncordon` the node if that cordon is yours" }))
+        },
+        "CORDONED, NOT DRAINED: by somebody else, its pods may still run here",
+    ),
+    state(
+        "pending",
+        "cluster-idle",
+        |it| it.take("drain-3-requested", PENDING),
+        "REQUESTED: reboot 7 is pending, its drain has not begun",
+    ),
+    state(
+        "requested",
+        "drain-3-requested",
+        preflight,
+        "REQUESTED: reboot waits, it is being looked at first",
+    ),
+    state(
+        "waiting-for-turn",
+        "drain-3-requested",
+        |it| {
+            it.set(&json!({
+        "Phase": "waiting-for-turn",
+        "Turn": { "Fence": 0, "Rule": "down", "Nodes": ["edge-node-2"], "Since": "2026-03-14T09:30:02Z", "Place": 1 },
+        "Reason": "waits for its turn to be down: node edge-node-2 is down: not Ready",
+        "NextStep": "wait, or look who is before it: `zedbox lock status`; `kubectl describe node edge-node-2`",
+    }))
+        },
+        "WAITING FOR ITS TURN: edge-node-2 is down",
+    ),
+    state(
+        "waiting-for-window",
+        "drain-3-requested",
+        |it| {
+            it.set(&json!({
+                "Phase": "outside-window", "Deadline": "2026-03-14T10:29:00Z", "Reason": "no window is open",
+                "NextStep": "wait, or `zedbox drain start-now --reason TEXT` starts it now",
+            }))
+        },
+        "WAITING FOR A WINDOW: reboot waits, the next one opens in 48 min",
+    ),
+    state(
+        "draining",
+        "drain-5-cordoned",
+        |it| {
+            it.set(&json!({
+                "Blockers": [], "Counts": { "Total": 4, "Gone": 2, "Going": 1, "Waiting": 1, "Blocked": 0 },
+                "Reason": "2 of 4 pods gone", "NextStep": "nothing",
+            }))
+        },
+        "DRAINING: reboot waits, 2 of 4 pods gone",
+    ),
+    state("blocked", "drain-5-cordoned", |_| {}, "BLOCKED: reboot waits, 1 of 4 pods cannot leave"),
+    state("blocked-many", "drain-5-cordoned", many, "BLOCKED: reboot waits, 5 of 48 pods cannot leave"),
+    state(
+        "update-blocked",
+        "update-5-cordoned",
+        |_| {},
+        "BLOCKED: OS update waits, 1 of 4 pods cannot leave",
+    ),
+    state(
+        "api-silent",
+        "drain-4-starting",
+        |it| {
+            it.set(&json!({
+        "ApiSilentSince": "2026-03-14T09:38:00Z",
+        "Reason": "the Kubernetes API is not reachable: get version with kubeconfig k: client error (Connect): tcp \
+                   connect error: Connection refused (os error 111)",
+        "NextStep": "check that the API server runs",
+    }))
+        },
+        "REQUESTED: reboot waits, the Kubernetes API does not answer",
+    ),
+    state(
+        "detaching",
+        "drain-5-detaching",
+        |_| {},
+        "DRAINING: reboot waits, pods are gone, their volumes are being detached",
+    ),
+    state("retrying", "drain-7-retrying", |_| {}, "BLOCKED: reboot waits, 1 of 4 pods cannot leave"),
+    state(
+        "failed-cordon",
+        "failed-cordon-6",
+        |_| {},
+        "NOT DRAINED: reboot waits, the node cannot be cordoned",
+    ),
+    state("failed", "failed-drain-8", |_| {}, "NOT DRAINED: reboot waits, the drain failed"),
+    state("drained", "drain-9-complete", |_| {}, "DRAINED: reboot goes ahead, do not work on it"),
+    state("held", "drain-9-held", |_| {}, "BLOCKED: reboot is held back at the last moment"),
+    state("safe", "drain-9-complete", persons, "SAFE TO WORK ON: proved empty under a cordon"),
+    state(
+        "skipped",
+        "drain-9-complete",
+        skipped,
+        "WITHOUT A PROVED DRAIN: reboot goes ahead, its drain was skipped",
+    ),
+    state("forced", "forced", |_| {}, "WITHOUT A PROVED DRAIN: reboot goes ahead, a person has forced it"),
+    state(
+        "withdrawn",
+        "drain-9-complete",
+        |it| {
+            persons(it);
+            fs::remove_file(it.path(PERSONS)).unwrap();
+        },
+        "WITHDRAWN: nobody asks for this drain any more",
+    ),
+    state(
+        "after-boot",
+        "cluster-idle",
+        after_boot,
+        "AFTER A BOOT: stays cordoned until it is healthy, now at node-lease",
+    ),
+    state(
+        "whole-site",
+        "cluster-idle",
+        |it| it.set(&json!({ "Phase": "held", "Reason": "a shutdown of the site" })),
+        "WHOLE-SITE OPERATION: it holds this node, drains wait for its end",
+    ),
+    state(
+        "leaving",
+        "cluster-idle",
+        |it| it.set(&json!({ "Phase": "leaving", "Reason": "leaves its cluster" })),
+        "LEAVING ITS CLUSTER: drains wait until it has left",
+    ),
+    state("nothing-published", "malformed", |_| {}, "NOT KNOWN: zedkube has published nothing yet"),
+    state(
+        "stale",
+        "drain-9-complete",
+        |it| {
+            persons(it);
+            fs::write(it.path("run/zedkube.touch"), "").unwrap();
+            let file = fs::File::options().write(true).open(it.path("run/zedkube.touch")).unwrap();
+            let at: GoTime = "2026-03-14T09:31:00Z".parse().unwrap();
+            file.set_modified(at.to_timestamp().into()).unwrap();
+        },
+        "NOT KNOWN: zedkube had no turn for 10 min; below is what it wrote last",
+    ),
+];
+
+const fn state(
+    name: &'static str,
+    fixture: &'static str,
+    change: fn(&Tree),
+    headline: &'static str,
+) -> State {
+    State { name, fixture, change, headline }
+}
+
+impl State {
+    /// What is told of it, and the page.
+    pub(crate) fn shown(&self) -> (NodeStatus, String) {
+        let tree = Tree::of(self.fixture);
+        (self.change)(&tree);
+        let headline =
+            |state: NodeState, text: &str| Headline { state, text: format!("{}: {text}", state.words()) };
+        let node = |name: &str| NodeShown {
+            name: name.to_owned(),
+            ready: "Ready".to_owned(),
+            ..NodeShown::default()
+        };
+        let nodes = vec![
+            NodeShown {
+                control_plane: true,
+                etcd: true,
+                cordoned: self.fixture.contains("-5-"),
+                ..node("edge-node-1")
+            },
+            NodeShown {
+                control_plane: true,
+                etcd: true,
+                headline: Some(headline(NodeState::InService, "no drain is requested")),
+                page: "http://10.244.244.3:12346/".to_owned(),
+                ..node("edge-node-2")
+            },
+            NodeShown { ready: "not Ready".to_owned(), cordoned: true, ..node("edge-node-3") },
+        ];
+        let nodes = if self.name == "no-cluster" { Vec::new() } else { nodes };
+        trial::shown(tree.0.path(), "", now(), nodes).unwrap()
+    }
+}
+
+/// A copy of a fixture.
+pub(crate) struct Tree(TempDir);
+
+impl Tree {
+    fn of(fixture: &str) -> Self {
+        let tree = Self(tempfile::tempdir().unwrap());
+        copy(&fixtures().join(fixture), tree.0.path());
+        tree
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.0.path().join(file)
+    }
+
+    fn write(&self, file: &str, value: &Value) {
+        fs::create_dir_all(self.path(file).parent().unwrap()).unwrap();
+        fs::write(self.path(file), value.to_string()).unwrap();
+    }
+
+    fn progress(&self) -> Value {
+        serde_json::from_slice(&fs::read(self.path(PROGRESS)).unwrap()).unwrap()
+    }
+
+    /// Changes members of the progress.
+    fn set(&self, members: &Value) {
+        let mut progress = self.progress();
+        for (name, value) in members.as_object().unwrap() {
+            progress[name] = value.clone();
+        }
+        self.write(PROGRESS, &progress);
+    }
+
+    /// Takes a file of another fixture.
+    fn take(&self, fixture: &str, file: &str) {
+        fs::create_dir_all(self.path(file).parent().unwrap()).unwrap();
+        fs::copy(fixtures().join(fixture).join(file), self.path(file)).unwrap();
+    }
+}
+
+/// The same drain for a person's work on the node, and for nothing else.
+fn persons(tree: &Tree) {
+    for file in [ZEDAGENTS, PENDING] {
+        fs::remove_file(tree.path(file)).unwrap();
+    }
+    let (at, context) = ("2026-03-14T09:30:00Z", "operator field: new disk in bay 2");
+    tree.write(PERSONS, &json!({ "RequestedAt": at, "RequestedBy": 4, "Context": context }));
+    tree.write(STATUS, &json!({ "Status": 9, "RequestedBy": 4 }));
+    let mut answer = tree.progress()["Answers"][0].clone();
+    answer["RequestedBy"] = 4.into();
+    tree.set(&json!({
+        "RequestedBy": 4, "Context": context, "Answers": [answer],
+        "NextStep": "work on the node; it takes pods again after `zedbox drain cancel`",
+    }));
+}
+
+fn skipped(tree: &Tree) {
+    let skip = "the Kubernetes API was not reachable for 300 s";
+    let mut answer = tree.progress()["Answers"][0].clone();
+    answer["Skip"] = skip.into();
+    tree.set(&json!({
+        "Phase": "skipped", "Skip": skip, "Answers": [answer], "Reason": format!("drain skipped: {skip}"),
+        "Counts": { "Total": 4, "Gone": 1, "Going": 0, "Waiting": 3, "Blocked": 0 },
+    }));
+}
+
+/// Much of everything, with words that have no end.
+fn many(tree: &Tree) {
+    let long = "namespace-of-a-customer-with-a-long-name/statefulset-of-a-database-with-a-long-name-0";
+    let codes = ["budget-stuck", "last-copy", "kubelet-silent", "webhook", "slow-to-end"];
+    let blocker = |(nth, code): (usize, &&str)| {
+        json!({
+            "Pod": format!("{long}{nth}"), "UID": "u", "Code": code, "Since": "2026-03-14T09:36:10Z",
+            "Reason": format!("pod {long}{nth}: {}", "PodDisruptionBudget allows no disruption: 2 of 2 pods healthy, 2 required"),
+            "NextStep": format!("add a replica: `kubectl -n namespace-of-a-customer-with-a-long-name get pdb,pods {}`", "x".repeat(60)),
+        })
+    };
+    let blockers: Vec<Value> = codes.iter().enumerate().map(blocker).collect();
+    tree.set(&json!({
+        "Counts": { "Total": 48, "Gone": 30, "Going": 8, "Waiting": 5, "Blocked": 5 }, "Blockers": blockers,
+        "BlockersOmitted": 3, "NextStep": format!("{long}0: add a replica, or change the budget (7 more in Blockers)"), "Estimate": "2026-03-14T09:52:00Z",
+        "Machines": [{ "Name": "shop/db", "State": "moving", "Reason": "migrates to node edge-node-2, phase Running" }],
+        "Volumes": ["shop/data (pv pvc-7c1e)"], "Left": [format!("{long}: it stays: its pods have come back 3 times")],
+        "Storage": [{ "Volume": "shop/data (pvc-1)", "Node": "edge-node-1", "Rebuilding": true, "Percent": 42,
+            "Reason": "the last healthy copy is here; another is being rebuilt, 42 %", "NextStep": "wait" }],
+        "Hooks": ["not called: /etc/zedbox/hooks/before-drain.d/20-backup is not executable"],
+    }));
+    tree.take("cluster-idle", "persist/status/zedkube/DrainHistory/global.json");
+}
+
+fn preflight(tree: &Tree) {
+    let finding = |code: &str, severity: &str, text: &str, next: &str| {
+        json!({
+            "Code": code, "Severity": severity, "Text": text, "NextStep": next, "PassedBy": "",
+        })
+    };
+    tree.write("run/zedkube/DrainPreflight/global.json", &json!({
+        "At": "2026-03-14T09:30:04Z", "LeftOut": 0, "Findings": [
+            finding("backups", "blocks", "backups in progress: b1", "`kubectl -n longhorn-system get backups`; wait for their end"),
+            finding("disk", "warns", "cannot be checked: list nodes with kubeconfig k: client error (Connect): tcp connect \
+                error: Connection refused (os error 111)", "make room"),
+        ],
+    }));
+}
+
+fn after_boot(tree: &Tree) {
+    let warning = json!({ "Layer": "system-pods", "Failed": true, "Since": "2026-03-14T09:29:00Z",
+        "Words": "pods are not Ready: kube-system/coredns-1 (CrashLoopBackOff)",
+        "NextStep": "look at `kubectl -n kube-system describe pod coredns-1`" });
+    tree.set(&json!({
+        "Phase": "after-boot", "Cordon": "ours",
+        "Reason": "keeps its own cordon of an earlier boot: lease kube-node-lease/edge-node-1: no longer renewed",
+        "NextStep": "look at the log of its kubelet: `journalctl -u k3s`",
+        "Gate": { "Open": false, "Layer": "node-lease", "Failed": false, "Since": "2026-03-14T09:38:30Z",
+            "Words": "lease kube-node-lease/edge-node-1: no longer renewed",
+            "NextStep": "look at the log of its kubelet: `journalctl -u k3s`", "StaleTaints": [], "Warnings": [warning] },
+    }));
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../run-fixtures")
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
