@@ -65,6 +65,7 @@ fn site(
                     ["n1", "n2"].map(|it| lease("kube-node-lease", it)).to_vec()
                 }
             }
+            path if path.ends_with("/poddisruptionbudgets") => vec![budget("shop", "b0", [1, 2, 1, 2])],
             path if path.ends_with("/etcdsnapshotfiles") => vec![json!({ "status": { "readyToUse": true,
                 "creationTime": "2026-11-23T06:00:00Z" } })],
             path if path.ends_with("/virtualmachines") => {
@@ -132,7 +133,7 @@ async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step
                 all.extend([budget("shop", "b1", [1, 2, 1, 2]), budget("shop", "b2", [0, 2, 2, 2])]);
                 all.push(budget("longhorn-system", "instance-manager", [0, 1, 1, 1]));
                 all.push(budget("shop", "vm", [0, 1, 1, 1]));
-                all[3]["metadata"]["ownerReferences"] =
+                all[4]["metadata"]["ownerReferences"] =
                     json!([{ "kind": "VirtualMachineInstance", "name": "vm" }]);
                 all.push(budget("shop", "b3", [0, 0, 0, 0]));
             },

@@ -190,7 +190,7 @@ fn v3_a_restart_is_planned_begun_shown_paused_continued_and_withdrawn() {
 #[test]
 fn v3_with_the_lease_deleted_status_says_what_nodes_have_under_way_and_what_to_type() {
     let place = place();
-    let begun = place.site("restart --reason x --pass etcd", &[]);
+    let begun = place.site("restart --reason x", &[]);
     assert_eq!(begun.code, 0, "{begun:?}");
     assert!(place.sim.remove("coordination/leases", "eve-kube-app", LEASE));
     assert_eq!(words(&place.site("status", &[]).out), "no whole-site operation is in progress");
@@ -200,7 +200,7 @@ fn v3_with_the_lease_deleted_status_says_what_nodes_have_under_way_and_what_to_t
             r#"{"bootId":"b1","requestedBy":3,"requestedAt":"","fence":4,"leaseUid":"gone"}"#.into();
     });
     place.node.put(
-        "run/zedkube/SiteOperation/global.json",
+        "persist/status/zedkube/SiteOperation/global.json",
         include_str!("../../../topics/tests/filled/SiteOperation.json"),
     );
     let shown = words(&place.site("status", &[]).out);
