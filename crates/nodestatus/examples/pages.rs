@@ -14,6 +14,6 @@ fn main() {
     for state in states::STATES {
         let (status, page) = state.shown();
         assert_eq!(status.headline.text, state.headline, "{}", state.name);
-        std::fs::write(dir.join(format!("{}.html", state.name)), page).unwrap();
+        pubsub::store::replace(&dir.join(format!("{}.html", state.name)), page.as_bytes()).unwrap();
     }
 }

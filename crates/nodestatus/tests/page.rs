@@ -1,7 +1,7 @@
 //! The page in every state: its headline and title, the same in JSON, and, where a browser is installed, that it fits a
 //! phone and a screen and can be read in light and dark.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
 
 mod states;
 
@@ -10,6 +10,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pubsub::store;
 use serde_json::Value;
 use states::STATES;
 use topics::{NodeState, go_json};
@@ -65,7 +66,7 @@ fn frames(width: u32) -> String {
     html + SCRIPT
 }
 
-const SCRIPT: &str = r#"<pre id=out></pre><script>
+const SCRIPT: &str = r"<pre id=out></pre><script>
 const lin=v=>{v/=255;return v<=.04045?v/12.92:((v+.055)/1.055)**2.4};
 const lum=c=>{const[r,g,b]=c.match(/[\d.]+/g).map(Number);return .2126*lin(r)+.7152*lin(g)+.0722*lin(b)};
 const clear=c=>/^rgba\(.*, 0\)$/.test(c);
@@ -78,7 +79,7 @@ addEventListener('load',()=>{const all={};for(const f of document.querySelectorA
  all[f.name]={over:e.scrollWidth-w.innerWidth,width:w.innerWidth,h1:d.querySelector('h1').textContent,
   title:d.title,dark:w.matchMedia('(prefers-color-scheme:dark)').matches,least}}
  document.getElementById('out').textContent=JSON.stringify(all)});
-</script>"#;
+</script>";
 
 #[test]
 fn x2_in_a_browser_each_state_fits_a_phone_and_a_screen_and_can_be_read_in_light_and_dark() {
@@ -88,11 +89,11 @@ fn x2_in_a_browser_each_state_fits_a_phone_and_a_screen_and_can_be_read_in_light
     };
     let dir = tempfile::tempdir().unwrap();
     for state in STATES {
-        std::fs::write(dir.path().join(format!("{}.html", state.name)), state.shown().1).unwrap();
+        store::replace(&dir.path().join(format!("{}.html", state.name)), state.shown().1.as_bytes()).unwrap();
     }
     for (width, dark) in [(390, false), (390, true), (1366, false), (1366, true)] {
         let file = dir.path().join(format!("frames-{width}.html"));
-        std::fs::write(&file, frames(width)).unwrap();
+        store::replace(&file, frames(width).as_bytes()).unwrap();
         let all = measured(&browser, &file, dark);
         for state in STATES {
             let it = &all[state.name];
@@ -115,7 +116,7 @@ fn x2_in_a_browser_each_state_fits_a_phone_and_a_screen_and_can_be_read_in_light
 /// What the script has found, by state.
 fn measured(browser: &Path, page: &Path, dark: bool) -> Value {
     let profile = tempfile::tempdir().unwrap();
-    let scheme = if dark { 0 } else { 1 };
+    let scheme = i32::from(!dark);
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--dump-dom"])
         .arg(format!("--blink-settings=preferredColorScheme={scheme}"))

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nodestatus::trial;
+use pubsub::store;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use topics::{GoTime, Headline, NodeShown, NodeState, NodeStatus};
@@ -34,7 +35,7 @@ pub(crate) const STATES: [State; 27] = [
         "cordoned",
         "cluster-idle",
         |it| {
-            it.set(&json!({ "Cordon": "foreign", "NextStep": "`kubectl uncordon` the node if that cordon is yours" }))
+            it.set(&json!({ "Cordon": "foreign", "NextStep": "`kubectl uncordon` the node if that cordon is yours" }));
         },
         "CORDONED, NOT DRAINED: by somebody else, its pods may still run here",
     ),
@@ -59,7 +60,7 @@ pub(crate) const STATES: [State; 27] = [
         "Turn": { "Fence": 0, "Rule": "down", "Nodes": ["edge-node-2"], "Since": "2026-03-14T09:30:02Z", "Place": 1 },
         "Reason": "waits for its turn to be down: node edge-node-2 is down: not Ready",
         "NextStep": "wait, or look who is before it: `zedbox lock status`; `kubectl describe node edge-node-2`",
-    }))
+    }));
         },
         "WAITING FOR ITS TURN: edge-node-2 is down",
     ),
@@ -70,7 +71,7 @@ pub(crate) const STATES: [State; 27] = [
             it.set(&json!({
                 "Phase": "outside-window", "Deadline": "2026-03-14T10:29:00Z", "Reason": "no window is open",
                 "NextStep": "wait, or `zedbox drain start-now --reason TEXT` starts it now",
-            }))
+            }));
         },
         "WAITING FOR A WINDOW: reboot waits, the next one opens in 48 min",
     ),
@@ -81,7 +82,7 @@ pub(crate) const STATES: [State; 27] = [
             it.set(&json!({
                 "Blockers": [], "Counts": { "Total": 4, "Gone": 2, "Going": 1, "Waiting": 1, "Blocked": 0 },
                 "Reason": "2 of 4 pods gone", "NextStep": "nothing",
-            }))
+            }));
         },
         "DRAINING: reboot waits, 2 of 4 pods gone",
     ),
@@ -102,7 +103,7 @@ pub(crate) const STATES: [State; 27] = [
         "Reason": "the Kubernetes API is not reachable: get version with kubeconfig k: client error (Connect): tcp \
                    connect error: Connection refused (os error 111)",
         "NextStep": "check that the API server runs",
-    }))
+    }));
         },
         "REQUESTED: reboot waits, the Kubernetes API does not answer",
     ),
@@ -163,7 +164,7 @@ pub(crate) const STATES: [State; 27] = [
         "drain-9-complete",
         |it| {
             persons(it);
-            fs::write(it.path("run/zedkube.touch"), "").unwrap();
+            store::replace(&it.path("run/zedkube.touch"), b"").unwrap();
             let file = fs::File::options().write(true).open(it.path("run/zedkube.touch")).unwrap();
             let at: GoTime = "2026-03-14T09:31:00Z".parse().unwrap();
             file.set_modified(at.to_timestamp().into()).unwrap();
@@ -230,7 +231,7 @@ impl Tree {
 
     fn write(&self, file: &str, value: &Value) {
         fs::create_dir_all(self.path(file).parent().unwrap()).unwrap();
-        fs::write(self.path(file), value.to_string()).unwrap();
+        store::replace(&self.path(file), value.to_string().as_bytes()).unwrap();
     }
 
     fn progress(&self) -> Value {

@@ -32,6 +32,9 @@ fn safe() -> View {
     }
 }
 
+/// What is changed in a safe node, the state that this gives, and how.
+type Row = (&'static str, NodeState, fn(&mut View));
+
 fn progress(view: &mut View) -> &mut NodeDrainProgress {
     view.progress.as_mut().unwrap()
 }
@@ -39,7 +42,7 @@ fn progress(view: &mut View) -> &mut NodeDrainProgress {
 #[test]
 fn k7_safe_is_only_a_node_proved_empty_under_a_cordon_for_the_request_that_exists() {
     assert_eq!(headline(&safe(), now()).text, "SAFE TO WORK ON: proved empty under a cordon");
-    let rows: [(&str, NodeState, fn(&mut View)); 18] = [
+    let rows: [Row; 18] = [
         ("no progress", NodeState::Unknown, |it| it.progress = None),
         ("another boot", NodeState::Unknown, |it| it.earlier_boot = true),
         ("silent for 3 min", NodeState::Unknown, |it| it.silent = Some(Duration::from_secs(181))),
@@ -48,16 +51,16 @@ fn k7_safe_is_only_a_node_proved_empty_under_a_cordon_for_the_request_that_exist
         ("no cordon", NodeState::Unknown, |it| progress(it).cordon = CordonOwner::None),
         ("no answer", NodeState::Unknown, |it| progress(it).answers.clear()),
         ("an answer to another request", NodeState::Unknown, |it| {
-            progress(it).answers[0].requested_at = now()
+            progress(it).answers[0].requested_at = now();
         }),
         ("an answer on the way", NodeState::Unknown, |it| {
-            progress(it).answers[0].status = DrainStatus::Cordoned
+            progress(it).answers[0].status = DrainStatus::Cordoned;
         }),
         ("a failed answer", NodeState::Unknown, |it| {
-            progress(it).answers[0].status = DrainStatus::FailedDrain
+            progress(it).answers[0].status = DrainStatus::FailedDrain;
         }),
         ("a skip in the answer", NodeState::Unproved, |it| {
-            progress(it).answers[0].skip = "no API".to_owned()
+            progress(it).answers[0].skip = "no API".to_owned();
         }),
         ("a skip beside it", NodeState::Unproved, |it| progress(it).skip = "no API".to_owned()),
         ("a skipped phase", NodeState::Unproved, |it| progress(it).phase = DrainPhase::Skipped),
