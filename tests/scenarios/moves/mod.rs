@@ -56,7 +56,9 @@ pub(crate) async fn up(sim: &Sim, count: usize) {
 pub(crate) async fn plan(world: &World, policy: MachinePolicy) -> Plan {
     let before = world.cluster.asked_by_agents().len();
     let node = kubeapi::NodeName::parse(NODE).unwrap();
-    let plan = kubenodeop::survey::plan(&world.cluster.handle(), &node, policy).await.unwrap();
+    let plan = kubenodeop::survey::plan(&world.cluster.handle(), &node, policy, kubenodeop::SurgeRule::Never)
+        .await
+        .unwrap();
     let asked = world.cluster.asked_by_agents();
     assert!(asked[before..].iter().all(|(method, _)| method == "GET"), "a plan writes nothing");
     plan
