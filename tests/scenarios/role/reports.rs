@@ -21,7 +21,7 @@ async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
         &world.cluster.handle(),
         &node,
         Rules::default().machines,
-        kubenodeop::SurgeRule::All,
+        kubenodeop::SurgeRule::Never,
     )
     .await
     .unwrap();
