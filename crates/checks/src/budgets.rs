@@ -9,6 +9,9 @@ use serde_json::Value;
 use crate::workloads::is_system;
 use crate::{Finding, Severity};
 
+/// What is found, of which budgets, how each is shown, and the next step.
+type Rule<'a> = (&'a str, &'a dyn Fn(&Value) -> bool, &'a dyn Fn(&Value) -> String, &'a str);
+
 /// Budgets that let no pod go although all pods run, and those too few pods of which run; code `budgets`. Those that a
 /// controller keeps, as KubeVirt and Longhorn do, let none go by design: a drain knows what to do about them.
 #[must_use]
@@ -21,7 +24,7 @@ pub fn shut(all: &[Value]) -> Vec<Finding> {
         .collect();
     let lacks = |it: &Value| count(it, "currentHealthy") < count(it, "desiredHealthy");
     let whole = |it: &Value| count(it, "currentHealthy") >= count(it, "expectedPods");
-    let rows: [(&str, &dyn Fn(&Value) -> bool, &dyn Fn(&Value) -> String, &str); 2] = [
+    let rows: [Rule<'_>; 2] = [
         (
             "budgets that never let a pod go, also with all pods running; a drain waits for them until its time is over",
             &|it| whole(it) && !lacks(it) && !is_kept(it),
@@ -49,14 +52,13 @@ pub fn shut(all: &[Value]) -> Vec<Finding> {
             "bring its pods back first: see layers applications and system",
         ),
     ];
-    let of =
-        |(what, holds, shown, next): (&str, &dyn Fn(&Value) -> bool, &dyn Fn(&Value) -> String, &str)| {
-            let some: Vec<&Value> = closed.iter().copied().filter(|it| holds(it)).collect();
-            let meta = &some.first()?["metadata"];
-            let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
-            let next = format!("kubectl -n {namespace} describe pdb {name}; {next}");
-            let text = format!("{what}: {}", listed(&some.into_iter().map(shown).collect::<Vec<_>>(), ", "));
-            Some(Finding::new("budgets", text, next).with(Severity::Warns))
-        };
+    let of = |(what, holds, shown, next): Rule<'_>| {
+        let some: Vec<&Value> = closed.iter().copied().filter(|it| holds(it)).collect();
+        let meta = &some.first()?["metadata"];
+        let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
+        let next = format!("kubectl -n {namespace} describe pdb {name}; {next}");
+        let text = format!("{what}: {}", listed(&some.into_iter().map(shown).collect::<Vec<_>>(), ", "));
+        Some(Finding::new("budgets", text, next).with(Severity::Warns))
+    };
     rows.into_iter().filter_map(of).collect()
 }
