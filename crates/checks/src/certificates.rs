@@ -45,9 +45,9 @@ pub fn events(events: &[Value]) -> Vec<Finding> {
     all.dedup_by(|older, newest| (&older.node, older.authority) == (&newest.node, newest.authority));
     let warning = |it: &Word| {
         let next = if it.authority {
-            "renew the certificate authority first: k3s certificate rotate-ca"
+            "an authority ends, which a restart does not renew: plan it with k3s certificate rotate-ca --help"
         } else {
-            "restart k3s on that node, which renews them"
+            "if the clock there is right (date): restart k3s or rke2 on that node, which renews them"
         };
         Finding::new("certificates", format!("certificates on node {}: {}", it.node, it.text), next)
     };
@@ -93,9 +93,9 @@ pub fn ending(all: &[Dated], now: Timestamp) -> Vec<Finding> {
             SignedDuration::MIN,
             VERY_SOON,
             Severity::Blocks,
-            "certificates that end within a day or have ended",
+            "certificates that, by this machine's clock, end within a day or have ended",
         ),
-        (VERY_SOON, SOON, Severity::Warns, "certificates that end within 7 days"),
+        (VERY_SOON, SOON, Severity::Warns, "certificates that, by this machine's clock, end within 7 days"),
     ];
     let of = |(from, to, severity, what)| {
         let mut some: Vec<&Dated> = all.iter().filter(|it| (from..to).contains(&left(it))).collect();

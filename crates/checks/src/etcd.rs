@@ -37,7 +37,7 @@ pub fn voters(nodes: &[Value]) -> Vec<Finding> {
     vec![Finding::new(
         "etcd",
         text,
-        "repair them first: a site that goes down so may come back without quorum",
+        "repair it before another server goes down; on that node: systemctl status k3s (rke2-server), journalctl -u k3s",
     )]
 }
 

@@ -38,8 +38,7 @@ const FILES: usize = 64;
 /// No certificate is longer.
 const FILE_BYTES: u64 = 64 << 10;
 /// Renews what k3s and rke2 have made.
-const RESTART: &str =
-    "restart k3s (rke2) on this node, which renews them; of an authority: k3s certificate rotate-ca";
+const RESTART: &str = "if the clock is right (date): restart k3s or rke2 on this node, which renews all but authorities (*-ca.crt)";
 
 /// What is looked at.
 #[derive(Debug, Clone, Default)]

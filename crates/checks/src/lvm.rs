@@ -40,11 +40,11 @@ pub(crate) fn look(root: &Path) -> Option<Finding> {
     let (first, _) = all.first()?;
     let shown: Vec<String> = all.iter().map(|(name, disk)| format!("{name} on {disk}")).collect();
     let text = format!(
-        "this machine has activated volume groups of guests, which keeps them from migrating: {}",
+        "volume groups that are active on this machine, on disks that look like those of guests, which then cannot migrate: {}",
         listed(&shown, ", ")
     );
     let next = format!(
-        "vgchange -an {}, and have LVM leave such disks alone: global_filter = [ \"r|/dev/longhorn/|\", \"r|/dev/disk/by-path/.*iscsi.*longhorn.*|\" ] \
+        "if lsblk shows no mount point of them here: vgchange -an {}, and have LVM leave such disks alone: global_filter = [ \"r|/dev/longhorn/|\", \"r|/dev/disk/by-path/.*iscsi.*longhorn.*|\" ] \
          in /etc/lvm/lvm.conf",
         group(first)
     );

@@ -54,7 +54,7 @@ pub fn not_running(machines: &[Value]) -> Vec<Finding> {
     }
     if !stopped.is_empty() {
         let text = format!("virtual machines that a drain has stopped: {}", names(&stopped, ", "));
-        found.push(Finding::new("machines", text, "zedbox machines start").with(Severity::Warns));
+        found.push(Finding::new("machines", text, "zedbox machines restore").with(Severity::Warns));
     }
     found
 }

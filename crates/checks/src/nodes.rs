@@ -18,8 +18,9 @@ pub fn unready(nodes: &[Value]) -> Vec<Finding> {
     let off = |it: &&Value| condition(&it["status"], "Ready")["status"] != "True";
     let off: Vec<String> = nodes.iter().filter(off).map(named).collect();
     let Some(first) = off.first() else { return Vec::new() };
-    let next =
-        format!("kubectl describe node {first}; it cannot take part, and the site comes back without it");
+    let next = format!(
+        "is it powered on? on it: systemctl status k3s (rke2-server, k3s-agent); here: kubectl describe node {first}"
+    );
     vec![Finding::new("nodes", format!("nodes that are not Ready: {}", names(&off, ", ")), next)]
 }
 

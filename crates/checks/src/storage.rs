@@ -30,7 +30,14 @@ pub fn unhealthy(volumes: &[Volume]) -> Vec<Finding> {
         return Vec::new();
     }
     let text = format!("{UNHEALTHY}: {}", names(&bad, ", "));
-    vec![Finding::new("volumes", text, "kubectl -n longhorn-system get volumes; wait until they are rebuilt")]
+    let faulted = volumes.iter().any(|it| it.status.robustness == "faulted");
+    let next = if faulted {
+        "a faulted volume has no copy that can be used, and waiting does not help: start the nodes that hold its copies; \
+         kubectl -n longhorn-system get replicas.longhorn.io -o wide shows which"
+    } else {
+        "wait until they are rebuilt: kubectl -n longhorn-system get volumes.longhorn.io"
+    };
+    vec![Finding::new("volumes", text, next)]
 }
 
 /// Volumes with a copy on a disk that is full: a guest that writes there is paused by IO errors. Code `volumes`.
@@ -89,8 +96,10 @@ fn in_work(
             |(name, at): (String, _)| format!("{name} ({} h)", age(at).unwrap_or_default().as_hours());
         let shown: Vec<String> = stale.into_iter().map(shown).collect();
         let text =
-            format!("{what}, without a change for more than {} h: {}", STALE.as_hours(), names(&shown, ", "));
-        let next = format!("{look}; delete what hangs, a reboot may cut off what does not");
+            format!("{what}, by their times for more than {} h: {}", STALE.as_hours(), names(&shown, ", "));
+        let next = format!(
+            "look twice, 10 min apart: {look}; one that moves is cut off by a reboot, so wait for it"
+        );
         found.push(Finding::new("backups", text, next).with(Severity::Warns));
     }
     found
@@ -133,7 +142,7 @@ pub fn single(volumes: &[Volume]) -> Vec<Finding> {
         return Vec::new();
     }
     let text = format!("volumes with a single replica: {}", names(&all, ", "));
-    let next = "give them two: kubectl -n longhorn-system edit volumes, numberOfReplicas";
+    let next = "numberOfReplicas 2 in kubectl -n longhorn-system edit volumes.longhorn.io NAME, where another node has room";
     vec![Finding::new("volumes", text, next).with(Severity::Warns)]
 }
 
@@ -186,6 +195,6 @@ pub fn stale_attachments(attachments: &[Value], nodes: &[Value]) -> Vec<Finding>
     }
     let text =
         format!("volumes that are attached to nodes which are gone or not Ready: {}", names(&all, ", "));
-    let next = "start that node, or make sure that it is off: Kubernetes detaches them after 6 min then";
+    let next = "start that node; Kubernetes detaches them some minutes after its pods are gone: kubectl get volumeattachments";
     vec![Finding::new("volumes", text, next).with(Severity::Warns)]
 }

@@ -8,7 +8,7 @@ use kubeapi::Cluster;
 
 use crate::calls;
 use crate::turn::event::Trouble;
-use crate::turn::record::Record;
+use crate::turn::record::{Holder, Phase, Record};
 
 /// One look at the Lease, for a drain of `node`; code `turns`. Dropping it loses nothing.
 pub async fn look(cluster: &Cluster, node: &str) -> Vec<Finding> {
@@ -30,10 +30,22 @@ pub(crate) fn of(record: &Record, node: &str) -> Vec<Finding> {
     let most = record.limit;
     let others = record.holders.iter().filter(|it| it.node != node).map(|it| {
         let is =
-            format!("node {} is down, or about to be ({}, phase {})", it.node, it.op.text(), it.phase.text());
-        found(format!("{is}; at most {most} may be at once"), "wait until it is back: zedbox lock status")
+            format!("node {} has the turn to be down ({}, phase {})", it.node, it.op.text(), it.phase.text());
+        found(format!("{is}; at most {most} may be at once"), &next_of(it))
     });
     site.into_iter().chain(others).collect()
+}
+
+/// What to do about another node's turn.
+pub fn next_of(holder: &Holder) -> String {
+    let (node, fence) = (&holder.node, holder.fence);
+    if holder.phase == Phase::Failed {
+        return format!(
+            "it keeps its turn until a person decides: zedbox lock status; once that node is well, zedbox lock release \
+             {node} --fence {fence} --reason TEXT"
+        );
+    }
+    "wait until it is back: zedbox lock status".to_owned()
 }
 
 fn found(text: String, next: &str) -> Finding {

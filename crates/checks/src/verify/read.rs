@@ -60,6 +60,8 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
         Box::pin(listed::<Value>(cluster, many("budgets", "/apis/policy/v1/poddisruptionbudgets"))),
     );
     let known = all_nodes.as_deref().unwrap_or_default();
+    // Of nodes that could not be read nothing is said.
+    let by_nodes = |found: Vec<Finding>| if all_nodes.is_ok() { found } else { Vec::new() };
     let members = known.iter().filter(|it| etcd::is_member(it)).count();
     let mut quorum = Looked::default();
     if members > 0 {
@@ -92,7 +94,7 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
     volumes_layer.list("storage nodes", disks.as_deref(), |all| warnings(storage::full(all, volumes))).list(
         "attachments",
         attached.as_deref(),
-        |all| storage::stale_attachments(all, known),
+        |all| by_nodes(storage::stale_attachments(all, known)),
     );
     vec![
         Looked::default()
@@ -100,7 +102,7 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
             .layer("certificates"),
         clock.layer("clock"),
         Looked::default()
-            .list("leases", leases.as_deref(), |all| network::addresses(all, known, now))
+            .list("leases", leases.as_deref(), |all| by_nodes(network::addresses(all, known, now)))
             .layer("network"),
         quorum.layer("etcd"),
         Looked::default().read(format!("{} answers", cluster.address())).layer("api"),

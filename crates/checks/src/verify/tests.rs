@@ -198,7 +198,7 @@ async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step
         ("volumes", "storage", Warn, "pvc-1: degraded", "rebuilt", |all| {
             all[0]["status"]["robustness"] = "degraded".into();
         }),
-        ("volumeattachments", "storage", Warn, "pvc-1 (node n9)", "6 min", |all| {
+        ("volumeattachments", "storage", Warn, "pvc-1 (node n9)", "start that node", |all| {
             all[0]["spec"]["nodeName"] = "n9".into();
         }),
         (

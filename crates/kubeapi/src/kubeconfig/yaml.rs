@@ -121,11 +121,11 @@ mod tests {
         let rows = [
             ("a: b\na: c\n", 2),
             ("a: &x b\nc: *x\n", 2),
-            ("a: b\n---\na: c\n", 3),
+            ("a: b\n---\na: c\n", 4),
             ("[a]: b\n", 1),
-            ("a: [b\n", 2),
+            ("a: [b\n", 1),
             ("a: b\n  c: d\n", 2),
-            ("\"a\n", 2),
+            ("\"a\n", 1),
         ];
         let lines = rows.map(|(text, _)| read(text).map_err(|it| it.line));
         assert_eq!(lines, rows.map(|(_, line)| Err(line)));

@@ -28,7 +28,7 @@ fn u6_who_else_is_down_and_an_operation_on_the_whole_site_are_found_before_a_dra
     assert!(texts(&free, "n1").is_empty());
     assert_eq!(
         texts(&taken, "n1"),
-        ["node n2 is down, or about to be (reboot, phase draining); at most 1 may be at once"]
+        ["node n2 has the turn to be down (reboot, phase draining); at most 1 may be at once"]
     );
     assert!(texts(&taken, "n2").is_empty(), "its own turn");
     assert_eq!(texts(&site, "n1"), ["an operation on the whole site is under way (shutdown): n3 is silent"]);

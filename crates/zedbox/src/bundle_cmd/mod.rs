@@ -105,7 +105,8 @@ async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
     let secrets = secrets::of_node(root, command.place.kubeconfig.as_deref());
     if let Some((path, _)) = contents.0.iter().find(|(_, bytes)| secrets.are_in(bytes)) {
         bail!(
-            "write the archive: {path} would hold a secret of this node; nothing was written, please report it"
+            "write the archive: {path} would hold a secret of this node, so nothing was written; report that name, and send what \
+             `zedbox verify`, `zedbox drain status` and `zedbox lock status` print"
         );
     }
     let archive = packed(&contents, now).context("pack the archive")?;
@@ -115,10 +116,11 @@ async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
     match voice.output {
         Output::Json => Voice::json(&Done { file: &file, files, bytes }, false)?,
         Output::Text => voice.paragraph(&format!(
-            "{}: {files} files, {} kB. Kubeconfigs, tokens, keys and the device config are left out; names of pods, \
-             nodes and machines are in it.",
+            "{}: {files} files, {} kB. Kubeconfigs, tokens, keys and the device config are left out; names and \
+             addresses of pods, nodes and machines and the agents' log are in it.{}",
             file.display(),
-            bytes.div_ceil(1000)
+            bytes.div_ceil(1000),
+            if rustix::process::geteuid().is_root() { "" } else { " Without root much of it is missing: use sudo." }
         ))?,
     };
     Ok(())

@@ -228,7 +228,7 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&Cluster)) -> anyhow::
     let clock = Clock::new();
     let tell = Teller::new(clock);
     println!(
-        "zedbox site drill: power lost on three nodes of an embedded cluster; files in {}",
+        "zedbox site drill: a simulation, nothing of this site is touched; three nodes lose their power; files in {}",
         dir.display()
     );
     let cluster = Cluster::start(clock).await.context("start the embedded cluster")?;

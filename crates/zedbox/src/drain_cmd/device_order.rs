@@ -71,7 +71,10 @@ async fn act(
     let reason = person::reason(options.reason.as_deref().unwrap_or_default()).with_context(doing)?;
     let boot_id = force::boot_of_agents(&bus).with_context(doing)?;
     let Some(boot_id) = boot_id.filter(|_| serves(&bus)) else {
-        bail!("{}: zedagent does not run, and it is what carries it out: start `zedbox run`", doing());
+        bail!(
+            "{}: zedagent does not run, and it is what carries it out: systemctl start zedbox, then this again",
+            doing()
+        );
     };
     if let Some(other) = read(&file).with_context(doing)?.filter(|it| it.boot_id == boot_id) {
         bail!(
@@ -100,9 +103,13 @@ async fn act(
         }
         Output::Json => {}
         Output::Text => {
+            let goes = match op {
+                DeviceOp::Reboot => "reboots",
+                DeviceOp::Shutdown => "is switched off, until somebody switches it on by hand",
+            };
             let follow = if waits { "" } else { "`zedbox drain watch` follows the drain; " };
             voice.paragraph(&format!(
-                "Ordered a {word}: this node is drained first, then the machine goes down. {follow}`zedbox {word} \
+                "Ordered a {word}: this node is drained first, then the machine {goes}. {follow}`zedbox {word} \
                  --cancel` withdraws it until then."
             ))?;
         }
@@ -164,8 +171,8 @@ fn cancel(op: DeviceOp, file: &Path, voice: &Voice) -> anyhow::Result<Exit> {
         }
         Output::Text => {
             voice.paragraph(
-                "Withdrew the order: the drain ends, and zedkube removes its own cordon. A machine that has been told \
-                 to go down goes: `zedbox drain status` shows it.",
+                "Withdrew your order. Where nobody else wants this node down, as the controller, the drain ends and zedkube \
+                 removes its own cordon. A machine that has been told to go down goes: `zedbox drain status` shows it.",
             )?;
         }
     }

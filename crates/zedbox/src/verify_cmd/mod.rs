@@ -128,7 +128,10 @@ fn merge(layers: &mut Vec<VerifyLayer>, name: &str, finding: Finding) {
 /// Device nodes that the cluster software cannot start without.
 fn devices(bus: &Bus, here: bool) -> VerifyLayer {
     if !here {
-        return verify::skipped("devices", "this machine is no node: type the command there");
+        return verify::skipped(
+            "devices",
+            "zedagent has written no /run/zedagent/EdgeNodeInfo: as on any machine that is no node; on one, see systemctl status zedbox",
+        );
     }
     let missing = DEVICE_NODES.into_iter().filter(|path| !bus.path(path).exists());
     let found = missing.map(|path| {
@@ -152,7 +155,7 @@ async fn turns(cluster: &Cluster) -> VerifyLayer {
         let (node, op, phase) = (&it.node, it.op.text(), it.phase.text());
         let text = format!("node {node} may be out of service: it holds the turn for a {op} (phase {phase})");
         if known(&it.node) {
-            Finding::new("turn", text, "wait until it is back: zedbox lock status").with(Severity::Warns)
+            Finding::new("turn", text, outage::findings::next_of(it)).with(Severity::Warns)
         } else {
             let next = format!("zedbox lock release {node} --fence {} --reason '...'", it.fence);
             let text = format!("{text}, and there is no such node any more: no other node may go");
@@ -183,7 +186,8 @@ async fn until_well(
         before = well;
         let bad = report.layers.iter().filter(|it| it.result >= VerifyResult::Unknown);
         let bad: Vec<String> = bad.map(|it| format!("{} {}", it.layer, it.result.text())).collect();
-        let line = if bad.is_empty() { "all is well, once more".to_owned() } else { bad.join(", ") };
+        let line =
+            if bad.is_empty() { "nothing fails; looking once more".to_owned() } else { bad.join(", ") };
         if line != said {
             say(&format!("waiting: {line}"));
             said = line;
@@ -294,8 +298,13 @@ mod tests {
         use VerifyResult::{Fail, Pass, Unknown, Warn};
         let (result, secs, said) = waited(&[Fail, Fail, Unknown, Pass, Fail, Warn, Pass], 900).await;
         assert_eq!((result, secs), (Pass, 30));
-        let waiting =
-            ["nodes fail", "nodes unknown", "all is well, once more", "nodes fail", "all is well, once more"];
+        let waiting = [
+            "nodes fail",
+            "nodes unknown",
+            "nothing fails; looking once more",
+            "nodes fail",
+            "nothing fails; looking once more",
+        ];
         assert_eq!(said, waiting.map(|it| format!("waiting: {it}")));
         assert_eq!(waited(&[Fail], 12).await.0, Fail);
         assert_eq!(waited(&[Fail], 12).await.1, 12);
