@@ -9,6 +9,7 @@ mod join;
 mod lock;
 mod machines;
 mod preflight;
+mod request;
 pub(crate) mod settings;
 mod time;
 mod update_status;
@@ -17,7 +18,6 @@ mod window;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use agent::{device, partitions};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
@@ -32,6 +32,7 @@ pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
 pub(crate) use lock::{First, LockAction, LockCommand};
 pub(crate) use machines::{MachinesAction, MachinesCommand};
 pub(crate) use preflight::{PassOptions, PlanOptions};
+pub(crate) use request::{RequestOptions, WatchOptions};
 pub(crate) use update_status::UpdateStatus;
 pub(crate) use verify::VerifyCommand;
 pub(crate) use window::StartOptions;
@@ -183,28 +184,6 @@ pub(crate) enum DrainAction {
     Force(ForceOptions),
     /// Have findings of the preflight pass: drains begin although they exist, until the next boot.
     Pass(PassOptions),
-}
-
-/// What a person asks for.
-#[derive(Debug, Clone, Group)]
-pub(crate) struct RequestOptions {
-    /// Why, in at most 200 bytes; status, log and report show it with your name.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: String,
-    /// Continue as `watch` until this request is answered; the exit code is that of `watch`.
-    #[arg(long)]
-    pub(crate) wait: bool,
-    /// Wait for so long at most, as 90s, 5m or 2h: then end with 3 or 4, and the request stays.
-    #[arg(long, value_name = "TIME", value_parser = time::span, requires = "wait")]
-    pub(crate) timeout: Option<Duration>,
-}
-
-/// How long a drain is watched.
-#[derive(Debug, Clone, Group)]
-pub(crate) struct WatchOptions {
-    /// For so long at most, as 90s, 5m or 2h: then end with 3 or 4.
-    #[arg(long, value_name = "TIME", value_parser = time::span)]
-    pub(crate) timeout: Option<Duration>,
 }
 
 /// What a person forces.

@@ -3,11 +3,11 @@
 #![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
-#[path = "drain_cmd/device_order.rs"]
+#[path = "drain_cmd/orders/device_order.rs"]
 mod device_order;
 #[path = "drain_cmd/force.rs"]
 mod force;
-#[path = "drain_cmd/force_log.rs"]
+#[path = "drain_cmd/orders/force_log.rs"]
 mod force_log;
 #[path = "drain_cmd/history.rs"]
 mod history;

@@ -106,6 +106,10 @@ pub struct About {
 pub fn find(bus: &Bus, stage: Stage) -> Result<Found, String> {
     let folder = bus.path(FOLDER).join(stage.folder());
     let mut found = Found::default();
+    // Without hooks nothing is called, whoever may write above.
+    if fs::symlink_metadata(&folder).is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound) {
+        return Ok(found);
+    }
     // Whoever may write in a folder above may put another one in its place.
     let above = ABOVE.map(|it| bus.path(it));
     for dir in above.into_iter().chain([bus.path(FOLDER), folder.clone()]) {

@@ -1,6 +1,7 @@
 //! What page and figures tell, as it is on disk at this moment: this node's name and topics of this agent, and of others
 //! what is asked of it and held up. No config, so no secret, comes in here.
 
+use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
 use agent::{operator, wire};
@@ -37,6 +38,8 @@ pub(super) struct View {
     pub(super) pending: Vec<DeviceOpPending>,
     /// Why nodeagent holds the machine at the last moment.
     pub(super) last_look: Option<OutageQuestion>,
+    /// A request, an operation or that question is there and cannot be used: what is asked for is not known.
+    pub(super) blind: bool,
     /// The first trouble with a file that something waits for.
     pub(super) trouble: Option<Trouble>,
     pub(super) history: Option<DrainHistory>,
@@ -77,6 +80,9 @@ impl View {
             requests: by_topic.chain(persons(bus)).collect(),
             preflight: peek(bus, NAME, GLOBAL),
             pending: ops.iter().filter_map(|op| peek(bus, "zedagent", op.word())).collect(),
+            blind: REQUESTERS.iter().any(|agent| unread::<NodeDrainRequest>(bus, agent, GLOBAL))
+                || ops.iter().any(|op| unread::<DeviceOpPending>(bus, "zedagent", op.word()))
+                || unread::<OutageQuestion>(bus, "nodeagent", GLOBAL),
             last_look: peek(bus, "nodeagent", GLOBAL).filter(|it: &OutageQuestion| !it.held.is_empty()),
             trouble: troubles.flat_map(|it| it.troubles).find(|it| !it.holds.is_empty()),
             history: peek(bus, NAME, GLOBAL),
@@ -90,6 +96,13 @@ impl View {
 /// For display: what cannot be read now is there again at the next look.
 fn peek<T: Topic>(bus: &Bus, agent: &str, key: &str) -> Option<T> {
     wire::peek(bus, agent, key).ok().flatten()
+}
+
+/// Whether a value is there that cannot be used.
+fn unread<T: Topic>(bus: &Bus, agent: &str, key: &str) -> bool {
+    let there = wire::path::<T>(bus, agent, key).symlink_metadata();
+    let absent = there.is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound);
+    !absent && peek::<T>(bus, agent, key).is_none()
 }
 
 /// The request of a person, by the rule that zedkube goes by.

@@ -149,7 +149,16 @@ impl Zedagent {
         let Some(wanted) = self.wanted.clone() else { return };
         for op in OPERATIONS {
             let commanded = self.pending.get(&op).is_some_and(|it| it.state == PendingState::Commanded);
-            if self.is_ordered(op) || commanded || wanted.unclear.contains(&op) {
+            if commanded || wanted.unclear.contains(&op) {
+                continue;
+            }
+            if self.is_ordered(op) {
+                // One boot carries out both.
+                let newer = wanted.commands.get(&op).zip(self.counters.get(&op));
+                if let Some((command, _)) = newer.filter(|(command, saved)| command.counter != saved.counter)
+                {
+                    self.want(now, op, command, out);
+                }
                 continue;
             }
             match (wanted.commands.get(&op), self.counters.get(&op)) {
@@ -229,8 +238,12 @@ impl Zedagent {
         if self.commanded().is_some_and(|it| it == DeviceOp::Reboot || self.is_ordered(it)) {
             return;
         }
-        let is_pending =
-            |op: &DeviceOp| self.pending.get(op).is_some_and(|it| it.state == PendingState::Pending);
+        // What was ordered may have been withdrawn as long as that has not been heard.
+        let heard = self.site.is_some() && self.person.is_some();
+        let is_pending = |op: &DeviceOp| {
+            self.pending.get(op).is_some_and(|it| it.state == PendingState::Pending)
+                && (heard || !self.is_ordered(*op))
+        };
         let of_site = OPERATIONS.into_iter().find(|op| is_pending(op) && self.is_ordered(*op));
         let Some(op) = of_site.or_else(|| OPERATIONS.into_iter().find(is_pending)) else { return };
         match self.gate(now, op) {

@@ -1,10 +1,12 @@
 //! Files of this node: the topics that agents of ours publish or read, force files, reasons and stacks, settings.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use pubsub::store;
 use serde_json::Value;
+use topics::Reread;
 
 use super::Contents;
 use super::secrets::without;
@@ -12,11 +14,12 @@ use super::secrets::without;
 /// Nothing of ours is longer.
 const FILE_BYTES: u64 = 1 << 20;
 /// Where topics are, below the root.
-const TREES: [&str; 3] = ["run", "persist/status", "persist/kube-status"];
+const TREES: [&str; 2] = ["run", "persist/status"];
 /// Topics that are left out as a whole: what users give to their applications and to k3s.
 const LEFT_OUT: [&str; 2] = ["AppInstanceConfig", "KubeConfig"];
-/// Other files, whole or their end.
-const FILES: [&str; 14] = [
+/// Other files; of a long one the beginning.
+const FILES: [&str; 15] = [
+    topics::FORCE_FILE,
     "persist/reboot-reason",
     "persist/boot-reason",
     "persist/reboot-image",
@@ -35,7 +38,7 @@ const FILES: [&str; 14] = [
 
 /// Adds them all below `files`.
 pub(super) fn collect(root: &Path, contents: &mut Contents) {
-    let topics: Vec<&str> = topics::readers().into_iter().map(|it| it.0).collect();
+    let topics = topics::readers().into_iter().filter(|it| !LEFT_OUT.contains(&it.0)).collect();
     for tree in TREES {
         walk(&root.join(tree), tree, &topics, contents);
     }
@@ -52,34 +55,37 @@ pub(super) fn collect(root: &Path, contents: &mut Contents) {
     }
 }
 
-fn walk(dir: &Path, shown: &str, topics: &[&str], contents: &mut Contents) {
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
-        Err(error) => return contents.add(format!("files/{shown}.error"), error.to_string()),
-    };
-    let topic = dir.file_name().and_then(|it| it.to_str()).unwrap_or_default();
-    let is_topic = topics.contains(&topic) && !LEFT_OUT.contains(&topic);
-    for entry in entries.flatten() {
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        let (path, shown) = (entry.path(), format!("{shown}/{name}"));
-        let is_json = path.extension().is_some_and(|it| it == "json");
-        let is_force = topic == "kube-status";
-        if entry.file_type().is_ok_and(|it| it.is_dir()) {
-            walk(&path, &shown, topics, contents);
-        } else if is_json && (is_topic || is_force) {
-            match store::read(&path, FILE_BYTES) {
-                Ok(bytes) => contents.add(format!("files/{shown}"), shown_json(&bytes.unwrap_or_default())),
-                Err(error) => contents.add(format!("files/{shown}.error"), error.to_string()),
+/// Reads `<tree>/<agent>/<Topic>/<key>.json`, with the members that agents know, as others may hold what users give.
+fn walk(dir: &Path, shown: &str, topics: &BTreeMap<&str, Reread>, contents: &mut Contents) {
+    for agent in names(dir) {
+        for topic in names(&dir.join(&agent)) {
+            let Some(reread) = topics.get(topic.as_str()) else { continue };
+            let folder = dir.join(&agent).join(&topic);
+            for key in names(&folder)
+                .into_iter()
+                .filter(|it| Path::new(it).extension().is_some_and(|it| it == "json"))
+            {
+                let file = format!("files/{shown}/{agent}/{topic}/{key}");
+                match store::read(&folder.join(&key), FILE_BYTES) {
+                    Ok(bytes) => contents.add(file, shown_json(reread(&bytes.unwrap_or_default()))),
+                    Err(error) => contents.add(format!("{file}.error"), error.to_string()),
+                }
             }
         }
     }
 }
 
-/// The value without its secrets, for reading; a text that is no JSON is not taken, as nothing is known of it.
-fn shown_json(bytes: &[u8]) -> Vec<u8> {
-    match serde_json::from_slice::<Value>(bytes) {
+/// What is in a folder that is no link; of one that cannot be read, nothing.
+fn names(dir: &Path) -> Vec<String> {
+    let is_dir = fs::symlink_metadata(dir).is_ok_and(|it| it.is_dir());
+    let entries = if is_dir { fs::read_dir(dir).ok() } else { None };
+    entries.into_iter().flatten().flatten().filter_map(|it| it.file_name().into_string().ok()).collect()
+}
+
+/// The value without its secrets, for reading.
+fn shown_json(value: Result<Value, topics::go_json::Error>) -> Vec<u8> {
+    match value {
         Ok(value) => serde_json::to_vec_pretty(&without(value)).unwrap_or_default(),
-        Err(error) => format!("no JSON, {} bytes: {error}\n", bytes.len()).into_bytes(),
+        Err(_quotes) => b"it makes no sense as this topic; `zedbox check` says why\n".to_vec(),
     }
 }

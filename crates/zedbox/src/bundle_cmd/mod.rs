@@ -46,7 +46,7 @@ const COMMANDS: [(&str, &[&str]); 9] = [
     ("verify.json", &["verify", "-o", "json"]),
 ];
 /// The log of the agents and of the machine's last two days, where systemd keeps it.
-const JOURNAL: [&str; 6] = ["-u", "zedbox*", "--since", "-2days", "-o", "short-iso-precise"];
+const JOURNAL: [&str; 8] = ["-u", "zedbox*", "--since", "-2days", "-n", "20000", "-o", "short-iso-precise"];
 
 /// What goes into the archive: paths below its folder, and contents.
 #[derive(Default)]
@@ -149,12 +149,10 @@ fn name(now: GoTime) -> String {
 
 /// What a program says and how it ends.
 async fn said(program: &Path, words: &[&str]) -> Vec<u8> {
-    let mut command = std::process::Command::new(program);
-    command.args(words).env("LC_ALL", "C").stdin(Stdio::null());
-    let ended = match timeout(TIME, tokio::task::spawn_blocking(move || command.output())).await {
-        Ok(Ok(Ok(output))) => Ok(output),
-        Ok(Ok(Err(error))) => Err(error.to_string()),
-        Ok(Err(error)) => Err(error.to_string()),
+    let mut command = tokio::process::Command::new(program);
+    command.args(words).env("LC_ALL", "C").stdin(Stdio::null()).kill_on_drop(true);
+    let ended = match timeout(TIME, command.output()).await {
+        Ok(ended) => ended.map_err(|error| error.to_string()),
         Err(_) => Err(format!("it did not end within {} s", TIME.as_secs())),
     };
     let mut text = format!("$ {} {}\n", program.display(), words.join(" ")).into_bytes();

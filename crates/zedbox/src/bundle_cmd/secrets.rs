@@ -28,7 +28,13 @@ const PLACE_BYTES: u64 = 4 << 20;
 /// Whether a member of this name holds a secret.
 fn is_secret(name: &str) -> bool {
     let name = name.to_lowercase();
-    NAMES.iter().any(|it| name.contains(it))
+    // A setting of k3s with its passwords.
+    name == "k3s.config.override" || NAMES.iter().any(|it| name.contains(it))
+}
+
+/// Whether a member of this name is known to others as well: a hash, an identity, a scheme.
+fn is_public(name: &str) -> bool {
+    ["hash", "id", "scheme"].iter().any(|it| name.to_lowercase().ends_with(it))
 }
 
 /// The value without what its members' names say is secret, at any depth.
@@ -89,7 +95,8 @@ impl Secrets {
     fn note_members(&mut self, value: &Value, secret: bool) {
         match value {
             Value::Object(members) => {
-                members.iter().for_each(|(name, it)| self.note_members(it, secret || is_secret(name)));
+                let hidden = |name: &str| (secret || is_secret(name)) && !is_public(name);
+                members.iter().for_each(|(name, it)| self.note_members(it, hidden(name)));
             }
             Value::Array(items) => items.iter().for_each(|it| self.note_members(it, secret)),
             Value::String(text) if secret => self.push(text),
@@ -119,11 +126,11 @@ mod tests {
     fn members_that_hold_secrets_are_left_out_at_any_depth() {
         let value = json!({
             "Name": "n1", "EncryptedClusterToken": "abc", "List": [{ "Password": { "x": 1 }, "Key": "k" }],
-            "TokenHash": "", "HasSecret": true,
+            "TokenHash": "", "HasSecret": true, "k3s.config.override": { "StrValue": "p" },
         });
         let expected = json!({
             "Name": "n1", "EncryptedClusterToken": LEFT_OUT, "List": [{ "Password": LEFT_OUT, "Key": "k" }],
-            "TokenHash": "", "HasSecret": true,
+            "TokenHash": "", "HasSecret": true, "k3s.config.override": LEFT_OUT,
         });
         assert_eq!(without(value), expected);
     }
@@ -142,6 +149,10 @@ mod tests {
             (
                 r#"{"cluster":{"encryptedClusterToken":{"cipherData":"planted-secret-4"}}}"#,
                 "planted-secret-4",
+            ),
+            (
+                r#"{"CipherToken":{"CipherData":"planted-secret-5","DeviceCertHash":"edge-node-1"}}"#,
+                "planted-secret-5",
             ),
         ];
         for (text, secret) in rows {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use topics::{CordonOwner, DeviceOp, PendingState, RequestId};
+use topics::{CordonOwner, DeviceOp, DeviceOpPending, PendingState, RequestId};
 
 use super::state::DrainState;
 use super::view::{DrainView, OPERATOR};
@@ -105,11 +105,16 @@ impl Course {
     }
 
     fn end_of_machine(&mut self, seen: &DrainView, op: DeviceOp) -> Option<End> {
-        let pending = seen.pending.values().find(|it| it.op == op);
+        // The controller's shutdown leaves the power on; that one is not waited for.
+        let ours = |it: &DeviceOpPending| op == DeviceOp::Reboot || !it.site.is_empty();
+        let pending = seen.pending.values().find(|it| it.op == op && ours(it));
         let was = self.under_way;
         self.under_way |= pending.is_some();
         match pending {
-            Some(it) if it.state == PendingState::Commanded => Some(goes(op, &it.skip)),
+            // nodeagent may hold it at the last moment.
+            Some(it) if it.state == PendingState::Commanded && seen.last_look.is_none() => {
+                Some(goes(op, &it.skip))
+            }
             Some(_) => None,
             None => was.then(withdrawn),
         }

@@ -65,7 +65,7 @@ async fn act(
     let bus = Bus::open(root).with_context(|| format!("open the root {}", root.display()))?;
     let file = bus.path(DEVICE_ORDER);
     if options.cancel {
-        return cancel(op, &file, voice).with_context(|| format!("withdraw the {word}"));
+        return cancel(&bus, op, voice).with_context(|| format!("withdraw the {word}"));
     }
     let doing = || format!("order a {word}");
     let reason = person::reason(options.reason.as_deref().unwrap_or_default()).with_context(doing)?;
@@ -86,8 +86,7 @@ async fn act(
         );
     }
     let by = person::name(surroundings);
-    let order =
-        DeviceOrder { op, boot_id, ordered_at: clock.wall(), reason: reason.to_owned(), by: by.clone() };
+    let order = DeviceOrder { op, boot_id, ordered_at: clock.wall(), reason: reason.to_owned(), by };
     let seen = Follow::open(&bus, clock).await.seen().clone();
     refuse_directory(&file).with_context(doing)?;
     let bytes = go_json::to_vec(&order).with_context(doing)?;
@@ -108,10 +107,14 @@ async fn act(
                 DeviceOp::Shutdown => "is switched off, until somebody switches it on by hand",
             };
             let follow = if waits { "" } else { "`zedbox drain watch` follows the drain; " };
-            voice.paragraph(&format!(
+            let said = voice.paragraph(&format!(
                 "Ordered a {word}: this node is drained first, then the machine {goes}. {follow}`zedbox {word} \
                  --cancel` withdraws it until then."
-            ))?;
+            ));
+            // Whether anybody reads it or not, what comes after the waiting is done.
+            if !waits {
+                said?;
+            }
         }
     }
     if !waits {
@@ -121,49 +124,60 @@ async fn act(
         Blocked::Wait => None,
         Blocked::Fail | Blocked::Force => within.is_none().then_some(BLOCKED),
     };
-    let patience = Patience { blocked, ..Patience::until(clock, within.or(options.timeout)) };
+    let acts = within.is_some() || options.if_blocked != Blocked::Wait;
+    let patience = Patience { blocked, acts, ..Patience::until(clock, within.or(options.timeout)) };
     let goal = Goal::Machine(op);
     let exit = watch::run(&bus, clock, goal, patience, voice).await?;
     let over = matches!(exit, Exit::UnderWay | Exit::Blocked);
     match options.if_blocked {
         _ if !over => Ok(exit),
-        Blocked::Force => go(&bus, clock, op, reason, by, voice).await,
-        Blocked::Wait if within.is_some() => go(&bus, clock, op, reason, by, voice).await,
+        Blocked::Force => go(&bus, clock, &order, voice).await,
+        Blocked::Wait if within.is_some() => go(&bus, clock, &order, voice).await,
         Blocked::Wait => Ok(exit),
         Blocked::Fail => {
-            cancel(op, &file, voice).with_context(|| format!("withdraw the {word}"))?;
+            cancel(&bus, op, voice).with_context(|| format!("withdraw the {word}"))?;
             Ok(exit)
         }
     }
 }
 
 /// The machine goes without the rest of its drain, as a person's forced status says it.
-async fn go(
-    bus: &Bus,
-    clock: Clock,
-    op: DeviceOp,
-    reason: &str,
-    by: String,
-    voice: &Voice,
-) -> anyhow::Result<Exit> {
-    let order = ForceFile {
-        status: DrainStatus::Complete,
-        requested_by: Requester::DeviceOp,
-        reason: reason.to_owned(),
-        by,
-    };
-    order_it(bus, &order, true).await.context("let the machine go without the rest of its drain")?;
+async fn go(bus: &Bus, clock: Clock, order: &DeviceOrder, voice: &Voice) -> anyhow::Result<Exit> {
+    let op = order.op;
+    if read(&bus.path(DEVICE_ORDER))?.as_ref() != Some(order) {
+        Voice::warn_of(op.word(), "the order was withdrawn meanwhile: nothing is forced");
+        return Ok(Exit::Withdrawn);
+    }
+    order_it(bus, &forced(order), true).await.context("let the machine go without the rest of its drain")?;
     Voice::warn_of(op.word(), "NOT DRAINED: what still runs on this node is cut off");
     watch::run(bus, clock, Goal::Machine(op), Patience::default(), voice).await
 }
 
-fn cancel(op: DeviceOp, file: &Path, voice: &Voice) -> anyhow::Result<Exit> {
+/// What lets the machine go for this order.
+fn forced(order: &DeviceOrder) -> ForceFile {
+    ForceFile {
+        status: DrainStatus::Complete,
+        requested_by: Requester::DeviceOp,
+        reason: order.reason.clone(),
+        by: order.by.clone(),
+    }
+}
+
+fn cancel(bus: &Bus, op: DeviceOp, voice: &Voice) -> anyhow::Result<Exit> {
+    let file = &bus.path(DEVICE_ORDER);
     let order = read(file).unwrap_or_default();
     if let Some(other) = order.as_ref().filter(|it| it.op != op) {
         bail!("{} ordered a {}, no {}", other.words(), other.op.word(), op.word());
     }
     if !store::remove(file).map_err(person::root_needed)? {
         bail!("no person has ordered one, there is no {}", file.display());
+    }
+    // What was forced for it would let another operation go.
+    let own = order.as_ref().and_then(|it| go_json::to_vec(&forced(it)).ok());
+    for place in force::PLACES.map(|it| bus.path(it)) {
+        if own.is_some() && store::read(&place, LIMIT_BYTES).ok().flatten() == own {
+            store::remove(&place).map_err(person::root_needed)?;
+        }
     }
     match voice.output {
         Output::Json => {
@@ -172,7 +186,7 @@ fn cancel(op: DeviceOp, file: &Path, voice: &Voice) -> anyhow::Result<Exit> {
         Output::Text => {
             voice.paragraph(
                 "Withdrew your order. Where nobody else wants this node down, as the controller, the drain ends and zedkube \
-                 removes its own cordon. A machine that has been told to go down goes: `zedbox drain status` shows it.",
+                 removes its own cordon. A machine that is on its way down already goes: `zedbox drain status` shows it.",
             )?;
         }
     }

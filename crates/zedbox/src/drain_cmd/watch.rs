@@ -33,12 +33,14 @@ pub(super) struct Patience {
     pub(super) until: Option<Mono>,
     /// Not with something that blocks it for so long without a break.
     pub(super) blocked: Option<Duration>,
+    /// Something is done at the end: it comes also when nobody reads any more.
+    pub(super) acts: bool,
 }
 
 impl Patience {
     /// For so long from now on; for ever without a time.
     pub(super) fn until(clock: Clock, time: Option<Duration>) -> Self {
-        Self { until: time.map(|it| clock.now() + it), blocked: None }
+        Self { until: time.map(|it| clock.now() + it), ..Self::default() }
     }
 }
 
@@ -71,8 +73,11 @@ pub(super) async fn run(
         let end = if held.is_some() { None } else { course.end(follow.seen()) };
         let may_draw = drawn.is_none_or(|at| now.since(at) >= DRAW_PAUSE);
         if end.is_some() || (stale && may_draw && held.is_none()) {
-            if !teller.tell(follow.seen(), &mut course)? {
-                return Ok(Exit::Interrupted);
+            match teller.tell(follow.seen(), &mut course) {
+                Ok(true) => {}
+                Ok(false) | Err(_) if patience.acts => {}
+                Ok(false) => return Ok(Exit::Interrupted),
+                Err(error) => return Err(error),
             }
             (stale, drawn) = (false, Some(now));
         }
@@ -85,7 +90,10 @@ pub(super) async fn run(
         let stuck = blocked.zip(patience.blocked).map(|(since, limit)| since + limit);
         let over = [patience.until, stuck].into_iter().flatten().min();
         if over.is_some_and(|at| at <= now) {
-            teller.last_words("waiting ended; the drain continues")?;
+            let said = teller.last_words("waiting ended");
+            if !patience.acts {
+                said?;
+            }
             return Ok(if is_blocked { Exit::Blocked } else { Exit::UnderWay });
         }
         let next_look = looked + SECOND;

@@ -38,8 +38,9 @@ pub(super) async fn run(cluster: &Cluster, clock: Clock, root: &Path, voice: &Vo
     };
     let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
     let site = operator::current(&record).context("show the site")?;
-    let bus = Bus::open(root).context("show the site")?;
-    let own = wire::peek::<SiteOperation>(&bus, "zedkube", "global").context("show the site")?;
+    // On another machine, or without root, this node's own record is not known.
+    let own =
+        Bus::open(root).ok().and_then(|bus| wire::peek::<SiteOperation>(&bus, "zedkube", "global").ok()?);
     let under_way = under_way(&view, own.as_ref(), clock);
     if site.is_none() && !under_way.is_empty() {
         return show_under_way(under_way, voice);

@@ -235,6 +235,9 @@ fn complete(view: &View, progress: &NodeDrainProgress, what: &str) -> Judgement 
         });
         return (NodeState::Drained, format!("{op} goes ahead, do not work on it"));
     }
+    if view.blind {
+        return (NodeState::Unknown, "drained, and what else is asked for cannot be read".to_owned());
+    }
     let cordon = if progress.cordon == CordonOwner::Foreign { "somebody else's cordon" } else { "a cordon" };
     let left =
         progress.left.len().saturating_add(usize::try_from(progress.left_omitted).unwrap_or(usize::MAX));

@@ -11,7 +11,7 @@ const RAW: [&str; 9] = [
     "error trying",
     "error sending",
     "Os {",
-    "hyper",
+    "hyper::",
     " (os error",
 ];
 

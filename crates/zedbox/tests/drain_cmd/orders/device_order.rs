@@ -22,7 +22,8 @@ fn order(node: &Node, op: &str, words: &str) -> Ended {
 
 fn says(zedagent: &mut Publication<DeviceOpPending>, op: DeviceOp, state: PendingState, skip: &str) {
     let skip = skip.to_owned();
-    let pending = DeviceOpPending { op, state, skip, ..DeviceOpPending::default() };
+    let site = "operator field: disk".to_owned();
+    let pending = DeviceOpPending { op, state, skip, site, ..DeviceOpPending::default() };
     zedagent.publish(op.word(), &pending).unwrap();
 }
 
@@ -112,5 +113,8 @@ fn x3_at_the_end_of_its_time_a_blocked_order_stays_is_withdrawn_or_forced() {
         says(&mut zedagent, DeviceOp::Shutdown, PendingState::Commanded, "forced COMPLETE by a file");
         program.until("NOT DRAINED: forced COMPLETE");
         assert_eq!(program.end(), 9, "{words}");
+        // What was forced for it is withdrawn with it.
+        assert_eq!(order(&node, "shutdown", "--cancel").code, 0);
+        assert!(!node.path(FORCE_FILE).exists(), "another operation would go by it");
     }
 }
