@@ -280,7 +280,9 @@ fn v3_agents_and_machines_that_lose_power_in_the_middle_neither_lose_the_restart
         place.comes_back(2).await;
         place.until_mode(|it| it.is_some_and(|it| it.step("edge-node-1") == Some(&NodeStep::Draining))).await;
         assert_eq!(place.worlds[2].recorded().len(), 0);
-        assert!(steps(&place.mode().unwrap(), "edge-node-3").contains(&"booted".to_owned()));
+        // Under load the gate is open before anybody has looked.
+        let seen = steps(&place.mode().unwrap(), "edge-node-3");
+        assert!(seen.iter().any(|it| ["booted", "open"].contains(&it.as_str())), "{seen:?}");
         place.worlds[0].cluster.unblock().await;
         // Power of the whole site, as the next one goes down.
         place.worlds[0].recorded_count(1).await;

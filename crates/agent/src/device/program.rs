@@ -15,6 +15,9 @@ use tracing::warn;
 
 /// How long a program that was killed is waited for. One that the kernel holds is collected when that lets go.
 const KILLED: Duration = Duration::from_secs(2);
+/// A program that somebody still holds open for writing is tried so often, with this pause.
+const BUSY_TRIES: u32 = 50;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// No answer is longer.
 const ANSWER_BYTES: u64 = 64 << 10;
 
@@ -40,8 +43,18 @@ pub async fn run(mut command: Command, words: &[&str], limit: Duration) -> Resul
     let program = PathBuf::from(command.get_program());
     let wrong = |why: &str| wrong(&program, words, why);
     command.args(words).process_group(0);
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.map_err(|cause| wrong(&format!("cannot be run: {cause}")))?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tries = 1;
+    let child = loop {
+        match command.spawn() {
+            // It was just written, and a process that is being started still holds what its parent had open.
+            Err(cause) if cause.kind() == io::ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES => {
+                tries += 1;
+                tokio::time::sleep(BUSY_PAUSE).await;
+            }
+            started => break started.map_err(|cause| wrong(&format!("cannot be run: {cause}")))?,
+        }
+    };
     let running = Running(Arc::new(Mutex::new(Some(Pid::from_child(&child)))));
     let held = running.0.clone();
     let mut ended = tokio::task::spawn_blocking(move || to_its_end(child, &held));

@@ -31,7 +31,7 @@ pub struct Blocker {
     pub code: String,
     /// The reason for a person, with names and numbers.
     pub reason: String,
-    /// What a person can do about it; empty in `DrainHistory`.
+    /// What a person can do about it; empty in `DrainHistory`, and of all but the first 16 where the list was cut.
     pub next_step: String,
     /// Since when.
     pub since: GoTime,
@@ -44,9 +44,16 @@ impl Blocker {
     }
 }
 
+/// So many blockers keep their next step where not all have room.
+const WITH_STEP: usize = 16;
+
 /// Cuts blockers and their texts; returns how many were left out.
 pub(crate) fn cut_blockers(blockers: &mut Vec<Blocker>, most: Most) -> u32 {
     let omitted = most.list(blockers);
+    // Rather the names of more.
+    for it in blockers.iter_mut().skip(WITH_STEP) {
+        it.next_step.clear();
+    }
     for Blocker { pod, uid, code, reason, next_step, since: _ } in blockers {
         for text in [pod, uid, code, reason, next_step] {
             most.text(text);

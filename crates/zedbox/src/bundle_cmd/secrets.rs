@@ -9,6 +9,8 @@ use serde_json::Value;
 /// Parts of the names of members that hold secrets.
 const NAMES: [&str; 8] =
     ["token", "password", "passwd", "secret", "cipher", "credential", "privatekey", "-key-data"];
+/// A setting of k3s with its passwords.
+const OVERRIDE: &str = "k3s.config.override";
 /// In place of what is left out.
 const LEFT_OUT: &str = "(left out)";
 /// What is shorter may be a word.
@@ -28,13 +30,14 @@ const PLACE_BYTES: u64 = 4 << 20;
 /// Whether a member of this name holds a secret.
 fn is_secret(name: &str) -> bool {
     let name = name.to_lowercase();
-    // A setting of k3s with its passwords.
-    name == "k3s.config.override" || NAMES.iter().any(|it| name.contains(it))
+    name == OVERRIDE || NAMES.iter().any(|it| name.contains(it))
 }
 
-/// Whether a member of this name is known to others as well: a hash, an identity, a scheme.
-fn is_public(name: &str) -> bool {
-    ["hash", "id", "scheme"].iter().any(|it| name.to_lowercase().ends_with(it))
+/// Whether a member of this name, somewhere in a secret one, is secret: beside the cipher there are hashes, identities and
+/// times, which others know.
+fn is_hidden(name: &str) -> bool {
+    let name = name.to_lowercase();
+    name.ends_with("data") || (is_secret(&name) && !["hash", "id"].iter().any(|it| name.ends_with(it)))
 }
 
 /// The value without what its members' names say is secret, at any depth.
@@ -71,7 +74,7 @@ pub(super) fn of_node(root: &Path, kubeconfig: Option<&Path>) -> Secrets {
 impl Secrets {
     fn note(&mut self, text: &str) {
         if let Ok(value) = serde_json::from_str::<Value>(text) {
-            return self.note_members(&value, false);
+            return self.note_members(&value);
         }
         let mut in_key = false;
         for line in text.lines() {
@@ -92,14 +95,18 @@ impl Secrets {
         }
     }
 
-    fn note_members(&mut self, value: &Value, secret: bool) {
+    fn note_members(&mut self, value: &Value) {
         match value {
             Value::Object(members) => {
-                let hidden = |name: &str| (secret || is_secret(name)) && !is_public(name);
-                members.iter().for_each(|(name, it)| self.note_members(it, hidden(name)));
+                if members.get("key").and_then(Value::as_str) == Some(OVERRIDE) {
+                    self.push(members.get("value").and_then(Value::as_str).unwrap_or_default());
+                }
+                for (name, it) in members {
+                    self.push(it.as_str().filter(|_| is_hidden(name)).unwrap_or_default());
+                    self.note_members(it);
+                }
             }
-            Value::Array(items) => items.iter().for_each(|it| self.note_members(it, secret)),
-            Value::String(text) if secret => self.push(text),
+            Value::Array(items) => items.iter().for_each(|it| self.note_members(it)),
             Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
@@ -151,7 +158,7 @@ mod tests {
                 "planted-secret-4",
             ),
             (
-                r#"{"CipherToken":{"CipherData":"planted-secret-5","DeviceCertHash":"edge-node-1"}}"#,
+                r#"{"CipherToken":{"CipherData":"planted-secret-5","ErrorTime":"edge-node-1","DeviceCertHash":"is drained"}}"#,
                 "planted-secret-5",
             ),
         ];

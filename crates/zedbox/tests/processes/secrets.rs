@@ -79,7 +79,9 @@ impl Found {
 
     /// What is in the archive for support.
     fn archive(&mut self, root: &Path) {
-        let file = fs::File::open(root.join("bundle.tar.gz")).unwrap();
+        let said = self.0.last().map(|it| String::from_utf8_lossy(&it.1).into_owned());
+        let file =
+            fs::File::open(root.join("bundle.tar.gz")).map_err(|cause| format!("{cause}: {said:?}")).unwrap();
         let before = self.0.len();
         for entry in tar::Archive::new(flate2::read::GzDecoder::new(file)).entries().unwrap() {
             let mut entry = entry.unwrap();
@@ -126,6 +128,7 @@ impl Found {
             self.command(world, words).await;
         }
         self.archive(world.bus.root());
+        fs::remove_file(world.bus.path("bundle.tar.gz")).unwrap();
         for path in
             ["/", "/status", "/metrics", "/healthz", "/readyz", "/outage", "/app", "/cluster-app", "/nothing"]
         {

@@ -200,6 +200,19 @@ async fn u9_a_hook_that_fails_says_why_and_one_that_prints_megabytes_harms_nobod
 }
 
 #[tokio::test]
+async fn u9_a_hook_that_was_just_written_is_tried_again_until_nobody_holds_it_open() {
+    let device = Device::new();
+    let path = device.put(Stage::BeforeDrain, "10-new", "exit 0");
+    let mut writing = Some(fs::OpenOptions::new().append(true).open(&path).unwrap());
+    let let_go = async {
+        tokio::task::yield_now().await;
+        writing.take();
+    };
+    let (done, ()) = tokio::join!(device.call("10-new", LIMIT), let_go);
+    done.unwrap();
+}
+
+#[tokio::test]
 async fn u9_a_hook_that_hangs_is_ended_by_its_limit_with_all_that_it_has_started() {
     let device = Device::new();
     let pids = device.root.path().join("pids");

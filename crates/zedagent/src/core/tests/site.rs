@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use step::{Core as _, Mono};
 use topics::{
-    Answer, DeviceOp, DeviceOpPending, DeviceOpsCmd, GoTime, NodeDrainProgress, NodeDrainStatus, PendingState,
+    Answer, DeviceOp, DeviceOpPending, DeviceOpsCmd, GoTime, NodeDrainProgress, NodeDrainRequest,
+    NodeDrainStatus, PendingState, Requester,
 };
 
 use super::{Effect, Event, Found, SiteOrder, Wanted, Zedagent};
@@ -163,14 +164,37 @@ fn x3_what_a_person_orders_waits_for_its_drain_goes_behind_the_sites_and_is_not_
         site: "operator field: new disk".into(),
         ..DeviceOpPending::default()
     };
-    let found = Found { pending: vec![left], boot_id: "b1".into(), ..Found::default() };
     let wall: GoTime = "2026-03-14T09:26:53Z".parse().unwrap();
-    let (mut core, _) = Zedagent::new(Limits::default(), found, T0, wall);
+    let request =
+        NodeDrainRequest { requested_at: wall, requested_by: Requester::DeviceOp, context: "reboot".into() };
+    for stays in [false, true] {
+        let found = Found {
+            pending: vec![left.clone()],
+            request: Some(request.clone()),
+            boot_id: "b1".into(),
+            ..Found::default()
+        };
+        let (mut core, _) = Zedagent::new(Limits::default(), found, T0, wall);
+        core.step(T0, config(6, 6));
+        let effects = core.step(T0, Event::Site(None));
+        assert!(!effects.contains(&Effect::Forget(DeviceOp::Reboot)), "{effects:?}");
+        // Nor is it carried out: it may have been withdrawn meanwhile.
+        let effects = answered(&mut core, &[Effect::Request(request.clone())]);
+        assert_eq!(commanded(&effects), None, "{effects:?}");
+        let effects = core.step(T0, if stays { wants(DeviceOp::Reboot) } else { Event::Person(None) });
+        assert_eq!(commanded(&effects), stays.then_some((true, false, false)), "{effects:?}");
+        assert_eq!(effects.contains(&Effect::Forget(DeviceOp::Reboot)), !stays, "{effects:?}");
+    }
+    // A reboot that the controller wants meanwhile is the same one.
+    let (mut core, _) = start(Found::default());
     core.step(T0, config(6, 6));
-    let effects = core.step(T0, Event::Site(None));
-    assert!(!effects.contains(&Effect::Forget(DeviceOp::Reboot)), "{effects:?}");
-    let effects = core.step(T0, Event::Person(None));
-    assert!(effects.contains(&Effect::Forget(DeviceOp::Reboot)), "{effects:?}");
+    core.step(T0, Event::Site(None));
+    core.step(T0, wants(DeviceOp::Reboot));
+    let effects = core.step(T0, config(7, 6));
+    assert!(
+        effects.iter().any(|it| matches!(it, Effect::Journal(it) if it.counter == 7 && !it.site.is_empty())),
+        "{effects:?}"
+    );
 }
 
 /// What was saved as carried out.
