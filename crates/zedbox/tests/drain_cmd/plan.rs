@@ -30,6 +30,17 @@ impl Place {
     }
 }
 
+/// A sheet without the finding that the disk is nearly full, which it may be where the tests run.
+fn without_this_disk(sheet: &str) -> String {
+    let mut of_it = false;
+    let kept = sheet.lines().filter(|line| {
+        let goes_on = line.starts_with(' ') || of_it && line.starts_with("next step");
+        of_it = line.starts_with("finding    [disk]") || of_it && goes_on;
+        !of_it
+    });
+    kept.flat_map(|line| [line, "\n"]).collect()
+}
+
 #[test]
 fn o5_the_plan_of_this_device_names_pods_blockers_and_the_next_step() {
     let place = place();
@@ -48,7 +59,7 @@ fn o5_the_plan_of_this_device_names_pods_blockers_and_the_next_step() {
     ] {
         assert!(said.contains(words), "no `{words}` in {}", told.out);
     }
-    assert_eq!(shown("zedbox drain plan"), told.out, "docs/operate.md differs");
+    assert_eq!(shown("zedbox drain plan"), without_this_disk(&told.out), "docs/operate.md differs");
     assert!(told.out.lines().all(|line| line.chars().count() <= 80), "{}", told.out);
 }
 
