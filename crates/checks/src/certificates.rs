@@ -10,6 +10,7 @@ use rustls_pki_types::pem::PemObject as _;
 use serde_json::Value;
 use x509_cert::certificate::{CertificateInner, Raw};
 use x509_cert::der::Decode as _;
+use x509_cert::time::Time;
 
 use crate::{Finding, Severity};
 
@@ -59,35 +60,47 @@ pub const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// One that ends sooner blocks.
 pub const VERY_SOON: SignedDuration = SignedDuration::from_hours(24);
 
-/// A certificate, and until when it counts.
+/// A certificate, and when it counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dated {
     /// The file or the address, for a person.
     pub place: String,
-    /// Until then.
-    pub ends: Timestamp,
+    /// From when and until when.
+    pub dates: Dates,
     /// What renews it.
     pub next: String,
 }
 
-/// When the first certificate in `pem` ends; `None` when there is none that can be read.
-#[must_use]
-pub fn end_of_pem(pem: &[u8]) -> Option<Timestamp> {
-    end_of_der(&CertificateDer::pem_slice_iter(pem).find_map(Result::ok)?)
+/// From when and until when a certificate counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dates {
+    /// From then.
+    pub starts: Timestamp,
+    /// Until then.
+    pub ends: Timestamp,
 }
 
-/// When this certificate ends; `None` when it cannot be read.
-#[must_use]
-pub fn end_of_der(der: &[u8]) -> Option<Timestamp> {
-    let certificate = CertificateInner::<Raw>::from_der(der).ok()?;
-    let ends = certificate.tbs_certificate().validity().not_after.to_unix_duration();
-    Timestamp::from_second(i64::try_from(ends.as_secs()).ok()?).ok()
+impl Dates {
+    /// Of the first certificate in `pem`; `None` when there is none that can be read.
+    #[must_use]
+    pub fn of_pem(pem: &[u8]) -> Option<Self> {
+        Self::of_der(&CertificateDer::pem_slice_iter(pem).find_map(Result::ok)?)
+    }
+
+    /// Of this certificate; `None` when it cannot be read.
+    #[must_use]
+    pub fn of_der(der: &[u8]) -> Option<Self> {
+        let certificate = CertificateInner::<Raw>::from_der(der).ok()?;
+        let validity = certificate.tbs_certificate().validity();
+        let at = |it: Time| Timestamp::from_second(i64::try_from(it.to_unix_duration().as_secs()).ok()?).ok();
+        Some(Self { starts: at(validity.not_before)?, ends: at(validity.not_after)? })
+    }
 }
 
-/// Those that end soon or have ended, the very soon ones apart; code `certificates`.
+/// Those that end soon or have ended, the very soon ones apart, and those that do not count yet; code `certificates`.
 #[must_use]
-pub fn ending(all: &[Dated], now: Timestamp) -> Vec<Finding> {
-    let left = |it: &Dated| it.ends.duration_since(now);
+pub fn dated(all: &[Dated], now: Timestamp) -> Vec<Finding> {
+    let left = |it: &Dated| it.dates.ends.duration_since(now);
     let steps = [
         (
             SignedDuration::MIN,
@@ -99,13 +112,23 @@ pub fn ending(all: &[Dated], now: Timestamp) -> Vec<Finding> {
     ];
     let of = |(from, to, severity, what)| {
         let mut some: Vec<&Dated> = all.iter().filter(|it| (from..to).contains(&left(it))).collect();
-        some.sort_by_key(|it| it.ends);
+        some.sort_by_key(|it| it.dates.ends);
         let first = some.first()?;
         let shown = |it: &&Dated| format!("{} ({})", it.place, until(left(it)));
         let text = format!("{what}: {}", listed(&some.iter().map(shown).collect::<Vec<_>>(), ", "));
         Some(Finding::new("certificates", text, first.next.clone()).with(severity))
     };
-    steps.into_iter().filter_map(of).collect()
+    let early: Vec<String> =
+        all.iter().filter(|it| it.dates.starts > now).map(|it| it.place.clone()).collect();
+    let early = (!early.is_empty()).then(|| {
+        let text = format!(
+            "certificates that, by this machine's clock, do not count yet, which servers refuse: {}",
+            listed(&early, ", ")
+        );
+        Finding::new("certificates", text, "date shows the clock: set it if it is behind")
+            .with(Severity::Warns)
+    });
+    steps.into_iter().filter_map(of).chain(early).collect()
 }
 
 fn until(left: SignedDuration) -> String {

@@ -23,10 +23,8 @@ use crate::{Finding, Severity, certificates, etcd, machines, node, nodes, storag
 /// What is read of the cluster before a drain, one request each where it has one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// Nodes.
+    /// Nodes, and snapshots of etcd.
     Nodes,
-    /// Snapshots of etcd.
-    EtcdSnapshots,
     /// Events of nodes, which k3s writes for certificates.
     Events,
     /// Volumes of Longhorn, and their engines.
@@ -47,9 +45,8 @@ pub enum Source {
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::Nodes,
-        Self::EtcdSnapshots,
         Self::Events,
         Self::Volumes,
         Self::Disks,
@@ -78,21 +75,17 @@ async fn look(cluster: &Cluster, node: &str, source: Source, own: &impl Fn() -> 
     let mut found = Vec::new();
     match source {
         Source::Nodes => {
-            let all = listed(cluster, Scope::all("nodes", Node::url_path(&(), None))).await;
+            let (all, snapshots) = join!(
+                listed(cluster, Scope::all("nodes", Node::url_path(&(), None))),
+                listed::<Value>(cluster, etcd_snapshots())
+            );
             judge("nodes", &all, &mut found, |all| {
                 let warns = warnings([nodes::unready(all), etcd::voters(all)].concat());
                 [warns, nodes::cordoned(all, node), nodes::full_disks(all)].concat()
             });
-        }
-        Source::EtcdSnapshots => {
-            let scope = etcd_snapshots();
-            let all = scope.list_installed::<Value>(cluster).await;
-            // Where k3s knows of none at all, there is no etcd of its own either.
-            let all = all.map(Option::unwrap_or_default);
-            judge("snapshot", &all, &mut found, |all| {
-                let warn = if all.is_empty() { Vec::new() } else { etcd::snapshot(all, own()) };
-                warnings(warn)
-            });
+            if all.is_ok_and(|all| all.iter().any(etcd::is_member)) {
+                judge("snapshot", &snapshots, &mut found, |all| warnings(etcd::snapshot(all, own())));
+            }
         }
         Source::Events => {
             let all = listed::<Value>(cluster, events()).await;
@@ -181,6 +174,7 @@ pub async fn site(cluster: &Cluster, now: Timestamp) -> Vec<Finding> {
     judge("backups", &backups, &mut found, |all| storage::backing_up(all, now));
     judge("backups", &volumes, &mut found, |all| storage::restoring(all, now));
     judge("backups", &machines, &mut found, |all| storage::machine_snapshots(all, now));
+    found.retain(|it| it.severity != Severity::Hint);
     found.dedup();
     found
 }

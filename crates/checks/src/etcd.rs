@@ -7,7 +7,7 @@ use kubeapi::names::{ETCD, listed as names};
 use kubeapi::objects::{condition, named, text};
 use serde_json::Value;
 
-use crate::Finding;
+use crate::{Finding, Severity};
 
 /// A snapshot of etcd that is older counts as none; k3s makes one every 12 h.
 pub const SNAPSHOT_AGE: SignedDuration = SignedDuration::from_hours(24);
@@ -41,19 +41,17 @@ pub fn voters(nodes: &[Value]) -> Vec<Finding> {
     )]
 }
 
-/// The newest snapshot is older than [`SNAPSHOT_AGE`], or there is none; code `snapshot`.
+/// How old the newest snapshot is: a hint, until it is older than [`SNAPSHOT_AGE`] or there is none; code `snapshot`.
 #[must_use]
 pub fn snapshot(files: &[Value], now: Timestamp) -> Vec<Finding> {
     let made = |it: &Value| it["status"]["creationTime"].as_str()?.parse::<Timestamp>().ok();
     let newest = files.iter().filter(|it| it["status"]["readyToUse"] == true).filter_map(made).max();
-    let text = match newest {
-        Some(at) if now.duration_since(at) <= SNAPSHOT_AGE => return Vec::new(),
-        Some(at) => format!("the newest snapshot of etcd is {} h old", now.duration_since(at).as_hours()),
+    let age = newest.map(|at| now.duration_since(at));
+    let text = match age {
+        Some(age) => format!("the newest snapshot of etcd is {} h old", age.as_hours()),
         None => "the cluster knows of no snapshot of etcd".to_owned(),
     };
-    vec![Finding::new(
-        "snapshot",
-        text,
-        "on a server: k3s etcd-snapshot save (rke2: rke2 etcd-snapshot save)",
-    )]
+    let is_young = age.is_some_and(|it| it <= SNAPSHOT_AGE);
+    let next = "on a server: k3s etcd-snapshot save (rke2: rke2 etcd-snapshot save)";
+    vec![Finding::new("snapshot", text, next).with(if is_young { Severity::Hint } else { Severity::Blocks })]
 }

@@ -64,6 +64,13 @@ impl Finding {
         Self::new(code, format!("{UNREAD}{}", error.line()), error.next_step())
     }
 
+    /// The same as it counts for a drain where `stops` are set to stop one.
+    #[must_use]
+    pub fn settled(self, stops: &[String]) -> Self {
+        let severity = severity(&self, stops);
+        self.with(severity)
+    }
+
     /// It is about what could not be read.
     #[must_use]
     pub fn is_unread(&self) -> bool {
@@ -77,17 +84,34 @@ fn is_default<T: Default + PartialEq>(it: &T) -> bool {
 
 /// All of `found`, none worse than a warning.
 pub(crate) fn warnings(found: Vec<Finding>) -> Vec<Finding> {
-    found.into_iter().map(|it| it.with(Severity::Warns)).collect()
+    let lower = |it: Finding| {
+        let severity = it.severity.max(Severity::Warns);
+        it.with(severity)
+    };
+    found.into_iter().map(lower).collect()
 }
 
-/// `found` in the order of their severity, with those that block but are not among `stops` as warnings.
+/// Codes whose warnings are about less than what blocks.
+const WITH_STEPS: [&str; 4] = ["backups", "certificates", "clock", "token"];
+
+/// What `it` does to a drain where these codes are set to stop one.
+fn severity(it: &Finding, stops: &[String]) -> Severity {
+    let set = stops.contains(&it.code);
+    match it.severity {
+        Severity::Hint => Severity::Hint,
+        Severity::Blocks if set => Severity::Blocks,
+        Severity::Warns if set && !it.is_unread() && !WITH_STEPS.contains(&it.code.as_str()) => {
+            Severity::Blocks
+        }
+        Severity::Blocks | Severity::Warns => Severity::Warns,
+    }
+}
+
+/// `found` as it counts for a drain where `stops` are set to stop one, the most severe first. What could not be read stops
+/// nothing.
 #[must_use]
 pub fn settled(found: Vec<Finding>, stops: &[String]) -> Vec<Finding> {
-    let lower = |it: Finding| {
-        let stays = it.severity != Severity::Blocks || stops.contains(&it.code);
-        if stays { it } else { it.with(Severity::Warns) }
-    };
-    let mut found: Vec<Finding> = found.into_iter().map(lower).collect();
+    let mut found: Vec<Finding> = found.into_iter().map(|it| it.settled(stops)).collect();
     found.sort_by_key(|it| it.severity);
     found.dedup();
     found

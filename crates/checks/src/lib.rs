@@ -43,4 +43,4 @@ pub const DRAIN_CODES: [&str; 16] = [
     "evictions",
 ];
 /// Those that stop a drain where nobody says otherwise.
-pub const DRAIN_STOPS: [&str; 1] = ["backups"];
+pub const DRAIN_STOPS: [&str; 2] = ["backups", "token"];

@@ -20,7 +20,7 @@ use tokio_rustls::rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, Error as TlsError, SignatureScheme,
 };
 
-use crate::certificates::{Dated, end_of_der, end_of_pem, ending};
+use crate::certificates::{Dated, Dates, dated};
 use crate::finding::UNREAD;
 use crate::node::{self, DiskRoom};
 use crate::{Finding, Severity, lvm, token};
@@ -55,9 +55,9 @@ pub struct Machine {
 
 /// Everything that is found; `now` is the wall clock.
 pub fn look(machine: &Machine, now: Timestamp) -> Vec<Finding> {
-    let (mut dated, mut found) = (Vec::new(), Vec::new());
+    let (mut all, mut found) = (Vec::new(), Vec::new());
     let mut take = |read: Result<Option<Dated>, String>| match read {
-        Ok(it) => dated.extend(it),
+        Ok(it) => all.extend(it),
         Err(why) => found.push(unreadable("certificates", &why)),
     };
     for file in files(&machine.root, &mut take) {
@@ -68,12 +68,12 @@ pub fn look(machine: &Machine, now: Timestamp) -> Vec<Finding> {
     }
     if let Some((place, pem)) = &machine.own {
         let next = format!("renew {place}: k3s writes it again when it starts");
-        let ends =
-            pem.as_deref().map_err(Clone::clone).and_then(|it| end_of_pem(it).ok_or_else(no_certificate));
-        let dated = ends.map(|ends| Some(Dated { place: place.clone(), ends, next }));
-        take(dated.map_err(|why| format!("{place}: {why}")));
+        let dates =
+            pem.as_deref().map_err(Clone::clone).and_then(|it| Dates::of_pem(it).ok_or_else(no_certificate));
+        let own = dates.map(|dates| Some(Dated { place: place.clone(), dates, next }));
+        take(own.map_err(|why| format!("{place}: {why}")));
     }
-    found.extend(ending(&dated, now));
+    found.extend(dated(&all, now));
     let rooms = machine.disks.iter().filter_map(|it| match room(&machine.root.join(it)) {
         Ok(room) => room,
         Err(why) => {
@@ -119,8 +119,8 @@ fn of_file(path: &Path) -> Result<Dated, String> {
     let mut pem = Vec::new();
     let read = File::open(path).and_then(|it| it.take(FILE_BYTES).read_to_end(&mut pem));
     read.map_err(|error| format!("{place}: {error}"))?;
-    let ends = end_of_pem(&pem).ok_or_else(|| format!("{place}: {}", no_certificate()))?;
-    Ok(Dated { place, ends, next: RESTART.to_owned() })
+    let dates = Dates::of_pem(&pem).ok_or_else(|| format!("{place}: {}", no_certificate()))?;
+    Ok(Dated { place, dates, next: RESTART.to_owned() })
 }
 
 /// The certificate that a server shows; `None` where there is no server.
@@ -154,8 +154,8 @@ fn of_server(what: &str, address: &str) -> Result<Option<Dated>, String> {
     let der = shown.der.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match (der, ended) {
         (Some(der), _) => {
-            let ends = end_of_der(&der).ok_or_else(|| wrong(&"its certificate cannot be read"))?;
-            Ok(Some(Dated { place, ends, next: RESTART.to_owned() }))
+            let dates = Dates::of_der(&der).ok_or_else(|| wrong(&"its certificate cannot be read"))?;
+            Ok(Some(Dated { place, dates, next: RESTART.to_owned() }))
         }
         (None, Err(error)) => Err(wrong(&error)),
         (None, Ok(_)) => Err(wrong(&"it has shown no certificate")),

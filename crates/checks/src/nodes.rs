@@ -24,19 +24,32 @@ pub fn unready(nodes: &[Value]) -> Vec<Finding> {
     vec![Finding::new("nodes", format!("nodes that are not Ready: {}", names(&off, ", ")), next)]
 }
 
-/// Nodes that are cordoned: by somebody else, `node` included, or, as in a turn of theirs, by pillar-rs; code `cordons`.
+/// How Harvester and the Node Maintenance Operator mark a node that they have taken out of service.
+const MAINTENANCE: [&str; 2] = ["harvesterhci.io/maintain-status", "medik8s.io/drain"];
+
+fn in_maintenance(node: &Value) -> bool {
+    let marked = |key: &&str| !node["metadata"]["annotations"][*key].is_null();
+    let tainted = |key: &&str| items(&node["spec"]["taints"]).iter().any(|it| it["key"] == **key);
+    MAINTENANCE.iter().any(|key| marked(key) || tainted(key))
+}
+
+/// Nodes that take no pods: cordoned or in maintenance by somebody else, `node` included, or cordoned by pillar-rs, as in a
+/// turn of theirs; code `cordons`.
 #[must_use]
 pub fn cordoned(nodes: &[Value], node: &str) -> Vec<Finding> {
     let ours = |it: &Value| !it["metadata"]["annotations"][OWNER_ANNOTATION].is_null();
-    let closed: Vec<&Value> = nodes.iter().filter(|it| it["spec"]["unschedulable"] == true).collect();
-    let (own, foreign): (Vec<&Value>, Vec<&Value>) = closed.into_iter().partition(|it| ours(it));
+    let closed = |it: &&Value| it["spec"]["unschedulable"] == true || in_maintenance(it);
+    let (own, foreign): (Vec<&Value>, Vec<&Value>) =
+        nodes.iter().filter(closed).partition(|it| ours(it) && !in_maintenance(it));
     let all = |some: &[&Value]| some.iter().map(|it| named(it)).filter(|it| it != node).collect::<Vec<_>>();
     let (own, others) = (all(&own), foreign.iter().map(|it| named(it)).collect::<Vec<_>>());
     let mut found = Vec::new();
     if let Some(first) = others.first() {
-        let text =
-            format!("nodes that somebody else has cordoned, and that take no pods: {}", names(&others, ", "));
-        let next = format!("kubectl uncordon {first}, if whoever cordoned it agrees");
+        let text = format!(
+            "nodes that somebody else has cordoned or holds in maintenance: {}",
+            names(&others, ", ")
+        );
+        let next = format!("ask whoever did it; then kubectl uncordon {first}, or end its maintenance there");
         found.push(Finding::new("cordons", text, next).with(Severity::Warns));
     }
     if !own.is_empty() {

@@ -1,5 +1,5 @@
 //! The token that a server of k3s or rke2 starts with: without it, or with another one than the cluster's, it cannot read
-//! what etcd holds, and does not rejoin after a reboot.
+//! what etcd holds, and may not rejoin after a reboot.
 //!
 //! Only whether it is there, can be read and is the one of the node's config is said; nothing of it is shown. A worker
 //! keeps none. Blocks on the disk alone. Source: seed row 2-27; the k3s page "k3s token".
@@ -53,12 +53,11 @@ pub(crate) fn look(root: &Path, data: &str) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "the token in {shown} is not the one of this node's cluster config: after a reboot it does not rejoin"
+        "the token in {shown} is not the one of this node's cluster config: after a reboot it may not rejoin"
     );
-    found(
-        text,
-        "find out which one the other servers have; k3s token rotate was typed for one of them, perhaps",
-    )
+    let next =
+        "find out which one the other servers have; k3s token rotate was typed for one of them, perhaps";
+    Some(Finding::new("token", text, next))
 }
 
 /// The secret part: k3s writes `K10<hash>::server:<password>`, and takes the password alone as well.

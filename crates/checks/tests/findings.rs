@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 
-use checks::certificates::{Dated, end_of_pem, ending};
+use checks::certificates::{Dated, Dates, dated};
 use checks::cluster::{Source, drain};
 use checks::local::{Machine, look};
 use checks::node::{DiskRoom, clock, disks};
@@ -31,12 +31,21 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// What a drain of n1 finds where one collection has these objects, and all others are empty.
+/// What a drain of n1 finds where one collection has these objects, and all others are empty, but that snapshots of etcd are
+/// those of a node with etcd.
 async fn found(collection: &'static str, items: Vec<Value>) -> Vec<Finding> {
     let (cluster, _) = mock::server(move |call| {
         let path = call.line.split(['?', ' ']).nth(1).unwrap_or_default();
         match path.ends_with(collection) {
             true => mock::list("9", &items),
+            false if path.ends_with("/nodes") && collection == "/etcdsnapshotfiles" => {
+                let labels = json!({ "node-role.kubernetes.io/etcd": "true" });
+                let status = json!({ "conditions": of("DiskPressure", "False") });
+                mock::list(
+                    "9",
+                    &[json!({ "metadata": { "name": "n1", "labels": labels }, "status": status })],
+                )
+            }
             false if path == "/version" => Answer::Full(200, vec![], "{}".to_owned()),
             false => mock::list("9", &[]),
         }
@@ -97,12 +106,35 @@ async fn u6_each_finding_of_the_cluster_is_found_when_it_is_so_and_not_when_it_i
     let table: Vec<(&'static str, Value, &str, &str)> = vec![
         ("/nodes", node("n2", &open, &ready, &none), "", ""),
         ("/nodes", node("n2", &open, &unready, &none), "nodes warns", "not Ready: n2"),
-        ("/nodes", node("n2", &closed, &ready, &none), "cordons warns", "somebody else has cordoned"),
+        ("/nodes", node("n2", &closed, &ready, &none), "cordons warns", "somebody else has cordoned or"),
         ("/nodes", node("n1", &closed, &ready, &none), "cordons warns", "n1"),
         ("/nodes", node("n2", &closed, &ready, &owner), "cordons hint", "pillar-rs has cordoned: n2"),
         ("/nodes", node("n1", &closed, &ready, &owner), "", ""),
         ("/nodes", node("n2", &open, &of("DiskPressure", "True"), &none), "disk warns", "n2"),
-        ("/etcdsnapshotfiles", etcd_snapshot("2026-03-14T01:00:00Z"), "", ""),
+        (
+            "/nodes",
+            node("n2", &open, &ready, &json!({ "harvesterhci.io/maintain-status": "completed" })),
+            "cordons warns",
+            "in maintenance: n2",
+        ),
+        (
+            "/nodes",
+            node(
+                "n2",
+                &json!({ "taints": [{ "key": "medik8s.io/drain", "effect": "NoSchedule" }] }),
+                &ready,
+                &owner,
+            ),
+            "cordons warns",
+            "n2",
+        ),
+        ("/etcdsnapshotfiles", etcd_snapshot("2026-03-14T01:00:00Z"), "snapshot hint", "is 8 h old"),
+        (
+            "/etcdsnapshotfiles",
+            json!({ "status": { "readyToUse": false } }),
+            "snapshot warns",
+            "no snapshot of etcd",
+        ),
         ("/etcdsnapshotfiles", etcd_snapshot("2026-03-12T01:00:00Z"), "snapshot warns", "56 h old"),
         ("/events", event("CertificateExpirationOK"), "", ""),
         ("/events", event("CertificateExpirationWarning"), "certificates warns", "node n2"),
@@ -226,11 +258,15 @@ async fn u6_what_cannot_be_read_is_a_finding_that_warns_and_names_the_role() {
 #[test]
 fn u6_a_certificate_warns_under_seven_days_and_blocks_under_one() {
     let now = at(NOW);
-    let ends = |hours: i64| Dated {
+    let lasts = |starts: i64, hours: i64| Dated {
         place: format!("/tls/{hours}.crt"),
-        ends: now + SignedDuration::from_hours(hours),
+        dates: Dates {
+            starts: now + SignedDuration::from_secs(starts),
+            ends: now + SignedDuration::from_hours(hours),
+        },
         next: "restart k3s".to_owned(),
     };
+    let ends = |hours| lasts(0, hours);
     for (hours, severity, words) in [
         (24 * 7, None, ""),
         (24 * 7 - 1, Some(Severity::Warns), "/tls/167.crt (in 6 days)"),
@@ -238,11 +274,14 @@ fn u6_a_certificate_warns_under_seven_days_and_blocks_under_one() {
         (23, Some(Severity::Blocks), "/tls/23.crt (in 23 h)"),
         (-5, Some(Severity::Blocks), "/tls/-5.crt (ended 5 h ago)"),
     ] {
-        let found = ending(&[ends(hours), ends(24 * 300)], now);
+        let found = dated(&[ends(hours), ends(24 * 300)], now);
         assert_eq!(found.first().map(|it| it.severity), severity, "{hours}");
         assert!(found.iter().all(|it| it.text.contains(words)), "{found:?}");
     }
-    assert_eq!(ending(&[ends(1), ends(30), ends(2)], now).len(), 2);
+    assert_eq!(dated(&[ends(1), ends(30), ends(2)], now).len(), 2);
+    let early = dated(&[lasts(1, 240), lasts(0, 250)], now);
+    assert_eq!((early.len(), early[0].severity), (1, Severity::Warns), "{early:?}");
+    assert!(early[0].text.ends_with("do not count yet, which servers refuse: /tls/240.crt"), "{early:?}");
 }
 
 #[test]
@@ -297,7 +336,7 @@ fn server() -> String {
 #[test]
 fn u6_certificates_are_read_from_files_servers_and_the_kubeconfig_and_what_cannot_be_is_named() {
     let ends = at(ENDS);
-    assert_eq!(end_of_pem(PEM.as_bytes()), Some(ends));
+    assert_eq!(Dates::of_pem(PEM.as_bytes()).map(|it| it.ends), Some(ends));
     let root = tempfile::tempdir().unwrap();
     let agent = root.path().join("var/lib/rancher/k3s/agent");
     fs::create_dir_all(&agent).unwrap();
@@ -361,13 +400,26 @@ fn u6_what_stops_is_a_setting_and_the_worst_comes_first() {
         one("snapshot", Severity::Hint),
         one("clock", Severity::Blocks),
         one("backups", Severity::Blocks),
+        one("nodes", Severity::Warns),
+        Finding::new("room", "cannot be checked: x", "n").with(Severity::Warns),
+        one("certificates", Severity::Warns),
     ];
     let words = |stops: &[&str]| -> Vec<String> {
         let stops: Vec<String> = stops.iter().map(|it| (*it).to_owned()).collect();
         settled(all.clone(), &stops).iter().map(|it| format!("{} {}", it.code, it.severity.text())).collect()
     };
-    assert_eq!(words(&["backups"]), ["backups blocks", "clock warns", "snapshot hint"]);
-    assert_eq!(words(&["snapshot"]), ["clock warns", "backups warns", "snapshot hint"]);
+    let warn = |all: &[&str]| all.iter().map(|it| format!("{it} warns")).collect::<Vec<_>>();
+    let expected = |blocks: &[&str], warns: &[&str]| {
+        let blocks = blocks.iter().map(|it| format!("{it} blocks"));
+        blocks.chain(warn(warns)).chain(["snapshot hint".to_owned()]).collect::<Vec<_>>()
+    };
+    assert_eq!(words(&["backups"]), expected(&["backups"], &["clock", "nodes", "room", "certificates"]));
+    assert_eq!(words(&["snapshot"]), expected(&[], &["clock", "backups", "nodes", "room", "certificates"]));
+    // What is a warning by what it is stops where it is set to; what is one for it is not much, or not known, does not.
+    assert_eq!(
+        words(&["nodes", "room", "certificates"]),
+        expected(&["nodes"], &["clock", "backups", "room", "certificates"])
+    );
 }
 
 /// What is found of this code on a machine with these files.

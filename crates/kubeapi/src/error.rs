@@ -36,7 +36,7 @@ pub enum Error {
     WrongNode { node: String, label: String, device: String },
     /// Our device's Node object has another name.
     #[error(
-        "find our own node: there is no node {name}; node {node} has label node-uuid={device}, which is this device's"
+        "find our own node: node {node} has label node-uuid={device}, which is this device's, and node {name} has not"
     )]
     OtherName { node: String, name: String, device: String },
     /// A text that cannot name a node.

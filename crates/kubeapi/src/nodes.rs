@@ -125,8 +125,8 @@ pub async fn probe(cluster: &Cluster) -> Result<(), Error> {
     cluster.ask_within::<Value>(PROBE_LIMIT, "reach the API", one).await.map(drop)
 }
 
-/// Our own node by its name. Where there is none of this name, one that carries our device's UUID is looked for: it would be
-/// ours under another name.
+/// Our own node by its name. Where there is none of this name, or its device is not known, one that carries our device's
+/// UUID is looked for: it would be ours under another name.
 ///
 /// # Errors
 /// [`Error::WrongNode`] when it carries another device's UUID, [`Error::OtherName`] when our device's is on another node, and
@@ -135,7 +135,11 @@ pub async fn own(cluster: &Cluster, name: &NodeName, device_uuid: &str) -> Resul
     let what = format!("read node {name}");
     let read: Result<NodeObject, Error> =
         cluster.ask(&what, api().get(name.as_str(), &GetParams::default())).await;
-    if matches!(&read, Err(error) if error.is_not_found()) && !device_uuid.is_empty() {
+    let is_named = match &read {
+        Ok(node) => device_of(node).is_some(),
+        Err(error) => !error.is_not_found(),
+    };
+    if !is_named && !device_uuid.is_empty() {
         let label = format!("{UUID_LABEL}={device_uuid}");
         let labelled = api().list(&ListParams::default().labels(&label));
         let labelled: Result<Page, Error> = cluster.ask("find our own node", labelled).await;
@@ -154,15 +158,19 @@ pub async fn own(cluster: &Cluster, name: &NodeName, device_uuid: &str) -> Resul
     Ok(node)
 }
 
+fn device_of(node: &NodeObject) -> Option<&str> {
+    node.metadata.labels.as_ref()?.get(UUID_LABEL).map(String::as_str)
+}
+
 /// That `node` is not labelled as another device's.
 ///
 /// # Errors
 /// [`Error::WrongNode`].
 pub fn check_device(node: &NodeObject, device_uuid: &str) -> Result<(), Error> {
-    match node.metadata.labels.as_ref().and_then(|it| it.get(UUID_LABEL)) {
+    match device_of(node) {
         Some(label) if !label.eq_ignore_ascii_case(device_uuid) => Err(Error::WrongNode {
             node: node.metadata.name.clone().unwrap_or_default(),
-            label: label.clone(),
+            label: label.to_owned(),
             device: device_uuid.to_owned(),
         }),
         Some(_) | None => Ok(()),

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use kube::Client;
 use kubeapi::{Cluster, NodeName};
 use kubenodeop::node::boot::{Boot, Local, Report, until_tainted, watch_over};
@@ -22,6 +23,8 @@ struct Stage {
     sim: Sim,
     report: watch::Receiver<Report>,
     local: watch::Sender<Local>,
+    /// What is wrong with the container runtime.
+    runtime: watch::Sender<String>,
     /// What the API waits for.
     members: watch::Sender<String>,
     _watch: JoinSet<()>,
@@ -56,6 +59,7 @@ impl Stage {
         let (sender, report) = watch::channel(Report::default());
         let (local, shown) = watch::channel(Local::default());
         let (members, waits) = watch::channel(String::new());
+        let (runtime, answers) = watch::channel(String::new());
         let mut watching = JoinSet::new();
         watching.spawn(async move {
             let local = || shown.borrow().clone();
@@ -63,13 +67,14 @@ impl Stage {
                 &cluster,
                 &boot,
                 local,
+                || std::future::ready(answers.borrow().clone()).boxed(),
                 || std::future::ready(waits.borrow().clone()),
                 clock(),
                 &sender,
             )
             .await;
         });
-        Self { sim, report, local, members, _watch: watching }
+        Self { sim, report, local, runtime, members, _watch: watching }
     }
 
     async fn until(&mut self, what: &str, wanted: impl FnMut(&Report) -> bool) -> Report {
@@ -327,6 +332,18 @@ async fn r4_a_clock_that_is_wrong_shuts_the_gate_until_its_limit_and_heals() {
     stage.local.send_replace(Local { clock: "the wall clock shows 1970".to_owned(), ..Local::default() });
     stage
         .shuts_and_warns(Layer::Clock, "shows 1970", |stage| drop(stage.local.send_replace(Local::default())))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r4_a_container_runtime_that_does_not_answer_shuts_the_gate_until_its_limit_and_heals() {
+    let mut stage = Stage::new().await;
+    stage.until("well", is_well).await;
+    stage.runtime.send_replace("the container runtime cannot be asked: S: cannot connect".to_owned());
+    stage
+        .shuts_and_warns(Layer::Runtime, "cannot connect", |stage| {
+            drop(stage.runtime.send_replace(String::new()))
+        })
         .await;
 }
 

@@ -177,6 +177,15 @@ impl Sim {
         Server::start(self.service_of(node)).await
     }
 
+    /// The API over TLS, with a certificate that counts between these two.
+    ///
+    /// # Errors
+    /// No port can be had.
+    #[cfg(feature = "tls")]
+    pub async fn serve_tls(&self, dates: std::ops::Range<std::time::SystemTime>) -> std::io::Result<Server> {
+        Server::start_tls(self.service(), api::tls::Tls::new(dates)).await
+    }
+
     /// Answers that the API gives in place of its own, and what it was asked.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults

@@ -93,19 +93,13 @@ pub(crate) async fn run(
 /// Takes back what drains of `node` asked of machines and volumes, and starts again the machines that they stopped, until
 /// nothing is left and the machines of the node are up. What is in the way is sent, and tried again after pauses that grow;
 /// machines are named that have not come up in their time. Second copies of Deployments that have not come to be are given
-/// up where `surges` are set. Dropping it loses nothing.
-pub(crate) async fn give_back(
-    cluster: &Cluster,
-    node: &NodeName,
-    surges: bool,
-    clock: Clock,
-    outbox: Outbox<Event>,
-) {
+/// up, also where the settings allow none any more. Dropping it loses nothing.
+pub(crate) async fn give_back(cluster: &Cluster, node: &NodeName, clock: Clock, outbox: Outbox<Event>) {
     let (mut pace, mut tries) = (Pace::new(RandomState::new().hash_one("jitter")), 0_u32);
     let named_from = clock.now() + UP_WITHIN;
     let mut copies = Ok(());
     let mut copies_done = false;
-    let mut surges_due = surges;
+    let mut surges_due = true;
     loop {
         let mut given_up = Ok(());
         if surges_due {
@@ -276,6 +270,23 @@ mod tests {
             || sim.get("kubevirt/virtualmachines", "shop", "db").unwrap()["spec"]["runStrategy"].clone();
         dies(&sim, false, strategy).await;
         assert_eq!(strategy(), "Always");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d20_a_second_copy_of_a_drain_is_given_up_whatever_the_settings_allow_now() {
+        let sim = two_nodes();
+        sim.add_deployment("shop", "solo", 1);
+        sim.edit("apps/deployments", "shop", "solo", |it| {
+            let record = json!({ "node": "n1", "replica_set": "solo-1", "before": null }).to_string();
+            it["metadata"]["annotations"] = json!({ "pillar-rs/drain-surge-record": record });
+            it["spec"]["template"]["metadata"]["annotations"] =
+                json!({ "pillar-rs/drain-surge-from": "n1/solo-1" });
+        });
+        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+        let (clock, (outbox, _inbox)) = (Clock::new(), agent::inbox());
+        give_back(&cluster, &NodeName::parse("n1").unwrap(), clock, outbox).await;
+        let left = sim.get("apps/deployments", "shop", "solo").unwrap();
+        assert_eq!(left["metadata"]["annotations"], json!({}), "{left}");
     }
 
     #[tokio::test(start_paused = true)]

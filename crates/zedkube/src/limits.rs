@@ -73,6 +73,8 @@ agent::limits! {
         gate_hold, gate_hold_ms = 5_000;
         /// After a boot, how long a wall clock that cannot be right keeps the gate shut.
         gate_clock_limit, gate_clock_limit_ms = 300_000;
+        /// After a boot, how long a container runtime that has a socket and does not answer keeps the gate shut.
+        gate_runtime_limit, gate_runtime_limit_ms = 300_000;
         /// After a boot, how long a virtual IP that no Ready node serves keeps the gate shut.
         gate_network_limit, gate_network_limit_ms = 600_000;
         /// After a boot, how long pods of kube-system that are not Ready hold the turn of the node.
@@ -115,6 +117,7 @@ agent::limits! {
         /// Whether it looks for what speaks against the drain, before it waits for its turn or cordons.
         preflight: bool = true;
         /// Codes of findings that stop a drain before it begins; the others only warn.
+        #[serde(deserialize_with = "words::preflight_stops")]
         preflight_stops: Vec<String> = checks::DRAIN_STOPS.map(str::to_owned).to_vec();
         /// Where etcd of this node serves metrics and health, without a login.
         etcd_metrics: String = Addresses::default().metrics;
@@ -225,6 +228,7 @@ impl Limits {
         gate::Limits {
             devices: self.gate_devices_limit(),
             clock: self.gate_clock_limit(),
+            runtime: self.gate_runtime_limit(),
             network: self.gate_network_limit(),
             system: self.gate_system_limit(),
             machines: self.gate_machines_limit(),
@@ -285,6 +289,10 @@ pub(crate) fn pod_action(then: PodAction) -> &'static str {
 
 /// The words of members; one that nobody knows is refused with the member and the words known.
 mod words {
+    use serde::Deserialize as _;
+    use serde::de::Error as _;
+    use serde_json::Value;
+
     use super::{
         Deserializer, MachinePolicy, NeverReadyAction, PodAction, StickyAction, SurgeRule, VolumeAction, word,
     };
@@ -321,6 +329,13 @@ mod words {
     pub(super) fn surge<'de, D: Deserializer<'de>>(text: D) -> Result<SurgeRule, D::Error> {
         let words: Vec<_> = SurgeRule::ALL.iter().map(|it| (it.text(), *it)).collect();
         word(text, "surge", &words)
+    }
+
+    pub(super) fn preflight_stops<'de, D: Deserializer<'de>>(texts: D) -> Result<Vec<String>, D::Error> {
+        let words = checks::DRAIN_CODES.map(|it| (it, it));
+        let all = Vec::<Value>::deserialize(texts)?.into_iter();
+        let code = |it| word(it, "preflight_stops", &words).map(str::to_owned).map_err(D::Error::custom);
+        all.map(code).collect()
     }
 
     /// Its words are those of annotations, too.
@@ -431,6 +446,10 @@ mod tests {
             (r#"{"drain_limit_then":"go-on"}"#, ["drain_limit_then", "\"go-on\"", "wait, give-up, delete"]),
             (r#"{"attempt_limit_then":"x"}"#, ["attempt_limit_then", "\"x\"", "wait, give-up, delete"]),
             (r#"{"surge":"yes"}"#, ["surge", "\"yes\"", "never, annotated, all"]),
+            (
+                r#"{"preflight_stops":["nodes","evil"]}"#,
+                ["preflight_stops", "\"evil\"", "nodes, cordons, etcd"],
+            ),
             (r#"{"sticky_then":""}"#, ["sticky_then", "\"\"", "leave, wait, give-up"]),
         ] {
             let told = read(text).unwrap_err().to_string();

@@ -125,7 +125,7 @@ impl Preflight {
     }
 
     fn stops(&self, it: &Finding) -> bool {
-        it.severity == Severity::Blocks && self.limits.preflight_stops.contains(&it.code)
+        it.clone().settled(&self.limits.preflight_stops).severity == Severity::Blocks
     }
 
     /// Publishes the report and keeps what was seen; what the core hears, and what is passed by whom.

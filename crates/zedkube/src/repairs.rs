@@ -3,6 +3,7 @@
 //!
 //! Not here: how (`kubenodeop::node::{boot, leftovers}`).
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use agent::wire::{self, GLOBAL};
@@ -87,8 +88,14 @@ pub(crate) async fn run<W: Future<Output = String>>(
     report: &watch::Sender<Report>,
 ) {
     let (machine, runtime) = (Machine::new(bus, clock), runtime::seam(bus.root(), limits));
+    let socket = runtime::socket(bus.root(), limits);
+    let answers = || {
+        let socket = socket.clone();
+        let asked = async move { socket.trouble().await.unwrap_or_default() };
+        Box::pin(asked) as Pin<Box<dyn Future<Output = String> + Send>>
+    };
     tokio::select! {
-        () = boot::watch_over(cluster, boot, || machine.look(), waits, || clock.now(), report) => {}
+        () = boot::watch_over(cluster, boot, || machine.look(), answers, waits, || clock.now(), report) => {}
         () = leftovers::clear(cluster, boot, &runtime, || clock.now(), report) => {}
     }
 }

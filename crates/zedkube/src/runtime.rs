@@ -18,9 +18,14 @@ use crate::limits::Limits;
 /// Between two answers that make a pod count as gone.
 const APART: Duration = Duration::from_secs(5);
 
-/// Asks at the socket that the limits name, or at the usual places below `root`.
+/// The runtime at the socket that the limits name, or at the usual places below `root`.
+pub(crate) fn socket(root: &Path, limits: &Limits) -> agent::runtime::Runtime {
+    agent::runtime::Runtime::new(root, &limits.runtime_socket)
+}
+
+/// What the drain asks of it.
 pub(crate) fn seam(root: &Path, limits: &Limits) -> Runtime {
-    let runtime = agent::runtime::Runtime::new(root, &limits.runtime_socket);
+    let runtime = socket(root, limits);
     Runtime::new(move || {
         let runtime = runtime.clone();
         Box::pin(async move { runtime.live_pods().await })

@@ -47,43 +47,45 @@ impl Runtime {
     /// No runtime answers, or one of several does not: it may run what the others do not know. In one sentence, why. One
     /// that serves other clients, and no kubelet, is passed over.
     pub async fn live_pods(&self) -> Result<BTreeSet<String>, String> {
-        let (mut live, mut answered, mut whys, mut strangers) =
-            (BTreeSet::new(), false, Vec::new(), Vec::new());
+        let Answers { live, whys, strangers } = self.ask().await;
+        match (live, whys.is_empty()) {
+            (Some(live), true) => Ok(live),
+            (Some(_), false) => Err(format!(
+                "one container runtime answers, and another that may run pods does not: {} (`runtime_socket` of the limits file \
+                 names the one that counts)",
+                whys.join("; ")
+            )),
+            (None, true) if strangers.is_empty() => Err(self.nowhere()),
+            (None, _) => Err(silent(&[whys, strangers].concat())),
+        }
+    }
+
+    /// What is wrong with the runtime of the kubelet; `None` when one answers, and where none has a socket.
+    pub async fn trouble(&self) -> Option<String> {
+        let Answers { live, whys, .. } = self.ask().await;
+        (live.is_none() && !whys.is_empty()).then(|| silent(&whys))
+    }
+
+    async fn ask(&self) -> Answers {
+        let mut answers = Answers::default();
         for path in &self.sockets {
             match socket(path) {
                 Ok(false) => continue,
                 Ok(true) => {}
                 Err(why) => {
-                    whys.push(format!("{}: {why}", path.display()));
+                    answers.whys.push(format!("{}: {why}", path.display()));
                     continue;
                 }
             }
             match cri::live_pods(path).await {
-                Ok(more) => {
-                    live.extend(more);
-                    answered = true;
-                }
+                Ok(more) => answers.live.get_or_insert_default().extend(more),
                 Err(error) if error.serves_no_kubelet() => {
-                    strangers.push(format!("{}: {error}", path.display()));
+                    answers.strangers.push(format!("{}: {error}", path.display()));
                 }
-                Err(error) => whys.push(format!("{}: {error}", path.display())),
+                Err(error) => answers.whys.push(format!("{}: {error}", path.display())),
             }
         }
-        if answered && whys.is_empty() {
-            return Ok(live);
-        }
-        if answered {
-            return Err(format!(
-                "one container runtime answers, and another that may run pods does not: {} (`runtime_socket` of the limits file \
-                 names the one that counts)",
-                whys.join("; ")
-            ));
-        }
-        whys.extend(strangers);
-        if whys.is_empty() {
-            return Err(self.nowhere());
-        }
-        Err(format!("the container runtime cannot be asked: {}", whys.join("; ")))
+        answers
     }
 
     fn nowhere(&self) -> String {
@@ -91,6 +93,21 @@ impl Runtime {
         let all = all.join(", ");
         format!("no socket of a container runtime at {all} (`runtime_socket` of the limits file names it)")
     }
+}
+
+/// What came from all sockets that are there.
+#[derive(Default)]
+struct Answers {
+    /// `None` when no runtime has answered.
+    live: Option<BTreeSet<String>>,
+    /// Why others have not.
+    whys: Vec<String>,
+    /// Those that serve other clients, and no kubelet.
+    strangers: Vec<String>,
+}
+
+fn silent(whys: &[String]) -> String {
+    format!("the container runtime cannot be asked: {}", whys.join("; "))
 }
 
 /// Whether there is a socket that nobody but root, or who we are, can have put there.

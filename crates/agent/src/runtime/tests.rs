@@ -153,6 +153,7 @@ async fn d9_one_that_answers_hides_none_that_fails_and_one_without_the_interface
     let cases = [
         (Answer::Pods(vec![pod("o", true)]), Some(uids(&["k", "o"]))),
         (Answer::Refused("unknown service"), Some(uids(&["k"]))),
+        // From here on it is one that fails.
         (Answer::Silence, None),
         (Answer::HangUp, None),
         (Answer::Page, None),
@@ -162,9 +163,16 @@ async fn d9_one_that_answers_hides_none_that_fails_and_one_without_the_interface
         let root = TempDir::new().unwrap();
         let said = answer.clone();
         let _other = serve(&root.path().join(SOCKETS[0]), move || said.clone()).unwrap();
+        let named = root.path().join(SOCKETS[0]).display().to_string();
+        let alone = Runtime::new(root.path(), &named).trouble().await;
+        assert_eq!(alone.is_some(), found.is_none(), "{answer:?} {alone:?}");
+        assert!(alone.is_none_or(|it| it.starts_with(&format!("the container runtime cannot be asked: {named}: "))));
         let _k3s = serve(&root.path().join(SOCKETS[1]), || Answer::Pods(vec![pod("k", true)])).unwrap();
-        assert_eq!(Runtime::new(root.path(), "").live_pods().await.ok(), found, "{answer:?}");
+        let runtime = Runtime::new(root.path(), "");
+        assert_eq!(runtime.live_pods().await.ok(), found, "{answer:?}");
+        assert_eq!(runtime.trouble().await, None, "one answers");
     }
+    assert_eq!(Runtime::new(TempDir::new().unwrap().path(), "").trouble().await, None, "no socket");
 }
 
 #[test]

@@ -12,6 +12,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
@@ -80,12 +82,13 @@ pub struct Report {
 }
 
 /// Watches over the gate and removes stale taints, for as long as the future is kept; it never ends. `local` says
-/// what the machine shows, `waits` what an API that is away waits for, or nothing, `clock` the time. Each
-/// change goes to `report`; only the newest counts. Dropping the future loses no more than what was seen of the lease.
+/// what the machine shows, `runtime` what is wrong with its container runtime, `waits` what an API that is away waits for,
+/// each empty for nothing, `clock` the time. Each change goes to `report`; only the newest counts. Dropping the future loses no more than what was seen of the lease.
 pub async fn watch_over<W: Future<Output = String>>(
     cluster: &Cluster,
     boot: &Boot,
     local: impl Fn() -> Local,
+    runtime: impl Fn() -> BoxFuture<'static, String>,
     waits: impl Fn() -> W,
     clock: impl Fn() -> Mono,
     report: &watch::Sender<Report>,
@@ -112,6 +115,7 @@ pub async fn watch_over<W: Future<Output = String>>(
         }
         let upper_at = upper_due(&gate, upper_seen, clock());
         if !gate.is_away() && clock() >= upper_at {
+            facts.push(stream::once(runtime().map(Fact::Runtime)).boxed());
             facts.push(upper::look(cluster.clone(), boot.node.clone()));
             upper_seen = Some(clock());
         }
@@ -152,7 +156,7 @@ pub async fn until_tainted(cluster: &Cluster, boot: &Boot) -> Vec<String> {
     }
 }
 
-/// When virtual IPs, pending pods and machines are looked at again.
+/// When the runtime, virtual IPs, pending pods and machines are looked at again.
 fn upper_due(gate: &Gate, seen: Option<Mono>, now: Mono) -> Mono {
     let pause = if gate.waits_for_upper(now) { UPPER_LOOK } else { gate.look() };
     seen.map_or(now, |at| at + pause)

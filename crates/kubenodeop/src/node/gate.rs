@@ -151,6 +151,7 @@ impl Gate {
             Fact::Storage(crashing) => self.storage = Ok(crashing),
             Fact::Unconnected(pods) => self.checks.unconnected = pods,
             Fact::System(pods) => self.checks.system = pods,
+            Fact::Runtime(wrong) => self.checks.runtime = wrong,
             Fact::Network(leases) => self.checks.network(leases),
             Fact::Pending(pods) => self.checks.pending = Ok(pods),
             Fact::Machines(machines) => self.checks.machines = Ok(machines),
@@ -163,7 +164,7 @@ impl Gate {
                 Layer::Network => self.checks.virtual_ips = Err(why),
                 Layer::System => self.checks.pending = Err(why),
                 Layer::Machines => self.checks.machines = Err(why),
-                Layer::Devices | Layer::Clock | Layer::Service | Layer::Steady => {
+                Layer::Devices | Layer::Clock | Layer::Service | Layer::Runtime | Layer::Steady => {
                     self.service = Some(Err(why));
                 }
             },
@@ -198,7 +199,7 @@ impl Gate {
 
     /// Whether a layer that is looked at now and then is waited for.
     pub(super) fn waits_for_upper(&self, now: Mono) -> bool {
-        let layers = [Layer::Network, Layer::System, Layer::Machines];
+        let layers = [Layer::Runtime, Layer::Network, Layer::System, Layer::Machines];
         layers.into_iter().any(|it| self.patience.counts(now, it, self.limits.of(it).unwrap_or_default()))
     }
 
@@ -282,6 +283,7 @@ impl Gate {
         if let Some((since, (words, next_step))) = self.checks.moved.clone().filter(|_| finding.is_none()) {
             warnings.push(Warning { layer: Layer::Network, words, next_step, since, failed: true });
         }
+        let finding = self.timed(now, finding, Layer::Runtime, warnings);
         let finding = self.timed(now, finding, Layer::Network, warnings);
         let finding = finding.or_else(|| self.crashing());
         self.timed(now, finding, Layer::Storage, warnings)
@@ -301,6 +303,7 @@ impl Gate {
         }
         let (trouble, shuts) = match layer {
             Layer::Clock => (self.checks.clock_trouble(), true),
+            Layer::Runtime => (self.checks.runtime_trouble(), true),
             Layer::Network => (self.checks.network_trouble(), true),
             Layer::Storage => (self.unread_pods(), true),
             Layer::System => (self.checks.system_trouble(), false),

@@ -69,6 +69,34 @@ async fn the_own_node_is_read_by_name_and_recognised_by_its_label() {
     assert!(!error.is_retryable());
 }
 
+/// Row 1-11.
+#[tokio::test(start_paused = true)]
+async fn our_own_node_under_another_name_is_an_error_and_a_node_of_our_name_without_a_label_only_a_fallback()
+{
+    let mut unlabelled = node_object(false, None);
+    unlabelled["metadata"]["labels"] = json!({});
+    let mut other = node_object(false, None);
+    other["metadata"]["name"] = "n2".into();
+    let others = |items: &[Value]| mock::list("7", items);
+    let of_device = format!("GET /api/v1/nodes?&labelSelector=node-uuid%3D{DEVICE}");
+    let asked = ["GET /api/v1/nodes/n1", of_device.as_str()];
+    let wrong = format!(
+        "find our own node: node n2 has label node-uuid={DEVICE}, which is this device's, and node n1 has not"
+    );
+    for (named, labelled, expected) in [
+        (mock::status(404, "no such node"), others(std::slice::from_ref(&other)), Err(wrong.as_str())),
+        (mock::object(&unlabelled), others(std::slice::from_ref(&other)), Err(wrong.as_str())),
+        (mock::object(&unlabelled), others(&[]), Ok(())),
+        // Who may not list nodes has the name alone.
+        (mock::object(&unlabelled), mock::status(403, "Forbidden"), Ok(())),
+    ] {
+        let (cluster, calls) = mock::cluster(vec![named, labelled]);
+        let found = read(&cluster, &name(), DEVICE).await.map(drop).map_err(|error| error.to_string());
+        assert_eq!(found.as_ref().map(|()| ()).map_err(String::as_str), expected);
+        assert_eq!(calls.lines(), asked);
+    }
+}
+
 #[test]
 fn the_facts_of_a_node_follow_its_object() {
     let facts = |value: Value| facts(&serde_json::from_value(value).unwrap()).unwrap();

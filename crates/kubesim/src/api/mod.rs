@@ -10,6 +10,8 @@ pub(crate) mod path;
 pub(crate) mod server;
 pub(crate) mod strict;
 pub(crate) mod table;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -15,7 +15,8 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tracing::debug;
 
@@ -171,9 +172,11 @@ where
     }
 }
 
-/// The API over HTTP. It ends when this is dropped.
+/// The API over HTTP, or over TLS. It ends when this is dropped.
 pub struct Server {
     address: SocketAddr,
+    #[cfg(feature = "tls")]
+    tls: Option<Arc<super::tls::Tls>>,
     _tasks: JoinSet<()>,
 }
 
@@ -182,36 +185,80 @@ impl Server {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, service));
-        Ok(Self { address, _tasks: tasks })
+        tasks.spawn(accept(listener, service, |stream| std::future::ready(Ok(stream))));
+        Ok(Self {
+            address,
+            #[cfg(feature = "tls")]
+            tls: None,
+            _tasks: tasks,
+        })
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) async fn start_tls(service: SimService, tls: super::tls::Tls) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = listener.local_addr()?;
+        let (mut tasks, tls) = (JoinSet::new(), Arc::new(tls));
+        let acceptor = tls.acceptor();
+        tasks.spawn(accept(listener, service, move |stream| acceptor.accept(stream)));
+        Ok(Self { address, tls: Some(tls), _tasks: tasks })
+    }
+
+    /// New connections get a certificate with these dates, as after its renewal.
+    ///
+    /// # Panics
+    /// It has none.
+    #[cfg(feature = "tls")]
+    pub fn renew(&self, dates: std::ops::Range<std::time::SystemTime>) {
+        let tls = self.tls.as_ref();
+        #[expect(clippy::expect_used, reason = "for tests: a panic is their way to fail")]
+        tls.expect("a server over TLS").renew(dates);
     }
 
     /// Where it listens.
     pub fn url(&self) -> String {
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            return format!("https://{}", self.address);
+        }
         format!("http://{}", self.address)
     }
 
     /// A kubeconfig that leads here; it holds no secret.
     pub fn kubeconfig(&self) -> String {
+        #[cfg(feature = "tls")]
+        let authority = self.tls.as_ref().map(|it| it.authority()).unwrap_or_default();
+        #[cfg(not(feature = "tls"))]
+        let authority = "";
         format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: kubesim\nclusters:\n- name: kubesim\n  cluster:\n    \
-             server: {}\ncontexts:\n- name: kubesim\n  context:\n    cluster: kubesim\n    user: kubesim\nusers:\n- \
-             name: kubesim\n  user: {{}}\n",
+             server: {}\n{authority}contexts:\n- name: kubesim\n  context:\n    cluster: kubesim\n    user: kubesim\n\
+             users:\n- name: kubesim\n  user: {{}}\n",
             self.url()
         )
     }
 }
 
-async fn accept(listener: TcpListener, service: SimService) {
+/// Answers each connection once `open` has made it what it is over.
+async fn accept<O, F, S>(listener: TcpListener, service: SimService, open: O)
+where
+    O: Fn(TcpStream) -> F,
+    F: Future<Output = std::io::Result<S>> + Send + 'static,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut connections = JoinSet::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
-        let service = service.clone();
+        let (service, opened) = (service.clone(), open(stream));
         connections.spawn(async move {
             let serve = hyper::service::service_fn(move |request| service.clone().serve(request));
-            let connection =
-                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), serve);
-            if let Err(error) = connection.await {
+            let stream = match opened.await {
+                Ok(stream) => TokioIo::new(stream),
+                Err(error) => return debug!(%error, "a connection was not opened"),
+            };
+            if let Err(error) =
+                hyper::server::conn::http1::Builder::new().serve_connection(stream, serve).await
+            {
                 debug!(%error, "a connection ended");
             }
         });

@@ -1,9 +1,11 @@
 //! A cluster behind a port, and a node whose kubeconfig leads there.
 
-use std::sync::mpsc;
+use std::ops::Range;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::SystemTime;
 
-use kubesim::{Sim, SimConfig};
+use kubesim::{Server, Sim, SimConfig};
 use serde_json::Value;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -14,6 +16,7 @@ use crate::node::Node;
 pub(crate) struct Place {
     pub(crate) sim: Sim,
     pub(crate) node: Node,
+    pub(crate) server: Arc<Server>,
     /// The cluster's thread ends when this is dropped.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -22,6 +25,23 @@ pub(crate) struct Place {
 impl Place {
     /// What `seed` makes, once all nodes and `pods` pods are Ready.
     pub(crate) fn new(pods: usize, seed: impl FnOnce(&Sim) + Send + 'static) -> Self {
+        Self::served(pods, seed, None)
+    }
+
+    /// The same over TLS, with a certificate that counts between these two.
+    pub(crate) fn over_tls(
+        pods: usize,
+        seed: impl FnOnce(&Sim) + Send + 'static,
+        dates: Range<SystemTime>,
+    ) -> Self {
+        Self::served(pods, seed, Some(dates))
+    }
+
+    fn served(
+        pods: usize,
+        seed: impl FnOnce(&Sim) + Send + 'static,
+        dates: Option<Range<SystemTime>>,
+    ) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
         let (tell, told) = mpsc::channel();
         let thread = thread::spawn(move || {
@@ -37,16 +57,19 @@ impl Place {
                 };
                 sim.until("nodes", |nodes| nodes.iter().all(ready)).await;
                 sim.until("pods", |all| all.len() == pods && all.iter().all(ready)).await;
-                let server = sim.serve().await.unwrap();
-                tell.send((sim, server.kubeconfig())).unwrap();
+                let server = match dates {
+                    None => sim.serve().await,
+                    Some(dates) => sim.serve_tls(dates).await,
+                };
+                tell.send((sim, Arc::new(server.unwrap()))).unwrap();
                 // The sender never sends: its end is the end.
                 drop(stopped.await);
             });
         });
-        let (sim, kubeconfig) = told.recv().unwrap();
+        let (sim, server) = told.recv().unwrap();
         let node = Node::of("drain-5-cordoned");
-        node.put("run/.kube/k3s/k3s.yaml", &kubeconfig);
-        Self { sim, node, stop: Some(stop), thread: Some(thread) }
+        node.put("run/.kube/k3s/k3s.yaml", &server.kubeconfig());
+        Self { sim, node, server, stop: Some(stop), thread: Some(thread) }
     }
 }
 

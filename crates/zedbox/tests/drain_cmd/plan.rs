@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, SystemTime};
 
+use kubesim::Sim;
 use serde_json::{Value, json};
 use topics::{PASS_FILE, PreflightPass};
 
@@ -12,13 +14,15 @@ use crate::readme::shown;
 
 /// Two nodes, of which the device's is `edge-node-1`; a `StatefulSet` behind a budget that allows nothing.
 fn place() -> Place {
-    Place::new(4, |sim| {
-        sim.add_node("edge-node-1", "uuid-1");
-        sim.add_node("n2", "uuid-2");
-        sim.add_stateful_set("shop", "web", 2);
-        sim.add_budget("shop", "web", "web", &json!({ "minAvailable": 2 }));
-        sim.add_daemon_set("kube-system", "agent");
-    })
+    Place::new(4, seed)
+}
+
+fn seed(sim: &Sim) {
+    sim.add_node("edge-node-1", "uuid-1");
+    sim.add_node("n2", "uuid-2");
+    sim.add_stateful_set("shop", "web", 2);
+    sim.add_budget("shop", "web", "web", &json!({ "minAvailable": 2 }));
+    sim.add_daemon_set("kube-system", "agent");
 }
 
 impl Place {
@@ -61,6 +65,38 @@ fn o5_the_plan_of_this_device_names_pods_blockers_and_the_next_step() {
     }
     assert_eq!(shown("zedbox drain plan"), without_this_disk(&told.out), "docs/operate.md differs");
     assert!(told.out.lines().all(|line| line.chars().count() <= 80), "{}", told.out);
+}
+
+#[test]
+fn u6_a_certificate_of_the_api_server_that_ends_within_a_day_stops_a_drain_until_it_is_renewed() {
+    let hours = |it: u64| Duration::from_secs(it * 3600);
+    let now = SystemTime::now();
+    let place = Place::over_tls(4, seed, now - hours(1)..now + hours(12));
+    place.sim.edit("policy/poddisruptionbudgets", "shop", "web", |it| it["spec"]["minAvailable"] = json!(1));
+    for (ends, code, expected) in [
+        (None, 4, "finding [certificates] certificates that, by this machine's clock, end within a day"),
+        (
+            Some(hours(100)),
+            0,
+            "finding [certificates] warns: certificates that, by this machine's clock, end within 7",
+        ),
+        (Some(hours(24 * 300)), 0, ""),
+    ] {
+        if let Some(ends) = ends {
+            place.server.renew(now - hours(1)..now + ends);
+        }
+        let told = place.plan("");
+        let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!((told.code, said.contains("[certificates]")), (code, !expected.is_empty()), "{told:?}");
+        assert!(said.contains(expected), "no `{expected}` in {}", told.out);
+    }
+    // One that has ended, or does not count yet: nobody speaks with such a server.
+    for dates in [now - hours(3)..now - hours(2), now + hours(2)..now + hours(3)] {
+        place.server.renew(dates);
+        let told = place.plan("");
+        assert_eq!((told.code, told.out.as_str()), (1, ""), "{told:?}");
+        assert!(told.err.contains("certificate"), "{told:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Layers of the gate that never shut it for good: clock, network, pods of kube-system, virtual machines.
+//! Layers of the gate that never shut it for good: clock, runtime, network, pods of kube-system, virtual machines.
 //!
-//! The first two keep it shut until their limit, the others only keep the turn of the node until theirs; then each is a
+//! The first three keep it shut until their limit, the others only keep the turn of the node until theirs; then each is a
 //! warning for as long as it lasts. One reading that is false, or that nobody may make, must not keep a healthy node
 //! cordoned. Sources: goals R4, U10; the documentation of kube-vip (leases). Pure: no clock, no I/O, no task.
 
@@ -100,6 +100,8 @@ pub(super) struct Checks {
     pub(super) known: Vec<String>,
     /// That it has others now, with since when that is known.
     pub(super) moved: Option<(Mono, Trouble)>,
+    /// What is wrong with the container runtime.
+    pub(super) runtime: String,
     /// Each virtual IP, and whether its lease was renewed since the reading before.
     pub(super) virtual_ips: Result<Vec<(VirtualIp, bool)>, String>,
     /// Storage pods without their address in a network of their own.
@@ -115,6 +117,7 @@ impl Checks {
             clock: String::new(),
             known: Vec::new(),
             moved: None,
+            runtime: why.to_owned(),
             virtual_ips: Err(why.to_owned()),
             unconnected: Vec::new(),
             system: Vec::new(),
@@ -142,6 +145,12 @@ impl Checks {
         let next =
             "check the time source with `timedatectl` or `chronyc tracking`, or set the clock with `date -s`";
         (!self.clock.is_empty()).then(|| (self.clock.clone(), next.to_owned()))
+    }
+
+    pub(super) fn runtime_trouble(&self) -> Option<Trouble> {
+        let next = "look at `crictl ps`, `systemctl status k3s` (rke2-server, containerd) and its log; `runtime_socket` of the \
+                    limits file names the socket that counts";
+        (!self.runtime.is_empty()).then(|| (self.runtime.clone(), next.to_owned()))
     }
 
     pub(super) fn network_trouble(&self) -> Option<Trouble> {

@@ -24,6 +24,8 @@ pub enum Fact {
     Lost(Vec<String>),
     /// The addresses of the node before this boot; empty where they are not known.
     Known(Vec<String>),
+    /// What is wrong with the container runtime; empty for nothing, and where it cannot be asked at all.
+    Runtime(String),
     /// The leases of virtual IPs; none without kube-vip.
     Network(Vec<VirtualIp>),
     /// Our node.

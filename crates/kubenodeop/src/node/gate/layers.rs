@@ -17,6 +17,8 @@ step::named! {
         Node = "node-ready",
         /// Its kubelet renews the node lease.
         Lease = "node-lease",
+        /// The container runtime answers, where it has a socket.
+        Runtime = "runtime",
         /// Each virtual IP has a holder that is Ready, and the node has the addresses that it had.
         Network = "network",
         /// No pod on it that gives volumes is crash-looping.
@@ -45,6 +47,8 @@ pub struct Limits {
     pub node: Duration,
     /// The lease.
     pub lease: Duration,
+    /// The container runtime.
+    pub runtime: Duration,
     /// Addresses and virtual IPs.
     pub network: Duration,
     /// Storage pods.
@@ -73,6 +77,7 @@ impl Default for Limits {
             service: Duration::from_mins(10),
             node: Duration::from_mins(10),
             lease: Duration::from_mins(2),
+            runtime: Duration::from_mins(5),
             network: Duration::from_mins(10),
             storage: Duration::from_mins(10),
             volumes: Duration::from_mins(10),
@@ -95,6 +100,7 @@ impl Limits {
             Layer::Service => Some(self.service),
             Layer::Node => Some(self.node),
             Layer::Lease => Some(self.lease),
+            Layer::Runtime => Some(self.runtime),
             Layer::Network => Some(self.network),
             Layer::Storage => Some(self.storage),
             Layer::Volumes => Some(self.volumes),

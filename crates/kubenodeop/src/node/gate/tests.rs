@@ -35,7 +35,8 @@ fn sound(taints: &[&str]) -> Gate {
     for fact in [Fact::Storage(Vec::new()), Fact::Volumes(VolumesSeen::default())] {
         gate.hear(T0, fact);
     }
-    for fact in [Fact::Network(Vec::new()), Fact::Pending(Vec::new()), Fact::Machines(Vec::new())] {
+    let nothing = [Fact::Runtime(String::new()), Fact::Network(Vec::new()), Fact::Pending(Vec::new())];
+    for fact in nothing.into_iter().chain([Fact::Machines(Vec::new())]) {
         gate.hear(T0, fact);
     }
     gate

@@ -102,6 +102,7 @@ impl AfterBoot {
                     None
                     | Some(
                         Layer::Lease
+                        | Layer::Runtime
                         | Layer::Network
                         | Layer::Storage
                         | Layer::Volumes

@@ -103,6 +103,33 @@ async fn u6_all_that_is_found_is_in_one_report_before_anything_is_changed_and_on
 }
 
 #[tokio::test(start_paused = true)]
+async fn u6_a_node_that_is_not_ready_or_held_in_maintenance_stops_a_drain_where_that_is_set() {
+    let mut device = Device::new().await;
+    device.limits.preflight = true;
+    device.limits.preflight_stops = vec!["nodes".to_owned(), "cordons".to_owned()];
+    device.start().await;
+    device.sim.add_node("n9", "u9");
+    device.sim.power("n9", false);
+    device.ask(US, 1).await;
+    device.pass(Duration::from_mins(2)).await;
+    let progress = device.progress();
+    assert_eq!(progress.phase, DrainPhase::Checking, "{progress:?}");
+    assert!(progress.reason.contains("[nodes] nodes that are not Ready: n9"), "{}", progress.reason);
+    device.sim.power("n9", true);
+    let status = json!({ "harvesterhci.io/maintain-status": "running" });
+    device.sim.edit("nodes", "", "n9", |it| it["metadata"]["annotations"] = status);
+    device.pass(Duration::from_mins(2)).await;
+    let progress = device.progress();
+    assert!(
+        progress.reason.contains("[cordons] ") && progress.reason.contains("maintenance: n9"),
+        "{progress:?}"
+    );
+    assert!(!device.cordoned());
+    device.sim.edit("nodes", "", "n9", |it| it["metadata"]["annotations"] = json!({}));
+    device.until(DrainStatus::Complete, US, 1).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn u6_a_finding_is_passed_by_name_with_a_reason_which_the_history_keeps_and_a_file_of_others_is_not_believed()
  {
     let mut device = device().await;

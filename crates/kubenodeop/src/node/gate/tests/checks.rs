@@ -1,4 +1,4 @@
-//! Layers that never shut the gate for good: clock, network, unread pods, kube-system, virtual machines.
+//! Layers that never shut the gate for good: clock, runtime, network, unread pods, kube-system, virtual machines.
 
 use super::*;
 use crate::node::gate::{VirtualIp, Warning};
@@ -50,6 +50,15 @@ fn table() -> Vec<Row> {
             true,
             "1970",
             "timedatectl",
+        ),
+        (
+            Layer::Runtime,
+            vec![Fact::Runtime("the container runtime cannot be asked: S: no answer".to_owned())],
+            vec![Fact::Runtime(String::new())],
+            300,
+            true,
+            "S: no answer",
+            "crictl ps",
         ),
         (
             net,
