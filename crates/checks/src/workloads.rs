@@ -15,8 +15,13 @@ pub const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 /// It belongs to the cluster itself, by its namespace.
 #[must_use]
 pub fn is_system(object: &Value) -> bool {
-    let namespace = text(&object["metadata"]["namespace"]);
-    namespace.ends_with("-system") || ["kubevirt", "cdi"].contains(&namespace.as_str())
+    is_system_namespace(&text(&object["metadata"]["namespace"]))
+}
+
+/// What it holds belongs to the cluster itself.
+#[must_use]
+pub fn is_system_namespace(namespace: &str) -> bool {
+    namespace.ends_with("-system") || ["kubevirt", "cdi"].contains(&namespace)
 }
 
 /// Workloads of one kind, as `deployments`, of which fewer pods are ready than are wanted; code `workloads`.

@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use kube::Client;
 use kubeapi::{Cluster, NodeName};
 use kubenodeop::node::boot::{Boot, Local, Report, until_tainted, watch_over};
-use kubenodeop::node::gate::{Layer, Limits};
+use kubenodeop::node::gate::{Fact, Layer, Limits};
 use kubesim::{Fault, Sim, SimConfig};
 use serde_json::{Value, json};
 use step::Mono;
@@ -23,8 +23,8 @@ struct Stage {
     sim: Sim,
     report: watch::Receiver<Report>,
     local: watch::Sender<Local>,
-    /// What is wrong with the container runtime.
-    runtime: watch::Sender<String>,
+    /// What the machine shows of layers above the node.
+    upper: watch::Sender<[Fact; 2]>,
     /// What the API waits for.
     members: watch::Sender<String>,
     _watch: JoinSet<()>,
@@ -40,6 +40,11 @@ fn boot_of(node: NodeName) -> Boot {
     let (device_uuid, boot_id) = ("u1".to_owned(), "b2".to_owned());
     let addresses = vec!["10.0.0.1".to_owned()];
     Boot { node, device_uuid, boot_id, limits: Limits::default(), lost: Vec::new(), addresses }
+}
+
+/// Nothing is wrong with the runtime, nor with any probe.
+fn well() -> [Fact; 2] {
+    [Fact::Runtime(String::new()), Fact::Probes(Vec::new())]
 }
 
 impl Stage {
@@ -59,7 +64,7 @@ impl Stage {
         let (sender, report) = watch::channel(Report::default());
         let (local, shown) = watch::channel(Local::default());
         let (members, waits) = watch::channel(String::new());
-        let (runtime, answers) = watch::channel(String::new());
+        let (upper, answers) = watch::channel(well());
         let mut watching = JoinSet::new();
         watching.spawn(async move {
             let local = || shown.borrow().clone();
@@ -67,14 +72,14 @@ impl Stage {
                 &cluster,
                 &boot,
                 local,
-                || std::future::ready(answers.borrow().clone()).boxed(),
+                || std::future::ready(answers.borrow().to_vec()).boxed(),
                 || std::future::ready(waits.borrow().clone()),
                 clock(),
                 &sender,
             )
             .await;
         });
-        Self { sim, report, local, runtime, members, _watch: watching }
+        Self { sim, report, local, upper, members, _watch: watching }
     }
 
     async fn until(&mut self, what: &str, wanted: impl FnMut(&Report) -> bool) -> Report {
@@ -339,11 +344,22 @@ async fn r4_a_clock_that_is_wrong_shuts_the_gate_until_its_limit_and_heals() {
 async fn r4_a_container_runtime_that_does_not_answer_shuts_the_gate_until_its_limit_and_heals() {
     let mut stage = Stage::new().await;
     stage.until("well", is_well).await;
-    stage.runtime.send_replace("the container runtime cannot be asked: S: cannot connect".to_owned());
+    let silent = Fact::Runtime("the container runtime cannot be asked: S: cannot connect".to_owned());
+    stage.upper.send_replace([silent, Fact::Probes(Vec::new())]);
     stage
-        .shuts_and_warns(Layer::Runtime, "cannot connect", |stage| {
-            drop(stage.runtime.send_replace(String::new()))
-        })
+        .shuts_and_warns(Layer::Runtime, "cannot connect", |stage| drop(stage.upper.send_replace(well())))
+        .await;
+}
+
+/// Row 1-05.
+#[tokio::test(start_paused = true)]
+async fn u10_a_service_of_the_site_that_does_not_answer_holds_the_turn_until_its_limit_and_heals() {
+    let mut stage = Stage::new().await;
+    stage.until("well", is_well).await;
+    let fails = ("shop: http://10.0.0.5/ answers 503, not 200".to_owned(), "curl -v".to_owned());
+    stage.upper.send_replace([Fact::Runtime(String::new()), Fact::Probes(vec![fails])]);
+    stage
+        .holds_turn_and_warns("answers 503", Layer::Probes, |stage| drop(stage.upper.send_replace(well())))
         .await;
 }
 

@@ -283,7 +283,7 @@ mod tests {
                 json!({ "pillar-rs/drain-surge-from": "n1/solo-1" });
         });
         let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
-        let (clock, (outbox, _inbox)) = (Clock::new(), agent::inbox());
+        let (clock, (outbox, _inbox)) = (Clock::new(), agent::turn::inbox());
         give_back(&cluster, &NodeName::parse("n1").unwrap(), clock, outbox).await;
         let left = sim.get("apps/deployments", "shop", "solo").unwrap();
         assert_eq!(left["metadata"]["annotations"], json!({}), "{left}");

@@ -81,6 +81,8 @@ agent::limits! {
         gate_system_limit, gate_system_limit_ms = 900_000;
         /// After a boot, how long virtual machines that are not up hold the turn of the node.
         gate_machines_limit, gate_machines_limit_ms = 300_000;
+        /// After a boot, how long probes that fail hold the turn of the node.
+        gate_probes_limit, gate_probes_limit_ms = 300_000;
         /// How long degraded volumes hold the turn of the node after a boot.
         gate_degraded_hold, gate_degraded_hold_ms = 600_000;
         /// How long the lease must have been renewed before stale taints are removed.
@@ -232,6 +234,7 @@ impl Limits {
             network: self.gate_network_limit(),
             system: self.gate_system_limit(),
             machines: self.gate_machines_limit(),
+            probes: self.gate_probes_limit(),
             hold: self.gate_hold(),
             degraded: self.gate_degraded_hold(),
             taints: self.stale_taints(),

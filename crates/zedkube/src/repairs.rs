@@ -10,7 +10,7 @@ use agent::wire::{self, GLOBAL};
 use agent::{Clock, device};
 use kubeapi::{Cluster, NodeName};
 use kubenodeop::node::boot::{self, Boot, Report};
-use kubenodeop::node::gate::Layer;
+use kubenodeop::node::gate::{Fact, Layer};
 use kubenodeop::node::leftovers;
 use pubsub::Bus;
 use tokio::sync::watch;
@@ -89,13 +89,15 @@ pub(crate) async fn run<W: Future<Output = String>>(
 ) {
     let (machine, runtime) = (Machine::new(bus, clock), runtime::seam(bus.root(), limits));
     let socket = runtime::socket(bus.root(), limits);
-    let answers = || {
+    let upper = || {
         let socket = socket.clone();
-        let asked = async move { socket.trouble().await.unwrap_or_default() };
-        Box::pin(asked) as Pin<Box<dyn Future<Output = String> + Send>>
+        let asked = async move {
+            vec![Fact::Runtime(socket.trouble().await.unwrap_or_default()), Fact::Probes(Vec::new())]
+        };
+        Box::pin(asked) as Pin<Box<dyn Future<Output = Vec<Fact>> + Send>>
     };
     tokio::select! {
-        () = boot::watch_over(cluster, boot, || machine.look(), answers, waits, || clock.now(), report) => {}
+        () = boot::watch_over(cluster, boot, || machine.look(), upper, waits, || clock.now(), report) => {}
         () = leftovers::clear(cluster, boot, &runtime, || clock.now(), report) => {}
     }
 }

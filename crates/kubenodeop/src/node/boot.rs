@@ -12,7 +12,6 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -82,13 +81,13 @@ pub struct Report {
 }
 
 /// Watches over the gate and removes stale taints, for as long as the future is kept; it never ends. `local` says
-/// what the machine shows, `runtime` what is wrong with its container runtime, `waits` what an API that is away waits for,
-/// each empty for nothing, `clock` the time. Each change goes to `report`; only the newest counts. Dropping the future loses no more than what was seen of the lease.
+/// what the machine shows, `upper` what it shows of layers above the node, now and then, `waits` what an API that is away
+/// waits for, or nothing, `clock` the time. Each change goes to `report`; only the newest counts. Dropping the future loses no more than what was seen of the lease.
 pub async fn watch_over<W: Future<Output = String>>(
     cluster: &Cluster,
     boot: &Boot,
     local: impl Fn() -> Local,
-    runtime: impl Fn() -> BoxFuture<'static, String>,
+    upper: impl Fn() -> BoxFuture<'static, Vec<Fact>>,
     waits: impl Fn() -> W,
     clock: impl Fn() -> Mono,
     report: &watch::Sender<Report>,
@@ -115,7 +114,7 @@ pub async fn watch_over<W: Future<Output = String>>(
         }
         let upper_at = upper_due(&gate, upper_seen, clock());
         if !gate.is_away() && clock() >= upper_at {
-            facts.push(stream::once(runtime().map(Fact::Runtime)).boxed());
+            facts.push(stream::once(upper()).flat_map(stream::iter).boxed());
             facts.push(upper::look(cluster.clone(), boot.node.clone()));
             upper_seen = Some(clock());
         }

@@ -155,6 +155,7 @@ impl Gate {
             Fact::Network(leases) => self.checks.network(leases),
             Fact::Pending(pods) => self.checks.pending = Ok(pods),
             Fact::Machines(machines) => self.checks.machines = Ok(machines),
+            Fact::Probes(found) => self.checks.probes = Some(found),
             Fact::Volumes(seen) => self.volumes.seen = Ok(seen),
             Fact::Trouble(layer, why) => match layer {
                 Layer::Node => self.node = Err(why),
@@ -164,9 +165,12 @@ impl Gate {
                 Layer::Network => self.checks.virtual_ips = Err(why),
                 Layer::System => self.checks.pending = Err(why),
                 Layer::Machines => self.checks.machines = Err(why),
-                Layer::Devices | Layer::Clock | Layer::Service | Layer::Runtime | Layer::Steady => {
-                    self.service = Some(Err(why));
-                }
+                Layer::Devices
+                | Layer::Clock
+                | Layer::Service
+                | Layer::Runtime
+                | Layer::Probes
+                | Layer::Steady => self.service = Some(Err(why)),
             },
         }
     }
@@ -199,7 +203,7 @@ impl Gate {
 
     /// Whether a layer that is looked at now and then is waited for.
     pub(super) fn waits_for_upper(&self, now: Mono) -> bool {
-        let layers = [Layer::Runtime, Layer::Network, Layer::System, Layer::Machines];
+        let layers = [Layer::Runtime, Layer::Network, Layer::System, Layer::Machines, Layer::Probes];
         layers.into_iter().any(|it| self.patience.counts(now, it, self.limits.of(it).unwrap_or_default()))
     }
 
@@ -221,7 +225,7 @@ impl Gate {
             finding = volumes.shut.take().map(|words| (Layer::Volumes, words, next.to_owned()));
         }
         self.volumes_due = volumes.due;
-        for layer in [Layer::System, Layer::Machines] {
+        for layer in [Layer::System, Layer::Machines, Layer::Probes] {
             finding = self.timed(now, finding, layer, &mut warnings);
         }
         if finding.is_some() {
@@ -308,6 +312,7 @@ impl Gate {
             Layer::Storage => (self.unread_pods(), true),
             Layer::System => (self.checks.system_trouble(), false),
             Layer::Machines => (self.checks.machines_trouble(), false),
+            Layer::Probes => (self.checks.probes_trouble(), false),
             Layer::Devices | Layer::Service | Layer::Node | Layer::Lease | Layer::Volumes | Layer::Steady => {
                 (None, true)
             }

@@ -10,9 +10,11 @@ use agent::Clock;
 use agent::wire;
 use anyhow::{Context as _, bail};
 use checks::cluster::{self, Source};
+use checks::workloads::is_system_namespace;
 use checks::{blocking, local, settled};
+use kubeapi::names::listed;
 use kubeapi::{Cluster, NodeName};
-use kubenodeop::{Plan, Planned, PlannedMachine, plan::survey};
+use kubenodeop::{Plan, PlanClass, Planned, PlannedMachine, plan::survey};
 use pubsub::{Bus, store};
 use serde::Serialize;
 use topics::{DrainFinding, EdgeNodeInfo, PASS_FILE, PreflightPass, go_json};
@@ -81,10 +83,12 @@ pub(crate) async fn run(
         ));
     }
     plan.findings = settled(findings, &limits.preflight_stops);
+    plan.notes.extend(add_ons(&plan.pods));
+    let steps = steps(&plan, limits.take_turns);
     let stops = !blocking(&plan.findings, &pass.codes).is_empty();
     match voice.output {
-        Output::Json => Voice::json(&Form::of(&plan, &pass), false)?,
-        Output::Text => Voice::print(&sheet(&plan, &pass, voice.columns()))?,
+        Output::Json => Voice::json(&Form::of(&plan, &pass, &steps), false)?,
+        Output::Text => Voice::print(&sheet(&plan, &pass, &steps, voice.columns()))?,
     };
     Ok(if plan.blockers.is_empty() && !stops { Exit::Done } else { Exit::Blocked })
 }
@@ -103,7 +107,7 @@ fn own_node(bus: &Bus) -> anyhow::Result<String> {
 }
 
 /// The plan for a person: the pods, what blocks, what else to know, one line of counts.
-fn sheet(plan: &Plan, pass: &PreflightPass, columns: usize) -> String {
+fn sheet(plan: &Plan, pass: &PreflightPass, steps: &[String], columns: usize) -> String {
     let mut out = table(&plan.pods, columns);
     for pod in plan.pods.iter().filter(|pod| !pod.note.is_empty()) {
         out.push_str(&row("pod", &format!("{}: {}", pod.pod, pod.note), columns));
@@ -135,8 +139,36 @@ fn sheet(plan: &Plan, pass: &PreflightPass, columns: usize) -> String {
         out.push_str(&row("blocked", &format!("[{}] {}", blocker.code.text(), blocker.reason), columns));
         out.push_str(&row("next step", &blocker.next_step(), columns));
     }
+    out.push_str(&row("steps", &steps.join(", "), columns));
     out.push_str(&paragraph("", &counts(plan), columns));
     out
+}
+
+/// What a drain does, in its order; docs/operate.md says how a person does the same by hand.
+fn steps(plan: &Plan, takes_turns: bool) -> Vec<String> {
+    let mut steps = vec!["preflight".to_owned()];
+    steps.extend(takes_turns.then(|| "turn".to_owned()));
+    steps.push("hooks".to_owned());
+    steps.extend((plan.cordon == "none").then(|| "cordon".to_owned()));
+    steps.extend((!plan.machines.is_empty()).then(|| format!("virtual machines ({})", plan.machines.len())));
+    steps.extend(plan.tiers.iter().map(|(tier, pods)| format!("pods of tier {} ({pods})", tier.text())));
+    steps.extend((!plan.volumes.is_empty()).then(|| format!("volumes ({})", plan.volumes.len())));
+    steps.extend(["proof", "COMPLETE"].map(str::to_owned));
+    steps
+}
+
+/// Names pods of the cluster itself whose volumes have to be detached: whoever can do without them stops them before.
+fn add_ons(pods: &[Planned]) -> Option<String> {
+    let of_add_on = |it: &&Planned| {
+        it.class == PlanClass::Evict && !it.claims.is_empty() && is_system_namespace(&it.pod.namespace)
+    };
+    let all: Vec<String> = pods.iter().filter(of_add_on).map(|it| it.pod.to_string()).collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "add-ons with volumes, which may be stopped for the time of the outage: {}",
+            listed(&all, ", ")
+        )
+    })
 }
 
 /// One line for each pod; where that is too wide, budgets and volumes stand below the pod. Empty columns at
@@ -226,6 +258,7 @@ struct Form<'a> {
     /// As in `DrainPreflight`.
     findings: Vec<DrainFinding>,
     notes: &'a [String],
+    steps: &'a [String],
     /// Resource by resource the version that was read.
     resource_versions: &'a BTreeMap<String, String>,
 }
@@ -302,7 +335,7 @@ struct PeerForm<'a> {
 }
 
 impl<'a> Form<'a> {
-    fn of(plan: &'a Plan, pass: &PreflightPass) -> Self {
+    fn of(plan: &'a Plan, pass: &PreflightPass, steps: &'a [String]) -> Self {
         let counts = plan.counts;
         Self {
             node: &plan.node,
@@ -336,6 +369,7 @@ impl<'a> Form<'a> {
             peers: plan.peers.iter().map(|(node, closed)| PeerForm { node, closed }).collect(),
             findings: plan.findings.iter().map(|it| preflight::shown(it, pass)).collect(),
             notes: &plan.notes,
+            steps,
             resource_versions: &plan.versions,
         }
     }
@@ -361,7 +395,7 @@ impl<'a> From<&'a Planned> for PodForm<'a> {
 #[cfg(test)]
 mod tests {
     use kubeapi::{PodRef, PodUid};
-    use kubenodeop::{PlanClass, Tier};
+    use kubenodeop::Tier;
 
     use super::*;
 
@@ -377,6 +411,27 @@ mod tests {
             budgets: names(budgets),
             claims: names(claims),
             note: String::new(),
+        }
+    }
+
+    /// Row 2-14.
+    #[test]
+    fn pods_of_the_system_that_leave_with_volumes_are_set_apart() {
+        let of = |namespace: &str, class, claims: &[&str]| {
+            let mut pod = planned("metrics-0", class, &[], claims);
+            namespace.clone_into(&mut pod.pod.namespace);
+            pod
+        };
+        for (namespace, class, claims, named) in [
+            ("cattle-monitoring-system", PlanClass::Evict, &["data"][..], true),
+            ("cattle-monitoring-system", PlanClass::Evict, &[], false),
+            ("cattle-monitoring-system", PlanClass::KeepDaemonSet, &["data"], false),
+            ("shop", PlanClass::Evict, &["data"], false),
+        ] {
+            let note = add_ons(&[of(namespace, class, claims)]);
+            let expected = "add-ons with volumes, which may be stopped for the time of the outage: \
+                            cattle-monitoring-system/metrics-0";
+            assert_eq!(note.as_deref(), named.then_some(expected), "{namespace} {claims:?}");
         }
     }
 

@@ -14,7 +14,9 @@ use kubeapi::Cluster;
 use kubenodeop::node::gate::DEVICE_NODES;
 use outage::operator;
 use pubsub::Bus;
-use topics::{EdgeNodeInfo, VerifyLayer, VerifyReport, VerifyResult};
+use topics::{
+    DeviceNetworkStatus, EdgeNodeClusterStatus, EdgeNodeInfo, VerifyLayer, VerifyReport, VerifyResult,
+};
 
 use crate::Exit;
 use crate::args::{Output, Surroundings, VerifyCommand};
@@ -87,6 +89,11 @@ async fn report(bus: &Bus, cluster: &Cluster, clock: Clock, probes: &probes::Pro
     for (layer, finding) in found {
         merge(&mut layers, layer, finding);
     }
+    if let (Some(port), Some(network)) =
+        (cluster_port(bus), layers.iter_mut().find(|it| it.layer == "network"))
+    {
+        network.read = [network.read.as_str(), &port].join(", ");
+    }
     layers.push(devices(bus, here));
     layers.push(if api {
         turns(cluster).await
@@ -111,6 +118,17 @@ async fn machine(bus: &Bus, cluster: &Cluster, clock: Clock, node: &str) -> Vec<
     });
     let layer = |it: &Finding| if it.code == "disk" { "devices" } else { "certificates" };
     found.into_iter().map(|it| (layer(&it), it)).collect()
+}
+
+/// The port of this node in its cluster, for a record: its interface, its label and the node's address on it.
+fn cluster_port(bus: &Bus) -> Option<String> {
+    let status = wire::peek::<EdgeNodeClusterStatus>(bus, "zedkube", wire::GLOBAL).ok()??;
+    let ports = wire::peek::<DeviceNetworkStatus>(bus, "nim", wire::GLOBAL).ok().flatten()?.ports?;
+    let wanted = &status.cluster_interface;
+    let port = ports.iter().find(|it| it.logicallabel == *wanted || it.if_name == *wanted)?;
+    let address = status.cluster_ip_prefix.and_then(|it| it.ip.0);
+    let address = address.map_or_else(|| "no address".to_owned(), |it| it.to_string());
+    Some(format!("cluster port {} (label {}) with {address}", port.if_name, port.logicallabel))
 }
 
 /// Adds a finding to a layer that was looked at from outside.
@@ -235,8 +253,10 @@ fn sheet(report: &VerifyReport, columns: usize) -> String {
 mod tests {
     use std::cell::RefCell;
 
-    use super::*;
+    use pubsub::store;
     use topics::VerifyFinding;
+
+    use super::*;
 
     fn with(results: &[(&str, VerifyResult)]) -> VerifyReport {
         let layers = results.iter().map(|(layer, result)| VerifyLayer {
@@ -251,6 +271,27 @@ mod tests {
         });
         let result = results.iter().map(|it| it.1).max().unwrap_or_default();
         VerifyReport { result, layers: layers.collect(), ..VerifyReport::default() }
+    }
+
+    /// Row 2-10.
+    #[test]
+    fn the_port_of_the_cluster_is_shown_with_its_label_and_address() {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        assert_eq!(cluster_port(&bus), None);
+        let put = |path: &str, text: &str| store::replace(&root.path().join(path), text.as_bytes()).unwrap();
+        put(
+            "run/zedkube/EdgeNodeClusterStatus/global.json",
+            r#"{"ClusterInterface":"shopfloor1","ClusterIPPrefix":{"IP":"10.244.244.2","Mask":"////8A=="}}"#,
+        );
+        put(
+            "run/nim/DeviceNetworkStatus/global.json",
+            r#"{"Ports":[{"IfName":"eth0","Logicallabel":"mgmt"},{"IfName":"eth1","Logicallabel":"shopfloor1"}]}"#,
+        );
+        assert_eq!(
+            cluster_port(&bus).as_deref(),
+            Some("cluster port eth1 (label shopfloor1) with 10.244.244.2")
+        );
     }
 
     #[test]

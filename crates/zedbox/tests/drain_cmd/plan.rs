@@ -8,7 +8,7 @@ use kubesim::Sim;
 use serde_json::{Value, json};
 use topics::{PASS_FILE, PreflightPass};
 
-use crate::node::{Ended, Node};
+use crate::node::{Ended, Node, top};
 use crate::place::Place;
 use crate::readme::shown;
 
@@ -65,6 +65,36 @@ fn o5_the_plan_of_this_device_names_pods_blockers_and_the_next_step() {
     }
     assert_eq!(shown("zedbox drain plan"), without_this_disk(&told.out), "docs/operate.md differs");
     assert!(told.out.lines().all(|line| line.chars().count() <= 80), "{}", told.out);
+}
+
+/// Row 3-22.
+#[test]
+fn the_plan_names_the_steps_of_the_written_procedure_in_its_order() {
+    let place = place();
+    place.sim.add_claim("shop", "data", "pvc-1");
+    place.sim.add_mounting_pod("shop", "db", "edge-node-1", "data");
+    let steps = |words: &str| -> Vec<String> {
+        let all = place.plan(&format!("{words} -o json")).json()["Steps"].clone();
+        serde_json::from_value(all).unwrap()
+    };
+    let said = steps("");
+    assert_eq!(said[..4], ["preflight", "turn", "hooks", "cordon"]);
+    assert_eq!(said.last().map(String::as_str), Some("COMPLETE"));
+    let operate = fs::read_to_string(top().join("docs/operate.md")).unwrap();
+    let written: Vec<&str> = operate
+        .split_once("| Step | By hand |")
+        .map(|(_, table)| table.lines().skip(2).map_while(|line| line.strip_prefix("| `")?.split('`').next()))
+        .unwrap()
+        .collect();
+    let place_of = |step: &String| written.iter().position(|it| step.starts_with(it));
+    let places: Vec<_> = said.iter().map(place_of).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{said:?} {written:?}");
+    assert!(said.contains(&"pods of tier application (2)".to_owned()), "{said:?}");
+    // What is not done is no step.
+    place.sim.edit("nodes", "", "edge-node-1", |it| it["spec"]["unschedulable"] = true.into());
+    place.node.put("limits.json", r#"{"zedkube":{"take_turns":false}}"#);
+    let less = steps(&format!("--limits {}", place.node.path("limits.json").display()));
+    assert_eq!(less[..2], ["preflight", "hooks"], "{less:?}");
 }
 
 #[test]

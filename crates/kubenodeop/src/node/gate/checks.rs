@@ -1,4 +1,5 @@
-//! Layers of the gate that never shut it for good: clock, runtime, network, pods of kube-system, virtual machines.
+//! Layers of the gate that never shut it for good: clock, runtime, network, pods of kube-system, virtual machines,
+//! probes.
 //!
 //! The first three keep it shut until their limit, the others only keep the turn of the node until theirs; then each is a
 //! warning for as long as it lasts. One reading that is false, or that nobody may make, must not keep a healthy node
@@ -109,6 +110,8 @@ pub(super) struct Checks {
     pub(super) system: Vec<String>,
     pub(super) pending: Result<Vec<String>, String>,
     pub(super) machines: Result<Vec<String>, String>,
+    /// What the probes of the site find; `None` before the first of them since the node is Ready.
+    pub(super) probes: Option<Vec<Trouble>>,
 }
 
 impl Checks {
@@ -123,6 +126,7 @@ impl Checks {
             system: Vec::new(),
             pending: Err(why.to_owned()),
             machines: Err(why.to_owned()),
+            probes: None,
         }
     }
 
@@ -130,6 +134,7 @@ impl Checks {
     pub(super) fn await_upper(&mut self) {
         let why = || Err("not looked at since the node is Ready".to_owned());
         (self.pending, self.machines) = (why(), why());
+        self.probes = None;
     }
 
     /// Takes in the leases of virtual IPs.
@@ -225,6 +230,18 @@ impl Checks {
         let (namespace, name) = all.first()?.split(' ').next()?.split_once('/')?;
         let next = format!("look at `kubectl -n {namespace} describe pod {name}`");
         Some((format!("pods are not Ready: {}", listed(&all, "; ")), next))
+    }
+
+    pub(super) fn probes_trouble(&self) -> Option<Trouble> {
+        let Some(found) = &self.probes else {
+            return Some((
+                "the probes were not tried since the node is Ready".to_owned(),
+                "nothing".to_owned(),
+            ));
+        };
+        let (_, next) = found.first()?;
+        let all: Vec<String> = found.iter().map(|it| it.0.clone()).collect();
+        Some((format!("probes fail: {}", listed(&all, "; ")), next.clone()))
     }
 
     pub(super) fn machines_trouble(&self) -> Option<Trouble> {

@@ -42,6 +42,8 @@ pub enum Fact {
     Pending(Vec<String>),
     /// Virtual machines that belong on it and are not up, in words.
     Machines(Vec<String>),
+    /// What the probes of the site find, each with what a person can do; empty for nothing, and where there are none.
+    Probes(Vec<(String, String)>),
     /// Volumes of the cluster that are not well.
     Volumes(VolumesSeen),
     /// A layer cannot be looked at, though the API answers.

@@ -29,6 +29,8 @@ step::named! {
         System = "system-pods",
         /// The virtual machines that belong here are up.
         Machines = "machines",
+        /// What the probes file names answers.
+        Probes = "probes",
         /// All that has held for the set time.
         Steady = "steady",
     }
@@ -59,6 +61,8 @@ pub struct Limits {
     pub system: Duration,
     /// Virtual machines: so long they hold the turn of the node.
     pub machines: Duration,
+    /// What the probes file names: so long it holds the turn of the node.
+    pub probes: Duration,
     /// How long degraded volumes hold the turn of the node.
     pub degraded: Duration,
     /// How long all layers must hold before the gate opens.
@@ -83,6 +87,7 @@ impl Default for Limits {
             volumes: Duration::from_mins(10),
             system: Duration::from_mins(15),
             machines: Duration::from_mins(5),
+            probes: Duration::from_mins(5),
             degraded: Duration::from_mins(10),
             hold: Duration::from_secs(5),
             taints: Duration::from_mins(1),
@@ -106,6 +111,7 @@ impl Limits {
             Layer::Volumes => Some(self.volumes),
             Layer::System => Some(self.system),
             Layer::Machines => Some(self.machines),
+            Layer::Probes => Some(self.probes),
             Layer::Steady => None,
         }
     }

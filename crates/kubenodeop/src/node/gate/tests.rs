@@ -36,7 +36,7 @@ fn sound(taints: &[&str]) -> Gate {
         gate.hear(T0, fact);
     }
     let nothing = [Fact::Runtime(String::new()), Fact::Network(Vec::new()), Fact::Pending(Vec::new())];
-    for fact in nothing.into_iter().chain([Fact::Machines(Vec::new())]) {
+    for fact in nothing.into_iter().chain([Fact::Machines(Vec::new()), Fact::Probes(Vec::new())]) {
         gate.hear(T0, fact);
     }
     gate

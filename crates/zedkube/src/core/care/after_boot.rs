@@ -108,6 +108,7 @@ impl AfterBoot {
                         | Layer::Volumes
                         | Layer::System
                         | Layer::Machines
+                        | Layer::Probes
                         | Layer::Steady,
                     ) => true,
                 }

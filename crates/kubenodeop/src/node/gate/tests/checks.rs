@@ -1,4 +1,4 @@
-//! Layers that never shut the gate for good: clock, runtime, network, unread pods, kube-system, virtual machines.
+//! Layers that never shut the gate for good: clock, runtime, network, unread pods, kube-system, virtual machines, probes.
 
 use super::*;
 use crate::node::gate::{VirtualIp, Warning};
@@ -39,6 +39,10 @@ fn table() -> Vec<Row> {
     let dns = || vec![Fact::System(texts(&["kube-system/dns-1 (CrashLoopBackOff)"]))];
     let port = || vec![Fact::Pending(texts(&["kube-system/svclb-1 (no node: its host port is taken)"]))];
     let down = || vec![Fact::Machines(texts(&["shop/db (being ended since 2026-01-01T00:00:00Z)"]))];
+    let probe = |why: &[&str]| {
+        let all = why.iter().map(|it| ((*it).to_owned(), "look at what serves it: curl -v U".to_owned()));
+        vec![Fact::Probes(all.collect())]
+    };
     let (no_pods, no_pending) = (|| vec![Fact::System(Vec::new())], || vec![Fact::Pending(Vec::new())]);
     let no_machines = || vec![Fact::Machines(Vec::new())];
     vec![
@@ -123,6 +127,15 @@ fn table() -> Vec<Row> {
         (sys, vec![unread(sys)], no_pending(), 900, false, "403 forbidden", "get pods -A"),
         (vms, down(), no_machines(), 300, false, "shop/db (being ended", "-n shop describe vmi db"),
         (vms, vec![unread(vms)], no_machines(), 300, false, "403 forbidden", "get vmi -A"),
+        (
+            Layer::Probes,
+            probe(&["shop: U answers 503, not 200"]),
+            probe(&[]),
+            300,
+            false,
+            "answers 503",
+            "curl -v U",
+        ),
     ]
 }
 
@@ -196,10 +209,10 @@ fn the_time_of_each_counts_while_all_below_it_is_sound_and_trouble_below_does_no
 #[test]
 fn u10_machines_and_pods_seen_before_the_node_was_ready_do_not_let_the_turn_go() {
     let mut gate = open(&[]);
-    let seen = [Fact::Machines(Vec::new()), Fact::Pending(Vec::new())];
+    let seen = [Fact::Machines(Vec::new()), Fact::Pending(Vec::new()), Fact::Probes(Vec::new())];
     heard(&mut gate, 10, &[&[node("KubeletNotReady", &[])], &seen[..]].concat());
     let verdict = heard(&mut gate, 20, &[node("", &[])]);
-    assert_eq!(warned(&verdict), [(Layer::System, false), (Layer::Machines, false)]);
+    assert_eq!(warned(&verdict), [(Layer::System, false), (Layer::Machines, false), (Layer::Probes, false)]);
     assert!(verdict.holds_turn && gate.waits_for_upper(at(20)), "{verdict:?}");
     let verdict = heard(&mut gate, 30, &seen);
     assert!(!verdict.holds_turn && verdict.warnings.is_empty(), "{verdict:?}");
