@@ -26,7 +26,7 @@ use topics::{DrainStatus, GoTime, Requester};
 pub(crate) use bundle::BundleCommand;
 pub(crate) use cluster::OverCluster;
 #[cfg(feature = "demo")]
-pub(crate) use demo::DemoOptions;
+pub(crate) use demo::{DemoAgent, DemoOptions, Scenario};
 pub(crate) use device_order::{Blocked, OrderOptions, RebootCommand, ShutdownCommand};
 pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
 pub(crate) use lock::{First, LockAction, LockCommand};
@@ -95,8 +95,12 @@ pub(crate) enum Command {
     /// Validate topic files, settings files, or trees of them.
     Check(CheckOptions),
     #[cfg(feature = "demo")]
-    /// Show a whole drained reboot on an embedded three-node cluster.
+    /// Show a drained reboot and more on an embedded three-node cluster, and keep that to play with.
     Demo(DemoOptions),
+    #[cfg(feature = "demo")]
+    /// Run one agent of the demo, for as long as the demo lives.
+    #[command(hide = true)]
+    DemoAgent(DemoAgent),
     /// Show, request, withdraw or force the drain of this node.
     Drain(DrainCommand),
     /// Wait for a server of this node's cluster, before it joins.
@@ -319,7 +323,7 @@ impl Command {
             Self::Nodeagent(_) => &["nodeagent"],
             Self::Zedkube(_) => &["zedkube"],
             #[cfg(feature = "demo")]
-            Self::Demo(_) => &[],
+            Self::Demo(_) | Self::DemoAgent(_) => &[],
             Self::UpdateStatus(_)
             | Self::Bundle(_)
             | Self::Check(_)
@@ -442,6 +446,15 @@ mod tests {
         for (wrong, named) in [("loud", "`loud`"), ("zedkube=loud", ""), ("info,zedkube", "`zedkube`")] {
             let refused = checked(wrong).unwrap_err();
             assert!(refused.contains(named) && refused.contains("info,zedkube=debug"), "{wrong}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_mistyped_word_is_answered_with_the_one_that_was_meant() {
+        let (drian, stauts) = (("zedbox drian status", "'drain'"), ("zedbox drain stauts", "'status'"));
+        for (line, meant) in [drian, stauts, ("zedbox reboot --raeson x", "'--reason'")] {
+            let refused = parse(line).unwrap_err().to_string();
+            assert!(refused.contains("tip: ") && refused.contains(meant), "{line}: {refused}");
         }
     }
 

@@ -1,115 +1,132 @@
-//! The demo: one drained reboot on an embedded three-node cluster, from the controller's command to the uncordon.
+//! The demo: an embedded three-node cluster on which a drained reboot is shown, or another scenario; with `--keep` it
+//! stays, to be played with.
 //!
-//! Everything is real but the machine and the cluster: the same agents, the same files, the ordinary Kubernetes
-//! client over HTTP on loopback. The reboot is a stand-in: `/run` is wiped, the node goes away, the agents start
-//! again with a new boot identity.
+//! Everything is real but the machines and the cluster: the same agents, the same files, the ordinary Kubernetes
+//! client over HTTP on loopback. A reboot is a stand-in: `/run` is wiped, the node goes away, the agents start again
+//! with a new boot identity.
 
 mod cluster;
 mod drill;
+mod keep;
+mod machine;
+mod scenarios;
 mod stage;
 mod teller;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use agent::{Clock, device, partitions};
+use agent::Clock;
 use anyhow::{Context as _, bail};
-use pubsub::{Bus, store};
+use clap::Parser as _;
+use pubsub::store;
+use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::DemoOptions;
-use crate::limits::Limits;
-use crate::supervisor::{Agent, Crew, Setting};
-use cluster::Cluster;
+use crate::args::{DemoOptions, DrainCommand};
+use crate::drain_cmd;
+use cluster::{Cluster, NODES};
 pub(crate) use drill::{DrillOptions, run as drill};
-use stage::Stage;
+pub(crate) use keep::agent;
+use machine::Machine;
+use scenarios::Place;
 use teller::Teller;
 
-/// The controller's command of the reference: reboot counter 7.
-const REBOOT: &str = include_str!("../../../tests/golden/EdgeDevConfig/cluster-reboot.json");
 /// A tree with this file may be wiped by the next demo.
 const MARK: &str = ".zedbox-demo";
+/// What a drain has left behind on a machine.
+const HISTORY: &str = "persist/status/zedkube/DrainHistory/global.json";
 
 /// Runs the demo in `options.dir` and leaves the tree there.
 pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
     let root = fresh_root(&options.dir)?;
     let clock = Clock::new();
-    let bus = Bus::open(&root).with_context(|| format!("open the root {}", root.display()))?;
     let tell = Teller::new(clock);
-    Teller::head(&options.dir);
-
+    let dir = quoted(&options.dir);
+    tell.explain(&format!("zedbox demo: {}; files in {dir}", scenarios::title(options.scenario)));
+    tell.explain("device RECORD: a reboot is only written down, nothing of this machine is touched");
     let cluster = Cluster::start(clock).await.context("start the embedded cluster")?;
-    let kubeconfig = bus.path("run/.kube/k3s/k3s.yaml");
+    let kubeconfig = root.join("kubeconfig");
     store::replace(&kubeconfig, cluster.kubeconfig().as_bytes())?;
-    tell.say("demo", "three nodes, a Deployment of 3 behind a budget, a StatefulSet, a DaemonSet, bare pods");
+    link(&root)?;
+    let what = "three nodes, a Deployment of 3 behind a budget, a StatefulSet, a DaemonSet, bare pods";
+    tell.say("demo", what);
+    let machines = (0..NODES.len()).map(|at| Machine::new(&root, at)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut place = Place { clock, tell, cluster, machines, root };
+    let (mut end, early) = tokio::select! {
+        shown = Box::pin(place.show(options.scenario)) => (shown, false),
+        asked = interrupted() => (asked, true),
+    };
+    for machine in &mut place.machines {
+        machine.stop().await;
+    }
+    let kept = options.keep && !early && end.is_ok();
+    if kept {
+        end = Box::pin(keep::run(&mut place)).await;
+    }
+    if early || kept {
+        place.tell.say("demo", "stopped; what the agents wrote last stays where it is");
+    }
+    leave(&place, &dir).await?;
+    end
+}
 
-    // The gate after a boot looks for it.
-    store::replace(&bus.path("dev/kmsg"), b"")?;
-    // The device has carried out reboot 6 before: the first counter it ever sees is recorded, not executed.
-    feed(&bus, &REBOOT.replace("\"counter\":  7", "\"counter\":  6"))?;
-    let crew = Crew::start(&Agent::ALL, &setting(&bus, clock, &kubeconfig)?);
-    let stage = Stage::open(&bus, clock);
-    let show = tell.follow(&bus);
-    stage.idle_with_counter(6).await?;
-
-    tell.say(
-        "demo",
-        "the controller asks for a reboot: counter 6 becomes 7 in persist/config/edge-dev-config.json",
-    );
-    feed(&bus, REBOOT)?;
-    stage.blocked().await?;
-    tell.say("demo", "an operator makes room: the budget shop/web wants 2 of 3 from now on");
-    cluster.open_budget();
-    stage.recorded_reboot().await?;
-    tell.say("demo", "stand-in reboot: the node goes away, run/ is wiped, a new boot begins");
-    crew.stop().await;
-    drop(show);
-    cluster.node_down();
-    fs::remove_dir_all(bus.path("run")).context("wipe run/ as a reboot does")?;
-
-    let bus = Bus::open(&root)?;
-    store::replace(&kubeconfig, cluster.kubeconfig().as_bytes())?;
-    cluster.node_up();
-    let crew = Crew::start(&Agent::ALL, &setting(&bus, clock, &kubeconfig)?);
-    let stage = Stage::open(&bus, clock);
-    let show = tell.follow(&bus);
-    stage.idle_with_counter(7).await?;
-    cluster.schedulable().await?;
-    stage.settled().await?;
-    tell.say("demo", "the node is back, healthy and schedulable; reboot 7 counts as executed");
-    crew.stop().await;
-    drop(show);
-    Teller::end(&options.dir);
+/// Says what is left behind, how to continue, and which drains there were.
+async fn leave(place: &Place, dir: &str) -> anyhow::Result<()> {
+    let node = format!("{dir}/{}", place.machines[0].name());
+    place.tell.show(&format!(
+        "\nLeft for a look:\n  {dir}/bin/zedbox drain status --root {node}\n  jq . {node}/persist/status/rebootConfig\n  \
+         jq . {node}/persist/device/recorded.jsonl\nTo continue, with a new cluster that stays:\n  {dir}/bin/zedbox demo \
+         --keep --dir {dir}\n"
+    ));
+    for machine in place.machines.iter().filter(|it| it.at == 0 || it.bus.path(HISTORY).exists()) {
+        let words = format!("drain history --root {dir}/{}", machine.name());
+        place.tell.show(&format!("\n$ zedbox {words}\n"));
+        typed_drain(machine, "history").await?;
+    }
     Ok(())
 }
 
-/// Puts `config` where the controller's config is read.
-fn feed(bus: &Bus, config: &str) -> anyhow::Result<()> {
-    store::replace(&bus.path("persist/config/edge-dev-config.json"), config.as_bytes())
-        .context("write the device config")
+/// `zedbox drain` as somebody types it on a machine.
+async fn typed_drain(machine: &Machine, action: &str) -> anyhow::Result<()> {
+    let root = machine.bus.path("");
+    let words = ["drain".as_ref(), action.as_ref(), "--root".as_ref(), root.as_os_str()];
+    // What it ends with is for scripts.
+    drain_cmd::run(&Drain::try_parse_from(words)?.drain).await;
+    Ok(())
 }
 
-fn setting(bus: &Bus, clock: Clock, kubeconfig: &Path) -> anyhow::Result<Setting> {
-    let device = device::Choice::Record;
-    Ok(Setting {
-        boot_id: device.boot_id(bus)?,
-        cluster: kubeapi::Cluster::from_kubeconfig(kubeconfig.to_owned()),
-        limits: brisk(),
-        bus: bus.clone(),
-        clock,
-        device,
-        partitions: partitions::Choice::Record,
-        current_partition: None,
-    })
+/// A line that somebody could type.
+#[derive(clap::Parser)]
+struct Drain {
+    #[command(flatten)]
+    drain: DrainCommand,
 }
 
-/// The waits of a device, shortened so that the demo ends within half a minute. Rules and counts stay.
-fn brisk() -> Limits {
-    let mut limits = Limits::default();
-    limits.nodeagent.min_reboot_delay_ms = 1_000;
-    limits.zedkube.uncordon_poll_ms = 500;
-    limits.zedkube.gate_hold_ms = 500;
-    limits.zedkube.gate_clock_limit_ms = 5_000;
-    limits
+/// Until somebody ends this program.
+async fn interrupted() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Puts this program where printed lines find it, whatever its file is called.
+fn link(root: &Path) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("find this program")?;
+    let folder = root.join("bin");
+    fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
+    symlink(program, folder.join("zedbox")).context("link to this program")
+}
+
+/// As a shell takes it for one word.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "/._-+,@%".contains(it);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// Makes `dir` anew. Only an empty directory or the tree of a former demo is wiped.
@@ -144,7 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn the_first_config_differs_from_the_command_by_its_counter() {
-        assert_ne!(REBOOT.replace("\"counter\":  7", "\"counter\":  6"), REBOOT);
+    fn a_path_is_one_word_of_a_shell() {
+        for (path, word) in [("./run/demo", "./run/demo"), ("/a b", "'/a b'"), ("it's", r"'it'\''s'")] {
+            assert_eq!(quoted(Path::new(path)), word);
+        }
     }
 }

@@ -26,6 +26,12 @@ impl Limits {
             .with_context(|| format!("read the limits: there is no file {}", file.display()))?;
         serde_json::from_slice(&bytes).with_context(|| format!("read the limits in {}", file.display()))
     }
+
+    /// The limits of this content of a limits file.
+    #[cfg(feature = "demo")]
+    pub(crate) fn of(file: serde_json::Value) -> anyhow::Result<Self> {
+        serde_json::from_value(file).context("read the limits of the demo")
+    }
 }
 
 #[cfg(test)]

@@ -131,7 +131,9 @@ async fn run(command: Command, levels: &Levels) -> anyhow::Result<Exit> {
         }
         Command::Zedkube(options) => supervisor::run(&[supervisor::Agent::Zedkube], &options, levels).await,
         #[cfg(feature = "demo")]
-        Command::Demo(options) => demo::run(&options).await,
+        Command::Demo(options) => Box::pin(demo::run(&options)).await,
+        #[cfg(feature = "demo")]
+        Command::DemoAgent(it) => demo::agent(&it, levels).await,
         Command::Bundle(command) => return Ok(bundle_cmd::run(&command).await),
         Command::Drain(command) => return Ok(drain_cmd::run(&command).await),
         Command::Join(command) => return Ok(join_cmd::run(&command).await),

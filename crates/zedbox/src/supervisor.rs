@@ -36,7 +36,7 @@ impl Agent {
 }
 
 impl Agent {
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Zedagent => "zedagent",
             Self::Baseosmgr => "baseosmgr",

@@ -7,8 +7,10 @@ use std::time::Duration;
 use agent::Clock;
 use anyhow::bail;
 use kubesim::{ApiRequest, Fault, Server, Sim, SimConfig};
-use outage::turn::record::{HOLDERS, LEASE};
+use outage::turn::record::{HOLDERS, LEASE, MODE};
 use serde_json::{Value, json};
+
+use super::machine::address;
 
 /// Our node: the name that the golden config's device gets.
 const NODE: &str = "edge-node-1";
@@ -51,10 +53,23 @@ impl Cluster {
             ..SimConfig::default()
         };
         let sim = Sim::unchecked(config);
-        for (name, uuid) in NODES {
+        for (at, (name, uuid)) in NODES.into_iter().enumerate() {
             sim.add_node(name, uuid);
+            sim.edit("nodes", "", name, |node| {
+                node["status"]["addresses"] = json!([{ "type": "InternalIP", "address": address(at) }]);
+            });
         }
         sim.add_deployment("shop", "web", 3);
+        // One pod on each node, also after drains: so each node has one that the budget can hold.
+        for (kind, name) in [("apps/deployments", "web"), ("apps/replicasets", "web-5f7d")] {
+            sim.edit(kind, "shop", name, |it| {
+                it["spec"]["template"]["spec"]["affinity"] = json!({ "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [{
+                        "labelSelector": { "matchLabels": { "app": "web" } }, "topologyKey": "kubernetes.io/hostname",
+                    }],
+                } });
+            });
+        }
         sim.add_budget("shop", "web", "web", &json!({ "minAvailable": 3 }));
         sim.add_stateful_set("shop", "db", 2);
         sim.add_daemon_set("kube-system", "log-agent");
@@ -84,16 +99,6 @@ impl Cluster {
         });
     }
 
-    /// Our node loses its power.
-    pub(super) fn node_down(&self) {
-        self.power(NODE, false);
-    }
-
-    /// Our node gets its power back.
-    pub(super) fn node_up(&self) {
-        self.power(NODE, true);
-    }
-
     /// A node loses its power, or gets it back.
     pub(super) fn power(&self, node: &str, on: bool) {
         self.sim.power(node, on);
@@ -114,6 +119,39 @@ impl Cluster {
                 }),
             );
         }
+        self.until(GUESTS, "the virtual machines to run", |all| running(all) == MACHINES).await
+    }
+
+    /// Two virtual machines on our node that may be migrated; waits until they run.
+    pub(super) async fn add_moving_machines(&self) -> anyhow::Result<()> {
+        self.sim.add_kubevirt("v1.7.3");
+        let takes = |it: &Value| it["metadata"]["labels"]["kubevirt.io/schedulable"] == "true";
+        self.until("nodes", "KubeVirt on all nodes", |all| all.iter().all(takes)).await?;
+        for name in ["till", "camera"] {
+            let migrates = json!({ "evictionStrategy": "LiveMigrate" });
+            self.sim.add_machine_on("shop", name, "Always", NODE, &migrates);
+        }
+        self.until(GUESTS, "the virtual machines to run", |all| running(all) == 2).await
+    }
+
+    /// A snapshot of etcd that is young enough for a shutdown of the site.
+    pub(super) fn add_snapshot(&self) {
+        let now = self.clock.wall();
+        self.sim.apply(
+            "k3s/etcdsnapshotfiles",
+            json!({ "metadata": { "name": "demo" }, "status": { "readyToUse": true, "creationTime": now } }),
+        );
+    }
+
+    /// Until no whole-site operation is in progress, all nodes take pods, and all virtual machines run.
+    pub(super) async fn site_over(&self) -> anyhow::Result<()> {
+        let lease = |it: &&Value| it["metadata"]["name"] == LEASE;
+        self.until("coordination/leases", "the end of the whole-site operation", |all| {
+            all.iter().find(lease).is_none_or(|it| it["metadata"]["annotations"][MODE].is_null())
+        })
+        .await?;
+        let takes = |it: &Value| it["spec"]["unschedulable"] != true;
+        self.until("nodes", "all nodes to be schedulable", |all| all.iter().all(takes)).await?;
         self.until(GUESTS, "the virtual machines to run", |all| running(all) == MACHINES).await
     }
 

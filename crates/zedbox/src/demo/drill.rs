@@ -5,7 +5,6 @@
 
 #![expect(clippy::print_stdout, reason = "the drill talks to a person")]
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,17 +12,16 @@ use std::time::Duration;
 use agent::{Clock, wire};
 use anyhow::{Context as _, bail};
 use clap::Args as Group;
-use pubsub::{Bus, Change, store};
-use serde_json::Value;
+use pubsub::Change;
 use step::Mono;
 use tokio::task::JoinSet;
 use topics::{CordonOwner, DrainStatus, NodeDrainProgress};
 
 use super::cluster::{Cluster, NODES};
+use super::fresh_root;
+use super::machine::Machine;
 use super::stage::Stage;
 use super::teller::Teller;
-use super::{REBOOT, fresh_root, setting};
-use crate::supervisor::{Agent, Crew};
 
 /// How long a single node without a quorum is looked at before the next one gets its power.
 const ALONE: Duration = Duration::from_secs(5);
@@ -83,62 +81,49 @@ struct Times {
 }
 
 /// One machine of the drill.
-struct Machine {
-    at: usize,
-    root: PathBuf,
-    bus: Bus,
-    crew: Option<Crew>,
+struct Seen {
+    machine: Machine,
     /// When it got its power back.
     on: Option<Mono>,
     times: Arc<Mutex<Times>>,
     follows: JoinSet<()>,
 }
 
-impl Machine {
+impl Seen {
     fn new(dir: &Path, at: usize) -> anyhow::Result<Self> {
-        let root = dir.join(NODES[at].0);
-        store::replace(&root.join("dev/kmsg"), b"")?;
-        let bus = Bus::open(&root).with_context(|| format!("open the root {}", root.display()))?;
-        let times = Arc::default();
-        Ok(Self { at, root, bus, crew: None, on: None, times, follows: JoinSet::new() })
+        let (machine, times) = (Machine::new(dir, at)?, Arc::default());
+        Ok(Self { machine, on: None, times, follows: JoinSet::new() })
     }
 
     fn name(&self) -> &'static str {
-        NODES[self.at].0
+        self.machine.name()
     }
 
     /// The controller wants reboot `counter`.
     fn feed(&self, counter: u32) -> anyhow::Result<()> {
-        let mut config: Value = serde_json::from_str(REBOOT)?;
-        (config["deviceName"], config["id"]["uuid"]) = (self.name().into(), NODES[self.at].1.into());
-        config["reboot"]["counter"] = counter.into();
-        super::feed(&self.bus, &config.to_string())
+        self.machine.feed(&self.machine.config(counter)?)
+    }
+
+    fn stage(&self, clock: Clock) -> Stage {
+        Stage::open(&self.machine.bus, clock)
     }
 
     /// Its agents start, in a new boot where it had lost its power.
     fn start(&mut self, cluster: &Cluster, clock: Clock) -> anyhow::Result<()> {
-        self.bus = Bus::open(&self.root)?;
-        let kubeconfig = self.bus.path("run/.kube/k3s/k3s.yaml");
-        store::replace(&kubeconfig, cluster.kubeconfig().as_bytes())?;
-        cluster.power(self.name(), true);
-        self.crew = Some(Crew::start(&Agent::ALL, &setting(&self.bus, clock, &kubeconfig)?));
-        Ok(())
+        self.machine.start(cluster, clock)
     }
 
-    /// Power is lost: nothing is tidied up, and nothing of `/run` is left.
+    /// Power is lost.
     async fn cut(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
         self.follows.shutdown().await;
-        if let Some(crew) = self.crew.take() {
-            crew.cut().await;
-        }
-        cluster.power(self.name(), false);
-        fs::remove_dir_all(self.root.join("run")).context("wipe run/ as a power cut does")
+        self.machine.cut(cluster).await
     }
 
     /// Follows what its zedkube says of its way back.
     fn follow(&mut self, clock: Clock) {
         self.on = Some(clock.now());
-        let mut topic = self.bus.subscription(&wire::name::<NodeDrainProgress>("zedkube"), wire::codec());
+        let mut topic =
+            self.machine.bus.subscription(&wire::name::<NodeDrainProgress>("zedkube"), wire::codec());
         let times = Arc::clone(&self.times);
         self.follows.spawn(async move {
             loop {
@@ -234,19 +219,18 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&Cluster)) -> anyhow::
     let cluster = Cluster::start(clock).await.context("start the embedded cluster")?;
     cluster.open_budget();
     cluster.add_machines().await?;
-    let mut machines =
-        (0..NODES.len()).map(|at| Machine::new(&dir, at)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut machines = (0..NODES.len()).map(|at| Seen::new(&dir, at)).collect::<anyhow::Result<Vec<_>>>()?;
     for machine in &mut machines {
         machine.feed(6)?;
         machine.start(&cluster, clock)?;
     }
     for machine in &machines {
-        Stage::open(&machine.bus, clock).idle_with_counter(6).await?;
+        machine.stage(clock).idle_with_counter(6).await?;
     }
     cluster.hold_evictions();
     machines[0].feed(7)?;
     tell.say(machines[0].name(), "is ordered a reboot, takes its turn, is cordoned and drained");
-    Stage::open(&machines[0].bus, clock).status(DrainStatus::Cordoned).await?;
+    machines[0].stage(clock).status(DrainStatus::Cordoned).await?;
 
     let before = cluster.running();
     cluster.without_quorum();
@@ -292,9 +276,7 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&Cluster)) -> anyhow::
     lacks.extend(cluster.lacks(&before, off));
     for machine in &mut machines {
         machine.follows.shutdown().await;
-        if let Some(crew) = machine.crew.take() {
-            crew.stop().await;
-        }
+        machine.machine.stop().await;
     }
     let mut lines = vec![if all {
         format!("Everything that has power is back, {took:.1} s after the first node got it. Since power on:")
@@ -317,18 +299,13 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&Cluster)) -> anyhow::
 }
 
 /// The reboot that the power cut has come into is carried out once, behind a drain of its own.
-async fn reboots(
-    machine: &mut Machine,
-    cluster: &Cluster,
-    clock: Clock,
-    tell: &Teller,
-) -> anyhow::Result<()> {
+async fn reboots(machine: &mut Seen, cluster: &Cluster, clock: Clock, tell: &Teller) -> anyhow::Result<()> {
     cluster.let_go();
-    Stage::open(&machine.bus, clock).recorded_reboot().await?;
+    machine.stage(clock).recorded_reboot().await?;
     tell.say(machine.name(), "its reboot of before is carried out, drained again");
     machine.cut(cluster).await?;
     machine.start(cluster, clock)?;
-    let stage = Stage::open(&machine.bus, clock);
+    let stage = machine.stage(clock);
     stage.idle_with_counter(7).await?;
     stage.settled().await?;
     tell.say(machine.name(), "is back from it, and schedulable");

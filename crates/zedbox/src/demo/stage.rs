@@ -6,7 +6,8 @@ use agent::{Clock, wire};
 use anyhow::bail;
 use pubsub::{Bus, Change};
 use topics::{
-    CordonOwner, DeviceOpPending, DrainPhase, DrainStatus, NodeDrainProgress, NodeDrainStatus, Topic,
+    BaseOsStatus, CordonOwner, DeviceOpPending, DrainPhase, DrainStatus, NodeDrainProgress, NodeDrainStatus,
+    Topic,
 };
 
 /// A state that takes longer than this will not come.
@@ -89,6 +90,14 @@ impl Stage {
             }
         };
         self.patiently("the recorded reboot", file).await
+    }
+
+    /// Until the OS image of the update runs.
+    pub(super) async fn updated(&self, version: &str) -> anyhow::Result<()> {
+        self.until::<BaseOsStatus>("baseosmgr", "the new image to run", |it| {
+            it.is_some_and(|it| it.activated && it.base_os_version == version)
+        })
+        .await
     }
 
     /// Until the only value of `T` that `agent` publishes, or its absence, is as wanted.

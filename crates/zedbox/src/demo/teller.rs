@@ -4,7 +4,6 @@
 #![expect(clippy::print_stdout, reason = "the demo talks to a person")]
 
 use std::io::{IsTerminal as _, Write as _, stdout};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,43 +16,43 @@ use topics::{
     ZedAgentStatus,
 };
 
+use crate::args::{Output, Surroundings};
+use crate::drain_cmd::text::paragraph;
+use crate::drain_cmd::voice::Voice;
+
 /// Prints transitions.
 #[derive(Clone)]
 pub(super) struct Teller {
     clock: Clock,
     start: Mono,
     terminal: bool,
+    voice: Voice,
     /// Whether the cursor stands behind a count that the next line draws over.
     drawn: Arc<AtomicBool>,
 }
 
 impl Teller {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, start: clock.now(), terminal: stdout().is_terminal(), drawn: Arc::default() }
+        let (voice, terminal) =
+            (Voice::new(Output::Text, &Surroundings::of_this_process()), stdout().is_terminal());
+        Self { clock, start: clock.now(), terminal, voice, drawn: Arc::default() }
     }
 
-    pub(super) fn head(root: &Path) {
-        println!("zedbox demo: one drained reboot; files in {}", root.display());
-        println!("device RECORD: the reboot is only written down, nothing of this machine is touched");
-    }
-
-    pub(super) fn end(root: &Path) {
-        println!("\nLeft for a look:");
-        for line in [
-            "jq . {}/run/zedkube/NodeDrainStatus/global.json",
-            "jq . {}/run/zedkube/NodeDrainProgress/global.json",
-            "jq . {}/persist/status/rebootConfig",
-            "jq . {}/persist/device/recorded.jsonl",
-        ] {
-            println!("  {}", line.replace("{}", &root.display().to_string()));
-        }
-    }
-
-    /// One line: when, who, what.
-    pub(super) fn say(&self, who: &str, what: &str) {
+    /// Prints text that is there to be copied, as it is.
+    pub(super) fn show(&self, text: &str) {
         self.wipe();
+        print!("{text}");
+    }
+
+    /// Prints sentences.
+    pub(super) fn explain(&self, text: &str) {
+        self.show(&paragraph("", text, self.voice.columns()));
+    }
+
+    /// When, who, what.
+    pub(super) fn say(&self, who: &str, what: &str) {
         let secs = self.clock.now().since(self.start).as_secs_f64();
-        println!("{secs:6.2} s  {who:<10} {what}");
+        self.show(&paragraph(&format!("{secs:6.2} s  {who:<11} "), what, self.voice.columns()));
     }
 
     /// On a terminal, a count that stays until the next line.
@@ -80,10 +79,7 @@ impl Teller {
             ),
             None => "withdraws its NodeDrainRequest".to_owned(),
         });
-        self.topic::<NodeDrainStatus>(&mut tasks, bus, "zedkube", |status| match status {
-            Some(status) => format!("NodeDrainStatus {} {}", status.status.number(), status.status.text()),
-            None => "NodeDrainStatus is gone".to_owned(),
-        });
+        self.topic::<NodeDrainStatus>(&mut tasks, bus, "zedkube", drain_status);
         self.topic::<DeviceOpPending>(&mut tasks, bus, "zedagent", |pending| match pending {
             Some(op) => {
                 format!("{:?} {} {:?}: {}", op.op, op.counter, op.state, op.waiting_for).to_lowercase()
@@ -104,6 +100,13 @@ impl Teller {
         tasks
     }
 
+    /// Follows the drain of one of several nodes until the returned tasks are dropped.
+    pub(super) fn follow_node(&self, bus: &Bus, node: &'static str) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        self.topic_of::<NodeDrainStatus>(&mut tasks, bus, ("zedkube", node), drain_status);
+        tasks
+    }
+
     /// Prints topic `T` of `agent` whenever its text is another one; an empty text is nothing to say.
     fn topic<T: Topic>(
         &self,
@@ -112,15 +115,26 @@ impl Teller {
         agent: &'static str,
         text: impl Fn(Option<&T>) -> String + Send + 'static,
     ) {
+        self.topic_of(tasks, bus, (agent, agent), text);
+    }
+
+    /// The same under another name than the agent's.
+    fn topic_of<T: Topic>(
+        &self,
+        tasks: &mut JoinSet<()>,
+        bus: &Bus,
+        (agent, name): (&'static str, &'static str),
+        text: impl Fn(Option<&T>) -> String + Send + 'static,
+    ) {
         let mut subscription = bus.subscription(&wire::name::<T>(agent), wire::codec::<T>());
         let tell = self.clone();
         tasks.spawn(async move {
             let mut last = text(None);
             loop {
                 match subscription.next().await {
-                    Change::Put { value, .. } => tell.once(agent, &mut last, text(Some(&value))),
-                    Change::Gone { .. } => tell.once(agent, &mut last, text(None)),
-                    Change::Bad(finding) => tell.say(agent, &finding.to_string()),
+                    Change::Put { value, .. } => tell.once(name, &mut last, text(Some(&value))),
+                    Change::Gone { .. } => tell.once(name, &mut last, text(None)),
+                    Change::Bad(finding) => tell.say(name, &finding.to_string()),
                     Change::Synced | Change::Restarted(_) => {}
                 }
             }
@@ -161,5 +175,12 @@ impl Teller {
                 }
             }
         });
+    }
+}
+
+fn drain_status(status: Option<&NodeDrainStatus>) -> String {
+    match status {
+        Some(status) => format!("NodeDrainStatus {} {}", status.status.number(), status.status.text()),
+        None => "NodeDrainStatus is gone".to_owned(),
     }
 }

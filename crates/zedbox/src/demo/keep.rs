@@ -1,0 +1,292 @@
+//! The demo that stays: each agent of three machines is a process of its own, and machines that are ordered down go down
+//! and come back, until somebody ends it.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use agent::device::{self, Operation};
+use agent::{Clock, Stop};
+use anyhow::{Context as _, bail};
+use pubsub::{FileRule, store};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use serde_json::json;
+use step::Mono;
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use topics::DrainStatus;
+
+use super::machine::{KUBECONFIG, Machine, address, brisk};
+use super::scenarios::Place;
+use super::stage::Stage;
+use super::{Cluster, NODES, Teller, interrupted, quoted};
+use crate::args::DemoAgent;
+use crate::log::Levels;
+use crate::supervisor::{self, Agent};
+
+/// What a machine takes to boot.
+const BOOT: Duration = Duration::from_secs(2);
+/// Machines that were switched off are switched on again so long after the last one of them went.
+const OFF: Duration = Duration::from_secs(10);
+/// An agent that ended is started again after this.
+const RESTART: Duration = Duration::from_secs(1);
+/// An agent that was asked to leave may take so long.
+const LEAVE: Duration = Duration::from_secs(5);
+/// From one look for the page to the next.
+const LOOK: Duration = Duration::from_millis(100);
+/// So often a port is looked for that is free for all machines.
+const PORTS: usize = 20;
+
+/// What to try. Each indented line works as it is; `PORT` and `DIR` are put in.
+const GUIDE: &str = r#"
+The cluster is up. In another terminal:
+  cd DIR
+  export PATH=$PWD/bin:$PATH
+  export KUBECONFIG=$PWD/kubeconfig
+  kubectl get nodes
+  kubectl get pods -A -o wide
+
+The status page of edge-node-1: http://127.0.0.1:PORT/
+of edge-node-2: http://127.0.0.2:PORT/  of edge-node-3: http://127.0.0.3:PORT/
+
+Five things to try. Between two of them, wait until `kubectl get nodes` shows
+all nodes Ready without SchedulingDisabled.
+
+1. A PodDisruptionBudget blocks a drain (exit code 4); open it:
+  kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":3}}'
+  zedbox drain request --root edge-node-1 --reason fan --wait --timeout 10s
+  kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":2}}'
+  zedbox drain watch --root edge-node-1
+  zedbox drain cancel --root edge-node-1
+
+2. Request a drain for work on a node, and withdraw it:
+  zedbox drain request --root edge-node-2 --reason "new disk" --wait
+  kubectl get node edge-node-2
+  zedbox drain cancel --root edge-node-2
+  zedbox drain history --root edge-node-2
+
+3. Force a reboot that is blocked (exit code 4). What still runs is cut off:
+  kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":3}}'
+  zedbox reboot --root edge-node-2 --reason kernel --wait --timeout 10s
+  zedbox drain force complete --for reboot --root edge-node-2 --reason smoke
+  kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":2}}'
+
+4. Kill an agent in the middle of a drain; it starts again and continues:
+  kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":3}}'
+  zedbox drain request --root edge-node-3 --reason fan --wait --timeout 10s
+  kill -9 $(cat edge-node-3/run/zedkube.pid)
+  kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":2}}'
+  zedbox drain watch --root edge-node-3
+  zedbox drain cancel --root edge-node-3
+
+5. Reboot all three nodes at once: they take turns, one is down at a time:
+  for n in 1 2 3; do zedbox reboot --root edge-node-$n --reason patches; done
+  zedbox lock status --root edge-node-1
+  kubectl get nodes
+
+A machine that is switched off (`zedbox shutdown`, `zedbox site shutdown`) is
+switched on again 10 s after the last one that went. What the agents log is in
+edge-node-1/log and so on. Ctrl-C ends the demo and leaves its files.
+
+"#;
+
+/// Runs one agent of the demo. It ends with the demo, however that ends.
+pub(crate) async fn agent(command: &DemoAgent, levels: &Levels) -> anyhow::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL)).context("end with the demo")?;
+    let Some(agent) = Agent::ALL.into_iter().find(|it| it.name() == command.agent) else {
+        bail!("run the agent {}: there is none", command.agent);
+    };
+    supervisor::run(&[agent], &command.options, levels).await
+}
+
+/// Keeps the three machines until somebody ends it.
+pub(super) async fn run(place: &mut Place) -> anyhow::Result<()> {
+    let port = free_port()?;
+    for machine in &mut place.machines {
+        machine.limits = brisk();
+        machine.limits["zedkube"]["server_port"] = port.into();
+        if !machine.bus.path("persist/config/edge-dev-config.json").exists() {
+            machine.feed(&machine.config(6)?)?;
+        }
+    }
+    let (dir, clock, tell, cluster) = (quoted(&place.root), place.clock, &place.tell, &place.cluster);
+    let stages: Vec<Stage> = place.machines.iter().map(|it| Stage::open(&it.bus, clock)).collect();
+    let (stopper, stop) = Stop::new();
+    let last_off = Cell::new(None);
+    let site = Site { clock, tell, cluster, last_off: &last_off };
+    let machines = place.machines.iter_mut().map(async |machine| {
+        let kept = Box::pin(site.keep(machine, stop.clone())).await;
+        // Without one of them the others end too.
+        stopper.stop();
+        kept
+    });
+    let guide = async {
+        for (at, stage) in stages.iter().enumerate() {
+            stage.status(DrainStatus::NotRequested).await?;
+            while TcpStream::connect((address(at), port)).await.is_err() {
+                clock.sleep_until(Some(clock.now() + LOOK)).await;
+            }
+        }
+        tell.show(&GUIDE.replace("DIR", &dir).replace("PORT", &port.to_string()));
+        interrupted().await
+    };
+    let until = async {
+        let mut stopped = stop.clone();
+        let ended = tokio::select! {
+            ended = guide => ended,
+            asked = interrupted() => asked,
+            () = stopped.stopped() => Ok(()),
+        };
+        stopper.stop();
+        ended
+    };
+    let (ended, kept) = tokio::join!(until, futures::future::join_all(machines));
+    kept.into_iter().chain([ended]).collect()
+}
+
+/// A port that is free at the address of each machine.
+fn free_port() -> anyhow::Result<u16> {
+    for _ in 0..PORTS {
+        let first = TcpListener::bind((address(0), 0)).context("find a free port")?;
+        let port = first.local_addr().context("find a free port")?.port();
+        if (1..NODES.len()).all(|at| TcpListener::bind((address(at), port)).is_ok()) {
+            return Ok(port);
+        }
+    }
+    bail!("find a port for the status pages that is free at 127.0.0.1, 127.0.0.2 and 127.0.0.3")
+}
+
+/// What the machines share.
+#[derive(Clone, Copy)]
+struct Site<'a> {
+    clock: Clock,
+    tell: &'a Teller,
+    cluster: &'a Cluster,
+    /// When the last machine was switched off.
+    last_off: &'a Cell<Option<Mono>>,
+}
+
+impl Site<'_> {
+    /// Keeps a machine running, boot after boot, until it is to stop.
+    async fn keep(self, machine: &mut Machine, mut stop: Stop) -> anyhow::Result<()> {
+        loop {
+            let ordered = tokio::select! {
+                ordered = self.boot(machine, stop.clone()) => ordered?,
+                () = stop.stopped() => None,
+            };
+            let Some(operation) = ordered else { return Ok(()) };
+            machine.cut(self.cluster).await?;
+            if operation == Operation::Reboot {
+                self.tell.say(
+                    machine.name(),
+                    "stand-in reboot: the node goes away, run/ is wiped, a new boot begins",
+                );
+                self.pause(BOOT, &mut stop).await;
+            } else {
+                self.tell.say(machine.name(), "is switched off");
+                self.last_off.set(Some(self.clock.now()));
+                while let Some(at) = self.last_off.get().filter(|at| *at + OFF > self.clock.now())
+                    && !stop.is_stopped()
+                {
+                    self.pause((at + OFF).since(self.clock.now()), &mut stop).await;
+                }
+                self.tell.say(machine.name(), "is switched on again");
+            }
+        }
+    }
+
+    async fn pause(self, length: Duration, stop: &mut Stop) {
+        tokio::select! {
+            () = self.clock.sleep_until(Some(self.clock.now() + length)) => {}
+            () = stop.stopped() => {}
+        }
+    }
+
+    /// One boot of a machine; ends with what it was ordered, or with none when it is to stop. No agent runs then.
+    async fn boot(self, machine: &mut Machine, mut stop: Stop) -> anyhow::Result<Option<Operation>> {
+        machine.power_on(self.cluster)?;
+        let network = json!({ "Ports": [{
+            "IfName": "lo", "Logicallabel": "eth1", "ClusterIPAddr": machine.address(), "Up": true, "IsL3Port": true,
+        }] });
+        let file = machine.bus.path("run/nim/DeviceNetworkStatus/global.json");
+        store::replace(&file, network.to_string().as_bytes())?;
+        store::replace(&machine.bus.path("limits.json"), machine.limits.to_string().as_bytes())?;
+        let known = device::recorded(&machine.bus)?.len();
+        let mut record = machine
+            .bus
+            .file(machine.bus.path(device::RECORD), FileRule { limit_bytes: 1 << 20, order: false });
+        let _show = self.tell.follow_node(&machine.bus, machine.name());
+        let mut agents = Vec::new();
+        for agent in Agent::ALL {
+            agents.push((agent, start(machine, agent)?));
+        }
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.stopped() => {
+                    leave(&mut agents).await?;
+                    return Ok(None);
+                }
+                _ = record.next() => {
+                    let all = device::recorded(&machine.bus)?;
+                    if let Some(last) = all.last().filter(|_| all.len() > known) {
+                        for (_, child) in &mut agents {
+                            child.kill().await.context("end an agent")?;
+                        }
+                        return Ok(Some(last.operation));
+                    }
+                }
+                at = ended(&mut agents) => {
+                    let agent = agents[at].0;
+                    let status = agents[at].1.wait().await.context("wait for an agent")?;
+                    let secs = RESTART.as_secs();
+                    self.tell.say(
+                        machine.name(),
+                        &format!("{agent} ended ({status}); it is started again in {secs} s"),
+                    );
+                    self.pause(RESTART, &mut stop).await;
+                    agents[at].1 = start(machine, agent)?;
+                }
+            }
+        }
+    }
+}
+
+/// Starts an agent as a process. Ctrl-C of the terminal does not reach it.
+fn start(machine: &Machine, agent: Agent) -> anyhow::Result<Child> {
+    let doing = || format!("start {agent} of {}", machine.name());
+    let path = |relative: &str| machine.bus.path(relative);
+    std::fs::create_dir_all(path("log")).with_context(doing)?;
+    let log =
+        File::options().create(true).append(true).open(path("log").join(agent.name())).with_context(doing)?;
+    let mut command = std::process::Command::new(std::env::current_exe().context("find this program")?);
+    command.args(["demo-agent", agent.name(), "--log", "info,kube_client=off", "--root"]).arg(path(""));
+    command.arg("--kubeconfig").arg(path(KUBECONFIG)).arg("--limits").arg(path("limits.json"));
+    command.args(["--device", "record", "--partitions", "record"]).env_clear();
+    command.stdin(Stdio::null()).stdout(log.try_clone().with_context(doing)?).stderr(log).process_group(0);
+    Command::from(command).kill_on_drop(true).spawn().with_context(doing)
+}
+
+/// Which one has ended.
+async fn ended(agents: &mut [(Agent, Child)]) -> usize {
+    let each = agents.iter_mut().map(|(_, child)| Box::pin(child.wait()));
+    futures::future::select_all(each).await.1
+}
+
+/// Asks all to leave; one that does not is killed.
+async fn leave(agents: &mut [(Agent, Child)]) -> anyhow::Result<()> {
+    for (_, child) in &*agents {
+        if let Some(pid) = child.id().and_then(|it| Pid::from_raw(it.cast_signed())) {
+            kill_process(pid, Signal::TERM).context("end an agent")?;
+        }
+    }
+    for (agent, child) in agents {
+        if tokio::time::timeout(LEAVE, child.wait()).await.is_err() {
+            child.kill().await.with_context(|| format!("end {agent}"))?;
+        }
+    }
+    Ok(())
+}

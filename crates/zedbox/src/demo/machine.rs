@@ -1,0 +1,136 @@
+//! One machine of the embedded cluster: its files, its power, and its agents as tasks of this process.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use agent::{Clock, device, partitions};
+use anyhow::Context as _;
+use pubsub::{Bus, store};
+use serde_json::{Value, json};
+
+use super::cluster::{Cluster, NODES};
+use crate::limits::Limits;
+use crate::supervisor::{Agent, Crew, Setting};
+
+/// The controller's command of the reference: reboot counter 7.
+const REBOOT: &str = include_str!("../../../../tests/golden/EdgeDevConfig/cluster-reboot.json");
+/// Below the root of each machine.
+pub(super) const KUBECONFIG: &str = "run/.kube/k3s/k3s.yaml";
+
+/// The waits of a device, shortened so that the demo ends within half a minute, as a limits file. Rules and counts stay.
+pub(super) fn brisk() -> Value {
+    json!({
+        "nodeagent": { "min_reboot_delay_ms": 1_000 },
+        "zedkube": { "uncordon_poll_ms": 500, "gate_hold_ms": 500, "gate_clock_limit_ms": 5_000, "site_step_ms": 500 },
+    })
+}
+
+/// A machine.
+pub(super) struct Machine {
+    /// Which one of [`NODES`].
+    pub(super) at: usize,
+    root: PathBuf,
+    pub(super) bus: Bus,
+    /// Waits and counts of its agents, as a limits file.
+    pub(super) limits: Value,
+    crew: Option<Crew>,
+}
+
+impl Machine {
+    /// One that is switched off and has never run.
+    pub(super) fn new(dir: &Path, at: usize) -> anyhow::Result<Self> {
+        let root = dir.join(NODES[at].0);
+        // The gate after a boot looks for it.
+        store::replace(&root.join("dev/kmsg"), b"")?;
+        store::replace(&root.join("etc/eve-release"), b"14.5.0-lts-kubevirt-amd64")?;
+        let bus = Bus::open(&root).with_context(|| format!("open the root {}", root.display()))?;
+        Ok(Self { at, root, bus, limits: brisk(), crew: None })
+    }
+
+    /// Its node's.
+    pub(super) fn name(&self) -> &'static str {
+        NODES[self.at].0
+    }
+
+    /// Its address in the cluster.
+    pub(super) fn address(&self) -> String {
+        address(self.at)
+    }
+
+    /// The controller's config of this machine, which wants reboot `counter`.
+    pub(super) fn config(&self, counter: u32) -> anyhow::Result<Value> {
+        let mut config: Value = serde_json::from_str(REBOOT)?;
+        (config["deviceName"], config["id"]["uuid"]) = (self.name().into(), NODES[self.at].1.into());
+        config["reboot"]["counter"] = counter.into();
+        config["cluster"]["clusterIpPrefix"] = format!("{}/8", self.address()).into();
+        config["cluster"]["joinServerIp"] = address(0).into();
+        Ok(config)
+    }
+
+    /// The controller sends `config`.
+    pub(super) fn feed(&self, config: &Value) -> anyhow::Result<()> {
+        let file = self.bus.path("persist/config/edge-dev-config.json");
+        store::replace(&file, config.to_string().as_bytes()).context("write the device config")
+    }
+
+    /// Power on: a boot begins.
+    pub(super) fn power_on(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+        self.bus = Bus::open(&self.root)?;
+        store::replace(&self.bus.path(KUBECONFIG), cluster.kubeconfig().as_bytes())?;
+        cluster.power(self.name(), true);
+        Ok(())
+    }
+
+    /// Power on, and its agents start as tasks.
+    pub(super) fn start(&mut self, cluster: &Cluster, clock: Clock) -> anyhow::Result<()> {
+        self.power_on(cluster)?;
+        let device = device::Choice::Record;
+        let setting = Setting {
+            boot_id: device.boot_id(&self.bus)?,
+            cluster: kubeapi::Cluster::from_kubeconfig(self.bus.path(KUBECONFIG)),
+            limits: Limits::of(self.limits.clone())?,
+            bus: self.bus.clone(),
+            clock,
+            device,
+            partitions: partitions::Choice::Record,
+            current_partition: None,
+        };
+        self.crew = Some(Crew::start(&Agent::ALL, &setting));
+        Ok(())
+    }
+
+    /// Its agents end in order; power stays on.
+    pub(super) async fn stop(&mut self) {
+        if let Some(crew) = self.crew.take() {
+            crew.stop().await;
+        }
+    }
+
+    /// Power is lost: nothing is tidied up, and nothing of `/run` is left.
+    pub(super) async fn cut(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+        if let Some(crew) = self.crew.take() {
+            crew.cut().await;
+        }
+        cluster.power(self.name(), false);
+        fs::remove_dir_all(self.root.join("run")).context("wipe run/ as a power cut does")
+    }
+}
+
+/// The address of a machine in the cluster: each has one of its own on loopback.
+pub(super) fn address(at: usize) -> String {
+    format!("127.0.0.{}", at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_machine_gets_a_config_of_its_own_that_wants_what_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Machine::new(dir.path(), 1).unwrap().config(6).unwrap();
+        assert_eq!((&config["deviceName"], &config["reboot"]["counter"]), (&"edge-node-2".into(), &6.into()));
+        assert_eq!(config["cluster"]["clusterIpPrefix"], "127.0.0.2/8");
+        assert!(Limits::of(brisk()).is_ok());
+    }
+}

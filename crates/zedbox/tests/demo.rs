@@ -1,0 +1,376 @@
+//! `zedbox demo` as a person uses it: each scenario to its end; and with `--keep`, each line that it prints is run as it
+//! is printed.
+
+#![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+#[path = "demo/api.rs"]
+mod api;
+
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use api::{Api, Nodes};
+
+const NODES: [&str; 3] = ["edge-node-1", "edge-node-2", "edge-node-3"];
+/// What every printed command needs.
+const SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// A demo that is running, and what it has printed so far.
+struct Demo {
+    dir: TempDir,
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    printed: Vec<String>,
+}
+
+impl Demo {
+    fn start(words: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
+        command.arg("demo").arg("--dir").arg(dir.path().join("demo")).args(words);
+        // Nothing of this machine's environment reaches it.
+        command.env_clear().env("PATH", SEARCH).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { dir, child, lines, printed: Vec::new() }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.dir.path().join("demo")
+    }
+
+    /// Reads on until a line has these words.
+    fn until(&mut self, words: &str) {
+        while let Some(line) = self.lines.next() {
+            self.printed.push(line.unwrap());
+            if self.printed.last().unwrap().contains(words) {
+                return;
+            }
+        }
+        panic!("the demo ended without `{words}`:\n{}", self.printed.join("\n"));
+    }
+
+    /// Reads on until its end; its exit code.
+    fn end(&mut self) -> i32 {
+        let rest = self.lines.by_ref().map(Result::unwrap);
+        self.printed.extend(rest);
+        self.child.wait().unwrap().code().unwrap()
+    }
+
+    /// Runs a printed line in the shell of somebody who has typed `before`.
+    fn shell(&self, before: &str, line: &str) -> Output {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{before}\n{line}")]).current_dir("/");
+        shell.env_clear().env("PATH", SEARCH).env("HOME", self.dir.path()).output().unwrap()
+    }
+
+    /// What is left agrees with what was printed.
+    fn leaves_what_it_says(&self) {
+        let left = self.printed.iter().position(|it| it == "Left for a look:").unwrap();
+        let (looks, history) = self.printed[left..].split_at(
+            self.printed[left..].iter().position(|it| it.starts_with("$ zedbox drain history")).unwrap(),
+        );
+        let lines: Vec<&str> = looks.iter().filter_map(|it| it.strip_prefix("  ")).collect();
+        assert!(lines.len() == 4 && lines[3].contains(" demo --keep "), "{looks:?}");
+        for line in &lines[..3] {
+            if line.starts_with("jq ") && !found("jq") {
+                continue;
+            }
+            let ended = self.shell("", line);
+            assert!(ended.status.success() && !ended.stdout.is_empty(), "{line}: {ended:?}");
+        }
+        // The history that it ends with is the one on disk.
+        let history: Vec<&String> = history.iter().collect();
+        let blocks = history.split(|it| it.starts_with("$ zedbox ")).skip(1);
+        let heads = history.iter().filter(|it| it.starts_with("$ zedbox "));
+        for (head, block) in heads.zip(blocks) {
+            let line = head.strip_prefix("$ ").unwrap();
+            let ended = self.shell(&format!("PATH={}/bin:$PATH", self.root().display()), line);
+            let now = String::from_utf8(ended.stdout).unwrap();
+            let then = block.iter().map(|it| format!("{it}\n")).collect::<String>();
+            assert_eq!(then.trim_end(), now.trim_end(), "{line}");
+        }
+        let checked =
+            Command::new(env!("CARGO_BIN_EXE_zedbox")).arg("check").arg(self.root()).output().unwrap();
+        assert!(checked.status.success(), "{checked:?}");
+    }
+
+    /// The state of a node's drain, for whoever asks now: exit code and text.
+    fn status(&self, node: &str) -> (i32, String) {
+        let ended = Command::new(env!("CARGO_BIN_EXE_zedbox"))
+            .args(["drain", "status", "--root"])
+            .arg(self.root().join(node))
+            .output()
+            .unwrap();
+        (ended.status.code().unwrap(), String::from_utf8(ended.stdout).unwrap())
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        // One that has ended needs no end.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Whether a program is installed; it is said when it is not.
+fn found(program: &str) -> bool {
+    let found = SEARCH.split(':').any(|it| Path::new(it).join(program).exists());
+    if !found {
+        writeln!(
+            std::io::stderr(),
+            "skipped: {program} is not installed, its printed lines are not run by it"
+        )
+        .unwrap();
+    }
+    found
+}
+
+/// Text that was wrapped, in one line.
+fn unwrapped(lines: &[String]) -> String {
+    lines.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn scenario(name: &str, told: &[&str], counter: u32) {
+    let mut demo = Demo::start(&["--scenario", name]);
+    assert_eq!(demo.end(), 0, "{}", demo.printed.join("\n"));
+    let text = unwrapped(&demo.printed);
+    let mut rest = text.as_str();
+    for words in told {
+        let Some((_, after)) = rest.split_once(words) else { panic!("no `{words}` in its order in {text}") };
+        rest = after;
+    }
+    for node in &NODES[..if name == "site-stop" { 3 } else { 1 }] {
+        let (code, status) = demo.status(node);
+        assert_eq!(code, 0, "{node}: {status}");
+        assert!(status.starts_with("NOTREQUESTED (2): no drain requested\n"), "{node}: {status}");
+        let executed =
+            std::fs::read_to_string(demo.root().join(node).join("persist/status/rebootConfig")).unwrap();
+        assert!(executed.contains(&format!("\"Counter\":{counter},")), "{node}: {executed}");
+    }
+    demo.leaves_what_it_says();
+}
+
+#[test]
+fn x1_a_reboot_is_blocked_by_a_budget_and_goes_ahead_once_that_is_open() {
+    let told = [
+        "one drained reboot",
+        "PodDisruptionBudget shop/web allows no disruption",
+        "an operator makes room",
+        "NodeDrainStatus 9 Complete",
+        "stand-in reboot",
+        "the node is back, healthy and schedulable; reboot 7 counts as executed",
+        "drain history",
+        "COMPLETE (9), drained, verified",
+    ];
+    scenario("reboot", &told, 7);
+}
+
+#[test]
+fn x1_a_failed_drain_keeps_the_machine_up_and_the_next_one_lets_it_reboot() {
+    let told = [
+        "NodeDrainStatus 8 Failed Drain",
+        "$ zedbox drain status FAILEDDRAIN (8)",
+        "the drain failed: the machine stays up",
+        "NodeDrainStatus 9 Complete",
+        "stand-in reboot",
+        "the second drain was complete",
+        "COMPLETE (9), drained, verified",
+        "FAILEDDRAIN (8), gave up",
+    ];
+    scenario("failed-drain", &told, 7);
+}
+
+#[test]
+fn x1_an_os_update_waits_for_its_drain_and_the_new_image_runs() {
+    let told = [
+        "the controller wants OS image 14.5.1-lts-kubevirt-amd64 activated",
+        "NodeDrainStatus 9 Complete",
+        "stand-in reboot",
+        "the machine runs 14.5.1-lts-kubevirt-amd64; its node is healthy and schedulable",
+        "drain for OS image",
+    ];
+    scenario("os-update", &told, 6);
+}
+
+#[test]
+fn x1_a_site_is_switched_off_and_comes_back() {
+    let told = [
+        "$ zedbox site shutdown --reason \"work on the mains\"",
+        "The whole-site shutdown",
+        "is switched off",
+        "is switched off",
+        "is switched off",
+        "all machines are off",
+        "the site is back: all nodes take pods, all virtual machines run",
+    ];
+    scenario("site-stop", &told, 6);
+}
+
+#[test]
+fn x1_virtual_machines_move_before_their_node_reboots() {
+    let told = [
+        "shop/camera on edge-node-1, shop/till on edge-node-1",
+        "moved while they ran: shop/camera on edge-node-",
+        "stand-in reboot",
+        "the node is back, healthy and schedulable",
+    ];
+    scenario("moving-machines", &told, 7);
+}
+
+/// What to try, under the number that it has.
+struct Item {
+    title: String,
+    lines: Vec<String>,
+}
+
+/// The printed guide: what comes first, and the five things to try.
+fn guide(printed: &[String]) -> (Vec<String>, Vec<Item>) {
+    let from = printed.iter().position(|it| it.contains("In another terminal:")).unwrap();
+    let (mut first, mut items): (Vec<String>, Vec<Item>) = (Vec::new(), Vec::new());
+    for line in &printed[from..] {
+        if let Some(command) = line.strip_prefix("  ") {
+            items.last_mut().map_or(&mut first, |it| &mut it.lines).push(command.to_owned());
+        } else if line.starts_with(|it: char| it.is_ascii_digit()) {
+            items.push(Item { title: line.clone(), lines: Vec::new() });
+        }
+    }
+    (first, items)
+}
+
+#[test]
+fn x1_a_cluster_that_is_kept_does_what_its_printed_lines_say() {
+    let mut demo = Demo::start(&["--keep"]);
+    demo.until("Ctrl-C ends the demo");
+    let (first, items) = guide(&demo.printed);
+    let root = demo.root().display().to_string();
+    for line in demo.printed.iter().filter(|it| !it.contains(&root)) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    let (setup, looks): (Vec<String>, Vec<String>) =
+        first.into_iter().partition(|it| it.starts_with("cd ") || it.starts_with("export "));
+    assert!(setup.iter().any(|it| it.starts_with("export KUBECONFIG=")), "{setup:?}");
+    let before = setup.join("\n");
+    let api = Api::of(&demo.root().join("kubeconfig"));
+    let kubectl = found("kubectl");
+    let run = |line: &str| -> (i32, String) {
+        if line.starts_with("kubectl ") && !kubectl {
+            return (0, api.stands_in(line));
+        }
+        let ended = demo.shell(&before, line);
+        let said = [ended.stdout, ended.stderr].map(|it| String::from_utf8(it).unwrap()).concat();
+        (ended.status.code().unwrap(), said)
+    };
+    for line in &looks {
+        let (code, said) = run(line);
+        assert_eq!(code, 0, "{line}: {said}");
+        assert!(NODES.iter().all(|it| said.contains(it)), "{line}: {said}");
+    }
+    let pages: Vec<&str> = demo
+        .printed
+        .iter()
+        .flat_map(|it| it.split_whitespace())
+        .filter(|it| it.starts_with("http://"))
+        .collect();
+    assert_eq!(pages.len(), 3, "{pages:?}");
+    for (page, node) in pages.iter().zip(NODES) {
+        let (status, body) = api::get(page);
+        assert_eq!(status, 200, "{page}");
+        assert!(body.contains("<title>") && body.contains(node), "{page}: {body}");
+    }
+
+    assert_eq!(items.len(), 5, "what to try");
+    let pid = || std::fs::read_to_string(demo.root().join("edge-node-3/run/zedkube.pid")).unwrap();
+    for (at, item) in items.iter().enumerate() {
+        let mut nodes = Nodes::watch(&api);
+        let killed = pid();
+        for line in &item.lines {
+            let (code, said) = run(line);
+            let blocked = line.contains(" --timeout ");
+            assert_eq!(code, if blocked { 4 } else { 0 }, "{}: {line}: {said}", item.title);
+            if blocked {
+                let words = "PodDisruptionBudget shop/web allows no disruption";
+                assert!(
+                    said.split_whitespace().collect::<Vec<_>>().join(" ").contains(words),
+                    "{line}: {said}"
+                );
+            }
+            if line.contains(" watch ") {
+                assert!(said.contains("COMPLETE (9)"), "{line}: {said}");
+            }
+            if line.contains("history") {
+                assert!(said.contains("COMPLETE (9)"), "{line}: {said}");
+            }
+        }
+        let text = item.lines.join("\n");
+        let named = |it: &&str| text.contains("edge-node-$n") || text.contains(*it);
+        let drained: Vec<&str> = NODES.into_iter().filter(named).collect();
+        let goes = text.contains("zedbox reboot ");
+        nodes.until_back(&drained, if goes { &drained } else { &[] });
+        if at == 3 {
+            assert_ne!(pid(), killed, "zedkube was not killed");
+        }
+    }
+    let history = |node: &str| run(&format!("zedbox drain history --root {node}")).1;
+    let forced = history("edge-node-2");
+    assert!(forced.contains("smoke"), "{forced}");
+    for node in NODES {
+        let recorded =
+            std::fs::read_to_string(demo.root().join(node).join("persist/device/recorded.jsonl")).unwrap();
+        let reboots = recorded.lines().filter(|it| it.contains("\"reboot\"")).count();
+        // The story's own, the forced one, and the one of all.
+        assert_eq!(reboots, if node == "edge-node-3" { 1 } else { 2 }, "{node}: {recorded}");
+    }
+
+    kill_process(Pid::from_child(&demo.child), Signal::INT).unwrap();
+    assert_eq!(demo.end(), 0);
+    assert!(unwrapped(&demo.printed).contains("zedkube ended (signal: 9 (SIGKILL)); it is started again"));
+    for node in NODES {
+        let (code, status) = demo.status(node);
+        let stopped = status.lines().any(|it| it.starts_with("zedkube ") && it.contains("not running"));
+        assert!(code == 0 && stopped, "{node}: {code} {status}");
+    }
+    demo.leaves_what_it_says();
+}
+
+#[test]
+fn x1_agents_of_a_demo_end_with_it_however_it_ends() {
+    let mut demo = Demo::start(&["--keep", "--scenario", "os-update"]);
+    demo.until("Ctrl-C ends the demo");
+    demo.child.kill().unwrap();
+    let (sender, ended) = mpsc::channel();
+    let locks = NODES.map(|it| demo.root().join(it).join("run/zedkube/NodeDrainStatus.lock"));
+    std::thread::spawn(move || {
+        for lock in locks {
+            // Held for as long as the agent lives.
+            flock(std::fs::File::open(lock).unwrap(), FlockOperation::LockExclusive).unwrap();
+        }
+        sender.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(30)).unwrap();
+}
+
+#[test]
+fn x1_ctrl_c_in_the_middle_of_a_scenario_leaves_the_tree_and_says_how_to_continue() {
+    let mut demo = Demo::start(&[]);
+    demo.until("NodeDrainStatus 5 Cordoned");
+    kill_process(Pid::from_child(&demo.child), Signal::INT).unwrap();
+    assert_eq!(demo.end(), 0, "{}", demo.printed.join("\n"));
+    let text = unwrapped(&demo.printed);
+    assert!(
+        text.contains("stopped; what the agents wrote last stays") && text.contains("demo --keep --dir"),
+        "{text}"
+    );
+    // Nothing is made up: the drain is as it was.
+    assert!(!text.contains("COMPLETE (9)"), "{text}");
+    assert!(matches!(demo.status("edge-node-1").0, 3 | 4));
+}

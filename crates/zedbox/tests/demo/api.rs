@@ -1,0 +1,121 @@
+//! The API of the embedded cluster and the status pages over plain HTTP: what `kubectl` would ask where there is none,
+//! and a watch of the nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// What takes longer does not come.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where the API is.
+pub(crate) struct Api(String);
+
+impl Api {
+    pub(crate) fn of(kubeconfig: &Path) -> Self {
+        let text = std::fs::read_to_string(kubeconfig).unwrap();
+        let at = text.find("http://").unwrap();
+        let server: String = text[at..].chars().take_while(|it| !it.is_whitespace() && *it != '"').collect();
+        Self(server.trim_end_matches('/').to_owned())
+    }
+
+    /// What `kubectl` would ask with this line, and the answer.
+    pub(crate) fn stands_in(&self, line: &str) -> String {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (method, path, body) = match words.as_slice() {
+            ["kubectl", "get", "nodes"] => ("GET", "/api/v1/nodes".to_owned(), ""),
+            ["kubectl", "get", "node", name] => ("GET", format!("/api/v1/nodes/{name}"), ""),
+            ["kubectl", "get", "pods", "-A", "-o", "wide"] => ("GET", "/api/v1/pods".to_owned(), ""),
+            ["kubectl", "-n", namespace, "patch", "pdb", name, "--type", "merge", "-p", patch] => (
+                "PATCH",
+                format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}"),
+                patch.trim_matches('\''),
+            ),
+            _ => panic!("nothing stands in for `{line}`"),
+        };
+        let (status, answer) = ask(method, &format!("{}{path}", self.0), body);
+        assert_eq!(status, 200, "{line}: {answer}");
+        answer
+    }
+}
+
+/// Status and body of a page.
+pub(crate) fn get(url: &str) -> (u16, String) {
+    ask("GET", url, "")
+}
+
+fn ask(method: &str, url: &str, body: &str) -> (u16, String) {
+    let mut answer = String::new();
+    open(method, url, body).read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// The answer, as it comes; without chunks, as the request is an old one.
+fn open(method: &str, url: &str, body: &str) -> BufReader<TcpStream> {
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len();
+    let kind = "Content-Type: application/merge-patch+json";
+    write!(
+        stream,
+        "{method} /{path} HTTP/1.0\r\nHost: {host}\r\n{kind}\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    BufReader::new(stream)
+}
+
+/// All nodes as they change.
+pub(crate) struct Nodes {
+    events: BufReader<TcpStream>,
+    known: BTreeMap<String, Value>,
+}
+
+impl Nodes {
+    pub(crate) fn watch(api: &Api) -> Self {
+        let mut events = open("GET", &format!("{}/api/v1/nodes?watch=true", api.0), "");
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            assert!(events.read_line(&mut line).unwrap() > 0, "no watch");
+        }
+        Self { events, known: BTreeMap::new() }
+    }
+
+    /// Until all nodes are Ready and schedulable, once each of `drained` was cordoned and each of `down` was not Ready;
+    /// never two of them at a time.
+    pub(crate) fn until_back(&mut self, drained: &[&str], down: &[&str]) {
+        let (mut cordoned, mut went) = (BTreeSet::new(), BTreeSet::new());
+        loop {
+            let mut line = String::new();
+            assert!(self.events.read_line(&mut line).unwrap() > 0, "the watch ended");
+            let event: Value = serde_json::from_str(&line).unwrap();
+            let node = &event["object"];
+            self.known.insert(node["metadata"]["name"].as_str().unwrap().to_owned(), node.clone());
+            let those = |is: fn(&Value) -> bool| -> Vec<String> {
+                self.known.iter().filter(|it| is(it.1)).map(|it| it.0.clone()).collect()
+            };
+            let (closed, off) = (those(|it| it["spec"]["unschedulable"] == true), those(|it| !is_ready(it)));
+            assert!(closed.len() <= 1 && off.len() <= 1, "at the same time: {closed:?}, {off:?}");
+            let all = self.known.len() == 3 && closed.is_empty() && off.is_empty();
+            cordoned.extend(closed);
+            went.extend(off);
+            if all
+                && drained.iter().all(|it| cordoned.contains(*it))
+                && down.iter().all(|it| went.contains(*it))
+            {
+                return;
+            }
+        }
+    }
+}
+
+fn is_ready(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array().unwrap();
+    conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+}
