@@ -458,13 +458,11 @@ fn u6_a_server_whose_token_is_missing_or_another_one_is_found_and_nothing_of_a_t
         (vec![(tls, ""), ("var/lib/rancher/k3s/server/token/folder", "")], "cannot be checked: "),
     ];
     for (files, words) in table {
+        let severity = if words.starts_with("is not the one") { Severity::Blocks } else { Severity::Warns };
         let found = of_code("token", &files);
         assert_eq!(found.len(), usize::from(!words.is_empty()), "{files:?} {found:?}");
         for it in found {
-            assert!(
-                it.text.contains(words) && it.severity == Severity::Warns && !it.next.is_empty(),
-                "{it:?}"
-            );
+            assert!(it.text.contains(words) && it.severity == severity && !it.next.is_empty(), "{it:?}");
             let said = format!("{} {}", it.text, it.next);
             assert!(
                 !said.contains("s3cr3t") && !said.contains("an0ther") && !said.contains("cafe"),

@@ -68,7 +68,10 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
         quorum
             .list("nodes", all_nodes.as_deref(), etcd::voters)
             .read(format!("{members} of them members of etcd"));
-        quorum.list("snapshots", snapshots.as_deref(), |all| warnings(etcd::snapshot(all, now)));
+        quorum.list("snapshots", snapshots.as_deref(), |all| {
+            let found = etcd::snapshot(all, now).into_iter().filter(|it| it.severity != Severity::Hint);
+            warnings(found.collect())
+        });
     }
     let kinds = [
         ("deployments", parted(deployments)),

@@ -167,7 +167,7 @@ impl World {
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {
-                "name": "n1", "resourceVersion": self.version.to_string(),
+                "name": "n1", "resourceVersion": self.version.to_string(), "labels": { "node-uuid": "d1" },
                 "annotations": self.annotation.as_ref().map(|text| json!({ OWNER_ANNOTATION: text })),
             },
             "spec": {"unschedulable": self.unschedulable},

@@ -20,6 +20,8 @@ pub(super) const NODES: [(&str, &str); 3] = [
     ("edge-node-2", "9f1c4b9e-6d1c-4b0c-9a57-0f6f6f0b0b22"),
     ("edge-node-3", "0d6e3c1a-1f4e-4f7e-8f7a-7d5e0c0c0c33"),
 ];
+/// Its lease.
+const VIRTUAL_IP: &str = "plndr-cp-lock";
 const GUESTS: &str = "kubevirt/virtualmachineinstances";
 /// How many virtual machines the drill has.
 const MACHINES: usize = 5;
@@ -104,8 +106,10 @@ impl Cluster {
         self.sim.power(node, on);
     }
 
-    /// Five virtual machines, each with a volume of its own; waits until they run.
+    /// Five virtual machines, each with a volume of its own, and a virtual IP that kube-vip serves on our node; waits until
+    /// they run.
     pub(super) async fn add_machines(&self) -> anyhow::Result<()> {
+        self.sim.add_virtual_ip(VIRTUAL_IP, NODE);
         for at in 1..=MACHINES {
             let (name, disk) = (format!("vm-{at}"), format!("vm-{at}-disk"));
             self.sim.add_claim("shop", &disk, &format!("pv-{at}"));
@@ -251,7 +255,21 @@ impl Cluster {
                 lacks.push(format!("application {app}: {there} of {wanted} pods are Ready"));
             }
         }
+        let holder = self.holder();
+        if holder.is_empty() || holder == off {
+            lacks.push(format!("the virtual IP of lease {VIRTUAL_IP} is served by no node with power"));
+        }
         lacks
+    }
+
+    /// Which node serves the virtual IP; nobody where it is not a Ready one.
+    pub(super) fn holder(&self) -> String {
+        let lease = self.sim.get("coordination/leases", "kube-system", VIRTUAL_IP).unwrap_or_default();
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
+        let node = self.sim.get("nodes", "", &holder).unwrap_or_default();
+        let is_ready = |it: &Value| it["type"] == "Ready" && it["status"] == "True";
+        let is_up = node["status"]["conditions"].as_array().is_some_and(|all| all.iter().any(is_ready));
+        if is_up { holder } else { String::new() }
     }
 
     /// Whether the volume of this machine is attached to the node.

@@ -293,6 +293,13 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&Cluster)) -> anyhow::
         before.machines.len(),
         if stayed.is_empty() { String::new() } else { format!("; off with {off}: {}", stayed.join(", ")) }
     ));
+    lines.push(format!(
+        "  virtual IP: {}",
+        match cluster.holder().as_str() {
+            "" => "served by nobody".to_owned(),
+            node => format!("served by {node}"),
+        }
+    ));
     lines.push(format!("  turns: {turn}"));
     lines.extend(lacks.iter().map(|it| format!("  NOT BACK: {it}")));
     Ok(Report { lines, lacks })
@@ -358,6 +365,7 @@ mod tests {
             "layers that held it: clock ",
             "node-lease ",
             "virtual machines: 5 of 5 run, each with its volume",
+            "virtual IP: served by edge-node-2",
             "turns: no node holds one",
         ] {
             assert!(text.contains(words), "{words}: {text}");
@@ -373,6 +381,10 @@ mod tests {
                 assert!(cluster.sim.remove(kind, "shop", "vm-3"));
             }
             assert!(cluster.sim.remove("persistentvolumeclaims", "shop", "vm-5-disk"));
+            cluster.sim.serve_virtual_ip("plndr-cp-lock", false);
+            cluster.sim.edit("coordination/leases", "kube-system", "plndr-cp-lock", |it| {
+                it["spec"]["holderIdentity"] = "".into();
+            });
         })
         .await;
         let text = report.lines.join("\n");
@@ -380,6 +392,10 @@ mod tests {
         assert!(text.contains("virtual machines: 3 of 5 run"), "{text}");
         assert!(text.contains("NOT BACK: virtual machine shop/vm-3 does not run"), "{text}");
         assert!(text.contains("NOT BACK: the volume of virtual machine shop/vm-5"), "{text}");
+        assert!(
+            text.contains("NOT BACK: the virtual IP of lease plndr-cp-lock is served by no node"),
+            "{text}"
+        );
         let failed = report.end().unwrap_err().to_string();
         assert!(
             failed.starts_with("bring everything back: virtual machine shop/vm-3 does not run; "),

@@ -102,6 +102,8 @@ fn u6_a_certificate_of_the_api_server_that_ends_within_a_day_stops_a_drain_until
     let hours = |it: u64| Duration::from_secs(it * 3600);
     let now = SystemTime::now();
     let place = Place::over_tls(4, seed, now - hours(1)..now + hours(12));
+    place.node.put("limits.json", r#"{"zedkube":{"preflight_stops":["certificates"]}}"#);
+    let plan = || place.plan(&format!("--limits {}", place.node.path("limits.json").display()));
     place.sim.edit("policy/poddisruptionbudgets", "shop", "web", |it| it["spec"]["minAvailable"] = json!(1));
     for (ends, code, expected) in [
         (None, 4, "finding [certificates] certificates that, by this machine's clock, end within a day"),
@@ -115,7 +117,7 @@ fn u6_a_certificate_of_the_api_server_that_ends_within_a_day_stops_a_drain_until
         if let Some(ends) = ends {
             place.server.renew(now - hours(1)..now + ends);
         }
-        let told = place.plan("");
+        let told = plan();
         let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!((told.code, said.contains("[certificates]")), (code, !expected.is_empty()), "{told:?}");
         assert!(said.contains(expected), "no `{expected}` in {}", told.out);
@@ -123,7 +125,7 @@ fn u6_a_certificate_of_the_api_server_that_ends_within_a_day_stops_a_drain_until
     // One that has ended, or does not count yet: nobody speaks with such a server.
     for dates in [now - hours(3)..now - hours(2), now + hours(2)..now + hours(3)] {
         place.server.renew(dates);
-        let told = place.plan("");
+        let told = plan();
         assert_eq!((told.code, told.out.as_str()), (1, ""), "{told:?}");
         assert!(told.err.contains("certificate"), "{told:?}");
     }
@@ -150,6 +152,7 @@ fn o5_a_plan_for_programs_is_one_object_with_the_members_of_the_topics() {
             "Peers",
             "Pods",
             "ResourceVersions",
+            "Steps",
             "Tiers",
             "Volumes"
         ]
