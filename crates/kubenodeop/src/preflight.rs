@@ -209,6 +209,36 @@ mod tests {
         (found.map(|it| it.blockers), calls.lines())
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn u6_room_that_cannot_be_read_is_named_and_stops_nothing_that_can_be_looked_at() {
+        let rules = Rules::default();
+        let node = NodeName::parse("n1").unwrap();
+        for (kind, words) in [("/nodes?", "nodes"), ("/pods?", "pods")] {
+            let (cluster, _) = mock::server(move |call: &Call| {
+                let line = call.line.as_str();
+                // The pods of this node alone may be read.
+                if line.contains(kind) && !line.contains("spec.nodeName") {
+                    mock::status(403, "not for you")
+                } else if line.contains("/nodes/") {
+                    let node = json!({ "metadata": { "name": "n1", "labels": { "node-uuid": "u" }, "resourceVersion": "1" } });
+                    Answer::Full(200, vec![], node.to_string())
+                } else if line.contains("/nodes?") {
+                    mock::list("9", &[])
+                } else {
+                    mock::list("9", &[pod("solo", None)])
+                }
+            });
+            let looked = preflight(&cluster, &node, "u", &rules, Mono::START).await.unwrap();
+            let [room] = looked.findings.as_slice() else { panic!("{kind}: {looked:?}") };
+            assert_eq!((room.code.as_str(), room.severity), ("room", Severity::Warns), "{kind}: {room:?}");
+            assert!(
+                room.is_unread() && room.text.contains(words) && room.text.contains("403"),
+                "{kind}: {room:?}"
+            );
+            assert!(room.next.contains("role"), "{kind}: {room:?}");
+        }
+    }
+
     fn fine() -> Answer {
         mock::status(200, "")
     }

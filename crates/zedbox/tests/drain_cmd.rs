@@ -33,6 +33,8 @@ mod site;
 mod status;
 #[path = "drain_cmd/terminal.rs"]
 mod terminal;
+#[path = "drain_cmd/verify.rs"]
+mod verify;
 #[path = "drain_cmd/watch.rs"]
 mod watch;
 #[path = "drain_cmd/whole.rs"]

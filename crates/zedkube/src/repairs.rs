@@ -104,6 +104,7 @@ pub(crate) async fn run<W: Future<Output = String>>(
 
 #[cfg(test)]
 mod tests {
+    use agent::runtime::mock::{Answer, pod, serve};
     use kube::Client;
     use kubesim::{Sim, SimConfig};
     use pubsub::store;
@@ -149,6 +150,45 @@ mod tests {
         let took = clock.now().since(began);
         assert_eq!(taints(&sim), 0);
         assert!(took >= Duration::from_mins(1) && took < Duration::from_mins(5), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn v1_fix_deletes_pods_of_the_former_boot_but_none_whose_container_lives() {
+        let (root, bus, sim) = after_an_outage().await;
+        sim.power("n1", true);
+        for name in ["web", "db"] {
+            sim.add_bare_pod("shop", name, "n1");
+        }
+        sim.until("pods", |all| all.len() == 2 && all.iter().all(|it| it["status"]["phase"] == "Running"))
+            .await;
+        for name in ["web", "db"] {
+            sim.leave_behind("shop", name, true);
+        }
+        let names = || sim.list("pods").iter().map(|it| it["metadata"]["name"].clone()).collect::<Vec<_>>();
+        let lives = sim.get("pods", "shop", "db").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+        let socket = root.path().join(agent::runtime::SOCKETS[1]);
+        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+        let (clock, limit) = (Clock::new(), Duration::from_mins(5));
+        // Without a word of the runtime nothing is deleted.
+        assert_eq!(once(&bus, &cluster, clock, limit, |_| ()).await, Ok(false));
+        assert_eq!(names(), ["db", "web"]);
+        {
+            let list = move || Answer::Pods(vec![pod(&lives, true)]);
+            let _runtime = serve(&socket, list).unwrap();
+            assert_eq!(once(&bus, &cluster, clock, limit, |_| ()).await, Ok(false));
+            assert_eq!(names(), ["db"]);
+        }
+        std::fs::remove_file(&socket).unwrap();
+        sim.add_bare_pod("shop", "known", "n1");
+        sim.until("pods", |all| {
+            all.iter().any(|it| it["metadata"]["name"] == "known" && it["status"]["phase"] == "Running")
+        })
+        .await;
+        let live = sim.clone();
+        let list = move || Answer::Pods(live.live_pods("n1").iter().map(|uid| pod(uid, true)).collect());
+        let _runtime = serve(&socket, list).unwrap();
+        assert_eq!(once(&bus, &cluster, clock, limit, |_| ()).await, Ok(true));
+        assert_eq!(names(), ["known"]);
     }
 
     #[tokio::test]

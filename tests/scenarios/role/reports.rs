@@ -44,5 +44,7 @@ async fn s1_verify_asks_for_what_its_own_role_grants_and_nothing_else() {
     // What a probe of a service asks.
     let slices = Scope::all("end points", "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices".to_owned());
     slices.list_installed::<Value>(&handle).await.unwrap();
+    let services = Scope::all("services", "/api/v1/namespaces/a/services".to_owned());
+    services.list_all::<Value>(&handle).await.unwrap();
     granted_and_used(&["pillar-rs-verify"], &world.cluster.asked_by_agents());
 }

@@ -1,9 +1,10 @@
 //! What a drain is told of turns before it starts.
 
+use checks::Severity;
 use jiff::Timestamp;
 use kube::Client;
 use kubeapi::Cluster;
-use kubesim::{Sim, SimConfig};
+use kubesim::{Fault, Sim, SimConfig};
 use serde_json::json;
 
 use crate::findings::look;
@@ -49,4 +50,20 @@ async fn u6_a_record_that_cannot_be_read_is_found_and_none_at_all_is_not() {
         found.len() == 1 && found[0].code == "turns" && found[0].next == "zedbox lock status",
         "{found:?}"
     );
+    // An API that refuses, or does not answer.
+    for (fault, words) in [
+        (Fault::status(403, "Forbidden"), "the server answered 403"),
+        (Fault::status(500, "InternalError"), "the server answered 500"),
+        (Fault::Cut, "eve-kube-app/pillar-rs-outage"),
+        (Fault::Hang, "no answer within"),
+    ] {
+        sim.faults().clear();
+        sim.faults().script("GET", LEASE, u32::MAX, fault.clone());
+        let found = look(&cluster, "n1").await;
+        assert!(
+            found.len() == 1 && found[0].code == "turns" && found[0].severity == Severity::Warns,
+            "{fault:?}: {found:?}"
+        );
+        assert!(found[0].text.contains(words), "{fault:?}: {found:?}");
+    }
 }

@@ -16,6 +16,7 @@
 //!
 //! Source: spec/cluster-lock.md 8; goals V1.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,12 +24,14 @@ use anyhow::{Context as _, bail};
 use checks::{Finding, verify};
 use futures::future::join_all;
 use kubeapi::connect::endpoint::Endpoint;
-use kubeapi::objects::items;
+use kubeapi::objects::{items, text};
 use kubeapi::watch::Scope;
 use kubeapi::{Cluster, Error};
 use pubsub::store;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 use topics::VerifyLayer;
 
 /// Where the file is, below the root.
@@ -63,7 +66,7 @@ enum Target {
     Url(String, u16),
     /// Each back end that HAProxy lists at this address is up.
     Haproxy(String),
-    /// A service, by namespace and name, has a ready end point.
+    /// A service, by namespace and name, has a ready end point; on a node its ClusterIP also accepts connections.
     Service(String, String),
 }
 
@@ -130,48 +133,111 @@ pub(super) async fn look(probes: &Probes, cluster: &Cluster, here: bool) -> Veri
         return verify::skipped("probes", &format!("there are none {place}: /{FILE}"));
     }
     tokio::time::sleep(probes.delay).await;
-    let found = join_all(probes.all.iter().map(|it| ask(it, cluster))).await;
-    let names: Vec<&str> = probes.all.iter().map(|it| it.name.as_str()).collect();
-    verify::Looked::default().read(names.join(", ")).found(found.into_iter().flatten()).layer("probes")
+    let tried = join_all(probes.all.iter().map(|it| ask(it, cluster, here))).await;
+    let (read, found): (Vec<String>, Vec<Option<Finding>>) = tried.into_iter().unzip();
+    verify::Looked::default().read(read.join(", ")).found(found.into_iter().flatten()).layer("probes")
 }
 
-async fn ask(probe: &Probe, cluster: &Cluster) -> Option<Finding> {
-    let (name, wrong) = (&probe.name, |text: String, next: String| Some(Finding::new("probe", text, next)));
-    match &probe.target {
-        Target::Url(url, code) => match got(url).await {
-            Ok((seen, _)) if seen == *code => None,
-            Ok((seen, _)) => wrong(
-                format!("{name}: {url} answers {seen}, not {code}"),
-                format!("look at what serves it: curl -v {url}"),
-            ),
-            Err(why) => wrong(format!("{name}: {why}"), format!("look at what serves it: curl -v {url}")),
-        },
-        Target::Haproxy(url) => {
-            let next = format!("look at its servers: curl '{url}'");
-            match got(url).await {
-                Ok((200, body)) => down(&String::from_utf8_lossy(&body))
-                    .and_then(|why| wrong(format!("{name}: {why}"), next)),
-                Ok((seen, _)) => wrong(format!("{name}: {url} answers {seen}, not 200"), next),
-                Err(why) => wrong(format!("{name}: {why}"), next),
-            }
-        }
-        Target::Service(namespace, service) => {
-            let scope = Scope {
-                what: format!("end points of service {namespace}/{service}"),
-                path: format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"),
-                fields: None,
-                labels: Some(format!("kubernetes.io/service-name={service}")),
+/// What was tried, and what is wrong with it; `here`: this machine is a node.
+async fn ask(probe: &Probe, cluster: &Cluster, here: bool) -> (String, Option<Finding>) {
+    let (how, wrong) = match &probe.target {
+        Target::Url(url, code) => {
+            let why = match got(url).await {
+                Ok((seen, _)) if seen == *code => None,
+                Ok((seen, _)) => Some(format!("{url} answers {seen}, not {code}")),
+                Err(why) => Some(why),
             };
-            match scope.list_all::<Value>(cluster).await {
-                Ok(slices) if slices.items.iter().any(is_ready) => None,
-                Ok(_) => wrong(
-                    format!("{name}: service {namespace}/{service} has no ready end point"),
-                    format!("kubectl -n {namespace} get endpointslices,pods"),
-                ),
-                Err(error) => Some(Finding::unreadable("probe", &error)),
-            }
+            (String::new(), why.map(|why| [why, format!("look at what serves it: curl -v {url}")]))
         }
+        Target::Haproxy(url) => {
+            let why = match got(url).await {
+                Ok((200, body)) => down(&String::from_utf8_lossy(&body)),
+                Ok((seen, _)) => Some(format!("{url} answers {seen}, not 200")),
+                Err(why) => Some(why),
+            };
+            (String::new(), why.map(|why| [why, format!("look at its servers: curl '{url}'")]))
+        }
+        Target::Service(namespace, name) => match service(cluster, namespace, name, here).await {
+            Ok(tried) => tried,
+            Err(error) => return (probe.name.clone(), Some(Finding::unreadable("probe", &error))),
+        },
+    };
+    let wrong = wrong.map(|[text, next]| Finding::new("probe", format!("{}: {text}", probe.name), next));
+    (format!("{}{how}", probe.name), wrong)
+}
+
+/// How a service was tried, and what is wrong with it, with the next step.
+async fn service(
+    cluster: &Cluster,
+    namespace: &str,
+    name: &str,
+    here: bool,
+) -> Result<(String, Option<[String; 2]>), Error> {
+    let title = format!("service {namespace}/{name}");
+    if !is_backed(cluster, namespace, name).await? {
+        let next = format!("kubectl -n {namespace} get endpointslices,pods");
+        return Ok((String::new(), Some([format!("{title} has no ready end point"), next])));
     }
+    let addresses =
+        if here { addresses(cluster, namespace, name).await? } else { Err("this machine is no node") };
+    let addresses = match addresses {
+        Ok(all) => all,
+        Err(why) => return Ok((format!(" (end points only: {why})"), None)),
+    };
+    let refused: Vec<String> =
+        join_all(addresses.iter().map(|it| refused(it))).await.into_iter().flatten().collect();
+    let wrong = (!refused.is_empty()).then(|| {
+        let next = format!("look at kube-proxy, or what stands in for it, on this node, and at kubectl -n {namespace} describe service {name}");
+        [format!("{title} has ready end points, but {}", refused.join(", ")), next]
+    });
+    Ok((format!(" at {}", addresses.join(", ")), wrong))
+}
+
+/// Whether a service has an end point that is ready.
+async fn is_backed(cluster: &Cluster, namespace: &str, service: &str) -> Result<bool, Error> {
+    let scope = Scope {
+        what: format!("end points of service {namespace}/{service}"),
+        path: format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"),
+        fields: None,
+        labels: Some(format!("kubernetes.io/service-name={service}")),
+    };
+    Ok(scope.list_all::<Value>(cluster).await?.items.iter().any(is_ready))
+}
+
+/// The addresses and TCP ports of a service in the cluster; or why there are none.
+async fn addresses(
+    cluster: &Cluster,
+    namespace: &str,
+    service: &str,
+) -> Result<Result<Vec<String>, &'static str>, Error> {
+    let scope = Scope {
+        what: format!("service {namespace}/{service}"),
+        path: format!("/api/v1/namespaces/{namespace}/services"),
+        fields: Some(format!("metadata.name={service}")),
+        labels: None,
+    };
+    let found = scope.list_all::<Value>(cluster).await?.items;
+    Ok(found.first().map_or(Err("there is no such service"), of_service))
+}
+
+fn of_service(service: &Value) -> Result<Vec<String>, &'static str> {
+    let spec = &service["spec"];
+    let Ok(address) = text(&spec["clusterIP"]).parse::<IpAddr>() else { return Err("it has no ClusterIP") };
+    let ports =
+        items(&spec["ports"]).iter().filter(|it| it["protocol"].as_str().is_none_or(|it| it == "TCP"));
+    let ports = ports.filter_map(|it| u16::try_from(it["port"].as_u64()?).ok());
+    let all: Vec<String> = ports.map(|it| SocketAddr::new(address, it).to_string()).collect();
+    if all.is_empty() { Err("UDP cannot be tried") } else { Ok(all) }
+}
+
+/// Why a TCP connection to this address cannot be had.
+async fn refused(address: &str) -> Option<String> {
+    let why = match timeout(LIMIT, TcpStream::connect(address)).await {
+        Ok(Ok(_)) => return None,
+        Ok(Err(error)) => error.kind().to_string(),
+        Err(_) => format!("no answer within {} s", LIMIT.as_secs()),
+    };
+    Some(format!("no connection to its ClusterIP {address}: {why}"))
 }
 
 /// An end point that says nothing counts as ready, as for kube-proxy.
@@ -188,6 +254,7 @@ async fn got(url: &str) -> Result<(u16, Vec<u8>), String> {
     match server.get(&format!("ask {url}"), &path).await {
         Ok(body) => Ok((200, body)),
         Err(Error::Refused { answer, .. }) => Ok((answer.code, Vec::new())),
+        Err(error) if error.is_connection_refused() => Err(format!("{url}: nobody listens there")),
         Err(error) => Err(error.line()),
     }
 }
@@ -266,6 +333,42 @@ mod tests {
             "back ends without a server that is up: web (n1 DOWN, n2 DOWN)"
         );
         assert!(down("<html>").unwrap().contains("no statistics"));
+    }
+
+    #[test]
+    fn v1_of_a_service_each_tcp_port_is_tried_and_what_cannot_be_is_said() {
+        let service = |ip: Value, ports: Value| {
+            of_service(&serde_json::json!({ "spec": { "clusterIP": ip, "ports": ports } }))
+        };
+        let ports = |all: &[(&str, u16)]| -> Value {
+            all.iter()
+                .map(|(protocol, port)| serde_json::json!({ "protocol": protocol, "port": port }))
+                .collect()
+        };
+        let dns = ports(&[("UDP", 53), ("TCP", 53), ("TCP", 9153)]);
+        let at = |all: [&str; 2]| Ok(all.map(str::to_owned).to_vec());
+        assert_eq!(service("10.43.0.10".into(), dns.clone()), at(["10.43.0.10:53", "10.43.0.10:9153"]));
+        assert_eq!(service("fd00::a".into(), dns.clone()), at(["[fd00::a]:53", "[fd00::a]:9153"]));
+        assert_eq!(service("None".into(), dns.clone()), Err("it has no ClusterIP"));
+        assert_eq!(service(Value::Null, dns), Err("it has no ClusterIP"));
+        assert_eq!(service("10.43.0.10".into(), ports(&[("UDP", 53)])), Err("UDP cannot be tried"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn seed_1_13_the_first_probe_waits_for_the_delay_of_the_file() {
+        let (cluster, calls) = kubeapi::mock::server(|_| kubeapi::mock::list("9", &[]));
+        let (clock, asked) = (agent::Clock::new(), || calls.lines().len());
+        for delay in [0, 30] {
+            let probes =
+                parsed(&format!("delay = {delay}\n[[probe]]\nname = \"dns\"\nservice = \"a/b\"\n")).unwrap();
+            let (before, began) = (asked(), clock.now());
+            let looked = look(&probes, &cluster, true);
+            tokio::pin!(looked);
+            let early = timeout(probes.delay.saturating_sub(Duration::from_millis(1)), &mut looked).await;
+            assert_eq!((early.is_ok(), asked()), (false, before), "{delay}");
+            looked.await;
+            assert_eq!((asked(), clock.now().since(began).as_secs()), (before + 1, delay), "{delay}");
+        }
     }
 
     #[test]

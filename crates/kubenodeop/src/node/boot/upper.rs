@@ -153,3 +153,82 @@ async fn machines(cluster: &Cluster, node: &NodeName) -> Result<Vec<String>, Err
     let down = down.unwrap_or_default();
     Ok(down.into_iter().map(|it| format!("{} ({})", it.name, it.how)).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A pod in this namespace, pinned to these nodes as a DaemonSet does it, and what the scheduler says of it.
+    fn pod(namespace: &str, pinned: &[&str], said: Option<&str>) -> Value {
+        let field = json!({ "key": "metadata.name", "operator": "In", "values": pinned });
+        let terms = json!({ "nodeSelectorTerms": [{ "matchFields": [field] }] });
+        let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } });
+        let condition = said.map(|it| json!({ "type": "PodScheduled", "status": "False", "message": it }));
+        json!({
+            "metadata": { "namespace": namespace, "name": "p" },
+            "spec": { "affinity": if pinned.is_empty() { Value::Null } else { affinity } },
+            "status": { "phase": "Pending", "conditions": condition.as_slice() },
+        })
+    }
+
+    fn waiting(pod: Value) -> Option<String> {
+        waits_for(&serde_json::from_value(pod).unwrap(), "n1")
+    }
+
+    #[test]
+    fn seed_1_06_of_a_pod_without_a_node_a_taint_or_a_port_is_named_as_the_cause() {
+        // What the scheduler says, and what a person reads.
+        let table = [
+            (
+                "0/3 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/unreachable: }, 2 node(s) \
+                 didn't match Pod's node affinity/selector. preemption: 0/3 nodes are available: 3 Preemption is not \
+                 helpful for scheduling.",
+                "no node: taint node.kubernetes.io/unreachable",
+            ),
+            (
+                "0/1 nodes are available: 1 node(s) had untolerated taint {dedicated: db}. preemption: x",
+                "no node: taint dedicated: db",
+            ),
+            (
+                "0/1 nodes are available: 1 node(s) had untolerated taint(s)",
+                "no node: 0/1 nodes are available: 1 node(s) had untolerated taint(s)",
+            ),
+            (
+                "0/3 nodes are available: 1 node(s) didn't have free ports for the requested pod ports, 2 node(s) didn't \
+                 match Pod's node affinity/selector. preemption: 0/3 nodes are available.",
+                "no node: its host port is taken",
+            ),
+            (
+                "0/3 nodes are available: 3 Insufficient memory. preemption: 0/3 nodes are available: 3 No preemption \
+                 victims found for incoming pod.",
+                "no node: 0/3 nodes are available: 3 Insufficient memory",
+            ),
+            ("", "no node: "),
+        ];
+        for (said, words) in table {
+            let shown = waiting(pod("kube-system", &[], Some(said)));
+            assert_eq!(shown.as_deref(), Some(format!("kube-system/p ({words})").as_str()), "{said}");
+        }
+    }
+
+    #[test]
+    fn seed_1_06_pods_of_this_node_and_of_kube_system_are_waited_for_and_no_others() {
+        let table = [
+            (
+                pod("kube-system", &[], None),
+                Some("kube-system/p (no node: not looked at by the scheduler yet)"),
+            ),
+            (pod("shop", &[], None), None),
+            (pod("shop", &["n1"], Some("free ports")), Some("shop/p (no node: its host port is taken)")),
+            (pod("kube-system", &["n2"], Some("free ports")), None),
+        ];
+        for (pod, shown) in table {
+            assert_eq!(waiting(pod.clone()).as_deref(), shown, "{pod}");
+            let mut ending = pod;
+            ending["metadata"]["deletionTimestamp"] = "2026-03-14T09:00:00Z".into();
+            assert_eq!(waiting(ending), None);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! `zedbox verify` as a person and a script call it: exit codes, JSON by its schema, from a node and from a workstation, and
+//! one row for each layer that something of this machine, of turns or of a probe breaks.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kubesim::Fault;
+use serde_json::{Value, json};
+use topics::GoTime;
+
+use crate::lock::words;
+use crate::node::{Ended, Node, top};
+use crate::place::Place;
+
+const KUBECONFIG: &str = "run/.kube/k3s/k3s.yaml";
+/// Bytes of a date in a header, as of one in `YYMMDDHHMMSSZ` in a certificate.
+const DATE: usize = 29;
+const UTC_TIME: &[u8] = &[0x17, 13];
+
+/// A cluster of two nodes in which all is well, seen from the first of them.
+fn place() -> Place {
+    let place = Place::new(2, |sim| {
+        sim.add_node("edge-node-1", "uuid-1");
+        sim.add_node("n2", "uuid-2");
+        sim.add_deployment("shop", "web", 2);
+    });
+    // The kubelets renew them later.
+    let now = agent::Clock::new().wall();
+    for node in ["edge-node-1", "n2"] {
+        place.sim.apply(
+            "coordination/leases",
+            json!({ "metadata": { "namespace": "kube-node-lease", "name": node },
+                "spec": { "holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": now } }),
+        );
+    }
+    place.node.put("dev/kmsg", "");
+    // How full the disk is on which the tests run is none of theirs.
+    fs::remove_dir_all(place.node.path("persist")).unwrap();
+    place
+}
+
+impl Place {
+    fn verify(&self, line: &str) -> Ended {
+        let ended = Ended::of(self.node.command_of("verify", line).output().unwrap());
+        assert_eq!(self.written(), [], "it writes nothing");
+        ended
+    }
+
+    /// This node has the turn 7.
+    fn held_by(&self, node: &str) {
+        let holder = json!({ "node": node, "nodeUID": "u", "op": "reboot", "fence": 7, "phase": "draining" });
+        self.lease(&[("holders", json!([holder]).to_string()), ("version", "1".to_owned())]);
+    }
+
+    /// A probes file with this one.
+    fn probe(&self, lines: &str) {
+        self.node.put("etc/zedbox/probes.toml", &format!("[[probe]]\n{lines}\n"));
+    }
+
+    /// A service at this port of the loopback address, with an end point that is ready or not.
+    fn service(&self, port: u16, ready: bool) {
+        let labels = json!({ "kubernetes.io/service-name": "kube-dns" });
+        self.sim.apply(
+            "discovery/endpointslices",
+            json!({ "metadata": { "namespace": "kube-system", "name": "kube-dns-1", "labels": labels },
+                "addressType": "IPv4", "endpoints": [{ "addresses": ["10.42.0.2"], "conditions": { "ready": ready } }] }),
+        );
+        let udp = json!({ "name": "dns", "port": port, "protocol": "UDP" });
+        let tcp = json!({ "name": "dns-tcp", "port": port, "protocol": "TCP" });
+        self.sim.apply(
+            "services",
+            json!({ "metadata": { "namespace": "kube-system", "name": "kube-dns" },
+                "spec": { "clusterIP": "127.0.0.1", "ports": [udp, tcp] } }),
+        );
+        self.probe("name = \"dns\"\nservice = \"kube-system/kube-dns\"");
+    }
+}
+
+/// One layer of a report.
+fn layer<'a>(report: &'a Value, name: &str) -> &'a Value {
+    report["Layers"].as_array().unwrap().iter().find(|it| it["Layer"] == name).unwrap()
+}
+
+/// What a report in JSON says; it is as its schema has it.
+fn report(ended: &Ended) -> Value {
+    let schema = fs::read_to_string(top().join("schemas/commands/verify.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    let schema = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
+    let report = ended.json();
+    let wrong: Vec<String> = schema.iter_errors(&report).map(|it| it.to_string()).collect();
+    assert!(wrong.is_empty(), "{wrong:?}: {report:#}");
+    report
+}
+
+/// A server that answers each request with this code and text; its address.
+fn server(code: u16, body: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, mut head) = (stream.unwrap(), Vec::new());
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                if stream.read(&mut byte).unwrap_or_default() == 0 {
+                    break;
+                }
+                head.push(byte[0]);
+            }
+            let length = body.len();
+            let answer =
+                format!("HTTP/1.1 {code} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+            drop(stream.write_all(answer.as_bytes()));
+        }
+    });
+    address
+}
+
+/// A port on which nobody listens.
+fn closed_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The cluster of this kubeconfig behind a relay which puts its clock years back; the kubeconfig that leads there.
+fn years_behind(kubeconfig: &str) -> String {
+    let server = kubeconfig.split("http://").nth(1).unwrap().lines().next().unwrap().to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let relay = listener.local_addr().unwrap().to_string();
+    let behind = kubeconfig.replace(&server, &relay);
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (client, server) = (client.unwrap(), TcpStream::connect(&server).unwrap());
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            thread::spawn(move || std::io::copy(&mut from, &mut to));
+            thread::spawn(move || put_back(server, client));
+        }
+    });
+    behind
+}
+
+/// Hands on what the server says, with another date in each answer.
+fn put_back(mut server: TcpStream, mut client: TcpStream) {
+    const HEADER: &[u8] = b"date: ";
+    let mut part = vec![0; 1 << 16];
+    while let Ok(read @ 1..) = server.read(&mut part) {
+        let said = &mut part[..read];
+        if let Some(at) = said.windows(HEADER.len()).position(|it| it == HEADER) {
+            said[at + HEADER.len()..][..DATE].copy_from_slice(b"Tue, 14 Mar 2023 09:30:00 GMT");
+        }
+        if client.write_all(said).is_err() {
+            return;
+        }
+    }
+}
+
+/// Puts a certificate on the node that ends then. Nobody asks who has signed it.
+fn certificate(node: &Node, hours: u64) {
+    let pem = fs::read_to_string(top().join("crates/checks/tests/certificate.pem")).unwrap();
+    let body: String = pem.lines().filter(|it| !it.starts_with('-')).collect();
+    let mut der = STANDARD.decode(body).unwrap();
+    let ends = agent::Clock::new().wall().to_timestamp() + Duration::from_secs(hours * 3600 + 1800);
+    let ends: String = GoTime::from(ends).to_string()[2..19].chars().filter(char::is_ascii_digit).collect();
+    // The second of the two times.
+    let at = der.windows(2).rposition(|it| it == UTC_TIME).unwrap() + UTC_TIME.len();
+    der[at..][..ends.len()].copy_from_slice(ends.as_bytes());
+    let text = STANDARD.encode(der);
+    let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
+    node.put("var/lib/rancher/k3s/agent/client-kubelet.crt", &pem);
+}
+
+/// What is broken, the layer, its result, what its first finding says, and its next step.
+type Row = (fn(&Place), &'static str, &'static str, &'static str, &'static str);
+
+const ROWS: [Row; 11] = [
+    (
+        |it| fs::remove_file(it.node.path("dev/kmsg")).unwrap(),
+        "devices",
+        "fail",
+        "there is no device node /dev/kmsg",
+        "mknod /dev/kmsg c 1 11, or start zedbox by its unit",
+    ),
+    (
+        |it| certificate(&it.node, 5),
+        "certificates",
+        "fail",
+        "client-kubelet.crt (in 5 h)",
+        "restart k3s or rke2 on this node",
+    ),
+    (
+        |it| certificate(&it.node, 73),
+        "certificates",
+        "warn",
+        "client-kubelet.crt (in 3 days)",
+        "restart k3s or rke2 on this node",
+    ),
+    (
+        |it| it.node.put(KUBECONFIG, &years_behind(&it.node.text(KUBECONFIG))),
+        "clock",
+        "fail",
+        " s ahead of that of the API server",
+        "check NTP: chronyc tracking, or timedatectl",
+    ),
+    (
+        |it| it.held_by("n9"),
+        "turns",
+        "fail",
+        "node n9 may be out of service: it holds the turn for a reboot (phase draining), and there is no such node any \
+         more: no other node may go",
+        "zedbox lock release n9 --fence 7 --reason '...'",
+    ),
+    (
+        |it| it.held_by("n2"),
+        "turns",
+        "warn",
+        "node n2 may be out of service: it holds the turn for a reboot (phase draining)",
+        "wait until it is back: zedbox lock status",
+    ),
+    (
+        |it| it.probe(&format!("name = \"shop\"\nurl = \"http://{}/healthz\"", server(503, ""))),
+        "probes",
+        "fail",
+        "/healthz answers 503, not 200",
+        "look at what serves it: curl -v http://127.0.0.1:",
+    ),
+    (
+        |it| it.probe(&format!("name = \"shop\"\nurl = \"http://127.0.0.1:{}/\"", closed_port())),
+        "probes",
+        "fail",
+        "/: nobody listens there",
+        "look at what serves it: curl -v http://127.0.0.1:",
+    ),
+    (
+        |it| {
+            let page = "# pxname,svname,status,\nweb,n1,DOWN,\nweb,BACKEND,DOWN,\n";
+            it.probe(&format!("name = \"balancer\"\nhaproxy = \"http://{}/stats;csv\"", server(200, page)));
+        },
+        "probes",
+        "fail",
+        "balancer: back ends without a server that is up: web (n1 DOWN)",
+        "look at its servers: curl 'http://127.0.0.1:",
+    ),
+    (
+        |it| it.service(closed_port(), false),
+        "probes",
+        "fail",
+        "dns: service kube-system/kube-dns has no ready end point",
+        "kubectl -n kube-system get endpointslices,pods",
+    ),
+    (
+        |it| it.service(closed_port(), true),
+        "probes",
+        "fail",
+        "dns: service kube-system/kube-dns has ready end points, but no connection to its ClusterIP 127.0.0.1:",
+        "kubectl -n kube-system describe service kube-dns",
+    ),
+];
+
+#[test]
+fn v1_what_is_broken_is_named_in_its_layer_with_the_next_step_and_is_the_exit_code() {
+    for (breaks, name, result, text, next) in ROWS {
+        let place = place();
+        breaks(&place);
+        let ended = place.verify("-o json");
+        let report = report(&ended);
+        let layer = layer(&report, name);
+        assert_eq!(layer["Result"], result, "{text}: {layer:#}");
+        let found = &layer["Findings"][0];
+        let has = |member: &str, part: &str| found[member].as_str().is_some_and(|it| it.contains(part));
+        assert!(has("Text", text) && has("NextStep", next) && found["Result"] == result, "{found:#}");
+        assert_eq!(ended.code, if result == "fail" { 1 } else { 4 }, "{text}: {report:#}");
+        assert_eq!(report["Result"], result, "{text}: {report:#}");
+    }
+}
+
+#[test]
+fn v1_each_exit_code_has_its_case() {
+    let cases: [(fn(&Place), &str, i32, &str); 6] = [
+        (|_| {}, "", 0, "nodes pass 2 nodes, 2 leases"),
+        (
+            |it| {
+                let volume = json!({ "metadata": { "namespace": "longhorn-system", "name": "pvc-1" },
+                    "spec": { "numberOfReplicas": 2 }, "status": { "state": "detached", "robustness": "faulted" } });
+                it.sim.apply("longhorn/volumes", volume);
+            },
+            "",
+            1,
+            "pvc-1: faulted",
+        ),
+        (|_| {}, "--patience", 2, "unexpected argument '--patience'"),
+        (|it| it.probe("name = \"a\""), "", 2, "probe `a`: one of url, haproxy and service is needed"),
+        (
+            |it| it.sim.faults().script("GET", "/api/v1/pods", 9, Fault::status(403, "Forbidden")),
+            "",
+            3,
+            "docs/reference/role.yaml",
+        ),
+        (
+            |it| {
+                it.sim.edit("nodes", "", "n2", |it| it["spec"]["unschedulable"] = true.into());
+            },
+            "",
+            4,
+            "next kubectl uncordon n2",
+        ),
+    ];
+    for (breaks, line, code, said) in cases {
+        let place = place();
+        breaks(&place);
+        let ended = place.verify(line);
+        assert_eq!(ended.code, code, "{ended:?}");
+        let all = words(&format!("{}{}", ended.out, ended.err));
+        assert!(all.contains(said), "no `{said}` in {all}");
+        assert!(ended.out.lines().all(|it| it.chars().count() <= 80), "{}", ended.out);
+        assert_eq!(ended.out.is_empty(), code == 2, "{ended:?}");
+    }
+}
+
+#[test]
+fn v1_a_workstation_needs_a_kubeconfig_and_nothing_else() {
+    let place = place();
+    let here = Node::empty();
+    here.put("kubeconfig", &place.node.text(KUBECONFIG));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    place.service(listener.local_addr().unwrap().port(), true);
+    here.put("probes.toml", &place.node.text("etc/zedbox/probes.toml"));
+    let verify = |with: &[&str], set: &[(&str, &Path)]| {
+        let mut command = here.command_of("verify", "-o json");
+        Ended::of(command.args(with).envs(set.iter().copied()).output().unwrap())
+    };
+    let file = here.path("kubeconfig");
+    let probes = here.path("probes.toml");
+    let told = verify(&["--kubeconfig", file.to_str().unwrap(), "--probes", probes.to_str().unwrap()], &[]);
+    assert_eq!(told.code, 0, "{told:?}");
+    let report = report(&told);
+    assert_eq!((&report["Node"], &report["Result"]), (&json!(""), &json!("pass")));
+    assert_eq!(layer(&report, "devices")["Result"], "skipped");
+    assert_eq!(layer(&report, "nodes")["Read"], "2 nodes, 2 leases");
+    assert_eq!(layer(&report, "probes")["Read"], "dns (end points only: this machine is no node)");
+    // The same by the variable, and on the node, which tries the address.
+    assert_eq!(verify(&[], &[("KUBECONFIG", &file)]).code, 0);
+    let told = place.verify("-o json");
+    let read = format!("dns at {}", listener.local_addr().unwrap());
+    assert_eq!((told.code, &layer(&told.json(), "probes")["Read"]), (0, &json!(read)), "{told:?}");
+    let mut left: Vec<_> = fs::read_dir(here.root()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["kubeconfig", "probes.toml"], "nothing is written here");
+    // Repairs are for a node, and without a kubeconfig nothing can be looked at.
+    let told = verify(&["--fix", "--kubeconfig", file.to_str().unwrap()], &[]);
+    assert!(told.code == 1 && told.err.contains("type the command on the node"), "{told:?}");
+    assert_eq!(verify(&[], &[]).code, 3);
+}
