@@ -6,6 +6,7 @@
 //! how a node is drained (`kubenodeop`); whether an operation goes ahead, its requester decides. Source: lf-edge/eve
 //! pkg/pillar/cmd/zedkube.
 
+pub mod after_boot;
 pub mod core;
 mod hooks;
 mod k3s;
@@ -18,7 +19,6 @@ mod longhorn;
 mod other_image;
 mod outage;
 pub mod preflight;
-pub mod repairs;
 mod requests;
 mod reserve;
 mod runtime;

@@ -24,13 +24,13 @@ use tokio::sync::{mpsc, watch};
 use topics::{DrainPreflight, NodeDrainRequest, TurnWord};
 use tracing::warn;
 
+use crate::after_boot::repairs;
 use crate::core::{Away, Done, Event, Failure, Grant, Learned, NodeLook, RemainingPod, RunId};
 use crate::left_behind;
 use crate::limits::Limits;
 use crate::limits::PROBE_PAUSE;
 use crate::outage::turn_word;
 use crate::preflight::Preflight;
-use crate::repairs;
 use crate::runtime;
 use kubeapi::Target;
 

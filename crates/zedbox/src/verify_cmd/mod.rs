@@ -3,8 +3,6 @@
 //! Not here: what is read of the cluster and how it is judged (`checks::verify`). Without `--fix` nothing is written.
 //! Source: goals V1.
 
-mod probes;
-
 use std::time::Duration;
 
 use agent::{Clock, wire};
@@ -17,6 +15,7 @@ use pubsub::Bus;
 use topics::{
     DeviceNetworkStatus, EdgeNodeClusterStatus, EdgeNodeInfo, VerifyLayer, VerifyReport, VerifyResult,
 };
+use zedkube::after_boot::{probes, repairs};
 
 use crate::Exit;
 use crate::args::{Output, Surroundings, VerifyCommand};
@@ -38,7 +37,7 @@ pub(crate) async fn run(command: &VerifyCommand) -> Exit {
     };
     let probes = match probes::read(&command.place.root, command.probes.as_deref()) {
         Ok(probes) => probes,
-        Err(error) => return fail(Exit::Usage, error),
+        Err(why) => return fail(Exit::Usage, anyhow::anyhow!(why)),
     };
     let bus = match Bus::open(&command.place.root) {
         Ok(bus) => bus,
@@ -47,7 +46,7 @@ pub(crate) async fn run(command: &VerifyCommand) -> Exit {
     let (cluster, clock) = (command.place.cluster(), Clock::new());
     let say = |line: &str| Voice::warn_of("verify", line);
     if command.fix {
-        match zedkube::repairs::once(&bus, &cluster, clock, command.timeout, say).await {
+        match repairs::once(&bus, &cluster, clock, command.timeout, say).await {
             Ok(true) => {}
             Ok(false) => say("not all could be repaired in this time: what is left follows"),
             Err(why) => return fail(Exit::Failed, anyhow::anyhow!("repair this node: {why}")),

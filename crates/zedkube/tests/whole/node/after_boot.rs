@@ -14,7 +14,7 @@ const GATE: &str = "the gate after the boot";
 const OWN: &str = "own cordon of an earlier boot";
 
 /// Drained, and booted since; zedkube does not run yet.
-async fn booted() -> Device {
+pub(super) async fn booted() -> Device {
     let mut device = Device::idle().await;
     device.ask(US, 1).await;
     device.until(DrainStatus::Complete, US, 1).await;

@@ -4,3 +4,4 @@ mod after_boot;
 mod leaving;
 mod leaving_words;
 mod other_image;
+mod probes;

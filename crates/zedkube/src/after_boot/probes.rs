@@ -20,7 +20,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
 use checks::{Finding, verify};
 use futures::future::join_all;
 use kubeapi::connect::endpoint::Endpoint;
@@ -35,7 +34,7 @@ use tokio::time::timeout;
 use topics::VerifyLayer;
 
 /// Where the file is, below the root.
-pub(super) const FILE: &str = "etc/zedbox/probes.toml";
+pub const FILE: &str = "etc/zedbox/probes.toml";
 /// No file is longer.
 const FILE_BYTES: u64 = 64 << 10;
 /// The time for one answer, and its size.
@@ -70,40 +69,40 @@ enum Target {
     Service(String, String),
 }
 
-/// One probe.
+/// One probe of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Probe {
+struct Probe {
     name: String,
     target: Target,
 }
 
 /// All of a file.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Probes {
+pub struct Probes {
     /// Before the first of them.
     delay: Duration,
     all: Vec<Probe>,
 }
 
-/// The probes of `given`, or of the file in its usual place, which may not be there.
-pub(super) fn read(root: &Path, given: Option<&Path>) -> anyhow::Result<Probes> {
+/// The probes of `given`, or of the file in its usual place below `root`, which may not be there.
+///
+/// # Errors
+/// The file cannot be read or makes no sense, or the one that is given is not there: in one sentence, why.
+pub fn read(root: &Path, given: Option<&Path>) -> Result<Probes, String> {
     let path = given.map_or_else(|| root.join(FILE), Path::to_owned);
-    let doing = || format!("read the probes file {}", path.display());
-    let Some(bytes) = store::read(&path, FILE_BYTES).with_context(doing)? else {
-        if given.is_some() {
-            bail!("{}: there is no such file", doing());
-        }
-        return Ok(Probes::default());
+    let wrong = |why: &dyn std::fmt::Display| format!("read the probes file {}: {why}", path.display());
+    let Some(bytes) = store::read(&path, FILE_BYTES).map_err(|error| wrong(&error))? else {
+        return if given.is_some() { Err(wrong(&"there is no such file")) } else { Ok(Probes::default()) };
     };
-    let text = String::from_utf8(bytes).with_context(doing)?;
-    let file: File = toml::from_str(&text).with_context(doing)?;
-    let all: anyhow::Result<Vec<Probe>> = file.probe.into_iter().map(probe).collect();
-    Ok(Probes { delay: Duration::from_secs(file.delay), all: all.with_context(doing)? })
+    let text = String::from_utf8(bytes).map_err(|error| wrong(&error))?;
+    let file: File = toml::from_str(&text).map_err(|error| wrong(&error))?;
+    let all: Result<Vec<Probe>, String> = file.probe.into_iter().map(probe).collect();
+    Ok(Probes { delay: Duration::from_secs(file.delay), all: all.map_err(|error| wrong(&error))? })
 }
 
-fn probe(line: Line) -> anyhow::Result<Probe> {
+fn probe(line: Line) -> Result<Probe, String> {
     let Line { name, url, code, haproxy, service } = line;
-    let wrong = |what: &str| anyhow::anyhow!("probe `{name}`: {what}");
+    let wrong = |what: &str| format!("probe `{name}`: {what}");
     let is_url = |it: &str| it.starts_with("http://") || it.starts_with("https://");
     let target = match (url, haproxy, service) {
         (Some(url), None, None) if is_url(&url) => Target::Url(url, code.unwrap_or(200)),
@@ -126,16 +125,32 @@ fn probe(line: Line) -> anyhow::Result<Probe> {
     Ok(Probe { name, target })
 }
 
-/// Tries all of them at once; `here`: this machine is a node.
-pub(super) async fn look(probes: &Probes, cluster: &Cluster, here: bool) -> VerifyLayer {
+/// The layer `probes`, after the delay of the file; `here`: this machine is a node. Dropping it loses nothing.
+pub async fn look(probes: &Probes, cluster: &Cluster, here: bool) -> VerifyLayer {
     if probes.all.is_empty() {
         let place = if here { "on this node" } else { "on this machine" };
         return verify::skipped("probes", &format!("there are none {place}: /{FILE}"));
     }
     tokio::time::sleep(probes.delay).await;
+    let (read, found) = try_all(probes, cluster, here).await;
+    verify::Looked::default().read(read.join(", ")).found(found).layer("probes")
+}
+
+/// Tries all of them at once: what was tried, and what was found.
+async fn try_all(probes: &Probes, cluster: &Cluster, here: bool) -> (Vec<String>, Vec<Finding>) {
     let tried = join_all(probes.all.iter().map(|it| ask(it, cluster, here))).await;
     let (read, found): (Vec<String>, Vec<Option<Finding>>) = tried.into_iter().unzip();
-    verify::Looked::default().read(read.join(", ")).found(found.into_iter().flatten()).layer("probes")
+    (read, found.into_iter().flatten().collect())
+}
+
+/// What the probes of the node below `root` find, without a delay, each with what a person can do. Dropping it loses nothing.
+pub(crate) async fn troubles(root: &Path, cluster: &Cluster) -> Vec<(String, String)> {
+    match read(root, None) {
+        Ok(probes) => {
+            try_all(&probes, cluster, true).await.1.into_iter().map(|it| (it.text, it.next)).collect()
+        }
+        Err(why) => vec![(why, format!("correct /{FILE}; zedbox verify reads it as well"))],
+    }
 }
 
 /// What was tried, and what is wrong with it; `here`: this machine is a node.
@@ -291,7 +306,7 @@ mod tests {
     fn parsed(text: &str) -> Result<Probes, String> {
         let root = tempfile::tempdir().unwrap();
         store::replace(&root.path().join(FILE), text.as_bytes()).unwrap();
-        read(root.path(), None).map_err(|error| format!("{error:#}"))
+        read(root.path(), None)
     }
 
     #[test]

@@ -16,6 +16,7 @@ use pubsub::Bus;
 use tokio::sync::watch;
 use topics::EdgeNodeInfo;
 
+use super::probes;
 use crate::limits::Limits;
 use crate::local::Machine;
 use crate::runtime;
@@ -90,9 +91,10 @@ pub(crate) async fn run<W: Future<Output = String>>(
     let (machine, runtime) = (Machine::new(bus, clock), runtime::seam(bus.root(), limits));
     let socket = runtime::socket(bus.root(), limits);
     let upper = || {
-        let socket = socket.clone();
+        let (socket, cluster, root) = (socket.clone(), cluster.clone(), bus.root().to_owned());
         let asked = async move {
-            vec![Fact::Runtime(socket.trouble().await.unwrap_or_default()), Fact::Probes(Vec::new())]
+            let (runtime, probes) = tokio::join!(socket.trouble(), probes::troubles(&root, &cluster));
+            vec![Fact::Runtime(runtime.unwrap_or_default()), Fact::Probes(probes)]
         };
         Box::pin(asked) as Pin<Box<dyn Future<Output = Vec<Fact>> + Send>>
     };
