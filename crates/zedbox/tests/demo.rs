@@ -222,7 +222,7 @@ fn x1_a_site_is_switched_off_and_comes_back() {
 fn x1_virtual_machines_move_before_their_node_reboots() {
     let told = [
         "shop/camera on edge-node-1, shop/till on edge-node-1",
-        "moved while they ran: shop/camera on edge-node-",
+        "demo moved while they ran: shop/camera on edge-node-",
         "stand-in reboot",
         "the node is back, healthy and schedulable",
     ];
