@@ -49,13 +49,13 @@ impl Demo {
 
     /// Reads on until a line has these words.
     fn until(&mut self, words: &str) {
-        while let Some(line) = self.lines.next() {
+        for line in self.lines.by_ref() {
             self.printed.push(line.unwrap());
             if self.printed.last().unwrap().contains(words) {
                 return;
             }
         }
-        panic!("the demo ended without `{words}`:\n{}", self.printed.join("\n"));
+        unreachable!("the demo ended without `{words}`:\n{}", self.printed.join("\n"));
     }
 
     /// Reads on until its end; its exit code.
@@ -95,8 +95,8 @@ impl Demo {
             let line = head.strip_prefix("$ ").unwrap();
             let ended = self.shell(&format!("PATH={}/bin:$PATH", self.root().display()), line);
             let now = String::from_utf8(ended.stdout).unwrap();
-            let then = block.iter().map(|it| format!("{it}\n")).collect::<String>();
-            assert_eq!(then.trim_end(), now.trim_end(), "{line}");
+            let then: Vec<&str> = block.iter().map(|it| it.as_str()).collect();
+            assert_eq!(then.join("\n").trim_end(), now.trim_end(), "{line}");
         }
         let checked =
             Command::new(env!("CARGO_BIN_EXE_zedbox")).arg("check").arg(self.root()).output().unwrap();
@@ -146,7 +146,9 @@ fn scenario(name: &str, told: &[&str], counter: u32) {
     let text = unwrapped(&demo.printed);
     let mut rest = text.as_str();
     for words in told {
-        let Some((_, after)) = rest.split_once(words) else { panic!("no `{words}` in its order in {text}") };
+        let Some((_, after)) = rest.split_once(words) else {
+            unreachable!("no `{words}` in its order in {text}")
+        };
         rest = after;
     }
     for node in &NODES[..if name == "site-stop" { 3 } else { 1 }] {
@@ -220,7 +222,7 @@ fn x1_a_site_is_switched_off_and_comes_back() {
 fn x1_virtual_machines_move_before_their_node_reboots() {
     let told = [
         "shop/camera on edge-node-1, shop/till on edge-node-1",
-        "moved while they ran: shop/camera on edge-node-",
+        "demo moved while they ran: shop/camera on edge-node-",
         "stand-in reboot",
         "the node is back, healthy and schedulable",
     ];

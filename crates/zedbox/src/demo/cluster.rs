@@ -138,6 +138,13 @@ impl Cluster {
         self.until(GUESTS, "the virtual machines to run", |all| running(all) == 2).await
     }
 
+    /// Each virtual machine by name: the UID of what runs, and its node. One that was moved keeps its UID.
+    pub(super) fn guests(&self) -> BTreeMap<String, (String, String)> {
+        let all = self.sim.list(GUESTS);
+        let of = |it: &Value| (text(&it["metadata"]["uid"]), text(&it["status"]["nodeName"]));
+        all.iter().map(|it| (named(it), of(it))).collect()
+    }
+
     /// A snapshot of etcd that is young enough for a shutdown of the site.
     pub(super) fn add_snapshot(&self) {
         let now = self.clock.wall();

@@ -134,11 +134,11 @@ pub(super) async fn run(place: &mut Place) -> anyhow::Result<()> {
         interrupted().await
     };
     let until = async {
-        let mut stopped = stop.clone();
+        let mut halt = stop.clone();
         let ended = tokio::select! {
             ended = guide => ended,
             asked = interrupted() => asked,
-            () = stopped.stopped() => Ok(()),
+            () = halt.stopped() => Ok(()),
         };
         stopper.stop();
         ended
@@ -173,11 +173,7 @@ impl Site<'_> {
     /// Keeps a machine running, boot after boot, until it is to stop.
     async fn keep(self, machine: &mut Machine, mut stop: Stop) -> anyhow::Result<()> {
         loop {
-            let ordered = tokio::select! {
-                ordered = self.boot(machine, stop.clone()) => ordered?,
-                () = stop.stopped() => None,
-            };
-            let Some(operation) = ordered else { return Ok(()) };
+            let Some(operation) = self.boot(machine, stop.clone()).await? else { return Ok(()) };
             machine.cut(self.cluster).await?;
             if operation == Operation::Reboot {
                 self.tell.say(
@@ -210,6 +206,7 @@ impl Site<'_> {
         machine.power_on(self.cluster)?;
         let network = json!({ "Ports": [{
             "IfName": "lo", "Logicallabel": "eth1", "ClusterIPAddr": machine.address(), "Up": true, "IsL3Port": true,
+            "InvalidConfig": false, "AddrInfoList": null,
         }] });
         let file = machine.bus.path("run/nim/DeviceNetworkStatus/global.json");
         store::replace(&file, network.to_string().as_bytes())?;

@@ -1,5 +1,6 @@
 //! What the demo shows, one story each.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use agent::Clock;
@@ -124,18 +125,20 @@ impl Place {
         self.cluster.open_budget();
         self.cluster.add_moving_machines().await?;
         let show = self.begin(0).await?;
-        self.tell.say("demo", &format!("virtual machines: {}", self.where_machines_run()));
+        let before = self.cluster.guests();
+        self.tell.say("demo", &format!("virtual machines: {}", places(&before)));
         self.order_reboot()?;
         self.stage(0).recorded_reboot().await?;
-        self.tell.say("demo", &format!("moved while they ran: {}", self.where_machines_run()));
+        let after = self.cluster.guests();
+        let is_moved = |(name, guest): (&String, &(String, String))| {
+            after.get(name).is_some_and(|it| it.0 == guest.0 && it.1 != guest.1)
+        };
+        let how =
+            if before.iter().all(is_moved) { "moved while they ran" } else { "NOT moved while they ran" };
+        self.tell.say("demo", &format!("{how}: {}", places(&after)));
         self.boots(show, 7).await?;
         self.tell.say("demo", "the node is back, healthy and schedulable; reboot 7 counts as executed");
         Ok(())
-    }
-
-    fn where_machines_run(&self) -> String {
-        let all = self.cluster.running().machines;
-        all.iter().map(|(machine, node)| format!("{machine} on {node}")).collect::<Vec<_>>().join(", ")
     }
 
     async fn site_stop(&mut self) -> anyhow::Result<()> {
@@ -226,6 +229,11 @@ impl Place {
         drop(show);
         Ok(stage)
     }
+}
+
+/// Which virtual machine runs where.
+fn places(guests: &BTreeMap<String, (String, String)>) -> String {
+    guests.iter().map(|(name, (_, node))| format!("{name} on {node}")).collect::<Vec<_>>().join(", ")
 }
 
 /// Both, dropped together.

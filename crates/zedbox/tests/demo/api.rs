@@ -35,7 +35,7 @@ impl Api {
                 format!("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}"),
                 patch.trim_matches('\''),
             ),
-            _ => panic!("nothing stands in for `{line}`"),
+            _ => unreachable!("nothing stands in for `{line}`"),
         };
         let (status, answer) = ask(method, &format!("{}{path}", self.0), body);
         assert_eq!(status, 200, "{line}: {answer}");
