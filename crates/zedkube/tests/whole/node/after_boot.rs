@@ -1,7 +1,10 @@
 //! A boot with our cordon of the one before it on the node (goals R4, R5).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use agent::runtime::mock::{Answer, pod, serve};
 use kubesim::Fault;
 use serde_json::json;
 use topics::{DrainPhase, DrainStatus, Requester};
@@ -198,4 +201,50 @@ async fn seed_0_06_an_address_that_changed_with_the_boot_is_reported_before_the_
     device.sim.crash_loop("longhorn-system", "longhorn-manager", false);
     device.pass(Duration::from_mins(1)).await;
     assert!(!device.cordoned(), "{:?}", device.progress());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r8_d9_pods_of_the_former_boot_go_once_the_node_is_ready_and_none_whose_container_lives() {
+    let mut device = booted().await;
+    let known = ["shell", "left", "lost", "lives"];
+    for name in &known[1..] {
+        device.sim.add_bare_pod("tools", name, "n1");
+    }
+    device.sim.add_bare_pod("tools", known[0], "n1");
+    device.pass(Duration::from_secs(10)).await;
+    for (name, terminating) in [("left", true), ("lost", false), ("lives", true)] {
+        device.sim.leave_behind("tools", name, terminating);
+    }
+    let runs = Arc::new(AtomicBool::new(true));
+    let uid =
+        device.sim.get("pods", "tools", "lives").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let (sim, lives) = (device.sim.clone(), Arc::clone(&runs));
+    let list = move || {
+        let mut all: Vec<_> = sim.live_pods("n1").iter().map(|uid| pod(uid, true)).collect();
+        all.push(pod(&uid, lives.load(Ordering::Relaxed)));
+        Answer::Pods(all)
+    };
+    let _runtime = serve(&device.bus.path(agent::runtime::SOCKETS[1]), list).unwrap();
+    let there = |device: &Device| -> Vec<String> {
+        let all = device.sim.list("pods");
+        let is_there = |name: &str| all.iter().any(|it| it["metadata"]["name"] == name);
+        known.iter().filter(|it| is_there(it)).map(|it| (*it).to_owned()).collect()
+    };
+    // While its kubelet is away the node is not Ready, and nothing of it is touched.
+    device.sim.power("n1", false);
+    device.pass(Duration::from_mins(1)).await;
+    device.start().await;
+    device.pass(Duration::from_mins(10)).await;
+    assert_eq!(there(&device), known);
+    device.sim.power("n1", true);
+    device.pass(Duration::from_mins(5)).await;
+    assert_eq!(there(&device), ["shell", "lives"], "{:?}", device.progress());
+    let words = "pods of the former boot are still ending, and their containers run: tools/lives";
+    assert_eq!(device.diary.count(words), 1);
+    assert!(device.progress().reason.contains(words), "{:?}", device.progress());
+    assert_eq!(device.diary.count("deleted a pod that the former boot has left"), 2);
+    runs.store(false, Ordering::Relaxed);
+    device.pass(Duration::from_mins(1)).await;
+    assert_eq!(there(&device), ["shell"]);
+    assert!(!device.progress().reason.contains("former boot"), "{:?}", device.progress());
 }
