@@ -49,7 +49,9 @@ pub fn cordoned(nodes: &[Value], node: &str) -> Vec<Finding> {
             "nodes that somebody else has cordoned or holds in maintenance: {}",
             names(&others, ", ")
         );
-        let next = format!("ask whoever did it; then kubectl uncordon {first}, or end its maintenance there");
+        let next = format!(
+            "kubectl uncordon {first}, if whoever cordoned it agrees; a maintenance is ended where it was begun"
+        );
         found.push(Finding::new("cordons", text, next).with(Severity::Warns));
     }
     if !own.is_empty() {

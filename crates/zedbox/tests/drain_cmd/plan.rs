@@ -106,7 +106,11 @@ fn u6_a_certificate_of_the_api_server_that_ends_within_a_day_stops_a_drain_until
     let plan = || place.plan(&format!("--limits {}", place.node.path("limits.json").display()));
     place.sim.edit("policy/poddisruptionbudgets", "shop", "web", |it| it["spec"]["minAvailable"] = json!(1));
     for (ends, code, expected) in [
-        (None, 4, "finding [certificates] certificates that, by this machine's clock, end within a day"),
+        (
+            None,
+            4,
+            "finding [certificates] blocks: certificates that, by this machine's clock, end within a day",
+        ),
         (
             Some(hours(100)),
             0,

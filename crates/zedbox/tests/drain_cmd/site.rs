@@ -1,10 +1,13 @@
 //! `zedbox site` as a person calls it: begun, shown, continued, withdrawn; and without the API.
 
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
 use kubesim::Fault;
 use serde_json::{Value, json};
 
 use crate::lock::{self, LEASE, words};
-use crate::node::Ended;
+use crate::node::{Ended, top};
 use crate::place::Place;
 
 /// A cluster against whose shutdown nothing speaks.
@@ -314,4 +317,40 @@ fn u13_a_shutdown_is_checked_first_and_what_is_passed_is_kept() {
     assert!(shown.contains("finding [snapshot] the cluster knows of no snapshot of etcd; passed"), "{shown}");
     let again = place.site("check", &[]);
     assert!(again.code == 1 && again.err.contains("is in progress"), "{again:?}");
+}
+
+/// What docs/drill.sh does where each look ends with these codes: its own code, what it prints, what it calls.
+fn drilled(codes: &[u8]) -> (Option<i32>, String, String) {
+    let place = tempfile::tempdir().unwrap();
+    let called = place.path().join("called");
+    let codes = codes.iter().map(u8::to_string).collect::<Vec<_>>().join(" ");
+    let mut script = Command::new("bash");
+    script.arg(top().join("docs/drill.sh")).args(["edge-node-1", "--kubeconfig", "K"]).env("LIMIT", "60");
+    script.env("ZEDBOX", top().join("crates/zedbox/tests/drain_cmd/orders/zedbox.sh"));
+    script.env("CALLED", &called).env("CODES", codes).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut script = script.spawn().unwrap();
+    // A person who does each step at once; a script that has stopped reads nothing.
+    drop(script.stdin.take().unwrap().write_all(&[b'\n'; 16]));
+    let ended = script.wait_with_output().unwrap();
+    let called = std::fs::read_to_string(called).unwrap();
+    (ended.status.code(), String::from_utf8(ended.stdout).unwrap(), called)
+}
+
+#[test]
+fn v4_the_script_for_a_real_site_goes_through_the_steps_of_the_page_and_stops_where_a_look_fails() {
+    let (before, after) = ("verify --kubeconfig K\n", "verify --wait --timeout 60 --kubeconfig K\n");
+    let (code, said, called) = drilled(&[4, 0]);
+    assert_eq!((code, called), (Some(0), format!("{before}{after}")), "{said}");
+    let (_, report) = said.split_once("The drill has ended:\n").unwrap();
+    assert_eq!(report.lines().count(), 9, "{report}");
+    assert!(
+        report.contains("order a reboot of edge-node-1") && report.contains("(zedbox verify ended with 4)"),
+        "{report}"
+    );
+    let (code, said, called) = drilled(&[1]);
+    assert_eq!((code, called.as_str()), (Some(1), before));
+    assert!(said.contains("Stopped: before the power cut") && !said.contains("snapshot"), "{said}");
+    let (code, said, called) = drilled(&[0, 3]);
+    assert_eq!((code, called), (Some(3), format!("{before}{after}")));
+    assert!(said.contains("Stopped: after the power cut"), "{said}");
 }
