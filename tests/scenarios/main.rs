@@ -85,9 +85,14 @@ async fn a_device_config_without_a_cluster_section_takes_the_node_out_after_an_a
 
 /// On the embedded cluster only, as what stands in for kubectl in the hooks.
 #[tokio::test]
-async fn seed_2_15_2_26_what_a_hook_scales_down_before_the_drain_is_up_again_after_the_boot_or_without_it() {
+async fn seed_2_15_2_26_what_a_hook_scales_down_before_the_drain_is_up_again_after_the_boot() {
     let mut world = World::new().await;
     windows::what_a_hook_scales_down_is_up_again_after_the_boot(&mut world).await;
+}
+
+/// The same.
+#[tokio::test]
+async fn seed_2_15_what_a_hook_scales_down_before_the_drain_is_up_again_when_it_is_withdrawn() {
     let mut world = World::new().await;
     windows::what_a_hook_scales_down_is_up_again_when_the_operation_is_withdrawn(&mut world).await;
 }

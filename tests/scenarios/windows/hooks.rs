@@ -1,6 +1,7 @@
 //! Hooks: called in their order before a drain, before the reboot and after the boot, and undone without one.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::thread;
@@ -115,7 +116,7 @@ fn stand_in_for_kubectl(world: &World) {
             }
             let replicas =
                 sim.get("apps/deployments", namespace, name).unwrap()["spec"]["replicas"].to_string();
-            fs::write(&answer, replicas).unwrap();
+            File::options().write(true).open(&answer).unwrap().write_all(replicas.as_bytes()).unwrap();
         }
     });
 }
