@@ -83,6 +83,20 @@ async fn a_device_config_without_a_cluster_section_takes_the_node_out_after_an_a
         .await;
 }
 
+/// On the embedded cluster only, as what stands in for kubectl in the hooks.
+#[tokio::test]
+async fn seed_2_15_2_26_what_a_hook_scales_down_before_the_drain_is_up_again_after_the_boot() {
+    let mut world = World::new().await;
+    windows::what_a_hook_scales_down_is_up_again_after_the_boot(&mut world).await;
+}
+
+/// The same.
+#[tokio::test]
+async fn seed_2_15_what_a_hook_scales_down_before_the_drain_is_up_again_when_it_is_withdrawn() {
+    let mut world = World::new().await;
+    windows::what_a_hook_scales_down_is_up_again_when_the_operation_is_withdrawn(&mut world).await;
+}
+
 #[expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 /// The cluster that the environment names, or why `name` is skipped: past the test's own output, which nobody sees when
 /// it passes.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::{Agent, World};
 
@@ -11,6 +12,8 @@ use crate::{Agent, World};
 const FILE_CALLS: &str = "%file,%desc";
 /// Calls that do not ask the disk, and closing, which fails after it has closed.
 const LEFT_OUT: [&str; 3] = ["close", "fcntl", "inotify_add_watch"];
+/// Calls that wait for the disk; what a machine does not know of them is left out.
+const DISK_CALLS: &str = "fsync,fdatasync,?rename,?renameat,renameat2";
 /// Stands for the number of the process in names of its temporary files.
 const PID: &str = "PID";
 /// A process of which a call has failed writes more temporary files than another.
@@ -49,6 +52,8 @@ pub(crate) enum Tracing {
     All,
     /// Lets one call fail, of those to files that the list names.
     Fail { call: String, nth: usize, count: usize, paths: String },
+    /// Lets each call that waits for the disk, of those to files that the list names, take so many microseconds more.
+    Slow { micros: u128, paths: String },
 }
 
 impl Tracing {
@@ -63,6 +68,9 @@ impl Tracing {
             Self::Fail { call, nth, count, paths } => format!(
                 "{start} -e inject={call}:error=EIO:when={nth}..{last} $(sed \"s/{PID}/$(printf %010d $$)/\" {paths}) \"$@\"",
                 last = nth + count - 1,
+            ),
+            Self::Slow { micros, paths } => format!(
+                "{start} -e inject={DISK_CALLS}:delay_enter={micros} $(sed \"s/{PID}/$(printf %010d $$)/\" {paths}) \"$@\"",
             ),
         };
         shell.args(["-c", &script, "sh"]);
@@ -130,16 +138,27 @@ impl Calls {
 
     /// Lets `world` fail so, in processes that are started from now on.
     pub fn plant(&self, world: &mut World, failing: &Failing) {
+        let paths = self.list(world, "/");
+        let Failing { call, nth, count, .. } = failing.clone();
+        world.trace(Some(failing.agent), Tracing::Fail { call, nth, count, paths });
+    }
+
+    /// Lets the disk of `persist` take so much longer for all agents of `world`, in processes that are started from now on.
+    pub fn slow(&self, world: &mut World, delay: Duration) {
+        let paths = self.list(world, "/persist/");
+        world.trace(None, Tracing::Slow { micros: delay.as_micros(), paths });
+    }
+
+    /// A file with what strace has to be given for all files below this folder of the tree.
+    fn list(&self, world: &World, below: &str) -> String {
         let root = world.bus.root().display().to_string();
         let temps = self.temps.iter().flat_map(|dir| {
             (0..=self.last_temp + MORE_TEMPS).map(move |number| format!("{dir}/tmp{PID}{number:010}"))
         });
-        let options: Vec<String> =
-            self.paths.iter().cloned().chain(temps).map(|path| format!("-P {root}{path}")).collect();
+        let all = self.paths.iter().cloned().chain(temps).filter(|it| it.starts_with(below));
+        let options: Vec<String> = all.map(|path| format!("-P {root}{path}")).collect();
         world.put("strace-paths", &options.join("\n"));
-        let paths = world.bus.path("strace-paths").display().to_string();
-        let Failing { call, nth, count, .. } = failing.clone();
-        world.trace(Some(failing.agent), Tracing::Fail { call, nth, count, paths });
+        world.bus.path("strace-paths").display().to_string()
     }
 }
 
@@ -165,11 +184,11 @@ impl World {
         calls
     }
 
-    /// How many calls have failed because a test wanted it, and what they were.
+    /// The calls that have failed, or taken longer, because a test wanted it.
     pub fn planted(&self) -> Vec<String> {
         let all = Agent::ALL.into_iter().flat_map(|agent| self.traces(agent));
         let lines = all.flat_map(|it| it.lines().map(str::to_owned).collect::<Vec<_>>());
-        lines.filter(|it| it.contains("(INJECTED)")).collect()
+        lines.filter(|it| it.contains("(INJECTED)") || it.contains("(DELAYED)")).collect()
     }
 
     fn traces(&self, agent: Agent) -> Vec<String> {

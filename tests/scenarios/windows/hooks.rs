@@ -1,7 +1,10 @@
 //! Hooks: called in their order before a drain, before the reboot and after the boot, and undone without one.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+use std::thread;
 
 use topics::{DrainPhase, DrainStatus, NodeDrainProgress};
 
@@ -88,4 +91,100 @@ pub(crate) async fn u9_a_drain_that_is_withdrawn_while_zedkube_is_down_is_undone
     )
     .await;
     assert_eq!(world.recorded(), []);
+}
+
+/// The application that the hooks scale.
+const SCALED: (&str, &str) = ("shop", "cache");
+/// Where they keep how many it had.
+const KEPT: &str = "persist/status/zedbox/hooks/10-scale/replicas";
+/// What stands in for kubectl on the path of a hook: a pipe for a question and one for its answer.
+const PIPES: [&str; 2] = ["question", "answer"];
+
+/// Answers `get` with the replicas of the application, and `scale N` once it has N.
+fn stand_in_for_kubectl(world: &World) {
+    for pipe in PIPES {
+        assert!(Command::new("mkfifo").arg(world.bus.path(pipe)).status().unwrap().success());
+    }
+    let (sim, [question, answer]) = (world.cluster.sim().clone(), PIPES.map(|it| world.bus.path(it)));
+    let (namespace, name) = SCALED;
+    // It ends with the world's folder.
+    thread::spawn(move || {
+        while let Ok(asked) = fs::read_to_string(&question) {
+            if let Some(count) = asked.trim().strip_prefix("scale ") {
+                let count: u64 = count.parse().unwrap();
+                sim.edit("apps/deployments", namespace, name, |it| it["spec"]["replicas"] = count.into());
+            }
+            let replicas =
+                sim.get("apps/deployments", namespace, name).unwrap()["spec"]["replicas"].to_string();
+            File::options().write(true).open(&answer).unwrap().write_all(replicas.as_bytes()).unwrap();
+        }
+    });
+}
+
+/// A hook with this state before a drain and after a boot: the count is kept, and set again.
+fn scaling_hooks(world: &World) {
+    let [question, answer] = PIPES.map(|it| world.bus.path(it).display().to_string());
+    let ask =
+        format!("ask() {{ echo \"$1\" > {question}; cat {answer}; }}\nkept=$ZEDBOX_HOOK_STATE/replicas\n");
+    let back = "test ! -e $kept || { ask \"scale $(cat $kept)\" && rm $kept; }";
+    // Called again, as after a crash, it keeps the first count.
+    let down = "test -e $kept || { ask get > $kept.new && mv $kept.new $kept; }; ask 'scale 0'";
+    hook(world, "before-drain", "10-scale", &format!("{ask}case $1 in run) {down} ;; undo) {back} ;; esac"));
+    hook(world, "before-drain", "20-b", "");
+    hook(world, "after-boot", "10-scale", &format!("{ask}{back}"));
+    hook(world, "after-boot", "20-b", "");
+}
+
+fn replicas(world: &World) -> u64 {
+    let (namespace, name) = SCALED;
+    world.cluster.sim().get("apps/deployments", namespace, name).unwrap()["spec"]["replicas"]
+        .as_u64()
+        .unwrap()
+}
+
+fn kept(world: &World) -> bool {
+    world.bus.path(KEPT).exists()
+}
+
+/// On the embedded cluster, as the hooks' stand-in for kubectl is.
+pub(crate) async fn what_a_hook_scales_down_is_up_again_after_the_boot(world: &mut World) {
+    stand_in_for_kubectl(world);
+    world.cluster.sim().add_deployment(SCALED.0, SCALED.1, 3);
+    scaling_hooks(world);
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    // Nothing was scaled down before this boot.
+    until_said(world, &["after-boot 20-b run", "after-boot 10-scale run"]).await;
+    assert_eq!((replicas(world), kept(world)), (3, false));
+    fs::remove_file(world.bus.path(SAID)).unwrap();
+    world.ask_reboot(7);
+    world.recorded_count(1).await;
+    until_said(world, &["before-drain 10-scale run", "before-drain 20-b run"]).await;
+    assert_eq!((replicas(world), kept(world)), (0, true));
+    fs::remove_file(world.bus.path(SAID)).unwrap();
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+    until_said(world, &["after-boot 20-b run", "after-boot 10-scale run"]).await;
+    // The line comes before the hook has done its work.
+    world.until_file(KEPT, "nothing left to scale", |text| text.is_none()).await;
+    assert_eq!(replicas(world), 3);
+}
+
+/// The same where the operation is withdrawn.
+pub(crate) async fn what_a_hook_scales_down_is_up_again_when_the_operation_is_withdrawn(world: &mut World) {
+    stand_in_for_kubectl(world);
+    world.cluster.sim().add_deployment(SCALED.0, SCALED.1, 3);
+    scaling_hooks(world);
+    fs::remove_dir_all(world.bus.path("etc/zedbox/hooks/after-boot.d")).unwrap();
+    world.begin_blocked().await;
+    until_said(world, &["before-drain 10-scale run", "before-drain 20-b run"]).await;
+    assert_eq!((replicas(world), kept(world)), (0, true));
+    world.ask_reboot(6);
+    world.cluster.until_schedulable().await;
+    let undone = ["before-drain 20-b undo", "before-drain 10-scale undo"];
+    until_said(world, &["before-drain 10-scale run", "before-drain 20-b run", undone[0], undone[1]]).await;
+    world.until_file(KEPT, "nothing left to scale", |text| text.is_none()).await;
+    assert_eq!((replicas(world), world.recorded()), (3, Vec::new()));
 }

@@ -9,6 +9,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use scenarios::{AT_ONCE, Calls, Dice, Failing, Story, World, at_once, within};
 
@@ -53,12 +54,40 @@ fn by_chance(calls: &Calls, some: usize, dice: &mut Dice) -> Vec<Failing> {
     chosen
 }
 
+#[expect(clippy::explicit_write, reason = "a test that is left out says so")]
+fn has_strace() -> bool {
+    let has = Command::new("strace").arg("--version").output().is_ok();
+    if !has {
+        writeln!(std::io::stderr(), "skipped: a bad disk is planted by strace, which is not installed")
+            .unwrap();
+    }
+    has
+}
+
+#[test]
+fn seed_2_32_a_reboot_on_a_persist_area_that_takes_its_time_for_each_write_ends_right() {
+    if !has_strace() {
+        return;
+    }
+    within(async {
+        let calls = undisturbed(false).await;
+        let mut world = world(false).await;
+        calls.slow(&mut world, Duration::from_millis(200));
+        // It is drained when the device is asked, asked in one boot, and counted once.
+        Story::Reboot.play(&mut world).await;
+        world.no_agent_ended();
+        world.kill_all().await;
+        let slow = world.planted();
+        for path in ["status/zedagent/DeviceOpPending/", "status/zedkube/DrainJournal/", "reboot-reason"] {
+            assert!(slow.iter().any(|it| it.contains(&format!("/persist/{path}"))), "{path}: {slow:#?}");
+        }
+    });
+}
+
 /// `some` calls by chance, or each of them.
 #[expect(clippy::explicit_write, reason = "a test that is left out says so")]
 fn fails_anywhere(whole: bool, some: Option<usize>) {
-    if Command::new("strace").arg("--version").output().is_err() {
-        writeln!(std::io::stderr(), "skipped: a disk with EIO is planted by strace, which is not installed")
-            .unwrap();
+    if !has_strace() {
         return;
     }
     let calls = within(undisturbed(whole));

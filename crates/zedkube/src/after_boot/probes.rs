@@ -202,7 +202,7 @@ async fn service(
     let refused: Vec<String> =
         join_all(addresses.iter().map(|it| refused(it))).await.into_iter().flatten().collect();
     let wrong = (!refused.is_empty()).then(|| {
-        let next = format!("look at kube-proxy, or what stands in for it, on this node, and at kubectl -n {namespace} describe service {name}");
+        let next = format!("on this node check kube-proxy or its replacement, then kubectl -n {namespace} describe service {name}");
         [format!("{title} has ready end points, but {}", refused.join(", ")), next]
     });
     Ok((format!(" at {}", addresses.join(", ")), wrong))
