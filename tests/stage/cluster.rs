@@ -255,23 +255,31 @@ impl Cluster {
         real::until(&Api::all(self.client.clone()), &self.place.node, ready).await;
     }
 
-    /// Waits until an Event about our node has this reason, and its condition shows this.
+    /// Waits until our node has an Event with this reason, and shows its drain so.
     pub async fn until_shown(&self, event: &str, reason: &str, status: &str) {
-        let shown = |node: &Node| {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let ours = |node: &Node| {
             let conditions = node.status.iter().flat_map(|it| it.conditions.iter().flatten());
             let mut ours = conditions.filter(|it| it.type_ == "pillar-rs/Drained");
-            ours.any(|it| it.status == status && it.reason.as_deref() == Some(reason))
+            ours.next().map(|it| (it.status.clone(), it.reason.clone().unwrap_or_default()))
         };
-        real::until(&Api::all(self.client.clone()), &self.place.node, shown).await;
-        loop {
-            let (reasons, version) = self.events().await;
-            if reasons.iter().any(|it| it == event) {
-                return;
+        let wanted = Some((status.to_owned(), reason.to_owned()));
+        let shown = async {
+            real::until(&nodes, &self.place.node, |it| ours(it) == wanted).await;
+            loop {
+                let (reasons, version) = self.events().await;
+                if reasons.iter().any(|it| it == event) {
+                    return;
+                }
+                // Any event, also the end of the watch, is a reason to look again.
+                let api: Api<Event> = Api::namespaced(self.client.clone(), "default");
+                let mut changes = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+                drop(changes.next().await);
             }
-            // Any event, also the end of the watch, is a reason to look again.
-            let api: Api<Event> = Api::namespaced(self.client.clone(), "default");
-            let mut changes = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
-            drop(changes.next().await);
+        };
+        if tokio::time::timeout(Duration::from_mins(1), shown).await.is_err() {
+            let (found, events) = (ours(&nodes.get(&self.place.node).await.unwrap()), self.events().await.0);
+            panic!("waited for {event} and {wanted:?}; there are {events:?} and {found:?}");
         }
     }
 

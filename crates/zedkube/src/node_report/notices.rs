@@ -177,7 +177,9 @@ impl Announcer {
             let same = |it: &NodeDrainProgress| it.phase == phase && self::id(it) == id;
             wanted.contains(&phase) && !before.as_ref().is_some_and(same)
         };
-        if works(phase) && self.started != Some(id) {
+        // Right after a start of zedkube it may not be known yet who asks.
+        let is_asked = !matches!(id.by, Requester::Unset | Requester::None);
+        if works(phase) && is_asked && self.started != Some(id) {
             self.started = Some(id);
             say(Kind::Started, id, "", format!("draining this node for {what}"));
         }
@@ -308,6 +310,9 @@ const fn may_stall(phase: DrainPhase) -> bool {
 
 /// What holds the drain up, and what of it.
 fn held(progress: &NodeDrainProgress) -> Option<(Kind, String)> {
+    if matches!(progress.requested_by, Requester::Unset | Requester::None) {
+        return None;
+    }
     let turn = &progress.turn;
     let first = progress.blockers.first().map(|it| format!("{} {}", it.code, it.pod));
     let phase = progress.phase;

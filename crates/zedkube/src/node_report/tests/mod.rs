@@ -183,6 +183,21 @@ fn o3_what_is_said_of_each_course_of_a_drain() {
         ),
         ("after a boot", vec![(0, after_boot()), (9, idle()), (10, idle())], &["Uncordoned"]),
         (
+            "found in mid-drain, before the request was read",
+            vec![
+                (
+                    0,
+                    NodeDrainProgress {
+                        requested_by: Requester::None,
+                        requested_at: GoTime::ZERO,
+                        ..blocked("shop/a")
+                    },
+                ),
+                (9, draining()),
+            ],
+            &["DrainStarted"],
+        ),
+        (
             "uncordoned by somebody in mid-drain, and cordoned again",
             vec![
                 (0, draining()),
