@@ -17,7 +17,7 @@ use topics::{
 };
 use tracing::{error, warn};
 
-use crate::core::{Author, Effect, Event, Force, K3sHold, SiteHold};
+use crate::core::{Author, Effect, Event, Force, K3sHold, LogEvent, SiteHold};
 use crate::hooks::Hooks;
 use crate::log::say;
 use crate::node_report::Published;
@@ -63,8 +63,8 @@ pub(crate) struct Shell {
     journal: Publication<DrainJournal>,
     history: Publication<DrainHistory>,
     outage: Publication<OutageAnswer>,
-    /// The newest progress that was published in this run.
-    published: watch::Sender<Option<Arc<NodeDrainProgress>>>,
+    /// What was published and done in this run.
+    published: watch::Sender<Published>,
     hooks: Hooks,
     election: Door,
     attempt: watch::Sender<Duration>,
@@ -130,8 +130,8 @@ impl Shell {
         self.work.statement()
     }
 
-    /// The newest progress that was published.
-    pub(crate) fn published(&self) -> Published {
+    /// What was published and done in this run.
+    pub(crate) fn published(&self) -> watch::Receiver<Published> {
         self.published.subscribe()
     }
 
@@ -396,7 +396,7 @@ impl Hands for Shell {
             }
             Effect::Progress(progress) => {
                 self.progress.publish(GLOBAL, &progress).map_err(Error::pubsub("NodeDrainProgress"))?;
-                self.published.send_replace(Some(Arc::new(*progress)));
+                self.published.send_modify(|it| it.progress = Some(Arc::new(*progress)));
             }
             Effect::Status(status) => {
                 self.status.publish(GLOBAL, &status).map_err(Error::pubsub("NodeDrainStatus"))?;
@@ -461,7 +461,12 @@ impl Hands for Shell {
             }
             Effect::Taints(true) => self.tasks.start(TAINTS, self.work.clone().taints()),
             Effect::Taints(false) => self.tasks.cancel(TAINTS),
-            Effect::Say(said) => say(&said),
+            Effect::Say(said) => {
+                if matches!(said, LogEvent::GivenBack) {
+                    self.published.send_modify(|it| it.uncordons += 1);
+                }
+                say(&said);
+            }
         }
         Ok(())
     }

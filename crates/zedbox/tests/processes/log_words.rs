@@ -103,13 +103,18 @@ async fn a_good_drain(image: bool) -> (tempfile::TempDir, World) {
 
 /// Drains for both that fail, in its cordon and in its evictions, and one that meets an API that is away.
 async fn bad_drains(agent: &mut Vec<(Agent, Vec<String>)>) {
-    for (method, path, status) in [
-        ("PATCH", "/api/v1/nodes/edge-node-1", DrainStatus::FailedCordon),
-        ("POST", "/eviction", DrainStatus::FailedDrain),
+    for (method, path, code, status) in [
+        ("PATCH", "/api/v1/nodes/edge-node-1", 409, DrainStatus::FailedCordon),
+        ("POST", "/eviction", 403, DrainStatus::FailedDrain),
     ] {
         let (_dir, mut world) = world().await;
-        world.limits["zedkube"]["drain_tries"] = 2.into();
-        world.cluster.sim().faults().script(method, path, u32::MAX, Fault::status(403, "Forbidden"));
+        // What is refused would be found before the drain.
+        for (limit, value) in
+            [("preflight", json!(false)), ("drain_tries", json!(2)), ("cordon_tries", json!(2))]
+        {
+            world.limits["zedkube"][limit] = value;
+        }
+        world.cluster.sim().faults().script(method, path, u32::MAX, Fault::status(code, "Refused"));
         world.start_all();
         world.status(DrainStatus::NotRequested).await;
         bring_image(&world);

@@ -30,8 +30,14 @@ use sender::Sender;
 /// Notices that wait for the API; more are left out.
 const QUEUE: usize = 16;
 
-/// The newest progress that was published.
-pub(crate) type Published = watch::Receiver<Option<Arc<NodeDrainProgress>>>;
+/// What the drain half of zedkube has published and done.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Published {
+    /// The newest progress that was published.
+    pub(crate) progress: Option<Arc<NodeDrainProgress>>,
+    /// How often our cordon was removed since the start of zedkube.
+    pub(crate) uncordons: u32,
+}
 
 /// What it is made of.
 #[derive(Clone)]
@@ -40,7 +46,7 @@ pub(crate) struct Report {
     pub(crate) cluster: Cluster,
     pub(crate) target: Target,
     pub(crate) members: watch::Receiver<ClusterMembership>,
-    pub(crate) published: Published,
+    pub(crate) published: watch::Receiver<Published>,
     pub(crate) totals: watch::Sender<Totals>,
 }
 
@@ -72,7 +78,7 @@ impl Report {
 /// Hears what is published, and says what follows from it.
 struct Listener {
     clock: Clock,
-    published: Published,
+    published: watch::Receiver<Published>,
     totals: watch::Sender<Totals>,
     notices: Option<mpsc::Sender<(Notice, GoTime)>>,
     stalls: watch::Sender<bool>,
@@ -83,10 +89,10 @@ impl Listener {
         let mut announcer = Announcer::new(stall_after);
         let mut before: Option<Arc<NodeDrainProgress>> = None;
         loop {
-            let newest = self.published.borrow_and_update().clone();
-            if let Some(newest) = newest {
+            let Published { progress, uncordons } = self.published.borrow_and_update().clone();
+            if let Some(newest) = progress {
                 let wall = self.clock.wall();
-                let said = announcer.step(self.clock.now(), &newest);
+                let said = announcer.step(self.clock.now(), &newest, uncordons);
                 let is_stalled = announcer.is_stalled();
                 self.totals.send_modify(|it| {
                     totals::add(it, before.as_deref(), &newest, &said, wall);

@@ -6,9 +6,7 @@
 use std::time::Duration;
 
 use step::Mono;
-use topics::{
-    CordonOwner, DrainPhase, DrainStatus, NodeDrainProgress, RequestId, Requester, StorageWait, cut_text,
-};
+use topics::{DrainPhase, DrainStatus, NodeDrainProgress, RequestId, Requester, StorageWait, cut_text};
 
 /// What holds a drain up for less is not said: budgets do so for seconds.
 pub(crate) const SETTLE: Duration = Duration::from_secs(5);
@@ -138,14 +136,22 @@ pub(crate) struct Announcer {
     hold: Option<Hold>,
     mark: Option<(Mark, Mono)>,
     stalled: bool,
-    /// Our cordon was on the node.
-    ours: bool,
+    /// How often our cordon was removed.
+    uncordons: u32,
 }
 
 impl Announcer {
     /// `stall_after` is zero for never.
     pub(crate) fn new(stall_after: Duration) -> Self {
-        Self { stall_after, before: None, started: None, hold: None, mark: None, stalled: false, ours: false }
+        Self {
+            stall_after,
+            before: None,
+            started: None,
+            hold: None,
+            mark: None,
+            stalled: false,
+            uncordons: 0,
+        }
     }
 
     /// Whether nothing progresses at this moment.
@@ -161,8 +167,8 @@ impl Announcer {
         hold.into_iter().chain(stall).min()
     }
 
-    /// What is to be said of `progress` at `now`, in its order.
-    pub(crate) fn step(&mut self, now: Mono, progress: &NodeDrainProgress) -> Vec<Notice> {
+    /// What is to be said of `progress` at `now`, in its order; our cordon was removed so often since the start of zedkube.
+    pub(crate) fn step(&mut self, now: Mono, progress: &NodeDrainProgress, uncordons: u32) -> Vec<Notice> {
         let mut out = Vec::new();
         let before = self.before.replace(progress.clone());
         let is_new = before.is_some();
@@ -223,11 +229,10 @@ impl Announcer {
             let text = "nobody requests this drain any more: our cordon is being removed";
             say(Kind::Withdrawn, started, "", text.to_owned());
         }
-        if progress.cordon == CordonOwner::None && self.ours && !works(phase) {
+        if uncordons > std::mem::replace(&mut self.uncordons, uncordons) {
             let text = "our cordon is removed: the node is schedulable";
             say(Kind::Uncordoned, RequestId::default(), "", text.to_owned());
         }
-        self.ours = progress.cordon == CordonOwner::Ours || self.ours && works(phase);
         if self.stall(now, progress) {
             let waited = self.stall_after.as_secs() / 60;
             let why = with_step(&progress.reason, next_step(progress));

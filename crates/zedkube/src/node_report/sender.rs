@@ -156,7 +156,7 @@ impl Sender {
 
     /// What is to be on the node by what is published now.
     async fn wish(&mut self) -> Wish {
-        let progress = self.report.published.borrow_and_update().clone();
+        let progress = self.report.published.borrow_and_update().progress.clone();
         let membership = self.report.members.borrow_and_update().membership;
         let stalled = *self.stalled.borrow_and_update();
         match (membership, progress) {

@@ -84,10 +84,14 @@ fn idle() -> NodeDrainProgress {
     }
 }
 
-/// The reasons that are said of these, one after another.
+/// The reasons that are said of these, one after another. Our cordon goes where it was there and the node is idle.
 fn said(course: &[(u64, NodeDrainProgress)]) -> Vec<&'static str> {
-    let mut announcer = Announcer::new(STALL);
-    let all = course.iter().flat_map(|(secs, it)| announcer.step(mono(*secs), it));
+    let (mut announcer, mut ours, mut uncordons) = (Announcer::new(STALL), false, 0);
+    let all = course.iter().flat_map(|(secs, it)| {
+        uncordons += u32::from(ours && it.phase == DrainPhase::Idle);
+        ours = it.cordon == CordonOwner::Ours;
+        announcer.step(mono(*secs), it, uncordons)
+    });
     all.map(|it| it.kind.reason()).collect()
 }
 
@@ -215,8 +219,8 @@ fn o3_what_is_said_of_each_course_of_a_drain() {
 #[test]
 fn o3_the_words_name_what_happened_and_what_to_do() {
     let mut announcer = Announcer::new(STALL);
-    let mut all = announcer.step(mono(0), &blocked("shop/a"));
-    all.extend(announcer.step(mono(5), &blocked("shop/a")));
+    let mut all = announcer.step(mono(0), &blocked("shop/a"), 0);
+    all.extend(announcer.step(mono(5), &blocked("shop/a"), 0));
     let text: Vec<&str> = all.iter().map(|it| it.message.as_str()).collect();
     let expected = [
         "draining this node for reboot of the device",
@@ -227,7 +231,7 @@ fn o3_the_words_name_what_happened_and_what_to_do() {
     // No text is longer than the API server takes.
     let mut long = progress(DrainPhase::FailedDrain, DrainStatus::FailedDrain);
     long.reason = "x".repeat(5000);
-    let said = announcer.step(mono(6), &long);
+    let said = announcer.step(mono(6), &long, 0);
     assert!(said.iter().all(|it| it.message.len() <= 1024), "{said:?}");
 }
 
@@ -239,33 +243,33 @@ fn o7_a_drain_without_any_progress_is_warned_of_once_until_something_changes() {
         ..blocked("")
     };
     let mut announcer = Announcer::new(STALL);
-    announcer.step(mono(0), &gone(0));
+    announcer.step(mono(0), &gone(0), 0);
     assert_eq!(announcer.due(), Some(mono(600)));
-    assert_eq!(announcer.step(mono(500), &gone(1)), []);
+    assert_eq!(announcer.step(mono(500), &gone(1), 0), []);
     // Words and times that change are no progress.
     let words = NodeDrainProgress { reason: "other words".to_owned(), estimate: at(9), ..gone(1) };
-    assert_eq!(announcer.step(mono(1099), &words), []);
+    assert_eq!(announcer.step(mono(1099), &words, 0), []);
     assert_eq!(announcer.due(), Some(mono(1100)));
-    let said = announcer.step(mono(1100), &gone(1));
+    let said = announcer.step(mono(1100), &gone(1), 0);
     assert_eq!(said.iter().map(|it| it.kind).collect::<Vec<_>>(), [Kind::Stalled]);
     assert_eq!(said[0].message, "no progress for 10 min: why; do this");
     assert!(announcer.is_stalled());
-    assert_eq!((announcer.step(mono(90_000), &gone(1)), announcer.due()), (vec![], None));
-    assert_eq!(announcer.step(mono(90_001), &gone(2)), []);
+    assert_eq!((announcer.step(mono(90_000), &gone(1), 0), announcer.due()), (vec![], None));
+    assert_eq!(announcer.step(mono(90_001), &gone(2), 0), []);
     assert!(!announcer.is_stalled());
-    assert_eq!(announcer.step(mono(90_601), &gone(2)).len(), 1);
+    assert_eq!(announcer.step(mono(90_601), &gone(2), 0).len(), 1);
     // Never for a state that ends or waits for a known time, nor with the limit 0.
     for phase in [DrainPhase::Idle, DrainPhase::Complete, DrainPhase::OutsideWindow, DrainPhase::FailedDrain]
     {
         let mut announcer = Announcer::new(STALL);
         let it = progress(phase, DrainStatus::Cordoned);
-        announcer.step(mono(0), &it);
-        announcer.step(mono(10), &it);
-        assert_eq!(announcer.step(mono(90_000), &it), [], "{phase:?}");
+        announcer.step(mono(0), &it, 0);
+        announcer.step(mono(10), &it, 0);
+        assert_eq!(announcer.step(mono(90_000), &it, 0), [], "{phase:?}");
     }
     let mut never = Announcer::new(Duration::ZERO);
-    never.step(mono(0), &gone(0));
-    assert_eq!((never.due(), never.step(mono(90_000), &gone(0))), (None, vec![]));
+    never.step(mono(0), &gone(0), 0);
+    assert_eq!((never.due(), never.step(mono(90_000), &gone(0), 0)), (None, vec![]));
 }
 
 #[test]
@@ -351,7 +355,7 @@ fn o4_totals_count_what_happened_and_not_what_an_earlier_run_has_counted() {
         ..progress(DrainPhase::Complete, DrainStatus::Complete)
     };
     for it in [with(5, 2, 1), with(7, 4, 1), with(8, 1, 2), end.clone(), end.clone()] {
-        let said = announcer.step(mono(0), &it);
+        let said = announcer.step(mono(0), &it, 0);
         totals::add(&mut totals, before.as_ref(), &it, &said, at(62));
         before = Some(it);
     }
@@ -362,6 +366,6 @@ fn o4_totals_count_what_happened_and_not_what_an_earlier_run_has_counted() {
     assert_eq!(totals, expected);
     // Found at its end by the next run.
     let mut next = Totals::default();
-    totals::add(&mut next, None, &end, &Announcer::new(STALL).step(mono(0), &end), at(90));
+    totals::add(&mut next, None, &end, &Announcer::new(STALL).step(mono(0), &end, 0), at(90));
     assert_eq!(next, Totals::default());
 }

@@ -16,9 +16,9 @@ use topics::{
     Requester, go_json,
 };
 
-use super::super::Report;
 use super::super::events::HOURLY;
 use super::super::notices::SETTLE;
+use super::super::{Published, Report};
 use super::{BOOT, answer, at, blocked, idle, progress};
 use crate::limits::Limits;
 
@@ -29,7 +29,7 @@ struct Stage {
     bus: Bus,
     clock: Clock,
     sim: Sim,
-    published: watch::Sender<Option<Arc<NodeDrainProgress>>>,
+    published: watch::Sender<Published>,
     members: watch::Sender<ClusterMembership>,
     totals: watch::Sender<Totals>,
 }
@@ -81,7 +81,7 @@ impl Stage {
         let status = NodeDrainStatus { status: progress.status, requested_by: progress.requested_by };
         self.put("run/zedkube/NodeDrainProgress/global.json", &progress);
         self.put("run/zedkube/NodeDrainStatus/global.json", &status);
-        self.published.send_replace(Some(Arc::new(progress)));
+        self.published.send_modify(|it| it.progress = Some(Arc::new(progress)));
         self.pass(secs).await;
     }
 
@@ -312,7 +312,7 @@ async fn o3_a_user_without_the_role_costs_little_and_another_devices_node_is_not
 async fn o3_with_the_setting_off_nothing_is_asked_and_stalls_are_counted_all_the_same() {
     let limits: Limits = serde_json::from_str(r#"{"node_report":false,"stall_after_ms":60000}"#).unwrap();
     assert_eq!((limits.node_report, limits.stall_after()), (false, Duration::from_mins(1)));
-    let (published, totals) = (watch::Sender::default(), watch::Sender::<Totals>::default());
+    let (published, totals) = (watch::Sender::<Published>::default(), watch::Sender::<Totals>::default());
     let (sim, root) = (Sim::new(SimConfig::default()), tempfile::tempdir().unwrap());
     let (_stopper, stop) = Stop::new();
     let clock = Clock::new();
@@ -324,7 +324,7 @@ async fn o3_with_the_setting_off_nothing_is_asked_and_stalls_are_counted_all_the
         published: published.subscribe(),
         totals: totals.clone(),
     };
-    published.send_replace(Some(Arc::new(blocked("shop/a"))));
+    published.send_modify(|it| it.progress = Some(Arc::new(blocked("shop/a"))));
     tokio::select! {
         () = report.run(&limits) => panic!("it has ended"),
         () = clock.sleep_until(Some(clock.now() + Duration::from_mins(5))) => {}
