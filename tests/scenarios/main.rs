@@ -50,6 +50,7 @@ macro_rules! on_both {
 
 on_both! {
     reboot::a_reboot_is_drained_carried_out_once_and_the_node_comes_back,
+    reboot::o3_a_reboot_is_shown_on_the_node_by_events_a_condition_and_an_annotation,
     reboot::a_reboot_that_the_controller_takes_back_gives_the_node_back,
     begin::p4_a_reboot_whose_requester_hears_nothing_but_complete_begins_within_ten_seconds,
     begin::p4_a_shutdown_whose_requester_hears_nothing_but_complete_begins_within_ten_seconds,

@@ -28,6 +28,31 @@ pub(crate) async fn a_reboot_is_drained_carried_out_once_and_the_node_comes_back
     assert_eq!(world.cluster.evicted_twice(), [""; 0]);
 }
 
+/// What `kubectl describe node` shows of it.
+pub(crate) async fn o3_a_reboot_is_shown_on_the_node_by_events_a_condition_and_an_annotation(
+    world: &mut World,
+) {
+    world.begin_blocked().await;
+    world.cluster.until_shown("DrainStarted", "Blocked", "False").await;
+    world.cluster.until_shown("DrainBlocked", "Blocked", "False").await;
+    world.cluster.unblock().await;
+    world.recorded_count(1).await;
+    world.cluster.until_shown("DrainComplete", "Drained", "True").await;
+    assert!(world.cluster.conditions().await.iter().any(|it| it == "Ready"), "the kubelet's own is there");
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+    world.cluster.until_shown("Uncordoned", "InService", "False").await;
+    // Each is there once, about this node alone.
+    let (mut reasons, _) = world.cluster.events().await;
+    // A machine that is slow shows that, too.
+    reasons.retain(|it| it != "DrainWaitingForTurn");
+    reasons.sort();
+    assert_eq!(reasons, ["DrainBlocked", "DrainComplete", "DrainStarted", "Uncordoned"]);
+    assert_eq!(world.cluster.evicted_twice(), [""; 0]);
+}
+
 pub(crate) async fn a_reboot_that_the_controller_takes_back_gives_the_node_back(world: &mut World) {
     // A budget without room holds the drain.
     world.begin_blocked().await;

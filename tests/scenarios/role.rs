@@ -6,6 +6,7 @@ mod machines;
 mod reports;
 mod site;
 mod surge;
+mod turns;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,10 +22,8 @@ use kubenodeop::{CordonOwner, Marks, Rules};
 use outage::keeper::{self, Ask, KeeperReport, Ours, Wish};
 use outage::margin::calls::{Addresses, Settings, Source};
 use outage::margin::paths::Paths;
-use outage::operator::{self, Away};
 use outage::turn::event::TurnState;
 use outage::turn::record::{HOLDERS, LEASE, Op};
-use outage::turn::rule::with_limit;
 use pubsub::{Bus, Change};
 use scenarios::{At, UUID, World};
 use serde::Deserialize;
@@ -75,6 +74,9 @@ const NODE_LEASE_ROLE: &str = "pillar-rs-node-lease";
 const PREFLIGHT_ROLE: &str = "pillar-rs-preflight";
 /// The role for the report of the cluster.
 const STATS_ROLE: &str = "pillar-rs-cluster-stats";
+
+/// The roles for what the node shows of its drain.
+const REPORT_ROLES: [&str; 2] = ["pillar-rs-node-report", "pillar-rs-node-events"];
 
 /// The role for virtual machines of a node that is drained, and of nodes that have been.
 const MACHINES_ROLE: &str = "pillar-rs-machines";
@@ -164,7 +166,10 @@ fn the_roles_can_be_applied_in_one_go_before_the_namespace_of_applications_exist
     for object in whole(roles).chain(whole(bindings)) {
         // Each cluster has these.
         let namespace = object["metadata"]["namespace"].as_str();
-        assert!(namespace.is_none_or(|it| matches!(it, "kube-node-lease" | "kube-system")), "{object}");
+        assert!(
+            namespace.is_none_or(|it| matches!(it, "kube-node-lease" | "kube-system" | "default")),
+            "{object}"
+        );
     }
     // A namespace that belongs to somebody is not touched.
     let apps = include_str!("../../docs/reference/role-bindings-apps.yaml");
@@ -273,29 +278,12 @@ pub(crate) fn is_granted(asked: &[(String, String)]) {
         MACHINES_ROLE,
         DISKS_ROLE,
         PROPERTIES_ROLE,
+        REPORT_ROLES[0],
+        REPORT_ROLES[1],
     ];
     let granted = granted(&roles);
     let missing: Vec<_> = asked.iter().filter_map(needed).filter(|it| !granted.contains(it)).collect();
     assert!(missing.is_empty(), "asked for, but not granted: {missing:?}");
-}
-
-#[tokio::test]
-async fn s1_an_operator_of_turns_asks_for_what_the_own_roles_grant_and_nothing_else() {
-    let world = World::new().await;
-    let (handle, wall) = (world.cluster.handle(), Clock::new().wall().to_timestamp());
-    // It makes the Lease, then changes it.
-    for limit in [2, 1] {
-        operator::change(&handle, wall, |record| with_limit(record, limit)).await.unwrap();
-    }
-    let node = NodeName::parse("edge-node-2").unwrap();
-    let away = Away { who: "operator".to_owned(), why: "in repair".to_owned(), when: String::new() };
-    for mark in [Some(&away), None] {
-        operator::mark(&handle, &node, mark).await.unwrap();
-    }
-    assert_eq!(operator::view(&handle).await.unwrap().nodes.len(), 3);
-    let asked = world.cluster.asked_by_agents();
-    granted_and_used(&["pillar-rs-lock", "pillar-rs-lock-nodes"], &asked);
-    assert!(asked.iter().filter(|it| it.1.contains("/leases")).all(|it| is_in_place("pillar-rs-lock", it)));
 }
 
 #[tokio::test]
@@ -443,6 +431,9 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
         })
     };
     asked.retain(|it| !of_machines(it) && !of_disks(it));
+    // The preflight lists Events; what writes them has a role in one namespace.
+    let writes_events = |it: &(String, String)| it.0 != "GET" && it.1.contains("/events");
+    let (events, asked): (Vec<_>, Vec<_>) = asked.into_iter().partition(writes_events);
     granted_and_used(
         &[
             "pillar-rs-node-drain",
@@ -452,9 +443,11 @@ async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
             OUTAGE_ROLE,
             STATS_ROLE,
             APPS_ROLE,
+            REPORT_ROLES[0],
         ],
         &asked,
     );
+    reports::are_events_of_the_node(&events);
     // A lease's role holds in one namespace, and but for create the election's for one lease.
     let places = [NODE_LEASE_ROLE, LEASE_ROLE, OUTAGE_ROLE, "pillar-rs-virtual-ips"].map(|name| {
         let role = role(name);

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, WatchParams};
 use kube::{Client, ResourceExt as _};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
@@ -252,6 +253,51 @@ impl Cluster {
             conditions.filter(|it| it.type_ == "Ready").any(|it| it.status == "True")
         };
         real::until(&Api::all(self.client.clone()), &self.place.node, ready).await;
+    }
+
+    /// Waits until our node has an Event with this reason, and shows its drain so.
+    pub async fn until_shown(&self, event: &str, reason: &str, status: &str) {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let ours = |node: &Node| {
+            let conditions = node.status.iter().flat_map(|it| it.conditions.iter().flatten());
+            let mut ours = conditions.filter(|it| it.type_ == "pillar-rs/Drained");
+            ours.next().map(|it| (it.status.clone(), it.reason.clone().unwrap_or_default()))
+        };
+        let wanted = Some((status.to_owned(), reason.to_owned()));
+        let shown = async {
+            real::until(&nodes, &self.place.node, |it| ours(it) == wanted).await;
+            loop {
+                let (reasons, version) = self.events().await;
+                if reasons.iter().any(|it| it == event) {
+                    return;
+                }
+                // Any event, also the end of the watch, is a reason to look again.
+                let api: Api<Event> = Api::namespaced(self.client.clone(), "default");
+                let mut changes = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+                drop(changes.next().await);
+            }
+        };
+        if tokio::time::timeout(Duration::from_mins(1), shown).await.is_err() {
+            let (found, events) = (ours(&nodes.get(&self.place.node).await.unwrap()), self.events().await.0);
+            panic!("waited for {event} and {wanted:?}; there are {events:?} and {found:?}");
+        }
+    }
+
+    /// Reasons of our Events about our node, and the version of the list.
+    pub async fn events(&self) -> (Vec<String>, String) {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), "default");
+        let about = format!("involvedObject.name={}", self.place.node);
+        let all = api.list(&ListParams::default().fields(&about)).await.unwrap();
+        let is_ours = |it: &Event| it.reporting_component.as_deref() == Some("pillar-rs");
+        let ours = all.items.into_iter().filter(is_ours).filter_map(|it| it.reason);
+        (ours.collect(), all.metadata.resource_version.unwrap_or_default())
+    }
+
+    /// Types of the conditions of our node.
+    pub async fn conditions(&self) -> Vec<String> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let status = nodes.get(&self.place.node).await.unwrap().status;
+        status.into_iter().flat_map(|it| it.conditions).flatten().map(|it| it.type_).collect()
     }
 
     async fn want_available(&self, count: u32) {

@@ -295,7 +295,7 @@ fn say(note: &Note) {
     match note {
         Note::Request { context } => info!(
             context,
-            "shouldDeferForNodeDrain nodedrain-step:request requester:eve-os-update ctx:{context}"
+            "baseOsHandleStatusUpdateUUID shouldDeferForNodeDrain nodedrain-step:request requester:eve-os-update ctx:{context}"
         ),
         Note::Withdrawn { context } => {
             info!(context, "NodeDrainRequest withdrawn: nothing waits for it any more");
@@ -325,7 +325,7 @@ fn say_why(context: &str, why: &Why) {
         Why::Complete { skip } => {
             info!(
                 context,
-                "nodedrain-step:drain-complete-handler, continuing baseosstatus update id:{context}"
+                "baseOsHandleStatusUpdateUUID nodedrain-step:drain-complete-handler, continuing baseosstatus update id:{context}"
             );
             info!(
                 context,

@@ -10,7 +10,7 @@ mod server;
 mod token;
 
 pub use membership::{ClusterMembership, Membership};
-pub use server::{CODES, Limits, Make, trial};
+pub use server::{CODES, Limits, Make, Totals, trial};
 
 // Everything here is published in its name.
 use std::sync::Arc;
@@ -18,12 +18,14 @@ use std::sync::Arc;
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
 use agent::{Station, Troubles, duties};
 use kubeapi::{Cluster, Target};
+use pubsub::Bus;
 use tokio::sync::watch;
+use topics::{GoTime, Headline};
 
 use cluster_status::Speaker;
 
 /// Publishes the node's status and serves pages at its address in the cluster, until the station says stop. `outage`
-/// makes what this node says of itself to its peers. What fails
+/// makes what this node says of itself to its peers, and `totals` is what the metrics count. What fails
 /// is restarted alone. Dropping it leaves what was published last.
 pub async fn run(
     station: &Station,
@@ -32,7 +34,7 @@ pub async fn run(
     cluster: Cluster,
     target: Target,
     standing: watch::Receiver<ClusterMembership>,
-    outage: Make,
+    (outage, totals): (Make, watch::Receiver<Totals>),
 ) {
     let (places, place) = watch::channel(None);
     let status = duties::keep_until_stop("cluster status", station, || {
@@ -44,12 +46,18 @@ pub async fn run(
     });
     let server = duties::keep_until_stop("status server", station, || {
         let (station, limits) = (station.clone(), limits.clone());
-        let server =
-            server::run(station, limits, cluster.clone(), target.clone(), place.clone(), Arc::clone(&outage));
+        let said = (Arc::clone(&outage), totals.clone());
+        let server = server::run(station, limits, cluster.clone(), target.clone(), place.clone(), said);
         async move {
             server.await;
             Ok(())
         }
     });
     tokio::join!(Box::pin(status), Box::pin(server));
+}
+
+/// The headline of this node's page at `now`, out of what is on disk; `boot_id` is that of this boot. It reads files, and
+/// is for the agent that publishes them: that it is silent is not looked at.
+pub fn headline(bus: &Bus, boot_id: &str, now: GoTime) -> Headline {
+    server::headline(bus, boot_id, now)
 }

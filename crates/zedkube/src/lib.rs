@@ -16,6 +16,7 @@ mod limits;
 mod local;
 mod log;
 mod longhorn;
+mod node_report;
 mod other_image;
 mod outage;
 pub mod preflight;
@@ -93,7 +94,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     let (standing, heard) = (membership.standing(), membership.heard());
     let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
     let (machines, restore) = (cluster.clone(), limits.machines_restore());
-    let windows = limits.windows.clone();
+    let (windows, says_of) = (limits.windows.clone(), limits.clone());
     let server = nodestatus::Limits {
         port: limits.server_port,
         further: limits.server_addresses.clone(),
@@ -120,7 +121,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     first.extend(core.step(now, shell.follow_windows(&windows)));
     let (attempt, reserve) = (shell.attempt_limit(), shell.disk_reserve());
     let (ours, storage) = (target.clone(), shell.longhorn());
-    let says = shell.statement();
+    let (says, published) = (shell.statement(), shell.published());
     shell.follow(standing.clone(), heard);
     shell.follow_site(sites.hold());
     shell.follow_k3s(updates.hold());
@@ -131,6 +132,23 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     let sites = sites.run(cluster.clone(), target.clone(), lease, standing.clone());
     let newest = follow_lease(&station, cluster.clone(), standing.clone(), sender);
     let (configs, config) = watch::channel(None);
+    let totals = watch::Sender::default();
+    let report = node_report::Report {
+        station: station.clone(),
+        cluster: cluster.clone(),
+        target: target.clone(),
+        members: standing.clone(),
+        published,
+        totals: totals.clone(),
+    };
+    let report = duties::keep_until_stop("report on the Node", &station, || {
+        let (report, limits) = (report.clone(), says_of.clone());
+        async move {
+            report.run(&limits).await;
+            Ok(())
+        }
+    });
+    let says = (says, totals.subscribe());
     let status = nodestatus::run(&station, &troubles, &server, cluster, target, standing.clone(), says);
     let left_behind = duties::keep_until_stop("leftovers of nodes that are away", &station, || {
         let (cluster, leading) = (machines.clone(), view.leadership());
@@ -173,6 +191,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
             Box::pin(properties),
             Box::pin(updates_of_components),
             Box::pin(preflight),
+            Box::pin(report),
         );
         Ok(())
     });

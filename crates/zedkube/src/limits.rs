@@ -107,6 +107,8 @@ agent::limits! {
         k3s_update, k3s_update_ms = 1_800_000;
         /// How long the kube container has to take notice of what shows in no version, before the node is looked at.
         k3s_settle, k3s_settle_ms = 60_000;
+        /// How long a drain may make no progress before that is warned of; 0 for never.
+        stall_after, stall_after_ms = 600_000;
         /// How long a node must be away until whoever leads starts the virtual machines again that its drain has stopped,
         /// and takes back the copies of volumes that it asked for; 0 for never.
         machines_restore, machines_restore_ms = 3_600_000;
@@ -114,6 +116,8 @@ agent::limits! {
     others {
         /// Whether this node waits for its turn before it is cordoned, so that no two nodes of the cluster are down by it.
         take_turns: bool = true;
+        /// Whether the Node shows its drain to the cluster, by Events, a condition and an annotation.
+        node_report: bool = true;
         /// When drains may start; at any time without one.
         windows: Windows = Windows::default();
         /// Whether it looks for what speaks against the drain, before it waits for its turn or cordons.

@@ -63,10 +63,13 @@ pub(crate) fn say(said: &LogEvent) {
         LogEvent::SkipWaits(later) => {
             warn!(
                 secs = later.as_secs(),
-                "the Kubernetes API is away: the drain is skipped after a time by chance"
+                "isExtendedKubeAPIUnreachable the Kubernetes API is away: the drain is skipped after a time by chance"
             );
         }
-        LogEvent::SkipRefused(why) => warn!(why, "the Kubernetes API is away, and the drain is not skipped"),
+        LogEvent::SkipRefused(why) => warn!(
+            why,
+            "isExtendedKubeAPIUnreachable the Kubernetes API is away, and the drain is not skipped"
+        ),
         LogEvent::Skipped(why) => warn!(why, "nodedrain-step:drain-complete drain skipped"),
         LogEvent::HeldTooLong => {
             warn!(

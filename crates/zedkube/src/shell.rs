@@ -17,9 +17,10 @@ use topics::{
 };
 use tracing::{error, warn};
 
-use crate::core::{Author, Effect, Event, Force, K3sHold, SiteHold};
+use crate::core::{Author, Effect, Event, Force, K3sHold, LogEvent, SiteHold};
 use crate::hooks::Hooks;
 use crate::log::say;
+use crate::node_report::Published;
 use crate::window::{self, Windows};
 use crate::work::{Work, pass_on};
 use crate::{GLOBAL, MISSPELT, NAME, WAIT, longhorn, requests};
@@ -62,6 +63,8 @@ pub(crate) struct Shell {
     journal: Publication<DrainJournal>,
     history: Publication<DrainHistory>,
     outage: Publication<OutageAnswer>,
+    /// What was published and done in this run.
+    published: watch::Sender<Published>,
     hooks: Hooks,
     election: Door,
     attempt: watch::Sender<Duration>,
@@ -100,6 +103,7 @@ impl Shell {
             journal: publication(bus, NAME)?,
             history: publication(bus, NAME)?,
             outage: publication(bus, NAME)?,
+            published: watch::Sender::default(),
             hooks: Hooks::new(station, &work),
             work,
             station: station.clone(),
@@ -124,6 +128,11 @@ impl Shell {
     /// What this node says of itself to its peers.
     pub(crate) fn statement(&self) -> nodestatus::Make {
         self.work.statement()
+    }
+
+    /// What was published and done in this run.
+    pub(crate) fn published(&self) -> watch::Receiver<Published> {
+        self.published.subscribe()
     }
 
     /// Follows what this agent hears of.
@@ -387,6 +396,7 @@ impl Hands for Shell {
             }
             Effect::Progress(progress) => {
                 self.progress.publish(GLOBAL, &progress).map_err(Error::pubsub("NodeDrainProgress"))?;
+                self.published.send_modify(|it| it.progress = Some(Arc::new(*progress)));
             }
             Effect::Status(status) => {
                 self.status.publish(GLOBAL, &status).map_err(Error::pubsub("NodeDrainStatus"))?;
@@ -451,7 +461,12 @@ impl Hands for Shell {
             }
             Effect::Taints(true) => self.tasks.start(TAINTS, self.work.clone().taints()),
             Effect::Taints(false) => self.tasks.cancel(TAINTS),
-            Effect::Say(said) => say(&said),
+            Effect::Say(said) => {
+                if matches!(said, LogEvent::GivenBack) {
+                    self.published.send_modify(|it| it.uncordons += 1);
+                }
+                say(&said);
+            }
         }
         Ok(())
     }

@@ -1,15 +1,98 @@
-//! What reports for a person ask: a plan of a drain, and whether a cluster is well.
+//! What reports for a person ask: a plan of a drain, whether a cluster is well, and Events of the node.
+
+use std::io::Write as _;
+use std::process::Command;
 
 use agent::Clock;
 use checks::{cluster, verify};
 use kubeapi::NodeName;
+use kubeapi::nodes::report;
 use kubeapi::watch::Scope;
 use kubenodeop::Rules;
-use scenarios::World;
+use scenarios::{UUID, World};
 use serde_json::Value;
 use topics::{VerifyLayer, VerifyResult};
 
-use super::{PREFLIGHT_ROLE, granted_and_used};
+use super::{PREFLIGHT_ROLE, REPORT_ROLES, granted, granted_and_used, needed, place};
+
+/// That there are some, and that all of them are granted where they are.
+pub(super) fn are_events_of_the_node(asked: &[(String, String)]) {
+    let granted = granted(&[REPORT_ROLES[1]]);
+    let start = format!("/api/v1/namespaces/{}/events", place(REPORT_ROLES[1]));
+    assert!(!asked.is_empty());
+    for it in asked {
+        assert!(needed(it).is_some_and(|it| granted.contains(&it)) && it.1.starts_with(&start), "{it:?}");
+    }
+}
+
+/// Writes a condition and an Event, which happens twice.
+async fn show(world: &World, shown: Option<&report::Shown>) {
+    let (handle, node) = (world.cluster.handle(), NodeName::parse("edge-node-1").unwrap());
+    let found = report::read(&handle, &node, UUID).await.unwrap();
+    let now = Clock::new().wall().to_timestamp();
+    report::write(&handle, &node, &found.uid, shown, (now, now)).await.unwrap();
+    let mut event = report::NodeEvent {
+        name: "edge-node-1.1".to_owned(),
+        node,
+        uid: found.uid,
+        warning: true,
+        reason: "DrainBlocked",
+        message: "pod shop/web-0 does not leave".to_owned(),
+        first: now,
+        last: now,
+        count: 1,
+    };
+    assert!(report::create(&handle, &event).await.unwrap());
+    event.count = 2;
+    assert!(!report::create(&handle, &event).await.unwrap(), "it is there already");
+    assert!(report::count(&handle, &event).await.unwrap());
+}
+
+#[tokio::test]
+async fn s1_what_the_node_shows_asks_for_what_its_own_roles_grant_and_nothing_else() {
+    let world = World::new().await;
+    show(&world, None).await;
+    let asked = world.cluster.asked_by_agents();
+    let (events, rest): (Vec<_>, Vec<_>) = asked.into_iter().partition(|it| it.1.contains("/events"));
+    are_events_of_the_node(&events);
+    granted_and_used(&[REPORT_ROLES[1]], &events);
+    granted_and_used(&[REPORT_ROLES[0]], &rest);
+}
+
+#[expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
+#[tokio::test]
+async fn o3_kubectl_describe_node_shows_the_events_the_condition_and_the_annotation() {
+    let world = World::new().await;
+    let shown = report::Shown {
+        status: "False",
+        reason: "Blocked",
+        message: "BLOCKED: reboot waits; add a replica".to_owned(),
+        state: "BLOCKED: reboot waits".to_owned(),
+    };
+    show(&world, Some(&shown)).await;
+    let server = world.cluster.sim().serve().await.unwrap();
+    world.put("kubeconfig", &server.kubeconfig());
+    let (kubeconfig, home) = (world.bus.path("kubeconfig"), world.bus.path(""));
+    let run = move || {
+        let mut kubectl = Command::new("kubectl");
+        kubectl.env("HOME", home).env("KUBECONFIG", kubeconfig);
+        kubectl.args(["--request-timeout=20s", "describe", "node", "edge-node-1"]).output()
+    };
+    let output = match tokio::task::spawn_blocking(run).await.unwrap() {
+        Ok(output) => output,
+        Err(error) => return writeln!(std::io::stderr(), "skipped: kubectl cannot be run: {error}").unwrap(),
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let has = |words: &[&str]| text.lines().any(|line| words.iter().all(|it| line.contains(it)));
+    assert!(
+        has(&["pillar-rs/Drained", "False", "Blocked", "BLOCKED: reboot waits; add a replica"]),
+        "{text}"
+    );
+    assert!(has(&["Ready", "True"]), "{text}");
+    assert!(has(&["pillar-rs/drain-state: BLOCKED: reboot waits"]), "{text}");
+    let event = ["Warning", "DrainBlocked", "(x2 over ", "pillar-rs", "pod shop/web-0 does not leave"];
+    assert!(has(&event), "{text}");
+}
 
 #[tokio::test]
 async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {

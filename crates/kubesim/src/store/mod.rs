@@ -2,6 +2,7 @@
 //!
 //! Not here: HTTP (`api`).
 
+pub(crate) mod events;
 pub(crate) mod merge_keys;
 pub(crate) mod patch;
 pub(crate) mod seed;

@@ -9,7 +9,7 @@ use crate::budgets::{self, Refusal};
 use crate::failure::{self, Failure};
 use crate::patch::Patch;
 use crate::path::Target;
-use crate::store::{Store, is_held_back};
+use crate::store::{Store, events, is_held_back};
 use crate::{Shared, machines, workloads};
 
 /// Resources whose updates must name the version that they change.
@@ -115,6 +115,7 @@ pub(crate) fn create(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Re
             "pods" => object["status"] = json!({ "phase": "Pending" }),
             "namespaces" => object["status"] = json!({ "phase": "Active" }),
             machines::MIGRATIONS => machines::migrations::admit(store, &mut object)?,
+            "events" => events::admit(target, &object, None)?,
             _ => {}
         }
         Ok(Answer::Json(201, target.outward(store.put(&target.resource, object))))
@@ -134,6 +135,9 @@ pub(crate) fn replace(
         let held = store.held(target, name)?;
         let mut new = target.inward(change(&target.outward(held.clone()))?);
         check_types(shared, target, &new, asked)?;
+        if target.resource == "events" {
+            events::admit(target, &new, Some(&held))?;
+        }
         let (was, is) = (&held["metadata"], &new["metadata"]);
         if !is["resourceVersion"].is_null() && is["resourceVersion"] != was["resourceVersion"] {
             let why =

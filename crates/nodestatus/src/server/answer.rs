@@ -14,7 +14,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use pubsub::Bus;
 use serde::Serialize;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use topics::{GoTime, NodeStatus, go_json};
 use tracing::warn;
 use uuid::Uuid;
@@ -23,6 +23,7 @@ use super::joined::Joined;
 use super::node_list::NodeList;
 use super::peers::{Peers, Question};
 use super::statement::Statement;
+use super::totals::Totals;
 use super::view::View;
 use super::{app, metrics, page};
 use crate::cluster_status::Place;
@@ -128,6 +129,8 @@ pub(crate) struct Router {
     node_list: Arc<NodeList>,
     peers: Arc<Peers>,
     outage: Arc<Statement>,
+    /// What is counted; nothing where nobody counts.
+    totals: Option<watch::Receiver<Totals>>,
     readers: Arc<Semaphore>,
 }
 
@@ -142,7 +145,13 @@ impl Router {
     ) -> Self {
         let (joined, peers, outage) = (Arc::new(joined), Arc::new(peers), Arc::new(outage));
         let readers = Arc::new(Semaphore::new(READERS));
-        Self { bus, clock, boot_id: boot_id.into(), joined, node_list, peers, outage, readers }
+        Self { bus, clock, boot_id: boot_id.into(), joined, node_list, peers, outage, totals: None, readers }
+    }
+
+    /// The same with counters.
+    pub(crate) fn counting(mut self, totals: watch::Receiver<Totals>) -> Self {
+        self.totals = Some(totals);
+        self
     }
 
     /// The answer to one request; `place` is this node's in its cluster, if it has one, and `own` where its server
@@ -173,7 +182,10 @@ impl Router {
             Leaf::Page => self.facts(HTML, |facts| page::page(&facts)).await,
             Leaf::Facts => self.facts(JSON, |facts| indented(&facts)).await,
             Leaf::Drain => self.read(JSON, |view, now| indented(&page::headline(&view, now))).await,
-            Leaf::Metrics => self.read(METRICS, |view, now| metrics::metrics(&view, now)).await,
+            Leaf::Metrics => {
+                let totals = self.totals.as_ref().map(|it| it.borrow().clone()).unwrap_or_default();
+                self.read(METRICS, move |view, now| metrics::metrics(&view, &totals, now)).await
+            }
             Leaf::Alive => respond(StatusCode::OK, TEXT, "ok\n"),
             Leaf::Ready => match self.view(|view, _| waits_for(&view)).await.flatten() {
                 None => respond(StatusCode::OK, TEXT, "ok\n"),

@@ -1,7 +1,8 @@
-//! The figures at `/metrics`, as docs/reference/metrics.md names them: what NodeDrainProgress and DrainHistory tell.
+//! The figures at `/metrics`, as docs/reference/metrics.md names them: what NodeDrainProgress and DrainHistory show.
 //!
 //! Labels are words of this file or of the code alone, never names of pods or texts: their number is bounded. Figures
-//! of the history cover the drains that it keeps, so they may fall: all are gauges. Pure: no clock, no I/O, no task.
+//! of the history cover the drains that it keeps, so they may fall: all here are gauges. Not here: counters (`totals`).
+//! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,6 +10,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, StepWord};
 
+use super::totals::{Totals, repair};
 use super::view::View;
 
 /// Codes of blockers that are told by name; any other is `other`.
@@ -41,7 +43,7 @@ pub const CODES: [&str; 26] = [
     "unreadable",
 ];
 /// Answers to calls that ask pods to leave; any other is `other`.
-const REPLIES: [&str; 13] = [
+pub(super) const REPLIES: [&str; 13] = [
     "accepted",
     "gone",
     "other-pod",
@@ -61,12 +63,13 @@ const SKIPS: [(&str, &str); 2] =
     [("the Kubernetes API was not reachable", "api-unreachable"), ("forced ", "forced")];
 /// Layers of the gate after a boot that are warned of; any other is `other`.
 const WARNED: [&str; 6] = ["clock", "network", "storage-pods", "system-pods", "machines", "repairs"];
-const OTHER: &str = "other";
+pub(super) const OTHER: &str = "other";
 
 /// All figures at `now`.
-pub(super) fn metrics(view: &View, now: GoTime) -> String {
-    let mut out = Page(String::new());
+pub(super) fn metrics(view: &View, totals: &Totals, now: GoTime) -> String {
+    let mut out = Page::default();
     out.one("pillar_up", "1 while zedkube runs", 1);
+    totals.write(&mut out);
     if let Some(progress) = &view.progress {
         present(&mut out, progress, now);
     }
@@ -77,7 +80,7 @@ pub(super) fn metrics(view: &View, now: GoTime) -> String {
         let holds = u64::from(leader.is_stats_leader);
         out.one("pillar_stats_leader", "1 while this node holds the statistics lease", holds);
     }
-    out.0
+    out.text()
 }
 
 fn present(out: &mut Page, progress: &NodeDrainProgress, now: GoTime) {
@@ -119,13 +122,7 @@ fn present(out: &mut Page, progress: &NodeDrainProgress, now: GoTime) {
     out.many("pillar_gate_warnings", "layers of the gate after a boot that are warned of", "layer", warned);
     let mut repairs = BTreeMap::new();
     for (what, count) in &progress.repairs {
-        let kind = if what.starts_with("node.kubernetes.io/") {
-            "taint"
-        } else if what.starts_with("own cordon") {
-            "cordon"
-        } else {
-            OTHER
-        };
+        let kind = repair(what);
         *repairs.entry(kind).or_insert(0) += u64::from(*count);
     }
     out.many("pillar_repairs", "what zedkube removed after an outage since it started", "kind", repairs);
@@ -174,12 +171,13 @@ fn end(drain: &DrainRecord) -> &'static str {
     }
 }
 
-fn skip(text: &str) -> &'static str {
+/// The word for a reason of a skip.
+pub(super) fn skip(text: &str) -> &'static str {
     SKIPS.iter().find(|(start, _)| text.starts_with(start)).map_or(OTHER, |(_, word)| *word)
 }
 
 /// A word that is known, or `other`.
-fn known(words: &[&'static str], word: &str) -> &'static str {
+pub(super) fn known(words: &[&'static str], word: &str) -> &'static str {
     words.iter().find(|it| **it == word).copied().unwrap_or(OTHER)
 }
 
@@ -197,26 +195,52 @@ pub(super) fn word(value: &impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-struct Page(String);
+/// The text that Prometheus reads.
+#[derive(Default)]
+pub(super) struct Page(String);
 
 impl Page {
-    fn head(&mut self, name: &str, help: &str) {
-        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} gauge").unwrap_or_default();
+    pub(super) fn text(self) -> String {
+        self.0
     }
 
-    fn one(&mut self, name: &str, help: &str, value: u64) {
-        self.head(name, help);
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").unwrap_or_default();
+    }
+
+    pub(super) fn one(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "gauge");
         writeln!(self.0, "{name} {value}").unwrap_or_default();
     }
 
-    fn many<L: AsRef<str>>(
+    pub(super) fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "counter");
+        writeln!(self.0, "{name} {value}").unwrap_or_default();
+    }
+
+    pub(super) fn many<L: AsRef<str>>(
         &mut self,
         name: &str,
         help: &str,
         label: &str,
         values: impl IntoIterator<Item = (L, u64)>,
     ) {
-        self.head(name, help);
+        self.head(name, help, "gauge");
+        self.values(name, label, values);
+    }
+
+    pub(super) fn counters<L: AsRef<str>>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) {
+        self.head(name, help, "counter");
+        self.values(name, label, values);
+    }
+
+    fn values<L: AsRef<str>>(&mut self, name: &str, label: &str, values: impl IntoIterator<Item = (L, u64)>) {
         for (word, value) in values {
             writeln!(self.0, "{name}{{{label}=\"{}\"}} {value}", word.as_ref()).unwrap_or_default();
         }
@@ -296,10 +320,17 @@ mod tests {
         View { progress: Some(progress), history: Some(history), ..View::default() }
     }
 
+    /// Those have a test of their own.
+    fn is_of_totals(line: &str) -> bool {
+        let name = line.split(['{', ' ']).next().unwrap();
+        name.ends_with("_total") || ["pillar_build_info", "pillar_drain_stalled"].contains(&name)
+    }
+
     #[test]
     fn o4_figures_are_those_of_the_topics_and_a_strange_code_is_other() {
-        let text = metrics(&view(), at("2026-03-14T09:31:10Z"));
-        let lines: Vec<&str> = text.lines().filter(|it| !it.starts_with('#')).collect();
+        let text = metrics(&view(), &Totals::default(), at("2026-03-14T09:31:10Z"));
+        let is_gauge = |it: &&str| !it.starts_with('#') && !is_of_totals(it);
+        let lines: Vec<&str> = text.lines().filter(is_gauge).collect();
         let expected = "pillar_up 1
 pillar_drain_status 5
 pillar_drain_phase{phase=\"draining\"} 1
@@ -344,7 +375,10 @@ pillar_drain_history_repairs{kind=\"void\"} 1";
             text.split(strange).filter(|it| it.starts_with("pillar_")).map(str::to_owned).collect()
         };
         let leader = Some(topics::KubeLeaderElectInfo::default());
-        assert_eq!(named(&metrics(&View { leader, ..view() }, GoTime::ZERO)), named(page));
+        assert_eq!(
+            named(&metrics(&View { leader, ..view() }, &Totals::default(), GoTime::ZERO)),
+            named(page)
+        );
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod peers;
 mod statement;
 #[cfg(test)]
 mod tests;
+mod totals;
 pub mod trial;
 mod view;
 
@@ -30,7 +31,9 @@ use std::time::Duration;
 
 use agent::Station;
 use kubeapi::Cluster;
+use pubsub::Bus;
 use tokio::sync::watch;
+use topics::{GoTime, Headline};
 
 use crate::cluster_status::Place;
 use kubeapi::Target;
@@ -43,6 +46,8 @@ use node_list::NodeList;
 use peers::Peers;
 pub use statement::Make;
 use statement::Statement;
+pub use totals::Totals;
+use view::View;
 
 /// Longest wait for the API: the rest of a request's time is for the request.
 const API_LIMIT: Duration = Duration::from_secs(3);
@@ -54,7 +59,7 @@ pub(crate) fn run(
     cluster: Cluster,
     target: Target,
     places: watch::Receiver<Option<Place>>,
-    outage: Make,
+    (outage, totals): (Make, watch::Receiver<Totals>),
 ) -> impl Future<Output = ()> + Send + use<> {
     let (clock, limit) = (station.clock, API_LIMIT.min(limits.request / 2));
     let joined = Joined::new(cluster.clone(), target, clock, limit);
@@ -63,8 +68,14 @@ pub(crate) fn run(
     let peers = Peers::new(Arc::clone(&node_list), clock, limits.peer);
     let outage = Statement::new(outage, clock, limit);
     let router =
-        Router::new((station.bus, clock, &station.boot_id), joined, Arc::clone(&node_list), peers, outage);
+        Router::new((station.bus, clock, &station.boot_id), joined, Arc::clone(&node_list), peers, outage)
+            .counting(totals);
     async move {
         tokio::join!(node_list.keep(), listen::serve(limits, router, places, bound));
     }
+}
+
+/// See [`crate::headline`].
+pub(crate) fn headline(bus: &Bus, boot_id: &str, now: GoTime) -> Headline {
+    page::headline(&View { silent: None, ..View::read(bus, boot_id, now) }, now)
 }

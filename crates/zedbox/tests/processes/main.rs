@@ -1,5 +1,5 @@
 //! Real processes, one an agent or all in one, that share nothing but files: killed, short of descriptors, on disks that
-//! take nothing, with clocks that are set, beside other candidates.
+//! take nothing, with clocks that are set, beside other candidates; and the words of their logs.
 //!
 //! One binary, so that their waits overlap. Not here: `crashes.rs`, which counts writes and runs many at once itself.
 
@@ -9,4 +9,5 @@ mod disk;
 mod election;
 mod failing;
 mod killed;
+mod log_words;
 mod secrets;

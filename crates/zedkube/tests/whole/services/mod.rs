@@ -4,5 +4,6 @@ mod apps;
 mod duties;
 mod k3s;
 mod leader;
+mod node_report;
 mod server;
 mod writes;

@@ -1,0 +1,174 @@
+//! What a Node says of its drain to everybody: one condition, one annotation, and Events about it.
+//!
+//! The condition and the annotation go to `nodes/status` by a strategic merge patch, as the kubelet's own writes do: the
+//! conditions of others stay. Events are core/v1 ones of the namespace `default`, as the kubelet's are: that is where
+//! `kubectl describe node` looks, and there a repeated Event is counted up. Not here: what is said, and how often.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, Node as NodeObject};
+use kube::Resource as _;
+use kube::api::{Patch, PostParams};
+use kube::core::Request;
+use serde_json::{Value, json};
+
+use super::{FIELD_MANAGER, api, own, signed};
+use crate::client::{Cluster, Question};
+use crate::error::Error;
+use crate::names::NodeName;
+
+/// The type of our condition: `True` for a node that is proved empty.
+pub const CONDITION: &str = "pillar-rs/Drained";
+/// The annotation with the state in one sentence.
+pub const STATE_ANNOTATION: &str = "pillar-rs/drain-state";
+/// Where Events of objects without a namespace are.
+const NAMESPACE: &str = "default";
+/// Who reports, in Events.
+const COMPONENT: &str = "pillar-rs";
+
+/// What a node says of its drain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// `True`, `False` or `Unknown`.
+    pub status: &'static str,
+    /// Why, in one word in CamelCase.
+    pub reason: &'static str,
+    /// The same for a person.
+    pub message: String,
+    /// The value of the annotation.
+    pub state: String,
+}
+
+/// What is on the node now.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Found {
+    /// UID of the Node object.
+    pub uid: String,
+    /// Status of our condition, and since when; `None` where it is not there.
+    pub condition: Option<(String, Option<Timestamp>)>,
+    /// Our annotation is there.
+    pub annotated: bool,
+}
+
+/// Reads it.
+///
+/// # Errors
+/// Those of [`own`].
+pub async fn read(cluster: &Cluster, node: &NodeName, device_uuid: &str) -> Result<Found, Error> {
+    Ok(found(&own(cluster, node, device_uuid).await?))
+}
+
+fn found(node: &NodeObject) -> Found {
+    let conditions = node.status.iter().flat_map(|it| it.conditions.iter().flatten());
+    let ours = conditions.into_iter().find(|it| it.type_ == CONDITION);
+    Found {
+        uid: node.metadata.uid.clone().unwrap_or_default(),
+        condition: ours.map(|it| (it.status.clone(), it.last_transition_time.as_ref().map(|it| it.0))),
+        annotated: node.metadata.annotations.as_ref().is_some_and(|it| it.contains_key(STATE_ANNOTATION)),
+    }
+}
+
+/// Writes it to the node with this UID, `since` when its status holds. `None` removes it.
+///
+/// # Errors
+/// Those of [`Cluster`]; a conflict where another object has taken the node's name.
+pub async fn write(
+    cluster: &Cluster,
+    node: &NodeName,
+    uid: &str,
+    shown: Option<&Shown>,
+    (since, now): (Timestamp, Timestamp),
+) -> Result<(), Error> {
+    let condition = match shown {
+        Some(shown) => json!({
+            "type": CONDITION, "status": shown.status, "reason": shown.reason, "message": shown.message,
+            "lastTransitionTime": seconds(since), "lastHeartbeatTime": seconds(now),
+        }),
+        None => json!({ "type": CONDITION, "$patch": "delete" }),
+    };
+    let body = json!({
+        "metadata": { "uid": uid, "annotations": { STATE_ANNOTATION: shown.map(|it| &it.state) } },
+        "status": { "conditions": [condition] },
+    });
+    let patch = Patch::Strategic(body);
+    let request = api().patch_subresource("status", node.as_str(), &signed(), &patch);
+    cluster.order(&format!("report the drain on node {node}"), request).await
+}
+
+/// An Event about a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeEvent {
+    /// Its own name, under which the same thing is said again.
+    pub name: String,
+    /// The node.
+    pub node: NodeName,
+    /// UID of the Node object.
+    pub uid: String,
+    /// `Warning`, else `Normal`.
+    pub warning: bool,
+    /// What happened, in one word in CamelCase.
+    pub reason: &'static str,
+    /// The same for a person, at most 1024 bytes.
+    pub message: String,
+    /// When it first happened.
+    pub first: Timestamp,
+    /// When it happened last.
+    pub last: Timestamp,
+    /// How often.
+    pub count: u32,
+}
+
+/// Creates the Event. False where one of its name exists.
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn create(cluster: &Cluster, event: &NodeEvent) -> Result<bool, Error> {
+    let node = event.node.as_str();
+    let body = json!({
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": { "name": event.name, "namespace": NAMESPACE },
+        "involvedObject": { "apiVersion": "v1", "kind": "Node", "name": node, "uid": event.uid },
+        "type": if event.warning { "Warning" } else { "Normal" },
+        "reason": event.reason, "message": event.message, "count": event.count,
+        "firstTimestamp": seconds(event.first), "lastTimestamp": seconds(event.last),
+        "source": { "component": COMPONENT, "host": node },
+        "reportingComponent": COMPONENT, "reportingInstance": node,
+    });
+    let how = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    let made = cluster.order("create an Event", events().create(&how, bytes(&body))).await;
+    match made {
+        Err(error) if error.is_conflict() => Ok(false),
+        made => made.map(|()| true),
+    }
+}
+
+/// Says it again under its name. False where that Event is gone, as all are after a time (an hour by default).
+///
+/// # Errors
+/// Those of [`Cluster`].
+pub async fn count(cluster: &Cluster, event: &NodeEvent) -> Result<bool, Error> {
+    let body = json!({
+        "count": event.count, "lastTimestamp": seconds(event.last), "message": event.message,
+    });
+    let counted = cluster.order("count an Event", patch(&event.name, body)).await;
+    match counted {
+        Err(error) if error.is_not_found() => Ok(false),
+        counted => counted.map(|()| true),
+    }
+}
+
+fn patch(name: &str, body: Value) -> Question {
+    events().patch(name, &signed(), &Patch::Merge(body))
+}
+
+fn events() -> Request {
+    Request::new(Event::url_path(&(), Some(NAMESPACE)))
+}
+
+fn bytes(body: &Value) -> Vec<u8> {
+    body.to_string().into_bytes()
+}
+
+/// As the API server writes times of conditions and Events.
+fn seconds(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,149 @@
+//! What has happened since zedkube started, as counters of the metrics.
+//!
+//! Labels are words of the code alone. Not here: who counts (`zedkube`). Pure: no clock, no I/O, no task.
+
+use std::collections::BTreeMap;
+
+use super::metrics::{OTHER, Page, REPLIES, known, skip};
+
+/// Ends of a drain.
+const ENDS: [&str; 5] = ["complete", "skipped", "forced", "failed", "withdrawn"];
+/// Why a drain was skipped; any other is `other`.
+const REASONS: [&str; 3] = ["api-unreachable", "forced", OTHER];
+/// What is repaired after an outage: what the key of `Repairs` begins with, and its word.
+const REPAIRS: [(&str, &str); 3] =
+    [("node.kubernetes.io/", "taint"), ("own cordon", "cordon"), ("pod of the former boot", "pod")];
+
+/// Counts since zedkube started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals {
+    drains: BTreeMap<&'static str, u64>,
+    skips: BTreeMap<&'static str, u64>,
+    replies: BTreeMap<&'static str, u64>,
+    repairs: BTreeMap<&'static str, u64>,
+    events: BTreeMap<&'static str, u64>,
+    /// Seconds of drains that were completed.
+    pub drain_seconds: u64,
+    /// Evictions that the server has accepted.
+    pub evictions: u64,
+    /// Cordons that somebody removed in a drain and that were set again.
+    pub recordons: u64,
+    /// How often nothing progressed for the set time.
+    pub stalls: u64,
+    /// Nothing progresses now.
+    pub stalled: bool,
+    /// Events that were not sent.
+    pub events_left_out: u64,
+}
+
+impl Totals {
+    /// A drain ended: `complete`, `skipped`, `forced`, `failed` or `withdrawn`.
+    pub fn ended(&mut self, end: &'static str) {
+        *self.drains.entry(end).or_default() += 1;
+    }
+
+    /// One was skipped, for the reason in `Skip`.
+    pub fn skipped(&mut self, text: &str) {
+        *self.skips.entry(skip(text)).or_default() += 1;
+    }
+
+    /// Calls that ask pods to leave were answered so, by the word of `Replies`.
+    pub fn reply(&mut self, word: &str, count: u64) {
+        *self.replies.entry(known(&REPLIES, word)).or_default() += count;
+    }
+
+    /// Something was repaired after an outage, by the word of `Repairs`.
+    pub fn repair(&mut self, what: &str, count: u64) {
+        *self.repairs.entry(repair(what)).or_default() += count;
+    }
+
+    /// An Event was written.
+    pub fn event(&mut self, reason: &'static str) {
+        *self.events.entry(reason).or_default() += 1;
+    }
+
+    /// All counters.
+    pub(super) fn write(&self, out: &mut Page) {
+        let build = [(env!("CARGO_PKG_VERSION"), 1)];
+        out.many("pillar_build_info", "1, with the version of this program", "version", build);
+        out.counters("pillar_drains_total", "drains that ended", "end", all(&ENDS, &self.drains));
+        out.counter(
+            "pillar_drain_seconds_total",
+            "seconds of drains that were completed",
+            self.drain_seconds,
+        );
+        out.counters("pillar_skips_total", "drains left out by reason", "reason", all(&REASONS, &self.skips));
+        out.counter("pillar_evictions_total", "evictions accepted", self.evictions);
+        let replies = self.replies.iter().map(|(word, count)| (*word, *count));
+        out.counters("pillar_eviction_replies_total", "answers to evictions", "reply", replies);
+        let kinds = REPAIRS.map(|it| it.1).into_iter().chain([OTHER]);
+        let repairs = kinds.map(|it| (it, self.repairs.get(it).copied().unwrap_or_default()));
+        let repairs = repairs.chain([("recordon", self.recordons)]);
+        out.counters("pillar_repairs_total", "what zedkube repaired by itself", "kind", repairs);
+        out.counter(
+            "pillar_stalls_total",
+            "how often a drain made no progress for the set time",
+            self.stalls,
+        );
+        out.one("pillar_drain_stalled", "1 while a drain makes no progress", self.stalled.into());
+        let events = self.events.iter().map(|(reason, count)| (*reason, *count));
+        out.counters("pillar_events_total", "Events written about the Node", "reason", events);
+        out.counter("pillar_events_left_out_total", "Events that were not sent", self.events_left_out);
+    }
+}
+
+/// Each word, with 0 for what has not happened: a counter that appears with its first count has no increase.
+fn all<'a>(
+    words: &'a [&'static str],
+    counts: &'a BTreeMap<&'static str, u64>,
+) -> impl Iterator<Item = (&'static str, u64)> + 'a {
+    words.iter().map(|it| (*it, counts.get(it).copied().unwrap_or_default()))
+}
+
+/// The word for a key of `Repairs`.
+pub(super) fn repair(what: &str) -> &'static str {
+    REPAIRS.iter().find(|(start, _)| what.starts_with(start)).map_or(OTHER, |(_, word)| *word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn o4_counters_begin_at_zero_and_a_strange_word_is_other() {
+        let mut totals = Totals { evictions: 4, recordons: 2, drain_seconds: 61, ..Totals::default() };
+        totals.ended("complete");
+        totals.skipped("forced COMPLETE by the force file");
+        totals.skipped("\"}\nevil 1");
+        totals.reply("budget", 9);
+        totals.reply("\"}\nevil 1", 2);
+        totals.repair("node.kubernetes.io/unreachable:NoExecute", 2);
+        totals.repair("pod of the former boot", 1);
+        totals.event("DrainStarted");
+        let mut out = Page::default();
+        totals.write(&mut out);
+        let text = out.text();
+        for line in [
+            "pillar_build_info{version=\"0.1.0\"} 1",
+            "# TYPE pillar_drains_total counter",
+            "pillar_drains_total{end=\"complete\"} 1",
+            "pillar_drains_total{end=\"failed\"} 0",
+            "pillar_drain_seconds_total 61",
+            "pillar_skips_total{reason=\"forced\"} 1",
+            "pillar_skips_total{reason=\"other\"} 1",
+            "pillar_skips_total{reason=\"api-unreachable\"} 0",
+            "pillar_evictions_total 4",
+            "pillar_eviction_replies_total{reply=\"budget\"} 9",
+            "pillar_eviction_replies_total{reply=\"other\"} 2",
+            "pillar_repairs_total{kind=\"taint\"} 2",
+            "pillar_repairs_total{kind=\"cordon\"} 0",
+            "pillar_repairs_total{kind=\"pod\"} 1",
+            "pillar_repairs_total{kind=\"recordon\"} 2",
+            "# TYPE pillar_drain_stalled gauge",
+            "pillar_events_total{reason=\"DrainStarted\"} 1",
+            "pillar_events_left_out_total 0",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}\n{text}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The condition and the annotation of the Node, out of the headline of its page and NodeDrainProgress.
+//!
+//! Pure: no clock, no I/O, no task.
+
+use kubeapi::nodes::report::Shown;
+use topics::{DrainPhase, Headline, NodeDrainProgress, NodeState, cut_text};
+
+use super::notices::next_step;
+
+/// No longer message is written.
+const MESSAGE_BYTES: usize = 512;
+
+/// What the Node shows. `True` is said of a node that is proved empty alone, however it is released.
+pub(crate) fn shown(headline: &Headline, progress: &NodeDrainProgress, stalled: bool) -> Shown {
+    let proved = progress.phase == DrainPhase::Complete;
+    let is_true = matches!(headline.state, NodeState::Safe | NodeState::Drained)
+        || matches!(headline.state, NodeState::Blocked | NodeState::UnderWay) && proved;
+    let status = match (is_true, headline.state == NodeState::Unknown) {
+        (true, _) => "True",
+        (false, true) => "Unknown",
+        (false, false) => "False",
+    };
+    let step = matches!(headline.state, NodeState::Blocked | NodeState::Failed | NodeState::AfterBoot)
+        .then(|| format!("; {}", next_step(progress)));
+    let stall = if stalled { "; no progress for long" } else { "" };
+    let message = format!("{}{}{stall}", headline.text, step.unwrap_or_default());
+    Shown {
+        status,
+        reason: if stalled { "Stalled" } else { reason(headline.state) },
+        message: cut_text(&message, MESSAGE_BYTES),
+        state: cut_text(&headline.text, MESSAGE_BYTES),
+    }
+}
+
+const fn reason(state: NodeState) -> &'static str {
+    match state {
+        NodeState::Unknown => "Unknown",
+        NodeState::NoCluster => "NoCluster",
+        NodeState::InService => "InService",
+        NodeState::Cordoned => "CordonedByOthers",
+        NodeState::Requested => "Requested",
+        NodeState::UnderWay => "Draining",
+        NodeState::WaitingForTurn => "WaitingForTurn",
+        NodeState::WaitingForWindow => "WaitingForWindow",
+        NodeState::Blocked => "Blocked",
+        NodeState::Failed => "Failed",
+        NodeState::Unproved => "NotProved",
+        NodeState::Drained => "Drained",
+        NodeState::Safe => "SafeToWorkOn",
+        NodeState::Withdrawn => "Withdrawn",
+        NodeState::AfterBoot => "AfterBoot",
+        NodeState::Held => "WholeSiteOperation",
+        NodeState::Leaving => "Leaving",
+    }
+}

@@ -1,0 +1,124 @@
+//! What the Node shows of its drain to everybody who looks at the cluster: Events, a condition, an annotation; and the
+//! warning that nothing progresses.
+//!
+//! It follows what was published, asks nothing of the drain, and the drain waits for none of it. What is said: `notices` and
+//! `condition`; how often: `events`; what is counted for the metrics: `totals`; all pure. Not here: the calls
+//! (`kubeapi::nodes::report`). Sources: goals O3, O4, O7.
+
+mod condition;
+mod events;
+mod notices;
+mod sender;
+#[cfg(test)]
+mod tests;
+mod totals;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::{Clock, Station};
+use kubeapi::{Cluster, Target};
+use nodestatus::{ClusterMembership, Totals};
+use tokio::sync::{mpsc, watch};
+use topics::{GoTime, NodeDrainProgress};
+use tracing::warn;
+
+use crate::limits::Limits;
+use notices::{Announcer, Kind, Notice};
+use sender::Sender;
+
+/// Notices that wait for the API; more are left out.
+const QUEUE: usize = 16;
+
+/// What the drain half of zedkube has published and done.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Published {
+    /// The newest progress that was published.
+    pub(crate) progress: Option<Arc<NodeDrainProgress>>,
+    /// How often our cordon was removed since the start of zedkube.
+    pub(crate) uncordons: u32,
+}
+
+/// What it is made of.
+#[derive(Clone)]
+pub(crate) struct Report {
+    pub(crate) station: Station,
+    pub(crate) cluster: Cluster,
+    pub(crate) target: Target,
+    pub(crate) members: watch::Receiver<ClusterMembership>,
+    pub(crate) published: watch::Receiver<Published>,
+    pub(crate) totals: watch::Sender<Totals>,
+}
+
+impl Report {
+    /// Runs until nobody publishes any more. Dropping it loses what was not yet sent.
+    pub(crate) async fn run(self, limits: &Limits) {
+        let (notices, inbox) = mpsc::channel(QUEUE);
+        let (stalls, stalled) = watch::channel(false);
+        let listener = Listener {
+            clock: self.station.clock,
+            published: self.published.clone(),
+            totals: self.totals.clone(),
+            notices: limits.node_report.then_some(notices),
+            stalls,
+        };
+        let listening = listener.run(limits.stall_after());
+        if limits.node_report {
+            let sender = Sender::new(self, inbox, stalled);
+            tokio::select! {
+                () = listening => {}
+                () = Box::pin(sender.run()) => {}
+            }
+        } else {
+            listening.await;
+        }
+    }
+}
+
+/// Hears what is published, and says what follows from it.
+struct Listener {
+    clock: Clock,
+    published: watch::Receiver<Published>,
+    totals: watch::Sender<Totals>,
+    notices: Option<mpsc::Sender<(Notice, GoTime)>>,
+    stalls: watch::Sender<bool>,
+}
+
+impl Listener {
+    async fn run(mut self, stall_after: Duration) {
+        let mut announcer = Announcer::new(stall_after);
+        let mut before: Option<Arc<NodeDrainProgress>> = None;
+        loop {
+            let Published { progress, uncordons } = self.published.borrow_and_update().clone();
+            if let Some(newest) = progress {
+                let wall = self.clock.wall();
+                let said = announcer.step(self.clock.now(), &newest, uncordons);
+                let is_stalled = announcer.is_stalled();
+                self.totals.send_modify(|it| {
+                    totals::add(it, before.as_deref(), &newest, &said, wall);
+                    it.stalled = is_stalled;
+                });
+                self.stalls.send_if_modified(|held| std::mem::replace(held, is_stalled) != is_stalled);
+                for notice in said {
+                    self.say(notice, wall);
+                }
+                before = Some(newest);
+            }
+            let due = announcer.due();
+            tokio::select! {
+                changed = self.published.changed() => if changed.is_err() { return },
+                () = self.clock.sleep_until(due), if due.is_some() => {}
+            }
+        }
+    }
+
+    fn say(&self, notice: Notice, at: GoTime) {
+        if notice.kind == Kind::Stalled {
+            warn!("the drain of this node is stalled: {}", notice.message);
+        }
+        let Some(notices) = &self.notices else { return };
+        if notices.try_send((notice, at)).is_err() {
+            self.totals.send_modify(|it| it.events_left_out += 1);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! What is said of a drain, and how often; in `sent`, that the API server has it.
+
+mod sent;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kubeapi::NodeName;
+use nodestatus::Totals;
+use step::Mono;
+use topics::{
+    Answer, Blocker, CordonOwner, DrainPhase, DrainStatus, GoTime, Headline, NodeDrainProgress, NodeState,
+    PodCounts, RequestId, Requester, TurnShown,
+};
+
+use super::condition::shown;
+use super::events::{EventLog, HOURLY, name};
+use super::notices::{Announcer, Kind, Notice};
+use super::totals;
+
+const STALL: Duration = Duration::from_mins(10);
+const BOOT: &str = "b1";
+
+fn at(secs: u64) -> GoTime {
+    "2026-03-14T09:26:53Z".parse::<GoTime>().unwrap().plus(Duration::from_secs(secs))
+}
+
+fn mono(secs: u64) -> Mono {
+    Mono::from_start(Duration::from_secs(secs))
+}
+
+fn progress(phase: DrainPhase, status: DrainStatus) -> NodeDrainProgress {
+    NodeDrainProgress {
+        requested_by: Requester::DeviceOp,
+        requested_at: at(1),
+        context: "reboot".to_owned(),
+        phase,
+        status,
+        started_at: at(2),
+        reason: "why".to_owned(),
+        next_step: "do this".to_owned(),
+        boot_id: BOOT.to_owned(),
+        ..NodeDrainProgress::default()
+    }
+}
+
+fn answer(skip: &str, forced: bool) -> Vec<Answer> {
+    vec![Answer {
+        requested_by: Requester::DeviceOp,
+        requested_at: at(1),
+        context: "reboot".to_owned(),
+        status: DrainStatus::Complete,
+        skip: skip.to_owned(),
+        forced,
+        at: at(9),
+    }]
+}
+
+fn blocked(pod: &str) -> NodeDrainProgress {
+    let blocker = Blocker {
+        pod: pod.to_owned(),
+        code: "budget".to_owned(),
+        reason: "PodDisruptionBudget shop/web allows no disruption".to_owned(),
+        next_step: "add a replica".to_owned(),
+        ..Blocker::default()
+    };
+    NodeDrainProgress {
+        blockers: vec![blocker],
+        cordon: CordonOwner::Ours,
+        ..progress(DrainPhase::Draining, DrainStatus::Cordoned)
+    }
+}
+
+fn waiting(rule: &str) -> NodeDrainProgress {
+    let turn = TurnShown { rule: rule.to_owned(), ..TurnShown::default() };
+    NodeDrainProgress { turn, ..progress(DrainPhase::WaitingForTurn, DrainStatus::Starting) }
+}
+
+fn idle() -> NodeDrainProgress {
+    NodeDrainProgress {
+        status: DrainStatus::NotRequested,
+        boot_id: BOOT.to_owned(),
+        ..NodeDrainProgress::default()
+    }
+}
+
+/// The reasons that are said of these, one after another. Our cordon goes where it was there and the node is idle.
+fn said(course: &[(u64, NodeDrainProgress)]) -> Vec<&'static str> {
+    let (mut announcer, mut ours, mut uncordons) = (Announcer::new(STALL), false, 0);
+    let all = course.iter().flat_map(|(secs, it)| {
+        uncordons += u32::from(ours && it.phase == DrainPhase::Idle);
+        ours = it.cordon == CordonOwner::Ours;
+        announcer.step(mono(*secs), it, uncordons)
+    });
+    all.map(|it| it.kind.reason()).collect()
+}
+
+#[test]
+fn o3_what_is_said_of_each_course_of_a_drain() {
+    let draining = || NodeDrainProgress {
+        cordon: CordonOwner::Ours,
+        ..progress(DrainPhase::Draining, DrainStatus::Cordoned)
+    };
+    let ended = |phase, status, answers| NodeDrainProgress {
+        cordon: CordonOwner::Ours,
+        answers,
+        ..progress(phase, status)
+    };
+    let (complete, failed) = (DrainStatus::Complete, DrainStatus::FailedDrain);
+    let after_boot =
+        || NodeDrainProgress { phase: DrainPhase::AfterBoot, cordon: CordonOwner::Ours, ..idle() };
+    type Course = Vec<(u64, NodeDrainProgress)>;
+    let rows: Vec<(&str, Course, &[&str])> = vec![
+        ("idle", vec![(0, idle()), (9, idle())], &[]),
+        (
+            "a good drain",
+            vec![
+                (0, idle()),
+                (1, progress(DrainPhase::Checking, DrainStatus::Requested)),
+                (2, progress(DrainPhase::Cordoning, DrainStatus::Starting)),
+                (3, draining()),
+                (4, ended(DrainPhase::Complete, complete, answer("", false))),
+                (5, ended(DrainPhase::Complete, complete, answer("", false))),
+            ],
+            &["DrainStarted", "DrainComplete"],
+        ),
+        (
+            "blocked for a while, then by another pod, then free",
+            vec![
+                (0, blocked("shop/a")),
+                (1, blocked("shop/a")),
+                (5, blocked("shop/a")),
+                (6, blocked("shop/b")),
+                (20, blocked("shop/b")),
+                (30, blocked("shop/b")),
+                (31, draining()),
+            ],
+            &["DrainStarted", "DrainBlocked", "DrainBlocked"],
+        ),
+        (
+            "blocked for moments only",
+            vec![(0, blocked("shop/a")), (4, draining()), (5, blocked("shop/a")), (8, draining())],
+            &["DrainStarted"],
+        ),
+        (
+            "its turn",
+            vec![(0, waiting("down")), (5, waiting("down")), (60, waiting("down")), (61, draining())],
+            &["DrainWaitingForTurn", "DrainStarted"],
+        ),
+        ("cannot start", vec![(0, waiting("preflight")), (5, waiting("preflight"))], &["DrainBlocked"]),
+        (
+            "a window",
+            [0, 5].map(|at| (at, progress(DrainPhase::OutsideWindow, DrainStatus::Starting))).into(),
+            &["DrainWaitingForWindow"],
+        ),
+        (
+            "skipped",
+            vec![(0, idle()), (1, ended(DrainPhase::Skipped, complete, answer("the API was away", false)))],
+            &["DrainSkipped"],
+        ),
+        (
+            "forced",
+            vec![(0, draining()), (1, ended(DrainPhase::Complete, complete, answer("forced by root", true)))],
+            &["DrainStarted", "DrainForced"],
+        ),
+        (
+            "failed, and again",
+            vec![
+                (0, draining()),
+                (1, ended(DrainPhase::FailedDrain, failed, vec![])),
+                (2, ended(DrainPhase::FailedDrain, failed, vec![])),
+                (3, ended(DrainPhase::FailedCordon, DrainStatus::FailedCordon, vec![])),
+            ],
+            &["DrainStarted", "DrainFailed", "DrainFailed"],
+        ),
+        (
+            "withdrawn",
+            vec![
+                (0, draining()),
+                (
+                    1,
+                    NodeDrainProgress { phase: DrainPhase::Withdrawing, cordon: CordonOwner::Ours, ..idle() },
+                ),
+                (2, idle()),
+            ],
+            &["DrainStarted", "DrainWithdrawn", "Uncordoned"],
+        ),
+        ("after a boot", vec![(0, after_boot()), (9, idle()), (10, idle())], &["Uncordoned"]),
+        (
+            "found in mid-drain, before the request was read",
+            vec![
+                (
+                    0,
+                    NodeDrainProgress {
+                        requested_by: Requester::None,
+                        requested_at: GoTime::ZERO,
+                        ..blocked("shop/a")
+                    },
+                ),
+                (9, draining()),
+            ],
+            &["DrainStarted"],
+        ),
+        (
+            "uncordoned by somebody in mid-drain, and cordoned again",
+            vec![
+                (0, draining()),
+                (1, progress(DrainPhase::Draining, DrainStatus::Cordoned)),
+                (2, draining()),
+            ],
+            &["DrainStarted"],
+        ),
+    ];
+    for (case, course, expected) in rows {
+        assert_eq!(said(&course), expected, "{case}");
+    }
+}
+
+#[test]
+fn o3_the_words_name_what_happened_and_what_to_do() {
+    let mut announcer = Announcer::new(STALL);
+    let mut all = announcer.step(mono(0), &blocked("shop/a"), 0);
+    all.extend(announcer.step(mono(5), &blocked("shop/a"), 0));
+    let text: Vec<&str> = all.iter().map(|it| it.message.as_str()).collect();
+    let expected = [
+        "draining this node for reboot of the device",
+        "the drain for reboot of the device is blocked: pod shop/a does not leave: PodDisruptionBudget shop/web allows no \
+         disruption; add a replica",
+    ];
+    assert_eq!(text, expected);
+    // No text is longer than the API server takes.
+    let mut long = progress(DrainPhase::FailedDrain, DrainStatus::FailedDrain);
+    long.reason = "x".repeat(5000);
+    let said = announcer.step(mono(6), &long, 0);
+    assert!(said.iter().all(|it| it.message.len() <= 1024), "{said:?}");
+}
+
+#[test]
+fn o7_a_drain_without_any_progress_is_warned_of_once_until_something_changes() {
+    let gone = |gone| NodeDrainProgress {
+        counts: PodCounts { total: 3, gone, waiting: 3 - gone, ..PodCounts::default() },
+        blockers: Vec::new(),
+        ..blocked("")
+    };
+    let mut announcer = Announcer::new(STALL);
+    announcer.step(mono(0), &gone(0), 0);
+    assert_eq!(announcer.due(), Some(mono(600)));
+    assert_eq!(announcer.step(mono(500), &gone(1), 0), []);
+    // Words and times that change are no progress.
+    let words = NodeDrainProgress { reason: "other words".to_owned(), estimate: at(9), ..gone(1) };
+    assert_eq!(announcer.step(mono(1099), &words, 0), []);
+    assert_eq!(announcer.due(), Some(mono(1100)));
+    let said = announcer.step(mono(1100), &gone(1), 0);
+    assert_eq!(said.iter().map(|it| it.kind).collect::<Vec<_>>(), [Kind::Stalled]);
+    assert_eq!(said[0].message, "no progress for 10 min: why; do this");
+    assert!(announcer.is_stalled());
+    assert_eq!((announcer.step(mono(90_000), &gone(1), 0), announcer.due()), (vec![], None));
+    assert_eq!(announcer.step(mono(90_001), &gone(2), 0), []);
+    assert!(!announcer.is_stalled());
+    assert_eq!(announcer.step(mono(90_601), &gone(2), 0).len(), 1);
+    // Never for a state that ends or waits for a known time, nor with the limit 0.
+    for phase in [DrainPhase::Idle, DrainPhase::Complete, DrainPhase::OutsideWindow, DrainPhase::FailedDrain]
+    {
+        let mut announcer = Announcer::new(STALL);
+        let it = progress(phase, DrainStatus::Cordoned);
+        announcer.step(mono(0), &it, 0);
+        announcer.step(mono(10), &it, 0);
+        assert_eq!(announcer.step(mono(90_000), &it, 0), [], "{phase:?}");
+    }
+    let mut never = Announcer::new(Duration::ZERO);
+    never.step(mono(0), &gone(0), 0);
+    assert_eq!((never.due(), never.step(mono(90_000), &gone(0), 0)), (None, vec![]));
+}
+
+#[test]
+fn o3_so_many_events_an_hour_and_room_is_kept_for_ends() {
+    let mut log = EventLog::default();
+    let admitted = |log: &mut EventLog, secs, kind| (0..100).filter(|_| log.admits(mono(secs), kind)).count();
+    assert_eq!(admitted(&mut log, 0, Kind::Blocked), HOURLY - 10);
+    assert_eq!(admitted(&mut log, 1800, Kind::Complete), 10);
+    assert_eq!(admitted(&mut log, 3599, Kind::Complete), 0);
+    assert_eq!(admitted(&mut log, 3600, Kind::Blocked), HOURLY - 20);
+}
+
+#[test]
+fn o3_the_same_thing_has_one_name_and_another_thing_another() {
+    let node = NodeName::parse("n1").unwrap();
+    let notice = |kind, secs, subject: &str| Notice {
+        kind,
+        id: RequestId { by: Requester::DeviceOp, at: at(secs) },
+        subject: subject.to_owned(),
+        message: "m".to_owned(),
+        is_new: true,
+    };
+    let first = name(&node, BOOT, &notice(Kind::Blocked, 1, "a"));
+    assert!(first.starts_with("n1.") && first.len() == 19, "{first}");
+    let other_words = Notice { message: "other".to_owned(), is_new: false, ..notice(Kind::Blocked, 1, "a") };
+    assert_eq!(name(&node, BOOT, &other_words), first);
+    for (boot, other) in [
+        (BOOT, notice(Kind::Blocked, 1, "b")),
+        (BOOT, notice(Kind::Blocked, 2, "a")),
+        (BOOT, notice(Kind::Stalled, 1, "a")),
+        ("b2", notice(Kind::Blocked, 1, "a")),
+    ] {
+        assert_ne!(name(&node, boot, &other), first);
+    }
+    let long = NodeName::parse(&format!("{}.{}", "n".repeat(229), "m".repeat(23))).unwrap();
+    let long = name(&long, BOOT, &notice(Kind::Blocked, 1, "a"));
+    assert!(long.len() <= 253 && !long.contains(".."), "{long}");
+}
+
+#[test]
+fn o3_the_condition_is_true_of_a_node_that_is_proved_empty_alone() {
+    let complete = progress(DrainPhase::Complete, DrainStatus::Complete);
+    let draining = progress(DrainPhase::Draining, DrainStatus::Cordoned);
+    let skipped = progress(DrainPhase::Skipped, DrainStatus::Complete);
+    for (state, progress, status, reason) in [
+        (NodeState::Safe, &complete, "True", "SafeToWorkOn"),
+        (NodeState::Drained, &complete, "True", "Drained"),
+        (NodeState::UnderWay, &complete, "True", "Draining"),
+        (NodeState::Blocked, &complete, "True", "Blocked"),
+        (NodeState::Blocked, &draining, "False", "Blocked"),
+        (NodeState::UnderWay, &draining, "False", "Draining"),
+        (NodeState::Unproved, &skipped, "False", "NotProved"),
+        (NodeState::Unproved, &complete, "False", "NotProved"),
+        (NodeState::Unknown, &draining, "Unknown", "Unknown"),
+        (NodeState::InService, &draining, "False", "InService"),
+        (NodeState::AfterBoot, &draining, "False", "AfterBoot"),
+    ] {
+        let headline = Headline { state, text: format!("{}: so", state.words()) };
+        let shown = shown(&headline, progress, false);
+        assert_eq!((shown.status, shown.reason), (status, reason), "{state:?}");
+        assert!(shown.message.starts_with(&headline.text) && shown.state == headline.text);
+    }
+    let headline = Headline { state: NodeState::Blocked, text: "BLOCKED: so".to_owned() };
+    let stalled = shown(&headline, &draining, true);
+    assert_eq!((stalled.status, stalled.reason), ("False", "Stalled"));
+    assert_eq!(stalled.message, "BLOCKED: so; do this; no progress for long");
+}
+
+#[test]
+fn o4_totals_count_what_happened_and_not_what_an_earlier_run_has_counted() {
+    let mut totals = Totals::default();
+    let with = |evicted, budget: u32, attempt| NodeDrainProgress {
+        evicted,
+        attempt,
+        replies: BTreeMap::from([("budget".to_owned(), budget)]),
+        ..progress(DrainPhase::Draining, DrainStatus::Cordoned)
+    };
+    let mut announcer = Announcer::new(STALL);
+    let mut before: Option<NodeDrainProgress> = None;
+    let end = NodeDrainProgress {
+        answers: answer("", false),
+        evicted: 9,
+        ..progress(DrainPhase::Complete, DrainStatus::Complete)
+    };
+    for it in [with(5, 2, 1), with(7, 4, 1), with(8, 1, 2), end.clone(), end.clone()] {
+        let said = announcer.step(mono(0), &it, 0);
+        totals::add(&mut totals, before.as_ref(), &it, &said, at(62));
+        before = Some(it);
+    }
+    let mut expected = Totals::default();
+    expected.ended("complete");
+    (expected.evictions, expected.drain_seconds) = (4, 60);
+    expected.reply("budget", 3);
+    assert_eq!(totals, expected);
+    // Found at its end by the next run.
+    let mut next = Totals::default();
+    totals::add(&mut next, None, &end, &Announcer::new(STALL).step(mono(0), &end, 0), at(90));
+    assert_eq!(next, Totals::default());
+}
