@@ -198,7 +198,8 @@ fn x1_an_os_update_waits_for_its_drain_and_the_new_image_runs() {
         "the controller wants OS image 14.5.1-lts-kubevirt-amd64 activated",
         "NodeDrainStatus 9 Complete",
         "stand-in reboot",
-        "the machine runs 14.5.1-lts-kubevirt-amd64; its node is healthy and schedulable",
+        "the machine runs 14.5.1-lts-kubevirt-amd64, which is tested for 30 s",
+        "the image 14.5.1-lts-kubevirt-amd64 has passed its test; the node is healthy and schedulable",
         "drain for OS image",
     ];
     scenario("os-update", &told, 6);
@@ -321,6 +322,17 @@ fn x1_a_cluster_that_is_kept_does_what_its_printed_lines_say() {
         if at == 3 {
             assert_ne!(pid(), killed, "zedkube was not killed");
         }
+    }
+    // What is said below them: a machine that is switched off comes back, and so does the site.
+    for (line, off) in [
+        ("zedbox shutdown --root edge-node-3 --reason fan", &NODES[2..]),
+        ("zedbox site shutdown --root edge-node-1 --reason mains", &NODES[..]),
+    ] {
+        assert!(demo.printed.iter().any(|it| it.contains(line.split(" --").next().unwrap())), "{line}");
+        let mut nodes = Nodes::watch(&api);
+        let (code, said) = run(line);
+        assert_eq!(code, 0, "{line}: {said}");
+        nodes.until_on(off);
     }
     let history = |node: &str| run(&format!("zedbox drain history --root {node}")).1;
     let forced = history("edge-node-2");

@@ -145,15 +145,6 @@ impl Cluster {
         all.iter().map(|it| (named(it), of(it))).collect()
     }
 
-    /// A snapshot of etcd that is young enough for a shutdown of the site.
-    pub(super) fn add_snapshot(&self) {
-        let now = self.clock.wall();
-        self.sim.apply(
-            "k3s/etcdsnapshotfiles",
-            json!({ "metadata": { "name": "demo" }, "status": { "readyToUse": true, "creationTime": now } }),
-        );
-    }
-
     /// Until no whole-site operation is in progress, all nodes take pods, and all virtual machines run.
     pub(super) async fn site_over(&self) -> anyhow::Result<()> {
         let lease = |it: &&Value| it["metadata"]["name"] == LEASE;

@@ -6,8 +6,8 @@ use agent::{Clock, wire};
 use anyhow::bail;
 use pubsub::{Bus, Change};
 use topics::{
-    BaseOsStatus, CordonOwner, DeviceOpPending, DrainPhase, DrainStatus, NodeDrainProgress, NodeDrainStatus,
-    Topic,
+    BaseOsStatus, CordonOwner, DeviceOpPending, DrainPhase, DrainStatus, NodeAgentStatus, NodeDrainProgress,
+    NodeDrainStatus, Topic,
 };
 
 /// A state that takes longer than this will not come.
@@ -90,6 +90,15 @@ impl Stage {
             }
         };
         self.patiently("the recorded reboot", file).await
+    }
+
+    /// Until the OS image that runs is under test, or no longer is.
+    pub(super) async fn tested(&self, is_over: bool) -> anyhow::Result<()> {
+        let what = if is_over { "the end of the new image's test" } else { "the test of the new image" };
+        self.until::<NodeAgentStatus>("nodeagent", what, |it| {
+            it.is_some_and(|it| it.update_inprogress != is_over)
+        })
+        .await
     }
 
     /// Until the OS image of the update runs.
