@@ -297,7 +297,7 @@ impl Cluster {
     pub async fn conditions(&self) -> Vec<String> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let status = nodes.get(&self.place.node).await.unwrap().status;
-        status.into_iter().flat_map(|it| it.conditions).flatten().map(|it| it.type_).collect()
+        status.into_iter().filter_map(|it| it.conditions).flatten().map(|it| it.type_).collect()
     }
 
     async fn want_available(&self, count: u32) {

@@ -17,7 +17,7 @@ use kubeapi::{Cluster, Error};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::finding::warnings;
+use crate::finding::{warnings, without_hints};
 use crate::{Finding, Severity, certificates, etcd, machines, node, nodes, storage};
 
 /// What is read of the cluster before a drain, one request each where it has one page.
@@ -174,9 +174,8 @@ pub async fn site(cluster: &Cluster, now: Timestamp) -> Vec<Finding> {
     judge("backups", &backups, &mut found, |all| storage::backing_up(all, now));
     judge("backups", &volumes, &mut found, |all| storage::restoring(all, now));
     judge("backups", &machines, &mut found, |all| storage::machine_snapshots(all, now));
-    found.retain(|it| it.severity != Severity::Hint);
     found.dedup();
-    found
+    without_hints(found)
 }
 
 pub(crate) async fn listed<T: DeserializeOwned + Send>(

@@ -91,6 +91,12 @@ pub(crate) fn warnings(found: Vec<Finding>) -> Vec<Finding> {
     found.into_iter().map(lower).collect()
 }
 
+/// All of `found` that is more than said.
+pub(crate) fn without_hints(mut found: Vec<Finding>) -> Vec<Finding> {
+    found.retain(|it| it.severity != Severity::Hint);
+    found
+}
+
 /// Codes whose warnings are about less than what blocks.
 const WITH_STEPS: [&str; 4] = ["backups", "certificates", "clock", "token"];
 

@@ -335,9 +335,8 @@ async fn r4_a_clock_that_is_wrong_shuts_the_gate_until_its_limit_and_heals() {
     let mut stage = Stage::new().await;
     stage.until("well", is_well).await;
     stage.local.send_replace(Local { clock: "the wall clock shows 1970".to_owned(), ..Local::default() });
-    stage
-        .shuts_and_warns(Layer::Clock, "shows 1970", |stage| drop(stage.local.send_replace(Local::default())))
-        .await;
+    let heal = |stage: &Stage| drop(stage.local.send_replace(Local::default()));
+    stage.shuts_and_warns(Layer::Clock, "shows 1970", heal).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -346,9 +345,8 @@ async fn r4_a_container_runtime_that_does_not_answer_shuts_the_gate_until_its_li
     stage.until("well", is_well).await;
     let silent = Fact::Runtime("the container runtime cannot be asked: S: cannot connect".to_owned());
     stage.upper.send_replace([silent, Fact::Probes(Vec::new())]);
-    stage
-        .shuts_and_warns(Layer::Runtime, "cannot connect", |stage| drop(stage.upper.send_replace(well())))
-        .await;
+    let heal = |stage: &Stage| drop(stage.upper.send_replace(well()));
+    stage.shuts_and_warns(Layer::Runtime, "cannot connect", heal).await;
 }
 
 /// Row 1-05.
@@ -358,9 +356,8 @@ async fn u10_a_service_of_the_site_that_does_not_answer_holds_the_turn_until_its
     stage.until("well", is_well).await;
     let fails = ("shop: http://10.0.0.5/ answers 503, not 200".to_owned(), "curl -v".to_owned());
     stage.upper.send_replace([Fact::Runtime(String::new()), Fact::Probes(vec![fails])]);
-    stage
-        .holds_turn_and_warns("answers 503", Layer::Probes, |stage| drop(stage.upper.send_replace(well())))
-        .await;
+    let heal = |stage: &Stage| drop(stage.upper.send_replace(well()));
+    stage.holds_turn_and_warns("answers 503", Layer::Probes, heal).await;
 }
 
 #[tokio::test(start_paused = true)]

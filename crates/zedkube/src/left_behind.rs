@@ -93,13 +93,19 @@ pub(crate) async fn run(
 /// Takes back what drains of `node` asked of machines and volumes, and starts again the machines that they stopped, until
 /// nothing is left and the machines of the node are up. What is in the way is sent, and tried again after pauses that grow;
 /// machines are named that have not come up in their time. Second copies of Deployments that have not come to be are given
-/// up, also where the settings allow none any more. Dropping it loses nothing.
-pub(crate) async fn give_back(cluster: &Cluster, node: &NodeName, clock: Clock, outbox: Outbox<Event>) {
+/// up where `surges` are set. Dropping it loses nothing.
+pub(crate) async fn give_back(
+    cluster: &Cluster,
+    node: &NodeName,
+    surges: bool,
+    clock: Clock,
+    outbox: Outbox<Event>,
+) {
     let (mut pace, mut tries) = (Pace::new(RandomState::new().hash_one("jitter")), 0_u32);
     let named_from = clock.now() + UP_WITHIN;
     let mut copies = Ok(());
     let mut copies_done = false;
-    let mut surges_due = true;
+    let mut surges_due = surges;
     loop {
         let mut given_up = Ok(());
         if surges_due {
@@ -273,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn d20_a_second_copy_of_a_drain_is_given_up_whatever_the_settings_allow_now() {
+    async fn d20_a_second_copy_that_a_drain_asked_for_and_that_has_not_come_to_be_is_given_up() {
         let sim = two_nodes();
         sim.add_deployment("shop", "solo", 1);
         sim.edit("apps/deployments", "shop", "solo", |it| {
@@ -284,7 +290,7 @@ mod tests {
         });
         let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
         let (clock, (outbox, _inbox)) = (Clock::new(), agent::turn::inbox());
-        give_back(&cluster, &NodeName::parse("n1").unwrap(), clock, outbox).await;
+        give_back(&cluster, &NodeName::parse("n1").unwrap(), true, clock, outbox).await;
         let left = sim.get("apps/deployments", "shop", "solo").unwrap();
         assert_eq!(left["metadata"]["annotations"], json!({}), "{left}");
     }

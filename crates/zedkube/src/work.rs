@@ -12,7 +12,9 @@ use kubeapi::reply::Reach;
 use kubeapi::{Cluster, Error, NodeName, nodes};
 use kubenodeop::machines::undo;
 use kubenodeop::node::boot::{self, Boot, Report};
-use kubenodeop::{Cordon, CordonOwner, Cordoned, DrainOrder, Marks, Outcome, Progress, Watched, node};
+use kubenodeop::{
+    Cordon, CordonOwner, Cordoned, DrainOrder, Marks, Outcome, Progress, SurgeRule, Watched, node,
+};
 use outage::calls::Newest;
 use outage::keeper::{self, Ask, KeeperReport, Ours};
 use outage::margin::calls::Source;
@@ -412,7 +414,8 @@ impl Work {
     /// Takes back what drains of our node have asked of virtual machines and volumes.
     pub(crate) async fn give_back(self, outbox: Outbox<Event>) {
         let Ok((node, _)) = self.target.get() else { return };
-        left_behind::give_back(&self.cluster, &node, self.station.clock, outbox).await;
+        let surges = self.limits.surge != SurgeRule::Never;
+        left_behind::give_back(&self.cluster, &node, surges, self.station.clock, outbox).await;
     }
 
     /// The pods that a drain would take away or wait for.

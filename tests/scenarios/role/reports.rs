@@ -59,7 +59,6 @@ async fn s1_what_the_node_shows_asks_for_what_its_own_roles_grant_and_nothing_el
     granted_and_used(&[REPORT_ROLES[0]], &rest);
 }
 
-#[expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 #[tokio::test]
 async fn o3_kubectl_describe_node_shows_the_events_the_condition_and_the_annotation() {
     let world = World::new().await;

@@ -14,7 +14,7 @@ use topics::VerifyLayer;
 
 use super::{Looked, unknown};
 use crate::cluster::{etcd_snapshots, events, listed, server_time};
-use crate::finding::warnings;
+use crate::finding::{warnings, without_hints};
 use crate::{
     Finding, Severity, budgets, certificates, etcd, machines, network, node, nodes, storage, workloads,
 };
@@ -68,10 +68,7 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
         quorum
             .list("nodes", all_nodes.as_deref(), etcd::voters)
             .read(format!("{members} of them members of etcd"));
-        quorum.list("snapshots", snapshots.as_deref(), |all| {
-            let found = etcd::snapshot(all, now).into_iter().filter(|it| it.severity != Severity::Hint);
-            warnings(found.collect())
-        });
+        quorum.list("snapshots", snapshots.as_deref(), |all| old_snapshot(all, now));
     }
     let kinds = [
         ("deployments", parted(deployments)),
@@ -124,6 +121,10 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
             .list("virtual machines", guests.as_deref(), machines::not_running)
             .layer("machines"),
     ]
+}
+
+fn old_snapshot(all: &[Value], now: Timestamp) -> Vec<Finding> {
+    warnings(without_hints(etcd::snapshot(all, now)))
 }
 
 fn leases_of(namespace: &str) -> String {

@@ -22,6 +22,8 @@ pub(super) const NODES: [(&str, &str); 3] = [
 ];
 /// Its lease.
 const VIRTUAL_IP: &str = "plndr-cp-lock";
+/// Who serves it where no node does.
+const NOBODY: &str = "nobody";
 const GUESTS: &str = "kubevirt/virtualmachineinstances";
 /// How many virtual machines the drill has.
 const MACHINES: usize = 5;
@@ -253,21 +255,20 @@ impl Cluster {
                 lacks.push(format!("application {app}: {there} of {wanted} pods are Ready"));
             }
         }
-        let holder = self.holder();
-        if holder.is_empty() || holder == off {
+        if [NOBODY, off].contains(&self.server().as_str()) {
             lacks.push(format!("the virtual IP of lease {VIRTUAL_IP} is served by no node with power"));
         }
         lacks
     }
 
-    /// Which node serves the virtual IP; nobody where it is not a Ready one.
-    pub(super) fn holder(&self) -> String {
+    /// The node that serves the virtual IP, or `nobody`.
+    pub(super) fn server(&self) -> String {
         let lease = self.sim.get("coordination/leases", "kube-system", VIRTUAL_IP).unwrap_or_default();
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
         let node = self.sim.get("nodes", "", &holder).unwrap_or_default();
         let is_ready = |it: &Value| it["type"] == "Ready" && it["status"] == "True";
         let is_up = node["status"]["conditions"].as_array().is_some_and(|all| all.iter().any(is_ready));
-        if is_up { holder } else { String::new() }
+        if is_up { holder } else { NOBODY.to_owned() }
     }
 
     /// Whether the volume of this machine is attached to the node.

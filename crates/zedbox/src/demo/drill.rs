@@ -293,13 +293,7 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&Cluster)) -> anyhow::
         before.machines.len(),
         if stayed.is_empty() { String::new() } else { format!("; off with {off}: {}", stayed.join(", ")) }
     ));
-    lines.push(format!(
-        "  virtual IP: {}",
-        match cluster.holder().as_str() {
-            "" => "served by nobody".to_owned(),
-            node => format!("served by {node}"),
-        }
-    ));
+    lines.push(format!("  virtual IP: served by {}", cluster.server()));
     lines.push(format!("  turns: {turn}"));
     lines.extend(lacks.iter().map(|it| format!("  NOT BACK: {it}")));
     Ok(Report { lines, lacks })

@@ -85,12 +85,12 @@ pub(crate) async fn run(
     plan.findings = settled(findings, &limits.preflight_stops);
     plan.notes.extend(add_ons(&plan.pods));
     let steps = steps(&plan, limits.take_turns);
-    let stops = !blocking(&plan.findings, &pass.codes).is_empty();
+    let is_free = plan.blockers.is_empty() && blocking(&plan.findings, &pass.codes).is_empty();
     match voice.output {
         Output::Json => Voice::json(&Form::of(&plan, &pass, &steps), false)?,
         Output::Text => Voice::print(&sheet(&plan, &pass, &steps, voice.columns()))?,
     };
-    Ok(if plan.blockers.is_empty() && !stops { Exit::Done } else { Exit::Blocked })
+    Ok(if is_free { Exit::Done } else { Exit::Blocked })
 }
 
 /// The name of this device's Node object, from zedagent's file.

@@ -100,7 +100,7 @@ fn the_plan_names_the_steps_of_the_written_procedure_in_its_order() {
 #[test]
 fn u6_a_certificate_of_the_api_server_that_ends_within_a_day_stops_a_drain_until_it_is_renewed() {
     let hours = |it: u64| Duration::from_secs(it * 3600);
-    let now = SystemTime::now();
+    let now = SystemTime::from(agent::Clock::new().wall().to_timestamp());
     let place = Place::over_tls(4, seed, now - hours(1)..now + hours(12));
     place.node.put("limits.json", r#"{"zedkube":{"preflight_stops":["certificates"]}}"#);
     let plan = || place.plan(&format!("--limits {}", place.node.path("limits.json").display()));

@@ -277,9 +277,12 @@ fn v1_what_is_broken_is_named_in_its_layer_with_the_next_step_and_is_the_exit_co
     }
 }
 
+/// What is done to the place, words of the command, its exit code, a word of what it says.
+type Case = (fn(&Place), &'static str, i32, &'static str);
+
 #[test]
 fn v1_each_exit_code_has_its_case() {
-    let cases: [(fn(&Place), &str, i32, &str); 6] = [
+    let cases: [Case; 6] = [
         (|_| {}, "", 0, "nodes pass 2 nodes, 2 leases"),
         (
             |it| {

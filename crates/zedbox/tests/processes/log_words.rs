@@ -186,9 +186,10 @@ fn reads_seconds(lines: &[String]) {
     // Each record of newlogd holds the whole line of an agent.
     let record =
         |line: &String| json!({ "severity": "info", "source": "zedkube", "content": line }).to_string();
-    fs::write(&plain, lines.iter().map(record).collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    let text = lines.iter().map(record).collect::<Vec<_>>().join("\n") + "\n";
+    pubsub::store::replace(&plain, text.as_bytes()).unwrap();
     assert!(Command::new("gzip").arg(&plain).status().unwrap().success());
-    let named = command.split_whitespace().find(|it| it.ends_with(".gz")).unwrap();
+    let named = command.split_whitespace().find(|it| it.strip_suffix(".gz").is_some()).unwrap();
     let command = command.replace(named, path(&packed));
     let output = Command::new("sh").args(["-c", &command]).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();

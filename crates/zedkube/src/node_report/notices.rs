@@ -335,16 +335,11 @@ fn held(progress: &NodeDrainProgress) -> Option<(Kind, String)> {
 }
 
 fn hold_words(kind: Kind, what: &str, progress: &NodeDrainProgress) -> String {
-    match progress.blockers.first().filter(|_| kind == Kind::Blocked) {
-        Some(first) => {
-            let why = with_step(&first.reason, &first.next_step);
-            format!("the drain for {what} is blocked: {} does not leave: {why}", first.subject())
-        }
-        None => {
-            let why = with_step(&progress.reason, &progress.next_step);
-            format!("the drain for {what} waits: {why}")
-        }
+    if let Some(first) = progress.blockers.first().filter(|_| kind == Kind::Blocked) {
+        let why = with_step(&first.reason, &first.next_step);
+        return format!("the drain for {what} is blocked: {} does not leave: {why}", first.subject());
     }
+    format!("the drain for {what} waits: {}", with_step(&progress.reason, &progress.next_step))
 }
 
 /// What a person can do: of the first blocker where the whole names nothing.

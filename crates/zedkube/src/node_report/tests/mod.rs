@@ -95,6 +95,10 @@ fn said(course: &[(u64, NodeDrainProgress)]) -> Vec<&'static str> {
     all.map(|it| it.kind.reason()).collect()
 }
 
+/// What is published, each with its second.
+type Course = Vec<(u64, NodeDrainProgress)>;
+
+#[expect(clippy::too_many_lines, reason = "one table")]
 #[test]
 fn o3_what_is_said_of_each_course_of_a_drain() {
     let draining = || NodeDrainProgress {
@@ -109,7 +113,6 @@ fn o3_what_is_said_of_each_course_of_a_drain() {
     let (complete, failed) = (DrainStatus::Complete, DrainStatus::FailedDrain);
     let after_boot =
         || NodeDrainProgress { phase: DrainPhase::AfterBoot, cordon: CordonOwner::Ours, ..idle() };
-    type Course = Vec<(u64, NodeDrainProgress)>;
     let rows: Vec<(&str, Course, &[&str])> = vec![
         ("idle", vec![(0, idle()), (9, idle())], &[]),
         (

@@ -44,10 +44,10 @@ impl Stage {
         let sim = Sim::new(SimConfig::default());
         sim.add_node("n1", UUID);
         let member = ClusterMembership { membership: Membership::Member, config: None, left: None };
-        let (_stopper, stop) = Stop::new();
+        let (stopper, stop) = Stop::new();
         let stage = Self {
             _root: root,
-            _stopper,
+            _stopper: stopper,
             bus: bus.clone(),
             clock: Clock::new().off_by(0),
             sim,

@@ -31,6 +31,7 @@ fn unread(layer: Layer) -> Fact {
 /// what to do.
 type Row = (Layer, Vec<Fact>, Vec<Fact>, u64, bool, &'static str, &'static str);
 
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn table() -> Vec<Row> {
     let well = || vec![virtual_ip("n2", true, "1"), virtual_ip("n2", true, "2")];
     let same = || vec![virtual_ip("n2", true, "1"), virtual_ip("n2", true, "1")];
