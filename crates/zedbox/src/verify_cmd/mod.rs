@@ -115,7 +115,12 @@ async fn machine(bus: &Bus, cluster: &Cluster, clock: Clock, node: &str) -> Vec<
     let found = found.unwrap_or_else(|cause| {
         vec![Finding::new("certificates", format!("cannot be checked: {cause}"), "type the command again")]
     });
-    let layer = |it: &Finding| if it.code == "disk" { "devices" } else { "certificates" };
+    let layer = |it: &Finding| match it.code.as_str() {
+        "disk" => "devices",
+        "token" => "etcd",
+        "lvm" => "storage",
+        _ => "certificates",
+    };
     found.into_iter().map(|it| (layer(&it), it)).collect()
 }
 

@@ -176,7 +176,7 @@ fn certificate(node: &Node, hours: u64) {
 /// What is broken, the layer, its result, what its first finding says, and its next step.
 type Row = (fn(&Place), &'static str, &'static str, &'static str, &'static str);
 
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 12] = [
     (
         |it| fs::remove_file(it.node.path("dev/kmsg")).unwrap(),
         "devices",
@@ -204,6 +204,18 @@ const ROWS: [Row; 11] = [
         "fail",
         " s ahead of that of the API server",
         "check NTP: chronyc tracking, or timedatectl",
+    ),
+    (
+        |it| {
+            it.node.put("var/lib/rancher/k3s/server/tls/x.key", "");
+            it.node.put("var/lib/rancher/k3s/server/token", "K10ab::server:own");
+            let status = r#"{"EncryptedClusterToken":"another"}"#;
+            it.node.put("run/zedkube/EdgeNodeClusterStatus/global.json", status);
+        },
+        "etcd",
+        "fail",
+        "is not the one of this node's cluster config: after a reboot it may not rejoin",
+        "find out which one the other servers have",
     ),
     (
         |it| it.held_by("n9"),
