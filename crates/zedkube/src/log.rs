@@ -7,7 +7,7 @@ use topics::{OutageAnswer, OutageVerdict};
 use tracing::{error, info, warn};
 
 use crate::WAIT;
-use crate::core::LogEvent;
+use crate::core::{API_AWAY, LogEvent};
 
 #[expect(clippy::too_many_lines, reason = "one arm for each line of the log")]
 pub(crate) fn say(said: &LogEvent) {
@@ -70,6 +70,9 @@ pub(crate) fn say(said: &LogEvent) {
             why,
             "isExtendedKubeAPIUnreachable the Kubernetes API is away, and the drain is not skipped"
         ),
+        LogEvent::Skipped(why) if why.starts_with(API_AWAY) => {
+            warn!(why, "nodedrain-step:drain-complete drain skipped: isExtendedKubeAPIUnreachable");
+        }
         LogEvent::Skipped(why) => warn!(why, "nodedrain-step:drain-complete drain skipped"),
         LogEvent::HeldTooLong => {
             warn!(

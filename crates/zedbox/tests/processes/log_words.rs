@@ -129,8 +129,10 @@ async fn bad_drains(agent: &mut Vec<(Agent, Vec<String>)>) {
         agent.extend(Agent::ALL.map(|it| (it, lines(&world, it))));
     }
     let (_dir, mut world) = world().await;
-    // It would keep the drain from starting before the API counts as away.
-    world.limits["zedkube"]["preflight"] = false.into();
+    // They would keep the drain from starting before the API counts as away, the turn by a time of chance.
+    for limit in ["preflight", "take_turns"] {
+        world.limits["zedkube"][limit] = false.into();
+    }
     let mut config = reboot_config(6);
     config["configItems"] = json!([{ "key": "drain.skip.k8sapinotreachable.timeout", "value": "1" }]);
     world.config(&config);

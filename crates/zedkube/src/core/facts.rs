@@ -315,6 +315,9 @@ pub enum Effect {
     Say(LogEvent),
 }
 
+/// How the reason of a skip begins for which the API was away.
+pub const API_AWAY: &str = "the Kubernetes API was not reachable";
+
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LogEvent {

@@ -21,8 +21,8 @@ pub use clusterview::leader::Candidacy;
 pub use drain::{Closed, Pass};
 pub(crate) use drain::{blocker, kept_marks, marks, ms};
 pub use facts::{
-    Author, Away, Done, Effect, Event, Failure, Force, Grant, Hindered, Learned, LogEvent, NodeLook,
-    RemainingPod, RunId,
+    API_AWAY, Author, Away, Done, Effect, Event, Failure, Force, Grant, Hindered, Learned, LogEvent,
+    NodeLook, RemainingPod, RunId,
 };
 pub use k3s::K3sHold;
 pub use machine::Zedkube;

@@ -16,7 +16,7 @@ use super::api_lost::{NONE, WORKER};
 use super::life::{Drain, Outcome};
 use super::run::{Away, Run};
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, LogEvent};
+use crate::core::facts::{API_AWAY, Effect, LogEvent};
 use crate::limits::{PROBE_PAUSE, SKIP_SPREAD};
 
 /// Whether the drain may be skipped, as far as this node knows.
@@ -153,8 +153,7 @@ impl Drain {
         let Run::Probing { away: Away { since, trouble, skip_at, .. }, .. } = &self.run else { return None };
         let limit = self.properties.time(settings::DRAIN_SKIP);
         let later = now.since(*since).saturating_sub(limit).as_secs();
-        let mut parts =
-            vec![format!("the Kubernetes API was not reachable for {} s: {trouble}", limit.as_secs())];
+        let mut parts = vec![format!("{API_AWAY} for {} s: {trouble}", limit.as_secs())];
         if skip_at.is_some() {
             parts.push(format!("skipped {later} s later, so that nodes do not go together"));
         }
