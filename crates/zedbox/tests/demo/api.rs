@@ -70,21 +70,49 @@ fn open(method: &str, url: &str, body: &str) -> BufReader<TcpStream> {
     BufReader::new(stream)
 }
 
-/// All nodes as they change.
-pub(crate) struct Nodes {
-    events: BufReader<TcpStream>,
-    known: BTreeMap<String, Value>,
-}
+/// The objects of a watch: those that are there, then each change.
+struct Events(BufReader<TcpStream>);
 
-impl Nodes {
-    pub(crate) fn watch(api: &Api) -> Self {
-        let mut events = open("GET", &format!("{}/api/v1/nodes?watch=true", api.0), "");
+impl Events {
+    fn of(api: &Api, list: &str) -> Self {
+        let mut events = open("GET", &format!("{}{list}?watch=true", api.0), "");
         let mut line = String::new();
         while line != "\r\n" {
             line.clear();
             assert!(events.read_line(&mut line).unwrap() > 0, "no watch");
         }
-        Self { events, known: BTreeMap::new() }
+        Self(events)
+    }
+
+    fn next(&mut self) -> Value {
+        let mut line = String::new();
+        assert!(self.0.read_line(&mut line).unwrap() > 0, "the watch ended");
+        let mut event: Value = serde_json::from_str(&line).unwrap();
+        event["object"].take()
+    }
+}
+
+/// Until no node holds a turn: one that is back does so until it is sound, which is after it takes pods again.
+pub(crate) fn no_turn_is_held(api: &Api) {
+    let mut leases = Events::of(api, "/apis/coordination.k8s.io/v1/leases");
+    loop {
+        let lease = leases.next();
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+        if lease["metadata"]["name"] == "pillar-rs-outage" && holder.is_empty() {
+            return;
+        }
+    }
+}
+
+/// All nodes as they change.
+pub(crate) struct Nodes {
+    events: Events,
+    known: BTreeMap<String, Value>,
+}
+
+impl Nodes {
+    pub(crate) fn watch(api: &Api) -> Self {
+        Self { events: Events::of(api, "/api/v1/nodes"), known: BTreeMap::new() }
     }
 
     /// Until all nodes are Ready and schedulable, once each of `drained` was cordoned and each of `down` was not Ready;
@@ -101,11 +129,8 @@ impl Nodes {
     fn follow(&mut self, drained: &[&str], down: &[&str], in_turn: bool) {
         let (mut cordoned, mut went) = (BTreeSet::new(), BTreeSet::new());
         loop {
-            let mut line = String::new();
-            assert!(self.events.read_line(&mut line).unwrap() > 0, "the watch ended");
-            let event: Value = serde_json::from_str(&line).unwrap();
-            let node = &event["object"];
-            self.known.insert(node["metadata"]["name"].as_str().unwrap().to_owned(), node.clone());
+            let node = self.events.next();
+            self.known.insert(node["metadata"]["name"].as_str().unwrap().to_owned(), node);
             let those = |is: fn(&Value) -> bool| -> Vec<String> {
                 self.known.iter().filter(|it| is(it.1)).map(|it| it.0.clone()).collect()
             };

@@ -120,10 +120,13 @@ async fn bad_drains(agent: &mut Vec<(Agent, Vec<String>)>) {
         bring_image(&world);
         world.config(&with_image(reboot_config(7)));
         both(&world, status).await;
-        for (agent, step) in
-            [(Agent::Zedagent, "drain-failed-handler"), (Agent::Baseosmgr, "drain-failed-handler")]
-        {
-            world.until_logged(&log_of(&world, agent), &[step]).await;
+        let given_up = if status == DrainStatus::FailedDrain { &["drain-failure-givingup"][..] } else { &[] };
+        for (agent, steps) in [
+            (Agent::Zedkube, given_up),
+            (Agent::Zedagent, &["drain-failed-handler"]),
+            (Agent::Baseosmgr, &["drain-failed-handler"]),
+        ] {
+            world.until_logged(&log_of(&world, agent), steps).await;
         }
         world.kill_all().await;
         agent.extend(Agent::ALL.map(|it| (it, lines(&world, it))));
