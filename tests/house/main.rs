@@ -4,6 +4,10 @@
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
 mod documents;
+mod fixtures;
+mod metrics;
+mod readme;
+mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -31,18 +31,31 @@ pub(crate) struct Print {
     ids: Vec<usize>,
 }
 
+/// What is kept from one fingerprint to the next, as there are millions.
+#[derive(Default)]
+struct Kept {
+    text: String,
+    plain: String,
+    /// Identities of requests, and how they are written.
+    asked: (Vec<GoTime>, Vec<String>),
+}
+
 thread_local! {
-    static TEXTS: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
+    static KEPT: RefCell<Kept> = RefCell::default();
 }
 
 impl Print {
     /// The fingerprint of `value`, which belongs to an agent whose clock stands at `now`.
     pub(crate) fn of(value: &impl Debug, now: Mono, asked: &[GoTime]) -> Self {
-        TEXTS.with_borrow_mut(|(text, plain)| {
+        KEPT.with_borrow_mut(|Kept { text, plain, asked: (known, written) }| {
             text.clear();
             plain.clear();
             write!(text, "{value:?}").expect("a String takes all");
-            let ids = normalize(text, now, asked, plain);
+            if known != asked {
+                *known = asked.to_vec();
+                *written = asked.iter().map(ToString::to_string).collect();
+            }
+            let ids = normalize(text, now, written, plain);
             let mut hasher = DefaultHasher::new();
             hasher.write(plain.as_bytes());
             Self { shape: hasher.finish(), ids }
@@ -52,7 +65,8 @@ impl Print {
     /// The text that is hashed, for a person.
     pub(crate) fn text(value: &impl Debug, now: Mono, asked: &[GoTime]) -> String {
         let mut plain = String::new();
-        normalize(&format!("{value:?}"), now, asked, &mut plain);
+        let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
+        normalize(&format!("{value:?}"), now, &asked, &mut plain);
         plain
     }
 
@@ -75,7 +89,7 @@ impl Print {
     }
 }
 
-fn normalize(text: &str, now: Mono, asked: &[GoTime], out: &mut String) -> Vec<usize> {
+fn normalize(text: &str, now: Mono, asked: &[String], out: &mut String) -> Vec<usize> {
     let mut ids = Vec::new();
     let bytes = text.as_bytes();
     let (mut at, mut from) = (0, 0);
@@ -95,36 +109,33 @@ fn normalize(text: &str, now: Mono, asked: &[GoTime], out: &mut String) -> Vec<u
                 let length = rest.iter().position(|byte| *byte == b'Z').map_or(rest.len(), |it| it + 1);
                 out.push_str(&text[from..at]);
                 let written = &text[at..at + length];
-                match asked.iter().position(|it| it.to_string() == written) {
+                match asked.iter().position(|it| it == written) {
                     Some(id) => name(&mut ids, id, out),
                     None => out.push('T'),
                 }
                 at += length;
                 from = at;
             }
-            b'p' | b'a' if MILLIS.iter().any(|word| rest.starts_with(word.as_bytes())) => {
-                let digits = at + rest.iter().position(|byte| *byte == b' ').expect("a number follows") + 1;
+            // A member of a struct, as Debug writes it.
+            b' ' => {
+                at += 1;
+                let word = &bytes[at..];
+                let is_point = MILLIS.iter().find(|it| word.starts_with(it.as_bytes()));
+                let counts = || COUNTS.iter().find(|it| word.starts_with(it.as_bytes()));
+                let Some(member) = is_point.or_else(counts) else { continue };
+                let digits = at + member.len();
                 out.push_str(&text[from..digits]);
                 at = digits;
                 while bytes.get(at).is_some_and(u8::is_ascii_digit) {
                     at += 1;
                 }
-                let point = Duration::from_millis(text[digits..at].parse().expect("a number"));
-                let ahead = point.saturating_sub(now.since_start()).as_millis().saturating_add(500) / 1000;
-                write!(out, "+{ahead}").expect("a String takes all");
-                from = at;
-            }
-            b'r' | b'l' | b'a' | b'n' | b'w' | b'c' if at > 0 && matches!(bytes[at - 1], b' ') => {
-                if let Some(word) = COUNTS.iter().find(|word| rest.starts_with(word.as_bytes())) {
-                    at += word.len();
-                    out.push_str(&text[from..at]);
-                    while bytes.get(at).is_some_and(u8::is_ascii_digit) {
-                        at += 1;
-                    }
-                    from = at;
-                } else {
-                    at += 1;
+                if is_point.is_some() {
+                    let point = Duration::from_millis(text[digits..at].parse().expect("a number"));
+                    let ahead =
+                        point.saturating_sub(now.since_start()).as_millis().saturating_add(500) / 1000;
+                    write!(out, "+{ahead}").expect("a String takes all");
                 }
+                from = at;
             }
             b'0'..=b'9' => {
                 let length = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());

@@ -167,11 +167,18 @@ macro_rules! limits {
         others { $($(#[$member_about:meta])* $member:ident: $kind:ty = $default:expr;)* }
     ) => {
         $(#[$about])*
-        #[derive(Debug, Clone, PartialEq, Eq, ::serde::Deserialize)]
+        #[derive(Clone, PartialEq, Eq, ::serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct $name {
             $($(#[$wait_about])* pub $member_ms: u64,)*
             $($(#[$member_about])* pub $member: $kind,)*
+        }
+
+        // Its name alone: dozens of numbers that do not change would hide what does in the state of a core.
+        impl ::std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
         }
 
         impl Default for $name {

@@ -2,14 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
-#[path = "stage/order.rs"]
-mod order;
-
+use crate::stage::order::{DEVICE, clock, order};
 use kube::Client;
 use kubeapi::Cluster;
 use kubenodeop::{Outcome, Progress, Rules, drain};
 use kubesim::{Sim, SimConfig};
-use order::{DEVICE, clock, order};
 use serde_json::Value;
 use tokio::sync::watch;
 

@@ -5,10 +5,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
-#[path = "stage/order.rs"]
-mod order;
-mod wire;
-
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -16,16 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::stage::order::{DEVICE, clock, order};
+use crate::wire::{How, Meanwhile, Script, Wire, answer};
 use futures::future::join_all;
 use kube::client::Body;
 use kube::{Client, Config};
 use kubeapi::Cluster;
 use kubenodeop::{BlockCode, Blocker, Outcome, Progress, Rules, drain};
 use kubesim::{Sim, SimConfig};
-use order::{DEVICE, clock, order};
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use wire::{How, Meanwhile, Script, Wire, answer};
 
 /// The pod that meets the reply, and the one that does not.
 const POD: &str = "asked";

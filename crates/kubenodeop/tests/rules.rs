@@ -2,14 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
 
-mod stage;
-
 use std::time::Duration;
 
+use crate::stage::{Attempt, are_ready, clock, cluster, cluster_with, cordoned, on_n1};
 use kubenodeop::{BlockCode, Limit, Outcome, Phase, PodAction, Rules, StickyAction, VolumeAction};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
-use stage::{Attempt, are_ready, clock, cluster, cluster_with, cordoned, on_n1};
 
 const BUDGET: &str = "policy/poddisruptionbudgets";
 

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fs2::FileExt;
 use rustix::fs::{Mode, OFlags};
@@ -13,7 +14,9 @@ use crate::Error;
 use crate::store;
 
 /// So often a lock is tried for that others hold for a moment to look whether it is free.
-const LOOKERS: usize = 1000;
+const LOOKERS: usize = 2000;
+/// Before it is tried for again: on a busy machine a looker may wait for the processor while it holds the lock.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Held as long as the topic is published.
 #[derive(Debug)]
@@ -38,7 +41,7 @@ impl Lock {
             }
             // No publisher has it, but somebody who looks, for a moment.
             FileExt::unlock(&file).map_err(Error::io("unlock", &path))?;
-            std::thread::yield_now();
+            std::thread::sleep(LOOK);
         }
         Err(Error::Taken { topic: topic.to_owned(), lock: path })
     }

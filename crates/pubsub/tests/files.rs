@@ -9,10 +9,7 @@ use std::time::Duration;
 
 use pubsub::{Bus, Change, FileRule, FileState, Name, Publication, Published, Subscription, store};
 
-#[path = "quoted/codec.rs"]
-mod quoted;
-
-use quoted::codec;
+use crate::quoted::codec;
 
 /// A state that takes longer than this does not come.
 const PATIENCE: Duration = Duration::from_secs(60);

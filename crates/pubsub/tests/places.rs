@@ -11,10 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use pubsub::{Bus, Change, Name, Publication, Published, Subscription, store};
 
-#[path = "quoted/codec.rs"]
-mod quoted;
-
-use quoted::codec;
+use crate::quoted::codec;
 
 /// A state that takes longer than this does not come.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -4,7 +4,6 @@
 #![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
-#[path = "demo/api.rs"]
 mod api;
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};

@@ -68,11 +68,11 @@ fn is_settled(deployment: &Value) -> bool {
 
 /// One pod is left, of the template as it was.
 async fn undone(sim: &Sim) {
+    let from = "/spec/template/metadata/annotations/pillar-rs~1drain-surge-from";
+    let as_before = |it: &Value| is_settled(it) && it.pointer(from).is_none_or(Value::is_null);
+    let solo = |it: &&Value| it["metadata"]["name"] == "solo";
+    sim.until(DEPLOYMENTS, |all| all.iter().find(solo).is_some_and(as_before)).await;
     sim.until("pods", |pods| of_solo(pods).len() == 1 && ready(pods) == [OURS]).await;
-    let deployment = sim.get(DEPLOYMENTS, "shop", "solo").unwrap();
-    assert!(is_settled(&deployment), "{deployment}");
-    let template = &deployment["spec"]["template"];
-    assert!(template["metadata"]["annotations"]["pillar-rs/drain-surge-from"].is_null(), "{template}");
 }
 
 #[tokio::test]

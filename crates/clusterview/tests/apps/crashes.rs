@@ -5,8 +5,8 @@ use std::time::Duration;
 use clusterview::apps::Pipe;
 use kubesim::Fault;
 
-use crate::logs::numbers;
-use crate::stage::{APPS, POD, Stage, WEB};
+use super::logs::numbers;
+use super::stage::{APPS, POD, Stage, WEB};
 
 #[tokio::test(start_paused = true)]
 async fn d_k23_whenever_zedkube_is_killed_and_the_api_fails_each_line_is_told_once() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kubesim::Fault;
 use serde_json::json;
 
-use crate::stage::{APPS, LAUNCHER, POD, Stage, VM, WEB};
+use super::stage::{APPS, LAUNCHER, POD, Stage, VM, WEB};
 
 /// The moment `nanos` after the beginning.
 pub(crate) fn at(nanos: i64) -> String {

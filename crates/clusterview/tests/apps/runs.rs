@@ -5,8 +5,8 @@ use std::time::Duration;
 use kubesim::Fault;
 use serde_json::{Value, json};
 
-use crate::logs::numbers;
-use crate::stage::{APPS, POD, Stage, WEB};
+use super::logs::numbers;
+use super::stage::{APPS, POD, Stage, WEB};
 
 #[tokio::test(start_paused = true)]
 async fn d_k23_the_rest_of_a_run_is_told_once_before_the_next_run() {
@@ -52,7 +52,7 @@ async fn d_k23_a_container_that_ends_for_good_is_read_to_its_end_and_no_more() {
     stage.until_said(2).await;
     stage.write_lines(2..3);
     // The last line has no end.
-    stage.sim.log_part(APPS, POD, "web", &crate::logs::at(9_000_000), "3");
+    stage.sim.log_part(APPS, POD, "web", &super::logs::at(9_000_000), "3");
     stage.sim.run_container(APPS, POD, "web", 0, &json!({ "terminated": { "exitCode": 1 } }));
     assert!(stage.until_said(4).await <= Duration::from_secs(1), "it is read at once");
     let asked = stage.requests("/log").0;
@@ -61,7 +61,7 @@ async fn d_k23_a_container_that_ends_for_good_is_read_to_its_end_and_no_more() {
     // It begins again: what came before is known.
     stage.sim.renew_log(APPS, POD, "web");
     stage.run(POD, "web", 1);
-    stage.sim.log(APPS, POD, "web", &crate::logs::at(10_000_000), "4");
+    stage.sim.log(APPS, POD, "web", &super::logs::at(10_000_000), "4");
     stage.until_said(5).await;
     stage.pass(Duration::from_secs(30)).await;
     assert_eq!(stage.said.messages(), numbers(0..5));
@@ -124,7 +124,7 @@ async fn marks_go_with_their_pod_and_another_pod_of_the_same_application_is_read
     assert!(marks().contains(POD));
     let next = "web-d4f3a-0-bbbbb";
     stage.pod(next, "n2", "Running", &["web"]);
-    stage.sim.log(APPS, next, "web", &crate::logs::at(1), "2");
+    stage.sim.log(APPS, next, "web", &super::logs::at(1), "2");
     assert!(stage.sim.remove("pods", APPS, POD));
     stage.until_said(3).await;
     stage.pass(Duration::from_secs(30)).await;

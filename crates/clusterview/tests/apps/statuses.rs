@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kubesim::Fault;
 
-use crate::stage::{APPS, LAUNCHER, POD, Stage, VM, WEB};
+use super::stage::{APPS, LAUNCHER, POD, Stage, VM, WEB};
 
 fn golden(sample: &str) -> String {
     let path = format!("{}/../../tests/golden/ENClusterAppStatus/{sample}.json", env!("CARGO_MANIFEST_DIR"));

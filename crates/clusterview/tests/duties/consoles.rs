@@ -11,7 +11,7 @@ use pubsub::store;
 use tokio::sync::watch;
 use topics::{VmiVnc, go_json};
 
-use crate::stage::{Stage, beside};
+use super::stage::{Stage, beside};
 
 const FILE: &str = "run/edgeview/VncParams/vmiVNC.run";
 const OLDER: &str = "run/zedkube/vmiVNC.run";

@@ -9,7 +9,7 @@ use kubesim::Fault;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::stage::{Stage, beside};
+use super::stage::{Stage, beside};
 
 const KIND: &str = "k8s/network-attachment-definitions";
 const APPS: &str = "eve-kube-app";

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use topics::Affinity;
 
-use crate::stage::{Stage, beside};
+use super::stage::{Stage, beside};
 
 const SETS: &str = "kubevirt/virtualmachineinstancereplicasets";
 const APPS: &str = "eve-kube-app";

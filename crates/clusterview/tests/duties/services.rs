@@ -7,7 +7,7 @@ use kubesim::Fault;
 use serde_json::json;
 use topics::{KubeUserServices, go_json};
 
-use crate::stage::{Stage, beside};
+use super::stage::{Stage, beside};
 
 const FILE: &str = "run/zedkube/KubeUserServices/global.json";
 /// The three collections.

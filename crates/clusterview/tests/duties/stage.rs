@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tracing::subscriber::DefaultGuard;
 
-use crate::lines::Lines;
+use crate::stats::lines::Lines;
 
 /// What does not come within this time of the paused clock does not come.
 const PATIENCE: Duration = Duration::from_mins(20);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use kubesim::Fault;
 use topics::KubeStorageInfo;
 
-use crate::seeds;
-use crate::stage::Stage;
+use super::seeds;
+use super::stage::Stage;
 
 /// Lists of one kind, and readings of the API groups.
 fn asked(stage: &Stage) -> (usize, usize) {

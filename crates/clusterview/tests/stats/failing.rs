@@ -8,8 +8,8 @@ use topics::{
     StorageVolumeRobustness, StorageVolumeState,
 };
 
-use crate::seeds;
-use crate::stage::Stage;
+use super::seeds;
+use super::stage::Stage;
 
 /// What the value looks like without one part.
 type Without = fn(&mut KubeClusterInfo);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use topics::{KubeClusterInfo, NodeAdmission, go_json};
 
-use crate::seeds;
-use crate::stage::Stage;
+use super::seeds;
+use super::stage::Stage;
 
 fn sample() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/KubeClusterInfo/full.json");

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use topics::KubeStatsState;
 
-use crate::seeds;
-use crate::stage::Stage;
+use super::seeds;
+use super::stage::Stage;
 
 const TICK: Duration = Duration::from_millis(1);
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kubesim::{Sim, SimConfig};
 
-use crate::stage::Stage;
-use crate::{crowd, seeds};
+use super::stage::Stage;
+use super::{crowd, seeds};
 
 #[tokio::test(start_paused = true)]
 async fn no_list_is_asked_for_in_steady_state_however_much_happens() {

@@ -3,7 +3,7 @@
 use kubesim::Sim;
 use serde_json::{Value, json};
 
-use crate::crowd::{APPS, AT, app_pod, node};
+use super::crowd::{APPS, AT, app_pod, node};
 
 const STORAGE: &str = "longhorn-system";
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use topics::KubeClusterInfo;
 
-use crate::crowd;
-use crate::stage::Stage;
+use super::crowd;
+use super::stage::Stage;
 
 async fn published(nodes: usize, pods: usize) -> (Stage, KubeClusterInfo) {
     let stage = Stage::new();

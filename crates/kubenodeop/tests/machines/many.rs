@@ -1,6 +1,6 @@
 //! Twenty machines of which five may move at once: no slower than KubeVirt's own places allow.
 
-use super::twenty::{floor, ours};
+use crate::stage::machines::{floor, ours};
 
 #[tokio::test(start_paused = true)]
 async fn twenty_machines_of_which_five_may_move_at_once_take_at_most_a_tenth_longer_than_kubevirt_needs() {

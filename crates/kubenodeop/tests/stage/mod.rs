@@ -1,6 +1,7 @@
 //! The stage of whole drains: a cluster of three nodes with controllers, and an attempt with what can be seen of it.
 
-mod order;
+pub(crate) mod machines;
+pub(crate) mod order;
 
 use std::pin::Pin;
 use std::time::Duration;

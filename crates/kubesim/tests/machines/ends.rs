@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{GUESTS, MACHINES, NEWEST, cluster, evict, launchers, running, soon};
+use super::{GUESTS, MACHINES, NEWEST, cluster, evict, launchers, running, soon};
 
 /// A machine whose guest runs, then ends as `end`: the phase of the guest that is there a while later.
 async fn after(strategy: &str, end: &str) -> String {

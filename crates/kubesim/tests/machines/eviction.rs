@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{
+use super::{
     BUDGETS, GUESTS, KUBEVIRTS, MIGRATIONS, NEWEST, cluster, evict, guest, launchers, message, running, send,
     soon, with_guest,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{
+use super::{
     GUESTS, MIGRATIONS, NEWEST, cluster, evict, guest, launchers, message, running, send, set, soon,
     with_guest,
 };

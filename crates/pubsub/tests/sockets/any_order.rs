@@ -6,7 +6,7 @@ use std::fs;
 use proptest::prelude::*;
 use pubsub::record::Record;
 
-use crate::wired::{Peer, Place, record};
+use super::wired::{Peer, Place, record};
 
 /// What may happen between two moments.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use pubsub::record::Record;
 use pubsub::store;
 
-use crate::wired::{PATIENCE, Place, restarted, text, update};
+use super::wired::{PATIENCE, Place, restarted, text, update};
 
 /// The path in the update of a large text.
 fn told(record: Record) -> PathBuf {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, symlink};
 
-use crate::wired::{PATIENCE, Peer, Place, codec, delete, restarted, text, to_wire, update};
+use super::wired::{PATIENCE, Peer, Place, codec, delete, restarted, text, to_wire, update};
 use pubsub::record::Record;
 use pubsub::{Name, store};
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use agent::force::FALLBACK;
 use topics::FORCE_FILE;
 
-use crate::node::{Ended, Node};
+use crate::drain_cmd::node::{Ended, Node};
 
 fn mode(node: &Node, path: &str) -> u32 {
     fs::metadata(node.path(path)).unwrap().permissions().mode() & 0o777

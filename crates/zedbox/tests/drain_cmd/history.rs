@@ -1,7 +1,7 @@
 //! `zedbox drain history`: the last drains as one report, and what it says when there is none or it is broken.
 
-use crate::node::Node;
-use crate::readme::shown;
+use crate::drain_cmd::node::Node;
+use crate::drain_cmd::readme::shown;
 
 const FILE: &str = "persist/status/zedkube/DrainHistory/global.json";
 

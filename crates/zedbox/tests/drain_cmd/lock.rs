@@ -6,10 +6,10 @@ use kubesim::Sim;
 use serde_json::{Value, json};
 use topics::GoTime;
 
-use crate::node::Ended;
-use crate::place::Place;
-use crate::readme::shown;
-use crate::terminal::Terminal;
+use crate::drain_cmd::node::Ended;
+use crate::drain_cmd::place::Place;
+use crate::drain_cmd::readme::shown;
+use crate::drain_cmd::terminal::Terminal;
 
 /// The Lease of turns.
 pub(crate) const LEASE: &str = "pillar-rs-outage";

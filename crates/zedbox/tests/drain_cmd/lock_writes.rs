@@ -3,8 +3,8 @@
 use kubesim::Fault;
 use serde_json::{Value, json};
 
-use crate::lock::{LEASE, place, words};
-use crate::place::Place;
+use crate::drain_cmd::lock::{LEASE, place, words};
+use crate::drain_cmd::place::Place;
 
 const SINCE: &str = "2026-03-14T09:30:30Z";
 const THEIRS: &str = "example.com/theirs";

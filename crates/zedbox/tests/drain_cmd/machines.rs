@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::node::Ended;
-use crate::place::Place;
+use crate::drain_cmd::node::Ended;
+use crate::drain_cmd::place::Place;
 
 const MACHINES: &str = "kubevirt/virtualmachines";
 

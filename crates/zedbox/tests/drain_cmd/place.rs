@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
-use crate::node::Node;
+use crate::drain_cmd::node::Node;
 
 /// A cluster behind a port, and a node whose kubeconfig leads there.
 pub(crate) struct Place {

@@ -8,9 +8,9 @@ use kubesim::Sim;
 use serde_json::{Value, json};
 use topics::{PASS_FILE, PreflightPass};
 
-use crate::node::{Ended, Node, top};
-use crate::place::Place;
-use crate::readme::shown;
+use crate::drain_cmd::node::{Ended, Node, top};
+use crate::drain_cmd::place::Place;
+use crate::drain_cmd::readme::shown;
 
 /// Two nodes, of which the device's is `edge-node-1`; a `StatefulSet` behind a budget that allows nothing.
 fn place() -> Place {

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use topics::GoTime;
 
-use crate::node::{Ended, NOW, Node, top};
+use crate::drain_cmd::node::{Ended, NOW, Node, top};
 
 /// What the documents show as the output of `command`, all of them the same.
 pub(crate) fn shown(command: &str) -> String {

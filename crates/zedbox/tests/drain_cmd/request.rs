@@ -8,7 +8,7 @@ use topics::{
     Requester, go_json,
 };
 
-use crate::node::Node;
+use crate::drain_cmd::node::Node;
 
 const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
 
@@ -25,7 +25,8 @@ fn answer(node: &Node, tree: &str) {
 fn answer_with(node: &Node, tree: &str, change: impl FnOnce(&mut NodeDrainProgress)) {
     let request = request(node);
     let file = "run/zedkube/NodeDrainProgress/global.json";
-    let text = fs::read_to_string(crate::node::top().join("run-fixtures").join(tree).join(file)).unwrap();
+    let text =
+        fs::read_to_string(crate::drain_cmd::node::top().join("run-fixtures").join(tree).join(file)).unwrap();
     let mut progress: NodeDrainProgress = go_json::from_slice(text.as_bytes()).unwrap();
     let answer = &mut progress.answers[0];
     (answer.requested_by, answer.requested_at) = (Requester::Operator, request.requested_at);

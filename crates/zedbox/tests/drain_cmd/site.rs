@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use kubesim::Fault;
 use serde_json::{Value, json};
 
-use crate::lock::{self, LEASE, words};
-use crate::node::{Ended, top};
-use crate::place::Place;
+use crate::drain_cmd::lock::{self, LEASE, words};
+use crate::drain_cmd::node::{Ended, top};
+use crate::drain_cmd::place::Place;
 
 /// A cluster against whose shutdown nothing speaks.
 fn place() -> Place {

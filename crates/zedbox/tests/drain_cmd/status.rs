@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::json;
 use topics::DeviceOpPending;
 
-use crate::node::{NOW, Node, top};
+use crate::drain_cmd::node::{NOW, Node, top};
 
 /// Every tree with its exit code and what its first line begins with.
 const TREES: [(&str, i32, &str); 14] = [

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::node::Node;
+use crate::drain_cmd::node::Node;
 
 /// A terminal with the program on it.
 pub(crate) struct Terminal {

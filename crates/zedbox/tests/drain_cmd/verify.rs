@@ -14,9 +14,9 @@ use kubesim::Fault;
 use serde_json::{Value, json};
 use topics::GoTime;
 
-use crate::lock::words;
-use crate::node::{Ended, Node, top};
-use crate::place::Place;
+use crate::drain_cmd::lock::words;
+use crate::drain_cmd::node::{Ended, Node, top};
+use crate::drain_cmd::place::Place;
 
 const KUBECONFIG: &str = "run/.kube/k3s/k3s.yaml";
 /// Bytes of a date in a header, as of one in `YYMMDDHHMMSSZ` in a certificate.

@@ -1,6 +1,6 @@
 //! `zedbox drain watch` into a pipe: a line for each change, and how it ends.
 
-use crate::node::{Node, Reader};
+use crate::drain_cmd::node::{Node, Reader};
 
 #[test]
 fn started_before_zedkube_it_tells_each_change_and_ends_with_complete() {

@@ -8,7 +8,7 @@ use scenarios::{Agent, At, World};
 use tokio::task::{JoinHandle, spawn_blocking};
 use topics::{DrainStatus, FORCE_FILE, NodeDrainProgress, NodeDrainRequest, Requester};
 
-use crate::node::Ended;
+use crate::drain_cmd::node::Ended;
 
 const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
 

@@ -4,7 +4,7 @@ use agent::wire;
 use pubsub::{Bus, Publication};
 use topics::{DEVICE_ORDER, DeviceOp, DeviceOpPending, FORCE_FILE, PendingState};
 
-use crate::node::{Ended, Node};
+use crate::drain_cmd::node::{Ended, Node};
 
 /// A node whose zedagent runs, in boot `b1`, and what it says of operations.
 fn tended(tree: &str) -> (Node, Publication<DeviceOpPending>) {

@@ -7,7 +7,7 @@ mod crowd;
 mod failing;
 mod golden;
 mod leading;
-mod lines;
+pub(crate) mod lines;
 mod requests;
 mod seeds;
 mod sizes;

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-const UNIT: &str = include_str!("../docs/units/zedbox.service");
+const UNIT: &str = include_str!("../../docs/units/zedbox.service");
 
 /// Section, key and value of each line that is one.
 fn lines() -> Vec<(&'static str, &'static str, &'static str)> {

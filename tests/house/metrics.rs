@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-const PAGE: &str = include_str!("../docs/reference/metrics.md");
-const ALERTS: &str = include_str!("../docs/reference/alerts.yaml");
-const DASHBOARD: &str = include_str!("../docs/reference/dashboard.json");
+const PAGE: &str = include_str!("../../docs/reference/metrics.md");
+const ALERTS: &str = include_str!("../../docs/reference/alerts.yaml");
+const DASHBOARD: &str = include_str!("../../docs/reference/dashboard.json");
 /// Labels that Prometheus adds.
 const ADDED: [&str; 2] = ["instance", "job"];
 

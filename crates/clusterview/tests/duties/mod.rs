@@ -4,8 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
 mod consoles;
-#[path = "../stats/lines.rs"]
-mod lines;
 mod networks;
 mod places;
 mod services;

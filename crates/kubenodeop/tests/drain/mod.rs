@@ -4,17 +4,15 @@
 
 mod leave;
 mod never_ready;
-#[path = "../stage/mod.rs"]
-mod stage;
 mod storage;
 mod surge;
 
 use std::time::Duration;
 
+use crate::stage::{Attempt, DEVICE, are_ready, clock, cluster, cluster_with, cordoned, n1, on_n1, owner};
 use kubenodeop::{BlockCode, Cordoned, Progress, Uncordoned, node};
 use kubesim::{Fault, SimConfig};
 use serde_json::json;
-use stage::{Attempt, DEVICE, are_ready, clock, cluster, cluster_with, cordoned, n1, on_n1, owner};
 
 const BUDGET: &str = "policy/poddisruptionbudgets";
 

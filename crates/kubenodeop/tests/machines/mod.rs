@@ -5,12 +5,8 @@
 mod disks;
 mod limits;
 mod many;
-#[path = "../stage/order.rs"]
-mod order;
 mod room;
 mod tied;
-#[path = "../stage/machines.rs"]
-mod twenty;
 mod undone;
 mod unread;
 mod wake;
@@ -18,11 +14,11 @@ mod wake;
 use std::pin::Pin;
 use std::time::Duration;
 
+use crate::stage::order::{DEVICE, clock, n1, order, owner};
 use kube::Client;
 use kubeapi::Cluster;
 use kubenodeop::{BlockCode, MachinePolicy, Outcome, Phase, Progress, Rules, drain, node};
 use kubesim::{Fault, Sim, SimConfig};
-use order::{DEVICE, clock, n1, order, owner};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 

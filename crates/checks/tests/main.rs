@@ -1,0 +1,4 @@
+//! What speaks against an operation, on scripted clusters and machines.
+
+mod findings;
+mod machine;
