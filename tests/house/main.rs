@@ -59,7 +59,7 @@ const PURE: &str = "Pure: no clock, no I/O, no task.";
 /// A folder with more files has more than one subject.
 const FULLEST_FOLDER_FILES: usize = 16;
 /// Words that a reader has to decode, and plain ones. In code spans and blocks they may be names.
-const UNCLEAR: [(&str, &str); 19] = [
+const UNCLEAR: [(&str, &str); 24] = [
     ("anew", "again"),
     ("mend", "fix"),
     ("mends", "fixes"),
@@ -79,6 +79,11 @@ const UNCLEAR: [(&str, &str); 19] = [
     ("let pass", "skipped by rule, left in place by policy"),
     ("on and on", "again and again"),
     ("came to nothing", "failed"),
+    ("sound", "healthy"),
+    ("its like", "a replacement pod"),
+    ("lets it pass", "allowed by, left in place by policy"),
+    ("look whether", "check that"),
+    ("loads itself", "refreshes"),
 ];
 /// What a pure file must not name.
 const IMPURE: &str = "tokio:: tracing:: std::fs std::net std::io std::thread std::process std::env SystemTime \

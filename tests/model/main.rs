@@ -103,12 +103,12 @@ fn every_planted_fault_is_caught() {
 
 #[test]
 fn the_scenarios_of_the_faults_are_sound_without_them() {
-    let mut sound: Vec<_> =
+    let mut healthy: Vec<_> =
         faults::all().into_iter().map(|it| Scenario { fault: None, ..it.scenario }).collect();
     // Several faults show in the same scenario.
     let mut seen = HashSet::new();
-    sound.retain(|it| seen.insert(format!("{it:?}")));
-    check(&sound, Bounds { depth: 40, states: 1_500, threads: 2 });
+    healthy.retain(|it| seen.insert(format!("{it:?}")));
+    check(&healthy, Bounds { depth: 40, states: 1_500, threads: 2 });
 }
 
 #[test]

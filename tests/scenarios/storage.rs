@@ -279,7 +279,9 @@ async fn d14_a_copy_that_cannot_be_taken_back_is_named_and_tried_again_also_afte
     world.executed(7).await;
     world.cluster.until_schedulable().await;
     let named = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| it.reason.contains("copies of volumes stay wanted") && it.reason.contains("403"))
+        it.is_some_and(|it| {
+            it.reason.contains("numberOfReplicas of volumes is not reset yet") && it.reason.contains("403")
+        })
     };
     let shown = world.until("zedkube", "the copy that stays wanted", named).await.unwrap();
     assert_eq!((shown.phase, shown.next_step.contains("role")), (DrainPhase::Idle, true), "{shown:?}");

@@ -26,7 +26,7 @@ pub fn shut(all: &[Value]) -> Vec<Finding> {
     let whole = |it: &Value| count(it, "currentHealthy") >= count(it, "expectedPods");
     let rows: [Rule<'_>; 2] = [
         (
-            "budgets that never let a pod go, also with all pods running; a drain waits for them until its time is over",
+            "PodDisruptionBudgets that allow no disruption even with all pods Ready; a drain waits for them until its limit",
             &|it| whole(it) && !lacks(it) && !is_kept(it),
             &|it| {
                 format!(
@@ -39,7 +39,7 @@ pub fn shut(all: &[Value]) -> Vec<Finding> {
             "run one more pod of the application, or have the budget ask for one less (minAvailable, maxUnavailable)",
         ),
         (
-            "budgets of applications too few pods of which are Ready, so that no other pod may go",
+            "PodDisruptionBudgets of applications with too few Ready pods, so that no disruption is allowed",
             &lacks,
             &|it| {
                 format!(

@@ -122,7 +122,7 @@ pub fn dated(all: &[Dated], now: Timestamp) -> Vec<Finding> {
         all.iter().filter(|it| it.dates.starts > now).map(|it| it.place.clone()).collect();
     let early = (!early.is_empty()).then(|| {
         let text = format!(
-            "certificates that, by this machine's clock, do not count yet, which servers refuse: {}",
+            "certificates that, by this machine's clock, are not valid yet, so servers refuse them: {}",
             listed(&early, ", ")
         );
         Finding::new("certificates", text, "date shows the clock: set it if it is behind")

@@ -89,7 +89,7 @@ pub fn look(machine: &Machine, now: Timestamp) -> Vec<Finding> {
 }
 
 fn unreadable(code: &str, why: &str) -> Finding {
-    let next = "run as root, and look at what it names";
+    let next = "run this as root, and check the file or volume group that it names";
     Finding::new(code, format!("{UNREAD}{why}"), next).with(Severity::Warns)
 }
 

@@ -26,7 +26,12 @@ pub(crate) fn look(root: &Path) -> Option<Finding> {
         Err(error) => {
             let text = format!("{UNREAD}{}: {error}", root.join(BLOCK).display());
             return Some(
-                Finding::new("lvm", text, "run as root, and look at what it names").with(Severity::Warns),
+                Finding::new(
+                    "lvm",
+                    text,
+                    "run this as root, and check the file or volume group that it names",
+                )
+                .with(Severity::Warns),
             );
         }
     };

@@ -112,7 +112,7 @@ pub fn tainted(nodes: &[Value]) -> Vec<Finding> {
             "wait 60 s for zedkube on that node to remove them; else: kubectl taint node {name} {first}-"
         );
         let text =
-            format!("node {name} is Ready, and takes no pods for taints of an outage: {}", stale.join(", "));
+            format!("node {name} is Ready, and takes no pods because of stale taints: {}", stale.join(", "));
         Some(Finding::new("taints", text, next))
     };
     nodes.iter().filter_map(of).collect()

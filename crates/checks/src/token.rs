@@ -35,7 +35,10 @@ pub(crate) fn look(root: &Path, data: &str) -> Option<Finding> {
         Ok(own) => own,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Secret::default(),
         Err(error) => {
-            return found(format!("{UNREAD}{shown}: {error}"), "run as root, and look at what it names");
+            return found(
+                format!("{UNREAD}{shown}: {error}"),
+                "run this as root, and check the file or volume group that it names",
+            );
         }
     };
     if own.reveal().trim().is_empty() {

@@ -84,7 +84,7 @@ pub fn pods(all: &[Value], now: Timestamp) -> Vec<Finding> {
         of("pods that no node takes", &unplaced, &|it| kubectl("describe pod", it)),
         of("pods of which the end is not known for more than 5 min", &leftover, &|it| {
             format!(
-                "look whether node {} runs it: zedkube removes what is left of an earlier boot",
+                "check that node {} runs it: zedkube removes what is left of an earlier boot",
                 text(&it["spec"]["nodeName"])
             )
         }),

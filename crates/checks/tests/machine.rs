@@ -58,7 +58,7 @@ fn u6_a_certificate_warns_under_seven_days_and_blocks_under_one() {
     assert_eq!(dated(&[ends(1), ends(30), ends(2)], now).len(), 2);
     let early = dated(&[lasts(1, 240), lasts(0, 250)], now);
     assert_eq!((early.len(), early[0].severity), (1, Severity::Warns), "{early:?}");
-    assert!(early[0].text.ends_with("do not count yet, which servers refuse: /tls/240.crt"), "{early:?}");
+    assert!(early[0].text.ends_with("are not valid yet, so servers refuse them: /tls/240.crt"), "{early:?}");
 }
 
 /// A server that shows the certificate once, and then closes the connection.

@@ -114,7 +114,7 @@ fn not_tried(rest: &[PodFacts]) -> Option<Finding> {
             names.len(),
             listed(&names, ", ")
         );
-        let next = "nothing: a webhook or a role that refuses one of them is met by the drain itself";
+        let next = "nothing to do: if a webhook or a role refuses one of them, the drain reports it";
         Finding::new("evictions", text, next).with(Severity::Hint)
     })
 }

@@ -101,7 +101,7 @@ pub enum NodeState {
     Safe,
     /// Nobody asks for its drain any more; the cordon is being removed.
     Withdrawn,
-    /// Cordoned since a boot, until it is sound.
+    /// Cordoned since a boot, until it is healthy.
     AfterBoot,
     /// An operation on the whole site holds it.
     Held,

@@ -2,7 +2,7 @@
 //! healthy, and for a node that does not come back the node that leads does it after a limit, so that no machine stays down
 //! because its node died. All of it is found by what is written on the objects, so a restart changes nothing.
 //!
-//! Not here: when that is (`core::care`), the calls (`kubenodeop`). Goals D12, D14.
+//! Not here: when that is (`core::cleanup`), the calls (`kubenodeop`). Goals D12, D14.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,7 +111,7 @@ pub(crate) async fn give_back(
         if surges_due {
             let (deployments, done) = surge::settle(cluster, node, true).await;
             if !deployments.is_empty() {
-                info!(%node, ?deployments, "second copies that have not come to be are given up");
+                info!(%node, ?deployments, "second copies that never became Ready are rolled back");
             }
             surges_due = done.is_err();
             given_up = done;
@@ -119,7 +119,7 @@ pub(crate) async fn give_back(
         if !copies_done {
             let (volumes, taken) = storage::give_back(cluster, node).await;
             if !volumes.is_empty() {
-                info!(%node, ?volumes, "want no more copies than before the drain");
+                info!(%node, ?volumes, "numberOfReplicas of volumes is what it was before the drain");
             }
             copies_done = taken.is_ok();
             copies = taken;
@@ -140,11 +140,11 @@ pub(crate) async fn give_back(
             }
         }
         if let Err(error) = &copies {
-            whys.push(format!("copies of volumes stay wanted: {}", error.line()));
+            whys.push(format!("numberOfReplicas of volumes is not reset yet: {}", error.line()));
             next = error.next_step();
         }
         if let Err(error) = &given_up {
-            whys.push(format!("second copies of Deployments stay asked for: {}", error.line()));
+            whys.push(format!("rollouts of second copies are not rolled back yet: {}", error.line()));
             next = error.next_step();
         }
         let undone = whys.is_empty();
@@ -198,7 +198,7 @@ async fn look(cluster: &Cluster, now: Mono, limit: Duration, away: &mut AwayNode
         let started = undo::start_all(cluster, of).await;
         let (volumes, copies) = storage::take_back(cluster, of, |_| true).await;
         if !volumes.is_empty() {
-            info!(nodes = ?over, ?volumes, "want no more copies than before the drains of nodes that are away");
+            info!(nodes = ?over, ?volumes, "numberOfReplicas of volumes is what it was before the drains of nodes that are away");
         }
         started?;
         copies?;

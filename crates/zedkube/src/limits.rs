@@ -103,7 +103,7 @@ agent::limits! {
         /// How often the Lease of turns is read while there is a whole-site operation.
         site_step, site_step_ms = 2_000;
         /// How long an update of k3s may take, from when it is handed to the kube container until the kubelet reports it
-        /// and the node is sound.
+        /// and the node is healthy.
         k3s_update, k3s_update_ms = 1_800_000;
         /// How long the kube container has to take notice of what shows in no version, before the node is looked at.
         k3s_settle, k3s_settle_ms = 60_000;

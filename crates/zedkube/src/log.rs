@@ -49,16 +49,16 @@ pub(crate) fn say(said: &LogEvent) {
         LogEvent::Attempt(attempt, of) => info!(attempt, of, "nodedrain-step:drain-attempt"),
         LogEvent::AttemptFailed(attempt, why) => warn!(attempt, error = why, "nodedrain-step:drain-failure"),
         LogEvent::BlockerChanged(what) => {
-            info!(change = what, "what held the drain up has changed, the next attempt starts at once");
+            info!(change = what, "a blocker has changed, the next attempt starts now");
         }
         LogEvent::PauseKept(attempt, rest) => {
             info!(
                 attempt,
                 secs = rest.as_secs(),
-                "attempt failed before this start, the rest of the pause is kept"
+                "attempt failed before zedkube restarted, waiting for the rest of the pause"
             );
         }
-        LogEvent::Left(what) => warn!(what, "a rule lets this pass"),
+        LogEvent::Left(what) => warn!(what, "left in place by policy"),
         LogEvent::GivingUp(why) => error!(error = why, "nodedrain-step:drain-failure-givingup"),
         LogEvent::SkipWaits(later) => {
             warn!(
@@ -89,9 +89,11 @@ pub(crate) fn say(said: &LogEvent) {
         }
         LogEvent::Forced(order, by) => warn!("NodeDrainStatus is forced to {order} by {by}"),
         LogEvent::GivenBack => info!("removed our own cordon"),
-        LogEvent::LookFailed(why) => warn!(error = why, "cannot look at the own node"),
+        LogEvent::LookFailed(why) => warn!(error = why, "cannot read our Node object"),
         LogEvent::Leftovers(why) => say_leftovers(why),
-        LogEvent::Void(why) => warn!(why, "COMPLETE counts no longer: who still waits is drained for again"),
+        LogEvent::Void(why) => {
+            warn!(why, "COMPLETE is void: draining again for the requests that still wait")
+        }
         LogEvent::NodeActivity(what) => info!(change = what, "something has happened on the drained node"),
         LogEvent::Gate(Verdict { layer: None, words, .. }) => {
             info!("the gate after the boot is open: {words}");
@@ -103,7 +105,7 @@ pub(crate) fn say(said: &LogEvent) {
             );
         }
         LogEvent::Gate(Verdict { layer: Some(layer), words, .. }) => {
-            info!(layer = layer.text(), "the gate after the boot is shut: {words}");
+            info!(layer = layer.text(), "the checks after the boot do not pass yet: {words}");
         }
         LogEvent::Repaired(what) => warn!(what, "removed after the boot"),
         LogEvent::Tainted(taints) => {

@@ -287,7 +287,7 @@ impl Shell {
         self.tasks.follow_file(bus, bus.path(MISSPELT), order, move |file| {
             let was_there = std::mem::replace(&mut there, file != FileState::Absent);
             if there && !was_there {
-                warn!(path = MISSPELT, "nobody reads this name; the force file is {FORCE_FILE}");
+                warn!(path = MISSPELT, "wrong file name, ignored; expected {FORCE_FILE}");
             }
             None
         });

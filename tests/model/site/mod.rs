@@ -71,9 +71,9 @@ fn never_too_many_are_out_and_nobody_waits_for_ever_within_bounds() {
 fn each_planted_fault_of_a_turn_is_caught_and_its_plan_is_sound_without_it() {
     let mut missed = String::new();
     for (plan, reported) in plans::faults() {
-        let sound = Plan { fault: None, ..plan.clone() };
-        if let Some((_, trace)) = wander(&sound, 0..20).found {
-            fail(&sound, &trace);
+        let healthy = Plan { fault: None, ..plan.clone() };
+        if let Some((_, trace)) = wander(&healthy, 0..20).found {
+            fail(&healthy, &trace);
         }
         let fault = plan.fault;
         let Wandered { steps, found, .. } = wander(&plan, 0..1_000);

@@ -92,7 +92,7 @@ impl Hash for Site {
 impl Site {
     /// All devices at rest, then as the plan says; what follows has its fault.
     pub(crate) fn new(plan: &Arc<Plan>) -> Self {
-        let sound = Arc::new(Plan { fault: None, ..(**plan).clone() });
+        let healthy = Arc::new(Plan { fault: None, ..(**plan).clone() });
         let member = |scenario| Member {
             state: State::new(&Arc::new(scenario)),
             keeper: None,
@@ -108,7 +108,7 @@ impl Site {
             print: 0,
         };
         let mut site = Self {
-            members: sound.devices().map(member).map(Arc::new).collect(),
+            members: healthy.devices().map(member).map(Arc::new).collect(),
             lease: None,
             older: Vec::new(),
             writes: 0,
@@ -116,7 +116,7 @@ impl Site {
             left: plan.trouble,
             wrong: None,
             fingerprint: 0,
-            plan: sound,
+            plan: healthy,
         };
         if plan.from != From::Rest || plan.limit > 1 {
             // There were turns before.

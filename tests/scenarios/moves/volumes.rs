@@ -233,7 +233,7 @@ async fn deadlock() {
     asked(&mut world, 7).await;
     let mut course = Course::default();
     course.follow(&world, |_, course| course.met.contains(&volume)).await;
-    assert!(course.has("shop/data (data)", "a deadlock while they stay so"), "{:?}", course.said);
+    assert!(course.has("shop/data (data)", "this does not end by itself"), "{:?}", course.said);
     cordon(false);
     world.recorded_count(1).await;
     world.kill_all().await;

@@ -122,7 +122,7 @@ impl Drill {
                 let (layer, words) = match self.alone {
                     Alone::AnswersNobody => ("kubernetes-service", "the Kubernetes API"),
                     // The API has the node Ready, and a lease of it.
-                    Alone::ReadsOnly => ("node-lease", "not seen renewed since zedkube started"),
+                    Alone::ReadsOnly => ("node-lease", "not renewed since zedkube started"),
                 };
                 assert_eq!((held.open, held.layer.as_str()), (false, layer), "{held:?}");
                 assert!(held.words.contains(words), "{held:?}");

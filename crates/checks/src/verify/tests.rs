@@ -126,7 +126,7 @@ async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step
             "poddisruptionbudgets",
             "budgets",
             Warn,
-            "never let a pod go, also with all pods running; a drain waits for them until its time is over: shop/b2 (needs 2 of 2)",
+            "allow no disruption even with all pods Ready; a drain waits for them until its limit: shop/b2 (needs 2 of 2)",
             "kubectl -n shop describe pdb b2; run one more pod",
             |all| {
                 // One that lets go, one that does not, those of Longhorn and KubeVirt, and one without pods.
@@ -142,7 +142,7 @@ async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step
             "poddisruptionbudgets",
             "budgets",
             Warn,
-            "too few pods of which are Ready, so that no other pod may go: shop/b1 (1 Ready, needs 2)",
+            "with too few Ready pods, so that no disruption is allowed: shop/b1 (1 Ready, needs 2)",
             "kubectl -n shop describe pdb b1; bring its pods back first",
             |all| all.push(budget("shop", "b1", [0, 1, 2, 3])),
         ),

@@ -102,8 +102,8 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (Bloc
         BlockCode::Moving => format!("pod {pod} leaves with its virtual machine: {text}"),
         BlockCode::CannotMove => format!("pod {pod} stays with its virtual machine: {text}"),
         BlockCode::NamespaceEnding => held::by_namespace(pod, text),
-        BlockCode::Throttled => format!("pod {pod} waits as the API server has too much to do: {text}"),
-        BlockCode::ApiTrouble => format!("pod {pod} waits as its eviction failed in passing: {text}"),
+        BlockCode::Throttled => format!("pod {pod} is retried: the API server is throttling (429): {text}"),
+        BlockCode::ApiTrouble => format!("pod {pod} is retried: its eviction failed: {text}"),
         BlockCode::Refused | BlockCode::Unauthorized | BlockCode::Webhook => {
             format!("pod {pod} cannot be evicted: {text}")
         }

@@ -184,7 +184,7 @@ impl Guard {
             (None, false) => {
                 let deadlock = VolumeState::LastCopy(Cause::AllCordoned);
                 let more = if self.last().any(|it| it.state == deadlock) {
-                    ", and all other nodes are cordoned: a deadlock while they stay so"
+                    ", and all other nodes are cordoned: uncordon one, this does not end by itself"
                 } else {
                     ""
                 };
@@ -203,9 +203,9 @@ impl Guard {
                 Some(Asked::Flying | Asked::Done(_)) | None => String::new(),
             };
             let passed = match it.passed.as_str() {
-                "" if self.is_passed(it) => "; last_copy_pass lets it pass".to_owned(),
+                "" if self.is_passed(it) => "; allowed to go down by last_copy_pass".to_owned(),
                 "" => String::new(),
-                why => format!("; a person lets it pass: {why}"),
+                why => format!("; allowed to go down by a person: {why}"),
             };
             let late = if self.over && it.is_last() && !self.is_passed(it) {
                 format!("; over its {} s", self.limit_secs())
@@ -241,10 +241,7 @@ impl Guard {
         let mut left: Vec<Left> = last
             .filter_map(|it| {
                 let why = if !it.passed.is_empty() {
-                    format!(
-                        "its last healthy copy is here, and {PASS_ANNOTATION} lets it pass: {}",
-                        it.passed
-                    )
+                    format!("its last healthy copy is here, and {PASS_ANNOTATION} allows it: {}", it.passed)
                 } else if self.is_passed(it) {
                     "its last healthy copy is here, and last_copy_pass names it".to_owned()
                 } else if self.goes_on() {
@@ -285,7 +282,10 @@ impl Guard {
         };
         let stays = look.managers.iter().filter(|(_, it)| !it.by.is_empty() && it.by.iter().all(passes));
         let why = |it: &Closed| {
-            format!("it goes down with volumes that pass: Longhorn keeps its budget closed: {}", it.why)
+            format!(
+                "left in place: only volumes that may go down need it, and Longhorn keeps its budget closed: {}",
+                it.why
+            )
         };
         stays.map(|(name, it)| (name.clone(), why(it))).collect()
     }

@@ -1,7 +1,7 @@
-//! The gate after a boot: what must be sound, from the bottom up, before our node takes workloads again.
+//! The gate after a boot: what must be healthy, from the bottom up, before our node takes workloads again.
 //!
 //! Not here: reading (`boot`), removing the cordon (zedkube), removing taints (`taints`). A layer whose limit is over
-//! is reported as failed and tried on: nothing ends but by the layer becoming sound, or, of a layer in `checks` and of
+//! is reported as failed and tried on: nothing ends but by the layer becoming healthy, or, of a layer in `checks` and of
 //! readings that nobody may make, by its limit: then it is a warning. Renewals of the lease count as
 //! they are seen to happen, by the caller's monotonic clock; what the lease says of wall time is never compared with
 //! a clock. Sources: goals R4, R5; the Kubernetes pages "Nodes" (heartbeats), "Leases", "Taints and Tolerations".
@@ -28,7 +28,7 @@ pub const DEVICE_NODES: [&str; 1] = ["dev/kmsg"];
 /// From one try to remove stale taints to the next.
 const MEND_PAUSE: Duration = Duration::from_secs(5);
 
-/// A layer that is not sound, what was seen, and what a person can do.
+/// A layer that is not healthy, what was seen, and what a person can do.
 type Finding = (Layer, String, String);
 
 /// Renewals that were seen to happen, none later than the lease lasts after the one before it.
@@ -41,7 +41,7 @@ struct Beats {
 /// Whether the gate is open, and if not, why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// The lowest layer that is not sound; `None` when the gate is open.
+    /// The lowest layer that is not healthy; `None` when the gate is open.
     pub layer: Option<Layer>,
     /// What was seen, in one sentence.
     pub words: String,
@@ -88,8 +88,8 @@ pub struct Gate {
     volumes_due: Option<Mono>,
     beats: Option<Beats>,
     /// Since when all layers below [`Layer::Steady`] hold.
-    sound_since: Option<Mono>,
-    /// The lowest layer that is not sound, and since when.
+    healthy_since: Option<Mono>,
+    /// The lowest layer that is not healthy, and since when.
     at: (Option<Layer>, Mono),
     mend_from: Mono,
 }
@@ -113,7 +113,7 @@ impl Gate {
             patience: Patience::default(),
             volumes_due: None,
             beats: None,
-            sound_since: None,
+            healthy_since: None,
             at: (Some(Layer::Service), now),
             mend_from: now,
         }
@@ -229,12 +229,12 @@ impl Gate {
             finding = self.timed(now, finding, layer, &mut warnings);
         }
         if finding.is_some() {
-            self.sound_since = None;
+            self.healthy_since = None;
         } else {
-            let since = *self.sound_since.get_or_insert(now);
+            let since = *self.healthy_since.get_or_insert(now);
             if now < since + self.limits.hold {
                 let hold = self.limits.hold.as_secs_f32();
-                let words = format!("all is sound, and has to hold for {hold} s");
+                let words = format!("all checks pass, and have to for {hold} s");
                 finding = Some((Layer::Steady, words, "nothing".to_owned()));
             }
         }
@@ -249,7 +249,7 @@ impl Gate {
         let taints = self.node.as_ref().map(|it| it.taints.clone()).unwrap_or_default();
         let (words, next_step) = match finding {
             Some((_, words, next_step)) => (words, next_step),
-            None if taints.is_empty() => self.sound(&volumes.words),
+            None if taints.is_empty() => self.healthy(&volumes.words),
             None => (self.tainted(&taints), "nothing: they are removed then".to_owned()),
         };
         let (since, failed) = (self.at.1, layer.is_some_and(over));
@@ -257,8 +257,8 @@ impl Gate {
         Verdict { layer, words, next_step, since, failed, taints, holds_turn, warnings }
     }
 
-    fn sound(&self, volumes: &str) -> (String, String) {
-        let (mut words, mut next) = ("the node is sound".to_owned(), "nothing");
+    fn healthy(&self, volumes: &str) -> (String, String) {
+        let (mut words, mut next) = ("the node is healthy".to_owned(), "nothing");
         if !volumes.is_empty() {
             words = format!("{words}; {volumes}");
             next = "wait, or look at `kubectl -n longhorn-system get volumes,replicas`";
@@ -274,12 +274,12 @@ impl Gate {
     fn tainted(&self, taints: &[String]) -> String {
         let secs = self.limits.taints.as_secs();
         format!(
-            "the node is sound, but has stale taints until its lease has been renewed for {secs} s: {}",
+            "the node is healthy, but has stale taints until its lease has been renewed for {secs} s: {}",
             taints.join(", ")
         )
     }
 
-    /// The lowest layer that is not sound, up to the storage pods.
+    /// The lowest layer that is not healthy, up to the storage pods.
     fn lowest(&mut self, now: Mono, warnings: &mut Vec<Warning>) -> Option<Finding> {
         let finding = self.devices();
         let finding = self.timed(now, finding, Layer::Clock, warnings);
@@ -293,7 +293,7 @@ impl Gate {
         self.timed(now, finding, Layer::Storage, warnings)
     }
 
-    /// A layer that is a warning when its limit is over, if all `below` is sound. Some only hold the turn until then.
+    /// A layer that is a warning when its limit is over, if all `below` is healthy. Some only hold the turn until then.
     fn timed(
         &mut self,
         now: Mono,
@@ -367,7 +367,7 @@ impl Gate {
         }
         let stale = match &self.lease {
             Err(why) => Some(why.as_str()),
-            Ok(_) if self.beats.is_none() => Some("not seen renewed since zedkube started"),
+            Ok(_) if self.beats.is_none() => Some("not renewed since zedkube started"),
             Ok(_) if !self.is_renewed(now) => Some("no longer renewed"),
             Ok(_) => None,
         };
@@ -410,7 +410,7 @@ impl Gate {
     /// When time alone may change the verdict.
     pub fn due(&self, now: Mono) -> Option<Mono> {
         let limit = self.at.0.and_then(|layer| self.limits.of(layer)).map(|limit| self.at.1 + limit);
-        let steady = self.sound_since.map(|since| since + self.limits.hold);
+        let steady = self.healthy_since.map(|since| since + self.limits.hold);
         let warned = self.patience.due(now, |layer| self.limits.of(layer));
         [limit, steady, self.lease_ends(), self.volumes_due, warned]
             .into_iter()

@@ -50,7 +50,7 @@ pub struct PodFacts {
     pub priority: i32,
     /// Names of the PersistentVolumeClaims that it mounts, within its namespace.
     pub claims: Vec<String>,
-    /// It tolerates the taint of a cordon, so the scheduler may put its like here again.
+    /// It tolerates the taint of a cordon, so a replacement pod may be scheduled here again.
     pub tolerates_cordon: bool,
 }
 

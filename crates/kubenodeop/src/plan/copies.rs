@@ -37,7 +37,7 @@ pub(super) fn foreseen(look: &Look) -> (Vec<Foreseen>, Vec<String>) {
         };
         match code {
             None if it.is_last() && !it.passed.is_empty() => {
-                notes.push(format!("{text}; a person lets it pass: {}", it.passed));
+                notes.push(format!("{text}; allowed to go down by a person: {}", it.passed));
             }
             Some(code) => blockers.push(Foreseen { subject: it.subject(), code, reason: text }),
             None if it.state == VolumeState::LastCopy(Cause::Enough) => {
@@ -132,7 +132,7 @@ mod tests {
         let passed = Finding { passed: "its disk is dead".to_owned(), ..finding("a", last) };
         let (blockers, notes) = foreseen(&Look { findings: vec![passed], ..Look::default() });
         assert_eq!(blockers, []);
-        assert!(notes[0].ends_with("a person lets it pass: its disk is dead"), "{notes:?}");
+        assert!(notes[0].ends_with("allowed to go down by a person: its disk is dead"), "{notes:?}");
     }
 
     #[test]

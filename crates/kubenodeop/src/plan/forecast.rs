@@ -131,7 +131,7 @@ step::named! {
         Evict = "evict",
         /// Evicted, and no other node is one of those that it asks for.
         Pinned = "pinned",
-        /// Evicted, and the scheduler may put its like here again.
+        /// Evicted, and a replacement pod may be scheduled here again.
         TolerateCordon = "tolerates-cordon",
         /// Evicted: its `DaemonSet` is gone.
         Orphan = "orphan",
@@ -389,7 +389,7 @@ impl Survey {
             notes.push(format!("no other node can take it: {why}"));
         }
         if facts.tolerates_cordon && !class.stays() {
-            notes.push("it tolerates a cordon, so the scheduler may put its like here again".to_owned());
+            notes.push("it tolerates a cordon, so a replacement pod may be scheduled here again".to_owned());
         }
         if matches!(class, PlanClass::Evict | PlanClass::Pinned | PlanClass::TolerateCordon)
             && facts.owner == Owner::Nobody

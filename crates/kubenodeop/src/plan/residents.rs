@@ -95,7 +95,7 @@ impl Residents {
         };
         if let Some(other) = pod.apart.iter().find_map(met) {
             return Some(format!(
-                "is near pod {}/{}, from which it keeps apart",
+                "runs pod {}/{}, with which it has anti-affinity",
                 other.namespace, other.name
             ));
         }
@@ -103,10 +103,13 @@ impl Residents {
             it.apart.iter().any(|term| term.means(&it.namespace, pod) && near(&term.topology, it))
         };
         if let Some(other) = self.pods.iter().find(keeps_away) {
-            return Some(format!("is near pod {}/{}, which keeps it away", other.namespace, other.name));
+            return Some(format!(
+                "runs pod {}/{}, which has anti-affinity with it",
+                other.namespace, other.name
+            ));
         }
         let missed = pod.beside.iter().find(|it| met(it).is_none())?;
-        Some(format!("is near no pod that its affinity asks for, by {}", missed.topology))
+        Some(format!("runs no pod that its required affinity asks for, by {}", missed.topology))
     }
 }
 
@@ -185,11 +188,11 @@ mod tests {
             all.why_not(&wanted, &peer(name, all))
         };
         let apart = of(&all, vec![app("web", "zone")], vec![], "n2").unwrap();
-        assert_eq!(apart, "is near pod shop/web, from which it keeps apart");
+        assert_eq!(apart, "runs pod shop/web, with which it has anti-affinity");
         assert_eq!(of(&all, vec![app("web", "zone")], vec![], "n3"), None);
         assert_eq!(of(&all, vec![], vec![app("log", "host")], "n3"), None);
         let beside = of(&all, vec![], vec![app("log", "host")], "n2").unwrap();
-        assert_eq!(beside, "is near no pod that its affinity asks for, by host");
+        assert_eq!(beside, "runs no pod that its required affinity asks for, by host");
         // Another namespace is meant only where the term says so.
         all.pods[0].namespace = "tools".to_owned();
         assert_eq!(of(&all, vec![app("web", "host")], vec![], "n2"), None);
@@ -199,7 +202,10 @@ mod tests {
         // A pod that is there keeps it away.
         all.pods[0].namespace = "shop".to_owned();
         all.pods[0].apart = vec![app("db", "host")];
-        assert_eq!(of(&all, vec![], vec![], "n2").unwrap(), "is near pod shop/web, which keeps it away");
+        assert_eq!(
+            of(&all, vec![], vec![], "n2").unwrap(),
+            "runs pod shop/web, which has anti-affinity with it"
+        );
         // A node without the label is near nobody; no selector means no pod.
         assert_eq!(of(&all, vec![app("log", "rack")], vec![], "n3"), None);
         assert_eq!(of(&all, vec![Neighbours { selector: None, ..app("log", "host") }], vec![], "n3"), None);

@@ -198,7 +198,7 @@ impl BlockCode {
                 "start the kubelet of this node: `systemctl status k3s` (or rke2-server, rke2-agent, k3s-agent, kubelet) shows \
                  why it does not run; the drain continues by itself once the node is Ready"
             }
-            Self::Throttled => "wait; the API server has too much to do",
+            Self::Throttled => "wait; the API server is throttling (429)",
             Self::ApiTrouble => "wait, or check the log of the API server",
             Self::Refused => {
                 "give the user of the kubeconfig the role that pillar-rs ships: `kubectl apply -f \

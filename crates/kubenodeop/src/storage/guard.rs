@@ -134,7 +134,7 @@ impl Finding {
         };
         let more = match cause {
             Cause::StrictLocal => "it is strict-local and cannot have another".to_owned(),
-            Cause::Behind(nodes) => format!("other copies do not count: {}", nodes.join(", ")),
+            Cause::Behind(nodes) => format!("the other copies cannot be used: {}", nodes.join(", ")),
             Cause::Full(nodes) => {
                 format!("another cannot be rebuilt, as its disk is full: {}", nodes.join(", "))
             }
@@ -143,7 +143,7 @@ impl Finding {
                 None => "another is being rebuilt".to_owned(),
             },
             Cause::AllCordoned => {
-                "all other nodes are cordoned, so none can take another: a deadlock while they stay so"
+                "all other nodes are cordoned, so none can take another copy: uncordon one, this does not end by itself"
                     .to_owned()
             }
             Cause::NoOtherNode => "no other node takes copies".to_owned(),
@@ -158,7 +158,7 @@ impl Finding {
             Cause::Enough if policy.copies_by_cordon() => {
                 "Longhorn makes another as the node is cordoned".to_owned()
             }
-            Cause::Enough => "no other copy is wanted of it".to_owned(),
+            Cause::Enough => "numberOfReplicas asks for no other copy".to_owned(),
         };
         let rebuilds = matches!(cause, Cause::Rebuilding | Cause::Degraded);
         let failed = if rebuilds && !self.failed.is_empty() {

@@ -87,7 +87,7 @@ async fn d12_required_affinity_between_pods_and_the_count_of_pods_of_a_peer_hold
     let rules = || Rules { machines: MachinePolicy::Fail, ..Rules::default() };
     let failed = Attempt::by(&cluster, rules()).future.await;
     let Outcome::Failed { reason, .. } = failed else { panic!("{failed:?}") };
-    assert!(reason.contains("node n2 is near pod shop/big-n2, from which it keeps apart"), "{reason}");
+    assert!(reason.contains("node n2 runs pod shop/big-n2, with which it has anti-affinity"), "{reason}");
     assert!(reason.contains("node n3 has all of its 1 pods"), "{reason}");
     sim.edit("nodes", "", "n3", |it| it["status"]["allocatable"]["pods"] = "110".into());
     Attempt::by(&cluster, rules()).drained().await;

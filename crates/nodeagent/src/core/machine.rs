@@ -10,7 +10,7 @@ use step::{Core, Mono};
 use topics::{DrainStatus, MaintenanceModeReason, NodeAgentStatus, NodeDrainStatus, ZbootConfig};
 
 use super::controller::Controller;
-use super::outage::Talk;
+use super::last_look::Talk;
 use super::partitions::Partitions;
 use super::phase::Phase;
 use super::trial::{Conditions, Trial};

@@ -161,9 +161,12 @@ async fn u1_a_machine_is_asked_once_zedkube_says_go_and_what_it_could_not_read_i
         unread: true,
         ..OutageAnswer::default()
     };
-    world.put("zedkube", "global", &answer(OutageVerdict::Hold, "etcd cannot spare this node"));
+    world.put("zedkube", "global", &answer(OutageVerdict::Hold, "etcd needs this node for its quorum"));
     let held = read(&world.until(QUESTION, |text| !read(text).held.is_empty()).await);
-    assert_eq!((held.held.as_str(), held.next_step.as_str()), ("etcd cannot spare this node", "repair etcd"));
+    assert_eq!(
+        (held.held.as_str(), held.next_step.as_str()),
+        ("etcd needs this node for its quorum", "repair etcd")
+    );
     assert!(heard.try_recv().is_err());
     let again = read(&world.until(QUESTION, |text| read(text).number > question.number).await);
     let goes =

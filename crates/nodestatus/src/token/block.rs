@@ -55,13 +55,13 @@ pub(super) fn plan(block: &CipherBlockStatus, certs: &Certs) -> Result<BlockRequ
     let start = start.ok_or(Fault::Lacks("initial value of 16 bytes"))?;
     let data = bytes(&block.cipher_data).ok_or(Fault::Lacks("data"))?;
     let hash = bytes(&block.clear_text_hash).ok_or(Fault::Lacks("hash of the clear text"))?;
-    let (topic, next) = ("ControllerCert", "look whether zedagent has fetched the controller's certificates");
+    let (topic, next) = ("ControllerCert", "check that zedagent has fetched the controller's certificates");
     let at = key(context.controller_cert_hash.as_ref());
     let Some(cert) = certs.controller.get(&at) else {
         return Err(Fault::NoCert { topic, key: at, next });
     };
     let peer = public_key(cert.cert.as_ref()).map_err(|why| Fault::BadCert { topic, key: at, why, next })?;
-    let (topic, next) = ("EdgeNodeCert", "look whether tpmmgr has published the device's certificates");
+    let (topic, next) = ("EdgeNodeCert", "check that tpmmgr has published the device's certificates");
     let at = key(context.device_cert_hash.as_ref());
     let Some(cert) = certs.device.get(&at) else {
         return Err(Fault::NoCert { topic, key: at, next });

@@ -27,11 +27,11 @@ pub(super) enum Fault {
     #[error("key file {path}: {why}; it is made by tpmmgr with the device's certificates")]
     KeyFile { path: String, why: String },
     /// The device of the TPM.
-    #[error("{path}: {why}; look whether this machine's TPM is there and switched on")]
+    #[error("{path}: {why}; check that this machine's TPM is there and switched on")]
     Device { path: String, why: String },
     /// The TPM refuses.
     #[error(
-        "{path}: the TPM refuses to use key 0x{key:08x}, rc=0x{code:08x}; look whether tpmmgr has made that key"
+        "{path}: the TPM refuses to use key 0x{key:08x}, rc=0x{code:08x}; check that tpmmgr has made that key"
     )]
     Refused { path: String, key: u32, code: u32 },
     /// What the TPM said makes no sense.
@@ -55,7 +55,7 @@ pub(super) enum Fault {
     #[error("the manifest cannot be unpacked: {0}; give the cluster its manifest again at the controller")]
     Manifest(String),
     /// The manifest cannot be put in its place.
-    #[error("{0}; it is tried again, look whether the vault is unlocked and has room")]
+    #[error("{0}; it is tried again, check that the vault is unlocked and has room")]
     Place(String),
 }
 

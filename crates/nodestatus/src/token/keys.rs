@@ -129,7 +129,7 @@ impl Keys {
     }
 }
 
-/// The coordinates of a point; zeros for the point at infinity, which no product of sound keys is.
+/// The coordinates of a point; zeros for the point at infinity, which no product of healthy keys is.
 fn coordinates(point: &AffinePoint) -> Shared {
     let mut shared = Zeroizing::new([0; 2 * COORDINATE_BYTES]);
     let encoded = Zeroizing::new(point.to_sec1_point(false).as_bytes().to_vec());

@@ -122,7 +122,7 @@ pub(crate) const STATES: [State; 27] = [
     ),
     state("failed", "failed-drain-8", |_| {}, "NOT DRAINED: reboot waits, the drain failed"),
     state("drained", "drain-9-complete", |_| {}, "DRAINED: reboot goes ahead, do not work on it"),
-    state("held", "drain-9-held", |_| {}, "BLOCKED: reboot is held back at the last moment"),
+    state("held", "drain-9-held", |_| {}, "BLOCKED: reboot waits for the last check before it goes down"),
     state("safe", "drain-9-complete", persons, "SAFE TO WORK ON: proved empty under a cordon"),
     state(
         "skipped",

@@ -124,7 +124,7 @@ pub enum Unconfirmed {
         /// Whether etcd can spare this node by its own word and those of its peers; always for a worker.
         margin: Result<(), String>,
     },
-    /// The last look alone: the turn is our own, and etcd cannot spare this node now.
+    /// The last look alone: the turn is our own, and etcd needs this node for its quorum now.
     NoMargin(String),
 }
 

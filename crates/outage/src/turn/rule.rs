@@ -119,7 +119,7 @@ step::named! {
         Down = "down",
         /// Others are first in the queue.
         Order = "order",
-        /// etcd cannot spare this node, or that is not known.
+        /// etcd needs this node for its quorum, or that is not known.
         Margin = "margin",
     }
 }

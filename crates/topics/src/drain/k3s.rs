@@ -56,7 +56,7 @@ pub struct K3sUpdate {
 }
 
 impl K3sUpdate {
-    /// It is published, and this node is not known to be sound with it.
+    /// It is published, and this node is not known to be healthy with it.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
         match self.stage {
@@ -96,6 +96,6 @@ pub enum K3sStage {
     Applied,
     /// It was not seen to be carried out in time. The turn of this node stays.
     Failed,
-    /// The kubelet reports it, and the node is sound.
+    /// The kubelet reports it, and the node is healthy.
     Done,
 }

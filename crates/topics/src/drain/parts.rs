@@ -73,11 +73,11 @@ pub struct TurnShown {
     pub place: u32,
 }
 
-/// The gate after a boot: the lowest layer that is not sound, by its word, what was seen and what to do.
+/// The gate after a boot: the lowest layer that is not healthy, by its word, what was seen and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct BootGate {
-    /// All layers are sound, and have been for the set time.
+    /// All layers are healthy, and have been for the set time.
     pub open: bool,
     /// The lowest that is not: `device-nodes`, `clock`, `kubernetes-service`, `node-ready`, `node-lease`, `network`,
     /// `storage-pods`, `storage-volumes`, or `steady` while all have to hold for the set time. Empty when open, or before the first look.

@@ -93,7 +93,7 @@ pub struct NodeDrainProgress {
     pub reason: String,
     /// What a person can do.
     pub next_step: String,
-    /// Whether the node is sound after the boot, as far as that is being looked at.
+    /// Whether the node is healthy after the boot, as far as that is being looked at.
     pub gate: BootGate,
     /// What a boot had left and was fixed, with how often, since zedkube started: stale taints as
     /// `node.kubernetes.io/unreachable:NoExecute`, `own cordon of an earlier boot`, and
@@ -232,7 +232,7 @@ pub enum DrainPhase {
     FailedDrain,
     /// The request was withdrawn; the cordon is being removed.
     Withdrawing,
-    /// Our own cordon of an earlier boot stays until the node is sound, see `Gate`.
+    /// Our own cordon of an earlier boot stays until the node is healthy, see `Gate`.
     AfterBoot,
     /// The node is being taken out of its cluster, see `NodeLeave`; what is asked for waits.
     Leaving,

@@ -54,7 +54,7 @@ of edge-node-2: http://127.0.0.2:PORT/  of edge-node-3: http://127.0.0.3:PORT/
 
 Five things to try. Before the next one, wait until
 `zedbox lock status --root edge-node-1` says that no node holds or waits for a
-turn: a node that is back holds its own until it is sound.
+turn: a node that is back holds its own until it is healthy.
 
 1. A PodDisruptionBudget blocks a drain (exit code 4); open it:
   kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":3}}'

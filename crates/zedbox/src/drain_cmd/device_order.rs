@@ -170,7 +170,7 @@ fn cancel(bus: &Bus, op: DeviceOp, voice: &Voice) -> anyhow::Result<Exit> {
         bail!("{} ordered a {}, no {}", other.words(), other.op.word(), op.word());
     }
     if !store::remove(file).map_err(person::root_needed)? {
-        bail!("no person has ordered one, there is no {}", file.display());
+        bail!("nobody has ordered one: {} does not exist", file.display());
     }
     // What was forced for it would let another operation go.
     let own = order.as_ref().and_then(|it| go_json::to_vec(&forced(it)).ok());

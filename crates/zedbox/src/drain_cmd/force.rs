@@ -74,11 +74,7 @@ async fn write(
     let bytes = go_json::to_vec(order).with_context(doing)?;
     let waits = waits(seen, options.whom);
     if status == DrainStatus::Complete && waits.is_none() && !options.even_if_nobody_waits {
-        bail!(
-            "{}: {}; add --even-if-nobody-waits if it is meant for one to come",
-            doing(),
-            nobody(options.whom)
-        );
+        bail!("{}: {}; to force the next one, add --even-if-nobody-waits", doing(), nobody(options.whom));
     }
     let (file, forced) = order_it(bus, order, options.replace).await.with_context(doing)?;
     if status == DrainStatus::Complete {

@@ -72,7 +72,7 @@ pub(crate) async fn run(
     if options.node.is_none() {
         // Findings are passed on the node itself, for itself.
         pass = preflight::pass(bus).await.unwrap_or_else(|why| {
-            plan.notes.push(format!("no finding is passed, {PASS_FILE} is refused: {why}"));
+            plan.notes.push(format!("{PASS_FILE} is ignored ({why}): no finding is passed"));
             PreflightPass::default()
         });
         let machine = preflight::machine_of(bus.root(), &cluster);

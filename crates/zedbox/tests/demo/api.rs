@@ -92,7 +92,7 @@ impl Events {
     }
 }
 
-/// Until no node holds a turn: one that is back does so until it is sound, which is after it takes pods again.
+/// Until no node holds a turn: one that is back does so until it is healthy, which is after it takes pods again.
 pub(crate) fn no_turn_is_held(api: &Api) {
     let mut leases = Events::of(api, "/apis/coordination.k8s.io/v1/leases");
     loop {

@@ -113,8 +113,8 @@ fn u3_a_machine_that_is_held_at_the_last_moment_shows_why_and_what_to_type() {
     let told = Node::of("drain-9-held").with_zedkube().drain(&format!("status --as-of {NOW}"));
     let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
-        "held nodeagent holds the reboot back: etcd cannot spare this node: 2 of 3 etcd voters are healthy",
-        "next step make all members of etcd healthy; it is asked again by itself",
+        "held nodeagent holds the reboot back: etcd needs this node for its quorum: 2 of 3 etcd voters are healthy",
+        "next step make all members of etcd healthy; zedkube is asked again every 30 s",
         "`zedbox drain force complete --for reboot --reason '...'`",
     ] {
         assert!(said.contains(words), "no `{words}` in\n{}", told.out);

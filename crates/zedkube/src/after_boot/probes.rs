@@ -111,7 +111,7 @@ fn probe(line: Line) -> Result<Probe, String> {
             Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
                 Target::Service(namespace.to_owned(), name.to_owned())
             }
-            _ => return Err(wrong("service is NAMESPACE/NAME, as kube-system/kube-dns")),
+            _ => return Err(wrong("service must be NAMESPACE/NAME, for example kube-system/kube-dns")),
         },
         _ => {
             return Err(wrong(

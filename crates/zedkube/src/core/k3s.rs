@@ -1,5 +1,5 @@
 //! An update of k3s, as far as the drain of this node is concerned: its request may need a turn alone, and a turn is not
-//! released after a boot before the node is sound with the k3s that it was taken for.
+//! released after a boot before the node is healthy with the k3s that it was taken for.
 //!
 //! Not here: how far the update is (`crate::k3s`). Source: goals U7, U10. Pure: no clock, no I/O, no task.
 
@@ -25,7 +25,7 @@ pub struct K3sHold {
 }
 
 impl K3sHold {
-    /// The node is not known to be sound with it.
+    /// The node is not known to be healthy with it.
     pub(super) fn holds(&self) -> bool {
         !self.what.is_empty()
     }

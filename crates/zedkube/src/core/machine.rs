@@ -1,4 +1,4 @@
-//! The life of NodeDrainStatus: three values, the drain, the care of the node and the answers, and the one step that
+//! The life of NodeDrainStatus: three values, the drain, the upkeep of the node and the answers, and the one step that
 //! takes them through a fact.
 //!
 //! Sources: lf-edge/eve pkg/pillar/cmd/zedkube (drain, handlenodedrain). Pure: no clock, no I/O, no task.
@@ -11,11 +11,11 @@ use topics::{
 };
 
 use super::answers::Answers;
-use super::care::CordonCleanup;
+use super::cleanup::CordonCleanup;
 use super::context::NodeContext;
 use super::drain::Drain;
 use super::facts::{Effect, Event};
-use super::look::Looks;
+use super::last_look::LastLook;
 use super::records::{History, Published};
 use crate::limits::Limits;
 
@@ -24,11 +24,11 @@ use crate::limits::Limits;
 pub struct Zedkube {
     pub(super) node: NodeContext,
     pub(super) drain: Drain,
-    pub(super) care: CordonCleanup,
+    pub(super) cleanup: CordonCleanup,
     pub(super) answers: Answers,
     pub(super) published: Published,
     pub(super) history: History,
-    pub(super) looks: Looks,
+    pub(super) looks: LastLook,
 }
 
 impl Zedkube {
@@ -59,14 +59,14 @@ impl Zedkube {
                 known: journal.known.clone(),
             },
             drain: Drain::new(same_boot),
-            care: CordonCleanup::new(now, same_boot.map(|it| it.cordon)),
+            cleanup: CordonCleanup::new(now, same_boot.map(|it| it.cordon)),
             answers: Answers::new(now, same_boot.map(|it| (it.answers.clone(), it.asked.clone()))),
             published: Published::beside(journal.clone()),
             history: History::default(),
-            looks: Looks::default(),
+            looks: LastLook::default(),
         };
         core.set_clock(now, booted_at);
-        core.care.count_on(now, &journal.repairs, &core.node);
+        core.cleanup.count_on(now, &journal.repairs, &core.node);
         let mut out = Vec::new();
         core.publish(now, &mut out);
         (core, out)
@@ -81,7 +81,7 @@ impl Zedkube {
 
     /// Continues with what was answered last in this boot; to be called before the first fact.
     pub fn answered(&mut self, earlier: Option<OutageAnswer>) {
-        self.looks = Looks::new(earlier);
+        self.looks = LastLook::new(earlier);
     }
 
     /// Continues with the history that earlier runs left. To be called before the first fact.
@@ -184,11 +184,11 @@ impl Core for Zedkube {
             Event::BlockerChanged(run, what) if run == self.drain.run_id() => {
                 self.drain.blocker_changed(now, what, &self.node, &mut out);
             }
-            Event::Looked(nth, seen) if self.care.awaits(nth) => self.looked(now, seen, &mut out),
-            Event::NodeActivity(what) => self.care.node_changed(now, self.wanted(), what, &mut out),
-            Event::Gate(report) => self.care.gate(now, report, &mut out),
-            Event::Tainted(taints) => self.care.tainted(taints, &mut out),
-            Event::Leftovers(why, next) => self.care.leftovers_heard((why, next), &mut out),
+            Event::Looked(nth, seen) if self.cleanup.awaits(nth) => self.looked(now, seen, &mut out),
+            Event::NodeActivity(what) => self.cleanup.node_changed(now, self.wanted(), what, &mut out),
+            Event::Gate(report) => self.cleanup.gate(now, report, &mut out),
+            Event::Tainted(taints) => self.cleanup.tainted(taints, &mut out),
+            Event::Leftovers(why, next) => self.cleanup.leftovers_heard((why, next), &mut out),
             Event::Turn(standing) => self.turn_heard(now, *standing, &mut out),
             Event::TurnConfirmed(result) => self.turn_confirmed(now, result.is_ok(), &mut out),
             Event::Learned(learned) => self.node.learn(*learned),
@@ -232,12 +232,12 @@ impl Core for Zedkube {
     }
 
     fn next_wake(&self) -> Option<Mono> {
-        let care = self.care.due().filter(|_| self.may_look());
-        let repairs = self.care.repairs_due();
+        let cleanup = self.cleanup.due().filter(|_| self.may_look());
+        let repairs = self.cleanup.repairs_due();
         [
             repairs,
             self.drain.due(&self.node),
-            care,
+            cleanup,
             self.answers.due(),
             self.expires(),
             self.published.due(),

@@ -1,12 +1,12 @@
 //! What zedkube decides about the drain of its node. Pure: no clock, no I/O, no task.
 
 mod answers;
-mod care;
+mod cleanup;
 mod context;
 mod drain;
 mod facts;
 mod k3s;
-mod look;
+mod last_look;
 mod machine;
 mod records;
 mod settle;

@@ -11,7 +11,7 @@ use step::{Fault, Mono, planted};
 use topics::{Answer, CordonOwner, DrainStatus};
 
 use super::answers::{is_drained, is_operation};
-use super::care::{Voided, Wanted};
+use super::cleanup::{Voided, Wanted};
 use super::drain::{End, Outcome};
 use super::facts::{Effect, LogEvent, NodeLook};
 use super::machine::Zedkube;
@@ -53,8 +53,8 @@ impl Zedkube {
         self.node.member = member;
         match member {
             Membership::Leaving => self.make_way(now, out),
-            Membership::Outside if was == Membership::Leaving => self.care.left_cluster(),
-            Membership::Member => self.care.joined_cluster(now),
+            Membership::Outside if was == Membership::Leaving => self.cleanup.left_cluster(),
+            Membership::Member => self.cleanup.joined_cluster(now),
             Membership::Undecided | Membership::Outside => {}
         }
     }
@@ -68,7 +68,7 @@ impl Zedkube {
         } else {
             out.push(Effect::Cancel);
         }
-        self.care.hand_over(now);
+        self.cleanup.hand_over(now);
     }
 
     /// What time alone brings.
@@ -77,7 +77,7 @@ impl Zedkube {
         let complete = outcome == Some(Outcome::Drained);
         self.follow(now, outcome);
         if self.may_look() && !complete {
-            self.care.advance(now, self.wanted(), out);
+            self.cleanup.advance(now, self.wanted(), out);
         }
     }
 
@@ -85,12 +85,12 @@ impl Zedkube {
     pub(super) fn follow(&mut self, now: Mono, outcome: Option<Outcome>) {
         match outcome {
             None => {}
-            Some(Outcome::CordonSent) => self.care.cordon_sent(),
-            Some(Outcome::Cordoned(owner)) => self.care.cordoned(owner),
+            Some(Outcome::CordonSent) => self.cleanup.cordon_sent(),
+            Some(Outcome::Cordoned(owner)) => self.cleanup.cordoned(owner),
             Some(Outcome::Drained) => {
                 self.answers.give(now, DrainStatus::Complete, "", &self.node);
                 // At once: with the first check the watch begins.
-                self.care.check_at(now);
+                self.cleanup.check_at(now);
             }
             Some(Outcome::TurnAlone) => self.turn_alone(now),
             Some(Outcome::Skipped(skip)) => self.answers.give(now, DrainStatus::Complete, &skip, &self.node),
@@ -104,13 +104,13 @@ impl Zedkube {
 
     /// A cordon of ours has to go, or might.
     fn uncordon_soon(&mut self, now: Mono) {
-        if planted(Fault::K8) { self.care.rest() } else { self.care.check_at(now) }
+        if planted(Fault::K8) { self.cleanup.rest() } else { self.cleanup.check_at(now) }
     }
 
     /// Ends whatever is under way on the cluster.
     pub(super) fn end_drain(&mut self, end: Option<End>, out: &mut Vec<Effect>) {
         self.drain.end(end, out);
-        self.care.guard_ended();
+        self.cleanup.guard_ended();
     }
 
     /// Levels first: what must end ends, what is requested begins.
@@ -160,7 +160,7 @@ impl Zedkube {
             && self.drain.own_status() != status
         {
             self.end_drain(Some(End::Resumed(status)), out);
-            self.care.check_at(now);
+            self.cleanup.check_at(now);
         }
     }
 
@@ -184,14 +184,14 @@ impl Zedkube {
         }
         self.drain.begin(now, request, &self.answers, &self.node, out);
         self.answers.drain_begins();
-        self.care.guard_ended();
+        self.cleanup.guard_ended();
         // A cordon of an earlier boot, not seen yet, would hold up all whose turn comes before ours.
-        let may_be_left = self.node.limits.take_turns && !self.care.knows_cordon();
-        let has_to_go = self.care.cordon() == CordonOwner::Ours || may_be_left;
+        let may_be_left = self.node.limits.take_turns && !self.cleanup.knows_cordon();
+        let has_to_go = self.cleanup.cordon() == CordonOwner::Ours || may_be_left;
         if self.drain.keeps_cordon(&self.node) || !has_to_go {
-            self.care.rest();
+            self.cleanup.rest();
         } else {
-            self.care.check_at(now);
+            self.cleanup.check_at(now);
         }
         if self.drain.catches_up() {
             self.advance(now, out);
@@ -202,10 +202,10 @@ impl Zedkube {
     pub(super) fn looked(&mut self, now: Mono, seen: Result<NodeLook, String>, out: &mut Vec<Effect>) {
         let wanted = self.wanted();
         if let Ok(seen) = &seen {
-            self.care.seen_after_boot(now, seen, out);
+            self.cleanup.seen_after_boot(now, seen, out);
         }
         let seen = seen.map(|seen| self.without_left(seen, wanted));
-        match self.care.checked(now, seen, wanted, &self.node, out) {
+        match self.cleanup.checked(now, seen, wanted, &self.node, out) {
             None => return,
             Some(Voided::PodCame(pod)) => {
                 self.void(format!("pod {pod} has come to the drained node"), is_drained, out);
@@ -247,8 +247,8 @@ impl Zedkube {
         // Whoever waits for a window does so for days.
         let busy = self.drain.is_active() && !self.drain.is_outside_window();
         let wanted = self.wanted();
-        self.care.settle_gate(now, (wanted, busy), &self.node, out);
-        self.care.settle_leftovers(wanted, !busy && self.can_drain(), out);
+        self.cleanup.settle_gate(now, (wanted, busy), &self.node, out);
+        self.cleanup.settle_leftovers(wanted, !busy && self.can_drain(), out);
         self.settle_hooks(wanted, busy, out);
         self.settle_turn(out);
     }
@@ -265,7 +265,7 @@ impl Zedkube {
             hooks.undoing = true;
             out.push(Effect::UndoHooks);
         }
-        if free && !busy && hooks.after_boot && self.care.gate_was_open() {
+        if free && !busy && hooks.after_boot && self.cleanup.gate_was_open() {
             hooks.after_boot = false;
             out.push(Effect::HooksAfterBoot);
         }
@@ -277,11 +277,11 @@ impl Zedkube {
             return;
         }
         let fit = self.drain.is_fit(&self.node);
-        if !self.care.knows_cordon() {
+        if !self.cleanup.knows_cordon() {
             self.node.turn.settle_fit(fit, out);
             return;
         }
-        let cordoned = self.care.cordon() == CordonOwner::Ours && !self.care.is_of_earlier_boot();
+        let cordoned = self.cleanup.cordon() == CordonOwner::Ours && !self.cleanup.is_of_earlier_boot();
         let own = self.own_wish();
         let kept = self.answers.keeps_turn();
         let drain = self.drain.wants_turn(&self.node)
@@ -294,7 +294,7 @@ impl Zedkube {
             fit,
             // In the name of the update, whatever is asked for beside it: by that its turn is known after a restart.
             serves: kept.or(self.drain.serves()),
-            sound: self.care.is_sound() && !self.node.k3s.holds(),
+            healthy: self.cleanup.is_healthy() && !self.node.k3s.holds(),
             phase: if self.node.k3s.failed { Some(Phase::Failed) } else { self.drain.turn_phase() },
             cordoned,
         };

@@ -1,6 +1,6 @@
 //! The turn of this node to be down: what the drain has to know of it, and what its keeper is asked.
 //!
-//! Asked are levels: whether a turn is wanted, whether the node is sound after its boot, how far it is. Not here: whose
+//! Asked are levels: whether a turn is wanted, whether the node is healthy after its boot, how far it is. Not here: whose
 //! turn it is (`outage`). Sources: design.md section 12; goals U1, U10, U12. Pure: no clock, no I/O, no task.
 
 use outage::keeper::{Ask, Wish};
@@ -35,7 +35,7 @@ pub(crate) struct Levels<'a> {
     /// In whose name.
     pub(crate) serves: Option<&'a NodeDrainRequest>,
     /// The gate after the boot is open and no cordon of ours is on the node.
-    pub(crate) sound: bool,
+    pub(crate) healthy: bool,
     /// How far the drain is.
     pub(crate) phase: Option<Phase>,
     /// A cordon of ours is on the node.
@@ -108,9 +108,9 @@ impl Turns {
             (_, None, Some(Some(before))) => before.clone(),
             (_, None, _) => Wish { op: Op::Drain, counter: 0, emergency: false, fit: true },
         });
-        if self.gate != Some(now.sound) {
-            self.gate = Some(now.sound);
-            out.push(Effect::Turn(Ask::Gate(now.sound)));
+        if self.gate != Some(now.healthy) {
+            self.gate = Some(now.healthy);
+            out.push(Effect::Turn(Ask::Gate(now.healthy)));
         }
         if self.want.as_ref() != Some(&wish) {
             self.want = Some(wish);

@@ -9,7 +9,7 @@ use topics::{
     CordonOwner, DrainJournal, DrainPhase, DrainStatus, FORCE_FILE, NodeDrainProgress, NodeDrainStatus,
 };
 
-use super::care::cordoned;
+use super::cleanup::cordoned;
 use super::drain::{Words, words};
 use super::facts::{Effect, Force};
 use super::machine::Zedkube;
@@ -68,10 +68,10 @@ impl Zedkube {
         if complete(self.status().status) || complete(self.run_status()) || self.answers.any_complete() {
             return Some(Candidacy::Closed);
         }
-        if self.drain.is_active() || self.care.cordon() == CordonOwner::Ours {
+        if self.drain.is_active() || self.cleanup.cordon() == CordonOwner::Ours {
             return Some(Candidacy::Kept);
         }
-        self.care.knows_cordon().then_some(Candidacy::Open)
+        self.cleanup.knows_cordon().then_some(Candidacy::Open)
     }
 
     /// The newest progress.
@@ -81,11 +81,11 @@ impl Zedkube {
             phase,
             status: self.status().status,
             max_attempts: self.node.limits.drain_tries,
-            cordon: self.care.cordon(),
+            cordon: self.cleanup.cordon(),
             reason,
             next_step,
-            gate: self.care.after_boot().shown(&self.node),
-            repairs: self.care.after_boot().repairs(),
+            gate: self.cleanup.after_boot().shown(&self.node),
+            repairs: self.cleanup.after_boot().repairs(),
             answers: self.answers.given().to_vec(),
             asked: self.answers.asked().to_vec(),
             boot_id: self.node.boot_id.clone(),
@@ -100,11 +100,11 @@ impl Zedkube {
             boot_id: self.node.boot_id.clone(),
             status: self.run_status(),
             known: self.node.known.clone(),
-            cordon: self.care.cordon(),
+            cordon: self.cleanup.cordon(),
             answers: self.answers.given().to_vec(),
             asked: self.answers.asked().to_vec(),
             booted_at: self.node.booted_at,
-            repairs: self.care.after_boot().counted(&self.node),
+            repairs: self.cleanup.after_boot().counted(&self.node),
             ..self.drain.journal(&self.node)
         })
     }
@@ -133,13 +133,13 @@ impl Zedkube {
     fn idle_words(&self) -> Words {
         match self.node.member {
             // Whatever else is known: a cordon of ours that stays is shown with its cause.
-            _ if self.care.after_boot().earlier_cordon() == Some(true) => words(
+            _ if self.cleanup.after_boot().earlier_cordon() == Some(true) => words(
                 DrainPhase::AfterBoot,
                 "the node is healthy after the boot; removing our cordon of the earlier boot",
                 "nothing",
             ),
-            _ if self.care.after_boot().earlier_cordon().is_some() => {
-                let gate = self.care.after_boot().shown(&self.node);
+            _ if self.cleanup.after_boot().earlier_cordon().is_some() => {
+                let gate = self.cleanup.after_boot().shown(&self.node);
                 let seen = if gate.words.is_empty() { "the first check is under way" } else { &gate.words };
                 words(
                     DrainPhase::AfterBoot,
@@ -158,24 +158,24 @@ impl Zedkube {
                 "waiting to learn whether this node is in a cluster",
                 "if this stays: look at run/zedagent/EdgeNodeClusterConfig and the log of zedagent",
             ),
-            Membership::Member | Membership::Outside if self.care.cordon() == CordonOwner::Ours => words(
+            Membership::Member | Membership::Outside if self.cleanup.cordon() == CordonOwner::Ours => words(
                 DrainPhase::Withdrawing,
-                format!("removing its own cordon: {}", self.care.trouble()),
+                format!("removing its own cordon: {}", self.cleanup.trouble()),
                 "if this stays: look at `kubectl describe node` of this node",
             ),
-            Membership::Member if !self.care.trouble().is_empty() => words(
+            Membership::Member if !self.cleanup.trouble().is_empty() => words(
                 DrainPhase::Idle,
-                format!("no drain requested; the node cannot be read: {}", self.care.trouble()),
+                format!("no drain requested; the node cannot be read: {}", self.cleanup.trouble()),
                 "check the API server and the kubeconfig",
             ),
-            Membership::Member if let Some((why, next)) = self.care.leftovers_trouble() => words(
+            Membership::Member if let Some((why, next)) = self.cleanup.leftovers_trouble() => words(
                 DrainPhase::Idle,
                 format!(
                     "no drain requested; not all is as it was before this node went down or was drained: {why}"
                 ),
                 next,
             ),
-            Membership::Member | Membership::Outside if cordoned(self.care.cordon()) => words(
+            Membership::Member | Membership::Outside if cordoned(self.cleanup.cordon()) => words(
                 DrainPhase::Idle,
                 "no drain requested; the node is cordoned by somebody else",
                 "`kubectl uncordon` the node if that cordon is yours",
@@ -187,7 +187,7 @@ impl Zedkube {
                     "an operation that still waits for its drain requests it again by itself: `zedbox drain status` \
                      shows it under pending; `zedbox drain history` shows what failed",
                 ),
-                None => match self.care.after_boot().warning() {
+                None => match self.cleanup.after_boot().warning() {
                     Some(it) => words(
                         DrainPhase::Idle,
                         format!("no drain requested; since the boot: {}", it.words),

@@ -1,4 +1,4 @@
-//! One update of k3s on its way: asked for, handed over, followed until the node is sound with it.
+//! One update of k3s on its way: asked for, handed over, followed until the node is healthy with it.
 //!
 //! Pure: no clock, no I/O, no task.
 
@@ -30,7 +30,7 @@ impl K3s {
         if !self.record.as_ref().is_some_and(known) {
             let applied = self.is_applied();
             let record = K3sUpdate {
-                // One that was applied and is replaced continues in its place: the node is not sound in between.
+                // One that was applied and is replaced continues in its place: the node is not healthy in between.
                 stage: if applied { K3sStage::Applied } else { K3sStage::Held },
                 from: self.version.clone(),
                 to: to.clone(),
@@ -184,7 +184,7 @@ impl K3s {
             _ if carried_out => {
                 let shut = self.shut.clone().filter(|it| !it.is_empty());
                 format!(
-                    "the node to be sound: {}",
+                    "the node to be healthy: {}",
                     shut.unwrap_or_else(|| "the first look is under way".into())
                 )
             }

@@ -71,6 +71,6 @@ pub(super) enum LogEvent {
     Failed(String),
     /// After a failure its turn was taken away.
     Released,
-    /// The kubelet reports it and the node is sound.
+    /// The kubelet reports it and the node is healthy.
     Done(String),
 }

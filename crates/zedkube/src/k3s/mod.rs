@@ -1,5 +1,5 @@
 //! Updates of k3s on this node: what the device config wants is held back until the turn and the drain of this node, then
-//! handed to the kube container, and followed until the kubelet reports it and the node is sound.
+//! handed to the kube container, and followed until the kubelet reports it and the node is healthy.
 //!
 //! zedkube is a requester here, as zedagent and baseosmgr are (`requester`, promise 1): its drain half answers it as it
 //! answers them. Not here: how k3s is replaced (kube-init, which reads `KubeConfig` and the override file every 15 s). The

@@ -243,9 +243,9 @@ impl Hands for Shell {
 fn say(said: &LogEvent) {
     match said {
         LogEvent::Wanted(from, to, file) => {
-            info!(from, to, file, "another k3s is wanted: held back until the turn of this node");
+            info!(from, to, file, "k3s update requested: it waits for the turn of this node");
         }
-        LogEvent::TakenBack => info!("the other k3s is wanted no more"),
+        LogEvent::TakenBack => info!("k3s update withdrawn"),
         LogEvent::Refused(why, secs) => {
             warn!(why, pause_secs = secs, "no turn for the update of k3s: asked for again");
         }
@@ -254,10 +254,10 @@ fn say(said: &LogEvent) {
         LogEvent::Failed(why) => {
             error!(
                 waits_for = why,
-                "the update of k3s was not carried out in time: the turn of this node stays"
+                "k3s update timed out: this node keeps its turn, see `zedbox lock status`"
             );
         }
         LogEvent::Released => warn!("the turn of the failed update of k3s was taken away"),
-        LogEvent::Done(to) => info!(to, "the kubelet reports it, and the node is sound"),
+        LogEvent::Done(to) => info!(to, "the kubelet reports it, and the node is healthy"),
     }
 }

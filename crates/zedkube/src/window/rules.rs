@@ -147,7 +147,7 @@ impl Windows {
         let starts = self.0.iter().filter_map(|it| Some((it, it.next(now)?)));
         let next = starts.min_by_key(|(_, start)| start.timestamp());
         let Some((window, start)) = next else {
-            let why = "no window opens within four years of what the clock of this node shows".to_owned();
+            let why = "no window opens in the next four years by the clock of this node; check `windows` in the limits file".to_owned();
             return Some(Closed { why, opens: None });
         };
         let Words { start: set, zone, minutes } = &window.words;

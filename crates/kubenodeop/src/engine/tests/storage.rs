@@ -171,7 +171,7 @@ fn d14_a_volume_or_claim_that_the_policy_names_passes_and_is_named() {
     becomes(&mut bench, Look { findings: vec![passed], ..Look::default() });
     bench.prove();
     let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
-    assert!(left[0].why.ends_with("pillar-rs/last-copy-pass lets it pass: its disk is dead"), "{left:?}");
+    assert!(left[0].why.ends_with("pillar-rs/last-copy-pass allows it: its disk is dead"), "{left:?}");
     let other = Rules { last_copy_pass: ["shop/other".to_owned()].into(), ..Rules::default() };
     let mut bench = empty(last(), other);
     bench.prove();
@@ -185,7 +185,8 @@ fn d14_the_limit_fails_the_attempt_or_lets_it_pass_by_name_as_the_policy_says() 
     bench.pass(secs(99));
     assert_eq!(bench.end, None);
     bench.pass(secs(2));
-    let reason = "100 s after all else was done, the last healthy copy is here of shop/data (pvc-1)";
+    let reason =
+        "100 s after everything else left, this node still has the last healthy copy of shop/data (pvc-1)";
     assert_eq!(bench.reason(), reason);
 
     let mut bench = empty(last(), limit(VolumeAction::GoOn));

@@ -25,13 +25,13 @@ pub struct Warning {
     pub words: String,
     /// What a person can do.
     pub next_step: String,
-    /// Since when it is so, with all below sound.
+    /// Since when it is so, with all below healthy.
     pub since: Mono,
     /// The layer's limit is over; before, the turn of the node is held for it.
     pub failed: bool,
 }
 
-/// How long layers have been in trouble while all below them was sound.
+/// How long layers have been in trouble while all below them was healthy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Patience(BTreeMap<Layer, Waited>);
 
@@ -40,9 +40,9 @@ pub(super) struct Patience(BTreeMap<Layer, Waited>);
 struct Waited {
     /// Since when it is in trouble.
     since: Mono,
-    /// What counted before something below it was not sound.
+    /// What counted before something below it was not healthy.
     before: Duration,
-    /// Since when it counts again; `None` while something below it is not sound.
+    /// Since when it counts again; `None` while something below it is not healthy.
     from: Option<Mono>,
 }
 
@@ -71,7 +71,7 @@ impl Patience {
         Some(Warning { layer, words, next_step, since: waited.since, failed })
     }
 
-    /// Something below this layer is not sound: its time stops.
+    /// Something below this layer is not healthy: its time stops.
     pub(super) fn wait(&mut self, now: Mono, layer: Layer) {
         if let Some(waited) = self.0.get_mut(&layer)
             && let Some(from) = waited.from.take()

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 step::named! {
-    /// What must be sound, lowest first.
+    /// What must be healthy, lowest first.
     pub enum Layer {
         /// Device nodes are there.
         Devices = "device-nodes",

@@ -26,8 +26,8 @@ fn node(not_ready: &str, taints: &[&str]) -> Fact {
     Fact::Node(NodeSeen { not_ready: not_ready.to_owned(), taints, ..NodeSeen::default() })
 }
 
-/// A gate that has heard at its start that all is sound, but for one renewal.
-fn sound(taints: &[&str]) -> Gate {
+/// A gate that has heard at its start that all is healthy, but for one renewal.
+fn healthy(taints: &[&str]) -> Gate {
     let mut gate = Gate::new("n1", Limits::default(), T0);
     for fact in [Fact::Devices(Vec::new()), Fact::Service(Ok(())), node("", taints), lease("r0")] {
         gate.hear(T0, fact);
@@ -44,7 +44,7 @@ fn sound(taints: &[&str]) -> Gate {
 
 /// The same, with the gate open.
 fn open(taints: &[&str]) -> Gate {
-    let mut gate = sound(taints);
+    let mut gate = healthy(taints);
     gate.hear(at(1), lease("r1"));
     assert_eq!(gate.judge(at(1)).layer, Some(Layer::Steady));
     assert!(gate.judge(at(6)).is_open());
@@ -67,7 +67,7 @@ fn layer(verdict: &Verdict) -> &'static str {
 
 #[test]
 fn r4_the_gate_opens_when_all_layers_have_held_for_the_set_time() {
-    let mut gate = sound(&[]);
+    let mut gate = healthy(&[]);
     assert_eq!(layer(&gate.judge(T0)), "node-lease");
     gate.hear(at(3), lease("r1"));
     assert_eq!(layer(&gate.judge(at(3))), "steady");
@@ -118,7 +118,7 @@ fn kernel_parameters_that_are_lost_are_said_before_the_cordon_goes_and_hold_noth
     gate.hear(at(10), Fact::Lost(vec!["hugepages=8".to_owned()]));
     let verdict = gate.judge(at(10));
     assert!(verdict.is_open());
-    assert_eq!(verdict.words, "the node is sound; its kernel was started without hugepages=8");
+    assert_eq!(verdict.words, "the node is healthy; its kernel was started without hugepages=8");
     assert!(verdict.next_step.contains("kernel_parameters"), "{}", verdict.next_step);
 }
 
@@ -196,7 +196,7 @@ fn r4_a_layer_over_its_limit_has_failed_and_still_becomes_sound() {
 
 #[test]
 fn r4_a_lease_that_only_stands_there_is_not_renewed_and_one_that_was_is_so_no_longer() {
-    let mut gate = sound(&[]);
+    let mut gate = healthy(&[]);
     // Told again, by a list or a change of something else.
     for secs in 1..100 {
         gate.hear(at(secs), lease("r0"));
@@ -269,7 +269,7 @@ fn r5_no_taint_goes_while_the_kubelet_is_not_ready_or_silent_or_the_api_away() {
 
 #[test]
 fn u10_degraded_volumes_leave_the_gate_open_and_hold_the_turn_for_their_time() {
-    let mut gate = sound(&[]);
+    let mut gate = healthy(&[]);
     let degraded = [("pvc-1".to_owned(), "shop/data (pvc-1)".to_owned())].into();
     gate.hear(T0, Fact::Volumes(VolumesSeen { degraded, ..VolumesSeen::default() }));
     gate.hear(at(1), lease("r1"));
@@ -289,7 +289,7 @@ fn u10_degraded_volumes_leave_the_gate_open_and_hold_the_turn_for_their_time() {
 #[test]
 fn r4_a_volume_that_was_healthy_before_and_is_faulted_keeps_the_gate_shut_until_its_limit_and_then_passes_by_name()
  {
-    let mut gate = sound(&[]);
+    let mut gate = healthy(&[]);
     let volumes = Some(recorded("pvc-1"));
     gate.hear(T0, Fact::Node(NodeSeen { volumes, ..NodeSeen::default() }));
     gate.hear(T0, faulted());
@@ -306,7 +306,7 @@ fn r4_a_volume_that_was_healthy_before_and_is_faulted_keeps_the_gate_shut_until_
 
 #[test]
 fn r4_what_was_faulted_before_shuts_nothing_once_the_record_has_gone_with_the_cordon() {
-    let mut gate = sound(&[]);
+    let mut gate = healthy(&[]);
     let volumes = Some(recorded("pvc-2"));
     gate.hear(T0, Fact::Node(NodeSeen { volumes, ..NodeSeen::default() }));
     gate.hear(T0, faulted());

@@ -71,7 +71,7 @@ pub(super) struct Volumes {
     before: Option<VolumesBefore>,
     /// When an earlier run of the agent found the node healthy: degraded volumes have had their time since then.
     resumed: Option<Mono>,
-    /// Since when all below is sound and this is not: faulted or unknown, and degraded.
+    /// Since when all below is healthy and this is not: faulted or unknown, and degraded.
     shut_since: Option<Mono>,
     degraded_since: Option<Mono>,
 }
@@ -103,12 +103,12 @@ impl Volumes {
         self.before = Some(record.clone());
     }
 
-    /// Something below is not sound: time starts again.
+    /// Something below is not healthy: time starts again.
     pub(super) fn wait(&mut self) {
         (self.shut_since, self.degraded_since) = (None, None);
     }
 
-    /// What it says now that all below is sound.
+    /// What it says now that all below is healthy.
     pub(super) fn judge(&mut self, now: Mono, limit: Duration, hold: Duration) -> VolumesVerdict {
         let seen = match &self.seen {
             Err(why) => {

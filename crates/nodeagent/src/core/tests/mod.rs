@@ -6,9 +6,9 @@ mod any_order;
 mod drain;
 mod held;
 mod hooks;
+mod last_look;
 mod limits;
 mod operations;
-mod outage;
 mod trial;
 
 use std::time::Duration;

@@ -121,7 +121,7 @@ fn turn(progress: &NodeDrainProgress) -> String {
     let nodes = turn.nodes.join(", ");
     let (are, have) = if turn.nodes.len() == 1 { ("is", "has") } else { ("are", "have") };
     match (turn.rule.as_str(), nodes.is_empty()) {
-        ("margin", _) => "etcd cannot spare this node".to_owned(),
+        ("margin", _) => "etcd needs this node for its quorum".to_owned(),
         ("pause", _) => "the next attempt comes by itself".to_owned(),
         ("mode", _) => "an operation on the whole cluster is in progress".to_owned(),
         ("preflight", _) => "its drain cannot start".to_owned(),
@@ -204,7 +204,7 @@ fn complete(view: &View, progress: &NodeDrainProgress, what: &str) -> Judgement 
             return unproved(&format!("{what} goes ahead, its drain was skipped"));
         }
         Some(RequestAnswer::Failed | RequestAnswer::NotYet) | None => {
-            return (NodeState::Unknown, "COMPLETE, and its request has no such answer".to_owned());
+            return (NodeState::Unknown, "COMPLETE, but its request was not answered".to_owned());
         }
     }
     let of_request = |it: &&NodeDrainRequest| it.id() == asked;
@@ -215,13 +215,13 @@ fn complete(view: &View, progress: &NodeDrainProgress, what: &str) -> Judgement 
         return unproved("k3s restarts, the pods stay");
     }
     if progress.cordon == CordonOwner::None {
-        return (NodeState::Unknown, "drained, and no cordon is seen".to_owned());
+        return (NodeState::Unknown, "drained, but the node is not cordoned".to_owned());
     }
     if view.status.map(|it| it.status) != Some(DrainStatus::Complete) {
-        return (NodeState::UnderWay, format!("{what} waits, proved empty a moment ago"));
+        return (NodeState::UnderWay, format!("{what} waits; the node is proved empty, COMPLETE follows"));
     }
     if view.last_look.is_some() {
-        return (NodeState::Blocked, format!("{what} is held back at the last moment"));
+        return (NodeState::Blocked, format!("{what} waits for the last check before it goes down"));
     }
     let is_persons = |it: &NodeDrainRequest| {
         it.requested_by == Requester::Operator
@@ -236,7 +236,7 @@ fn complete(view: &View, progress: &NodeDrainProgress, what: &str) -> Judgement 
         return (NodeState::Drained, format!("{op} goes ahead, do not work on it"));
     }
     if view.blind {
-        return (NodeState::Unknown, "drained, and what else is asked for cannot be read".to_owned());
+        return (NodeState::Unknown, "drained, but other requests cannot be read".to_owned());
     }
     let cordon = if progress.cordon == CordonOwner::Foreign { "somebody else's cordon" } else { "a cordon" };
     let left =

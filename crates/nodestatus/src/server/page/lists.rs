@@ -114,7 +114,7 @@ pub(super) fn findings(status: &NodeStatus) -> Markup {
         })
         .collect();
     let more = found.map(|it| it.left_out).sum();
-    list("Found before the drain", "findings", items.into_iter(), more)
+    list("Preflight findings", "findings", items.into_iter(), more)
 }
 
 /// The nodes of the cluster.
@@ -180,7 +180,7 @@ fn past(drain: &DrainRecord, now: GoTime) -> Markup {
         (_, false, _) => "WITHOUT A PROVED DRAIN",
         (_, _, true) if drain.status.is_failure() => "NOT DRAINED",
         (_, _, true) => "drained",
-        (_, _, false) => "ended before its time",
+        (_, _, false) => "ended early",
     };
     html! {
         b { (drain.context) ": " (end) } span.soft { ", " (moment(drain.started_at, now)) }

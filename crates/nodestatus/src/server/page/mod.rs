@@ -67,7 +67,7 @@ pub(super) fn page(status: &NodeStatus) -> String {
                 (lists::findings(status))
                 (lists::cluster(status))
                 (lists::history(status))
-                footer { p { "This page only shows; it loads itself again every " (AGAIN_SECS) " s. For programs: /status.json, /metrics." } }
+                footer { p { "Read-only; refreshes every " (AGAIN_SECS) " s. For programs: /status.json, /metrics." } }
             }
         }
     };
@@ -135,9 +135,9 @@ fn drain(progress: &NodeDrainProgress, now: GoTime) -> Markup {
     let deadline = if opens {
         "Window opens"
     } else if again {
-        "Tried again"
+        "Next attempt"
     } else {
-        "Ends by"
+        "Deadline"
     };
     let asked_at = progress.asked.iter().find(|it| it.requested_at == progress.requested_at);
     let asked_at = asked_at.map_or(progress.requested_at, |it| it.at);
@@ -153,7 +153,7 @@ fn drain(progress: &NodeDrainProgress, now: GoTime) -> Markup {
             (row_at("Expected", progress.estimate, now))
             (row_at("API silent", progress.api_silent_since, now))
             (row("Cordon", cordon))
-            (row("Left out", &progress.skip))
+            (row("Skipped because", &progress.skip))
             (row("Why", &progress.reason))
         }
     }

@@ -13,7 +13,7 @@ use super::text::spoken;
 /// What a person does who wants to work on a node that is in service.
 const TO_WORK: &str =
     "to work on it: `sudo zedbox drain request --reason TEXT` there, and wait for SAFE TO WORK ON";
-const TO_KNOW: &str = "look whether zedkube runs: `zedbox drain status` on the node";
+const TO_KNOW: &str = "check that zedkube runs: `zedbox drain status` on the node";
 const TO_KEEP_OFF: &str = "do not work on the node: it takes pods again";
 const TO_KEEP_AWAY: &str = "leave the node alone: it goes down by itself";
 const TO_TAKE_CARE: &str =

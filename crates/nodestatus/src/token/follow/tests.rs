@@ -278,7 +278,7 @@ async fn without_the_vault_no_manifest_is_written_beside_it_and_it_is_tried_agai
     assert_eq!(site.answer().await, clear(TEXT));
     assert_eq!(std::fs::read_to_string(site.manifest()).unwrap(), "kind: A\n");
     let log = site.log();
-    assert_eq!(log.matches("look whether the vault is unlocked").count(), 1, "{log}");
+    assert_eq!(log.matches("check that the vault is unlocked").count(), 1, "{log}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -113,10 +113,10 @@ fn a_tpm_that_refuses_or_is_not_there_is_named_with_the_next_step() {
     assert_eq!(
         said(Ok(bytes("80010000000a0000018b"))),
         format!(
-            "{begins}the TPM refuses to use key 0x81000005, rc=0x0000018b; look whether tpmmgr has made that key"
+            "{begins}the TPM refuses to use key 0x81000005, rc=0x0000018b; check that tpmmgr has made that key"
         )
     );
-    let next = "look whether this machine's TPM is there and switched on";
+    let next = "check that this machine's TPM is there and switched on";
     assert_eq!(said(Err(io::ErrorKind::NotFound.into())), format!("{begins}entity not found; {next}"));
     let next = "it is asked again, restart the machine if that lasts";
     assert_eq!(

@@ -36,7 +36,7 @@ pub(in crate::drain_cmd) async fn run(
     if options.remove {
         let removed = store::remove(&file).map_err(person::root_needed).context("remove the order")?;
         if !removed {
-            bail!("remove the order: no finding is passed, there is no {}", file.display());
+            bail!("remove the order: no finding is passed: {} does not exist", file.display());
         }
         let text = format!("Removed {}: findings stop the next drain again.", file.display());
         return said(voice, "removed", &[], &text);

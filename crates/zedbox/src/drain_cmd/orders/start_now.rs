@@ -49,7 +49,7 @@ pub(in crate::drain_cmd) async fn run(
     match voice.output {
         Output::Json => Voice::json(&Done { result: "started", file: &file, pass: &pass }, false)?,
         Output::Text => voice.paragraph(&format!(
-            "{} lets the drain for {} start now, whatever its windows. Until the node is cordoned, `rm {}` sends it back.",
+            "{} lets the drain for {} start now, outside of its windows. To undo it before the node is cordoned: `rm {}`",
             file.display(),
             pass.id(),
             file.display()

@@ -67,7 +67,7 @@ impl Answers {
             Force::Refused(why) => format!("refused: {why}"),
             Force::Order(order) if order.status == DrainStatus::Complete => {
                 match self.request_of(order.requested_by).map(|it| self.final_answer(it.id())) {
-                    None => "released nothing: no such request waits".to_owned(),
+                    None => "no effect: no such request is pending".to_owned(),
                     Some(Some(answer)) if answer.status == DrainStatus::Complete => {
                         "released nothing: that request was answered already".to_owned()
                     }
@@ -75,7 +75,7 @@ impl Answers {
                 }
             }
             Force::Order(order) if order.status == DrainStatus::NotSupported => {
-                "as if this node were in no cluster, while the file exists".to_owned()
+                "drains are skipped while the file exists, as on a node in no cluster".to_owned()
             }
             Force::Order(order) => format!("{order} is shown while the file exists"),
         }

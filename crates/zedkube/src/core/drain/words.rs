@@ -47,12 +47,12 @@ impl Drain {
             Run::Waiting { .. } => self.waiting_words(node),
             Run::Entering { .. } => words(
                 DrainPhase::Checking,
-                "has its turn, which is all that it needs; checks that it is still its own",
+                "has its turn, no drain is needed; confirming the turn",
                 "nothing",
             ),
             Run::Hooks { running, trouble, .. } => self.hook_words(running, trouble, node),
             Run::Confirming { .. } => {
-                words(DrainPhase::Cordoning, "cordoned; checks that it is still its turn", "nothing")
+                words(DrainPhase::Cordoning, "cordoned; confirming the turn", "nothing")
             }
             Run::Cordoning { trouble, .. } if trouble.is_empty() => {
                 words(DrainPhase::Cordoning, "making the node unschedulable", "nothing")
@@ -79,7 +79,9 @@ impl Drain {
             ),
             Run::Holding { .. } => words(
                 DrainPhase::Proving,
-                format!("drained; the file /{WAIT} holds COMPLETE back, until Deadline at most"),
+                format!(
+                    "drained; the file /{WAIT} delays COMPLETE until Deadline at most; `rm` it to continue"
+                ),
                 format!("`rm /{WAIT}`"),
             ),
             Run::Ended(End::Drained { .. }) => words(
@@ -102,7 +104,7 @@ impl Drain {
             ),
             Run::Ended(End::Resumed(status)) if status.is_final() => words(
                 resumed_phase(*status),
-                format!("answered before; see Answers for when and how{}", self.but_for()),
+                format!("already answered; see Answers for when and how{}", self.but_for()),
                 if *status == DrainStatus::Complete {
                     answers.after_complete()
                 } else {
@@ -131,7 +133,7 @@ impl Drain {
         if !self.is_fit(node) {
             return words(
                 DrainPhase::Checking,
-                "looks for what speaks against the drain, before it begins",
+                "running the preflight checks before the drain begins",
                 "nothing",
             );
         }
@@ -141,7 +143,7 @@ impl Drain {
                 format!("waits for its turn to be down: {}", waiting.why),
                 format!("wait, or look who is before it: `zedbox lock status`; `{}`", waiting.next),
             ),
-            None => words(DrainPhase::WaitingForTurn, "asks for its turn to be down", "nothing"),
+            None => words(DrainPhase::WaitingForTurn, "requesting its turn to be down", "nothing"),
         }
     }
 

@@ -314,9 +314,11 @@ impl History {
     pub(super) fn released(&mut self, id: RequestId, context: &str, at: GoTime) {
         let Some(forced) = self.kept.forced.first_mut() else { return };
         forced.released_at = id.at;
-        forced.effect =
-            cut(&format!("released the {context} asked at {} without a proved drain", id.at), SENTENCE_BYTES);
-        let text = format!("by {}: released without a proved drain", forced.who());
+        forced.effect = cut(
+            &format!("the {context} requested at {} went ahead without a proved drain", id.at),
+            SENTENCE_BYTES,
+        );
+        let text = format!("by {}: went ahead without a proved drain", forced.who());
         self.changed = true;
         if let Some(record) = self.kept.drains.iter_mut().find(|it| it.id() == id) {
             add(record, DrainStep { at, step: StepWord::Forced, attempt: 0, text: cut(&text, TEXT_BYTES) });

@@ -321,13 +321,13 @@ fn seed_1_10_what_is_warned_of_is_shown_logged_once_and_watched_until_it_is_heal
     bench.hear(warned(&bench, false));
     assert_eq!(may_open(&bench), Some(true));
     bench.look(NodeLook::Open);
-    assert!(!bench.core.care.is_sound(), "it keeps the turn until its limit");
+    assert!(!bench.core.cleanup.is_healthy(), "it keeps the turn until its limit");
     assert_eq!(bench.core.progress().reason, "no drain requested");
     bench.hear(warned(&bench, true));
     let said = |bench: &Bench| {
         bench.last.iter().filter(|it| matches!(it, Effect::Say(LogEvent::GateWarning(_)))).count()
     };
-    assert!(bench.core.care.is_sound() && said(&bench) == 1, "{:?}", bench.last);
+    assert!(bench.core.cleanup.is_healthy() && said(&bench) == 1, "{:?}", bench.last);
     bench.hear(warned(&bench, true));
     assert_eq!(said(&bench), 0);
     let progress = bench.core.progress();
@@ -370,7 +370,7 @@ fn r8_pods_of_the_former_boot_are_looked_after_beside_an_open_gate_counted_and_n
         Event::Gate(Box::new(Report { leftovers, ..*report }))
     };
     bench.hear(with(&bench, true, 0, ""));
-    assert!(bench.core.care.is_sound(), "they hold nothing up");
+    assert!(bench.core.cleanup.is_healthy(), "they hold nothing up");
     assert!(!bench.last.contains(&Effect::Gate(false)), "they are still looked after");
     bench.hear(with(&bench, true, 2, "shop/web is left"));
     assert_eq!(bench.core.progress().repairs, [("pod of the former boot".to_owned(), 2)].into());
@@ -414,7 +414,7 @@ fn d12_machines_are_given_back_once_the_gate_is_open_also_beside_a_cordon_of_som
         let progress = bench.core.progress();
         assert!(progress.reason.contains("403"), "{}", progress.reason);
         assert_eq!((progress.phase, progress.next_step.as_str()), (DrainPhase::Idle, "give the role"));
-        assert!(bench.core.care.is_sound());
+        assert!(bench.core.cleanup.is_healthy());
         bench.hear(Event::Leftovers(String::new(), String::new()));
         assert!(!bench.core.progress().reason.contains("machines"));
     }

@@ -315,7 +315,10 @@ fn p9_s6_a_forced_complete_says_who_ordered_it_when_and_what_it_released() {
     assert_eq!((forced.written_at, forced.seen_at), (wall(), wall().plus(Duration::from_secs(5))));
     assert_eq!((forced.order.status, forced.order.requested_by), (DrainStatus::Complete, US));
     assert_eq!(forced.released_at, request(US, 1).requested_at);
-    assert_eq!(forced.effect, "released the reboot asked at 2026-03-14T09:26:54Z without a proved drain");
+    assert_eq!(
+        forced.effect,
+        "the reboot requested at 2026-03-14T09:26:54Z went ahead without a proved drain"
+    );
     let shown: Vec<&str> = newest(&bench).steps[4..].iter().map(|it| it.text.as_str()).collect();
     assert_eq!(steps(newest(&bench))[4..], ["forced", "skipped"]);
     assert_eq!(
@@ -349,7 +352,7 @@ fn p9_each_other_force_file_is_kept_with_its_effect() {
     };
     assert_eq!(
         effect(ordered(DrainStatus::Complete, Requester::Update)),
-        "released nothing: no such request waits"
+        "no effect: no such request is pending"
     );
     let shown = "{Failed Drain 2} is shown while the file exists";
     assert_eq!(effect(ordered(DrainStatus::FailedDrain, US)), shown);
@@ -371,7 +374,7 @@ fn p9_each_other_force_file_is_kept_with_its_effect() {
     let kept = &bench.core.history.kept().forced;
     assert_eq!(
         (kept.len(), kept[0].effect.as_str()),
-        (6, "as if this node were in no cluster, while the file exists")
+        (6, "drains are skipped while the file exists, as on a node in no cluster")
     );
     // One that stood there before its request, and then released it.
     let mut bench = Bench::idle();

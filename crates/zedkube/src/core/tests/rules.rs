@@ -217,7 +217,11 @@ fn k6_the_fault_injection_file_holds_for_an_hour_at_most() {
     let run = bench.until_draining();
     bench.done(run);
     let progress = bench.core.progress();
-    assert!(progress.reason.contains("holds COMPLETE back, until Deadline at most"), "{}", progress.reason);
+    assert!(
+        progress.reason.contains("delays COMPLETE until Deadline at most; `rm` it to continue"),
+        "{}",
+        progress.reason
+    );
     assert!(!progress.deadline.is_zero());
     assert_eq!(progress.next_step, "`rm /tmp/DrainStatus_FaultInjection_Wait`");
     assert_eq!(bench.wait(), Duration::from_hours(1));

@@ -170,7 +170,7 @@ async fn the_name_that_nobody_reads_is_told_once_and_forces_nothing() {
     for input in [status(9, 2), status(9, 2), status(1, 1)] {
         device.change(|device| device.write(MISSPELT, &input)).await;
     }
-    assert_eq!(device.diary.count("nobody reads this name"), 1);
+    assert_eq!(device.diary.count("wrong file name, ignored"), 1);
     assert!(
         device.diary.lines().iter().any(|line| line.text.contains(MISSPELT) && line.text.contains(FORCE))
     );
@@ -178,7 +178,7 @@ async fn the_name_that_nobody_reads_is_told_once_and_forces_nothing() {
     // Gone and back, it is a new mistake.
     device.change(|device| device.remove(MISSPELT)).await;
     device.change(|device| device.write(MISSPELT, "{}")).await;
-    assert_eq!(device.diary.count("nobody reads this name"), 2);
+    assert_eq!(device.diary.count("wrong file name, ignored"), 2);
     assert_eq!(device.diary.count(REFUSED), 0);
 }
 

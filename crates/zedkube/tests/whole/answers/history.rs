@@ -94,7 +94,10 @@ async fn p9_s6_the_history_names_owner_time_and_effect_of_a_force_file() {
     assert_eq!((order.owner_known, order.owner_uid), (true, rustix::process::geteuid().as_raw()));
     assert_eq!(order.owner, "ann");
     assert_eq!(order.written_at.to_timestamp().as_second(), 1_773_480_000);
-    assert_eq!(order.effect, "released the reboot asked at 2026-03-14T09:26:54Z without a proved drain");
+    assert_eq!(
+        order.effect,
+        "the reboot requested at 2026-03-14T09:26:54Z went ahead without a proved drain"
+    );
     assert!(order.gone_at.is_zero() && !order.seen_at.is_zero(), "{order:?}");
     assert_eq!(words(&kept.drains[0]), ["taken", "api-reached", "cordoned", "attempt", "forced", "skipped"]);
     device.change(|device| device.remove(FORCE_FILE)).await;

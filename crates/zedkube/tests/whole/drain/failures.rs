@@ -231,7 +231,7 @@ async fn what_a_rule_lets_pass_is_named_in_the_complete_progress_and_in_the_log(
                 .diary
                 .lines()
                 .iter()
-                .any(|it| it.text.contains("a rule lets this pass") && it.text.contains(name))
+                .any(|it| it.text.contains("left in place by policy") && it.text.contains(name))
         );
         // Nor does a restart forget it.
         device.kill().await;

@@ -86,7 +86,7 @@ async fn d16_a_budget_that_opens_in_a_pause_ends_it_within_two_seconds() {
     device.block(false);
     device.pass(Duration::from_secs(2)).await;
     assert_eq!(device.diary.count(ATTEMPT), 2, "{:#?}", device.diary.lines());
-    let why = "what held the drain up has changed";
+    let why = "a blocker has changed";
     assert!(device.diary.lines().iter().any(|it| it.text.contains(why) && it.text.contains("shop/web")));
     device.until(DrainStatus::Complete, US, 1).await;
     assert_eq!(device.pods_to_leave(), [""; 0]);

@@ -138,7 +138,7 @@ async fn an_override_file_takes_a_turn_and_leaves_the_pods_where_they_are() {
 async fn an_update_that_is_not_carried_out_keeps_its_turn_as_failed_also_over_a_boot() {
     let mut device = node().await;
     wants(&mut device, AFTER, "").await;
-    device.until_line("the turn of this node stays", 1).await;
+    device.until_line("this node keeps its turn", 1).await;
     device.rest().await;
     assert!(device.cordoned() && told(&device).k3s_version == AFTER);
     let progress = device.progress();

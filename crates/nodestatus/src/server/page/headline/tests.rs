@@ -151,7 +151,7 @@ fn u12_who_waits_for_its_turn_says_for_whom_by_the_rule_that_holds_it() {
         ("server", &["n2", "n3"], "n2, n3 are down"),
         ("holder", &["n2"], "n2 is down or about to be"),
         ("order", &["n2"], "n2 has an earlier place"),
-        ("margin", &["n2"], "etcd cannot spare this node"),
+        ("margin", &["n2"], "etcd needs this node for its quorum"),
         ("mode", &[], "an operation on the whole cluster is in progress"),
         ("preflight", &[], "its drain cannot start"),
         ("pause", &[], "the next attempt comes by itself"),

@@ -40,7 +40,7 @@ fn answer(bench: &mut Bench, verdict: OutageVerdict, change: impl FnOnce(&mut Ou
         number: question(bench).number,
         verdict,
         role: bench.core.talk.role(),
-        why: "etcd cannot spare this node".into(),
+        why: "etcd needs this node for its quorum".into(),
         next_step: "repair it".into(),
         ..OutageAnswer::default()
     };
@@ -86,7 +86,10 @@ fn u3_a_machine_that_is_held_says_why_and_what_to_type_and_asks_again_with_a_new
     let first = question(&bench).number;
     answer(&mut bench, OutageVerdict::Hold, |_| {});
     let held = question(&bench);
-    assert_eq!((held.held.as_str(), held.next_step.as_str()), ("etcd cannot spare this node", "repair it"));
+    assert_eq!(
+        (held.held.as_str(), held.next_step.as_str()),
+        ("etcd needs this node for its quorum", "repair it")
+    );
     assert_eq!(held.number, first);
     let said = |it: &&(u64, Effect)| matches!(it.1, Effect::Say(Note::NotNow { .. }));
     assert_eq!(bench.done.iter().filter(said).count(), 1);

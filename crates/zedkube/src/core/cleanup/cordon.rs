@@ -139,7 +139,7 @@ impl CordonCleanup {
     }
 
     /// The gate after the boot is open, and no cordon of ours is left.
-    pub(crate) fn is_sound(&self) -> bool {
+    pub(crate) fn is_healthy(&self) -> bool {
         self.after_boot.is_open() && !self.after_boot.holds_turn() && self.cordon != CordonOwner::Ours
     }
 
@@ -292,7 +292,8 @@ impl CordonCleanup {
             }
             Ok(NodeLook::NotReady) => {
                 self.cordon = CordonOwner::Ours;
-                "it is of an earlier boot, and the gate after the boot is shut".clone_into(&mut self.trouble);
+                "our cordon of the earlier boot stays until the checks after the boot pass"
+                    .clone_into(&mut self.trouble);
                 Check::Due(poll)
             }
             Err(trouble) => {

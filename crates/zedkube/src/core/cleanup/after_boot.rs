@@ -1,4 +1,4 @@
-//! The gate after a boot: watched over until the node is sound, without our cordon and without stale taints. From
+//! The gate after a boot: watched over until the node is healthy, without our cordon and without stale taints. From
 //! then on the Node object alone is watched while no drain is under way; taints that come back start it again.
 //!
 //! Not here: what the gate wants (`kubenodeop::node::gate`). Sources: goals R4, R5, V2. Pure: no clock, no I/O, no task.

@@ -25,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// The question, and how far its answer is.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Looks {
+pub(crate) struct LastLook {
     question: OutageQuestion,
     /// When it was heard.
     heard: Mono,
@@ -43,7 +43,7 @@ pub(crate) struct Looks {
     said: Option<OutageAnswer>,
 }
 
-impl Looks {
+impl LastLook {
     /// After a start: what an earlier run in the same boot had answered.
     pub(crate) fn new(earlier: Option<OutageAnswer>) -> Self {
         Self { answer: earlier.clone().unwrap_or_default(), said: earlier, ..Self::default() }
@@ -132,18 +132,18 @@ impl Zedkube {
         let stays = looks.question.kind == OutageKind::Turn;
         looks.again = stays.then_some(now + LOOK_AGAIN);
         let answer = match result {
-            Ok(()) => go("the turn is our own, by a look that began after the question"),
+            Ok(()) => go("this node still has its turn"),
             Err(Unconfirmed::Lost(why)) => hold(
                 format!("its turn to be down is no longer its own: {why}"),
                 "nothing: it waits for another turn by itself; `zedbox lock status` shows who holds one",
             ),
             Err(Unconfirmed::Unknown(why)) => hold(
                 format!("its turn cannot be confirmed now: {why}"),
-                self.forced_by("it is asked again by itself"),
+                self.forced_by("zedkube is asked again every 30 s"),
             ),
             Err(Unconfirmed::NoMargin(why)) => hold(
-                format!("etcd cannot spare this node: {why}"),
-                self.forced_by("make all members of etcd healthy; it is asked again by itself"),
+                format!("etcd needs this node for its quorum: {why}"),
+                self.forced_by("make all members of etcd healthy; zedkube is asked again every 30 s"),
             ),
             Err(Unconfirmed::Unreachable { why, margin }) => self.unreachable(now, &why, margin),
         };
@@ -174,7 +174,7 @@ impl Zedkube {
                     "the Kubernetes API cannot be reached ({why}), and etcd may need this node: {margin}"
                 ),
                 self.forced_by(
-                    "start the other servers and check the network between them; it is asked again by itself",
+                    "start the other servers and check the network between them; zedkube is asked again every 30 s",
                 ),
             ),
             _ if now.since(since) < limit => hold(
@@ -265,7 +265,7 @@ impl Zedkube {
             }
             (OutageKind::LastLook | OutageKind::Turn, _) => self.ruling_for_own(now, out),
             (OutageKind::Emergency, _) if self.node.turn.held().is_some() || self.node.turn.is_back() => {
-                Some(go("the record says that this node restarts without having waited"))
+                Some(go("the Lease records an emergency restart of this node"))
             }
             (OutageKind::Emergency, _) if now >= self.looks.heard + EMERGENCY => Some(OutageAnswer {
                 unread: true,
