@@ -29,6 +29,7 @@ impl State {
                     counters: disk.counters.clone(),
                     pending: disk.pending.values().cloned().collect(),
                     request: disk.run.requests[0].clone(),
+                    pause: None,
                     boot_id,
                 };
                 let (core, effects) =

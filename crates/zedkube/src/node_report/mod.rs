@@ -8,6 +8,7 @@
 mod condition;
 mod events;
 mod notices;
+mod paused;
 mod sender;
 #[cfg(test)]
 mod tests;
@@ -62,7 +63,7 @@ impl Report {
             notices: limits.node_report.then_some(notices),
             stalls,
         };
-        let listening = listener.run(limits.stall_after());
+        let listening = listener.run(limits.stall_after(), limits.pause_again());
         if limits.node_report {
             let sender = Sender::new(self, inbox, stalled);
             tokio::select! {
@@ -85,8 +86,8 @@ struct Listener {
 }
 
 impl Listener {
-    async fn run(mut self, stall_after: Duration) {
-        let mut announcer = Announcer::new(stall_after);
+    async fn run(mut self, stall_after: Duration, pause_again: Duration) {
+        let mut announcer = Announcer::new(stall_after, pause_again);
         let mut before: Option<Arc<NodeDrainProgress>> = None;
         loop {
             let Published { progress, uncordons } = self.published.borrow_and_update().clone();
@@ -113,8 +114,19 @@ impl Listener {
     }
 
     fn say(&self, notice: Notice, at: GoTime) {
-        if notice.kind == Kind::Stalled {
-            warn!("the drain of this node is stalled: {}", notice.message);
+        match notice.kind {
+            Kind::Stalled => warn!("the drain of this node is stalled: {}", notice.message),
+            Kind::Paused | Kind::StillPaused | Kind::Resumed => warn!("{}", notice.message),
+            Kind::Started
+            | Kind::Blocked
+            | Kind::WaitingForTurn
+            | Kind::WaitingForWindow
+            | Kind::Complete
+            | Kind::Skipped
+            | Kind::Forced
+            | Kind::Failed
+            | Kind::Withdrawn
+            | Kind::Uncordoned => {}
         }
         let Some(notices) = &self.notices else { return };
         if notices.try_send((notice, at)).is_err() {
