@@ -12,7 +12,8 @@ use super::text::{Sheet, Weight, number, paragraph, row};
 use super::view::{DrainView, Follow};
 use super::voice::Voice;
 use super::words::{
-    headline, leave_words, live_words, next_step, preflight_rows, progress_rows, request_words, update_words,
+    headline, leave_words, live_words, next_step, pause_words, preflight_rows, progress_rows, request_words,
+    update_words,
 };
 use crate::Exit;
 use crate::args::{Output, StatusOptions};
@@ -111,6 +112,9 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
     }
     if let Some(leave) = &seen.leave {
         add(Weight::Cause, "cluster", &leave_words(leave, now));
+    }
+    if let Some(pause) = &seen.pause {
+        add(Weight::Essential, "paused", &pause_words(pause, now));
     }
     if let Some(forced) = &seen.force {
         match forced.order {
