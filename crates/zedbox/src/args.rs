@@ -34,7 +34,9 @@ pub(crate) use force::{ForceOptions, Whom};
 pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
 pub(crate) use lock::{First, LockAction, LockCommand};
 pub(crate) use machines::{MachinesAction, MachinesCommand};
-pub(crate) use pause::{DoneOptions, PauseCommand, PauseOptions, PausePlace, RefuseOptions, ResumeCommand};
+pub(crate) use pause::{
+    AtShutdownOptions, DoneOptions, PauseCommand, PauseOptions, PausePlace, RefuseOptions, ResumeCommand,
+};
 pub(crate) use preflight::{PassOptions, PlanOptions};
 pub(crate) use request::{RequestOptions, WatchOptions};
 pub(crate) use update_status::UpdateStatus;
@@ -196,6 +198,8 @@ pub(crate) enum DrainAction {
     Refuse(RefuseOptions),
     /// Start the drain that waits for a window now, for this request alone.
     StartNow(StartOptions),
+    /// Drain this node because the machine goes down by other means: the stop step of a unit, within its limit.
+    AtShutdown(AtShutdownOptions),
     /// Force a status when you know better than the drain: a pending operation goes ahead.
     Force(ForceOptions),
     /// Have findings of the preflight pass: drains begin although they exist, until the next boot.

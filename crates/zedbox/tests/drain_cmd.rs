@@ -3,6 +3,8 @@
 #![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
+#[path = "drain_cmd/orders/confirm.rs"]
+mod confirm;
 #[path = "drain_cmd/orders/device_order.rs"]
 mod device_order;
 #[path = "drain_cmd/force.rs"]
@@ -19,6 +21,8 @@ mod lock_writes;
 mod machines;
 #[path = "drain_cmd/node.rs"]
 mod node;
+#[path = "drain_cmd/orders/pause.rs"]
+mod pause;
 #[path = "drain_cmd/place.rs"]
 mod place;
 #[path = "drain_cmd/plan.rs"]

@@ -1,4 +1,4 @@
-//! `zedbox pause`, `zedbox resume`, `zedbox drain refuse` and `zedbox drain done`: the words of a person who works on this
+//! `zedbox pause`, `zedbox resume`, `zedbox drain refuse`, `done` and `at-shutdown`: the words of a person who works on this
 //! machine.
 
 use std::path::PathBuf;
@@ -71,4 +71,12 @@ pub(crate) struct DoneOptions {
     /// stays.
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(crate) timeout: Option<Duration>,
+}
+
+/// How long a machine that goes down may drain.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct AtShutdownOptions {
+    /// For so long at most, as 90s or 4m: less than the unit's limit for stopping.
+    #[arg(long, value_name = "TIME", value_parser = span, default_value = "4m")]
+    pub(crate) timeout: Duration,
 }

@@ -2,12 +2,13 @@
 //! warning that nothing progresses.
 //!
 //! It follows what was published, asks nothing of the drain, and the drain waits for none of it. What is said: `notices` and
-//! `condition`; how often: `events`; what is counted for the metrics: `totals`; all pure. Not here: the calls
+//! `condition`, `paused`; how often: `events`; to whom off the cluster: `notify`; what is counted for the metrics: `totals`; all pure. Not here: the calls
 //! (`kubeapi::nodes::report`). Sources: goals O3, O4, O7.
 
 mod condition;
 mod events;
 mod notices;
+mod notify;
 mod paused;
 mod sender;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use tracing::warn;
 
 use crate::limits::Limits;
 use notices::{Announcer, Kind, Notice};
+use notify::Notifier;
 use sender::Sender;
 
 /// Notices that wait for the API; more are left out.
@@ -56,22 +58,23 @@ impl Report {
     pub(crate) async fn run(self, limits: &Limits) {
         let (notices, inbox) = mpsc::channel(QUEUE);
         let (stalls, stalled) = watch::channel(false);
+        let (hooks, to_hooks) = mpsc::channel(QUEUE);
+        let notifier = Box::pin(Notifier::new(&self.station, &self.target, to_hooks).run());
         let listener = Listener {
             clock: self.station.clock,
             published: self.published.clone(),
             totals: self.totals.clone(),
             notices: limits.node_report.then_some(notices),
+            hooks,
             stalls,
         };
         let listening = listener.run(limits.stall_after(), limits.pause_again());
-        if limits.node_report {
-            let sender = Sender::new(self, inbox, stalled);
-            tokio::select! {
-                () = listening => {}
-                () = Box::pin(sender.run()) => {}
-            }
-        } else {
-            listening.await;
+        let says = limits.node_report;
+        let sender = Box::pin(Sender::new(self, inbox, stalled).run());
+        tokio::select! {
+            () = listening => {}
+            () = notifier => {}
+            () = sender, if says => {}
         }
     }
 }
@@ -82,6 +85,8 @@ struct Listener {
     published: watch::Receiver<Published>,
     totals: watch::Sender<Totals>,
     notices: Option<mpsc::Sender<(Notice, GoTime)>>,
+    /// For the hooks that tell it elsewhere.
+    hooks: mpsc::Sender<(Notice, GoTime)>,
     stalls: watch::Sender<bool>,
 }
 
@@ -127,6 +132,9 @@ impl Listener {
             | Kind::Failed
             | Kind::Withdrawn
             | Kind::Uncordoned => {}
+        }
+        if self.hooks.try_send((notice.clone(), at)).is_err() {
+            warn!("hooks: not told, as {QUEUE} others wait to be: {}", notice.message);
         }
         let Some(notices) = &self.notices else { return };
         if notices.try_send((notice, at)).is_err() {

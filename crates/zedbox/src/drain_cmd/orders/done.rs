@@ -34,6 +34,8 @@ pub(in crate::drain_cmd) async fn run(
         bail!("finish the work: no person has requested a drain of this node. {}", what_is(follow.seen()));
     }
     request::cancel(bus, clock, voice).await?;
+    // What was read before that says nothing of it.
+    follow = Follow::open(bus, clock).await;
     let until = Patience::until(clock, options.timeout).until;
     let mut next_look: Mono = clock.now() + SECOND;
     loop {

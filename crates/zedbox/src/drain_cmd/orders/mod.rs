@@ -2,6 +2,7 @@
 //!
 //! Called by `zedbox` alone. Not here: what they do (the agents), and the force file (`force`).
 
+pub(super) mod at_shutdown;
 pub(super) mod confirm;
 pub(super) mod done;
 pub(super) mod pass;

@@ -1,5 +1,6 @@
 //! What is said of a drain, and how often; in `sent`, that the API server has it.
 
+mod notify;
 mod sent;
 
 use std::collections::BTreeMap;
