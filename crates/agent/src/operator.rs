@@ -1,5 +1,5 @@
 //! The drain request of a person with a shell: where it is and by which rule it is read, for the program that writes
-//! it and the agent that serves it.
+//! it and the agent that serves it. And a person's pause, which several agents keep, as a level for each.
 //!
 //! Not here: what it says. It orders something, and may be written by any program of that person: so it is held to the
 //! rule for orders (owner, mode, no link), which topics of agents are not.

@@ -4,7 +4,7 @@
 
 use agent::Clock;
 use pubsub::Bus;
-use topics::GoTime;
+use topics::{GoTime, PAUSE_FILE};
 
 use super::person::user;
 use super::state::DrainState;
@@ -58,6 +58,8 @@ pub(super) fn warnings(bus: &Bus, seen: &DrainView) -> Vec<String> {
         let path = path.display();
         let next = if path.to_string().contains("/run/zedbox/") {
             "`zedbox drain cancel` removes it".to_owned()
+        } else if path.to_string().ends_with(PAUSE_FILE) {
+            "`zedbox resume` removes it".to_owned()
         } else {
             format!("its agent writes it again when it restarts; `zedbox check {path}` shows more")
         };
