@@ -104,10 +104,10 @@ impl Choice {
     pub fn open(&self, bus: &Bus, clock: Clock) -> Box<dyn Device> {
         match self {
             Self::Record => Box::new(Record { bus: bus.clone(), clock }),
-            Self::Systemd => Box::new(Systemd {
-                programs: Programs { by: self.to_string(), command: systemctl },
-                inhibitor: inhibit::Inhibitor::new(systemctl_path()),
-            }),
+            Self::Systemd => {
+                let programs = Programs { by: self.to_string(), command: systemctl };
+                Box::new(inhibit::Systemd::new(programs, systemctl_path()))
+            }
             Self::Exec(program) => {
                 let program = program.clone();
                 Box::new(Programs {
@@ -349,37 +349,6 @@ impl<C: Fn(Operation, &str) -> Option<Line> + Send + Sync> Device for Programs<C
     fn sync(&self) -> Result<(), Error> {
         rustix::fs::sync();
         Ok(())
-    }
-}
-
-/// systemd, whose own lock is given back before it is asked for something.
-struct Systemd<C> {
-    programs: Programs<C>,
-    inhibitor: inhibit::Inhibitor,
-}
-
-impl<C: Fn(Operation, &str) -> Option<Line> + Send + Sync> Device for Systemd<C> {
-    fn reboot(&self, why: &str) -> Result<(), Error> {
-        self.inhibitor.end();
-        self.programs.reboot(why)
-    }
-
-    fn shutdown(&self, why: &str) -> Result<(), Error> {
-        self.inhibitor.end();
-        self.programs.shutdown(why)
-    }
-
-    fn power_off(&self, why: &str) -> Result<(), Error> {
-        self.inhibitor.end();
-        self.programs.power_off(why)
-    }
-
-    fn sync(&self) -> Result<(), Error> {
-        self.programs.sync()
-    }
-
-    fn hold_others(&self, holds: bool) {
-        self.inhibitor.hold(holds);
     }
 }
 

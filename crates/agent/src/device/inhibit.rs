@@ -14,6 +14,9 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
+use super::Device;
+use crate::Error;
+
 /// The first version whose locks count for root.
 const SINCE: u32 = 257;
 /// How long the program may take to end once its input is closed.
@@ -26,8 +29,46 @@ const READER: &str = "/bin/cat";
 const WHY: &str =
     "pods run on this node; `zedbox reboot --reason TEXT` or `zedbox shutdown --reason TEXT` drains it first";
 
+/// systemd, whose own lock is given back before it is asked for something.
+pub(super) struct Systemd<D> {
+    programs: D,
+    inhibitor: Inhibitor,
+}
+
+impl<D> Systemd<D> {
+    /// Which asks `programs`; `systemctl` is beside what holds the lock.
+    pub(super) fn new(programs: D, systemctl: PathBuf) -> Self {
+        Self { programs, inhibitor: Inhibitor::new(systemctl) }
+    }
+}
+
+impl<D: Device> Device for Systemd<D> {
+    fn reboot(&self, why: &str) -> Result<(), Error> {
+        self.inhibitor.end();
+        self.programs.reboot(why)
+    }
+
+    fn shutdown(&self, why: &str) -> Result<(), Error> {
+        self.inhibitor.end();
+        self.programs.shutdown(why)
+    }
+
+    fn power_off(&self, why: &str) -> Result<(), Error> {
+        self.inhibitor.end();
+        self.programs.power_off(why)
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        self.programs.sync()
+    }
+
+    fn hold_others(&self, holds: bool) {
+        self.inhibitor.hold(holds);
+    }
+}
+
 /// The lock, or none.
-pub(super) struct Inhibitor {
+struct Inhibitor {
     /// `systemctl`, which knows the version.
     systemctl: PathBuf,
     program: PathBuf,
@@ -42,13 +83,13 @@ struct State {
 }
 
 impl Inhibitor {
-    pub(super) fn new(systemctl: PathBuf) -> Self {
+    fn new(systemctl: PathBuf) -> Self {
         let program = systemctl.with_file_name("systemd-inhibit");
         Self { systemctl, program, state: Mutex::default() }
     }
 
     /// Takes the lock, or gives it back. May take some seconds.
-    pub(super) fn hold(&self, holds: bool) {
+    fn hold(&self, holds: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !holds {
             give_back(&mut state.holder);
@@ -87,7 +128,7 @@ impl Inhibitor {
     }
 
     /// Gives the lock back for good: the machine goes down by our own order.
-    pub(super) fn end(&self) {
+    fn end(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.ended = true;
         give_back(&mut state.holder);
