@@ -28,7 +28,9 @@ pub struct Pauses {
     clock: Clock,
     watch: FileWatch,
     /// What the file says; `None` before it was read.
+    #[expect(clippy::option_option, reason = "not read yet, and none, differ")]
     read: Option<Option<OperationPause>>,
+    #[expect(clippy::option_option, reason = "not told yet, and none, differ")]
     told: Option<Option<OperationPause>>,
 }
 
