@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use topics::{
     ClusterDecision, ConfigMembership, DeviceOpPending, DrainHistory, DrainJournal, DrainStatus,
     EdgeNodeClusterConfig, EdgeNodeInfo, KubeStatsState, LeavePhase, NodeAgentStatus, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, NodeLeave, OutageAnswer, OutageQuestion, Topic, ZedAgentStatus,
-    go_json,
+    NodeDrainRequest, NodeDrainStatus, NodeLeave, OperationPause, OutageAnswer, OutageQuestion, PAUSE_FILE,
+    Topic, ZedAgentStatus, go_json,
 };
 
 fn trees() -> PathBuf {
@@ -51,6 +51,9 @@ fn every_tree_but_the_malformed_one_holds_exact_topic_files_that_agree() {
                     .is_some()
             );
         }
+        let pause = exact::<OperationPause>(tree, PAUSE_FILE);
+        assert_eq!(pause.unwrap_or_default(), progress.pause, "{tree}");
+        assert_eq!(progress.pause.is_set(), tree == "paused", "{tree}");
         let cluster: EdgeNodeClusterConfig =
             exact(tree, "run/zedagent/EdgeNodeClusterConfig/global.json").unwrap();
         assert_eq!(cluster.valid, status.status != DrainStatus::NotSupported, "{tree}");

@@ -82,3 +82,26 @@ fn systemd_finds_nothing_to_say_about_it() {
     let ours: Vec<&str> = text.lines().filter(|line| line.contains("zedbox.service")).collect();
     assert!(said.status.success() && ours.is_empty(), "{text}");
 }
+
+#[test]
+fn x3_the_unit_that_drains_a_machine_on_its_way_down_acts_only_then_ends_before_systemd_does_and_stops_before_the_agents()
+ {
+    const STOPS: &str = include_str!("../docs/units/zedbox-drain-at-shutdown.service");
+    let line = |key: &str| STOPS.lines().find_map(|it| it.strip_prefix(key)).unwrap();
+    assert!(line("After=").split(' ').any(|it| it == "zedbox.service"), "what is after it stops before it");
+    assert_eq!(line("TimeoutStopSec="), "5min");
+    let step = line("ExecStop=/bin/sh -c '").strip_suffix('\'').unwrap();
+    assert!(step.ends_with("zedbox drain at-shutdown --timeout 4m"), "{step}");
+    let dir = tempfile::tempdir().unwrap();
+    let (calls, state) = (dir.path().join("calls"), dir.path().join("state"));
+    let script = |name: &str, text: String| scenarios::script(&dir.path().join(name), &text);
+    script("zedbox", format!("#!/bin/sh\necho \"$@\" >> {}\n", calls.display()));
+    script("systemctl", format!("#!/bin/sh\n/bin/cat {}\n", state.display()));
+    let step = step.replace("/usr/bin/zedbox", dir.path().join("zedbox").to_str().unwrap());
+    for (said, called) in [("running", false), ("degraded", false), ("stopping", true)] {
+        write(&state, said);
+        let ended = Command::new("/bin/sh").arg("-c").arg(&step).env("PATH", dir.path()).status().unwrap();
+        assert!(ended.success(), "{said}");
+        assert_eq!(calls.exists(), called, "{said}");
+    }
+}

@@ -29,6 +29,7 @@ impl State {
                     counters: disk.counters.clone(),
                     pending: disk.pending.values().cloned().collect(),
                     request: disk.run.requests[0].clone(),
+                    pause: None,
                     boot_id,
                 };
                 let (core, effects) =
@@ -99,6 +100,7 @@ impl State {
                     BaseosmgrEvent::Tree { key: TREE.to_owned(), value: Some(Box::new(tree)) },
                     BaseosmgrEvent::Heard(From::Trees),
                     BaseosmgrEvent::Heard(From::LastBoot),
+                    BaseosmgrEvent::Pause(None),
                 ]
                 .into_iter()
                 .try_for_each(|event| self.tell(Fact::Baseosmgr(event), fuse, touched))

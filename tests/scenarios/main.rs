@@ -73,6 +73,8 @@ on_both! {
     windows::u9_a_drain_that_is_withdrawn_while_zedkube_is_down_is_undone_after_its_start,
     person::x3_a_person_takes_the_machine_down_behind_a_drain_and_once,
     person::x3_an_order_that_is_withdrawn_gives_the_node_back_and_outlives_an_agent,
+    person::x3_a_paused_node_is_not_rebooted_in_this_boot_or_the_next_until_a_person_says_so,
+    person::x3_a_refused_reboot_gives_the_node_back_and_is_carried_out_once_it_may,
     update::p5_two_requesters_get_one_drain_and_an_answer_each,
 }
 

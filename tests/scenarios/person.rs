@@ -3,8 +3,8 @@
 use agent::device::Operation;
 use scenarios::{Agent, World};
 use topics::{
-    DEVICE_ORDER, DeviceOp, DeviceOrder, DeviceState, DrainStatus, NodeDrainProgress, NodeDrainRequest,
-    ZedAgentStatus, go_json,
+    DEVICE_ORDER, DeviceOp, DeviceOpPending, DeviceOrder, DeviceState, DrainHistory, DrainStatus,
+    NodeDrainProgress, NodeDrainRequest, OperationPause, PAUSE_FILE, PauseScope, ZedAgentStatus, go_json,
 };
 
 /// What the program writes, for the boot in which the agents work.
@@ -71,4 +71,62 @@ pub(crate) async fn x3_an_order_that_is_withdrawn_gives_the_node_back_and_outliv
     world.cluster.until_schedulable().await;
     world.until_file(pending, "nothing pending", |text| text.is_none()).await;
     assert_eq!(world.recorded(), []);
+}
+
+/// What `zedbox pause` and `zedbox drain refuse` write.
+fn pause(world: &World, scope: PauseScope) {
+    let (by, reason) = ("field".into(), "new disk".into());
+    let pause = OperationPause { scope, by, reason, ..OperationPause::default() };
+    world.put(PAUSE_FILE, &String::from_utf8(go_json::to_vec(&pause).unwrap()).unwrap());
+}
+
+async fn waits_for_a_person(world: &mut World) {
+    let waits = |it: &DeviceOpPending| it.waiting_for.contains("by field: new disk");
+    world.until::<DeviceOpPending>("zedagent", "the reboot to wait", |it| it.is_some_and(waits)).await;
+}
+
+pub(crate) async fn x3_a_paused_node_is_not_rebooted_in_this_boot_or_the_next_until_a_person_says_so(
+    world: &mut World,
+) {
+    pause(world, PauseScope::Node);
+    idle(world).await;
+    world.ask_reboot(7);
+    waits_for_a_person(world).await;
+    world.reboot().await;
+    idle(world).await;
+    waits_for_a_person(world).await;
+    // The controller insists.
+    world.ask_reboot(8);
+    world
+        .until::<NodeDrainProgress>("zedkube", "the pause to be shown", |it| {
+            it.is_some_and(|it| it.pause.is_set() && it.next_step.contains("zedbox resume"))
+        })
+        .await;
+    assert_eq!((world.recorded(), world.cluster.evictions()), (Vec::new(), 0));
+    assert!(!world.cluster.cordoned().await);
+    std::fs::remove_file(world.bus.path(PAUSE_FILE)).unwrap();
+    world.recorded_count(1).await;
+    let history: DrainHistory = world.read("persist/status/zedkube/DrainHistory/global.json").unwrap();
+    assert_eq!(history.pauses.len(), 1, "one pause over a reboot: {:?}", history.pauses);
+    assert!(!history.pauses[0].ended_at.is_zero());
+}
+
+pub(crate) async fn x3_a_refused_reboot_gives_the_node_back_and_is_carried_out_once_it_may(
+    world: &mut World,
+) {
+    idle(world).await;
+    world.cluster.block().await;
+    world.ask_reboot(7);
+    world.status(DrainStatus::Cordoned).await;
+    pause(world, PauseScope::Controller);
+    world.status(DrainStatus::NotRequested).await;
+    world.cluster.until_schedulable().await;
+    waits_for_a_person(world).await;
+    world.cluster.unblock().await;
+    assert_eq!(world.recorded(), []);
+    std::fs::remove_file(world.bus.path(PAUSE_FILE)).unwrap();
+    world.recorded_count(1).await;
+    world.reboot().await;
+    idle(world).await;
+    world.executed(7).await;
 }

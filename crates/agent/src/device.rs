@@ -4,6 +4,7 @@
 //! for in words, so that no test and no demo can take its machine down.
 
 pub mod hooks;
+mod inhibit;
 pub mod program;
 
 use std::fmt;
@@ -57,6 +58,9 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// The device could not be reached.
     fn sync(&self) -> Result<(), Error>;
+    /// Holds whoever takes the machine down past these agents, as far as the machine knows how to, or no longer. What these
+    /// agents ask for is never held. May take some seconds.
+    fn hold_others(&self, _holds: bool) {}
 }
 
 /// Which device is used, as given on the command line.
@@ -100,7 +104,10 @@ impl Choice {
     pub fn open(&self, bus: &Bus, clock: Clock) -> Box<dyn Device> {
         match self {
             Self::Record => Box::new(Record { bus: bus.clone(), clock }),
-            Self::Systemd => Box::new(Programs { by: self.to_string(), command: systemctl }),
+            Self::Systemd => {
+                let programs = Programs { by: self.to_string(), command: systemctl };
+                Box::new(inhibit::Systemd::new(programs, systemctl_path()))
+            }
             Self::Exec(program) => {
                 let program = program.clone();
                 Box::new(Programs {

@@ -51,6 +51,7 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, station: &Station) {
         level(change, Source::Fallback, |_, value| fallback_counter(&value?).map(Event::FallbackCounter))
     });
     tasks.follow_force(station, |order| Event::Forced(forced(order)));
+    tasks.follow_pause(station.pauses(), Event::Pause);
     let bus = bus.clone();
     tasks.events("follow zedkube", move |outbox| {
         requester::follow(bus, outbox, |word| Some(of_zedkube(word)))

@@ -163,7 +163,9 @@ pub async fn site(cluster: &Cluster, now: Timestamp) -> Vec<Finding> {
     );
     let mut found = Vec::new();
     let has_etcd = all_nodes.as_ref().is_ok_and(|all| all.iter().any(etcd::is_member));
-    judge("nodes", &all_nodes, &mut found, |all| [nodes::unready(all), etcd::voters(all)].concat());
+    judge("nodes", &all_nodes, &mut found, |all| {
+        [nodes::unready(all), etcd::voters(all), nodes::paused(all)].concat()
+    });
     if has_etcd {
         judge("snapshot", &snapshots, &mut found, |all| etcd::snapshot(all, now));
     }

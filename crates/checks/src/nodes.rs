@@ -4,6 +4,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::{OUTAGE_TAINTS, OWNER_ANNOTATION, listed as names};
+use kubeapi::nodes::report::CONDITION;
 use kubeapi::objects::{condition, items, named, text, time};
 use serde_json::Value;
 
@@ -22,6 +23,18 @@ pub fn unready(nodes: &[Value]) -> Vec<Finding> {
         "is it powered on? on it: systemctl status k3s (rke2-server, k3s-agent); here: kubectl describe node {first}"
     );
     vec![Finding::new("nodes", format!("nodes that are not Ready: {}", names(&off, ", ")), next)]
+}
+
+/// Nodes on which a person keeps operations from starting, by what their zedkube says of them; code `paused`.
+#[must_use]
+pub fn paused(nodes: &[Value]) -> Vec<Finding> {
+    let said = |it: &Value| condition(&it["status"], CONDITION).clone();
+    let all = nodes.iter().filter(|it| said(it)["reason"] == "Paused");
+    let one = |it: &Value| {
+        let words = format!("node {}: {}", named(it), text(&said(it)["message"]));
+        Finding::new("paused", words, "ask whoever works there; `zedbox resume` on that node ends it")
+    };
+    all.map(one).collect()
 }
 
 /// How Harvester and the Node Maintenance Operator mark a node that they have taken out of service.

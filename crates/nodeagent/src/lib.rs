@@ -23,6 +23,7 @@ mod follow;
 mod hooks;
 mod journal;
 mod limits;
+mod plain;
 mod reasons;
 mod shell;
 #[cfg(test)]

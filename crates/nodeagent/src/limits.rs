@@ -46,6 +46,8 @@ agent::limits! {
         domain_halt_step_ms: u64 = 5_000;
         /// How often the remaining time of an image test is published.
         test_tick_ms: u64 = 10_000;
+        /// Whether whoever takes the machine down past these agents is held while pods run, as far as the device can.
+        hold_plain_reboots: bool = true;
     }
 }
 

@@ -20,7 +20,7 @@ use tracing::{error, info, warn};
 use crate::core::{Effect, Event, Found, LABELS, LastBoot, Note, Order, Resumed, Took, Why};
 use crate::hooks::{self, Hooks};
 use crate::journal::{self, Journal, Latched};
-use crate::{Limits, NAME, follow, reasons};
+use crate::{Limits, NAME, follow, plain, reasons};
 
 /// Name of the task of what comes last: hooks, then the disks.
 const LAST_SYNC: &str = "last sync";
@@ -100,6 +100,9 @@ impl Shell {
             question: shell.questions.get(GLOBAL).cloned().unwrap_or_default(),
         };
         follow::all(&mut shell.tasks, &shell.station.bus);
+        if limits.hold_plain_reboots {
+            plain::follow(&mut shell.tasks, &shell.station.bus, device);
+        }
         Ok((shell, found))
     }
 

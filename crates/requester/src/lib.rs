@@ -3,12 +3,13 @@
 //! zedagent asks it for reboots and shutdowns, baseosmgr for images, nodeagent once more right before it asks the device
 //! (`undone`), and `zedbox drain request` for a person. An answer counts
 //! only for the very request that it names; where zedkube names none, requester and order decide.
-//! Not here: what is requested, counters, images, pauses, and how a request gets to disk.
+//! A person's pause is judged by one rule as well (`paused`). Not here: what is requested, counters, images, pauses, and how a request gets to disk.
 //! Source: spec agents.md 1.4, 3.3 and its faults D-A1 to D-A5, D-B1, D-B3.
 
 mod answers;
 mod follow;
 mod judge;
+mod pause;
 #[cfg(test)]
 mod tests;
 
@@ -17,3 +18,4 @@ pub use follow::{Word, follow};
 pub use judge::{
     Membership, Own, RequestAnswer, Verdict, View, Why, completes, is_used, judge, serves, told, undone,
 };
+pub use pause::{Operation, Orderer, Paused, paused};

@@ -71,6 +71,7 @@ macro_rules! every_topic {
             $of::<crate::NodeDrainStatus>(),
             $of::<crate::NodeLeave>(),
             $of::<crate::NodeOutage>(),
+            $of::<crate::OperationPause>(),
             $of::<crate::SiteOperation>(),
             $of::<crate::K3sUpdate>(),
             $of::<crate::SiteStatus>(),

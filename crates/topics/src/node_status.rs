@@ -89,6 +89,8 @@ pub enum NodeState {
     WaitingForTurn,
     /// Not before a window opens.
     WaitingForWindow,
+    /// A person keeps operations from starting.
+    Paused,
     /// Something does not leave, or holds the machine.
     Blocked,
     /// Given up.
@@ -122,6 +124,7 @@ impl NodeState {
             Self::UnderWay => "DRAINING",
             Self::WaitingForTurn => "WAITING FOR ITS TURN",
             Self::WaitingForWindow => "WAITING FOR A WINDOW",
+            Self::Paused => "PAUSED",
             Self::Blocked => "BLOCKED",
             Self::Failed => "NOT DRAINED",
             Self::Unproved => "WITHOUT A PROVED DRAIN",

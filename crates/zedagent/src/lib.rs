@@ -36,10 +36,15 @@ pub async fn run(station: Station, limits: Limits) -> Result<(), Error> {
         let (shell, found) = shell::Shell::open(&station, Tasks::new(outbox))?;
         Ok((shell, found, inbox, config::Config::open(&station.bus, &troubles)?))
     };
-    let Some((mut shell, found, inbox, config)) = outlet::started(&station, &troubles, open).await? else {
+    let Some((mut shell, mut found, inbox, config)) = outlet::started(&station, &troubles, open).await?
+    else {
         return Ok(());
     };
+    // Nothing begins before it is known whether a person lets it.
+    let mut pauses = station.pauses();
+    found.pause = pauses.next().await;
     let core = core::Zedagent::new(limits, found, station.clock.now(), station.clock.booted_at());
     shell.follow(config);
+    shell.follow_pause(pauses);
     turn::run(core, shell, inbox, &station, &troubles).await
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use agent::operator::Pauses;
 use agent::wire::GLOBAL;
 use agent::{Error, Hands, Station, Tasks, Weight, force, publication, wire};
 use pubsub::{Change, Publication};
@@ -49,6 +50,7 @@ impl Shell {
             counters: saved::counters(bus)?,
             pending: shell.pending.iter().map(|(_, pending)| pending.clone()).collect(),
             request: shell.request.get(GLOBAL).cloned(),
+            pause: None,
             boot_id: station.boot_id.clone(),
         };
         Ok((shell, found))
@@ -99,6 +101,11 @@ impl Shell {
             );
             Event::Forced(order)
         });
+    }
+
+    /// Follows a person's pause from the one that is known.
+    pub(crate) fn follow_pause(&mut self, pauses: Pauses) {
+        self.tasks.follow_pause(pauses, Event::Pause);
     }
 
     /// What this status commands that the last one did not; empty where it commands nothing again.

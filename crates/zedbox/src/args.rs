@@ -5,9 +5,11 @@ mod cluster;
 #[cfg(feature = "demo")]
 mod demo;
 mod device_order;
+mod force;
 mod join;
 mod lock;
 mod machines;
+mod pause;
 mod preflight;
 mod request;
 pub(crate) mod settings;
@@ -21,16 +23,20 @@ use std::path::{Path, PathBuf};
 
 use agent::{device, partitions};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
-use topics::{DrainStatus, GoTime, Requester};
+use topics::GoTime;
 
 pub(crate) use bundle::BundleCommand;
 pub(crate) use cluster::OverCluster;
 #[cfg(feature = "demo")]
 pub(crate) use demo::{DemoAgent, DemoOptions, Scenario};
 pub(crate) use device_order::{Blocked, OrderOptions, RebootCommand, ShutdownCommand};
+pub(crate) use force::{ForceOptions, Whom};
 pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
 pub(crate) use lock::{First, LockAction, LockCommand};
 pub(crate) use machines::{MachinesAction, MachinesCommand};
+pub(crate) use pause::{
+    AtShutdownOptions, DoneOptions, PauseCommand, PauseOptions, PausePlace, RefuseOptions, ResumeCommand,
+};
 pub(crate) use preflight::{PassOptions, PlanOptions};
 pub(crate) use request::{RequestOptions, WatchOptions};
 pub(crate) use update_status::UpdateStatus;
@@ -109,8 +115,12 @@ pub(crate) enum Command {
     Lock(LockCommand),
     /// Show virtual machines that drains have stopped, and start them again.
     Machines(MachinesCommand),
+    /// Keep operations from starting on this node, while somebody works on it.
+    Pause(PauseCommand),
     /// Drain this node and reboot it, or withdraw that.
     Reboot(RebootCommand),
+    /// End the pause of this node.
+    Resume(ResumeCommand),
     /// Drain this node and switch it off, or withdraw that.
     Shutdown(ShutdownCommand),
     /// Shut the whole site down or reboot it, and show how far that is.
@@ -182,71 +192,18 @@ pub(crate) enum DrainAction {
     Request(RequestOptions),
     /// Withdraw a person's request: evictions stop, and zedkube removes its own cordon.
     Cancel,
+    /// Finish the work on this node: withdraw a person's request, and wait until the node is schedulable again.
+    Done(DoneOptions),
+    /// Refuse what the controller has ordered and is pending, as somebody works on the machine; or let it go ahead.
+    Refuse(RefuseOptions),
     /// Start the drain that waits for a window now, for this request alone.
     StartNow(StartOptions),
+    /// Drain this node because the machine goes down by other means: the stop step of a unit, within its limit.
+    AtShutdown(AtShutdownOptions),
     /// Force a status when you know better than the drain: a pending operation goes ahead.
     Force(ForceOptions),
     /// Have findings of the preflight pass: drains begin although they exist, until the next boot.
     Pass(PassOptions),
-}
-
-/// What a person forces.
-#[derive(Debug, Clone, Group)]
-#[command(after_help = "Status by number or name:\n  \
-    1 notsupported    as if the node were in no cluster, while the file stays\n  \
-    2 notrequested, 3 requested, 4 starting, 5 cordoned, 6 failedcordon, 7 drainretrying, 8 faileddrain:\n    \
-    shown while the file stays\n  \
-    9 complete        the pending operation goes ahead without a proved drain; used once")]
-pub(crate) struct ForceOptions {
-    /// Number or name of the status, as `9` or `complete`.
-    #[arg(value_name = "STATUS", value_parser = drain_status, required_unless_present = "remove")]
-    pub(crate) status: Option<DrainStatus>,
-    /// Whose operation it is for; needed with complete.
-    #[arg(long = "for", value_name = "WHOM", value_enum)]
-    pub(crate) whom: Option<Whom>,
-    /// Why, in at most 200 bytes; history and log show it with your name [default: no reason given].
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: Option<String>,
-    /// Replace an existing force file.
-    #[arg(long)]
-    pub(crate) replace: bool,
-    /// Force complete also when no such operation is pending now.
-    #[arg(long)]
-    pub(crate) even_if_nobody_waits: bool,
-    /// Remove the force file.
-    #[arg(long, conflicts_with_all = ["status", "whom", "reason", "replace", "even_if_nobody_waits"])]
-    pub(crate) remove: bool,
-}
-
-/// Whose operation a forced status is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Whom {
-    /// A reboot or a shutdown.
-    #[value(alias = "shutdown")]
-    Reboot,
-    /// An OS update.
-    Update,
-}
-
-impl Whom {
-    /// Who asks for its drain.
-    pub(crate) const fn requester(self) -> Requester {
-        match self {
-            Self::Reboot => Requester::DeviceOp,
-            Self::Update => Requester::Update,
-        }
-    }
-}
-
-/// A status by its number, or by its name in any case, with or without `-`, `_` and blanks.
-fn drain_status(text: &str) -> Result<DrainStatus, String> {
-    let bare = |text: &str| text.replace(['-', '_', ' '], "").to_lowercase();
-    let known = (1..=9).map(DrainStatus::from);
-    let is = |status: &DrainStatus| bare(status.text()) == bare(text) || text.parse() == Ok(status.number());
-    known.clone().find(is).ok_or_else(|| {
-        let names: Vec<String> = known.map(|it| format!("{} {}", it.number(), bare(it.text()))).collect();
-        format!("no such status; known are {}", names.join(", "))
-    })
 }
 
 /// How the state of a drain is shown.
@@ -331,7 +288,9 @@ impl Command {
             | Self::Join(_)
             | Self::Lock(_)
             | Self::Machines(_)
+            | Self::Pause(_)
             | Self::Reboot(_)
+            | Self::Resume(_)
             | Self::Shutdown(_)
             | Self::Site(_)
             | Self::Verify(_) => &[],
@@ -423,16 +382,6 @@ mod tests {
             }
             let refused = of(" --partitions sda").unwrap_err();
             assert!(refused.contains("use none, gpt:/dev/DISK"), "{refused}");
-        }
-    }
-
-    #[test]
-    fn a_status_has_a_number_and_a_name() {
-        for (text, number) in [("9", 9), ("complete", 9), ("not-supported", 1), ("FAILED_DRAIN", 8)] {
-            assert_eq!(drain_status(text).unwrap().number(), number, "{text}");
-        }
-        for wrong in ["", "done", "-1", "0", "12", "999", "unknown"] {
-            assert!(drain_status(wrong).unwrap_err().contains("9 complete"), "{wrong}");
         }
     }
 

@@ -137,6 +137,8 @@ async fn run(command: Command, levels: &Levels) -> anyhow::Result<Exit> {
         Command::Bundle(command) => return Ok(bundle_cmd::run(&command).await),
         Command::Drain(command) => return Ok(drain_cmd::run(&command).await),
         Command::Join(command) => return Ok(join_cmd::run(&command).await),
+        Command::Pause(it) => return Ok(drain_cmd::orders::pause::pause(&it.said, &it.place).await),
+        Command::Resume(it) => return Ok(drain_cmd::orders::pause::resume(&it.place).await),
         Command::Reboot(it) => {
             return Ok(drain_cmd::device_order::run(DeviceOp::Reboot, &it.order, None).await);
         }

@@ -3,6 +3,8 @@
 #![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
+#[path = "drain_cmd/orders/confirm.rs"]
+mod confirm;
 #[path = "drain_cmd/orders/device_order.rs"]
 mod device_order;
 mod force;
@@ -13,6 +15,8 @@ mod lock;
 mod lock_writes;
 mod machines;
 mod node;
+#[path = "drain_cmd/orders/pause.rs"]
+mod pause;
 mod place;
 mod plan;
 mod readme;

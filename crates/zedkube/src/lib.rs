@@ -119,12 +119,16 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     first.extend(shell.hooks_left().into_iter().flat_map(|left| core.step(now, left)));
     // Nor does a drain start before the clock has been held against the windows.
     first.extend(core.step(now, shell.follow_windows(&windows)));
+    // Nor before it is known whether a person lets one.
+    let mut pauses = station.pauses();
+    first.extend(core.step(now, Event::Pause(pauses.next().await)));
     let (attempt, reserve) = (shell.attempt_limit(), shell.disk_reserve());
     let (ours, storage) = (target.clone(), shell.longhorn());
     let (says, published) = (shell.statement(), shell.published());
     shell.follow(standing.clone(), heard);
     shell.follow_site(sites.hold());
     shell.follow_k3s(updates.hold());
+    shell.follow_pause(pauses);
     let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
     let (standing_of_updates, members) = (standing.clone(), standing.clone());
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).

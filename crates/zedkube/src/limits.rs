@@ -109,6 +109,8 @@ agent::limits! {
         k3s_settle, k3s_settle_ms = 60_000;
         /// How long a drain may make no progress before that is warned of; 0 for never.
         stall_after, stall_after_ms = 600_000;
+        /// How often it is warned of a person's pause that stays; 0 for never.
+        pause_again, pause_again_ms = 86_400_000;
         /// How long a node must be away until whoever leads starts the virtual machines again that its drain has stopped,
         /// and takes back the copies of volumes that it asked for; 0 for never.
         machines_restore, machines_restore_ms = 3_600_000;

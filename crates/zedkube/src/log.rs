@@ -22,6 +22,7 @@ pub(crate) fn say(said: &LogEvent) {
         LogEvent::Hindered(why) => warn!(why, "the drain cannot start yet"),
         LogEvent::Passed(what) => warn!(what, "findings of the preflight are passed by a person's word"),
         LogEvent::OutsideWindow(why) => info!(why, "the drain waits for a window"),
+        LogEvent::Paused(why) => warn!(why, "the drain waits until a person ends the pause"),
         LogEvent::WindowPassed(by) => warn!(by, "the drain starts outside of its windows by a person's word"),
         LogEvent::WaitsForTurn(why) => info!(why, "waits for its turn to be down"),
         LogEvent::TurnLost(why) => {

@@ -224,6 +224,11 @@ impl Shell {
         self.tasks.events("follow the update of k3s", |outbox| pass_on(hold, outbox, Event::K3s));
     }
 
+    /// Follows a person's pause from the one that is known.
+    pub(crate) fn follow_pause(&mut self, pauses: agent::operator::Pauses) {
+        self.tasks.follow_pause(pauses, Event::Pause);
+    }
+
     /// What an earlier run left to be done about hooks.
     pub(crate) fn hooks_left(&self) -> [Event; 2] {
         self.hooks.left()

@@ -1,4 +1,4 @@
-//! Hooks: programs of a person that are called before a drain, before a reboot and after a boot.
+//! Hooks: programs of a person that are called before a drain, before a reboot, after a boot, and to tell what happens.
 //!
 //! Each stage has a folder of its own below `/etc/zedbox/hooks`. Whatever is called there runs as root, so only files that
 //! nobody but root can have written are called, each with a limit; all others are named and left out. Not here: when a
@@ -42,6 +42,8 @@ pub enum Stage {
     BeforeReboot,
     /// Once the gate after a boot is open, the last name first.
     AfterBoot,
+    /// Whenever the Node would get an Event; nothing waits for them, and there is nothing to undo.
+    Notify,
 }
 
 impl Stage {
@@ -51,6 +53,7 @@ impl Stage {
             Self::BeforeDrain => "before-drain.d",
             Self::BeforeReboot => "before-reboot.d",
             Self::AfterBoot => "after-boot.d",
+            Self::Notify => "notify.d",
         }
     }
 }
@@ -199,6 +202,35 @@ impl Hook {
     /// # Errors
     /// It cannot be run, does not end within `limit`, or fails: its name, and the end of what it said.
     pub async fn call(&self, bus: &Bus, verb: Verb, about: &About, limit: Duration) -> Result<(), String> {
+        let word = match verb {
+            Verb::Run => "run",
+            Verb::Undo => "undo",
+        };
+        self.run(bus, word, about, &[], limit).await
+    }
+
+    /// Tells it something, in variables of its environment. Dropping this ends it.
+    ///
+    /// # Errors
+    /// As of [`Hook::call`].
+    pub async fn tell(
+        &self,
+        bus: &Bus,
+        about: &About,
+        told: &[(&str, &str)],
+        limit: Duration,
+    ) -> Result<(), String> {
+        self.run(bus, "run", about, told, limit).await
+    }
+
+    async fn run(
+        &self,
+        bus: &Bus,
+        word: &str,
+        about: &About,
+        told: &[(&str, &str)],
+        limit: Duration,
+    ) -> Result<(), String> {
         let state = bus.path(STATE).join(self.name.trim_end_matches(OPTIONAL));
         let wrong = |why: &str| format!("hook {}/{}: {why}", self.stage.folder(), self.name);
         fs::DirBuilder::new()
@@ -206,10 +238,6 @@ impl Hook {
             .mode(0o700)
             .create(&state)
             .map_err(|cause| wrong(&format!("{} cannot be made: {cause}", state.display())))?;
-        let word = match verb {
-            Verb::Run => "run",
-            Verb::Undo => "undo",
-        };
         let mut command = Command::new(&self.path);
         command.env_clear().current_dir("/").env("PATH", SEARCH).env("ZEDBOX_HOOK_STATE", &state);
         let About { operation, node, request, reason, attempt, boot_id } = about;
@@ -221,6 +249,7 @@ impl Hook {
             ("ZEDBOX_HOOK_ATTEMPT", attempt.to_string()),
             ("ZEDBOX_HOOK_BOOT", plain(boot_id)),
         ]);
+        command.envs(told.iter().map(|(name, text)| (*name, plain(text))));
         let called = program::run(command, &[word], limit).await;
         called.map(drop).map_err(|why| format!("hook {}", short(&why)))
     }

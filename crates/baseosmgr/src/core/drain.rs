@@ -6,7 +6,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use agent::partitions::PartitionState;
-use requester::{Own, Verdict, View, Why, is_used, judge, serves};
+use requester::{Operation, Orderer, Own, Paused, Verdict, View, Why, is_used, judge, paused, serves};
 use step::{Fault, Mono, planted};
 use topics::Requester;
 
@@ -74,6 +74,13 @@ impl BaseOs {
             self.stay_drained(now, effects);
             return;
         };
+        if let Some(Paused { withdraws, .. }) = self.paused() {
+            self.waiting = None;
+            if withdraws {
+                self.withdraw(effects);
+            }
+            return;
+        }
         let mut verdict = self.patient(now, &want);
         if let Verdict::Failed(reason) = verdict {
             self.fail(now, &want, reason, effects);
@@ -93,6 +100,12 @@ impl BaseOs {
             | Verdict::Silent
             | Verdict::Unanswered(_) => {}
         }
+    }
+
+    /// Whether a person's pause keeps the switch waiting.
+    fn paused(&self) -> Option<Paused> {
+        let (by, from, forced) = (Requester::Update, Orderer::Controller, self.facts.forced);
+        paused(self.facts.pause.as_ref(), Operation { by, from, started: self.own.is_some(), forced })
     }
 
     /// What the gate says, once it has said the same for as long as it may.
@@ -123,6 +136,9 @@ impl BaseOs {
     /// Which image the gate holds back, why, and what opens it again, where others would not show that.
     pub(super) fn held(&self) -> Option<(String, String, &'static str)> {
         let want = self.want()?;
+        if let Some(Paused { waiting_for, next_step, .. }) = self.paused() {
+            return Some((want.context, format!("waits for {waiting_for}"), next_step));
+        }
         let verdict = self.verdict(&want);
         if let Verdict::Stranger(number) = verdict {
             let text = format!("zedkube says NodeDrainStatus {number}, which this version does not know");

@@ -6,7 +6,7 @@ use agent::partitions::{Label, PartitionState, Partitions};
 use requester::{Membership, Why};
 use topics::{
     BaseOsConfig, BaseOsStatus, ContentTreeStatus, GoTime, ImageWrite, NodeDrainProgress, NodeDrainRequest,
-    NodeDrainStatus, ZbootStatus,
+    NodeDrainStatus, OperationPause, ZbootStatus,
 };
 
 /// A fact. Each carries the latest value, so that hearing one twice changes nothing.
@@ -36,6 +36,8 @@ pub enum Event {
     HasToLeave(bool),
     /// The force file, once it was found in order; `None` when there is none. Also counts as [`Source::Force`].
     Forced(Option<NodeDrainStatus>),
+    /// A person's pause on this node, or none. Also counts as [`Source::Pause`].
+    Pause(Option<OperationPause>),
     /// nodeagent's word on the test of partition `label`.
     TestComplete {
         /// The partition.
@@ -107,6 +109,8 @@ pub enum Source {
     Leave,
     /// The force file.
     Force,
+    /// A person's pause.
+    Pause,
     /// `ZbootConfig`.
     Test,
     /// `NodeAgentStatus`.
@@ -117,13 +121,14 @@ pub enum Source {
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Configs,
         Self::Trees,
         Self::Drain,
         Self::Cluster,
         Self::Leave,
         Self::Force,
+        Self::Pause,
         Self::Test,
         Self::LastBoot,
         Self::Fallback,

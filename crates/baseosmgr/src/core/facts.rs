@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use agent::partitions::{Label, Partition, PartitionState, Partitions};
 use requester::{LatestAnswers, Membership};
-use topics::{BaseOsConfig, ContentTreeStatus, NodeDrainStatus};
+use topics::{BaseOsConfig, ContentTreeStatus, NodeDrainStatus, OperationPause};
 
 use super::event::{Counters, Event, LastBoot, PartitionChange, Source, Write};
 
@@ -21,6 +21,7 @@ pub(super) struct Facts {
     pub(super) cluster: Membership,
     pub(super) has_to_leave: bool,
     pub(super) forced: Option<NodeDrainStatus>,
+    pub(super) pause: Option<OperationPause>,
     pub(super) test_complete: BTreeMap<Label, bool>,
     pub(super) last_boot: LastBoot,
     pub(super) fallback_counter: Option<u32>,
@@ -38,6 +39,7 @@ impl Facts {
             cluster: Membership::default(),
             has_to_leave: false,
             forced: None,
+            pause: None,
             test_complete: BTreeMap::new(),
             last_boot: LastBoot::default(),
             fallback_counter: None,
@@ -58,6 +60,10 @@ impl Facts {
                 // A file is reported with its present state first, so one event is all of it.
                 self.heard.insert(Source::Force);
                 self.forced = forced;
+            }
+            Event::Pause(pause) => {
+                self.heard.insert(Source::Pause);
+                self.pause = pause;
             }
             Event::TestComplete { label, complete } => {
                 self.test_complete.insert(label, complete);

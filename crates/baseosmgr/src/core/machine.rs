@@ -140,6 +140,7 @@ impl BaseOs {
             | Event::Cluster(_)
             | Event::HasToLeave(_)
             | Event::Forced(_)
+            | Event::Pause(_)
             | Event::TestComplete { .. }
             | Event::LastBoot(_)
             | Event::FallbackCounter(_)

@@ -134,6 +134,7 @@ impl Core for Refusal {
             | Event::Cluster(_)
             | Event::HasToLeave(_)
             | Event::Forced(_)
+            | Event::Pause(_)
             | Event::TestComplete { .. }
             | Event::LastBoot(_)
             | Event::FallbackCounter(_)

@@ -86,6 +86,19 @@ pub(crate) const STATES: [State; 27] = [
         },
         "DRAINING: reboot waits, 2 of 4 pods gone",
     ),
+    state("paused", "paused", |_| {}, "PAUSED: no operation starts, by field: new disk in bay 2"),
+    state(
+        "paused-reboot",
+        "drain-3-requested",
+        |it| {
+            it.set(&json!({
+                "Phase": "paused", "Reason": "paused by field: new disk, since 2026-03-14T08:50:00Z",
+                "Pause": { "By": "field", "Reason": "new disk", "Since": "2026-03-14T08:50:00Z" },
+                "NextStep": "`zedbox resume` ends the pause, on this node, as root",
+            }));
+        },
+        "PAUSED: reboot waits, by field: new disk",
+    ),
     state("blocked", "drain-5-cordoned", |_| {}, "BLOCKED: reboot waits, 1 of 4 pods cannot leave"),
     state("blocked-many", "drain-5-cordoned", many, "BLOCKED: reboot waits, 5 of 48 pods cannot leave"),
     state(

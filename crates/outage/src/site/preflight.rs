@@ -11,7 +11,8 @@ use kubeapi::Cluster;
 use crate::turn::record::Record;
 
 /// All codes.
-pub const CODES: [&str; 7] = ["turn", "nodes", "etcd", "snapshot", "certificates", "volumes", "backups"];
+pub const CODES: [&str; 8] =
+    ["turn", "nodes", "paused", "etcd", "snapshot", "certificates", "volumes", "backups"];
 
 /// Looks at all of it; `now` is the wall clock.
 pub async fn look(cluster: &Cluster, record: &Record, now: Timestamp) -> Vec<Finding> {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::blocker::cut_blockers;
 use crate::{
-    Blocker, DrainStatus, GoTime, Kind, Most, NodeDrainStatus, PodCounts, RequestId, Requester, Topic,
-    cut_text,
+    Blocker, DrainStatus, GoTime, Kind, Most, NodeDrainStatus, OperationPause, PodCounts, RequestId,
+    Requester, Topic, cut_text,
 };
 
 /// The last drains and the last force files, newest first.
@@ -20,6 +20,8 @@ pub struct DrainHistory {
     pub drains: Vec<DrainRecord>,
     /// The last eight force files.
     pub forced: Vec<ForceRecord>,
+    /// The last eight pauses of a person.
+    pub pauses: Vec<PauseRecord>,
     /// The boot in which this was written.
     #[serde(rename = "BootID")]
     pub boot_id: String,
@@ -34,6 +36,8 @@ impl Topic for DrainHistory {
     fn cut(&mut self, most: Most) {
         most.list(&mut self.drains);
         most.list(&mut self.forced);
+        most.list(&mut self.pauses);
+        self.pauses.iter_mut().for_each(|it| it.pause.cut(most));
         for it in &mut self.drains {
             for text in [&mut it.context, &mut it.boot_id, &mut it.skip] {
                 most.text(text);
@@ -149,6 +153,8 @@ pub enum StepWord {
     Passed,
     /// It waits for a window to start in.
     OutsideWindow,
+    /// A person's pause kept it from starting.
+    Paused,
     /// A person let it start outside of the windows.
     WindowPassed,
     /// It waits until this node may be down.
@@ -193,6 +199,7 @@ impl StepWord {
             Self::Hindered => "could not start",
             Self::Passed => "findings passed",
             Self::OutsideWindow => "waits for a window",
+            Self::Paused => "paused",
             Self::WindowPassed => "started outside of its windows",
             Self::WaitsForTurn => "waits for its turn to be down",
             Self::TurnLost => "lost its turn to be down",
@@ -211,6 +218,16 @@ impl StepWord {
             Self::Void => "no longer drained",
         }
     }
+}
+
+/// One pause of a person: who said it, why, since when, and when it had ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct PauseRecord {
+    /// What was said.
+    pub pause: OperationPause,
+    /// When zedkube saw that it had ended; zero while it holds.
+    pub ended_at: GoTime,
 }
 
 /// One force file: who gave which order when, and what came of it.

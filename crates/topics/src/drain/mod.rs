@@ -1,6 +1,6 @@
 //! The drain protocol: NodeDrainRequest, NodeDrainStatus, and the order files that force a status;
 //! beside them our own topics: `progress`, `journal`, `k3s`, `history`, `leave`, `outage`, `parts`, `preflight`, `site`,
-//! `trouble`; and words of a person: `order`, to reboot or shut down, and `window`, to start now.
+//! `trouble`; and words of a person: `order`, to reboot or shut down, `window`, to start now, and `pause`, to start nothing.
 //!
 //! Not here: who drains and when.
 //!
@@ -14,6 +14,7 @@ mod leave;
 mod order;
 mod outage;
 mod parts;
+mod pause;
 mod preflight;
 mod progress;
 mod site;
@@ -28,6 +29,7 @@ pub use leave::*;
 pub use order::*;
 pub use outage::*;
 pub use parts::*;
+pub use pause::*;
 pub use preflight::*;
 pub use progress::*;
 pub use site::*;

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::blocker::cut_blockers;
 use crate::{
-    Blocker, BootGate, DrainStatus, GoTime, Kind, MachineProgress, Most, RequestId, Requester, RunningLimit,
-    StorageWait, Topic, TurnShown,
+    Blocker, BootGate, DrainStatus, GoTime, Kind, MachineProgress, Most, OperationPause, RequestId,
+    Requester, RunningLimit, StorageWait, Topic, TurnShown,
 };
 
 /// What zedkube is doing, what blocks, since when, until when, and what to do.
@@ -93,6 +93,9 @@ pub struct NodeDrainProgress {
     pub reason: String,
     /// What a person can do.
     pub next_step: String,
+    /// The word of a person that keeps operations from starting; all zero without one. Its times are of the wall clock that it
+    /// was written with.
+    pub pause: OperationPause,
     /// Whether the node is healthy after the boot, as far as that is being looked at.
     pub gate: BootGate,
     /// What a boot had left and was fixed, with how often, since zedkube started: stale taints as
@@ -164,6 +167,7 @@ impl Topic for NodeDrainProgress {
         ] {
             most.text(text);
         }
+        self.pause.cut(most);
         self.blockers_omitted = self.blockers_omitted.saturating_add(cut_blockers(&mut self.blockers, most));
         self.machines_omitted = self.machines_omitted.saturating_add(most.list(&mut self.machines));
         for MachineProgress { name, state, reason } in &mut self.machines {
@@ -202,6 +206,8 @@ pub enum DrainPhase {
     Checking,
     /// Waits for a window to start in, which opens at `Deadline`.
     OutsideWindow,
+    /// Waits until a person ends the pause, see `Pause`; nothing of it has begun.
+    Paused,
     /// Waits until this node may be down, see `Turn`.
     WaitingForTurn,
     /// Calls the hooks that come before a drain.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use topics::{
     ConfigGetStatus, DeviceOp, DeviceOpPending, DeviceOpsCmd, GoTime, NodeAgentStatus, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, ZedAgentStatus,
+    NodeDrainRequest, NodeDrainStatus, OperationPause, ZedAgentStatus,
 };
 
 /// What the device config says of the machine itself.
@@ -46,6 +46,8 @@ pub enum Event {
     Site(Option<SiteOrder>),
     /// What a person at this node wants in this boot, and who that is and why; or nothing.
     Person(Option<(DeviceOp, String)>),
+    /// A person's pause on this node, or none.
+    Pause(Option<OperationPause>),
     /// Whether an image waits in the other partition.
     ImageWaits(bool),
     /// When the monotonic clock started, by the wall clock as it is now.
@@ -126,6 +128,8 @@ pub struct Found {
     pub pending: Vec<DeviceOpPending>,
     /// The request that is still open.
     pub request: Option<NodeDrainRequest>,
+    /// A person's pause on this node.
+    pub pause: Option<OperationPause>,
     /// This boot.
     pub boot_id: String,
 }

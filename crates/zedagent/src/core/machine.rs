@@ -8,7 +8,7 @@ use requester::{LatestAnswers, Membership, Own, Verdict, View, Why, is_used, jud
 use step::{Core, Fault, Mono, planted};
 use topics::{
     DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, GoTime, MaintenanceModeReason,
-    NodeAgentStatus, NodeDrainStatus, PendingState, Requester, ZedAgentStatus,
+    NodeAgentStatus, NodeDrainStatus, OperationPause, PendingState, Requester, ZedAgentStatus,
 };
 
 use super::facts::{Effect, Event, Found, LogEvent, SiteOrder, Wanted};
@@ -59,6 +59,8 @@ pub struct Zedagent {
     /// What a person at this node wants; `None` before that has been heard.
     #[expect(clippy::option_option, reason = "not heard yet, and nothing wanted, differ")]
     pub(super) person: Option<Option<(DeviceOp, String)>>,
+    /// A person's pause on this node.
+    pub(super) pause: Option<OperationPause>,
     pub(super) update_in_progress: bool,
     pub(super) image_waits: bool,
     pub(super) status: ZedAgentStatus,
@@ -97,6 +99,7 @@ impl Zedagent {
             forced: None,
             site: None,
             person: None,
+            pause: found.pause,
             update_in_progress: false,
             image_waits: false,
             status,
@@ -246,7 +249,7 @@ impl Zedagent {
         };
         let of_site = OPERATIONS.into_iter().find(|op| is_pending(op) && self.is_ordered(*op));
         let Some(op) = of_site.or_else(|| OPERATIONS.into_iter().find(is_pending)) else { return };
-        match self.gate(now, op) {
+        match self.paused(op, out).unwrap_or_else(|| self.gate(now, op)) {
             Gate::Open(why) => self.command(op, why, out),
             Gate::Ask => self.ask(now, op, out),
             Gate::Failed(reason) => self.failed(now, op, reason, out),
@@ -431,6 +434,7 @@ impl Core for Zedagent {
             }
             Event::Site(order) => self.site_heard(order, &mut out),
             Event::Person(order) => self.person = Some(order),
+            Event::Pause(pause) => self.pause = pause,
             Event::ImageWaits(waits) => self.image_waits = waits,
             Event::Wall(booted_at) => self.set_clock(booted_at, &mut out),
             Event::Tick => {}

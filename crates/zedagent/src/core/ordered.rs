@@ -4,11 +4,12 @@
 //! It goes before what the controller wants, and takes no counter of the controller with it but one that it carries out
 //! as well. Not here: when the machine's turn has come (`outage::site`). Pure: no clock, no I/O, no task.
 
+use requester::{Operation, Orderer, Paused, paused};
 use step::Mono;
-use topics::{DeviceOp, DeviceOpPending, PendingState};
+use topics::{DeviceOp, DeviceOpPending, PendingState, Requester};
 
 use super::facts::{Effect, LogEvent, SiteOrder};
-use super::machine::Zedagent;
+use super::machine::{Gate, Zedagent};
 
 impl Zedagent {
     /// Hears what zedkube orders; an order of an earlier boot was carried out by the boot, and so was what the controller
@@ -29,6 +30,25 @@ impl Zedagent {
     /// Whether the site or a person asks for this operation.
     pub(super) fn is_ordered(&self, op: DeviceOp) -> bool {
         self.pending.get(&op).is_some_and(|it| !it.site.is_empty())
+    }
+
+    /// What keeps this operation waiting by a person's pause; a drain that was asked for it alone is taken back where that
+    /// refuses what has started.
+    pub(super) fn paused(&mut self, op: DeviceOp, out: &mut Vec<Effect>) -> Option<Gate> {
+        let shared = self.commanded().is_some();
+        let started = self.own.as_ref().is_some_and(|own| shared || own.context == op.word());
+        let of_site = self.site.iter().flatten().any(|it| it.op == op);
+        let from = match (self.is_ordered(op), of_site) {
+            (true, true) => Orderer::Site,
+            (true, false) => Orderer::Person,
+            (false, _) => Orderer::Controller,
+        };
+        let operation = Operation { by: Requester::DeviceOp, from, started, forced: self.forced };
+        let Paused { waiting_for, next_step, withdraws } = paused(self.pause.as_ref(), operation)?;
+        if withdraws && !shared {
+            self.withdraw(out);
+        }
+        Some(Gate::Wait { waiting_for, next_step })
     }
 
     /// What is ordered is pending; what is ordered no longer is not. The site goes before a person at one node.

@@ -15,6 +15,7 @@ use topics::{
 
 use super::course::Goal;
 use super::force::{order_it, refuse_directory, seen_by_agents};
+use super::orders::pause::refuse_while_paused;
 use super::person;
 use super::request::doubts;
 use super::view::Follow;
@@ -88,6 +89,16 @@ async fn act(
     let by = person::name(surroundings);
     let order = DeviceOrder { op, boot_id, ordered_at: clock.wall(), reason: reason.to_owned(), by };
     let seen = Follow::open(&bus, clock).await.seen().clone();
+    match refuse_while_paused(&seen, &doing()) {
+        // Power that fails asks nobody.
+        Err(paused) if within.is_some() => {
+            Voice::warn_of(
+                word,
+                &format!("{paused:#}: nothing is drained, and the machine goes once the time is over"),
+            );
+        }
+        judged => judged?,
+    }
     refuse_directory(&file).with_context(doing)?;
     let bytes = go_json::to_vec(&order).with_context(doing)?;
     store::replace(&file, &bytes).map_err(person::root_needed).with_context(doing)?;

@@ -11,6 +11,7 @@ use pubsub::{Bus, FileState, store, trust};
 use serde::Serialize;
 use topics::{DrainStatus, FORCE_FILE, ForceFile, NodeDrainStatus, Requester, go_json, read_force};
 
+use super::orders::confirm::confirm;
 use super::person;
 use super::view::{DrainView, Follow};
 use super::voice::Voice;
@@ -20,6 +21,9 @@ use crate::args::{ForceOptions, Output, Surroundings, Whom};
 
 /// What stands in the file of an order without a reason.
 const NO_REASON: &str = "no reason given";
+
+/// So many blockers are named before the question.
+const NAMED: usize = 5;
 
 /// What became of the force file, for programs.
 #[derive(Debug, Serialize)]
@@ -75,6 +79,10 @@ async fn write(
     let waits = waits(seen, options.whom);
     if status == DrainStatus::Complete && waits.is_none() && !options.even_if_nobody_waits {
         bail!("{}: {}; to force the next one, add --even-if-nobody-waits", doing(), nobody(options.whom));
+    }
+    if !options.yes && matches!(status, DrainStatus::Complete | DrainStatus::NotSupported) {
+        let happens = happens(seen, order, waits.as_deref(), options.whom);
+        confirm(voice, &happens, &name(status).to_lowercase()).with_context(doing)?;
     }
     let (file, forced) = order_it(bus, order, options.replace).await.with_context(doing)?;
     if status == DrainStatus::Complete {
@@ -249,6 +257,27 @@ fn effect(status: DrainStatus, waits: Option<&str>, whom: Option<Whom>) -> Strin
         }
         _ => "this status is shown while the file stays. `zedbox drain force --remove` ends it.".to_owned(),
     }
+}
+
+/// What comes of it, for a person who has to be sure.
+fn happens(seen: &DrainView, order: &ForceFile, waits: Option<&str>, whom: Option<Whom>) -> Vec<String> {
+    let mut lines =
+        vec![format!("This forces {}: {}", name(order.status), effect(order.status, waits, whom))];
+    let left = seen.agreed().map(|it| it.counts).map_or(0, |it| it.total.saturating_sub(it.gone));
+    lines.push(match (left, seen.blockers().len()) {
+        (0, 0) => "How many pods run on this node is not known here: `zedbox drain plan` lists them. They are cut off."
+            .to_owned(),
+        (left, _) => format!("{left} pods of the drain have not left, and are cut off:"),
+    });
+    let first = seen.blockers().iter().take(NAMED);
+    lines.extend(first.map(|it| format!("  [{}] {}: {}", it.code, it.subject(), it.reason)));
+    if seen.blockers().len() > NAMED {
+        lines.push(format!("  and {} more: `zedbox drain status`", seen.blockers().len() - NAMED));
+    }
+    if let Some(pause) = &seen.pause {
+        lines.push(format!("Operations of this node are {}. This goes past that.", pause.words()));
+    }
+    lines
 }
 
 #[cfg(test)]

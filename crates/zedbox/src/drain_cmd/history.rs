@@ -7,7 +7,8 @@ use agent::{report, wire};
 use anyhow::Context as _;
 use pubsub::{Bus, store};
 use topics::{
-    DrainHistory, DrainRecord, DrainStep, ForceRecord, GoTime, NodeDrainProgress, StepWord, go_json,
+    DrainHistory, DrainRecord, DrainStep, ForceRecord, GoTime, NodeDrainProgress, OperationPause,
+    PauseRecord, PauseScope, StepWord, go_json,
 };
 
 use super::text::{clock_time, number, paragraph, row, span};
@@ -53,12 +54,13 @@ fn bring_up_to_date(history: &mut DrainHistory, progress: &NodeDrainProgress) {
 }
 
 fn report(history: &DrainHistory, columns: usize) -> String {
-    if history.drains.is_empty() && history.forced.is_empty() {
+    if history.drains.is_empty() && history.forced.is_empty() && history.pauses.is_empty() {
         return paragraph("", "No drain and no force file is recorded on this node.", columns);
     }
     let drains = history.drains.iter().map(|it| drain(it, columns));
     let forced = history.forced.iter().map(|it| force(it, columns));
-    drains.chain(forced).collect::<Vec<_>>().join("\n")
+    let pauses = history.pauses.iter().map(|it| pause(it, columns));
+    drains.chain(forced).chain(pauses).collect::<Vec<_>>().join("\n")
 }
 
 fn drain(record: &DrainRecord, columns: usize) -> String {
@@ -114,6 +116,21 @@ fn step(step: &DrainStep, began: GoTime) -> (String, String) {
     let nth = if counted && step.attempt > 0 { format!(" {}", step.attempt) } else { String::new() };
     let text = if step.text.is_empty() { String::new() } else { format!(": {}", step.text) };
     (time, format!("{date}{}{nth}{text}", step.step.text()))
+}
+
+fn pause(record: &PauseRecord, columns: usize) -> String {
+    let time = |at: GoTime| clock_time(at, GoTime::ZERO);
+    let OperationPause { scope, by, reason, since, .. } = &record.pause;
+    let what = match scope {
+        PauseScope::Node => "all operations",
+        PauseScope::Controller => "what the controller orders",
+    };
+    let mut out = row("pause", &format!("{what}, by {by}, since {}", time(*since)), columns);
+    let ended = if record.ended_at.is_zero() { "not yet".to_owned() } else { time(record.ended_at) };
+    for (label, text) in [("reason", reason), ("ended", &ended)] {
+        out.push_str(&row(label, text, columns));
+    }
+    out
 }
 
 fn force(record: &ForceRecord, columns: usize) -> String {

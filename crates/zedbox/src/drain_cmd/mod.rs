@@ -6,7 +6,7 @@ mod course;
 pub(crate) mod device_order;
 mod force;
 mod history;
-mod orders;
+pub(crate) mod orders;
 pub(crate) mod person;
 mod plan;
 mod request;
@@ -50,6 +50,13 @@ async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice)
         DrainAction::Status(options) => status::run(&bus, clock, options, voice).await,
         DrainAction::Request(options) => request::ask(&bus, clock, options, surroundings, voice).await,
         DrainAction::Cancel => request::cancel(&bus, clock, voice).await,
+        DrainAction::AtShutdown(options) => {
+            orders::at_shutdown::run(&bus, clock, options, surroundings, voice).await
+        }
+        DrainAction::Done(options) => orders::done::run(&bus, clock, options, voice).await,
+        DrainAction::Refuse(options) => {
+            orders::pause::refuse(&bus, clock, options, surroundings, voice).await
+        }
         DrainAction::StartNow(options) => {
             orders::start_now::run(&bus, clock, options, surroundings, voice).await
         }

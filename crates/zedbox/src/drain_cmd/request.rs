@@ -12,6 +12,7 @@ use serde::Serialize;
 use topics::{DrainStatus, EdgeNodeClusterConfig, GoTime, NodeDrainRequest, Requester};
 
 use super::course::Goal;
+use super::orders::pause::refuse_while_paused;
 use super::person;
 use super::state::DrainState;
 use super::view::{DrainView, Follow, OPERATOR, operator_file};
@@ -46,6 +47,7 @@ pub(super) async fn ask(
 ) -> anyhow::Result<Exit> {
     let reason = person::reason(&options.reason).context(REQUEST)?;
     let seen = Follow::open(bus, clock).await.seen().clone();
+    refuse_while_paused(&seen, REQUEST)?;
     let mut own = publication(bus, REQUEST)?;
     let file = operator_file(bus);
     refuse_second(&own, &seen, &file, clock.wall())?;
@@ -87,11 +89,17 @@ pub(super) async fn ask(
     watch::run(bus, clock, Goal::Own(id), Patience::until(clock, options.timeout), voice).await
 }
 
+/// Whether there is one, readable or not.
+pub(super) fn operator_file_exists(bus: &Bus) -> bool {
+    let seen = operator_file(bus).symlink_metadata();
+    !seen.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
 /// Withdraws a person's own request.
 pub(super) async fn cancel(bus: &Bus, clock: Clock, voice: &Voice) -> anyhow::Result<Exit> {
     let file = operator_file(bus);
     let seen = Follow::open(bus, clock).await.seen().clone();
-    if file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+    if !operator_file_exists(bus) {
         let others: Vec<String> = seen
             .requests
             .iter()

@@ -4,7 +4,7 @@
 
 use agent::Clock;
 use pubsub::Bus;
-use topics::GoTime;
+use topics::{GoTime, PAUSE_FILE};
 
 use super::person::user;
 use super::state::DrainState;
@@ -12,7 +12,8 @@ use super::text::{Sheet, Weight, number, paragraph, row};
 use super::view::{DrainView, Follow};
 use super::voice::Voice;
 use super::words::{
-    headline, leave_words, live_words, next_step, preflight_rows, progress_rows, request_words, update_words,
+    headline, leave_words, live_words, next_step, pause_words, preflight_rows, progress_rows, request_words,
+    update_words,
 };
 use crate::Exit;
 use crate::args::{Output, StatusOptions};
@@ -57,6 +58,8 @@ pub(super) fn warnings(bus: &Bus, seen: &DrainView) -> Vec<String> {
         let path = path.display();
         let next = if path.to_string().contains("/run/zedbox/") {
             "`zedbox drain cancel` removes it".to_owned()
+        } else if path.to_string().ends_with(PAUSE_FILE) {
+            "`zedbox resume` removes it".to_owned()
         } else {
             format!("its agent writes it again when it restarts; `zedbox check {path}` shows more")
         };
@@ -111,6 +114,9 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
     }
     if let Some(leave) = &seen.leave {
         add(Weight::Cause, "cluster", &leave_words(leave, now));
+    }
+    if let Some(pause) = &seen.pause {
+        add(Weight::Essential, "paused", &pause_words(pause, now));
     }
     if let Some(forced) = &seen.force {
         match forced.order {

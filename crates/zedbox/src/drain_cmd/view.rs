@@ -14,10 +14,11 @@ use rustix::io::Errno;
 use serde::Serialize;
 use topics::{
     AgentTrouble, BaseOsStatus, DeviceOpPending, DrainPreflight, FORCE_FILE, GoTime, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, NodeLeave, OutageQuestion, RequestId, Requester, Topic, go_json,
-    read_force,
+    NodeDrainRequest, NodeDrainStatus, NodeLeave, OperationPause, OutageQuestion, PAUSE_FILE, RequestId,
+    Requester, Topic, go_json, read_force,
 };
 
+use super::orders;
 use super::trouble::Troubles;
 
 /// Under whose name a person's request is published.
@@ -63,6 +64,8 @@ pub(super) struct DrainView {
     pub(super) updates: BTreeMap<String, BaseOsStatus>,
     /// The force file; `None` without one.
     pub(super) force: Option<Forced>,
+    /// A person's pause that counts now; `None` without one.
+    pub(super) pause: Option<OperationPause>,
     /// What agents cannot write or read at present.
     pub(super) troubles: BTreeMap<&'static str, AgentTrouble>,
     /// Whether zedkube runs.
@@ -153,6 +156,8 @@ pub(super) struct Follow {
     zedagent: Subscription<NodeDrainRequest>,
     baseosmgr: Subscription<NodeDrainRequest>,
     operator: FileWatch,
+    pause: FileWatch,
+    clock: Clock,
     pending: Subscription<DeviceOpPending>,
     updates: Subscription<BaseOsStatus>,
     leave: Subscription<NodeLeave>,
@@ -179,6 +184,8 @@ impl Follow {
             zedagent: topic(bus, "zedagent"),
             baseosmgr: topic(bus, "baseosmgr"),
             operator: operator::request(bus),
+            pause: orders::pause::watch(bus),
+            clock,
             pending: topic(bus, "zedagent"),
             updates: topic(bus, "baseosmgr"),
             leave: topic(bus, "zedkube"),
@@ -186,7 +193,7 @@ impl Follow {
             force: force::PLACES.map(|place| bus.file(bus.path(place), order(force::LIMIT_BYTES))),
             forced: BTreeMap::new(),
             troubles: Troubles::open(bus),
-            unread: BTreeSet::from([operator::FILE, FORCE_FILE, force::FALLBACK]),
+            unread: BTreeSet::from([operator::FILE, PAUSE_FILE, FORCE_FILE, force::FALLBACK]),
             bus: bus.clone(),
         };
         let until = clock.now() + READING;
@@ -241,6 +248,8 @@ impl Follow {
     /// Looks whether zedkube lives, and whether broken files are gone: neither causes an event.
     pub(super) fn look(&mut self) {
         self.seen.live = Live::of(&self.bus);
+        let now = self.clock.wall();
+        self.seen.pause.take_if(|it| !it.until.is_zero() && it.until <= now);
         self.seen.broken.retain(|path, _| path.symlink_metadata().is_ok());
     }
 
@@ -290,6 +299,15 @@ impl Follow {
             state = self.operator.next() => {
                 seen.asked(operator_file(bus), state);
                 self.unread.remove(operator::FILE);
+            }
+            state = self.pause.next() => {
+                let file = bus.path(PAUSE_FILE);
+                seen.usable(&file);
+                match orders::pause::read(&state, self.clock.wall()) {
+                    Ok(pause) => seen.pause = pause,
+                    Err(why) => seen.unusable(file, why),
+                }
+                self.unread.remove(PAUSE_FILE);
             }
             (place, state) = forced(&mut self.force) => {
                 match seen.forced(place, bus.path(place), state) {

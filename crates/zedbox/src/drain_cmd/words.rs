@@ -2,7 +2,7 @@
 
 use topics::{
     BaseOsStatus, CordonOwner, DrainFinding, DrainPhase, DrainStatus, GoTime, NodeDrainProgress,
-    NodeDrainRequest, NodeLeave, RequestId, Requester, RunningLimit,
+    NodeDrainRequest, NodeLeave, OperationPause, PauseScope, RequestId, Requester, RunningLimit,
 };
 
 use super::state::DrainState;
@@ -250,7 +250,8 @@ pub(super) fn finding_words(it: &DrainFinding) -> String {
 /// What the preflight of the drain has found, what stops it first, each with what a person can do; nothing while no drain
 /// is at work.
 pub(super) fn preflight_rows(seen: &DrainView) -> Vec<(Weight, &'static str, String)> {
-    let waits = seen.agreed().is_some_and(|it| it.phase == DrainPhase::OutsideWindow);
+    let waits =
+        seen.agreed().is_some_and(|it| matches!(it.phase, DrainPhase::OutsideWindow | DrainPhase::Paused));
     let Some(report) = seen.preflight.as_ref().filter(|_| seen.state() != DrainState::Idle && !waits) else {
         return Vec::new();
     };
@@ -273,6 +274,18 @@ fn more(label: &'static str, hidden: usize, omitted: u32) -> Option<(Weight, &'s
         (_, all) => format!("… and {all} more; `zedbox drain status -o json` shows {hidden} of them"),
     };
     Some((Weight::Cause, label, text))
+}
+
+/// Who keeps what from starting, why, since when, and what ends it.
+pub(super) fn pause_words(pause: &OperationPause, now: GoTime) -> String {
+    let (what, ends) = match pause.scope {
+        PauseScope::Node => ("no operation starts", "zedbox resume"),
+        PauseScope::Controller => ("what the controller orders waits", "zedbox drain refuse --withdraw"),
+    };
+    let OperationPause { by, reason, since, until, .. } = pause;
+    let end =
+        if until.is_zero() { String::new() } else { format!("; ends by itself {}", moment(*until, now)) };
+    format!("{what}, by {by}: {reason}; since {}{end}; `{ends}` ends it", moment(*since, now))
 }
 
 /// What a person can do: what zedkube recorded, and who is needed for it.
@@ -371,6 +384,7 @@ pub(super) fn phase_words(seen: &DrainView) -> String {
 fn at_work(seen: &DrainView, status: DrainStatus) -> &'static str {
     match seen.agreed().map(|it| it.phase) {
         Some(DrainPhase::OutsideWindow) => "waiting for a window",
+        Some(DrainPhase::Paused) => "waiting until a person ends the pause",
         Some(DrainPhase::RunningHooks) => "calling the hooks before the drain",
         Some(DrainPhase::WaitingForTurn) => "waiting for its turn to be down",
         Some(DrainPhase::Cordoning) => "cordoning the node",

@@ -27,6 +27,7 @@ const TREES: [(&str, i32, &str); 14] = [
     ("failed-drain-8", 5, "FAILEDDRAIN (8): NOT DRAINED: the drain failed"),
     ("forced", 9, "COMPLETE (9): NOT DRAINED: a person forced this status"),
     ("malformed", 6, "UNKNOWN: no drain status is known"),
+    ("paused", 0, "NOTREQUESTED (2): no drain requested"),
     ("single-node", 0, "NOTSUPPORTED (1): this node is in no cluster"),
     ("update-5-cordoned", 4, "CORDONED (5): pods are being evicted; for OS image"),
 ];
@@ -51,6 +52,7 @@ fn every_state_has_its_exit_code_and_fits_eighty_columns_without_colours() {
             "LastLook",
             "Leave",
             "Live",
+            "Pause",
             "Pending",
             "Preflight",
             "Progress",

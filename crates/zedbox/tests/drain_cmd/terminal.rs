@@ -13,7 +13,7 @@ use crate::drain_cmd::node::Node;
 
 /// A terminal with the program on it.
 pub(crate) struct Terminal {
-    screen: File,
+    pub(crate) screen: File,
     child: Child,
     pub(crate) read: String,
 }
@@ -27,7 +27,16 @@ impl Terminal {
         Self::of(node.command(words), size, env)
     }
 
-    pub(crate) fn of(mut command: Command, (columns, rows): (u16, u16), env: &[(&str, &str)]) -> Self {
+    pub(crate) fn of(command: Command, size: (u16, u16), env: &[(&str, &str)]) -> Self {
+        Self::opened(command, size, env, false)
+    }
+
+    /// With somebody at it who can type.
+    pub(crate) fn asking(command: Command) -> Self {
+        Self::opened(command, (80, 24), &[], true)
+    }
+
+    fn opened(mut command: Command, (columns, rows): (u16, u16), env: &[(&str, &str)], types: bool) -> Self {
         let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&screen).unwrap();
         unlockpt(&screen).unwrap();
@@ -35,6 +44,9 @@ impl Terminal {
         tcsetwinsize(&screen, size).unwrap();
         let name = ptsname(&screen, Vec::new()).unwrap();
         let end: OwnedFd = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        if types {
+            command.stdin(end.try_clone().unwrap());
+        }
         command.envs(env.iter().copied()).stdout(end);
         // What the program writes to stays open with the command; it must go, or the screen never ends.
         let child = command.spawn().unwrap();
@@ -43,7 +55,7 @@ impl Terminal {
     }
 
     /// Reads until `words` were shown after what was read before.
-    fn until(&mut self, words: &str) {
+    pub(crate) fn until(&mut self, words: &str) {
         let begin = self.read.len();
         while !self.read[begin..].contains(words) {
             assert!(self.more(), "it ended without `{words}`: {}", self.read);

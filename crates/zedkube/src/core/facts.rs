@@ -9,7 +9,7 @@ use kubenodeop::{Blocker, Left, Marks, Progress, Watched};
 use step::Mono;
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
-    OutageAnswer, OutageQuestion, Requester,
+    OperationPause, OutageAnswer, OutageQuestion, Requester,
 };
 
 use super::drain::{Closed, Pass};
@@ -109,6 +109,8 @@ pub enum Event {
     Window(Option<Closed>),
     /// A person's word that a drain starts outside of the windows.
     WindowPass(Option<Pass>),
+    /// A person's pause on this node, or none.
+    Pause(Option<OperationPause>),
     /// Whether our node is a control-plane node or a member of etcd.
     Server(bool),
     /// What nodeagent asks before the machine goes down.
@@ -333,6 +335,8 @@ pub enum LogEvent {
     Passed(String),
     /// It waits for a window, for this reason.
     OutsideWindow(String),
+    /// It waits until a person ends a pause, in words.
+    Paused(String),
     /// It starts outside of the windows by a person's word: whose, and why.
     WindowPassed(String),
     /// It waits for its turn to be down, for this reason.

@@ -263,6 +263,9 @@ impl Zedkube {
             (OutageKind::LastLook, _) if !self.is_undrained(self.looks.question.requested_by) => {
                 self.ruling_for_drained(out)
             }
+            (OutageKind::Turn, _) if let Some(pause) = self.node.window.paused() => {
+                Some(hold(pause.words(), pause.next_step()))
+            }
             (OutageKind::LastLook | OutageKind::Turn, _) => self.ruling_for_own(now, out),
             (OutageKind::Emergency, _) if self.node.turn.held().is_some() || self.node.turn.is_back() => {
                 Some(go("the Lease records an emergency restart of this node"))

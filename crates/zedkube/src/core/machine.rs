@@ -137,6 +137,10 @@ impl Core for Zedkube {
             Event::HookNotes(notes) => self.node.hooks.notes = notes,
             Event::Window(closed) => self.node.window.closed = closed,
             Event::WindowPass(pass) => self.node.window.pass = pass,
+            Event::Pause(pause) => {
+                self.history.pause(pause.as_ref(), self.node.wall(now));
+                self.node.window.pause = pause;
+            }
             Event::NodeKnown { name } => self.node.node_known = !name.is_empty(),
             Event::Request(from, request) => {
                 if planted(Fault::K3) && request.is_some() && self.drain.is_active() {

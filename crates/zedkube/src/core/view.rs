@@ -86,6 +86,7 @@ impl Zedkube {
             next_step,
             gate: self.cleanup.after_boot().shown(&self.node),
             repairs: self.cleanup.after_boot().repairs(),
+            pause: self.node.window.pause.clone().unwrap_or_default(),
             answers: self.answers.given().to_vec(),
             asked: self.answers.asked().to_vec(),
             boot_id: self.node.boot_id.clone(),
@@ -113,6 +114,10 @@ impl Zedkube {
         let drain = self.drain.words(&self.answers, &self.node);
         let mut words = drain.unwrap_or_else(|| self.idle_words());
         self.node.k3s.beside(&mut words);
+        if let Some(pause) = self.node.window.pause.as_ref().filter(|_| words.phase == DrainPhase::Idle) {
+            words.reason = format!("{}; {}", pause.words(), words.reason);
+            pause.next_step().clone_into(&mut words.next_step);
+        }
         match self.answers.force() {
             Force::Order(order) if order.status != DrainStatus::Complete => {
                 words.phase = DrainPhase::Forced;

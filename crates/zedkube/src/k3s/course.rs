@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use agent::settings::doubled;
-use requester::{Membership, Own, Verdict, View, Why, judge};
+use requester::{Membership, Operation, Orderer, Own, Paused, Verdict, View, Why, judge, paused};
 use step::Mono;
 use topics::{FORCE_FILE, K3S_RESTART, K3sStage, K3sUpdate, NodeDrainRequest, Requester};
 
@@ -60,6 +60,15 @@ impl K3s {
         }
         // What was answered for a turn alone is no answer to a drain.
         let own = self.own.as_ref().filter(|it| !drains || it.context != K3S_RESTART);
+        let (by, from, forced) = (Requester::K3sUpdate, Orderer::Controller, self.forced);
+        let operation = Operation { by, from, started: self.own.is_some(), forced };
+        if let Some(Paused { waiting_for, next_step, withdraws }) = paused(self.pause.as_ref(), operation) {
+            // One that replaces what was applied keeps its turn: the node is not sound in between.
+            if withdraws && !self.is_applied() {
+                self.withdraw(out);
+            }
+            return self.waits(&waiting_for, next_step, out);
+        }
         let verdict = judge(View {
             by: Requester::K3sUpdate,
             own,

@@ -1,7 +1,7 @@
 //! What the rules of k3s updates hear and say. Pure: no clock, no I/O, no task.
 
 use requester::{Membership, Word};
-use topics::{GoTime, K3sUpdate, NodeDrainRequest, NodeDrainStatus};
+use topics::{GoTime, K3sUpdate, NodeDrainRequest, NodeDrainStatus, OperationPause};
 
 use super::config::{Override, Wanted};
 
@@ -16,6 +16,8 @@ pub(super) enum Event {
     Member(Membership, bool),
     /// The force file, as far as it counts.
     Forced(Option<NodeDrainStatus>),
+    /// A person's pause on this node, or none.
+    Pause(Option<OperationPause>),
     /// Answer to [`Effect::ReadFile`]: the override file, empty where there is none; `None` while the vault is shut.
     File(Option<Override>),
     /// Answer to [`Effect::Look`] of this number: the version that the kubelet of this node reports, or why that is not

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use requester::{LatestAnswers, Membership, Own, Word};
 use step::{Core, Mono};
-use topics::{GoTime, K3sStage, K3sUpdate, NodeDrainRequest, NodeDrainStatus};
+use topics::{GoTime, K3sStage, K3sUpdate, NodeDrainRequest, NodeDrainStatus, OperationPause};
 
 use super::config::{Override, Wanted};
 use super::facts::{Effect, Event, LogEvent};
@@ -25,6 +25,7 @@ pub(super) struct Found {
     pub(super) on_boot: bool,
     pub(super) record: Option<K3sUpdate>,
     pub(super) request: Option<NodeDrainRequest>,
+    pub(super) pause: Option<OperationPause>,
     pub(super) boot_id: String,
     pub(super) booted_at: GoTime,
 }
@@ -62,6 +63,8 @@ pub(super) struct K3s {
     pub(super) member: Membership,
     pub(super) has_to_leave: bool,
     pub(super) forced: Option<NodeDrainStatus>,
+    /// A person's pause on this node.
+    pub(super) pause: Option<OperationPause>,
     pub(super) patience: Mono,
     pub(super) failures: u32,
     pub(super) ask_from: Option<Mono>,
@@ -83,7 +86,7 @@ pub(super) struct Change {
 
 impl K3s {
     pub(super) fn new(limits: Limits, found: Found, now: Mono) -> (Self, Vec<Effect>) {
-        let Found { version, on_boot, mut record, request, boot_id, booted_at } = found;
+        let Found { version, on_boot, mut record, request, pause, boot_id, booted_at } = found;
         if let Some(record) = record.as_mut().filter(|it| it.is_under_way() && it.boot_id != boot_id) {
             // Whatever was restarting then has been restarted by the boot: its time begins again.
             record.stage = K3sStage::Applied;
@@ -106,6 +109,7 @@ impl K3s {
             member: Membership::Undecided,
             has_to_leave: false,
             forced: None,
+            pause,
             patience: now + PATIENCE,
             failures: 0,
             ask_from: None,
@@ -227,6 +231,7 @@ impl Core for K3s {
             }
             Event::Member(member, has_to_leave) => (self.member, self.has_to_leave) = (member, has_to_leave),
             Event::Forced(forced) => self.forced = forced,
+            Event::Pause(pause) => self.pause = pause,
             Event::File(file) => {
                 self.read_file_at = file.is_none().then_some(now + FILE_AGAIN);
                 self.file = file.or(self.file.take());

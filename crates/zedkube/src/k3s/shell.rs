@@ -69,6 +69,7 @@ impl Updates {
             on_boot: shell.config.get(GLOBAL).is_some_and(|it| it.vmi_deschedule_events.on_boot),
             record: shell.record.get(GLOBAL).cloned(),
             request: shell.request.get(GLOBAL).cloned(),
+            pause: None,
             boot_id: station.boot_id.clone(),
             booted_at: station.clock.booted_at(),
         };
@@ -89,7 +90,10 @@ impl Updates {
         standing: watch::Receiver<ClusterMembership>,
         troubles: &Troubles,
     ) -> Result<(), Error> {
-        let Self { station, limits, mut shell, inbox, found } = *self;
+        let Self { station, limits, mut shell, inbox, mut found } = *self;
+        let mut pauses = station.pauses();
+        found.pause = pauses.next().await;
+        shell.tasks.follow_pause(pauses, Event::Pause);
         shell.follow(&station, standing);
         let core = K3s::new(limits, found, station.clock.now());
         turn::beside(core, shell, inbox, &station, troubles).await

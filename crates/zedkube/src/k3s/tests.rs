@@ -6,7 +6,7 @@ use requester::{Membership, Word};
 use step::{Core as _, Mono};
 use topics::{
     Answer, DrainStatus, GoTime, K3S_RESTART, K3sStage, K3sUpdate, NodeDrainProgress, NodeDrainRequest,
-    NodeDrainStatus, Requester, TurnShown,
+    NodeDrainStatus, OperationPause, PauseScope, Requester, TurnShown,
 };
 
 use super::config::{Override, Wanted};
@@ -80,6 +80,7 @@ impl Bench {
             on_boot: self.disk.on_boot,
             record: self.disk.record.clone(),
             request: self.disk.request.clone(),
+            pause: None,
             boot_id: format!("b{}", self.boot),
             booted_at: booted_at(),
         };
@@ -450,4 +451,24 @@ fn e6_whether_machines_are_moved_back_is_published_at_once_and_never_when_it_is_
     assert!(bench.disk.on_boot, "a config that does not say changes nothing");
     bench.wants(boot(Some(false)));
     assert!(!bench.disk.on_boot);
+}
+
+#[test]
+fn x3_an_update_that_is_not_applied_waits_for_the_end_of_a_pause_and_a_refusal_takes_its_request_back() {
+    let said = |scope| {
+        let (by, reason) = ("field".into(), "new disk".into());
+        Event::Pause(Some(OperationPause { scope, by, reason, ..OperationPause::default() }))
+    };
+    let mut bench = Bench::new();
+    bench.hear(said(PauseScope::Node));
+    bench.wants(want("v1", "debug: true"));
+    assert_eq!(bench.disk.request, None);
+    let record = bench.disk.record.clone().unwrap();
+    assert!(record.waiting_for.contains("by field: new disk") && record.next_step.contains("zedbox resume"));
+    bench.hear(Event::Pause(None));
+    assert!(bench.disk.request.is_some());
+    bench.hear(said(PauseScope::Node));
+    assert!(bench.disk.request.is_some(), "it has started");
+    bench.hear(said(PauseScope::Controller));
+    assert_eq!((bench.disk.request.clone(), bench.stage()), (None, Some(K3sStage::Held)));
 }

@@ -42,6 +42,7 @@ const fn reason(state: NodeState) -> &'static str {
         NodeState::UnderWay => "Draining",
         NodeState::WaitingForTurn => "WaitingForTurn",
         NodeState::WaitingForWindow => "WaitingForWindow",
+        NodeState::Paused => "Paused",
         NodeState::Blocked => "Blocked",
         NodeState::Failed => "Failed",
         NodeState::Unproved => "NotProved",

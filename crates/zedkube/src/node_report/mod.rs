@@ -2,12 +2,14 @@
 //! warning that nothing progresses.
 //!
 //! It follows what was published, asks nothing of the drain, and the drain waits for none of it. What is said: `notices` and
-//! `condition`; how often: `events`; what is counted for the metrics: `totals`; all pure. Not here: the calls
+//! `condition`, `paused`; how often: `events`; to whom off the cluster: `notify`; what is counted for the metrics: `totals`; all pure. Not here: the calls
 //! (`kubeapi::nodes::report`). Sources: goals O3, O4, O7.
 
 mod condition;
 mod events;
 mod notices;
+mod notify;
+mod paused;
 mod sender;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ use tracing::warn;
 
 use crate::limits::Limits;
 use notices::{Announcer, Kind, Notice};
+use notify::Notifier;
 use sender::Sender;
 
 /// Notices that wait for the API; more are left out.
@@ -55,22 +58,23 @@ impl Report {
     pub(crate) async fn run(self, limits: &Limits) {
         let (notices, inbox) = mpsc::channel(QUEUE);
         let (stalls, stalled) = watch::channel(false);
+        let (hooks, to_hooks) = mpsc::channel(QUEUE);
+        let notifier = Box::pin(Notifier::new(&self.station, &self.target, to_hooks).run());
         let listener = Listener {
             clock: self.station.clock,
             published: self.published.clone(),
             totals: self.totals.clone(),
             notices: limits.node_report.then_some(notices),
+            hooks,
             stalls,
         };
-        let listening = listener.run(limits.stall_after());
-        if limits.node_report {
-            let sender = Sender::new(self, inbox, stalled);
-            tokio::select! {
-                () = listening => {}
-                () = Box::pin(sender.run()) => {}
-            }
-        } else {
-            listening.await;
+        let listening = listener.run(limits.stall_after(), limits.pause_again());
+        let says = limits.node_report;
+        let sender = Box::pin(Sender::new(self, inbox, stalled).run());
+        tokio::select! {
+            () = listening => {}
+            () = notifier => {}
+            () = sender, if says => {}
         }
     }
 }
@@ -81,12 +85,14 @@ struct Listener {
     published: watch::Receiver<Published>,
     totals: watch::Sender<Totals>,
     notices: Option<mpsc::Sender<(Notice, GoTime)>>,
+    /// For the hooks that tell it elsewhere.
+    hooks: mpsc::Sender<(Notice, GoTime)>,
     stalls: watch::Sender<bool>,
 }
 
 impl Listener {
-    async fn run(mut self, stall_after: Duration) {
-        let mut announcer = Announcer::new(stall_after);
+    async fn run(mut self, stall_after: Duration, pause_again: Duration) {
+        let mut announcer = Announcer::new(stall_after, pause_again);
         let mut before: Option<Arc<NodeDrainProgress>> = None;
         loop {
             let Published { progress, uncordons } = self.published.borrow_and_update().clone();
@@ -113,8 +119,22 @@ impl Listener {
     }
 
     fn say(&self, notice: Notice, at: GoTime) {
-        if notice.kind == Kind::Stalled {
-            warn!("the drain of this node is stalled: {}", notice.message);
+        match notice.kind {
+            Kind::Stalled => warn!("the drain of this node is stalled: {}", notice.message),
+            Kind::Paused | Kind::StillPaused | Kind::Resumed => warn!("{}", notice.message),
+            Kind::Started
+            | Kind::Blocked
+            | Kind::WaitingForTurn
+            | Kind::WaitingForWindow
+            | Kind::Complete
+            | Kind::Skipped
+            | Kind::Forced
+            | Kind::Failed
+            | Kind::Withdrawn
+            | Kind::Uncordoned => {}
+        }
+        if self.hooks.try_send((notice.clone(), at)).is_err() {
+            warn!("hooks: not told, as {QUEUE} others wait to be: {}", notice.message);
         }
         let Some(notices) = &self.notices else { return };
         if notices.try_send((notice, at)).is_err() {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use step::Mono;
 use topics::{DrainPhase, DrainStatus, NodeDrainProgress, RequestId, Requester, StorageWait, cut_text};
 
+use super::paused::PauseTeller;
+
 /// What holds a drain up for less is not said: budgets do so for seconds.
 pub(crate) const SETTLE: Duration = Duration::from_secs(5);
 /// The API server takes no longer text.
@@ -38,6 +40,12 @@ pub(crate) enum Kind {
     Withdrawn,
     /// Our cordon is gone.
     Uncordoned,
+    /// A person keeps operations from starting.
+    Paused,
+    /// The same, for long.
+    StillPaused,
+    /// No longer.
+    Resumed,
 }
 
 impl Kind {
@@ -55,18 +63,30 @@ impl Kind {
             Self::Failed => "DrainFailed",
             Self::Withdrawn => "DrainWithdrawn",
             Self::Uncordoned => "Uncordoned",
+            Self::Paused => "OperationsPaused",
+            Self::StillPaused => "OperationsStillPaused",
+            Self::Resumed => "OperationsResumed",
         }
     }
 
     pub(crate) const fn is_warning(self) -> bool {
-        matches!(self, Self::Blocked | Self::Stalled | Self::Skipped | Self::Forced | Self::Failed)
+        matches!(
+            self,
+            Self::Blocked | Self::Stalled | Self::Skipped | Self::Forced | Self::Failed | Self::StillPaused
+        )
     }
 
     /// Whether it ends something: room is kept for it.
     pub(crate) const fn is_end(self) -> bool {
         matches!(
             self,
-            Self::Complete | Self::Skipped | Self::Forced | Self::Failed | Self::Withdrawn | Self::Uncordoned
+            Self::Complete
+                | Self::Skipped
+                | Self::Forced
+                | Self::Failed
+                | Self::Withdrawn
+                | Self::Uncordoned
+                | Self::Resumed
         )
     }
 }
@@ -138,11 +158,12 @@ pub(crate) struct Announcer {
     stalled: bool,
     /// How often our cordon was removed.
     uncordons: u32,
+    pause: PauseTeller,
 }
 
 impl Announcer {
-    /// `stall_after` is zero for never.
-    pub(crate) fn new(stall_after: Duration) -> Self {
+    /// `stall_after` is zero for never, and so is `pause_again`: how often it is said that a pause stays.
+    pub(crate) fn new(stall_after: Duration, pause_again: Duration) -> Self {
         Self {
             stall_after,
             before: None,
@@ -151,6 +172,7 @@ impl Announcer {
             mark: None,
             stalled: false,
             uncordons: 0,
+            pause: PauseTeller::new(pause_again),
         }
     }
 
@@ -164,7 +186,7 @@ impl Announcer {
         let hold = self.hold.as_ref().filter(|it| !it.said).map(|it| it.since + SETTLE);
         let limit = (!self.stalled && !self.stall_after.is_zero()).then_some(self.stall_after);
         let stall = self.mark.as_ref().zip(limit).map(|((_, since), limit)| *since + limit);
-        hold.into_iter().chain(stall).min()
+        hold.into_iter().chain(stall).chain(self.pause.due()).min()
     }
 
     /// What is to be said of `progress` at `now`, in its order; our cordon was removed so often since the start of zedkube.
@@ -232,6 +254,9 @@ impl Announcer {
         if uncordons > std::mem::replace(&mut self.uncordons, uncordons) {
             let text = "our cordon is removed: the node is schedulable";
             say(Kind::Uncordoned, RequestId::default(), "", text.to_owned());
+        }
+        if let Some((kind, subject, message)) = self.pause.step(now, &progress.pause) {
+            say(kind, RequestId::default(), &subject, message);
         }
         if self.stall(now, progress) {
             let waited = self.stall_after.as_secs() / 60;

@@ -46,7 +46,10 @@ pub(crate) fn add(
             | Kind::Blocked
             | Kind::WaitingForTurn
             | Kind::WaitingForWindow
-            | Kind::Uncordoned => continue,
+            | Kind::Uncordoned
+            | Kind::Paused
+            | Kind::StillPaused
+            | Kind::Resumed => continue,
         };
         totals.ended(end);
         let skip = now.answer(notice.id).map_or("", |it| it.skip.as_str());

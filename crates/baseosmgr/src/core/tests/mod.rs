@@ -6,6 +6,7 @@ mod counters;
 mod crash;
 mod faults;
 mod onlooker;
+mod paused;
 mod stages;
 mod way;
 mod world;

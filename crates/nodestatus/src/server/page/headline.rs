@@ -8,7 +8,7 @@ use std::time::Duration;
 use requester::{RequestAnswer, told};
 use topics::{
     CordonOwner, DrainPhase, DrainStatus, GoTime, Headline, NodeDrainProgress, NodeDrainRequest, NodeState,
-    RequestId, Requester,
+    OperationPause, PauseScope, RequestId, Requester,
 };
 
 use super::super::view::View;
@@ -43,6 +43,7 @@ fn judge(view: &View, now: GoTime) -> Judgement {
             (NodeState::WaitingForWindow, format!("{what} waits, the next one opens in {opens}"))
         }
         DrainPhase::OutsideWindow => (NodeState::WaitingForWindow, format!("{what} waits")),
+        DrainPhase::Paused => (NodeState::Paused, format!("{what} waits, {}", by(&progress.pause))),
         DrainPhase::WaitingForTurn => (NodeState::WaitingForTurn, turn(progress)),
         DrainPhase::Checking
         | DrainPhase::RunningHooks
@@ -88,6 +89,14 @@ fn idle(view: &View, progress: &NodeDrainProgress) -> Judgement {
         let what = trouble.holds.first().map_or("an operation", String::as_str);
         return (NodeState::Blocked, format!("{what} waits until a file can be written or read"));
     }
+    if progress.pause.is_set() {
+        let rest = match (view.pending.first(), progress.pause.scope) {
+            (Some(it), _) => format!("{} {} waits", it.op.word(), it.counter),
+            (None, PauseScope::Node) => "no operation starts".to_owned(),
+            (None, PauseScope::Controller) => "what the controller orders waits".to_owned(),
+        };
+        return (NodeState::Paused, format!("{rest}, {}", by(&progress.pause)));
+    }
     if let Some(pending) = view.pending.first() {
         let (op, counter) = (pending.op.word(), pending.counter);
         return (NodeState::Requested, format!("{op} {counter} is pending, its drain has not begun"));
@@ -113,6 +122,11 @@ fn idle(view: &View, progress: &NodeDrainProgress) -> Judgement {
             (NodeState::Unknown, "whether this node is in a cluster is not known yet".to_owned())
         }
     }
+}
+
+/// Whose pause it is, and why.
+fn by(pause: &OperationPause) -> String {
+    format!("by {}: {}", pause.by, pause.reason)
 }
 
 /// Whom or what it waits for, by the rule that holds it.
@@ -169,6 +183,7 @@ fn at_work(progress: &NodeDrainProgress, what: &str) -> Judgement {
         DrainPhase::Idle
         | DrainPhase::Checking
         | DrainPhase::OutsideWindow
+        | DrainPhase::Paused
         | DrainPhase::WaitingForTurn
         | DrainPhase::Complete
         | DrainPhase::Skipped

@@ -100,6 +100,7 @@ impl Look {
             NodeState::Requested
             | NodeState::WaitingForTurn
             | NodeState::WaitingForWindow
+            | NodeState::Paused
             | NodeState::AfterBoot
             | NodeState::Withdrawn
             | NodeState::Held => ("work", "\u{25f7}", CLOCK),
@@ -150,6 +151,8 @@ fn drain(progress: &NodeDrainProgress, now: GoTime) -> Markup {
             (row_at("Started", progress.started_at, now))
             (row("Attempt", &attempt))
             (row_at(deadline, progress.deadline, now))
+            (row_at("Paused", progress.pause.since, now))
+            (row_at("Pause ends", progress.pause.until, now))
             (row_at("Expected", progress.estimate, now))
             (row_at("API silent", progress.api_silent_since, now))
             (row("Cordon", cordon))

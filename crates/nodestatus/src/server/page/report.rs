@@ -66,6 +66,7 @@ fn next_step(view: &View, state: NodeState) -> String {
         | NodeState::UnderWay
         | NodeState::WaitingForTurn
         | NodeState::WaitingForWindow
+        | NodeState::Paused
         | NodeState::Blocked
         | NodeState::Failed
         | NodeState::Safe

@@ -125,3 +125,17 @@ async fn what_cannot_be_read_is_a_finding_and_what_is_not_installed_is_none() {
     });
     assert_eq!(found(&cluster, &Record::default()).await, [""; 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn x3_a_node_on_which_a_person_keeps_operations_from_starting_is_found_and_is_passed_by_name() {
+    let (sim, cluster) = cluster().await;
+    let message = "PAUSED: no operation starts, by field: new disk";
+    sim.edit("nodes", "", "n1", |it| {
+        let drained =
+            json!({ "type": "pillar-rs/Drained", "status": "False", "reason": "Paused", "message": message });
+        it["status"]["conditions"].as_array_mut().unwrap().push(drained);
+    });
+    assert_eq!(found(&cluster, &Record::default()).await, [format!("paused: node n1: {message}")]);
+    let all = look(&cluster, &Record::default(), NOW.parse().unwrap()).await;
+    assert_eq!((blocking(&all, &[]).len(), blocking(&all, &["paused".to_owned()]).len()), (1, 0));
+}

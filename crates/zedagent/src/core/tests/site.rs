@@ -14,9 +14,9 @@ use topics::{
 use super::{Effect, Event, Found, SiteOrder, Wanted, Zedagent};
 use crate::limits::Limits;
 
-const T0: Mono = Mono::from_start(Duration::from_secs(100));
+pub(super) const T0: Mono = Mono::from_start(Duration::from_secs(100));
 
-fn start(found: Found) -> (Zedagent, Vec<Effect>) {
+pub(super) fn start(found: Found) -> (Zedagent, Vec<Effect>) {
     let wall: GoTime = "2026-03-14T09:26:53Z".parse().unwrap();
     let command = DeviceOpsCmd { counter: 6, desired_state: true, ops_time: String::new() };
     let counters = [DeviceOp::Reboot, DeviceOp::Shutdown].map(|op| (op, command.clone())).into();
@@ -31,13 +31,13 @@ fn start(found: Found) -> (Zedagent, Vec<Effect>) {
 }
 
 /// The controller has these counters.
-fn config(reboot: u32, shutdown: u32) -> Event {
+pub(super) fn config(reboot: u32, shutdown: u32) -> Event {
     let of = |counter| DeviceOpsCmd { counter, desired_state: true, ops_time: String::new() };
     let commands = BTreeMap::from([(DeviceOp::Reboot, of(reboot)), (DeviceOp::Shutdown, of(shutdown))]);
     Event::Config(Wanted { commands, clustered: true, ..Wanted::default() })
 }
 
-fn order(op: DeviceOp, boot_id: &str) -> Event {
+pub(super) fn order(op: DeviceOp, boot_id: &str) -> Event {
     said(op, boot_id, true, false)
 }
 
@@ -46,7 +46,7 @@ fn said(op: DeviceOp, boot_id: &str, go: bool, back: bool) -> Event {
 }
 
 /// zedkube answers the request among `effects` that pods stay.
-fn answered(core: &mut Zedagent, effects: &[Effect]) -> Vec<Effect> {
+pub(super) fn answered(core: &mut Zedagent, effects: &[Effect]) -> Vec<Effect> {
     let request =
         effects.iter().find_map(|it| if let Effect::Request(it) = it { Some(it.clone()) } else { None });
     let request = request.unwrap_or_else(|| panic!("no drain was asked for: {effects:?}"));
@@ -66,7 +66,7 @@ fn answered(core: &mut Zedagent, effects: &[Effect]) -> Vec<Effect> {
 }
 
 /// What is commanded: reboot, shutdown, power-off.
-fn commanded(effects: &[Effect]) -> Option<(bool, bool, bool)> {
+pub(super) fn commanded(effects: &[Effect]) -> Option<(bool, bool, bool)> {
     effects.iter().rev().find_map(|it| {
         let Effect::Publish(status) = it else { return None };
         Some((status.reboot_cmd, status.shutdown_cmd, status.poweroff_cmd))

@@ -1,6 +1,10 @@
-//! Words of a person that let a drain begin: files that go with the boot.
+//! Words of a person that let a drain begin, or keep operations from starting, and the end of a person's own drain.
 //!
-//! Called by `zedbox drain` alone. Not here: what they do (zedkube), and the force file (`force`).
+//! Called by `zedbox` alone. Not here: what they do (the agents), and the force file (`force`).
 
+pub(super) mod at_shutdown;
+pub(super) mod confirm;
+pub(super) mod done;
 pub(super) mod pass;
+pub(crate) mod pause;
 pub(super) mod start_now;

@@ -2,10 +2,13 @@
 //!
 //! A drain has started once it is on its way to the cordon. One that waits for its turn when the window closes leaves the
 //! queue. A person's own drain, a force file and a whole-site operation are a person's word already and wait for no window.
+//! A person's pause is a window that is closed to all who ask for a drain, until a person opens it.
 //! Not here: when a window is open (`window`); time comes in as that fact, so that a clock that jumps changes nothing but
 //! it. Source: goals U9. Pure: no clock, no I/O, no task.
 
-use topics::{DrainPhase, DrainStatus, GoTime, NodeDrainRequest, RequestId, Requester};
+use topics::{
+    DrainPhase, DrainStatus, GoTime, NodeDrainRequest, OperationPause, PauseScope, RequestId, Requester,
+};
 
 use super::life::{Drain, Outcome};
 use super::run::Run;
@@ -38,15 +41,30 @@ pub(crate) struct WindowState {
     /// Why no drain starts; `None` while one may, and without windows.
     pub(crate) closed: Option<Closed>,
     pub(crate) pass: Option<Pass>,
+    /// A person's pause; one that refuses the controller alone is its agents' to keep.
+    pub(crate) pause: Option<OperationPause>,
+}
+
+impl WindowState {
+    /// The pause that keeps every drain from starting.
+    pub(crate) fn paused(&self) -> Option<&OperationPause> {
+        self.pause.as_ref().filter(|it| it.scope == PauseScope::Node)
+    }
 }
 
 impl Drain {
     /// Why it may not start now.
-    fn shut_out<'a>(&self, node: &'a NodeContext) -> Option<&'a Closed> {
-        let closed = node.window.closed.as_ref()?;
+    fn shut_out(&self, node: &NodeContext) -> Option<LogEvent> {
         // REQUESTED says that it had not started when this agent restarted.
-        let continues = self.resume.is_some() || self.floor.is_some_and(|it| it != DrainStatus::Requested);
-        (!continues && !self.serves.as_ref().is_some_and(|it| may_always(it, node))).then_some(closed)
+        if self.resume.is_some() || self.floor.is_some_and(|it| it != DrainStatus::Requested) {
+            return None;
+        }
+        if let Some(pause) = node.window.paused() {
+            return Some(LogEvent::Paused(pause.words()));
+        }
+        let closed = node.window.closed.as_ref()?;
+        let passes = self.serves.as_ref().is_some_and(|it| may_always(it, node));
+        (!passes).then(|| LogEvent::OutsideWindow(closed.why.clone()))
     }
 
     /// Until it has started, the drain of a closed window works in the name of somebody who still asks, and of one who may
@@ -72,14 +90,14 @@ impl Drain {
     /// Sends a drain that has not started back before the window. Whether it has to wait there.
     pub(super) fn settle_window(&mut self, node: &NodeContext, out: &mut Vec<Effect>) -> bool {
         let Some(closed) = self.shut_out(node).filter(|_| self.awaits_start()) else { return false };
-        self.close(&closed.why, out);
+        self.close(closed, out);
         true
     }
 
     /// The same for one that is about to start, which says so when a person lets it.
     pub(super) fn may_start(&mut self, node: &NodeContext, out: &mut Vec<Effect>) -> bool {
         if let Some(closed) = self.shut_out(node) {
-            self.close(&closed.why, out);
+            self.close(closed, out);
             return false;
         }
         let ours = self.serves.as_ref().and_then(|it| pass_of(it, node));
@@ -89,9 +107,9 @@ impl Drain {
         true
     }
 
-    fn close(&mut self, why: &str, out: &mut Vec<Effect>) {
+    fn close(&mut self, why: LogEvent, out: &mut Vec<Effect>) {
         if self.run != Run::OutsideWindow {
-            out.push(Effect::Say(LogEvent::OutsideWindow(why.to_owned())));
+            out.push(Effect::Say(why));
             self.run = Run::OutsideWindow;
         }
     }
@@ -110,11 +128,15 @@ impl Drain {
 
     /// When the window opens, for a reader.
     pub(super) fn opens(&self, node: &NodeContext) -> Option<GoTime> {
-        let closed = node.window.closed.as_ref().filter(|_| self.run == Run::OutsideWindow);
+        let opens = self.run == Run::OutsideWindow && node.window.paused().is_none();
+        let closed = node.window.closed.as_ref().filter(|_| opens);
         closed.and_then(|it| it.opens)
     }
 
     pub(super) fn window_words(node: &NodeContext) -> Words {
+        if let Some(pause) = node.window.paused() {
+            return words(DrainPhase::Paused, pause.words(), pause.next_step());
+        }
         let why = node.window.closed.as_ref().map_or("the window is opening", |it| &it.why);
         let step = "wait; to start it now all the same: `zedbox drain start-now --reason '...'`";
         words(DrainPhase::OutsideWindow, why, step)

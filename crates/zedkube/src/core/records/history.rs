@@ -8,8 +8,8 @@ use std::fmt;
 use step::Mono;
 use topics::{
     Blocker, CordonOwner, DrainHistory, DrainJournal, DrainMarks, DrainRecord, DrainStatus, DrainStep,
-    ForceRecord, GoTime, NAME_BYTES, NodeDrainRequest, NodeDrainStatus, PodCounts, RequestId, Requester,
-    StepWord, cut_text as cut,
+    ForceRecord, GoTime, NAME_BYTES, NodeDrainRequest, NodeDrainStatus, OperationPause, PauseRecord,
+    PodCounts, RequestId, Requester, StepWord, cut_text as cut,
 };
 
 use crate::core::context::NodeContext;
@@ -17,7 +17,7 @@ use crate::core::facts::{Author, Force};
 
 /// Drains that are kept.
 const DRAINS: usize = 10;
-/// Force files that are kept.
+/// Force files that are kept, and pauses.
 const FORCED: usize = 8;
 /// Steps of a drain; five attempts that fail take fourteen.
 const STEPS: usize = 16;
@@ -322,6 +322,28 @@ impl History {
         self.changed = true;
         if let Some(record) = self.kept.drains.iter_mut().find(|it| it.id() == id) {
             add(record, DrainStep { at, step: StepWord::Forced, attempt: 0, text: cut(&text, TEXT_BYTES) });
+        }
+    }
+
+    /// Keeps account of a person's pause, which outlives a boot: the same one is the same record.
+    pub(crate) fn pause(&mut self, pause: Option<&OperationPause>, at: GoTime) {
+        let pause = pause.map(|it| OperationPause {
+            by: cut(&it.by, BY_BYTES),
+            reason: cut(&it.reason, SENTENCE_BYTES),
+            ..it.clone()
+        });
+        if let Some(open) = self.kept.pauses.first_mut().filter(|it| it.ended_at.is_zero()) {
+            if pause.as_ref() == Some(&open.pause) {
+                return;
+            }
+            // A zero says that it holds.
+            open.ended_at = if at.is_zero() { open.pause.since } else { at };
+            self.changed = true;
+        }
+        if let Some(pause) = pause {
+            self.kept.pauses.insert(0, PauseRecord { pause, ..PauseRecord::default() });
+            self.kept.pauses.truncate(FORCED);
+            self.changed = true;
         }
     }
 

@@ -75,9 +75,10 @@ impl History {
                 self.once(StepWord::Hindered, &after, 0, at, why);
             }
             LogEvent::Passed(what) => self.step(StepWord::Passed, 0, at, what),
-            LogEvent::OutsideWindow(why) => {
+            LogEvent::OutsideWindow(why) | LogEvent::Paused(why) => {
+                let paused = matches!(said, LogEvent::Paused(_));
                 self.once(
-                    StepWord::OutsideWindow,
+                    if paused { StepWord::Paused } else { StepWord::OutsideWindow },
                     &[StepWord::Taken, StepWord::Restarted, StepWord::WaitsForTurn, StepWord::TurnLost],
                     0,
                     at,

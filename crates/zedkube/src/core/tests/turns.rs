@@ -7,6 +7,7 @@ mod away;
 mod cordon;
 mod earlier_boot;
 mod hooks;
+mod pause;
 mod preflight;
 mod window;
 

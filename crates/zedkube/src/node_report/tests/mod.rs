@@ -1,5 +1,6 @@
 //! What is said of a drain, and how often; in `sent`, that the API server has it.
 
+mod notify;
 mod sent;
 
 use std::collections::BTreeMap;
@@ -86,7 +87,7 @@ fn idle() -> NodeDrainProgress {
 
 /// The reasons that are said of these, one after another. Our cordon goes where it was there and the node is idle.
 fn said(course: &[(u64, NodeDrainProgress)]) -> Vec<&'static str> {
-    let (mut announcer, mut ours, mut uncordons) = (Announcer::new(STALL), false, 0);
+    let (mut announcer, mut ours, mut uncordons) = (Announcer::new(STALL, Duration::ZERO), false, 0);
     let all = course.iter().flat_map(|(secs, it)| {
         uncordons += u32::from(ours && it.phase == DrainPhase::Idle);
         ours = it.cordon == CordonOwner::Ours;
@@ -221,7 +222,7 @@ fn o3_what_is_said_of_each_course_of_a_drain() {
 
 #[test]
 fn o3_the_words_name_what_happened_and_what_to_do() {
-    let mut announcer = Announcer::new(STALL);
+    let mut announcer = Announcer::new(STALL, Duration::ZERO);
     let mut all = announcer.step(mono(0), &blocked("shop/a"), 0);
     all.extend(announcer.step(mono(5), &blocked("shop/a"), 0));
     let text: Vec<&str> = all.iter().map(|it| it.message.as_str()).collect();
@@ -245,7 +246,7 @@ fn o7_a_drain_without_any_progress_is_warned_of_once_until_something_changes() {
         blockers: Vec::new(),
         ..blocked("")
     };
-    let mut announcer = Announcer::new(STALL);
+    let mut announcer = Announcer::new(STALL, Duration::ZERO);
     announcer.step(mono(0), &gone(0), 0);
     assert_eq!(announcer.due(), Some(mono(600)));
     assert_eq!(announcer.step(mono(500), &gone(1), 0), []);
@@ -264,13 +265,13 @@ fn o7_a_drain_without_any_progress_is_warned_of_once_until_something_changes() {
     // Never for a state that ends or waits for a known time, nor with the limit 0.
     for phase in [DrainPhase::Idle, DrainPhase::Complete, DrainPhase::OutsideWindow, DrainPhase::FailedDrain]
     {
-        let mut announcer = Announcer::new(STALL);
+        let mut announcer = Announcer::new(STALL, Duration::ZERO);
         let it = progress(phase, DrainStatus::Cordoned);
         announcer.step(mono(0), &it, 0);
         announcer.step(mono(10), &it, 0);
         assert_eq!(announcer.step(mono(90_000), &it, 0), [], "{phase:?}");
     }
-    let mut never = Announcer::new(Duration::ZERO);
+    let mut never = Announcer::new(Duration::ZERO, Duration::ZERO);
     never.step(mono(0), &gone(0), 0);
     assert_eq!((never.due(), never.step(mono(90_000), &gone(0), 0)), (None, vec![]));
 }
@@ -350,7 +351,7 @@ fn o4_totals_count_what_happened_and_not_what_an_earlier_run_has_counted() {
         replies: BTreeMap::from([("budget".to_owned(), budget)]),
         ..progress(DrainPhase::Draining, DrainStatus::Cordoned)
     };
-    let mut announcer = Announcer::new(STALL);
+    let mut announcer = Announcer::new(STALL, Duration::ZERO);
     let mut before: Option<NodeDrainProgress> = None;
     let end = NodeDrainProgress {
         answers: answer("", false),
@@ -369,6 +370,6 @@ fn o4_totals_count_what_happened_and_not_what_an_earlier_run_has_counted() {
     assert_eq!(totals, expected);
     // Found at its end by the next run.
     let mut next = Totals::default();
-    totals::add(&mut next, None, &end, &Announcer::new(STALL).step(mono(0), &end, 0), at(90));
+    totals::add(&mut next, None, &end, &Announcer::new(STALL, Duration::ZERO).step(mono(0), &end, 0), at(90));
     assert_eq!(next, Totals::default());
 }

@@ -96,6 +96,7 @@ fn k7_no_phase_but_complete_is_safe_or_drained_whatever_else_is_published() {
         DrainPhase::Idle,
         DrainPhase::Checking,
         DrainPhase::OutsideWindow,
+        DrainPhase::Paused,
         DrainPhase::WaitingForTurn,
         DrainPhase::RunningHooks,
         DrainPhase::Cordoning,

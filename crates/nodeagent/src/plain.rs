@@ -1,0 +1,121 @@
+//! Somebody who types a plain `systemctl reboot` is held while pods run.
+//!
+//! It is a level: held from the first word of zedkube that this node is in a cluster and not drained, until it is drained,
+//! zedkube says otherwise or leaves, or an operation of these agents asks the device. Not here: how a machine holds somebody
+//! (`agent::device`).
+
+use std::sync::Arc;
+
+use agent::Tasks;
+use agent::device::Device;
+use agent::wire::{self, GLOBAL, ZEDKUBE};
+use pubsub::Bus;
+use topics::{DrainStatus, NodeDrainStatus};
+use tracing::warn;
+
+use crate::core::Event;
+
+/// Follows the drain and has the device hold others by it.
+pub(crate) fn follow(tasks: &mut Tasks<Event>, bus: &Bus, device: &Arc<dyn Device>) {
+    let mut statuses = bus.subscription(&wire::name::<NodeDrainStatus>(ZEDKUBE), wire::codec());
+    let device = Arc::clone(device);
+    tasks.events("hold plain reboots", move |_| async move {
+        let mut held = false;
+        loop {
+            statuses.next().await;
+            let holds = statuses.get(GLOBAL).is_some_and(|it: &NodeDrainStatus| pods_run(it.status));
+            if std::mem::replace(&mut held, holds) == holds {
+                continue;
+            }
+            let device = Arc::clone(&device);
+            if let Err(cause) = tokio::task::spawn_blocking(move || device.hold_others(holds)).await {
+                warn!(error = %cause, "whoever types a plain `systemctl reboot` may not be held");
+            }
+        }
+    });
+}
+
+/// Whether pods of a cluster run here, as far as zedkube says.
+fn pods_run(status: DrainStatus) -> bool {
+    match status {
+        DrainStatus::Unknown
+        | DrainStatus::NotSupported
+        | DrainStatus::Complete
+        | DrainStatus::Stranger(_) => false,
+        DrainStatus::NotRequested
+        | DrainStatus::Requested
+        | DrainStatus::Starting
+        | DrainStatus::Cordoned
+        | DrainStatus::FailedCordon
+        | DrainStatus::DrainRetrying
+        | DrainStatus::FailedDrain => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::{Error, turn};
+    use std::sync::mpsc;
+    use topics::Requester;
+
+    /// A machine that tells what it holds.
+    struct Told(mpsc::Sender<bool>);
+
+    impl Device for Told {
+        fn reboot(&self, _why: &str) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn shutdown(&self, _why: &str) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn power_off(&self, _why: &str) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn sync(&self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn hold_others(&self, holds: bool) {
+            self.0.send(holds).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn x3_others_are_held_while_pods_run_and_not_once_the_node_is_drained_or_zedkube_has_left() {
+        let root = tempfile::tempdir().unwrap();
+        let bus = Bus::open(root.path()).unwrap();
+        let (told, heard) = mpsc::channel();
+        let device: Arc<dyn Device> = Arc::new(Told(told));
+        let (outbox, _inbox) = turn::inbox();
+        let mut tasks = Tasks::new(outbox);
+        follow(&mut tasks, &bus, &device);
+        let mut statuses = agent::publication::<NodeDrainStatus>(&bus, ZEDKUBE).unwrap();
+        let mut says = |number: u8| {
+            let status = NodeDrainStatus { status: number.into(), requested_by: Requester::DeviceOp };
+            statuses.publish(GLOBAL, &status).unwrap();
+        };
+        let next = || async {
+            loop {
+                match heard.try_recv() {
+                    Ok(holds) => return holds,
+                    Err(mpsc::TryRecvError::Empty) => tokio::task::yield_now().await,
+                    Err(mpsc::TryRecvError::Disconnected) => panic!("nobody follows"),
+                }
+            }
+        };
+        says(1);
+        says(2);
+        assert!(next().await);
+        says(5);
+        says(9);
+        assert!(!next().await, "nothing between: it was held all the time");
+        says(8);
+        assert!(next().await);
+        drop(statuses.unpublish(GLOBAL));
+        assert!(!next().await);
+    }
+}

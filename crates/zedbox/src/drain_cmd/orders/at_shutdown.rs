@@ -1,0 +1,63 @@
+//! `zedbox drain at-shutdown`: the machine goes down by other means than these agents, and drains within the time it has.
+//!
+//! A unit calls it as its stop step, where no lock of systemd holds a plain `systemctl reboot` of root. It never fails that:
+//! the machine goes down all the same. Not here: the drain (zedkube).
+
+use agent::Clock;
+use pubsub::Bus;
+use topics::{DrainStatus, PendingState};
+
+use crate::Exit;
+use crate::args::{AtShutdownOptions, RequestOptions, Surroundings};
+use crate::drain_cmd::course::Goal;
+use crate::drain_cmd::request;
+use crate::drain_cmd::view::{DrainView, Follow, OPERATOR};
+use crate::drain_cmd::voice::Voice;
+use crate::drain_cmd::watch::{self, Patience};
+use crate::drain_cmd::words::name;
+
+/// What status, log and history show.
+const REASON: &str = "the machine goes down by other means than zedbox";
+
+/// Drains this node for as long as that may take.
+pub(in crate::drain_cmd) async fn run(
+    bus: &Bus,
+    clock: Clock,
+    options: &AtShutdownOptions,
+    surroundings: &Surroundings,
+    voice: &Voice,
+) -> anyhow::Result<Exit> {
+    let seen = Follow::open(bus, clock).await.seen().clone();
+    if let Some(why) = needs_none(&seen) {
+        voice.paragraph(&format!("Nothing is drained before the machine goes down: {why}."))?;
+        return Ok(Exit::Done);
+    }
+    let drained = if seen.requests.contains_key(OPERATOR) {
+        watch::run(bus, clock, Goal::Any, Patience::until(clock, Some(options.timeout)), voice).await
+    } else {
+        let wish = RequestOptions { reason: REASON.to_owned(), wait: true, timeout: Some(options.timeout) };
+        request::ask(bus, clock, &wish, surroundings, voice).await
+    };
+    match drained {
+        Ok(Exit::Done) => {}
+        Ok(_) => Voice::warn("NOT DRAINED: the machine goes down all the same"),
+        Err(error) => Voice::warn(&format!("NOT DRAINED, the machine goes down all the same: {error:#}")),
+    }
+    Ok(Exit::Done)
+}
+
+/// Why there is nothing to drain, or nobody who could.
+fn needs_none(seen: &DrainView) -> Option<String> {
+    if let Some(it) = seen.pending.values().find(|it| it.state == PendingState::Commanded) {
+        return Some(format!("these agents have commanded the {}, behind its drain", it.op.word()));
+    }
+    if seen.live.is_dead() {
+        return Some("zedkube does not run".to_owned());
+    }
+    if let Some(pause) = &seen.pause {
+        return Some(format!("operations are {}", pause.words()));
+    }
+    let status = seen.drain_status().unwrap_or_default();
+    matches!(status, DrainStatus::Unknown | DrainStatus::NotSupported | DrainStatus::Complete)
+        .then(|| format!("the status is {} ({})", name(status), status.number()))
+}

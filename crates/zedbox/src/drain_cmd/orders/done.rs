@@ -1,0 +1,155 @@
+//! `zedbox drain done`: a person has finished work on a node that was drained by `zedbox drain request`.
+//!
+//! It withdraws that request and waits until the node is schedulable again, or says what keeps its cordon. Not here: the
+//! withdrawal itself (`request`), and the uncordon, which is zedkube's.
+
+use agent::Clock;
+use anyhow::{Context as _, bail};
+use pubsub::Bus;
+use step::Mono;
+use tokio::signal::unix::{SignalKind, signal};
+use topics::{CordonOwner, DrainPhase};
+
+use crate::Exit;
+use crate::args::{DoneOptions, Output};
+use crate::drain_cmd::request;
+use crate::drain_cmd::view::{DrainView, Follow, OPERATOR};
+use crate::drain_cmd::voice::Voice;
+use crate::drain_cmd::watch::Patience;
+use crate::drain_cmd::words::{name, next_step, phase_words};
+
+/// zedkube's lock is looked at.
+const SECOND: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Withdraws a person's own request, and waits.
+pub(in crate::drain_cmd) async fn run(
+    bus: &Bus,
+    clock: Clock,
+    options: &DoneOptions,
+    voice: &Voice,
+) -> anyhow::Result<Exit> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("listen for Ctrl-C")?;
+    let mut follow = Follow::open(bus, clock).await;
+    if !follow.seen().requests.contains_key(OPERATOR) && !request::operator_file_exists(bus) {
+        bail!("finish the work: no person has requested a drain of this node. {}", what_is(follow.seen()));
+    }
+    request::cancel(bus, clock, voice).await?;
+    // What was read before that says nothing of it.
+    follow = Follow::open(bus, clock).await;
+    let until = Patience::until(clock, options.timeout).until;
+    let mut next_look: Mono = clock.now() + SECOND;
+    loop {
+        if let Some((exit, words)) = end(follow.seen()) {
+            return said(voice, exit, &words);
+        }
+        if until.is_some_and(|at| at <= clock.now()) {
+            let words =
+                format!("the time is over and the node is not schedulable yet: {}", why(follow.seen()));
+            return said(voice, Exit::UnderWay, &words);
+        }
+        if follow.seen().live.is_dead() && until.is_none() {
+            bail!("wait until the node is schedulable: zedkube is not running, and it is what uncordons it");
+        }
+        tokio::select! {
+            _ = interrupt.recv() => {
+                Voice::warn("waiting ended; the request stays withdrawn");
+                return Ok(Exit::Interrupted);
+            }
+            () = follow.changed() => {}
+            () = clock.sleep_until(Some(until.map_or(next_look, |it| it.min(next_look)))) => {
+                follow.look();
+                next_look = clock.now() + SECOND;
+            }
+        }
+    }
+}
+
+/// How it ended, once it has.
+fn end(seen: &DrainView) -> Option<(Exit, String)> {
+    if seen.requests.contains_key(OPERATOR) {
+        return None;
+    }
+    let progress = seen.agreed()?;
+    // Only what zedkube has written behind the withdrawal counts.
+    if progress.asked.iter().any(|it| it.requested_by == topics::Requester::Operator) {
+        return None;
+    }
+    if let Some(other) = seen.requests.values().next() {
+        let words = format!(
+            "the node stays cordoned, or is about to be: a drain is requested for {} as well; `zedbox drain watch` follows it",
+            other.context
+        );
+        return Some((Exit::UnderWay, words));
+    }
+    match (progress.cordon, progress.phase) {
+        (CordonOwner::None, DrainPhase::Idle | DrainPhase::Held | DrainPhase::Paused | DrainPhase::Leaving) => {
+            Some((Exit::Done, "the node is schedulable again".to_owned()))
+        }
+        (CordonOwner::Foreign, DrainPhase::Idle) => Some((
+            Exit::Blocked,
+            "the node stays cordoned, and that cordon is not ours: `kubectl uncordon` the node if it is yours".to_owned(),
+        )),
+        _ => None,
+    }
+}
+
+fn why(seen: &DrainView) -> String {
+    let reason = seen.agreed().map(|it| it.reason.as_str()).unwrap_or_default();
+    format!("{reason}; {}", next_step(seen))
+}
+
+/// What holds the node where it is nobody's own request.
+fn what_is(seen: &DrainView) -> String {
+    let status = seen.drain_status().unwrap_or_default();
+    let others: Vec<&str> = seen.requests.values().map(|it| it.context.as_str()).collect();
+    let for_whom = if others.is_empty() { String::new() } else { format!(", for {}", others.join(", ")) };
+    format!(
+        "{} ({}): {}{for_whom}; next step: {}",
+        name(status),
+        status.number(),
+        phase_words(seen),
+        next_step(seen)
+    )
+}
+
+fn said(voice: &Voice, exit: Exit, words: &str) -> anyhow::Result<Exit> {
+    match voice.output {
+        Output::Json => Voice::warn(words),
+        Output::Text => drop(voice.paragraph(&format!("{}{}.", words[..1].to_uppercase(), &words[1..]))?),
+    }
+    Ok(exit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use topics::{Asked, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
+
+    fn seen(cordon: CordonOwner, phase: DrainPhase) -> DrainView {
+        let (status, requested_by) = (DrainStatus::NotRequested, Requester::None);
+        let progress = NodeDrainProgress { cordon, phase, status, ..NodeDrainProgress::default() };
+        DrainView {
+            status: Some(NodeDrainStatus { status, requested_by }),
+            progress: Some(progress),
+            ..DrainView::default()
+        }
+    }
+
+    #[test]
+    fn x3_work_is_over_once_zedkube_has_heard_of_it_and_the_node_is_schedulable_and_a_cordon_is_named() {
+        let exit = |seen: &DrainView| end(seen).map(|it| it.0);
+        assert_eq!(exit(&seen(CordonOwner::None, DrainPhase::Idle)), Some(Exit::Done));
+        assert_eq!(exit(&seen(CordonOwner::Ours, DrainPhase::Withdrawing)), None);
+        assert_eq!(exit(&seen(CordonOwner::Ours, DrainPhase::Complete)), None);
+        assert_eq!(exit(&seen(CordonOwner::Foreign, DrainPhase::Idle)), Some(Exit::Blocked));
+        // What zedkube wrote before it heard of the withdrawal says nothing.
+        let mut early = seen(CordonOwner::None, DrainPhase::Idle);
+        let asked = Asked { requested_by: Requester::Operator, ..Asked::default() };
+        early.progress.as_mut().unwrap().asked.push(asked);
+        assert_eq!(exit(&early), None);
+        let mut both = seen(CordonOwner::Ours, DrainPhase::Complete);
+        both.requests.insert("zedagent", NodeDrainRequest { context: "reboot".into(), ..Default::default() });
+        let (exit, words) = end(&both).unwrap();
+        assert!(exit == Exit::UnderWay && words.contains("for reboot"), "{words}");
+    }
+}

@@ -1,0 +1,243 @@
+//! `zedbox pause`, `zedbox resume` and `zedbox drain refuse`: one file by which a person keeps operations from starting.
+//!
+//! Not here: what it does (zedagent, baseosmgr and zedkube, each by itself).
+
+use std::path::Path;
+use std::time::Duration;
+
+use agent::Clock;
+use agent::operator::WORD;
+use anyhow::{Context as _, bail};
+use pubsub::{Bus, FileState, store};
+use serde::Serialize;
+use topics::{DeviceOp, GoTime, OperationPause, PAUSE_FILE, PauseScope, PendingState, go_json};
+
+use crate::Exit;
+use crate::args::{Output, PauseOptions, PausePlace, RefuseOptions, Surroundings};
+use crate::drain_cmd::force::{refuse_directory, seen_by_agents};
+use crate::drain_cmd::person;
+use crate::drain_cmd::view::{DrainView, Follow};
+use crate::drain_cmd::voice::Voice;
+
+/// What became of the pause, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Done<'a> {
+    /// `paused`, `refused`, or `resumed`.
+    result: &'a str,
+    /// The file.
+    file: &'a Path,
+    /// What is or was in it; null where that made no sense.
+    pause: Option<&'a OperationPause>,
+}
+
+/// Keeps operations from starting. What goes wrong is said on standard error in plain words.
+pub(crate) async fn pause(said: &PauseOptions, place: &PausePlace) -> Exit {
+    let surroundings = Surroundings::of_this_process();
+    let voice = Voice::new(place.output, &surroundings);
+    let done = async {
+        let (bus, clock) = (open(place)?, Clock::new());
+        let seen = Follow::open(&bus, clock).await.seen().clone();
+        let pause = word(PauseScope::Node, &said.reason, said.lasts, clock, &surroundings)?;
+        if let Some(held) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node) {
+            bail!("it is {} already; `zedbox resume` ends that", held.words());
+        }
+        write(&bus, &pause).await?;
+        for line in under_way(&seen) {
+            Voice::warn_of("pause", &line);
+        }
+        let end = end(&pause, "zedbox resume");
+        let text = format!(
+            "No operation starts on this node, through reboots as well: reboots, shutdowns, updates, drains and updates of k3s \
+             wait, whoever orders them. A shutdown or reboot of the whole site does not. {end}"
+        );
+        say(&voice, "paused", &bus.path(PAUSE_FILE), Some(&pause), &text)
+    };
+    exit("pause", done.await.context("pause the operations of this node"))
+}
+
+/// Ends it.
+pub(crate) async fn resume(place: &PausePlace) -> Exit {
+    let voice = Voice::new(place.output, &Surroundings::of_this_process());
+    let done = async {
+        let bus = open(place)?;
+        let seen = Follow::open(&bus, Clock::new()).await.seen().clone();
+        remove(&bus, &seen, &voice)
+    };
+    exit("resume", done.await.context("end the pause"))
+}
+
+/// Refuses what the controller has ordered, or no longer.
+pub(in crate::drain_cmd) async fn refuse(
+    bus: &Bus,
+    clock: Clock,
+    options: &RefuseOptions,
+    surroundings: &Surroundings,
+    voice: &Voice,
+) -> anyhow::Result<Exit> {
+    let seen = Follow::open(bus, clock).await.seen().clone();
+    if options.withdraw {
+        let doing = "withdraw the refusal";
+        if let Some(held) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node) {
+            bail!("{doing}: the node is {}, which `zedbox resume` ends", held.words());
+        }
+        return remove(bus, &seen, voice).context(doing);
+    }
+    let doing = "refuse what the controller has ordered";
+    let reason = options.reason.as_deref().unwrap_or_default();
+    let pause = word(PauseScope::Controller, reason, options.lasts, clock, surroundings).context(doing)?;
+    if let Some(held) = &seen.pause {
+        bail!("{doing}: it is {} already; {}", held.words(), held.next_step());
+    }
+    let pending = of_controller(&seen);
+    if pending.is_empty() {
+        bail!(
+            "{doing}: nothing of the controller is pending; to keep what may come from starting: `zedbox pause`"
+        );
+    }
+    write(bus, &pause).await.context(doing)?;
+    for line in commanded(&seen) {
+        Voice::warn(&line);
+    }
+    let end = end(&pause, "zedbox drain refuse --withdraw");
+    let text = format!(
+        "Refused: {} waits, and is not lost; its drain, where one had begun, ends, and the node is schedulable again. So does \
+         whatever else the controller orders; `zedbox reboot` and `zedbox shutdown` do not. {end}",
+        pending.join(", ")
+    );
+    say(voice, "refused", &bus.path(PAUSE_FILE), Some(&pause), &text)
+}
+
+fn open(place: &PausePlace) -> anyhow::Result<Bus> {
+    Bus::open(&place.root).with_context(|| format!("open the root {}", place.root.display()))
+}
+
+fn exit(command: &str, done: anyhow::Result<Exit>) -> Exit {
+    done.unwrap_or_else(|error| {
+        Voice::warn_of(command, &format!("failed to {error:#}"));
+        Exit::Failed
+    })
+}
+
+fn word(
+    scope: PauseScope,
+    reason: &str,
+    lasts: Option<Duration>,
+    clock: Clock,
+    surroundings: &Surroundings,
+) -> anyhow::Result<OperationPause> {
+    let since = clock.wall();
+    Ok(OperationPause {
+        scope,
+        by: person::name(surroundings),
+        reason: person::reason(reason)?.to_owned(),
+        since,
+        until: lasts.map_or(GoTime::ZERO, |it| since.plus(it)),
+    })
+}
+
+fn end(pause: &OperationPause, command: &str) -> String {
+    let by_itself = if pause.until.is_zero() {
+        " It has no other end, and is warned of once a day.".to_owned()
+    } else {
+        format!(" By itself it ends at {}.", pause.until)
+    };
+    format!("`{command}` ends it.{by_itself}")
+}
+
+/// Puts it where the agents read it, and looks with their eyes: what they refuse must not look done.
+async fn write(bus: &Bus, pause: &OperationPause) -> anyhow::Result<()> {
+    let file = bus.path(PAUSE_FILE);
+    refuse_directory(&file)?;
+    store::replace(&file, &go_json::to_vec(pause)?).map_err(person::root_needed)?;
+    seen_by_agents(bus, &file).await
+}
+
+fn remove(bus: &Bus, seen: &DrainView, voice: &Voice) -> anyhow::Result<Exit> {
+    let file = bus.path(PAUSE_FILE);
+    if !store::remove(&file).map_err(person::root_needed)? {
+        bail!("this node is not paused, there is no {}", file.display());
+    }
+    let was = seen.pause.as_ref().map_or_else(String::new, |it| format!(", it was {}", it.words()));
+    let text =
+        format!("Operations may start on this node again{was}. What waited for that goes ahead by itself.");
+    say(voice, "resumed", &file, seen.pause.as_ref(), &text)
+}
+
+fn say(
+    voice: &Voice,
+    result: &str,
+    file: &Path,
+    pause: Option<&OperationPause>,
+    text: &str,
+) -> anyhow::Result<Exit> {
+    match voice.output {
+        Output::Json => Voice::json(&Done { result, file, pause }, false)?,
+        Output::Text => voice.paragraph(text)?,
+    };
+    Ok(Exit::Done)
+}
+
+/// What a pause does not stop any more.
+fn under_way(seen: &DrainView) -> Vec<String> {
+    let mut lines = commanded(seen);
+    if lines.is_empty() && !seen.requests.is_empty() {
+        let whose: Vec<&str> = seen.requests.values().map(|it| it.context.as_str()).collect();
+        lines.push(format!(
+            "a drain is requested already (for {}): unless it still waits for a window or its turn, it goes on to its end, and so \
+             does what it is for; `zedbox drain status` shows it, `zedbox drain refuse` stops what the controller has ordered",
+            whose.join(", ")
+        ));
+    }
+    lines
+}
+
+/// What takes the machine down whatever is said now.
+fn commanded(seen: &DrainView) -> Vec<String> {
+    let it_goes =
+        |op: DeviceOp| format!("too late for the {}: it is commanded, the machine goes down", op.word());
+    let commanded = seen.pending.values().filter(|it| it.state == PendingState::Commanded);
+    commanded.map(|it| it_goes(it.op)).collect()
+}
+
+/// Operations of the controller that wait or are being drained for, in words.
+fn of_controller(seen: &DrainView) -> Vec<String> {
+    let ordered = seen.pending.values().filter(|it| it.site.is_empty());
+    let mut all: Vec<String> = ordered.map(|it| format!("{} {}", it.op.word(), it.counter)).collect();
+    let update = seen.requests.get("baseosmgr").map(|it| format!("the update to {}", it.context));
+    let waiting = || seen.updates.values().next().map(|it| format!("the update to {}", it.base_os_version));
+    all.extend(update.or_else(waiting));
+    let k3s = seen.agreed().filter(|it| it.requested_by == topics::Requester::K3sUpdate);
+    all.extend(k3s.map(|it| format!("the update of {}", it.context)));
+    all
+}
+
+/// The pause that counts by this file at `now`; why it counts for nothing.
+pub(in crate::drain_cmd) fn read(state: &FileState, now: GoTime) -> Result<Option<OperationPause>, String> {
+    match state {
+        FileState::Absent => Ok(None),
+        FileState::Present(bytes) => {
+            let pause: OperationPause = go_json::from_slice(bytes).map_err(|it| agent::report::chain(&it))?;
+            let counts = pause.is_set() && (pause.until.is_zero() || pause.until > now);
+            Ok(Some(pause).filter(|_| counts))
+        }
+        FileState::Bad(finding) => Err(finding.reason.clone()),
+    }
+}
+
+/// Refuses `doing` while a pause would keep it waiting.
+pub(in crate::drain_cmd) fn refuse_while_paused(seen: &DrainView, doing: &str) -> anyhow::Result<()> {
+    if let Some(pause) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node) {
+        bail!(
+            "{doing}: operations of this node are {}; {}, then this again",
+            pause.words(),
+            pause.next_step()
+        );
+    }
+    Ok(())
+}
+
+/// How the file is watched.
+pub(in crate::drain_cmd) fn watch(bus: &Bus) -> pubsub::FileWatch {
+    bus.file(bus.path(PAUSE_FILE), WORD)
+}

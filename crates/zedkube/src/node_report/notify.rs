@@ -1,0 +1,100 @@
+//! The hooks that tell a person off the cluster what the Events tell on it: a mail, a lamp, a pager.
+//!
+//! They are called one after another, each with a limit, at the bounded rate of the Events, and nothing waits for them. What
+//! they do, and whether they fail, changes nothing but a line in the log. Not here: which programs may be called
+//! (`agent::device::hooks`), and what is told (`notices`). Source: goals X3.
+
+use std::time::Duration;
+
+use agent::Station;
+use agent::device::hooks::{About, Found, Stage, find};
+use kubeapi::Target;
+use tokio::sync::mpsc;
+use topics::{GoTime, RequestId, Requester};
+use tracing::warn;
+
+use super::events::EventLog;
+use super::notices::Notice;
+
+/// How long one of them may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Calls them.
+pub(crate) struct Notifier {
+    station: Station,
+    target: Target,
+    inbox: mpsc::Receiver<(Notice, GoTime)>,
+    log: EventLog,
+    limit: Duration,
+    /// What went wrong last: the same is said once.
+    wrong: Vec<String>,
+}
+
+impl Notifier {
+    pub(crate) fn new(station: &Station, target: &Target, inbox: mpsc::Receiver<(Notice, GoTime)>) -> Self {
+        Self::within(station, target, inbox, LIMIT)
+    }
+
+    /// The same with another limit for each.
+    pub(crate) fn within(
+        station: &Station,
+        target: &Target,
+        inbox: mpsc::Receiver<(Notice, GoTime)>,
+        limit: Duration,
+    ) -> Self {
+        let (station, target) = (station.clone(), target.clone());
+        Self { station, target, inbox, log: EventLog::default(), limit, wrong: Vec::new() }
+    }
+
+    /// Runs until nobody says anything any more. Dropping it ends the hook that is running, and what waits is not told.
+    pub(crate) async fn run(mut self) {
+        while let Some((notice, at)) = self.inbox.recv().await {
+            // What was found at the start of zedkube was told when it happened.
+            if !notice.is_new {
+                continue;
+            }
+            let Found { hooks, refused } = match find(&self.station.bus, Stage::Notify) {
+                Ok(found) => found,
+                Err(why) => Found { refused: vec![why], ..Found::default() },
+            };
+            let mut wrong: Vec<String> = refused.iter().map(|it| format!("not called: {it}")).collect();
+            if !hooks.is_empty() && self.log.admits(self.station.clock.now(), notice.kind) {
+                let about = self.about(&notice);
+                let at = at.to_string();
+                let told = [
+                    ("ZEDBOX_HOOK_EVENT", notice.kind.reason()),
+                    ("ZEDBOX_HOOK_SEVERITY", if notice.kind.is_warning() { "warning" } else { "normal" }),
+                    ("ZEDBOX_HOOK_MESSAGE", notice.message.as_str()),
+                    ("ZEDBOX_HOOK_AT", at.as_str()),
+                ];
+                for hook in hooks {
+                    if let Err(why) = hook.tell(&self.station.bus, &about, &told, self.limit).await {
+                        wrong.push(format!("failed, and stops nothing: {why}"));
+                    }
+                }
+            }
+            for why in wrong.iter().filter(|it| !self.wrong.contains(it)) {
+                warn!("hooks: {why}");
+            }
+            self.wrong = wrong;
+        }
+    }
+
+    fn about(&self, notice: &Notice) -> About {
+        let is_of_drain = notice.id != RequestId::default();
+        let operation = match notice.id.by {
+            Requester::DeviceOp => "device",
+            Requester::Update => "update",
+            Requester::K3sUpdate => "k3s",
+            Requester::Operator => "operator",
+            Requester::None | Requester::Unset | Requester::Stranger(_) => "",
+        };
+        About {
+            operation: operation.to_owned(),
+            node: self.target.get().map(|(node, _)| node.to_string()).unwrap_or_default(),
+            request: if is_of_drain { notice.id.to_string() } else { String::new() },
+            boot_id: self.station.boot_id.clone(),
+            ..About::default()
+        }
+    }
+}
