@@ -2,6 +2,8 @@
 //!
 //! Not here: members of etcd (`etcd`). Pure: no clock, no I/O, no task.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::{OUTAGE_TAINTS, OWNER_ANNOTATION, listed as names};
 use kubeapi::objects::{condition, items, named, text, time};
@@ -72,6 +74,25 @@ pub fn full_disks(nodes: &[Value]) -> Vec<Finding> {
     let text = format!("nodes with DiskPressure, which take no pods: {}", names(&all, ", "));
     let next = format!("make room on its disk: kubectl describe node {first}");
     vec![Finding::new("disk", text, next).with(Severity::Warns)]
+}
+
+/// Kubelets of more than one version, as in the middle of an update of Kubernetes; code `nodes`, a hint.
+#[must_use]
+pub fn mixed_versions(nodes: &[Value]) -> Vec<Finding> {
+    let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for node in nodes {
+        let version = text(&node["status"]["nodeInfo"]["kubeletVersion"]);
+        if !version.is_empty() {
+            versions.entry(version).or_default().push(named(node));
+        }
+    }
+    if versions.len() < 2 {
+        return Vec::new();
+    }
+    let shown = versions.iter().map(|(version, nodes)| format!("{version} on {}", names(nodes, ", ")));
+    let text = format!("kubelets of different versions: {}", names(&shown.collect::<Vec<_>>(), "; "));
+    let next = "finish the update of Kubernetes on all nodes: kubectl get nodes shows their versions";
+    vec![Finding::new("nodes", text, next).with(Severity::Hint)]
 }
 
 /// Ready nodes whose kubelet does not renew its lease, by the clock of the API server; code `nodes`. A clock of theirs that

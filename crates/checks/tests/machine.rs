@@ -158,6 +158,41 @@ fn u6_a_disk_whose_room_cannot_be_read_is_named_and_a_folder_that_is_not_there_i
     assert!(one.text.contains("persist/vault: Not a directory"), "{one:?}");
 }
 
+/// Row 0-07.
+#[test]
+fn u6_an_address_in_the_cluster_that_is_leased_is_found_unless_the_config_gives_another_one() {
+    let port = |dhcp: u32, own: &str| {
+        json!({ "Ports": [{ "IfName": "eth0", "Logicallabel": "mgmt", "Dhcp": 4 },
+            { "IfName": "eth1", "Logicallabel": "lan", "Dhcp": dhcp, "ClusterIPAddr": own }] })
+        .to_string()
+    };
+    let (leased, fixed, own) = (port(4, ""), port(1, ""), port(4, "10.244.244.2"));
+    let of_config =
+        r#"{"ClusterInterface":"eth1","ClusterIPPrefix":{"IP":"10.244.244.2","Mask":"////8A=="}}"#;
+    for (status, ports, found) in [
+        (r#"{"ClusterInterface":"lan"}"#, leased.as_str(), true),
+        (r#"{"ClusterInterface":"eth1"}"#, &leased, true),
+        (r#"{"ClusterInterface":"lan"}"#, &fixed, false),
+        (r#"{"ClusterInterface":"lan"}"#, &own, false),
+        (of_config, &leased, false),
+        ("{}", &leased, false),
+        (r#"{"ClusterInterface":"gone"}"#, &leased, false),
+        ("{", &leased, false),
+        (r#"{"ClusterInterface":"lan"}"#, "{", false),
+    ] {
+        let files = [
+            ("run/zedkube/EdgeNodeClusterStatus/global.json", status),
+            ("run/nim/DeviceNetworkStatus/global.json", ports),
+        ];
+        let all = of_code("address", &files);
+        assert_eq!(all.len(), usize::from(found), "{status} {ports}: {all:?}");
+        assert!(
+            all.iter().all(|it| it.text.contains("port eth1 (label lan)") && it.severity == Severity::Warns),
+            "{all:?}"
+        );
+    }
+}
+
 /// What is found of this code on a machine with these files.
 fn of_code(code: &str, files: &[(&str, &str)]) -> Vec<Finding> {
     let root = tempfile::tempdir().unwrap();

@@ -108,7 +108,9 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
         Looked::default().read(format!("{} answers", cluster.address())).layer("api"),
         Looked::default()
             .list("nodes", all_nodes.as_deref(), |all| {
-                [nodes::unready(all), nodes::cordoned(all, ""), nodes::full_disks(all)].concat()
+                let mixed =
+                    nodes::mixed_versions(all).into_iter().map(|it| it.with(Severity::Warns)).collect();
+                [nodes::unready(all), nodes::cordoned(all, ""), nodes::full_disks(all), mixed].concat()
             })
             .list("leases", renewals.as_deref(), |all| nodes::silent(known, all, now))
             .layer("nodes"),

@@ -5,6 +5,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use checks::{Finding, Severity};
+use kubeapi::names::listed;
 
 use crate::plan::placement::{Needs, Peer};
 use crate::plan::residents::Resident;
@@ -68,6 +69,20 @@ pub fn room(leaving: Sum, peers: &[Peer], residents: &[Resident]) -> Vec<Finding
         text,
         "scale down what can rest, or add a node: kubectl describe nodes shows what is requested of each",
     )
+}
+
+/// Pods that leave and have no priority class; code `room`, a hint.
+#[must_use]
+pub fn unranked<'a>(pods: impl Iterator<Item = &'a Resident>) -> Option<Finding> {
+    let names: Vec<String> = pods.map(|it| format!("{}/{}", it.namespace, it.name)).collect();
+    (!names.is_empty()).then(|| {
+        let text = format!(
+            "pods without a priority class, which come up in any order where the other nodes lack room: {}",
+            listed(&names, ", ")
+        );
+        let next = "set priorityClassName in the workloads that matter most: kubectl get priorityclasses";
+        Finding::new("room", text, next).with(Severity::Hint)
+    })
 }
 
 #[cfg(test)]
