@@ -43,7 +43,7 @@ const FILES: usize = 64;
 /// No certificate is longer.
 const FILE_BYTES: u64 = 64 << 10;
 /// Renews what k3s and rke2 have made.
-const RESTART: &str = "if the clock is right (date): restart k3s or rke2 on this node, which renews all but authorities (*-ca.crt)";
+const RESTART: &str = "check the clock with date; if it is right, restart k3s or rke2 on this node, which renews all but authorities (*-ca.crt): systemctl restart k3s (k3s-agent, rke2-server, rke2-agent)";
 
 /// What is looked at.
 #[derive(Debug, Clone, Default)]
@@ -101,7 +101,7 @@ fn topic<T: DeserializeOwned>(root: &Path, path: &str) -> Option<T> {
 }
 
 fn unreadable(code: &str, why: &str) -> Finding {
-    let next = "run as root, and look at what it names";
+    let next = "type it as root (sudo); if that does not help, look at the file that it names";
     Finding::new(code, format!("{UNREAD}{why}"), next).with(Severity::Warns)
 }
 

@@ -26,7 +26,12 @@ pub(crate) fn look(root: &Path) -> Option<Finding> {
         Err(error) => {
             let text = format!("{UNREAD}{}: {error}", root.join(BLOCK).display());
             return Some(
-                Finding::new("lvm", text, "run as root, and look at what it names").with(Severity::Warns),
+                Finding::new(
+                    "lvm",
+                    text,
+                    "type it as root (sudo); if that does not help, look at the file that it names",
+                )
+                .with(Severity::Warns),
             );
         }
     };
@@ -40,7 +45,7 @@ pub(crate) fn look(root: &Path) -> Option<Finding> {
     let (first, _) = all.first()?;
     let shown: Vec<String> = all.iter().map(|(name, disk)| format!("{name} on {disk}")).collect();
     let text = format!(
-        "volume groups that are active on this machine, on disks that look like those of guests, which then cannot migrate: {}",
+        "LVM volumes that look like those of guests are active on this machine, so that these guests cannot migrate: {}",
         listed(&shown, ", ")
     );
     let next = format!(

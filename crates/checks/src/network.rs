@@ -24,26 +24,26 @@ pub fn addresses(leases: &[Value], nodes: &[Value], now: Timestamp) -> Vec<Findi
         let lease = leases.iter().find(|it| it["metadata"]["name"] == **lease)?;
         let name = text(&lease["metadata"]["name"]);
         let holder = text(&lease["spec"]["holderIdentity"]);
-        let next = format!("kubectl -n kube-system get lease {name}, and the log of kube-vip on its node");
+        let next = format!(
+            "kubectl -n kube-system get lease {name}, and the log of kube-vip on its node: kubectl -n kube-system get pods -o wide"
+        );
         if holder.is_empty() || !ready(&holder) {
             let who = if holder.is_empty() {
                 "nobody".to_owned()
             } else {
-                format!("{holder}, which is no Ready node")
+                format!("{holder}, which is not a Ready node")
             };
             return Some(Finding::new(
                 "network",
-                format!("the virtual address of lease {name} is held by {who}"),
+                format!("the virtual IP of lease {name} is held by {who}"),
                 next,
             ));
         }
         let renewed = time(&lease["spec"]["renewTime"])?;
         let silent = now.duration_since(renewed);
         (silent > RENEWED).then(|| {
-            let text = format!(
-                "{holder} has not renewed the virtual address of lease {name} for {} s",
-                silent.as_secs()
-            );
+            let text =
+                format!("{holder} has not renewed lease {name} of a virtual IP for {} s", silent.as_secs());
             Finding::new("network", text, next).with(Severity::Warns)
         })
     };

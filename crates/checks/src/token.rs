@@ -35,7 +35,10 @@ pub(crate) fn look(root: &Path, data: &str) -> Option<Finding> {
         Ok(own) => own,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Secret::default(),
         Err(error) => {
-            return found(format!("{UNREAD}{shown}: {error}"), "run as root, and look at what it names");
+            return found(
+                format!("{UNREAD}{shown}: {error}"),
+                "type it as root (sudo); if that does not help, look at the file that it names",
+            );
         }
     };
     if own.reveal().trim().is_empty() {
@@ -55,8 +58,7 @@ pub(crate) fn look(root: &Path, data: &str) -> Option<Finding> {
     let text = format!(
         "the token in {shown} is not the one of this node's cluster config: after a reboot it may not rejoin"
     );
-    let next =
-        "find out which one the other servers have; k3s token rotate was typed for one of them, perhaps";
+    let next = "compare it with server/token of another server: after k3s token rotate each server needs the new token in its config";
     Some(Finding::new("token", text, next))
 }
 

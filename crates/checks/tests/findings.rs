@@ -4,7 +4,7 @@
 
 use checks::cluster::{Source, drain};
 use checks::node::{DiskRoom, clock, disks};
-use checks::{DRAIN_CODES, Finding, Severity, nodes, settled};
+use checks::{DRAIN_CODES, Finding, Severity, settled};
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::mock::{self, Answer};
 use serde_json::{Value, json};
@@ -225,14 +225,17 @@ async fn u6_each_finding_of_the_cluster_is_found_when_it_is_so_and_not_when_it_i
 }
 
 /// Row 0-11: no update of Kubernetes is kept from going on by what it makes.
-#[test]
-fn u6_kubelets_of_different_versions_are_a_hint_that_stops_nothing() {
-    let node = |name: &str, version: &str| json!({ "metadata": { "name": name }, "status": { "nodeInfo": { "kubeletVersion": version } } });
-    let found = |all: &[(&str, &str)]| {
-        nodes::mixed_versions(&all.iter().map(|(name, version)| node(name, version)).collect::<Vec<_>>())
+#[tokio::test(start_paused = true)]
+async fn u6_kubelets_of_different_versions_are_a_hint_that_stops_nothing() {
+    let of = |nodes: &[(&str, &str)]| {
+        let node = |(name, version): &(&str, &str)| {
+            json!({ "metadata": { "name": name }, "status": { "conditions": of("DiskPressure", "False"),
+                "nodeInfo": { "kubeletVersion": version } } })
+        };
+        found("/nodes", nodes.iter().map(node).collect())
     };
-    assert_eq!(found(&[("n1", "v1.34.1"), ("n2", "v1.34.1"), ("n3", "")]), []);
-    let mixed = found(&[("n1", "v1.34.1"), ("n2", "v1.33.5"), ("n3", "v1.34.1")]);
+    assert_eq!(of(&[("n1", "v1.34.1"), ("n2", "v1.34.1"), ("n3", "")]).await, []);
+    let mixed = of(&[("n1", "v1.34.1"), ("n2", "v1.33.5"), ("n3", "v1.34.1")]).await;
     assert_eq!(mixed[0].text, "kubelets of different versions: v1.33.5 on n2; v1.34.1 on n1, n3");
     assert_eq!(settled(mixed, &["nodes".to_owned()])[0].severity, Severity::Hint);
 }

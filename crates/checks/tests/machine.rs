@@ -49,7 +49,7 @@ fn u6_a_certificate_warns_under_seven_days_and_blocks_under_one() {
         (24 * 7 - 1, Some(Severity::Warns), "/tls/167.crt (in 6 days)"),
         (24, Some(Severity::Warns), "/tls/24.crt (in 24 h)"),
         (23, Some(Severity::Blocks), "/tls/23.crt (in 23 h)"),
-        (-5, Some(Severity::Blocks), "/tls/-5.crt (ended 5 h ago)"),
+        (-5, Some(Severity::Blocks), "/tls/-5.crt (expired 5 h ago)"),
     ] {
         let found = dated(&[ends(hours), ends(24 * 300)], now);
         assert_eq!(found.first().map(|it| it.severity), severity, "{hours}");
@@ -58,7 +58,7 @@ fn u6_a_certificate_warns_under_seven_days_and_blocks_under_one() {
     assert_eq!(dated(&[ends(1), ends(30), ends(2)], now).len(), 2);
     let early = dated(&[lasts(1, 240), lasts(0, 250)], now);
     assert_eq!((early.len(), early[0].severity), (1, Severity::Warns), "{early:?}");
-    assert!(early[0].text.ends_with("do not count yet, which servers refuse: /tls/240.crt"), "{early:?}");
+    assert!(early[0].text.ends_with("so that servers refuse them: /tls/240.crt"), "{early:?}");
 }
 
 /// A server that shows the certificate once, and then closes the connection.

@@ -33,7 +33,7 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
         None => clock.found([Finding::new(
             "clock",
             "the API server does not say what time it is",
-            "compare with date",
+            "compare date on this machine and on a server",
         )
         .with(Severity::Warns)]),
     };

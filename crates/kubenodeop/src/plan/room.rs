@@ -105,6 +105,16 @@ mod tests {
     }
 
     #[test]
+    fn u6_pods_without_a_priority_class_are_a_hint() {
+        assert_eq!(unranked([].iter()), None);
+        let pod =
+            |name: &str| Resident { namespace: "shop".into(), name: name.into(), ..Resident::default() };
+        let found = unranked([pod("web"), pod("db")].iter()).unwrap();
+        assert_eq!((found.code.as_str(), found.severity), ("room", Severity::Hint));
+        assert!(found.text.ends_with("lack room: shop/web, shop/db"), "{found:?}");
+    }
+
+    #[test]
     fn u6_room_on_the_other_nodes_is_judged_by_sums_of_requests_and_by_counts_of_pods() {
         let leaving = |pods, cpu_milli, mib: u64| Sum { pods, cpu_milli, memory_bytes: mib << 20 };
         let cordoned = Peer { unschedulable: true, ..peer("n3") };

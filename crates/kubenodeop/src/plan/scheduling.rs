@@ -15,7 +15,7 @@ use crate::plan::Class;
 use crate::plan::budget::Holds;
 use crate::plan::placement::{Affinity, Asked, Needs, Peer, Taint, Term, Tolerated, thousandths};
 use crate::plan::residents::{Neighbours, Resident};
-use crate::plan::room::{Sum, room};
+use crate::plan::room::{Sum, room, unranked};
 
 /// The taint of a node whose `spec.unschedulable` is set, with the effect `NoSchedule` and no value.
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";

@@ -152,7 +152,7 @@ fn devices(bus: &Bus, here: bool) -> VerifyLayer {
     if !here {
         return verify::skipped(
             "devices",
-            "zedagent has written no /run/zedagent/EdgeNodeInfo: as on any machine that is no node; on one, see systemctl status zedbox",
+            "not checked: without /run/zedagent/EdgeNodeInfo this machine is no node; on a node, see systemctl status zedbox",
         );
     }
     let missing = DEVICE_NODES.into_iter().filter(|path| !bus.path(path).exists());
@@ -243,10 +243,10 @@ fn sheet(report: &VerifyReport, columns: usize) -> String {
     };
     let counts = [
         of(VerifyResult::Fail, "failed"),
-        of(VerifyResult::Unknown, "could not be looked at"),
+        of(VerifyResult::Unknown, "unknown"),
         of(VerifyResult::Warn, "with warnings"),
         of(VerifyResult::Pass, "passed"),
-        of(VerifyResult::Skipped, "not here"),
+        of(VerifyResult::Skipped, "skipped"),
     ];
     let counts: Vec<String> = counts.into_iter().flatten().collect();
     out.push_str(&paragraph("", &format!("{}.", counts.join(", ")), columns));

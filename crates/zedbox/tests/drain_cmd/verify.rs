@@ -215,7 +215,7 @@ const ROWS: [Row; 12] = [
         "etcd",
         "fail",
         "is not the one of this node's cluster config: after a reboot it may not rejoin",
-        "find out which one the other servers have",
+        "compare it with server/token of another server",
     ),
     (
         |it| it.held_by("n9"),
