@@ -19,7 +19,7 @@ use kubesim::{Fault, Sim};
 use pubsub::store;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use topics::{DeviceOpPending, DrainStatus, NodeDrainProgress, NodeDrainStatus, PendingState};
+use topics::{DeviceOpPending, DrainStatus, NodeDrainStatus, PendingState};
 
 use crate::process::Halt;
 use crate::{Cluster, Dice, Story, World, reboot_config};
@@ -29,7 +29,7 @@ const WRONG_BY: [i64; 6] = [0, 2, -3_600, 3_600, -1_700_000_000, 300_000_000];
 /// A whole operation of one node has about so many writes; a cut after the last one meets nodes at rest.
 const WRITES: u64 = 90;
 
-/// A gate that is open after so long is one that was not waited for.
+/// So long nobody may uncordon by what the API has known before the cut.
 const LONG_AFTER: Duration = Duration::from_secs(60);
 
 /// What does not come within this time does not come.
@@ -247,28 +247,14 @@ impl Site {
     async fn come_back(&mut self, dice: &mut Dice, what: &str) {
         let sim = self.nodes[0].world.cluster.sim().clone();
         let (left, asked) = (cordons(&sim), sim.faults().seen().len());
-        let tried = |nodes: &[Node]| nodes.iter().map(|it| it.world.cluster.uncordoned()).collect::<Vec<_>>();
-        let tried_before = tried(&self.nodes);
-        let mut first = None;
+        let tried: Vec<usize> = self.nodes.iter().map(|it| it.world.cluster.uncordoned()).collect();
         let mut order = vec![0, 1, 2];
         let mut up = 0;
         while !order.is_empty() {
             let next = order.swap_remove(usize::try_from(dice.below(order.len() as u64)).unwrap());
-            if up == 1 && self.reads {
-                let held =
-                    |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.gate.layer == "node-lease");
-                let first: &World = &self.nodes[first.unwrap_or_default()].world;
-                first.until("zedkube", "the gate to wait for a kubelet that writes", held).await;
-                tokio::time::sleep(LONG_AFTER).await;
-                assert_eq!(tried(&self.nodes), tried_before, "{what}: uncordons before there is a quorum");
-                assert_eq!(cordons(&sim), left, "{what}: cordons before there is a quorum");
-                sim.quorum(true);
-            }
-            first.get_or_insert(next);
-            let world = &mut self.nodes[next].world;
-            world.cluster.power(true).await;
-            if up == 1 && !self.reads {
-                // The first one has asked, and was not answered.
+            self.nodes[next].world.cluster.power(true).await;
+            if up == 1 {
+                // The first one has asked: it was not answered, or it has read what there was before the cut.
                 let has_asked = async {
                     while sim.faults().seen().len() == asked {
                         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -276,17 +262,20 @@ impl Site {
                 };
                 let in_time = tokio::time::timeout(PATIENCE, has_asked).await.is_ok();
                 assert!(in_time, "{what}: the first node up never asks the API");
-                let writes: Vec<_> = sim
-                    .faults()
-                    .seen()
-                    .split_off(asked)
-                    .into_iter()
-                    .filter(|it| it.method != "GET")
-                    .collect();
-                assert!(writes.is_empty(), "{what}: writes before there is a quorum: {writes:?}");
+                if self.reads {
+                    tokio::time::sleep(LONG_AFTER).await;
+                } else {
+                    let asked = sim.faults().seen().split_off(asked);
+                    let writes: Vec<_> = asked.iter().filter(|it| it.method != "GET").collect();
+                    assert!(writes.is_empty(), "{what}: writes before there is a quorum: {writes:?}");
+                }
+                let now: Vec<usize> = self.nodes.iter().map(|it| it.world.cluster.uncordoned()).collect();
+                assert_eq!(now, tried, "{what}: uncordons before there is a quorum");
                 assert_eq!(cordons(&sim), left, "{what}: cordons before there is a quorum");
                 sim.faults().clear();
+                sim.quorum(true);
             }
+            let world = &mut self.nodes[next].world;
             world.start_all();
             up += 1;
             for _ in 0..dice.below(300) {

@@ -142,7 +142,7 @@ fn parted(read: Result<Vec<Value>, Error>) -> Result<Halves, Error> {
 
 /// The API does not answer, or not to us.
 fn without_api(error: &Error) -> Vec<VerifyLayer> {
-    let (text, next) = (error.line(), error.next_step());
+    let (text, next) = (error.plain(), error.next_step());
     let off = error.reach() == Reach::Unreachable && !matches!(error, Error::Kubeconfig { .. });
     let mut api = Looked::default();
     api.found([if off { Finding::new("api", text, next) } else { Finding::unreadable("api", error) }]);
