@@ -5,7 +5,7 @@
 //! Who signed a certificate is not judged, and nothing is sent to a server but the handshake. Source:
 //! spec/cluster-lock.md 7.1.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
@@ -35,15 +35,15 @@ pub const SERVERS: [(&str, &str); 2] = [("kubelet", "127.0.0.1:10250"), ("etcd",
 const DATA: [&str; 2] = ["var/lib/rancher/k3s", "var/lib/rancher/rke2"];
 /// Folders with certificates, below the data.
 const FOLDERS: [&str; 3] = ["server/tls", "server/tls/etcd", "agent"];
-/// The address of this node in its cluster, and the ports of the machine.
-const CLUSTER: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
+/// The ports of the machine.
 const PORTS: &str = "run/nim/DeviceNetworkStatus/global.json";
 /// A folder with more is not read to its end.
 const FILES: usize = 64;
 /// No certificate is longer.
 const FILE_BYTES: u64 = 64 << 10;
 /// Renews what k3s and rke2 have made.
-const RESTART: &str = "check the clock with date; if it is right, restart k3s or rke2 on this node, which renews all but authorities (*-ca.crt): systemctl restart k3s (k3s-agent, rke2-server, rke2-agent)";
+const RESTART: &str = "check the clock with date; if it is right, restart k3s or rke2 on this node, which renews all but authorities \
+                       (*-ca.crt): systemctl restart k3s (k3s-agent, rke2-server, rke2-agent)";
 
 /// What is looked at.
 #[derive(Debug, Clone, Default)]
@@ -90,14 +90,15 @@ pub fn look(machine: &Machine, now: Timestamp) -> Vec<Finding> {
     found.extend(node::disks(&rooms));
     found.extend(DATA.iter().filter_map(|data| token::look(&machine.root, data)));
     found.extend(lvm::look(&machine.root));
-    let (cluster, ports) = (topic(&machine.root, CLUSTER), topic(&machine.root, PORTS));
+    let (cluster, ports) = (topic(&machine.root, token::STATUS), topic(&machine.root, PORTS));
     found.extend(cluster.zip(ports).and_then(|(cluster, ports)| network::leased(&cluster, &ports)));
     found
 }
 
 /// The value of a topic; `None` where it is not there or makes no sense, which its readers report.
 fn topic<T: DeserializeOwned>(root: &Path, path: &str) -> Option<T> {
-    go_json::from_slice(&fs::read(root.join(path)).ok()?).ok()
+    // One of them holds the token of the cluster.
+    go_json::from_slice(token::read(&root.join(path)).ok()?.reveal().as_bytes()).ok()
 }
 
 fn unreadable(code: &str, why: &str) -> Finding {

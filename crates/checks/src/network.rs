@@ -57,11 +57,9 @@ const DHCP_CLIENT: u32 = 4;
 /// code `address`.
 #[must_use]
 pub fn leased(cluster: &EdgeNodeClusterStatus, ports: &DeviceNetworkStatus) -> Option<Finding> {
-    let wanted = cluster.cluster_interface.as_str();
-    let mut all = ports.ports.iter().flatten();
-    let port = all.find(|it| {
-        !wanted.is_empty() && [&it.logicallabel, &it.if_name].contains(&&cluster.cluster_interface)
-    })?;
+    let wanted = &cluster.cluster_interface;
+    let mut all = ports.ports.iter().flatten().filter(|_| !wanted.is_empty());
+    let port = all.find(|it| it.logicallabel == *wanted || it.if_name == *wanted)?;
     let is_fixed = port.cluster_ip_addr.0.is_some() || cluster.cluster_ip_prefix.is_some();
     (port.dhcp == DHCP_CLIENT && !is_fixed).then(|| {
         let text = format!(

@@ -17,7 +17,7 @@ use crate::{Finding, Severity};
 const SERVER: &str = "server/tls";
 const TOKEN: &str = "server/token";
 /// What k3s of this node is started with next, where zedkube knows.
-const STATUS: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
+pub(crate) const STATUS: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
 /// No such file is longer.
 const BYTES: usize = 64 << 10;
 
@@ -70,7 +70,8 @@ fn password(token: &Secret) -> &str {
     full.map_or(token, |(_, password)| password)
 }
 
-fn read(path: &Path) -> io::Result<Secret> {
+/// What is in a file that may hold it, in memory that is wiped.
+pub(crate) fn read(path: &Path) -> io::Result<Secret> {
     // In one piece: what it would be moved from is not wiped.
     let mut text = String::with_capacity(BYTES);
     File::open(path)?.take(BYTES as u64).read_to_string(&mut text)?;
