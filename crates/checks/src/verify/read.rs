@@ -107,11 +107,7 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
         quorum.layer("etcd"),
         Looked::default().read(format!("{} answers", cluster.address())).layer("api"),
         Looked::default()
-            .list("nodes", all_nodes.as_deref(), |all| {
-                let mixed =
-                    nodes::mixed_versions(all).into_iter().map(|it| it.with(Severity::Warns)).collect();
-                [nodes::unready(all), nodes::cordoned(all, ""), nodes::full_disks(all), mixed].concat()
-            })
+            .list("nodes", all_nodes.as_deref(), of_nodes)
             .list("leases", renewals.as_deref(), |all| nodes::silent(known, all, now))
             .layer("nodes"),
         Looked::default().list("nodes", all_nodes.as_deref(), nodes::tainted).layer("taints"),
@@ -123,6 +119,11 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
             .list("virtual machines", guests.as_deref(), machines::not_running)
             .layer("machines"),
     ]
+}
+
+fn of_nodes(all: &[Value]) -> Vec<Finding> {
+    let mixed = nodes::mixed_versions(all).into_iter().map(|it| it.with(Severity::Warns)).collect();
+    [nodes::unready(all), nodes::cordoned(all, ""), nodes::full_disks(all), mixed].concat()
 }
 
 fn old_snapshot(all: &[Value], now: Timestamp) -> Vec<Finding> {
