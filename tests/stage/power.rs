@@ -1,5 +1,6 @@
 //! Power lost on all nodes at once, at a write by chance, and all of them coming back: in any order, with wrong
-//! clocks, and an API that answers only once two of them are there.
+//! clocks, and an API that has a quorum only once two of them are there: before, it answers nobody, or it answers with what
+//! it knew last, by which all nodes are Ready, and refuses each write.
 //!
 //! What a power cut leaves: nothing of `/run`, and the persistent files as they were at the cut. The write that was
 //! under way may have come through, may not have, or may have left a piece of a temporary file; that these are all
@@ -27,6 +28,9 @@ use crate::{Cluster, Dice, Story, World, reboot_config};
 const WRONG_BY: [i64; 6] = [0, 2, -3_600, 3_600, -1_700_000_000, 300_000_000];
 /// A whole operation of one node has about so many writes; a cut after the last one meets nodes at rest.
 const WRITES: u64 = 90;
+
+/// So long nobody may uncordon by what the API has known before the cut.
+const LONG_AFTER: Duration = Duration::from_secs(60);
 
 /// What does not come within this time does not come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -93,6 +97,8 @@ struct Site {
     nodes: Vec<Node>,
     asked: Asked,
     foreign: Option<usize>,
+    /// Without a quorum the API still answers who reads.
+    reads: bool,
     left: Arc<AtomicU64>,
     cut: Arc<Notify>,
 }
@@ -110,7 +116,10 @@ pub async fn power_lost(mut dice: Dice, folders: &[PathBuf]) -> String {
     let asked = *dice.one_of(&Asked::ALL);
     let after = dice.below(if asked.of_all() { 3 * WRITES } else { WRITES });
     let mut site = Site::new(asked, &mut dice, folders).await;
-    let what = format!("{asked:?}, cut after {after} writes, foreign cordon {:?}", site.foreign);
+    let (foreign, reads) = (site.foreign, site.reads);
+    let what = format!(
+        "{asked:?}, cut after {after} writes, foreign cordon {foreign:?}, read without a quorum: {reads}"
+    );
     site.begin(after).await;
     let cut = site.cut.clone();
     // Whichever is first; where all is done before, the cut meets nodes at rest.
@@ -134,6 +143,7 @@ impl Site {
             nodes: Vec::new(),
             asked,
             foreign,
+            reads: dice.below(2) == 0,
             left: Arc::new(AtomicU64::new(u64::MAX)),
             cut: Arc::default(),
         };
@@ -142,6 +152,8 @@ impl Site {
             world.limits["zedkube"]["proof_gap_ms"] = 50.into();
             // Each node by itself: with turns the others would wait for the one that is off.
             world.limits["zedkube"]["take_turns"] = false.into();
+            // A clock that is behind holds the gate for so long.
+            world.limits["zedkube"]["gate_clock_limit_ms"] = 5_000.into();
             world.put("persist/status/shutdownConfig", r#"{"Counter":1,"DesiredState":true,"OpsTime":""}"#);
             world.config(&config(6, 1));
             if foreign == Some(number) {
@@ -208,8 +220,12 @@ impl Site {
             node.world.kill_all().await;
         }
         let sim = self.nodes[0].world.cluster.sim().clone();
-        for method in ["GET", "POST", "PATCH", "PUT", "DELETE"] {
-            sim.faults().script(method, "/", u32::MAX, Fault::Cut);
+        if self.reads {
+            sim.quorum(false);
+        } else {
+            for method in ["GET", "POST", "PATCH", "PUT", "DELETE"] {
+                sim.faults().script(method, "/", u32::MAX, Fault::Cut);
+            }
         }
         for node in &mut self.nodes {
             node.world.cluster.power(false).await;
@@ -226,19 +242,19 @@ impl Site {
         seen.join(" | ")
     }
 
-    /// One node of three is no quorum of etcd: until the second one is there the API answers nobody, and no node of
-    /// ours may as much as try to give a cordon back.
+    /// One node of three is no quorum of etcd: until the second one is there the API writes nothing, and no node of ours may
+    /// as much as try to remove a cordon, whatever the API still answers.
     async fn come_back(&mut self, dice: &mut Dice, what: &str) {
         let sim = self.nodes[0].world.cluster.sim().clone();
         let (left, asked) = (cordons(&sim), sim.faults().seen().len());
+        let tried: Vec<usize> = self.nodes.iter().map(|it| it.world.cluster.uncordoned()).collect();
         let mut order = vec![0, 1, 2];
         let mut up = 0;
         while !order.is_empty() {
             let next = order.swap_remove(usize::try_from(dice.below(order.len() as u64)).unwrap());
-            let world = &mut self.nodes[next].world;
-            world.cluster.power(true).await;
+            self.nodes[next].world.cluster.power(true).await;
             if up == 1 {
-                // The first one has asked, and was not answered.
+                // The first one has asked: it was not answered, or it has read what there was before the cut.
                 let has_asked = async {
                     while sim.faults().seen().len() == asked {
                         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -246,17 +262,20 @@ impl Site {
                 };
                 let in_time = tokio::time::timeout(PATIENCE, has_asked).await.is_ok();
                 assert!(in_time, "{what}: the first node up never asks the API");
-                let writes: Vec<_> = sim
-                    .faults()
-                    .seen()
-                    .split_off(asked)
-                    .into_iter()
-                    .filter(|it| it.method != "GET")
-                    .collect();
-                assert!(writes.is_empty(), "{what}: writes before there is a quorum: {writes:?}");
+                if self.reads {
+                    tokio::time::sleep(LONG_AFTER).await;
+                } else {
+                    let asked = sim.faults().seen().split_off(asked);
+                    let writes: Vec<_> = asked.iter().filter(|it| it.method != "GET").collect();
+                    assert!(writes.is_empty(), "{what}: writes before there is a quorum: {writes:?}");
+                }
+                let now: Vec<usize> = self.nodes.iter().map(|it| it.world.cluster.uncordoned()).collect();
+                assert_eq!(now, tried, "{what}: uncordons before there is a quorum");
                 assert_eq!(cordons(&sim), left, "{what}: cordons before there is a quorum");
                 sim.faults().clear();
+                sim.quorum(true);
             }
+            let world = &mut self.nodes[next].world;
             world.start_all();
             up += 1;
             for _ in 0..dice.below(300) {

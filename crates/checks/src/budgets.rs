@@ -26,7 +26,7 @@ pub fn shut(all: &[Value]) -> Vec<Finding> {
     let whole = |it: &Value| count(it, "currentHealthy") >= count(it, "expectedPods");
     let rows: [Rule<'_>; 2] = [
         (
-            "PodDisruptionBudgets that allow no disruption even with all pods Ready; a drain waits for them until its limit",
+            "PodDisruptionBudgets that allow no disruption although all pods run; a drain waits for them until its time limit",
             &|it| whole(it) && !lacks(it) && !is_kept(it),
             &|it| {
                 format!(
@@ -36,10 +36,10 @@ pub fn shut(all: &[Value]) -> Vec<Finding> {
                     count(it, "expectedPods")
                 )
             },
-            "run one more pod of the application, or have the budget ask for one less (minAvailable, maxUnavailable)",
+            "add a replica, or require one pod less (minAvailable, maxUnavailable)",
         ),
         (
-            "PodDisruptionBudgets of applications with too few Ready pods, so that no disruption is allowed",
+            "PodDisruptionBudgets that allow no disruption because too few pods are Ready",
             &lacks,
             &|it| {
                 format!(
@@ -49,7 +49,7 @@ pub fn shut(all: &[Value]) -> Vec<Finding> {
                     count(it, "desiredHealthy")
                 )
             },
-            "bring its pods back first: see layers applications and system",
+            "repair its pods first: layers applications and system name them",
         ),
     ];
     let of = |(what, holds, shown, next): Rule<'_>| {

@@ -46,9 +46,9 @@ pub fn events(events: &[Value]) -> Vec<Finding> {
     all.dedup_by(|older, newest| (&older.node, older.authority) == (&newest.node, newest.authority));
     let warning = |it: &Word| {
         let next = if it.authority {
-            "an authority ends, which a restart does not renew: plan it with k3s certificate rotate-ca --help"
+            "a certificate authority expires, which a restart does not renew: k3s certificate rotate-ca --help"
         } else {
-            "if the clock there is right (date): restart k3s or rke2 on that node, which renews them"
+            "on that node: check the clock with date; if it is right, systemctl restart k3s (k3s-agent, rke2-server, rke2-agent) renews them"
         };
         Finding::new("certificates", format!("certificates on node {}: {}", it.node, it.text), next)
     };
@@ -106,9 +106,9 @@ pub fn dated(all: &[Dated], now: Timestamp) -> Vec<Finding> {
             SignedDuration::MIN,
             VERY_SOON,
             Severity::Blocks,
-            "certificates that, by this machine's clock, end within a day or have ended",
+            "certificates that expire within a day or have expired, by this machine's clock",
         ),
-        (VERY_SOON, SOON, Severity::Warns, "certificates that, by this machine's clock, end within 7 days"),
+        (VERY_SOON, SOON, Severity::Warns, "certificates that expire within 7 days, by this machine's clock"),
     ];
     let of = |(from, to, severity, what)| {
         let mut some: Vec<&Dated> = all.iter().filter(|it| (from..to).contains(&left(it))).collect();
@@ -122,10 +122,10 @@ pub fn dated(all: &[Dated], now: Timestamp) -> Vec<Finding> {
         all.iter().filter(|it| it.dates.starts > now).map(|it| it.place.clone()).collect();
     let early = (!early.is_empty()).then(|| {
         let text = format!(
-            "certificates that, by this machine's clock, are not valid yet, so servers refuse them: {}",
+            "certificates that are not valid yet by this machine's clock, so that servers refuse them: {}",
             listed(&early, ", ")
         );
-        Finding::new("certificates", text, "date shows the clock: set it if it is behind")
+        Finding::new("certificates", text, "check the clock with date, and set it if it is behind")
             .with(Severity::Warns)
     });
     steps.into_iter().filter_map(of).chain(early).collect()
@@ -134,7 +134,7 @@ pub fn dated(all: &[Dated], now: Timestamp) -> Vec<Finding> {
 fn until(left: SignedDuration) -> String {
     let hours = left.as_hours();
     match hours.unsigned_abs() {
-        _ if left.is_negative() => format!("ended {} h ago", hours.unsigned_abs()),
+        _ if left.is_negative() => format!("expired {} h ago", hours.unsigned_abs()),
         0..48 => format!("in {hours} h"),
         _ => format!("in {} days", hours / 24),
     }

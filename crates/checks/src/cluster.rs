@@ -81,7 +81,8 @@ async fn look(cluster: &Cluster, node: &str, source: Source, own: &impl Fn() -> 
             );
             judge("nodes", &all, &mut found, |all| {
                 let warns = warnings([nodes::unready(all), etcd::voters(all)].concat());
-                [warns, nodes::cordoned(all, node), nodes::full_disks(all)].concat()
+                [warns, nodes::cordoned(all, node), nodes::full_disks(all), nodes::mixed_versions(all)]
+                    .concat()
             });
             if all.is_ok_and(|all| all.iter().any(etcd::is_member)) {
                 judge("snapshot", &snapshots, &mut found, |all| warnings(etcd::snapshot(all, own())));

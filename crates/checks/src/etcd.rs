@@ -33,7 +33,7 @@ pub fn voters(nodes: &[Value]) -> Vec<Finding> {
     if sick.is_empty() {
         return Vec::new();
     }
-    let text = format!("members of etcd that are no healthy voters: {}", names(&sick, ", "));
+    let text = format!("etcd members that are not healthy voters: {}", names(&sick, ", "));
     vec![Finding::new(
         "etcd",
         text,
@@ -49,7 +49,7 @@ pub fn snapshot(files: &[Value], now: Timestamp) -> Vec<Finding> {
     let age = newest.map(|at| now.duration_since(at));
     let text = match age {
         Some(age) => format!("the newest snapshot of etcd is {} h old", age.as_hours()),
-        None => "the cluster knows of no snapshot of etcd".to_owned(),
+        None => "the cluster has no snapshot of etcd".to_owned(),
     };
     let is_young = age.is_some_and(|it| it <= SNAPSHOT_AGE);
     let next = "on a server: k3s etcd-snapshot save (rke2: rke2 etcd-snapshot save)";

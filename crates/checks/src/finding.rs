@@ -61,7 +61,7 @@ impl Finding {
 
     /// What `code` is about could not be read.
     pub fn unreadable(code: &str, error: &Error) -> Self {
-        Self::new(code, format!("{UNREAD}{}", error.line()), error.next_step())
+        Self::new(code, format!("{UNREAD}{}", error.plain()), error.next_step())
     }
 
     /// The same as it counts for a drain where `stops` are set to stop one.

@@ -24,7 +24,7 @@ pub mod workloads;
 pub use finding::{Finding, Severity, blocking, settled};
 
 /// Codes of everything that is found before a drain.
-pub const DRAIN_CODES: [&str; 16] = [
+pub const DRAIN_CODES: [&str; 17] = [
     "nodes",
     "cordons",
     "etcd",
@@ -40,6 +40,7 @@ pub const DRAIN_CODES: [&str; 16] = [
     "turns",
     "token",
     "lvm",
+    "address",
     "evictions",
 ];
 /// Those that stop a drain where nobody says otherwise.

@@ -1,5 +1,5 @@
-//! Reading this machine: certificates in files and those that its servers show, room on disks, the server's token, and
-//! volume groups of guests.
+//! Reading this machine: certificates in files and those that its servers show, room on disks, the server's token, volume
+//! groups of guests, and where its address in the cluster is from.
 //!
 //! It blocks, each server for [`LIMIT`] at most: for a thread of its own. A server that nobody runs here is no finding.
 //! Who signed a certificate is not judged, and nothing is sent to a server but the handshake. Source:
@@ -14,16 +14,18 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use serde::de::DeserializeOwned;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, Error as TlsError, SignatureScheme,
 };
+use topics::go_json;
 
 use crate::certificates::{Dated, Dates, dated};
 use crate::finding::UNREAD;
 use crate::node::{self, DiskRoom};
-use crate::{Finding, Severity, lvm, token};
+use crate::{Finding, Severity, lvm, network, token};
 
 /// The time for a connection, and for each answer.
 pub const LIMIT: Duration = Duration::from_secs(2);
@@ -33,12 +35,15 @@ pub const SERVERS: [(&str, &str); 2] = [("kubelet", "127.0.0.1:10250"), ("etcd",
 const DATA: [&str; 2] = ["var/lib/rancher/k3s", "var/lib/rancher/rke2"];
 /// Folders with certificates, below the data.
 const FOLDERS: [&str; 3] = ["server/tls", "server/tls/etcd", "agent"];
+/// The ports of the machine.
+const PORTS: &str = "run/nim/DeviceNetworkStatus/global.json";
 /// A folder with more is not read to its end.
 const FILES: usize = 64;
 /// No certificate is longer.
 const FILE_BYTES: u64 = 64 << 10;
 /// Renews what k3s and rke2 have made.
-const RESTART: &str = "if the clock is right (date): restart k3s or rke2 on this node, which renews all but authorities (*-ca.crt)";
+const RESTART: &str = "check the clock with date; if it is right, restart k3s or rke2 on this node, which renews all but authorities \
+                       (*-ca.crt): systemctl restart k3s (k3s-agent, rke2-server, rke2-agent)";
 
 /// What is looked at.
 #[derive(Debug, Clone, Default)]
@@ -85,11 +90,19 @@ pub fn look(machine: &Machine, now: Timestamp) -> Vec<Finding> {
     found.extend(node::disks(&rooms));
     found.extend(DATA.iter().filter_map(|data| token::look(&machine.root, data)));
     found.extend(lvm::look(&machine.root));
+    let (cluster, ports) = (topic(&machine.root, token::STATUS), topic(&machine.root, PORTS));
+    found.extend(cluster.zip(ports).and_then(|(cluster, ports)| network::leased(&cluster, &ports)));
     found
 }
 
+/// The value of a topic; `None` where it is not there or makes no sense, which its readers report.
+fn topic<T: DeserializeOwned>(root: &Path, path: &str) -> Option<T> {
+    // One of them holds the token of the cluster.
+    go_json::from_slice(token::read(&root.join(path)).ok()?.reveal().as_bytes()).ok()
+}
+
 fn unreadable(code: &str, why: &str) -> Finding {
-    let next = "run this as root, and check the file or volume group that it names";
+    let next = "type it as root (sudo); if that does not help, look at the file that it names";
     Finding::new(code, format!("{UNREAD}{why}"), next).with(Severity::Warns)
 }
 

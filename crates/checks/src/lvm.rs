@@ -29,7 +29,7 @@ pub(crate) fn look(root: &Path) -> Option<Finding> {
                 Finding::new(
                     "lvm",
                     text,
-                    "run this as root, and check the file or volume group that it names",
+                    "type it as root (sudo); if that does not help, look at the file that it names",
                 )
                 .with(Severity::Warns),
             );
@@ -45,7 +45,7 @@ pub(crate) fn look(root: &Path) -> Option<Finding> {
     let (first, _) = all.first()?;
     let shown: Vec<String> = all.iter().map(|(name, disk)| format!("{name} on {disk}")).collect();
     let text = format!(
-        "volume groups that are active on this machine, on disks that look like those of guests, which then cannot migrate: {}",
+        "LVM volumes that look like those of guests are active on this machine, so that these guests cannot migrate: {}",
         listed(&shown, ", ")
     );
     let next = format!(

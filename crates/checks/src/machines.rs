@@ -49,7 +49,7 @@ pub fn not_running(machines: &[Value]) -> Vec<Finding> {
     if let Some(first) = machines.iter().find(|it| down(it).is_some()) {
         let meta = &first["metadata"];
         let next = format!("kubectl -n {} describe vm {}", text(&meta["namespace"]), text(&meta["name"]));
-        let text = format!("virtual machines that are to run and do not: {}", names(&some, ", "));
+        let text = format!("virtual machines that should run and do not: {}", names(&some, ", "));
         found.push(Finding::new("machines", text, next));
     }
     if !stopped.is_empty() {

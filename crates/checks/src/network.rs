@@ -1,11 +1,12 @@
-//! Virtual addresses of the cluster, by the leases of kube-vip.
+//! Virtual addresses of the cluster, by the leases of kube-vip, and the address of this node in it.
 //!
-//! Source: spec/cluster-lock.md 7. Pure: no clock, no I/O, no task.
+//! Sources: spec/cluster-lock.md 7; seed row 0-07. Pure: no clock, no I/O, no task.
 
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::VIRTUAL_IPS;
 use kubeapi::objects::{condition, text, time};
 use serde_json::Value;
+use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus};
 
 use crate::{Finding, Severity};
 
@@ -23,28 +24,50 @@ pub fn addresses(leases: &[Value], nodes: &[Value], now: Timestamp) -> Vec<Findi
         let lease = leases.iter().find(|it| it["metadata"]["name"] == **lease)?;
         let name = text(&lease["metadata"]["name"]);
         let holder = text(&lease["spec"]["holderIdentity"]);
-        let next = format!("kubectl -n kube-system get lease {name}, and the log of kube-vip on its node");
+        let next = format!(
+            "kubectl -n kube-system get lease {name}, and the log of kube-vip on its node: kubectl -n kube-system get pods -o wide"
+        );
         if holder.is_empty() || !ready(&holder) {
             let who = if holder.is_empty() {
                 "nobody".to_owned()
             } else {
-                format!("{holder}, which is no Ready node")
+                format!("{holder}, which is not a Ready node")
             };
             return Some(Finding::new(
                 "network",
-                format!("the virtual address of lease {name} is held by {who}"),
+                format!("the virtual IP of lease {name} is held by {who}"),
                 next,
             ));
         }
         let renewed = time(&lease["spec"]["renewTime"])?;
         let silent = now.duration_since(renewed);
         (silent > RENEWED).then(|| {
-            let text = format!(
-                "{holder} has not renewed the virtual address of lease {name} for {} s",
-                silent.as_secs()
-            );
+            let text =
+                format!("{holder} has not renewed lease {name} of a virtual IP for {} s", silent.as_secs());
             Finding::new("network", text, next).with(Severity::Warns)
         })
     };
     VIRTUAL_IPS.iter().filter_map(of).collect()
+}
+
+/// The reference's number for a port that asks a DHCP server for its address.
+const DHCP_CLIENT: u32 = 4;
+
+/// The port of the cluster whose address is leased, while the config of the cluster gives this node none of its own there;
+/// code `address`.
+#[must_use]
+pub fn leased(cluster: &EdgeNodeClusterStatus, ports: &DeviceNetworkStatus) -> Option<Finding> {
+    let wanted = &cluster.cluster_interface;
+    let mut all = ports.ports.iter().flatten().filter(|_| !wanted.is_empty());
+    let port = all.find(|it| it.logicallabel == *wanted || it.if_name == *wanted)?;
+    let is_fixed = port.cluster_ip_addr.0.is_some() || cluster.cluster_ip_prefix.is_some();
+    (port.dhcp == DHCP_CLIENT && !is_fixed).then(|| {
+        let text = format!(
+            "the address of port {} (label {}), by which this node is in the cluster, is leased by DHCP: after the reboot it may \
+             be another one",
+            port.if_name, port.logicallabel
+        );
+        let next = "give the node a fixed address in its cluster config (clusterIpPrefix), or reserve the lease at the DHCP server";
+        Finding::new("address", text, next).with(Severity::Warns)
+    })
 }

@@ -2,6 +2,8 @@
 //!
 //! Not here: members of etcd (`etcd`). Pure: no clock, no I/O, no task.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::{OUTAGE_TAINTS, OWNER_ANNOTATION, listed as names};
 use kubeapi::nodes::report::CONDITION;
@@ -20,7 +22,7 @@ pub fn unready(nodes: &[Value]) -> Vec<Finding> {
     let off: Vec<String> = nodes.iter().filter(off).map(named).collect();
     let Some(first) = off.first() else { return Vec::new() };
     let next = format!(
-        "is it powered on? on it: systemctl status k3s (rke2-server, k3s-agent); here: kubectl describe node {first}"
+        "check that it is powered on; on it: systemctl status k3s (k3s-agent, rke2-server); here: kubectl describe node {first}"
     );
     vec![Finding::new("nodes", format!("nodes that are not Ready: {}", names(&off, ", ")), next)]
 }
@@ -63,7 +65,7 @@ pub fn cordoned(nodes: &[Value], node: &str) -> Vec<Finding> {
             names(&others, ", ")
         );
         let next = format!(
-            "kubectl uncordon {first}, if whoever cordoned it agrees; a maintenance is ended where it was begun"
+            "kubectl uncordon {first}, once whoever cordoned it agrees; end a maintenance with the tool that began it"
         );
         found.push(Finding::new("cordons", text, next).with(Severity::Warns));
     }
@@ -87,6 +89,25 @@ pub fn full_disks(nodes: &[Value]) -> Vec<Finding> {
     vec![Finding::new("disk", text, next).with(Severity::Warns)]
 }
 
+/// Kubelets of more than one version, as in the middle of an update of Kubernetes; code `nodes`, a hint.
+#[must_use]
+pub fn mixed_versions(nodes: &[Value]) -> Vec<Finding> {
+    let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for node in nodes {
+        let version = text(&node["status"]["nodeInfo"]["kubeletVersion"]);
+        if !version.is_empty() {
+            versions.entry(version).or_default().push(named(node));
+        }
+    }
+    if versions.len() < 2 {
+        return Vec::new();
+    }
+    let shown = versions.iter().map(|(version, nodes)| format!("{version} on {}", names(nodes, ", ")));
+    let text = format!("kubelets of different versions: {}", names(&shown.collect::<Vec<_>>(), "; "));
+    let next = "finish the update of Kubernetes on all nodes: kubectl get nodes shows their versions";
+    vec![Finding::new("nodes", text, next).with(Severity::Hint)]
+}
+
 /// Ready nodes whose kubelet does not renew its lease, by the clock of the API server; code `nodes`. A clock of theirs that
 /// is wrong looks the same.
 #[must_use]
@@ -99,11 +120,13 @@ pub fn silent(nodes: &[Value], leases: &[Value], now: Timestamp) -> Vec<Finding>
         let how = match renewed.map(|at| now.duration_since(at)) {
             _ if !ready => return None,
             Some(age) if age <= LEASE_LASTS => return None,
-            Some(age) => format!("renewed its lease {} s ago by the clock of the API server", age.as_secs()),
-            None => "has no lease that it renews".to_owned(),
+            Some(age) => {
+                format!("last renewed its lease {} s ago, by the clock of the API server", age.as_secs())
+            }
+            None => "has no lease in kube-node-lease".to_owned(),
         };
         let next = format!(
-            "compare its clock (date), and look at the log of its kubelet: kubectl describe node {name}"
+            "on it: compare date, and read the log of its kubelet (journalctl -u k3s, k3s-agent or rke2-server); here: kubectl describe node {name}"
         );
         Some(Finding::new("nodes", format!("the kubelet of node {name} {how}"), next).with(Severity::Warns))
     };
@@ -122,10 +145,12 @@ pub fn tainted(nodes: &[Value]) -> Vec<Finding> {
         let first = stale.first().filter(|_| ready)?;
         let name = named(it);
         let next = format!(
-            "wait 60 s for zedkube on that node to remove them; else: kubectl taint node {name} {first}-"
+            "zedkube on that node removes them 60 s after its kubelet is well; if they stay: kubectl taint node {name} {first}-"
         );
-        let text =
-            format!("node {name} is Ready, and takes no pods because of stale taints: {}", stale.join(", "));
+        let text = format!(
+            "node {name} is Ready but still has taints of an outage, so that no pods are scheduled on it: {}",
+            stale.join(", ")
+        );
         Some(Finding::new("taints", text, next))
     };
     nodes.iter().filter_map(of).collect()

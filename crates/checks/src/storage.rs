@@ -133,17 +133,35 @@ pub fn machine_snapshots(machines: &[Value], now: Timestamp) -> Vec<Finding> {
     in_work("virtual machines in a snapshot or a restore", all, now, look)
 }
 
-/// Volumes with one copy by their own settings: who is on the node that holds it goes down with it; code `volumes`.
+/// The setting of Longhorn by which the one replica of a volume is on the node of its pod.
+const STRICT_LOCAL: &str = "strict-local";
+
+/// Volumes with one replica by their own settings: who uses one goes down with the node that holds it; code `volumes`. Hints,
+/// as they are meant so: the last copy of a volume keeps its node by itself.
 #[must_use]
 pub fn single(volumes: &[Volume]) -> Vec<Finding> {
-    let one = |it: &&Volume| it.spec.number_of_replicas == 1 && it.status.state != "detached";
-    let all: Vec<String> = volumes.iter().filter(one).map(Volume::shown).collect();
-    if all.is_empty() {
-        return Vec::new();
-    }
-    let text = format!("volumes with a single replica: {}", names(&all, ", "));
-    let next = "numberOfReplicas 2 in kubectl -n longhorn-system edit volumes.longhorn.io NAME, where another node has room";
-    vec![Finding::new("volumes", text, next).with(Severity::Warns)]
+    let used = volumes.iter().filter(|it| it.status.state != "detached");
+    let (strict, others): (Vec<&Volume>, Vec<&Volume>) =
+        used.partition(|it| it.spec.data_locality == STRICT_LOCAL);
+    let one = others.into_iter().filter(|it| it.spec.number_of_replicas == 1);
+    let hint = |what: &str, all: Vec<String>, next: &str| {
+        (!all.is_empty()).then(|| {
+            Finding::new("volumes", format!("{what}: {}", names(&all, ", ")), next).with(Severity::Hint)
+        })
+    };
+    let rows = [
+        hint(
+            "volumes with a single replica",
+            one.map(Volume::shown).collect(),
+            "set numberOfReplicas to 2 where another node has room: kubectl -n longhorn-system edit volumes.longhorn.io NAME",
+        ),
+        hint(
+            "strict-local volumes, whose only replica cannot leave the node of their pod",
+            strict.into_iter().map(Volume::shown).collect(),
+            "set dataLocality to best-effort where that will do: kubectl -n longhorn-system edit volumes.longhorn.io NAME",
+        ),
+    ];
+    rows.into_iter().flatten().collect()
 }
 
 /// Copies of volumes that are being made, with how far they are; code `rebuilds`.

@@ -17,7 +17,7 @@ use crate::{Finding, Severity};
 const SERVER: &str = "server/tls";
 const TOKEN: &str = "server/token";
 /// What k3s of this node is started with next, where zedkube knows.
-const STATUS: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
+pub(crate) const STATUS: &str = "run/zedkube/EdgeNodeClusterStatus/global.json";
 /// No such file is longer.
 const BYTES: usize = 64 << 10;
 
@@ -37,7 +37,7 @@ pub(crate) fn look(root: &Path, data: &str) -> Option<Finding> {
         Err(error) => {
             return found(
                 format!("{UNREAD}{shown}: {error}"),
-                "run this as root, and check the file or volume group that it names",
+                "type it as root (sudo); if that does not help, look at the file that it names",
             );
         }
     };
@@ -58,8 +58,7 @@ pub(crate) fn look(root: &Path, data: &str) -> Option<Finding> {
     let text = format!(
         "the token in {shown} is not the one of this node's cluster config: after a reboot it may not rejoin"
     );
-    let next =
-        "find out which one the other servers have; k3s token rotate was typed for one of them, perhaps";
+    let next = "compare it with server/token of another server: after k3s token rotate each server needs the new token in its config";
     Some(Finding::new("token", text, next))
 }
 
@@ -71,7 +70,8 @@ fn password(token: &Secret) -> &str {
     full.map_or(token, |(_, password)| password)
 }
 
-fn read(path: &Path) -> io::Result<Secret> {
+/// What is in a file that may hold it, in memory that is wiped.
+pub(crate) fn read(path: &Path) -> io::Result<Secret> {
     // In one piece: what it would be moved from is not wiped.
     let mut text = String::with_capacity(BYTES);
     File::open(path)?.take(BYTES as u64).read_to_string(&mut text)?;

@@ -44,7 +44,11 @@ pub fn short(kind: &str, all: &[Value]) -> Vec<Finding> {
     let word = kind.replace(' ', "");
     let next = format!("kubectl -n {namespace} describe {} {name}", word.trim_end_matches('s'));
     let shown: Vec<String> = all.into_iter().map(|(text, _)| text).collect();
-    vec![Finding::new("workloads", format!("{kind} without all pods: {}", names(&shown, ", ")), next)]
+    vec![Finding::new(
+        "workloads",
+        format!("{kind} with pods that are not ready: {}", names(&shown, ", ")),
+        next,
+    )]
 }
 
 /// Pods that crash, have no node, or do not end; code `pods`. Their workloads say whether that matters.
@@ -81,10 +85,10 @@ pub fn pods(all: &[Value], now: Timestamp) -> Vec<Finding> {
     };
     let rows = [
         of("pods that do not start", &crashing, &|it| kubectl("logs", it)),
-        of("pods that no node takes", &unplaced, &|it| kubectl("describe pod", it)),
-        of("pods of which the end is not known for more than 5 min", &leftover, &|it| {
+        of("pods that cannot be scheduled", &unplaced, &|it| kubectl("describe pod", it)),
+        of("pods that are Unknown, or have been Terminating for more than 5 min", &leftover, &|it| {
             format!(
-                "check that node {} runs it: zedkube removes what is left of an earlier boot",
+                "kubectl get node {}: zedkube of that node removes what an earlier boot left",
                 text(&it["spec"]["nodeName"])
             )
         }),

@@ -133,8 +133,20 @@ async fn u6_each_finding_of_the_cluster_is_found_when_it_is_so_and_not_when_it_i
         (
             "/volumes",
             longhorn("pvc-1", &json!({ "numberOfReplicas": 1 }), &json!({ "state": "attached" })),
-            "volumes warns",
+            "volumes hint",
             "single replica: pvc-1",
+        ),
+        (
+            "/volumes",
+            longhorn("pvc-1", &json!({ "numberOfReplicas": 1, "dataLocality": "strict-local" }), &open),
+            "volumes hint",
+            "strict-local volumes, whose only replica cannot leave the node of their pod: pvc-1",
+        ),
+        (
+            "/volumes",
+            longhorn("pvc-1", &json!({ "numberOfReplicas": 2, "dataLocality": "best-effort" }), &open),
+            "",
+            "",
         ),
         (
             "/volumes",
@@ -210,6 +222,22 @@ async fn u6_each_finding_of_the_cluster_is_found_when_it_is_so_and_not_when_it_i
         assert!(found.iter().all(|it| it.text.contains(words) && !it.next.is_empty()), "{found:?}");
         assert!(found.iter().all(|it| DRAIN_CODES.contains(&it.code.as_str())), "{found:?}");
     }
+}
+
+/// Row 0-11: no update of Kubernetes is kept from going on by what it makes.
+#[tokio::test(start_paused = true)]
+async fn u6_kubelets_of_different_versions_are_a_hint_that_stops_nothing() {
+    let of = |nodes: &[(&str, &str)]| {
+        let node = |(name, version): &(&str, &str)| {
+            json!({ "metadata": { "name": name }, "status": { "conditions": of("DiskPressure", "False"),
+                "nodeInfo": { "kubeletVersion": version } } })
+        };
+        found("/nodes", nodes.iter().map(node).collect())
+    };
+    assert_eq!(of(&[("n1", "v1.34.1"), ("n2", "v1.34.1"), ("n3", "")]).await, []);
+    let mixed = of(&[("n1", "v1.34.1"), ("n2", "v1.33.5"), ("n3", "v1.34.1")]).await;
+    assert_eq!(mixed[0].text, "kubelets of different versions: v1.33.5 on n2; v1.34.1 on n1, n3");
+    assert_eq!(settled(mixed, &["nodes".to_owned()])[0].severity, Severity::Hint);
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,7 +49,7 @@ fn u6_a_certificate_warns_under_seven_days_and_blocks_under_one() {
         (24 * 7 - 1, Some(Severity::Warns), "/tls/167.crt (in 6 days)"),
         (24, Some(Severity::Warns), "/tls/24.crt (in 24 h)"),
         (23, Some(Severity::Blocks), "/tls/23.crt (in 23 h)"),
-        (-5, Some(Severity::Blocks), "/tls/-5.crt (ended 5 h ago)"),
+        (-5, Some(Severity::Blocks), "/tls/-5.crt (expired 5 h ago)"),
     ] {
         let found = dated(&[ends(hours), ends(24 * 300)], now);
         assert_eq!(found.first().map(|it| it.severity), severity, "{hours}");
@@ -58,7 +58,7 @@ fn u6_a_certificate_warns_under_seven_days_and_blocks_under_one() {
     assert_eq!(dated(&[ends(1), ends(30), ends(2)], now).len(), 2);
     let early = dated(&[lasts(1, 240), lasts(0, 250)], now);
     assert_eq!((early.len(), early[0].severity), (1, Severity::Warns), "{early:?}");
-    assert!(early[0].text.ends_with("are not valid yet, so servers refuse them: /tls/240.crt"), "{early:?}");
+    assert!(early[0].text.ends_with("so that servers refuse them: /tls/240.crt"), "{early:?}");
 }
 
 /// A server that shows the certificate once, and then closes the connection.
@@ -156,6 +156,41 @@ fn u6_a_disk_whose_room_cannot_be_read_is_named_and_a_folder_that_is_not_there_i
     let [one] = found.as_slice() else { panic!("{found:?}") };
     assert!(one.is_unread() && one.severity == Severity::Warns && !one.next.is_empty(), "{one:?}");
     assert!(one.text.contains("persist/vault: Not a directory"), "{one:?}");
+}
+
+/// Row 0-07.
+#[test]
+fn u6_an_address_in_the_cluster_that_is_leased_is_found_unless_the_config_gives_another_one() {
+    let port = |dhcp: u32, own: &str| {
+        json!({ "Ports": [{ "IfName": "eth0", "Logicallabel": "mgmt", "Dhcp": 4 },
+            { "IfName": "eth1", "Logicallabel": "lan", "Dhcp": dhcp, "ClusterIPAddr": own }] })
+        .to_string()
+    };
+    let (leased, fixed, own) = (port(4, ""), port(1, ""), port(4, "10.244.244.2"));
+    let of_config =
+        r#"{"ClusterInterface":"eth1","ClusterIPPrefix":{"IP":"10.244.244.2","Mask":"////8A=="}}"#;
+    for (status, ports, found) in [
+        (r#"{"ClusterInterface":"lan"}"#, leased.as_str(), true),
+        (r#"{"ClusterInterface":"eth1"}"#, &leased, true),
+        (r#"{"ClusterInterface":"lan"}"#, &fixed, false),
+        (r#"{"ClusterInterface":"lan"}"#, &own, false),
+        (of_config, &leased, false),
+        ("{}", &leased, false),
+        (r#"{"ClusterInterface":"gone"}"#, &leased, false),
+        ("{", &leased, false),
+        (r#"{"ClusterInterface":"lan"}"#, "{", false),
+    ] {
+        let files = [
+            ("run/zedkube/EdgeNodeClusterStatus/global.json", status),
+            ("run/nim/DeviceNetworkStatus/global.json", ports),
+        ];
+        let all = of_code("address", &files);
+        assert_eq!(all.len(), usize::from(found), "{status} {ports}: {all:?}");
+        assert!(
+            all.iter().all(|it| it.text.contains("port eth1 (label lan)") && it.severity == Severity::Warns),
+            "{all:?}"
+        );
+    }
 }
 
 /// What is found of this code on a machine with these files.

@@ -187,6 +187,17 @@ impl Error {
     pub fn line(&self) -> String {
         chain(self)
     }
+
+    /// The same for a person: of a connection that failed only the innermost cause, not what each layer of a library says.
+    #[must_use]
+    pub fn plain(&self) -> String {
+        let Self::Connection { source, .. } = self else { return self.line() };
+        let mut cause: &(dyn StdError + 'static) = source.as_ref();
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        format!("{self}: {cause}")
+    }
 }
 
 /// `error` and its sources in one line. A source that the line holds already is left out, as some libraries put
@@ -208,6 +219,21 @@ pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_connection_that_failed_a_person_reads_the_innermost_cause() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("client error (Connect)")]
+        struct Outer(#[source] std::io::Error);
+        let refused = || std::io::Error::from_raw_os_error(111);
+        let (what, via) = ("reach the API".to_owned(), "kubeconfig k".to_owned());
+        let cut = Error::Connection { what, via, source: Outer(refused()).into() };
+        assert_eq!(cut.plain(), "reach the API with kubeconfig k: Connection refused (os error 111)");
+        assert!(cut.line().contains("client error (Connect)"));
+        // Where a file is named in between, it stays.
+        let other = Error::Kubeconfig { path: "k".into(), source: Outer(refused()).into() };
+        assert_eq!(other.plain(), other.line());
+    }
 
     #[test]
     fn only_a_server_that_does_not_answer_at_all_is_silent() {

@@ -155,6 +155,8 @@ pub struct NetworkPortStatus {
     pub is_l3_port: bool,
     /// Whether its config is wrong.
     pub invalid_config: bool,
+    /// How it gets an address: 4 from a DHCP server.
+    pub dhcp: u32,
     /// Its addresses.
     pub addr_info_list: Option<Vec<AddrInfo>>,
     /// This node's address in the cluster, when it is on this port.

@@ -36,7 +36,7 @@ pub(crate) fn leave_traces(bus: &Bus, agent: &'static str, clock: Clock) {
     panic::set_hook(Box::new(move |info| {
         let (bus, text, stack) = (Arc::clone(&bus), text(info), Backtrace::force_capture());
         let traces = Arc::new(move || {
-            let stack = stack.to_string();
+            let stack = shown(&stack.to_string());
             let stored = reasons::fatal(&bus, agent, &text, &stack, clock.wall());
             // No line of the log: what panicked may hold its lock. newlogd keeps lines from `panic:` on as a stack. There
             // is nobody to report a failure of this to.
@@ -66,6 +66,15 @@ pub(crate) fn leave_traces(bus: &Bus, agent: &'static str, clock: Clock) {
 fn text(info: &PanicHookInfo<'_>) -> String {
     let said = info.payload_as_str().unwrap_or("no text");
     info.location().map_or(said.to_owned(), |at| format!("{said}, {}:{}", at.file(), at.line()))
+}
+
+/// The stack, or why there is none: an image has one frame, which nobody knows.
+fn shown(stack: &str) -> String {
+    let is_known = |line: &str| !line.trim().is_empty() && !line.trim_end().ends_with("<unknown>");
+    if stack.lines().any(is_known) {
+        return stack.to_owned();
+    }
+    "no stack: this program was built without tables for unwinding, or without names; the profile `field` has both".to_owned()
 }
 
 #[cfg(test)]
@@ -106,6 +115,16 @@ mod tests {
         }
         assert_eq!(reasons::survived(&bus, "zedkube").unwrap().as_deref(), Some(line.trim_end()));
         assert_eq!((text(reasons::REASON), text(reasons::LOG)), (String::new(), line));
+    }
+
+    /// As the profiles `image` and `field` print them.
+    #[test]
+    fn e2_a_stack_of_which_nothing_is_known_says_so() {
+        for none in ["", "   0: <unknown>\n", "   0: <unknown>\n   1: <unknown>\n"] {
+            assert!(shown(none).starts_with("no stack: ") && shown(none).contains("`field`"), "{none}");
+        }
+        let some = "   0: zedbox::main\n             at ./src/main.rs:5:15\n   1: <unknown>\n";
+        assert_eq!(shown(some), some);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub const LAYERS: [&str; 15] = [
 ];
 
 /// Why a layer is unknown while the API does not answer, and the next step.
-pub const NO_API: &str = "not looked at: the Kubernetes API cannot be used";
+pub const NO_API: &str = "not checked, as the Kubernetes API cannot be used";
 /// See [`NO_API`].
 pub const SEE_API: &str = "see layer api";
 

@@ -33,7 +33,7 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
         None => clock.found([Finding::new(
             "clock",
             "the API server does not say what time it is",
-            "compare with date",
+            "compare date on this machine and on a server",
         )
         .with(Severity::Warns)]),
     };
@@ -107,9 +107,7 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
         quorum.layer("etcd"),
         Looked::default().read(format!("{} answers", cluster.address())).layer("api"),
         Looked::default()
-            .list("nodes", all_nodes.as_deref(), |all| {
-                [nodes::unready(all), nodes::cordoned(all, ""), nodes::full_disks(all)].concat()
-            })
+            .list("nodes", all_nodes.as_deref(), of_nodes)
             .list("leases", renewals.as_deref(), |all| nodes::silent(known, all, now))
             .layer("nodes"),
         Looked::default().list("nodes", all_nodes.as_deref(), nodes::tainted).layer("taints"),
@@ -121,6 +119,11 @@ pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyL
             .list("virtual machines", guests.as_deref(), machines::not_running)
             .layer("machines"),
     ]
+}
+
+fn of_nodes(all: &[Value]) -> Vec<Finding> {
+    let mixed = nodes::mixed_versions(all).into_iter().map(|it| it.with(Severity::Warns)).collect();
+    [nodes::unready(all), nodes::cordoned(all, ""), nodes::full_disks(all), mixed].concat()
 }
 
 fn old_snapshot(all: &[Value], now: Timestamp) -> Vec<Finding> {
@@ -140,7 +143,7 @@ fn parted(read: Result<Vec<Value>, Error>) -> Result<Halves, Error> {
 
 /// The API does not answer, or not to us.
 fn without_api(error: &Error) -> Vec<VerifyLayer> {
-    let (text, next) = (error.line(), error.next_step());
+    let (text, next) = (error.plain(), error.next_step());
     let off = error.reach() == Reach::Unreachable && !matches!(error, Error::Kubeconfig { .. });
     let mut api = Looked::default();
     api.found([if off { Finding::new("api", text, next) } else { Finding::unreadable("api", error) }]);

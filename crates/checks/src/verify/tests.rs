@@ -121,13 +121,13 @@ type Change = fn(&mut Vec<Value>);
 #[expect(clippy::too_many_lines, reason = "one table")]
 #[tokio::test(start_paused = true)]
 async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step() {
-    let rows: [(&str, &str, VerifyResult, &str, &str, Change); 21] = [
+    let rows: [(&str, &str, VerifyResult, &str, &str, Change); 22] = [
         (
             "poddisruptionbudgets",
             "budgets",
             Warn,
-            "allow no disruption even with all pods Ready; a drain waits for them until its limit: shop/b2 (needs 2 of 2)",
-            "kubectl -n shop describe pdb b2; run one more pod",
+            "allow no disruption although all pods run; a drain waits for them until its time limit: shop/b2 (needs 2 of 2)",
+            "kubectl -n shop describe pdb b2; add a replica",
             |all| {
                 // One that lets go, one that does not, those of Longhorn and KubeVirt, and one without pods.
                 all.extend([budget("shop", "b1", [1, 2, 1, 2]), budget("shop", "b2", [0, 2, 2, 2])]);
@@ -142,8 +142,8 @@ async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step
             "poddisruptionbudgets",
             "budgets",
             Warn,
-            "with too few Ready pods, so that no disruption is allowed: shop/b1 (1 Ready, needs 2)",
-            "kubectl -n shop describe pdb b1; bring its pods back first",
+            "allow no disruption because too few pods are Ready: shop/b1 (1 Ready, needs 2)",
+            "kubectl -n shop describe pdb b1; repair its pods first",
             |all| all.push(budget("shop", "b1", [0, 1, 2, 3])),
         ),
         ("nodes", "nodes", Fail, "not Ready: n2", "kubectl describe node n2", |all| {
@@ -152,11 +152,16 @@ async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step
         ("nodes", "nodes", Warn, "cordoned", "kubectl uncordon n1", |all| {
             all[0]["spec"]["unschedulable"] = true.into();
         }),
+        ("nodes", "nodes", Warn, "versions: v1 on n1; v2 on n2", "kubectl get nodes", |all| {
+            for (node, version) in all.iter_mut().zip(["v1", "v2"]) {
+                node["status"]["nodeInfo"] = json!({ "kubeletVersion": version });
+            }
+        }),
         (
             "node-leases",
             "nodes",
             Warn,
-            "of node n2 renewed its lease 60 s ago",
+            "of node n2 last renewed its lease 60 s ago",
             "log of its kubelet",
             |all| {
                 all[1]["spec"]["renewTime"] = "2026-11-23T11:59:00Z".into();
@@ -165,7 +170,7 @@ async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step
         ("node-leases", "nodes", Warn, "of node n1 has no lease", "kubectl describe node n1", |all| {
             all.remove(0);
         }),
-        ("nodes", "etcd", Fail, "no healthy voters: n1 (NotAVoter)", "repair", |all| {
+        ("nodes", "etcd", Fail, "not healthy voters: n1 (NotAVoter)", "repair", |all| {
             all[0]["status"]["conditions"][1] =
                 json!({ "type": "EtcdIsVoter", "status": "False", "reason": "NotAVoter" });
         }),
@@ -180,7 +185,7 @@ async fn v1_each_thing_that_is_not_well_is_named_in_its_layer_with_the_next_step
             "leases",
             "network",
             Fail,
-            "held by n3, which is no Ready node",
+            "held by n3, which is not a Ready node",
             "kubectl -n kube-system get lease plndr-cp-lock",
             |all| {
                 all[0]["spec"]["holderIdentity"] = "n3".into();

@@ -5,6 +5,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use checks::{Finding, Severity};
+use kubeapi::names::listed;
 
 use crate::plan::placement::{Needs, Peer};
 use crate::plan::residents::Resident;
@@ -70,6 +71,20 @@ pub fn room(leaving: Sum, peers: &[Peer], residents: &[Resident]) -> Vec<Finding
     )
 }
 
+/// Pods that leave and have no priority class; code `room`, a hint.
+#[must_use]
+pub fn unranked<'a>(pods: impl Iterator<Item = &'a Resident>) -> Option<Finding> {
+    let names: Vec<String> = pods.map(|it| format!("{}/{}", it.namespace, it.name)).collect();
+    (!names.is_empty()).then(|| {
+        let text = format!(
+            "pods without a priority class, which come up in any order where the other nodes lack room: {}",
+            listed(&names, ", ")
+        );
+        let next = "set priorityClassName in the workloads that matter most: kubectl get priorityclasses";
+        Finding::new("room", text, next).with(Severity::Hint)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +102,16 @@ mod tests {
 
     fn on(node: &str, cpu_milli: u64, memory_mib: u64) -> Resident {
         Resident { node: node.to_owned(), cpu_milli, memory_bytes: memory_mib << 20, ..Resident::default() }
+    }
+
+    #[test]
+    fn u6_pods_without_a_priority_class_are_a_hint() {
+        assert_eq!(unranked([].iter()), None);
+        let pod =
+            |name: &str| Resident { namespace: "shop".into(), name: name.into(), ..Resident::default() };
+        let found = unranked([pod("web"), pod("db")].iter()).unwrap();
+        assert_eq!((found.code.as_str(), found.severity), ("room", Severity::Hint));
+        assert!(found.text.ends_with("lack room: shop/web, shop/db"), "{found:?}");
     }
 
     #[test]

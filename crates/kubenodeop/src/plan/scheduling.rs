@@ -15,7 +15,7 @@ use crate::plan::Class;
 use crate::plan::budget::Holds;
 use crate::plan::placement::{Affinity, Asked, Needs, Peer, Taint, Term, Tolerated, thousandths};
 use crate::plan::residents::{Neighbours, Resident};
-use crate::plan::room::{Sum, room};
+use crate::plan::room::{Sum, room, unranked};
 
 /// The taint of a node whose `spec.unschedulable` is set, with the effect `NoSchedule` and no value.
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
@@ -83,8 +83,14 @@ pub(crate) fn room_of(node: &NodeName, all: &[Pod], peers: &[Peer]) -> Vec<Findi
         let facts = pods::facts(pod);
         facts.class() == Class::Leave && !facts.workload.is_empty()
     };
-    let leaving: Vec<Resident> = all.iter().filter(leaves).filter_map(resident).collect();
-    room(Sum::of(leaving.iter().filter(|it| it.node == node.as_str())), peers, &residents)
+    let leaving: Vec<(&Pod, Resident)> =
+        all.iter().filter(leaves).filter_map(|pod| Some((pod, resident(pod)?))).collect();
+    let leaving: Vec<(&Pod, Resident)> =
+        leaving.into_iter().filter(|(_, it)| it.node == node.as_str()).collect();
+    let mut found = room(Sum::of(leaving.iter().map(|(_, it)| it)), peers, &residents);
+    let is_ranked = |pod: &Pod| pod.spec.as_ref().is_some_and(|it| it.priority_class_name.is_some());
+    found.extend(unranked(leaving.iter().filter(|(pod, _)| !is_ranked(pod)).map(|(_, it)| it)));
+    found
 }
 
 /// Those of the required terms that can be judged without the labels of namespaces and revisions of workloads.

@@ -89,3 +89,33 @@ fn shown_json(value: Result<Value, topics::go_json::Error>) -> Vec<u8> {
         Err(_quotes) => b"it makes no sense as this topic; `zedbox check` says why\n".to_vec(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Row 2-08: a report says by which settings the node went.
+    #[test]
+    fn the_settings_of_the_node_are_in_the_archive() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &Path, text: &str| store::replace(path, text.as_bytes()).unwrap();
+        let limits = root.path().join("etc/zedbox/limits.json");
+        put(&limits, r#"{"zedkube":{"drain_tries":3}}"#);
+        let settings = format!("limits = \"{}\"\n", limits.display());
+        put(&root.path().join("etc/zedbox/zedbox.toml"), &settings);
+        put(
+            &root.path().join("run/zedagent/ConfigItemValueMap/global.json"),
+            r#"{"GlobalSettings":{"kubernetes.drain.timeout":{"Key":"kubernetes.drain.timeout","ItemType":1,"IntValue":7}}}"#,
+        );
+        let mut contents = Contents::default();
+        collect(root.path(), &mut contents);
+        for (file, part) in [
+            ("files/etc/zedbox/zedbox.toml", "limits = "),
+            ("files/limits.json", "drain_tries"),
+            ("files/run/zedagent/ConfigItemValueMap/global.json", "kubernetes.drain.timeout"),
+        ] {
+            let held = contents.0.iter().find(|it| it.0 == file).map(|it| String::from_utf8_lossy(&it.1));
+            assert!(held.is_some_and(|it| it.contains(part)), "{file}: {:?}", contents.0);
+        }
+    }
+}

@@ -85,6 +85,7 @@ async fn report(bus: &Bus, cluster: &Cluster, clock: Clock, probes: &probes::Pro
     let mut layers = Box::pin(verify::look(cluster, own)).await;
     let api = layers.iter().any(|it| it.layer == "api" && it.result == VerifyResult::Pass);
     let (here, found) = (!node.is_empty(), machine(bus, cluster, clock, &node).await);
+    layers.push(devices(bus, here));
     for (layer, finding) in found {
         merge(&mut layers, layer, finding);
     }
@@ -93,7 +94,6 @@ async fn report(bus: &Bus, cluster: &Cluster, clock: Clock, probes: &probes::Pro
     {
         network.read = [network.read.as_str(), &port].join(", ");
     }
-    layers.push(devices(bus, here));
     layers.push(if api {
         turns(cluster).await
     } else {
@@ -118,6 +118,7 @@ async fn machine(bus: &Bus, cluster: &Cluster, clock: Clock, node: &str) -> Vec<
     let layer = |it: &Finding| match it.code.as_str() {
         "disk" => "devices",
         "token" => "etcd",
+        "address" => "network",
         "lvm" => "storage",
         _ => "certificates",
     };
@@ -143,6 +144,9 @@ fn merge(layers: &mut Vec<VerifyLayer>, name: &str, finding: Finding) {
         return;
     };
     layer.result = layer.result.max(more.result);
+    if layer.read.is_empty() {
+        layer.read = more.read;
+    }
     layer.findings.extend(more.findings);
     layer.findings.sort_by_key(|it| std::cmp::Reverse(it.result));
 }
@@ -152,7 +156,7 @@ fn devices(bus: &Bus, here: bool) -> VerifyLayer {
     if !here {
         return verify::skipped(
             "devices",
-            "zedagent has written no /run/zedagent/EdgeNodeInfo: as on any machine that is no node; on one, see systemctl status zedbox",
+            "not checked: without /run/zedagent/EdgeNodeInfo this machine is no node; on a node, see systemctl status zedbox",
         );
     }
     let missing = DEVICE_NODES.into_iter().filter(|path| !bus.path(path).exists());
@@ -221,7 +225,9 @@ async fn until_well(
 /// The report for a person.
 fn sheet(report: &VerifyReport, columns: usize) -> String {
     let mut out = String::new();
-    let is_dark = |it: &&VerifyLayer| it.findings.iter().any(|it| it.text == verify::NO_API);
+    // One of which this machine has shown something all the same is no such layer: it may be why the API is away.
+    let is_dark =
+        |it: &&VerifyLayer| !it.findings.is_empty() && it.findings.iter().all(|it| it.text == verify::NO_API);
     for layer in report.layers.iter().filter(|it| !is_dark(it)) {
         let head = format!("{:<NAME$}{:<RESULT$}", layer.layer, layer.result.text());
         out.push_str(&paragraph(&head, &layer.read, columns));
@@ -243,10 +249,10 @@ fn sheet(report: &VerifyReport, columns: usize) -> String {
     };
     let counts = [
         of(VerifyResult::Fail, "failed"),
-        of(VerifyResult::Unknown, "could not be looked at"),
+        of(VerifyResult::Unknown, "unknown"),
         of(VerifyResult::Warn, "with warnings"),
         of(VerifyResult::Pass, "passed"),
-        of(VerifyResult::Skipped, "not here"),
+        of(VerifyResult::Skipped, "skipped"),
     ];
     let counts: Vec<String> = counts.into_iter().flatten().collect();
     out.push_str(&paragraph("", &format!("{}.", counts.join(", ")), columns));
@@ -322,6 +328,19 @@ mod tests {
              next     kubectl describe node n2\n\
              1 layer failed, 1 layer with warnings, 1 layer passed.\n"
         );
+    }
+
+    #[test]
+    fn v1_what_this_machine_shows_of_a_layer_is_shown_also_without_the_api() {
+        let dark = |name: &str| verify::unknown(name, verify::NO_API, verify::SEE_API);
+        let mut layers = vec![dark("certificates"), dark("etcd")];
+        merge(&mut layers, "certificates", Finding::new("certificates", "expired 5 h ago", "restart k3s"));
+        let report = VerifyReport { result: VerifyResult::Fail, layers, ..VerifyReport::default() };
+        let sheet = sheet(&report, 80);
+        assert!(sheet.starts_with("certificates  fail     this machine\n"), "{sheet}");
+        for line in ["fail     expired 5 h ago\n", "next     restart k3s\n", "cannot be used: etcd.\n"] {
+            assert!(sheet.contains(line), "{line}: {sheet}");
+        }
     }
 
     /// Looks at these results, one each look, the last again and again; returns the end, its seconds and what was said.

@@ -106,16 +106,8 @@ fn u6_a_certificate_of_the_api_server_that_ends_within_a_day_stops_a_drain_until
     let plan = || place.plan(&format!("--limits {}", place.node.path("limits.json").display()));
     place.sim.edit("policy/poddisruptionbudgets", "shop", "web", |it| it["spec"]["minAvailable"] = json!(1));
     for (ends, code, expected) in [
-        (
-            None,
-            4,
-            "finding [certificates] blocks: certificates that, by this machine's clock, end within a day",
-        ),
-        (
-            Some(hours(100)),
-            0,
-            "finding [certificates] warns: certificates that, by this machine's clock, end within 7",
-        ),
+        (None, 4, "finding [certificates] blocks: certificates that expire within a day"),
+        (Some(hours(100)), 0, "finding [certificates] warns: certificates that expire within 7"),
         (Some(hours(24 * 300)), 0, ""),
     ] {
         if let Some(ends) = ends {

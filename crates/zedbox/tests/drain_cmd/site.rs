@@ -296,9 +296,7 @@ fn u13_a_shutdown_is_checked_first_and_what_is_passed_is_kept() {
     assert_eq!(refused.code, 1, "{refused:?}");
     let said = words(&refused.out);
     assert!(
-        said.contains(
-            "[snapshot] the cluster knows of no snapshot of etcd. on a server: k3s etcd-snapshot save"
-        ),
+        said.contains("[snapshot] the cluster has no snapshot of etcd. on a server: k3s etcd-snapshot save"),
         "{said}"
     );
     assert!(refused.err.contains("begin all the same with --pass snapshot"), "{refused:?}");
@@ -310,11 +308,11 @@ fn u13_a_shutdown_is_checked_first_and_what_is_passed_is_kept() {
     let told = place.site("shutdown --pass snapshot --reason x", &[]);
     assert_eq!(told.code, 0, "{told:?}");
     assert!(
-        words(&told.out).starts_with("[snapshot] the cluster knows of no snapshot of etcd; passed."),
+        words(&told.out).starts_with("[snapshot] the cluster has no snapshot of etcd; passed."),
         "{told:?}"
     );
     let shown = words(&place.site("status", &[]).out);
-    assert!(shown.contains("finding [snapshot] the cluster knows of no snapshot of etcd; passed"), "{shown}");
+    assert!(shown.contains("finding [snapshot] the cluster has no snapshot of etcd; passed"), "{shown}");
     let again = place.site("check", &[]);
     assert!(again.code == 1 && again.err.contains("is in progress"), "{again:?}");
 }

@@ -91,7 +91,7 @@ async fn u13_what_speaks_against_a_shutdown_is_found_and_named_all_at_once() {
         [
             "turn: node n1 holds a turn (reboot, phase drained)",
             "nodes: nodes that are not Ready: n2",
-            "etcd: members of etcd that are no healthy voters: n1 (MemberIsLearner)",
+            "etcd: etcd members that are not healthy voters: n1 (MemberIsLearner)",
             "snapshot: the newest snapshot of etcd is 30 h old",
             "certificates: certificates on node n1: within 7 days",
             "certificates: certificates on node n1: within 7 days",
@@ -115,10 +115,7 @@ async fn what_cannot_be_read_is_a_finding_and_what_is_not_installed_is_none() {
     let all = found(&cluster, &Record::default()).await;
     assert!(all.len() == 1 && all[0].starts_with("backups: cannot be checked: "), "{all:?}");
     assert!(sim.remove("k3s/etcdsnapshotfiles", "", "s1"));
-    assert_eq!(
-        found(&cluster, &Record::default()).await,
-        ["snapshot: the cluster knows of no snapshot of etcd"]
-    );
+    assert_eq!(found(&cluster, &Record::default()).await, ["snapshot: the cluster has no snapshot of etcd"]);
     // Without etcd there is none to be had.
     sim.edit("nodes", "", "n1", |it| {
         it["metadata"]["labels"].as_object_mut().unwrap().remove("node-role.kubernetes.io/etcd");
