@@ -5,6 +5,7 @@ mod cluster;
 #[cfg(feature = "demo")]
 mod demo;
 mod device_order;
+mod force;
 mod join;
 mod lock;
 mod machines;
@@ -18,16 +19,18 @@ mod window;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use agent::{device, partitions};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
-use topics::{DrainStatus, GoTime, Requester};
+use topics::GoTime;
 
 pub(crate) use bundle::BundleCommand;
 pub(crate) use cluster::OverCluster;
 #[cfg(feature = "demo")]
 pub(crate) use demo::{DemoAgent, DemoOptions, Scenario};
 pub(crate) use device_order::{Blocked, OrderOptions, RebootCommand, ShutdownCommand};
+pub(crate) use force::{ForceOptions, Whom};
 pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
 pub(crate) use lock::{First, LockAction, LockCommand};
 pub(crate) use machines::{MachinesAction, MachinesCommand};
@@ -37,7 +40,9 @@ pub(crate) use update_status::UpdateStatus;
 pub(crate) use verify::VerifyCommand;
 pub(crate) use window::StartOptions;
 
+use crate::kubeconfig_cmd::KubeconfigCommand;
 use crate::log::checked;
+use crate::role_cmd::RoleCommand;
 use crate::site_cmd::SiteCommand;
 
 /// Agents that a link to the program may be named after.
@@ -105,12 +110,16 @@ pub(crate) enum Command {
     Drain(DrainCommand),
     /// Wait for a server of this node's cluster, before it joins.
     Join(JoinCommand),
+    /// Make a kubeconfig for the agents out of a service account.
+    Kubeconfig(KubeconfigCommand),
     /// Show which node may be down, who waits for a turn, and change that.
     Lock(LockCommand),
     /// Show virtual machines that drains have stopped, and start them again.
     Machines(MachinesCommand),
     /// Drain this node and reboot it, or withdraw that.
     Reboot(RebootCommand),
+    /// Print the roles that the agents need, for `kubectl apply -f -`.
+    Role(RoleCommand),
     /// Drain this node and switch it off, or withdraw that.
     Shutdown(ShutdownCommand),
     /// Shut the whole site down or reboot it, and show how far that is.
@@ -190,65 +199,6 @@ pub(crate) enum DrainAction {
     Pass(PassOptions),
 }
 
-/// What a person forces.
-#[derive(Debug, Clone, Group)]
-#[command(after_help = "Status by number or name:\n  \
-    1 notsupported    as if the node were in no cluster, while the file stays\n  \
-    2 notrequested, 3 requested, 4 starting, 5 cordoned, 6 failedcordon, 7 drainretrying, 8 faileddrain:\n    \
-    shown while the file stays\n  \
-    9 complete        the pending operation goes ahead without a proved drain; used once")]
-pub(crate) struct ForceOptions {
-    /// Number or name of the status, as `9` or `complete`.
-    #[arg(value_name = "STATUS", value_parser = drain_status, required_unless_present = "remove")]
-    pub(crate) status: Option<DrainStatus>,
-    /// Whose operation it is for; needed with complete.
-    #[arg(long = "for", value_name = "WHOM", value_enum)]
-    pub(crate) whom: Option<Whom>,
-    /// Why, in at most 200 bytes; history and log show it with your name [default: no reason given].
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: Option<String>,
-    /// Replace an existing force file.
-    #[arg(long)]
-    pub(crate) replace: bool,
-    /// Force complete also when no such operation is pending now.
-    #[arg(long)]
-    pub(crate) even_if_nobody_waits: bool,
-    /// Remove the force file.
-    #[arg(long, conflicts_with_all = ["status", "whom", "reason", "replace", "even_if_nobody_waits"])]
-    pub(crate) remove: bool,
-}
-
-/// Whose operation a forced status is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Whom {
-    /// A reboot or a shutdown.
-    #[value(alias = "shutdown")]
-    Reboot,
-    /// An OS update.
-    Update,
-}
-
-impl Whom {
-    /// Who asks for its drain.
-    pub(crate) const fn requester(self) -> Requester {
-        match self {
-            Self::Reboot => Requester::DeviceOp,
-            Self::Update => Requester::Update,
-        }
-    }
-}
-
-/// A status by its number, or by its name in any case, with or without `-`, `_` and blanks.
-fn drain_status(text: &str) -> Result<DrainStatus, String> {
-    let bare = |text: &str| text.replace(['-', '_', ' '], "").to_lowercase();
-    let known = (1..=9).map(DrainStatus::from);
-    let is = |status: &DrainStatus| bare(status.text()) == bare(text) || text.parse() == Ok(status.number());
-    known.clone().find(is).ok_or_else(|| {
-        let names: Vec<String> = known.map(|it| format!("{} {}", it.number(), bare(it.text()))).collect();
-        format!("no such status; known are {}", names.join(", "))
-    })
-}
-
 /// How the state of a drain is shown.
 #[derive(Debug, Clone, Group)]
 pub(crate) struct StatusOptions {
@@ -276,6 +226,26 @@ impl Surroundings {
             no_colour: text("NO_COLOR").is_some(),
             dumb: text("TERM").is_some_and(|term| term == "dumb"),
             sudo_user: text("SUDO_USER").and_then(|user| user.into_string().ok()),
+        }
+    }
+}
+
+/// What systemd wants to hear of a service, and where.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Service {
+    /// `NOTIFY_SOCKET`: a path, or behind `@` a name without a file.
+    pub(crate) socket: Option<OsString>,
+    /// `WATCHDOG_USEC`: after so long without a sign of life it ends the process.
+    pub(crate) watchdog: Option<Duration>,
+}
+
+impl Service {
+    /// That of this process.
+    pub(crate) fn of_this_process() -> Self {
+        let micros = std::env::var_os("WATCHDOG_USEC").and_then(|it| it.to_str()?.parse().ok());
+        Self {
+            socket: std::env::var_os("NOTIFY_SOCKET").filter(|it| !it.is_empty()),
+            watchdog: micros.map(Duration::from_micros),
         }
     }
 }
@@ -329,9 +299,11 @@ impl Command {
             | Self::Check(_)
             | Self::Drain(_)
             | Self::Join(_)
+            | Self::Kubeconfig(_)
             | Self::Lock(_)
             | Self::Machines(_)
             | Self::Reboot(_)
+            | Self::Role(_)
             | Self::Shutdown(_)
             | Self::Site(_)
             | Self::Verify(_) => &[],
@@ -423,16 +395,6 @@ mod tests {
             }
             let refused = of(" --partitions sda").unwrap_err();
             assert!(refused.contains("use none, gpt:/dev/DISK"), "{refused}");
-        }
-    }
-
-    #[test]
-    fn a_status_has_a_number_and_a_name() {
-        for (text, number) in [("9", 9), ("complete", 9), ("not-supported", 1), ("FAILED_DRAIN", 8)] {
-            assert_eq!(drain_status(text).unwrap().number(), number, "{text}");
-        }
-        for wrong in ["", "done", "-1", "0", "12", "999", "unknown"] {
-            assert!(drain_status(wrong).unwrap_err().contains("9 complete"), "{wrong}");
         }
     }
 
