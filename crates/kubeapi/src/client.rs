@@ -19,7 +19,7 @@ use kube::core::{Status, request};
 use serde::de::DeserializeOwned;
 use tracing::debug;
 
-use crate::account::Place;
+use crate::connect::account::Place;
 use crate::error::Error;
 use crate::kubeconfig::KubeconfigFile;
 use crate::reply::Answer;

@@ -20,7 +20,7 @@ use kube::Client;
 use tracing::debug;
 
 use self::parsed::{Parsed, Proof, Source, parse};
-use crate::account::Place;
+use crate::connect::account::Place;
 use crate::connect::{self, Access, read_file, short_enough};
 use crate::error::Error;
 

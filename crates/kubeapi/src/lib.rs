@@ -7,7 +7,6 @@
 //! (`reply`, `pace`, `names`, `objects`) decide nothing but the meaning of a text. Sources: design.md sections 2 and 7,
 //! spec/agents.md 4.3.
 
-pub mod account;
 pub mod client;
 pub mod connect;
 mod error;

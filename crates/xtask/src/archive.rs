@@ -62,7 +62,7 @@ pub(crate) fn tar(entries: &[Entry], folders: &[&str], epoch: u64) -> anyhow::Re
 
 /// Packed by gzip, without a name or a time.
 pub(crate) fn gzip(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let mut packed = GzBuilder::new().write(Vec::new(), Compression::best());
+    let mut packed = GzBuilder::new().write(Vec::new(), Compression::default());
     packed.write_all(bytes)?;
     Ok(packed.finish()?)
 }

@@ -1,13 +1,13 @@
 //! `zedbox kubeconfig`: a kubeconfig for the agents, out of a service account.
 //!
-//! Not here: what it holds (`kubeapi::account`), and the rights of the account (`zedbox role`). The token goes into the
+//! Not here: what it holds (`kubeapi::connect::account`), and the rights of the account (`zedbox role`). The token goes into the
 //! file that was named and nowhere else.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args as Group;
-use kubeapi::account::{self, Account, Place, Token};
+use kubeapi::connect::account::{self, Account, Place, Token};
 use kubeapi::{Cluster, Error};
 use pubsub::store;
 

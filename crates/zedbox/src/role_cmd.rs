@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use clap::Args as Group;
 use clap::builder::PossibleValuesParser;
-use kubeapi::account::Account;
+use kubeapi::connect::account::Account;
 use kubeapi::names::APP_NAMESPACE;
 use serde_json::json;
 

@@ -14,8 +14,8 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::json;
 
+use super::read_file;
 use crate::client::Cluster;
-use crate::connect::read_file;
 use crate::error::Error;
 use crate::names::NodeName;
 
@@ -83,6 +83,19 @@ pub struct Token {
     pub expires: Option<String>,
 }
 
+/// What the server answers.
+#[derive(Deserialize)]
+struct Answer {
+    status: Granted,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Granted {
+    token: String,
+    expiration_timestamp: Option<String>,
+}
+
 /// Asks the server for a token of `account` that lasts `secs`; it may grant less.
 ///
 /// # Errors
@@ -99,16 +112,6 @@ pub async fn token(cluster: &Cluster, account: &Account, secs: u64) -> Result<To
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(body.to_string().into_bytes());
     let answer = cluster.read(&what, request.map_err(kube::core::request::Error::BuildRequest)).await?;
-    #[derive(Deserialize)]
-    struct Answer {
-        status: Status,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Status {
-        token: String,
-        expiration_timestamp: Option<String>,
-    }
     match serde_json::from_slice::<Answer>(&answer) {
         Ok(Answer { status }) if !status.token.is_empty() => {
             Ok(Token { text: status.token, expires: status.expiration_timestamp })
