@@ -25,7 +25,8 @@ impl Entry {
 
 /// SHA-256 in hexadecimal digits.
 pub(crate) fn digest(bytes: &[u8]) -> String {
-    sha(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |it: u8| char::from_digit(it.into(), 16).unwrap_or_default();
+    sha(&SHA256, bytes).as_ref().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// All of them with the folders that they are in, and empty `folders`, as a tar archive.

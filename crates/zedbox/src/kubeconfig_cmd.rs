@@ -84,7 +84,7 @@ async fn make(command: &KubeconfigCommand) -> anyhow::Result<()> {
         place.server.clone_from(server);
     }
     let address = place.server.strip_prefix("https://");
-    if !address.is_some_and(|it| !it.trim_matches('/').is_empty()) {
+    if address.is_none_or(|it| it.trim_matches('/').is_empty()) {
         bail!("use the server {}: an address as https://10.0.0.1:6443 is needed (--server)", place.server);
     }
     let user = command.service_account.user();
@@ -117,14 +117,13 @@ async fn by_admin(command: &KubeconfigCommand) -> anyhow::Result<(Place, Token)>
     let cluster = Cluster::from_kubeconfig(admin);
     let advise = |error: Error| {
         let account = &command.service_account;
-        let next = match &error {
-            Error::Refused { answer, .. } if answer.code == NO_ACCOUNT => format!(
+        let code = if let Error::Refused { answer, .. } = &error { answer.code } else { 0 };
+        let next = match code {
+            NO_ACCOUNT => format!(
                 "make the account: `zedbox role --service-account {}/{} | kubectl apply -f -`",
                 account.namespace, account.name
             ),
-            Error::Refused { answer, .. } if answer.code == NO_RIGHT => {
-                "use a kubeconfig that may create serviceaccounts/token".to_owned()
-            }
+            NO_RIGHT => "use a kubeconfig that may create serviceaccounts/token".to_owned(),
             _ => error.next_step(),
         };
         anyhow!("{}; {next}", error.line())

@@ -8,7 +8,7 @@ use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use agent::Clock;
@@ -90,7 +90,7 @@ impl Service {
     }
 }
 
-fn touched(path: &PathBuf) -> Option<SystemTime> {
+fn touched(path: &Path) -> Option<SystemTime> {
     path.symlink_metadata().and_then(|it| it.modified()).ok()
 }
 

@@ -73,7 +73,7 @@ fn is_here(program: &str) -> bool {
 }
 
 fn skipped(why: &str) {
-    writeln!(stderr(), "skipped: {why}").unwrap();
+    stderr().write_all(format!("skipped: {why}\n").as_bytes()).unwrap();
 }
 
 /// A program that says its version and nothing else.
@@ -249,7 +249,7 @@ impl Bare {
         let root = folder();
         let ended =
             Command::new("debootstrap").args(["--variant=minbase", &release]).arg(root.path()).output();
-        let ended = ended.map_err(|_| "there is no debootstrap".to_owned())?;
+        let ended = ended.map_err(|why| format!("there is no debootstrap: {why}"))?;
         let last = said(&ended).lines().last().unwrap_or_default().to_owned();
         if ended.status.success() {
             Ok(Self { root, process: None })
