@@ -5,11 +5,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
 use topics::{
     ClusterDecision, ConfigMembership, DeviceOpPending, DrainHistory, DrainJournal, DrainStatus,
-    EdgeNodeClusterConfig, EdgeNodeInfo, KubeStatsState, LeavePhase, NodeAgentStatus, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, NodeLeave, OperationPause, OutageAnswer, OutageQuestion, PAUSE_FILE,
-    Topic, ZedAgentStatus, go_json,
+    EdgeNodeClusterConfig, EdgeNodeInfo, K3sUpdate, KubeStatsState, LeavePhase, NodeAgentStatus,
+    NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, NodeLeave, OperationPause, OutageAnswer,
+    OutageQuestion, PAUSE_FILE, Topic, ZedAgentStatus, go_json,
 };
 
 fn trees() -> PathBuf {
@@ -102,4 +103,57 @@ fn every_file_of_the_malformed_tree_is_refused_and_none_is_a_panic() {
     assert_eq!(config.unwrap_err().line, 2);
     let force = topics::read_force(&file("persist/kube-status/force-NodeDrainStatus-global.json"));
     assert!(force.unwrap_err().to_string().contains("RequestedBy 2"));
+}
+
+/// A value with a stranger in each of its objects, as a newer version may write them.
+fn newer(value: &Value) -> Value {
+    match value {
+        // Maps have names of things for members, not names of ours.
+        Value::Object(members)
+            if members.keys().all(|it| it.starts_with(|it: char| it.is_ascii_uppercase())) =>
+        {
+            let strange = ("LaterThanThis".to_owned(), json!({ "Any": [1, null, "text"] }));
+            members.iter().map(|(name, it)| (name.clone(), newer(it))).chain([strange]).collect()
+        }
+        Value::Array(items) => items.iter().map(newer).collect(),
+        Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            value.clone()
+        }
+    }
+}
+
+/// What survives a boot, written by another version: with all members of `T` and strangers, and without each one.
+fn of_other_versions<T: Topic + PartialEq + std::fmt::Debug>(path: &str) {
+    let sample = trees().join("../crates/topics/tests/filled").join(format!("{path}.json"));
+    let text = fs::read_to_string(sample).unwrap();
+    let read = |value: &Value| go_json::from_slice::<T>(value.to_string().as_bytes());
+    let plain: Value = serde_json::from_str(&text).unwrap();
+    let strange = newer(&plain);
+    assert_ne!(strange, plain);
+    assert_eq!(read(&strange).unwrap(), read(&plain).unwrap(), "{path}");
+    let members = plain.as_object().unwrap();
+    assert!(!members.is_empty());
+    for name in members.keys() {
+        let mut older = plain.clone();
+        older.as_object_mut().unwrap().remove(name);
+        let shorter = read(&older).unwrap_or_else(|error| panic!("{path} without {name}: {error}"));
+        // The others are as they were.
+        let again: Value = serde_json::from_slice(&go_json::to_vec(&shorter).unwrap()).unwrap();
+        for (other, value) in members.iter().filter(|(other, _)| *other != name) {
+            assert_eq!(again.get(other), Some(value), "{path} without {name}");
+        }
+    }
+}
+
+#[test]
+fn x4_what_survives_a_boot_is_read_by_a_newer_and_by_an_older_version() {
+    of_other_versions::<DeviceOpPending>("DeviceOpPending");
+    of_other_versions::<DrainHistory>("DrainHistory");
+    of_other_versions::<DrainJournal>("DrainJournal");
+    of_other_versions::<K3sUpdate>("K3sUpdate");
+    of_other_versions::<NodeLeave>("NodeLeave");
+    // A status that only a newer version knows is kept, and no operation goes ahead for it.
+    let status: NodeDrainStatus = go_json::from_slice(br#"{"Status":42,"RequestedBy":2,"Later":1}"#).unwrap();
+    assert_eq!(status.status, DrainStatus::Stranger(42));
+    assert_eq!(go_json::to_vec(&status).unwrap(), br#"{"Status":42,"RequestedBy":2}"#);
 }

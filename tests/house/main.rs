@@ -17,7 +17,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of the house each one may call. Nothing else, in no build.
-const ARROWS: [(&str, &str); 19] = [
+const ARROWS: [(&str, &str); 20] = [
     ("step", ""),
     ("topics", ""),
     ("pubsub", ""),
@@ -39,6 +39,8 @@ const ARROWS: [(&str, &str); 19] = [
         "agent baseosmgr checks kubeapi kubenodeop kubesim nodeagent outage pubsub requester step topics zedagent \
          zedkube",
     ),
+    // What is given to others; nothing of it is in an image.
+    ("xtask", "zedbox"),
     // Nothing but tests, of the four cores.
     ("model", ""),
     // The stage of the whole-system tests; nothing but tests may reach it.

@@ -1,4 +1,5 @@
-//! The shipped unit file: systemd can read it, and its step before the start does what it says.
+//! The shipped unit file: systemd can read it and finds it tight, it follows the cluster's services, and its step before
+//! the start does what it says.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
@@ -36,16 +37,14 @@ fn write(path: &Path, text: &str) {
 fn step() -> &'static str {
     let steps = commands("ExecStartPre");
     assert_eq!(steps.len(), 1);
-    let text = steps[0].strip_prefix("-/bin/sh -c '").unwrap();
+    let text = steps[0].strip_prefix("-+/bin/sh -c '").unwrap();
     text.strip_suffix('\'').unwrap()
 }
 
 #[test]
 fn the_service_starts_all_agents_on_the_real_machine_and_comes_back() {
-    assert_eq!(
-        commands("ExecStart"),
-        ["/usr/bin/zedbox run --root / --device systemd --log-format journald"]
-    );
+    // How the machine is taken down is in the settings file: words here would go before it.
+    assert_eq!(commands("ExecStart"), ["/usr/bin/zedbox run --root / --log-format journald"]);
     assert_eq!(commands("Restart"), ["always"]);
     assert!(lines().contains(&("Unit", "StartLimitIntervalSec", "0")));
     assert!(lines().contains(&("Install", "WantedBy", "multi-user.target")));
@@ -68,19 +67,48 @@ fn the_step_before_the_start_makes_a_missing_kmsg_and_leaves_one_that_is_there()
     assert_eq!(std::fs::read_to_string(&calls).unwrap(), format!("-m 600 {} c 1 11\n", node.display()));
 }
 
-#[test]
-fn systemd_finds_nothing_to_say_about_it() {
+/// The unit in a folder of its own, with a program that is there; none where systemd-analyze is not.
+fn analyzed(words: &[&str]) -> Option<(bool, String)> {
     let dir = tempfile::tempdir().unwrap();
     let unit = dir.path().join("zedbox.service");
-    // The program is not installed here.
+    // The program and its manual page are not installed here.
     write(&unit, &UNIT.replace("/usr/bin/zedbox run", "/bin/true run"));
-    let Ok(said) = Command::new("systemd-analyze").arg("verify").arg(&unit).output() else {
-        writeln!(std::io::stderr(), "skipped: there is no systemd-analyze to read the unit file").unwrap();
-        return;
+    let Ok(said) = Command::new("systemd-analyze").args(words).arg(&unit).output() else {
+        let why = b"skipped: there is no systemd-analyze to read the unit file\n";
+        std::io::stderr().write_all(why).unwrap();
+        return None;
     };
-    let text = String::from_utf8_lossy(&said.stderr);
-    let ours: Vec<&str> = text.lines().filter(|line| line.contains("zedbox.service")).collect();
-    assert!(said.status.success() && ours.is_empty(), "{text}");
+    let text = String::from_utf8([said.stdout, said.stderr].concat()).unwrap();
+    Some((said.status.success(), text))
+}
+
+#[test]
+fn systemd_finds_nothing_to_say_about_it() {
+    if let Some((ok, text)) = analyzed(&["verify", "--man=no"]) {
+        assert!(ok && !text.contains("zedbox.service"), "{text}");
+    }
+}
+
+#[test]
+fn x4_systemd_finds_it_tight() {
+    // Tenths: 3.0 is the most.
+    if let Some((ok, text)) = analyzed(&["security", "--offline=true", "--threshold=30", "--no-pager"]) {
+        assert!(ok && text.contains("Overall exposure level"), "{text}");
+    }
+}
+
+#[test]
+fn x4_it_reports_readiness_and_life_writes_only_where_agents_write_and_follows_the_cluster() {
+    assert_eq!(commands("Type"), ["notify"]);
+    assert_eq!(commands("WatchdogSec"), ["3min"]);
+    assert_eq!(
+        (commands("ProtectSystem"), commands("ReadWritePaths")),
+        (vec!["strict"], vec!["/run /persist"])
+    );
+    let after = lines().into_iter().find(|it| (it.0, it.1) == ("Unit", "After")).unwrap().2;
+    for cluster in ["k3s", "k3s-agent", "rke2-server", "rke2-agent"] {
+        assert!(after.split(' ').any(|it| it.strip_suffix(".service") == Some(cluster)), "{after}");
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ use kube::core::{Status, request};
 use serde::de::DeserializeOwned;
 use tracing::debug;
 
+use crate::connect::account::Place;
 use crate::error::Error;
 use crate::kubeconfig::KubeconfigFile;
 use crate::reply::Answer;
@@ -170,6 +171,17 @@ impl Cluster {
         match &*self.source {
             Source::Given { .. } => Ok(None),
             Source::File(file) => file.certificate(),
+        }
+    }
+
+    /// Where the cluster is; `None` where the client was given.
+    ///
+    /// # Errors
+    /// Why the kubeconfig cannot be read.
+    pub fn place(&self) -> Result<Option<Place>, Error> {
+        match &*self.source {
+            Source::Given { .. } => Ok(None),
+            Source::File(file) => file.place().map(Some),
         }
     }
 

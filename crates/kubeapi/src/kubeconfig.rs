@@ -20,6 +20,7 @@ use kube::Client;
 use tracing::debug;
 
 use self::parsed::{Parsed, Proof, Source, parse};
+use crate::connect::account::Place;
 use crate::connect::{self, Access, read_file, short_enough};
 use crate::error::Error;
 
@@ -104,6 +105,22 @@ impl KubeconfigFile {
             Some((Source::Here(bytes), _)) => Ok(Some(bytes)),
             Some((Source::File(path), _)) => read_file(&path).map(Some),
         }
+    }
+
+    /// Where its cluster is.
+    pub(crate) fn place(&self) -> Result<Place, Error> {
+        let wrong = |it: String| Error::Kubeconfig { path: self.path.clone(), source: it.into() };
+        let read = || {
+            let text = read_file(&self.path)?;
+            let parsed = parse(&text, self.path.parent().unwrap_or(Path::new("/")))?;
+            let authorities = match parsed.authorities {
+                None => Vec::new(),
+                Some(Source::Here(bytes)) => bytes,
+                Some(Source::File(path)) => read_file(&path)?,
+            };
+            Ok(Place { server: parsed.server, server_name: parsed.server_name, authorities })
+        };
+        read().map_err(wrong)
     }
 
     /// Ends when the file is another one than now, or is there again. It looks at the file once a second and asks

@@ -20,6 +20,7 @@ mod window;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use agent::{device, partitions};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
@@ -43,7 +44,9 @@ pub(crate) use update_status::UpdateStatus;
 pub(crate) use verify::VerifyCommand;
 pub(crate) use window::StartOptions;
 
+use crate::kubeconfig_cmd::KubeconfigCommand;
 use crate::log::checked;
+use crate::role_cmd::RoleCommand;
 use crate::site_cmd::SiteCommand;
 
 /// Agents that a link to the program may be named after.
@@ -111,6 +114,8 @@ pub(crate) enum Command {
     Drain(DrainCommand),
     /// Wait for a server of this node's cluster, before it joins.
     Join(JoinCommand),
+    /// Make a kubeconfig for the agents out of a service account.
+    Kubeconfig(KubeconfigCommand),
     /// Show which node may be down, who waits for a turn, and change that.
     Lock(LockCommand),
     /// Show virtual machines that drains have stopped, and start them again.
@@ -121,6 +126,8 @@ pub(crate) enum Command {
     Reboot(RebootCommand),
     /// End the pause of this node.
     Resume(ResumeCommand),
+    /// Print the roles that the agents need, for `kubectl apply -f -`.
+    Role(RoleCommand),
     /// Drain this node and switch it off, or withdraw that.
     Shutdown(ShutdownCommand),
     /// Shut the whole site down or reboot it, and show how far that is.
@@ -237,6 +244,26 @@ impl Surroundings {
     }
 }
 
+/// What systemd wants to hear of a service, and where.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Service {
+    /// `NOTIFY_SOCKET`: a path, or behind `@` a name without a file.
+    pub(crate) socket: Option<OsString>,
+    /// `WATCHDOG_USEC`: after so long without a sign of life it ends the process.
+    pub(crate) watchdog: Option<Duration>,
+}
+
+impl Service {
+    /// That of this process.
+    pub(crate) fn of_this_process() -> Self {
+        let micros = std::env::var_os("WATCHDOG_USEC").and_then(|it| it.to_str()?.parse().ok());
+        Self {
+            socket: std::env::var_os("NOTIFY_SOCKET").filter(|it| !it.is_empty()),
+            watchdog: micros.map(Duration::from_micros),
+        }
+    }
+}
+
 /// What is checked.
 #[derive(Debug, Clone, Group)]
 pub(crate) struct CheckOptions {
@@ -286,11 +313,13 @@ impl Command {
             | Self::Check(_)
             | Self::Drain(_)
             | Self::Join(_)
+            | Self::Kubeconfig(_)
             | Self::Lock(_)
             | Self::Machines(_)
             | Self::Pause(_)
             | Self::Reboot(_)
             | Self::Resume(_)
+            | Self::Role(_)
             | Self::Shutdown(_)
             | Self::Site(_)
             | Self::Verify(_) => &[],

@@ -1,6 +1,7 @@
 //! Keeps agents running: starts them, starts one again after it failed, and ends all in order.
 
 use std::fmt;
+use std::pin::pin;
 use std::time::Duration;
 
 use agent::watchdog::Watchdog;
@@ -12,9 +13,10 @@ use tokio::task::JoinSet;
 use topics::ConfigItemValueMap;
 use tracing::{error, info, warn};
 
-use crate::args::Options;
+use crate::args::{Options, Service};
 use crate::limits::Limits;
 use crate::log::Levels;
+use crate::notify::Reports;
 use crate::panic;
 
 /// First pause before an agent that failed starts again; it doubles up to [`LONGEST_PAUSE`].
@@ -141,6 +143,9 @@ pub(crate) async fn run(agents: &[Agent], options: &Options, levels: &Levels) ->
     };
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+    let (service, names) =
+        (Service::of_this_process(), agents.iter().map(|it| it.name()).collect::<Vec<_>>());
+    let mut reports = pin!(Reports::new(service.clone(), &names, &setting.bus, clock).follow());
     let mut crew = Crew::start(agents, &setting);
     let mut properties = setting
         .bus
@@ -150,6 +155,7 @@ pub(crate) async fn run(agents: &[Agent], options: &Options, levels: &Levels) ->
             _ = terminate.recv() => { info!("SIGTERM: leaving"); break None }
             _ = interrupt.recv() => { info!("SIGINT: leaving"); break None }
             agent = crew.left() => break Some(agent),
+            () = &mut reports => {}
             _ = dump.recv() => info!("SIGUSR1: this program keeps no stacks to show; `zedbox drain status` shows its state"),
             _ = debug.recv() => info!("SIGUSR2: this program has no debug server"),
             change = properties.next() => {
@@ -160,6 +166,9 @@ pub(crate) async fn run(agents: &[Agent], options: &Options, levels: &Levels) ->
             }
         }
     };
+    if let Err(error) = service.say("STOPPING=1") {
+        warn!(%error, "cannot report the stop to systemd");
+    }
     crew.stop().await;
     match left {
         None => Ok(()),

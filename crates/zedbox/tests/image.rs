@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -386,4 +387,29 @@ async fn the_watchdog_sees_a_program_that_cannot_learn_the_identity_of_its_boot_
     assert!(!device.bus.path("run/nodeagent.pid").exists());
     fs::remove_dir(&boot_id).unwrap();
     device.until("run/nodeagent.pid", "").await;
+}
+
+#[test]
+fn x4_systemd_hears_that_the_agents_are_ready_once_each_had_a_turn_and_that_they_stop() {
+    let mut device = Device::new();
+    let socket = UnixDatagram::bind(device.root.path().join("notify")).unwrap();
+    socket.set_read_timeout(Some(TOO_LONG)).unwrap();
+    let heard = || {
+        let mut text = [0; 64];
+        let bytes = socket.recv(&mut text).unwrap();
+        String::from_utf8(text[..bytes].to_vec()).unwrap()
+    };
+    let mut command = Command::new(ZEDBOX);
+    command.args(["run", "--root"]).arg(device.root.path());
+    let pid = device.start({
+        command.env("NOTIFY_SOCKET", device.root.path().join("notify"));
+        command
+    });
+    assert_eq!(heard(), "READY=1\nWATCHDOG=1", "{}", device.text(LOG));
+    for agent in ["zedagent", "baseosmgr", "nodeagent", "zedkube"] {
+        assert!(device.bus.path(&format!("run/{agent}.touch")).exists(), "{agent} had no turn yet");
+    }
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(heard(), "STOPPING=1");
+    assert!(device.process.take().unwrap().wait().unwrap().success());
 }

@@ -4,6 +4,7 @@
 //! a regular-expression engine and a reader of YAML for each of their types, and looks at the environment. Not here:
 //! which files (`kubeconfig`), deadlines of calls (`client`). Source: docs/decisions.md.
 
+pub mod account;
 pub mod endpoint;
 
 use std::fmt;

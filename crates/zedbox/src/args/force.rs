@@ -1,4 +1,4 @@
-//! `zedbox drain force`: which status, and for whose operation.
+//! `zedbox drain force`: the status that a person forces, for whom and why.
 
 use clap::{Args as Group, ValueEnum};
 use topics::{DrainStatus, Requester};

@@ -1,0 +1,204 @@
+//! A kubeconfig for a service account: where the cluster is, the account's token, and the file of both.
+//!
+//! Not here: where the file goes and who may read it. Sources: the pages "Managing Service Accounts" and "TokenRequest" of
+//! Kubernetes. Secrets: a token has no `Debug`, and no error quotes an answer in which one may be.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::Request;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Resource as _;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use serde::Deserialize;
+use serde::de::Error as _;
+use serde_json::json;
+
+use super::read_file;
+use crate::client::Cluster;
+use crate::error::Error;
+use crate::names::NodeName;
+
+/// Where a cluster is, and by which certificates it is believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// `https://host:port`.
+    pub server: String,
+    /// The name that its certificate has to carry, where it is not the host.
+    pub server_name: Option<String>,
+    /// Certificates of authorities, PEM.
+    pub authorities: Vec<u8>,
+}
+
+impl Place {
+    /// The place of this server, whose authorities are in the file `ca`.
+    ///
+    /// # Errors
+    /// The part that is wrong.
+    pub fn new(server: String, ca: &std::path::Path) -> Result<Self, String> {
+        let authorities = read_file(ca)?;
+        let first = CertificateDer::pem_slice_iter(&authorities).next();
+        if !matches!(first, Some(Ok(_))) {
+            return Err(format!("{}: it holds no certificate as PEM", ca.display()));
+        }
+        Ok(Self { server, server_name: None, authorities })
+    }
+}
+
+/// A service account, `namespace/name`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl std::str::FromStr for Account {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || format!("`{text}` is no service account; use NAMESPACE/NAME");
+        let (namespace, name) = text.split_once('/').ok_or_else(wrong)?;
+        let is_name = |it: &str| NodeName::parse(it).is_ok();
+        if !is_name(namespace) || !is_name(name) {
+            return Err(wrong());
+        }
+        Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+}
+
+impl Account {
+    /// The user that it is to the API server.
+    pub fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
+/// A token. It has no `Debug`: it is a secret.
+pub struct Token {
+    /// As it goes into a kubeconfig.
+    pub text: String,
+    /// Until when the server takes it, as the server writes times; unknown for one of a file.
+    pub expires: Option<String>,
+}
+
+/// What the server answers.
+#[derive(Deserialize)]
+struct Answer {
+    status: Granted,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Granted {
+    token: String,
+    expiration_timestamp: Option<String>,
+}
+
+/// Asks the server for a token of `account` that lasts `secs`; it may grant less.
+///
+/// # Errors
+/// Those of [`Cluster`]; 404 where there is no such account.
+pub async fn token(cluster: &Cluster, account: &Account, secs: u64) -> Result<Token, Error> {
+    let what = format!("ask for a token of service account {}/{}", account.namespace, account.name);
+    let body = json!({
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": { "expirationSeconds": secs },
+    });
+    let path = ServiceAccount::url_path(&(), Some(&account.namespace));
+    let request = Request::post(format!("{path}/{}/token", account.name))
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(body.to_string().into_bytes());
+    let answer = cluster.read(&what, request.map_err(kube::core::request::Error::BuildRequest)).await?;
+    match serde_json::from_slice::<Answer>(&answer) {
+        Ok(Answer { status }) if !status.token.is_empty() => {
+            Ok(Token { text: status.token, expires: status.expiration_timestamp })
+        }
+        // The parser's words may quote the token.
+        Ok(_) | Err(_) => {
+            Err(Error::Garbled { what, source: serde_json::Error::custom("it holds no token") })
+        }
+    }
+}
+
+/// The token in a file.
+///
+/// # Errors
+/// It cannot be read, or holds none.
+pub fn token_of(file: &std::path::Path) -> Result<Token, String> {
+    let bytes = read_file(file)?;
+    let text = std::str::from_utf8(&bytes).map(str::trim).unwrap_or_default();
+    if text.is_empty() || !text.bytes().all(|it| it.is_ascii_graphic()) {
+        return Err(format!("{}: it holds no token in one line", file.display()));
+    }
+    Ok(Token { text: text.to_owned(), expires: None })
+}
+
+/// The kubeconfig of both: JSON, which is YAML too.
+pub fn kubeconfig(place: &Place, user: &str, token: &Token) -> String {
+    let mut cluster = json!({
+        "server": place.server,
+        "certificate-authority-data": STANDARD.encode(&place.authorities),
+    });
+    if let Some(name) = &place.server_name {
+        cluster["tls-server-name"] = json!(name);
+    }
+    let file = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{ "name": "cluster", "cluster": cluster }],
+        "users": [{ "name": user, "user": { "token": token.text } }],
+        "contexts": [{ "name": "pillar-rs", "context": { "cluster": "cluster", "user": user } }],
+        "current-context": "pillar-rs",
+    });
+    format!("{file:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock;
+
+    const SECRET: &str = "eyJ.tok3n.sig";
+
+    fn account() -> Account {
+        "kube-system/pillar-rs".parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn x4_a_token_is_asked_for_by_name_and_for_a_time() {
+        let granted = json!({ "status": { "token": SECRET, "expirationTimestamp": "2027-03-14T00:00:00Z" } });
+        let (cluster, calls) = mock::cluster(vec![mock::object(&granted)]);
+        let token = token(&cluster, &account(), 600).await.unwrap();
+        assert_eq!((token.text.as_str(), token.expires.as_deref()), (SECRET, Some("2027-03-14T00:00:00Z")));
+        let call = &calls.all()[0];
+        assert_eq!(call.line, "POST /api/v1/namespaces/kube-system/serviceaccounts/pillar-rs/token");
+        assert_eq!(call.content_type, "application/json");
+        assert!(call.body.contains(r#""kind":"TokenRequest""#), "{}", call.body);
+        assert!(call.body.contains(r#""expirationSeconds":600"#), "{}", call.body);
+    }
+
+    #[tokio::test]
+    async fn s2_an_answer_that_is_none_is_not_quoted() {
+        for answer in [
+            json!({ "status": SECRET }),
+            json!({ "status": { "token": [SECRET] } }),
+            json!(SECRET),
+            json!({}),
+        ] {
+            let (cluster, _) = mock::cluster(vec![mock::object(&answer)]);
+            let Err(error) = token(&cluster, &account(), 600).await else { panic!("{answer} is a token") };
+            assert!(error.line().ends_with("it holds no token"), "{}", error.line());
+        }
+    }
+
+    #[test]
+    fn an_account_has_a_namespace_and_a_name() {
+        assert_eq!(account().user(), "system:serviceaccount:kube-system:pillar-rs");
+        for wrong in ["pillar-rs", "/", "a/", "A/b", "a/b/c", "a/b?x=1"] {
+            assert!(wrong.parse::<Account>().unwrap_err().contains("NAMESPACE/NAME"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The Debian package. Source: deb(5), and the Debian policy manual.
+
+use std::fs;
+
+use anyhow::{Context as _, ensure};
+use ar::{Builder, Header};
+
+use crate::archive::{Entry, gzip, tar};
+use crate::facts::{Target, Workspace};
+
+/// Scripts of the package, and files of its own.
+const POSTINST: &str = include_str!("../package/postinst");
+const PRERM: &str = include_str!("../package/prerm");
+const POSTRM: &str = include_str!("../package/postrm");
+const TMPFILES: &str = include_str!("../package/zedbox.conf");
+const SETTINGS: &str = include_str!("../package/zedbox.toml");
+/// Kept when a person has changed them.
+const CONFFILES: &str = "/etc/zedbox/zedbox.toml\n";
+/// Of the documents in docs/reference.
+const MANIFESTS: [&str; 5] =
+    ["role.yaml", "role-bindings.yaml", "role-bindings-apps.yaml", "role-bindings-surge.yaml", "alerts.yaml"];
+
+/// What goes into it.
+pub(crate) struct Package<'a> {
+    pub(crate) workspace: &'a Workspace,
+    pub(crate) target: &'a Target,
+    pub(crate) version: &'a str,
+    pub(crate) program: &'a [u8],
+    pub(crate) notices: &'a [u8],
+    pub(crate) texts: Vec<Entry>,
+}
+
+pub(crate) fn make(package: &Package<'_>) -> anyhow::Result<Vec<u8>> {
+    let version = package.version;
+    let is_version = version.starts_with(|it: char| it.is_ascii_digit())
+        && version.chars().all(|it| it.is_ascii_alphanumeric() || ".+~-".contains(it));
+    ensure!(is_version, "use the version {version:?}: letters, digits and . + ~ - only, a digit first");
+    let epoch = package.workspace.epoch;
+    let files = files(package)?;
+    let kib: usize = files.iter().map(|it| it.bytes.len().div_ceil(1024)).sum();
+    let control = format!(
+        "Package: zedbox\n\
+         Version: {version}\n\
+         Architecture: {}\n\
+         Maintainer: pillar-rs contributors\n\
+         Installed-Size: {kib}\n\
+         Recommends: systemd, tzdata\n\
+         Section: admin\n\
+         Priority: optional\n\
+         Description: drains a node of an edge Kubernetes cluster before it goes down\n \
+         Reboots, shutdowns and OS updates of this node wait until its pods and volume\n \
+         copies have left it. Without a change of /etc/zedbox/zedbox.toml nothing takes\n \
+         this machine down.\n",
+        package.target.debian
+    );
+    let control = [
+        Entry::file("conffiles", 0o644, CONFFILES),
+        Entry::file("control", 0o644, control),
+        Entry::file("postinst", 0o755, POSTINST),
+        Entry::file("postrm", 0o755, POSTRM),
+        Entry::file("prerm", 0o755, PRERM),
+    ];
+    let mut archive = Builder::new(Vec::new());
+    for (name, bytes) in [
+        ("debian-binary", b"2.0\n".to_vec()),
+        ("control.tar.gz", gzip(&tar(&control, &[], epoch)?)?),
+        // Hooks are read only from a folder of root's.
+        ("data.tar.gz", gzip(&tar(&files, &["etc/zedbox/hooks"], epoch)?)?),
+    ] {
+        let mut header = Header::new(name.as_bytes().to_vec(), bytes.len() as u64);
+        header.set_mtime(epoch);
+        header.set_mode(0o100_644);
+        archive.append(&header, bytes.as_slice())?;
+    }
+    Ok(archive.into_inner()?)
+}
+
+fn files(package: &Package<'_>) -> anyhow::Result<Vec<Entry>> {
+    let document =
+        |path: &str| fs::read(package.workspace.root.join(path)).with_context(|| format!("read {path}"));
+    let mut files = vec![
+        Entry::file("usr/bin/zedbox", 0o755, package.program),
+        Entry::file("usr/lib/systemd/system/zedbox.service", 0o644, document("docs/units/zedbox.service")?),
+        Entry::file("usr/lib/tmpfiles.d/zedbox.conf", 0o644, TMPFILES),
+        Entry::file("etc/zedbox/zedbox.toml", 0o644, SETTINGS),
+        Entry::file("usr/share/doc/zedbox/copyright", 0o644, package.notices),
+        Entry::file("usr/share/doc/zedbox/changelog.gz", 0o644, gzip(&document("CHANGELOG.md")?)?),
+    ];
+    for name in MANIFESTS {
+        let path = format!("usr/share/zedbox/{name}");
+        files.push(Entry::file(&path, 0o644, document(&format!("docs/reference/{name}"))?));
+    }
+    files.extend(package.texts.iter().cloned());
+    Ok(files)
+}

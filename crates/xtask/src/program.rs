@@ -1,0 +1,85 @@
+//! The program: built as an image is, with no library beside it and no path of this machine in it; or one that is given.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::facts::{Target, Workspace, cargo, output};
+
+/// What was built, and what the compiler put in beside crates.
+pub(crate) struct Built {
+    pub(crate) bytes: Vec<u8>,
+    /// Name, version and licence of the compiler's library, and of the C library.
+    pub(crate) libraries: Vec<(&'static str, String, &'static str)>,
+}
+
+pub(crate) fn get(given: Option<&Path>, workspace: &Workspace, target: &Target) -> anyhow::Result<Built> {
+    let read = |path: &Path| fs::read(path).with_context(|| format!("read the program {}", path.display()));
+    if let Some(path) = given {
+        return Ok(Built { bytes: read(path)?, libraries: Vec::new() });
+    }
+    let words =
+        ["build", "--locked", "--profile", "image", "--no-default-features", "-p", "zedbox", "--target"];
+    let ended = Command::new(cargo())
+        .args(words)
+        .arg(&target.triple)
+        .current_dir(&workspace.root)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags(workspace)?.join("\x1f"))
+        .status()
+        .context("start cargo")?;
+    ensure!(ended.success(), "build the program: cargo ended with {ended}");
+    let path = workspace.target.join(&target.triple).join("image/zedbox");
+    let bytes = read(&path)?;
+    for (folder, _) in folders(workspace)? {
+        let folder = folder.display().to_string();
+        if bytes.windows(folder.len()).any(|it| it == folder.as_bytes()) {
+            bail!("keep this machine out of the program: {} names {folder}", path.display());
+        }
+    }
+    Ok(Built { bytes, libraries: libraries(workspace, target)? })
+}
+
+/// What the compiler is called with; variables of the caller for the same are not heard.
+fn flags(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
+    let remap = |(folder, name): (PathBuf, &str)| format!("--remap-path-prefix={}={name}", folder.display());
+    let remaps = folders(workspace)?.into_iter().map(remap);
+    Ok(["-Ctarget-feature=+crt-static".to_owned()].into_iter().chain(remaps).collect())
+}
+
+/// Folders of this machine whose names a compiler may put into a program, and what stands there instead. Of two that fit,
+/// the later one counts.
+fn folders(workspace: &Workspace) -> anyhow::Result<Vec<(PathBuf, &'static str)>> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| env::home_dir().map(|it| it.join(".cargo"))).context("find cargo's home")?;
+    let sysroot = output("rustc", &["--print", "sysroot"], &workspace.root)?;
+    Ok(vec![
+        (home, "/cargo"),
+        (PathBuf::from(sysroot.trim()), "/rustc"),
+        (workspace.root.clone(), "/pillar-rs"),
+        (workspace.target.clone(), "/target"),
+    ])
+}
+
+fn libraries(
+    workspace: &Workspace,
+    target: &Target,
+) -> anyhow::Result<Vec<(&'static str, String, &'static str)>> {
+    let version = output("rustc", &["--version"], &workspace.root)?;
+    let version = version.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut all = vec![("rust-std", version, "MIT OR Apache-2.0")];
+    if target.triple.ends_with("-gnu") {
+        let compiler = output("rustc", &["-vV"], &workspace.root)?;
+        let is_this_machine = compiler.lines().any(|it| it.strip_prefix("host: ") == Some(&target.triple));
+        // That of another machine is the linker's.
+        let version = if is_this_machine {
+            output("getconf", &["GNU_LIBC_VERSION"], &workspace.root)?
+        } else {
+            String::new()
+        };
+        all.push(("glibc", version.trim().trim_start_matches("glibc ").to_owned(), "LGPL-2.1-or-later"));
+    }
+    Ok(all)
+}

@@ -1,0 +1,135 @@
+//! `zedbox kubeconfig`: a kubeconfig for the agents, out of a service account.
+//!
+//! Not here: what it holds (`kubeapi::connect::account`), and the rights of the account (`zedbox role`). The token goes into the
+//! file that was named and nowhere else.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args as Group;
+use kubeapi::connect::account::{self, Account, Place, Token};
+use kubeapi::{Cluster, Error};
+use pubsub::store;
+
+use crate::Exit;
+use crate::drain_cmd::voice::Voice;
+use crate::role_cmd::ACCOUNT;
+
+/// Where kubeconfigs of administrators are, the cluster software's own first.
+const ADMINS: [&str; 3] =
+    ["/run/.kube/k3s/k3s.yaml", "/etc/rancher/k3s/k3s.yaml", "/etc/rancher/rke2/rke2.yaml"];
+/// Where it goes when it is asked for on standard output.
+const STANDARD_OUTPUT: &str = "-";
+const SECS_A_DAY: u64 = 24 * 60 * 60;
+/// Whoever may ask for tokens.
+const NO_RIGHT: u16 = 403;
+/// There is no such account.
+const NO_ACCOUNT: u16 = 404;
+
+/// Make a kubeconfig for the agents out of a service account: for each node the same, once for a cluster.
+///
+/// Its token is asked for with the kubeconfig of an administrator, on a server of the cluster or on any workstation, or
+/// read from a file. The account is one of `zedbox role | kubectl apply -f -`.
+#[derive(Debug, Clone, Group)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 written, 1 it could not be done (standard error says why and what to do), 2 invalid \
+    arguments."
+)]
+pub(crate) struct KubeconfigCommand {
+    /// File to write, for its owner alone (mode 0600); one that is there is replaced. `-` prints it, with the token.
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+    /// Service account of the agents.
+    #[arg(long, value_name = "NAMESPACE/NAME", default_value = ACCOUNT)]
+    service_account: Account,
+    /// Kubeconfig of an administrator [default: that of k3s or rke2 on a server].
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+    /// Address of the API server, as https://10.0.0.1:6443 [default: that of the administrator's kubeconfig].
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    /// How long the token is to last; the server may grant less.
+    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u64).range(1..=3650))]
+    days: u64,
+    /// File with a token, in place of asking for one.
+    #[arg(long, value_name = "FILE", requires_all = ["server", "ca"])]
+    token_file: Option<PathBuf>,
+    /// File with the certificates of the cluster's authorities, with --token-file.
+    #[arg(long, value_name = "FILE", requires = "token_file")]
+    ca: Option<PathBuf>,
+}
+
+/// Does what `command` says. What goes wrong is said on standard error in plain words.
+pub(crate) async fn run(command: &KubeconfigCommand) -> Exit {
+    match make(command).await {
+        Ok(()) => Exit::Done,
+        Err(error) => {
+            Voice::warn_of("kubeconfig", &format!("failed to {error:#}"));
+            Exit::Failed
+        }
+    }
+}
+
+async fn make(command: &KubeconfigCommand) -> anyhow::Result<()> {
+    let (mut place, token) = match (&command.token_file, &command.ca, &command.server) {
+        (Some(file), Some(ca), Some(server)) => {
+            let token = account::token_of(file).map_err(anyhow::Error::msg).context("read the token")?;
+            let place = Place::new(server.clone(), ca).map_err(anyhow::Error::msg);
+            (place.context("read the authorities of the cluster")?, token)
+        }
+        _ => by_admin(command).await?,
+    };
+    if let Some(server) = &command.server {
+        place.server.clone_from(server);
+    }
+    let address = place.server.strip_prefix("https://");
+    if address.is_none_or(|it| it.trim_matches('/').is_empty()) {
+        bail!("use the server {}: an address as https://10.0.0.1:6443 is needed (--server)", place.server);
+    }
+    let user = command.service_account.user();
+    let text = account::kubeconfig(&place, &user, &token);
+    kubeapi::trial::kubeconfig(text.as_bytes()).map_err(anyhow::Error::msg).context("read what was made")?;
+    if command.to == Path::new(STANDARD_OUTPUT) {
+        Voice::print(&text)?;
+        return Ok(());
+    }
+    let to = command.to.display();
+    store::replace(&command.to, text.as_bytes()).with_context(|| format!("write {to}"))?;
+    let until = token.expires.map_or_else(String::new, |it| {
+        format!(", until {it}; this command makes another one in its place, also while the agents run")
+    });
+    Voice::print(&format!("{to}: {user} at {}{until}\n", place.server))?;
+    if ["//127.", "//localhost", "//[::1]"].iter().any(|it| place.server.contains(it)) {
+        let warning =
+            format!("{} is this machine alone; for other nodes: --server https://ADDRESS:6443", place.server);
+        Voice::warn_of("kubeconfig", &warning);
+    }
+    Ok(())
+}
+
+/// Where the cluster of an administrator is, and a token of the account from it.
+async fn by_admin(command: &KubeconfigCommand) -> anyhow::Result<(Place, Token)> {
+    let of_server = || ADMINS.iter().map(PathBuf::from).find(|it| it.exists());
+    let admin = command.kubeconfig.clone().or_else(of_server).ok_or_else(|| {
+        anyhow!("find the kubeconfig of an administrator: name it with --kubeconfig, or use --token-file with --server and --ca")
+    })?;
+    let cluster = Cluster::from_kubeconfig(admin);
+    let advise = |error: Error| {
+        let account = &command.service_account;
+        let code = if let Error::Refused { answer, .. } = &error { answer.code } else { 0 };
+        let next = match code {
+            NO_ACCOUNT => format!(
+                "make the account: `zedbox role --service-account {}/{} | kubectl apply -f -`",
+                account.namespace, account.name
+            ),
+            NO_RIGHT => "use a kubeconfig that may create serviceaccounts/token".to_owned(),
+            _ => error.next_step(),
+        };
+        anyhow!("{}; {next}", error.line())
+    };
+    let token = account::token(&cluster, &command.service_account, command.days * SECS_A_DAY);
+    let token = token.await.map_err(advise)?;
+    let place = cluster.place().map_err(advise)?.context("find the address of the cluster")?;
+    Ok((place, token))
+}

@@ -1,0 +1,178 @@
+//! `zedbox`: one program, many names. It reads the command line and starts what was asked for.
+//!
+//! Who may call: its own `main.rs`, and `xtask`, which makes manual pages and completions of [`command`]. Not here:
+//! decisions. Each agent makes its own; this program gives it a root, a clock, a device and a way out.
+
+mod args;
+mod bundle_cmd;
+mod check;
+#[cfg(feature = "demo")]
+mod demo;
+mod drain_cmd;
+mod join_cmd;
+mod kubeconfig_cmd;
+mod limits;
+mod lock_cmd;
+mod log;
+mod machines_cmd;
+mod notify;
+mod panic;
+mod role_cmd;
+mod site_cmd;
+mod supervisor;
+mod verify_cmd;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::CommandFactory as _;
+use topics::DeviceOp;
+
+use args::settings::{Fault, Refused};
+use args::{Command, LogFormat};
+use log::Levels;
+
+/// How long the end of the program waits for calls that are still under way on threads of their own.
+const LAST_CALLS: Duration = Duration::from_secs(2);
+
+/// How the program ends, for scripts and unit files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Exit {
+    /// Done, or stopped by a signal.
+    Done = 0,
+    /// Something failed while at work; the last line on standard error says what and what to do. Or a check has
+    /// findings.
+    Failed = 1,
+    /// Invalid arguments; clap ends with it too.
+    Usage = 2,
+    /// A drain is under way, or an operation is pending; or a server that is waited for is not ready.
+    UnderWay = 3,
+    /// A drain is under way, and something blocks it; or a server that is waited for is one of another cluster.
+    Blocked = 4,
+    /// The drain failed; it may be requested again.
+    DrainFailed = 5,
+    /// Not known: zedkube has published nothing, its file is broken, or COMPLETE comes without NodeDrainProgress.
+    Unknown = 6,
+    /// COMPLETE without a drain: it was skipped, for a reason that is named.
+    Skipped = 7,
+    /// The request was withdrawn before the node was drained.
+    Withdrawn = 8,
+    /// A person forced the status; no drain is proved.
+    Forced = 9,
+    /// A person ended watching a drain, which continues.
+    Interrupted = 130,
+}
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let words: Vec<_> = std::env::args_os().collect();
+    let link = args::called_as(&words).is_some();
+    let words = args::by_name(words);
+    let unsaid = if link { LogFormat::Json } else { LogFormat::Text };
+    let args = match args::settings::parse(words.clone(), link) {
+        Ok(args) => args,
+        Err(refused) => return refuse(refused, &words, unsaid),
+    };
+    let format = args.log_format.unwrap_or(unsaid);
+    let (words, quiet, alone) = (args.log.as_deref(), args.command.quiet(), args.command.alone());
+    let outcome = log::begin(format, words, quiet, alone).and_then(|levels| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("start the runtime")?;
+        let outcome = runtime.block_on(run(args.command, &levels));
+        // Not longer: a call to a device may hang, and whoever ended the program waits.
+        runtime.shutdown_timeout(LAST_CALLS);
+        outcome
+    });
+    match outcome {
+        Ok(exit) => ExitCode::from(exit as u8),
+        Err(error) => {
+            tracing::error!("failed to {error:#}");
+            ExitCode::from(Exit::Failed as u8)
+        }
+    }
+}
+
+/// The command line, for whoever describes it.
+pub fn command() -> clap::Command {
+    args::Args::command()
+}
+
+/// The program does not start.
+fn refuse(refused: Refused, words: &[OsString], unsaid: LogFormat) -> ExitCode {
+    let (format, alone) = args::settings::voice(words);
+    let format = format.unwrap_or(unsaid);
+    match refused {
+        // Help, a version, and what is for people.
+        Refused::Words(cause) if !cause.use_stderr() || format == LogFormat::Text => cause.exit(),
+        // Without a log nothing can be said; the exit code says it all the same.
+        _ if log::begin(format, None, "info", alone).is_err() => {}
+        Refused::Words(cause) => {
+            let text = cause.render().to_string();
+            tracing::error!("{}", text.trim_start_matches("error: ").trim_end());
+        }
+        Refused::File { path, faults } => {
+            let path = path.display();
+            for Fault { line, expected, found } in faults {
+                tracing::error!(line, "settings {path}: expected {expected}, found {found}");
+            }
+            tracing::error!("nothing starts until {path} is right: `zedbox check {path}`");
+        }
+    }
+    ExitCode::from(Exit::Usage as u8)
+}
+
+async fn run(command: Command, levels: &Levels) -> anyhow::Result<Exit> {
+    match command {
+        Command::Check(options) => {
+            return Ok(if check::run(&options.paths)? { Exit::Done } else { Exit::Failed });
+        }
+        Command::Run(options) => supervisor::run(&supervisor::Agent::ALL, &options, levels).await,
+        Command::Zedagent(options) => supervisor::run(&[supervisor::Agent::Zedagent], &options, levels).await,
+        Command::Baseosmgr(options) => {
+            supervisor::run(&[supervisor::Agent::Baseosmgr], &options, levels).await
+        }
+        Command::Nodeagent(options) => {
+            supervisor::run(&[supervisor::Agent::Nodeagent], &options, levels).await
+        }
+        Command::Zedkube(options) => supervisor::run(&[supervisor::Agent::Zedkube], &options, levels).await,
+        #[cfg(feature = "demo")]
+        Command::Demo(options) => Box::pin(demo::run(&options)).await,
+        #[cfg(feature = "demo")]
+        Command::DemoAgent(it) => demo::agent(&it, levels).await,
+        Command::Bundle(command) => return Ok(bundle_cmd::run(&command).await),
+        Command::Drain(command) => return Ok(drain_cmd::run(&command).await),
+        Command::Join(command) => return Ok(join_cmd::run(&command).await),
+        Command::Pause(it) => return Ok(drain_cmd::orders::pause::pause(&it.said, &it.place).await),
+        Command::Resume(it) => return Ok(drain_cmd::orders::pause::resume(&it.place).await),
+        Command::Reboot(it) => {
+            return Ok(drain_cmd::device_order::run(DeviceOp::Reboot, &it.order, None).await);
+        }
+        Command::Shutdown(it) => {
+            return Ok(drain_cmd::device_order::run(DeviceOp::Shutdown, &it.order, it.within).await);
+        }
+        Command::Role(command) => role_cmd::run(&command),
+        Command::Kubeconfig(command) => return Ok(kubeconfig_cmd::run(&command).await),
+        Command::Site(command) => return Ok(site_cmd::run(&command).await),
+        Command::Machines(command) => return Ok(machines_cmd::run(&command).await),
+        Command::Lock(command) => return Ok(lock_cmd::run(&command).await),
+        Command::Verify(command) => return Ok(verify_cmd::run(&command).await),
+        Command::UpdateStatus(command) => report_update(&command),
+    }?;
+    Ok(Exit::Done)
+}
+
+/// Hands the status of an update over to zedkube.
+fn report_update(command: &args::UpdateStatus) -> anyhow::Result<()> {
+    let [device, component, status, version, error] = command.words.as_slice() else {
+        anyhow::bail!("read five words: device, component, status, version and error");
+    };
+    let words = zedkube::update_status::Words { device, component, status, version, error };
+    let value = words.value(agent::Clock::new().wall()).map_err(anyhow::Error::msg)?;
+    zedkube::update_status::hand_over(&command.root, &value).map_err(anyhow::Error::msg)?;
+    Ok(())
+}

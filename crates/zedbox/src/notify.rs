@@ -1,0 +1,155 @@
+//! What systemd hears of the agents: that they are ready, that they live, and that they stop.
+//!
+//! Both of the first follow from the files that the machine's watchdog looks at, `/run/<agent>.touch`, and from nothing
+//! else: a report says that each agent of this process had a turn since the report before. So an agent that hangs ends the
+//! reports, though the others and this task go on. Source: sd_notify(3), sd_watchdog_enabled(3).
+
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use agent::Clock;
+use pubsub::Bus;
+use tracing::warn;
+
+use crate::args::Service;
+
+/// How often the files are looked at until each agent had its first turn.
+const STARTING: Duration = Duration::from_millis(200);
+/// How often they are looked at later, at most; a turn comes every 25 s at least.
+const RUNNING: Duration = Duration::from_secs(10);
+/// Looks in the time that systemd waits for a report.
+const LOOKS_A_WAIT: u32 = 4;
+
+/// The reports of one process.
+pub(crate) struct Reports {
+    service: Service,
+    /// Each agent's file, and its time when it was last found changed.
+    files: Vec<(PathBuf, Option<SystemTime>)>,
+    clock: Clock,
+    failed: bool,
+}
+
+impl Reports {
+    /// Of these agents; what they did before counts for nothing.
+    pub(crate) fn new(service: Service, agents: &[&str], bus: &Bus, clock: Clock) -> Self {
+        let path = |agent: &&str| bus.path(&format!("run/{agent}.touch"));
+        let files = agents.iter().map(path).map(|path| (path.clone(), touched(&path))).collect();
+        Self { service, files, clock, failed: false }
+    }
+
+    /// Reports until it is dropped, which loses nothing; for ever nothing where nobody listens.
+    pub(crate) async fn follow(mut self) {
+        if self.service.socket.is_none() {
+            return std::future::pending().await;
+        }
+        let running = self.service.watchdog.map_or(RUNNING, |it| RUNNING.min(it / LOOKS_A_WAIT));
+        let (mut pause, mut report) = (STARTING, "READY=1\nWATCHDOG=1");
+        let mut turned = vec![false; self.files.len()];
+        loop {
+            for ((path, last), turned) in self.files.iter_mut().zip(&mut turned) {
+                let now = touched(path);
+                *turned |= now.is_some() && now != *last;
+                *last = now;
+            }
+            if turned.iter().all(|it| *it) {
+                self.say(report);
+                turned.fill(false);
+                (pause, report) = (running, "WATCHDOG=1");
+            }
+            self.clock.sleep_until(Some(self.clock.now() + pause)).await;
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        match self.service.say(text) {
+            Ok(()) => self.failed = false,
+            Err(_) if self.failed => {}
+            Err(error) => {
+                self.failed = true;
+                warn!(%error, "cannot report to systemd that the agents live; it will start them again");
+            }
+        }
+    }
+}
+
+impl Service {
+    /// Says `text` to systemd, where it listens. It never waits.
+    pub(crate) fn say(&self, text: &str) -> io::Result<()> {
+        let Some(name) = &self.socket else { return Ok(()) };
+        let place = match name.as_bytes() {
+            [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+            _ => SocketAddr::from_pathname(name)?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        socket.send_to_addr(text.as_bytes(), &place).map(drop)
+    }
+}
+
+fn touched(path: &Path) -> Option<SystemTime> {
+    path.symlink_metadata().and_then(|it| it.modified()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent::watchdog::Watchdog;
+
+    const AGENTS: [&str; 2] = ["zedagent", "zedkube"];
+
+    #[tokio::test(start_paused = true)]
+    async fn x4_systemd_hears_of_life_only_when_each_agent_had_a_turn_since_it_last_did() {
+        let root = tempfile::tempdir().unwrap();
+        let (bus, clock) = (Bus::open(root.path()).unwrap(), Clock::new());
+        let path = root.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let [mut one, mut other] = AGENTS.map(|it| Watchdog::new(it, &bus, clock));
+        // Turns of the process before.
+        one.touch();
+        other.touch();
+        let service = Service { socket: Some(path.into()), watchdog: Some(Duration::from_secs(180)) };
+        let reports = Reports::new(service, &AGENTS, &bus, clock).follow();
+        let heard = async {
+            let later = async |secs| clock.sleep_until(Some(clock.now() + Duration::from_secs(secs))).await;
+            let next = || {
+                let mut text = [0; 64];
+                socket.recv(&mut text).ok().map(|bytes| String::from_utf8(text[..bytes].to_vec()).unwrap())
+            };
+            let mut all = Vec::new();
+            for (first, second) in [(false, false), (true, false), (false, true), (true, true)] {
+                if first {
+                    one.touch();
+                }
+                if second {
+                    other.touch();
+                }
+                later(20).await;
+                all.push(next());
+            }
+            for _ in 0..10 {
+                one.touch();
+                later(20).await;
+                all.push(next());
+            }
+            other.touch();
+            later(20).await;
+            all.push(next());
+            all
+        };
+        let heard = tokio::select! {
+            heard = heard => heard,
+            () = reports => unreachable!(),
+        };
+        let heard: Vec<&str> = heard.iter().map(|it| it.as_deref().unwrap_or_default()).collect();
+        let ready = "READY=1\nWATCHDOG=1";
+        assert_eq!(heard[..4], ["", "", ready, "WATCHDOG=1"]);
+        // One of them hangs.
+        assert_eq!(heard[4..14], [""; 10]);
+        assert_eq!(heard[14..], ["WATCHDOG=1"]);
+    }
+}

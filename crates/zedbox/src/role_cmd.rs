@@ -1,0 +1,177 @@
+//! `zedbox role`: the roles that the agents need and who gets them, ready for `kubectl apply -f -`.
+//!
+//! The manifests are those of docs/reference, as they are; only the user's name is put in, and parts are left out. Not
+//! here: the cluster. Nothing is asked for or written.
+
+use std::sync::LazyLock;
+
+use clap::Args as Group;
+use clap::builder::PossibleValuesParser;
+use kubeapi::connect::account::Account;
+use kubeapi::names::APP_NAMESPACE;
+use serde_json::json;
+
+use crate::drain_cmd::voice::Voice;
+
+/// Roles first, then who gets them.
+const MANIFESTS: [&str; 4] = [
+    include_str!("../../../docs/reference/role.yaml"),
+    include_str!("../../../docs/reference/role-bindings.yaml"),
+    include_str!("../../../docs/reference/role-bindings-apps.yaml"),
+    include_str!("../../../docs/reference/role-bindings-surge.yaml"),
+];
+/// Who they are for, in the files.
+const SUBJECT: &str = "    kind: User\n    name: pillar-rs";
+/// What each role is called, before the name of its part.
+const PREFIX: &str = "pillar-rs-";
+/// A strong role, printed only when it is asked for.
+const SURGE: &str = "surge";
+/// The service account of the agents, where no other one is named.
+pub(crate) const ACCOUNT: &str = "kube-system/pillar-rs";
+
+/// Print the roles that the agents need, and bind them to a user, as `zedbox role | kubectl apply -f -`.
+#[derive(Debug, Clone, Group)]
+#[command(
+    after_help = "Nothing is asked of a cluster. Some bindings are in the namespace eve-kube-app: where the cluster has \
+    none yet, add --create-namespace. `zedbox kubeconfig` makes the kubeconfig of the service account."
+)]
+pub(crate) struct RoleCommand {
+    /// User of the kubeconfig that the agents get; of a client certificate its common name.
+    #[arg(long, value_name = "NAME", conflicts_with = "service_account", value_parser = user)]
+    user: Option<String>,
+    /// Service account in place of a user; it is printed too.
+    #[arg(long, value_name = "NAMESPACE/NAME", default_value = ACCOUNT)]
+    service_account: Account,
+    /// Part to leave out, by the name of its role without `pillar-rs-`; may be repeated. The agents do without what it is
+    /// for, and their log names what was refused.
+    #[arg(long, value_name = "PART", value_parser = PossibleValuesParser::new(parts()))]
+    without: Vec<String>,
+    /// Also the role for second copies of Deployments: whoever may patch Deployments can have any pod made.
+    #[arg(long, value_name = "PART", value_parser = [SURGE])]
+    with: Vec<String>,
+    /// Also the namespace eve-kube-app. Not where something else has applied it with labels: they would be removed.
+    #[arg(long)]
+    create_namespace: bool,
+}
+
+/// Prints them.
+pub(crate) fn run(command: &RoleCommand) -> anyhow::Result<()> {
+    Voice::print(&manifests(command)).map(drop)
+}
+
+fn manifests(command: &RoleCommand) -> String {
+    let account = &command.service_account;
+    let mut objects = Vec::new();
+    if command.create_namespace {
+        objects.push(named("Namespace", &json!({ "name": APP_NAMESPACE })));
+    }
+    if command.user.is_none() {
+        objects
+            .push(named("ServiceAccount", &json!({ "name": account.name, "namespace": account.namespace })));
+    }
+    let user = json!(command.user.clone().unwrap_or_else(|| account.user()));
+    let subject = SUBJECT.replace("pillar-rs", &user.to_string());
+    let is_wanted = |part: &str| {
+        let is_of = |names: &[String]| names.iter().any(|it| it == part);
+        !is_of(&command.without) && (part != SURGE || is_of(&command.with))
+    };
+    for (_, object) in OBJECTS.iter().filter(|(part, _)| is_wanted(part)) {
+        // What a file says in front of its bindings is for whoever edits the file.
+        let begins = if object.contains(SUBJECT) { object.find("apiVersion:") } else { None };
+        let object = object.get(begins.unwrap_or(0)..).unwrap_or(object);
+        objects.push(object.replace(SUBJECT, &subject));
+    }
+    objects.join("---\n")
+}
+
+fn named(kind: &str, metadata: &serde_json::Value) -> String {
+    format!("{}\n", json!({ "apiVersion": "v1", "kind": kind, "metadata": metadata }))
+}
+
+/// Each object of the files behind the name of its part.
+static OBJECTS: LazyLock<Vec<(&str, String)>> = LazyLock::new(|| {
+    let objects = MANIFESTS.iter().flat_map(|file| file.split("\n---\n"));
+    let part = |text: &'static str| {
+        let name = text.lines().find_map(|line| line.strip_prefix("  name: "))?;
+        Some((name.strip_prefix(PREFIX)?, format!("{}\n", text.trim_end())))
+    };
+    objects.filter_map(part).collect()
+});
+
+/// The parts that can be left out.
+fn parts() -> Vec<&'static str> {
+    let mut parts: Vec<&str> = OBJECTS.iter().map(|(part, _)| *part).filter(|it| *it != SURGE).collect();
+    parts.sort_unstable();
+    parts.dedup();
+    parts
+}
+
+fn user(text: &str) -> Result<String, String> {
+    let is_name = !text.is_empty() && !text.contains(char::is_control);
+    is_name.then(|| text.to_owned()).ok_or_else(|| "a user has a name in one line".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+    use std::collections::BTreeSet;
+
+    use crate::args::{Args, Command};
+
+    fn printed(words: &str) -> Vec<serde_json::Value> {
+        let line = format!("zedbox role{words}");
+        let Command::Role(command) = Args::try_parse_from(line.split(' ')).unwrap().command else {
+            panic!("not role")
+        };
+        let text = manifests(&command);
+        assert!(!text.contains("in place of"), "{text}");
+        text.split("---\n").map(|it| serde_saphyr::from_str(it).unwrap()).collect()
+    }
+
+    fn names(objects: &[serde_json::Value]) -> BTreeSet<String> {
+        let name = |it: &serde_json::Value| {
+            format!("{} {}", it["kind"].as_str().unwrap(), it["metadata"]["name"].as_str().unwrap())
+        };
+        objects.iter().map(name).collect()
+    }
+
+    #[test]
+    fn x4_every_object_of_the_reference_is_printed_for_the_user_and_the_strong_one_when_asked_for() {
+        let all = printed(" --user CN=edge:1 --with surge");
+        let files = MANIFESTS.iter().flat_map(|it| it.split("\n---\n"));
+        let files: Vec<serde_json::Value> = files.map(|it| serde_saphyr::from_str(it).unwrap()).collect();
+        assert_eq!(all.len(), files.len());
+        for (ours, file) in all.iter().zip(&files) {
+            let mut expected = file.clone();
+            if let Some(name) = expected.pointer_mut("/subjects/0/name") {
+                *name = "CN=edge:1".into();
+            }
+            assert_eq!(*ours, expected);
+        }
+        let without: Vec<_> = names(&all).difference(&names(&printed(" --user x"))).cloned().collect();
+        assert_eq!(without, ["ClusterRole pillar-rs-surge", "ClusterRoleBinding pillar-rs-surge"]);
+    }
+
+    #[test]
+    fn x4_parts_are_left_out_with_their_bindings_and_unknown_ones_refused_by_name() {
+        let fewer = names(&printed(" --user x --without disk-reserve --without apps"));
+        let left: Vec<String> = names(&printed(" --user x")).difference(&fewer).cloned().collect();
+        let both = ["disk-reserve", "apps"];
+        assert_eq!(left.len(), 4, "{left:?}");
+        assert!(left.iter().all(|it| both.iter().any(|part| it.ends_with(&format!(" pillar-rs-{part}")))));
+        let refused = Args::try_parse_from(["zedbox", "role", "--without", "aps"]).unwrap_err().to_string();
+        assert!(refused.contains("apps") && refused.contains("disk-reserve"), "{refused}");
+    }
+
+    #[test]
+    fn x4_a_service_account_and_the_namespace_come_first() {
+        let all = printed(" --create-namespace");
+        assert_eq!(all[0]["metadata"]["name"], APP_NAMESPACE);
+        assert_eq!(all[1]["kind"], "ServiceAccount");
+        assert_eq!(all[1]["metadata"], json!({ "name": "pillar-rs", "namespace": "kube-system" }));
+        let user = "system:serviceaccount:kube-system:pillar-rs";
+        let subjects: Vec<_> = all.iter().filter_map(|it| it.pointer("/subjects/0/name")).collect();
+        assert!(subjects.len() > 20 && subjects.iter().all(|it| *it == user), "{subjects:?}");
+    }
+}

@@ -1,0 +1,147 @@
+//! `zedbox kubeconfig` and `zedbox role` as a person types them: what is written, for whom, and where a token is not.
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+
+use pubsub::store;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const TOKEN: &str = "eyJhbGciOi.tok3n.c2ln";
+
+fn zedbox(dir: &TempDir, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
+    command.args(words).current_dir(dir).env_remove("KUBECONFIG").output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The certificate of an authority.
+fn authority() -> String {
+    let key = rcgen::KeyPair::generate().unwrap();
+    rcgen::CertificateParams::new(vec!["ca".to_owned()]).unwrap().self_signed(&key).unwrap().pem()
+}
+
+/// An API server that answers one request like this, and the kubeconfig of its administrator.
+fn place(code: u16, answer: Value) -> TempDir {
+    use base64::Engine as _;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.extend(byte);
+        }
+        let body = answer.to_string();
+        let head =
+            format!("HTTP/1.1 {code} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let ca = base64::engine::general_purpose::STANDARD.encode(authority());
+    let admin = json!({
+        "current-context": "c",
+        "contexts": [{ "name": "c", "context": { "cluster": "k", "user": "u" } }],
+        "clusters": [{ "name": "k", "cluster": { "server": server, "certificate-authority-data": ca } }],
+        "users": [{ "name": "u", "user": { "token": "of-the-admin" } }],
+    });
+    store::replace(&dir.path().join("admin"), admin.to_string().as_bytes()).unwrap();
+    dir
+}
+
+/// What is at `path`, for its owner alone.
+fn made(path: &Path) -> Value {
+    assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn x4_a_kubeconfig_is_made_of_a_service_account_and_its_token_is_in_the_file_alone() {
+    let granted = json!({ "status": { "token": TOKEN, "expirationTimestamp": "2027-03-14T09:41:00Z" } });
+    let dir = place(201, granted);
+    let words =
+        ["kubeconfig", "--kubeconfig", "admin", "--to", "agents", "--server", "https://10.0.0.1:6443"];
+    let ended = zedbox(&dir, &[&words[..], &["--log", "trace"]].concat());
+    let said = text(&[ended.stdout, ended.stderr].concat());
+    assert!(ended.status.success(), "{said}");
+    assert!(!said.contains("tok3n") && !said.contains("of-the-admin"), "{said}");
+    assert!(
+        said.contains("agents: system:serviceaccount:kube-system:pillar-rs at https://10.0.0.1:6443"),
+        "{said}"
+    );
+    assert!(said.contains("until 2027-03-14T09:41:00Z"), "{said}");
+    let file = made(&dir.path().join("agents"));
+    assert_eq!(file["users"][0]["user"], json!({ "token": TOKEN }));
+    assert_eq!(file["clusters"][0]["cluster"]["server"], "https://10.0.0.1:6443");
+    let admin: Value = serde_json::from_str(&fs::read_to_string(dir.path().join("admin")).unwrap()).unwrap();
+    let ca = "/clusters/0/cluster/certificate-authority-data";
+    assert_eq!(file.pointer(ca), admin.pointer(ca));
+}
+
+#[test]
+fn x4_what_keeps_a_kubeconfig_from_being_made_is_named_with_what_to_type() {
+    let missing =
+        json!({ "kind": "Status", "code": 404, "reason": "NotFound", "message": "no such account" });
+    let dir = place(404, missing);
+    let ended = zedbox(&dir, &["kubeconfig", "--kubeconfig", "admin", "--to", "agents"]);
+    let said = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(
+        said.contains("`zedbox role --service-account kube-system/pillar-rs | kubectl apply -f -`"),
+        "{said}"
+    );
+    assert!(!dir.path().join("agents").exists());
+    let granted = json!({ "status": { "token": TOKEN } });
+    let ended = zedbox(&place(201, granted), &["kubeconfig", "--kubeconfig", "admin", "--to", "agents"]);
+    // That of this test has no TLS.
+    assert!(text(&ended.stderr).contains("an address as https://10.0.0.1:6443 is needed (--server)"));
+    let ended = zedbox(&dir, &["kubeconfig", "--kubeconfig", "nobody", "--to", "agents"]);
+    assert!(text(&ended.stderr).contains("check that nobody exists"), "{}", text(&ended.stderr));
+    let ended = zedbox(&dir, &["kubeconfig", "--to", "agents", "--token-file", "t"]);
+    assert_eq!(ended.status.code(), Some(2));
+}
+
+#[test]
+fn x4_a_kubeconfig_is_made_of_files_and_printed_when_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| store::replace(&dir.path().join(name), text.as_bytes()).unwrap();
+    put("token", &format!("{TOKEN}\n"));
+    put("ca", &authority());
+    put("agents", "older");
+    let from = ["--token-file", "token", "--ca", "ca", "--server", "https://k:6443"];
+    let make = |to: &str| zedbox(&dir, &[&["kubeconfig", "--to", to][..], &from].concat());
+    let ended = make("agents");
+    assert!(ended.status.success() && !text(&ended.stdout).contains("tok3n"), "{}", text(&ended.stderr));
+    let file = made(&dir.path().join("agents"));
+    assert_eq!(file["users"][0]["user"]["token"], TOKEN);
+    let printed: Value = serde_json::from_slice(&make("-").stdout).unwrap();
+    assert_eq!(printed, file);
+    // A key, say.
+    put("token", "-----BEGIN PRIVATE KEY-----\nsecret\n");
+    let said = text(&make("agents").stderr);
+    assert!(said.contains("token: it holds no token in one line") && !said.contains("secret"), "{said}");
+    put("token", TOKEN);
+    put("ca", "none");
+    assert!(text(&make("agents").stderr).contains("ca: it holds no certificate"));
+}
+
+#[test]
+fn x4_roles_are_printed_for_a_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let ended = zedbox(&dir, &["role", "--user", "edge"]);
+    let printed = text(&ended.stdout);
+    assert!(ended.status.success() && ended.stderr.is_empty());
+    assert!(printed.contains("kind: ClusterRole\n") && printed.contains("    name: \"edge\"\n"), "{printed}");
+}

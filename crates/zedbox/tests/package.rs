@@ -1,0 +1,352 @@
+//! What is given to others (`cargo run -p xtask -- dist`): the same bytes twice, all that belongs into it and nothing of
+//! this machine; and the Debian package on a bare system: installed, tried, upgraded, removed, purged.
+
+#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Write as _, stderr};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use agent::Clock;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+use xtask::dist::{self, Options};
+
+const ZEDBOX: &str = env!("CARGO_BIN_EXE_zedbox");
+/// Nothing here takes this long; a test that waits so long has failed.
+const TOO_LONG: Duration = Duration::from_secs(60);
+const SETTINGS: &str = "etc/zedbox/zedbox.toml";
+
+fn folder() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Packs `program` into `out`; the path of its package.
+fn pack(program: &Path, version: &str, out: &Path) -> PathBuf {
+    let options = Options {
+        target: "x86_64-unknown-linux-gnu".to_owned(),
+        out: Some(out.to_owned()),
+        program: Some(program.to_owned()),
+        package_version: Some(version.to_owned()),
+    };
+    let made = dist::run(&options).unwrap();
+    let is_package = |it: &PathBuf| it.extension().is_some_and(|ext| ext == "deb");
+    made.into_iter().map(|(path, _)| path).find(is_package).unwrap()
+}
+
+/// All files below `folder`, by their paths from there, with their modes.
+fn files(folder: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
+    let (mut found, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
+                let name = path.strip_prefix(folder).unwrap().display().to_string();
+                found.insert(name, (mode, fs::read(&path).unwrap()));
+            }
+        }
+    }
+    found
+}
+
+/// A program that is there; what it says is said when it fails.
+fn run(command: &mut Command) -> String {
+    let ended = command.output().unwrap();
+    assert!(ended.status.success(), "{command:?}: {}", said(&ended));
+    said(&ended)
+}
+
+fn said(ended: &Output) -> String {
+    String::from_utf8_lossy(&[&ended.stdout[..], &ended.stderr].concat()).into_owned()
+}
+
+fn is_here(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+fn skipped(why: &str) {
+    stderr().write_all(format!("skipped: {why}\n").as_bytes()).unwrap();
+}
+
+/// A program that says its version and nothing else.
+fn small(folder: &TempDir) -> PathBuf {
+    let path = folder.path().join("program");
+    pubsub::store::replace(&path, b"#!/bin/sh\necho zedbox 0.0.0\n").unwrap();
+    path
+}
+
+#[test]
+fn x5_two_folders_hold_the_same_bytes_and_their_sums_and_digests_are_right() {
+    let dir = folder();
+    let [one, two] = ["one", "a/longer/name"].map(|it| dir.path().join(it));
+    fs::create_dir_all(two.parent().unwrap()).unwrap();
+    pack(&small(&dir), "0.1.0", &one);
+    let package = pack(&small(&dir), "0.1.0", &two);
+    let (first, second) = (files(&one), files(&two));
+    assert!(first == second, "{:?} {:?}", first.keys(), second.keys());
+    // Again in the same place; but not over something else.
+    assert_eq!(pack(&small(&dir), "0.1.0", &two), package);
+    let options = Options {
+        target: "x86_64-unknown-linux-gnu".to_owned(),
+        out: Some(dir.path().to_owned()),
+        program: Some(small(&dir)),
+        package_version: None,
+    };
+    assert!(format!("{:#}", dist::run(&options).unwrap_err()).contains("it holds other files"));
+    let sums = run(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(&one));
+    assert_eq!(sums.lines().filter(|it| it.ends_with(": OK")).count(), first.len() - 1, "{sums}");
+
+    let sums = String::from_utf8(first["SHA256SUMS"].1.clone()).unwrap();
+    let is_right = |digest: &str, size: &Value| {
+        let path = format!("oci/blobs/sha256/{}", digest.strip_prefix("sha256:").unwrap());
+        sums.contains(&format!("{}  {path}\n", path.rsplit('/').next().unwrap()))
+            && *size == first[&path].1.len()
+    };
+    let json = |path: &str| serde_json::from_slice::<Value>(&first[path].1).unwrap();
+    let blob = |of: &Value| {
+        let digest = of["digest"].as_str().unwrap();
+        assert!(is_right(digest, &of["size"]), "{of}");
+        format!("oci/blobs/sha256/{}", digest.strip_prefix("sha256:").unwrap())
+    };
+    let manifest = json(&blob(&json("oci/index.json")["manifests"][0]));
+    let config = json(&blob(&manifest["config"]));
+    assert_eq!((config["architecture"].as_str(), config["os"].as_str()), (Some("amd64"), Some("linux")));
+    let layers = manifest["layers"].as_array().unwrap();
+    assert_eq!((layers.len(), config["rootfs"]["diff_ids"].as_array().unwrap().len()), (1, 1));
+    let layer = &first[&blob(&layers[0])].1;
+    let mut layer = tar::Archive::new(flate2::read::GzDecoder::new(&layer[..]));
+    let inside: Vec<String> =
+        layer.entries().unwrap().map(|it| it.unwrap().path().unwrap().display().to_string()).collect();
+    assert!(inside.contains(&"usr/bin/zedbox".to_owned()), "{inside:?}");
+}
+
+#[test]
+fn x5_the_list_of_contents_names_what_is_linked_and_nothing_of_tests_or_of_the_demo() {
+    let dir = folder();
+    let out = dir.path().join("out");
+    pack(&small(&dir), "0.1.0", &out);
+    let list: Value = serde_json::from_slice(&files(&out)["zedbox.cdx.json"].1).unwrap();
+    assert_eq!((list["bomFormat"].as_str(), list["specVersion"].as_str()), (Some("CycloneDX"), Some("1.5")));
+    let all = list["components"].as_array().unwrap();
+    let names: BTreeSet<&str> = all.iter().map(|it| it["name"].as_str().unwrap()).collect();
+    for here in ["kube", "ring", "rustls", "tokio", "zedkube"] {
+        assert!(names.contains(here), "no {here} in {names:?}");
+    }
+    for not_here in ["kubesim", "proptest", "tempfile", "cc", "serde_derive", "xtask", "zedbox"] {
+        assert!(!names.contains(not_here), "{not_here} is in it");
+    }
+    let mut refs: BTreeSet<&str> = all.iter().map(|it| it["bom-ref"].as_str().unwrap()).collect();
+    assert_eq!(refs.len(), all.len());
+    refs.insert(list["metadata"]["component"]["bom-ref"].as_str().unwrap());
+    for one in list["dependencies"].as_array().unwrap() {
+        let called = one["dependsOn"].as_array().unwrap().iter().chain([&one["ref"]]);
+        assert!(called.into_iter().all(|it| refs.contains(it.as_str().unwrap())), "{one}");
+    }
+    for of_registry in all.iter().filter(|it| !it["purl"].is_null()) {
+        let terms = of_registry["licenses"][0]["expression"].as_str().unwrap_or_default();
+        let sum = of_registry["hashes"][0]["content"].as_str().unwrap_or_default();
+        assert!(!terms.is_empty() && sum.len() == 64, "{of_registry}");
+    }
+}
+
+#[test]
+fn x4_the_package_holds_all_that_a_person_needs_and_nothing_of_this_machine() {
+    if !is_here("dpkg-deb") {
+        return skipped("there is no dpkg-deb to open the package with");
+    }
+    let dir = folder();
+    let (out, at) = (dir.path().join("out"), dir.path().join("system"));
+    let package = pack(&small(&dir), "0.1.0+site2", &out);
+    assert!(package.ends_with("zedbox_0.1.0+site2_amd64.deb"), "{}", package.display());
+    let control = run(Command::new("dpkg-deb").arg("--field").arg(&package));
+    assert!(control.contains("Version: 0.1.0+site2\nArchitecture: amd64\n"), "{control}");
+    let listed = run(Command::new("dpkg-deb").arg("--contents").arg(&package));
+    assert!(listed.lines().all(|it| it.contains(" root/root ")), "{listed}");
+    run(Command::new("dpkg-deb").arg("--raw-extract").arg(&package).arg(&at));
+    let files = files(&at);
+    let mode = |path: &str| files.get(path).unwrap_or_else(|| panic!("no {path} in {:?}", files.keys())).0;
+    assert_eq!(mode("usr/bin/zedbox"), 0o755);
+    for path in [
+        "DEBIAN/control",
+        SETTINGS,
+        "usr/lib/systemd/system/zedbox.service",
+        "usr/lib/tmpfiles.d/zedbox.conf",
+        "usr/share/bash-completion/completions/zedbox",
+        "usr/share/doc/zedbox/copyright",
+        "usr/share/fish/vendor_completions.d/zedbox.fish",
+        "usr/share/man/man1/zedbox.1.gz",
+        "usr/share/man/man1/zedbox-drain-status.1.gz",
+        "usr/share/man/man1/zedbox-role.1.gz",
+        "usr/share/zedbox/role-bindings-apps.yaml",
+        "usr/share/zedbox/role.yaml",
+        "usr/share/zsh/vendor-completions/_zedbox",
+    ] {
+        assert_eq!(mode(path), 0o644, "{path}");
+    }
+    let text = |path: &str| String::from_utf8(files[path].1.clone()).unwrap();
+    assert_eq!(text("DEBIAN/conffiles"), format!("/{SETTINGS}\n"));
+    for script in ["DEBIAN/postinst", "DEBIAN/prerm", "DEBIAN/postrm"] {
+        assert_eq!(mode(script), 0o755);
+        run(Command::new("sh").arg("-n").arg(at.join(script)));
+    }
+    // Nothing takes the machine down before a person says so.
+    assert!(!text("usr/lib/systemd/system/zedbox.service").contains("--device"));
+    assert!(text(SETTINGS).lines().all(|it| it.is_empty() || it.starts_with('#')));
+    run(Command::new(ZEDBOX).arg("check").arg(at.join(SETTINGS)));
+    // Each line that a person uncomments is one that the program takes.
+    let lines = text(SETTINGS).replace("#device", "device").replace("#kube", "kube").replace("#part", "part");
+    pubsub::store::replace(&at.join(SETTINGS), lines.as_bytes()).unwrap();
+    run(Command::new(ZEDBOX).arg("check").arg(at.join(SETTINGS)));
+
+    let bash = text("usr/share/bash-completion/completions/zedbox");
+    assert!(bash.contains("--if-blocked") && bash.contains("kubeconfig"));
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().display().to_string();
+    let home = std::env::home_dir().unwrap().join(".cargo").display().to_string();
+    let of_demo = "demo-agent".to_owned();
+    for (path, (_, bytes)) in &files {
+        let mut plain = Vec::new();
+        let unpacked = std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut plain);
+        let bytes = if unpacked.is_ok() { &plain } else { bytes };
+        for word in [&here, &home, &of_demo] {
+            assert!(!bytes.windows(word.len()).any(|it| it == word.as_bytes()), "{path} names {word}");
+        }
+        let is_usage = path.starts_with("usr/share/man/") || path.contains("completions");
+        let hidden = ["pubKube", "zedbox demo", "zedbox-demo"];
+        let names = |word: &&&str| bytes.windows(word.len()).any(|it| it == word.as_bytes());
+        assert!(!is_usage || hidden.iter().find(names).is_none(), "{path} shows a hidden command");
+    }
+}
+
+/// The name of the Debian release of this machine, whose libraries the program of this test was linked with.
+fn release() -> Option<String> {
+    let text = fs::read_to_string("/etc/os-release").ok()?;
+    let is_debian = text.lines().any(|it| it == "ID=debian");
+    let name = text.lines().find_map(|it| it.strip_prefix("VERSION_CODENAME="))?;
+    is_debian.then(|| name.trim_matches('"').to_owned())
+}
+
+/// A bare Debian system, and a process in it that is killed at the end.
+struct Bare {
+    root: TempDir,
+    process: Option<Child>,
+}
+
+impl Bare {
+    /// One of this machine's release; or why there is none.
+    fn make() -> Result<Self, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Err("a bare system needs root".to_owned());
+        }
+        let release = release().ok_or("this machine is no Debian")?;
+        let root = folder();
+        let ended =
+            Command::new("debootstrap").args(["--variant=minbase", &release]).arg(root.path()).output();
+        let ended = ended.map_err(|why| format!("there is no debootstrap: {why}"))?;
+        let last = said(&ended).lines().last().unwrap_or_default().to_owned();
+        if ended.status.success() {
+            Ok(Self { root, process: None })
+        } else {
+            Err(format!("debootstrap: {last}"))
+        }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("chroot");
+        command
+            .arg(self.root.path())
+            .args(words)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> String {
+        run(&mut self.command(words))
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.path().join(path)
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.process {
+            // One that is gone already needs no end.
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+#[tokio::test]
+async fn x4_the_package_is_installed_tried_upgraded_removed_and_purged_on_a_bare_system() {
+    let mut bare = match Bare::make() {
+        Ok(bare) => bare,
+        Err(why) => return skipped(&why),
+    };
+    let dir = folder();
+    let program = dir.path().join("zedbox");
+    // A program for tests has ten times as much for a debugger as for the machine.
+    run(Command::new("strip").args(["-s", "-o"]).arg(&program).arg(ZEDBOX));
+    for version in ["0.1.0", "0.1.1"] {
+        let package = pack(&program, version, &dir.path().join("out"));
+        fs::copy(package, bare.path(&format!("tmp/{version}.deb"))).unwrap();
+    }
+
+    let installed = bare.run(&["dpkg", "--install", "/tmp/0.1.0.deb"]);
+    assert!(installed.contains("not started. Edit /etc/zedbox/zedbox.toml"), "{installed}");
+    assert_eq!(bare.run(&["dpkg", "--verify", "zedbox"]), "");
+    assert!(bare.path("persist").is_dir());
+    assert!(!bare.path("etc/systemd/system/multi-user.target.wants/zedbox.service").exists());
+    assert!(bare.run(&["zedbox", "--version"]).starts_with("zedbox "));
+    bare.run(&["zedbox", "check", "/etc/zedbox/zedbox.toml"]);
+
+    let log = fs::File::create(dir.path().join("log")).unwrap();
+    let mut agents = bare.command(&["zedbox", "run", "--root", "/tmp/device"]);
+    let child = agents.stdout(Stdio::null()).stderr(log).spawn().unwrap();
+    let pid = Pid::from_child(&child);
+    bare.process = Some(child);
+    let status = bare.path("tmp/device/run/zedkube/NodeDrainStatus/global.json");
+    let clock = Clock::new();
+    let seen = async {
+        while !status.exists() {
+            clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
+        }
+    };
+    let in_time = tokio::time::timeout(TOO_LONG, seen).await.is_ok();
+    assert!(in_time, "no status: {}", fs::read_to_string(dir.path().join("log")).unwrap());
+    bare.run(&["zedbox", "check", "/tmp/device/run"]);
+    kill_process(pid, Signal::TERM).unwrap();
+    assert!(bare.process.take().unwrap().wait().unwrap().success());
+
+    // What a person has written stays.
+    let mut settings = fs::OpenOptions::new().append(true).open(bare.path(SETTINGS)).unwrap();
+    settings.write_all(b"log = \"warn\"\n").unwrap();
+    let upgraded = bare.run(&["dpkg", "--install", "/tmp/0.1.1.deb"]);
+    assert!(!upgraded.contains("not started"), "{upgraded}");
+    let version =
+        bare.run(&["dpkg-query", "--show", "--showformat=${Version} ${db:Status-Status}", "zedbox"]);
+    assert_eq!(version, "0.1.1 installed");
+    assert!(fs::read_to_string(bare.path(SETTINGS)).unwrap().ends_with("log = \"warn\"\n"));
+    // And back again.
+    bare.run(&["dpkg", "--install", "/tmp/0.1.0.deb"]);
+
+    bare.run(&["dpkg", "--remove", "zedbox"]);
+    for gone in ["usr/bin/zedbox", "usr/share/man/man1/zedbox.1.gz", "usr/lib/systemd/system/zedbox.service"]
+    {
+        assert!(!bare.path(gone).exists(), "{gone} stayed");
+    }
+    assert!(bare.path(SETTINGS).exists());
+    let purged = bare.run(&["dpkg", "--purge", "zedbox"]);
+    assert!(purged.contains("/persist stays"), "{purged}");
+    assert!(!bare.path("etc/zedbox").exists() && bare.path("persist").exists());
+}
