@@ -10,7 +10,7 @@ use topics::DeviceOpPending;
 use crate::node::{NOW, Node, top};
 
 /// Every tree with its exit code and what its first line begins with.
-const TREES: [(&str, i32, &str); 14] = [
+const TREES: [(&str, i32, &str); 15] = [
     ("cluster-idle", 0, "NOTREQUESTED (2): no drain requested"),
     ("drain-3-requested", 3, "REQUESTED (3): request accepted; for a reboot, requested 09:30:00 UTC, 11 min"),
     ("drain-4-starting", 3, "STARTING (4): "),
