@@ -30,7 +30,7 @@ pub struct Pauses {
     /// What the file says; `None` before it was read.
     #[expect(clippy::option_option, reason = "not read yet, and none, differ")]
     read: Option<Option<OperationPause>>,
-    #[expect(clippy::option_option, reason = "not told yet, and none, differ")]
+    #[expect(clippy::option_option, reason = "not passed on yet, and none, differ")]
     told: Option<Option<OperationPause>>,
 }
 

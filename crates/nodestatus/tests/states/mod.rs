@@ -28,7 +28,7 @@ pub(crate) fn now() -> GoTime {
     "2026-03-14T09:41:00Z".parse().unwrap()
 }
 
-pub(crate) const STATES: [State; 27] = [
+pub(crate) const STATES: [State; 29] = [
     state("in-service", "cluster-idle", |_| {}, "IN SERVICE: no drain is requested"),
     state("no-cluster", "single-node", |_| {}, "IN NO CLUSTER: there is nothing to drain"),
     state(

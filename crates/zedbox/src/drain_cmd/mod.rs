@@ -51,7 +51,7 @@ async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice)
         DrainAction::Request(options) => request::ask(&bus, clock, options, surroundings, voice).await,
         DrainAction::Cancel => request::cancel(&bus, clock, voice).await,
         DrainAction::AtShutdown(options) => {
-            orders::at_shutdown::run(&bus, clock, options, surroundings, voice).await
+            Box::pin(orders::at_shutdown::run(&bus, clock, options, surroundings, voice)).await
         }
         DrainAction::Done(options) => orders::done::run(&bus, clock, options, voice).await,
         DrainAction::Refuse(options) => {

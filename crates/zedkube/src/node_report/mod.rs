@@ -134,7 +134,7 @@ impl Listener {
             | Kind::Uncordoned => {}
         }
         if self.hooks.try_send((notice.clone(), at)).is_err() {
-            warn!("hooks: not told, as {QUEUE} others wait to be: {}", notice.message);
+            warn!("hooks: not called, as {QUEUE} notices wait already: {}", notice.message);
         }
         let Some(notices) = &self.notices else { return };
         if notices.try_send((notice, at)).is_err() {

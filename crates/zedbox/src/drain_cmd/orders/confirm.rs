@@ -24,7 +24,7 @@ pub(in crate::drain_cmd) fn confirm(voice: &Voice, happens: &[String], word: &st
     for line in happens {
         voice.paragraph(line)?;
     }
-    Voice::print(&format!("Type {word} to go on, anything else to leave it: "))?;
+    Voice::print(&format!("Type {word} to continue, anything else to leave it: "))?;
     match typed().context("read the answer")? {
         Some(answer) if answer.trim() == word => Ok(()),
         Some(_) | None => bail!("nothing was done, as {word} was not typed; a script adds --yes"),

@@ -184,7 +184,7 @@ fn under_way(seen: &DrainView) -> Vec<String> {
     if lines.is_empty() && !seen.requests.is_empty() {
         let whose: Vec<&str> = seen.requests.values().map(|it| it.context.as_str()).collect();
         lines.push(format!(
-            "a drain is requested already (for {}): unless it still waits for a window or its turn, it goes on to its end, and so \
+            "a drain is requested already (for {}): unless it still waits for a window or its turn, it continues to its end, and so \
              does what it is for; `zedbox drain status` shows it, `zedbox drain refuse` stops what the controller has ordered",
             whose.join(", ")
         ));

@@ -14,7 +14,7 @@ fn x3_on_a_terminal_the_word_has_to_be_typed_behind_what_will_happen() {
     for (typed, code) in [("complete\n", 0), ("yes\n", 1), ("\n", 1)] {
         let node = Node::of("drain-5-cordoned").with_zedkube();
         let mut terminal = Terminal::asking(node.command(WORDS));
-        terminal.until("Type complete to go on");
+        terminal.until("Type complete to continue");
         for part in ["goes ahead WITHOUT", "[budget]", "2 pods of the drain have not left"] {
             assert!(
                 terminal.read.split_whitespace().collect::<Vec<_>>().join(" ").contains(part),

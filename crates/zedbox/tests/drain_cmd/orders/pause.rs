@@ -157,7 +157,7 @@ fn x3_a_machine_that_goes_down_by_other_means_drains_within_its_time_and_is_neve
     let mut dead = Node::of("cluster-idle").with_zedkube();
     dead.kill_zedkube();
     for (node, why) in [
-        (&commanded, "the status is COMPLETE (9)"),
+        (&commanded, "these agents have commanded the reboot"),
         (&paused, "paused by field"),
         (&dead, "zedkube does not run"),
         (&Node::of("single-node").with_zedkube(), "NOTSUPPORTED (1)"),

@@ -104,10 +104,11 @@ fn x3_a_restart_on_nodeagents_own_account_is_held_as_long_as_nodeagent_waits() {
     let question =
         |number, kind| Event::Question(OutageQuestion { number, kind, ..OutageQuestion::default() });
     bench.hear(question(1, OutageKind::Turn));
-    let said = bench.last.iter().rev().find_map(|it| match it {
-        Effect::OutageAnswer(it) => Some(it.clone()),
-        _ => None,
-    });
+    let said = bench
+        .last
+        .iter()
+        .rev()
+        .find_map(|it| if let Effect::OutageAnswer(it) = it { Some(it) } else { None });
     let said = said.unwrap();
     assert_eq!((said.number, said.verdict), (1, OutageVerdict::Hold));
     assert!(said.why.contains("paused by field") && said.next_step.contains("zedbox resume"), "{said:?}");
