@@ -114,7 +114,7 @@ fn x4_it_reports_readiness_and_life_writes_only_where_agents_write_and_follows_t
 #[test]
 fn x3_the_unit_that_drains_a_machine_on_its_way_down_acts_only_then_ends_before_systemd_does_and_stops_before_the_agents()
  {
-    const STOPS: &str = include_str!("../docs/units/zedbox-drain-at-shutdown.service");
+    const STOPS: &str = include_str!("../../docs/units/zedbox-drain-at-shutdown.service");
     let line = |key: &str| STOPS.lines().find_map(|it| it.strip_prefix(key)).unwrap();
     assert!(line("After=").split(' ').any(|it| it == "zedbox.service"), "what is after it stops before it");
     assert_eq!(line("TimeoutStopSec="), "5min");

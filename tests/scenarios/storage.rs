@@ -147,7 +147,7 @@ async fn d14_a_deadlock_of_all_nodes_cordoned_is_told_as_such_and_ends_with_an_u
     cordon(world.cluster.sim(), true);
     world.ask_reboot(7);
     let deadlock = |it: Option<&NodeDrainProgress>| {
-        it.is_some_and(|it| it.storage.iter().any(|it| it.reason.contains("a deadlock")))
+        it.is_some_and(|it| it.storage.iter().any(|it| it.reason.contains("uncordon one")))
     };
     let shown = world.until("zedkube", "a deadlock", deadlock).await.unwrap();
     assert!(shown.storage[0].next_step.contains("kubectl uncordon"), "{shown:?}");

@@ -1,7 +1,6 @@
 //! A drain and what belongs to it, against the embedded cluster and scripted servers.
 
 mod boot;
-mod corpus;
 mod drain;
 mod forecast;
 mod machines;

@@ -106,7 +106,7 @@ pub(crate) fn say(said: &LogEvent) {
             );
         }
         LogEvent::Gate(Verdict { layer: Some(layer), words, .. }) => {
-            info!(layer = layer.text(), "the checks after the boot do not pass yet: {words}");
+            info!(layer = layer.text(), "the gate after the boot is shut: {words}");
         }
         LogEvent::Repaired(what) => warn!(what, "removed after the boot"),
         LogEvent::Tainted(taints) => {

@@ -172,7 +172,7 @@ impl Guard {
     /// Why the attempt fails on it, if it does.
     pub(super) fn failure(&self) -> Option<String> {
         (self.over && self.limit.then == VolumeAction::GiveUp)
-            .then(|| format!("{} s after all else was done, {}", self.limit_secs(), self.words()))
+            .then(|| format!("{} s after everything else left, {}", self.limit_secs(), self.words()))
     }
 
     /// Why the storage keeps the node, a sentence without its end.
@@ -188,7 +188,7 @@ impl Guard {
                 } else {
                     ""
                 };
-                format!("the last healthy copy is here of {}{more}", listed(&names, ", "))
+                format!("this node still has the last healthy copy of {}{more}", listed(&names, ", "))
             }
         }
     }

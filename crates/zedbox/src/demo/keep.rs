@@ -207,7 +207,7 @@ impl Site<'_> {
         machine.power_on(self.cluster)?;
         let network = json!({ "Ports": [{
             "IfName": "lo", "Logicallabel": "eth1", "ClusterIPAddr": machine.address(), "Up": true, "IsL3Port": true,
-            "InvalidConfig": false, "AddrInfoList": null,
+            "InvalidConfig": false, "Dhcp": 1, "AddrInfoList": null,
         }] });
         let file = machine.bus.path("run/nim/DeviceNetworkStatus/global.json");
         store::replace(&file, network.to_string().as_bytes())?;

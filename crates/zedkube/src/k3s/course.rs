@@ -63,7 +63,7 @@ impl K3s {
         let (by, from, forced) = (Requester::K3sUpdate, Orderer::Controller, self.forced);
         let operation = Operation { by, from, started: self.own.is_some(), forced };
         if let Some(Paused { waiting_for, next_step, withdraws }) = paused(self.pause.as_ref(), operation) {
-            // One that replaces what was applied keeps its turn: the node is not sound in between.
+            // One that replaces what was applied keeps its turn: the node is not healthy in between.
             if withdraws && !self.is_applied() {
                 self.withdraw(out);
             }

@@ -324,7 +324,7 @@ fn p9_s6_a_forced_complete_says_who_ordered_it_when_and_what_it_released() {
     assert_eq!(
         shown,
         [
-            "by field (file of root, uid 0): released without a proved drain",
+            "by field (file of root, uid 0): went ahead without a proved drain",
             "forced {Complete 2} by the force file"
         ]
     );
