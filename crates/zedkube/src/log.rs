@@ -93,7 +93,7 @@ pub(crate) fn say(said: &LogEvent) {
         LogEvent::LookFailed(why) => warn!(error = why, "cannot read our Node object"),
         LogEvent::Leftovers(why) => say_leftovers(why),
         LogEvent::Void(why) => {
-            warn!(why, "COMPLETE is void: draining again for the requests that still wait")
+            warn!(why, "COMPLETE is void: draining again for the requests that still wait");
         }
         LogEvent::NodeActivity(what) => info!(change = what, "something has happened on the drained node"),
         LogEvent::Gate(Verdict { layer: None, words, .. }) => {
