@@ -1,7 +1,7 @@
 //! Real agents on a disk that fails with EIO at each single call in turn, through a whole reboot (goals K2).
 //!
 //! strace plants the failures from outside. Here some calls by chance fail, as many as fit in half a minute;
-//! `cargo test -p zedbox --test processes failing -- --ignored` lets each one fail.
+//! `cargo test -p zedbox --test whole failing -- --ignored` lets each one fail.
 
 #![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
 
@@ -98,7 +98,7 @@ fn fails_anywhere(whole: bool, some: Option<usize>) {
     let runs = chosen.len();
     writeln!(
         std::io::stderr(),
-        "{runs} of {all} calls fail; each one with `cargo test -p zedbox --test processes failing -- --ignored`"
+        "{runs} of {all} calls fail; each one with `cargo test -p zedbox --test whole failing -- --ignored`"
     )
     .unwrap();
     let jobs = chosen.into_iter().map(|failing| {
