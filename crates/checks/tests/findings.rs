@@ -1,7 +1,5 @@
 //! Each finding before a drain: true, false, and what cannot be read.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use checks::cluster::{Source, drain};
 use checks::node::{DiskRoom, clock, disks};
 use checks::{DRAIN_CODES, Finding, Severity, settled};

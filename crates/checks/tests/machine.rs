@@ -1,7 +1,5 @@
 //! What is found of this machine: its certificates, its disks, its token, and volume groups of guests.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;

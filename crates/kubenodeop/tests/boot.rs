@@ -1,7 +1,5 @@
 //! The gate after a boot against a cluster with kubelets, on a paused clock: R4 and R5 through the API.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
-
 use std::time::Duration;
 
 use futures::FutureExt as _;

@@ -1,7 +1,5 @@
 //! The plan of a drain against the embedded cluster: it writes nothing, and the drain then meets what it foretold.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! A drain and what belongs to it, against the embedded cluster and scripted servers.
 
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
+
 mod boot;
 mod drain;
 mod forecast;

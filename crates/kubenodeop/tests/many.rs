@@ -1,7 +1,5 @@
 //! Many pods: how often the API server is asked, and that each pod is evicted once.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use crate::stage::order::{DEVICE, clock, order};
 use kube::Client;
 use kubeapi::Cluster;

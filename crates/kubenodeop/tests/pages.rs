@@ -1,7 +1,5 @@
 //! Long lists are read page by page, and are of one moment all the same.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::time::Duration;
 
 use kube::Client;

@@ -3,8 +3,6 @@
 //! A node has two pods. The first eviction of one of them meets the reply, and nothing else does. Time is the real
 //! one; the tests wait for ends and look at the order of what happened.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::SocketAddr;

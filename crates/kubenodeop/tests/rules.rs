@@ -1,7 +1,5 @@
 //! The rules of a drain against the embedded cluster: tiers, two budgets, workloads that come back, volumes, limits.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
-
 use std::time::Duration;
 
 use crate::stage::{Attempt, are_ready, clock, cluster, cluster_with, cordoned, on_n1};

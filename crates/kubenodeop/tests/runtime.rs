@@ -1,8 +1,6 @@
 //! What the container runtime of a node changes, against a cluster with kubelets on a paused clock: D9 in a drain, R8 after a
 //! boot.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,7 +1,5 @@
 //! The cluster as its clients see it.
 
-#![expect(clippy::panic, reason = "a test binary: a panic is its way to fail")]
-
 use std::time::Duration;
 
 use futures::StreamExt as _;

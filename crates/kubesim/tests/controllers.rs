@@ -1,7 +1,5 @@
 //! Volumes, scheduling and claimed disruptions: what the controllers make of objects.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::time::Duration;
 
 use http::Request;

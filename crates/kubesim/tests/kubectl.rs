@@ -1,8 +1,5 @@
 //! The embedded cluster as `kubectl` sees it. Without a `kubectl` in the search path these tests say so and end.
 
-#![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
-
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

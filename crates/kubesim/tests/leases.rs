@@ -1,7 +1,5 @@
 //! Leases: of two writers one wins.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
-
 use futures::future::join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Event;

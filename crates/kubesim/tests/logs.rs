@@ -1,7 +1,5 @@
 //! Logs of containers as the API gives them.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
-
 use kube::Client;
 use kubesim::{Sim, SimConfig};
 use serde_json::json;

@@ -1,7 +1,5 @@
 //! Volumes and replicas as Longhorn treats them; rows are those of the tables on virtual machines and storage.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::time::Duration;
 
 use kubesim::{Sim, SimConfig};

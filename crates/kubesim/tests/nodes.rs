@@ -1,7 +1,5 @@
 //! Nodes: the leases of their kubelets, and the taints of an outage. On a paused clock.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::time::Duration;
 
 use futures::StreamExt as _;

@@ -1,7 +1,5 @@
 //! What the API answers to writes, request by request.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use kubesim::{Sim, SimConfig};

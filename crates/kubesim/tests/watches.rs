@@ -1,7 +1,5 @@
 //! Watches as clients of long standing use them: bookmarks, initial events, ends.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::time::Duration;
 
 use http::Request;

@@ -1,7 +1,5 @@
 //! Publishers and subscribers on real files: every order of start, every kind of bad file, nothing lost.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

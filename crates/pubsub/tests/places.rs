@@ -1,8 +1,5 @@
 //! Places that let a publisher down: full, read-only, gone, taken over, with long names, many keys, odd clocks.
 
-#![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
-#![expect(clippy::panic, clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};

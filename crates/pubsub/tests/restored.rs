@@ -1,7 +1,5 @@
 //! Files of a volatile topic that somebody removes while its publisher lives: they come back without another publish.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -4,8 +4,6 @@
 //! `tests/golden` holds what the reference writes. `tests/filled` beside this file holds what those samples leave
 //! empty, lists and members that Go omits when they are zero, and a sample of each topic of our own.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

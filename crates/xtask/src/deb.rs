@@ -12,6 +12,8 @@ use crate::facts::{Target, Workspace};
 const POSTINST: &str = include_str!("../package/postinst");
 const PRERM: &str = include_str!("../package/prerm");
 const POSTRM: &str = include_str!("../package/postrm");
+/// Installed, and enabled by nobody but a person.
+const UNITS: [&str; 2] = ["zedbox.service", "zedbox-drain-at-shutdown.service"];
 const TMPFILES: &str = include_str!("../package/zedbox.conf");
 const SETTINGS: &str = include_str!("../package/zedbox.toml");
 /// Kept when a person has changed them.
@@ -80,12 +82,15 @@ fn files(package: &Package<'_>) -> anyhow::Result<Vec<Entry>> {
         |path: &str| fs::read(package.workspace.root.join(path)).with_context(|| format!("read {path}"));
     let mut files = vec![
         Entry::file("usr/bin/zedbox", 0o755, package.program),
-        Entry::file("usr/lib/systemd/system/zedbox.service", 0o644, document("docs/units/zedbox.service")?),
         Entry::file("usr/lib/tmpfiles.d/zedbox.conf", 0o644, TMPFILES),
         Entry::file("etc/zedbox/zedbox.toml", 0o644, SETTINGS),
         Entry::file("usr/share/doc/zedbox/copyright", 0o644, package.notices),
         Entry::file("usr/share/doc/zedbox/changelog.gz", 0o644, gzip(&document("CHANGELOG.md")?)?),
     ];
+    for name in UNITS {
+        let path = format!("usr/lib/systemd/system/{name}");
+        files.push(Entry::file(&path, 0o644, document(&format!("docs/units/{name}"))?));
+    }
     for name in MANIFESTS {
         let path = format!("usr/share/zedbox/{name}");
         files.push(Entry::file(&path, 0o644, document(&format!("docs/reference/{name}"))?));

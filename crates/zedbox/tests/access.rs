@@ -1,7 +1,5 @@
 //! `zedbox kubeconfig` and `zedbox role` as a person types them: what is written, for whom, and where a token is not.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;

@@ -1,7 +1,5 @@
 //! `zedbox check` as a person calls it: what it prints, and how it ends.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::path::Path;
 use std::process::{Command, Output};
 

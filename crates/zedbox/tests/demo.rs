@@ -1,9 +1,6 @@
 //! `zedbox demo` as a person uses it: each scenario to its end; and with `--keep`, each line that it prints is run as it
 //! is printed.
 
-#![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 mod api;
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};

@@ -1,8 +1,5 @@
 //! `zedbox drain`, `zedbox lock` and `zedbox site` as a person and a script call them, on copies of the trees in `run-fixtures`.
 
-#![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 #[path = "drain_cmd/orders/confirm.rs"]
 mod confirm;
 #[path = "drain_cmd/orders/device_order.rs"]

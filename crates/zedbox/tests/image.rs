@@ -1,8 +1,6 @@
 //! The program as an image starts it: by a link without arguments, with a settings file, beside the processes of the
 //! reference; its log, its signals and its touch file.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;

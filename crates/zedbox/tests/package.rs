@@ -1,8 +1,6 @@
 //! What is given to others (`cargo run -p xtask -- dist`): the same bytes twice, all that belongs into it and nothing of
 //! this machine; and the Debian package on a bare system: installed, tried, upgraded, removed, purged.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Write as _, stderr};
@@ -178,6 +176,7 @@ fn x4_the_package_holds_all_that_a_person_needs_and_nothing_of_this_machine() {
         "DEBIAN/control",
         SETTINGS,
         "usr/lib/systemd/system/zedbox.service",
+        "usr/lib/systemd/system/zedbox-drain-at-shutdown.service",
         "usr/lib/tmpfiles.d/zedbox.conf",
         "usr/share/bash-completion/completions/zedbox",
         "usr/share/doc/zedbox/copyright",

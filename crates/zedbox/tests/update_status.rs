@@ -1,7 +1,5 @@
 //! `zedkube pubKubeClusterUpdateStatus …` as the kube container calls it.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,5 @@
 //! The statistics as a whole: watches of an embedded cluster, the fold, and real files, on a clock that stands still.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 mod absent;
 mod crowd;
 mod failing;

@@ -1,7 +1,5 @@
 //! Cordon, drain and uncordon against the embedded cluster, whose controllers answer back.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
-
 mod leave;
 mod never_ready;
 mod storage;

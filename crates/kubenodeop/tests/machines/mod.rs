@@ -1,7 +1,5 @@
 //! Drains of a node with virtual machines, against the embedded cluster and its KubeVirt.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
-
 mod disks;
 mod limits;
 mod many;

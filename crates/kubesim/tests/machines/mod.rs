@@ -1,7 +1,5 @@
 //! Virtual machines as KubeVirt treats them; rows are those of the tables on virtual machines and storage.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 mod ends;
 mod eviction;
 mod migration;

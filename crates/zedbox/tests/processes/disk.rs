@@ -1,8 +1,6 @@
 //! Real agents on a real file system that is full, can only be read, was wiped, or holds what a later version wrote
 //! (goals K2).
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

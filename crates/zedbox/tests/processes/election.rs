@@ -3,8 +3,6 @@
 //!
 //! The times are short, and nothing that is asserted depends on them: a machine that is slow only makes it last.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test binary: a panic is its way to fail")]
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

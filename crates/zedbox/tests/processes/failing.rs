@@ -3,8 +3,6 @@
 //! strace plants the failures from outside. Here some calls by chance fail, as many as fit in half a minute;
 //! `cargo test -p zedbox --test whole failing -- --ignored` lets each one fail.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
 use std::path::Path;

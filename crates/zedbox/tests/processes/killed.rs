@@ -1,8 +1,6 @@
 //! Real processes, one an agent, that share nothing but files: killed with SIGKILL and started again in each state
 //! of a reboot, the end is the undisturbed one (goals R1, R7).
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::path::Path;
 
 use scenarios::{ALL_STATES, Agent, At, World};

@@ -1,9 +1,6 @@
 //! The words of the reference in the logs of each agent, by whole drains of real processes, and the line with the seconds by
 //! the command that the documents name (goal O6). The table of words is that of docs/integrate.md.
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-#![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;

@@ -2,8 +2,6 @@
 //! played by real processes that log everything. No line of any log, no file, no output of a command and no answer of the
 //! status server tells one of them, but the files that are meant to hold it (goal S2).
 
-#![expect(clippy::unwrap_used, reason = "a test binary: a panic is its way to fail")]
-
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
