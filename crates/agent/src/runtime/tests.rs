@@ -144,8 +144,15 @@ async fn each_usual_place_is_asked_and_the_named_one_alone() {
     let named = at(SOCKETS[1]).display().to_string();
     assert_eq!(ask(&named).await.unwrap(), uids(&["k"]), "the one that is named counts");
     let named = at(SOCKETS[0]).display().to_string();
-    let why = ask(&named).await.unwrap_err();
-    assert!(why.contains("cannot connect"), "{why}");
+    // A program that another test is just starting has a copy of what listened there, for a moment.
+    let mut why = String::new();
+    for _ in 0..1000 {
+        why = ask(&named).await.unwrap_err();
+        if why.contains("cannot connect") {
+            return;
+        }
+    }
+    panic!("{why}");
 }
 
 #[tokio::test(start_paused = true)]
