@@ -29,7 +29,7 @@ const READER: &str = "/bin/cat";
 const WHY: &str =
     "pods run on this node; `zedbox reboot --reason TEXT` or `zedbox shutdown --reason TEXT` drains it first";
 
-/// systemd, whose own lock is given back before it is asked for something.
+/// systemd; our own lock is released before it is asked for something.
 pub(super) struct Systemd<D> {
     programs: D,
     inhibitor: Inhibitor,
@@ -88,7 +88,7 @@ impl Inhibitor {
         Self { systemctl, program, state: Mutex::default() }
     }
 
-    /// Takes the lock, or gives it back. May take some seconds.
+    /// Takes the lock, or releases it. May take some seconds.
     fn hold(&self, holds: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !holds {
@@ -127,7 +127,7 @@ impl Inhibitor {
         }
     }
 
-    /// Gives the lock back for good: the machine goes down by our own order.
+    /// Releases the lock for good: the machine goes down by our own order.
     fn end(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.ended = true;
