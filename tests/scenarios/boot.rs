@@ -43,7 +43,7 @@ async fn shut_at(world: &World, layer: &str) -> NodeDrainProgress {
 async fn r4_r5_r6_a_node_after_a_power_cut_becomes_schedulable_by_itself_layer_by_layer() {
     let mut world = World::new().await;
     left_behind(world.cluster.sim());
-    std::fs::remove_file(world.bus.path("dev/kmsg")).unwrap();
+    std::fs::remove_file(world.topic_root.path("dev/kmsg")).unwrap();
     world.limits["zedkube"]["gate_devices_limit_ms"] = 100.into();
     world.start(Agent::Zedagent);
     world.start(Agent::Baseosmgr);

@@ -28,7 +28,7 @@ pub(crate) fn members(etcd: &Etcd, sim: &Sim) {
 /// The device of this node has a member of etcd.
 pub(crate) fn server(world: &mut World, node: &str, etcd: &Etcd) {
     world.put("k3s/server/db/etcd/member", "");
-    let data = world.bus.path("k3s");
+    let data = world.topic_root.path("k3s");
     let zedkube = &mut world.limits["zedkube"];
     zedkube["etcd_metrics"] = etcd.metrics_url(node).into();
     zedkube["etcd_gateway"] = etcd.gateway_url(node).into();

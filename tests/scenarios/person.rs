@@ -9,7 +9,7 @@ use topics::{
 
 /// What the program writes, for the boot in which the agents work.
 fn order(world: &World, op: DeviceOp) -> String {
-    let boot_id = agent::force::boot_of_agents(&world.bus).unwrap().unwrap();
+    let boot_id = agent::force::boot_of_agents(&world.topic_root).unwrap().unwrap();
     let ordered_at = "2026-03-14T09:26:53Z".parse().unwrap();
     let order = DeviceOrder { op, boot_id, ordered_at, reason: "new disk".into(), by: "field".into() };
     String::from_utf8(go_json::to_vec(&order).unwrap()).unwrap()
@@ -56,7 +56,7 @@ pub(crate) async fn x3_an_order_that_is_withdrawn_gives_the_node_back_and_outliv
     let file = "run/zedagent/NodeDrainRequest/global.json";
     let asked = world.text(file).unwrap();
     world.kill(Agent::Zedagent).await;
-    std::fs::remove_file(world.bus.path("run/zedagent/ZedAgentStatus/zedagent.json")).unwrap();
+    std::fs::remove_file(world.topic_root.path("run/zedagent/ZedAgentStatus/zedagent.json")).unwrap();
     world.start(Agent::Zedagent);
     let pending = "persist/status/zedagent/DeviceOpPending/shutdown.json";
     world
@@ -66,7 +66,7 @@ pub(crate) async fn x3_an_order_that_is_withdrawn_gives_the_node_back_and_outliv
         .await;
     assert_eq!(world.text(file).as_ref(), Some(&asked), "the order was forgotten over a restart of zedagent");
     assert!(world.text(pending).unwrap().contains("operator field: new disk"));
-    std::fs::remove_file(world.bus.path(DEVICE_ORDER)).unwrap();
+    std::fs::remove_file(world.topic_root.path(DEVICE_ORDER)).unwrap();
     world.status(DrainStatus::NotRequested).await;
     world.cluster.until_schedulable().await;
     world.until_file(pending, "nothing pending", |text| text.is_none()).await;
@@ -104,7 +104,7 @@ pub(crate) async fn x3_a_paused_node_is_not_rebooted_in_this_boot_or_the_next_un
         .await;
     assert_eq!((world.recorded(), world.cluster.evictions()), (Vec::new(), 0));
     assert!(!world.cluster.cordoned().await);
-    std::fs::remove_file(world.bus.path(PAUSE_FILE)).unwrap();
+    std::fs::remove_file(world.topic_root.path(PAUSE_FILE)).unwrap();
     world.recorded_count(1).await;
     let history: DrainHistory = world.read("persist/status/zedkube/DrainHistory/global.json").unwrap();
     assert_eq!(history.pauses.len(), 1, "one pause over a reboot: {:?}", history.pauses);
@@ -124,7 +124,7 @@ pub(crate) async fn x3_a_refused_reboot_gives_the_node_back_and_is_carried_out_o
     waits_for_a_person(world).await;
     world.cluster.unblock().await;
     assert_eq!(world.recorded(), []);
-    std::fs::remove_file(world.bus.path(PAUSE_FILE)).unwrap();
+    std::fs::remove_file(world.topic_root.path(PAUSE_FILE)).unwrap();
     world.recorded_count(1).await;
     world.reboot().await;
     idle(world).await;

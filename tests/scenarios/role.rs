@@ -24,7 +24,7 @@ use outage::margin::calls::{Addresses, Settings, Source};
 use outage::margin::paths::Paths;
 use outage::turn::event::TurnState;
 use outage::turn::record::{HOLDERS, LEASE, Op};
-use pubsub::{Bus, Change};
+use pubsub::{Change, TopicRoot};
 use scenarios::{At, UUID, World};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -316,14 +316,14 @@ async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_el
 async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     let root = tempfile::tempdir().unwrap();
-    let bus = Bus::open(root.path()).unwrap();
+    let topic_root = TopicRoot::open(root.path()).unwrap();
     let clock = Clock::new();
     let (_leading, leading) =
         watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_configs, config) = watch::channel(Some(std::sync::Arc::default()));
-    let board = stats::Board::open(&Troubles::open(&bus, clock, "zedkube")).unwrap();
+    let board = stats::Board::open(&Troubles::open(&topic_root, clock, "zedkube")).unwrap();
     let mut told =
-        bus.subscription(&wire::name::<KubeStatsState>("zedkube"), wire::codec::<KubeStatsState>());
+        topic_root.subscription(&wire::name::<KubeStatsState>("zedkube"), wire::codec::<KubeStatsState>());
     // Said a while after the last list: by then each watch has been asked for.
     let followed = async {
         loop {
@@ -345,14 +345,18 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
 async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     add_application(&world);
-    let target = kubeapi::Target::default();
-    target.set(NodeName::parse("edge-node-1").unwrap(), String::new());
+    let own_node = kubeapi::OwnNode::default();
+    own_node.set(NodeName::parse("edge-node-1").unwrap(), String::new());
     let (_stopper, stop) = agent::Stop::new();
-    let station =
-        agent::Station { bus: world.bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
-    let troubles = Troubles::open(&world.bus, station.clock, "zedkube");
+    let context = agent::AgentContext {
+        topic_root: world.topic_root.clone(),
+        clock: Clock::new(),
+        stop,
+        boot_id: "b1".to_owned(),
+    };
+    let troubles = Troubles::open(&world.topic_root, context.clock, "zedkube");
     let (cluster, wanted) = (world.cluster.handle(), watch::Sender::default());
-    let apps = clusterview::apps::Apps::open(&station, &troubles, cluster, target, wanted).unwrap();
+    let apps = clusterview::apps::Apps::open(&context, &troubles, cluster, own_node, wanted).unwrap();
     // A line is marked, and the status is there.
     let marked = world.until::<AppLogMarks>("zedkube", "a line to be handed on", |it| {
         it.is_some_and(|it| it.containers.iter().any(|container| !container.moments.is_empty()))

@@ -248,7 +248,7 @@ async fn d14_a_zedkube_that_is_killed_before_it_takes_the_copy_back_leads_to_the
     world.recorded_count(1).await;
     world.reboot().await;
     // Shut, the gate keeps the cordon, and what was asked for with it.
-    std::fs::remove_file(world.bus.path("dev/kmsg")).unwrap();
+    std::fs::remove_file(world.topic_root.path("dev/kmsg")).unwrap();
     world.start_all();
     let shut = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.gate.layer == "device-nodes");
     world.until("zedkube", "a gate that is shut", shut).await;

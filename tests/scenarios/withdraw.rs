@@ -46,7 +46,7 @@ async fn a_request_whose_file_somebody_removes_is_back_and_the_reboot_ends_norma
     world.arrive(at).await;
     let asked = world.text(file).unwrap();
     for removed in [file, "run/zedagent/NodeDrainRequest", "run/zedagent"] {
-        let path = world.bus.path(removed);
+        let path = world.topic_root.path(removed);
         if path.is_dir() {
             std::fs::remove_dir_all(path).unwrap();
         } else {

@@ -187,12 +187,12 @@ impl Cluster {
     }
 
     /// The way in for zedkube, without a network in between.
-    pub fn handle(&self) -> kubeapi::Cluster {
+    pub fn handle(&self) -> kubeapi::ApiClient {
         let client = match &self.backend {
             Backend::Embedded(_) => &self.client,
             Backend::Real(real) => real.agents(),
         };
-        kubeapi::Cluster::from_client(self.noted.on(client))
+        kubeapi::ApiClient::from_client(self.noted.on(client))
     }
 
     /// The identity of the device on our node.

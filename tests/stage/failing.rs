@@ -151,14 +151,14 @@ impl Calls {
 
     /// A file with what strace has to be given for all files below this folder of the tree.
     fn list(&self, world: &World, below: &str) -> String {
-        let root = world.bus.root().display().to_string();
+        let root = world.topic_root.root().display().to_string();
         let temps = self.temps.iter().flat_map(|dir| {
             (0..=self.last_temp + MORE_TEMPS).map(move |number| format!("{dir}/tmp{PID}{number:010}"))
         });
         let all = self.paths.iter().cloned().chain(temps).filter(|it| it.starts_with(below));
         let options: Vec<String> = all.map(|path| format!("-P {root}{path}")).collect();
         world.put("strace-paths", &options.join("\n"));
-        world.bus.path("strace-paths").display().to_string()
+        world.topic_root.path("strace-paths").display().to_string()
     }
 }
 
@@ -193,13 +193,13 @@ impl World {
 
     fn traces(&self, agent: Agent) -> Vec<String> {
         let logs = (1..=self.starts).map(|number| format!("log/{number:03}-{}", agent.name()));
-        logs.filter_map(|log| std::fs::read_to_string(self.bus.path(&trace_of(&log))).ok()).collect()
+        logs.filter_map(|log| std::fs::read_to_string(self.topic_root.path(&trace_of(&log))).ok()).collect()
     }
 
     /// No agent had to be started again.
     pub fn no_agent_ended(&self) {
         let mut began = false;
-        for entry in std::fs::read_dir(self.bus.path("log")).unwrap() {
+        for entry in std::fs::read_dir(self.topic_root.path("log")).unwrap() {
             let path = entry.unwrap().path();
             let said = std::fs::read_to_string(&path).unwrap();
             assert!(!said.contains("starts again"), "{}: {said}", path.display());

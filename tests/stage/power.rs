@@ -170,12 +170,12 @@ impl Site {
         let halts: Vec<_> = site.nodes.iter().map(|node| node.world.halt()).collect();
         for node in &mut site.nodes {
             let (heard, left, cut) = (node.heard.clone(), site.left.clone(), site.cut.clone());
-            let bus = node.world.bus.clone();
+            let topic_root = node.world.topic_root.clone();
             let halts = halts.clone();
             let hear = move |path: Option<&str>, _: &crate::Processes| {
                 let Some(path) = path else { return };
                 let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-                let now = std::fs::read(bus.path(path)).ok();
+                let now = std::fs::read(topic_root.path(path)).ok();
                 let before = heard.held.insert(path.to_owned(), now).flatten();
                 heard.last = LastWrite { path: path.to_owned(), before };
                 let counted =
@@ -344,7 +344,7 @@ impl Node {
         if !path.starts_with("persist/") || path.starts_with("persist/config/") {
             return;
         }
-        let file = self.world.bus.path(&path);
+        let file = self.world.topic_root.path(&path);
         match (how, before) {
             (0, Some(before)) => store::replace(&file, &before).unwrap(),
             (0, None) => drop(std::fs::remove_file(&file)),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, prlimit};
 use tokio::task::AbortHandle;
 
@@ -66,10 +66,17 @@ impl Processes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts `agent` of the program `zedbox` on `bus`, whose limits file is written; what it says goes to `log`.
-    pub(crate) fn start(&self, agent: Agent, zedbox: &Path, bus: &Bus, log: &str, how: &How<'_>) {
-        store::replace(&bus.path(log), b"").unwrap();
-        let log = File::options().append(true).open(bus.path(log)).unwrap();
+    /// Starts `agent` of the program `zedbox` on `topic_root`, whose limits file is written; what it says goes to `log`.
+    pub(crate) fn start(
+        &self,
+        agent: Agent,
+        zedbox: &Path,
+        topic_root: &TopicRoot,
+        log: &str,
+        how: &How<'_>,
+    ) {
+        store::replace(&topic_root.path(log), b"").unwrap();
+        let log = File::options().append(true).open(topic_root.path(log)).unwrap();
         let mut command = match (how.descriptors, &how.tracing) {
             (_, Some((tracing, trace))) => {
                 let mut strace = tracing.command(trace);
@@ -87,11 +94,11 @@ impl Processes {
         command
             .arg(how.word.unwrap_or(agent.name()))
             .arg("--root")
-            .arg(bus.path(""))
+            .arg(topic_root.path(""))
             .arg("--kubeconfig")
-            .arg(bus.path("kubeconfig"))
+            .arg(topic_root.path("kubeconfig"))
             .arg("--limits")
-            .arg(bus.path(LIMITS))
+            .arg(topic_root.path(LIMITS))
             .args(["--partitions", "record"])
             .args(how.filter.map(|it| ["--log", it]).into_iter().flatten())
             .stdin(Stdio::null())

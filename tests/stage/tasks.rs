@@ -1,6 +1,6 @@
 //! Agents as tasks of the test's process.
 
-use agent::Station;
+use agent::AgentContext;
 use agent::device::Choice;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -11,24 +11,24 @@ use crate::Agent;
 /// Starts `agent`; the handle ends it from any thread.
 pub(crate) fn start(
     agent: Agent,
-    station: Station,
+    context: AgentContext,
     limits: Value,
-    cluster: kubeapi::Cluster,
+    cluster: kubeapi::ApiClient,
 ) -> (JoinSet<()>, AbortHandle) {
     let mut task = JoinSet::new();
     let handle = task.spawn(async move {
         let ended = match agent {
-            Agent::Zedagent => zedagent::run(station, limits_of(&limits, agent)).await,
+            Agent::Zedagent => zedagent::run(context, limits_of(&limits, agent)).await,
             Agent::Baseosmgr => {
-                let bus = station.bus.clone();
-                let zboot = || agent::partitions::Choice::Record.open(&bus, None);
-                baseosmgr::run(station, limits_of(&limits, agent), zboot).await
+                let topic_root = context.topic_root.clone();
+                let zboot = || agent::partitions::Choice::Record.open(&topic_root, None);
+                baseosmgr::run(context, limits_of(&limits, agent), zboot).await
             }
             Agent::Nodeagent => {
-                let device = Choice::Record.open(&station.bus, station.clock);
-                nodeagent::run(station, limits_of(&limits, agent), device).await
+                let device = Choice::Record.open(&context.topic_root, context.clock);
+                nodeagent::run(context, limits_of(&limits, agent), device).await
             }
-            Agent::Zedkube => zedkube::run(station, limits_of(&limits, agent), cluster).await,
+            Agent::Zedkube => zedkube::run(context, limits_of(&limits, agent), cluster).await,
         };
         if let Err(error) = ended {
             panic!("{agent:?} failed: {}", agent::report::chain(&error));

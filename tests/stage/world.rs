@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use agent::device::{self, Choice, Recorded};
-use agent::{Clock, Station, Stop, Stopper, wire};
+use agent::{AgentContext, Clock, Stop, Stopper, wire};
 use kubesim::Server;
-use pubsub::{Bus, Change, FileRule, FileState, store};
+use pubsub::{Change, FileRule, FileState, TopicRoot, store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -71,7 +71,7 @@ pub struct World {
     halt: Halt,
     pub(crate) root: TempDir,
     /// Its files.
-    pub bus: Bus,
+    pub topic_root: TopicRoot,
     clock: Clock,
     /// Its cluster.
     pub cluster: Cluster,
@@ -99,13 +99,13 @@ impl World {
     pub fn on(cluster: Cluster) -> Self {
         // In memory where there is such a place: what a disk does is tried elsewhere.
         let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let world = Self {
             writes: None,
             processes: Processes::default(),
             halt: Halt::default(),
             root,
-            bus,
+            topic_root,
             clock: Clock::new(),
             cluster,
             limits: brisk(),
@@ -146,17 +146,17 @@ impl World {
 
     /// Writes a file as the machine or a person would.
     pub fn put(&self, path: &str, text: &str) {
-        store::replace(&self.bus.path(path), text.as_bytes()).unwrap();
+        store::replace(&self.topic_root.path(path), text.as_bytes()).unwrap();
     }
 
     /// A folder is lost with all that is in it.
     pub fn remove_folder(&self, path: &str) {
-        std::fs::remove_dir_all(self.bus.path(path)).unwrap();
+        std::fs::remove_dir_all(self.topic_root.path(path)).unwrap();
     }
 
     /// The file at `path` right now.
     pub fn text(&self, path: &str) -> Option<String> {
-        let bytes = store::read(&self.bus.path(path), 1 << 20).unwrap()?;
+        let bytes = store::read(&self.topic_root.path(path), 1 << 20).unwrap()?;
         Some(String::from_utf8(bytes).unwrap())
     }
 
@@ -182,9 +182,10 @@ impl World {
         } else {
             self.starts += 1;
             let (stopper, stop) = Stop::new();
-            let boot_id = Choice::Record.boot_id(&self.bus).unwrap();
-            let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id };
-            let (task, halt) = tasks::start(agent, station, self.limits.clone(), self.cluster.handle());
+            let boot_id = Choice::Record.boot_id(&self.topic_root).unwrap();
+            let context =
+                AgentContext { topic_root: self.topic_root.clone(), clock: self.clock, stop, boot_id };
+            let (task, halt) = tasks::start(agent, context, self.limits.clone(), self.cluster.handle());
             self.halt.add(halt);
             self.running.push((agent, Running::Task(stopper, task)));
         }
@@ -204,9 +205,9 @@ impl World {
             descriptors,
             filter: self.filter,
             clock: self.program.as_ref().unwrap().clock.as_ref(),
-            tracing: traced.map(|(_, tracing)| (tracing, self.bus.path(&trace_of(&log)))),
+            tracing: traced.map(|(_, tracing)| (tracing, self.topic_root.path(&trace_of(&log)))),
         };
-        self.processes.start(agent, program, &self.bus, &log, &how);
+        self.processes.start(agent, program, &self.topic_root, &log, &how);
         self.running.push((agent, Running::Process));
         log
     }
@@ -281,14 +282,14 @@ impl World {
         self.kill_all().await;
         self.cluster.power(false).await;
         self.empty_run();
-        self.bus = Bus::open(self.root.path()).unwrap();
+        self.topic_root = TopicRoot::open(self.root.path()).unwrap();
         self.cluster.power(true).await;
     }
 
     /// The same for a machine without power that agents have left.
     pub fn lose_run(&mut self) {
         self.empty_run();
-        self.bus = Bus::open(self.root.path()).unwrap();
+        self.topic_root = TopicRoot::open(self.root.path()).unwrap();
     }
 
     /// The volatile tree is gone. Where writes are followed its directories stay, as they are what is followed.
@@ -346,13 +347,14 @@ impl World {
 
     /// Operations that the stand-in device was asked for.
     pub fn recorded(&self) -> Vec<Recorded> {
-        device::recorded(&self.bus).unwrap()
+        device::recorded(&self.topic_root).unwrap()
     }
 
     /// Waits until the stand-in device was asked for its `count`th operation.
     pub async fn recorded_count(&self, count: usize) {
-        let mut watch =
-            self.bus.file(self.bus.path(device::RECORD), FileRule { limit_bytes: 1 << 20, order: false });
+        let mut watch = self
+            .topic_root
+            .file(self.topic_root.path(device::RECORD), FileRule { limit_bytes: 1 << 20, order: false });
         let seen = async {
             while self.recorded().len() < count {
                 watch.next().await;
@@ -364,7 +366,7 @@ impl World {
     /// Waits until `file` holds a text that is as wanted, or is absent for `None`.
     pub async fn until_file(&self, file: &str, what: &str, wanted: impl Fn(Option<&str>) -> bool) {
         let rule = FileRule { limit_bytes: 1 << 20, order: false };
-        let mut watch = self.bus.file(self.bus.path(file), rule);
+        let mut watch = self.topic_root.file(self.topic_root.path(file), rule);
         let seen = async {
             loop {
                 let holds = match watch.next().await {
@@ -387,7 +389,7 @@ impl World {
         what: &str,
         wanted: impl Fn(Option<&T>) -> bool,
     ) -> Option<T> {
-        let mut subscription = self.bus.subscription(&wire::name::<T>(agent), wire::codec::<T>());
+        let mut subscription = self.topic_root.subscription(&wire::name::<T>(agent), wire::codec::<T>());
         let seen = async {
             let mut synced = false;
             loop {
@@ -428,7 +430,7 @@ impl World {
 
     /// The value of a topic file right now.
     pub fn read<T: Topic>(&self, path: &str) -> Option<T> {
-        let bytes = store::read(&self.bus.path(path), 1 << 20).unwrap()?;
+        let bytes = store::read(&self.topic_root.path(path), 1 << 20).unwrap()?;
         Some(go_json::from_slice(&bytes).unwrap())
     }
 

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use pubsub::{Bus, Published};
+use pubsub::{Published, TopicRoot};
 use topics::{NodeDrainProgress, NodeDrainStatus, Topic, go_json};
 
 const ROUNDS: usize = 200;
@@ -47,8 +47,8 @@ fn main() -> ExitCode {
 /// Prints a row; whether it keeps to the target.
 fn measure<T: Topic + Clone + PartialEq>(value: impl Fn(usize) -> T) -> bool {
     let root = tempfile::tempdir_in("/dev/shm").unwrap();
-    let bus = Bus::open(root.path()).unwrap();
-    let mut publication = agent::publication::<T>(&bus, "bench").unwrap();
+    let topic_root = TopicRoot::open(root.path()).unwrap();
+    let mut publication = agent::publication::<T>(&topic_root, "bench").unwrap();
     let floor_dir = root.path().join("floor");
     fs::create_dir(&floor_dir).unwrap();
     let (mut ours, mut floor) = (Vec::new(), Vec::new());

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::str::FromStr;
 
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -101,9 +101,9 @@ impl fmt::Display for Choice {
 
 impl Choice {
     /// The device itself.
-    pub fn open(&self, bus: &Bus, clock: Clock) -> Box<dyn Device> {
+    pub fn open(&self, topic_root: &TopicRoot, clock: Clock) -> Box<dyn Device> {
         match self {
-            Self::Record => Box::new(Record { bus: bus.clone(), clock }),
+            Self::Record => Box::new(Record { topic_root: topic_root.clone(), clock }),
             Self::Systemd => {
                 let programs = Programs { by: self.to_string(), command: systemctl };
                 Box::new(inhibit::Systemd::new(programs, systemctl_path()))
@@ -124,9 +124,9 @@ impl Choice {
     ///
     /// # Errors
     /// It can neither be read nor be made.
-    pub fn boot_id(&self, bus: &Bus) -> Result<String, Error> {
+    pub fn boot_id(&self, topic_root: &TopicRoot) -> Result<String, Error> {
         match self {
-            Self::Record => recorded_boot_id(bus),
+            Self::Record => recorded_boot_id(topic_root),
             Self::Systemd | Self::Exec(_) => kernel_boot_id(),
         }
     }
@@ -168,8 +168,8 @@ pub fn kernel_boot_id() -> Result<String, Error> {
 
 /// Whether this image runs Kubernetes. The reference's images name their kind in a file; another system has none, and
 /// carries these agents for its cluster.
-pub fn is_for_clusters(bus: &Bus) -> bool {
-    match store::read_start(&bus.path(HV_TYPE), HV_TYPE_BYTES) {
+pub fn is_for_clusters(topic_root: &TopicRoot) -> bool {
+    match store::read_start(&topic_root.path(HV_TYPE), HV_TYPE_BYTES) {
         Ok(None) => true,
         Ok(Some(bytes)) => bytes.trim_ascii() == b"k",
         Err(cause) => {
@@ -180,8 +180,8 @@ pub fn is_for_clusters(bus: &Bus) -> bool {
 }
 
 /// Agents in processes of their own may ask at the same moment; the first one's answer is everybody's.
-fn recorded_boot_id(bus: &Bus) -> Result<String, Error> {
-    let path = bus.path(RECORDED_BOOT_ID);
+fn recorded_boot_id(topic_root: &TopicRoot) -> Result<String, Error> {
+    let path = topic_root.path(RECORDED_BOOT_ID);
     let failed = || Error::pubsub(RECORDED_BOOT_ID);
     store::create(&path, uuid::Uuid::new_v4().to_string().as_bytes()).map_err(failed())?;
     let held = store::read(&path, RECORD_BYTES).map_err(failed())?.unwrap_or_default();
@@ -236,8 +236,8 @@ pub struct Recorded {
 ///
 /// # Errors
 /// The list cannot be read or holds something else.
-pub fn recorded(bus: &Bus) -> Result<Vec<Recorded>, Error> {
-    let path = bus.path(RECORD);
+pub fn recorded(topic_root: &TopicRoot) -> Result<Vec<Recorded>, Error> {
+    let path = topic_root.path(RECORD);
     let bytes = store::read(&path, RECORD_BYTES).map_err(Error::pubsub(RECORD))?.unwrap_or_default();
     let parse = |line: &str| {
         serde_json::from_str(line).map_err(|source| Error::Effect {
@@ -250,25 +250,25 @@ pub fn recorded(bus: &Bus) -> Result<Vec<Recorded>, Error> {
 
 /// Writes down what it would have done.
 struct Record {
-    bus: Bus,
+    topic_root: TopicRoot,
     clock: Clock,
 }
 
 impl Record {
     fn note(&self, operation: Operation, why: &str) -> Result<(), Error> {
-        let boot_id = Choice::Record.boot_id(&self.bus)?;
+        let boot_id = Choice::Record.boot_id(&self.topic_root)?;
         let line = Recorded { at: self.clock.wall().to_string(), operation, reason: why.to_owned(), boot_id };
         let line = serde_json::to_string(&line)
             .map_err(|source| Error::Effect { doing: "record an operation", reason: source.to_string() })?;
         // Earlier lines are kept as they are: one that was spoilt must not keep this operation from being noted.
-        let held = store::read(&self.bus.path(RECORD), RECORD_BYTES).map_err(Error::pubsub(RECORD))?;
+        let held = store::read(&self.topic_root.path(RECORD), RECORD_BYTES).map_err(Error::pubsub(RECORD))?;
         let held = held.unwrap_or_default();
         let held = String::from_utf8_lossy(&held);
         let mut lines: Vec<&str> = held.lines().filter(|it| !it.is_empty()).collect();
         lines.push(&line);
         let mut text = lines.split_off(lines.len().saturating_sub(RECORD_LINES)).join("\n");
         text.push('\n');
-        store::replace(&self.bus.path(RECORD), text.as_bytes()).map_err(Error::pubsub(RECORD))
+        store::replace(&self.topic_root.path(RECORD), text.as_bytes()).map_err(Error::pubsub(RECORD))
     }
 }
 
@@ -356,10 +356,10 @@ impl<C: Fn(Operation, &str) -> Option<Line> + Send + Sync> Device for Programs<C
 mod tests {
     use super::*;
 
-    fn station() -> (tempfile::TempDir, Bus) {
+    fn new_root() -> (tempfile::TempDir, TopicRoot) {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        (root, bus)
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        (root, topic_root)
     }
 
     #[test]
@@ -384,14 +384,17 @@ mod tests {
 
     #[tokio::test]
     async fn the_recorded_device_writes_down_each_operation_with_its_boot() {
-        let (_root, bus) = station();
-        let device = Choice::Record.open(&bus, Clock::new());
+        let (_root, topic_root) = new_root();
+        let device = Choice::Record.open(&topic_root, Clock::new());
         device.reboot("first").unwrap();
         device.sync().unwrap();
         device.power_off("second").unwrap();
-        let boot = Choice::Record.boot_id(&bus).unwrap();
-        let seen: Vec<_> =
-            recorded(&bus).unwrap().into_iter().map(|it| (it.operation, it.reason, it.boot_id)).collect();
+        let boot = Choice::Record.boot_id(&topic_root).unwrap();
+        let seen: Vec<_> = recorded(&topic_root)
+            .unwrap()
+            .into_iter()
+            .map(|it| (it.operation, it.reason, it.boot_id))
+            .collect();
         let expected =
             [(Operation::Reboot, "first".into(), boot.clone()), (Operation::Poweroff, "second".into(), boot)];
         assert_eq!(seen, expected);
@@ -399,16 +402,16 @@ mod tests {
 
     #[test]
     fn the_recorded_boot_lasts_until_run_is_wiped() {
-        let (root, bus) = station();
-        let first = Choice::Record.boot_id(&bus).unwrap();
-        assert_eq!(Choice::Record.boot_id(&bus).unwrap(), first);
+        let (root, topic_root) = new_root();
+        let first = Choice::Record.boot_id(&topic_root).unwrap();
+        assert_eq!(Choice::Record.boot_id(&topic_root).unwrap(), first);
         std::fs::remove_dir_all(root.path().join("run")).unwrap();
-        assert_ne!(Choice::Record.boot_id(&bus).unwrap(), first);
+        assert_ne!(Choice::Record.boot_id(&topic_root).unwrap(), first);
     }
 
     #[tokio::test]
     async fn a_program_gets_the_operation_and_the_reason_and_its_refusal_is_told() {
-        let (root, bus) = station();
+        let (root, topic_root) = new_root();
         let program = root.path().join("down");
         let said = root.path().join("said");
         let script = format!(
@@ -417,7 +420,7 @@ mod tests {
         );
         store::replace(&program, script.as_bytes()).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
-        let device = Choice::Exec(program).open(&bus, Clock::new());
+        let device = Choice::Exec(program).open(&topic_root, Clock::new());
         device.reboot("NORMAL: controller reboot").unwrap();
         assert_eq!(std::fs::read_to_string(&said).unwrap(), "reboot NORMAL: controller reboot\n");
         let refusal = device.power_off("x").unwrap_err().to_string();
@@ -426,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_told_at_the_start() {
-        let (root, _bus) = station();
+        let (root, _bus) = new_root();
         let program = root.path().join("down");
         let choice = Choice::Exec(program.clone());
         let missing = choice.check().unwrap_err().to_string();
@@ -441,18 +444,18 @@ mod tests {
 
     #[test]
     fn a_spoilt_line_of_the_record_keeps_no_operation_from_being_noted() {
-        let (_root, bus) = station();
-        store::replace(&bus.path(RECORD), b"{\"At\":\n").unwrap();
-        Choice::Record.open(&bus, Clock::new()).reboot("next").unwrap();
-        let text = store::read(&bus.path(RECORD), RECORD_BYTES).unwrap().unwrap();
+        let (_root, topic_root) = new_root();
+        store::replace(&topic_root.path(RECORD), b"{\"At\":\n").unwrap();
+        Choice::Record.open(&topic_root, Clock::new()).reboot("next").unwrap();
+        let text = store::read(&topic_root.path(RECORD), RECORD_BYTES).unwrap().unwrap();
         let text = String::from_utf8(text).unwrap();
         assert!(text.starts_with("{\"At\":\n{") && text.contains("next"), "{text}");
     }
 
     #[test]
     fn a_recorded_device_never_reads_the_kernel() {
-        let (_root, bus) = station();
+        let (_root, topic_root) = new_root();
         let kernel = std::fs::read_to_string(KERNEL_BOOT_ID).unwrap();
-        assert_ne!(Choice::Record.boot_id(&bus).unwrap(), kernel.trim());
+        assert_ne!(Choice::Record.boot_id(&topic_root).unwrap(), kernel.trim());
     }
 }

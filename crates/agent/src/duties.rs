@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::{Error, Station, report};
+use crate::{AgentContext, Error, report};
 use tracing::{debug, error, info};
 
 /// Pause before the first restart; it doubles with each further one.
@@ -14,13 +14,13 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause. A duty that has run for so long without a failure counts as recovered.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Runs `duty` until the station says stop, and starts it again after a growing pause whenever it ends or fails. On
+/// Runs `duty` until `context` says stop, and starts it again after a growing pause whenever it ends or fails. On
 /// stop it ends by itself, with what it has to tidy up. Dropping it drops the duty.
-pub async fn keep<F>(name: &'static str, station: &Station, mut duty: impl FnMut() -> F)
+pub async fn keep<F>(name: &'static str, context: &AgentContext, mut duty: impl FnMut() -> F)
 where
     F: Future<Output = Result<(), Error>>,
 {
-    let (mut stop, clock) = (station.stop.clone(), station.clock);
+    let (mut stop, clock) = (context.stop.clone(), context.clock);
     let (mut pause, mut logged) = (FIRST_PAUSE, String::new());
     loop {
         let began = clock.now();
@@ -55,13 +55,13 @@ where
 }
 
 /// [`keep`] for a duty that has nothing to tidy up and no end: it is dropped on stop.
-pub async fn keep_until_stop<F>(name: &'static str, station: &Station, duty: impl FnMut() -> F)
+pub async fn keep_until_stop<F>(name: &'static str, context: &AgentContext, duty: impl FnMut() -> F)
 where
     F: Future<Output = Result<(), Error>>,
 {
-    let mut stop = station.stop.clone();
+    let mut stop = context.stop.clone();
     tokio::select! {
-        () = keep(name, station, duty) => {}
+        () = keep(name, context, duty) => {}
         () = stop.stopped() => {}
     }
 }
@@ -70,7 +70,7 @@ where
 mod tests {
     use super::*;
     use crate::{Clock, Stop};
-    use pubsub::Bus;
+    use pubsub::TopicRoot;
     use std::cell::RefCell;
     use step::Mono;
 
@@ -79,8 +79,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (stopper, stop) = Stop::new();
         let clock = Clock::new();
-        let bus = Bus::open(root.path()).unwrap();
-        let station = Station { bus, clock, stop, boot_id: String::new() };
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        let context = AgentContext { topic_root, clock, stop, boot_id: String::new() };
         let starts = RefCell::new(Vec::<Mono>::new());
         let duty = || {
             starts.borrow_mut().push(clock.now());
@@ -100,7 +100,7 @@ mod tests {
                 if nth.is_multiple_of(2) { Err(failed()) } else { Ok(()) }
             }
         };
-        keep("test", &station, duty).await;
+        keep("test", &context, duty).await;
         let starts = starts.into_inner();
         let pauses: Vec<u64> = starts.windows(2).map(|it| (it[1].since(it[0])).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 91, 2]);

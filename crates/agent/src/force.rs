@@ -4,11 +4,11 @@
 
 use std::path::PathBuf;
 
-use pubsub::{Bus, FileRule, FileState, FileWatch, store};
+use pubsub::{FileRule, FileState, FileWatch, TopicRoot, store};
 use topics::{FORCE_FILE, ForceFile, GoTime, NodeDrainStatus, read_force};
 use tracing::warn;
 
-use crate::{Error, Station, Tasks, report};
+use crate::{AgentContext, Error, Tasks, report};
 
 /// The force file of a person whose /persist cannot be written: the reboot may be what cures it. It counts where
 /// there is none under /persist, by the same rules, and goes with the boot.
@@ -25,18 +25,18 @@ const USERS_BYTES: u64 = 1 << 20;
 /// Removes an order that was given in an earlier boot: it was meant for that boot. Every agent that reads orders
 /// calls this before it follows them, so that none acts on an old one, whichever agent starts first. An order that
 /// is given after the first of these calls stays. As long as it fails, [`Orders`] refuses what is under /persist.
-pub fn forget_earlier_boot(station: &Station) {
-    if let Err(cause) = forgotten(station) {
+pub fn forget_earlier_boot(context: &AgentContext) {
+    if let Err(cause) = forgotten(context) {
         warn!(error = %report::chain(&cause), "cannot see to force files of an earlier boot; one under /persist is refused meanwhile");
     }
 }
 
-fn forgotten(station: &Station) -> Result<(), Error> {
-    let (bus, boot) = (&station.bus, station.boot_id.as_bytes());
-    let looked_in = bus.path(LOOKED_IN);
+fn forgotten(context: &AgentContext) -> Result<(), Error> {
+    let (topic_root, boot) = (&context.topic_root, context.boot_id.as_bytes());
+    let looked_in = topic_root.path(LOOKED_IN);
     let held = |path| store::read(path, LIMIT_BYTES);
     let note = |text: &[u8]| store::replace(&looked_in, text).map_err(Error::pubsub(LOOKED_IN));
-    let away = |place| store::remove(&bus.path(place)).map_err(Error::pubsub(place));
+    let away = |place| store::remove(&topic_root.path(place)).map_err(Error::pubsub(place));
     let half = [boot, b" but for /persist"].concat();
     match held(&looked_in).map_err(Error::pubsub(LOOKED_IN))? {
         Some(it) if it == boot => return Ok(()),
@@ -48,7 +48,7 @@ fn forgotten(station: &Station) -> Result<(), Error> {
         }
     }
     // Only for the log: a link or an overlong file is removed as well.
-    let order = held(&bus.path(FORCE_FILE)).ok().flatten().unwrap_or_default();
+    let order = held(&topic_root.path(FORCE_FILE)).ok().flatten().unwrap_or_default();
     if away(FORCE_FILE)? {
         warn!(path = FORCE_FILE, content = %String::from_utf8_lossy(&order), "removed a force file of an earlier boot");
     }
@@ -59,8 +59,8 @@ fn forgotten(station: &Station) -> Result<(), Error> {
 ///
 /// # Errors
 /// It cannot be read.
-pub fn boot_of_agents(bus: &Bus) -> Result<Option<String>, Error> {
-    let note = store::read(&bus.path(LOOKED_IN), LIMIT_BYTES).map_err(Error::pubsub(LOOKED_IN))?;
+pub fn boot_of_agents(topic_root: &TopicRoot) -> Result<Option<String>, Error> {
+    let note = store::read(&topic_root.path(LOOKED_IN), LIMIT_BYTES).map_err(Error::pubsub(LOOKED_IN))?;
     let id = |it: Vec<u8>| String::from_utf8_lossy(&it).split(' ').next().map(str::to_owned);
     Ok(note.and_then(id).filter(|it| !it.is_empty()))
 }
@@ -69,8 +69,9 @@ pub fn boot_of_agents(bus: &Bus) -> Result<Option<String>, Error> {
 ///
 /// # Errors
 /// It cannot be removed.
-pub fn remove(bus: &Bus) -> Result<bool, Error> {
-    let [first, second] = PLACES.map(|place| store::remove(&bus.path(place)).map_err(Error::pubsub(place)));
+pub fn remove(topic_root: &TopicRoot) -> Result<bool, Error> {
+    let [first, second] =
+        PLACES.map(|place| store::remove(&topic_root.path(place)).map_err(Error::pubsub(place)));
     Ok(first? | second?)
 }
 
@@ -91,17 +92,17 @@ pub struct OrderedBy {
 
 /// The force file as a level, with who gave the order.
 pub struct Orders {
-    station: Station,
+    context: AgentContext,
     /// Each of the [`PLACES`], with what is there and whose it is.
     watches: [(FileWatch, Option<FileState>); 2],
 }
 
 impl Orders {
     /// Follows the force file from now on. To be called within a runtime.
-    pub fn open(station: &Station) -> Self {
+    pub fn open(context: &AgentContext) -> Self {
         let rule = FileRule { limit_bytes: LIMIT_BYTES, order: true };
-        let watch = |place| (station.bus.file(station.bus.path(place), rule), None);
-        Self { watches: PLACES.map(watch), station: station.clone() }
+        let watch = |place| (context.topic_root.file(context.topic_root.path(place), rule), None);
+        Self { watches: PLACES.map(watch), context: context.clone() }
     }
 
     /// The present order at the first call, then each new one: the status that it orders, `None` without a file, or
@@ -127,14 +128,14 @@ impl Orders {
         };
         let by = watch.author().map(|it| OrderedBy {
             uid: it.uid,
-            name: user_name(&self.station.bus, it.uid).unwrap_or_default(),
+            name: user_name(&self.context.topic_root, it.uid).unwrap_or_default(),
             written: jiff::Timestamp::try_from(it.written).map(GoTime::from).unwrap_or_default(),
             by: note.by,
             reason: note.reason,
         });
         let file = (*file).clone().unwrap_or(FileState::Absent);
         if matches!(at_first, Some(FileState::Present(_)))
-            && let Err(cause) = forgotten(&self.station)
+            && let Err(cause) = forgotten(&self.context)
         {
             let why = format!(
                 "it may be of an earlier boot and cannot be removed ({}); while /persist cannot be written, `zedbox \
@@ -148,8 +149,8 @@ impl Orders {
 }
 
 /// The name of a user, from the list under the root or that of the machine.
-fn user_name(bus: &Bus, uid: u32) -> Option<String> {
-    [bus.path("etc/passwd"), PathBuf::from("/etc/passwd")].iter().find_map(|path| {
+fn user_name(topic_root: &TopicRoot, uid: u32) -> Option<String> {
+    [topic_root.path("etc/passwd"), PathBuf::from("/etc/passwd")].iter().find_map(|path| {
         let bytes = store::read(path, USERS_BYTES).ok().flatten()?;
         name_in(&String::from_utf8_lossy(&bytes), uid)
     })
@@ -169,10 +170,10 @@ impl<E: Send + 'static> Tasks<E> {
     /// file does not count. Only root, or whoever runs this program, can give an order.
     pub fn follow_force(
         &mut self,
-        station: &Station,
+        context: &AgentContext,
         mut to_event: impl FnMut(Result<Option<NodeDrainStatus>, String>) -> E + Send + 'static,
     ) {
-        let mut orders = Orders::open(station);
+        let mut orders = Orders::open(context);
         self.events(format!("follow {FORCE_FILE}"), move |outbox| async move {
             loop {
                 let (order, _) = orders.next().await;
@@ -195,7 +196,7 @@ fn order(file: FileState) -> Result<Option<NodeDrainStatus>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::station;
+    use crate::test_context;
 
     #[tokio::test]
     async fn an_order_of_an_earlier_boot_is_removed_by_the_first_agent_and_one_of_this_boot_stays() {
@@ -204,21 +205,21 @@ mod tests {
         let give =
             || store::replace(&root.path().join(FORCE_FILE), br#"{"Status":9,"RequestedBy":2}"#).unwrap();
         give();
-        forget_earlier_boot(&station(root.path(), "boot-1").1);
+        forget_earlier_boot(&test_context(root.path(), "boot-1").1);
         assert!(!there());
         give();
         // Another agent of the same boot, or the same one started again.
-        forget_earlier_boot(&station(root.path(), "boot-1").1);
+        forget_earlier_boot(&test_context(root.path(), "boot-1").1);
         assert!(there());
         // `/run` goes with a boot; where it does not, the identity shows it.
-        forget_earlier_boot(&station(root.path(), "boot-2").1);
+        forget_earlier_boot(&test_context(root.path(), "boot-2").1);
         assert!(!there());
     }
 
     #[tokio::test]
     async fn s6_an_order_says_who_gives_it_and_why_and_one_that_does_not_is_as_good() {
         let root = tempfile::tempdir().unwrap();
-        let (_stopper, here) = station(root.path(), "boot-1");
+        let (_stopper, here) = test_context(root.path(), "boot-1");
         forget_earlier_boot(&here);
         for (more, by, reason) in [
             (r#","Reason":"server is lost","By":"field""#, "field", "server is lost"),
@@ -227,7 +228,7 @@ mod tests {
             (r#","Reason":7,"By":["field"]"#, "", ""),
         ] {
             let text = format!(r#"{{"Status":9,"RequestedBy":2{more}}}"#);
-            store::replace(&here.bus.path(FORCE_FILE), text.as_bytes()).unwrap();
+            store::replace(&here.topic_root.path(FORCE_FILE), text.as_bytes()).unwrap();
             let (order, author) = Orders::open(&here).next().await;
             assert_eq!(order.unwrap().unwrap().to_string(), "{Complete 2}", "{text}");
             let author = author.unwrap();
@@ -238,7 +239,7 @@ mod tests {
     #[tokio::test]
     async fn an_order_under_run_counts_where_there_is_none_under_persist_and_goes_with_its_boot() {
         let root = tempfile::tempdir().unwrap();
-        let (_stopper, here) = station(root.path(), "boot-1");
+        let (_stopper, here) = test_context(root.path(), "boot-1");
         forget_earlier_boot(&here);
         let give = |place, text: &str| store::replace(&root.path().join(place), text.as_bytes()).unwrap();
         let mut orders = Orders::open(&here);
@@ -249,10 +250,10 @@ mod tests {
         // The one under /persist comes first.
         give(FORCE_FILE, r#"{"Status":8,"RequestedBy":2}"#);
         assert_eq!(orders.next().await.0.unwrap().unwrap().status.number(), 8);
-        assert!(remove(&here.bus).unwrap());
+        assert!(remove(&here.topic_root).unwrap());
         assert!(!root.path().join(FALLBACK).exists() && !root.path().join(FORCE_FILE).exists());
         give(FALLBACK, r#"{"Status":9,"RequestedBy":2}"#);
-        forget_earlier_boot(&station(root.path(), "boot-2").1);
+        forget_earlier_boot(&test_context(root.path(), "boot-2").1);
         assert!(!root.path().join(FALLBACK).exists());
     }
 }

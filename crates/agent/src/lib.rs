@@ -30,13 +30,13 @@ pub use tasks::Tasks;
 pub use turn::{Hands, Inbox, Outbox};
 pub use wire::publication;
 
-use pubsub::Bus;
+use pubsub::TopicRoot;
 
 /// What every agent is given to work with.
 #[derive(Clone)]
-pub struct Station {
+pub struct AgentContext {
     /// Topics and files under one root.
-    pub bus: Bus,
+    pub topic_root: TopicRoot,
     /// The only source of time.
     pub clock: Clock,
     /// Says when to leave.
@@ -45,11 +45,15 @@ pub struct Station {
     pub boot_id: String,
 }
 
-/// A station for tests, and the hand that stops it.
+/// A context for tests, and the hand that stops it.
 #[cfg(test)]
-fn station(root: &std::path::Path, boot: &str) -> (Stopper, Station) {
+fn test_context(root: &std::path::Path, boot: &str) -> (Stopper, AgentContext) {
     let (stopper, stop) = Stop::new();
-    let station =
-        Station { bus: Bus::open(root).unwrap(), clock: Clock::new(), stop, boot_id: boot.to_owned() };
-    (stopper, station)
+    let context = AgentContext {
+        topic_root: TopicRoot::open(root).unwrap(),
+        clock: Clock::new(),
+        stop,
+        boot_id: boot.to_owned(),
+    };
+    (stopper, context)
 }

@@ -4,11 +4,11 @@
 //! Not here: what it says. It orders something, and may be written by any program of that person: so it is held to the
 //! rule for orders (owner, mode, no link), which topics of agents are not.
 
-use pubsub::{Bus, FileRule, FileState, FileWatch};
+use pubsub::{FileRule, FileState, FileWatch, TopicRoot};
 use topics::{GoTime, OperationPause, PAUSE_FILE, go_json};
 use tracing::warn;
 
-use crate::{Clock, Station, Tasks, report};
+use crate::{AgentContext, Clock, Tasks, report};
 
 /// The topic `NodeDrainRequest` of `zedbox drain request`.
 pub const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
@@ -19,8 +19,8 @@ pub const RULE: FileRule = FileRule { limit_bytes: 64 << 10, order: true };
 pub const WORD: FileRule = FileRule { limit_bytes: 4096, order: true };
 
 /// Follows the request. To be called within a runtime.
-pub fn request(bus: &Bus) -> FileWatch {
-    bus.file(bus.path(FILE), RULE)
+pub fn request(topic_root: &TopicRoot) -> FileWatch {
+    topic_root.file(topic_root.path(FILE), RULE)
 }
 
 /// A person's pause as a level: the one that counts at this moment, or none.
@@ -36,8 +36,8 @@ pub struct Pauses {
 
 impl Pauses {
     /// Follows it from now on. To be called within a runtime.
-    pub fn open(bus: &Bus, clock: Clock) -> Self {
-        Self { clock, watch: bus.file(bus.path(PAUSE_FILE), WORD), read: None, told: None }
+    pub fn open(topic_root: &TopicRoot, clock: Clock) -> Self {
+        Self { clock, watch: topic_root.file(topic_root.path(PAUSE_FILE), WORD), read: None, told: None }
     }
 
     /// The present one at the first call, then each other one; none once its time is over. A file that is refused changes
@@ -103,10 +103,10 @@ impl<E: Send + 'static> Tasks<E> {
     }
 }
 
-impl Station {
+impl AgentContext {
     /// A person's pause on this node.
     pub fn pauses(&self) -> Pauses {
-        Pauses::open(&self.bus, self.clock)
+        Pauses::open(&self.topic_root, self.clock)
     }
 }
 
@@ -121,13 +121,16 @@ mod tests {
     #[tokio::test]
     async fn the_file_is_that_of_the_topic_and_one_that_is_longer_than_a_request_is_refused() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        assert_eq!(bus.path(FILE), crate::wire::path::<NodeDrainRequest>(&bus, "zedbox", "global"));
-        std::fs::create_dir_all(bus.path(FILE).parent().unwrap()).unwrap();
-        store::replace(&bus.path(FILE), &vec![b' '; 64 << 10]).unwrap();
-        assert!(matches!(request(&bus).next().await, FileState::Present(_)));
-        store::replace(&bus.path(FILE), &vec![b' '; (64 << 10) + 1]).unwrap();
-        assert!(matches!(request(&bus).next().await, FileState::Bad(_)));
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        assert_eq!(
+            topic_root.path(FILE),
+            crate::wire::path::<NodeDrainRequest>(&topic_root, "zedbox", "global")
+        );
+        std::fs::create_dir_all(topic_root.path(FILE).parent().unwrap()).unwrap();
+        store::replace(&topic_root.path(FILE), &vec![b' '; 64 << 10]).unwrap();
+        assert!(matches!(request(&topic_root).next().await, FileState::Present(_)));
+        store::replace(&topic_root.path(FILE), &vec![b' '; (64 << 10) + 1]).unwrap();
+        assert!(matches!(request(&topic_root).next().await, FileState::Bad(_)));
     }
 
     fn said(until: &str) -> OperationPause {
@@ -135,54 +138,57 @@ mod tests {
         OperationPause { by: "field".into(), reason: "new disk".into(), until, ..OperationPause::default() }
     }
 
-    fn put(bus: &Bus, pause: &OperationPause) {
-        store::replace(&bus.path(PAUSE_FILE), &go_json::to_vec(pause).unwrap()).unwrap();
+    fn put(topic_root: &TopicRoot, pause: &OperationPause) {
+        store::replace(&topic_root.path(PAUSE_FILE), &go_json::to_vec(pause).unwrap()).unwrap();
     }
 
     #[tokio::test]
     async fn x3_a_pause_holds_until_a_person_removes_it_or_its_time_is_over() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let clock = Clock::new();
-        let mut pauses = Pauses::open(&bus, clock);
+        let mut pauses = Pauses::open(&topic_root, clock);
         assert_eq!(pauses.next().await, None);
-        put(&bus, &said(""));
+        put(&topic_root, &said(""));
         assert_eq!(pauses.next().await, Some(said("")));
         // Whoever starts later hears of it, as after a boot.
-        assert_eq!(Pauses::open(&bus, clock).next().await, Some(said("")));
-        store::remove(&bus.path(PAUSE_FILE)).unwrap();
+        assert_eq!(Pauses::open(&topic_root, clock).next().await, Some(said("")));
+        store::remove(&topic_root.path(PAUSE_FILE)).unwrap();
         assert_eq!(pauses.next().await, None);
         // One that has an end ends by itself, whether anybody has seen it or not.
-        put(&bus, &OperationPause { until: clock.wall().plus(Duration::from_millis(300)), ..said("") });
+        put(
+            &topic_root,
+            &OperationPause { until: clock.wall().plus(Duration::from_millis(300)), ..said("") },
+        );
         assert!(pauses.next().await.is_some());
         assert_eq!(pauses.next().await, None);
-        put(&bus, &said("2020-01-01T00:00:00Z"));
-        assert_eq!(Pauses::open(&bus, clock).next().await, None);
+        put(&topic_root, &said("2020-01-01T00:00:00Z"));
+        assert_eq!(Pauses::open(&topic_root, clock).next().await, None);
     }
 
     #[tokio::test]
     async fn x3_a_file_that_is_refused_neither_pauses_nor_ends_a_pause() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        let path = bus.path(PAUSE_FILE);
-        put(&bus, &said(""));
-        let mut pauses = Pauses::open(&bus, Clock::new());
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        let path = topic_root.path(PAUSE_FILE);
+        put(&topic_root, &said(""));
+        let mut pauses = Pauses::open(&topic_root, Clock::new());
         assert_eq!(pauses.next().await, Some(said("")));
         let other = OperationPause { reason: "seen".into(), ..said("") };
         for torn in ["{", r#"{"By":""}"#, r#"{"By":7}"#] {
             store::replace(&path, torn.as_bytes()).unwrap();
             // The next one that counts is told, and nothing before it.
-            put(&bus, &other);
+            put(&topic_root, &other);
             assert_eq!(pauses.next().await, Some(other.clone()), "{torn}");
             store::replace(&path, torn.as_bytes()).unwrap();
-            put(&bus, &said(""));
+            put(&topic_root, &said(""));
             assert_eq!(pauses.next().await, Some(said("")), "{torn}");
         }
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
-        assert_eq!(Pauses::open(&bus, Clock::new()).next().await, None, "others can write it");
+        assert_eq!(Pauses::open(&topic_root, Clock::new()).next().await, None, "others can write it");
         store::remove(&path).unwrap();
-        store::replace(&bus.path("elsewhere"), &go_json::to_vec(&other).unwrap()).unwrap();
-        symlink(bus.path("elsewhere"), &path).unwrap();
-        assert_eq!(Pauses::open(&bus, Clock::new()).next().await, None, "it is a link");
+        store::replace(&topic_root.path("elsewhere"), &go_json::to_vec(&other).unwrap()).unwrap();
+        symlink(topic_root.path("elsewhere"), &path).unwrap();
+        assert_eq!(Pauses::open(&topic_root, Clock::new()).next().await, None, "it is a link");
     }
 }

@@ -10,7 +10,7 @@ use std::process;
 use pubsub::store;
 use topics::Topic;
 
-use crate::{Error, Station, wire};
+use crate::{AgentContext, Error, wire};
 
 /// Scripts of any user may read it.
 const MODE: u32 = 0o644;
@@ -23,11 +23,11 @@ const LIMIT_BYTES: u64 = 64;
 /// # Errors
 /// A live process, of whatever PID namespace, publishes that topic, or the file cannot be written. A number that is
 /// left in the file hinders nothing, whoever has it by now.
-pub fn write<T: Topic>(station: &Station, agent: &str) -> Result<(), Error> {
+pub fn write<T: Topic>(context: &AgentContext, agent: &str) -> Result<(), Error> {
     let name = format!("run/{agent}.pid");
-    let path = station.bus.path(&name);
+    let path = context.topic_root.path(&name);
     let failed = || Error::pubsub(name.clone());
-    if station.bus.is_published(&wire::name::<T>(agent)).map_err(failed())? == Some(true) {
+    if context.topic_root.is_published(&wire::name::<T>(agent)).map_err(failed())? == Some(true) {
         let held = store::read(&path, LIMIT_BYTES).map_err(failed())?.unwrap_or_default();
         return Err(Error::Already { pid: String::from_utf8_lossy(&held).trim().to_owned(), path });
     }
@@ -41,7 +41,7 @@ pub fn write<T: Topic>(station: &Station, agent: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::station;
+    use crate::test_context;
     use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
     use topics::NodeDrainStatus;
@@ -51,7 +51,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         // Twice: an agent that failed is started again in the same process.
         for _ in 0..2 {
-            write::<NodeDrainStatus>(&station(root.path(), "").1, "zedkube").unwrap();
+            write::<NodeDrainStatus>(&test_context(root.path(), "").1, "zedkube").unwrap();
             let file = root.path().join("run/zedkube.pid");
             assert_eq!(fs::read_to_string(&file).unwrap(), process::id().to_string());
             assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
@@ -62,7 +62,7 @@ mod tests {
     fn k8_whoever_publishes_is_respected_by_its_lock_and_a_number_or_name_means_nothing() {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("run/zedkube.pid");
-        let (_stopper, station) = station(root.path(), "");
+        let (_stopper, context) = test_context(root.path(), "");
         let mut named = Command::new("cat")
             .arg0("/usr/bin/zedkube")
             .stdin(Stdio::piped())
@@ -70,16 +70,16 @@ mod tests {
             .spawn()
             .unwrap();
         store::replace(&file, named.id().to_string().as_bytes()).unwrap();
-        write::<NodeDrainStatus>(&station, "zedkube").unwrap();
+        write::<NodeDrainStatus>(&context, "zedkube").unwrap();
         // As one in a container says: here that number is nobody's.
         store::replace(&file, b"4000000000").unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
-        let other = crate::publication::<NodeDrainStatus>(&station.bus, "zedkube").unwrap();
-        let refused = write::<NodeDrainStatus>(&station, "zedkube").unwrap_err();
+        let other = crate::publication::<NodeDrainStatus>(&context.topic_root, "zedkube").unwrap();
+        let refused = write::<NodeDrainStatus>(&context, "zedkube").unwrap_err();
         assert!(refused.to_string().contains("4000000000"), "{refused}");
         drop(other);
-        write::<NodeDrainStatus>(&station, "zedkube").unwrap();
+        write::<NodeDrainStatus>(&context, "zedkube").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), process::id().to_string());
         named.kill().unwrap();
         named.wait().unwrap();

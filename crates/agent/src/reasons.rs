@@ -3,7 +3,7 @@
 //!
 //! Not here: what an operation writes, and what the next boot makes of it (nodeagent). Source: spec eve-rest.md 4.1.
 
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use topics::GoTime;
 
 /// Why, in words: lines, of which nodeagent writes one.
@@ -40,9 +40,9 @@ pub struct Image {
 
 impl Image {
     /// What the image says of itself under `/run`.
-    pub fn running(bus: &Bus) -> Self {
+    pub fn running(topic_root: &TopicRoot) -> Self {
         let word = |file: &str| {
-            let bytes = store::read_start(&bus.path(file), WORD_LIMIT_BYTES).ok().flatten()?;
+            let bytes = store::read_start(&topic_root.path(file), WORD_LIMIT_BYTES).ok().flatten()?;
             let text = String::from_utf8_lossy(&bytes).trim().to_owned();
             (!text.is_empty()).then_some(text)
         };
@@ -58,16 +58,16 @@ impl Image {
 ///
 /// # Errors
 /// It cannot be written.
-pub fn append(bus: &Bus, log: &str, text: &str) -> Result<(), pubsub::Error> {
-    store::append(&bus.path(log), text.as_bytes(), LOG_LIMIT_BYTES, LOG_KEPT_BYTES)
+pub fn append(topic_root: &TopicRoot, log: &str, text: &str) -> Result<(), pubsub::Error> {
+    store::append(&topic_root.path(log), text.as_bytes(), LOG_LIMIT_BYTES, LOG_KEPT_BYTES)
 }
 
 /// Whether a reason is stored: the first one is the cause, later ones follow from it (D-N4).
 ///
 /// # Errors
 /// It cannot be read.
-pub fn is_stored(bus: &Bus) -> Result<bool, pubsub::Error> {
-    let held = store::read_start(&bus.path(NUMBER), WORD_LIMIT_BYTES)?;
+pub fn is_stored(topic_root: &TopicRoot) -> Result<bool, pubsub::Error> {
+    let held = store::read_start(&topic_root.path(NUMBER), WORD_LIMIT_BYTES)?;
     Ok(held.is_some_and(|bytes| !bytes.trim_ascii().is_empty()))
 }
 
@@ -76,8 +76,14 @@ pub fn is_stored(bus: &Bus) -> Result<bool, pubsub::Error> {
 ///
 /// # Errors
 /// What could not be written; the rest is.
-pub fn fatal(bus: &Bus, agent: &str, text: &str, stack: &str, now: GoTime) -> Result<(), pubsub::Error> {
-    let Image { version, label } = Image::running(bus);
+pub fn fatal(
+    topic_root: &TopicRoot,
+    agent: &str,
+    text: &str,
+    stack: &str,
+    now: GoTime,
+) -> Result<(), pubsub::Error> {
+    let Image { version, label } = Image::running(topic_root);
     let (label, pid) = (label.unwrap_or_else(|| UNKNOWN.to_owned()), std::process::id());
     let text = text.lines().collect::<Vec<_>>().join(" ");
     let line = format!(
@@ -86,15 +92,15 @@ pub fn fatal(bus: &Bus, agent: &str, text: &str, stack: &str, now: GoTime) -> Re
     let stack = format!("{}\n", stack.trim_end());
     let own = |file: &str| format!("persist/agentdebug/{agent}/{file}");
     let mut files = vec![(own("fatal-reason"), line.as_str()), (own("fatal-stack"), stack.as_str())];
-    let stored = is_stored(bus);
+    let stored = is_stored(topic_root);
     if matches!(stored, Ok(false)) {
         let first = [(mark(agent), line.as_str()), (REASON.into(), &line), (STACK.into(), &stack)];
         files.extend(first);
         // The one whose time counts for all comes last.
         files.extend([(IMAGE.into(), label.as_str()), (NUMBER.into(), FATAL)]);
     }
-    let written = files.iter().map(|(file, text)| store::replace(&bus.path(file), text.as_bytes()));
-    let logged = [append(bus, LOG, &line), append(bus, STACK_LOG, &stack)];
+    let written = files.iter().map(|(file, text)| store::replace(&topic_root.path(file), text.as_bytes()));
+    let logged = [append(topic_root, LOG, &line), append(topic_root, STACK_LOG, &stack)];
     // All of them, whatever becomes of one.
     let outcomes: Vec<_> = written.chain(logged).collect();
     outcomes.into_iter().chain([stored.map(drop)]).collect()
@@ -105,13 +111,14 @@ pub fn fatal(bus: &Bus, agent: &str, text: &str, stack: &str, now: GoTime) -> Re
 ///
 /// # Errors
 /// It cannot be read or removed.
-pub fn survived(bus: &Bus, agent: &str) -> Result<Option<String>, pubsub::Error> {
-    let marked = bus.path(&mark(agent));
+pub fn survived(topic_root: &TopicRoot, agent: &str) -> Result<Option<String>, pubsub::Error> {
+    let marked = topic_root.path(&mark(agent));
     let Some(line) = store::read_start(&marked, LOG_LIMIT_BYTES)? else { return Ok(None) };
-    let alone = store::read_start(&bus.path(REASON), LOG_LIMIT_BYTES)?.is_some_and(|held| held == line);
+    let alone =
+        store::read_start(&topic_root.path(REASON), LOG_LIMIT_BYTES)?.is_some_and(|held| held == line);
     if alone {
         for file in [IMAGE, STACK, REASON, NUMBER] {
-            store::remove(&bus.path(file))?;
+            store::remove(&topic_root.path(file))?;
         }
     }
     store::remove(&marked)?;
@@ -127,17 +134,17 @@ fn mark(agent: &str) -> String {
 mod tests {
     use super::*;
 
-    fn root() -> (tempfile::TempDir, Bus) {
+    fn root() -> (tempfile::TempDir, TopicRoot) {
         let dir = tempfile::tempdir().unwrap();
-        let bus = Bus::open(dir.path()).unwrap();
+        let topic_root = TopicRoot::open(dir.path()).unwrap();
         for (file, text) in [("run/eve-release", "14.5.0-k-amd64\n"), ("run/eve.id", "IMGB\n")] {
-            store::replace(&bus.path(file), text.as_bytes()).unwrap();
+            store::replace(&topic_root.path(file), text.as_bytes()).unwrap();
         }
-        (dir, bus)
+        (dir, topic_root)
     }
 
-    fn text(bus: &Bus, file: &str) -> Option<String> {
-        let bytes = store::read(&bus.path(file), 2 << 20).unwrap()?;
+    fn text(topic_root: &TopicRoot, file: &str) -> Option<String> {
+        let bytes = store::read(&topic_root.path(file), 2 << 20).unwrap()?;
         Some(String::from_utf8(bytes).unwrap())
     }
 
@@ -155,8 +162,8 @@ mod tests {
 
     #[test]
     fn e2_a_panic_is_in_every_file_in_which_the_references_tools_look() {
-        let (_dir, bus) = root();
-        fatal(&bus, "zedkube", "index out of bounds,\nsrc/a.rs:7", "0: a\n1: b", now()).unwrap();
+        let (_dir, topic_root) = root();
+        fatal(&topic_root, "zedkube", "index out of bounds,\nsrc/a.rs:7", "0: a\n1: b", now()).unwrap();
         let (line, stack) = (line("index out of bounds, src/a.rs:7"), "0: a\n1: b\n".to_owned());
         for (file, expected) in [
             (REASON, &line),
@@ -168,52 +175,52 @@ mod tests {
             (NUMBER, &"BootReasonFatal".to_owned()),
             (IMAGE, &"IMGB".to_owned()),
         ] {
-            assert_eq!(text(&bus, file).as_ref(), Some(expected), "{file}");
+            assert_eq!(text(&topic_root, file).as_ref(), Some(expected), "{file}");
         }
     }
 
     #[test]
     fn d_n4_a_panic_leaves_the_reason_that_is_stored_and_is_in_the_logs() {
-        let (_dir, bus) = root();
-        store::replace(&bus.path(NUMBER), b"BootReasonRebootCmd").unwrap();
-        store::replace(&bus.path(REASON), b"first\n").unwrap();
-        fatal(&bus, "zedkube", "second", "0: a", now()).unwrap();
-        assert_eq!(text(&bus, REASON).as_deref(), Some("first\n"));
-        assert_eq!(text(&bus, NUMBER).as_deref(), Some("BootReasonRebootCmd"));
-        assert_eq!((text(&bus, STACK), text(&bus, LOG)), (None, Some(line("second"))));
-        assert_eq!(survived(&bus, "zedkube").unwrap(), None);
-        assert_eq!(text(&bus, REASON).as_deref(), Some("first\n"));
+        let (_dir, topic_root) = root();
+        store::replace(&topic_root.path(NUMBER), b"BootReasonRebootCmd").unwrap();
+        store::replace(&topic_root.path(REASON), b"first\n").unwrap();
+        fatal(&topic_root, "zedkube", "second", "0: a", now()).unwrap();
+        assert_eq!(text(&topic_root, REASON).as_deref(), Some("first\n"));
+        assert_eq!(text(&topic_root, NUMBER).as_deref(), Some("BootReasonRebootCmd"));
+        assert_eq!((text(&topic_root, STACK), text(&topic_root, LOG)), (None, Some(line("second"))));
+        assert_eq!(survived(&topic_root, "zedkube").unwrap(), None);
+        assert_eq!(text(&topic_root, REASON).as_deref(), Some("first\n"));
     }
 
     #[test]
     fn d_v29_an_agent_that_runs_again_after_a_panic_is_no_reason_of_the_next_boot() {
-        let (_dir, bus) = root();
-        assert_eq!(survived(&bus, "zedkube").unwrap(), None);
-        fatal(&bus, "zedkube", "x", "0: a", now()).unwrap();
-        assert_eq!(survived(&bus, "nodeagent").unwrap(), None, "not its own");
-        assert_eq!(survived(&bus, "zedkube").unwrap(), Some(line("x").trim_end().to_owned()));
+        let (_dir, topic_root) = root();
+        assert_eq!(survived(&topic_root, "zedkube").unwrap(), None);
+        fatal(&topic_root, "zedkube", "x", "0: a", now()).unwrap();
+        assert_eq!(survived(&topic_root, "nodeagent").unwrap(), None, "not its own");
+        assert_eq!(survived(&topic_root, "zedkube").unwrap(), Some(line("x").trim_end().to_owned()));
         for file in [REASON, NUMBER, IMAGE, STACK] {
-            assert_eq!(text(&bus, file), None, "{file}");
+            assert_eq!(text(&topic_root, file), None, "{file}");
         }
-        assert_eq!(text(&bus, LOG), Some(line("x")));
+        assert_eq!(text(&topic_root, LOG), Some(line("x")));
         // What the watchdog adds makes it a reason.
-        fatal(&bus, "zedkube", "y", "0: a", now()).unwrap();
+        fatal(&topic_root, "zedkube", "y", "0: a", now()).unwrap();
         let more = format!("{}Watchdog report for IMGB\n", line("y"));
-        store::replace(&bus.path(REASON), more.as_bytes()).unwrap();
-        assert_eq!(survived(&bus, "zedkube").unwrap(), None);
-        assert_eq!(text(&bus, REASON), Some(more));
+        store::replace(&topic_root.path(REASON), more.as_bytes()).unwrap();
+        assert_eq!(survived(&topic_root, "zedkube").unwrap(), None);
+        assert_eq!(text(&topic_root, REASON), Some(more));
     }
 
     #[test]
     fn a_log_keeps_its_end_in_whole_lines() {
-        let (_dir, bus) = root();
-        append(&bus, LOG, "one\n").unwrap();
+        let (_dir, topic_root) = root();
+        append(&topic_root, LOG, "one\n").unwrap();
         let before = "short\n".repeat(usize::try_from(LOG_LIMIT_BYTES / 6).unwrap());
-        store::replace(&bus.path(LOG), before.as_bytes()).unwrap();
-        append(&bus, LOG, "a stack of some lines\n").unwrap();
-        assert_eq!(text(&bus, LOG).unwrap(), before + "a stack of some lines\n", "not yet too long");
-        append(&bus, LOG, "last\n").unwrap();
-        let log = text(&bus, LOG).unwrap();
+        store::replace(&topic_root.path(LOG), before.as_bytes()).unwrap();
+        append(&topic_root, LOG, "a stack of some lines\n").unwrap();
+        assert_eq!(text(&topic_root, LOG).unwrap(), before + "a stack of some lines\n", "not yet too long");
+        append(&topic_root, LOG, "last\n").unwrap();
+        let log = text(&topic_root, LOG).unwrap();
         assert!(log.starts_with("short\nshort\n") && log.ends_with("\na stack of some lines\nlast\n"));
         let kept = u64::try_from(log.len()).unwrap();
         assert!(kept > LOG_KEPT_BYTES - 9 && kept < LOG_KEPT_BYTES + 9, "{kept}");
@@ -221,24 +228,24 @@ mod tests {
 
     #[test]
     fn a_log_of_others_keeps_every_byte_and_a_link_in_its_place_is_refused() {
-        let (dir, bus) = root();
+        let (dir, topic_root) = root();
         // Longer than what is left of one that is cut, and no good text.
         let mut stacks = [b"goroutine 1 [running]:\n\xff\xfe ".as_slice(), &vec![b'x'; 700 << 10]].concat();
-        store::replace(&bus.path(STACK_LOG), &stacks).unwrap();
-        fatal(&bus, "zedkube", "x", "0: a", now()).unwrap();
+        store::replace(&topic_root.path(STACK_LOG), &stacks).unwrap();
+        fatal(&topic_root, "zedkube", "x", "0: a", now()).unwrap();
         stacks.extend(b"0: a\n");
-        assert!(store::read(&bus.path(STACK_LOG), 1 << 20).unwrap().is_some_and(|all| all == stacks));
+        assert!(store::read(&topic_root.path(STACK_LOG), 1 << 20).unwrap().is_some_and(|all| all == stacks));
         let aim = dir.path().join("aim");
         store::replace(&aim, b"of somebody else").unwrap();
-        std::os::unix::fs::symlink(&aim, bus.path(LOG).with_file_name("link")).unwrap();
-        assert!(append(&bus, "persist/log/link", "x\n").is_err());
+        std::os::unix::fs::symlink(&aim, topic_root.path(LOG).with_file_name("link")).unwrap();
+        assert!(append(&topic_root, "persist/log/link", "x\n").is_err());
         assert_eq!(store::read(&aim, 99).unwrap().unwrap(), b"of somebody else");
     }
 
     #[test]
     fn an_image_that_says_nothing_of_itself_is_unknown() {
         let dir = tempfile::tempdir().unwrap();
-        let bus = Bus::open(dir.path()).unwrap();
-        assert_eq!(Image::running(&bus), Image { version: "Unknown".into(), label: None });
+        let topic_root = TopicRoot::open(dir.path()).unwrap();
+        assert_eq!(Image::running(&topic_root), Image { version: "Unknown".into(), label: None });
     }
 }

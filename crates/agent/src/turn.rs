@@ -14,7 +14,7 @@ use tracing::{trace, warn};
 use crate::clock::set::ClockSet;
 use crate::outlet::{Effects, Troubles, Weight};
 use crate::watchdog::Watchdog;
-use crate::{Error, Station, report};
+use crate::{AgentContext, Error, report};
 
 /// Events that wait for their turn. Small: writers of facts wait, and facts coalesce before they are sent.
 const INBOX_EVENTS: usize = 64;
@@ -84,7 +84,7 @@ pub fn inbox<E>() -> (Outbox<E>, Inbox<E>) {
     (Outbox(sender), Inbox(receiver))
 }
 
-/// Runs `core` until the station says stop, or until an effect of no weight fails. The effects of its start come `first`.
+/// Runs `core` until `context` says stop, or until an effect of no weight fails. The effects of its start come `first`.
 ///
 /// Dropping this between turns loses nothing: facts are on disk, and journal effects stand before the effects
 /// that they describe.
@@ -95,7 +95,7 @@ pub async fn run<C, H>(
     (core, first): (C, Vec<C::Effect>),
     hands: H,
     inbox: Inbox<C::Event>,
-    station: &Station,
+    context: &AgentContext,
     troubles: &Troubles,
 ) -> Result<(), Error>
 where
@@ -104,8 +104,8 @@ where
     C::Effect: Clone + Send,
     H: Hands<Effect = C::Effect> + Send,
 {
-    let watchdog = Watchdog::new(troubles.agent(), &station.bus, station.clock);
-    turns((core, first), hands, inbox, station, troubles, Some(watchdog)).await
+    let watchdog = Watchdog::new(troubles.agent(), &context.topic_root, context.clock);
+    turns((core, first), hands, inbox, context, troubles, Some(watchdog)).await
 }
 
 /// [`run`] for a second core of an agent, polled in the task of the first: that one's watchdog file covers both.
@@ -116,7 +116,7 @@ pub async fn beside<C, H>(
     (core, first): (C, Vec<C::Effect>),
     hands: H,
     inbox: Inbox<C::Event>,
-    station: &Station,
+    context: &AgentContext,
     troubles: &Troubles,
 ) -> Result<(), Error>
 where
@@ -125,14 +125,14 @@ where
     C::Effect: Clone + Send,
     H: Hands<Effect = C::Effect> + Send,
 {
-    turns((core, first), hands, inbox, station, troubles, None).await
+    turns((core, first), hands, inbox, context, troubles, None).await
 }
 
 async fn turns<C, H>(
     (mut core, first): (C, Vec<C::Effect>),
     mut hands: H,
     mut inbox: Inbox<C::Event>,
-    station: &Station,
+    context: &AgentContext,
     troubles: &Troubles,
     mut watchdog: Option<Watchdog>,
 ) -> Result<(), Error>
@@ -142,8 +142,8 @@ where
     C::Effect: Clone + Send,
     H: Hands<Effect = C::Effect> + Send,
 {
-    let clock = station.clock;
-    let mut stop = station.stop.clone();
+    let clock = context.clock;
+    let mut stop = context.stop.clone();
     let mut wall = ClockSet::new(clock);
     let boots = clock.boots();
     let mut booted_at = *boots.borrow();
@@ -213,7 +213,7 @@ async fn due_for(watchdog: Option<&Watchdog>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::station;
+    use crate::test_context;
     use step::Mono;
 
     /// A core that is always due.
@@ -259,9 +259,9 @@ mod tests {
     #[tokio::test]
     async fn a_core_that_is_always_due_leaves_when_it_is_told_to() {
         let root = tempfile::tempdir().unwrap();
-        let (stopper, station) = station(root.path(), "");
+        let (stopper, context) = test_context(root.path(), "");
         let (_outbox, inbox) = inbox();
-        let troubles = Troubles::open(&station.bus, station.clock, "restless");
-        run((Restless, vec![]), Third(0, Some(stopper)), inbox, &station, &troubles).await.unwrap();
+        let troubles = Troubles::open(&context.topic_root, context.clock, "restless");
+        run((Restless, vec![]), Third(0, Some(stopper)), inbox, &context, &troubles).await.unwrap();
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use step::Mono;
 use tracing::{error, warn};
 
@@ -33,8 +33,14 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// The watchdog file of agent `name`.
-    pub fn new(name: &'static str, bus: &Bus, clock: Clock) -> Self {
-        Self { name, path: bus.path(&format!("run/{name}.touch")), clock, last: clock.now(), failed: false }
+    pub fn new(name: &'static str, topic_root: &TopicRoot, clock: Clock) -> Self {
+        Self {
+            name,
+            path: topic_root.path(&format!("run/{name}.touch")),
+            clock,
+            last: clock.now(),
+            failed: false,
+        }
     }
 
     /// Sets the file's time to now; a failure is said once until it works again.

@@ -1,8 +1,10 @@
-//! Topics onto the bus: the codec of `topics` meets the files of `pubsub`, and changes become events.
+//! Topics onto disk: the codec of `topics` meets the files of `pubsub`, and changes become events.
 
 use std::path::PathBuf;
 
-use pubsub::{Bus, Change, Codec, FILE_LIMIT_BYTES, FileRule, FileState, Name, Publication, Retry, store};
+use pubsub::{
+    Change, Codec, FILE_LIMIT_BYTES, FileRule, FileState, Name, Publication, Retry, TopicRoot, store,
+};
 use topics::{GoTime, Kind, Topic, go_json};
 use tracing::warn;
 
@@ -35,12 +37,13 @@ pub fn codec<T: Topic>() -> Codec<T> {
 ///
 /// # Errors
 /// Another live process publishes it, or the directory or the socket cannot be made or read.
-pub fn publication<T: Topic>(bus: &Bus, agent: &str) -> Result<Publication<T>, Error> {
+pub fn publication<T: Topic>(topic_root: &TopicRoot, agent: &str) -> Result<Publication<T>, Error> {
     let what = || format!("{agent}/{}", T::NAME);
-    let mut publication = bus
+    let mut publication = topic_root
         .publication(name::<T>(agent), codec::<T>())
         .map_err(|source| Error::Pubsub { what: what(), source })?;
-    match bus.serve(&mut publication, |disk, store| go_json::to_wire(disk, store).map_err(Into::into)) {
+    match topic_root.serve(&mut publication, |disk, store| go_json::to_wire(disk, store).map_err(Into::into))
+    {
         Ok(()) => {}
         // The reference's processes know no root so deep; files are followed there as everywhere.
         Err(error @ pubsub::Error::SocketPath { .. }) => {
@@ -66,8 +69,8 @@ pub fn withdraw<T: Topic>(publication: &mut Publication<T>, key: &str) -> Result
 }
 
 /// Where the value of `agent`'s topic `T` under `key` is.
-pub fn path<T: Topic>(bus: &Bus, agent: &str, key: &str) -> PathBuf {
-    name::<T>(agent).dir(bus.root()).join(format!("{key}.json"))
+pub fn path<T: Topic>(topic_root: &TopicRoot, agent: &str, key: &str) -> PathBuf {
+    name::<T>(agent).dir(topic_root.root()).join(format!("{key}.json"))
 }
 
 /// What that file says at this moment; `None` where it is not there or makes no sense, which is for a subscription to
@@ -75,8 +78,8 @@ pub fn path<T: Topic>(bus: &Bus, agent: &str, key: &str) -> PathBuf {
 ///
 /// # Errors
 /// It cannot be read: nothing is known of it, least of all that it is not there.
-pub fn peek<T: Topic>(bus: &Bus, agent: &str, key: &str) -> Result<Option<T>, pubsub::Error> {
-    match store::read(&path::<T>(bus, agent, key), FILE_LIMIT_BYTES) {
+pub fn peek<T: Topic>(topic_root: &TopicRoot, agent: &str, key: &str) -> Result<Option<T>, pubsub::Error> {
+    match store::read(&path::<T>(topic_root, agent, key), FILE_LIMIT_BYTES) {
         Ok(bytes) => Ok(bytes.and_then(|bytes| go_json::from_slice(&bytes).ok())),
         Err(error) if error.is_refusal() => Ok(None),
         Err(error) => Err(error),
@@ -85,10 +88,10 @@ pub fn peek<T: Topic>(bus: &Bus, agent: &str, key: &str) -> Result<Option<T>, pu
 
 /// The same for a decision that must not wait until a change has come round: a read that fails is logged once and
 /// repeated until it works. Dropping it loses nothing.
-pub async fn look<T: Topic>(bus: &Bus, agent: &str, key: &str) -> Option<T> {
+pub async fn look<T: Topic>(topic_root: &TopicRoot, agent: &str, key: &str) -> Option<T> {
     let mut retry = Retry::default();
     loop {
-        let error = match peek(bus, agent, key) {
+        let error = match peek(topic_root, agent, key) {
             Ok(found) => return found,
             Err(error) => error,
         };
@@ -103,11 +106,11 @@ impl<E: Send + 'static> Tasks<E> {
     /// Follows `agent`'s topic `T` for good. Files that cannot be used are logged here, once each, and go no further.
     pub fn follow<T: Topic>(
         &mut self,
-        bus: &Bus,
+        topic_root: &TopicRoot,
         agent: &str,
         mut to_event: impl FnMut(Change<T>) -> Option<E> + Send + 'static,
     ) {
-        let mut subscription = bus.subscription(&name::<T>(agent), codec::<T>());
+        let mut subscription = topic_root.subscription(&name::<T>(agent), codec::<T>());
         self.events(format!("follow {agent}/{}", T::NAME), move |outbox| async move {
             while tell(&outbox, subscription.next().await, &mut to_event).await {}
         });
@@ -129,13 +132,13 @@ impl<E: Send + 'static> Tasks<E> {
     /// Follows one plain file for good, as a level: its present state first, then each new one.
     pub fn follow_file(
         &mut self,
-        bus: &Bus,
+        topic_root: &TopicRoot,
         path: impl Into<PathBuf>,
         rule: FileRule,
         mut to_event: impl FnMut(FileState) -> Option<E> + Send + 'static,
     ) {
         let path = path.into();
-        let mut watch = bus.file(path.clone(), rule);
+        let mut watch = topic_root.file(path.clone(), rule);
         self.events(format!("follow {}", path.display()), move |outbox| async move {
             loop {
                 if let Some(event) = to_event(watch.next().await)

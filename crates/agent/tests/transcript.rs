@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use pubsub::{Bus, Publication};
+use pubsub::{Publication, TopicRoot};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::de::DeserializeOwned;
 use tokio::net::UnixDatagram;
@@ -109,18 +109,18 @@ impl Script {
 
 struct Place {
     root: tempfile::TempDir,
-    bus: Bus,
+    topic_root: TopicRoot,
 }
 
 impl Place {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        Self { root, bus }
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        Self { root, topic_root }
     }
 
     fn publication<T: Topic>(&self, agent: &str) -> Publication<T> {
-        agent::publication(&self.bus, agent).unwrap()
+        agent::publication(&self.topic_root, agent).unwrap()
     }
 
     fn socket<T: Topic>(&self, agent: &str) -> PathBuf {
@@ -285,7 +285,7 @@ async fn d_p3_large_members_travel_in_files_with_all_their_digits() {
         let recorded = line.split_once(" = ").unwrap().1;
         let path = ours.split(&format!("{dir}pubsub-file-{member}")).nth(1).unwrap();
         let digits: String = path.chars().take_while(char::is_ascii_digit).collect();
-        let path = place.bus.path(&format!("{dir}pubsub-file-{member}{digits}"));
+        let path = place.topic_root.path(&format!("{dir}pubsub-file-{member}{digits}"));
         let written = fs::read_to_string(&path).unwrap();
         let repaired = recorded
             .replace("9007199254740992", "9007199254740993")
@@ -328,11 +328,11 @@ async fn d_p1_a_key_that_went_while_the_publisher_was_away_is_gone() {
 #[tokio::test]
 async fn under_a_root_too_deep_for_a_socket_files_go_on() {
     let root = tempfile::tempdir().unwrap();
-    let bus = Bus::open(root.path().join("x".repeat(100))).unwrap();
-    let mut publication = agent::publication::<KubeClusterInfo>(&bus, "zedkube").unwrap();
+    let topic_root = TopicRoot::open(root.path().join("x".repeat(100))).unwrap();
+    let mut publication = agent::publication::<KubeClusterInfo>(&topic_root, "zedkube").unwrap();
     publication.publish("global", &KubeClusterInfo::default()).unwrap();
-    assert!(bus.path("run/zedkube/KubeClusterInfo/global.json").exists());
-    assert!(!bus.path("run/zedkube/KubeClusterInfo.sock").exists());
+    assert!(topic_root.path("run/zedkube/KubeClusterInfo/global.json").exists());
+    assert!(!topic_root.path("run/zedkube/KubeClusterInfo.sock").exists());
 }
 
 /// The value that an update carries.

@@ -4,7 +4,7 @@
 
 use agent::partitions::Label;
 use agent::wire::ZEDKUBE;
-use agent::{Station, Tasks};
+use agent::{AgentContext, Tasks};
 use pubsub::Change;
 use requester::{Membership, Word};
 use topics::{
@@ -16,23 +16,23 @@ use tracing::{debug, warn};
 use crate::core::{Event, LastBoot, Source};
 
 /// Starts to follow everything that the core wants to hear.
-pub(crate) fn all(tasks: &mut Tasks<Event>, station: &Station) {
-    let bus = &station.bus;
-    tasks.follow::<BaseOsConfig>(bus, "zedagent", |change| {
+pub(crate) fn all(tasks: &mut Tasks<Event>, context: &AgentContext) {
+    let topic_root = &context.topic_root;
+    tasks.follow::<BaseOsConfig>(topic_root, "zedagent", |change| {
         level(change, Source::Configs, |key, value| Some(Event::Config { key, value }))
     });
-    tasks.follow::<ContentTreeStatus>(bus, "volumemgr", |change| {
+    tasks.follow::<ContentTreeStatus>(topic_root, "volumemgr", |change| {
         level(change, Source::Trees, |key, value| Some(Event::Tree { key, value: value.map(Box::new) }))
     });
-    tasks.follow::<EdgeNodeClusterConfig>(bus, "zedagent", |change| {
+    tasks.follow::<EdgeNodeClusterConfig>(topic_root, "zedagent", |change| {
         level(change, Source::Cluster, |_, value| Some(Event::Cluster(membership(value.as_ref()))))
     });
-    tasks.follow::<NodeLeave>(bus, ZEDKUBE, |change| {
+    tasks.follow::<NodeLeave>(topic_root, ZEDKUBE, |change| {
         level(change, Source::Leave, |_, value| {
             Some(Event::HasToLeave(value.is_some_and(|it| it.phase.has_to_leave())))
         })
     });
-    tasks.follow::<ZbootConfig>(bus, "nodeagent", |change| {
+    tasks.follow::<ZbootConfig>(topic_root, "nodeagent", |change| {
         level(change, Source::Test, |key, value| {
             let label: Label =
                 key.parse().map_err(|reason| warn!(key, reason, "ignored a ZbootConfig")).ok()?;
@@ -40,21 +40,21 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, station: &Station) {
         })
     });
     // What these two said stays true when their publisher leaves.
-    tasks.follow::<NodeAgentStatus>(bus, "nodeagent", |change| {
+    tasks.follow::<NodeAgentStatus>(topic_root, "nodeagent", |change| {
         level(change, Source::LastBoot, |_, value| {
             let NodeAgentStatus { reboot_reason: reason, reboot_time: time, reboot_image: image, .. } =
                 value?;
             Some(Event::LastBoot(LastBoot { reason, time, image }))
         })
     });
-    tasks.follow::<ZedAgentStatus>(bus, "zedagent", |change| {
+    tasks.follow::<ZedAgentStatus>(topic_root, "zedagent", |change| {
         level(change, Source::Fallback, |_, value| fallback_counter(&value?).map(Event::FallbackCounter))
     });
-    tasks.follow_force(station, |order| Event::Forced(forced(order)));
-    tasks.follow_pause(station.pauses(), Event::Pause);
-    let bus = bus.clone();
+    tasks.follow_force(context, |order| Event::Forced(forced(order)));
+    tasks.follow_pause(context.pauses(), Event::Pause);
+    let topic_root = topic_root.clone();
     tasks.events("follow zedkube", move |outbox| {
-        requester::follow(bus, outbox, |word| Some(of_zedkube(word)))
+        requester::follow(topic_root, outbox, |word| Some(of_zedkube(word)))
     });
 }
 

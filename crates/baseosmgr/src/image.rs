@@ -6,7 +6,7 @@ use std::fs::Metadata;
 use std::path::{Component, Path, PathBuf};
 
 use agent::partitions::{Bytes, Image, VERSION_LINE, is_layout};
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use topics::ContentTreeStatus;
 
 use crate::core::Write;
@@ -18,7 +18,7 @@ const CONTENTS: &str = "persist/vault/containerd/io.containerd.content.v1.conten
 /// The image that `write` asks for: what `tree` names as its place, a file or an OCI image layout; else its image
 /// among the contents of containerd, whose first blob is the root of the tree; else its largest verified blob; else
 /// a few lines that say which content it stands for. A file that is missing is found out by the write.
-pub(crate) fn of(bus: &Bus, write: &Write, tree: &ContentTreeStatus) -> Image {
+pub(crate) fn of(topic_root: &TopicRoot, write: &Write, tree: &ContentTreeStatus) -> Image {
     let image = |bytes, sha256: &str| Image {
         content: write.content.clone(),
         version: write.version.clone(),
@@ -26,16 +26,17 @@ pub(crate) fn of(bus: &Bus, write: &Write, tree: &ContentTreeStatus) -> Image {
         sha256: sha256.to_owned(),
     };
     if !tree.file_location.is_empty() {
-        let path = inside(bus, &tree.file_location);
+        let path = inside(topic_root, &tree.file_location);
         let bytes = if is_layout(&path) { Bytes::Layout(path) } else { Bytes::File(path) };
         return image(bytes, &tree.content_sha256);
     }
-    let (contents, root) = (bus.path(CONTENTS), tree.blobs.iter().flatten().next());
-    if let Some(root) = root.filter(|root| inside(bus, &format!("{CONTENTS}/blobs/sha256/{root}")).is_file())
+    let (contents, root) = (topic_root.path(CONTENTS), tree.blobs.iter().flatten().next());
+    if let Some(root) =
+        root.filter(|root| inside(topic_root, &format!("{CONTENTS}/blobs/sha256/{root}")).is_file())
     {
         return image(Bytes::Layout(contents), root);
     }
-    match largest_blob(bus, tree) {
+    match largest_blob(topic_root, tree) {
         // A blob is named by its digest.
         Some((path, name)) => image(Bytes::File(path), &name),
         None => image(Bytes::Inline(stand_in(write, tree)), ""),
@@ -43,13 +44,14 @@ pub(crate) fn of(bus: &Bus, write: &Write, tree: &ContentTreeStatus) -> Image {
 }
 
 /// `location` below the root: steps that climb are left out, so that no name leads out of it.
-fn inside(bus: &Bus, location: &str) -> PathBuf {
+fn inside(topic_root: &TopicRoot, location: &str) -> PathBuf {
     let steps = Path::new(location).components().filter(|step| matches!(step, Component::Normal(_)));
-    bus.root().join(steps.collect::<PathBuf>())
+    topic_root.root().join(steps.collect::<PathBuf>())
 }
 
-fn largest_blob(bus: &Bus, tree: &ContentTreeStatus) -> Option<(PathBuf, String)> {
-    let files = tree.blobs.iter().flatten().map(|name| (inside(bus, &format!("{BLOBS}/{name}")), name));
+fn largest_blob(topic_root: &TopicRoot, tree: &ContentTreeStatus) -> Option<(PathBuf, String)> {
+    let files =
+        tree.blobs.iter().flatten().map(|name| (inside(topic_root, &format!("{BLOBS}/{name}")), name));
     let sized = files.filter_map(|(path, name)| {
         path.metadata().ok().filter(Metadata::is_file).map(|it| (it.len(), path, name))
     });
@@ -69,7 +71,7 @@ mod tests {
     use agent::partitions::Label;
     use pubsub::store;
 
-    fn image(bus: &Bus, tree: &ContentTreeStatus) -> Bytes {
+    fn image(topic_root: &TopicRoot, tree: &ContentTreeStatus) -> Bytes {
         let write = Write {
             nth: 1,
             key: "key".to_owned(),
@@ -78,33 +80,33 @@ mod tests {
             version: "2.0".to_owned(),
             content: "tree#0".to_owned(),
         };
-        of(bus, &write, tree).bytes
+        of(topic_root, &write, tree).bytes
     }
 
     #[test]
     fn the_named_file_comes_before_blobs_and_blobs_before_a_stand_in() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let mut tree =
             ContentTreeStatus { blobs: Some(vec!["small".into(), "large".into()]), ..Default::default() };
-        let Bytes::Inline(text) = image(&bus, &tree) else { panic!("no blob is there") };
+        let Bytes::Inline(text) = image(&topic_root, &tree) else { panic!("no blob is there") };
         assert!(text.starts_with("version: 2.0\ncontent: tree\n"), "{text}");
         for (name, bytes) in [("small", 1), ("large", 9)] {
-            store::replace(&bus.path(&format!("{BLOBS}/{name}")), &vec![0; bytes]).unwrap();
+            store::replace(&topic_root.path(&format!("{BLOBS}/{name}")), &vec![0; bytes]).unwrap();
         }
-        assert_eq!(image(&bus, &tree), Bytes::File(bus.path(&format!("{BLOBS}/large"))));
+        assert_eq!(image(&topic_root, &tree), Bytes::File(topic_root.path(&format!("{BLOBS}/large"))));
         tree.file_location = "/persist/images/new".to_owned();
-        assert_eq!(image(&bus, &tree), Bytes::File(bus.path("persist/images/new")));
+        assert_eq!(image(&topic_root, &tree), Bytes::File(topic_root.path("persist/images/new")));
     }
 
     #[test]
     fn no_name_leads_out_of_the_root() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let tree = ContentTreeStatus {
             file_location: "/persist/../../etc/./shadow".to_owned(),
             ..Default::default()
         };
-        assert_eq!(image(&bus, &tree), Bytes::File(bus.path("persist/etc/shadow")));
+        assert_eq!(image(&topic_root, &tree), Bytes::File(topic_root.path("persist/etc/shadow")));
     }
 }

@@ -28,13 +28,13 @@ use std::time::Duration;
 
 use agent::outlet::LONGEST_PAUSE;
 use agent::partitions::{Boot, Label, Partitions, Store};
-use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, report, turn};
+use agent::{AgentContext, Error, Tasks, Troubles, force, outlet, pid, report, turn};
 use topics::BaseOSMgrStatus;
 use tracing::{info, warn};
 
 use shell::SharedStore;
 
-/// Name of this agent on the bus.
+/// Name of this agent in its topics.
 const NAME: &str = "baseosmgr";
 
 /// Partitions that do not answer for so long are reported as not readable, and tried again beside the rest.
@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Partitions as they were opened: where to change them, what this boot came to, and how they are.
 type Opened = (SharedStore, Boot, Partitions);
 
-/// Runs the agent until the station says stop. `open` gives the partitions, again and again while they cannot be
+/// Runs the agent until `context` says stop. `open` gives the partitions, again and again while they cannot be
 /// read; meanwhile, and without any, every image is refused.
 ///
 /// What it published stays when it leaves: its request and statuses are what its next start continues from.
@@ -51,15 +51,15 @@ type Opened = (SharedStore, Boot, Partitions);
 /// # Errors
 /// Another process is this agent.
 pub async fn run(
-    station: Station,
+    context: AgentContext,
     limits: Limits,
     mut open: impl FnMut() -> Result<Option<Box<dyn Store>>, Error>,
 ) -> Result<(), Error> {
-    let troubles = Troubles::open(&station.bus, station.clock, NAME);
-    let mut stop = station.stop.clone();
+    let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
+    let mut stop = context.stop.clone();
     let mut known = tokio::select! {
         () = stop.stopped() => return Ok(()),
-        known = tokio::time::timeout(PATIENCE, opened(&mut open, &station.boot_id)) => known.unwrap_or_else(|_| {
+        known = tokio::time::timeout(PATIENCE, opened(&mut open, &context.boot_id)) => known.unwrap_or_else(|_| {
             Err(unreadable(format!("no answer within {} s", PATIENCE.as_secs())))
         }),
     };
@@ -70,14 +70,14 @@ pub async fn run(
             Err(_) => (None, true),
         };
         let begin = || {
-            pid::write::<BaseOSMgrStatus>(&station, NAME)?;
-            force::forget_earlier_boot(&station);
+            pid::write::<BaseOSMgrStatus>(&context, NAME)?;
+            force::forget_earlier_boot(&context);
             let (outbox, inbox) = turn::inbox();
             let (shell, found) =
-                shell::Shell::open(&station, &limits, store.clone(), named, Tasks::new(outbox))?;
+                shell::Shell::open(&context, &limits, store.clone(), named, Tasks::new(outbox))?;
             Ok((shell, found, inbox))
         };
-        let Some((shell, found, inbox)) = outlet::started(&station, &troubles, begin).await? else {
+        let Some((shell, found, inbox)) = outlet::started(&context, &troubles, begin).await? else {
             return Ok(());
         };
         let reason = match known {
@@ -85,7 +85,7 @@ pub async fn run(
                 troubles.over(PARTITIONS);
                 tell(boot, partitions.current);
                 let core = core::BaseOs::new(limits.clone(), partitions, found);
-                return turn::run((core, Vec::new()), shell, inbox, &station, &troubles).await;
+                return turn::run((core, Vec::new()), shell, inbox, &context, &troubles).await;
             }
             Ok(None) => {
                 warn!(
@@ -102,11 +102,11 @@ pub async fn run(
             }
         };
         let core = core::Refusal::new(found, reason.clone());
-        let refusing = turn::run((core, Vec::new()), shell, inbox, &station, &troubles);
+        let refusing = turn::run((core, Vec::new()), shell, inbox, &context, &troubles);
         let Some(reason) = reason else { return refusing.await };
         known = tokio::select! {
             ended = refusing => return ended,
-            known = again(&station, &mut open, &reason) => known,
+            known = again(&context, &mut open, &reason) => known,
         };
     }
 }
@@ -126,13 +126,13 @@ async fn opened(
 
 /// Opens the partitions again until they can be read, or cannot for another reason.
 async fn again(
-    station: &Station,
+    context: &AgentContext,
     open: &mut impl FnMut() -> Result<Option<Box<dyn Store>>, Error>,
     reason: &str,
 ) -> Result<Option<Opened>, Error> {
     loop {
-        station.clock.sleep_until(Some(station.clock.now() + LONGEST_PAUSE)).await;
-        match opened(open, &station.boot_id).await {
+        context.clock.sleep_until(Some(context.clock.now() + LONGEST_PAUSE)).await;
+        match opened(open, &context.boot_id).await {
             Err(cause) if report::chain(&cause) == reason => {}
             known => return known,
         }

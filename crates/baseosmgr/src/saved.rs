@@ -4,7 +4,7 @@
 
 use agent::Error;
 use agent::partitions::Label;
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use tracing::warn;
 
 use crate::core::{Counter, Counters, FallbackFrom};
@@ -18,12 +18,12 @@ pub(crate) const FALLBACK_FROM: &str = "persist/checkpoint/forceFallbackFrom";
 const LIMIT_BYTES: u64 = 128;
 
 /// What the files hold. A file without a number is said once and counts as absent, as in the reference.
-pub(crate) fn read(bus: &Bus) -> Result<Counters, Error> {
+pub(crate) fn read(topic_root: &TopicRoot) -> Result<Counters, Error> {
     Ok(Counters {
-        current_retry: parsed(bus, CURRENT_RETRY, |text| text.parse().ok())?.unwrap_or_default(),
-        config_retry: parsed(bus, CONFIG_RETRY, |text| text.parse().ok())?.unwrap_or_default(),
-        fallback: parsed(bus, FALLBACK, |text| text.parse().ok())?,
-        fallback_from: parsed(bus, FALLBACK_FROM, |text| {
+        current_retry: parsed(topic_root, CURRENT_RETRY, |text| text.parse().ok())?.unwrap_or_default(),
+        config_retry: parsed(topic_root, CONFIG_RETRY, |text| text.parse().ok())?.unwrap_or_default(),
+        fallback: parsed(topic_root, FALLBACK, |text| text.parse().ok())?,
+        fallback_from: parsed(topic_root, FALLBACK_FROM, |text| {
             let (counter, label) = text.split_once(' ')?;
             Some(FallbackFrom { counter: counter.parse().ok()?, from: label.parse::<Label>().ok()? })
         })?,
@@ -39,13 +39,13 @@ pub(crate) const fn path(counter: Counter) -> &'static str {
     }
 }
 
-pub(crate) fn write(bus: &Bus, counter: Counter, value: u32) -> Result<(), Error> {
+pub(crate) fn write(topic_root: &TopicRoot, counter: Counter, value: u32) -> Result<(), Error> {
     let path = path(counter);
-    store::replace(&bus.path(path), value.to_string().as_bytes()).map_err(Error::pubsub(path))
+    store::replace(&topic_root.path(path), value.to_string().as_bytes()).map_err(Error::pubsub(path))
 }
 
-pub(crate) fn journal(bus: &Bus, journal: Option<FallbackFrom>) -> Result<(), Error> {
-    let path = bus.path(FALLBACK_FROM);
+pub(crate) fn journal(topic_root: &TopicRoot, journal: Option<FallbackFrom>) -> Result<(), Error> {
+    let path = topic_root.path(FALLBACK_FROM);
     match journal {
         Some(FallbackFrom { counter, from }) => store::replace(&path, format!("{counter} {from}").as_bytes()),
         None => store::remove(&path).map(drop),
@@ -53,8 +53,12 @@ pub(crate) fn journal(bus: &Bus, journal: Option<FallbackFrom>) -> Result<(), Er
     .map_err(Error::pubsub(FALLBACK_FROM))
 }
 
-fn parsed<T>(bus: &Bus, path: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Error> {
-    let Some(bytes) = store::read(&bus.path(path), LIMIT_BYTES).map_err(Error::pubsub(path))? else {
+fn parsed<T>(
+    topic_root: &TopicRoot,
+    path: &str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, Error> {
+    let Some(bytes) = store::read(&topic_root.path(path), LIMIT_BYTES).map_err(Error::pubsub(path))? else {
         return Ok(None);
     };
     let text = String::from_utf8_lossy(&bytes);

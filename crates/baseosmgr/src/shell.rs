@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::partitions::{PartitionState, Partitions, Store, Work};
 use agent::wire::GLOBAL;
-use agent::{Clock, Error, Hands, Station, Tasks, Weight, force, publication, report, wire};
-use pubsub::{Bus, Publication};
+use agent::{AgentContext, Clock, Error, Hands, Tasks, Weight, force, publication, report, wire};
+use pubsub::{Publication, TopicRoot};
 use requester::Why;
 use tokio::sync::watch;
 use topics::{
@@ -26,7 +26,7 @@ pub(crate) type SharedStore = Arc<Mutex<Box<dyn Store>>>;
 
 /// The hands of the core.
 pub(crate) struct Shell {
-    bus: Bus,
+    topic_root: TopicRoot,
     clock: Clock,
     /// `None`: there are none to be had, and the core never orders anything of them.
     store: Option<SharedStore>,
@@ -46,21 +46,21 @@ impl Shell {
     /// Becomes the publisher of this agent's topics and begins to follow those of others. Returns what an
     /// earlier run left. Without `are_named` partitions, what one said of some is withdrawn.
     pub(crate) fn open(
-        station: &Station,
+        context: &AgentContext,
         limits: &Limits,
         store: Option<SharedStore>,
         are_named: bool,
         tasks: Tasks<Event>,
     ) -> Result<(Self, Found), Error> {
-        let (bus, clock) = (station.bus.clone(), station.clock);
+        let (topic_root, clock) = (context.topic_root.clone(), context.clock);
         let mut shell = Self {
-            requests: publication(&bus, NAME)?,
-            statuses: publication(&bus, NAME)?,
+            requests: publication(&topic_root, NAME)?,
+            statuses: publication(&topic_root, NAME)?,
             timed: BTreeMap::new(),
-            partitions: publication(&bus, NAME)?,
-            manager: publication(&bus, NAME)?,
-            writes: publication(&bus, NAME)?,
-            bus,
+            partitions: publication(&topic_root, NAME)?,
+            manager: publication(&topic_root, NAME)?,
+            writes: publication(&topic_root, NAME)?,
+            topic_root,
             clock,
             store,
             containers: Containers::of(limits),
@@ -79,9 +79,9 @@ impl Shell {
         let found = Found {
             request: shell.requests.get(GLOBAL).cloned(),
             statuses: shell.statuses.iter().map(|(key, status)| (key.to_owned(), status.clone())).collect(),
-            counters: saved::read(&shell.bus)?,
+            counters: saved::read(&shell.topic_root)?,
         };
-        follow::all(&mut shell.tasks, station);
+        follow::all(&mut shell.tasks, context);
         Ok((shell, found))
     }
 
@@ -129,7 +129,7 @@ impl Shell {
         info!(version = of.version, partition = %of.label, key = of.key, "writes an image");
         let store = self.store()?.clone();
         let (percent, mut told) = watch::channel(0);
-        let image = image::of(&self.bus, &of, tree);
+        let image = image::of(&self.topic_root, &of, tree);
         let containers = self.containers.clone();
         self.tasks.events("write", move |outbox| async move {
             let read = || store.lock().unwrap_or_else(PoisonError::into_inner).read();
@@ -248,10 +248,10 @@ impl Hands for Shell {
             Effect::Say(note) => say(&note),
             Effect::Ask { nth, context } => self.ask(nth, context)?,
             Effect::AskNodeagent => {
-                let bus = self.bus.clone();
+                let topic_root = self.topic_root.clone();
                 self.stored += 1;
                 self.tasks.start(format!("asked nodeagent {}", self.stored), async move {
-                    let status = wire::look::<NodeAgentStatus>(&bus, "nodeagent", "nodeagent").await;
+                    let status = wire::look::<NodeAgentStatus>(&topic_root, "nodeagent", "nodeagent").await;
                     Some(Event::GoingDown(status.is_some_and(|it| it.device_reboot || it.device_poweroff)))
                 });
             }
@@ -261,10 +261,10 @@ impl Hands for Shell {
             Effect::Store(order) => self.change(order)?,
             Effect::Write { write, tree } => self.write(write, &tree)?,
             Effect::StopWriting => self.tasks.cancel("write"),
-            Effect::Save(counter, value) => saved::write(&self.bus, counter, value)?,
-            Effect::Journal(journal) => saved::journal(&self.bus, journal)?,
+            Effect::Save(counter, value) => saved::write(&self.topic_root, counter, value)?,
+            Effect::Journal(journal) => saved::journal(&self.topic_root, journal)?,
             Effect::RemoveForce => {
-                force::remove(&self.bus)?;
+                force::remove(&self.topic_root)?;
             }
             Effect::Zboot(status) => {
                 let key = status.partition_label.clone();

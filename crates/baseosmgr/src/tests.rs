@@ -13,8 +13,8 @@ use std::time::Duration;
 use agent::partitions::{
     Boot, Choice, Image, Label, PartitionState, Partitions, Percent, RecordStore, Store, Work,
 };
-use agent::{Clock, Error, Station, Stop, Stopper, wire};
-use pubsub::{Bus, Change, FileRule, FileState, store};
+use agent::{AgentContext, Clock, Error, Stop, Stopper, wire};
+use pubsub::{Change, FileRule, FileState, TopicRoot, store};
 use tokio::task::JoinSet;
 use topics::{
     Answer, BaseOSMgrStatus, BaseOsConfig, BaseOsStatus, ConfigGetStatus, ContentTreeStatus, DrainStatus,
@@ -41,7 +41,7 @@ fn sample<T: Topic>(file: &str) -> T {
 /// A device with its agent and the files of all others.
 struct Device {
     dir: tempfile::TempDir,
-    bus: Bus,
+    topic_root: TopicRoot,
     clock: Clock,
     boots: u32,
     limits: Limits,
@@ -61,11 +61,11 @@ impl Device {
     /// A device of which nothing runs yet.
     fn at_rest() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let bus = Bus::open(dir.path()).unwrap();
-        store::replace(&bus.path("etc/eve-release"), OLD.as_bytes()).unwrap();
+        let topic_root = TopicRoot::open(dir.path()).unwrap();
+        store::replace(&topic_root.path("etc/eve-release"), OLD.as_bytes()).unwrap();
         let limits = Limits { again_first_ms: 1, again_longest_ms: 1, ..Limits::default() };
         let (clock, partitions) = (Clock::new().off_by(0), Choice::Record);
-        Self { dir, bus, clock, boots: 1, limits, partitions, agent: None }
+        Self { dir, topic_root, clock, boots: 1, limits, partitions, agent: None }
     }
 
     fn cluster(&self) {
@@ -76,16 +76,16 @@ impl Device {
     }
 
     fn start(&mut self) {
-        let (bus, partitions) = (self.bus.clone(), self.partitions.clone());
-        self.start_with(move || partitions.open(&bus, None));
+        let (topic_root, partitions) = (self.topic_root.clone(), self.partitions.clone());
+        self.start_with(move || partitions.open(&topic_root, None));
     }
 
     fn start_with(&mut self, zboot: impl FnMut() -> Result<Option<Box<dyn Store>>, Error> + Send + 'static) {
         let (stopper, stop) = Stop::new();
         let boot_id = format!("boot-{}", self.boots);
-        let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id };
+        let context = AgentContext { topic_root: self.topic_root.clone(), clock: self.clock, stop, boot_id };
         let mut running = JoinSet::new();
-        running.spawn(crate::run(station, self.limits.clone(), zboot));
+        running.spawn(crate::run(context, self.limits.clone(), zboot));
         self.agent = Some((stopper, running));
     }
 
@@ -111,7 +111,7 @@ impl Device {
     }
 
     fn put<T: Topic>(&self, agent: &str, key: &str, value: &T) {
-        agent::publication::<T>(&self.bus, agent).unwrap().publish(key, value).unwrap();
+        agent::publication::<T>(&self.topic_root, agent).unwrap().publish(key, value).unwrap();
     }
 
     fn zedkube(&self, status: DrainStatus, requested_by: Requester) {
@@ -152,7 +152,7 @@ impl Device {
 
     /// Waits until `key` of `agent`'s topic has such a value.
     async fn until<T: Topic>(&self, agent: &str, key: &str, such: impl Fn(&T) -> bool) -> T {
-        let mut subscription = self.bus.subscription::<T>(&wire::name::<T>(agent), wire::codec());
+        let mut subscription = self.topic_root.subscription::<T>(&wire::name::<T>(agent), wire::codec());
         let found = async {
             loop {
                 if let Change::Put { key: found, value, .. } = subscription.next().await
@@ -168,7 +168,7 @@ impl Device {
 
     /// Waits until `key` is not published.
     async fn until_gone<T: Topic>(&self, agent: &str, key: &str) {
-        let mut subscription = self.bus.subscription::<T>(&wire::name::<T>(agent), wire::codec());
+        let mut subscription = self.topic_root.subscription::<T>(&wire::name::<T>(agent), wire::codec());
         let gone = async {
             loop {
                 match subscription.next().await {
@@ -199,7 +199,8 @@ impl Device {
     }
 
     async fn until_state(&self, path: &str, state: &FileState) {
-        let mut watch = self.bus.file(self.bus.path(path), FileRule { limit_bytes: 1 << 10, order: false });
+        let mut watch =
+            self.topic_root.file(self.topic_root.path(path), FileRule { limit_bytes: 1 << 10, order: false });
         let such = async { while watch.next().await != *state {} };
         tokio::time::timeout(TOO_LONG, such).await.unwrap_or_else(|_| panic!("{path} is never {state:?}"));
     }
@@ -209,7 +210,7 @@ impl Device {
     }
 
     fn text(&self, path: &str) -> String {
-        std::fs::read_to_string(self.bus.path(path)).unwrap_or_default()
+        std::fs::read_to_string(self.topic_root.path(path)).unwrap_or_default()
     }
 }
 
@@ -279,7 +280,7 @@ async fn partitions_are_said_to_be_ready_at_each_start_and_counted_anew() {
         assert!(device.file::<ZbootStatus>(label).exists(), "{label} comes before");
     }
     device.kill().await;
-    store::replace(&device.bus.path(path), b"7").unwrap();
+    store::replace(&device.topic_root.path(path), b"7").unwrap();
     device.start();
     device.until_file(path, "1").await;
 }
@@ -343,7 +344,7 @@ async fn a_withdrawn_config_takes_request_and_status_away() {
     device.want();
     device.loaded();
     device.answer(DrainStatus::Cordoned).await;
-    agent::publication::<BaseOsConfig>(&device.bus, "zedagent").unwrap().unpublish(KEY).unwrap();
+    agent::publication::<BaseOsConfig>(&device.topic_root, "zedagent").unwrap().unpublish(KEY).unwrap();
     device.until_gone::<NodeDrainRequest>("baseosmgr", "global").await;
     device.until_gone::<BaseOsStatus>("baseosmgr", KEY).await;
 }
@@ -354,7 +355,7 @@ async fn a_force_file_releases_the_update_and_is_removed_once_zedkube_has_answer
     device.want();
     device.loaded();
     device.answer(DrainStatus::Cordoned).await;
-    let path = device.bus.path(topics::FORCE_FILE);
+    let path = device.topic_root.path(topics::FORCE_FILE);
     store::replace(&path, br#"{"Status":9}"#).unwrap();
     store::replace(&path, br#"{"Status":9,"RequestedBy":3}"#).unwrap();
     device.until_golden::<BaseOsStatus>(KEY, "installed-updating").await;
@@ -393,7 +394,7 @@ async fn the_file_that_the_content_names_is_written_and_a_missing_one_is_told() 
     device.put("volumemgr", KEY, &tree);
     let status = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
     assert!(status.error.contains("persist/images/new"), "{}", status.error);
-    store::replace(&device.bus.path("persist/images/new"), b"the image").unwrap();
+    store::replace(&device.topic_root.path("persist/images/new"), b"the image").unwrap();
     device.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
     assert_eq!(device.text("persist/zboot/IMGB.img"), "the image");
 }
@@ -402,7 +403,7 @@ async fn the_file_that_the_content_names_is_written_and_a_missing_one_is_told() 
 async fn an_image_that_names_another_version_is_not_switched() {
     let device = Device::new();
     device.want();
-    store::replace(&device.bus.path("persist/images/new"), b"version: 13.0.0-k-amd64\n").unwrap();
+    store::replace(&device.topic_root.path("persist/images/new"), b"version: 13.0.0-k-amd64\n").unwrap();
     let tree = ContentTreeStatus { file_location: "/persist/images/new".to_owned(), ..sample("loaded") };
     device.put("volumemgr", KEY, &tree);
     let status = device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
@@ -464,7 +465,7 @@ async fn partitions_that_refuse_a_switch_are_asked_again_and_the_reason_shows() 
     device.loaded();
     device.answer(DrainStatus::Cordoned).await;
     device.kill().await;
-    let inner = RecordStore::open(&device.bus).unwrap();
+    let inner = RecordStore::open(&device.topic_root).unwrap();
     let refuses = Arc::new(AtomicBool::new(true));
     let reluctant = Reluctant { inner, refuses: Arc::clone(&refuses) };
     device.start_with(move || Ok(Some(Box::new(reluctant.clone()))));

@@ -13,7 +13,7 @@ use kube::core::Request;
 use kubeapi::machines::calls::{GUESTS, MACHINES, path};
 use kubeapi::slim::longhorn;
 use kubeapi::watch::Scope;
-use kubeapi::{Cluster, Error};
+use kubeapi::{ApiClient, Error};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ impl Source {
 /// What speaks against a drain of `node`, by what it was found in; `own` gives our wall clock. What cannot be read only
 /// warns: a drain waits for nothing that it need not know.
 pub async fn drain(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     node: &str,
     sources: &BTreeSet<Source>,
     own: impl Fn() -> Timestamp,
@@ -71,7 +71,7 @@ pub async fn drain(
     join_all(all).await.into_iter().collect()
 }
 
-async fn look(cluster: &Cluster, node: &str, source: Source, own: &impl Fn() -> Timestamp) -> Vec<Finding> {
+async fn look(cluster: &ApiClient, node: &str, source: Source, own: &impl Fn() -> Timestamp) -> Vec<Finding> {
     let mut found = Vec::new();
     match source {
         Source::Nodes => {
@@ -136,7 +136,7 @@ async fn look(cluster: &Cluster, node: &str, source: Source, own: &impl Fn() -> 
 }
 
 /// The clock of the API server, where it says.
-pub(crate) async fn server_time(cluster: &Cluster) -> Result<Option<Timestamp>, Error> {
+pub(crate) async fn server_time(cluster: &ApiClient) -> Result<Option<Timestamp>, Error> {
     let request = Request::new("").get("version", &kube::api::GetParams::default());
     let (_, date) = cluster.ask_with_date::<Value>("read the version of the API server", request).await?;
     Ok(date)
@@ -152,7 +152,7 @@ pub(crate) fn events() -> Scope {
 }
 
 /// Everything that speaks against taking the whole site down; `now` is the wall clock.
-pub async fn site(cluster: &Cluster, now: Timestamp) -> Vec<Finding> {
+pub async fn site(cluster: &ApiClient, now: Timestamp) -> Vec<Finding> {
     let (all_nodes, snapshots, events, volumes, disks, backups, machines) = join!(
         Box::pin(listed::<Value>(cluster, Scope::all("nodes", Node::url_path(&(), None)))),
         Box::pin(listed::<Value>(cluster, etcd_snapshots())),
@@ -182,7 +182,7 @@ pub async fn site(cluster: &Cluster, now: Timestamp) -> Vec<Finding> {
 }
 
 pub(crate) async fn listed<T: DeserializeOwned + Send>(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     scope: Scope,
 ) -> Result<Vec<T>, Error> {
     Ok(scope.list_installed(cluster).await?.unwrap_or_default())

@@ -47,7 +47,7 @@ const RESTART: &str = "check the clock with date; if it is right, restart k3s or
 
 /// What is looked at.
 #[derive(Debug, Clone, Default)]
-pub struct Machine {
+pub struct Host {
     /// `/` on a device.
     pub root: PathBuf,
     /// Servers by what they are and `host:port`.
@@ -59,7 +59,7 @@ pub struct Machine {
 }
 
 /// Everything that is found; `now` is the wall clock.
-pub fn look(machine: &Machine, now: Timestamp) -> Vec<Finding> {
+pub fn look(machine: &Host, now: Timestamp) -> Vec<Finding> {
     let (mut all, mut found) = (Vec::new(), Vec::new());
     let mut take = |read: Result<Option<Dated>, String>| match read {
         Ok(it) => all.extend(it),

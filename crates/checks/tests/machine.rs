@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use checks::certificates::{Dated, Dates, dated};
-use checks::local::{Machine, look};
+use checks::local::{Host, look};
 use checks::{Finding, Severity};
 use jiff::{SignedDuration, Timestamp};
 use rustls_pki_types::pem::PemObject as _;
@@ -90,7 +90,7 @@ fn u6_certificates_are_read_from_files_servers_and_the_kubeconfig_and_what_canno
     write(&agent.join("client-kubelet.crt"), PEM);
     write(&agent.join("client-kubelet.key"), "a key is not read");
     let own = |pem: Result<Vec<u8>, String>| Some(("kubeconfig /etc/k".to_owned(), pem));
-    let machine = |own| Machine {
+    let machine = |own| Host {
         root: root.path().to_owned(),
         servers: vec![("kubelet".to_owned(), server())],
         own,
@@ -108,7 +108,7 @@ fn u6_certificates_are_read_from_files_servers_and_the_kubeconfig_and_what_canno
     let early = ends - SignedDuration::from_hours(24 * 30);
     assert_eq!(certificates(look(&machine(own(Ok(PEM.as_bytes().to_vec()))), early)), []);
     // Nothing there, and nothing to be read.
-    assert_eq!(look(&Machine { root: root.path().join("none"), ..Machine::default() }, late), []);
+    assert_eq!(look(&Host { root: root.path().join("none"), ..Host::default() }, late), []);
     write(&agent.join("torn.crt"), "-----BEGIN CERT");
     let torn = certificates(look(&machine(own(Err("no such file".to_owned()))), early));
     let texts: Vec<&str> = torn.iter().map(|it| it.text.as_str()).collect();
@@ -121,7 +121,7 @@ fn u6_certificates_are_read_from_files_servers_and_the_kubeconfig_and_what_canno
 fn u6_a_server_that_does_not_run_is_no_finding_and_one_that_speaks_no_tls_cannot_be_checked() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let machine = Machine { servers: vec![("etcd".to_owned(), address)], ..Machine::default() };
+    let machine = Host { servers: vec![("etcd".to_owned(), address)], ..Host::default() };
     let talker = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut hello = [0; 16];
@@ -129,7 +129,7 @@ fn u6_a_server_that_does_not_run_is_no_finding_and_one_that_speaks_no_tls_cannot
         drop(stream.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n"));
     });
     let root = tempfile::tempdir().unwrap();
-    let machine = Machine { root: root.path().to_owned(), ..machine };
+    let machine = Host { root: root.path().to_owned(), ..machine };
     let found = look(&machine, at(NOW));
     talker.join().unwrap();
     assert!(
@@ -146,7 +146,7 @@ fn u6_a_disk_whose_room_cannot_be_read_is_named_and_a_folder_that_is_not_there_i
     File::create(root.path().join("persist")).unwrap();
     let disks = |all: &[&str]| {
         let disks = all.iter().map(|it| (*it).to_owned()).collect();
-        let machine = Machine { root: root.path().to_owned(), disks, ..Machine::default() };
+        let machine = Host { root: root.path().to_owned(), disks, ..Host::default() };
         look(&machine, Timestamp::UNIX_EPOCH).into_iter().filter(|it| it.code == "disk").collect::<Vec<_>>()
     };
     assert_eq!(disks(&["nowhere", "no/where"]), []);
@@ -202,7 +202,7 @@ fn of_code(code: &str, files: &[(&str, &str)]) -> Vec<Finding> {
             None => write(&path, text),
         }
     }
-    let machine = Machine { root: root.path().to_owned(), ..Machine::default() };
+    let machine = Host { root: root.path().to_owned(), ..Host::default() };
     look(&machine, at(NOW)).into_iter().filter(|it| it.code == code).collect()
 }
 

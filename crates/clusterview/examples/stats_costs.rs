@@ -24,7 +24,7 @@ use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::client::Body;
 use kubesim::{Sim, SimConfig};
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -103,17 +103,17 @@ async fn ours() -> (String, String) {
     let sim = cluster().await;
     let meter = Meter::default();
     let root = tempfile::tempdir().unwrap();
-    let bus = Bus::open(root.path()).unwrap();
+    let topic_root = TopicRoot::open(root.path()).unwrap();
     let clock = Clock::new();
     let (_leading, leading) =
         watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_configs, config) = watch::channel(Some(Arc::default()));
-    let cluster = kubeapi::Cluster::from_client(meter.on(Client::new(sim.service(), "default")));
-    let board = stats::Board::open(&Troubles::open(&bus, clock, "zedkube")).unwrap();
+    let cluster = kubeapi::ApiClient::from_client(meter.on(Client::new(sim.service(), "default")));
+    let board = stats::Board::open(&Troubles::open(&topic_root, clock, "zedkube")).unwrap();
     let task = stats::run(cluster, clock, leading, config, board);
     let rows = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(bus.path("run/zedkube/KubeClusterInfo/global.json").exists());
+        assert!(topic_root.path("run/zedkube/KubeClusterInfo/global.json").exists());
         let opening = meter.row();
         life(&sim).await;
         (opening, meter.row())

@@ -22,7 +22,7 @@ use agent::{Clock, Troubles, wire};
 use clusterview::leader::Leadership;
 use clusterview::stats;
 use kubesim::{Sim, SimConfig};
-use pubsub::{Bus, Change};
+use pubsub::{Change, TopicRoot};
 use serde_json::json;
 use tokio::sync::watch;
 use topics::KubeClusterInfo;
@@ -85,15 +85,15 @@ async fn measure() {
     let mut line = String::new();
     std::io::BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
     println!("before: {}", resident());
-    let bus = Bus::open(folder.path()).unwrap();
+    let topic_root = TopicRoot::open(folder.path()).unwrap();
     let clock = Clock::new();
     let (_leading, leading) =
         watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_configs, config) = watch::channel(Some(std::sync::Arc::default()));
-    let board = stats::Board::open(&Troubles::open(&bus, clock, "zedkube")).unwrap();
-    let cluster = kubeapi::Cluster::from_kubeconfig(&kubeconfig);
+    let board = stats::Board::open(&Troubles::open(&topic_root, clock, "zedkube")).unwrap();
+    let cluster = kubeapi::ApiClient::from_kubeconfig(&kubeconfig);
     let mut seen =
-        bus.subscription(&wire::name::<KubeClusterInfo>("zedkube"), wire::codec::<KubeClusterInfo>());
+        topic_root.subscription(&wire::name::<KubeClusterInfo>("zedkube"), wire::codec::<KubeClusterInfo>());
     let rounds = async {
         let mut round = 0;
         while round < ROUNDS {

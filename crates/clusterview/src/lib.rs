@@ -23,8 +23,8 @@ use std::time::Duration;
 
 // Everything here is published in its name.
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
-use agent::{Station, Troubles, duties};
-use kubeapi::{Cluster, Target};
+use agent::{AgentContext, Troubles, duties};
+use kubeapi::{ApiClient, OwnNode};
 use tokio::sync::watch;
 use topics::EdgeNodeClusterConfig;
 
@@ -53,20 +53,20 @@ pub struct Limits {
 
 /// All duties.
 pub struct ClusterView {
-    station: Station,
+    context: AgentContext,
     limits: Limits,
-    cluster: Cluster,
-    target: Target,
+    cluster: ApiClient,
+    own_node: OwnNode,
     leader: Leader,
     wanted: watch::Sender<Wanted>,
 }
 
 impl ClusterView {
     /// Does nothing yet.
-    pub fn new(station: &Station, limits: Limits, cluster: Cluster, target: Target) -> Self {
-        let leader = Leader::new(station, limits, cluster.clone(), target.clone());
+    pub fn new(context: &AgentContext, limits: Limits, cluster: ApiClient, own_node: OwnNode) -> Self {
+        let leader = Leader::new(context, limits, cluster.clone(), own_node.clone());
         let wanted = watch::Sender::default();
-        Self { station: station.clone(), limits, cluster, target, leader, wanted }
+        Self { context: context.clone(), limits, cluster, own_node, leader, wanted }
     }
 
     /// The drain's way to the election.
@@ -79,19 +79,19 @@ impl ClusterView {
         self.leader.leadership()
     }
 
-    /// Runs all duties until the station says stop; then the lease is released. One that fails is restarted alone.
+    /// Runs all duties until `context` says stop; then the lease is released. One that fails is restarted alone.
     pub async fn run(&self, troubles: &Troubles, config: Config, pipe: Pipe) {
-        let (station, clock) = (&self.station, self.station.clock);
-        let election = duties::keep("election", station, || self.leader.run(troubles));
-        let prune = duties::keep_until_stop("replaced nodes", station, || {
-            let (cluster, target, config) = (self.cluster.clone(), self.target.clone(), config.clone());
+        let (context, clock) = (&self.context, self.context.clock);
+        let election = duties::keep("election", context, || self.leader.run(troubles));
+        let prune = duties::keep_until_stop("replaced nodes", context, || {
+            let (cluster, own_node, config) = (self.cluster.clone(), self.own_node.clone(), config.clone());
             let leading = self.leader.leadership();
             async move {
-                prune::run(cluster, clock, self.limits.prune, target, config, leading).await;
+                prune::run(cluster, clock, self.limits.prune, own_node, config, leading).await;
                 Ok(())
             }
         });
-        let report = duties::keep_until_stop("statistics", station, || {
+        let report = duties::keep_until_stop("statistics", context, || {
             let (cluster, config) = (self.cluster.clone(), config.clone());
             let leading = self.leader.leadership();
             async move {
@@ -100,25 +100,25 @@ impl ClusterView {
                 Ok(())
             }
         });
-        let apps = duties::keep("applications", station, || {
-            let (cluster, target, pipe) = (self.cluster.clone(), self.target.clone(), pipe.clone());
+        let apps = duties::keep("applications", context, || {
+            let (cluster, own_node, pipe) = (self.cluster.clone(), self.own_node.clone(), pipe.clone());
             let wanted = self.wanted.clone();
             async move {
-                Apps::open(station, troubles, cluster, target, wanted)?.run(pipe).await;
+                Apps::open(context, troubles, cluster, own_node, wanted)?.run(pipe).await;
                 Ok(())
             }
         });
-        let services = duties::keep_until_stop("services of users", station, || {
-            services::run(station, troubles, self.cluster.clone())
+        let services = duties::keep_until_stop("services of users", context, || {
+            services::run(context, troubles, self.cluster.clone())
         });
-        let consoles = duties::keep_until_stop("consoles", station, || {
-            consoles::run(station, self.limits.console_files, self.wanted.subscribe())
+        let consoles = duties::keep_until_stop("consoles", context, || {
+            consoles::run(context, self.limits.console_files, self.wanted.subscribe())
         });
-        let networks = duties::keep_until_stop("network attachments", station, || {
-            networks::run(self.cluster.clone(), clock, self.target.clone(), self.wanted.subscribe())
+        let networks = duties::keep_until_stop("network attachments", context, || {
+            networks::run(self.cluster.clone(), clock, self.own_node.clone(), self.wanted.subscribe())
         });
-        let places = duties::keep_until_stop("affinity of machines", station, || {
-            places::run(self.cluster.clone(), clock, self.target.clone(), self.wanted.subscribe())
+        let places = duties::keep_until_stop("affinity of machines", context, || {
+            places::run(self.cluster.clone(), clock, self.own_node.clone(), self.wanted.subscribe())
         });
         tokio::join!(
             Box::pin(election),

@@ -39,7 +39,7 @@ pub type Question = Result<Request<Vec<u8>>, request::Error>;
 
 /// A cluster to talk to. Clones share the connection.
 #[derive(Clone)]
-pub struct Cluster {
+pub struct ApiClient {
     source: Arc<Source>,
     settling: Arc<Settling>,
     call_limit: Duration,
@@ -51,13 +51,13 @@ enum Source {
     Given { client: Client, via: String },
 }
 
-impl std::fmt::Debug for Cluster {
+impl std::fmt::Debug for ApiClient {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_tuple("Cluster").field(&self.via()).finish()
+        out.debug_tuple("ApiClient").field(&self.via()).finish()
     }
 }
 
-impl Cluster {
+impl ApiClient {
     /// The cluster of the kubeconfig at `path`. The file may come later: it is read at the next call, and again
     /// after it has changed or after a call found its address or credentials of no use.
     pub fn from_kubeconfig(path: impl Into<PathBuf>) -> Self {
@@ -123,7 +123,7 @@ impl Cluster {
         self.ask_within(self.call_limit, what, request).await
     }
 
-    /// [`Cluster::ask`] with its own limit.
+    /// [`ApiClient::ask`] with its own limit.
     ///
     /// # Errors
     /// No answer, or another one than 2xx.
@@ -137,7 +137,7 @@ impl Cluster {
         decode(what, &body)
     }
 
-    /// [`Cluster::ask`], and when the server sent the answer by its own clock; by ours where it does not say.
+    /// [`ApiClient::ask`], and when the server sent the answer by its own clock; by ours where it does not say.
     ///
     /// # Errors
     /// No answer, or another one than 2xx.

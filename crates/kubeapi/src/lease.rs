@@ -13,7 +13,7 @@ use kube::core::request::Error as Unaskable;
 
 use crate::names::APP_NAMESPACE;
 use crate::nodes::FIELD_MANAGER;
-use crate::{Cluster, Error, Reply, found};
+use crate::{ApiClient, Error, Reply, found};
 
 /// The time that one call may take. Short against the deadlines of an election: several tries must have room in them.
 pub const CALL_LIMIT: Duration = Duration::from_secs(10);
@@ -35,8 +35,8 @@ fn leases() -> Request {
 /// of any age.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn read(cluster: &Cluster, name: &str) -> Result<Option<Lease>, Error> {
+/// Those of [`ApiClient`].
+pub async fn read(cluster: &ApiClient, name: &str) -> Result<Option<Lease>, Error> {
     let what = format!("read lease {APP_NAMESPACE}/{name}");
     found(cluster.ask_within(CALL_LIMIT, &what, leases().get(name, &GetParams::default())).await)
 }
@@ -45,7 +45,7 @@ pub async fn read(cluster: &Cluster, name: &str) -> Result<Option<Lease>, Error>
 ///
 /// # Errors
 /// [`Unwritten`].
-pub async fn write(cluster: &Cluster, name: &str, verb: &str, lease: &Lease) -> Result<Lease, Unwritten> {
+pub async fn write(cluster: &ApiClient, name: &str, verb: &str, lease: &Lease) -> Result<Lease, Unwritten> {
     let create = lease.metadata.resource_version.is_none();
     let how = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let request = match serde_json::to_vec(lease) {

@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tower::BoxError;
 
-use crate::client::Cluster;
+use crate::client::ApiClient;
 
 /// The paused clock of a test.
 #[expect(clippy::disallowed_methods, reason = "a test is its own door to the clock")]
@@ -108,13 +108,13 @@ impl Calls {
 }
 
 /// A cluster whose server gives `answers` in this order, and then none.
-pub fn cluster(answers: Vec<Answer>) -> (Cluster, Calls) {
+pub fn cluster(answers: Vec<Answer>) -> (ApiClient, Calls) {
     let mut script = VecDeque::from(answers);
     server(move |_| script.pop_front().unwrap_or(Answer::Silence))
 }
 
 /// A cluster whose server is `answer`.
-pub fn server(answer: impl FnMut(&Call) -> Answer + Send + 'static) -> (Cluster, Calls) {
+pub fn server(answer: impl FnMut(&Call) -> Answer + Send + 'static) -> (ApiClient, Calls) {
     let calls = Calls::default();
     let script = Arc::new(Mutex::new(answer));
     let seen = calls.clone();
@@ -137,7 +137,7 @@ pub fn server(answer: impl FnMut(&Call) -> Answer + Send + 'static) -> (Cluster,
             respond(answer).await
         }
     });
-    (Cluster::from_client(Client::new(service, "default")), calls)
+    (ApiClient::from_client(Client::new(service, "default")), calls)
 }
 
 type Stream = stream::BoxStream<'static, Result<Frame<Bytes>, BoxError>>;

@@ -17,7 +17,7 @@ use kube::core::Request;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::client::{Cluster, PROBE_LIMIT};
+use crate::client::{ApiClient, PROBE_LIMIT};
 use crate::error::Error;
 use crate::names::{CONTROL_PLANE, ETCD, NodeName};
 use crate::objects::{Raw, condition, items, text, time};
@@ -80,8 +80,8 @@ struct Page {
 /// All nodes, 500 at most, in the server's order. Dropping it loses nothing.
 ///
 /// # Errors
-/// Those of [`Cluster`], also when the answer takes longer than `limit`.
-pub async fn members(cluster: &Cluster, limit: Duration) -> Result<Vec<Member>, Error> {
+/// Those of [`ApiClient`], also when the answer takes longer than `limit`.
+pub async fn members(cluster: &ApiClient, limit: Duration) -> Result<Vec<Member>, Error> {
     let list = api().list(&ListParams::default().limit(MOST));
     let page: Page = cluster.ask_within(limit, "list nodes", list).await?;
     Ok(page.items.iter().map(member).collect())
@@ -121,8 +121,8 @@ pub fn node(raw: &Raw) -> Node {
 /// Asks the API for one node, whichever. The error's [`Error::reach`] tells whether a server is there at all.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn probe(cluster: &Cluster) -> Result<(), Error> {
+/// Those of [`ApiClient`].
+pub async fn probe(cluster: &ApiClient) -> Result<(), Error> {
     let one = api().list(&ListParams::default().limit(1));
     cluster.ask_within::<Value>(PROBE_LIMIT, "reach the API", one).await.map(drop)
 }
@@ -132,8 +132,8 @@ pub async fn probe(cluster: &Cluster) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::WrongNode`] when it carries another device's UUID, [`Error::OtherName`] when our device's is on another node, and
-/// all of [`Cluster`]'s.
-pub async fn own(cluster: &Cluster, name: &NodeName, device_uuid: &str) -> Result<NodeObject, Error> {
+/// all of [`ApiClient`]'s.
+pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Result<NodeObject, Error> {
     let what = format!("read node {name}");
     let read: Result<NodeObject, Error> =
         cluster.ask(&what, api().get(name.as_str(), &GetParams::default())).await;
@@ -182,8 +182,8 @@ pub fn check_device(node: &NodeObject, device_uuid: &str) -> Result<(), Error> {
 /// Deletes the Node object of this name if it has this UID.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn delete(cluster: &Cluster, name: &NodeName, uid: Option<String>) -> Result<(), Error> {
+/// Those of [`ApiClient`].
+pub async fn delete(cluster: &ApiClient, name: &NodeName, uid: Option<String>) -> Result<(), Error> {
     let how = DeleteParams {
         preconditions: Some(Preconditions { uid, resource_version: None }),
         ..DeleteParams::default()

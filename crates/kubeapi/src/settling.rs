@@ -42,13 +42,13 @@ pub(crate) fn now() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::Cluster;
+    use crate::client::ApiClient;
     use crate::error::Error;
     use crate::mock;
     use crate::nodes;
     use crate::reply::Class;
 
-    async fn refused(cluster: &Cluster) -> Error {
+    async fn refused(cluster: &ApiClient) -> Error {
         nodes::probe(cluster).await.unwrap_err()
     }
 

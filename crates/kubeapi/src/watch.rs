@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
-use crate::client::{self, Cluster, Question};
+use crate::client::{self, ApiClient, Question};
 use crate::error::Error;
 use crate::pace::Pace;
 use crate::reply::Reply;
@@ -59,8 +59,8 @@ impl Scope {
     /// everything is read in one call.
     ///
     /// # Errors
-    /// Those of [`Cluster`].
-    pub async fn list_all<K>(&self, cluster: &Cluster) -> Result<List<K>, Error>
+    /// Those of [`ApiClient`].
+    pub async fn list_all<K>(&self, cluster: &ApiClient) -> Result<List<K>, Error>
     where
         K: DeserializeOwned + Send,
     {
@@ -72,15 +72,15 @@ impl Scope {
     /// The same of a kind that may not be installed: `None` where it is not.
     ///
     /// # Errors
-    /// Those of [`Cluster`], but for an unknown kind.
-    pub async fn list_installed<K>(&self, cluster: &Cluster) -> Result<Option<Vec<K>>, Error>
+    /// Those of [`ApiClient`], but for an unknown kind.
+    pub async fn list_installed<K>(&self, cluster: &ApiClient) -> Result<Option<Vec<K>>, Error>
     where
         K: DeserializeOwned + Send,
     {
         Ok(crate::found(self.list_all(cluster).await)?.map(|it| it.items))
     }
 
-    async fn pages(&self, cluster: &Cluster, kind: &mut dyn Kind) -> Result<String, Error> {
+    async fn pages(&self, cluster: &ApiClient, kind: &mut dyn Kind) -> Result<String, Error> {
         let mut page = self.list(cluster, Some(PAGE), None, kind).await?;
         while let Some(next) = page.next.take() {
             match self.list(cluster, Some(PAGE), Some(next), kind).await {
@@ -100,7 +100,7 @@ impl Scope {
     /// Asks for a page; `kind` gets its objects.
     async fn list(
         &self,
-        cluster: &Cluster,
+        cluster: &ApiClient,
         limit: Option<u32>,
         next: Option<String>,
         kind: &mut dyn Kind,
@@ -203,7 +203,7 @@ enum At {
 }
 
 struct Follower {
-    cluster: Cluster,
+    cluster: ApiClient,
     scope: Scope,
     manner: Manner,
     pace: Pace,
@@ -221,7 +221,7 @@ struct Follower {
 /// Follows `scope` for as long as the stream is kept; it never ends. Dropping it closes the connection and loses
 /// nothing, as a new one starts with a list.
 pub fn follow<K: DeserializeOwned + Send + 'static>(
-    cluster: Cluster,
+    cluster: ApiClient,
     scope: Scope,
     seed: u64,
 ) -> impl Stream<Item = Update<K>> + Send {
@@ -236,7 +236,7 @@ pub fn follow<K: DeserializeOwned + Send + 'static>(
 
 /// [`follow`] in another manner, with news of the calls themselves.
 pub fn follow_in<K: DeserializeOwned + Send + 'static>(
-    cluster: Cluster,
+    cluster: ApiClient,
     scope: Scope,
     manner: Manner,
     seed: u64,
@@ -253,7 +253,7 @@ struct Followed<K> {
 }
 
 impl<K: DeserializeOwned + Send> Followed<K> {
-    fn new(cluster: Cluster, scope: Scope, manner: Manner, seed: u64) -> Self {
+    fn new(cluster: ApiClient, scope: Scope, manner: Manner, seed: u64) -> Self {
         let follower = Follower {
             cluster,
             scope,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use crate::calls::pods::{MIRROR_ANNOTATION, scope};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::names::NodeName;
 use kubeapi::slim::Pod;
 use kubeapi::watch::Scope;
@@ -48,7 +48,7 @@ impl fmt::Debug for Runtime {
 ///
 /// # Errors
 /// In one sentence, why that is not known.
-pub async fn without(cluster: &Cluster, node: &NodeName, runtime: &Runtime) -> Result<Vec<Pod>, String> {
+pub async fn without(cluster: &ApiClient, node: &NodeName, runtime: &Runtime) -> Result<Vec<Pod>, String> {
     let live = (runtime.0)().await?;
     // All of them: the apps that a drain keeps show best that it is the right runtime.
     let scope = Scope { labels: None, ..scope(node) };

@@ -22,7 +22,7 @@ use kubeapi::names::{NodeName, listed};
 use kubeapi::reply::{RefusedBy, Reply};
 use kubeapi::slim::Pod;
 use kubeapi::watch::Scope;
-use kubeapi::{Cluster, Error};
+use kubeapi::{ApiClient, Error};
 
 /// So many workloads are asked for, one of each namespace first: on a node with more, the drain meets the rest.
 const DRY_RUNS: usize = 4;
@@ -62,7 +62,7 @@ pub struct Looked {
 /// # Errors
 /// [`Refusal`]; the caller says what follows.
 pub async fn preflight(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     node: &NodeName,
     device_uuid: &str,
     rules: &Rules,
@@ -180,7 +180,7 @@ mod tests {
     }
 
     /// A node with two pods of a set and one alone; what an eviction and a change of the node are answered.
-    fn site(evict: fn(&str) -> Answer, patch: fn() -> Answer) -> (Cluster, mock::Calls) {
+    fn site(evict: fn(&str) -> Answer, patch: fn() -> Answer) -> (ApiClient, mock::Calls) {
         mock::server(move |call: &Call| {
             let line = call.line.as_str();
             if line.starts_with("PATCH") {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use kube::Client;
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use kubenodeop::node::boot::{Boot, Local, Report, until_tainted, watch_over};
 use kubenodeop::node::gate::{Fact, Layer, Limits};
 use kubesim::{Fault, Sim, SimConfig};
@@ -56,7 +56,7 @@ impl Stage {
     }
 
     fn on(sim: Sim) -> Self {
-        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+        let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
         let node = NodeName::parse("n1").unwrap();
         let boot = boot_of(node);
         let (sender, report) = watch::channel(Report::default());
@@ -268,7 +268,7 @@ async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() 
     sim.add_node("n2", "u2");
     sim.until("nodes", |nodes| nodes.iter().all(|it| it["status"]["conditions"][0]["status"] == "True"))
         .await;
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     let node = NodeName::parse("n1").unwrap();
     let boot = boot_of(node);
     let taint = |node: &str, key: &str| {

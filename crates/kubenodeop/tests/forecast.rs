@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::Client;
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use kubenodeop::{CordonOwner, DrainOrder, Marks, Outcome, Plan, Progress, Rules, drain, node, plan::survey};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
@@ -31,14 +31,14 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 /// Three nodes and what `seed` adds, once `count` pods are Ready.
-async fn cluster(count: usize, seed: impl FnOnce(&Sim)) -> (Sim, Cluster) {
+async fn cluster(count: usize, seed: impl FnOnce(&Sim)) -> (Sim, ApiClient) {
     let sim = Sim::new(SimConfig::default());
     for number in 1..=3 {
         sim.add_node(&format!("n{number}"), &format!("uuid-{number}"));
     }
     seed(&sim);
     sim.until("pods", |pods| pods.iter().filter(|pod| is_ready(pod)).count() == count).await;
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     (sim, cluster)
 }
 
@@ -80,7 +80,7 @@ type Met = BTreeSet<(String, &'static str)>;
 
 /// Drains in earnest until nothing moves any more, all that leaves being gone or blocked, and by nothing but
 /// what is `expected`. Else the attempt's own limit ends the test.
-async fn meets(sim: &Sim, cluster: &Cluster, expected: &Met) {
+async fn meets(sim: &Sim, cluster: &ApiClient, expected: &Met) {
     let owner = CordonOwner {
         boot_id: "b".to_owned(),
         requested_by: 2,
@@ -130,7 +130,7 @@ async fn borne_out(count: usize, blocked: usize, seed: impl FnOnce(&Sim)) -> Pla
 }
 
 /// A plan that wrote nothing, and then the drain that meets what it foretold.
-async fn plan_and_drain(sim: &Sim, cluster: &Cluster, blocked: usize) -> Plan {
+async fn plan_and_drain(sim: &Sim, cluster: &ApiClient, blocked: usize) -> Plan {
     let before = sim.list("pods");
     let plan =
         survey::plan(cluster, &n1(), Rules::default().machines, kubenodeop::SurgeRule::Never).await.unwrap();

@@ -2,7 +2,7 @@
 
 use crate::stage::order::{DEVICE, clock, order};
 use kube::Client;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubenodeop::{Outcome, Progress, Rules, drain};
 use kubesim::{Sim, SimConfig};
 use serde_json::Value;
@@ -23,7 +23,7 @@ async fn requests_without_budgets_are_a_twentieth_more_than_pods_and_fifteen_at_
 
     let order = order(Rules::default());
     let (progress, _newest) = watch::channel(Progress::default());
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     let outcome = drain(&cluster, &order, clock(), &progress).await;
     assert!(matches!(outcome, Outcome::Drained { .. }), "{outcome:?}");
     assert!(sim.list("pods").is_empty());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::Client;
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use kubenodeop::calls::pods;
 use kubesim::{Fault, Sim, SimConfig};
 use tokio::time::sleep;
@@ -11,18 +11,18 @@ use tokio::time::sleep;
 /// Three pages.
 const PODS: usize = 1100;
 
-fn cluster() -> (Sim, Cluster) {
+fn cluster() -> (Sim, ApiClient) {
     let sim = Sim::new(SimConfig::default());
     sim.add_node("n1", "uuid-1");
     for number in 0..PODS {
         sim.add_bare_pod("shop", &format!("pod-{number:04}"), "n1");
     }
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     (sim, cluster)
 }
 
 /// What is asked for, in a word, while something happens after the first page.
-async fn listed(sim: &Sim, cluster: &Cluster, amid: impl FnOnce(&Sim)) -> (Vec<String>, Vec<&'static str>) {
+async fn listed(sim: &Sim, cluster: &ApiClient, amid: impl FnOnce(&Sim)) -> (Vec<String>, Vec<&'static str>) {
     let second = Duration::from_secs(1);
     sim.faults().script("GET", "/api/v1/pods", u32::MAX, Fault::Delay(second));
     let node = NodeName::parse("n1").unwrap();

@@ -3,7 +3,7 @@
 use checks::cluster::{self, Source};
 use jiff::Timestamp;
 use kube::Client;
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use kubenodeop::Rules;
 use kubesim::{Sim, SimConfig};
 use serde_json::json;
@@ -27,7 +27,7 @@ async fn u6_the_whole_look_costs_at_most_20_requests_on_three_nodes_with_300_pod
             }),
         );
     }
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     let node = NodeName::parse("n1").unwrap();
     let before = sim.faults().seen().len();
     let looked = kubenodeop::preflight(&cluster, &node, "u1", &Rules::default(), Mono::START).await.unwrap();

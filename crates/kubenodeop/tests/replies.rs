@@ -15,7 +15,7 @@ use crate::wire::{How, Meanwhile, Script, Wire, answer};
 use futures::future::join_all;
 use kube::client::Body;
 use kube::{Client, Config};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubenodeop::{BlockCode, Blocker, Outcome, Progress, Rules, drain};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
@@ -93,7 +93,7 @@ fn address(url: &str) -> SocketAddr {
 }
 
 /// A cluster by a kubeconfig, as the agents have it.
-fn by_kubeconfig(address: SocketAddr, folder: &tempfile::TempDir) -> Cluster {
+fn by_kubeconfig(address: SocketAddr, folder: &tempfile::TempDir) -> ApiClient {
     let file = folder.path().join("kubeconfig");
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters:\n- name: c\n  cluster: {{server: \
@@ -101,11 +101,11 @@ fn by_kubeconfig(address: SocketAddr, folder: &tempfile::TempDir) -> Cluster {
          user: {{}}\n"
     );
     std::fs::File::create(&file).unwrap().write_all(text.as_bytes()).unwrap();
-    Cluster::from_kubeconfig(file)
+    ApiClient::from_kubeconfig(file)
 }
 
 /// Empties n1 of `cluster`; how it ended, and the codes of what held the pod.
-async fn emptied(cluster: &Cluster) -> (Outcome, BTreeSet<&'static str>) {
+async fn emptied(cluster: &ApiClient) -> (Outcome, BTreeSet<&'static str>) {
     // The limit turns what would never end into a failure.
     let order = order(Rules {
         proof_gap: Duration::from_millis(20),
@@ -361,7 +361,7 @@ async fn d2_a_refused_connection_passes() {
         let to = if is_it && !seen.swap(true, Ordering::SeqCst) { gone.clone() } else { there.clone() };
         async move { to.send(request).await }
     });
-    let (outcome, codes) = emptied(&Cluster::from_client(Client::new(service, "default"))).await;
+    let (outcome, codes) = emptied(&ApiClient::from_client(Client::new(service, "default"))).await;
     assert!(refused.load(Ordering::SeqCst));
     expect("refused", &sim, Then::Again, Some(BlockCode::ApiTrouble), &outcome, &codes);
     assert_eq!(sim.faults().count("POST", &format!("/pods/{POD}/eviction")), 1);

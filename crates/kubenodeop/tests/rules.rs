@@ -213,7 +213,7 @@ async fn d15_a_pod_over_its_limit_is_deleted_whatever_its_budget_says() {
 }
 
 /// The usual cluster, with a pod on n1 that mounts a claim, cordoned.
-async fn with_volume(config: SimConfig) -> (Sim, kubeapi::Cluster) {
+async fn with_volume(config: SimConfig) -> (Sim, kubeapi::ApiClient) {
     let (sim, cluster) = cluster_with(2, config).await;
     sim.add_claim("tools", "data", "pv-1");
     sim.add_mounting_pod("tools", "base", "n1", "data");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use kube::Client;
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use kubenodeop::node::boot::{Boot, Report};
 use kubenodeop::node::gate::Limits;
 use kubenodeop::node::leftovers::{LeftoverPods, clear};
@@ -38,8 +38,8 @@ async fn with_pods(names: &[&str]) -> Sim {
     sim
 }
 
-fn cluster(sim: &Sim) -> Cluster {
-    Cluster::from_client(Client::new(sim.service(), "default"))
+fn cluster(sim: &Sim) -> ApiClient {
+    ApiClient::from_client(Client::new(sim.service(), "default"))
 }
 
 /// What the runtime answers in place of the truth.

@@ -5,7 +5,7 @@
 use agent::Tasks;
 use agent::settings::{self, Properties};
 use agent::wire::{self, GLOBAL, ZEDKUBE};
-use pubsub::{Bus, Change, Name};
+use pubsub::{Change, Name, TopicRoot};
 use serde::Deserialize;
 use topics::{
     ConfigItemValueMap, DataSecAtRestStatus, DomainStatus, MaintenanceModeReason, NodeDrainStatus,
@@ -20,18 +20,18 @@ const VAULT: &str = "Application Data Store";
 
 /// Starts to follow everything that the core wants to hear. What zedkube, zedagent and baseosmgr said stays true
 /// when they leave.
-pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
-    tasks.follow::<NodeDrainStatus>(bus, ZEDKUBE, |change| match change {
+pub(crate) fn all(tasks: &mut Tasks<Event>, topic_root: &TopicRoot) {
+    tasks.follow::<NodeDrainStatus>(topic_root, ZEDKUBE, |change| match change {
         Change::Put { key, value, .. } => (key == GLOBAL).then_some(Event::Drain(value)),
         Change::Synced => Some(Event::Heard(Source::Drain)),
         Change::Gone { .. } | Change::Restarted(_) | Change::Bad(_) => None,
     });
-    tasks.follow::<OutageAnswer>(bus, ZEDKUBE, |change| match change {
+    tasks.follow::<OutageAnswer>(topic_root, ZEDKUBE, |change| match change {
         Change::Put { value, .. } => Some(Event::Answer(value)),
         Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
-    let zedagent = bus.clone();
-    tasks.follow::<ZedAgentStatus>(bus, "zedagent", move |change| match change {
+    let zedagent = topic_root.clone();
+    tasks.follow::<ZedAgentStatus>(topic_root, "zedagent", move |change| match change {
         Change::Put { value, .. } => {
             // The one of the reference holds no lock; one that cannot be looked at may be that one.
             let ours = zedagent.is_published(&wire::name::<ZedAgentStatus>("zedagent"));
@@ -39,31 +39,31 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
         }
         Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
-    tasks.follow::<ZbootStatus>(bus, "baseosmgr", |change| match change {
+    tasks.follow::<ZbootStatus>(topic_root, "baseosmgr", |change| match change {
         Change::Put { key, value, .. } => Some(Event::Partition { label: key, value: partition(value) }),
         Change::Restarted(1..) => Some(Event::Heard(Source::Partitions)),
         Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
-    tasks.follow::<DomainStatus>(bus, "domainmgr", |change| match change {
+    tasks.follow::<DomainStatus>(topic_root, "domainmgr", |change| match change {
         Change::Put { key, value, .. } => Some(Event::Application { key, active: value.activated }),
         Change::Gone { key, .. } => Some(Event::Application { key, active: false }),
         Change::Synced => Some(Event::Heard(Source::Applications)),
         Change::Restarted(_) | Change::Bad(_) => None,
     });
-    tasks.follow::<VaultStatus>(bus, "vaultmgr", |change| match change {
+    tasks.follow::<VaultStatus>(topic_root, "vaultmgr", |change| match change {
         Change::Put { value, .. } if value.name == VAULT => Some(Event::Vault(vault(&value))),
         Change::Gone { old, .. } if old.name == VAULT => Some(Event::Vault(Vault::Silent)),
         Change::Put { .. } | Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => {
             None
         }
     });
-    tasks.follow::<VolumeMgrStatus>(bus, "volumemgr", |change| match change {
+    tasks.follow::<VolumeMgrStatus>(topic_root, "volumemgr", |change| match change {
         Change::Put { value, .. } => Some(Event::Space(Some(value.remaining_space))),
         Change::Gone { .. } => Some(Event::Space(None)),
         Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
     // Its key is the path of the TPM's device, so it has no file.
-    if let Some(mut feed) = bus.socket_feed(&Name::volatile("tpmmgr", "TpmSanityStatus")) {
+    if let Some(mut feed) = topic_root.socket_feed(&Name::volatile("tpmmgr", "TpmSanityStatus")) {
         tasks.events("hear tpmmgr/TpmSanityStatus", move |outbox| async move {
             loop {
                 let (_, value) = feed.next().await;
@@ -74,7 +74,7 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, bus: &Bus) {
         });
     }
     let mut properties = Properties::default();
-    tasks.follow::<ConfigItemValueMap>(bus, "zedagent", move |change| {
+    tasks.follow::<ConfigItemValueMap>(topic_root, "zedagent", move |change| {
         let map = match change {
             Change::Put { key, value, .. } if key == GLOBAL => value,
             Change::Put { .. }

@@ -5,8 +5,8 @@
 //! applications are down, the operation is not withdrawn. Source: goals U9.
 
 use agent::device::hooks::{About, Found, Stage, Verb, find};
-use agent::{Outbox, Station, Troubles};
-use pubsub::Bus;
+use agent::{AgentContext, Outbox, Troubles};
+use pubsub::TopicRoot;
 use topics::Trouble;
 use tracing::{info, warn};
 
@@ -16,13 +16,13 @@ use crate::core::Event;
 /// What is in trouble, for a reader.
 pub(crate) const WHAT: &str = "hooks before the reboot";
 /// Whether there is anything to call, or to complain about.
-pub(crate) fn are_there(bus: &Bus) -> bool {
-    find(bus, Stage::BeforeReboot).map_or(true, |it| it != Found::default())
+pub(crate) fn are_there(topic_root: &TopicRoot) -> bool {
+    find(topic_root, Stage::BeforeReboot).map_or(true, |it| it != Found::default())
 }
 
 /// Calls them.
 pub(crate) struct Hooks {
-    station: Station,
+    context: AgentContext,
     troubles: Troubles,
     limits: Limits,
     /// Names of those that are done.
@@ -30,8 +30,8 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    pub(crate) fn new(station: &Station, troubles: &Troubles, limits: Limits) -> Self {
-        Self { station: station.clone(), troubles: troubles.clone(), limits, done: Vec::new() }
+    pub(crate) fn new(context: &AgentContext, troubles: &Troubles, limits: Limits) -> Self {
+        Self { context: context.clone(), troubles: troubles.clone(), limits, done: Vec::new() }
     }
 
     /// Calls them until all are done. Dropping it ends the one that is running.
@@ -46,17 +46,17 @@ impl Hooks {
             if !outbox.send(Event::Hooking(trouble)).await {
                 return;
             }
-            self.station
+            self.context
                 .clock
-                .sleep_until(Some(self.station.clock.now() + self.limits.refused_pause()))
+                .sleep_until(Some(self.context.clock.now() + self.limits.refused_pause()))
                 .await;
         }
         outbox.send(Event::Hooked).await;
     }
 
     async fn call_all(&mut self, about: &About) -> Result<(), String> {
-        let bus = &self.station.bus;
-        let Found { hooks, refused } = find(bus, Stage::BeforeReboot)?;
+        let topic_root = &self.context.topic_root;
+        let Found { hooks, refused } = find(topic_root, Stage::BeforeReboot)?;
         for why in refused {
             warn!("hooks: not called: {why}");
         }
@@ -65,7 +65,7 @@ impl Hooks {
                 continue;
             }
             info!(hook = hook.name, "calls a hook before the reboot");
-            match hook.call(bus, Verb::Run, about, self.limits.hook_limit()).await {
+            match hook.call(topic_root, Verb::Run, about, self.limits.hook_limit()).await {
                 Ok(()) => {}
                 Err(why) if hook.is_blocking() => return Err(why),
                 Err(why) => warn!("hooks: failed, and stops nothing: {why}"),

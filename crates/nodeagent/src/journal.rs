@@ -4,7 +4,7 @@
 
 use agent::device::Operation;
 use agent::{Error, report};
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde::{Deserialize, Serialize};
 use topics::{BootReason, GoTime};
 use tracing::warn;
@@ -64,8 +64,8 @@ impl Journal {
     ///
     /// # Errors
     /// It cannot be read. Without it the operation on its way would be forgotten.
-    pub(crate) fn read(bus: &Bus, boot_id: &str) -> Result<Option<Self>, Error> {
-        let path = bus.path(PATH);
+    pub(crate) fn read(topic_root: &TopicRoot, boot_id: &str) -> Result<Option<Self>, Error> {
+        let path = topic_root.path(PATH);
         let bytes = match store::read(&path, LIMIT_BYTES) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(None),
@@ -85,12 +85,12 @@ impl Journal {
     }
 
     /// Stores it.
-    pub(crate) fn write(&self, bus: &Bus) -> Result<(), Error> {
+    pub(crate) fn write(&self, topic_root: &TopicRoot) -> Result<(), Error> {
         let encode = |source: serde_json::Error| Error::Effect {
             doing: "write the journal",
             reason: source.to_string(),
         };
         let bytes = serde_json::to_vec(self).map_err(encode)?;
-        store::replace(&bus.path(PATH), &bytes).map_err(Error::pubsub(PATH))
+        store::replace(&topic_root.path(PATH), &bytes).map_err(Error::pubsub(PATH))
     }
 }

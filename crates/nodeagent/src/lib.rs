@@ -34,13 +34,13 @@ pub use limits::Limits;
 use std::sync::Arc;
 
 use agent::device::Device;
-use agent::{Error, Station, Tasks, Troubles, outlet, pid, turn};
+use agent::{AgentContext, Error, Tasks, Troubles, outlet, pid, turn};
 use topics::NodeAgentStatus;
 
-/// Name of this agent on the bus.
+/// Name of this agent in its topics.
 const NAME: &str = "nodeagent";
 
-/// Runs the agent until the station says stop.
+/// Runs the agent until `context` says stop.
 ///
 /// It also returns `Ok`, without having been told to stop, when a real device was told to go down and is still up
 /// two minutes later. Its caller must not start it again then: the touch file grows old, and the watchdog of
@@ -48,21 +48,21 @@ const NAME: &str = "nodeagent";
 ///
 /// # Errors
 /// Another process is this agent.
-pub async fn run(station: Station, limits: Limits, device: Box<dyn Device>) -> Result<(), Error> {
-    let troubles = Troubles::open(&station.bus, station.clock, NAME);
+pub async fn run(context: AgentContext, limits: Limits, device: Box<dyn Device>) -> Result<(), Error> {
+    let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
     let device: Arc<dyn Device> = Arc::from(device);
     let open = || {
-        pid::write::<NodeAgentStatus>(&station, NAME)?;
+        pid::write::<NodeAgentStatus>(&context, NAME)?;
         let (outbox, inbox) = turn::inbox();
-        let (shell, found) = shell::Shell::open(&station, &device, Tasks::new(outbox), (&troubles, limits))?;
+        let (shell, found) = shell::Shell::open(&context, &device, Tasks::new(outbox), (&troubles, limits))?;
         Ok((shell, found, inbox))
     };
-    let Some((shell, found, inbox)) = outlet::started(&station, &troubles, open).await? else {
+    let Some((shell, found, inbox)) = outlet::started(&context, &troubles, open).await? else {
         return Ok(());
     };
     let leaves = shell.leaves();
-    let core = core::NodeAgent::new(limits, core::Waits::default(), found, station.clock.now());
-    match turn::run((core, Vec::new()), shell, inbox, &station, &troubles).await {
+    let core = core::NodeAgent::new(limits, core::Waits::default(), found, context.clock.now());
+    match turn::run((core, Vec::new()), shell, inbox, &context, &troubles).await {
         Err(_) if leaves.said() => Ok(()),
         ended => ended,
     }

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use agent::Tasks;
 use agent::device::Device;
 use agent::wire::{self, GLOBAL, ZEDKUBE};
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use topics::{DrainStatus, NodeDrainStatus};
 use tracing::warn;
 
 use crate::core::Event;
 
 /// Follows the drain and has the device hold others by it.
-pub(crate) fn follow(tasks: &mut Tasks<Event>, bus: &Bus, device: &Arc<dyn Device>) {
-    let mut statuses = bus.subscription(&wire::name::<NodeDrainStatus>(ZEDKUBE), wire::codec());
+pub(crate) fn follow(tasks: &mut Tasks<Event>, topic_root: &TopicRoot, device: &Arc<dyn Device>) {
+    let mut statuses = topic_root.subscription(&wire::name::<NodeDrainStatus>(ZEDKUBE), wire::codec());
     let device = Arc::clone(device);
     tasks.events("hold plain reboots", move |_| async move {
         let mut held = false;
@@ -87,13 +87,13 @@ mod tests {
     #[tokio::test]
     async fn x3_others_are_held_while_pods_run_and_not_once_the_node_is_drained_or_zedkube_has_left() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let (told, heard) = mpsc::channel();
         let device: Arc<dyn Device> = Arc::new(Told(told));
         let (outbox, _inbox) = turn::inbox();
         let mut tasks = Tasks::new(outbox);
-        follow(&mut tasks, &bus, &device);
-        let mut statuses = agent::publication::<NodeDrainStatus>(&bus, ZEDKUBE).unwrap();
+        follow(&mut tasks, &topic_root, &device);
+        let mut statuses = agent::publication::<NodeDrainStatus>(&topic_root, ZEDKUBE).unwrap();
         let mut says = |number: u8| {
             let status = NodeDrainStatus { status: number.into(), requested_by: Requester::DeviceOp };
             statuses.publish(GLOBAL, &status).unwrap();

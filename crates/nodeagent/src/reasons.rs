@@ -10,7 +10,7 @@ use std::path::Path;
 use agent::device::Operation;
 use agent::reasons::{IMAGE, Image, LOG, LOG_LIMIT_BYTES, NUMBER, REASON, STACK, append, is_stored};
 use agent::{Error, report};
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde::Deserialize;
 use topics::{BootReason, GoTime};
 use tracing::{debug, warn};
@@ -40,13 +40,13 @@ const PREFIX: &str = "BootReason";
 ///
 /// # Errors
 /// Descriptors or memory are short: what is there now must not count as absent, and be removed.
-pub(crate) fn read(bus: &Bus) -> Result<Stored, Error> {
+pub(crate) fn read(topic_root: &TopicRoot) -> Result<Stored, Error> {
     Ok(Stored {
-        reason: content(bus, REASON, WORDS_BYTES)?.filter(|text| !text.trim().is_empty()),
-        boot_reason: text(bus, NUMBER)?.map(|name| number(&name)),
-        stack: content(bus, STACK, STACK_BYTES)?,
-        image: text(bus, IMAGE)?,
-        time: written_at(&bus.path(NUMBER)).or_else(|| written_at(&bus.path(REASON))),
+        reason: content(topic_root, REASON, WORDS_BYTES)?.filter(|text| !text.trim().is_empty()),
+        boot_reason: text(topic_root, NUMBER)?.map(|name| number(&name)),
+        stack: content(topic_root, STACK, STACK_BYTES)?,
+        image: text(topic_root, IMAGE)?,
+        time: written_at(&topic_root.path(NUMBER)).or_else(|| written_at(&topic_root.path(REASON))),
     })
 }
 
@@ -54,41 +54,41 @@ pub(crate) fn read(bus: &Bus) -> Result<Stored, Error> {
 ///
 /// # Errors
 /// As [`read`].
-pub(crate) fn evidence(bus: &Bus) -> Result<Evidence, Error> {
-    let [now, before] = DISK.map(|file| power_cycles(bus, file));
-    let watchdog = text(bus, WATCHDOG)?.unwrap_or_default();
+pub(crate) fn evidence(topic_root: &TopicRoot) -> Result<Evidence, Error> {
+    let [now, before] = DISK.map(|file| power_cycles(topic_root, file));
+    let watchdog = text(topic_root, WATCHDOG)?.unwrap_or_default();
     Ok(Evidence {
-        first_boot: bus.path(FIRST_BOOT).exists(),
+        first_boot: topic_root.path(FIRST_BOOT).exists(),
         power_cycled: now?.zip(before?).map(|(now, before)| now > before),
         watchdog_reset: watchdog.lines().any(|line| line.trim() == CARD_RESET),
     })
 }
 
 /// The count of power cycles of a disk that has one.
-fn power_cycles(bus: &Bus, file: &str) -> Result<Option<i64>, Error> {
+fn power_cycles(topic_root: &TopicRoot, file: &str) -> Result<Option<i64>, Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
     struct Details {
         power_cycle_count: i64,
     }
-    let Some(text) = text(bus, file)? else { return Ok(None) };
+    let Some(text) = text(topic_root, file)? else { return Ok(None) };
     let details: Option<Details> = serde_json::from_str(&text).ok();
     Ok(details.map(|it| it.power_cycle_count).filter(|count| *count > -1))
 }
 
 /// Removes what was read. The file whose time stands for all of them goes last, so that what a crash leaves here
 /// is still known for what it is.
-pub(crate) fn forget(bus: &Bus) {
+pub(crate) fn forget(topic_root: &TopicRoot) {
     for file in [IMAGE, STACK, REASON, NUMBER] {
-        if let Err(cause) = store::remove(&bus.path(file)) {
+        if let Err(cause) = store::remove(&topic_root.path(file)) {
             warn!(path = file, error = %report::chain(&cause), "cannot remove the reason of the last boot; remove it by hand");
         }
     }
 }
 
 /// The mark of the first boot counts once.
-pub(crate) fn forget_first_boot(bus: &Bus) {
-    if let Err(cause) = store::remove(&bus.path(FIRST_BOOT)) {
+pub(crate) fn forget_first_boot(topic_root: &TopicRoot) {
+    if let Err(cause) = store::remove(&topic_root.path(FIRST_BOOT)) {
         warn!(path = FIRST_BOOT, error = %report::chain(&cause), "cannot remove the mark of the first boot");
     }
 }
@@ -96,50 +96,50 @@ pub(crate) fn forget_first_boot(bus: &Bus) {
 /// Stores why this boot ends, and says so on the console. What is there stays: the first reason is the cause, a later one
 /// follows from it and is a line after it (D-N4: the reference overwrites it), so that whoever wrote the first does not
 /// remove both. One file that cannot be written keeps no other one from being written; a later call writes what is missing.
-pub(crate) fn write(bus: &Bus, order: &Order, image: &str, now: GoTime) -> Result<(), Error> {
-    let running = Image::running(bus);
+pub(crate) fn write(topic_root: &TopicRoot, order: &Order, image: &str, now: GoTime) -> Result<(), Error> {
+    let running = Image::running(topic_root);
     let line = line(&running, &order.reason, now);
-    console(bus, order.operation, &line);
+    console(topic_root, order.operation, &line);
     let label = running.label.clone().unwrap_or_else(|| image.to_owned());
     let is_none = order.boot_reason == BootReason::None;
     let put = |file: &'static str, text: &str| {
-        store::replace(&bus.path(file), text.as_bytes()).map_err(Error::pubsub(file))
+        store::replace(&topic_root.path(file), text.as_bytes()).map_err(Error::pubsub(file))
     };
-    let mut outcome = match text(bus, IMAGE) {
+    let mut outcome = match text(topic_root, IMAGE) {
         Ok(None) if !label.is_empty() => put(IMAGE, &label),
         held => held.map(drop),
     };
     let own = up_to_time(&running, &order.reason);
-    outcome = outcome.and(match content(bus, REASON, LOG_LIMIT_BYTES) {
+    outcome = outcome.and(match content(topic_root, REASON, LOG_LIMIT_BYTES) {
         Ok(Some(held)) if held.lines().any(|line| line.starts_with(&own)) => Ok(()),
         Ok(Some(held)) if !held.trim().is_empty() => {
             let end = if held.ends_with('\n') { "" } else { "\n" };
-            append(bus, REASON, &format!("{end}{line}")).map_err(Error::pubsub(REASON))
+            append(topic_root, REASON, &format!("{end}{line}")).map_err(Error::pubsub(REASON))
         }
         Ok(_) => put(REASON, &line),
         Err(cause) => Err(cause),
     });
     // The one whose time counts for all comes last.
-    if !is_none && !matches!(is_stored(bus), Ok(true)) {
+    if !is_none && !matches!(is_stored(topic_root), Ok(true)) {
         outcome = outcome.and(put(NUMBER, &name(order.boot_reason)));
     }
-    outcome.and_then(|()| append(bus, LOG, &line).map_err(Error::pubsub(LOG)))
+    outcome.and_then(|()| append(topic_root, LOG, &line).map_err(Error::pubsub(LOG)))
 }
 
 /// Notes `why` beside the reason of this boot's end, in the log and behind the reason of `order` where that is stored;
 /// what others have written beside it stays.
-pub(crate) fn mark(bus: &Bus, order: &Order, why: &str, now: GoTime) -> Result<(), Error> {
-    let running = Image::running(bus);
+pub(crate) fn mark(topic_root: &TopicRoot, order: &Order, why: &str, now: GoTime) -> Result<(), Error> {
+    let running = Image::running(topic_root);
     let marked = line(&running, &format!("{}; {why}", order.reason.trim()), now);
-    let held = content(bus, REASON, LOG_LIMIT_BYTES)?.unwrap_or_default();
+    let held = content(topic_root, REASON, LOG_LIMIT_BYTES)?.unwrap_or_default();
     let own = up_to_time(&running, &order.reason);
     let line = |line| if str::starts_with(line, &own) { marked.as_str() } else { line };
     let all: String = held.split_inclusive('\n').map(line).collect();
     let mut outcome = Ok(());
     if all != held {
-        outcome = store::replace(&bus.path(REASON), all.as_bytes()).map_err(Error::pubsub(REASON));
+        outcome = store::replace(&topic_root.path(REASON), all.as_bytes()).map_err(Error::pubsub(REASON));
     }
-    outcome.and(append(bus, LOG, &marked).map_err(Error::pubsub(LOG)))
+    outcome.and(append(topic_root, LOG, &marked).map_err(Error::pubsub(LOG)))
 }
 
 /// A reason as it is stored and logged (spec eve-rest.md 4.1): one line.
@@ -153,14 +153,14 @@ fn up_to_time(running: &Image, reason: &str) -> String {
 }
 
 /// Says it where a person may see it. Whether one does is nothing that an operation depends on.
-fn console(bus: &Bus, operation: Operation, line: &str) {
+fn console(topic_root: &TopicRoot, operation: Operation, line: &str) {
     let what = match operation {
         Operation::Reboot => "Rebooting EVE",
         Operation::Shutdown | Operation::Poweroff => "Power off EVE",
     };
     let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY).bits();
     let flags = i32::try_from(flags).unwrap_or_default();
-    let opened = OpenOptions::new().append(true).custom_flags(flags).open(bus.path(CONSOLE));
+    let opened = OpenOptions::new().append(true).custom_flags(flags).open(topic_root.path(CONSOLE));
     let said = opened.and_then(|mut console| console.write_all(format!("{what}. Reason: {line}").as_bytes()));
     if let Err(error) = said {
         debug!(path = CONSOLE, %error, "no console to say it on");
@@ -171,8 +171,8 @@ fn console(bus: &Bus, operation: Operation, line: &str) {
 ///
 /// # Errors
 /// As [`read`].
-pub(crate) fn counter(bus: &Bus) -> Result<u32, Error> {
-    let Some(text) = text(bus, COUNTER)? else { return Ok(0) };
+pub(crate) fn counter(topic_root: &TopicRoot) -> Result<u32, Error> {
+    let Some(text) = text(topic_root, COUNTER)? else { return Ok(0) };
     Ok(text.parse().unwrap_or_else(|cause| {
         warn!(path = COUNTER, error = %cause, "the restart counter is no number, it begins at 0 again");
         0
@@ -180,9 +180,9 @@ pub(crate) fn counter(bus: &Bus) -> Result<u32, Error> {
 }
 
 /// Counts this start.
-pub(crate) fn count(bus: &Bus, before: u32) {
+pub(crate) fn count(topic_root: &TopicRoot, before: u32) {
     let next = before.saturating_add(1).to_string();
-    if let Err(cause) = store::replace(&bus.path(COUNTER), next.as_bytes()) {
+    if let Err(cause) = store::replace(&topic_root.path(COUNTER), next.as_bytes()) {
         warn!(path = COUNTER, error = %report::chain(&cause), "cannot count this start");
     }
 }
@@ -198,13 +198,13 @@ fn number(text: &str) -> BootReason {
 }
 
 /// A short text; a blank one counts as absent.
-fn text(bus: &Bus, file: &str) -> Result<Option<String>, Error> {
-    let text = content(bus, file, WORDS_BYTES)?.map(|text| text.trim().to_owned());
+fn text(topic_root: &TopicRoot, file: &str) -> Result<Option<String>, Error> {
+    let text = content(topic_root, file, WORDS_BYTES)?.map(|text| text.trim().to_owned());
     Ok(text.filter(|text| !text.is_empty()))
 }
 
-fn content(bus: &Bus, file: &str, limit: u64) -> Result<Option<String>, Error> {
-    match store::read_start(&bus.path(file), limit) {
+fn content(topic_root: &TopicRoot, file: &str, limit: u64) -> Result<Option<String>, Error> {
+    match store::read_start(&topic_root.path(file), limit) {
         Ok(bytes) => Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())),
         Err(cause) if cause.is_shortage() => Err(Error::pubsub(file.to_owned())(cause)),
         Err(cause) => {
@@ -225,10 +225,10 @@ mod tests {
     use agent::reasons::STACK_LOG;
     use std::fs::File;
 
-    fn root() -> (tempfile::TempDir, Bus) {
+    fn root() -> (tempfile::TempDir, TopicRoot) {
         let dir = tempfile::tempdir().unwrap();
-        let bus = Bus::open(dir.path()).unwrap();
-        (dir, bus)
+        let topic_root = TopicRoot::open(dir.path()).unwrap();
+        (dir, topic_root)
     }
 
     fn order(reason: &str, boot_reason: BootReason) -> Order {
@@ -237,10 +237,10 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_then_forgotten() {
-        let (_dir, bus) = root();
-        write(&bus, &order("NORMAL: controller reboot", BootReason::RebootCmd), "IMGA", GoTime::ZERO)
+        let (_dir, topic_root) = root();
+        write(&topic_root, &order("NORMAL: controller reboot", BootReason::RebootCmd), "IMGA", GoTime::ZERO)
             .unwrap();
-        let stored = read(&bus).unwrap();
+        let stored = read(&topic_root).unwrap();
         assert_eq!(
             stored.reason.as_deref(),
             Some("NORMAL: controller reboot at EVE version Unknown at 0001-01-01T00:00:00Z\n")
@@ -248,40 +248,40 @@ mod tests {
         assert_eq!(stored.boot_reason, Some(BootReason::RebootCmd));
         assert_eq!(stored.image.as_deref(), Some("IMGA"));
         assert!(stored.time.is_some());
-        assert_eq!(text(&bus, NUMBER).unwrap().as_deref(), Some("BootReasonRebootCmd"));
-        forget(&bus);
-        assert_eq!(read(&bus).unwrap(), Stored::default());
+        assert_eq!(text(&topic_root, NUMBER).unwrap().as_deref(), Some("BootReasonRebootCmd"));
+        forget(&topic_root);
+        assert_eq!(read(&topic_root).unwrap(), Stored::default());
     }
 
     #[test]
     fn d_n4_the_first_reason_stays_and_the_second_is_a_line_after_it() {
-        let (_dir, bus) = root();
-        write(&bus, &order("first", BootReason::Fatal), "IMGA", GoTime::ZERO).unwrap();
-        write(&bus, &order("second", BootReason::RebootCmd), "IMGB", GoTime::ZERO).unwrap();
-        let stored = read(&bus).unwrap();
+        let (_dir, topic_root) = root();
+        write(&topic_root, &order("first", BootReason::Fatal), "IMGA", GoTime::ZERO).unwrap();
+        write(&topic_root, &order("second", BootReason::RebootCmd), "IMGB", GoTime::ZERO).unwrap();
+        let stored = read(&topic_root).unwrap();
         let line = |why: &str| format!("{why} at EVE version Unknown at 0001-01-01T00:00:00Z\n");
         let both = Some(line("first") + &line("second"));
         assert_eq!((&stored.reason, stored.boot_reason), (&both, Some(BootReason::Fatal)));
         assert_eq!(stored.image.as_deref(), Some("IMGA"));
-        assert_eq!(content(&bus, LOG, WORDS_BYTES).unwrap(), both);
+        assert_eq!(content(&topic_root, LOG, WORDS_BYTES).unwrap(), both);
     }
 
     #[test]
     fn a_file_that_could_not_be_written_is_written_by_the_next_try_and_keeps_no_other_from_being_written() {
         let mut expected = None;
         for broken in [IMAGE, REASON, NUMBER, LOG] {
-            let (_dir, bus) = root();
-            fs::create_dir_all(bus.path(broken)).unwrap();
+            let (_dir, topic_root) = root();
+            fs::create_dir_all(topic_root.path(broken)).unwrap();
             let first = order("first", BootReason::RebootCmd);
-            let write = || write(&bus, &first, "IMGA", GoTime::ZERO);
-            let at = |file: &str| content(&bus, file, WORDS_BYTES).unwrap();
+            let write = || write(&topic_root, &first, "IMGA", GoTime::ZERO);
+            let at = |file: &str| content(&topic_root, file, WORDS_BYTES).unwrap();
             let now = || [IMAGE, REASON, NUMBER, LOG].map(at);
             assert!(write().is_err(), "{broken}");
             for (file, held) in [(IMAGE, "IMGA"), (REASON, "first at EVE"), (NUMBER, "BootReasonRebootCmd")] {
                 let is = at(file).is_some_and(|it| it.starts_with(held));
                 assert_eq!(is, file != broken, "{file} while {broken} is broken");
             }
-            fs::remove_dir(bus.path(broken)).unwrap();
+            fs::remove_dir(topic_root.path(broken)).unwrap();
             write().unwrap();
             assert!(now().iter().all(Option::is_some), "{broken}: {:?}", now());
             let expected = expected.get_or_insert_with(now);
@@ -291,11 +291,11 @@ mod tests {
 
     #[test]
     fn a_panic_that_is_over_does_not_take_the_reason_of_a_reboot_under_way_with_it() {
-        let (_dir, bus) = root();
-        agent::reasons::fatal(&bus, "zedkube", "x", "0: a", GoTime::ZERO).unwrap();
-        write(&bus, &order("by a person", BootReason::RebootCmd), "IMGA", GoTime::ZERO).unwrap();
-        assert_eq!(agent::reasons::survived(&bus, "zedkube").unwrap(), None);
-        let stored = read(&bus).unwrap();
+        let (_dir, topic_root) = root();
+        agent::reasons::fatal(&topic_root, "zedkube", "x", "0: a", GoTime::ZERO).unwrap();
+        write(&topic_root, &order("by a person", BootReason::RebootCmd), "IMGA", GoTime::ZERO).unwrap();
+        assert_eq!(agent::reasons::survived(&topic_root, "zedkube").unwrap(), None);
+        let stored = read(&topic_root).unwrap();
         let reason = stored.reason.unwrap();
         let lines: Vec<&str> = reason.lines().collect();
         assert!(lines[0].starts_with("Reboot from agent zedkube[") && lines.len() == 2, "{lines:?}");
@@ -305,27 +305,27 @@ mod tests {
 
     #[test]
     fn a_note_leaves_the_lines_that_others_have_written() {
-        let (_dir, bus) = root();
+        let (_dir, topic_root) = root();
         let (before, after) = ("Reboot from agent zedagent[7]: x\n", "Watchdog report for IMGA: zedagent\n");
-        store::replace(&bus.path(REASON), before.as_bytes()).unwrap();
+        store::replace(&topic_root.path(REASON), before.as_bytes()).unwrap();
         let first = order("first", BootReason::RebootCmd);
-        write(&bus, &first, "IMGA", GoTime::ZERO).unwrap();
-        append(&bus, REASON, after).unwrap();
-        mark(&bus, &first, "without its turn", GoTime::ZERO).unwrap();
-        mark(&bus, &order("another", BootReason::RebootCmd), "x", GoTime::ZERO).unwrap();
+        write(&topic_root, &first, "IMGA", GoTime::ZERO).unwrap();
+        append(&topic_root, REASON, after).unwrap();
+        mark(&topic_root, &first, "without its turn", GoTime::ZERO).unwrap();
+        mark(&topic_root, &order("another", BootReason::RebootCmd), "x", GoTime::ZERO).unwrap();
         let own = "first; without its turn at EVE version Unknown at 0001-01-01T00:00:00Z\n";
-        assert_eq!(content(&bus, REASON, WORDS_BYTES).unwrap(), Some(format!("{before}{own}{after}")));
+        assert_eq!(content(&topic_root, REASON, WORDS_BYTES).unwrap(), Some(format!("{before}{own}{after}")));
     }
 
     #[test]
     fn what_is_written_has_the_forms_of_the_reference() {
-        let (_dir, bus) = root();
+        let (_dir, topic_root) = root();
         for (file, text) in [("run/eve-release", "14.5.0-k-amd64\n"), ("run/eve.id", "IMGB"), (CONSOLE, "")] {
-            store::replace(&bus.path(file), text.as_bytes()).unwrap();
+            store::replace(&topic_root.path(file), text.as_bytes()).unwrap();
         }
         let now = "2026-03-14T09:26:53.589793238Z".parse().unwrap();
         let reboot = order("NORMAL: controller reboot\n", BootReason::RebootCmd);
-        write(&bus, &reboot, "IMGA", now).unwrap();
+        write(&topic_root, &reboot, "IMGA", now).unwrap();
         let line =
             "NORMAL: controller reboot at EVE version 14.5.0-k-amd64 at 2026-03-14T09:26:53.589793238Z\n";
         let rows = [
@@ -336,44 +336,48 @@ mod tests {
             (CONSOLE, format!("Rebooting EVE. Reason: {line}")),
         ];
         for (file, expected) in rows {
-            assert_eq!(content(&bus, file, WORDS_BYTES).unwrap(), Some(expected), "{file}");
+            assert_eq!(content(&topic_root, file, WORDS_BYTES).unwrap(), Some(expected), "{file}");
         }
         let off = Order { operation: Operation::Poweroff, ..order("x", BootReason::None) };
-        forget(&bus);
-        write(&bus, &off, "IMGA", now).unwrap();
-        assert_eq!(content(&bus, NUMBER, WORDS_BYTES).unwrap(), None, "a reason without a number has none");
-        let said = content(&bus, CONSOLE, WORDS_BYTES).unwrap().unwrap();
+        forget(&topic_root);
+        write(&topic_root, &off, "IMGA", now).unwrap();
+        assert_eq!(
+            content(&topic_root, NUMBER, WORDS_BYTES).unwrap(),
+            None,
+            "a reason without a number has none"
+        );
+        let said = content(&topic_root, CONSOLE, WORDS_BYTES).unwrap().unwrap();
         assert!(said.ends_with(
             "Power off EVE. Reason: x at EVE version 14.5.0-k-amd64 at 2026-03-14T09:26:53.589793238Z\n"
         ));
-        mark(&bus, &off, "without its turn", now).unwrap();
+        mark(&topic_root, &off, "without its turn", now).unwrap();
         let marked = "x; without its turn at EVE version 14.5.0-k-amd64 at 2026-03-14T09:26:53.589793238Z\n";
-        assert_eq!(content(&bus, REASON, WORDS_BYTES).unwrap().as_deref(), Some(marked));
-        assert!(content(&bus, LOG, WORDS_BYTES).unwrap().unwrap().ends_with(marked));
+        assert_eq!(content(&topic_root, REASON, WORDS_BYTES).unwrap().as_deref(), Some(marked));
+        assert!(content(&topic_root, LOG, WORDS_BYTES).unwrap().unwrap().ends_with(marked));
     }
 
     #[test]
     fn what_others_write_is_read_as_it_is_and_no_further_than_its_limit() {
-        let (_dir, bus) = root();
+        let (_dir, topic_root) = root();
         // The watchdog and kube-init, behind one of the reference's agents that ended.
         let lines = "Reboot from agent zedagent[7] in partition IMGA at EVE version 14.5.0-k at 2026-03-14T09:26:53Z: x\n\
                      Watchdog report for IMGA EVE version 14.5.0-k at 2026-03-14T09:32:00Z: zedagent\n \
                      [2026-05-15 14:23:45]: BootReasonKubeTransition, cluster to single\n";
-        store::replace(&bus.path(REASON), lines.as_bytes()).unwrap();
-        store::replace(&bus.path(NUMBER), b"BootReasonWatchdogHung\n").unwrap();
-        store::replace(&bus.path(IMAGE), b"IMGA\n").unwrap();
-        store::replace(&bus.path(STACK), b"goroutine 1 [running]:\n\n").unwrap();
-        let stored = read(&bus).unwrap();
+        store::replace(&topic_root.path(REASON), lines.as_bytes()).unwrap();
+        store::replace(&topic_root.path(NUMBER), b"BootReasonWatchdogHung\n").unwrap();
+        store::replace(&topic_root.path(IMAGE), b"IMGA\n").unwrap();
+        store::replace(&topic_root.path(STACK), b"goroutine 1 [running]:\n\n").unwrap();
+        let stored = read(&topic_root).unwrap();
         assert_eq!((stored.reason.as_deref(), stored.image.as_deref()), (Some(lines), Some("IMGA")));
         assert_eq!(stored.boot_reason, Some(BootReason::WatchdogHung));
         assert_eq!(stored.stack.as_deref(), Some("goroutine 1 [running]:\n\n"));
         for (file, limit) in [(REASON, WORDS_BYTES), (STACK, STACK_BYTES)] {
-            File::create(bus.path(file)).unwrap().set_len(limit + 1).unwrap();
+            File::create(topic_root.path(file)).unwrap().set_len(limit + 1).unwrap();
         }
-        let stored = read(&bus).unwrap();
+        let stored = read(&topic_root).unwrap();
         let bytes = [stored.reason, stored.stack].map(|it| u64::try_from(it.unwrap().len()).unwrap());
         assert_eq!(bytes, [16 << 10, 512 << 10]);
-        assert!(!bus.path(STACK_LOG).exists());
+        assert!(!topic_root.path(STACK_LOG).exists());
     }
 
     #[test]
@@ -390,15 +394,15 @@ mod tests {
             (Some("{}".to_owned()), Some(count(7)), "", None, false),
         ];
         for (now, before, watchdog, power_cycled, watchdog_reset) in rows {
-            let (_dir, bus) = root();
+            let (_dir, topic_root) = root();
             for (file, text) in DISK.into_iter().zip([&now, &before]) {
                 if let Some(text) = text {
-                    store::replace(&bus.path(file), text.as_bytes()).unwrap();
+                    store::replace(&topic_root.path(file), text.as_bytes()).unwrap();
                 }
             }
-            store::replace(&bus.path(WATCHDOG), watchdog.as_bytes()).unwrap();
+            store::replace(&topic_root.path(WATCHDOG), watchdog.as_bytes()).unwrap();
             let expected = Evidence { first_boot: false, power_cycled, watchdog_reset };
-            assert_eq!(evidence(&bus).unwrap(), expected, "{now:?} {before:?} {watchdog}");
+            assert_eq!(evidence(&topic_root).unwrap(), expected, "{now:?} {before:?} {watchdog}");
         }
     }
 
@@ -414,19 +418,19 @@ mod tests {
 
     #[test]
     fn the_counter_begins_at_zero_and_rises_by_one() {
-        let (_dir, bus) = root();
-        assert_eq!(counter(&bus).unwrap(), 0);
-        count(&bus, 0);
-        assert_eq!(counter(&bus).unwrap(), 1);
-        store::replace(&bus.path(COUNTER), b"many").unwrap();
-        assert_eq!(counter(&bus).unwrap(), 0);
+        let (_dir, topic_root) = root();
+        assert_eq!(counter(&topic_root).unwrap(), 0);
+        count(&topic_root, 0);
+        assert_eq!(counter(&topic_root).unwrap(), 1);
+        store::replace(&topic_root.path(COUNTER), b"many").unwrap();
+        assert_eq!(counter(&topic_root).unwrap(), 0);
     }
 
     #[test]
     fn a_link_in_the_place_of_a_reason_is_left_out() {
-        let (dir, bus) = root();
+        let (dir, topic_root) = root();
         fs::create_dir_all(dir.path().join("persist")).unwrap();
         std::os::unix::fs::symlink("/etc/hostname", dir.path().join(REASON)).unwrap();
-        assert_eq!(read(&bus).unwrap().reason, None);
+        assert_eq!(read(&topic_root).unwrap().reason, None);
     }
 }

@@ -10,8 +10,8 @@ use agent::device::hooks::About;
 use agent::device::{self, Device, Operation};
 use agent::force::Orders;
 use agent::wire::{GLOBAL, ZEDKUBE};
-use agent::{Error, Hands, Station, Tasks, Troubles, Weight, publication, report, wire};
-use pubsub::{Bus, Publication};
+use agent::{AgentContext, Error, Hands, Tasks, Troubles, Weight, publication, report, wire};
+use pubsub::{Publication, TopicRoot};
 use topics::{
     BootReason, GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, OutageQuestion, ZbootConfig,
 };
@@ -41,7 +41,7 @@ impl Leaves {
 
 /// The hands of the core.
 pub(crate) struct Shell {
-    station: Station,
+    context: AgentContext,
     /// Asked on a thread of its own: a program that hangs must not stop the clock that ends the wait for it.
     device: Arc<dyn Device>,
     tasks: Tasks<Event>,
@@ -63,24 +63,24 @@ impl Shell {
     /// Becomes the publisher of this agent's topics and begins to follow those of others. Returns what an earlier
     /// run of this boot, or the boot before, left.
     pub(crate) fn open(
-        station: &Station,
+        context: &AgentContext,
         device: &Arc<dyn Device>,
         tasks: Tasks<Event>,
         (troubles, limits): (&Troubles, Limits),
     ) -> Result<(Self, Found), Error> {
-        let bus = &station.bus;
+        let topic_root = &context.topic_root;
         // First of all it must be the only one: what follows takes the traces of the last boot.
         let (statuses, verdicts, questions) =
-            (publication(bus, NAME)?, publication(bus, NAME)?, publication(bus, NAME)?);
-        let journal = match Journal::read(bus, &station.boot_id)? {
-            Some(journal) => again(bus, journal)?,
-            None => first(station)?,
+            (publication(topic_root, NAME)?, publication(topic_root, NAME)?, publication(topic_root, NAME)?);
+        let journal = match Journal::read(topic_root, &context.boot_id)? {
+            Some(journal) => again(topic_root, journal)?,
+            None => first(context)?,
         };
         let mut shell = Self {
             statuses,
             verdicts,
             questions,
-            station: station.clone(),
+            context: context.clone(),
             device: Arc::clone(device),
             tasks,
             journal,
@@ -96,12 +96,12 @@ impl Shell {
             said: shell.statuses.get(NAME).cloned(),
             resumed: shell.journal.operation.clone().map(Resumed::from),
             tested: shell.tested(),
-            hv_type_kube: device::is_for_clusters(&shell.station.bus),
+            hv_type_kube: device::is_for_clusters(&shell.context.topic_root),
             question: shell.questions.get(GLOBAL).cloned().unwrap_or_default(),
         };
-        follow::all(&mut shell.tasks, &shell.station.bus);
+        follow::all(&mut shell.tasks, &shell.context.topic_root);
         if limits.hold_plain_reboots {
-            plain::follow(&mut shell.tasks, &shell.station.bus, device);
+            plain::follow(&mut shell.tasks, &shell.context.topic_root, device);
         }
         Ok((shell, found))
     }
@@ -112,7 +112,7 @@ impl Shell {
         if booted_at.is_zero() || status.reboot_time != *time {
             return status;
         }
-        let moved = time.moved(*booted_at, *self.station.clock.boots().borrow());
+        let moved = time.moved(*booted_at, *self.context.clock.boots().borrow());
         let reboot_reason = status.reboot_reason.replace(&time.to_string(), &moved.to_string());
         NodeAgentStatus { reboot_time: moved, reboot_reason, ..status }
     }
@@ -128,16 +128,16 @@ impl Shell {
 
     fn journal(&mut self, latched: Resumed) -> Result<(), Error> {
         self.journal.operation = Some(Latched::from(latched));
-        self.journal.write(&self.station.bus)
+        self.journal.write(&self.context.topic_root)
     }
 
     /// Asks the device for it, without waiting for the answer.
     fn operate(&mut self, order: Order) {
         self.asked += 1;
-        let (device, bus, boot_id) =
-            (Arc::clone(&self.device), self.station.bus.clone(), self.station.boot_id.clone());
+        let (device, topic_root, boot_id) =
+            (Arc::clone(&self.device), self.context.topic_root.clone(), self.context.boot_id.clone());
         let operation = order.operation;
-        let call = tokio::task::spawn_blocking(move || operate(&*device, &order, &bus, &boot_id));
+        let call = tokio::task::spawn_blocking(move || operate(&*device, &order, &topic_root, &boot_id));
         self.tasks.start(format!("device {}", self.asked), async move {
             let outcome = call.await.unwrap_or_else(|cause| Err(format!("the call ended early: {cause}")));
             Some(Event::Operated { operation, outcome })
@@ -147,7 +147,7 @@ impl Shell {
     /// Whether hooks are to be called now: before the machine goes down, once in a run of this agent.
     fn calls_hooks(&mut self) -> bool {
         let goes_down = self.journal.operation.as_ref().is_some_and(Latched::goes_down);
-        let calls = goes_down && !self.hooked && hooks::are_there(&self.station.bus);
+        let calls = goes_down && !self.hooked && hooks::are_there(&self.context.topic_root);
         self.hooked |= calls;
         calls
     }
@@ -157,7 +157,7 @@ impl Shell {
         let operation = self.journal.operation.clone().map(Resumed::from);
         let (operation, reason) =
             operation.map(|it| (it.order.operation.word().to_owned(), it.order.reason)).unwrap_or_default();
-        About { operation, reason, boot_id: self.station.boot_id.clone(), ..About::default() }
+        About { operation, reason, boot_id: self.context.boot_id.clone(), ..About::default() }
     }
 
     /// Brings everything to the disks, on a thread of its own. A new one takes the place of one before, of which
@@ -193,18 +193,18 @@ impl Shell {
                     .map_err(Error::pubsub("OutageQuestion"))?;
             }
             Effect::Mark { order, why } => {
-                reasons::mark(&self.station.bus, &order, &why, self.station.clock.wall())?;
+                reasons::mark(&self.context.topic_root, &order, &why, self.context.clock.wall())?;
             }
             Effect::Zboot(verdict) => {
                 let label = verdict.partition_label.clone();
                 self.verdicts.publish(&label, &verdict).map(drop).map_err(Error::pubsub("ZbootConfig"))?;
             }
             Effect::Reason { order, image } => {
-                reasons::write(&self.station.bus, &order, &image, self.station.clock.wall())?;
+                reasons::write(&self.context.topic_root, &order, &image, self.context.clock.wall())?;
             }
             Effect::Check => {
-                let bus = self.station.bus.clone();
-                let mut orders = Orders::open(&self.station);
+                let topic_root = self.context.topic_root.clone();
+                let mut orders = Orders::open(&self.context);
                 self.asked += 1;
                 self.tasks.start(format!("check {}", self.asked), async move {
                     // The force file first: who takes it away does so once zedkube has answered by it. The answers last:
@@ -212,8 +212,8 @@ impl Shell {
                     let (order, _) = orders.next().await;
                     // What is wrong with a force file is said by zedkube, and named in its progress.
                     let forced = order.ok().flatten();
-                    let status = wire::look::<NodeDrainStatus>(&bus, ZEDKUBE, GLOBAL).await;
-                    let progress = wire::look::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL).await;
+                    let status = wire::look::<NodeDrainStatus>(&topic_root, ZEDKUBE, GLOBAL).await;
+                    let progress = wire::look::<NodeDrainProgress>(&topic_root, ZEDKUBE, GLOBAL).await;
                     let ours = progress.is_some();
                     let answers = progress.map(|it| it.answers).unwrap_or_default();
                     Some(Event::Checked { status, answers, forced, ours })
@@ -221,7 +221,7 @@ impl Shell {
             }
             Effect::Sync => self.sync("sync", None),
             Effect::LastSync if self.calls_hooks() => {
-                let hooks = Hooks::new(&self.station, &self.troubles, self.limits);
+                let hooks = Hooks::new(&self.context, &self.troubles, self.limits);
                 let about = self.about();
                 self.tasks.events(LAST_SYNC, move |outbox| hooks.call(about, outbox));
             }
@@ -284,45 +284,50 @@ impl Hands for Shell {
 }
 
 /// The first start in a boot: the traces of the last one become the journal, then they are removed.
-fn first(station: &Station) -> Result<Journal, Error> {
-    let bus = &station.bus;
-    let before = reasons::counter(bus)?;
-    let (now, booted_at) = (station.clock.wall(), station.clock.booted_at());
-    let stored = reasons::read(bus)?;
+fn first(context: &AgentContext) -> Result<Journal, Error> {
+    let topic_root = &context.topic_root;
+    let before = reasons::counter(topic_root)?;
+    let (now, booted_at) = (context.clock.wall(), context.clock.booted_at());
+    let stored = reasons::read(topic_root)?;
     // Whole, as what is published is its end only, and the file goes.
     let stack = stored.stack.clone().filter(|_| stored.reason.is_some()).unwrap_or_default();
-    let last_boot = LastBoot::tell(stored, reasons::evidence(bus)?, now, before);
+    let last_boot = LastBoot::tell(stored, reasons::evidence(topic_root)?, now, before);
     let booted_at = if last_boot.time == now { booted_at } else { GoTime::ZERO };
     warn!(reason = last_boot.reason, boot_reason = ?last_boot.boot_reason, "how the last boot ended");
     let of = if last_boot.boot_reason == BootReason::Kernel { "dmesg" } else { "stack" };
     for (number, line) in stack.lines().enumerate() {
         warn!("[{of} #{number}]: {line}");
     }
-    let journal = Journal { boot_id: station.boot_id.clone(), last_boot, booted_at, operation: None };
-    journal.write(bus)?;
-    reasons::count(bus, before);
-    reasons::forget(bus);
-    reasons::forget_first_boot(bus);
+    let journal = Journal { boot_id: context.boot_id.clone(), last_boot, booted_at, operation: None };
+    journal.write(topic_root)?;
+    reasons::count(topic_root, before);
+    reasons::forget(topic_root);
+    reasons::forget_first_boot(topic_root);
     Ok(journal)
 }
 
 /// A later start in the same boot. An earlier run may have ended between writing the journal and its next steps;
 /// a reason of another time than the one in the journal is of this boot and stays.
-fn again(bus: &Bus, journal: Journal) -> Result<Journal, Error> {
+fn again(topic_root: &TopicRoot, journal: Journal) -> Result<Journal, Error> {
     let before = journal.last_boot.restart_counter;
-    if reasons::counter(bus)? == before {
-        reasons::count(bus, before);
+    if reasons::counter(topic_root)? == before {
+        reasons::count(topic_root, before);
     }
-    if reasons::read(bus)?.time == Some(journal.last_boot.time) {
-        reasons::forget(bus);
+    if reasons::read(topic_root)?.time == Some(journal.last_boot.time) {
+        reasons::forget(topic_root);
     }
-    reasons::forget_first_boot(bus);
+    reasons::forget_first_boot(topic_root);
     Ok(journal)
 }
 
-fn operate(device: &dyn Device, order: &Order, bus: &Bus, boot_id: &str) -> Result<Took, String> {
+fn operate(
+    device: &dyn Device,
+    order: &Order,
+    topic_root: &TopicRoot,
+    boot_id: &str,
+) -> Result<Took, String> {
     // An earlier run of this agent may have ended while its call went on.
-    if stood_in(bus, boot_id, order.operation) {
+    if stood_in(topic_root, boot_id, order.operation) {
         return Ok(Took::StandIn);
     }
     match order.operation {
@@ -331,12 +336,12 @@ fn operate(device: &dyn Device, order: &Order, bus: &Bus, boot_id: &str) -> Resu
         Operation::Poweroff => device.power_off(&order.reason),
     }
     .map_err(|cause| report::chain(&cause))?;
-    Ok(if stood_in(bus, boot_id, order.operation) { Took::StandIn } else { Took::Machine })
+    Ok(if stood_in(topic_root, boot_id, order.operation) { Took::StandIn } else { Took::Machine })
 }
 
 /// Whether a stand-in was asked for `operation` in this boot: it writes down what a machine would do.
-fn stood_in(bus: &Bus, boot_id: &str, operation: Operation) -> bool {
-    match device::recorded(bus) {
+fn stood_in(topic_root: &TopicRoot, boot_id: &str, operation: Operation) -> bool {
+    match device::recorded(topic_root) {
         Ok(all) => all.iter().any(|it| it.boot_id == boot_id && it.operation == operation),
         Err(cause) => {
             warn!(error = %report::chain(&cause), "cannot tell whether the device is a stand-in");

@@ -16,38 +16,38 @@ pub use server::{CODES, Limits, Make, Totals, trial};
 use std::sync::Arc;
 
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
-use agent::{Station, Troubles, duties};
-use kubeapi::{Cluster, Target};
-use pubsub::Bus;
+use agent::{AgentContext, Troubles, duties};
+use kubeapi::{ApiClient, OwnNode};
+use pubsub::TopicRoot;
 use tokio::sync::watch;
 use topics::{GoTime, Headline};
 
 use cluster_status::Speaker;
 
-/// Publishes the node's status and serves pages at its address in the cluster, until the station says stop. `outage`
+/// Publishes the node's status and serves pages at its address in the cluster, until `context` says stop. `outage`
 /// makes what this node says of itself to its peers, and `totals` is what the metrics count. What fails
 /// is restarted alone. Dropping it leaves what was published last.
 pub async fn run(
-    station: &Station,
+    context: &AgentContext,
     troubles: &Troubles,
     limits: &Limits,
-    cluster: Cluster,
-    target: Target,
+    cluster: ApiClient,
+    own_node: OwnNode,
     standing: watch::Receiver<ClusterMembership>,
     (outage, totals): (Make, watch::Receiver<Totals>),
 ) {
     let (places, place) = watch::channel(None);
-    let status = duties::keep_until_stop("cluster status", station, || {
-        let (station, standing, places) = (station.clone(), standing.clone(), places.clone());
+    let status = duties::keep_until_stop("cluster status", context, || {
+        let (context, standing, places) = (context.clone(), standing.clone(), places.clone());
         async move {
-            Speaker::open(troubles)?.follow(station, standing, places).await;
+            Speaker::open(troubles)?.follow(context, standing, places).await;
             Ok(())
         }
     });
-    let server = duties::keep_until_stop("status server", station, || {
-        let (station, limits) = (station.clone(), limits.clone());
+    let server = duties::keep_until_stop("status server", context, || {
+        let (context, limits) = (context.clone(), limits.clone());
         let said = (Arc::clone(&outage), totals.clone());
-        let server = server::run(station, limits, cluster.clone(), target.clone(), place.clone(), said);
+        let server = server::run(context, limits, cluster.clone(), own_node.clone(), place.clone(), said);
         async move {
             server.await;
             Ok(())
@@ -58,6 +58,6 @@ pub async fn run(
 
 /// The headline of this node's page at `now`, out of what is on disk; `boot_id` is that of this boot. It reads files, and
 /// is for the agent that publishes them: that it is silent is not looked at.
-pub fn headline(bus: &Bus, boot_id: &str, now: GoTime) -> Headline {
-    server::headline(bus, boot_id, now)
+pub fn headline(topic_root: &TopicRoot, boot_id: &str, now: GoTime) -> Headline {
+    server::headline(topic_root, boot_id, now)
 }

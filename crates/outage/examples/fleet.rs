@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use kubesim::{Sim, SimConfig};
 use outage::calls::follow;
 use outage::keeper::{Ask, KeeperReport, Ours, Wish, keep};
@@ -94,7 +94,7 @@ fn cordon(sim: &Sim, node: &str, held: Option<(u32, String)>) {
 }
 
 /// A way to the API server of its own for each node.
-fn cluster(sim: &Sim, nth: u64, begun: Instant, asked: &Arc<Mutex<Asked>>) -> Cluster {
+fn cluster(sim: &Sim, nth: u64, begun: Instant, asked: &Arc<Mutex<Asked>>) -> ApiClient {
     let (service, asked) = (sim.service(), Arc::clone(asked));
     let dice = Arc::new(Mutex::new(Dice::new(nth)));
     let way = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -119,7 +119,7 @@ fn cluster(sim: &Sim, nth: u64, begun: Instant, asked: &Arc<Mutex<Asked>>) -> Cl
             answer
         }
     });
-    Cluster::from_client(Client::new(tower::util::BoxCloneService::new(way), "default"))
+    ApiClient::from_client(Client::new(tower::util::BoxCloneService::new(way), "default"))
 }
 
 /// Resident memory of this process, in kB.

@@ -21,7 +21,7 @@ use kubeapi::objects::{condition, items, text};
 use kubeapi::reply::Reach;
 use kubeapi::slim::Known;
 use kubeapi::watch::{Manner, News, Scope, Update, follow_in};
-use kubeapi::{Cluster, Error};
+use kubeapi::{ApiClient, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use step::Mono;
@@ -65,7 +65,7 @@ fn held(lease: Lease) -> Result<Box<Held>, Trouble> {
 ///
 /// # Errors
 /// [`Trouble`]: no answer, or an unusable record.
-pub async fn read(cluster: &Cluster) -> Result<Option<Box<Held>>, Trouble> {
+pub async fn read(cluster: &ApiClient) -> Result<Option<Box<Held>>, Trouble> {
     match lease::read(cluster, LEASE).await {
         Ok(lease) => lease.map(held).transpose(),
         Err(error) => Err(silent(&error)),
@@ -73,7 +73,7 @@ pub async fn read(cluster: &Cluster) -> Result<Option<Box<Held>>, Trouble> {
 }
 
 /// Writes `order`; `wall` is what our wall clock shows, for people.
-pub async fn write(cluster: &Cluster, order: LeaseWrite, wall: Timestamp) -> Wrote {
+pub async fn write(cluster: &ApiClient, order: LeaseWrite, wall: Timestamp) -> Wrote {
     let lease = match object(order, wall) {
         Ok(lease) => lease,
         Err(error) => return Wrote::Unknown(format!("no JSON for lease {APP_NAMESPACE}/{LEASE}: {error}")),
@@ -117,14 +117,14 @@ fn object(order: LeaseWrite, wall: Timestamp) -> Result<Lease, serde_json::Error
 pub type Newest = watch::Receiver<Option<Box<Held>>>;
 
 /// Watches the Lease for all readers of `newest`, until it is dropped.
-pub async fn follow(cluster: &Cluster, newest: &watch::Sender<Option<Box<Held>>>) {
+pub async fn follow(cluster: &ApiClient, newest: &watch::Sender<Option<Box<Held>>>) {
     let changes = changes(cluster, RandomState::new().hash_one("jitter"));
     changes.for_each(|held| async move { drop(newest.send_replace(held)) }).await;
 }
 
 /// Each change of the Lease, `None` for a deleted one. What cannot be used as a record is a change too: readers then ask
 /// for the Lease itself.
-fn changes(cluster: &Cluster, seed: u64) -> impl Stream<Item = Option<Box<Held>>> + Send + use<> {
+fn changes(cluster: &ApiClient, seed: u64) -> impl Stream<Item = Option<Box<Held>>> + Send + use<> {
     let all = Lease::url_path(&(), Some(APP_NAMESPACE));
     let only = Some(format!("metadata.name={LEASE}"));
     let scope = Scope { fields: only, ..Scope::all(format!("lease {APP_NAMESPACE}/{LEASE}"), all) };
@@ -221,7 +221,7 @@ fn nodes_scope() -> Scope {
 ///
 /// # Errors
 /// No answer.
-pub async fn glance(cluster: &Cluster) -> Result<Vec<(NodeSeen, Option<String>)>, Trouble> {
+pub async fn glance(cluster: &ApiClient) -> Result<Vec<(NodeSeen, Option<String>)>, Trouble> {
     let nodes = nodes_scope().list_all::<Item>(cluster).await.map_err(|it| silent(&it))?;
     Ok(nodes.items.into_iter().map(|it| (it.seen, it.away)).collect())
 }
@@ -240,7 +240,7 @@ pub struct Named {
 ///
 /// # Errors
 /// No answer, or no such node.
-pub async fn named(cluster: &Cluster, name: &NodeName) -> Result<Named, Trouble> {
+pub async fn named(cluster: &ApiClient, name: &NodeName) -> Result<Named, Trouble> {
     let read = nodes::api().get(name.as_str(), &GetParams::default());
     let item: Item =
         cluster.ask_within(CALL_LIMIT, &format!("read node {name}"), read).await.map_err(|it| silent(&it))?;
@@ -251,7 +251,7 @@ pub async fn named(cluster: &Cluster, name: &NodeName) -> Result<Named, Trouble>
 ///
 /// # Errors
 /// No answer.
-pub async fn mark(cluster: &Cluster, node: &Named, text: Option<&str>) -> Result<bool, Trouble> {
+pub async fn mark(cluster: &ApiClient, node: &Named, text: Option<&str>) -> Result<bool, Trouble> {
     let name = &node.seen.name;
     let patch = Patch::Merge(json!({ "metadata": {
         "resourceVersion": node.version, "annotations": { IGNORE_ANNOTATION: text },
@@ -268,7 +268,7 @@ pub async fn mark(cluster: &Cluster, node: &Named, text: Option<&str>) -> Result
 ///
 /// # Errors
 /// No answer.
-pub async fn look(cluster: &Cluster, pulses: &mut Pulses, now: Mono) -> Result<Looked, Trouble> {
+pub async fn look(cluster: &ApiClient, pulses: &mut Pulses, now: Mono) -> Result<Looked, Trouble> {
     let (nodes, kubelets) =
         (nodes_scope(), Scope::all("leases of kubelets", Lease::url_path(&(), Some(KUBELETS))));
     let (nodes, kubelets) =
@@ -288,8 +288,8 @@ pub async fn look(cluster: &Cluster, pulses: &mut Pulses, now: Mono) -> Result<L
 /// Our own node by its name: its UID.
 ///
 /// # Errors
-/// Those of [`Cluster`], and [`Error::WrongNode`] when it is another device's.
-pub async fn own(cluster: &Cluster, name: &NodeName, device_uuid: &str) -> Result<Own, Error> {
+/// Those of [`ApiClient`], and [`Error::WrongNode`] when it is another device's.
+pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Result<Own, Error> {
     let node = nodes::own(cluster, name, device_uuid).await?;
     let labels = node.metadata.labels.unwrap_or_default();
     Ok(Own {

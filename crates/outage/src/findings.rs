@@ -4,14 +4,14 @@
 //! All of it warns: when this node goes is its turn's to say (`turn`). Source: goals U6.
 
 use checks::{Finding, Severity};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 
 use crate::calls;
 use crate::turn::event::Trouble;
 use crate::turn::record::{Holder, Phase, Record};
 
 /// One look at the Lease, for a drain of `node`; code `turns`. Dropping it loses nothing.
-pub async fn look(cluster: &Cluster, node: &str) -> Vec<Finding> {
+pub async fn look(cluster: &ApiClient, node: &str) -> Vec<Finding> {
     match calls::read(cluster).await {
         Ok(held) => held.map(|it| of(&it.record, node)).unwrap_or_default(),
         Err(Trouble::NoAnswer(why) | Trouble::Refused(why)) => vec![found(why, "zedbox lock status")],

@@ -9,7 +9,7 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use kubeapi::reply::Reach;
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use step::{Core, Mono};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -117,7 +117,7 @@ impl Levels {
 /// Keeps the turn of this node until nobody asks any more, by what `lease` shows. Dropping it ends its calls; what is in
 /// the record stays, and the next keeper continues from it.
 pub async fn keep(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     ours: &Ours,
     lease: &Newest,
     (now, wall): (impl Fn() -> Mono, impl Fn() -> Timestamp),
@@ -159,7 +159,7 @@ pub async fn keep(
 
 /// Our own node, as soon as it can be read; `None` when nobody asks any more.
 async fn own(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     ours: &Ours,
     now: &impl Fn() -> Mono,
     asks: &mut mpsc::UnboundedReceiver<Ask>,
@@ -225,7 +225,7 @@ enum Done {
 }
 
 struct Keeper<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a ApiClient,
     ours: &'a Ours,
     me: Me,
     tie_breaker: bool,

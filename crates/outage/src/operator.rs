@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kubeapi::names::APP_NAMESPACE;
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
@@ -77,7 +77,7 @@ pub struct View {
 ///
 /// # Errors
 /// [`Failed::NoAnswer`], [`Failed::BadRecord`].
-pub async fn view(cluster: &Cluster) -> Result<View, Failed> {
+pub async fn view(cluster: &ApiClient) -> Result<View, Failed> {
     let held = calls::read(cluster).await?;
     let mut view = View { held, ..View::default() };
     for (node, away) in calls::glance(cluster).await? {
@@ -92,7 +92,7 @@ pub async fn view(cluster: &Cluster) -> Result<View, Failed> {
 /// # Errors
 /// [`Failed`]. Dropping it leaves open whether it was written.
 pub async fn change(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     wall: Timestamp,
     edit: impl Fn(&Record) -> Result<Record, Refused>,
 ) -> Result<(Record, Record), Failed> {
@@ -121,7 +121,11 @@ pub async fn change(
 ///
 /// # Errors
 /// [`Failed`]; [`Refused::Member`] for a member of etcd. Dropping it leaves open whether it was written.
-pub async fn mark(cluster: &Cluster, name: &NodeName, away: Option<&Away>) -> Result<Option<String>, Failed> {
+pub async fn mark(
+    cluster: &ApiClient,
+    name: &NodeName,
+    away: Option<&Away>,
+) -> Result<Option<String>, Failed> {
     for _ in 0..TRIES {
         let node = calls::named(cluster, name).await?;
         if away.is_some() {

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use step::Mono;
 use tracing::{info, warn};
 
@@ -84,7 +84,7 @@ pub(crate) async fn ask_idle(looked: &mut Looked, names: &[String], port: u16) {
 }
 
 /// Moves the lead of etcd to a healthy member, if possible none of `next`, and says so; nothing where ours does not lead.
-pub(crate) async fn move_lead(cluster: &Cluster, ours: &Ours, next: &[String], now: Mono) {
+pub(crate) async fn move_lead(cluster: &ApiClient, ours: &Ours, next: &[String], now: Mono) {
     let own = etcd::read(&ours.etcd).await;
     if !own.metrics.as_ref().is_ok_and(|it| it.is_leader) {
         return;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use kubesim::{Etcd, EtcdFault, Fault, Sim, SimConfig};
 use outage::calls::follow;
 use outage::keeper::{Ask, KeeperReport, Ours, Wish, keep};
@@ -69,7 +69,7 @@ fn keeper_with(
     etcd: Source,
     tasks: &mut JoinSet<()>,
 ) -> (mpsc::UnboundedSender<Ask>, mpsc::UnboundedReceiver<KeeperReport>) {
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     let (asks, mut asked) = mpsc::unbounded_channel();
     let (says, told) = mpsc::unbounded_channel();
     let ours = Ours {

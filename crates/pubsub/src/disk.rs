@@ -88,9 +88,9 @@ pub(crate) trait Dir: Debug + Send + Sync {
 
 /// The file systems of this machine.
 #[derive(Debug)]
-pub(crate) struct Machine;
+pub(crate) struct HostDisk;
 
-impl Disk for Machine {
+impl Disk for HostDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Draft>> {
         let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
         Ok(Box::new(file))

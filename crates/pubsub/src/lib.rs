@@ -3,7 +3,6 @@
 //! Not here: any topic; values are bytes with a codec. Files are the truth, events are hints.
 //! Source of places, names and modes: lf-edge/eve pkg/pillar/pubsub.
 
-mod bus;
 mod disk;
 mod error;
 mod large;
@@ -15,6 +14,7 @@ mod retry;
 mod socket;
 pub mod store;
 mod subscription;
+mod topic_root;
 pub mod trust;
 mod watch;
 
@@ -23,7 +23,6 @@ use socket::{peer, server};
 pub use watch::glance;
 use watch::{file, files, folder, removed};
 
-pub use bus::Bus;
 pub use error::{BoxError, Error, Finding};
 pub use file::{Author, FileRule, FileState, FileWatch};
 pub use name::Name;
@@ -31,6 +30,7 @@ pub use publication::{Publication, Published};
 pub use retry::Retry;
 pub use socket::feed::SocketFeed;
 pub use subscription::{Change, Subscription};
+pub use topic_root::TopicRoot;
 
 /// How values become bytes and back.
 pub struct Codec<T> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use crate::disk::{Disk, Machine};
+use crate::disk::{Disk, HostDisk};
 use crate::files::{self, Files, Keeper, Shared};
 use crate::folder::{Folder, Former, Place};
 use crate::lock::Lock;
@@ -45,7 +45,7 @@ impl<T: Clone + PartialEq> Publication<T> {
     pub(crate) fn open(hub: &Arc<WatchHub>, root: &Path, name: Name, codec: Codec<T>) -> Result<Self, Error> {
         let lock = Lock::take(&name.to_string(), &name.dir(root))?;
         refuse_live(&name, root)?;
-        let mut publication = Self::open_on(Arc::new(Machine), root, name, codec, lock)?;
+        let mut publication = Self::open_on(Arc::new(HostDisk), root, name, codec, lock)?;
         // What a person removes from a persistent topic stays away until it is published again: it may be meant.
         if !publication.name.is_persistent() {
             publication.keeper = Keeper::start(Arc::clone(hub), &publication.files);
@@ -77,7 +77,7 @@ impl<T: Clone + PartialEq> Publication<T> {
         Ok(publication)
     }
 
-    /// What [`crate::Bus::serve`] does.
+    /// What [`crate::TopicRoot::serve`] does.
     pub(crate) fn serve(&mut self, root: &Path, to_wire: ToWire) -> Result<(), Error> {
         let Some(server) = Server::open(&self.name, root, to_wire)? else { return Ok(()) };
         let mut findings = Vec::new();

@@ -11,7 +11,7 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{self, Disk, Draft, Machine};
+use crate::disk::{self, Disk, Draft, HostDisk};
 use crate::name::{BACKUP, NAME_LIMIT_BYTES};
 use crate::{Error, FILE_LIMIT_BYTES};
 
@@ -32,7 +32,7 @@ static SETTLED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// The step that failed. Until the last step, bringing the directory to disk, the file is as it was; after that
 /// readers may see either content until the next good write.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    replace_on(&Machine, &SETTLED, path, bytes)
+    replace_on(&HostDisk, &SETTLED, path, bytes)
 }
 
 pub(crate) fn replace_on(
@@ -56,7 +56,7 @@ pub(crate) fn replace_on(
 /// The step that failed. Until the last step, bringing the directory to disk, nothing is at `path` that was not
 /// there before.
 pub fn create(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
-    let (disk, dir): (&dyn Disk, _) = (&Machine, parent(path));
+    let (disk, dir): (&dyn Disk, _) = (&HostDisk, parent(path));
     let written = beside(disk, &SETTLED, dir, bytes)?;
     let linked = disk.link(&written.path, path);
     disk.take_away(&written.path)?;
@@ -93,7 +93,7 @@ fn beside(
 /// # Errors
 /// It is a link or no regular file, or cannot be written. A power cut may leave the beginning of `bytes`.
 pub fn append(path: &Path, bytes: &[u8], limit: u64, kept: u64) -> Result<(), Error> {
-    let disk: &dyn Disk = &Machine;
+    let disk: &dyn Disk = &HostDisk;
     disk.make_dirs(parent(path))?;
     let (mut file, length) = disk::open_end(path)?;
     if length > limit
@@ -113,7 +113,7 @@ pub fn append(path: &Path, bytes: &[u8], limit: u64, kept: u64) -> Result<(), Er
 /// # Errors
 /// It is a link or no regular file, is longer than `limit` bytes, or cannot be read.
 pub fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
-    Machine.read(path, limit)
+    HostDisk.read(path, limit)
 }
 
 /// At most `limit` bytes from the start of the regular file at `path`, or `None` when there is none: for files of
@@ -130,7 +130,7 @@ pub fn read_start(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
 /// # Errors
 /// It cannot be removed, or its directory cannot be brought to disk.
 pub fn remove(path: &Path) -> Result<bool, Error> {
-    remove_on(&Machine, path)
+    remove_on(&HostDisk, path)
 }
 
 pub(crate) fn remove_on(disk: &dyn Disk, path: &Path) -> Result<bool, Error> {
@@ -254,7 +254,7 @@ pub(crate) fn backup(name: &str) -> Option<String> {
 
 /// Makes `dir` and what is missing above it, open to the owner only.
 pub(crate) fn make_dirs(dir: &Path) -> Result<(), Error> {
-    let disk: &dyn Disk = &Machine;
+    let disk: &dyn Disk = &HostDisk;
     disk.make_dirs(dir)
 }
 
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn a_claimed_file_that_was_taken_for_litter_is_known_to_be_gone() {
         let root = tempfile::tempdir().unwrap();
-        let disk: &dyn Disk = &Machine;
+        let disk: &dyn Disk = &HostDisk;
         let path = root.path().join("tmp1");
         let mut draft = disk.create(&path).unwrap();
         disk.remove_unclaimed(&path);

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pubsub::{Bus, Change, FileRule, FileState, Name, Publication, Published, Subscription, store};
+use pubsub::{Change, FileRule, FileState, Name, Publication, Published, Subscription, TopicRoot, store};
 
 use crate::quoted::codec;
 
@@ -14,15 +14,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Place {
     root: tempfile::TempDir,
-    bus: Bus,
+    topic_root: TopicRoot,
     name: Name,
 }
 
 impl Place {
     fn new(name: Name) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        Self { root, bus, name }
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        Self { root, topic_root, name }
     }
 
     fn volatile() -> Self {
@@ -38,11 +38,11 @@ impl Place {
     }
 
     fn publication(&self) -> Publication<String> {
-        self.bus.publication(self.name.clone(), codec()).unwrap()
+        self.topic_root.publication(self.name.clone(), codec()).unwrap()
     }
 
     fn subscription(&self) -> Subscription<String> {
-        self.bus.subscription(&self.name, codec())
+        self.topic_root.subscription(&self.name, codec())
     }
 
     fn write(&self, file: &str, bytes: &[u8]) {
@@ -219,7 +219,9 @@ fn there_is_one_publisher_and_a_dead_one_leaves_the_place() {
     let place = Place::volatile();
     let mut first = place.publication();
     first.publish("a", &text("1")).unwrap();
-    let Err(refused) = place.bus.publication(place.name.clone(), codec()) else { panic!("two publishers") };
+    let Err(refused) = place.topic_root.publication(place.name.clone(), codec()) else {
+        panic!("two publishers")
+    };
     let refused = refused.to_string();
     assert!(
         refused.contains("tester/Topic") && refused.contains(".lock") && refused.contains("stop"),
@@ -323,8 +325,8 @@ fn a_directory_that_was_removed_gets_all_its_values_again() {
 #[tokio::test]
 async fn a_plain_file_is_told_as_it_is_and_at_each_change() {
     let place = Place::volatile();
-    let path = place.bus.path("persist/config/x.json");
-    let mut watch = place.bus.file(&path, FileRule { limit_bytes: 4, order: true });
+    let path = place.topic_root.path("persist/config/x.json");
+    let mut watch = place.topic_root.file(&path, FileRule { limit_bytes: 4, order: true });
     assert_eq!(watch.next().await, FileState::Absent);
     store::replace(&path, b"1").unwrap();
     assert_eq!(watch.next().await, FileState::Present(b"1".to_vec()));
@@ -338,8 +340,8 @@ async fn a_plain_file_is_told_as_it_is_and_at_each_change() {
 #[tokio::test]
 async fn the_author_of_a_file_is_its_owner_at_the_time_it_was_written_also_of_one_that_is_refused() {
     let place = Place::volatile();
-    let path = place.bus.path("persist/kube-status/force.json");
-    let mut watch = place.bus.file(&path, FileRule { limit_bytes: 4, order: true });
+    let path = place.topic_root.path("persist/kube-status/force.json");
+    let mut watch = place.topic_root.file(&path, FileRule { limit_bytes: 4, order: true });
     assert_eq!((watch.next().await, watch.author()), (FileState::Absent, None));
     let us = rustix::process::geteuid().as_raw();
     for text in ["1", "12345"] {
@@ -357,12 +359,12 @@ async fn the_author_of_a_file_is_its_owner_at_the_time_it_was_written_also_of_on
 async fn s3_an_order_that_others_could_have_written_is_refused_with_the_next_step() {
     use std::os::unix::fs::PermissionsExt as _;
     let place = Place::volatile();
-    let path = place.bus.path("persist/kube-status/force.json");
+    let path = place.topic_root.path("persist/kube-status/force.json");
     store::replace(&path, b"1").unwrap();
     let rule = FileRule { limit_bytes: 99, order: true };
     let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     let refused = async |word: &str| {
-        let FileState::Bad(finding) = place.bus.file(&path, rule).next().await else {
+        let FileState::Bad(finding) = place.topic_root.file(&path, rule).next().await else {
             panic!("{word} was accepted")
         };
         assert!(finding.reason.contains(word), "{finding}");
@@ -373,14 +375,14 @@ async fn s3_an_order_that_others_could_have_written_is_refused_with_the_next_ste
     mode(path.parent().unwrap(), 0o777);
     refused("chmod 755").await;
     mode(path.parent().unwrap(), 0o1777);
-    assert_eq!(place.bus.file(&path, rule).next().await, FileState::Present(b"1".to_vec()));
+    assert_eq!(place.topic_root.file(&path, rule).next().await, FileState::Present(b"1".to_vec()));
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
         refused("chown root").await;
     } else {
         writeln!(std::io::stderr(), "skipped: foreign owners can only be tried as root").unwrap();
     }
-    let real = place.bus.path("real");
+    let real = place.topic_root.path("real");
     store::replace(&real, b"1").unwrap();
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink(&real, &path).unwrap();

@@ -16,7 +16,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use pubsub::{Bus, Codec, FILE_LIMIT_BYTES, Name, Publication, store};
+use pubsub::{Codec, FILE_LIMIT_BYTES, Name, Publication, TopicRoot, store};
 
 const KILLS: u64 = 2_000;
 /// A life ends after fewer acknowledgements than this.
@@ -52,14 +52,14 @@ fn names() -> [Name; 2] {
     [Name::persistent("killed", "Topic"), Name::volatile("killed", "Topic")]
 }
 
-fn open(bus: &Bus, name: &Name) -> Publication<Value> {
-    bus.publication(name.clone(), codec()).unwrap()
+fn open(topic_root: &TopicRoot, name: &Name) -> Publication<Value> {
+    topic_root.publication(name.clone(), codec()).unwrap()
 }
 
 /// Publishes for ever, and says each change once the call has returned: `<topic> <key> <value or ->`.
 fn publish(root: &Path) {
-    let bus = Bus::open(root).unwrap();
-    let mut publications = names().map(|name| open(&bus, &name));
+    let topic_root = TopicRoot::open(root).unwrap();
+    let mut publications = names().map(|name| open(&topic_root, &name));
     let mut out = std::io::stdout().lock();
     let newest = publications.iter().flat_map(|it| it.iter().map(|(_, value)| *value)).max();
     for value in newest.unwrap_or_default() + 1.. {
@@ -122,7 +122,7 @@ fn live_and_die(root: &Path, dice: &mut Dice, said: &mut Said) -> u64 {
 }
 
 /// Each file is what was acknowledged last, or the one change after it.
-fn check(root: &Path, bus: &Bus, said: &mut Said) {
+fn check(root: &Path, topic_root: &TopicRoot, said: &mut Said) {
     for (topic, name) in names().into_iter().enumerate() {
         let dir = name.dir(root);
         let mut found = BTreeMap::new();
@@ -144,7 +144,7 @@ fn check(root: &Path, bus: &Bus, said: &mut Said) {
         }
         assert!(ahead <= 1, "{name}: {ahead} changes ahead of what was said");
         // Whoever takes over finds the same and clears the litter away.
-        let mut next = open(bus, &name);
+        let mut next = open(topic_root, &name);
         assert_eq!(next.take_findings(), []);
         assert_eq!(
             next.iter().map(|(key, value)| (key.to_owned(), *value)).collect::<BTreeMap<_, _>>(),
@@ -179,11 +179,11 @@ fn main() {
         [env::temp_dir(), "/dev/shm".into()].into_iter().filter(|place| place.is_dir()).collect();
     for place in &places {
         let root = tempfile::tempdir_in(place).unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let mut said = Said::new();
         for _ in 0..kills.div_ceil(places.len() as u64) {
             spoken += live_and_die(root.path(), &mut dice, &mut said);
-            check(root.path(), &bus, &mut said);
+            check(root.path(), &topic_root, &mut said);
         }
     }
     println!("{spoken} acknowledged changes, none lost, none torn");

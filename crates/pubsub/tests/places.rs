@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use pubsub::{Bus, Change, Name, Publication, Published, Subscription, store};
+use pubsub::{Change, Name, Publication, Published, Subscription, TopicRoot, store};
 
 use crate::quoted::codec;
 
@@ -17,9 +17,9 @@ fn names() -> [Name; 2] {
     [Name::volatile("tester", "Topic"), Name::persistent("tester", "Topic")]
 }
 
-fn publication(bus: &Bus, name: &Name) -> Publication<String> {
+fn publication(topic_root: &TopicRoot, name: &Name) -> Publication<String> {
     for _ in 0..1_000_000 {
-        match bus.publication(name.clone(), codec()) {
+        match topic_root.publication(name.clone(), codec()) {
             // The shell that another test is starting has a copy of each lock of this process until it is a shell.
             Err(pubsub::Error::Taken { .. }) => std::thread::yield_now(),
             opened => return opened.unwrap(),
@@ -93,9 +93,9 @@ impl Drop for SmallDisk {
 async fn r2_a_full_disk_keeps_every_value_and_takes_new_ones_once_there_is_room() {
     for name in names() {
         let Some(disk) = SmallDisk::new() else { return };
-        let bus = Bus::open(disk.root()).unwrap();
-        let mut publication = publication(&bus, &name);
-        let mut subscription = bus.subscription(&name, codec());
+        let topic_root = TopicRoot::open(disk.root()).unwrap();
+        let mut publication = publication(&topic_root, &name);
+        let mut subscription = topic_root.subscription(&name, codec());
         let large = |letter: &str| letter.repeat(9_000);
         let mut put = Vec::new();
         let refused = loop {
@@ -125,8 +125,8 @@ async fn r2_a_full_disk_keeps_every_value_and_takes_new_ones_once_there_is_room(
 async fn r2_a_disk_that_turns_read_only_keeps_every_value_and_names_the_step() {
     for name in names() {
         let Some(mut disk) = SmallDisk::new() else { return };
-        let bus = Bus::open(disk.root()).unwrap();
-        let mut first = publication(&bus, &name);
+        let topic_root = TopicRoot::open(disk.root()).unwrap();
+        let mut first = publication(&topic_root, &name);
         first.publish("a", &text("1")).unwrap();
         assert!(disk.does("mount -o remount,ro"));
         let refused = first.publish("a", &text("2")).unwrap_err().to_string();
@@ -135,14 +135,14 @@ async fn r2_a_disk_that_turns_read_only_keeps_every_value_and_names_the_step() {
         first.unpublish("a").unwrap_err();
         first.signal_restarted().unwrap_err();
         assert_eq!((first.get("a"), first.iter().count(), first.restarted()), (Some(&text("1")), 1, 0));
-        until(&mut bus.subscription(&name, codec()), &[("a", "1")]).await;
-        let Err(refused) = bus.publication(Name::volatile("other", "T"), codec()) else {
+        until(&mut topic_root.subscription(&name, codec()), &[("a", "1")]).await;
+        let Err(refused) = topic_root.publication(Name::volatile("other", "T"), codec()) else {
             panic!("published")
         };
         assert!(refused.to_string().starts_with("make "), "{refused}");
         assert!(disk.does("mount -o remount,rw"));
         first.publish("a", &text("2")).unwrap();
-        until(&mut bus.subscription(&name, codec()), &[("a", "2")]).await;
+        until(&mut topic_root.subscription(&name, codec()), &[("a", "2")]).await;
     }
 }
 
@@ -150,9 +150,9 @@ async fn r2_a_disk_that_turns_read_only_keeps_every_value_and_names_the_step() {
 async fn r2_a_directory_that_somebody_removes_or_swaps_is_filled_again_by_the_next_publish() {
     for name in names() {
         let root = tempfile::tempdir().unwrap();
-        let (bus, dir) = (Bus::open(root.path()).unwrap(), name.dir(root.path()));
-        let mut publication = publication(&bus, &name);
-        let mut subscription = bus.subscription(&name, codec());
+        let (topic_root, dir) = (TopicRoot::open(root.path()).unwrap(), name.dir(root.path()));
+        let mut publication = publication(&topic_root, &name);
+        let mut subscription = topic_root.subscription(&name, codec());
         publication.publish("a", &text("1")).unwrap();
         publication.publish("b", &text("1")).unwrap();
         publication.signal_restarted().unwrap();
@@ -189,18 +189,18 @@ async fn r2_a_directory_that_somebody_removes_or_swaps_is_filled_again_by_the_ne
 async fn a_key_of_250_bytes_comes_changes_and_goes() {
     for name in names() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         // One for which the backup's name fits as well, and two for which it does not.
         for length in [246, 247, 250] {
             let key = "k".repeat(length);
-            let mut first = publication(&bus, &name);
-            let mut subscription = bus.subscription(&name, codec());
+            let mut first = publication(&topic_root, &name);
+            let mut subscription = topic_root.subscription(&name, codec());
             for value in ["1", "2"] {
                 first.publish(&key, &text(value)).unwrap();
                 until(&mut subscription, &[(&key, value)]).await;
             }
             drop(first);
-            let mut next = publication(&bus, &name);
+            let mut next = publication(&topic_root, &name);
             assert_eq!(next.take_findings(), []);
             assert_eq!(next.get(&key), Some(&text("2")));
             next.unpublish(&key).unwrap();
@@ -217,14 +217,14 @@ async fn ten_thousand_keys_are_published_read_taken_over_and_closed() {
         Some(Path::new("/dev/shm")).filter(|it| it.is_dir()).map_or_else(std::env::temp_dir, Path::to_owned);
     for name in names() {
         let root = tempfile::tempdir_in(&place).unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        let mut early = bus.subscription(&name, codec());
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        let mut early = topic_root.subscription(&name, codec());
         assert_eq!(early.next().await, Change::Synced);
-        let mut first = publication(&bus, &name);
+        let mut first = publication(&topic_root, &name);
         for number in 0..10_000 {
             first.publish(&number.to_string(), &format!("value {number}")).unwrap();
         }
-        let mut late = bus.subscription(&name, codec());
+        let mut late = topic_root.subscription(&name, codec());
         for subscription in [&mut early, &mut late] {
             while subscription.iter().count() < 10_000 {
                 tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap();
@@ -232,7 +232,7 @@ async fn ten_thousand_keys_are_published_read_taken_over_and_closed() {
             assert!(subscription.iter().all(|(key, value)| *value == format!("value {key}")));
         }
         drop(first);
-        let next = publication(&bus, &name);
+        let next = publication(&topic_root, &name);
         assert_eq!(next.iter().count(), 10_000);
         next.close().unwrap();
         let left = if name.is_persistent() { 10_000 } else { 0 };
@@ -243,8 +243,8 @@ async fn ten_thousand_keys_are_published_read_taken_over_and_closed() {
 #[tokio::test]
 async fn a_clock_that_is_set_back_hides_no_change() {
     let root = tempfile::tempdir().unwrap();
-    let (bus, [name, _]) = (Bus::open(root.path()).unwrap(), names());
-    let mut subscription = bus.subscription(&name, codec());
+    let (topic_root, [name, _]) = (TopicRoot::open(root.path()).unwrap(), names());
+    let mut subscription = topic_root.subscription(&name, codec());
     let dir = name.dir(root.path());
     // Times of a clock that jumps about; of the same length, so that only the content differs.
     let day = Duration::from_secs(86_400);
@@ -257,7 +257,7 @@ async fn a_clock_that_is_set_back_hides_no_change() {
         fs::create_dir_all(&dir).unwrap();
         fs::rename(&beside, dir.join("a.json")).unwrap();
         until(&mut subscription, &[("a", &number.to_string())]).await;
-        let mut next = publication(&bus, &name);
+        let mut next = publication(&topic_root, &name);
         assert_eq!(next.get("a"), Some(&number.to_string()));
         next.publish("a", &format!("mine {number}")).unwrap();
         until(&mut subscription, &[("a", &format!("mine {number}"))]).await;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pubsub::{Bus, Change, FileRule, FileState, Name, Publication};
+use pubsub::{Change, FileRule, FileState, Name, Publication, TopicRoot};
 
 use crate::quoted::codec;
 
@@ -13,14 +13,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Place {
     _root: tempfile::TempDir,
-    bus: Bus,
+    topic_root: TopicRoot,
     name: Name,
 }
 
 impl Place {
     fn new(name: Name) -> Self {
         let root = tempfile::tempdir().unwrap();
-        Self { bus: Bus::open(root.path()).unwrap(), name, _root: root }
+        Self { topic_root: TopicRoot::open(root.path()).unwrap(), name, _root: root }
     }
 
     fn volatile() -> Self {
@@ -28,7 +28,7 @@ impl Place {
     }
 
     fn publication(&self) -> Publication<String> {
-        let mut publication = self.bus.publication(self.name.clone(), codec()).unwrap();
+        let mut publication = self.topic_root.publication(self.name.clone(), codec()).unwrap();
         for key in ["a", "b"] {
             publication.publish(key, &key.to_owned()).unwrap();
         }
@@ -37,14 +37,14 @@ impl Place {
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.name.dir(self.bus.root()).join(name)
+        self.name.dir(self.topic_root.root()).join(name)
     }
 
     /// Waits until the file says so.
     async fn until(&self, name: &str, wanted: &str) {
-        // Not over our bus: another process.
-        let bus = Bus::open(self.bus.root()).unwrap();
-        let mut file = bus.file(self.file(name), FileRule { limit_bytes: 99, order: false });
+        // Not by our own TopicRoot: another process.
+        let topic_root = TopicRoot::open(self.topic_root.root()).unwrap();
+        let mut file = topic_root.file(self.file(name), FileRule { limit_bytes: 99, order: false });
         let seen = async { while file.next().await != FileState::Present(wanted.as_bytes().to_vec()) {} };
         tokio::time::timeout(PATIENCE, seen).await.unwrap();
     }
@@ -67,7 +67,7 @@ async fn a_directory_that_somebody_removes_with_all_above_it_is_back_without_ano
         let place = Place::volatile();
         let _publication = place.publication();
         place.until("restarted", "1").await;
-        fs::remove_dir_all(place.bus.path(above)).unwrap();
+        fs::remove_dir_all(place.topic_root.path(above)).unwrap();
         for (name, wanted) in [("a.json", "\"a\""), ("b.json", "\"b\""), ("restarted", "1")] {
             place.until(name, wanted).await;
         }
@@ -85,7 +85,7 @@ async fn a_key_that_its_publisher_took_back_stays_away() {
     assert!(!place.file("a.json").exists());
     // Nor does a publisher that is gone write anything.
     drop(publication);
-    let mut next = place.bus.publication(place.name.clone(), codec()).unwrap();
+    let mut next = place.topic_root.publication(place.name.clone(), codec()).unwrap();
     next.unpublish("b").unwrap();
     next.publish("c", &"c".to_owned()).unwrap();
     fs::remove_file(place.file("c.json")).unwrap();
@@ -112,7 +112,7 @@ async fn what_is_removed_from_a_persistent_topic_stays_away_until_it_is_publishe
     let place = Place::new(Name::persistent("tester", "Topic"));
     let mut publication = place.publication();
     fs::remove_file(place.file("a.json")).unwrap();
-    let mut follower = place.bus.subscription(&place.name, codec());
+    let mut follower = place.topic_root.subscription(&place.name, codec());
     while tokio::time::timeout(PATIENCE, follower.next()).await.unwrap() != Change::Synced {}
     publication.publish("b", &"other".to_owned()).unwrap();
     while follower.get("b").is_none_or(|it| it != "other") {

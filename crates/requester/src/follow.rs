@@ -4,7 +4,7 @@
 
 use agent::wire::{GLOBAL, ZEDKUBE};
 use agent::{Outbox, wire};
-use pubsub::{Bus, Change};
+use pubsub::{Change, TopicRoot};
 use topics::{NodeDrainProgress, NodeDrainStatus};
 use tracing::warn;
 
@@ -22,9 +22,9 @@ pub enum Word {
 /// Follows both topics of zedkube until nobody listens any more. zedkube writes the progress before the status, and
 /// here it is read after the status: a COMPLETE that was heard alone would be taken for that of a zedkube that gives
 /// no answers, whoever it is for and whatever was skipped.
-pub async fn follow<E>(bus: Bus, outbox: Outbox<E>, to_event: fn(Word) -> Option<E>) {
-    let mut statuses = bus.subscription(&wire::name::<NodeDrainStatus>(ZEDKUBE), wire::codec());
-    let mut reports = bus.subscription(&wire::name::<NodeDrainProgress>(ZEDKUBE), wire::codec());
+pub async fn follow<E>(topic_root: TopicRoot, outbox: Outbox<E>, to_event: fn(Word) -> Option<E>) {
+    let mut statuses = topic_root.subscription(&wire::name::<NodeDrainStatus>(ZEDKUBE), wire::codec());
+    let mut reports = topic_root.subscription(&wire::name::<NodeDrainProgress>(ZEDKUBE), wire::codec());
     let (mut answers, mut unread) = (false, 2);
     loop {
         let words = tokio::select! {
@@ -37,7 +37,7 @@ pub async fn follow<E>(bus: Bus, outbox: Outbox<E>, to_event: fn(Word) -> Option
             },
             change = statuses.next() => match change {
                 Change::Put { value, .. } => {
-                    let report = wire::look::<NodeDrainProgress>(&bus, ZEDKUBE, GLOBAL).await;
+                    let report = wire::look::<NodeDrainProgress>(&topic_root, ZEDKUBE, GLOBAL).await;
                     let report = report.map(|it| Word::Progress(Some(Box::new(it))));
                     report.into_iter().chain([Word::Status(Some(value))]).collect()
                 }
@@ -83,14 +83,14 @@ mod tests {
     #[tokio::test]
     async fn a_status_is_told_right_after_the_progress_of_its_moment() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let (outbox, mut inbox) = turn::inbox();
         let mut tasks = Tasks::new(outbox);
-        tasks.events("follow zedkube", |outbox| follow(bus.clone(), outbox, Some));
+        tasks.events("follow zedkube", |outbox| follow(topic_root.clone(), outbox, Some));
         assert_eq!(inbox.recv().await, Some(Word::Progress(None)), "there is none yet");
         assert_eq!(inbox.recv().await, Some(Word::Read));
-        let mut reports = agent::publication::<NodeDrainProgress>(&bus, ZEDKUBE).unwrap();
-        let mut statuses = agent::publication::<NodeDrainStatus>(&bus, ZEDKUBE).unwrap();
+        let mut reports = agent::publication::<NodeDrainProgress>(&topic_root, ZEDKUBE).unwrap();
+        let mut statuses = agent::publication::<NodeDrainStatus>(&topic_root, ZEDKUBE).unwrap();
         let mut heard = Vec::new();
         for (attempt, number) in [(1, DrainStatus::Cordoned), (2, DrainStatus::Complete)] {
             let report = NodeDrainProgress { attempt, ..NodeDrainProgress::default() };
@@ -107,12 +107,15 @@ mod tests {
     #[tokio::test]
     async fn what_is_there_at_the_start_is_told_before_it_counts_as_read() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let report = NodeDrainProgress { attempt: 3, ..NodeDrainProgress::default() };
-        agent::publication::<NodeDrainProgress>(&bus, ZEDKUBE).unwrap().publish(GLOBAL, &report).unwrap();
+        agent::publication::<NodeDrainProgress>(&topic_root, ZEDKUBE)
+            .unwrap()
+            .publish(GLOBAL, &report)
+            .unwrap();
         let (outbox, mut inbox) = turn::inbox();
         let mut tasks = Tasks::new(outbox);
-        tasks.events("follow zedkube", |outbox| follow(bus.clone(), outbox, Some));
+        tasks.events("follow zedkube", |outbox| follow(topic_root.clone(), outbox, Some));
         assert_eq!(inbox.recv().await, Some(Word::Progress(Some(Box::new(report)))));
         assert_eq!(inbox.recv().await, Some(Word::Read));
     }

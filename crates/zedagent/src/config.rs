@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use agent::outlet::Tries;
 use agent::wire::GLOBAL;
 use agent::{Clock, Error, Outbox, Outlet, Troubles, report};
-use pubsub::{Bus, FileRule, FileState, store};
+use pubsub::{FileRule, FileState, TopicRoot, store};
 use step::Mono;
 use topics::{
     BaseOsConfig, ClusterDecision, ConfigGetStatus, ConfigItemValueMap, ConfigMembership, DeviceOp,
@@ -40,7 +40,7 @@ struct InForce {
 
 /// The config in force and the topics that it becomes.
 pub(crate) struct Config {
-    bus: Bus,
+    topic_root: TopicRoot,
     force: InForce,
     /// What the config file itself said of the cluster, if it was read whole in this run; the copy does not count.
     decided: Option<ConfigMembership>,
@@ -63,9 +63,9 @@ impl Config {
     ///
     /// # Errors
     /// A topic cannot be had.
-    pub(crate) fn open(bus: &Bus, troubles: &Troubles) -> Result<Self, Error> {
+    pub(crate) fn open(topic_root: &TopicRoot, troubles: &Troubles) -> Result<Self, Error> {
         let mut config = Self {
-            bus: bus.clone(),
+            topic_root: topic_root.clone(),
             force: InForce::default(),
             decided: None,
             defaults: config_items::defaults()
@@ -80,7 +80,7 @@ impl Config {
             uncopied: None,
             copied: Tries::new(troubles),
         };
-        match store::read(&bus.path(saved::LAST_CONFIG), CONFIG_BYTES) {
+        match store::read(&topic_root.path(saved::LAST_CONFIG), CONFIG_BYTES) {
             Ok(Some(bytes)) => match device_config::parse(&bytes) {
                 Ok(last) => config.merge(last),
                 Err(fault) => {
@@ -103,7 +103,7 @@ impl Config {
     /// Follows the config file for good. Dropping it leaves what was published last.
     pub(crate) async fn follow(mut self, clock: Clock, outbox: Outbox<Event>) {
         let rule = FileRule { limit_bytes: CONFIG_BYTES, order: true };
-        let mut watch = self.bus.file(self.bus.path(CONFIG), rule);
+        let mut watch = self.topic_root.file(self.topic_root.path(CONFIG), rule);
         loop {
             let next_try = self.next_try();
             let event = tokio::select! {
@@ -181,7 +181,7 @@ impl Config {
             };
             self.troubles.tell(&Trouble {
                 what: what.clone(),
-                path: self.bus.path(CONFIG).display().to_string(),
+                path: self.topic_root.path(CONFIG).display().to_string(),
                 error: format!("{found}; {stays}"),
                 next_step: "correct it in the controller, or in the file; it is read again at once"
                     .to_owned(),
@@ -195,7 +195,7 @@ impl Config {
     /// Keeps a copy of the config that was read whole last.
     fn copy(&mut self) {
         let Some(bytes) = &self.uncopied else { return };
-        let kept = store::replace(&self.bus.path(saved::LAST_CONFIG), bytes);
+        let kept = store::replace(&self.topic_root.path(saved::LAST_CONFIG), bytes);
         if self.copied.ended("copy of the device config", kept.map_err(Error::pubsub(saved::LAST_CONFIG))) {
             self.uncopied = None;
         }
@@ -323,8 +323,8 @@ mod tests {
 
     /// One run of zedagent, which reads these files one after another.
     fn run(root: &Path, files: &[Option<&str>]) {
-        let bus = Bus::open(root).unwrap();
-        let mut config = Config::open(&bus, &Troubles::open(&bus, Clock::new(), NAME)).unwrap();
+        let topic_root = TopicRoot::open(root).unwrap();
+        let mut config = Config::open(&topic_root, &Troubles::open(&topic_root, Clock::new(), NAME)).unwrap();
         for file in files {
             let state = file.map_or(FileState::Absent, |text| FileState::Present(text.as_bytes().to_vec()));
             config.take(state);
@@ -332,10 +332,10 @@ mod tests {
     }
 
     fn published(root: &Path) -> (Option<bool>, Option<ConfigMembership>) {
-        let bus = Bus::open(root).unwrap();
+        let topic_root = TopicRoot::open(root).unwrap();
         (
-            wire::peek::<EdgeNodeClusterConfig>(&bus, NAME, GLOBAL).unwrap().map(|it| it.valid),
-            wire::peek::<ClusterDecision>(&bus, NAME, GLOBAL).unwrap().map(|it| it.membership),
+            wire::peek::<EdgeNodeClusterConfig>(&topic_root, NAME, GLOBAL).unwrap().map(|it| it.valid),
+            wire::peek::<ClusterDecision>(&topic_root, NAME, GLOBAL).unwrap().map(|it| it.membership),
         )
     }
 

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use agent::wire::{GLOBAL, ZEDKUBE};
     use agent::{Tasks, turn};
-    use pubsub::Bus;
+    use pubsub::TopicRoot;
 
     #[tokio::test]
     async fn the_record_of_leaving_is_told_at_the_start_and_that_there_is_none_as_well() {
@@ -84,15 +84,15 @@ mod tests {
             [(None, false), (Some(LeavePhase::Member), true), (Some(LeavePhase::Left), false)]
         {
             let root = tempfile::tempdir().unwrap();
-            let bus = Bus::open(root.path()).unwrap();
-            let mut record = agent::publication::<NodeLeave>(&bus, ZEDKUBE).unwrap();
+            let topic_root = TopicRoot::open(root.path()).unwrap();
+            let mut record = agent::publication::<NodeLeave>(&topic_root, ZEDKUBE).unwrap();
             let in_phase = |phase| NodeLeave { phase, ..NodeLeave::default() };
             if let Some(phase) = kept {
                 record.publish(GLOBAL, &in_phase(phase)).unwrap();
             }
             let (outbox, mut inbox) = turn::inbox();
             let (mut tasks, mut told) = (Tasks::new(outbox), false);
-            tasks.follow::<NodeLeave>(&bus, ZEDKUBE, move |change| leave(&change, &mut told));
+            tasks.follow::<NodeLeave>(&topic_root, ZEDKUBE, move |change| leave(&change, &mut told));
             assert_eq!(inbox.recv().await, Some(Event::HasToLeave(expected)), "{kept:?}");
             record.publish(GLOBAL, &in_phase(LeavePhase::Draining)).unwrap();
             assert_eq!(inbox.recv().await, Some(Event::HasToLeave(true)), "{kept:?}");

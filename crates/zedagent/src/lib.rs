@@ -15,7 +15,7 @@ mod shell;
 
 pub use limits::Limits;
 
-use agent::{Error, Station, Tasks, Troubles, force, outlet, pid, turn};
+use agent::{AgentContext, Error, Tasks, Troubles, force, outlet, pid, turn};
 use topics::ZedAgentStatus;
 
 /// The name of this agent.
@@ -23,28 +23,28 @@ const NAME: &str = "zedagent";
 /// Where the controller's config is read, under the root.
 pub const CONFIG: &str = "persist/config/edge-dev-config.json";
 
-/// Runs zedagent until the station says stop.
+/// Runs zedagent until `context` says stop.
 ///
 /// # Errors
 /// Another process is this agent.
-pub async fn run(station: Station, limits: Limits) -> Result<(), Error> {
-    let troubles = Troubles::open(&station.bus, station.clock, NAME);
+pub async fn run(context: AgentContext, limits: Limits) -> Result<(), Error> {
+    let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
     let open = || {
-        pid::write::<ZedAgentStatus>(&station, NAME)?;
-        force::forget_earlier_boot(&station);
+        pid::write::<ZedAgentStatus>(&context, NAME)?;
+        force::forget_earlier_boot(&context);
         let (outbox, inbox) = turn::inbox();
-        let (shell, found) = shell::Shell::open(&station, Tasks::new(outbox))?;
-        Ok((shell, found, inbox, config::Config::open(&station.bus, &troubles)?))
+        let (shell, found) = shell::Shell::open(&context, Tasks::new(outbox))?;
+        Ok((shell, found, inbox, config::Config::open(&context.topic_root, &troubles)?))
     };
-    let Some((mut shell, mut found, inbox, config)) = outlet::started(&station, &troubles, open).await?
+    let Some((mut shell, mut found, inbox, config)) = outlet::started(&context, &troubles, open).await?
     else {
         return Ok(());
     };
     // Nothing begins before it is known whether a person lets it.
-    let mut pauses = station.pauses();
+    let mut pauses = context.pauses();
     found.pause = pauses.next().await;
-    let core = core::Zedagent::new(limits, found, station.clock.now(), station.clock.booted_at());
+    let core = core::Zedagent::new(limits, found, context.clock.now(), context.clock.booted_at());
     shell.follow(config);
     shell.follow_pause(pauses);
-    turn::run(core, shell, inbox, &station, &troubles).await
+    turn::run(core, shell, inbox, &context, &troubles).await
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use agent::{Error, report};
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use topics::{DeviceOp, DeviceOpsCmd, go_json};
 use tracing::error;
 
@@ -20,10 +20,11 @@ const fn path(op: DeviceOp) -> &'static str {
 }
 
 /// The counters that were carried out last. One that makes no sense counts as none, and is reported.
-pub(crate) fn counters(bus: &Bus) -> Result<BTreeMap<DeviceOp, DeviceOpsCmd>, Error> {
+pub(crate) fn counters(topic_root: &TopicRoot) -> Result<BTreeMap<DeviceOp, DeviceOpsCmd>, Error> {
     let mut counters = BTreeMap::new();
     for op in [DeviceOp::Reboot, DeviceOp::Shutdown] {
-        let Some(bytes) = store::read(&bus.path(path(op)), COUNTER_BYTES).map_err(Error::pubsub(path(op)))?
+        let Some(bytes) =
+            store::read(&topic_root.path(path(op)), COUNTER_BYTES).map_err(Error::pubsub(path(op)))?
         else {
             continue;
         };
@@ -41,12 +42,16 @@ pub(crate) fn counters(bus: &Bus) -> Result<BTreeMap<DeviceOp, DeviceOpsCmd>, Er
 }
 
 /// Keeps a counter that was carried out.
-pub(crate) fn keep_counter(bus: &Bus, op: DeviceOp, command: &DeviceOpsCmd) -> Result<(), Error> {
+pub(crate) fn keep_counter(
+    topic_root: &TopicRoot,
+    op: DeviceOp,
+    command: &DeviceOpsCmd,
+) -> Result<(), Error> {
     let bytes = go_json::to_vec(command).map_err(|source| Error::Encode { what: path(op), source })?;
-    store::replace(&bus.path(path(op)), &bytes).map_err(Error::pubsub(path(op)))
+    store::replace(&topic_root.path(path(op)), &bytes).map_err(Error::pubsub(path(op)))
 }
 
 /// Forgets a counter.
-pub(crate) fn drop_counter(bus: &Bus, op: DeviceOp) -> Result<(), Error> {
-    store::remove(&bus.path(path(op))).map(drop).map_err(Error::pubsub(path(op)))
+pub(crate) fn drop_counter(topic_root: &TopicRoot, op: DeviceOp) -> Result<(), Error> {
+    store::remove(&topic_root.path(path(op))).map(drop).map_err(Error::pubsub(path(op)))
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent::operator::Pauses;
 use agent::wire::GLOBAL;
-use agent::{Error, Hands, Station, Tasks, Weight, force, publication, wire};
+use agent::{AgentContext, Error, Hands, Tasks, Weight, force, publication, wire};
 use pubsub::{Change, Publication};
 use topics::{
     DEVICE_ORDER, DeviceOp, DeviceOpPending, DrainStatus, FORCE_FILE, NodeAgentStatus, NodeDrainRequest,
@@ -19,7 +19,7 @@ use crate::{CONFIG, NAME, follow, saved};
 
 /// The hands of the core.
 pub(crate) struct Shell {
-    station: Station,
+    context: AgentContext,
     tasks: Tasks<Event>,
     request: Publication<NodeDrainRequest>,
     pending: Publication<DeviceOpPending>,
@@ -35,44 +35,45 @@ impl Shell {
     ///
     /// # Errors
     /// A topic or file of an earlier run cannot be had.
-    pub(crate) fn open(station: &Station, tasks: Tasks<Event>) -> Result<(Self, Found), Error> {
-        let bus = &station.bus;
+    pub(crate) fn open(context: &AgentContext, tasks: Tasks<Event>) -> Result<(Self, Found), Error> {
+        let topic_root = &context.topic_root;
         let shell = Self {
-            request: publication(bus, NAME)?,
-            pending: publication(bus, NAME)?,
-            status: publication(bus, NAME)?,
-            station: station.clone(),
+            request: publication(topic_root, NAME)?,
+            pending: publication(topic_root, NAME)?,
+            status: publication(topic_root, NAME)?,
+            context: context.clone(),
             tasks,
             forced: Arc::default(),
             used: false,
         };
         let found = Found {
-            counters: saved::counters(bus)?,
+            counters: saved::counters(topic_root)?,
             pending: shell.pending.iter().map(|(_, pending)| pending.clone()).collect(),
             request: shell.request.get(GLOBAL).cloned(),
             pause: None,
-            boot_id: station.boot_id.clone(),
+            boot_id: context.boot_id.clone(),
         };
         Ok((shell, found))
     }
 
     /// Follows what this agent hears of.
     pub(crate) fn follow(&mut self, config: Config) {
-        let bus = self.station.bus.clone();
-        self.tasks.follow_wall(self.station.clock, Event::Wall);
-        let clock = self.station.clock;
+        let topic_root = self.context.topic_root.clone();
+        self.tasks.follow_wall(self.context.clock, Event::Wall);
+        let clock = self.context.clock;
         self.tasks.events(format!("follow {CONFIG}"), move |outbox| config.follow(clock, outbox));
-        let of_zedkube = bus.clone();
+        let of_zedkube = topic_root.clone();
         self.tasks.events("follow zedkube", move |outbox| {
             requester::follow(of_zedkube, outbox, follow::of_zedkube)
         });
         let mut told = false;
-        self.tasks.follow::<NodeLeave>(&bus, "zedkube", move |change| follow::leave(&change, &mut told));
-        self.tasks.follow::<NodeAgentStatus>(&bus, "nodeagent", |change| match change {
+        self.tasks
+            .follow::<NodeLeave>(&topic_root, "zedkube", move |change| follow::leave(&change, &mut told));
+        self.tasks.follow::<NodeAgentStatus>(&topic_root, "nodeagent", |change| match change {
             Change::Put { value, .. } => Some(Event::Nodeagent(Box::new(value))),
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
-        self.tasks.follow::<ZbootStatus>(&bus, "baseosmgr", |change| match change {
+        self.tasks.follow::<ZbootStatus>(&topic_root, "baseosmgr", |change| match change {
             Change::Put { value, .. } if !value.current_partition => {
                 Some(Event::ImageWaits(value.partition_state == "updating"))
             }
@@ -85,13 +86,17 @@ impl Shell {
             | Change::Bad(_) => None,
         });
         let mut heard = false;
-        self.tasks.follow::<SiteOperation>(&bus, "zedkube", move |change| follow::site(change, &mut heard));
-        let boot_id = self.station.boot_id.clone();
-        self.tasks.follow_file(&bus, bus.path(DEVICE_ORDER), agent::operator::WORD, move |file| {
-            Some(Event::Person(follow::person(file, &boot_id)))
-        });
+        self.tasks
+            .follow::<SiteOperation>(&topic_root, "zedkube", move |change| follow::site(change, &mut heard));
+        let boot_id = self.context.boot_id.clone();
+        self.tasks.follow_file(
+            &topic_root,
+            topic_root.path(DEVICE_ORDER),
+            agent::operator::WORD,
+            move |file| Some(Event::Person(follow::person(file, &boot_id))),
+        );
         let lets_go = Arc::clone(&self.forced);
-        self.tasks.follow_force(&self.station, move |order| {
+        self.tasks.follow_force(&self.context, move |order| {
             let order = forced(order);
             lets_go.store(
                 order.is_some_and(|it| {
@@ -178,8 +183,8 @@ impl Hands for Shell {
                 self.pending.publish(key, &pending).map_err(Error::pubsub("DeviceOpPending")).map(drop)
             }
             Effect::Forget(op) => wire::withdraw(&mut self.pending, op.word()),
-            Effect::SaveCounter(op, command) => saved::keep_counter(&self.station.bus, op, &command),
-            Effect::DropCounter(op) => saved::drop_counter(&self.station.bus, op),
+            Effect::SaveCounter(op, command) => saved::keep_counter(&self.context.topic_root, op, &command),
+            Effect::DropCounter(op) => saved::drop_counter(&self.context.topic_root, op),
             Effect::Request(request) => {
                 self.request.publish(GLOBAL, &request).map_err(Error::pubsub("NodeDrainRequest")).map(drop)
             }
@@ -191,7 +196,7 @@ impl Hands for Shell {
             }
             Effect::UseForce => {
                 self.used = true;
-                force::remove(&self.station.bus).map(drop)
+                force::remove(&self.context.topic_root).map(drop)
             }
             Effect::Say(said) => {
                 say(&said);

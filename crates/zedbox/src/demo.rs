@@ -25,10 +25,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{DemoOptions, DrainCommand};
 use crate::drain_cmd;
-use cluster::{Cluster, NODES};
+use cluster::{DemoCluster, NODES};
 pub(crate) use drill::{DrillOptions, run as drill};
 pub(crate) use keep::agent;
-use machine::Machine;
+use machine::DemoMachine;
 use scenarios::Place;
 use teller::Teller;
 
@@ -45,13 +45,14 @@ pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
     let dir = quoted(&options.dir);
     tell.explain(&format!("zedbox demo: {}; files in {dir}", scenarios::title(options.scenario)));
     tell.explain("device RECORD: a reboot is only written down, nothing of this machine is touched");
-    let cluster = Cluster::start(clock).await.context("start the embedded cluster")?;
+    let cluster = DemoCluster::start(clock).await.context("start the embedded cluster")?;
     let kubeconfig = root.join("kubeconfig");
     store::replace(&kubeconfig, cluster.kubeconfig().as_bytes())?;
     link(&root)?;
     let what = "three nodes, a Deployment of 3 behind a budget, a StatefulSet, a DaemonSet, bare pods";
     tell.say("demo", what);
-    let machines = (0..NODES.len()).map(|at| Machine::new(&root, at)).collect::<anyhow::Result<Vec<_>>>()?;
+    let machines =
+        (0..NODES.len()).map(|at| DemoMachine::new(&root, at)).collect::<anyhow::Result<Vec<_>>>()?;
     let mut place = Place { clock, tell, cluster, machines, root };
     let (mut end, early) = tokio::select! {
         shown = Box::pin(place.show(options.scenario)) => (shown, false),
@@ -79,7 +80,7 @@ async fn leave(place: &Place, dir: &str) -> anyhow::Result<()> {
          jq . {node}/persist/device/recorded.jsonl\nTo continue, with a new cluster that stays:\n  {dir}/bin/zedbox demo \
          --keep --dir {dir}\n"
     ));
-    for machine in place.machines.iter().filter(|it| it.at == 0 || it.bus.path(HISTORY).exists()) {
+    for machine in place.machines.iter().filter(|it| it.at == 0 || it.topic_root.path(HISTORY).exists()) {
         let words = format!("drain history --root {dir}/{}", machine.name());
         place.tell.show(&format!("\n$ zedbox {words}\n"));
         typed_drain(machine, "history").await?;
@@ -88,8 +89,8 @@ async fn leave(place: &Place, dir: &str) -> anyhow::Result<()> {
 }
 
 /// `zedbox drain` as somebody types it on a machine.
-async fn typed_drain(machine: &Machine, action: &str) -> anyhow::Result<()> {
-    let root = machine.bus.path("");
+async fn typed_drain(machine: &DemoMachine, action: &str) -> anyhow::Result<()> {
+    let root = machine.topic_root.path("");
     let words = ["drain".as_ref(), action.as_ref(), "--root".as_ref(), root.as_os_str()];
     // What it ends with is for scripts.
     drain_cmd::run(&Drain::try_parse_from(words)?.drain).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent::{Clock, wire};
 use anyhow::Context as _;
 use kubeapi::connect::endpoint::Endpoint;
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use topics::EdgeNodeClusterConfig;
 
 use crate::Exit;
@@ -49,7 +49,7 @@ pub(crate) async fn run(command: &JoinCommand) -> Exit {
 
 async fn wait(command: &JoinCommand, options: &WaitOptions) -> anyhow::Result<Exit> {
     let root = &command.root;
-    let bus = Bus::open(root).with_context(|| format!("open the root {}", root.display()))?;
+    let topic_root = TopicRoot::open(root).with_context(|| format!("open the root {}", root.display()))?;
     let server = &options.server;
     let door = Endpoint::new(&format!("http://{server}"), None, ANSWER_LIMIT, LARGEST_ANSWER_BYTES);
     let door = door.map_err(anyhow::Error::msg).context("use the server's address")?;
@@ -57,7 +57,7 @@ async fn wait(command: &JoinCommand, options: &WaitOptions) -> anyhow::Result<Ex
     let look = async || {
         let cluster = match options.cluster {
             Some(cluster) => Ok(cluster.to_string()),
-            None => own_cluster(&bus),
+            None => own_cluster(&topic_root),
         };
         match cluster {
             Err(why) => Seen::NotYet(why),
@@ -86,8 +86,8 @@ async fn wait(command: &JoinCommand, options: &WaitOptions) -> anyhow::Result<Ex
 }
 
 /// The cluster that this node is to be in.
-fn own_cluster(bus: &Bus) -> Result<String, String> {
-    match wire::peek::<EdgeNodeClusterConfig>(bus, "zedagent", wire::GLOBAL) {
+fn own_cluster(topic_root: &TopicRoot) -> Result<String, String> {
+    match wire::peek::<EdgeNodeClusterConfig>(topic_root, "zedagent", wire::GLOBAL) {
         Ok(Some(config)) if config.valid => Ok(config.cluster_id.uuid.to_string()),
         Ok(_) => Err("EdgeNodeClusterConfig of this node names no cluster yet".to_owned()),
         Err(cause) => Err(agent::report::chain(&cause)),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args as Group;
 use kubeapi::connect::account::{self, Account, Place, Token};
-use kubeapi::{Cluster, Error};
+use kubeapi::{ApiClient, Error};
 use pubsub::store;
 
 use crate::Exit;
@@ -114,7 +114,7 @@ async fn by_admin(command: &KubeconfigCommand) -> anyhow::Result<(Place, Token)>
     let admin = command.kubeconfig.clone().or_else(of_server).ok_or_else(|| {
         anyhow!("find the kubeconfig of an administrator: name it with --kubeconfig, or use --token-file with --server and --ca")
     })?;
-    let cluster = Cluster::from_kubeconfig(admin);
+    let cluster = ApiClient::from_kubeconfig(admin);
     let advise = |error: Error| {
         let account = &command.service_account;
         let code = if let Error::Refused { answer, .. } = &error { answer.code } else { 0 };

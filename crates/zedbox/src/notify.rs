@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use agent::Clock;
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use tracing::warn;
 
 use crate::args::Service;
@@ -35,8 +35,8 @@ pub(crate) struct Reports {
 
 impl Reports {
     /// Of these agents; what they did before counts for nothing.
-    pub(crate) fn new(service: Service, agents: &[&str], bus: &Bus, clock: Clock) -> Self {
-        let path = |agent: &&str| bus.path(&format!("run/{agent}.touch"));
+    pub(crate) fn new(service: Service, agents: &[&str], topic_root: &TopicRoot, clock: Clock) -> Self {
+        let path = |agent: &&str| topic_root.path(&format!("run/{agent}.touch"));
         let files = agents.iter().map(path).map(|path| (path.clone(), touched(&path))).collect();
         Self { service, files, clock, failed: false }
     }
@@ -104,16 +104,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn x4_systemd_hears_of_life_only_when_each_agent_had_a_turn_since_it_last_did() {
         let root = tempfile::tempdir().unwrap();
-        let (bus, clock) = (Bus::open(root.path()).unwrap(), Clock::new());
+        let (topic_root, clock) = (TopicRoot::open(root.path()).unwrap(), Clock::new());
         let path = root.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_nonblocking(true).unwrap();
-        let [mut one, mut other] = AGENTS.map(|it| Watchdog::new(it, &bus, clock));
+        let [mut one, mut other] = AGENTS.map(|it| Watchdog::new(it, &topic_root, clock));
         // Turns of the process before.
         one.touch();
         other.touch();
         let service = Service { socket: Some(path.into()), watchdog: Some(Duration::from_secs(180)) };
-        let reports = Reports::new(service, &AGENTS, &bus, clock).follow();
+        let reports = Reports::new(service, &AGENTS, &topic_root, clock).follow();
         let heard = async {
             let later = async |secs| clock.sleep_until(Some(clock.now() + Duration::from_secs(secs))).await;
             let next = || {

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use agent::{Clock, reasons, report};
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use tracing::warn;
 
 /// So long the end of the process waits for its traces.
@@ -19,8 +19,8 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// From now on a panic of this process, which runs `agent`, is a reason for the machine to restart; one of an earlier
 /// process of the same agent in this boot is none any more.
-pub(crate) fn leave_traces(bus: &Bus, agent: &'static str, clock: Clock) {
-    match reasons::survived(bus, agent) {
+pub(crate) fn leave_traces(topic_root: &TopicRoot, agent: &'static str, clock: Clock) {
+    match reasons::survived(topic_root, agent) {
         Ok(None) => {}
         Ok(Some(line)) => warn!(
             line,
@@ -32,12 +32,12 @@ pub(crate) fn leave_traces(bus: &Bus, agent: &'static str, clock: Clock) {
             warn!(error = %report::chain(&cause), "cannot remove the reason of a panic that is over");
         }
     }
-    let bus = Arc::new(bus.clone());
+    let topic_root = Arc::new(topic_root.clone());
     panic::set_hook(Box::new(move |info| {
-        let (bus, text, stack) = (Arc::clone(&bus), text(info), Backtrace::force_capture());
+        let (topic_root, text, stack) = (Arc::clone(&topic_root), text(info), Backtrace::force_capture());
         let traces = Arc::new(move || {
             let stack = shown(&stack.to_string());
-            let stored = reasons::fatal(&bus, agent, &text, &stack, clock.wall());
+            let stored = reasons::fatal(&topic_root, agent, &text, &stack, clock.wall());
             // No line of the log: what panicked may hold its lock. newlogd keeps lines from `panic:` on as a stack. There
             // is nobody to report a failure of this to.
             drop(writeln!(stderr(), "panic: {text}\n\n{agent} [running]:\n{}", stack.trim_end()));
@@ -89,13 +89,13 @@ mod tests {
     #[test]
     fn e2_a_process_that_panics_ends_with_a_reason_and_a_stack_and_its_next_start_is_no_reason() {
         if let Some(root) = std::env::var_os(ROOT) {
-            leave_traces(&Bus::open(root).unwrap(), "zedkube", Clock::new());
+            leave_traces(&TopicRoot::open(root).unwrap(), "zedkube", Clock::new());
             // Also one that somebody waits for, who would go on without it.
             drop(thread::spawn(|| panic!("{} of the test", "made up")).join());
             return;
         }
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let name = "panic::tests::e2_a_process_that_panics_ends_with_a_reason_and_a_stack_and_its_next_start_is_no_reason";
         let mut process = Command::new(std::env::current_exe().unwrap());
         let ended = process.args([name, "--exact", "--nocapture"]).env(ROOT, root.path()).output().unwrap();
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(ended.status.signal(), Some(6));
         let said = String::from_utf8(ended.stderr).unwrap();
         assert!(said.lines().any(|line| line.starts_with("panic: made up of the test, ")), "{said}");
-        let text = |file: &str| std::fs::read_to_string(bus.path(file)).unwrap_or_default();
+        let text = |file: &str| std::fs::read_to_string(topic_root.path(file)).unwrap_or_default();
         let line = text(reasons::REASON);
         assert!(
             line.starts_with("Reboot from agent zedkube[") && line.contains(": made up of the test, "),
@@ -113,7 +113,7 @@ mod tests {
         for file in [reasons::STACK, "persist/agentdebug/zedkube/fatal-stack"] {
             assert!(text(file).contains("tests::e2_a_process_that_panics"), "{}", text(file));
         }
-        assert_eq!(reasons::survived(&bus, "zedkube").unwrap().as_deref(), Some(line.trim_end()));
+        assert_eq!(reasons::survived(&topic_root, "zedkube").unwrap().as_deref(), Some(line.trim_end()));
         assert_eq!((text(reasons::REASON), text(reasons::LOG)), (String::new(), line));
     }
 
@@ -130,11 +130,11 @@ mod tests {
     #[test]
     fn e2_a_process_ends_with_a_reason_though_nobody_reads_what_it_says() {
         if let Some(root) = std::env::var_os(ROOT) {
-            leave_traces(&Bus::open(root).unwrap(), "zedkube", Clock::new());
+            leave_traces(&TopicRoot::open(root).unwrap(), "zedkube", Clock::new());
             panic!("{}", "more than a pipe holds".repeat(1 << 16));
         }
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let name = "panic::tests::e2_a_process_ends_with_a_reason_though_nobody_reads_what_it_says";
         let mut process = Command::new(std::env::current_exe().unwrap());
         process.args([name, "--exact", "--nocapture"]).env(ROOT, root.path()).stderr(Stdio::piped());
@@ -142,6 +142,6 @@ mod tests {
         let unread = process.stderr.take();
         assert_eq!(process.wait().unwrap().signal(), Some(6));
         drop(unread);
-        assert_eq!(std::fs::read_to_string(bus.path(reasons::NUMBER)).unwrap(), "BootReasonFatal");
+        assert_eq!(std::fs::read_to_string(topic_root.path(reasons::NUMBER)).unwrap(), "BootReasonFatal");
     }
 }

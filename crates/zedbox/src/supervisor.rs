@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use agent::watchdog::Watchdog;
-use agent::{Clock, Station, Stop, Stopper, device, partitions, wire};
+use agent::{AgentContext, Clock, Stop, Stopper, device, partitions, wire};
 use anyhow::{Context as _, bail};
-use pubsub::{Bus, Change};
+use pubsub::{Change, TopicRoot};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use topics::ConfigItemValueMap;
@@ -57,14 +57,14 @@ impl fmt::Display for Agent {
 /// What the agents of one process share.
 #[derive(Clone)]
 pub(crate) struct Setting {
-    pub(crate) bus: Bus,
+    pub(crate) topic_root: TopicRoot,
     pub(crate) clock: Clock,
     pub(crate) device: device::Choice,
     pub(crate) partitions: partitions::Choice,
     pub(crate) current_partition: Option<partitions::Label>,
     pub(crate) boot_id: String,
     pub(crate) limits: Limits,
-    pub(crate) cluster: kubeapi::Cluster,
+    pub(crate) cluster: kubeapi::ApiClient,
 }
 
 /// Agents at work.
@@ -121,23 +121,23 @@ pub(crate) async fn run(agents: &[Agent], options: &Options, levels: &Levels) ->
         signal(SignalKind::user_defined2()).context("listen for SIGUSR2")?,
     );
     let clock = Clock::new();
-    let bus =
-        Bus::open(&options.root).with_context(|| format!("open the root {}", options.root.display()))?;
+    let topic_root = TopicRoot::open(&options.root)
+        .with_context(|| format!("open the root {}", options.root.display()))?;
     let limits = Limits::read(options.limits.as_deref())?;
     tell_device(&options.device);
     tell_partitions(&options.partitions);
     options.device.check().context("use the device")?;
     // Not before: a program that does not start has not survived its panic.
     let alone = if let [agent] = agents { agent.name() } else { "zedbox" };
-    panic::leave_traces(&bus, alone, clock);
-    let boot_id = boot_id(&options.device, &bus, clock, agents).await;
+    panic::leave_traces(&topic_root, alone, clock);
+    let boot_id = boot_id(&options.device, &topic_root, clock, agents).await;
     let setting = Setting {
-        cluster: kubeapi::Cluster::from_kubeconfig(options.kubeconfig()),
+        cluster: kubeapi::ApiClient::from_kubeconfig(options.kubeconfig()),
         limits,
         device: options.device.clone(),
         partitions: options.partitions.clone(),
         current_partition: options.current_partition,
-        bus,
+        topic_root,
         clock,
         boot_id,
     };
@@ -145,10 +145,10 @@ pub(crate) async fn run(agents: &[Agent], options: &Options, levels: &Levels) ->
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     let (service, names) =
         (Service::of_this_process(), agents.iter().map(|it| it.name()).collect::<Vec<_>>());
-    let mut reports = pin!(Reports::new(service.clone(), &names, &setting.bus, clock).follow());
+    let mut reports = pin!(Reports::new(service.clone(), &names, &setting.topic_root, clock).follow());
     let mut crew = Crew::start(agents, &setting);
     let mut properties = setting
-        .bus
+        .topic_root
         .subscription(&wire::name::<ConfigItemValueMap>("zedagent"), wire::codec::<ConfigItemValueMap>());
     let left = loop {
         tokio::select! {
@@ -180,12 +180,12 @@ pub(crate) async fn run(agents: &[Agent], options: &Options, levels: &Levels) ->
 }
 
 /// The identity of this boot. A disk that does not tell it now is asked again: ending would help nothing.
-async fn boot_id(device: &device::Choice, bus: &Bus, clock: Clock, agents: &[Agent]) -> String {
+async fn boot_id(device: &device::Choice, topic_root: &TopicRoot, clock: Clock, agents: &[Agent]) -> String {
     let mut told = false;
-    let mut watchdogs: Vec<_> = agents.iter().map(|it| Watchdog::new(it.name(), bus, clock)).collect();
+    let mut watchdogs: Vec<_> = agents.iter().map(|it| Watchdog::new(it.name(), topic_root, clock)).collect();
     loop {
         watchdogs.iter_mut().for_each(Watchdog::touch);
-        match device.boot_id(bus) {
+        match device.boot_id(topic_root) {
             Ok(boot_id) => return boot_id,
             Err(_) if told => {}
             Err(cause) => {
@@ -239,7 +239,7 @@ async fn keep(agent: Agent, setting: Setting, mut stop: Stop) -> Option<Agent> {
         }
         // While it is started again the machine stays up; but another process of this name answers for itself.
         if !matches!(cause, agent::Error::Already { .. }) {
-            Watchdog::new(agent.name(), &setting.bus, setting.clock).touch();
+            Watchdog::new(agent.name(), &setting.topic_root, setting.clock).touch();
         }
         error!(agent = %agent, error = %agent::report::chain(&cause), pause_secs = pause.as_secs(), "failed, starts again");
         tokio::select! {
@@ -251,20 +251,24 @@ async fn keep(agent: Agent, setting: Setting, mut stop: Stop) -> Option<Agent> {
 }
 
 async fn once(agent: Agent, setting: &Setting, stop: Stop) -> Result<(), agent::Error> {
-    let station =
-        Station { bus: setting.bus.clone(), clock: setting.clock, stop, boot_id: setting.boot_id.clone() };
+    let context = AgentContext {
+        topic_root: setting.topic_root.clone(),
+        clock: setting.clock,
+        stop,
+        boot_id: setting.boot_id.clone(),
+    };
     let limits = setting.limits.clone();
-    info!(agent = %agent, boot = station.boot_id, "starts");
+    info!(agent = %agent, boot = context.boot_id, "starts");
     match agent {
-        Agent::Zedagent => zedagent::run(station, limits.zedagent).await,
+        Agent::Zedagent => zedagent::run(context, limits.zedagent).await,
         Agent::Baseosmgr => {
-            let open = || setting.partitions.open(&setting.bus, setting.current_partition);
-            baseosmgr::run(station, limits.baseosmgr, open).await
+            let open = || setting.partitions.open(&setting.topic_root, setting.current_partition);
+            baseosmgr::run(context, limits.baseosmgr, open).await
         }
         Agent::Nodeagent => {
-            let device = setting.device.open(&setting.bus, setting.clock);
-            nodeagent::run(station, limits.nodeagent, device).await
+            let device = setting.device.open(&setting.topic_root, setting.clock);
+            nodeagent::run(context, limits.nodeagent, device).await
         }
-        Agent::Zedkube => zedkube::run(station, limits.zedkube, setting.cluster.clone()).await,
+        Agent::Zedkube => zedkube::run(context, limits.zedkube, setting.cluster.clone()).await,
     }
 }

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use agent::Clock;
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -27,7 +27,7 @@ const SETTINGS: &str = "etc/zedbox/zedbox.toml";
 /// A device and the process on it, which is killed at the end.
 struct Device {
     root: TempDir,
-    bus: Bus,
+    topic_root: TopicRoot,
     process: Option<Child>,
 }
 
@@ -35,12 +35,12 @@ impl Device {
     fn new() -> Self {
         // Beside the program, so that it can be linked to.
         let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        Self { root, bus, process: None }
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        Self { root, topic_root, process: None }
     }
 
     fn put(&self, path: &str, text: &str) {
-        store::replace(&self.bus.path(path), text.as_bytes()).unwrap();
+        store::replace(&self.topic_root.path(path), text.as_bytes()).unwrap();
     }
 
     /// A link of this name to the program, as an image has it.
@@ -60,7 +60,7 @@ impl Device {
     }
 
     fn text(&self, file: &str) -> String {
-        fs::read_to_string(self.bus.path(file)).unwrap_or_default()
+        fs::read_to_string(self.topic_root.path(file)).unwrap_or_default()
     }
 
     /// Waits until `file` is there and holds `words`.
@@ -68,7 +68,7 @@ impl Device {
         let clock = Clock::new();
         // A log that grows in place causes no event before its writer ends.
         let seen = async {
-            while !(self.bus.path(file).exists() && self.text(file).contains(words)) {
+            while !(self.topic_root.path(file).exists() && self.text(file).contains(words)) {
                 clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
             }
         };
@@ -189,7 +189,7 @@ fn a_settings_file_with_a_fault_starts_nothing_and_each_line_says_so_as_json_und
     assert!(lines[0]["msg"].as_str().unwrap().ends_with("expected device, found devise"), "{log}");
     assert!(lines[2]["msg"].as_str().unwrap().contains("zedbox check"), "{log}");
     assert!(lines.iter().all(|it| it["source"] == "zedkube"), "{log}");
-    assert!(!device.bus.path("run/zedkube").exists());
+    assert!(!device.topic_root.path("run/zedkube").exists());
 }
 
 #[test]
@@ -358,7 +358,7 @@ async fn e10_on_another_hypervisor_not_supported_is_all_that_zedkube_says_and_do
         }
         device.until(LOG, "there is nothing to drain").await;
         assert_eq!(status["RequestedBy"], 1);
-        let mut topics: Vec<_> = fs::read_dir(device.bus.path("run/zedkube"))
+        let mut topics: Vec<_> = fs::read_dir(device.topic_root.path("run/zedkube"))
             .unwrap()
             .map(|it| it.unwrap().file_name().into_string().unwrap())
             .collect();
@@ -375,14 +375,14 @@ async fn e10_on_another_hypervisor_not_supported_is_all_that_zedkube_says_and_do
 #[tokio::test]
 async fn the_watchdog_sees_a_program_that_cannot_learn_the_identity_of_its_boot_yet() {
     let mut device = Device::new();
-    let boot_id = device.bus.path("run/device/boot-id");
+    let boot_id = device.topic_root.path("run/device/boot-id");
     fs::create_dir_all(&boot_id).unwrap();
     let mut command = Command::new(device.link("nodeagent"));
     command.arg("--root").arg(device.root.path());
     device.start(command);
     device.until(LOG, "no agent starts").await;
     device.until("run/nodeagent.touch", "").await;
-    assert!(!device.bus.path("run/nodeagent.pid").exists());
+    assert!(!device.topic_root.path("run/nodeagent.pid").exists());
     fs::remove_dir(&boot_id).unwrap();
     device.until("run/nodeagent.pid", "").await;
 }
@@ -405,7 +405,7 @@ fn x4_systemd_hears_that_the_agents_are_ready_once_each_had_a_turn_and_that_they
     });
     assert_eq!(heard(), "READY=1\nWATCHDOG=1", "{}", device.text(LOG));
     for agent in ["zedagent", "baseosmgr", "nodeagent", "zedkube"] {
-        assert!(device.bus.path(&format!("run/{agent}.touch")).exists(), "{agent} had no turn yet");
+        assert!(device.topic_root.path(&format!("run/{agent}.touch")).exists(), "{agent} had no turn yet");
     }
     kill_process(pid, Signal::TERM).unwrap();
     assert_eq!(heard(), "STOPPING=1");

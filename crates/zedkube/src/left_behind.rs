@@ -12,7 +12,7 @@ use std::time::Duration;
 use agent::{Clock, Outbox};
 use clusterview::leader::Leadership;
 use kubeapi::pace::Pace;
-use kubeapi::{Cluster, Error, NodeName, nodes};
+use kubeapi::{ApiClient, Error, NodeName, nodes};
 use kubenodeop::calls::surge;
 use kubenodeop::machines::undo;
 use kubenodeop::storage;
@@ -57,7 +57,7 @@ impl AwayNodes {
 
 /// Goes on until nobody can say any more who leads; a `limit` of zero is none. Dropping it loses nothing.
 pub(crate) async fn run(
-    cluster: Cluster,
+    cluster: ApiClient,
     clock: Clock,
     limit: Duration,
     mut leading: watch::Receiver<Leadership>,
@@ -95,7 +95,7 @@ pub(crate) async fn run(
 /// machines are named that have not come up in their time. Second copies of Deployments that have not come to be are given
 /// up where `surges` are set. Dropping it loses nothing.
 pub(crate) async fn give_back(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     node: &NodeName,
     surges: bool,
     clock: Clock,
@@ -182,7 +182,7 @@ pub(crate) async fn give_back(
     }
 }
 
-async fn look(cluster: &Cluster, now: Mono, limit: Duration, away: &mut AwayNodes) -> Result<(), Error> {
+async fn look(cluster: &ApiClient, now: Mono, limit: Duration, away: &mut AwayNodes) -> Result<(), Error> {
     // What is in the way of one does not keep the other from being done.
     let (volumes, machines) = (storage::asked_for(cluster).await, undo::stopped(cluster).await);
     let mut drained = volumes.as_ref().cloned().unwrap_or_default();
@@ -248,7 +248,7 @@ mod tests {
         sim.until("nodes", |all| all.iter().all(ready)).await;
         sim.power("n1", false);
         sim.until("nodes", |all| !all.iter().all(ready)).await;
-        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+        let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
         let (mut away, limit) = (AwayNodes::default(), Duration::from_secs(3600));
         for secs in [0, 3599, 3600] {
             assert_eq!(left(), before);
@@ -288,7 +288,7 @@ mod tests {
             it["spec"]["template"]["metadata"]["annotations"] =
                 json!({ "pillar-rs/drain-surge-from": "n1/solo-1" });
         });
-        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+        let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
         let (clock, (outbox, _inbox)) = (Clock::new(), agent::turn::inbox());
         give_back(&cluster, &NodeName::parse("n1").unwrap(), true, clock, outbox).await;
         let left = sim.get("apps/deployments", "shop", "solo").unwrap();

@@ -35,10 +35,10 @@ use std::sync::Arc;
 
 use ::outage::turn::record::Held;
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
-use agent::{Error, Station, Tasks, Troubles, device, duties, force, outlet, pid, turn};
+use agent::{AgentContext, Error, Tasks, Troubles, device, duties, force, outlet, pid, turn};
 use clusterview::ClusterView;
 use clusterview::apps::Pipe;
-use kubeapi::{Cluster, Target};
+use kubeapi::{ApiClient, OwnNode};
 use nodestatus::{ClusterMembership, Membership};
 use step::Core as _;
 use tokio::sync::watch;
@@ -52,12 +52,12 @@ const MISSPELT: &str = "persist/kube-status/kubeforce-NodeDrainStatus-global.jso
 /// While it exists, a drain that is done is not told.
 pub const WAIT: &str = "tmp/DrainStatus_FaultInjection_Wait";
 
-/// Runs zedkube until the station says stop.
+/// Runs zedkube until `context` says stop.
 ///
 /// # Errors
 /// A topic or file that it cannot continue without.
-pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(), Error> {
-    Box::pin(run_into(station, limits, cluster, Pipe::standard_output())).await
+pub async fn run(context: AgentContext, limits: Limits, cluster: ApiClient) -> Result<(), Error> {
+    Box::pin(run_into(context, limits, cluster, Pipe::standard_output())).await
 }
 
 /// [`run`], with another place for the lines that applications have logged.
@@ -65,34 +65,40 @@ pub async fn run(station: Station, limits: Limits, cluster: Cluster) -> Result<(
 /// # Errors
 /// As [`run`].
 #[expect(clippy::too_many_lines, reason = "what is started, one after the other")]
-pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: Pipe) -> Result<(), Error> {
-    let troubles = Troubles::open(&station.bus, station.clock, NAME);
-    if !device::is_for_clusters(&station.bus) {
-        return other_image::run(&station, &troubles).await;
+pub async fn run_into(
+    context: AgentContext,
+    limits: Limits,
+    cluster: ApiClient,
+    pipe: Pipe,
+) -> Result<(), Error> {
+    let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
+    if !device::is_for_clusters(&context.topic_root) {
+        return other_image::run(&context, &troubles).await;
     }
-    let target = Target::default();
+    let own_node = OwnNode::default();
     let (sender, lease) = watch::channel(None);
-    let view = ClusterView::new(&station, limits.cluster_view(), cluster.clone(), target.clone());
+    let view = ClusterView::new(&context, limits.cluster_view(), cluster.clone(), own_node.clone());
     let open = || {
-        pid::write::<NodeDrainStatus>(&station, NAME)?;
-        force::forget_earlier_boot(&station);
+        pid::write::<NodeDrainStatus>(&context, NAME)?;
+        force::forget_earlier_boot(&context);
         let (outbox, inbox) = turn::inbox();
         let (tasks, door) = (Tasks::new(outbox), view.door());
-        let membership = leave::Leaver::open(&station, &troubles, &limits)?;
-        let sites = site::Sites::open(&station, &troubles, &limits)?;
-        let work = Work::new(cluster.clone(), station.clone(), limits.clone(), target.clone(), lease.clone());
-        let opened = shell::Shell::open(&station, work.clone(), tasks, door)?;
+        let membership = leave::Leaver::open(&context, &troubles, &limits)?;
+        let sites = site::Sites::open(&context, &troubles, &limits)?;
+        let work =
+            Work::new(cluster.clone(), context.clone(), limits.clone(), own_node.clone(), lease.clone());
+        let opened = shell::Shell::open(&context, work.clone(), tasks, door)?;
         let found = work.preflight_report();
-        let updates = Box::new(k3s::Updates::open(&station, &limits, work)?);
+        let updates = Box::new(k3s::Updates::open(&context, &limits, work)?);
         Ok((inbox, membership, sites, (updates, found), opened))
     };
     let Some((inbox, membership, sites, (updates, found), (mut shell, earlier))) =
-        outlet::started(&station, &troubles, open).await?
+        outlet::started(&context, &troubles, open).await?
     else {
         return Ok(());
     };
     let (standing, heard) = (membership.standing(), membership.heard());
-    let (now, booted_at) = (station.clock.now(), station.clock.booted_at());
+    let (now, booted_at) = (context.clock.now(), context.clock.booted_at());
     let (machines, restore) = (cluster.clone(), limits.machines_restore());
     let (windows, says_of) = (limits.windows.clone(), limits.clone());
     let server = nodestatus::Limits {
@@ -101,7 +107,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
         ..nodestatus::Limits::default()
     };
     let (mut core, mut first) =
-        core::Zedkube::new(limits, earlier.journal, station.boot_id.clone(), now, booted_at);
+        core::Zedkube::new(limits, earlier.journal, context.boot_id.clone(), now, booted_at);
     core.count_on(earlier.shown);
     core.answered(earlier.answered);
     first.extend(core.recall(now, earlier.history));
@@ -120,32 +126,32 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     // Nor does a drain start before the clock has been held against the windows.
     first.extend(core.step(now, shell.follow_windows(&windows)));
     // Nor before it is known whether a person lets one.
-    let mut pauses = station.pauses();
+    let mut pauses = context.pauses();
     first.extend(core.step(now, Event::Pause(pauses.next().await)));
     let (attempt, reserve) = (shell.attempt_limit(), shell.disk_reserve());
-    let (ours, storage) = (target.clone(), shell.longhorn());
+    let (ours, storage) = (own_node.clone(), shell.longhorn());
     let (says, published) = (shell.statement(), shell.published());
     shell.follow(standing.clone(), heard);
     shell.follow_site(sites.hold());
     shell.follow_k3s(updates.hold());
     shell.follow_pause(pauses);
-    let drain = Box::pin(turn::run((core, first), shell, inbox, &station, &troubles));
+    let drain = Box::pin(turn::run((core, first), shell, inbox, &context, &troubles));
     let (standing_of_updates, members) = (standing.clone(), standing.clone());
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
-    let way_out = membership.run(cluster.clone(), target.clone(), attempt);
-    let sites = sites.run(cluster.clone(), target.clone(), lease, standing.clone());
-    let newest = follow_lease(&station, cluster.clone(), standing.clone(), sender);
+    let way_out = membership.run(cluster.clone(), own_node.clone(), attempt);
+    let sites = sites.run(cluster.clone(), own_node.clone(), lease, standing.clone());
+    let newest = follow_lease(&context, cluster.clone(), standing.clone(), sender);
     let (configs, config) = watch::channel(None);
     let totals = watch::Sender::default();
     let report = node_report::Report {
-        station: station.clone(),
+        context: context.clone(),
         cluster: cluster.clone(),
-        target: target.clone(),
+        own_node: own_node.clone(),
         members: standing.clone(),
         published,
         totals: totals.clone(),
     };
-    let report = duties::keep_until_stop("report on the Node", &station, || {
+    let report = duties::keep_until_stop("report on the Node", &context, || {
         let (report, limits) = (report.clone(), says_of.clone());
         async move {
             report.run(&limits).await;
@@ -153,34 +159,34 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
         }
     });
     let says = (says, totals.subscribe());
-    let status = nodestatus::run(&station, &troubles, &server, cluster, target, standing.clone(), says);
-    let left_behind = duties::keep_until_stop("leftovers of nodes that are away", &station, || {
+    let status = nodestatus::run(&context, &troubles, &server, cluster, own_node, standing.clone(), says);
+    let left_behind = duties::keep_until_stop("leftovers of nodes that are away", &context, || {
         let (cluster, leading) = (machines.clone(), view.leadership());
         async move {
-            left_behind::run(cluster, station.clock, restore, leading).await;
+            left_behind::run(cluster, context.clock, restore, leading).await;
             Ok(())
         }
     });
-    let disks = duties::keep_until_stop("room on disks", &station, || {
-        let (cluster, target) = (machines.clone(), ours.clone());
-        let run = reserve::run(cluster, target, station.clock, members.clone(), reserve.clone());
+    let disks = duties::keep_until_stop("room on disks", &context, || {
+        let (cluster, own_node) = (machines.clone(), ours.clone());
+        let run = reserve::run(cluster, own_node, context.clock, members.clone(), reserve.clone());
         async move {
             run.await;
             Ok(())
         }
     });
-    let properties = duties::keep_until_stop("properties of Longhorn", &station, || {
-        let run = longhorn::run(machines.clone(), station.clock, view.leadership(), storage.clone());
+    let properties = duties::keep_until_stop("properties of Longhorn", &context, || {
+        let run = longhorn::run(machines.clone(), context.clock, view.leadership(), storage.clone());
         async move {
             run.await;
             Ok(())
         }
     });
-    let updates_of_components = duties::keep_until_stop("updates of Kubernetes components", &station, || {
-        update_status::run(&station, &troubles)
+    let updates_of_components = duties::keep_until_stop("updates of Kubernetes components", &context, || {
+        update_status::run(&context, &troubles)
     });
-    let preflight = duties::keep_until_stop("report of the preflight", &station, || {
-        preflight::publish(&station, &troubles, found.clone())
+    let preflight = duties::keep_until_stop("report of the preflight", &context, || {
+        preflight::publish(&context, &troubles, found.clone())
     });
     let beside = Box::pin(async {
         tokio::join!(
@@ -189,7 +195,7 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
             Box::pin(newest),
             Box::pin(status),
             Box::pin(view.run(&troubles, config, pipe)),
-            Box::pin(tell_config(&station, standing, configs)),
+            Box::pin(tell_config(&context, standing, configs)),
             Box::pin(left_behind),
             Box::pin(disks),
             Box::pin(properties),
@@ -204,15 +210,15 @@ pub async fn run_into(station: Station, limits: Limits, cluster: Cluster, pipe: 
     tokio::try_join!(drain, updates, beside).map(|((), (), ())| ())
 }
 
-/// Keeps one watch of the Lease of turns for all who read it, while this node is in a cluster, until the station says
+/// Keeps one watch of the Lease of turns for all who read it, while this node is in a cluster, until the context says
 /// stop.
 async fn follow_lease(
-    station: &Station,
-    cluster: Cluster,
+    context: &AgentContext,
+    cluster: ApiClient,
     mut standing: watch::Receiver<ClusterMembership>,
     leases: watch::Sender<Option<Box<Held>>>,
 ) {
-    let mut stop = station.stop.clone();
+    let mut stop = context.stop.clone();
     loop {
         let is_in =
             matches!(standing.borrow_and_update().membership, Membership::Member | Membership::Leaving);
@@ -224,13 +230,13 @@ async fn follow_lease(
     }
 }
 
-/// Passes on the config of the cluster, as far as it is valid, until the station says stop.
+/// Passes on the config of the cluster, as far as it is valid, until `context` says stop.
 async fn tell_config(
-    station: &Station,
+    context: &AgentContext,
     mut standing: watch::Receiver<ClusterMembership>,
     configs: watch::Sender<Option<Arc<EdgeNodeClusterConfig>>>,
 ) {
-    let mut stop = station.stop.clone();
+    let mut stop = context.stop.clone();
     loop {
         let valid = standing.borrow_and_update().config.clone().filter(|it| it.valid);
         configs.send_if_modified(|held| {

@@ -13,7 +13,7 @@ use agent::Clock;
 use agent::clock::sync;
 use kubenodeop::node::boot::Local;
 use kubenodeop::node::gate::DEVICE_NODES;
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use topics::GoTime;
 
 /// Where our agents keep what outlives a boot.
@@ -25,25 +25,25 @@ const DEPTH: usize = 4;
 
 /// The machine, with what its disk says of time.
 #[derive(Debug)]
-pub(crate) struct Machine {
-    bus: Bus,
+pub(crate) struct ClockCheck {
+    topic_root: TopicRoot,
     clock: Clock,
     newest: Option<(GoTime, PathBuf)>,
 }
 
-impl Machine {
+impl ClockCheck {
     /// Reads the time stamps as they are now.
-    pub(crate) fn new(bus: &Bus, clock: Clock) -> Self {
+    pub(crate) fn new(topic_root: &TopicRoot, clock: Clock) -> Self {
         let mut newest = None;
         for agent in OURS {
-            stamps(&bus.path("persist/status").join(agent), DEPTH, &mut newest);
+            stamps(&topic_root.path("persist/status").join(agent), DEPTH, &mut newest);
         }
-        Self { bus: bus.clone(), clock, newest }
+        Self { topic_root: topic_root.clone(), clock, newest }
     }
 
     /// What it shows now.
     pub(crate) fn look(&self) -> Local {
-        let absent = DEVICE_NODES.into_iter().filter(|path| !self.bus.path(path).exists());
+        let absent = DEVICE_NODES.into_iter().filter(|path| !self.topic_root.path(path).exists());
         Local { missing: absent.map(|path| format!("/{path}")).collect(), clock: self.wrong_clock() }
     }
 
@@ -52,7 +52,7 @@ impl Machine {
         let Some((stamp, path)) = self.newest.as_ref().filter(|(stamp, _)| now.plus(SLACK) < *stamp) else {
             return String::new();
         };
-        if sync::by_timesyncd(&self.bus) {
+        if sync::by_timesyncd(&self.topic_root) {
             return String::new();
         }
         format!(
@@ -86,8 +86,8 @@ mod tests {
 
     const YEAR: i64 = 31_557_600;
 
-    fn write(bus: &Bus, path: &str) {
-        let path = bus.path(path);
+    fn write(topic_root: &TopicRoot, path: &str) {
+        let path = topic_root.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::File::create(path).unwrap();
     }
@@ -107,15 +107,15 @@ mod tests {
             (None, -YEAR, false, false),
         ] {
             let root = tempfile::tempdir().unwrap();
-            let bus = Bus::open(root.path()).unwrap();
+            let topic_root = TopicRoot::open(root.path()).unwrap();
             if let Some(path) = written {
-                write(&bus, path);
+                write(&topic_root, path);
             }
             if synchronised {
-                write(&bus, "run/systemd/timesync/synchronized");
+                write(&topic_root, "run/systemd/timesync/synchronized");
             }
             let clock = Clock::new().off_by(off_by_secs);
-            let machine = Machine::new(&bus, clock);
+            let machine = ClockCheck::new(&topic_root, clock);
             let seen = machine.look().clock;
             assert_eq!(!seen.is_empty(), wrong, "{written:?} {off_by_secs} {synchronised}: {seen}");
             assert!(!wrong || seen.contains("DeviceOpPending/reboot.json was written"), "{seen}");
@@ -128,10 +128,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn device_nodes_that_are_missing_are_named() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        let machine = Machine::new(&bus, Clock::new());
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        let machine = ClockCheck::new(&topic_root, Clock::new());
         assert_eq!(machine.look().missing, ["/dev/kmsg"]);
-        write(&bus, "dev/kmsg");
+        write(&topic_root, "dev/kmsg");
         assert_eq!(machine.look(), Local::default());
     }
 }

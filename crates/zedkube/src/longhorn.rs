@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use agent::Clock;
 use clusterview::leader::Leadership;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubenodeop::storage::{Kept, keep_drain_policy, keep_snapshot_job};
 use tokio::sync::watch;
 use topics::{ConfigItemType, ConfigItemValueMap};
@@ -66,7 +66,7 @@ pub(crate) fn wanted(map: &ConfigItemValueMap, before: &Wanted) -> (Wanted, Vec<
 
 /// Runs until nobody can say any more who leads, or what is wanted. Dropping it loses nothing.
 pub(crate) async fn run(
-    cluster: Cluster,
+    cluster: ApiClient,
     clock: Clock,
     mut leading: watch::Receiver<Leadership>,
     mut wanted: watch::Receiver<Wanted>,
@@ -101,7 +101,7 @@ pub(crate) async fn run(
 
 /// Compares and writes what differs; what could not be done, in words. Each write needs the right to it.
 async fn look(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     clock: Clock,
     leading: &watch::Receiver<Leadership>,
     wanted: &Wanted,

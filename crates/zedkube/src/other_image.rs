@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use agent::watchdog::Watchdog;
-use agent::{Error, Outlet, Station, Troubles, outlet, pid};
+use agent::{AgentContext, Error, Outlet, Troubles, outlet, pid};
 use topics::{DrainStatus, NodeDrainStatus, Requester};
 use tracing::info;
 
@@ -15,27 +15,27 @@ use crate::{GLOBAL, NAME};
 /// How often the machine's watchdog hears that this agent lives.
 const TICK: Duration = Duration::from_secs(25);
 
-/// Publishes NOTSUPPORTED, until the station says stop.
+/// Publishes NOTSUPPORTED, until `context` says stop.
 ///
 /// # Errors
 /// The topic cannot be had.
-pub(crate) async fn run(station: &Station, troubles: &Troubles) -> Result<(), Error> {
+pub(crate) async fn run(context: &AgentContext, troubles: &Troubles) -> Result<(), Error> {
     let open = || {
-        pid::write::<NodeDrainStatus>(station, NAME)?;
+        pid::write::<NodeDrainStatus>(context, NAME)?;
         Outlet::<NodeDrainStatus>::open(troubles)
     };
-    let Some(mut status) = outlet::started(station, troubles, open).await? else { return Ok(()) };
+    let Some(mut status) = outlet::started(context, troubles, open).await? else { return Ok(()) };
     info!("the hypervisor of this image is not k: there is nothing to drain");
     let said = NodeDrainStatus { status: DrainStatus::NotSupported, requested_by: Requester::None };
-    let mut watchdog = Watchdog::new(NAME, &station.bus, station.clock);
-    let mut stop = station.stop.clone();
+    let mut watchdog = Watchdog::new(NAME, &context.topic_root, context.clock);
+    let mut stop = context.stop.clone();
     loop {
         watchdog.touch();
-        let tick = station.clock.now() + TICK;
+        let tick = context.clock.now() + TICK;
         let due = if status.put(GLOBAL, &said) { tick } else { status.next_try().unwrap_or(tick) };
         tokio::select! {
             () = stop.stopped() => return Ok(()),
-            () = station.clock.sleep_until(Some(due)) => {}
+            () = context.clock.sleep_until(Some(due)) => {}
         }
     }
 }

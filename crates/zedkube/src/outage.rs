@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kubeapi::Target;
+use kubeapi::OwnNode;
 use nodestatus::Make;
 use outage::margin::calls::Source;
 use outage::margin::words;
@@ -14,13 +14,13 @@ use tokio::sync::watch;
 use topics::{NodeOutage, TurnWord, go_json};
 use tracing::warn;
 
-/// Makes the statement of the node that `target` names, whose turn is as the last of `turns` says.
-pub(crate) fn statement(target: Target, etcd: Source, turns: watch::Receiver<TurnWord>) -> Make {
+/// Makes the statement of the node that `own_node` names, whose turn is as the last of `turns` says.
+pub(crate) fn statement(own_node: OwnNode, etcd: Source, turns: watch::Receiver<TurnWord>) -> Make {
     Arc::new(move || {
-        let (target, etcd, turns) = (target.clone(), etcd.clone(), turns.clone());
+        let (own_node, etcd, turns) = (own_node.clone(), etcd.clone(), turns.clone());
         Box::pin(async move {
             let etcd = words::own(&etcd).await;
-            let node = target.get().map(|(node, _)| node.to_string()).unwrap_or_default();
+            let node = own_node.get().map(|(node, _)| node.to_string()).unwrap_or_default();
             let word = NodeOutage { node, etcd, turn: turns.borrow().clone() };
             let text = go_json::to_vec(&word).map(String::from_utf8);
             if let Ok(Ok(text)) = text {

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use agent::operator::WORD;
 use agent::wire::GLOBAL;
-use agent::{Error, Outbox, Station, Troubles, outlet, publication};
+use agent::{AgentContext, Error, Outbox, Troubles, outlet, publication};
 use checks::cluster::{self, Source};
-use checks::local::{self, Machine, SERVERS};
+use checks::local::{self, Host, SERVERS};
 use checks::{Finding, Severity, blocking, settled};
 use kubeapi::reply::Reach;
-use kubeapi::{Cluster, Target};
+use kubeapi::{ApiClient, OwnNode};
 use kubenodeop::{Blocker, Refusal};
-use pubsub::{Bus, FileState};
+use pubsub::{FileState, TopicRoot};
 use tokio::sync::watch;
 use topics::{DrainFinding, DrainPreflight, PASS_FILE, PreflightPass};
 use tracing::warn;
@@ -53,15 +53,15 @@ struct Seen {
 /// Looks, and remembers what was found.
 #[derive(Clone)]
 pub(crate) struct Preflight {
-    station: Station,
+    context: AgentContext,
     limits: Limits,
     seen: Arc<Mutex<Seen>>,
     report: Arc<watch::Sender<Option<DrainPreflight>>>,
 }
 
 impl Preflight {
-    pub(crate) fn new(station: Station, limits: Limits) -> Self {
-        Self { station, limits, seen: Arc::default(), report: Arc::default() }
+    pub(crate) fn new(context: AgentContext, limits: Limits) -> Self {
+        Self { context, limits, seen: Arc::default(), report: Arc::default() }
     }
 
     /// The newest report.
@@ -70,8 +70,8 @@ impl Preflight {
     }
 
     /// One look for the run; it ends with what the core hears of it. Dropping it loses nothing.
-    pub(crate) async fn look(self, cluster: Cluster, target: Target, run: RunId, outbox: Outbox<Event>) {
-        let (found, passed) = match Box::pin(self.find(&cluster, &target, run)).await {
+    pub(crate) async fn look(self, cluster: ApiClient, own_node: OwnNode, run: RunId, outbox: Outbox<Event>) {
+        let (found, passed) = match Box::pin(self.find(&cluster, &own_node, run)).await {
             Ok(seen) => self.judge(seen).await,
             Err(hindered) => (Err(hindered), String::new()),
         };
@@ -84,12 +84,12 @@ impl Preflight {
         outbox.send(Event::Preflighted(run, found)).await;
     }
 
-    async fn find(&self, cluster: &Cluster, target: &Target, run: RunId) -> Result<Seen, Hindered> {
+    async fn find(&self, cluster: &ApiClient, own_node: &OwnNode, run: RunId) -> Result<Seen, Hindered> {
         let mut seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
         if seen.run != run {
             seen = Seen { run, ..Seen::default() };
         }
-        let (node, uuid) = target.get().map_err(|why| Hindered {
+        let (node, uuid) = own_node.get().map_err(|why| Hindered {
             why,
             next_step: "check the device's name in the config".to_owned(),
             away: false,
@@ -102,7 +102,7 @@ impl Preflight {
         let (pods, machine) = (due(Part::Pods) || !seen.blockers.is_empty(), due(Part::Machine));
         let turns = self.limits.take_turns && due(Part::Turns);
         if pods {
-            let (now, rules) = (self.station.clock.now(), self.limits.rules(Duration::MAX));
+            let (now, rules) = (self.context.clock.now(), self.limits.rules(Duration::MAX));
             let looked = kubenodeop::preflight(cluster, &node, &uuid, &rules, now).await;
             let looked = looked.map_err(|refusal| hindered(&refusal))?;
             seen.blockers = looked.blockers;
@@ -112,12 +112,12 @@ impl Preflight {
             let found = outage::findings::look(cluster, node.as_str()).await;
             seen.found.insert(Part::Turns, found);
         }
-        let clock = self.station.clock;
+        let clock = self.context.clock;
         let own = || clock.wall().to_timestamp();
         let of_cluster = cluster::drain(cluster, node.as_str(), &sources, own).await;
         seen.found.extend(of_cluster.into_iter().map(|(source, found)| (Part::Cluster(source), found)));
         if machine {
-            let (machine, now) = (machine_of(self.station.bus.root(), cluster), own());
+            let (machine, now) = (machine_of(self.context.topic_root.root(), cluster), own());
             let found = tokio::task::spawn_blocking(move || local::look(&machine, now)).await;
             seen.found.insert(Part::Machine, found.unwrap_or_default());
         }
@@ -132,7 +132,7 @@ impl Preflight {
     async fn judge(&self, seen: Seen) -> (Result<Vec<Blocker>, Hindered>, String) {
         let all: Vec<Finding> = seen.found.values().flatten().cloned().collect();
         let all = settled(all, &self.limits.preflight_stops);
-        let pass = pass(&self.station.bus).await.unwrap_or_else(|why| {
+        let pass = pass(&self.context.topic_root).await.unwrap_or_else(|why| {
             warn!(path = PASS_FILE, "ignored, no finding is passed: {why}");
             PreflightPass::default()
         });
@@ -161,7 +161,7 @@ impl Preflight {
         } else {
             format!("{} by {}: {}", codes.join(", "), pass.by, pass.reason)
         };
-        let at = self.station.clock.wall();
+        let at = self.context.clock.wall();
         self.report.send_if_modified(|held| {
             let other = held.as_ref().is_none_or(|it| it.findings != findings);
             if other {
@@ -174,18 +174,18 @@ impl Preflight {
     }
 }
 
-/// Keeps the newest report as a topic, until the station says stop.
+/// Keeps the newest report as a topic, until `context` says stop.
 ///
 /// # Errors
 /// The topic cannot be published.
 pub(crate) async fn publish(
-    station: &Station,
+    context: &AgentContext,
     troubles: &Troubles,
     mut report: watch::Receiver<Option<DrainPreflight>>,
 ) -> Result<(), Error> {
-    let open = || publication::<DrainPreflight>(&station.bus, NAME);
-    let Some(mut topic) = outlet::started(station, troubles, open).await? else { return Ok(()) };
-    let mut stop = station.stop.clone();
+    let open = || publication::<DrainPreflight>(&context.topic_root, NAME);
+    let Some(mut topic) = outlet::started(context, troubles, open).await? else { return Ok(()) };
+    let mut stop = context.stop.clone();
     loop {
         let newest = report.borrow_and_update().clone();
         if let Some(newest) = newest
@@ -223,26 +223,21 @@ pub fn shown(it: &Finding, pass: &PreflightPass) -> DrainFinding {
 }
 
 /// What is looked at of the machine whose files are below `root`.
-pub fn machine_of(root: &Path, cluster: &Cluster) -> Machine {
+pub fn machine_of(root: &Path, cluster: &ApiClient) -> Host {
     let api = cluster.address();
     let api = api.strip_prefix("https://").map(|it| it.split('/').next().unwrap_or(it).to_owned());
     let named = |(what, at): (&str, &str)| (what.to_owned(), at.to_owned());
     let servers = api.map(|it| ("API server".to_owned(), it)).into_iter().chain(SERVERS.map(named));
     let own = cluster.certificate().transpose().map(|it| (cluster.via(), it));
-    Machine {
-        root: root.to_owned(),
-        servers: servers.collect(),
-        own,
-        disks: DISKS.map(str::to_owned).to_vec(),
-    }
+    Host { root: root.to_owned(), servers: servers.collect(), own, disks: DISKS.map(str::to_owned).to_vec() }
 }
 
 /// What a person has the preflight pass.
 ///
 /// # Errors
 /// The order may not be believed, or makes no sense: why.
-pub async fn pass(bus: &Bus) -> Result<PreflightPass, String> {
-    match bus.file(bus.path(PASS_FILE), WORD).next().await {
+pub async fn pass(topic_root: &TopicRoot) -> Result<PreflightPass, String> {
+    match topic_root.file(topic_root.path(PASS_FILE), WORD).next().await {
         FileState::Absent => Ok(PreflightPass::default()),
         FileState::Present(bytes) => PreflightPass::read(&bytes),
         FileState::Bad(finding) => Err(finding.reason),

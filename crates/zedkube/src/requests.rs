@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use agent::{Clock, Outbox, Tasks, operator, wire};
-use pubsub::{Bus, Change, FileState};
+use pubsub::{Change, FileState, TopicRoot};
 use step::Mono;
 use topics::{NodeDrainRequest, Requester, Topic as _, go_json};
 use tracing::{error, warn};
@@ -18,20 +18,20 @@ use crate::core::Event;
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Follows all requests for good.
-pub(crate) fn follow(tasks: &mut Tasks<Event>, bus: &Bus, clock: Clock) {
+pub(crate) fn follow(tasks: &mut Tasks<Event>, topic_root: &TopicRoot, clock: Clock) {
     for (agent, from) in [
         ("zedagent", Requester::DeviceOp),
         ("baseosmgr", Requester::Update),
         (wire::ZEDKUBE, Requester::K3sUpdate),
     ] {
-        let bus = bus.clone();
+        let topic_root = topic_root.clone();
         tasks.events(format!("follow {agent}/{}", NodeDrainRequest::NAME), move |outbox| {
-            of_agent(bus, agent, Asked::new(from, clock, outbox))
+            of_agent(topic_root, agent, Asked::new(from, clock, outbox))
         });
     }
-    let bus = bus.clone();
+    let topic_root = topic_root.clone();
     tasks.events(format!("follow {}", operator::FILE), move |outbox| {
-        of_person(bus, Asked::new(Requester::Operator, clock, outbox))
+        of_person(topic_root, Asked::new(Requester::Operator, clock, outbox))
     });
 }
 
@@ -77,8 +77,8 @@ impl Asked {
     }
 }
 
-async fn of_agent(bus: Bus, agent: &'static str, mut asked: Asked) {
-    let mut topic = bus.subscription(&wire::name::<NodeDrainRequest>(agent), wire::codec());
+async fn of_agent(topic_root: TopicRoot, agent: &'static str, mut asked: Asked) {
+    let mut topic = topic_root.subscription(&wire::name::<NodeDrainRequest>(agent), wire::codec());
     loop {
         let listening = tokio::select! {
             biased;
@@ -104,8 +104,8 @@ async fn of_agent(bus: Bus, agent: &'static str, mut asked: Asked) {
     }
 }
 
-async fn of_person(bus: Bus, mut asked: Asked) {
-    let mut file = operator::request(&bus);
+async fn of_person(topic_root: TopicRoot, mut asked: Asked) {
+    let mut file = operator::request(&topic_root);
     let mut read = false;
     loop {
         let listening = tokio::select! {
@@ -169,7 +169,7 @@ mod tests {
             let (root, clock) = (tempfile::tempdir().unwrap(), Clock::new());
             let (outbox, inbox) = turn::inbox();
             let mut tasks = Tasks::new(outbox);
-            follow(&mut tasks, &Bus::open(root.path()).unwrap(), clock);
+            follow(&mut tasks, &TopicRoot::open(root.path()).unwrap(), clock);
             Self { root, clock, inbox, _tasks: tasks }
         }
 

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use agent::Clock;
-use kubeapi::{Cluster, Target};
+use kubeapi::{ApiClient, OwnNode};
 use kubenodeop::storage;
 use nodestatus::{ClusterMembership, Membership};
 use tokio::sync::watch;
@@ -22,8 +22,8 @@ const GIBIBYTE: i64 = 1 << 30;
 /// Runs until nobody can say any more how this node is a member of its cluster. `gibibytes` is `None` where nothing is to
 /// be written. Dropping it loses nothing.
 pub(crate) async fn run(
-    cluster: Cluster,
-    target: Target,
+    cluster: ApiClient,
+    own_node: OwnNode,
     clock: Clock,
     mut standing: watch::Receiver<ClusterMembership>,
     mut gibibytes: watch::Receiver<Option<u32>>,
@@ -33,7 +33,7 @@ pub(crate) async fn run(
         let wanted = *gibibytes.borrow_and_update();
         let is_kept = {
             let standing = standing.borrow_and_update();
-            let uuid = target.get().map(|(_, uuid)| uuid).unwrap_or_default();
+            let uuid = own_node.get().map(|(_, uuid)| uuid).unwrap_or_default();
             let tie_breaker = |it: &ClusterMembership| {
                 let config = it.config.as_ref();
                 config.is_some_and(|it| it.tie_breaker_node_id.uuid.to_string().eq_ignore_ascii_case(&uuid))
@@ -43,7 +43,7 @@ pub(crate) async fn run(
         };
         let mut pause = None;
         if let Some(wanted) = wanted.filter(|_| is_kept) {
-            let (node, _) = target.known().await;
+            let (node, _) = own_node.known().await;
             pause = Some(LOOK);
             match storage::reserve(&cluster, &node, i64::from(wanted) * GIBIBYTE).await {
                 Ok(Some(disks)) => {
@@ -100,13 +100,13 @@ mod tests {
         }
         sim.add_longhorn("always-allow");
         sim.until(NODES, |all| all.len() == 2).await;
-        let target = Target::default();
-        target.set(NodeName::parse("n1").unwrap(), OURS.to_owned());
+        let own_node = OwnNode::default();
+        own_node.set(NodeName::parse("n1").unwrap(), OURS.to_owned());
         let (wanted, gibibytes) = watch::channel(None);
         let member = ClusterMembership { membership: Membership::Member, config: None, left: None };
         let (sender, standing) = watch::channel(member);
-        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
-        (sim, run(cluster, target, Clock::new(), standing, gibibytes), wanted, sender)
+        let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
+        (sim, run(cluster, own_node, Clock::new(), standing, gibibytes), wanted, sender)
     }
 
     #[tokio::test(start_paused = true)]

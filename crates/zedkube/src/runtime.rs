@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kubeapi::names::PodUid;
-use kubeapi::{Cluster, Error, NodeName};
+use kubeapi::{ApiClient, Error, NodeName};
 use kubenodeop::plan::{Class, PodFacts};
 use kubenodeop::{Runtime, containers, pods};
 use tokio::time::sleep;
@@ -35,7 +35,7 @@ pub(crate) fn seam(root: &Path, limits: &Limits) -> Runtime {
 /// The pods that a drain would take away or wait for. Of those that are ending the ones without a container do not count,
 /// as they did not in the drain.
 pub(crate) async fn remaining(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     node: &NodeName,
     runtime: &Runtime,
 ) -> Result<Vec<RemainingPod>, Error> {
@@ -57,7 +57,7 @@ pub(crate) async fn remaining(
 }
 
 /// What two answers in a row show no container of; `None` when that is not known.
-async fn without(cluster: &Cluster, node: &NodeName, runtime: &Runtime) -> Option<BTreeSet<PodUid>> {
+async fn without(cluster: &ApiClient, node: &NodeName, runtime: &Runtime) -> Option<BTreeSet<PodUid>> {
     let once = || async {
         let all = containers::without(cluster, node, runtime).await.ok()?;
         Some(all.into_iter().filter_map(|it| it.metadata.uid).map(PodUid::new).collect::<BTreeSet<_>>())
@@ -89,7 +89,7 @@ mod tests {
         let root = TempDir::new().unwrap();
         let socket = root.path().join(agent::runtime::SOCKETS[1]);
         let (cluster, node) =
-            (Cluster::from_client(Client::new(sim.service(), "default")), NodeName::parse("n1").unwrap());
+            (ApiClient::from_client(Client::new(sim.service(), "default")), NodeName::parse("n1").unwrap());
         let runtime = seam(root.path(), &Limits::default());
         let names = || async {
             let all = remaining(&cluster, &node, &runtime).await.unwrap();

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use agent::force::{OrderedBy, Orders};
 use agent::settings::{DISK_RESERVE, DRAIN_TIMEOUT, Properties};
-use agent::{Error, Hands, Station, Tasks, Weight, publication};
+use agent::{AgentContext, Error, Hands, Tasks, Weight, publication};
 use kubeapi::NodeName;
 use outage::keeper::Ask;
-use pubsub::{Bus, Change, FileRule, FileState, Finding, Publication};
+use pubsub::{Change, FileRule, FileState, Finding, Publication, TopicRoot};
 use tokio::sync::{mpsc, watch};
 use topics::{
     Answer, ConfigItemValueMap, DrainHistory, DrainJournal, DrainStatus, EdgeNodeInfo, FORCE_FILE,
@@ -25,7 +25,7 @@ use crate::window::{self, Windows};
 use crate::work::{Work, pass_on};
 use crate::{GLOBAL, MISSPELT, NAME, WAIT, longhorn, requests};
 use clusterview::leader::Door;
-use kubeapi::Target;
+use kubeapi::OwnNode;
 use nodestatus::{ClusterMembership, Membership};
 
 /// Files that only have to be there are not longer.
@@ -55,7 +55,7 @@ const TAINTS: &str = "taints";
 
 /// The hands of the core.
 pub(crate) struct Shell {
-    station: Station,
+    context: AgentContext,
     tasks: Tasks<Event>,
     work: Work,
     status: Publication<NodeDrainStatus>,
@@ -91,22 +91,22 @@ pub(crate) struct Earlier {
 impl Shell {
     /// Becomes the publisher of this agent's topics. Returns what an earlier run left.
     pub(crate) fn open(
-        station: &Station,
+        context: &AgentContext,
         work: Work,
         tasks: Tasks<Event>,
         election: Door,
     ) -> Result<(Self, Earlier), Error> {
-        let bus = &station.bus;
+        let topic_root = &context.topic_root;
         let mut shell = Self {
-            status: publication(bus, NAME)?,
-            progress: publication(bus, NAME)?,
-            journal: publication(bus, NAME)?,
-            history: publication(bus, NAME)?,
-            outage: publication(bus, NAME)?,
+            status: publication(topic_root, NAME)?,
+            progress: publication(topic_root, NAME)?,
+            journal: publication(topic_root, NAME)?,
+            history: publication(topic_root, NAME)?,
+            outage: publication(topic_root, NAME)?,
             published: watch::Sender::default(),
-            hooks: Hooks::new(station, &work),
+            hooks: Hooks::new(context, &work),
             work,
-            station: station.clone(),
+            context: context.clone(),
             tasks,
             election,
             attempt: watch::Sender::new(Properties::default().time(DRAIN_TIMEOUT)),
@@ -141,23 +141,23 @@ impl Shell {
         standing: watch::Receiver<ClusterMembership>,
         heard: watch::Sender<Option<Membership>>,
     ) {
-        let bus = self.station.bus.clone();
+        let topic_root = self.context.topic_root.clone();
         self.learn(standing.clone());
         self.follow_standing(standing, heard);
-        let target = self.work.target();
-        self.tasks.follow::<EdgeNodeInfo>(&bus, "zedagent", move |change| match change {
-            Change::Put { value, .. } => node_known(&target, &value),
+        let own_node = self.work.own_node();
+        self.tasks.follow::<EdgeNodeInfo>(&topic_root, "zedagent", move |change| match change {
+            Change::Put { value, .. } => node_known(&own_node, &value),
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
-        self.tasks.follow::<OutageQuestion>(&bus, "nodeagent", |change| match change {
+        self.tasks.follow::<OutageQuestion>(&topic_root, "nodeagent", |change| match change {
             Change::Put { value, .. } => Some(Event::Question(value)),
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
-        requests::follow(&mut self.tasks, &bus, self.station.clock);
+        requests::follow(&mut self.tasks, &topic_root, self.context.clock);
         let mut last = Properties::default();
         let (attempt, reserve, longhorn) =
             (self.attempt.clone(), self.reserve.clone(), self.longhorn.clone());
-        self.tasks.follow::<ConfigItemValueMap>(&bus, "zedagent", move |change| match change {
+        self.tasks.follow::<ConfigItemValueMap>(&topic_root, "zedagent", move |change| match change {
             Change::Put { value, .. } => {
                 let (now, refused) = Properties::from_map(&value, &last);
                 let (storage, strange) = longhorn::wanted(&value, &longhorn.borrow());
@@ -173,13 +173,13 @@ impl Shell {
             }
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
-        self.tasks.follow_wall(self.station.clock, Event::Wall);
-        self.follow_files(&bus);
+        self.tasks.follow_wall(self.context.clock, Event::Wall);
+        self.follow_files(&topic_root);
     }
 
     /// Reads now and then what is to be known of the cluster while its API is away.
     fn learn(&mut self, mut standing: watch::Receiver<ClusterMembership>) {
-        let (work, clock) = (self.work.clone(), self.station.clock);
+        let (work, clock) = (self.work.clone(), self.context.clock);
         self.tasks.events("learn of the cluster", move |outbox| async move {
             while standing.wait_for(|it| it.membership == Membership::Member).await.is_ok() {
                 let learned = work.learn().await.map(Box::new);
@@ -236,7 +236,7 @@ impl Shell {
 
     /// Follows the windows in which drains may start. Returns what holds until the clock has been looked at.
     pub(crate) fn follow_windows(&mut self, windows: &Windows) -> Event {
-        window::follow(&mut self.tasks, &self.station.bus, self.station.clock, windows)
+        window::follow(&mut self.tasks, &self.context.topic_root, self.context.clock, windows)
     }
 
     /// Asks the keeper of our turn, who starts with the first question.
@@ -270,8 +270,8 @@ impl Shell {
         self.longhorn.subscribe()
     }
 
-    fn follow_files(&mut self, bus: &Bus) {
-        let mut orders = Orders::open(&self.station);
+    fn follow_files(&mut self, topic_root: &TopicRoot) {
+        let mut orders = Orders::open(&self.context);
         let forced = Arc::clone(&self.forced);
         self.tasks.events(format!("follow {FORCE_FILE}"), move |outbox| async move {
             loop {
@@ -289,14 +289,14 @@ impl Shell {
         });
         let order = FileRule { limit_bytes: MARK_BYTES, order: true };
         let mut there = false;
-        self.tasks.follow_file(bus, bus.path(MISSPELT), order, move |file| {
+        self.tasks.follow_file(topic_root, topic_root.path(MISSPELT), order, move |file| {
             let was_there = std::mem::replace(&mut there, file != FileState::Absent);
             if there && !was_there {
                 warn!(path = MISSPELT, "wrong file name, ignored; expected {FORCE_FILE}");
             }
             None
         });
-        self.tasks.follow_file(bus, bus.path(WAIT), order, |file| {
+        self.tasks.follow_file(topic_root, topic_root.path(WAIT), order, |file| {
             if let FileState::Bad(Finding { reason, .. }) = &file {
                 warn!(path = WAIT, "ignored, it does not hold a drain: {reason}");
             }
@@ -305,14 +305,14 @@ impl Shell {
     }
 }
 
-fn node_known(target: &Target, info: &EdgeNodeInfo) -> Option<Event> {
+fn node_known(own_node: &OwnNode, info: &EdgeNodeInfo) -> Option<Event> {
     if info.device_name.is_empty() {
         return None;
     }
     let name = info.kube_name();
     match NodeName::parse(&name) {
         Ok(node) => {
-            target.set(node, info.device_id.to_string());
+            own_node.set(node, info.device_id.to_string());
             Some(Event::NodeKnown { name })
         }
         Err(cause) => {

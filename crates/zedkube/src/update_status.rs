@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use agent::outlet::Tries;
 use agent::report::chain;
-use agent::{Error, Station, Troubles, publication};
-use pubsub::{Bus, Codec, Name, Publication, glance, store};
+use agent::{AgentContext, Error, Troubles, publication};
+use pubsub::{Codec, Name, Publication, TopicRoot, glance, store};
 use topics::{
     ErrorSeverity, GoTime, KubeClusterUpdateStatus, KubeComponent, KubeComponentUpdateStatus, go_json,
 };
@@ -159,17 +159,17 @@ impl PartialEq for Read {
 ///
 /// # Errors
 /// The topic cannot be had.
-pub(crate) async fn run(station: &Station, troubles: &Troubles) -> Result<(), Error> {
-    let mut topic: Publication<KubeClusterUpdateStatus> = publication(&station.bus, PUBLISHER)?;
+pub(crate) async fn run(context: &AgentContext, troubles: &Troubles) -> Result<(), Error> {
+    let mut topic: Publication<KubeClusterUpdateStatus> = publication(&context.topic_root, PUBLISHER)?;
     let mut tries = Tries::new(troubles);
     // Says that there is something; what there is, and in which order, the folder says.
     let codec = Codec { encode: |_: &Read| Err("only read".into()), decode: |_| Ok(Read) };
-    let mut heard = station.bus.subscription(&name(), codec);
+    let mut heard = context.topic_root.subscription(&name(), codec);
     let mut left = BTreeSet::new();
     loop {
         // Each write waits for the disk, and others run on this thread.
         tokio::task::yield_now().await;
-        let result = publish_next(&station.bus, &mut topic, &mut left);
+        let result = publish_next(&context.topic_root, &mut topic, &mut left);
         let more = matches!(result, Ok(true));
         let due = if tries.ended(FOLDER, result.map(drop)) { None } else { tries.next_try() };
         if more {
@@ -177,7 +177,7 @@ pub(crate) async fn run(station: &Station, troubles: &Troubles) -> Result<(), Er
         }
         tokio::select! {
             _ = heard.next() => {}
-            () = station.clock.sleep_until(due), if due.is_some() => {}
+            () = context.clock.sleep_until(due), if due.is_some() => {}
         }
     }
 }
@@ -188,11 +188,11 @@ pub(crate) async fn run(station: &Station, troubles: &Troubles) -> Result<(), Er
 /// # Errors
 /// A file cannot be read, written or removed: it is tried again, so that all are published in their order.
 fn publish_next(
-    bus: &Bus,
+    topic_root: &TopicRoot,
     topic: &mut Publication<KubeClusterUpdateStatus>,
     left: &mut BTreeSet<PathBuf>,
 ) -> Result<bool, Error> {
-    let folder = name().dir(bus.root());
+    let folder = name().dir(topic_root.root());
     let failed = || Error::pubsub(FOLDER);
     for (_, file) in numbers(&folder).map_err(failed())? {
         let path = folder.join(file);

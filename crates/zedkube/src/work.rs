@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{Outbox, Station};
+use agent::{AgentContext, Outbox};
 use kubeapi::nodes::Member;
 use kubeapi::reply::Reach;
-use kubeapi::{Cluster, Error, NodeName, nodes};
+use kubeapi::{ApiClient, Error, NodeName, nodes};
 use kubenodeop::machines::undo;
 use kubenodeop::node::boot::{self, Boot, Report};
 use kubenodeop::{
@@ -20,7 +20,7 @@ use outage::keeper::{self, Ask, KeeperReport, Ours};
 use outage::margin::calls::Source;
 use outage::margin::facts::{Data, Kubernetes};
 use outage::spare::spare;
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use step::Mono;
 use tokio::sync::{mpsc, watch};
 use topics::{DrainPreflight, NodeDrainRequest, TurnWord};
@@ -34,7 +34,7 @@ use crate::limits::PROBE_PAUSE;
 use crate::outage::turn_word;
 use crate::preflight::Preflight;
 use crate::runtime;
-use kubeapi::Target;
+use kubeapi::OwnNode;
 
 /// Between two looks for last replicas.
 const REPLICAS_AGAIN: Duration = Duration::from_secs(30);
@@ -45,10 +45,10 @@ const LEARN_LIMIT: Duration = Duration::from_secs(10);
 /// What the tasks share.
 #[derive(Clone)]
 pub(crate) struct Work {
-    cluster: Cluster,
-    station: Station,
+    cluster: ApiClient,
+    context: AgentContext,
     limits: Limits,
-    target: Target,
+    own_node: OwnNode,
     /// The Lease of turns, as it was seen last.
     lease: Newest,
     /// The look before a drain.
@@ -61,34 +61,34 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) fn new(
-        cluster: Cluster,
-        station: Station,
+        cluster: ApiClient,
+        context: AgentContext,
         limits: Limits,
-        target: Target,
+        own_node: OwnNode,
         lease: Newest,
     ) -> Self {
         // Who takes no turns needs none.
         let says = Arc::new(watch::Sender::new(TurnWord { idle: !limits.take_turns, fence: 0 }));
-        let preflight = Preflight::new(station.clone(), limits.clone());
-        Self { cluster, station, limits, target, lease, preflight, says, addresses: Vec::new() }
+        let preflight = Preflight::new(context.clone(), limits.clone());
+        Self { cluster, context, limits, own_node, lease, preflight, says, addresses: Vec::new() }
     }
 
     /// What this node says of itself to its peers.
     pub(crate) fn statement(&self) -> nodestatus::Make {
-        crate::outage::statement(self.target(), self.etcd(), self.says.subscribe())
+        crate::outage::statement(self.own_node(), self.etcd(), self.says.subscribe())
     }
 
     fn etcd(&self) -> Source {
-        self.limits.etcd(&self.station.bus.path(""))
+        self.limits.etcd(&self.context.topic_root.path(""))
     }
 
     fn runtime(&self) -> kubenodeop::Runtime {
-        runtime::seam(&self.station.bus.path(""), &self.limits)
+        runtime::seam(&self.context.topic_root.path(""), &self.limits)
     }
 
     fn ours(&self) -> Result<Ours, String> {
-        let (node, device_uuid) = self.target.get()?;
-        let (boot_id, etcd) = (self.station.boot_id.clone(), self.etcd());
+        let (node, device_uuid) = self.own_node.get()?;
+        let (boot_id, etcd) = (self.context.boot_id.clone(), self.etcd());
         Ok(Ours { node, device_uuid, boot_id, etcd, port: self.limits.server_port })
     }
 
@@ -108,7 +108,7 @@ impl Work {
     /// Reads what is to be known of the cluster while its API is away; `None` when it cannot be read now. Dropping it
     /// loses nothing.
     pub(crate) async fn learn(&self) -> Option<Learned> {
-        let (own, _) = self.target.known().await;
+        let (own, _) = self.own_node.known().await;
         let members = nodes::members(&self.cluster, LEARN_LIMIT).await.ok()?;
         let server = |it: &Member| it.facts.control_plane || it.facts.etcd;
         let is_own = |it: &&Member| it.name == own.as_str();
@@ -130,13 +130,13 @@ impl Work {
     }
 
     /// Our node.
-    pub(crate) fn target(&self) -> Target {
-        self.target.clone()
+    pub(crate) fn own_node(&self) -> OwnNode {
+        self.own_node.clone()
     }
 
     /// Whether the API is there. Throttled or refused, it is.
     pub(crate) async fn probe(self, run: RunId, outbox: Outbox<Event>) {
-        let asked = self.station.clock.now();
+        let asked = self.context.clock.now();
         let error = nodes::probe(&self.cluster).await.err();
         if !outbox.send(Event::Away(run, self.silence(asked, error.as_ref()))).await {
             return;
@@ -159,7 +159,7 @@ impl Work {
 
     fn owner(&self, request: &NodeDrainRequest, grant: Grant) -> CordonOwner {
         CordonOwner {
-            boot_id: self.station.boot_id.clone(),
+            boot_id: self.context.boot_id.clone(),
             requested_by: request.requested_by.number(),
             requested_at: request.requested_at.to_string(),
             fence: grant.fence,
@@ -171,7 +171,7 @@ impl Work {
     /// Keeps our turn to be down for as long as somebody asks.
     pub(crate) async fn turn(self, mut asks: mpsc::UnboundedReceiver<Ask>, outbox: Outbox<Event>) {
         let Ok(ours) = self.ours() else { return };
-        let clock = self.station.clock;
+        let clock = self.context.clock;
         let (sender, mut told) = mpsc::unbounded_channel();
         let keep = keeper::keep(
             &self.cluster,
@@ -206,7 +206,7 @@ impl Work {
 
     /// What speaks against the drain.
     pub(crate) async fn preflight(self, run: RunId, outbox: Outbox<Event>) {
-        Box::pin(self.preflight.look(self.cluster, self.target, run, outbox)).await;
+        Box::pin(self.preflight.look(self.cluster, self.own_node, run, outbox)).await;
     }
 
     /// What the newest look before a drain has found.
@@ -217,7 +217,7 @@ impl Work {
     /// One try to cordon.
     pub(crate) async fn cordon(self, run: RunId, request: NodeDrainRequest, grant: Grant) -> Option<Event> {
         let owner = self.owner(&request, grant);
-        let result = match self.target.get() {
+        let result = match self.own_node.get() {
             Ok((name, uuid)) => match node::cordon(&self.cluster, &name, &uuid, &owner).await {
                 Ok(Cordoned::Written | Cordoned::Kept) => Ok(topics::CordonOwner::Ours),
                 Ok(Cordoned::Foreign) => Ok(topics::CordonOwner::Foreign),
@@ -236,8 +236,8 @@ impl Work {
         (limit, marks): (Duration, Marks),
         outbox: Outbox<Event>,
     ) {
-        let (node, device_uuid) = match self.target.get() {
-            Ok(target) => target,
+        let (node, device_uuid) = match self.own_node.get() {
+            Ok(own_node) => own_node,
             Err(reason) => {
                 let failure = Failure {
                     reason,
@@ -253,7 +253,7 @@ impl Work {
         let (owner, runtime) = (self.owner(&request, grant), self.runtime());
         let order = DrainOrder { node, device_uuid, owner, runtime, rules, marks };
         let (sender, receiver) = watch::channel(Progress::default());
-        let clock = self.station.clock;
+        let clock = self.context.clock;
         let outcome = {
             let drain = kubenodeop::drain(&self.cluster, &order, || clock.now(), &sender);
             let reach = self.ask_in_trouble(run, receiver.clone(), &outbox);
@@ -289,7 +289,7 @@ impl Work {
         mut progress: watch::Receiver<Progress>,
         outbox: &Outbox<Event>,
     ) {
-        let clock = self.station.clock;
+        let clock = self.context.clock;
         let mut silent = false;
         loop {
             if !silent && progress.wait_for(|it| !it.trouble.is_empty()).await.is_err() {
@@ -316,7 +316,7 @@ impl Work {
                     return;
                 }
             }
-            let clock = self.station.clock;
+            let clock = self.context.clock;
             clock.sleep_until(Some(clock.now() + REPLICAS_AGAIN)).await;
         }
         std::future::pending::<()>().await;
@@ -324,7 +324,7 @@ impl Work {
 
     /// Waits until something that held a failed attempt up has changed. Dropping it loses nothing.
     pub(crate) async fn changed(self, run: RunId, watched: Box<Watched>) -> Option<Event> {
-        let (node, _) = self.target.get().ok()?;
+        let (node, _) = self.own_node.get().ok()?;
         let what = kubenodeop::until_changed(&self.cluster, &node, &watched).await;
         Some(Event::BlockerChanged(run, what))
     }
@@ -337,26 +337,26 @@ impl Work {
             let etcd = etcd.clone();
             async move { outage::margin::calls::waits(&etcd).await.unwrap_or_default() }
         };
-        let Station { bus, clock, .. } = &self.station;
+        let AgentContext { topic_root, clock, .. } = &self.context;
         let (sender, receiver) = watch::channel(Report::default());
         tokio::select! {
-            () = repairs::run(bus, &self.cluster, &boot, &self.limits, *clock, waits, &sender) => {}
+            () = repairs::run(topic_root, &self.cluster, &boot, &self.limits, *clock, waits, &sender) => {}
             () = pass_on(receiver, outbox, event) => {}
         }
     }
 
     /// The version of k3s as the kubelet of our node reports it.
     pub(crate) async fn kubelet_version(self) -> Result<String, String> {
-        let (node, device_uuid) = self.target.get()?;
+        let (node, device_uuid) = self.own_node.get()?;
         let node = nodes::own(&self.cluster, &node, &device_uuid).await.map_err(|error| error.line())?;
         let info = node.status.and_then(|it| it.node_info);
         info.map(|it| it.kubelet_version).ok_or_else(|| "the node says nothing of its kubelet".to_owned())
     }
 
     fn boot(&self) -> Result<Boot, String> {
-        let (node, device_uuid) = self.target.get()?;
-        let boot_id = self.station.boot_id.clone();
-        let lost = lost_parameters(&self.station.bus, &self.limits.kernel_parameters);
+        let (node, device_uuid) = self.own_node.get()?;
+        let boot_id = self.context.boot_id.clone();
+        let lost = lost_parameters(&self.context.topic_root, &self.limits.kernel_parameters);
         let addresses = self.addresses.clone();
         Ok(Boot { node, device_uuid, boot_id, limits: self.limits.gate(), lost, addresses })
     }
@@ -373,7 +373,7 @@ impl Work {
     }
 
     async fn look_at(&self, give_back: bool, gate_open: bool) -> Result<NodeLook, String> {
-        let (name, uuid) = self.target.get()?;
+        let (name, uuid) = self.own_node.get()?;
         let facts = node::read(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
         if !matches!(facts.cordon, Cordon::Ours(_)) && facts.annotation.is_some() {
             // Somebody has uncordoned: left behind, our mark would make their next cordon look like ours.
@@ -403,19 +403,19 @@ impl Work {
         if facts.tie_breaker {
             return Ok(NodeLook::Foreign);
         }
-        if !facts.our_cordon_goes(&self.station.boot_id, gate_open) {
+        if !facts.our_cordon_goes(&self.context.boot_id, gate_open) {
             return Ok(NodeLook::NotReady);
         }
-        let boot = (self.station.boot_id.as_str(), self.station.clock.now());
+        let boot = (self.context.boot_id.as_str(), self.context.clock.now());
         node::uncordon_own(&self.cluster, &name, &uuid, boot).await.map_err(|error| told(&error))?;
         Ok(NodeLook::Open)
     }
 
     /// Takes back what drains of our node have asked of virtual machines and volumes.
     pub(crate) async fn give_back(self, outbox: Outbox<Event>) {
-        let Ok((node, _)) = self.target.get() else { return };
+        let Ok((node, _)) = self.own_node.get() else { return };
         let surges = self.limits.surge != SurgeRule::Never;
-        left_behind::give_back(&self.cluster, &node, surges, self.station.clock, outbox).await;
+        left_behind::give_back(&self.cluster, &node, surges, self.context.clock, outbox).await;
     }
 
     /// The pods that a drain would take away or wait for.
@@ -425,7 +425,7 @@ impl Work {
 
     /// Watches the drained node until something happens there. Dropping it loses nothing.
     pub(crate) async fn guard(self) -> Option<Event> {
-        let (node, _) = self.target.get().ok()?;
+        let (node, _) = self.own_node.get().ok()?;
         Some(Event::NodeActivity(kubenodeop::until_stirred(&self.cluster, &node).await))
     }
 }
@@ -450,8 +450,8 @@ fn told(error: &Error) -> String {
 }
 
 /// Those of `wanted` that the kernel of this boot was started without; all of them where its command line cannot be read.
-fn lost_parameters(bus: &Bus, wanted: &[String]) -> Vec<String> {
-    let line = std::fs::read_to_string(bus.path("proc/cmdline")).unwrap_or_default();
+fn lost_parameters(topic_root: &TopicRoot, wanted: &[String]) -> Vec<String> {
+    let line = std::fs::read_to_string(topic_root.path("proc/cmdline")).unwrap_or_default();
     let has = |it: &String| line.split_ascii_whitespace().any(|given| given == it);
     wanted.iter().filter(|it| !has(it)).cloned().collect()
 }

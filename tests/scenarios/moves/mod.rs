@@ -68,7 +68,7 @@ pub(crate) async fn plan(world: &World, policy: MachinePolicy) -> Plan {
 async fn page(world: &World) -> String {
     let (mut client, server) = tokio::io::duplex(1 << 20);
     client.write_all(b"GET / HTTP/1.1\r\nHost: node\r\n\r\n").await.unwrap();
-    let root = world.bus.path("");
+    let root = world.topic_root.path("");
     assert!(nodestatus::trial::serve(&root, server).await.unwrap());
     let mut page = String::new();
     client.read_to_string(&mut page).await.unwrap();

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use agent::{Clock, Station, Stop, Troubles};
+use agent::{AgentContext, Clock, Stop, Troubles};
 use clusterview::apps::Wanted;
 use clusterview::{networks, places, services};
-use kubeapi::{NodeName, Target};
+use kubeapi::{NodeName, OwnNode};
 use kubenodeop::storage::{Kept, keep_drain_policy, keep_snapshot_job};
 use pubsub::store;
 use scenarios::World;
@@ -18,20 +18,26 @@ use super::granted_and_used;
 const NETWORKS: &str = "k8s/network-attachment-definitions";
 const SETS: &str = "kubevirt/virtualmachineinstancereplicasets";
 
-fn target() -> Target {
-    let target = Target::default();
-    target.set(NodeName::parse("edge-node-1").unwrap(), "d".to_owned());
-    target
+fn own_node() -> OwnNode {
+    let own_node = OwnNode::default();
+    own_node.set(NodeName::parse("edge-node-1").unwrap(), "d".to_owned());
+    own_node
 }
 
 #[tokio::test]
 async fn s1_services_of_users_ask_for_what_their_own_roles_grant_and_nothing_else() {
     let world = World::new().await;
     let (_stopper, stop) = Stop::new();
-    let station = Station { bus: world.bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
-    let troubles = Troubles::open(&world.bus, station.clock, "zedkube");
+    let context = AgentContext {
+        topic_root: world.topic_root.clone(),
+        clock: Clock::new(),
+        stop,
+        boot_id: "b1".to_owned(),
+    };
+    let troubles = Troubles::open(&world.topic_root, context.clock, "zedkube");
     let ports = json!({ "Ports": [] }).to_string();
-    store::replace(&world.bus.path("run/nim/DeviceNetworkStatus/global.json"), ports.as_bytes()).unwrap();
+    store::replace(&world.topic_root.path("run/nim/DeviceNetworkStatus/global.json"), ports.as_bytes())
+        .unwrap();
     let watched = async {
         let asked = || world.cluster.asked_by_agents();
         while asked().iter().filter(|(_, uri)| uri.contains("watch=")).count() < 3 {
@@ -39,7 +45,7 @@ async fn s1_services_of_users_ask_for_what_their_own_roles_grant_and_nothing_els
         }
     };
     tokio::select! {
-        it = services::run(&station, &troubles, world.cluster.handle()) => panic!("it has ended: {it:?}"),
+        it = services::run(&context, &troubles, world.cluster.handle()) => panic!("it has ended: {it:?}"),
         () = watched => {}
     }
     let asked = world.cluster.asked_by_agents();
@@ -69,7 +75,7 @@ async fn s1_networks_of_applications_ask_for_what_their_own_role_grants_and_noth
         sim.until(NETWORKS, <[_]>::is_empty).await;
     };
     tokio::select! {
-        it = networks::run(world.cluster.handle(), Clock::new(), target(), wanted.subscribe()) => panic!("{it:?}"),
+        it = networks::run(world.cluster.handle(), Clock::new(), own_node(), wanted.subscribe()) => panic!("{it:?}"),
         () = course => {}
     }
     granted_and_used(&["pillar-rs-app-networks"], &world.cluster.asked_by_agents());
@@ -84,7 +90,7 @@ async fn s1_places_of_machines_ask_for_what_their_own_role_grants_and_nothing_el
     let wanted = watch::Sender::new(Wanted { places: Some(places), ..Wanted::default() });
     let has_affinity = |it: &Value| !it["spec"]["template"]["spec"]["affinity"].is_null();
     tokio::select! {
-        it = places::run(world.cluster.handle(), Clock::new(), target(), wanted.subscribe()) => panic!("{it:?}"),
+        it = places::run(world.cluster.handle(), Clock::new(), own_node(), wanted.subscribe()) => panic!("{it:?}"),
         () = sim.until(SETS, |all| all.iter().all(has_affinity)) => {}
     }
     granted_and_used(&["pillar-rs-app-places"], &world.cluster.asked_by_agents());

@@ -71,7 +71,7 @@ async fn o3_kubectl_describe_node_shows_the_events_the_condition_and_the_annotat
     show(&world, Some(&shown)).await;
     let server = world.cluster.sim().serve().await.unwrap();
     world.put("kubeconfig", &server.kubeconfig());
-    let (kubeconfig, home) = (world.bus.path("kubeconfig"), world.bus.path(""));
+    let (kubeconfig, home) = (world.topic_root.path("kubeconfig"), world.topic_root.path(""));
     let run = move || {
         let mut kubectl = Command::new("kubectl");
         kubectl.env("HOME", home).env("KUBECONFIG", kubeconfig);

@@ -16,9 +16,9 @@ const SAID: &str = "said";
 /// A hook of this stage which writes down that it was called, and then does this.
 fn hook(world: &World, stage: &str, name: &str, script: &str) {
     let path = format!("etc/zedbox/hooks/{stage}.d/{name}");
-    let said = world.bus.path(SAID);
+    let said = world.topic_root.path(SAID);
     world.put(&path, &format!("#!/bin/sh\necho \"{stage} {name} $1\" >> {}\n{script}\n", said.display()));
-    fs::set_permissions(world.bus.path(&path), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(world.topic_root.path(&path), fs::Permissions::from_mode(0o700)).unwrap();
 }
 
 async fn until_said(world: &World, lines: &[&str]) {
@@ -40,7 +40,7 @@ pub(crate) async fn u9_hooks_come_before_the_drain_before_the_reboot_and_after_t
     world.status(DrainStatus::NotRequested).await;
     // The boot before has left nothing: what comes after a boot comes after each.
     until_said(world, &["after-boot 20-b run", "after-boot 10-a run"]).await;
-    fs::remove_file(world.bus.path(SAID)).unwrap();
+    fs::remove_file(world.topic_root.path(SAID)).unwrap();
     world.ask_reboot(7);
     let failed =
         |it: &NodeDrainProgress| it.phase == DrainPhase::RunningHooks && it.reason.contains("no backup yet");
@@ -60,7 +60,7 @@ pub(crate) async fn u9_hooks_come_before_the_drain_before_the_reboot_and_after_t
     .await;
     let shown: NodeDrainProgress = world.read("run/zedkube/NodeDrainProgress/global.json").unwrap();
     assert!(shown.hooks.iter().any(|it| it.contains("30-c.optional")), "{:?}", shown.hooks);
-    fs::remove_file(world.bus.path(SAID)).unwrap();
+    fs::remove_file(world.topic_root.path(SAID)).unwrap();
     world.reboot().await;
     world.start_all();
     world.executed(7).await;
@@ -103,9 +103,9 @@ const PIPES: [&str; 2] = ["question", "answer"];
 /// Answers `get` with the replicas of the application, and `scale N` once it has N.
 fn stand_in_for_kubectl(world: &World) {
     for pipe in PIPES {
-        assert!(Command::new("mkfifo").arg(world.bus.path(pipe)).status().unwrap().success());
+        assert!(Command::new("mkfifo").arg(world.topic_root.path(pipe)).status().unwrap().success());
     }
-    let (sim, [question, answer]) = (world.cluster.sim().clone(), PIPES.map(|it| world.bus.path(it)));
+    let (sim, [question, answer]) = (world.cluster.sim().clone(), PIPES.map(|it| world.topic_root.path(it)));
     let (namespace, name) = SCALED;
     // It ends with the world's folder.
     thread::spawn(move || {
@@ -123,7 +123,7 @@ fn stand_in_for_kubectl(world: &World) {
 
 /// A hook with this state before a drain and after a boot: the count is kept, and set again.
 fn scaling_hooks(world: &World) {
-    let [question, answer] = PIPES.map(|it| world.bus.path(it).display().to_string());
+    let [question, answer] = PIPES.map(|it| world.topic_root.path(it).display().to_string());
     let ask =
         format!("ask() {{ echo \"$1\" > {question}; cat {answer}; }}\nkept=$ZEDBOX_HOOK_STATE/replicas\n");
     let back = "test ! -e $kept || { ask \"scale $(cat $kept)\" && rm $kept; }";
@@ -143,7 +143,7 @@ fn replicas(world: &World) -> u64 {
 }
 
 fn kept(world: &World) -> bool {
-    world.bus.path(KEPT).exists()
+    world.topic_root.path(KEPT).exists()
 }
 
 /// On the embedded cluster, as the hooks' stand-in for kubectl is.
@@ -156,12 +156,12 @@ pub(crate) async fn what_a_hook_scales_down_is_up_again_after_the_boot(world: &m
     // Nothing was scaled down before this boot.
     until_said(world, &["after-boot 20-b run", "after-boot 10-scale run"]).await;
     assert_eq!((replicas(world), kept(world)), (3, false));
-    fs::remove_file(world.bus.path(SAID)).unwrap();
+    fs::remove_file(world.topic_root.path(SAID)).unwrap();
     world.ask_reboot(7);
     world.recorded_count(1).await;
     until_said(world, &["before-drain 10-scale run", "before-drain 20-b run"]).await;
     assert_eq!((replicas(world), kept(world)), (0, true));
-    fs::remove_file(world.bus.path(SAID)).unwrap();
+    fs::remove_file(world.topic_root.path(SAID)).unwrap();
     world.reboot().await;
     world.start_all();
     world.executed(7).await;
@@ -177,7 +177,7 @@ pub(crate) async fn what_a_hook_scales_down_is_up_again_when_the_operation_is_wi
     stand_in_for_kubectl(world);
     world.cluster.sim().add_deployment(SCALED.0, SCALED.1, 3);
     scaling_hooks(world);
-    fs::remove_dir_all(world.bus.path("etc/zedbox/hooks/after-boot.d")).unwrap();
+    fs::remove_dir_all(world.topic_root.path("etc/zedbox/hooks/after-boot.d")).unwrap();
     world.begin_blocked().await;
     until_said(world, &["before-drain 10-scale run", "before-drain 20-b run"]).await;
     assert_eq!((replicas(world), kept(world)), (0, true));

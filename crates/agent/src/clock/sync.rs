@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use pubsub::Bus;
+use pubsub::TopicRoot;
 
 use crate::device::program;
 
@@ -27,17 +27,17 @@ const LIMIT: Duration = Duration::from_secs(5);
 const STA_UNSYNC: u32 = 0x40;
 
 /// Whether systemd-timesyncd has set the clock in this boot.
-pub fn by_timesyncd(bus: &Bus) -> bool {
-    bus.path(SYNCHRONIZED).exists()
+pub fn by_timesyncd(topic_root: &TopicRoot) -> bool {
+    topic_root.path(SYNCHRONIZED).exists()
 }
 
 /// Why the wall clock cannot be believed, in words with the next step; `None` when it follows a time server.
-pub async fn trouble(bus: &Bus) -> Option<String> {
-    if by_timesyncd(bus) {
+pub async fn trouble(topic_root: &TopicRoot) -> Option<String> {
+    if by_timesyncd(topic_root) {
         return None;
     }
-    let why = by_kernel(bus).await?;
-    let Some(program) = CHRONYC.map(|it| bus.path(it)).into_iter().find(|it| it.exists()) else {
+    let why = by_kernel(topic_root).await?;
+    let Some(program) = CHRONYC.map(|it| topic_root.path(it)).into_iter().find(|it| it.exists()) else {
         return Some(why);
     };
     match program::call(&program, &["-c", "-n", "tracking"], LIMIT).await {
@@ -56,8 +56,8 @@ fn follows(said: &str) -> bool {
 }
 
 /// What the kernel says of it.
-async fn by_kernel(bus: &Bus) -> Option<String> {
-    let Some(program) = PROGRAMS.map(|it| bus.path(it)).into_iter().find(|it| it.exists()) else {
+async fn by_kernel(topic_root: &TopicRoot) -> Option<String> {
+    let Some(program) = PROGRAMS.map(|it| topic_root.path(it)).into_iter().find(|it| it.exists()) else {
         return Some(format!(
             "whether it follows a time server cannot be read, as there is neither /{SYNCHRONIZED} nor the program \
              adjtimex; add busybox's to the image"
@@ -91,11 +91,11 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     /// A machine whose adjtimex is this script.
-    fn machine(script: Option<&str>) -> (tempfile::TempDir, Bus) {
+    fn machine(script: Option<&str>) -> (tempfile::TempDir, TopicRoot) {
         with_programs(&[("sbin/adjtimex", script)])
     }
 
-    fn with_programs(all: &[(&str, Option<&str>)]) -> (tempfile::TempDir, Bus) {
+    fn with_programs(all: &[(&str, Option<&str>)]) -> (tempfile::TempDir, TopicRoot) {
         let root = tempfile::tempdir().unwrap();
         for (path, script) in all.iter().filter_map(|(path, script)| Some((path, (*script)?))) {
             let path = root.path().join(path);
@@ -103,8 +103,8 @@ mod tests {
             store::replace(&path, format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let bus = Bus::open(root.path()).unwrap();
-        (root, bus)
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        (root, topic_root)
     }
 
     #[tokio::test]
@@ -117,8 +117,8 @@ mod tests {
             (Some("echo broken >&2; exit 3"), Some("broken")),
             (None, Some("nor the program adjtimex")),
         ] {
-            let (_root, bus) = machine(script);
-            let found = trouble(&bus).await;
+            let (_root, topic_root) = machine(script);
+            let found = trouble(&topic_root).await;
             match trouble_with {
                 None => assert_eq!(found, None, "{script:?}"),
                 Some(words) => {
@@ -147,9 +147,9 @@ mod tests {
             (unsync, "echo ,,3,".to_owned(), Some("chrony follows none")),
             (unsync, "echo '506 Cannot talk to daemon'; exit 1".to_owned(), Some("506 Cannot talk")),
         ] {
-            let (_root, bus) =
+            let (_root, topic_root) =
                 with_programs(&[("sbin/adjtimex", kernel), ("usr/bin/chronyc", Some(chrony.as_str()))]);
-            let found = trouble(&bus).await;
+            let found = trouble(&topic_root).await;
             assert_eq!(found.is_some(), trouble_with.is_some(), "{chrony}: {found:?}");
             let words = trouble_with.unwrap_or_default();
             assert!(found.unwrap_or_default().contains(words), "{chrony}");
@@ -158,9 +158,9 @@ mod tests {
 
     #[tokio::test]
     async fn u9_systemds_file_is_enough() {
-        let (root, bus) = machine(Some("echo 'status: 64'"));
+        let (root, topic_root) = machine(Some("echo 'status: 64'"));
         fs::create_dir_all(root.path().join("run/systemd/timesync")).unwrap();
         store::replace(&root.path().join(SYNCHRONIZED), b"").unwrap();
-        assert_eq!(trouble(&bus).await, None);
+        assert_eq!(trouble(&topic_root).await, None);
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use pubsub::{Bus, trust};
+use pubsub::{TopicRoot, trust};
 use topics::cut_text;
 
 use super::program;
@@ -106,16 +106,16 @@ pub struct About {
 ///
 /// # Errors
 /// The folder cannot be read, or others than root may write in it: then nothing in it can be trusted.
-pub fn find(bus: &Bus, stage: Stage) -> Result<Found, String> {
-    let folder = bus.path(FOLDER).join(stage.folder());
+pub fn find(topic_root: &TopicRoot, stage: Stage) -> Result<Found, String> {
+    let folder = topic_root.path(FOLDER).join(stage.folder());
     let mut found = Found::default();
     // Without hooks nothing is called, whoever may write above.
     if fs::symlink_metadata(&folder).is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound) {
         return Ok(found);
     }
     // Whoever may write in a folder above may put another one in its place.
-    let above = ABOVE.map(|it| bus.path(it));
-    for dir in above.into_iter().chain([bus.path(FOLDER), folder.clone()]) {
+    let above = ABOVE.map(|it| topic_root.path(it));
+    for dir in above.into_iter().chain([topic_root.path(FOLDER), folder.clone()]) {
         match fs::symlink_metadata(&dir) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(found),
             Err(cause) => return Err(format!("{} cannot be read: {cause}", dir.display())),
@@ -188,11 +188,11 @@ impl Hook {
     ///
     /// # Errors
     /// Why not, with the path.
-    pub fn named(bus: &Bus, stage: Stage, name: &str) -> Result<Self, String> {
-        let found = find(bus, stage)?;
+    pub fn named(topic_root: &TopicRoot, stage: Stage, name: &str) -> Result<Self, String> {
+        let found = find(topic_root, stage)?;
         let hook = found.hooks.into_iter().find(|it| it.name == name);
         hook.ok_or_else(|| {
-            let path = bus.path(FOLDER).join(stage.folder()).join(name);
+            let path = topic_root.path(FOLDER).join(stage.folder()).join(name);
             format!("{} is gone or may not be called", path.display())
         })
     }
@@ -201,12 +201,18 @@ impl Hook {
     ///
     /// # Errors
     /// It cannot be run, does not end within `limit`, or fails: its name, and the end of what it said.
-    pub async fn call(&self, bus: &Bus, verb: Verb, about: &About, limit: Duration) -> Result<(), String> {
+    pub async fn call(
+        &self,
+        topic_root: &TopicRoot,
+        verb: Verb,
+        about: &About,
+        limit: Duration,
+    ) -> Result<(), String> {
         let word = match verb {
             Verb::Run => "run",
             Verb::Undo => "undo",
         };
-        self.run(bus, word, about, &[], limit).await
+        self.run(topic_root, word, about, &[], limit).await
     }
 
     /// Tells it something, in variables of its environment. Dropping this ends it.
@@ -215,23 +221,23 @@ impl Hook {
     /// As of [`Hook::call`].
     pub async fn tell(
         &self,
-        bus: &Bus,
+        topic_root: &TopicRoot,
         about: &About,
         told: &[(&str, &str)],
         limit: Duration,
     ) -> Result<(), String> {
-        self.run(bus, "run", about, told, limit).await
+        self.run(topic_root, "run", about, told, limit).await
     }
 
     async fn run(
         &self,
-        bus: &Bus,
+        topic_root: &TopicRoot,
         word: &str,
         about: &About,
         told: &[(&str, &str)],
         limit: Duration,
     ) -> Result<(), String> {
-        let state = bus.path(STATE).join(self.name.trim_end_matches(OPTIONAL));
+        let state = topic_root.path(STATE).join(self.name.trim_end_matches(OPTIONAL));
         let wrong = |why: &str| format!("hook {}/{}: {why}", self.stage.folder(), self.name);
         fs::DirBuilder::new()
             .recursive(true)

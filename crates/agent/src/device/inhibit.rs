@@ -192,12 +192,12 @@ mod tests {
     use pubsub::store;
     use std::os::unix::fs::PermissionsExt as _;
 
-    struct Machine {
+    struct InhibitorFixture {
         root: tempfile::TempDir,
         inhibitor: Inhibitor,
     }
 
-    impl Machine {
+    impl InhibitorFixture {
         /// With programs that stand in for systemd's.
         fn of(version: &str, holds: &str) -> Self {
             let root = tempfile::tempdir().unwrap();
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn x3_pods_that_run_hold_a_plain_reboot_with_what_to_type_and_our_own_order_gives_it_back_for_good() {
-        let machine = Machine::of("257 (257.9-1)", "\"$last\" >/dev/null");
+        let machine = InhibitorFixture::of("257 (257.9-1)", "\"$last\" >/dev/null");
         machine.inhibitor.hold(true);
         let words = machine.taken();
         for word in ["--what=shutdown --mode=block --who=zedbox", "zedbox reboot --reason TEXT", "/bin/cat"] {
@@ -256,13 +256,13 @@ mod tests {
 
     #[test]
     fn x3_it_goes_with_this_process_and_one_that_hangs_is_ended() {
-        let machine = Machine::of("258~rc3", "exec sleep 1000");
+        let machine = InhibitorFixture::of("258~rc3", "exec sleep 1000");
         machine.inhibitor.hold(true);
         machine.taken();
         let pid = machine.inhibitor.state.lock().unwrap().holder.as_ref().unwrap().id();
         machine.inhibitor.end();
         assert!(!Path::new(&format!("/proc/{pid}")).exists(), "it runs on");
-        let machine = Machine::of("257", "\"$last\" >/dev/null");
+        let machine = InhibitorFixture::of("257", "\"$last\" >/dev/null");
         machine.inhibitor.hold(true);
         machine.taken();
         // Nothing but the end of this end of the pipe tells it, as when this process dies.
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn x3_where_no_lock_counts_for_root_none_is_taken() {
         for version in ["256 (256.4)", "252.39-1~deb12u1", "", "of no number"] {
-            let machine = Machine::of(version, "\"$last\" >/dev/null");
+            let machine = InhibitorFixture::of(version, "\"$last\" >/dev/null");
             machine.inhibitor.hold(true);
             let state = machine.inhibitor.state.lock().unwrap();
             assert!(state.holder.is_none() && state.ended, "{version}");

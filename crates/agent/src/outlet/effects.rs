@@ -147,7 +147,7 @@ impl<E: Clone + Send> Effects<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Weight, station};
+    use crate::{Weight, test_context};
     use std::time::Duration;
     use topics::{AgentTrouble, go_json};
 
@@ -218,9 +218,9 @@ mod tests {
     impl Bench {
         fn new(hands: Fake) -> Self {
             let root = tempfile::tempdir().unwrap();
-            let (_stopper, station) = station(root.path(), "");
-            let clock = station.clock;
-            let troubles = Troubles::open(&station.bus, clock, "zedagent");
+            let (_stopper, context) = test_context(root.path(), "");
+            let clock = context.clock;
+            let troubles = Troubles::open(&context.topic_root, clock, "zedagent");
             Self { effects: Effects::new(troubles, clock), hands, root, clock }
         }
 

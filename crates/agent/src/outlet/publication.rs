@@ -63,7 +63,7 @@ impl<T: Topic> Outlet<T> {
     /// # Errors
     /// As [`crate::publication`].
     pub fn open(troubles: &Troubles) -> Result<Self, Error> {
-        let topic = wire::publication(&troubles.bus(), troubles.agent())?;
+        let topic = wire::publication(&troubles.topic_root(), troubles.agent())?;
         Ok(Self { topic, tries: Tries::new(troubles) })
     }
 

@@ -4,24 +4,24 @@ use tracing::info;
 
 use super::{Pause, Troubles};
 use crate::watchdog::Watchdog;
-use crate::{Error, Station};
+use crate::{AgentContext, Error};
 
 /// Opens what an agent cannot begin without: its topics and what an earlier run left. A disk that cannot be read or
 /// written is reported and tried again: an agent that ended would meet the same disk, and one that began without its
-/// records would take them for none. `None` when the station says stop meanwhile.
+/// records would take them for none. `None` when `context` says stop meanwhile.
 ///
 /// # Errors
 /// Another process is this agent, or a value has no form: waiting helps nothing.
 pub async fn started<T>(
-    station: &Station,
+    context: &AgentContext,
     troubles: &Troubles,
     mut open: impl FnMut() -> Result<T, Error>,
 ) -> Result<Option<T>, Error> {
     let agent = troubles.agent();
     let what = format!("start of {agent}");
-    let mut watchdog = Watchdog::new(agent, &station.bus, station.clock);
+    let mut watchdog = Watchdog::new(agent, &context.topic_root, context.clock);
     let mut pause = Pause::default();
-    let mut stop = station.stop.clone();
+    let mut stop = context.stop.clone();
     loop {
         match open() {
             Ok(all) => {
@@ -35,14 +35,14 @@ pub async fn started<T>(
                 troubles.note(&what, &cause);
                 troubles.holds(&what, vec![format!("all that {agent} does")]);
                 troubles.publish();
-                pause.failed(station.clock.now());
+                pause.failed(context.clock.now());
             }
             Err(cause) => return Err(cause),
         }
         watchdog.touch();
         tokio::select! {
             () = stop.stopped() => return Ok(None),
-            () = station.clock.sleep_until(pause.next) => {}
+            () = context.clock.sleep_until(pause.next) => {}
         }
     }
 }

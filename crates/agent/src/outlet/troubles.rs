@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pubsub::{Bus, Publication};
+use pubsub::{Publication, TopicRoot};
 use step::Mono;
 use topics::{AgentTrouble, Trouble};
 use tracing::{error, info, warn};
@@ -27,7 +27,7 @@ struct Known {
 
 struct Board {
     agent: &'static str,
-    bus: Bus,
+    topic_root: TopicRoot,
     clock: Clock,
     topic: Option<Publication<AgentTrouble>>,
     /// By what it is.
@@ -41,10 +41,10 @@ struct Board {
 impl Troubles {
     /// Becomes the publisher of the troubles of `agent`. Where that is not possible it is tried again with each
     /// trouble. To be called within a runtime.
-    pub fn open(bus: &Bus, clock: Clock, agent: &'static str) -> Self {
+    pub fn open(topic_root: &TopicRoot, clock: Clock, agent: &'static str) -> Self {
         let troubles = Self(Arc::new(Mutex::new(Board {
             agent,
-            bus: bus.clone(),
+            topic_root: topic_root.clone(),
             clock,
             topic: None,
             all: BTreeMap::new(),
@@ -57,8 +57,8 @@ impl Troubles {
     }
 
     /// The files under the root of this agent.
-    pub(super) fn bus(&self) -> Bus {
-        self.lock().bus.clone()
+    pub(super) fn topic_root(&self) -> TopicRoot {
+        self.lock().topic_root.clone()
     }
 
     /// The clock of this agent.
@@ -174,7 +174,7 @@ impl Board {
     fn write(&mut self) -> Result<(), Error> {
         let topic = match &mut self.topic {
             Some(topic) => topic,
-            None => self.topic.insert(wire::publication(&self.bus, self.agent)?),
+            None => self.topic.insert(wire::publication(&self.topic_root, self.agent)?),
         };
         if self.all.is_empty() {
             return wire::withdraw(topic, GLOBAL);
@@ -265,7 +265,7 @@ fn mount(path: &Path) -> std::path::Display<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::station;
+    use crate::test_context;
     use topics::go_json;
 
     fn full(path: &str) -> Error {
@@ -276,8 +276,8 @@ mod tests {
     #[tokio::test]
     async fn a_trouble_is_in_the_file_with_path_error_and_next_step_until_it_is_over() {
         let root = tempfile::tempdir().unwrap();
-        let (_stopper, station) = station(root.path(), "");
-        let troubles = Troubles::open(&station.bus, station.clock, "zedagent");
+        let (_stopper, context) = test_context(root.path(), "");
+        let troubles = Troubles::open(&context.topic_root, context.clock, "zedagent");
         let file = root.path().join("run/zedagent/AgentTrouble/global.json");
         assert!(!file.exists());
         troubles.note("DeviceOpPending reboot", &full("/x/persist/status/a/tmp00000006710000000012"));
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(told().troubles, [first]);
         // What an earlier run has left is not told on.
         drop(troubles);
-        let troubles = Troubles::open(&station.bus, station.clock, "zedagent");
+        let troubles = Troubles::open(&context.topic_root, context.clock, "zedagent");
         assert!(!file.exists());
         troubles.tell(&Trouble { what: "x".to_owned(), ..Trouble::default() });
         assert!(file.exists());

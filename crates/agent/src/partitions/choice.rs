@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use pubsub::Bus;
+use pubsub::TopicRoot;
 
 use super::{ExecStore, GptStore, Label, RecordStore, Store, refuse};
 use crate::Error;
@@ -58,15 +58,19 @@ impl Choice {
     ///
     /// # Errors
     /// The records can neither be read nor be made; `running` is given to a door that knows it by itself.
-    pub fn open(&self, bus: &Bus, running: Option<Label>) -> Result<Option<Box<dyn Store>>, Error> {
+    pub fn open(
+        &self,
+        topic_root: &TopicRoot,
+        running: Option<Label>,
+    ) -> Result<Option<Box<dyn Store>>, Error> {
         match (self, running) {
-            (Self::Gpt(disk), _) => Ok(Some(Box::new(GptStore::new(bus, disk, running)))),
+            (Self::Gpt(disk), _) => Ok(Some(Box::new(GptStore::new(topic_root, disk, running)))),
             (_, Some(label)) => Err(refuse(format!(
                 "--current-partition {label} is only for --partitions gpt:DISK, not for {self}; leave it out"
             ))),
             (Self::None, None) => Ok(None),
-            (Self::Exec(program), None) => Ok(Some(Box::new(ExecStore::new(bus, program)))),
-            (Self::Record, None) => Ok(Some(Box::new(RecordStore::open(bus)?))),
+            (Self::Exec(program), None) => Ok(Some(Box::new(ExecStore::new(topic_root, program)))),
+            (Self::Record, None) => Ok(Some(Box::new(RecordStore::open(topic_root)?))),
         }
     }
 }
@@ -91,9 +95,9 @@ mod tests {
     #[test]
     fn the_running_partition_is_named_to_nobody_who_knows_it() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         for text in ["none", "exec:/zboot", "record"] {
-            let refused = text.parse::<Choice>().unwrap().open(&bus, Some(Label::A)).err().unwrap();
+            let refused = text.parse::<Choice>().unwrap().open(&topic_root, Some(Label::A)).err().unwrap();
             assert!(refused.to_string().contains("only for --partitions gpt:DISK"), "{refused}");
         }
     }

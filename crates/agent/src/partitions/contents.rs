@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use ring::digest::{SHA256, digest};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde::{Deserialize, Serialize};
@@ -51,14 +51,14 @@ struct Note {
     head_sha256: String,
 }
 
-fn note(bus: &Bus, label: Label) -> PathBuf {
-    bus.path(NOTES).join(format!("{label}.json"))
+fn note(topic_root: &TopicRoot, label: Label) -> PathBuf {
+    topic_root.path(NOTES).join(format!("{label}.json"))
 }
 
 /// The version of the image that runs.
-pub(super) fn running_version(bus: &Bus) -> Result<String, Error> {
+pub(super) fn running_version(topic_root: &TopicRoot) -> Result<String, Error> {
     for path in RUNNING {
-        if let Some(version) = small(&bus.path(path))? {
+        if let Some(version) = small(&topic_root.path(path))? {
             return Ok(version);
         }
     }
@@ -66,10 +66,10 @@ pub(super) fn running_version(bus: &Bus) -> Result<String, Error> {
 }
 
 /// Version and content of the partition that does not run; both empty where it holds no image.
-pub(super) fn of(bus: &Bus, label: Label, target: &Target) -> Result<(String, String), Error> {
+pub(super) fn of(topic_root: &TopicRoot, label: Label, target: &Target) -> Result<(String, String), Error> {
     let told = |cause: io::Error| refuse(format!("{}: {cause}", target.device()));
     let head = target.head().map_err(told)?;
-    let path = note(bus, label);
+    let path = note(topic_root, label);
     let noted = store::read(&path, SMALL_BYTES).map_err(Error::pubsub(path.display().to_string()))?;
     // A note that makes no sense is none: the image is written again.
     let known = noted.and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
@@ -81,13 +81,14 @@ pub(super) fn of(bus: &Bus, label: Label, target: &Target) -> Result<(String, St
         return Ok(Default::default());
     }
     // As in the reference: there may be no file system in it.
-    let version = inside(bus, target).inspect_err(|why| warn!(partition = %label, why, "has no version"));
+    let version =
+        inside(topic_root, target).inspect_err(|why| warn!(partition = %label, why, "has no version"));
     Ok((version.unwrap_or_default(), String::new()))
 }
 
 /// Writes `image`, which goes to `label`, into `target`. Returns the version of what is there then.
 pub(super) fn write(
-    bus: &Bus,
+    topic_root: &TopicRoot,
     (label, target): (Label, &Target),
     image: &Image,
     source: Source,
@@ -95,14 +96,14 @@ pub(super) fn write(
 ) -> Result<String, Error> {
     let told = |cause: io::Error| refuse(format!("{}: {cause}", target.device()));
     let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut file = target.open(&bus.path(MOUNTS)).map_err(refuse)?;
-    let path = note(bus, label);
+    let mut file = target.open(&topic_root.path(MOUNTS)).map_err(refuse)?;
+    let path = note(topic_root, label);
     store::remove(&path).map_err(Error::pubsub(path.display().to_string()))?;
     copy(&mut file, (label, target), source, stop)?;
     // Else no kernel could mount it.
     drop(file);
     let version = if target.is_device().map_err(told)? {
-        inside(bus, target).map_err(refuse)?
+        inside(topic_root, target).map_err(refuse)?
     } else {
         image.version.clone()
     };
@@ -181,8 +182,8 @@ fn too_large(source: &Source, label: Label, bytes: Option<u64>, limit: u64) -> E
 }
 
 /// The version that an image names, read as the reference does.
-fn inside(bus: &Bus, target: &Target) -> Result<String, String> {
-    let place = bus.path(MOUNT);
+fn inside(topic_root: &TopicRoot, target: &Target) -> Result<String, String> {
+    let place = topic_root.path(MOUNT);
     let told = |cause: &dyn std::fmt::Display| format!("{}: {cause}", target.device());
     std::fs::create_dir_all(&place).map_err(|cause| told(&cause))?;
     let free = || unmount(&place, UnmountFlags::DETACH);

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use pubsub::Bus;
+use pubsub::TopicRoot;
 
 use super::contents;
 use super::target::Target;
@@ -32,14 +32,14 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// IMGA and IMGB by a program.
 #[derive(Debug, Clone)]
 pub struct ExecStore {
-    bus: Bus,
+    topic_root: TopicRoot,
     program: PathBuf,
 }
 
 impl ExecStore {
     /// The partitions that `program` knows.
-    pub fn new(bus: &Bus, program: &Path) -> Self {
-        Self { bus: bus.clone(), program: program.to_owned() }
+    pub fn new(topic_root: &TopicRoot, program: &Path) -> Self {
+        Self { topic_root: topic_root.clone(), program: program.to_owned() }
     }
 
     async fn ask<T: FromStr<Err = String>>(&self, words: &[&str]) -> Result<T, Error> {
@@ -61,12 +61,12 @@ impl ExecStore {
         let Size(bytes) = self.ask(&["partdevsize", label.word()]).await?;
         let state: PartitionState = self.ask(&["partstate", label.word()]).await?;
         let target = Target { path, offset: 0, bytes };
-        let (bus, held) = (self.bus.clone(), target.clone());
+        let (topic_root, held) = (self.topic_root.clone(), target.clone());
         let contents = blocking(move || {
             if label == current {
-                Ok((contents::running_version(&bus)?, String::new()))
+                Ok((contents::running_version(&topic_root)?, String::new()))
             } else {
-                contents::of(&bus, label, &held)
+                contents::of(&topic_root, label, &held)
             }
         });
         let (short_version, content) = contents.await?;
@@ -135,8 +135,9 @@ impl Store for ExecStore {
             let (wanted, at) = (image.clone(), target.clone());
             let source = blocking(move || contents::source(label, &at, &wanted, percent)).await?;
             this.put(label, PartitionState::Unused).await?;
-            let bus = this.bus;
-            StopOnDrop::over(move |stop| contents::write(&bus, (label, &target), &image, source, stop)).await
+            let topic_root = this.topic_root;
+            StopOnDrop::over(move |stop| contents::write(&topic_root, (label, &target), &image, source, stop))
+                .await
         })
     }
 

@@ -15,7 +15,7 @@ use std::io::Read as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use rustix::fs::{FlockOperation, flock};
 
 use super::contents;
@@ -49,7 +49,7 @@ fn word(state: PartitionState) -> u16 {
 /// IMGA and IMGB of one disk.
 #[derive(Debug, Clone)]
 pub struct GptStore {
-    bus: Bus,
+    topic_root: TopicRoot,
     disk: PathBuf,
     running: Option<Label>,
 }
@@ -64,8 +64,8 @@ struct Found {
 impl GptStore {
     /// The partitions of `disk`. Without `running`, the one that this boot runs from is the one that the kernel's
     /// command line names by its PARTUUID.
-    pub fn new(bus: &Bus, disk: &Path, running: Option<Label>) -> Self {
-        Self { bus: bus.clone(), disk: disk.to_owned(), running }
+    pub fn new(topic_root: &TopicRoot, disk: &Path, running: Option<Label>) -> Self {
+        Self { topic_root: topic_root.clone(), disk: disk.to_owned(), running }
     }
 
     fn refuse(&self, reason: &dyn std::fmt::Display) -> Error {
@@ -112,7 +112,7 @@ impl GptStore {
         if let Some(label) = self.running {
             return Ok(label);
         }
-        let path = self.bus.path(COMMAND_LINE);
+        let path = self.topic_root.path(COMMAND_LINE);
         let mut line = String::new();
         // The kernel's file has no length to check, so it is not read through the store.
         let read = File::open(&path).and_then(|file| file.take(COMMAND_LINE_BYTES).read_to_string(&mut line));
@@ -141,9 +141,9 @@ impl GptStore {
         };
         let target = self.target(&slot).map_err(|why| self.refuse(&why))?;
         let (short_version, content) = if label == current {
-            (contents::running_version(&self.bus)?, String::new())
+            (contents::running_version(&self.topic_root)?, String::new())
         } else {
-            contents::of(&self.bus, label, &target)?
+            contents::of(&self.topic_root, label, &target)?
         };
         let partition = Partition {
             label,
@@ -167,7 +167,7 @@ impl GptStore {
         let path = device_of(&disk, slot.number);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         for (about, bytes) in [("start", slot.offset), ("size", slot.bytes)] {
-            let path = self.bus.path(KNOWN).join(&name).join(about);
+            let path = self.topic_root.path(KNOWN).join(&name).join(about);
             let known =
                 std::fs::read_to_string(&path).map_err(|cause| format!("{}: {cause}", path.display()))?;
             if known.trim().parse::<u64>().ok().map(|it| it.saturating_mul(KNOWN_SECTOR)) != Some(bytes) {
@@ -248,7 +248,7 @@ impl Store for GptStore {
             let found = of(&found, label);
             let source = contents::source(label, &found.target, &image, percent)?;
             this.put(&[(found, PartitionState::Unused)])?;
-            contents::write(&this.bus, (label, &found.target), &image, source, stop)
+            contents::write(&this.topic_root, (label, &found.target), &image, source, stop)
         })
     }
 

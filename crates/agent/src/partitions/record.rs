@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde::{Deserialize, Serialize};
 
 use super::source::Source;
@@ -81,10 +81,10 @@ impl RecordStore {
     ///
     /// # Errors
     /// The records can neither be read nor be made.
-    pub fn open(bus: &Bus) -> Result<Self, Error> {
-        let this = Self { folder: bus.path(FOLDER), turn: Arc::default() };
+    pub fn open(topic_root: &TopicRoot) -> Result<Self, Error> {
+        let this = Self { folder: topic_root.path(FOLDER), turn: Arc::default() };
         if small(&this.folder.join("current"))?.is_none() {
-            let release = small(&bus.path("etc/eve-release"))?;
+            let release = small(&topic_root.path("etc/eve-release"))?;
             let version = release.filter(|text| !text.is_empty()).unwrap_or_else(|| FRESH_VERSION.to_owned());
             this.put(&fresh(Label::A, PartitionState::Active, version))?;
             this.put(&fresh(Label::B, PartitionState::Unused, String::new()))?;

@@ -30,7 +30,7 @@ async fn an_image_is_written_and_its_drain_asked_for_only_once_its_container_ima
     let missing = |it: &BaseOsStatus| it.error.contains("are not here") && it.error.contains("shop/web:2");
     device.until::<BaseOsStatus>("baseosmgr", KEY, missing).await;
     assert!(!device.file::<NodeDrainRequest>("global").exists(), "a drain was asked for");
-    assert!(!device.bus.path("persist/zboot/IMGB.img").exists(), "an image was written");
+    assert!(!device.topic_root.path("persist/zboot/IMGB.img").exists(), "an image was written");
     store::replace(&device.dir.path().join("here"), b"").unwrap();
     device.answer(DrainStatus::Complete).await;
     device.until::<ZbootStatus>("baseosmgr", "IMGB", |it| it.partition_state == "updating").await;

@@ -36,7 +36,7 @@ impl Device {
         let mut disk = Vec::new();
         flate2::read::GzDecoder::new(DISK).read_to_end(&mut disk).unwrap();
         store::replace(&device.disk(), &disk).unwrap();
-        store::replace(&device.bus.path(IMAGE), &content()).unwrap();
+        store::replace(&device.topic_root.path(IMAGE), &content()).unwrap();
         device.partitions = Choice::Gpt(device.disk());
         device
     }
@@ -55,9 +55,9 @@ impl Device {
         let booted = loader::boot(&mut disk).expect("the boot loader finds nothing to boot");
         store::replace(&self.disk(), &disk).unwrap();
         let line = format!("quiet root=PARTUUID={} rootdelay=3\n", booted.partuuid);
-        store::replace(&self.bus.path("proc/cmdline"), line.as_bytes()).unwrap();
+        store::replace(&self.topic_root.path("proc/cmdline"), line.as_bytes()).unwrap();
         let version = if booted.label == "IMGA" { OLD } else { NEW };
-        store::replace(&self.bus.path("run/eve-release"), version.as_bytes()).unwrap();
+        store::replace(&self.topic_root.path("run/eve-release"), version.as_bytes()).unwrap();
         self.boots += 1;
         self.cluster();
         self.ask();
@@ -221,7 +221,7 @@ async fn b1_power_cut_off_at_any_write_of_an_update_ends_in_the_new_image_or_in_
     let marked = device.left();
 
     // While the image is written: no head, half of it, all but the head, all but the note of it.
-    let note = device.bus.path("persist/partitions/IMGB.json");
+    let note = device.topic_root.path("persist/partitions/IMGB.json");
     for (head, length) in [(false, 512), (false, 100_000), (false, content().len()), (true, content().len())]
     {
         let mut left = written.clone();

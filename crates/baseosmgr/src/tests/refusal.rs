@@ -37,14 +37,14 @@ async fn b5_without_partitions_an_update_is_refused_with_the_reason_and_nobody_i
     assert!(!status.activated);
     device.stop().await;
     assert!(!device.file::<NodeDrainRequest>("global").exists(), "a drain was asked for");
-    assert!(!device.bus.path("persist/zboot/IMGB.img").exists(), "an image was written");
+    assert!(!device.topic_root.path("persist/zboot/IMGB.img").exists(), "an image was written");
 }
 
 #[tokio::test]
 async fn b5_others_learn_that_there_are_no_partitions_and_an_image_that_is_not_wanted_any_more_goes() {
     let device = without_partitions().await;
     let mut partitions =
-        device.bus.subscription::<ZbootStatus>(&wire::name::<ZbootStatus>("baseosmgr"), wire::codec());
+        device.topic_root.subscription::<ZbootStatus>(&wire::name::<ZbootStatus>("baseosmgr"), wire::codec());
     // After the last words of the run before.
     let told = async {
         let mut ready = false;
@@ -58,7 +58,7 @@ async fn b5_others_learn_that_there_are_no_partitions_and_an_image_that_is_not_w
     let retries = device.until::<BaseOSMgrStatus>("baseosmgr", "global", |_| true).await;
     assert_eq!(retries.current_retry_update_counter, 0);
     device.until::<BaseOsStatus>("baseosmgr", KEY, |it| !it.error.is_empty()).await;
-    agent::publication::<BaseOsConfig>(&device.bus, "zedagent").unwrap().unpublish(KEY).unwrap();
+    agent::publication::<BaseOsConfig>(&device.topic_root, "zedagent").unwrap().unpublish(KEY).unwrap();
     device.until_gone::<BaseOsStatus>("baseosmgr", KEY).await;
 }
 

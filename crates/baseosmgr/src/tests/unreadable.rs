@@ -47,9 +47,9 @@ async fn with_late_partitions(fails: bool) -> (Device, Arc<AtomicBool>) {
     device.answer(DrainStatus::Cordoned).await;
     device.kill().await;
     let answers = Arc::new(AtomicBool::new(false));
-    let (bus, held) = (device.bus.clone(), answers.clone());
+    let (topic_root, held) = (device.topic_root.clone(), answers.clone());
     device.start_with(move || {
-        let inner = RecordStore::open(&bus)?;
+        let inner = RecordStore::open(&topic_root)?;
         Ok(Some(Box::new(Late { inner, answers: held.clone(), fails })))
     });
     (device, answers)

@@ -8,7 +8,7 @@ use kubeapi::machines::calls::{MACHINES, path};
 use kubeapi::reply::Reach;
 use kubeapi::slim::longhorn::{self, Volume};
 use kubeapi::watch::Scope;
-use kubeapi::{Cluster, Error};
+use kubeapi::{ApiClient, Error};
 use serde_json::Value;
 use topics::VerifyLayer;
 
@@ -21,7 +21,7 @@ use crate::{
 
 /// The layers of the cluster, lowest first; `own` gives our wall clock. The certificates of this machine and `turns`,
 /// which others know, are not among them.
-pub async fn look(cluster: &Cluster, own: impl Fn() -> Timestamp) -> Vec<VerifyLayer> {
+pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<VerifyLayer> {
     let server = match server_time(cluster).await {
         Ok(server) => server,
         Err(error) => return without_api(&error),

@@ -1,6 +1,6 @@
 //! Each layer of a report: well, not well, unreadable; without the API; in how many requests.
 
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::mock::{self, Answer, Call};
 use serde_json::{Value, json};
 use topics::VerifyResult::{Fail, Pass, Skipped, Unknown, Warn};
@@ -34,7 +34,7 @@ fn budget(namespace: &str, name: &str, [allowed, healthy, needed, there]: [u32; 
 /// A cluster in which all is well, and what `change` makes of a collection, by the end of its path.
 fn site(
     change: impl Fn(&str, &mut Vec<Value>) -> Option<Answer> + Send + Sync + 'static,
-) -> (Cluster, mock::Calls) {
+) -> (ApiClient, mock::Calls) {
     mock::server(move |call: &Call| {
         let path = call.line.trim_start_matches("GET ").split('?').next().unwrap_or_default().to_owned();
         let kind = path.rsplit('/').next().unwrap_or_default();
@@ -91,7 +91,7 @@ fn site(
     })
 }
 
-async fn looked(cluster: &Cluster) -> Vec<VerifyLayer> {
+async fn looked(cluster: &ApiClient) -> Vec<VerifyLayer> {
     look(cluster, now).await
 }
 

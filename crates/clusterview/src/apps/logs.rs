@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::pods::{Line, Log, LogRequest, Then};
 use agent::{Clock, Outlet, Stop, report};
-use kubeapi::{Cluster, Error};
+use kubeapi::{ApiClient, Error};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use topics::AppLogMarks;
@@ -29,7 +29,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What is needed to read.
 pub(super) struct LogReader {
-    pub(super) cluster: Cluster,
+    pub(super) cluster: ApiClient,
     pub(super) clock: Clock,
     pub(super) stop: Stop,
     pub(super) marks: Outlet<AppLogMarks>,
@@ -73,7 +73,7 @@ pub(super) async fn run(desk: LogReader, mut scenes: watch::Receiver<Scene>) {
     }
 }
 
-async fn open(cluster: Cluster, source: Source, order: LogRequest) -> Piece {
+async fn open(cluster: ApiClient, source: Source, order: LogRequest) -> Piece {
     match Log::open(&cluster, &order).await {
         Ok(log) => next(source, 0, log).await,
         Err(error) => Piece { source, bytes: 0, result: Err(error) },

@@ -3,9 +3,9 @@
 //! It runs beside the drain, with an inbox of its own: neither waits for the other.
 
 use crate::pods::{Pods, PodsUpdate};
-use agent::{Clock, Error, Outbox, Outlet, Station, Tasks, Troubles, turn, wire};
-use kubeapi::Cluster;
-use pubsub::{Bus, Change, Codec};
+use agent::{AgentContext, Clock, Error, Outbox, Outlet, Tasks, Troubles, turn, wire};
+use kubeapi::ApiClient;
+use pubsub::{Change, Codec, TopicRoot};
 use tokio::sync::watch;
 use topics::{AppInstanceConfig, AppLogMarks, ENClusterAppStatus, go_json};
 use tracing::{debug, info, warn};
@@ -16,7 +16,7 @@ use super::course::Scene;
 use super::logs;
 use super::pipe::Pipe;
 use super::wanted::Wanted;
-use kubeapi::target::{Target, Values};
+use kubeapi::own_node::{OwnNode, Values};
 
 enum AppEvent {
     App(String, Option<App>),
@@ -26,52 +26,52 @@ enum AppEvent {
 
 /// The topics of applications, to be run beside the drain.
 pub struct Apps {
-    station: Station,
-    cluster: Cluster,
-    target: Target,
+    context: AgentContext,
+    cluster: ApiClient,
+    own_node: OwnNode,
     status: Outlet<ENClusterAppStatus>,
     marks: Outlet<AppLogMarks>,
     wanted: watch::Sender<Wanted>,
 }
 
 impl Apps {
-    /// Becomes the publisher of both, with what an earlier run left. They are those of the node `target`. What they want
+    /// Becomes the publisher of both, with what an earlier run left. They are those of `own_node`. What they want
     /// beside their pods goes into `wanted`.
     ///
     /// # Errors
     /// Another process publishes them, or their directories cannot be used.
     pub fn open(
-        station: &Station,
+        context: &AgentContext,
         troubles: &Troubles,
-        cluster: Cluster,
-        target: Target,
+        cluster: ApiClient,
+        own_node: OwnNode,
         wanted: watch::Sender<Wanted>,
     ) -> Result<Self, Error> {
         Ok(Self {
             wanted,
             status: Outlet::open(troubles)?,
             marks: Outlet::open(troubles)?,
-            station: station.clone(),
+            context: context.clone(),
             cluster,
-            target,
+            own_node,
         })
     }
 
-    /// Publishes ENClusterAppStatus and hands the logs on into `pipe`, until the station says stop. What was published
+    /// Publishes ENClusterAppStatus and hands the logs on into `pipe`, until `context` says stop. What was published
     /// stays.
     pub async fn run(self, pipe: Pipe) {
-        let Self { station, cluster, target, status, marks, wanted } = self;
+        let Self { context, cluster, own_node, status, marks, wanted } = self;
         let (scenes, scene) = watch::channel(Scene::default());
-        let (clock, stop) = (station.clock, station.stop.clone());
+        let (clock, stop) = (context.clock, context.stop.clone());
         let desk = logs::LogReader { cluster: cluster.clone(), clock, stop, marks, pipe };
         let mut teller = Teller::new(clock, cluster, status, (scenes, wanted));
-        tokio::join!(logs::run(desk, scene), teller.run(&station, target.values()));
+        tokio::join!(logs::run(desk, scene), teller.run(&context, own_node.values()));
     }
 }
 
 struct Teller {
     clock: Clock,
-    cluster: Cluster,
+    cluster: ApiClient,
     status: Outlet<ENClusterAppStatus>,
     scenes: watch::Sender<Scene>,
     wanted: watch::Sender<Wanted>,
@@ -84,7 +84,7 @@ struct Teller {
 impl Teller {
     fn new(
         clock: Clock,
-        cluster: Cluster,
+        cluster: ApiClient,
         status: Outlet<ENClusterAppStatus>,
         (scenes, wanted): (watch::Sender<Scene>, watch::Sender<Wanted>),
     ) -> Self {
@@ -92,12 +92,12 @@ impl Teller {
         Self { clock, cluster, status, scenes, wanted, book, pods: None, trouble: None }
     }
 
-    async fn run(&mut self, station: &Station, mut names: Values) {
+    async fn run(&mut self, context: &AgentContext, mut names: Values) {
         let (outbox, mut inbox) = turn::inbox();
         let mut tasks = Tasks::new(outbox);
-        let bus = station.bus.clone();
-        tasks.events("follow AppInstanceConfig", move |outbox| follow(bus, outbox));
-        let mut stop = station.stop.clone();
+        let topic_root = context.topic_root.clone();
+        tasks.events("follow AppInstanceConfig", move |outbox| follow(topic_root, outbox));
+        let mut stop = context.stop.clone();
         loop {
             self.follow_pods();
             self.publish();
@@ -177,12 +177,12 @@ async fn next(pods: &mut Option<Pods>) -> PodsUpdate {
 }
 
 /// Follows the configs for good. Of each only what is needed is kept: they hold secrets, and large ones.
-async fn follow(bus: Bus, outbox: Outbox<AppEvent>) {
+async fn follow(topic_root: TopicRoot, outbox: Outbox<AppEvent>) {
     let codec = Codec {
         encode: |_: &App| Err("configs of applications are only read".into()),
         decode: |bytes| Ok(App::of(&go_json::from_slice::<AppInstanceConfig>(bytes)?)),
     };
-    let mut configs = bus.subscription(&wire::name::<AppInstanceConfig>("zedagent"), codec);
+    let mut configs = topic_root.subscription(&wire::name::<AppInstanceConfig>("zedagent"), codec);
     loop {
         let heard = match configs.next().await {
             Change::Put { key, value, .. } => AppEvent::App(key, Some(value)),

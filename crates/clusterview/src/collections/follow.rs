@@ -14,7 +14,7 @@ use super::groups::Groups;
 use super::longhorn;
 use super::objects;
 use super::parts::Part;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::nodes::{self, Node};
 use kubeapi::objects::Raw;
 use kubeapi::watch::{self, Manner, Scope, Update, follow_in};
@@ -43,7 +43,7 @@ pub(super) enum What {
 }
 
 /// All parts at once. The stream never ends; dropping it closes all connections.
-pub(super) fn all(cluster: &Cluster, seed: u64) -> stream::SelectAll<BoxStream<'static, News>> {
+pub(super) fn all(cluster: &ApiClient, seed: u64) -> stream::SelectAll<BoxStream<'static, News>> {
     let groups = Groups::default();
     stream::select_all([
         of::<Node>(cluster, seed, &groups),
@@ -137,7 +137,7 @@ impl<'de, T: Fact> Deserialize<'de> for FactItem<T> {
 }
 
 struct Reader<T> {
-    cluster: Cluster,
+    cluster: ApiClient,
     seed: u64,
     groups: Groups,
     /// `None` before the first call and while the resource is absent.
@@ -145,7 +145,7 @@ struct Reader<T> {
     absent: bool,
 }
 
-fn of<T: Kept>(cluster: &Cluster, seed: u64, groups: &Groups) -> BoxStream<'static, News> {
+fn of<T: Kept>(cluster: &ApiClient, seed: u64, groups: &Groups) -> BoxStream<'static, News> {
     let (cluster, groups) = (cluster.clone(), groups.clone());
     let reader = Reader::<T> { cluster, seed, groups, open: None, absent: false };
     stream::unfold(reader, |mut reader| async move {

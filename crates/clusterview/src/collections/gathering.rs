@@ -10,7 +10,7 @@ use step::Mono;
 use super::facts::Facts;
 use super::follow::{self, News, What};
 use super::parts::{Part, Parts};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 
 /// What has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Gathering {
 impl Gathering {
     /// Nothing is known yet; the first call is made when [`Gathering::next`] is first polled. Gatherers of different
     /// seeds do not ask in step.
-    pub fn open(cluster: &Cluster, seed: u64) -> Self {
+    pub fn open(cluster: &ApiClient, seed: u64) -> Self {
         Self { facts: Facts::default(), parts: Parts::default(), streams: follow::all(cluster, seed) }
     }
 

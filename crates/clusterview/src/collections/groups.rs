@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::follow::ABSENT_PAUSE;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 
 /// The groups as they were read last; copies share them.
 #[derive(Debug, Clone, Default)]
@@ -58,7 +58,7 @@ impl Groups {
     }
 
     /// Reads them once in [`ABSENT_PAUSE`] while somebody waits, for good.
-    pub(super) async fn keep<T>(self, cluster: Cluster) -> T {
+    pub(super) async fn keep<T>(self, cluster: ApiClient) -> T {
         let mut waiting = self.waiting.subscribe();
         while waiting.wait_for(|count| *count > 0).await.is_ok() {
             sleep(ABSENT_PAUSE).await;

@@ -40,7 +40,7 @@ pub(super) enum Act {
 }
 
 /// What the machine says at this moment.
-pub(super) trait Machine {
+pub(super) trait HostProbe {
     /// Whether something listens at this TCP port; also where that cannot be known.
     fn listens(&self, port: u32) -> bool;
     /// Whether this process lives and is edgeview; also where that cannot be known.
@@ -63,7 +63,7 @@ impl Claim {
         now: Mono,
         wanted: &BTreeMap<String, Console>,
         seen: &Seen,
-        machine: &impl Machine,
+        machine: &impl HostProbe,
     ) -> Act {
         let since = match &self.seen {
             Some((before, since)) if before == seen => *since,
@@ -97,7 +97,7 @@ impl Claim {
 }
 
 /// Of a file that names no process of edgeview.
-fn own(wanted: &BTreeMap<String, Console>, console: &VmiVnc, machine: &impl Machine) -> Act {
+fn own(wanted: &BTreeMap<String, Console>, console: &VmiVnc, machine: &impl HostProbe) -> Act {
     match wanted.get(&console.app_uuid) {
         Some(app) if *console == file(&console.app_uuid, app) => Act::Rest,
         None if console.app_uuid.is_empty() && wanted.is_empty() => Act::Rest,
@@ -110,7 +110,7 @@ fn own(wanted: &BTreeMap<String, Console>, console: &VmiVnc, machine: &impl Mach
 }
 
 /// Of a file that a process of edgeview has written, and that has been so `since` then.
-fn of_edgeview((now, since): (Mono, Mono), claimed: bool, console: &VmiVnc, machine: &impl Machine) -> Act {
+fn of_edgeview((now, since): (Mono, Mono), claimed: bool, console: &VmiVnc, machine: &impl HostProbe) -> Act {
     if !claimed {
         Act::Rest
     } else if !machine.is_edgeview(console.caller_pid) {

@@ -5,14 +5,14 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use agent::{Clock, Error, Station, report};
-use pubsub::{Bus, store};
+use agent::{AgentContext, Clock, Error, report};
+use pubsub::{TopicRoot, store};
 use serde::Deserialize;
 use tokio::sync::watch;
 use topics::{VmiVnc, go_json};
 use tracing::{info, warn};
 
-use super::claim::{Act, Claim, Machine, Seen, is_listening};
+use super::claim::{Act, Claim, HostProbe, Seen, is_listening};
 use crate::apps::Wanted;
 
 /// Where the kube container and edgeview look.
@@ -56,18 +56,19 @@ impl ConsoleFiles {
 /// # Errors
 /// None; a file that cannot be read or written is tried again.
 pub async fn run(
-    station: &Station,
+    context: &AgentContext,
     files: ConsoleFiles,
     mut wanted: watch::Receiver<Wanted>,
 ) -> Result<(), Error> {
     let (first, second) = files.paths();
-    let desk = Desk { bus: station.bus.clone(), path: station.bus.path(first), copy: second };
+    let desk =
+        Desk { topic_root: context.topic_root.clone(), path: context.topic_root.path(first), copy: second };
     let (mut claim, mut said) = (Claim::default(), String::new());
     loop {
         let consoles = wanted.borrow_and_update().consoles.clone();
         let pause = match consoles {
             None => None,
-            Some(consoles) => match desk.turn(&mut claim, &consoles, station.clock) {
+            Some(consoles) => match desk.turn(&mut claim, &consoles, context.clock) {
                 Ok(Act::Rest) => {
                     said.clear();
                     (!consoles.is_empty()).then_some(GLANCE)
@@ -90,16 +91,16 @@ pub async fn run(
                 }
             },
         };
-        let due = pause.map(|it| station.clock.now() + it);
+        let due = pause.map(|it| context.clock.now() + it);
         tokio::select! {
             changed = wanted.changed() => if changed.is_err() { return Ok(()) },
-            () = station.clock.sleep_until(due), if due.is_some() => {}
+            () = context.clock.sleep_until(due), if due.is_some() => {}
         }
     }
 }
 
 struct Desk {
-    bus: Bus,
+    topic_root: TopicRoot,
     path: PathBuf,
     copy: Option<&'static str>,
 }
@@ -153,7 +154,7 @@ impl Desk {
 
     /// The copy is there while ours is in place, and not otherwise.
     fn follow(&self, act: &Act, bytes: Option<&Vec<u8>>, seen: &Seen) -> Result<(), pubsub::Error> {
-        let Some(copy) = self.copy.map(|it| self.bus.path(it)) else { return Ok(()) };
+        let Some(copy) = self.copy.map(|it| self.topic_root.path(it)) else { return Ok(()) };
         let ours = match (act, seen) {
             (Act::Rest, Seen::Console(console))
                 if console.caller_pid == 0 && !console.app_uuid.is_empty() =>
@@ -191,9 +192,9 @@ fn look(path: &Path) -> Result<(Option<Vec<u8>>, Seen), pubsub::Error> {
     Ok((Some(bytes), seen))
 }
 
-impl Machine for Desk {
+impl HostProbe for Desk {
     fn listens(&self, port: u32) -> bool {
-        let table = |name: &str| std::fs::read_to_string(self.bus.path(name));
+        let table = |name: &str| std::fs::read_to_string(self.topic_root.path(name));
         match (table("proc/net/tcp"), table("proc/net/tcp6")) {
             (Ok(four), six) => is_listening(&four, port) || six.is_ok_and(|it| is_listening(&it, port)),
             // Not known.
@@ -202,7 +203,7 @@ impl Machine for Desk {
     }
 
     fn is_edgeview(&self, pid: i64) -> bool {
-        match std::fs::read_to_string(self.bus.path(&format!("proc/{pid}/comm"))) {
+        match std::fs::read_to_string(self.topic_root.path(&format!("proc/{pid}/comm"))) {
             Ok(name) => name.trim() == "edge-view",
             Err(cause) => cause.kind() != io::ErrorKind::NotFound,
         }

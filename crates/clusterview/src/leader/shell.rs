@@ -1,8 +1,8 @@
 //! Wires the election to its topics and to the API server.
 
 use crate::lease::{self, LogEvent};
-use agent::{Error, Hands, Station, Stop, Tasks, Troubles, Weight, publication, turn};
-use kubeapi::{Cluster, NodeName};
+use agent::{AgentContext, Error, Hands, Stop, Tasks, Troubles, Weight, publication, turn};
+use kubeapi::{ApiClient, NodeName};
 use pubsub::{Change, Publication};
 use step::Core as _;
 use tokio::sync::watch;
@@ -14,17 +14,17 @@ use super::core::{Candidate, Effect, Event, Leadership};
 use super::door::{Door, cleared};
 use crate::Limits;
 use crate::{GLOBAL, NAME};
-use kubeapi::Target;
+use kubeapi::OwnNode;
 
 /// Name of the task that asks the API server; there is one at a time.
 const CALL: &str = "call";
 
 /// This node's part in the election, to be run beside the drain.
 pub struct Leader {
-    station: Station,
+    context: AgentContext,
     limits: Limits,
-    cluster: Cluster,
-    target: Target,
+    cluster: ApiClient,
+    own_node: OwnNode,
     candidacy: watch::Sender<Option<Candidacy>>,
     clear: watch::Sender<bool>,
     leads: watch::Sender<Leadership>,
@@ -32,12 +32,12 @@ pub struct Leader {
 
 impl Leader {
     /// Takes no part yet.
-    pub(crate) fn new(station: &Station, limits: Limits, cluster: Cluster, target: Target) -> Self {
+    pub(crate) fn new(context: &AgentContext, limits: Limits, cluster: ApiClient, own_node: OwnNode) -> Self {
         Self {
-            station: station.clone(),
+            context: context.clone(),
             limits,
             cluster,
-            target,
+            own_node,
             candidacy: watch::Sender::new(None),
             // Nothing is known of an earlier run's lease, and nobody waits before the first turn.
             clear: watch::Sender::new(true),
@@ -48,7 +48,7 @@ impl Leader {
     /// The way in for the drain.
     pub(crate) fn door(&self) -> Door {
         let (clear, patience) = (self.clear.subscribe(), self.limits.release);
-        Door::new(self.candidacy.clone(), clear, self.station.clock, patience)
+        Door::new(self.candidacy.clone(), clear, self.context.clock, patience)
     }
 
     /// Who acts as the leader looks here, see [`Leadership::holds`].
@@ -56,7 +56,7 @@ impl Leader {
         self.leads.subscribe()
     }
 
-    /// Takes part until the station says stop; then the lease is released. It may be run again after a failure:
+    /// Takes part until `context` says stop; then the lease is released. It may be run again after a failure:
     /// in between this node does not lead, and the drain waits for no lease.
     ///
     /// # Errors
@@ -71,25 +71,25 @@ impl Leader {
     async fn take_part(&self, troubles: &Troubles) -> Result<(), Error> {
         let (outbox, inbox) = turn::inbox();
         let mut desk = ElectionHands {
-            station: self.station.clone(),
+            context: self.context.clone(),
             cluster: self.cluster.clone(),
-            target: self.target.clone(),
+            own_node: self.own_node.clone(),
             tasks: Tasks::new(outbox.clone()),
-            info: publication(&self.station.bus, NAME)?,
-            changed_by: self.station.clock.booted_at(),
+            info: publication(&self.context.topic_root, NAME)?,
+            changed_by: self.context.clock.booted_at(),
             leads: self.leads.clone(),
             clear: self.clear.clone(),
         };
         let mut core = Candidate::new(self.limits.times, self.limits.config_patience);
         // Whatever a killed run has left published is not so.
-        let first = core.step(self.station.clock.now(), Candidate::tick());
+        let first = core.step(self.context.clock.now(), Candidate::tick());
         desk.follow(self.candidacy.subscribe());
-        let mut stop = self.station.stop.clone();
+        let mut stop = self.context.stop.clone();
         let mut clear = self.clear.subscribe();
-        let (clock, patience) = (self.station.clock, self.limits.release);
+        let (clock, patience) = (self.context.clock, self.limits.release);
         // It continues after the stop, until it has given the lease back.
         let (_stopper, unstopped) = Stop::new();
-        let station = Station { stop: unstopped, ..self.station.clone() };
+        let context = AgentContext { stop: unstopped, ..self.context.clone() };
         let leave = async {
             stop.stopped().await;
             if outbox.send(Event::Leaving).await {
@@ -97,7 +97,7 @@ impl Leader {
             }
         };
         tokio::select! {
-            ended = turn::beside((core, first), desk, inbox, &station, troubles) => ended,
+            ended = turn::beside((core, first), desk, inbox, &context, troubles) => ended,
             () = leave => Ok(()),
         }
     }
@@ -105,9 +105,9 @@ impl Leader {
 
 /// The hands of the election.
 struct ElectionHands {
-    station: Station,
-    cluster: Cluster,
-    target: Target,
+    context: AgentContext,
+    cluster: ApiClient,
+    own_node: OwnNode,
     tasks: Tasks<Event>,
     info: Publication<KubeLeaderElectInfo>,
     /// By which clock `LatestChange` was made.
@@ -130,13 +130,13 @@ impl ElectionHands {
                 }
             }
         });
-        let bus = self.station.bus.clone();
-        self.tasks.follow::<ZedAgentStatus>(&bus, "zedagent", |change| match change {
+        let topic_root = self.context.topic_root.clone();
+        self.tasks.follow::<ZedAgentStatus>(&topic_root, "zedagent", |change| match change {
             Change::Put { value, .. } => Some(Event::Config(Some(value.config_get_status))),
             Change::Gone { .. } => Some(Event::Config(None)),
             Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
-        let mut names = self.target.values();
+        let mut names = self.own_node.values();
         self.tasks.events("follow the node's name", move |outbox| async move {
             loop {
                 let (node, _) = names.next().await;
@@ -185,15 +185,15 @@ impl Hands for ElectionHands {
             Effect::Leadership(leadership) => drop(self.leads.send_replace(leadership)),
             Effect::Publish(info) => {
                 // The wall clock first: whoever judges how fresh this is takes it for older, never for newer.
-                let latest_change = self.station.clock.wall();
-                let holds = self.leads.borrow().holds(self.station.clock.now());
+                let latest_change = self.context.clock.wall();
+                let holds = self.leads.borrow().holds(self.context.clock.now());
                 let info = KubeLeaderElectInfo {
                     latest_change,
                     is_stats_leader: info.is_stats_leader && holds,
                     ..info
                 };
                 self.info.publish(GLOBAL, &info).map_err(Error::pubsub("KubeLeaderElectInfo"))?;
-                self.changed_by = self.station.clock.booted_at();
+                self.changed_by = self.context.clock.booted_at();
             }
             Effect::Clear(clear) => drop(self.clear.send_replace(clear)),
             Effect::Read(id) => {
@@ -205,7 +205,7 @@ impl Hands for ElectionHands {
                 });
             }
             Effect::Write(id, order) => {
-                let (cluster, wall) = (self.cluster.clone(), self.station.clock.wall().to_timestamp());
+                let (cluster, wall) = (self.cluster.clone(), self.context.clock.wall().to_timestamp());
                 self.tasks.start(CALL, async move {
                     Some(Event::Lease(lease::Event::Wrote(id, lease::write(&cluster, &order, wall).await)))
                 });

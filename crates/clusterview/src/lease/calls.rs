@@ -11,19 +11,19 @@ use super::election::Wrote;
 use super::record::{Held, LeaseWrite};
 use kubeapi::lease::{self, CALL_LIMIT, Unwritten};
 use kubeapi::nodes;
-use kubeapi::{Cluster, Error};
+use kubeapi::{ApiClient, Error};
 
 /// The lease as it is now, `None` when there is none.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn read(cluster: &Cluster) -> Result<Option<Box<Held>>, Error> {
+/// Those of [`ApiClient`].
+pub async fn read(cluster: &ApiClient) -> Result<Option<Box<Held>>, Error> {
     Ok(lease::read(cluster, NAME).await?.map(|lease| Box::new(Held::new(lease))))
 }
 
 /// Writes `order`; `wall` is what our wall clock shows. Nobody begins to hold the lease of a cluster that does not know
 /// its node: a node that has left would report on a cluster that is no longer its own.
-pub async fn write(cluster: &Cluster, order: &LeaseWrite, wall: Timestamp) -> Wrote {
+pub async fn write(cluster: &ApiClient, order: &LeaseWrite, wall: Timestamp) -> Wrote {
     if let Some(node) = order.newcomer()
         && let Err(error) = known(cluster, node).await
     {
@@ -45,7 +45,7 @@ pub async fn write(cluster: &Cluster, order: &LeaseWrite, wall: Timestamp) -> Wr
     }
 }
 
-async fn known(cluster: &Cluster, node: &str) -> Result<(), Error> {
+async fn known(cluster: &ApiClient, node: &str) -> Result<(), Error> {
     let request = nodes::api().get(node, &GetParams::default());
     cluster.ask_within::<Node>(CALL_LIMIT, &format!("look for node {node}"), request).await.map(drop)
 }

@@ -11,7 +11,7 @@ use kubeapi::nodes::{FIELD_MANAGER, signed};
 use kubeapi::objects::Raw;
 use kubeapi::pace::Pace;
 use kubeapi::watch::Scope;
-use kubeapi::{Cluster, Target, found};
+use kubeapi::{ApiClient, OwnNode, found};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -29,12 +29,12 @@ const FAILED_TIMES: u32 = 8;
 /// # Errors
 /// None; a call that fails is tried again.
 pub async fn run(
-    cluster: Cluster,
+    cluster: ApiClient,
     clock: Clock,
-    target: Target,
+    own_node: OwnNode,
     mut wanted: watch::Receiver<Wanted>,
 ) -> Result<(), Error> {
-    let (node, device) = target.known().await;
+    let (node, device) = own_node.known().await;
     let mut keeper = Keeper { cluster, node: node.to_string(), device, swept: None };
     let (mut said, mut any) = (BTreeSet::new(), false);
     // Nodes do not ask in step.
@@ -75,7 +75,7 @@ pub async fn run(
 }
 
 struct Keeper {
-    cluster: Cluster,
+    cluster: ApiClient,
     node: String,
     device: String,
     /// The interfaces at the last sweep that left nothing to do: objects are listed only where these have changed.

@@ -9,7 +9,7 @@ use kube::core::Request;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::nodes::signed;
 use kubeapi::objects::Raw;
-use kubeapi::{Cluster, Target, found};
+use kubeapi::{ApiClient, OwnNode, found};
 use serde_json::json;
 use tokio::sync::watch;
 use topics::Affinity;
@@ -27,12 +27,12 @@ const LOOK: Duration = Duration::from_mins(1);
 /// # Errors
 /// None; a call that fails is tried again.
 pub async fn run(
-    cluster: Cluster,
+    cluster: ApiClient,
     clock: Clock,
-    target: Target,
+    own_node: OwnNode,
     mut apps: watch::Receiver<Wanted>,
 ) -> Result<(), Error> {
-    let (node, _) = target.known().await;
+    let (node, _) = own_node.known().await;
     let mut said = BTreeSet::new();
     loop {
         let places = apps.borrow_and_update().places.clone().unwrap_or_default();
@@ -60,7 +60,7 @@ pub async fn run(
 }
 
 /// Compares and writes what differs; what could not be done, in words.
-async fn look(cluster: &Cluster, node: &str, places: &BTreeMap<String, Affinity>) -> BTreeSet<String> {
+async fn look(cluster: &ApiClient, node: &str, places: &BTreeMap<String, Affinity>) -> BTreeSet<String> {
     let mut failed = BTreeSet::new();
     for (set, how) in places {
         if let Err(error) = keep(cluster, node, set, *how).await
@@ -72,7 +72,7 @@ async fn look(cluster: &Cluster, node: &str, places: &BTreeMap<String, Affinity>
     failed
 }
 
-async fn keep(cluster: &Cluster, node: &str, set: &str, how: Affinity) -> Result<(), kubeapi::Error> {
+async fn keep(cluster: &ApiClient, node: &str, set: &str, how: Affinity) -> Result<(), kubeapi::Error> {
     let Some(wanted) = wanted(node, how) else { return Ok(()) };
     let path = format!("/apis/kubevirt.io/v1/namespaces/{APP_NAMESPACE}/virtualmachineinstancereplicasets");
     let read = Request::new(path.as_str()).get(set, &GetParams::default());

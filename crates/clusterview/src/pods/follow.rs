@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use futures::stream::{BoxStream, StreamExt};
 
 use super::pod::{AppPod, PodItem};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::watch::{Manner, News, SLOT, Scope, Update, follow_in};
 
@@ -40,7 +40,7 @@ impl std::fmt::Debug for Pods {
 
 impl Pods {
     /// Nothing is known yet; the first call is made when [`Pods::next`] is first polled.
-    pub fn open(cluster: &Cluster, seed: u64) -> Self {
+    pub fn open(cluster: &ApiClient, seed: u64) -> Self {
         let scope = Scope {
             what: "pods of applications".to_owned(),
             path: format!("/api/v1/namespaces/{APP_NAMESPACE}/pods"),

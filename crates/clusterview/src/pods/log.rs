@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
 use super::lines::{Line, Lines};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::APP_NAMESPACE;
 
@@ -79,7 +79,7 @@ impl Log {
     ///
     /// # Errors
     /// Every way in which a call comes to nothing, see [`Error`].
-    pub async fn open(cluster: &Cluster, order: &LogRequest) -> Result<Self, Error> {
+    pub async fn open(cluster: &ApiClient, order: &LogRequest) -> Result<Self, Error> {
         let run = if order.previous { "the previous run of " } else { "" };
         let what = format!("read the log of {run}{APP_NAMESPACE}/{} {}", order.pod, order.container);
         let how = LogParams {

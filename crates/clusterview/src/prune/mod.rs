@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::Clock;
-use kubeapi::{Cluster, Target};
+use kubeapi::{ApiClient, OwnNode};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -20,10 +20,10 @@ use crate::leader::Leadership;
 
 /// Goes on until nobody can say any more who leads. Dropping it ends its calls.
 pub(crate) async fn run(
-    cluster: Cluster,
+    cluster: ApiClient,
     clock: Clock,
     every: Duration,
-    target: Target,
+    own_node: OwnNode,
     mut config: Config,
     mut leading: watch::Receiver<Leadership>,
 ) {
@@ -33,7 +33,7 @@ pub(crate) async fn run(
         let leads = leading.borrow_and_update().holds(clock.now());
         let due = (leads && !masters.is_empty()).then(|| clock.now() + every);
         if leads && !masters.is_empty() {
-            if let Err(why) = sweep(&cluster, clock, &target, &masters, &leading, &mut said).await
+            if let Err(why) = sweep(&cluster, clock, &own_node, &masters, &leading, &mut said).await
                 && said.is_new(why.clone())
             {
                 warn!(error = why, "cannot look for replaced control-plane nodes");
@@ -81,15 +81,15 @@ fn masters(config: Option<&EdgeNodeClusterConfig>) -> Vec<String> {
 }
 
 async fn sweep(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     clock: Clock,
-    target: &Target,
+    own_node: &OwnNode,
     masters: &[String],
     leading: &watch::Receiver<Leadership>,
     said: &mut Warned,
 ) -> Result<(), String> {
     let told = |error: kubeapi::Error| format!("{} ({})", error.line(), error.next_step());
-    let (_, own) = target.get()?;
+    let (_, own) = own_node.get()?;
     let found = replaced::look(cluster, masters, &own).await.map_err(told)?;
     for node in &found.unlabelled {
         if said.is_new(format!("unlabelled {node}")) {

@@ -8,7 +8,7 @@
 use k8s_openapi::api::core::v1::Node;
 use kube::Resource;
 
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::Error;
 
 use kubeapi::found;
@@ -40,8 +40,8 @@ pub struct Found {
 /// Reads the control-plane nodes and judges them: `keep` is the list, `own` the UUID of our device.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn look(cluster: &Cluster, keep: &[String], own: &str) -> Result<Found, Error> {
+/// Those of [`ApiClient`].
+pub async fn look(cluster: &ApiClient, keep: &[String], own: &str) -> Result<Found, Error> {
     let scope = Scope {
         what: "control-plane nodes".to_owned(),
         path: Node::url_path(&(), None),
@@ -78,8 +78,8 @@ fn judge(nodes: &[Node], keep: &[String], own: &str) -> Result<Found, Error> {
 /// Deletes exactly this Node object; one that has gone already is no error.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn delete(cluster: &Cluster, stale: &Stale) -> Result<(), Error> {
+/// Those of [`ApiClient`].
+pub async fn delete(cluster: &ApiClient, stale: &Stale) -> Result<(), Error> {
     found(nodes::delete(cluster, &stale.name, stale.uid.clone()).await).map(drop)
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use futures::stream::{BoxStream, StreamExt as _};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::watch::{Manner, News, Scope, Update, follow_in};
 use tracing::{debug, info, warn};
 
@@ -25,7 +25,7 @@ pub(super) struct Followed<T> {
 
 impl<T: Fact> Followed<T> {
     /// The first call is made when [`Followed::changed`] is first polled.
-    pub(super) fn open(cluster: &Cluster, scope: Scope, seed: u64) -> Self {
+    pub(super) fn open(cluster: &ApiClient, scope: Scope, seed: u64) -> Self {
         let what = scope.what.clone();
         Self {
             what,

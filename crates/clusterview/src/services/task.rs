@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use agent::{Clock, Error, Outlet, Station, Tasks, Troubles, turn};
-use kubeapi::Cluster;
+use agent::{AgentContext, Clock, Error, Outlet, Tasks, Troubles, turn};
+use kubeapi::ApiClient;
 use kubeapi::watch::Scope;
 use pubsub::Change;
 use step::Mono;
@@ -38,7 +38,7 @@ struct Followers {
 }
 
 impl Followers {
-    fn open(cluster: &Cluster, clock: Clock) -> Self {
+    fn open(cluster: &ApiClient, clock: Clock) -> Self {
         // Nodes do not ask in step.
         let seed = u64::try_from(clock.now().since_start().as_nanos()).unwrap_or_default();
         let services = Scope::all("services of users", "/api/v1/services".to_owned());
@@ -70,16 +70,16 @@ impl Followers {
 ///
 /// # Errors
 /// The topic cannot be had.
-pub async fn run(station: &Station, troubles: &Troubles, cluster: Cluster) -> Result<(), Error> {
-    let clock = station.clock;
+pub async fn run(context: &AgentContext, troubles: &Troubles, cluster: ApiClient) -> Result<(), Error> {
+    let clock = context.clock;
     let mut outlet = Outlet::<KubeUserServices>::open(troubles)?;
     let (outbox, mut inbox) = turn::inbox();
     let mut tasks = Tasks::new(outbox);
-    tasks.follow::<DeviceNetworkStatus>(&station.bus, "nim", |change| match change {
+    tasks.follow::<DeviceNetworkStatus>(&context.topic_root, "nim", |change| match change {
         Change::Put { value, .. } => Some(Heard::Ports(addresses(&value))),
         Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
-    tasks.follow::<EdgeNodeClusterStatus>(&station.bus, NAME, |change| match change {
+    tasks.follow::<EdgeNodeClusterStatus>(&context.topic_root, NAME, |change| match change {
         Change::Put { value, .. } => Some(Heard::ConfigError(value.lb_config_error)),
         Change::Gone { .. } => Some(Heard::ConfigError(ErrorDescription::default())),
         Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,

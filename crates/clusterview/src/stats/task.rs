@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::collections::{Gathering, Part, PartUpdate, State};
 use agent::Clock;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use tokio::sync::watch;
 use topics::KubeStatsState;
 use tracing::{debug, info, warn};
@@ -23,7 +23,7 @@ use crate::leader::Leadership;
 ///
 /// Dropping it withdraws what is published, as the end of a term does.
 pub async fn run(
-    cluster: Cluster,
+    cluster: ApiClient,
     clock: Clock,
     mut leading: watch::Receiver<Leadership>,
     mut config: Config,
@@ -75,7 +75,7 @@ async fn next(gathering: &mut Option<Gathering>, clock: Clock) -> PartUpdate {
 }
 
 struct StatsTask {
-    cluster: Cluster,
+    cluster: ApiClient,
     clock: Clock,
     board: Board,
     rhythm: Rhythm,

@@ -89,7 +89,7 @@ async fn marks_that_cannot_be_read_tell_everything_again_rather_than_nothing() {
     stage.write_lines(0..2);
     stage.until_said(2).await;
     stage.kill().await;
-    let file = stage.bus.path(&format!("run/zedkube/AppLogMarks/{WEB}.json"));
+    let file = stage.topic_root.path(&format!("run/zedkube/AppLogMarks/{WEB}.json"));
     pubsub::store::replace(&file, b"{").unwrap();
     stage.start();
     stage.until_said(4).await;

@@ -118,7 +118,7 @@ async fn marks_go_with_their_pod_and_another_pod_of_the_same_application_is_read
     stage.write_lines(0..2);
     stage.until_said(2).await;
     let marks = || {
-        let file = stage.bus.path(&format!("run/zedkube/AppLogMarks/{WEB}.json"));
+        let file = stage.topic_root.path(&format!("run/zedkube/AppLogMarks/{WEB}.json"));
         std::fs::read_to_string(file).unwrap_or_default()
     };
     assert!(marks().contains(POD));

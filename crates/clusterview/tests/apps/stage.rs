@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use agent::{Clock, Station, Stop, Stopper, Troubles};
+use agent::{AgentContext, Clock, Stop, Stopper, Troubles};
 use clusterview::apps::{Apps, Pipe};
 use kube::Client;
 use kubeapi::NodeName;
-use kubeapi::Target;
+use kubeapi::OwnNode;
 use kubesim::{Sim, SimConfig};
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde_json::{Value, json};
 use step::Mono;
 use tempfile::TempDir;
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) struct Stage {
     pub(crate) sim: Sim,
-    pub(crate) bus: Bus,
+    pub(crate) topic_root: TopicRoot,
     clock: Clock,
     pub(crate) lines: Lines,
     _ear: DefaultGuard,
@@ -46,11 +46,11 @@ impl Stage {
     /// Node n1, on which nothing runs so far.
     pub(crate) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let (lines, ear) = Lines::open();
         let stage = Self {
             sim: Sim::new(SimConfig::default()),
-            bus,
+            topic_root,
             clock: Clock::new(),
             lines,
             _ear: ear,
@@ -58,7 +58,7 @@ impl Stage {
             agent: None,
             _root: root,
         };
-        std::fs::create_dir_all(stage.bus.path("run/zedagent/AppInstanceConfig")).unwrap();
+        std::fs::create_dir_all(stage.topic_root.path("run/zedagent/AppInstanceConfig")).unwrap();
         stage
     }
 
@@ -73,7 +73,7 @@ impl Stage {
     }
 
     fn write(&self, path: &str, value: &Value) {
-        store::replace(&self.bus.path(path), value.to_string().as_bytes()).unwrap();
+        store::replace(&self.topic_root.path(path), value.to_string().as_bytes()).unwrap();
     }
 
     /// The config of an application; mode 4 is native.
@@ -87,7 +87,7 @@ impl Stage {
     }
 
     pub(crate) fn unconfigure(&self, uuid: &str) {
-        let file = self.bus.path(&format!("run/zedagent/AppInstanceConfig/{uuid}.json"));
+        let file = self.topic_root.path(&format!("run/zedagent/AppInstanceConfig/{uuid}.json"));
         assert!(store::remove(&file).unwrap());
     }
 
@@ -122,13 +122,18 @@ impl Stage {
 
     pub(crate) fn start_into(&mut self, pipe: Pipe) {
         let (stopper, stop) = Stop::new();
-        let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id: "b1".to_owned() };
-        let cluster = kubeapi::Cluster::from_client(Client::new(self.sim.service(), "default"));
-        let target = Target::default();
-        target.set(NodeName::parse("n1").unwrap(), String::new());
-        let troubles = Troubles::open(&self.bus, self.clock, "zedkube");
-        let apps =
-            Apps::open(&station, &troubles, cluster, target, tokio::sync::watch::Sender::default()).unwrap();
+        let context = AgentContext {
+            topic_root: self.topic_root.clone(),
+            clock: self.clock,
+            stop,
+            boot_id: "b1".to_owned(),
+        };
+        let cluster = kubeapi::ApiClient::from_client(Client::new(self.sim.service(), "default"));
+        let own_node = OwnNode::default();
+        own_node.set(NodeName::parse("n1").unwrap(), String::new());
+        let troubles = Troubles::open(&self.topic_root, self.clock, "zedkube");
+        let apps = Apps::open(&context, &troubles, cluster, own_node, tokio::sync::watch::Sender::default())
+            .unwrap();
         let mut task = JoinSet::new();
         task.spawn(apps.run(pipe));
         self.agent = Some((stopper, task));
@@ -157,7 +162,7 @@ impl Stage {
 
     /// The bytes that are published of an application.
     pub(crate) fn text(&self, uuid: &str) -> Option<String> {
-        let file = self.bus.path(&format!("run/zedkube/ENClusterAppStatus/{uuid}.json"));
+        let file = self.topic_root.path(&format!("run/zedkube/ENClusterAppStatus/{uuid}.json"));
         std::fs::read_to_string(file).ok()
     }
 

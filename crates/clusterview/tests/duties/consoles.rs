@@ -46,7 +46,7 @@ impl Bench {
         let line =
             port.map(|it| format!("   0: 0100007F:{it:04X} 00000000:0000 0A 0:0\n")).unwrap_or_default();
         let table = format!("  sl  local_address rem_address   st\n{line}");
-        store::replace(&self.stage.station.bus.path("proc/net/tcp"), table.as_bytes()).unwrap();
+        store::replace(&self.stage.context.topic_root.path("proc/net/tcp"), table.as_bytes()).unwrap();
     }
 
     /// The kube container's loop.
@@ -81,7 +81,7 @@ impl Bench {
 
     fn write(&self, console: &VmiVnc) {
         let bytes = go_json::to_vec(console).unwrap();
-        store::replace(&self.stage.station.bus.path(FILE), &bytes).unwrap();
+        store::replace(&self.stage.context.topic_root.path(FILE), &bytes).unwrap();
     }
 
     fn serves(&self) -> Option<String> {
@@ -90,7 +90,7 @@ impl Bench {
 
     /// Runs duty and consumer for as long as `course` lasts.
     async fn run(&self, files: ConsoleFiles, course: impl Future<Output = ()>) {
-        let duty = consoles::run(&self.stage.station, files, self.wanted.subscribe());
+        let duty = consoles::run(&self.stage.context, files, self.wanted.subscribe());
         let file = if files == ConsoleFiles::Zedkube { OLDER } else { FILE };
         let all = async { tokio::join!(duty, self.consume(file)) };
         beside(all, course).await;
@@ -129,7 +129,7 @@ async fn e7_d_v3_a_console_is_opened_in_the_references_bytes_at_create_and_resta
             stage.pass(Duration::from_mins(1)).await;
             assert_eq!((stage.inode(FILE), bench.served.borrow().len()), (inode, 1));
             // Somebody has removed it.
-            store::remove(&stage.station.bus.path(FILE)).unwrap();
+            store::remove(&stage.context.topic_root.path(FILE)).unwrap();
             stage.until("it again", |it| it.text(FILE) == Some(golden())).await;
         })
         .await;
@@ -205,10 +205,10 @@ async fn e7_a_console_of_edgeview_is_never_removed_while_it_lives_and_is_taken_o
     let stage = &bench.stage;
     let theirs = vnc("web", 5905, OTHER, EDGEVIEW);
     let comm = format!("proc/{EDGEVIEW}/comm");
-    store::replace(&stage.station.bus.path(&comm), b"edge-view\n").unwrap();
+    store::replace(&stage.context.topic_root.path(&comm), b"edge-view\n").unwrap();
     bench.write(&theirs);
     // Its copy in the older place is not ours either.
-    store::replace(&stage.station.bus.path(OLDER), &go_json::to_vec(&theirs).unwrap()).unwrap();
+    store::replace(&stage.context.topic_root.path(OLDER), &go_json::to_vec(&theirs).unwrap()).unwrap();
     bench
         .run(ConsoleFiles::Both, async {
             stage.until("its proxy", |_| bench.serves().as_deref() == Some("web")).await;
@@ -218,13 +218,13 @@ async fn e7_a_console_of_edgeview_is_never_removed_while_it_lives_and_is_taken_o
                 assert_eq!(bench.served.borrow().as_slice(), std::slice::from_ref(&theirs), "{apps:?}");
                 assert!(stage.text(FILE).is_some() && stage.text(OLDER).is_some());
             }
-            store::remove(&stage.station.bus.path(&comm)).unwrap();
+            store::remove(&stage.context.topic_root.path(&comm)).unwrap();
             stage.pass(Duration::from_mins(10)).await;
             assert_eq!(bench.served.borrow().len(), 1, "nobody claims it");
             bench.wants(&[(APP, MACHINE, 5901)]);
             stage.until("ours", |_| bench.serves().as_deref() == Some(MACHINE)).await;
             // Another process of the same number.
-            store::replace(&stage.station.bus.path(&comm), b"bash\n").unwrap();
+            store::replace(&stage.context.topic_root.path(&comm), b"bash\n").unwrap();
             bench.write(&theirs);
             stage.until("ours again", |it| it.text(FILE) == Some(golden())).await;
         })
@@ -244,8 +244,10 @@ async fn e7_a_setting_turns_one_of_the_two_files_off() {
                 let there = |file| bench.stage.text(file).is_some();
                 assert_eq!((there(FILE), there(OLDER)), (shared, older));
                 for dir in ["run/edgeview", "run/edgeview/VncParams"].into_iter().filter(|_| shared) {
-                    let mode =
-                        std::fs::metadata(bench.stage.station.bus.path(dir)).unwrap().permissions().mode();
+                    let mode = std::fs::metadata(bench.stage.context.topic_root.path(dir))
+                        .unwrap()
+                        .permissions()
+                        .mode();
                     assert_eq!(mode & 0o777, 0o755, "{dir}: others share it");
                 }
             })
@@ -256,7 +258,7 @@ async fn e7_a_setting_turns_one_of_the_two_files_off() {
 #[tokio::test(start_paused = true)]
 async fn a_file_that_may_not_be_read_is_left_alone() {
     let bench = Bench::new();
-    let path = bench.stage.station.bus.path(FILE);
+    let path = bench.stage.context.topic_root.path(FILE);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
     bench.wants(&[(APP, MACHINE, 5901)]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clusterview::apps::Wanted;
 use clusterview::networks;
-use kubeapi::{NodeName, Target};
+use kubeapi::{NodeName, OwnNode};
 use kubesim::Fault;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -15,10 +15,10 @@ const KIND: &str = "k8s/network-attachment-definitions";
 const APPS: &str = "eve-kube-app";
 const PATH: &str = "network-attachment-definitions";
 
-fn target(node: &str) -> Target {
-    let target = Target::default();
-    target.set(NodeName::parse(node).unwrap(), format!("device-of-{node}"));
-    target
+fn own_node(node: &str) -> OwnNode {
+    let own_node = OwnNode::default();
+    own_node.set(NodeName::parse(node).unwrap(), format!("device-of-{node}"));
+    own_node
 }
 
 fn want(sender: &watch::Sender<Wanted>, ports: &[&str]) {
@@ -43,7 +43,7 @@ fn text(port: &str) -> String {
 async fn e8_each_port_has_its_attachment_and_repeating_it_changes_nothing() {
     let stage = Stage::new();
     let sender = watch::Sender::default();
-    let duty = networks::run(stage.cluster(), stage.station.clock, target("n1"), sender.subscribe());
+    let duty = networks::run(stage.cluster(), stage.context.clock, own_node("n1"), sender.subscribe());
     beside(duty, async {
         stage.pass(Duration::from_hours(1)).await;
         want(&sender, &[]);
@@ -86,7 +86,7 @@ async fn a_cluster_without_attachments_is_asked_less_and_less_and_served_once_th
         stage.sim.faults().script(verb, PATH, u32::MAX, Fault::status(404, "NotFound"));
     }
     let sender = watch::Sender::default();
-    let duty = networks::run(stage.cluster(), stage.station.clock, target("n1"), sender.subscribe());
+    let duty = networks::run(stage.cluster(), stage.context.clock, own_node("n1"), sender.subscribe());
     beside(duty, async {
         want(&sender, &["eth1"]);
         stage.pass(Duration::from_hours(1)).await;
@@ -113,7 +113,7 @@ async fn e8_d_v7_an_attachment_is_not_taken_from_another_node_or_another_maker()
     stage.sim.apply(KIND, object("host-eth8", json!({ "type": "macvlan" })));
     let senders = [watch::Sender::default(), watch::Sender::default()];
     let run = |node: &'static str, nth: usize| {
-        networks::run(stage.cluster(), stage.station.clock, target(node), senders[nth].subscribe())
+        networks::run(stage.cluster(), stage.context.clock, own_node(node), senders[nth].subscribe())
     };
     let both = async { tokio::join!(run("n1", 0), run("n2", 1)) };
     beside(both, async {

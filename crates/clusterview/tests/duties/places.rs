@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clusterview::apps::Wanted;
 use clusterview::places;
-use kubeapi::{NodeName, Target};
+use kubeapi::{NodeName, OwnNode};
 use kubesim::Fault;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -38,9 +38,9 @@ async fn the_affinity_of_a_machines_set_follows_its_designated_node_and_is_writt
         let places = how.map(|it| (SET.to_owned(), it)).into_iter().collect();
         sender.send_replace(Wanted { places: Some(places), ..Wanted::default() });
     };
-    let target = Target::default();
-    target.set(NodeName::parse("n1").unwrap(), "d".to_owned());
-    let duty = places::run(stage.cluster(), stage.station.clock, target, sender.subscribe());
+    let own_node = OwnNode::default();
+    own_node.set(NodeName::parse("n1").unwrap(), "d".to_owned());
+    let duty = places::run(stage.cluster(), stage.context.clock, own_node, sender.subscribe());
     beside(duty, async {
         stage.pass(Duration::from_hours(1)).await;
         want(None);

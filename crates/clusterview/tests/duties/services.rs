@@ -54,7 +54,7 @@ fn counts(stage: &Stage) -> Option<(usize, Vec<Vec<String>>)> {
 #[tokio::test(start_paused = true)]
 async fn what_users_serve_follows_services_ingresses_and_addresses_by_watches_alone() {
     let stage = stage();
-    beside(services::run(&stage.station, &stage.troubles, stage.cluster()), async {
+    beside(services::run(&stage.context, &stage.troubles, stage.cluster()), async {
         stage.pass(Duration::from_mins(10)).await;
         assert_eq!((stage.requests("/"), published(&stage)), ((0, 0), None), "nobody opens ports");
         with_ports(&stage, "192.168.86.10");
@@ -100,7 +100,7 @@ async fn what_users_serve_follows_services_ingresses_and_addresses_by_watches_al
     })
     .await;
     let inode = stage.inode(FILE);
-    beside(services::run(&stage.station, &stage.troubles, stage.cluster()), async {
+    beside(services::run(&stage.context, &stage.troubles, stage.cluster()), async {
         stage.pass(Duration::from_mins(1)).await;
         assert_eq!(stage.inode(FILE), inode, "a restart publishes nothing");
     })
@@ -118,7 +118,7 @@ async fn settings_of_the_load_balancer_that_cannot_be_read_leave_what_was_publis
     let pool = json!({ "metadata": { "namespace": "kube-system", "name": "kubevip" },
         "data": { "interface-global": "eth1", "cidr-global": "192.168.86.200/29" } });
     stage.sim.apply("configmaps", pool);
-    beside(services::run(&stage.station, &stage.troubles, stage.cluster()), async {
+    beside(services::run(&stage.context, &stage.troubles, stage.cluster()), async {
         stage.until("a pool", |it| published(it).is_some_and(|it| it.lb_pool_status.is_some())).await;
     })
     .await;
@@ -126,7 +126,7 @@ async fn settings_of_the_load_balancer_that_cannot_be_read_leave_what_was_publis
     // A restart, with a service less.
     stage.sim.faults().script("GET", "/configmaps", u32::MAX, Fault::status(403, "Forbidden"));
     assert!(stage.sim.remove("services", "shop", "web"));
-    beside(services::run(&stage.station, &stage.troubles, stage.cluster()), async {
+    beside(services::run(&stage.context, &stage.troubles, stage.cluster()), async {
         stage.until("a service less", |it| counts(it).is_some_and(|it| it.0 == 1)).await;
         let now = published(&stage).unwrap();
         assert_eq!((now.lb_pool_status, now.service_error), (before.lb_pool_status, before.service_error));
@@ -141,7 +141,7 @@ async fn d_v10_d_v11_a_list_that_fails_publishes_nothing_and_one_that_fails_late
             let stage = stage();
             with_ports(&stage, "192.168.86.10");
             stage.sim.faults().script("GET", path, u32::MAX, fault.clone());
-            beside(services::run(&stage.station, &stage.troubles, stage.cluster()), async {
+            beside(services::run(&stage.context, &stage.troubles, stage.cluster()), async {
                 stage.pass(Duration::from_mins(10)).await;
                 // Without kube-vip's settings ports are open all the same.
                 let open = (path == "/configmaps").then(|| (1, vec![vec!["192.168.86.10".to_owned()]]));

@@ -3,11 +3,11 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
-use agent::{Clock, Station, Stop, Stopper, Troubles};
+use agent::{AgentContext, Clock, Stop, Stopper, Troubles};
 use kube::Client;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubesim::{Sim, SimConfig};
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde_json::Value;
 use tempfile::TempDir;
 use tracing::subscriber::DefaultGuard;
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) struct Stage {
     pub(crate) sim: Sim,
-    pub(crate) station: Station,
+    pub(crate) context: AgentContext,
     pub(crate) troubles: Troubles,
     pub(crate) lines: Lines,
     _ear: DefaultGuard,
@@ -31,46 +31,46 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let (lines, ear) = Lines::open();
         let (stopper, stop) = Stop::new();
         let clock = Clock::new();
-        let troubles = Troubles::open(&bus, clock, "zedkube");
-        let station = Station { bus, clock, stop, boot_id: "b1".to_owned() };
+        let troubles = Troubles::open(&topic_root, clock, "zedkube");
+        let context = AgentContext { topic_root, clock, stop, boot_id: "b1".to_owned() };
         let sim = Sim::new(SimConfig::default());
-        Self { sim, station, troubles, lines, _ear: ear, _stopper: stopper, _root: root }
+        Self { sim, context, troubles, lines, _ear: ear, _stopper: stopper, _root: root }
     }
 
-    pub(crate) fn cluster(&self) -> Cluster {
-        Cluster::from_client(Client::new(self.sim.service(), "default"))
+    pub(crate) fn cluster(&self) -> ApiClient {
+        ApiClient::from_client(Client::new(self.sim.service(), "default"))
     }
 
     pub(crate) fn write(&self, path: &str, value: &Value) {
-        store::replace(&self.station.bus.path(path), value.to_string().as_bytes()).unwrap();
+        store::replace(&self.context.topic_root.path(path), value.to_string().as_bytes()).unwrap();
     }
 
     pub(crate) fn text(&self, path: &str) -> Option<String> {
-        std::fs::read_to_string(self.station.bus.path(path)).ok()
+        std::fs::read_to_string(self.context.topic_root.path(path)).ok()
     }
 
     /// Another file at `path` has another one.
     pub(crate) fn inode(&self, path: &str) -> Option<u64> {
-        std::fs::metadata(self.station.bus.path(path)).ok().map(|it| it.ino())
+        std::fs::metadata(self.context.topic_root.path(path)).ok().map(|it| it.ino())
     }
 
     pub(crate) async fn pass(&self, time: Duration) {
-        self.station.clock.sleep_until(Some(self.station.clock.now() + time)).await;
+        self.context.clock.sleep_until(Some(self.context.clock.now() + time)).await;
     }
 
     /// Waits until it is as wanted; how long that took.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Self) -> bool) -> Duration {
-        let began = self.station.clock.now();
+        let began = self.context.clock.now();
         while !wanted(self) {
-            let so_far = self.station.clock.now().since(began);
+            let so_far = self.context.clock.now().since(began);
             assert!(so_far < PATIENCE, "waited for {what}: {}", self.lines.text());
             self.pass(LOOK).await;
         }
-        self.station.clock.now().since(began)
+        self.context.clock.now().since(began)
     }
 
     /// Requests so far whose path holds `path`: lists, and watches.

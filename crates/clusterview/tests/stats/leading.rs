@@ -68,7 +68,7 @@ async fn what_an_earlier_run_left_is_taken_back_before_anything_else_and_so_is_o
     stage.stop().await;
     assert_eq!((stage.text(), stage.state()), (None, KubeStatsState::default()));
     // A crash tidies nothing up.
-    let file = stage.bus.path("run/zedkube/KubeClusterInfo/global.json");
+    let file = stage.topic_root.path("run/zedkube/KubeClusterInfo/global.json");
     pubsub::store::replace(&file, text.as_bytes()).unwrap();
     stage.lose();
     stage.start();
@@ -106,7 +106,7 @@ async fn what_changes_nothing_in_the_topic_is_not_published_again() {
     seeds::golden(&stage.sim);
     stage.lead(Duration::from_hours(1));
     stage.until("the cluster", |_| true).await;
-    let file = stage.bus.path("run/zedkube/KubeClusterInfo/global.json");
+    let file = stage.topic_root.path("run/zedkube/KubeClusterInfo/global.json");
     let written = || std::fs::metadata(&file).map(|it| std::os::unix::fs::MetadataExt::ino(&it)).unwrap();
     let first = written();
     for second in 0..120 {

@@ -19,7 +19,7 @@ async fn published(nodes: usize, pods: usize) -> (Stage, KubeClusterInfo) {
 #[tokio::test(start_paused = true)]
 async fn l6_a_thousand_pods_and_a_hundred_nodes_fit_whole() {
     let (stage, info) = published(100, 1000).await;
-    assert!(stage.bus.path("run/zedkube/KubeClusterInfo.sock").exists());
+    assert!(stage.topic_root.path("run/zedkube/KubeClusterInfo.sock").exists());
     assert_eq!((info.nodes.unwrap().len(), info.app_pods.unwrap().len()), (100, 1000));
     assert_eq!(stage.state().parts, []);
 }

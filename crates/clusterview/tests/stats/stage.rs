@@ -8,7 +8,7 @@ use clusterview::leader::Leadership;
 use clusterview::stats;
 use kube::Client;
 use kubesim::{Sim, SimConfig};
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use step::Mono;
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) struct Stage {
     pub(crate) sim: Sim,
-    pub(crate) bus: Bus,
+    pub(crate) topic_root: TopicRoot,
     clock: Clock,
     leading: watch::Sender<Leadership>,
     pub(crate) config: watch::Sender<Option<Arc<EdgeNodeClusterConfig>>>,
@@ -45,20 +45,20 @@ impl Stage {
 
     pub(crate) fn on(sim: Sim) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let (leading, _) = watch::channel(Leadership::default());
         let (config, _) = watch::channel(Some(Arc::default()));
         let (lines, ear) = Lines::open();
         let (clock, task) = (Clock::new(), JoinSet::new());
-        let mut stage = Self { sim, bus, clock, leading, config, lines, _ear: ear, task, _root: root };
+        let mut stage = Self { sim, topic_root, clock, leading, config, lines, _ear: ear, task, _root: root };
         stage.start();
         stage
     }
 
     pub(crate) fn start(&mut self) {
-        let cluster = kubeapi::Cluster::from_client(Client::new(self.sim.service(), "default"));
+        let cluster = kubeapi::ApiClient::from_client(Client::new(self.sim.service(), "default"));
         let (leading, config) = (self.leading.subscribe(), self.config.subscribe());
-        let board = stats::Board::open(&Troubles::open(&self.bus, self.clock, "zedkube")).unwrap();
+        let board = stats::Board::open(&Troubles::open(&self.topic_root, self.clock, "zedkube")).unwrap();
         self.task.spawn(stats::run(cluster, self.clock, leading, config, board));
     }
 
@@ -86,7 +86,7 @@ impl Stage {
 
     /// The bytes that are published.
     pub(crate) fn text(&self) -> Option<String> {
-        std::fs::read_to_string(self.bus.path(INFO)).ok()
+        std::fs::read_to_string(self.topic_root.path(INFO)).ok()
     }
 
     pub(crate) fn info(&self) -> Option<KubeClusterInfo> {
@@ -94,7 +94,7 @@ impl Stage {
     }
 
     pub(crate) fn state(&self) -> KubeStatsState {
-        let text = std::fs::read_to_string(self.bus.path(STATE)).unwrap();
+        let text = std::fs::read_to_string(self.topic_root.path(STATE)).unwrap();
         go_json::from_slice(text.as_bytes()).unwrap()
     }
 

@@ -15,7 +15,7 @@ use serde::de::Error as _;
 use serde_json::json;
 
 use super::read_file;
-use crate::client::Cluster;
+use crate::client::ApiClient;
 use crate::error::Error;
 use crate::names::NodeName;
 
@@ -99,8 +99,8 @@ struct Granted {
 /// Asks the server for a token of `account` that lasts `secs`; it may grant less.
 ///
 /// # Errors
-/// Those of [`Cluster`]; 404 where there is no such account.
-pub async fn token(cluster: &Cluster, account: &Account, secs: u64) -> Result<Token, Error> {
+/// Those of [`ApiClient`]; 404 where there is no such account.
+pub async fn token(cluster: &ApiClient, account: &Account, secs: u64) -> Result<Token, Error> {
     let what = format!("ask for a token of service account {}/{}", account.namespace, account.name);
     let body = json!({
         "apiVersion": "authentication.k8s.io/v1",

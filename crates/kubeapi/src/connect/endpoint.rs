@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{Access, client, read_file};
-use crate::client::Cluster;
+use crate::client::ApiClient;
 use crate::error::Error;
 
 /// Where the files of a login with a client certificate are, all PEM.
@@ -29,7 +29,7 @@ pub struct Login {
 
 /// Such a server.
 #[derive(Debug)]
-pub struct Endpoint(Cluster);
+pub struct Endpoint(ApiClient);
 
 impl Endpoint {
     /// The server at `address`, as `https://127.0.0.1:2382`. Each call may take `limit`, each answer may have
@@ -52,7 +52,7 @@ impl Endpoint {
             None => format!("{address}: {why}"),
             Some(login) => format!("{address} with {}: {why}", login.certificate.display()),
         })?;
-        let door = Cluster::from_client_at(client, address);
+        let door = ApiClient::from_client_at(client, address);
         Ok(Self(door.with_call_limit(limit).with_answer_limit(largest_bytes)))
     }
 

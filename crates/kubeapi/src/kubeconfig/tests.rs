@@ -13,7 +13,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::{TlsAcceptor, rustls};
 
 use super::*;
-use crate::client::Cluster;
+use crate::client::ApiClient;
 use crate::nodes::probe;
 use crate::reply::Reach;
 
@@ -133,7 +133,7 @@ async fn a_kubeconfig_that_is_missing_or_unusable_is_named_with_the_next_step() 
         if let Some(text) = text {
             write(&path, &text);
         }
-        let cluster = Cluster::from_kubeconfig(&path);
+        let cluster = ApiClient::from_kubeconfig(&path);
         let error = probe(&cluster).await.unwrap_err();
         let line = error.line();
         assert!(matches!(error, Error::Kubeconfig { .. }), "row {number}: {line}");
@@ -150,7 +150,7 @@ async fn d16_a_kubeconfig_that_is_renewed_replaced_or_there_again_is_noticed_wit
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config");
     let renewed = |path: &Path| {
-        let cluster = Cluster::from_kubeconfig(path);
+        let cluster = ApiClient::from_kubeconfig(path);
         async move { tokio::time::timeout(Duration::from_secs(300), cluster.renewed()).await.is_ok() }
     };
     let change_after = |change: fn(&Path)| {
@@ -189,7 +189,7 @@ async fn the_library_does_not_repeat_a_call_by_itself() {
     for code in [429, 503, 504] {
         let (address, count) = server(&mut servers, code, "no").await;
         write(&path, &kubeconfig(&address, ""));
-        let error = probe(&Cluster::from_kubeconfig(&path)).await.unwrap_err();
+        let error = probe(&ApiClient::from_kubeconfig(&path)).await.unwrap_err();
         assert!(matches!(&error, Error::Refused { answer, .. } if answer.code == code), "{error:?}");
         assert_eq!(count.load(Ordering::SeqCst), 1, "{code}");
     }
@@ -200,7 +200,7 @@ async fn a_kubeconfig_that_comes_late_or_changes_is_read_again() {
     let mut servers = JoinSet::new();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config");
-    let cluster = Cluster::from_kubeconfig(&path);
+    let cluster = ApiClient::from_kubeconfig(&path);
     probe(&cluster).await.unwrap_err();
     let (first, first_count) = server(&mut servers, 200, LIST).await;
     let (second, second_count) = server(&mut servers, 200, LIST).await;
@@ -230,7 +230,7 @@ async fn the_servers_certificate_must_be_of_the_given_authority_and_in_its_time(
         let address = tls_server(&mut servers, certificate, false).await;
         let text = kubeconfig(&address, &format!(", certificate-authority: {authority}"));
         write(&path, &text);
-        let error = probe(&Cluster::from_kubeconfig(&path)).await.err();
+        let error = probe(&ApiClient::from_kubeconfig(&path)).await.err();
         assert_eq!(error.is_some(), words.is_some(), "{error:?}");
         if let (Some(error), Some(words)) = (error, words) {
             assert_eq!(error.reach(), Reach::Unreachable);
@@ -258,7 +258,7 @@ async fn a_certificate_of_ours_opens_the_server_from_a_file_or_from_the_kubeconf
         let path = dir.path().join("config");
         let text = kubeconfig(&address, ", certificate-authority: ca.pem");
         write(&path, &text.replace("user: {}", &format!("user: {{{user}}}")));
-        let error = probe(&Cluster::from_kubeconfig(&path)).await.err();
+        let error = probe(&ApiClient::from_kubeconfig(&path)).await.err();
         assert_eq!(error.is_none(), opens, "{user:?}: {error:?}");
     }
 }
@@ -291,7 +291,7 @@ async fn a_server_with_tls_is_not_believed_without_an_authority() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config");
     write(&path, &kubeconfig("https://127.0.0.1:1", ""));
-    let error = probe(&Cluster::from_kubeconfig(&path)).await.unwrap_err();
+    let error = probe(&ApiClient::from_kubeconfig(&path)).await.unwrap_err();
     assert!(matches!(error, Error::Kubeconfig { .. }), "{error:?}");
     assert!(error.line().contains("certificate-authority"), "{}", error.line());
 }
@@ -310,7 +310,7 @@ async fn who_we_are_and_the_path_in_front_are_in_the_request() {
         let address = format!("http://{}/in/front", listener.local_addr().unwrap());
         let path = dir.path().join("config");
         write(&path, &kubeconfig(&address, "").replace("user: {}", &format!("user: {{{user}}}")));
-        let cluster = Cluster::from_kubeconfig(&path);
+        let cluster = ApiClient::from_kubeconfig(&path);
         let seen = async {
             let (mut socket, _) = listener.accept().await.unwrap();
             let mut request = vec![0; 4096];
@@ -334,7 +334,7 @@ async fn files_that_the_kubeconfig_names_are_read_again_after_they_were_of_no_us
     fs::copy(testdata.join("other.pem"), &authority).unwrap();
     let address = tls_server(&mut servers, include_bytes!("../../testdata/server.pem"), false).await;
     write(&path, &kubeconfig(&address, ", certificate-authority: authority.pem"));
-    let cluster = Cluster::from_kubeconfig(&path);
+    let cluster = ApiClient::from_kubeconfig(&path);
     probe(&cluster).await.unwrap_err();
     fs::copy(testdata.join("ca.pem"), &authority).unwrap();
     probe(&cluster).await.unwrap();
@@ -343,7 +343,7 @@ async fn files_that_the_kubeconfig_names_are_read_again_after_they_were_of_no_us
     write(&token, "old");
     let (address, _) = server(&mut servers, 200, LIST).await;
     write(&path, &kubeconfig(&address, "").replace("user: {}", "user: {tokenFile: token}"));
-    let cluster = Cluster::from_kubeconfig(&path);
+    let cluster = ApiClient::from_kubeconfig(&path);
     let error = probe(&cluster).await.unwrap_err();
     let path = path.display().to_string();
     assert!(error.next_step().starts_with("renew the credentials") && error.next_step().contains(&path));
@@ -361,7 +361,7 @@ async fn a_port_where_nobody_listens_is_unreachable() {
     let address = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     write(&path, &kubeconfig(&address, ""));
-    let error = probe(&Cluster::from_kubeconfig(&path)).await.unwrap_err();
+    let error = probe(&ApiClient::from_kubeconfig(&path)).await.unwrap_err();
     assert_eq!(error.reach(), Reach::Unreachable);
     assert!(error.line().contains("refused"), "{}", error.line());
     assert!(error.next_step().contains(&path.display().to_string()), "{}", error.next_step());
@@ -377,7 +377,7 @@ async fn the_environment_is_not_looked_at() {
         let path = dir.path().join("config");
         let (address, count) = server(&mut servers, 200, LIST).await;
         write(&path, &kubeconfig(&address, ""));
-        probe(&Cluster::from_kubeconfig(&path)).await.unwrap();
+        probe(&ApiClient::from_kubeconfig(&path)).await.unwrap();
         assert_eq!(count.load(Ordering::SeqCst), 1);
         return;
     }

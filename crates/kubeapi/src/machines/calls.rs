@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{MachineSeen, MachineWork, Marking, Stopped, Strategy, Turn};
 use crate::nodes::signed;
 use crate::objects::{items, text};
-use crate::{Cluster, Error, found};
+use crate::{ApiClient, Error, found};
 
 /// Where the objects of KubeVirt are.
 pub const GROUP: &str = "/apis/kubevirt.io/v1";
@@ -96,8 +96,8 @@ pub fn seen(
 /// Stops or starts one. A lost race changes nothing: it is read again.
 ///
 /// # Errors
-/// Those of [`Cluster`], but a conflict only where it is a start that is refused.
-pub async fn act(cluster: &Cluster, work: &MachineWork) -> Result<(), Error> {
+/// Those of [`ApiClient`], but a conflict only where it is a start that is refused.
+pub async fn act(cluster: &ApiClient, work: &MachineWork) -> Result<(), Error> {
     let it = &work.machine;
     let done = match &work.turn {
         Turn::Set(strategy, mark) => set(cluster, it, strategy, mark.as_ref()).await,
@@ -128,14 +128,14 @@ fn marked(it: &MachineSeen, written: &Value) -> Value {
     metadata
 }
 
-async fn patch(cluster: &Cluster, it: &MachineSeen, patch: Value) -> Result<(), Error> {
+async fn patch(cluster: &ApiClient, it: &MachineSeen, patch: Value) -> Result<(), Error> {
     let what = format!("patch {} {}/{}", it.kind, it.namespace, it.name);
     cluster.order(&what, Request::new(place(it)).patch(&it.name, &signed(), &Patch::Merge(patch))).await
 }
 
 /// Sets what `strategy` names, and what is written there, if the object is still as it was read.
 async fn set(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     it: &MachineSeen,
     strategy: &Strategy,
     mark: Option<&Stopped>,
@@ -150,7 +150,7 @@ async fn set(
 }
 
 /// What is written there comes first: a machine that is off without it would stay off.
-async fn stop(cluster: &Cluster, it: &MachineSeen, mark: &Stopped) -> Result<(), Error> {
+async fn stop(cluster: &ApiClient, it: &MachineSeen, mark: &Stopped) -> Result<(), Error> {
     if it.mark.as_ref() != Some(mark) {
         set(cluster, it, &Strategy::default(), Some(mark)).await?;
     }
@@ -167,12 +167,12 @@ async fn stop(cluster: &Cluster, it: &MachineSeen, mark: &Stopped) -> Result<(),
 }
 
 /// What is written there goes last: a machine that was not started is asked once more.
-async fn start(cluster: &Cluster, it: &MachineSeen) -> Result<(), Error> {
+async fn start(cluster: &ApiClient, it: &MachineSeen) -> Result<(), Error> {
     ask(cluster, it, "start").await?;
     patch(cluster, it, json!({ "metadata": marked(it, &Value::Null) })).await
 }
 
-async fn ask(cluster: &Cluster, it: &MachineSeen, what: &str) -> Result<(), Error> {
+async fn ask(cluster: &ApiClient, it: &MachineSeen, what: &str) -> Result<(), Error> {
     let request = subresource(it.kind, &it.namespace, &it.name, what, b"{}".to_vec());
     cluster.order(&format!("{what} virtual machine {}/{}", it.namespace, it.name), request).await
 }

@@ -12,7 +12,7 @@ use kube::core::Request;
 use serde_json::{Value, json};
 
 use super::{FIELD_MANAGER, api, own, signed};
-use crate::client::{Cluster, Question};
+use crate::client::{ApiClient, Question};
 use crate::error::Error;
 use crate::names::NodeName;
 
@@ -53,7 +53,7 @@ pub struct Found {
 ///
 /// # Errors
 /// Those of [`own`].
-pub async fn read(cluster: &Cluster, node: &NodeName, device_uuid: &str) -> Result<Found, Error> {
+pub async fn read(cluster: &ApiClient, node: &NodeName, device_uuid: &str) -> Result<Found, Error> {
     Ok(found(&own(cluster, node, device_uuid).await?))
 }
 
@@ -70,9 +70,9 @@ fn found(node: &NodeObject) -> Found {
 /// Writes it to the node with this UID, `since` when its status holds. `None` removes it.
 ///
 /// # Errors
-/// Those of [`Cluster`]; a conflict where another object has taken the node's name.
+/// Those of [`ApiClient`]; a conflict where another object has taken the node's name.
 pub async fn write(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     node: &NodeName,
     uid: &str,
     shown: Option<&Shown>,
@@ -120,8 +120,8 @@ pub struct NodeEvent {
 /// Creates the Event. False where one of its name exists.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn create(cluster: &Cluster, event: &NodeEvent) -> Result<bool, Error> {
+/// Those of [`ApiClient`].
+pub async fn create(cluster: &ApiClient, event: &NodeEvent) -> Result<bool, Error> {
     let node = event.node.as_str();
     let body = json!({
         "apiVersion": "v1", "kind": "Event",
@@ -144,8 +144,8 @@ pub async fn create(cluster: &Cluster, event: &NodeEvent) -> Result<bool, Error>
 /// Says it again under its name. False where that Event is gone, as all are after a time (an hour by default).
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn count(cluster: &Cluster, event: &NodeEvent) -> Result<bool, Error> {
+/// Those of [`ApiClient`].
+pub async fn count(cluster: &ApiClient, event: &NodeEvent) -> Result<bool, Error> {
     let body = json!({
         "count": event.count, "lastTimestamp": seconds(event.last), "message": event.message,
     });

@@ -164,7 +164,7 @@ mod tests {
     use kube::api::WatchParams;
 
     use super::*;
-    use crate::Cluster;
+    use crate::ApiClient;
 
     type Piece = Result<&'static str, io::Error>;
 
@@ -173,7 +173,7 @@ mod tests {
         let mut answer = Some(Response::new(StreamBody::new(frames.boxed())));
         let service =
             tower::service_fn(move |_| ready(answer.take().ok_or(tower::BoxError::from("asked twice"))));
-        let cluster = Cluster::from_client(Client::new(service, "default"));
+        let cluster = ApiClient::from_client(Client::new(service, "default"));
         let watch = kube::core::Request::new("/api/v1/nodes").watch(&WatchParams::default(), "1");
         Events::new(cluster.watch("watch nodes", watch).await.unwrap())
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use kubenodeop::{CordonOwner, DrainOrder, Marks, Outcome, Progress, Rules};
 use step::Mono;
 use tokio::sync::watch;
@@ -13,7 +13,7 @@ use crate::server::took;
 
 pub(crate) async fn drain(case: Case, file: &Path) {
     let begin = now();
-    let cluster = Cluster::from_kubeconfig(file);
+    let cluster = ApiClient::from_kubeconfig(file);
     let order = DrainOrder {
         runtime: kubenodeop::Runtime::default(),
         node: NodeName::parse(NODE).unwrap(),

@@ -9,14 +9,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, 
 use kube::api::PostParams;
 use kube::core::Request;
 
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::names::PodRef;
 use kubeapi::reply::Reply;
 use kubeapi::slim::Pod;
 
 /// Evicts exactly this pod, with its own grace period; with `dry` only as a dry run, which changes nothing. Dropping
 /// the future leaves open whether the server has carried it out.
-pub async fn evict(cluster: &Cluster, pod: &PodRef, dry: bool) -> Reply {
+pub async fn evict(cluster: &ApiClient, pod: &PodRef, dry: bool) -> Reply {
     match cluster.order(&format!("evict pod {pod}"), request(pod, dry)).await {
         Ok(()) => Reply::Done,
         Err(error) => error.reply(),

@@ -18,7 +18,7 @@ use crate::plan::budget::{BudgetFacts, Condition, Holds, Selector};
 use crate::plan::scheduling::tolerates_cordon;
 use crate::plan::tier::{Signs, Tier};
 use crate::plan::{KEPT_APPS_SELECTOR, Owner, PodFacts};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::found;
 use kubeapi::names::{NodeName, PodRef, PodUid};
@@ -38,8 +38,8 @@ const LOOKUPS: usize = 8;
 /// cache.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn list(cluster: &Cluster, node: &NodeName) -> Result<Vec<PodFacts>, Error> {
+/// Those of [`ApiClient`].
+pub async fn list(cluster: &ApiClient, node: &NodeName) -> Result<Vec<PodFacts>, Error> {
     let scope = scope(node);
     let pods = scope.list_all::<Pod>(cluster).await?;
     let owners: BTreeSet<(String, String)> =
@@ -76,7 +76,7 @@ pub(crate) fn budget_scope(namespace: &str) -> Scope {
 }
 
 /// The UID of a `DaemonSet`, `None` when there is none of this name.
-async fn daemon_set_uid(cluster: &Cluster, namespace: &str, name: &str) -> Result<Option<String>, Error> {
+async fn daemon_set_uid(cluster: &ApiClient, namespace: &str, name: &str) -> Result<Option<String>, Error> {
     let sets = Request::new(DaemonSet::url_path(&(), Some(namespace)));
     let what = format!("read DaemonSet {namespace}/{name}");
     let set = found(cluster.ask::<Known>(&what, sets.get(name, &GetParams::default())).await)?;

@@ -14,7 +14,7 @@ use crate::changes::watched::{Refused, RefusedCall};
 use crate::machines::Policy;
 use crate::machines::kubevirt::Reader;
 use crate::{calls::evict, calls::pods, calls::remove, drain, node};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
@@ -34,7 +34,7 @@ struct Trial<'a> {
 }
 
 /// Ends when one of the calls is no longer refused, and says which. Dropping the future loses nothing.
-pub(crate) async fn until_accepted(cluster: &Cluster, node: &NodeName, refused: &[Refused]) -> String {
+pub(crate) async fn until_accepted(cluster: &ApiClient, node: &NodeName, refused: &[Refused]) -> String {
     let mut trials = choose(refused);
     if trials.is_empty() {
         return std::future::pending().await;
@@ -112,7 +112,7 @@ fn name(call: &RefusedCall) -> String {
 }
 
 /// The call as a dry run: it changes nothing.
-async fn rehearse(cluster: &Cluster, node: &NodeName, call: &RefusedCall) -> Reply {
+async fn rehearse(cluster: &ApiClient, node: &NodeName, call: &RefusedCall) -> Reply {
     let result = match call {
         RefusedCall::Evict(pod) => return evict::evict(cluster, pod, true).await,
         RefusedCall::Remove(pod, labels) => return remove::remove(cluster, pod, labels, true).await,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     /// A server that refuses with this until the flag is set.
-    fn server(code: u16, message: &'static str) -> (Cluster, Calls, Arc<AtomicBool>) {
+    fn server(code: u16, message: &'static str) -> (ApiClient, Calls, Arc<AtomicBool>) {
         let open = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&open);
         let (cluster, calls) = mock::server(move |call: &Call| {
@@ -178,7 +178,7 @@ mod tests {
         (cluster, calls, open)
     }
 
-    async fn said(cluster: &Cluster, refused: &[Refused]) -> Option<String> {
+    async fn said(cluster: &ApiClient, refused: &[Refused]) -> Option<String> {
         let node = NodeName::parse("n1").unwrap();
         timeout(LONG, until_accepted(cluster, &node, refused)).await.ok()
     }

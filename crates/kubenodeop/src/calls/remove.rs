@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::calls::pods::budget_facts;
 use crate::plan::budget::BudgetFacts;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::PodRef;
 use kubeapi::reply::Reply;
@@ -38,13 +38,13 @@ const MOST_CLAIMS: usize = 2000;
 /// because it is not Ready.
 ///
 /// Dropping the future leaves open what the server has carried out; a claim without deletion lapses by itself.
-pub async fn claim_and_delete(cluster: &Cluster, pod: &PodRef, labels: &BTreeMap<String, String>) -> Reply {
+pub async fn claim_and_delete(cluster: &ApiClient, pod: &PodRef, labels: &BTreeMap<String, String>) -> Reply {
     remove(cluster, pod, labels, false).await
 }
 
 /// [`claim_and_delete`]; with `dry` the same calls as dry runs, which change nothing.
 pub(crate) async fn remove(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     pod: &PodRef,
     labels: &BTreeMap<String, String>,
     dry: bool,
@@ -68,17 +68,17 @@ pub(crate) async fn remove(
 }
 
 /// Deletes exactly this pod, with its own grace period, whatever its budgets say; with `dry` only as a dry run.
-pub async fn delete(cluster: &Cluster, pod: &PodRef, dry: bool) -> Reply {
+pub async fn delete(cluster: &ApiClient, pod: &PodRef, dry: bool) -> Reply {
     ordered(cluster, pod, DeleteParams { dry_run: dry, ..DeleteParams::default() }).await
 }
 
 /// Deletes the object of exactly this pod at once, without waiting for its kubelet: only for a pod of which no container
 /// lives.
-pub(crate) async fn delete_now(cluster: &Cluster, pod: &PodRef) -> Reply {
+pub(crate) async fn delete_now(cluster: &ApiClient, pod: &PodRef) -> Reply {
     ordered(cluster, pod, DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await
 }
 
-async fn ordered(cluster: &Cluster, pod: &PodRef, how: DeleteParams) -> Reply {
+async fn ordered(cluster: &ApiClient, pod: &PodRef, how: DeleteParams) -> Reply {
     let exactly_this = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
     let how = DeleteParams { preconditions: Some(exactly_this), ..how };
     let request = Request::new(Pod::url_path(Some(&pod.namespace))).delete(&pod.name, &how);
@@ -98,7 +98,7 @@ struct Guard {
 
 /// The budgets of the namespace, by name, and the server's time: claims are stamped and judged by it, as the
 /// disruption controller compares them with a clock of the control plane and not with this device's.
-async fn read(cluster: &Cluster, namespace: &str) -> Result<(Vec<Guard>, Timestamp), Error> {
+async fn read(cluster: &ApiClient, namespace: &str) -> Result<(Vec<Guard>, Timestamp), Error> {
     let what = format!("list disruption budgets of namespace {namespace}");
     let list = collection(namespace).list(&ListParams::default());
     let (found, now): (ObjectList<Value>, _) = cluster.ask_dated(&what, list).await?;
@@ -146,7 +146,7 @@ impl Guard {
     }
 
     /// Takes one disruption in the name of `pod`, if the budget is as it was read.
-    async fn claim(&self, cluster: &Cluster, pod: &PodRef, now: Timestamp, dry: bool) -> Result<(), Reply> {
+    async fn claim(&self, cluster: &ApiClient, pod: &PodRef, now: Timestamp, dry: bool) -> Result<(), Reply> {
         let mut object = self.object.clone();
         object["status"]["disruptionsAllowed"] = json!(self.facts.allowed - 1);
         let BudgetFacts { namespace, name, .. } = &self.facts;
@@ -156,7 +156,7 @@ impl Guard {
     }
 
     /// Writes claims for these pods once more, with this time.
-    async fn write_claims(&self, cluster: &Cluster, pods: &[String], at: Timestamp) -> Result<(), Error> {
+    async fn write_claims(&self, cluster: &ApiClient, pods: &[String], at: Timestamp) -> Result<(), Error> {
         let BudgetFacts { namespace, name, .. } = &self.facts;
         let what = format!("have budget {namespace}/{name} counted again");
         self.write(cluster, &what, self.object.clone(), pods, at, false).await
@@ -164,7 +164,7 @@ impl Guard {
 
     async fn write(
         &self,
-        cluster: &Cluster,
+        cluster: &ApiClient,
         what: &str,
         mut object: Value,
         pods: &[String],

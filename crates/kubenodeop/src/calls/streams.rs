@@ -12,7 +12,7 @@ use crate::engine::{Claim, Event};
 use crate::plan::PodFacts;
 use crate::plan::budget::BudgetFacts;
 use crate::{calls::pods, calls::volumes, node, storage};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::names::NodeName;
 use kubeapi::slim::{Pod, PodDisruptionBudget};
 use kubeapi::watch::{Update, follow};
@@ -32,7 +32,7 @@ impl<'de> Deserialize<'de> for PodItem {
 }
 
 /// The pods of `node`.
-pub(crate) fn pod_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
+pub(crate) fn pod_events(cluster: &ApiClient, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
     follow::<PodItem>(cluster.clone(), pods::scope(node), seed)
         .map(|heard| match heard {
             Update::Listed(all) => Event::Pods(all.into_iter().map(|pod| pod.facts).collect()),
@@ -44,7 +44,7 @@ pub(crate) fn pod_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxSt
 }
 
 /// The node itself.
-pub(crate) fn node_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
+pub(crate) fn node_events(cluster: &ApiClient, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
     let name = node.clone();
     follow::<Node>(cluster.clone(), node::scope(&name), seed)
         .filter_map(move |heard| {
@@ -63,7 +63,7 @@ pub(crate) fn node_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxS
 }
 
 /// The budgets of `namespace`, always all of them.
-pub(crate) fn budget_events(cluster: &Cluster, namespace: String, seed: u64) -> BoxStream<'static, Event> {
+pub(crate) fn budget_events(cluster: &ApiClient, namespace: String, seed: u64) -> BoxStream<'static, Event> {
     let known: BTreeMap<String, BudgetFacts> = BTreeMap::new();
     follow::<PodDisruptionBudget>(cluster.clone(), pods::budget_scope(&namespace), seed)
         .scan(known, move |known, heard| {
@@ -95,7 +95,7 @@ pub(crate) fn budget_events(cluster: &Cluster, namespace: String, seed: u64) -> 
 
 /// The attachments to `node` of the volumes of `claims`.
 pub(crate) fn volume_events(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     node: &NodeName,
     claims: BTreeSet<Claim>,
     seed: u64,
@@ -109,7 +109,7 @@ pub(crate) fn volume_events(
 }
 
 /// The storage as far as it matters to `node`.
-pub(crate) fn storage_events(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
+pub(crate) fn storage_events(cluster: &ApiClient, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
     let looks = storage::follow_looks(cluster.clone(), node.clone(), seed);
     looks.map(|seen| Event::Storage(seen.map_err(Into::into))).boxed()
 }

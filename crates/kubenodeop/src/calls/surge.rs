@@ -23,7 +23,7 @@ use crate::plan::surge::{
     DeploymentFacts, FROM_ANNOTATION, PodCase, RECORD_ANNOTATION, SURGE_ANNOTATION, Share, SurgeRecord,
     SurgeRule, Verdict, bounds, deployment_of, judge,
 };
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::found;
 use kubeapi::names::{NodeName, PodRef, PodUid};
@@ -180,7 +180,7 @@ impl Read {
     }
 
     /// Its pods: those of its replica sets, not all that its selector finds.
-    async fn pods(&self, cluster: &Cluster) -> Result<Vec<Pod>, Error> {
+    async fn pods(&self, cluster: &ApiClient) -> Result<Vec<Pod>, Error> {
         let Some(chosen) = self.spec.selector.as_ref() else { return Ok(Vec::new()) };
         let scope = Scope {
             what: format!("pods of Deployment {}", self.named()),
@@ -221,9 +221,9 @@ fn is_ready(pod: &Pod) -> bool {
 /// Asks for a second copy of the pod's Deployment where one is needed, and says how far that is; after the time given up.
 ///
 /// # Errors
-/// Those of [`Cluster`]; a version that is not the newest any more is a conflict.
+/// Those of [`ApiClient`]; a version that is not the newest any more is a conflict.
 pub async fn surge(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     node: &NodeName,
     rule: SurgeRule,
     order: &SurgeOrder,
@@ -281,9 +281,9 @@ pub async fn surge(
 /// names; what is Ready on a node that is `closed` counts for nothing. Nothing is read where none is asked.
 ///
 /// # Errors
-/// Those of [`Cluster`].
+/// Those of [`ApiClient`].
 pub(crate) async fn foreseen(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     node: &NodeName,
     rule: SurgeRule,
     pods: &[Pod],
@@ -323,7 +323,7 @@ fn deployments() -> Scope {
 /// pods of before. Which ones do, as `shop/web`, and the first failure; then it is to be called again.
 ///
 /// A Deployment without a record of this node is left alone. Who may not read Deployments has asked none of them.
-pub async fn settle(cluster: &Cluster, node: &NodeName, undo: bool) -> (Vec<String>, Result<(), Error>) {
+pub async fn settle(cluster: &ApiClient, node: &NodeName, undo: bool) -> (Vec<String>, Result<(), Error>) {
     let all = match deployments().list_all::<Read>(cluster).await {
         Ok(all) => all.items,
         Err(error) if is_refused(&error) => return (Vec::new(), Ok(())),
@@ -343,7 +343,12 @@ pub async fn settle(cluster: &Cluster, node: &NodeName, undo: bool) -> (Vec<Stri
 }
 
 /// Whether it was given up.
-async fn settle_one(cluster: &Cluster, read: &Read, record: &SurgeRecord, undo: bool) -> Result<bool, Error> {
+async fn settle_one(
+    cluster: &ApiClient,
+    read: &Read,
+    record: &SurgeRecord,
+    undo: bool,
+) -> Result<bool, Error> {
     let stands = read.from() == Some(record.from().as_str());
     let mut is_over = !stands || read.is_complete();
     if !is_over {
@@ -372,7 +377,7 @@ enum Change<'a> {
     Clear,
 }
 
-async fn patch(cluster: &Cluster, read: &Read, change: Change<'_>) -> Result<(), Error> {
+async fn patch(cluster: &ApiClient, read: &Read, change: Change<'_>) -> Result<(), Error> {
     let named = read.named();
     let template =
         |from: Value| json!({ "template": { "metadata": { "annotations": { FROM_ANNOTATION: from } } } });

@@ -10,7 +10,7 @@ use crate::calls::pods::pod_ref;
 use crate::calls::remove;
 use crate::plan::budget::{Holds, Selector};
 use crate::plan::unhealthy::{Inspected, UnhealthyPod, Why};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::slim::{Condition, Pod};
 use kubeapi::watch::Scope;
@@ -22,9 +22,9 @@ const NAMED: usize = 10;
 /// guards pods that others guard too (`shared`), it is also counted again if its numbers are behind.
 ///
 /// # Errors
-/// Those of [`Cluster`].
+/// Those of [`ApiClient`].
 pub async fn inspect(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     namespace: &str,
     budget: &str,
     selector: &Selector,

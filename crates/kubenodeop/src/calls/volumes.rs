@@ -10,7 +10,7 @@ use std::fmt;
 use futures::stream::{self, BoxStream, Stream, StreamExt};
 use tokio::time::sleep;
 
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
@@ -42,7 +42,7 @@ impl fmt::Display for AttachmentFacts {
 /// failure is told, and got over without the caller. Without claims nothing is asked. The stream never ends;
 /// dropping it closes its connection.
 pub fn attachments(
-    cluster: Cluster,
+    cluster: ApiClient,
     node: NodeName,
     claims: BTreeSet<Claim>,
     seed: u64,
@@ -113,7 +113,7 @@ enum At {
 }
 
 struct Reader {
-    cluster: Cluster,
+    cluster: ApiClient,
     node: NodeName,
     claims: BTreeSet<Claim>,
     seed: u64,

@@ -11,7 +11,7 @@ use crate::changes::watched::Watched;
 use crate::engine::Event;
 use crate::storage::Look;
 use crate::{calls::refused, calls::streams, calls::volumes, drain};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::names::NodeName;
 use kubeapi::slim::VolumeAttachment;
 use kubeapi::watch::{Update, follow};
@@ -19,7 +19,7 @@ use kubeapi::watch::{Update, follow};
 /// Ends when something in `watched` has changed for the better, also before the call, and says what, as
 /// `budget shop/web now allows 1`. Without a change it never ends; trouble with the server is got over. Dropping
 /// the future closes its watches and loses nothing: the next call sees the same.
-pub async fn until_changed(cluster: &Cluster, node: &NodeName, watched: &Watched) -> String {
+pub async fn until_changed(cluster: &ApiClient, node: &NodeName, watched: &Watched) -> String {
     let mut facts: SelectAll<BoxStream<'static, Event>> = SelectAll::new();
     if !watched.pods.is_empty() {
         facts.push(streams::pod_events(cluster, node, drain::seed()));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     /// A server where each kind answers with a list and then with its lines.
-    fn server(kind: &'static str, listed: Option<Value>, lines: Vec<String>) -> Cluster {
+    fn server(kind: &'static str, listed: Option<Value>, lines: Vec<String>) -> ApiClient {
         mock::server(move |call: &Call| {
             let (of, initial) = [
                 ("/pods?", pod_object("a", "1")),
@@ -183,7 +183,7 @@ mod tests {
         .0
     }
 
-    async fn said(cluster: &Cluster) -> Option<String> {
+    async fn said(cluster: &ApiClient) -> Option<String> {
         let node = NodeName::parse("n1").unwrap();
         timeout(Duration::from_secs(2), until_changed(cluster, &node, &watched())).await.ok()
     }

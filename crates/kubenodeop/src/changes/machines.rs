@@ -15,7 +15,7 @@ use crate::machines::follow::{changes, copies, room};
 use crate::machines::kubevirt::Reader;
 use crate::machines::rules::{Drain, Fate, MachineState, fate};
 use crate::machines::{Policy, View};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::found;
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::pace::Pace;
@@ -57,7 +57,7 @@ impl WatchedMachines {
     }
 
     /// Ends when the drain would do something else about one of them, and says so. Dropping it loses nothing.
-    pub(crate) async fn until_changed(&self, cluster: &Cluster, node: &NodeName) -> String {
+    pub(crate) async fn until_changed(&self, cluster: &ApiClient, node: &NodeName) -> String {
         let mut changes = changes(cluster, node, drain::seed());
         if self.fates.iter().any(|(_, fate)| fate.rebuilds) {
             changes = stream::select(changes, copies(cluster, drain::seed())).boxed();

@@ -12,13 +12,13 @@ use crate::engine::Event;
 use crate::node::cordon::Cordon;
 use crate::plan::{Class, PodFacts};
 use crate::{calls::streams, drain};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::names::{NodeName, PodUid};
 
 /// Ends when the cordon of `node` is not what it was at the time of the call, or when a pod is there that would have
 /// to leave and was not there then, and says what, as `pod shop/web-1 has come`. Without that it never ends; trouble
 /// with the server is got over. Dropping the future closes its watches and loses nothing that a look does not show.
-pub async fn until_stirred(cluster: &Cluster, node: &NodeName) -> String {
+pub async fn until_stirred(cluster: &ApiClient, node: &NodeName) -> String {
     let mut before = Before::default();
     let nodes = streams::node_events(cluster, node, drain::seed());
     let mut facts = stream::select(nodes, streams::pod_events(cluster, node, drain::seed()));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::mock::{self, Answer, Call, Calls};
 use kubeapi::names::OWNER_ANNOTATION;
 
@@ -57,7 +57,7 @@ pub(crate) struct Fake(Arc<Mutex<World>>);
 
 impl Fake {
     /// A node that we have cordoned, with these pods.
-    pub(crate) fn new(pods: Vec<Value>) -> (Self, Cluster, Calls) {
+    pub(crate) fn new(pods: Vec<Value>) -> (Self, ApiClient, Calls) {
         let world = World {
             pods,
             budgets: vec![],

@@ -23,7 +23,7 @@ use crate::machines::stage::{Effect, Event, Stage};
 use crate::machines::undo::next_step;
 use crate::node::{self, Cordoned};
 use crate::progress::{Left, MachineShown, Marks, Outcome, Phase, Progress};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::names::PodRef;
 use kubeapi::pace::Pace;
 use kubeapi::reply::Class;
@@ -78,7 +78,7 @@ fn drain_of(order: &DrainOrder) -> Drain {
 
 /// Until no machine is left on the node; at once where there is none.
 pub(super) async fn run(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     order: &DrainOrder,
     now: &(impl Fn() -> Mono + Send),
     progress: &watch::Sender<Progress>,
@@ -158,7 +158,7 @@ pub(super) async fn run(
 
 /// Calls under way and the watches. Dropping it ends them all; what a call did is read back from the objects.
 struct Executor<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a ApiClient,
     order: &'a DrainOrder,
     /// It is on its way with the look that is under way.
     reader: Option<Reader>,
@@ -170,7 +170,7 @@ struct Executor<'a> {
 }
 
 impl<'a> Executor<'a> {
-    fn new(cluster: &'a Cluster, order: &'a DrainOrder) -> Self {
+    fn new(cluster: &'a ApiClient, order: &'a DrainOrder) -> Self {
         Self {
             cluster,
             order,

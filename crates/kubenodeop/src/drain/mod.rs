@@ -31,7 +31,7 @@ use crate::storage;
 use crate::{
     calls::evict, calls::pods, calls::remove, calls::streams, calls::surge, calls::unhealthy_pods, node,
 };
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::names::{NodeName, PodUid};
 use kubeapi::reply::Reply;
 use kubeapi::slim::Pod;
@@ -65,7 +65,7 @@ pub struct DrainOrder {
 /// Dropping the future ends all calls and watches at once: no new eviction starts, and of those under way it is
 /// unknown whether the server has carried them out. The cordon stays.
 pub async fn drain(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     order: &DrainOrder,
     now: impl Fn() -> Mono + Send,
     progress: &watch::Sender<Progress>,
@@ -138,7 +138,7 @@ pub(crate) fn seed() -> u64 {
 
 /// Calls under way and watches that are open. Dropping it ends them all.
 struct Executor<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a ApiClient,
     order: &'a DrainOrder,
     calls: FuturesUnordered<BoxFuture<'a, Event>>,
     watches: SelectAll<BoxStream<'static, Event>>,
@@ -146,7 +146,7 @@ struct Executor<'a> {
 }
 
 impl<'a> Executor<'a> {
-    fn new(cluster: &'a Cluster, order: &'a DrainOrder) -> Self {
+    fn new(cluster: &'a ApiClient, order: &'a DrainOrder) -> Self {
         let mut watches = SelectAll::new();
         watches.push(streams::pod_events(cluster, &order.node, seed()));
         watches.push(streams::node_events(cluster, &order.node, seed()));
@@ -222,7 +222,7 @@ fn answered(uid: PodUid, reply: Reply) -> Event {
     Event::Evicted { uid, reply }
 }
 
-async fn look(cluster: &Cluster, order: &DrainOrder, turn: u64, storage: bool) -> Event {
+async fn look(cluster: &ApiClient, order: &DrainOrder, turn: u64, storage: bool) -> Event {
     let storage = async {
         // None found where some was: there is nothing left to guard.
         if !storage {

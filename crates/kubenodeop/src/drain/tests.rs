@@ -13,7 +13,7 @@ use crate::drain::{DrainOrder, drain};
 use crate::engine::Rules;
 use crate::node::cordon::CordonOwner;
 use crate::progress::{BlockCode, Marks, Outcome, Progress};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::mock::{self, Answer, Calls};
 use kubeapi::names::NodeName;
 
@@ -41,11 +41,11 @@ struct Attempt {
 }
 
 impl Attempt {
-    fn start(cluster: &Cluster) -> Self {
+    fn start(cluster: &ApiClient) -> Self {
         Self::with(cluster, order())
     }
 
-    fn with(cluster: &Cluster, order: DrainOrder) -> Self {
+    fn with(cluster: &ApiClient, order: DrainOrder) -> Self {
         let (sender, progress) = watch::channel(Progress::default());
         let (cluster, clock) = (cluster.clone(), mock::clock());
         let future = async move { drain(&cluster, &order, clock, &sender).await };

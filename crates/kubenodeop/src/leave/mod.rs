@@ -22,7 +22,7 @@ use crate::node;
 use crate::node::cordon::CordonOwner;
 use crate::progress::{Marks, Outcome, Progress};
 use crate::storage;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::reply::Class;
@@ -109,7 +109,7 @@ pub enum End {
 /// Dropping the future ends all calls at once; what the server made of the last one is unknown. Begun again, it goes
 /// on.
 pub async fn leave(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     order: &Leave,
     now: impl Fn() -> Mono + Send + Sync,
     told: &watch::Sender<State>,
@@ -120,7 +120,7 @@ pub async fn leave(
 }
 
 struct Walk<'a, F> {
-    cluster: &'a Cluster,
+    cluster: &'a ApiClient,
     order: &'a Leave,
     now: F,
     told: &'a watch::Sender<State>,

@@ -9,7 +9,7 @@ use std::fmt;
 use futures::future::try_join;
 use kubeapi::slim::PersistentVolume;
 use kubeapi::slim::longhorn::{Engine, Volume, scope};
-use kubeapi::{Cluster, Error, found};
+use kubeapi::{ApiClient, Error, found};
 
 const DRIVER: &str = "driver.longhorn.io";
 
@@ -54,7 +54,7 @@ pub(super) fn names(
 }
 
 /// All volumes of Longhorn, by name; none without it.
-pub(super) async fn read(cluster: &Cluster) -> Result<BTreeMap<String, Disk>, Error> {
+pub(super) async fn read(cluster: &ApiClient) -> Result<BTreeMap<String, Disk>, Error> {
     let (volumes, engines) = (scope("volumes"), scope("engines"));
     let all = try_join(volumes.list_all::<Volume>(cluster), engines.list_all::<Engine>(cluster)).await;
     let Some((volumes, engines)) = found(all)? else { return Ok(BTreeMap::new()) };

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::Resource;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::machines::calls::{MACHINES, path};
 use kubeapi::names::NodeName;
 use kubeapi::slim::longhorn::{self, Engine};
@@ -53,7 +53,7 @@ pub(crate) enum Change {
 
 /// One item whenever an instance of `node`, a launcher there, a migration, or the spec or an annotation of a machine or a
 /// namespace has changed, or what another node offers. It never ends.
-pub(crate) fn changes(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStream<'static, Change> {
+pub(crate) fn changes(cluster: &ApiClient, node: &NodeName, seed: u64) -> BoxStream<'static, Change> {
     let scope = |what: &str, kind: &str| Scope::all(what, path(kind));
     let version = |it: &Known| it.metadata.resource_version.clone();
     let all = |scope, seed| marked(cluster, scope, seed, version, Change::Look);
@@ -77,13 +77,13 @@ pub(crate) fn changes(cluster: &Cluster, node: &NodeName, seed: u64) -> BoxStrea
 }
 
 /// One item whenever a copy of a volume of Longhorn is in sync, or is not any more. For who knows that Longhorn is there.
-pub(crate) fn copies(cluster: &Cluster, seed: u64) -> BoxStream<'static, Change> {
+pub(crate) fn copies(cluster: &ApiClient, seed: u64) -> BoxStream<'static, Change> {
     let modes = |it: &Engine| it.status.replica_mode_map.clone();
     marked(cluster, longhorn::scope("engines"), seed, modes, Change::Look)
 }
 
 /// One item whenever a pod of the cluster has got a node, has left it or has ended. For who waits for room.
-pub(crate) fn room(cluster: &Cluster, seed: u64) -> BoxStream<'static, Change> {
+pub(crate) fn room(cluster: &ApiClient, seed: u64) -> BoxStream<'static, Change> {
     let node = |it: &Placed| {
         let over = matches!(it.status.phase.as_str(), "Succeeded" | "Failed");
         it.spec.node_name.clone().filter(|_| !over)
@@ -93,7 +93,7 @@ pub(crate) fn room(cluster: &Cluster, seed: u64) -> BoxStream<'static, Change> {
 
 /// `change` whenever the mark of one of these objects is another one.
 fn marked<K: Named, M: PartialEq + Send + 'static>(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     scope: Scope,
     seed: u64,
     mark: impl Fn(&K) -> M + Send + 'static,

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::Machine;
+use super::VirtualMachine;
 use super::facts::CREATED_BY;
 use super::rules::needs_target;
 use crate::plan::placement::{Needs, Peer};
@@ -72,13 +72,13 @@ pub fn target(
 /// Sets machines that leave together off against each other: those under way come first, then the largest. One for which
 /// nothing is left is crowded. What they take is added to `residents`.
 pub fn set_off(
-    machines: &mut [(Machine, Asks)],
+    machines: &mut [(VirtualMachine, Asks)],
     own: &BTreeMap<String, String>,
     peers: &[Peer],
     residents: &mut Residents,
 ) {
-    let busy = |it: &Machine| it.here && (it.marked || it.migration.is_some());
-    let mut order: Vec<&mut (Machine, Asks)> =
+    let busy = |it: &VirtualMachine| it.here && (it.marked || it.migration.is_some());
+    let mut order: Vec<&mut (VirtualMachine, Asks)> =
         machines.iter_mut().filter(|(it, _)| busy(it) || needs_target(it)).collect();
     order.sort_by_key(|(it, asks)| {
         (!busy(it), Reverse(asks.launcher.memory_bytes), Reverse(asks.launcher.cpu_milli), it.guest.clone())

@@ -20,14 +20,14 @@ use kubeapi::nodes::signed;
 use kubeapi::reply::Reply;
 use kubeapi::slim::{PersistentVolume, Pod};
 use kubeapi::watch::Scope;
-use kubeapi::{Cluster, Error, found};
+use kubeapi::{ApiClient, Error, found};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::facts;
 use super::forecast::Asks;
 use super::rules::{Action, needs_target};
-use super::{ASKED, Asked, Disk, Machine, Policy, Settings, Strategy, View, disks, forecast, limits};
+use super::{ASKED, Asked, Disk, Policy, Settings, Strategy, View, VirtualMachine, disks, forecast, limits};
 use crate::calls::{evict, volumes};
 use crate::plan::placement::Peer;
 use crate::plan::residents::{Resident, Residents};
@@ -59,8 +59,8 @@ pub(super) fn guests(node: &NodeName) -> Scope {
 /// The launchers that run on `node`.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn running(cluster: &Cluster, node: &NodeName) -> Result<Vec<PodRef>, Error> {
+/// Those of [`ApiClient`].
+pub async fn running(cluster: &ApiClient, node: &NodeName) -> Result<Vec<PodRef>, Error> {
     let pods = launchers(node).list_all::<Value>(cluster).await?;
     Ok(pods.items.iter().filter(|it| !is_over(it)).map(facts::named).collect())
 }
@@ -106,8 +106,8 @@ impl Reader {
     /// Everything at one moment.
     ///
     /// # Errors
-    /// Those of [`Cluster`].
-    pub async fn look(&mut self, cluster: &Cluster) -> Result<View, Error> {
+    /// Those of [`ApiClient`].
+    pub async fn look(&mut self, cluster: &ApiClient) -> Result<View, Error> {
         let (all, here) =
             (Scope::all("migrations of virtual machines", path(MIGRATIONS)), guests(&self.node));
         let nodes = Scope::all("nodes", Node::url_path(&(), None));
@@ -132,7 +132,7 @@ impl Reader {
             let machine = read.get(&key(guest));
             self.machine(guest, machine, &pods, &migrations.items, (&settings, default))
         };
-        let mut machines: Vec<(Machine, Asks)> = guests.items.iter().map(of).collect();
+        let mut machines: Vec<(VirtualMachine, Asks)> = guests.items.iter().map(of).collect();
         let given = self.pods.take();
         let mut residents = if machines.iter().any(|it| needs_target(&it.0)) {
             let labels = |it: &Node| {
@@ -170,10 +170,15 @@ impl Reader {
 
     /// Reads how the volumes of Longhorn are, where a machine that would be migrated or is paused has one. What was read
     /// last is shown for the others too.
-    async fn add_disks(&mut self, cluster: &Cluster, machines: &mut [(Machine, Asks)]) -> Result<(), Error> {
+    async fn add_disks(
+        &mut self,
+        cluster: &ApiClient,
+        machines: &mut [(VirtualMachine, Asks)],
+    ) -> Result<(), Error> {
         let volumes = self.volumes.as_deref().unwrap_or_default();
-        let names = |it: &(Machine, Asks)| disks::names((&it.0.guest.namespace, &it.1.claims), volumes);
-        let matters = |it: &&(Machine, Asks)| needs_target(&it.0) || it.0.paused.is_some();
+        let names =
+            |it: &(VirtualMachine, Asks)| disks::names((&it.0.guest.namespace, &it.1.claims), volumes);
+        let matters = |it: &&(VirtualMachine, Asks)| needs_target(&it.0) || it.0.paused.is_some();
         if machines.iter().filter(matters).any(|it| !names(it).is_empty()) {
             self.disks = disks::read(cluster).await?;
         }
@@ -188,7 +193,7 @@ impl Reader {
     /// A launcher may be here while its instance is on another node, or has no node yet.
     async fn add_those_elsewhere(
         &self,
-        cluster: &Cluster,
+        cluster: &ApiClient,
         pods: &[Value],
         guests: &mut Vec<Value>,
     ) -> Result<(), Error> {
@@ -208,7 +213,7 @@ impl Reader {
         Ok(())
     }
 
-    async fn read_once(&mut self, cluster: &Cluster, guests: &[Value]) -> Result<(), Error> {
+    async fn read_once(&mut self, cluster: &ApiClient, guests: &[Value]) -> Result<(), Error> {
         if self.settings.is_none() {
             let all =
                 Scope::all("settings of KubeVirt", path("kubevirts")).list_all::<Value>(cluster).await?;
@@ -243,7 +248,7 @@ impl Reader {
         pods: &[Value],
         migrations: &[Value],
         (settings, default): (&Settings, Strategy),
-    ) -> (Machine, Asks) {
+    ) -> (VirtualMachine, Asks) {
         let name = facts::named(guest);
         let status = &guest["status"];
         let node = kubeapi::objects::text(&status["nodeName"]);
@@ -265,7 +270,7 @@ impl Reader {
             let needs = needs(&pod, &claims, self.volumes.as_deref().unwrap_or_default());
             Asks { needs, host_model, launcher: resident(&pod).unwrap_or_default(), claims }
         });
-        let machine = Machine {
+        let machine = VirtualMachine {
             here: node == self.node.as_str(),
             node,
             unread: garbled.or_else(|| facts::unread(guest, machine, migrations)),
@@ -304,7 +309,7 @@ fn key(object: &Value) -> (String, String) {
 }
 
 /// Of each pod of the cluster that has a node nothing but what it takes of it.
-async fn residents(cluster: &Cluster) -> Result<Vec<Resident>, Error> {
+async fn residents(cluster: &ApiClient) -> Result<Vec<Resident>, Error> {
     #[derive(Debug, Clone)]
     struct Item(Option<Resident>);
     impl<'de> Deserialize<'de> for Item {
@@ -317,7 +322,7 @@ async fn residents(cluster: &Cluster) -> Result<Vec<Resident>, Error> {
 }
 
 /// The machines of these instances, by namespace and name.
-async fn machines(cluster: &Cluster, guests: &[Value]) -> Result<BTreeMap<(String, String), Value>, Error> {
+async fn machines(cluster: &ApiClient, guests: &[Value]) -> Result<BTreeMap<(String, String), Value>, Error> {
     let owned = guests.iter().filter_map(|guest| {
         let (kind, name) = facts::controller(guest)?;
         (kind == "VirtualMachine").then(|| (facts::named(guest).namespace, name))
@@ -334,7 +339,7 @@ async fn machines(cluster: &Cluster, guests: &[Value]) -> Result<BTreeMap<(Strin
 
 /// One call about the instance `guest`. What follows from its reply is seen on the objects.
 pub(crate) async fn perform(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     node: &NodeName,
     settings: Settings,
     guest: &PodRef,
@@ -354,7 +359,7 @@ pub(crate) async fn perform(
 }
 
 /// Writes on an instance what the drain does with it, or removes that.
-pub(crate) async fn mark(cluster: &Cluster, guest: &PodRef, asked: Option<&Asked>) -> Result<(), Error> {
+pub(crate) async fn mark(cluster: &ApiClient, guest: &PodRef, asked: Option<&Asked>) -> Result<(), Error> {
     let what = format!("mark virtual machine instance {guest}");
     let written = asked.map(serde_json::to_string).transpose();
     let written = written.map_err(|source| Error::Unaskable { what: what.clone(), source: source.into() })?;
@@ -366,7 +371,7 @@ pub(crate) async fn mark(cluster: &Cluster, guest: &PodRef, asked: Option<&Asked
 /// Removes the mark by which KubeVirt makes one migration after the other, if it is for our node: by its subresource, or
 /// before 1.7 by a patch that tests for our node.
 pub(crate) async fn clear(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     node: &NodeName,
     settings: Settings,
     guest: &PodRef,
@@ -391,7 +396,7 @@ pub(crate) async fn clear(
 }
 
 /// Ends a migration.
-pub(crate) async fn delete(cluster: &Cluster, migration: &PodRef) -> Result<(), Error> {
+pub(crate) async fn delete(cluster: &ApiClient, migration: &PodRef) -> Result<(), Error> {
     let exactly_this = Preconditions { uid: Some(migration.uid.to_string()), resource_version: None };
     let how = DeleteParams { preconditions: Some(exactly_this), ..DeleteParams::default() };
     let all = Request::new(in_namespace(MIGRATIONS, &migration.namespace));

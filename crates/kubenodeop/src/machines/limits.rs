@@ -9,7 +9,7 @@ use std::time::Duration;
 use kubeapi::objects::{items, text};
 use serde_json::Value;
 
-use super::{Machine, Settings};
+use super::{Settings, VirtualMachine};
 use crate::plan::placement::thousandths;
 
 const GIBIBYTE: u64 = 1 << 30;
@@ -126,7 +126,7 @@ pub fn bytes(guest: &Value) -> u64 {
 
 /// How long the copy of `it` may take until KubeVirt ends it; none for ever.
 #[must_use]
-pub fn longest(it: &Machine) -> Option<Duration> {
+pub fn longest(it: &VirtualMachine) -> Option<Duration> {
     let begun = u32::try_from(it.bytes.div_ceil(GIBIBYTE)).unwrap_or(u32::MAX).max(1);
     let whole = it.limits.completion_per_gib?.saturating_mul(begun);
     Some(if it.limits.disrupts { whole.saturating_mul(2) } else { whole })
@@ -135,7 +135,7 @@ pub fn longest(it: &Machine) -> Option<Duration> {
 /// How long one copy of `it` takes at its bandwidth, and no longer than it may; none without a limit of the bandwidth, as
 /// nothing is known of the network.
 #[must_use]
-pub fn estimate(it: &Machine) -> Option<Duration> {
+pub fn estimate(it: &VirtualMachine) -> Option<Duration> {
     let copy = Duration::from_secs(it.bytes.div_ceil(it.limits.bandwidth?));
     Some(longest(it).map_or(copy, |longest| copy.min(longest)))
 }
@@ -150,7 +150,7 @@ pub fn together(settings: &Settings, machines: &[Duration]) -> Duration {
 
 /// How `it` is migrated, for a person.
 #[must_use]
-pub fn words(it: &Machine) -> String {
+pub fn words(it: &VirtualMachine) -> String {
     let mut out = if it.copies_disks { "block migration" } else { "live migration" }.to_owned();
     out.push_str(if it.limits.post_copy { ", pre-copy then post-copy" } else { ", pre-copy" });
     if it.limits.auto_converge {

@@ -148,7 +148,7 @@ pub struct Launcher {
 
 /// One machine that has something on our node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Machine {
+pub struct VirtualMachine {
     /// Its instance.
     pub guest: PodRef,
     /// The node that runs it.
@@ -251,7 +251,7 @@ pub struct View {
     /// Limits of KubeVirt.
     pub settings: Settings,
     /// The machines.
-    pub machines: Vec<Machine>,
+    pub machines: Vec<VirtualMachine>,
     /// Migrations that run in the whole cluster.
     pub running: usize,
     /// Our node is cordoned.

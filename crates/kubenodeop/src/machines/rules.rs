@@ -10,7 +10,7 @@ use kubeapi::machines::{MachineSeen, MachineWork, Turn, stops};
 use kubeapi::names::PodRef;
 
 use super::facts::IO_ERROR;
-use super::{Asked, Machine, MachineOwner, Migratable, Migration, Policy, Strategy, limits};
+use super::{Asked, MachineOwner, Migratable, Migration, Policy, Strategy, VirtualMachine, limits};
 use crate::progress::BlockCode;
 
 /// Migrations of one machine that may fail in one drain; KubeVirt itself never gives up.
@@ -128,7 +128,7 @@ fn acts(state: MachineState, text: impl Into<String>, act: Action) -> Decision {
 
 /// What is done about `machine` that has been as it is for `since`. `others` of the cluster's migrations run.
 #[must_use]
-pub fn decide(drain: &Drain, machine: &Machine, since: Duration, others: usize) -> Decision {
+pub fn decide(drain: &Drain, machine: &VirtualMachine, since: Duration, others: usize) -> Decision {
     let it = machine;
     if let Some(why) = it.unread.as_ref().filter(|_| !it.launchers.is_empty()) {
         return decision(MachineState::Unreadable, format!("cannot be read: {why}"));
@@ -221,7 +221,7 @@ impl Eq for Fate {}
 
 /// What a drain would do about `machine` if each time limit of it were over and no other one moved.
 #[must_use]
-pub fn fate(drain: &Drain, machine: &Machine) -> Fate {
+pub fn fate(drain: &Drain, machine: &VirtualMachine) -> Fate {
     let found = decide(drain, machine, Duration::MAX, 0);
     let rebuilds = found.code == Some(BlockCode::Rebuilding);
     let lacks_room = needs_target(machine) && (machine.target.is_err() || machine.crowded.is_some());
@@ -235,7 +235,7 @@ pub fn fate(drain: &Drain, machine: &Machine) -> Fate {
 }
 
 /// Asks for one migration. What is written on the instance comes first: a restart knows by it that the mark is ours.
-fn ask(drain: &Drain, it: &Machine, target: &str) -> Decision {
+fn ask(drain: &Drain, it: &VirtualMachine, target: &str) -> Decision {
     let text = format!("is asked to migrate; node {target} can take it; {}", limits::words(it));
     let evict = it.launchers.iter().find(|it| !it.ending).map(|it| Action::Evict(it.pod.clone()));
     let (act, then) = if it.asked.as_ref().is_some_and(|it| it.request == drain.request) {
@@ -253,7 +253,7 @@ fn ask(drain: &Drain, it: &Machine, target: &str) -> Decision {
 }
 
 /// A migration was asked for, by us or by somebody else.
-fn under_way(drain: &Drain, it: &Machine, since: Duration, others: usize) -> Decision {
+fn under_way(drain: &Drain, it: &VirtualMachine, since: Duration, others: usize) -> Decision {
     let before = it.asked.as_ref().map(|it| it.failed_before.as_slice()).unwrap_or_default();
     let failed: Vec<&(String, String)> = it.failed.iter().filter(|(uid, _)| !before.contains(uid)).collect();
     let tried = match failed.len() {
@@ -308,7 +308,7 @@ fn last_failure(failed: &[&(String, String)]) -> String {
 
 /// How long a machine may be as it is until its migration counts as stalled; `None` for ever. Where others run, one that
 /// does not run yet waits for them.
-fn stalled_after(it: &Machine, others: usize) -> Option<Duration> {
+fn stalled_after(it: &VirtualMachine, others: usize) -> Option<Duration> {
     let Some(migration) = &it.migration else { return Some(UNANSWERED).filter(|_| others == 0) };
     if migration.post_copy {
         return None;
@@ -325,7 +325,7 @@ fn stalled_after(it: &Machine, others: usize) -> Option<Duration> {
 }
 
 /// No migration is waited for any more: what there is of one is ended, then the policy holds.
-fn given_up(drain: &Drain, it: &Machine, why: &str) -> Decision {
+fn given_up(drain: &Drain, it: &VirtualMachine, why: &str) -> Decision {
     let aborting = |text: String, act| Decision { act, ..decision(MachineState::Aborting, text) };
     if it.migration.as_ref().is_some_and(|it| it.post_copy) {
         return decision(MachineState::Moving, "migrates; in post-copy it cannot be ended");
@@ -341,7 +341,7 @@ fn given_up(drain: &Drain, it: &Machine, why: &str) -> Decision {
 }
 
 /// It cannot be migrated: its policy holds.
-fn cannot_move(drain: &Drain, it: &Machine, why: &str) -> Decision {
+fn cannot_move(drain: &Drain, it: &VirtualMachine, why: &str) -> Decision {
     let stays = |state| {
         decision(
             state,
@@ -356,7 +356,7 @@ fn cannot_move(drain: &Drain, it: &Machine, why: &str) -> Decision {
 }
 
 /// Why KubeVirt does not migrate it; with the state of its volumes where these may be the cause.
-fn refused(it: &Machine, reason: &str, text: &str) -> String {
+fn refused(it: &VirtualMachine, reason: &str, text: &str) -> String {
     if reason != IO_ERROR && reason != FLAPPING {
         return format!("{reason}: {text}");
     }
@@ -366,7 +366,7 @@ fn refused(it: &Machine, reason: &str, text: &str) -> String {
 }
 
 /// Whether an eviction ends the guest in place of migrating it.
-fn eviction_ends(it: &Machine) -> bool {
+fn eviction_ends(it: &VirtualMachine) -> bool {
     match it.strategy {
         Strategy::None => true,
         // KubeVirt knows nothing of the two reasons that are ours, and would migrate it.
@@ -379,7 +379,7 @@ fn eviction_ends(it: &Machine) -> bool {
 
 /// Whether what becomes of it depends on where it can go.
 #[must_use]
-pub fn needs_target(it: &Machine) -> bool {
+pub fn needs_target(it: &VirtualMachine) -> bool {
     let busy = it.over || it.ending || it.marked || it.migration.is_some() || it.unread.is_some();
     if busy || !it.here || it.launchers.iter().all(|it| it.ending) {
         return false;
@@ -392,7 +392,7 @@ pub fn needs_target(it: &Machine) -> bool {
     (asked && it.migratable == Migratable::Yes) || (again && eviction_ends(it) && !stays)
 }
 
-fn shut_down(drain: &Drain, it: &Machine, why: &str) -> Decision {
+fn shut_down(drain: &Drain, it: &VirtualMachine, why: &str) -> Decision {
     let evict = |left: String| {
         let pod = it.launchers.iter().find(|it| !it.ending).map(|it| Action::Evict(it.pod.clone()));
         Decision { act: pod, left, ..decision(MachineState::ShuttingDown, format!("is shut down: {why}")) }
@@ -425,7 +425,7 @@ fn shut_down(drain: &Drain, it: &Machine, why: &str) -> Decision {
 }
 
 /// Stops a machine; what it had is written on it, and it is started again after the boot.
-fn stop(drain: &Drain, it: &Machine, seen: &MachineSeen, why: &str) -> Decision {
+fn stop(drain: &Drain, it: &VirtualMachine, seen: &MachineSeen, why: &str) -> Decision {
     let work = stops(&drain.id(), &drain.node, std::slice::from_ref(seen)).pop();
     let manager = it.manager.as_ref();
     let manager =

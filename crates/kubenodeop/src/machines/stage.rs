@@ -13,7 +13,7 @@ use kubeapi::reply::{Class, RefusedBy, Reply};
 use step::{Core, Mono};
 
 use super::rules::{Action, Decision, Drain, FLAPPING, Fate, MachineState, decide, fate, gone};
-use super::{Machine, Migratable, Settings, View, limits};
+use super::{Migratable, Settings, View, VirtualMachine, limits};
 use crate::engine::Failure;
 use crate::progress::{BlockCode, Blocker, Left, MachineShown, Subject};
 
@@ -142,7 +142,7 @@ impl Stage {
             out.push(Effect::Cordon);
         }
         let mut before = std::mem::take(&mut self.tracks);
-        let running_here = |it: &Machine| it.migration.as_ref().is_some_and(super::Migration::runs);
+        let running_here = |it: &VirtualMachine| it.migration.as_ref().is_some_and(super::Migration::runs);
         for machine in &view.machines {
             let key = key(machine);
             let old = before.remove(&machine.guest.uid);
@@ -358,7 +358,7 @@ impl Stage {
 }
 
 /// When a machine was paused or resumed in the last minutes, as far as it was seen.
-fn flips(now: Mono, old: Option<&Track>, machine: &Machine) -> Vec<Mono> {
+fn flips(now: Mono, old: Option<&Track>, machine: &VirtualMachine) -> Vec<Mono> {
     let Some(old) = old else { return Vec::new() };
     let count = match (&old.paused, &machine.paused) {
         (before, after) if before == after => 0,
@@ -371,7 +371,7 @@ fn flips(now: Mono, old: Option<&Track>, machine: &Machine) -> Vec<Mono> {
 }
 
 /// One that is paused and resumed too often is not migratable.
-fn flapping(machine: &Machine, flips: &[Mono]) -> Machine {
+fn flapping(machine: &VirtualMachine, flips: &[Mono]) -> VirtualMachine {
     let mut machine = machine.clone();
     if flips.len() > FLIPS {
         let text =
@@ -382,7 +382,7 @@ fn flapping(machine: &Machine, flips: &[Mono]) -> Machine {
 }
 
 /// In what a machine is while its limits are counted.
-fn key(machine: &Machine) -> (String, String) {
+fn key(machine: &VirtualMachine) -> (String, String) {
     match &machine.migration {
         Some(it) => (it.object.uid.to_string(), it.phase.clone()),
         None => (

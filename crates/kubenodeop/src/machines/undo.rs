@@ -12,7 +12,7 @@ use kubeapi::machines::{DRAIN, MachineWork, Stopped, Turn, room, starts};
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::reply::{Class, RefusedBy, Reply};
 use kubeapi::watch::Scope;
-use kubeapi::{Cluster, Error, found};
+use kubeapi::{ApiClient, Error, found};
 use serde_json::Value;
 
 use super::kubevirt::{clear, delete, mark};
@@ -60,7 +60,7 @@ pub fn takes_back(it: &AskedOne) -> Vec<Undo> {
     calls
 }
 
-async fn listed(cluster: &Cluster, kind: &str, labels: Option<String>) -> Result<Vec<Value>, Error> {
+async fn listed(cluster: &ApiClient, kind: &str, labels: Option<String>) -> Result<Vec<Value>, Error> {
     let scope = Scope { labels, ..Scope::all(kind, path(kind)) };
     match found(scope.list_all::<Value>(cluster).await) {
         Ok(list) => Ok(list.map(|it| it.items).unwrap_or_default()),
@@ -70,7 +70,7 @@ async fn listed(cluster: &Cluster, kind: &str, labels: Option<String>) -> Result
     }
 }
 
-pub(crate) async fn is_installed(cluster: &Cluster) -> Result<bool, Error> {
+pub(crate) async fn is_installed(cluster: &ApiClient) -> Result<bool, Error> {
     let (group, _) = GROUP.rsplit_once('/').unwrap_or((GROUP, ""));
     let all = Request::new("/apis".to_owned());
     let name = group.trim_start_matches("/apis/");
@@ -102,8 +102,8 @@ pub fn next_step(error: &Error) -> String {
 /// Takes back what drains of `node` have asked and is not done. A machine that was moved keeps its place.
 ///
 /// # Errors
-/// Those of [`Cluster`]: then something may be left, and it is to be called again.
-pub async fn take_back(cluster: &Cluster, node: &NodeName) -> Result<(), Error> {
+/// Those of [`ApiClient`]: then something may be left, and it is to be called again.
+pub async fn take_back(cluster: &ApiClient, node: &NodeName) -> Result<(), Error> {
     let here = Some(format!("{}={node}", facts::NODE_LABEL));
     let all = listed(cluster, GUESTS, here).await?;
     let asked = |guest: &Value| facts::asked(guest, node.as_str());
@@ -140,13 +140,13 @@ pub async fn take_back(cluster: &Cluster, node: &NodeName) -> Result<(), Error> 
 /// itself.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn stopped(cluster: &Cluster) -> Result<Vec<(MachineWork, String)>, Error> {
+/// Those of [`ApiClient`].
+pub async fn stopped(cluster: &ApiClient) -> Result<Vec<(MachineWork, String)>, Error> {
     Ok(stopped_and_starting(cluster).await?.0)
 }
 
 /// These, and how many guests of the cluster are on their way up.
-async fn stopped_and_starting(cluster: &Cluster) -> Result<(Vec<(MachineWork, String)>, usize), Error> {
+async fn stopped_and_starting(cluster: &ApiClient) -> Result<(Vec<(MachineWork, String)>, usize), Error> {
     let label = DRAIN.label.map(|it| format!("{it}=true"));
     let machines = listed(cluster, MACHINES, label).await?;
     if machines.is_empty() {
@@ -167,7 +167,7 @@ async fn stopped_and_starting(cluster: &Cluster) -> Result<(Vec<(MachineWork, St
 ///
 /// # Errors
 /// The first that occurred, once both were tried.
-pub async fn give_back(cluster: &Cluster, node: &NodeName) -> Result<usize, Error> {
+pub async fn give_back(cluster: &ApiClient, node: &NodeName) -> Result<usize, Error> {
     let taken = take_back(cluster, node).await;
     let later = start_again(cluster, |it| it == node.as_str()).await;
     taken.and(later)
@@ -178,13 +178,13 @@ pub async fn give_back(cluster: &Cluster, node: &NodeName) -> Result<usize, Erro
 ///
 /// # Errors
 /// The first that occurred, once as many as may were started.
-pub async fn start_again(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<usize, Error> {
+pub async fn start_again(cluster: &ApiClient, of: impl Fn(&str) -> bool) -> Result<usize, Error> {
     let (shutting_down, waiting) = start_some(cluster, of).await?;
     Ok(shutting_down + waiting)
 }
 
 /// Starts as many as may. How many still shut down, and how many wait only for others that are on their way up.
-async fn start_some(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<(usize, usize), Error> {
+async fn start_some(cluster: &ApiClient, of: impl Fn(&str) -> bool) -> Result<(usize, usize), Error> {
     let (all, starting) = stopped_and_starting(cluster).await?;
     let (mut room, mut later, mut failed) = (room(starting), (0, 0), None);
     for (work, node) in all.into_iter().filter(|(_, node)| of(node)) {
@@ -208,7 +208,7 @@ async fn start_some(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<(usi
 ///
 /// # Errors
 /// Those of [`start_again`].
-pub async fn start_all(cluster: &Cluster, of: impl Fn(&str) -> bool) -> Result<usize, Error> {
+pub async fn start_all(cluster: &ApiClient, of: impl Fn(&str) -> bool) -> Result<usize, Error> {
     loop {
         let (shutting_down, waiting) = start_some(cluster, &of).await?;
         if waiting == 0 {
@@ -230,8 +230,8 @@ pub struct NotUp {
 /// The machines of `node` that are not up, and those that no node has, by name; `None` without KubeVirt.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn not_up(cluster: &Cluster, node: &NodeName) -> Result<Option<Vec<NotUp>>, Error> {
+/// Those of [`ApiClient`].
+pub async fn not_up(cluster: &ApiClient, node: &NodeName) -> Result<Option<Vec<NotUp>>, Error> {
     let stopped = listed(cluster, MACHINES, DRAIN.label.map(|it| format!("{it}=true"))).await?;
     let of_ours = |it: &&Value| facts::machine(it, None).mark.is_some_and(|mark| mark.node == node.as_str());
     let off = |it: &Value| {

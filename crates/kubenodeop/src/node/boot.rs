@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 use crate::node::gate::{Fact, Gate, Layer, LeaseSeen, Limits, NodeSeen, Verdict, VolumesSeen};
 use crate::node::leftovers::LeftoverPods;
 use crate::{node, node::taints, storage};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::names::NodeName;
 use kubeapi::reply::Reach;
 use kubeapi::watch::{Scope, Update, follow};
@@ -84,7 +84,7 @@ pub struct Report {
 /// what the machine shows, `upper` what it shows of layers above the node, now and then, `waits` what an API that is away
 /// waits for, or nothing, `clock` the time. Each change goes to `report`; only the newest counts. Dropping the future loses no more than what was seen of the lease.
 pub async fn watch_over<W: Future<Output = String>>(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     boot: &Boot,
     local: impl Fn() -> Local,
     upper: impl Fn() -> BoxFuture<'static, Vec<Fact>>,
@@ -144,7 +144,7 @@ pub async fn watch_over<W: Future<Output = String>>(
 
 /// Ends when taints of an outage are on our node, and says which. It keeps one watch open, of our Node object alone,
 /// and lists once. Dropping the future loses nothing.
-pub async fn until_tainted(cluster: &Cluster, boot: &Boot) -> Vec<String> {
+pub async fn until_tainted(cluster: &ApiClient, boot: &Boot) -> Vec<String> {
     let mut facts = node_facts(cluster, boot);
     loop {
         match facts.next().await {
@@ -162,7 +162,7 @@ fn upper_due(gate: &Gate, seen: Option<Mono>, now: Mono) -> Mono {
 }
 
 /// One look at everything, from the bottom up.
-fn looked(cluster: Cluster, boot: Boot) -> BoxStream<'static, Fact> {
+fn looked(cluster: ApiClient, boot: Boot) -> BoxStream<'static, Fact> {
     let look = async move {
         if let Err(error) = nodes::probe(&cluster).await
             && error.reach() == Reach::Unreachable
@@ -178,14 +178,14 @@ fn looked(cluster: Cluster, boot: Boot) -> BoxStream<'static, Fact> {
     stream::once(look).flat_map(stream::iter).boxed()
 }
 
-async fn listed<K: DeserializeOwned + Send>(cluster: &Cluster, scope: &Scope) -> Update<K> {
+async fn listed<K: DeserializeOwned + Send>(cluster: &ApiClient, scope: &Scope) -> Update<K> {
     match scope.list_all::<K>(cluster).await {
         Ok(list) => Update::Listed(list.items),
         Err(error) => Update::Trouble(error),
     }
 }
 
-async fn mend(cluster: &Cluster, boot: &Boot, report: &watch::Sender<Report>) {
+async fn mend(cluster: &ApiClient, boot: &Boot, report: &watch::Sender<Report>) {
     match taints::remove_stale(cluster, &boot.node, &boot.device_uuid).await {
         Ok(removed) if removed.is_empty() => {}
         Ok(removed) => {
@@ -214,13 +214,13 @@ fn trouble(layer: Layer, error: &Error) -> Fact {
 }
 
 fn heard<K: DeserializeOwned + Send + 'static>(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     scope: Scope,
 ) -> BoxStream<'static, Update<K>> {
     follow::<K>(cluster.clone(), scope, RandomState::new().hash_one("jitter")).boxed()
 }
 
-fn node_facts(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
+fn node_facts(cluster: &ApiClient, boot: &Boot) -> BoxStream<'static, Fact> {
     let boot = boot.clone();
     heard::<Node>(cluster, node::scope(&boot.node)).map(move |heard| node_fact(&boot, heard)).boxed()
 }
@@ -262,7 +262,7 @@ fn lease_scope(boot: &Boot) -> Scope {
     }
 }
 
-fn lease_facts(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
+fn lease_facts(cluster: &ApiClient, boot: &Boot) -> BoxStream<'static, Fact> {
     let boot = boot.clone();
     heard::<Lease>(cluster, lease_scope(&boot)).map(move |heard| lease_fact(&boot, heard)).boxed()
 }
@@ -293,7 +293,7 @@ fn seen(lease: &Lease) -> LeaseSeen {
 }
 
 /// Volumes as they are, again whenever one of them changes. Without Longhorn nothing is followed.
-fn volume_facts(cluster: &Cluster) -> BoxStream<'static, Fact> {
+fn volume_facts(cluster: &ApiClient) -> BoxStream<'static, Fact> {
     storage::follow_troubled(cluster.clone(), RandomState::new().hash_one("jitter")).map(volume_fact).boxed()
 }
 

@@ -27,7 +27,7 @@ use crate::plan::{Owner, tier};
 use kubeapi::names::{PodRef, PodUid, listed};
 use kubeapi::reply::Reply;
 use kubeapi::slim::Pod;
-use kubeapi::{Cluster, Error};
+use kubeapi::{ApiClient, Error};
 
 /// From one look to the next.
 const LOOK: Duration = Duration::from_secs(15);
@@ -63,7 +63,7 @@ struct LeftPod {
 /// Clears them, for as long as the future is kept; it never ends. What comes of it goes to `report`. Dropping it loses no
 /// more than what was seen of them.
 pub async fn clear(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     boot: &Boot,
     runtime: &Runtime,
     clock: impl Fn() -> Mono,
@@ -155,7 +155,7 @@ struct Looked {
 }
 
 async fn look(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     boot: &Boot,
     since_boot: Mono,
     deleted: &BTreeSet<PodUid>,
@@ -209,7 +209,7 @@ fn to_delete(
     left.iter().filter(goes).map(|it| it.pod.clone()).collect()
 }
 
-async fn delete(cluster: &Cluster, pods: Vec<PodRef>) -> Vec<(PodRef, Reply)> {
+async fn delete(cluster: &ApiClient, pods: Vec<PodRef>) -> Vec<(PodRef, Reply)> {
     let calls = pods.into_iter().map(|pod| async move {
         let reply = remove::delete_now(cluster, &pod).await;
         (pod, reply)

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::node::gate::VolumesBefore;
 use cordon::CordonStep;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::{NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, VOLUMES_ANNOTATION};
 use kubeapi::nodes::{self, FIELD_MANAGER, api, signed};
@@ -51,14 +51,14 @@ pub enum Uncordoned {
 /// Our own node by its name.
 ///
 /// # Errors
-/// [`Error::WrongNode`] when the node carries another device's UUID, and all of [`Cluster`]'s.
-pub async fn read(cluster: &Cluster, name: &NodeName, device_uuid: &str) -> Result<NodeFacts, Error> {
+/// [`Error::WrongNode`] when the node carries another device's UUID, and all of [`ApiClient`]'s.
+pub async fn read(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Result<NodeFacts, Error> {
     read_whole(cluster, name, device_uuid).await.map(|(_, facts)| facts)
 }
 
 /// [`read`] with the object itself.
 pub(crate) async fn read_whole(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     name: &NodeName,
     device_uuid: &str,
 ) -> Result<(Node, NodeFacts), Error> {
@@ -76,8 +76,8 @@ pub(crate) fn owned(node: &Node, device_uuid: &str) -> Result<NodeFacts, Error> 
 /// All nodes but `own`.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn others(cluster: &Cluster, own: &NodeName) -> Result<Vec<NodeFacts>, Error> {
+/// Those of [`ApiClient`].
+pub async fn others(cluster: &ApiClient, own: &NodeName) -> Result<Vec<NodeFacts>, Error> {
     let list: ObjectList<Node> = cluster.ask("list nodes", api().list(&ListParams::default())).await?;
     let all: Result<Vec<NodeFacts>, Error> = list.items.iter().map(facts).collect();
     Ok(all?.into_iter().filter(|node| node.name != *own).collect())
@@ -89,7 +89,7 @@ pub async fn others(cluster: &Cluster, own: &NodeName) -> Result<Vec<NodeFacts>,
 /// # Errors
 /// As [`read`]; a lost race is [`Error::is_conflict`], and the caller counts its tries.
 pub async fn cordon(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     name: &NodeName,
     device_uuid: &str,
     owner: &CordonOwner,
@@ -126,7 +126,7 @@ pub async fn cordon(
 /// # Errors
 /// As [`cordon`].
 pub async fn uncordon_own(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     name: &NodeName,
     device_uuid: &str,
     (boot_id, now): (&str, Mono),
@@ -163,7 +163,7 @@ pub async fn uncordon_own(
 ///
 /// # Errors
 /// As [`cordon`].
-pub async fn unmark(cluster: &Cluster, node: &NodeFacts) -> Result<(), Error> {
+pub async fn unmark(cluster: &ApiClient, node: &NodeFacts) -> Result<(), Error> {
     let body = json!({
         "metadata": {
             "resourceVersion": node.resource_version,
@@ -176,9 +176,9 @@ pub async fn unmark(cluster: &Cluster, node: &NodeFacts) -> Result<(), Error> {
 /// Records on our node which volumes have a copy there, for the gate after the boot.
 ///
 /// # Errors
-/// Those of [`Cluster`].
+/// Those of [`ApiClient`].
 pub(crate) async fn record_volumes(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     name: &NodeName,
     before: &VolumesBefore,
 ) -> Result<(), Error> {
@@ -192,7 +192,12 @@ pub(crate) fn recorded_volumes(node: &Node) -> Option<VolumesBefore> {
     serde_json::from_str(text).ok()
 }
 
-pub(crate) async fn patch(cluster: &Cluster, what: &str, name: &NodeName, body: Value) -> Result<(), Error> {
+pub(crate) async fn patch(
+    cluster: &ApiClient,
+    what: &str,
+    name: &NodeName,
+    body: Value,
+) -> Result<(), Error> {
     cluster.order(what, api().patch(name.as_str(), &signed(), &Patch::Merge(body))).await
 }
 
@@ -200,7 +205,7 @@ pub(crate) async fn patch(cluster: &Cluster, what: &str, name: &NodeName, body: 
 ///
 /// # Errors
 /// As [`read`].
-pub(crate) async fn rehearse_patch(cluster: &Cluster, name: &NodeName) -> Result<(), Error> {
+pub(crate) async fn rehearse_patch(cluster: &ApiClient, name: &NodeName) -> Result<(), Error> {
     let how = PatchParams { dry_run: true, ..PatchParams::default() };
     let request = api().patch(name.as_str(), &how, &Patch::Merge(json!({})));
     cluster.order(&format!("patch node {name} as a dry run"), request).await

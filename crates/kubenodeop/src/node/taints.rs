@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use serde_json::json;
 
 use crate::node;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::{NodeName, OUTAGE_TAINTS};
 
@@ -38,7 +38,7 @@ pub(crate) fn of_outage(node: &Node) -> Vec<String> {
 /// # Errors
 /// As [`node::read`]; a lost race is [`Error::is_conflict`].
 pub async fn remove_stale(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     name: &NodeName,
     device_uuid: &str,
 ) -> Result<Vec<String>, Error> {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::machines::rules::{Drain, MachineState, decide};
-use crate::machines::{Machine, Migratable, Settings, View, limits};
+use crate::machines::{Migratable, Settings, View, VirtualMachine, limits};
 use crate::node::cordon::NodeFacts;
 use crate::plan::forecast::Foreseen;
 use crate::progress::Subject;
@@ -31,10 +31,10 @@ pub struct PlannedMachine {
 pub(super) fn foreseen(node: &NodeFacts, view: &View) -> (Vec<PlannedMachine>, Vec<Foreseen>, Vec<String>) {
     let drain = Drain { node: node.name.to_string(), request: String::new() };
     let (mut held, mut copies) = (Vec::new(), Vec::new());
-    let planned = |it: &Machine| {
+    let planned = |it: &VirtualMachine| {
         // The others have left by then.
         let alone = it.crowded.clone().filter(|_| it.target.is_ok());
-        let alone = alone.map(|why| Machine { target: Err(why), ..it.clone() });
+        let alone = alone.map(|why| VirtualMachine { target: Err(why), ..it.clone() });
         let found = decide(&drain, alone.as_ref().unwrap_or(it), Duration::ZERO, view.running);
         if let Some(code) = found.code {
             let reason = format!("virtual machine {} {}", it.guest, found.text);

@@ -26,15 +26,15 @@ use kubeapi::names::NodeName;
 use kubeapi::reply::Answer;
 use kubeapi::slim::{Known, Meta, PersistentVolume, Pod, PodDisruptionBudget, VolumeAttachment};
 use kubeapi::watch::{List, Scope};
-use kubeapi::{Cluster, Error, found};
+use kubeapi::{ApiClient, Error, found};
 
 /// What a drain of `node` would do and what it would meet; `machines` is what becomes of virtual machines that name no
 /// policy of their own, `surge` which Deployments have a second copy made. Only reads.
 ///
 /// # Errors
-/// Those of [`Cluster`]; [`Error::Refused`] with 404 when there is no such node.
+/// Those of [`ApiClient`]; [`Error::Refused`] with 404 when there is no such node.
 pub async fn plan(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     node: &NodeName,
     machines: Policy,
     surge: SurgeRule,
@@ -43,7 +43,7 @@ pub async fn plan(
 }
 
 async fn survey(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     name: &NodeName,
     policy: Policy,
     surge: SurgeRule,
@@ -133,7 +133,7 @@ async fn survey(
 
 /// The machines of the node, where it has a launcher; `None` where it has none, or there is no KubeVirt.
 async fn machines(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     (node, policy): (&NodeName, Policy),
     pods: &[Pod],
 ) -> Result<Option<View>, Error> {
@@ -172,7 +172,7 @@ fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String
 }
 
 async fn all<K: serde::de::DeserializeOwned + Send>(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     scope: Scope,
 ) -> Result<List<K>, Error> {
     scope.list_all(cluster).await

@@ -16,7 +16,7 @@ use kubeapi::names::{COPY_ANNOTATION, NodeName, PASS_ANNOTATION, STORAGE_NAMESPA
 use kubeapi::nodes::{api, signed};
 use kubeapi::reply::Reply;
 use kubeapi::slim::longhorn::{Volume, path, scope};
-use kubeapi::{Cluster, Error, found};
+use kubeapi::{ApiClient, Error, found};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -55,8 +55,8 @@ pub(super) fn pass_of(volume: &Volume, node: &str) -> String {
 /// of copies than `wanted` by now.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn ask(cluster: &Cluster, node: &NodeName, volume: &str, wanted: u32) -> Result<(), Error> {
+/// Those of [`ApiClient`].
+pub async fn ask(cluster: &ApiClient, node: &NodeName, volume: &str, wanted: u32) -> Result<(), Error> {
     let what = format!("read volume {STORAGE_NAMESPACE}/{volume}");
     let now: Volume =
         cluster.ask(&what, Request::new(path("volumes")).get(volume, &GetParams::default())).await?;
@@ -77,7 +77,7 @@ pub async fn ask(cluster: &Cluster, node: &NodeName, volume: &str, wanted: u32) 
 
 /// All volumes in which a drain may have written. Without Longhorn there are none, and who may not read them has written
 /// in none.
-async fn volumes(cluster: &Cluster) -> Result<Vec<Volume>, Error> {
+async fn volumes(cluster: &ApiClient) -> Result<Vec<Volume>, Error> {
     match found(scope("volumes").list_all::<Volume>(cluster).await) {
         Ok(volumes) => Ok(volumes.map(|it| it.items).unwrap_or_default()),
         Err(error) if matches!(error.reply(), Reply::Permanent { .. }) => {
@@ -91,8 +91,8 @@ async fn volumes(cluster: &Cluster) -> Result<Vec<Volume>, Error> {
 /// The nodes because of which volumes carry a mark or a pass that was not taken back.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn asked_for(cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
+/// Those of [`ApiClient`].
+pub async fn asked_for(cluster: &ApiClient) -> Result<BTreeSet<String>, Error> {
     let all = volumes(cluster).await?;
     let marked = all.iter().filter_map(|it| Some(Mark::of(it)?.node));
     Ok(marked.chain(all.iter().filter_map(|it| Some(passed(it)?.0.to_owned()))).collect())
@@ -102,7 +102,7 @@ pub async fn asked_for(cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
 /// all were tried. Then it is to be called again. What a person has let pass with such a node goes too where `used` says
 /// that of the volume.
 pub async fn take_back(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     of: impl Fn(&str) -> bool,
     used: impl Fn(&str) -> bool,
 ) -> (Vec<String>, Result<(), Error>) {
@@ -142,7 +142,7 @@ pub async fn take_back(
 
 /// Takes back what drains of our node have asked of volumes, and the words of persons that a drain has used: those that
 /// let volumes go down with it. Of which volumes, and the first failure; then it is to be called again.
-pub async fn give_back(cluster: &Cluster, name: &NodeName) -> (Vec<String>, Result<(), Error>) {
+pub async fn give_back(cluster: &ApiClient, name: &NodeName) -> (Vec<String>, Result<(), Error>) {
     let what = format!("read node {name}");
     let read = cluster.ask::<Node>(&what, api().get(name.as_str(), &GetParams::default()));
     let record = match found(read.await) {
@@ -159,7 +159,7 @@ pub async fn give_back(cluster: &Cluster, name: &NodeName) -> (Vec<String>, Resu
     (volumes, done)
 }
 
-async fn patch(cluster: &Cluster, what: &str, volume: &str, body: Value) -> Result<(), Error> {
+async fn patch(cluster: &ApiClient, what: &str, volume: &str, body: Value) -> Result<(), Error> {
     cluster.order(what, Request::new(path("volumes")).patch(volume, &signed(), &Patch::Merge(body))).await
 }
 

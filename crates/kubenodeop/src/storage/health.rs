@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use futures::stream::{Stream, StreamExt};
 use kubeapi::slim::longhorn::{Volume, scope};
 use kubeapi::watch::{Update, follow};
-use kubeapi::{Cluster, Error, found};
+use kubeapi::{ApiClient, Error, found};
 
 use super::follow::follow_read;
 use super::longhorn::put;
@@ -16,12 +16,12 @@ use crate::node::gate::VolumesSeen;
 /// Volumes that are faulted or degraded.
 ///
 /// # Errors
-/// Those of [`Cluster`]; without Longhorn there are none.
-pub(crate) async fn troubled(cluster: &Cluster) -> Result<VolumesSeen, Error> {
+/// Those of [`ApiClient`]; without Longhorn there are none.
+pub(crate) async fn troubled(cluster: &ApiClient) -> Result<VolumesSeen, Error> {
     Ok(volumes(cluster).await?.map(|all| seen(all.values())).unwrap_or_default())
 }
 
-async fn volumes(cluster: &Cluster) -> Result<Option<BTreeMap<String, Volume>>, Error> {
+async fn volumes(cluster: &ApiClient) -> Result<Option<BTreeMap<String, Volume>>, Error> {
     let Some(list) = found(scope("volumes").list_all::<Volume>(cluster).await)? else { return Ok(None) };
     let mut all = BTreeMap::new();
     put(&mut all, Update::Listed(list.items), |it: &Volume| &it.metadata);
@@ -43,7 +43,7 @@ fn seen<'a>(all: impl Iterator<Item = &'a Volume>) -> VolumesSeen {
 
 /// The same, first and again whenever it has changed.
 pub(crate) fn follow_troubled(
-    cluster: Cluster,
+    cluster: ApiClient,
     seed: u64,
 ) -> impl Stream<Item = Result<VolumesSeen, Error>> + Send {
     let read = move || {

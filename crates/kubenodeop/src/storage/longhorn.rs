@@ -13,7 +13,7 @@ use kubeapi::names::NodeName;
 use kubeapi::slim::longhorn::{Engine, Manager, Replica, Setting, StorageNode, Volume, condition, scope};
 use kubeapi::slim::{Condition, Meta};
 use kubeapi::watch::{Scope, Update, follow};
-use kubeapi::{Cluster, Error, found};
+use kubeapi::{ApiClient, Error, found};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -62,8 +62,8 @@ fn name(meta: &Meta) -> String {
 /// What is known of the copies on `node`; `None` without Longhorn.
 ///
 /// # Errors
-/// Those of [`Cluster`]: then nothing is proved.
-pub async fn look(cluster: &Cluster, node: &NodeName) -> Result<Option<Look>, Error> {
+/// Those of [`ApiClient`]: then nothing is proved.
+pub async fn look(cluster: &ApiClient, node: &NodeName) -> Result<Option<Look>, Error> {
     let facts = read(cluster, node).await?;
     Ok(facts.map(|facts| Look::of(&facts, node.as_str())))
 }
@@ -71,29 +71,32 @@ pub async fn look(cluster: &Cluster, node: &NodeName) -> Result<Option<Look>, Er
 /// A volume whose last healthy copy is on `node`, by name.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn last_of_volume(cluster: &Cluster, node: &NodeName) -> Result<Option<String>, Error> {
+/// Those of [`ApiClient`].
+pub async fn last_of_volume(cluster: &ApiClient, node: &NodeName) -> Result<Option<String>, Error> {
     let found = look(cluster, node).await?;
     Ok(found.and_then(|it| it.last().map(|it| it.volume.clone())))
 }
 
 /// How many copies are on `node`.
-pub(crate) async fn count(cluster: &Cluster, node: &NodeName) -> Result<usize, Error> {
+pub(crate) async fn count(cluster: &ApiClient, node: &NodeName) -> Result<usize, Error> {
     let all = replicas(cluster).await?.unwrap_or_default();
     Ok(all.iter().filter(|it| it.spec.node == node.as_str()).count())
 }
 
 /// `None` without Longhorn.
-async fn replicas(cluster: &Cluster) -> Result<Option<Vec<Replica>>, Error> {
+async fn replicas(cluster: &ApiClient) -> Result<Option<Vec<Replica>>, Error> {
     Ok(found(scope("replicas").list_all::<Replica>(cluster).await)?.map(|it| it.items))
 }
 
-fn all<K: DeserializeOwned + Send>(cluster: &Cluster, scope: Scope) -> BoxFuture<'_, Result<Vec<K>, Error>> {
+fn all<K: DeserializeOwned + Send>(
+    cluster: &ApiClient,
+    scope: Scope,
+) -> BoxFuture<'_, Result<Vec<K>, Error>> {
     async move { Ok(scope.list_all::<K>(cluster).await?.items) }.boxed()
 }
 
 /// `None` without Longhorn; nothing but the copies when none is on `node`.
-async fn read(cluster: &Cluster, node: &NodeName) -> Result<Option<Facts>, Error> {
+async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<Facts>, Error> {
     let Some(replicas) = replicas(cluster).await? else { return Ok(None) };
     let mut facts = Facts::default();
     put(&mut facts.replicas, Update::Listed(replicas), |it| &it.metadata);
@@ -181,7 +184,7 @@ impl Piece {
 /// What is known of the copies on `node`: first, and again whenever it has changed. Without Longhorn, and without a copy
 /// on the node, nothing is followed.
 pub(crate) fn follow_looks(
-    cluster: Cluster,
+    cluster: ApiClient,
     node: NodeName,
     seed: u64,
 ) -> impl Stream<Item = Result<Option<Look>, Error>> + Send {
@@ -199,9 +202,9 @@ pub(crate) fn follow_looks(
     follow_read(read, take, move |facts| Some(Look::of(facts, &own)), seed)
 }
 
-fn pieces(cluster: &Cluster, seed: u64) -> BoxStream<'static, Piece> {
+fn pieces(cluster: &ApiClient, seed: u64) -> BoxStream<'static, Piece> {
     fn heard<K: DeserializeOwned + Send + 'static>(
-        cluster: &Cluster,
+        cluster: &ApiClient,
         scope: Scope,
         seed: u64,
         piece: fn(Update<K>) -> Piece,

@@ -8,15 +8,15 @@ use kube::core::Request;
 use kubeapi::names::NodeName;
 use kubeapi::nodes::signed;
 use kubeapi::slim::longhorn::{StorageNode, path};
-use kubeapi::{Cluster, Error, found};
+use kubeapi::{ApiClient, Error, found};
 use serde_json::{Map, Value, json};
 
 /// Has `bytes` reserved on each disk of our node: which disks had another reserve. `None` where Longhorn does not know the
 /// node, or is not there.
 ///
 /// # Errors
-/// Those of [`Cluster`]; a lost race is [`Error::is_conflict`].
-pub async fn reserve(cluster: &Cluster, node: &NodeName, bytes: i64) -> Result<Option<Vec<String>>, Error> {
+/// Those of [`ApiClient`]; a lost race is [`Error::is_conflict`].
+pub async fn reserve(cluster: &ApiClient, node: &NodeName, bytes: i64) -> Result<Option<Vec<String>>, Error> {
     let request = || Request::new(path("nodes"));
     let read = request().get(node.as_str(), &GetParams::default());
     let now = found(cluster.ask::<StorageNode>(&format!("read the disks of node {node}"), read).await)?;

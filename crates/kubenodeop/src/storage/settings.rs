@@ -10,7 +10,7 @@ use kubeapi::names::STORAGE_NAMESPACE;
 use kubeapi::nodes::{FIELD_MANAGER, signed};
 use kubeapi::objects::{Meta, Raw};
 use kubeapi::slim::longhorn::path;
-use kubeapi::{Cluster, Error, found};
+use kubeapi::{ApiClient, Error, found};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -40,8 +40,8 @@ struct Setting {
 /// Has Longhorn follow `policy` on drained nodes.
 ///
 /// # Errors
-/// Those of [`Cluster`]; a lost race is [`Error::is_conflict`].
-pub async fn keep_drain_policy(cluster: &Cluster, policy: &str) -> Result<Kept, Error> {
+/// Those of [`ApiClient`]; a lost race is [`Error::is_conflict`].
+pub async fn keep_drain_policy(cluster: &ApiClient, policy: &str) -> Result<Kept, Error> {
     let request = || Request::new(path("settings"));
     let read = request().get(POLICY, &GetParams::default());
     let now = found(cluster.ask::<Setting>(&format!("read Longhorn's setting {POLICY}"), read).await)?;
@@ -58,8 +58,8 @@ pub async fn keep_drain_policy(cluster: &Cluster, policy: &str) -> Result<Kept, 
 /// Has Longhorn make a snapshot of its volumes by `cron`, and keep three; with an empty one the job is deleted.
 ///
 /// # Errors
-/// Those of [`Cluster`]; a lost race is [`Error::is_conflict`].
-pub async fn keep_snapshot_job(cluster: &Cluster, cron: &str) -> Result<Kept, Error> {
+/// Those of [`ApiClient`]; a lost race is [`Error::is_conflict`].
+pub async fn keep_snapshot_job(cluster: &ApiClient, cron: &str) -> Result<Kept, Error> {
     let request = || Request::new(path("recurringjobs"));
     let read = request().get(JOB, &GetParams::default());
     let now = found(cluster.ask::<Raw>(&format!("read Longhorn's recurring job {JOB}"), read).await)?;

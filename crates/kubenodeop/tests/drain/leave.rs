@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::stage::{DEVICE, are_ready, clock, cluster, n1, on_n1, owner};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubenodeop::leave::{End, Leave, Stage, State, leave};
 use kubenodeop::{Marks, Rules};
 use kubesim::{Fault, Sim};
@@ -28,7 +28,7 @@ fn order() -> Leave {
 }
 
 /// The cluster of the stage with an application on n1.
-async fn with_app() -> (Sim, Cluster) {
+async fn with_app() -> (Sim, ApiClient) {
     let (sim, cluster) = cluster(2).await;
     sim.add_bare_pod("eve-kube-app", "app", "n1");
     sim.until("pods", |pods| are_ready(pods, 12)).await;
@@ -46,7 +46,7 @@ fn replica(sim: &Sim, name: &str, node: &str) {
     );
 }
 
-async fn left(cluster: &Cluster) -> (End, Vec<String>) {
+async fn left(cluster: &ApiClient) -> (End, Vec<String>) {
     leave(cluster, &order(), clock(), &watch::Sender::new(State::default())).await
 }
 

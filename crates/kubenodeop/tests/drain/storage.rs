@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubenodeop::plan::survey;
 use kubenodeop::storage::Cause;
 use kubenodeop::{BlockCode, Limit, Outcome, Phase, Rules, VolumeAction, Watched, storage};
@@ -17,7 +17,7 @@ const VOLUMES: &str = "longhorn/volumes";
 const REPLICAS: &str = "longhorn/replicas";
 
 /// The stage with Longhorn, and a pod on n1 that uses a volume whose only copy is there. Our node is cordoned.
-async fn with_copy(policy: &str) -> (Sim, Cluster) {
+async fn with_copy(policy: &str) -> (Sim, ApiClient) {
     let (sim, cluster) = cluster(2).await;
     sim.add_longhorn(policy);
     sim.until("policy/poddisruptionbudgets", |all| all.len() == 4).await;
@@ -96,7 +96,7 @@ async fn d14_a_copy_that_finds_no_place_lets_the_pod_go_and_holds_the_node_by_na
     assert_eq!(healthy_at(&sim), ["n1"]);
 }
 
-async fn foreseen(cluster: &Cluster) -> Vec<BlockCode> {
+async fn foreseen(cluster: &ApiClient) -> Vec<BlockCode> {
     let plan =
         survey::plan(cluster, &n1(), Rules::default().machines, kubenodeop::SurgeRule::Never).await.unwrap();
     plan.blockers.iter().map(|it| it.code).collect()

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use kubenodeop::calls::surge;
 use kubenodeop::{BlockCode, Outcome, Rules, SurgeRule};
 use kubesim::{Fault, Sim};
@@ -48,12 +48,12 @@ fn ready(pods: &[Value]) -> Vec<String> {
 }
 
 /// The only pod of a Deployment runs on n1, which is cordoned; `guarded` by a budget of one.
-async fn solo(guarded: bool, change: impl Fn(&mut Value)) -> (Sim, Cluster) {
+async fn solo(guarded: bool, change: impl Fn(&mut Value)) -> (Sim, ApiClient) {
     made(guarded, |_| {}, change).await
 }
 
 /// The same of a Deployment that is changed when it is `made`, too.
-async fn made(guarded: bool, made: impl Fn(&mut Value), change: impl Fn(&mut Value)) -> (Sim, Cluster) {
+async fn made(guarded: bool, made: impl Fn(&mut Value), change: impl Fn(&mut Value)) -> (Sim, ApiClient) {
     let (sim, cluster) = cluster(2).await;
     open(&sim, false);
     sim.add_deployment("shop", "solo", 1);
@@ -237,20 +237,20 @@ async fn d20_after_a_crash_the_same_copy_is_waited_for_and_asked_for_once() {
 }
 
 /// What `node` gives up, but for the other Deployment of the stage, and what is in the way.
-async fn settle(cluster: &Cluster, node: &str) -> (Vec<String>, Option<String>) {
+async fn settle(cluster: &ApiClient, node: &str) -> (Vec<String>, Option<String>) {
     let (mut deployments, done) = surge::settle(cluster, &NodeName::parse(node).unwrap(), true).await;
     deployments.retain(|it| it != "shop/web");
     (deployments, done.err().map(|it| it.line()))
 }
 
-async fn given_up(cluster: &Cluster, node: &str) -> Vec<String> {
+async fn given_up(cluster: &ApiClient, node: &str) -> Vec<String> {
     let (deployments, trouble) = settle(cluster, node).await;
     assert_eq!(trouble, None);
     deployments
 }
 
 /// An attempt that is cut off while the copy has no room.
-async fn cut_off(cluster: &Cluster) {
+async fn cut_off(cluster: &ApiClient) {
     let mut attempt = Attempt::by(cluster, rules());
     attempt.until(|it| it.blockers.iter().any(|it| it.code == BlockCode::Surge)).await;
     drop(attempt);

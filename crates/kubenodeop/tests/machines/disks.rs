@@ -7,7 +7,7 @@ const VOLUMES: &str = "longhorn/volumes";
 const ENGINES: &str = "longhorn/engines";
 
 /// A machine on n1 with a shared volume of Longhorn that has its copies on n1 and n2.
-async fn with_disk() -> (Sim, Cluster) {
+async fn with_disk() -> (Sim, ApiClient) {
     let (sim, cluster) = cluster("v1.7.3", |sim| {
         sim.add_longhorn("always-allow");
         sim.add_longhorn_volume("shop", "data", "pvc-1", &["n1", "n2"]);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::stage::order::{DEVICE, clock, n1, order, owner};
 use kube::Client;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubenodeop::{BlockCode, MachinePolicy, Outcome, Phase, Progress, Rules, drain, node};
 use kubesim::{Fault, Sim, SimConfig};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ const MACHINES: &str = "kubevirt/virtualmachines";
 const MIGRATIONS: &str = "kubevirt/virtualmachineinstancemigrations";
 
 /// Three nodes that can run guests of this KubeVirt; n1 is cordoned by us once there are guests.
-async fn cluster(version: &str, guests: impl FnOnce(&Sim)) -> (Sim, Cluster) {
+async fn cluster(version: &str, guests: impl FnOnce(&Sim)) -> (Sim, ApiClient) {
     let sim = Sim::new(SimConfig::default());
     for number in 1..=3 {
         sim.add_node(&format!("n{number}"), &format!("uuid-{number}"));
@@ -36,7 +36,7 @@ async fn cluster(version: &str, guests: impl FnOnce(&Sim)) -> (Sim, Cluster) {
     guests(&sim);
     sim.until(GUESTS, |all| all.iter().all(runs)).await;
     sim.until(GUESTS, |all| all.iter().all(|it| !it["status"]["conditions"].is_null())).await;
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     node::cordon(&cluster, &n1(), DEVICE, &owner()).await.unwrap();
     (sim, cluster)
 }
@@ -55,11 +55,11 @@ struct Attempt {
 }
 
 impl Attempt {
-    fn start(cluster: &Cluster) -> Self {
+    fn start(cluster: &ApiClient) -> Self {
         Self::by(cluster, Rules::default())
     }
 
-    fn by(cluster: &Cluster, rules: Rules) -> Self {
+    fn by(cluster: &ApiClient, rules: Rules) -> Self {
         let (sender, progress) = watch::channel(Progress::default());
         let (cluster, order) = (cluster.clone(), order(rules));
         let future = async move { drain(&cluster, &order, clock(), &sender).await };

@@ -3,7 +3,7 @@
 use super::*;
 
 /// n2 and n3 of 4 GiB, with a pod of 3 GiB on each, and a machine of 2 GiB on n1.
-async fn full(spec: Value) -> (Sim, Cluster) {
+async fn full(spec: Value) -> (Sim, ApiClient) {
     cluster("v1.7.3", |sim| {
         for node in ["n2", "n3"] {
             sim.edit("nodes", "", node, |it| {

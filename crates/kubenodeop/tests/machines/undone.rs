@@ -9,7 +9,7 @@ fn open(sim: &Sim) -> Vec<Value> {
     sim.list(MIGRATIONS).into_iter().filter(|it| !over(it)).collect()
 }
 
-async fn moving(version: &str, outcome: &str) -> (Sim, Cluster) {
+async fn moving(version: &str, outcome: &str) -> (Sim, ApiClient) {
     let (sim, cluster) = cluster(version, |sim| {
         sim.add_machine_on("shop", "db", "Always", "n1", &migratable());
         sim.script_migrations("shop", "db", outcome);
@@ -114,7 +114,7 @@ async fn machines_that_may_not_be_read_are_no_reason_to_say_that_there_are_none(
     );
     // Without KubeVirt the API refuses as well.
     let sim = Sim::new(SimConfig::default());
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     sim.faults().script("GET", "kubevirt.io/v1/", u32::MAX, Fault::status(403, "no"));
     undo::take_back(&cluster, &n1()).await.unwrap();
     assert_eq!(undo::start_again(&cluster, |_| true).await.unwrap(), 0);

@@ -8,7 +8,7 @@ use super::*;
 const LONG: Duration = Duration::from_secs(200);
 
 /// An attempt that has failed by the policy `fail`, with what it knew at its end. The machine may run on n1 and n2 only.
-async fn failed() -> (Sim, Cluster, Watched) {
+async fn failed() -> (Sim, ApiClient, Watched) {
     let (sim, cluster) = cluster("v1.7.3", |sim| {
         let mut spec = migratable();
         spec["nodeSelector"] = json!({ "disk": "ssd" });

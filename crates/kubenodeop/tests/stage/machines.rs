@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use kube::Client;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubenodeop::{Outcome, Progress, Rules, drain, node};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(crate) struct Ours {
     pub(crate) requests: usize,
 }
 
-async fn twenty() -> Result<(Sim, Cluster), kubeapi::Error> {
+async fn twenty() -> Result<(Sim, ApiClient), kubeapi::Error> {
     let sim = Sim::new(SimConfig::default());
     for number in 1..=3 {
         sim.add_node(&format!("n{number}"), &format!("uuid-{number}"));
@@ -41,7 +41,7 @@ async fn twenty() -> Result<(Sim, Cluster), kubeapi::Error> {
     }
     let runs = |it: &Value| it["status"]["phase"] == "Running" && !it["status"]["conditions"].is_null();
     sim.until(GUESTS, |all| all.len() == 20 && all.iter().all(runs)).await;
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     node::cordon(&cluster, &n1(), DEVICE, &owner()).await?;
     Ok((sim, cluster))
 }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use kube::Client;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubenodeop::{Cordoned, Outcome, Progress, Rules, drain, node};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
@@ -26,11 +26,11 @@ pub(crate) fn are_ready(pods: &[Value], count: usize) -> bool {
 }
 
 /// Three nodes, with a Deployment behind a budget, a `StatefulSet`, a `DaemonSet` and, on n1, two bare pods.
-pub(crate) async fn cluster(least: u64) -> (Sim, Cluster) {
+pub(crate) async fn cluster(least: u64) -> (Sim, ApiClient) {
     cluster_with(least, SimConfig::default()).await
 }
 
-pub(crate) async fn cluster_with(least: u64, config: SimConfig) -> (Sim, Cluster) {
+pub(crate) async fn cluster_with(least: u64, config: SimConfig) -> (Sim, ApiClient) {
     let sim = Sim::new(config);
     for number in 1..=3 {
         sim.add_node(&format!("n{number}"), &format!("uuid-{number}"));
@@ -43,7 +43,7 @@ pub(crate) async fn cluster_with(least: u64, config: SimConfig) -> (Sim, Cluster
     sim.add_bare_pod("tools", "shell", "n1");
     sim.add_bare_pod("tools", "import", "n1");
     sim.until("pods", |pods| are_ready(pods, 11)).await;
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     (sim, cluster)
 }
 
@@ -53,11 +53,11 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    pub(crate) fn start(cluster: &Cluster) -> Self {
+    pub(crate) fn start(cluster: &ApiClient) -> Self {
         Self::by(cluster, Rules::default())
     }
 
-    pub(crate) fn by(cluster: &Cluster, rules: Rules) -> Self {
+    pub(crate) fn by(cluster: &ApiClient, rules: Rules) -> Self {
         let (sender, progress) = watch::channel(Progress::default());
         let cluster = cluster.clone();
         let order = order(rules);
@@ -87,6 +87,6 @@ impl Attempt {
     }
 }
 
-pub(crate) async fn cordoned(cluster: &Cluster) {
+pub(crate) async fn cordoned(cluster: &ApiClient) {
     assert_eq!(node::cordon(cluster, &n1(), DEVICE, &owner()).await.unwrap(), Cordoned::Written);
 }

@@ -31,7 +31,7 @@ async fn the_device_is_asked_only_when_no_application_runs() {
     world.put("domainmgr", "a", &status("DomainStatus/halted.json"));
     assert_eq!(world.recorded(), []);
     assert!(!world.status(|_| true).await.all_domains_halted);
-    std::fs::remove_file(world.bus.path("run/domainmgr/DomainStatus/b.json")).unwrap();
+    std::fs::remove_file(world.topic_root.path("run/domainmgr/DomainStatus/b.json")).unwrap();
     assert_eq!(world.until_recorded().await, [(Operation::Reboot, REASON.into())]);
     world.kill().await;
 }
@@ -41,7 +41,7 @@ async fn the_waits_end_beside_a_zedagent_that_holds_the_lock_of_its_topic_and_st
     for ours in [true, false] {
         let mut world = World::new();
         world.limits.min_reboot_delay_ms = 600_000;
-        let lock = ours.then(|| agent::publication::<ZedAgentStatus>(&world.bus, "zedagent").unwrap());
+        let lock = ours.then(|| agent::publication::<ZedAgentStatus>(&world.topic_root, "zedagent").unwrap());
         world.start();
         world.command_reboot();
         if ours {
@@ -67,8 +67,8 @@ async fn a_tpm_that_does_not_encrypt_is_heard_over_the_socket_alone_and_means_ma
     };
     // tpmmgr goes and comes.
     for _ in 0..2 {
-        let mut tpm = world.bus.publication(name.clone(), codec).unwrap();
-        world.bus.serve(&mut tpm, |disk, _| Ok(disk.to_vec())).unwrap();
+        let mut tpm = world.topic_root.publication(name.clone(), codec).unwrap();
+        world.topic_root.serve(&mut tpm, |disk, _| Ok(disk.to_vec())).unwrap();
         tpm.publish("tpm", &r#"{"Name":"/dev/tpmrm0","Status":4}"#.to_owned()).unwrap();
         world.status(|it| it.local_maintenance_mode_reasons == Some(vec![TpmEncryptFailure])).await;
         tpm.publish("tpm", &r#"{"Name":"/dev/tpmrm0","Status":0}"#.to_owned()).unwrap();

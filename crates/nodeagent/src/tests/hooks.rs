@@ -13,7 +13,7 @@ fn rebooting(script: &str, limits: Limits) -> World {
     world.limits = limits;
     let path = "etc/zedbox/hooks/before-reboot.d/10-a";
     world.write(path, &format!("#!/bin/sh\n{script}\n"));
-    fs::set_permissions(world.bus.path(path), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(world.topic_root.path(path), fs::Permissions::from_mode(0o700)).unwrap();
     world.answers(DrainStatus::Complete);
     world.start();
     world.command_reboot();
@@ -42,7 +42,7 @@ async fn u9_a_hook_that_hangs_is_ended_shown_and_waited_for_no_longer_while_the_
     world.until("run/nodeagent/AgentTrouble/global.json", shown).await;
     assert_eq!(world.recorded(), [], "it is blocking");
     // The loop touches this while the hook is waited for.
-    fs::remove_file(world.bus.path(TOUCH)).unwrap();
+    fs::remove_file(world.topic_root.path(TOUCH)).unwrap();
     world.until_recorded().await;
     let log = world.text(agent::reasons::LOG).unwrap();
     assert!(log.contains("hooks before the reboot were waited for no longer after 4 s"), "{log}");
@@ -53,7 +53,7 @@ async fn u9_a_hook_that_somebody_removes_holds_nothing_up_and_an_optional_one_ne
     let world = rebooting("exit 1", Limits { hooks_limit_ms: 600_000, ..brisk() });
     let failed = |text: &str| text.contains("hooks before the reboot");
     world.until("run/nodeagent/AgentTrouble/global.json", failed).await;
-    let folder = world.bus.path("etc/zedbox/hooks/before-reboot.d");
+    let folder = world.topic_root.path("etc/zedbox/hooks/before-reboot.d");
     fs::rename(folder.join("10-a"), folder.join("10-a.optional")).unwrap();
     assert_eq!(world.until_recorded().await.len(), 1);
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 
 /// A machine that says what it is asked for, and stays up.
-struct Wall(mpsc::Sender<String>, Bus);
+struct Wall(mpsc::Sender<String>, TopicRoot);
 
 impl Wall {
     fn say(&self, word: &str) {
@@ -42,7 +42,7 @@ async fn a_machine_that_stays_up_is_left_to_its_watchdog() {
     let mut world = World::new();
     world.limits.hard_exit_ms = 1;
     let (asked, heard) = mpsc::channel();
-    world.start_with(Box::new(Wall(asked, world.bus.clone())));
+    world.start_with(Box::new(Wall(asked, world.topic_root.clone())));
     world.command_reboot();
     world.ended().await.unwrap();
     let words: Vec<String> = heard.iter().collect();
@@ -130,9 +130,11 @@ async fn p3_a_machine_is_not_asked_while_the_answer_says_that_the_node_is_draine
     world.answers(DrainStatus::Starting);
     let (asked, heard) = mpsc::channel();
     world.command_reboot();
-    let bus = world.bus.clone();
+    let topic_root = world.topic_root.clone();
     let tell = move || {
-        asked.send(agent::wire::peek::<NodeDrainProgress>(&bus, "zedkube", "global").unwrap()).unwrap();
+        asked
+            .send(agent::wire::peek::<NodeDrainProgress>(&topic_root, "zedkube", "global").unwrap())
+            .unwrap();
     };
     world.start_with(Box::new(OnReboot(tell)));
     world.status(|it| it.all_domains_halted && it.wait_drain_in_progress).await;
@@ -188,12 +190,12 @@ struct SlowDisks {
     began: mpsc::Sender<()>,
     let_go: Mutex<mpsc::Receiver<()>>,
     asked: mpsc::Sender<Option<NodeDrainProgress>>,
-    bus: Bus,
+    topic_root: TopicRoot,
 }
 
 impl Device for SlowDisks {
     fn reboot(&self, _why: &str) -> Result<(), Error> {
-        let progress = agent::wire::peek(&self.bus, "zedkube", "global").unwrap();
+        let progress = agent::wire::peek(&self.topic_root, "zedkube", "global").unwrap();
         self.asked.send(progress).unwrap();
         Ok(())
     }
@@ -221,8 +223,8 @@ async fn p3_a_drain_that_is_undone_while_the_disks_take_their_time_holds_the_mac
     let (began, syncs) = mpsc::channel();
     let (let_go, held) = mpsc::channel();
     let (asked, heard) = mpsc::channel();
-    let bus = world.bus.clone();
-    world.start_with(Box::new(SlowDisks { began, let_go: Mutex::new(held), asked, bus }));
+    let topic_root = world.topic_root.clone();
+    world.start_with(Box::new(SlowDisks { began, let_go: Mutex::new(held), asked, topic_root }));
     world.command_reboot();
     // The first sync, and the last one.
     let both = move || (0..2).try_for_each(|_| syncs.recv_timeout(TOO_LONG)).map(|()| syncs);

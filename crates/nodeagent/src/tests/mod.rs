@@ -13,8 +13,8 @@ use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use agent::device::{self, Choice, Device, Operation};
-use agent::{Clock, Error, Station, Stop, Stopper};
-use pubsub::{Bus, FileRule, FileState, store};
+use agent::{AgentContext, Clock, Error, Stop, Stopper};
+use pubsub::{FileRule, FileState, TopicRoot, store};
 use tokio::task::JoinSet;
 use topics::{
     Answer, BootReason, ConfigGetStatus, DomainStatus, DrainStatus, GoTime, NodeAgentStatus,
@@ -54,7 +54,7 @@ fn brisk() -> Limits {
 /// A device with its agent and the files of all others.
 struct World {
     dir: tempfile::TempDir,
-    bus: Bus,
+    topic_root: TopicRoot,
     clock: Clock,
     limits: Limits,
     agent: Option<(Stopper, JoinSet<Result<(), Error>>)>,
@@ -64,8 +64,8 @@ impl World {
     /// A device that runs good image A, as baseosmgr publishes it; nobody runs yet.
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let bus = Bus::open(dir.path()).unwrap();
-        let world = Self { dir, bus, clock: Clock::new().off_by(0), limits: brisk(), agent: None };
+        let topic_root = TopicRoot::open(dir.path()).unwrap();
+        let world = Self { dir, topic_root, clock: Clock::new().off_by(0), limits: brisk(), agent: None };
         world.partitions("active", "unused");
         world
     }
@@ -77,21 +77,21 @@ impl World {
         world.write(agent::reasons::NUMBER, number);
         world.write(reasons::COUNTER, "1");
         let at: GoTime = SAMPLE_TIME.parse().unwrap();
-        let file = File::options().write(true).open(world.bus.path(agent::reasons::NUMBER)).unwrap();
+        let file = File::options().write(true).open(world.topic_root.path(agent::reasons::NUMBER)).unwrap();
         file.set_modified(SystemTime::from(at.to_timestamp())).unwrap();
         world
     }
 
     fn start(&mut self) {
-        self.start_with(Choice::Record.open(&self.bus, Clock::new()));
+        self.start_with(Choice::Record.open(&self.topic_root, Clock::new()));
     }
 
     fn start_with(&mut self, device: Box<dyn Device>) {
         let (stopper, stop) = Stop::new();
-        let boot_id = Choice::Record.boot_id(&self.bus).unwrap();
-        let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id };
+        let boot_id = Choice::Record.boot_id(&self.topic_root).unwrap();
+        let context = AgentContext { topic_root: self.topic_root.clone(), clock: self.clock, stop, boot_id };
         let mut running = JoinSet::new();
-        running.spawn(crate::run(station, self.limits, device));
+        running.spawn(crate::run(context, self.limits, device));
         self.agent = Some((stopper, running));
     }
 
@@ -103,7 +103,7 @@ impl World {
 
     /// Starts the agent again and waits until it has taken up what was left, which no published file shows.
     async fn start_again(&mut self) {
-        std::fs::remove_file(self.bus.path(TOUCH)).unwrap();
+        std::fs::remove_file(self.topic_root.path(TOUCH)).unwrap();
         self.start();
         self.until(TOUCH, |_| true).await;
     }
@@ -117,16 +117,16 @@ impl World {
     }
 
     fn write(&self, file: &str, text: &str) {
-        store::replace(&self.bus.path(file), text.as_bytes()).unwrap();
+        store::replace(&self.topic_root.path(file), text.as_bytes()).unwrap();
     }
 
     fn text(&self, file: &str) -> Option<String> {
-        let bytes = store::read(&self.bus.path(file), 1 << 20).unwrap()?;
+        let bytes = store::read(&self.topic_root.path(file), 1 << 20).unwrap()?;
         Some(String::from_utf8(bytes).unwrap())
     }
 
     fn put<T: Topic>(&self, agent: &str, key: &str, value: &T) {
-        let path = agent::wire::path::<T>(&self.bus, agent, key);
+        let path = agent::wire::path::<T>(&self.topic_root, agent, key);
         store::replace(&path, &go_json::to_vec(value).unwrap()).unwrap();
     }
 
@@ -179,13 +179,13 @@ impl World {
     }
 
     fn recorded(&self) -> Vec<(Operation, String)> {
-        device::recorded(&self.bus).unwrap().into_iter().map(|it| (it.operation, it.reason)).collect()
+        device::recorded(&self.topic_root).unwrap().into_iter().map(|it| (it.operation, it.reason)).collect()
     }
 
     /// Waits until `file` is as wanted, and returns its text.
     async fn until(&self, file: &str, wanted: impl Fn(&str) -> bool) -> String {
         let rule = FileRule { limit_bytes: 1 << 20, order: false };
-        let mut watch = self.bus.file(self.bus.path(file), rule);
+        let mut watch = self.topic_root.file(self.topic_root.path(file), rule);
         let mut last = String::new();
         let seen = async {
             loop {

@@ -55,7 +55,7 @@ async fn what_a_crash_left_of_the_last_reason_is_not_taken_for_a_new_one() {
     // As if it had ended between its journal and the removal.
     world.write(agent::reasons::NUMBER, "BootReasonFirst");
     let at: GoTime = SAMPLE_TIME.parse().unwrap();
-    let file = File::options().write(true).open(world.bus.path(agent::reasons::NUMBER)).unwrap();
+    let file = File::options().write(true).open(world.topic_root.path(agent::reasons::NUMBER)).unwrap();
     file.set_modified(SystemTime::from(at.to_timestamp())).unwrap();
     world.write(reasons::COUNTER, "1");
     world.start_again().await;
@@ -104,7 +104,7 @@ async fn a_second_agent_beside_the_first_touches_nothing() {
     world.status(|_| true).await;
     let first = world.agent.take();
     // As another process would see it: no journal yet, and a reason to be reported.
-    std::fs::remove_file(world.bus.path(journal::PATH)).unwrap();
+    std::fs::remove_file(world.topic_root.path(journal::PATH)).unwrap();
     world.write(agent::reasons::REASON, REASON);
     world.start();
     assert!(world.ended().await.is_err());

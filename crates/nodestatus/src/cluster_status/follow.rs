@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use agent::{Error, Outlet, Station, Tasks, Troubles, turn};
+use agent::{AgentContext, Error, Outlet, Tasks, Troubles, turn};
 use pubsub::Change;
 use tokio::sync::watch;
 use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus};
@@ -48,30 +48,30 @@ impl Speaker {
     /// Follows the facts as long as the speaker is there. Dropping it leaves what was published last.
     pub(crate) fn follow(
         &self,
-        station: Station,
+        context: AgentContext,
         standing: watch::Receiver<ClusterMembership>,
         places: watch::Sender<Option<Place>>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        run(station, Arc::downgrade(&self.0), standing, places)
+        run(context, Arc::downgrade(&self.0), standing, places)
     }
 }
 
 async fn run(
-    station: Station,
+    context: AgentContext,
     said: Weak<Mutex<StatusOutlet>>,
     mut standing: watch::Receiver<ClusterMembership>,
     places: watch::Sender<Option<Place>>,
 ) {
     let (outbox, mut inbox) = turn::inbox();
     let mut tasks = Tasks::new(outbox);
-    tasks.follow::<DeviceNetworkStatus>(&station.bus, "nim", |change| match change {
+    tasks.follow::<DeviceNetworkStatus>(&context.topic_root, "nim", |change| match change {
         Change::Put { value, .. } => Some(StatusEvent::Network(Box::new(value))),
         Change::Gone { .. } => Some(StatusEvent::Network(Box::default())),
         Change::Synced => Some(StatusEvent::NetworkRead),
         Change::Restarted(_) | Change::Bad(_) => None,
     });
     let (sealed, asked) = watch::channel(None);
-    let here = station.clone();
+    let here = context.clone();
     tasks.events("token", move |outbox| async move {
         let follow = || {
             let token = token::follow(here.clone(), asked.clone(), outbox.clone());
@@ -94,7 +94,7 @@ async fn run(
         let Some(speaker) = said.upgrade() else { return };
         let again = {
             let mut said = speaker.lock().unwrap_or_else(PoisonError::into_inner);
-            let verdict = facts.judge(said.get(GLOBAL), station.clock.wall());
+            let verdict = facts.judge(said.get(GLOBAL), context.clock.wall());
             publish(&mut said, verdict, &places);
             said.next_try()
         };
@@ -105,7 +105,7 @@ async fn run(
                 None => return,
             },
             changed = standing.changed() => if changed.is_err() { return },
-            () = station.clock.sleep_until(again) => {}
+            () = context.clock.sleep_until(again) => {}
         }
     }
 }
@@ -150,7 +150,7 @@ mod tests {
     use crate::Membership;
     use crate::NAME;
     use agent::{Clock, Stop, wire};
-    use pubsub::{Bus, store};
+    use pubsub::{TopicRoot, store};
     use serde_json::{Value, json};
     use std::path::Path;
     use tokio::task::JoinSet;
@@ -181,15 +181,20 @@ mod tests {
     async fn the_status_follows_config_and_ports_and_stays_until_the_node_has_left() {
         let root = tempfile::tempdir().unwrap();
         let (stopper, stop) = Stop::new();
-        let bus = Bus::open(root.path()).unwrap();
-        let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: String::new() };
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        let context = AgentContext {
+            topic_root: topic_root.clone(),
+            clock: Clock::new(),
+            stop,
+            boot_id: String::new(),
+        };
         let (sender, mut places) = watch::channel(None);
         let stands = watch::Sender::new(ClusterMembership::default());
-        let troubles = Troubles::open(&station.bus, station.clock, NAME);
+        let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
         let speaker = Speaker::open(&troubles).unwrap();
         let mut task = JoinSet::new();
-        task.spawn(speaker.follow(station.clone(), stands.subscribe(), sender));
-        let said = || wire::peek::<EdgeNodeClusterStatus>(&bus, NAME, GLOBAL).unwrap();
+        task.spawn(speaker.follow(context.clone(), stands.subscribe(), sender));
+        let said = || wire::peek::<EdgeNodeClusterStatus>(&topic_root, NAME, GLOBAL).unwrap();
         stands.send_replace(standing(Membership::Member));
         write(root.path(), NETWORK, &network("10.244.244.2"));
         let place = places.wait_for(Option::is_some).await.unwrap().unwrap();
@@ -211,7 +216,7 @@ mod tests {
         let (sender, mut places) = watch::channel(None);
         let speaker = Speaker::open(&troubles).unwrap();
         let mut task = JoinSet::new();
-        task.spawn(speaker.follow(station, stands.subscribe(), sender));
+        task.spawn(speaker.follow(context, stands.subscribe(), sender));
         assert_eq!(*places.wait_for(Option::is_some).await.unwrap(), Some(place));
         assert_eq!(said(), Some(status));
         stands.send_replace(standing(Membership::Outside));

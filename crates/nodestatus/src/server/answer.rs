@@ -12,7 +12,7 @@ use core::net::SocketAddr;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use serde::Serialize;
 use tokio::sync::{Semaphore, watch};
 use topics::{GoTime, NodeStatus, go_json};
@@ -122,7 +122,7 @@ impl Patience {
 /// Answers requests.
 #[derive(Clone)]
 pub(crate) struct Router {
-    bus: Bus,
+    topic_root: TopicRoot,
     clock: Clock,
     boot_id: Arc<str>,
     joined: Arc<Joined>,
@@ -137,7 +137,7 @@ pub(crate) struct Router {
 impl Router {
     /// A router and what it asks.
     pub(crate) fn new(
-        (bus, clock, boot_id): (Bus, Clock, &str),
+        (topic_root, clock, boot_id): (TopicRoot, Clock, &str),
         joined: Joined,
         node_list: Arc<NodeList>,
         peers: Peers,
@@ -145,7 +145,17 @@ impl Router {
     ) -> Self {
         let (joined, peers, outage) = (Arc::new(joined), Arc::new(peers), Arc::new(outage));
         let readers = Arc::new(Semaphore::new(READERS));
-        Self { bus, clock, boot_id: boot_id.into(), joined, node_list, peers, outage, totals: None, readers }
+        Self {
+            topic_root,
+            clock,
+            boot_id: boot_id.into(),
+            joined,
+            node_list,
+            peers,
+            outage,
+            totals: None,
+            readers,
+        }
     }
 
     /// The same with counters.
@@ -195,11 +205,13 @@ impl Router {
                 Some(statement) => respond(StatusCode::OK, JSON, statement),
                 None => respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, "busy: ask again in some seconds\n"),
             },
-            Leaf::App(app) => made(JSON, self.look(move |bus, now| report(bus, app, now)).await),
+            Leaf::App(app) => {
+                made(JSON, self.look(move |topic_root, now| report(topic_root, app, now)).await)
+            }
             Leaf::ClusterApp(app) => {
                 patience.give();
                 let own_report = async {
-                    let report = self.look(move |bus, now| report(bus, app, now)).await;
+                    let report = self.look(move |topic_root, now| report(topic_root, app, now)).await;
                     report.unwrap_or_else(|| "{}".to_owned())
                 };
                 match self.peers.answer(Question { app, own }, own_report).await {
@@ -236,18 +248,18 @@ impl Router {
         make: impl FnOnce(View, GoTime) -> T + Send + 'static,
     ) -> Option<T> {
         let boot_id = Arc::clone(&self.boot_id);
-        self.look(move |bus, now| make(View::read(bus, &boot_id, now), now)).await
+        self.look(move |topic_root, now| make(View::read(topic_root, &boot_id, now), now)).await
     }
 
     /// Reads files where it holds nobody up, few at a time. Dropping it leaves a reading under way to its end.
     async fn look<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Bus, GoTime) -> T + Send + 'static,
+        work: impl FnOnce(&TopicRoot, GoTime) -> T + Send + 'static,
     ) -> Option<T> {
         let seat = Arc::clone(&self.readers).acquire_owned().await.ok()?;
-        let (bus, now) = (self.bus.clone(), self.clock.wall());
+        let (topic_root, now) = (self.topic_root.clone(), self.clock.wall());
         let work = tokio::task::spawn_blocking(move || {
-            let told = work(&bus, now);
+            let told = work(&topic_root, now);
             drop(seat);
             told
         });
@@ -256,8 +268,8 @@ impl Router {
 }
 
 /// What this node knows, as text.
-fn report(bus: &Bus, app: Option<Uuid>, now: GoTime) -> String {
-    indented(&app::collect(bus, app, now))
+fn report(topic_root: &TopicRoot, app: Option<Uuid>, now: GoTime) -> String {
+    indented(&app::collect(topic_root, app, now))
 }
 
 fn indented(value: &impl Serialize) -> String {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use agent::Clock;
 use kubeapi::names::{CONTROL_PLANE, ETCD};
-use kubeapi::{Cluster, Target, nodes};
+use kubeapi::{ApiClient, OwnNode, nodes};
 use step::Mono;
 use tokio::sync::Semaphore;
 use tracing::debug;
@@ -18,8 +18,8 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// What is known of our node's labels.
 pub(crate) struct Joined {
-    cluster: Cluster,
-    target: Target,
+    cluster: ApiClient,
+    own_node: OwnNode,
     clock: Clock,
     limit: Duration,
     last: Mutex<Option<(Mono, bool)>>,
@@ -28,8 +28,8 @@ pub(crate) struct Joined {
 
 impl Joined {
     /// Nothing yet. No asker waits longer than `limit`.
-    pub(crate) fn new(cluster: Cluster, target: Target, clock: Clock, limit: Duration) -> Self {
-        Self { cluster, target, clock, limit, last: Mutex::default(), turn: Semaphore::new(1) }
+    pub(crate) fn new(cluster: ApiClient, own_node: OwnNode, clock: Clock, limit: Duration) -> Self {
+        Self { cluster, own_node, clock, limit, last: Mutex::default(), turn: Semaphore::new(1) }
     }
 
     /// Whether the node is a server of the cluster; false on any trouble. Dropping it loses nothing.
@@ -56,7 +56,7 @@ impl Joined {
     }
 
     async fn ask(&self) -> Result<BTreeMap<String, String>, String> {
-        let (name, uuid) = self.target.get()?;
+        let (name, uuid) = self.own_node.get()?;
         let node = nodes::own(&self.cluster, &name, &uuid).await.map_err(|error| error.line())?;
         Ok(node.metadata.labels.unwrap_or_default())
     }

@@ -29,14 +29,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::Station;
-use kubeapi::Cluster;
-use pubsub::Bus;
+use agent::AgentContext;
+use kubeapi::ApiClient;
+use pubsub::TopicRoot;
 use tokio::sync::watch;
 use topics::{GoTime, Headline};
 
 use crate::cluster_status::Place;
-use kubeapi::Target;
+use kubeapi::OwnNode;
 
 use answer::Router;
 use joined::Joined;
@@ -54,28 +54,33 @@ const API_LIMIT: Duration = Duration::from_secs(3);
 
 /// Serves at each place in turn for good. Dropping it closes everything.
 pub(crate) fn run(
-    station: Station,
+    context: AgentContext,
     limits: Limits,
-    cluster: Cluster,
-    target: Target,
+    cluster: ApiClient,
+    own_node: OwnNode,
     places: watch::Receiver<Option<Place>>,
     (outage, totals): (Make, watch::Receiver<Totals>),
 ) -> impl Future<Output = ()> + Send + use<> {
-    let (clock, limit) = (station.clock, API_LIMIT.min(limits.request / 2));
-    let joined = Joined::new(cluster.clone(), target, clock, limit);
+    let (clock, limit) = (context.clock, API_LIMIT.min(limits.request / 2));
+    let joined = Joined::new(cluster.clone(), own_node, clock, limit);
     let (bound, listens) = watch::channel(None);
     let node_list = Arc::new(NodeList::new(cluster, clock, limit, listens));
     let peers = Peers::new(Arc::clone(&node_list), clock, limits.peer);
     let outage = Statement::new(outage, clock, limit);
-    let router =
-        Router::new((station.bus, clock, &station.boot_id), joined, Arc::clone(&node_list), peers, outage)
-            .counting(totals);
+    let router = Router::new(
+        (context.topic_root, clock, &context.boot_id),
+        joined,
+        Arc::clone(&node_list),
+        peers,
+        outage,
+    )
+    .counting(totals);
     async move {
         tokio::join!(node_list.keep(), listen::serve(limits, router, places, bound));
     }
 }
 
 /// See [`crate::headline`].
-pub(crate) fn headline(bus: &Bus, boot_id: &str, now: GoTime) -> Headline {
-    page::headline(&View { silent: None, ..View::read(bus, boot_id, now) }, now)
+pub(crate) fn headline(topic_root: &TopicRoot, boot_id: &str, now: GoTime) -> Headline {
+    page::headline(&View { silent: None, ..View::read(topic_root, boot_id, now) }, now)
 }

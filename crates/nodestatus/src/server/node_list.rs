@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::Clock;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::nodes::{Member, members};
 use step::Mono;
 use tokio::sync::{Notify, watch};
@@ -71,7 +71,7 @@ struct Calls {
 /// The nodes, read when they are asked for.
 #[derive(Debug)]
 pub(crate) struct NodeList {
-    cluster: Cluster,
+    cluster: ApiClient,
     clock: Clock,
     limit: Duration,
     /// Where this server listens: the others do at the same port.
@@ -85,7 +85,7 @@ pub(crate) struct NodeList {
 impl NodeList {
     /// None known yet. No call takes longer than `limit`, nor does a round of questions.
     pub(crate) fn new(
-        cluster: Cluster,
+        cluster: ApiClient,
         clock: Clock,
         limit: Duration,
         bound: watch::Receiver<Option<SocketAddr>>,
@@ -159,7 +159,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn k7_what_another_node_said_is_not_shown_for_longer_than_15_s() {
         let clock = Clock::new();
-        let cluster = Cluster::from_kubeconfig("/nonexistent");
+        let cluster = ApiClient::from_kubeconfig("/nonexistent");
         let list = NodeList::new(cluster, clock, Duration::from_secs(1), watch::channel(None).1);
         let word = NodeWord { headline: Headline::default(), at: "127.0.0.2:1".parse().unwrap() };
         let words = Arc::new(BTreeMap::from([("n2".to_owned(), word)]));

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::Clock;
-use kubeapi::Cluster;
-use pubsub::{Bus, Error};
+use kubeapi::ApiClient;
+use pubsub::{Error, TopicRoot};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use topics::{GoTime, GoUuid, NodeShown, NodeStatus};
@@ -23,7 +23,7 @@ use super::peers::Peers;
 use super::statement::Statement;
 use super::view::View;
 use crate::cluster_status::Place;
-use kubeapi::Target;
+use kubeapi::OwnNode;
 
 /// No wait is longer: nobody is there to be waited for.
 const LIMIT: Duration = Duration::from_millis(100);
@@ -39,15 +39,15 @@ pub async fn serve(
     root: &Path,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<bool, Error> {
-    let (bus, clock) = (Bus::open(root)?, Clock::new());
-    let cluster = Cluster::from_kubeconfig(bus.path("no-kubeconfig"));
+    let (topic_root, clock) = (TopicRoot::open(root)?, Clock::new());
+    let cluster = ApiClient::from_kubeconfig(topic_root.path("no-kubeconfig"));
     let own = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
     let place = Place { address: own.ip(), cluster: GoUuid::default() };
-    let joined = Joined::new(cluster.clone(), Target::default(), clock, LIMIT);
+    let joined = Joined::new(cluster.clone(), OwnNode::default(), clock, LIMIT);
     let node_list = Arc::new(NodeList::new(cluster, clock, LIMIT, watch::channel(None).1));
     let peers = Peers::new(Arc::clone(&node_list), clock, LIMIT);
     let outage = Statement::new(Arc::new(|| Box::pin(async { OWN.to_owned() })), clock, LIMIT);
-    let router = Router::new((bus, clock, ""), joined, Arc::clone(&node_list), peers, outage);
+    let router = Router::new((topic_root, clock, ""), joined, Arc::clone(&node_list), peers, outage);
     let limits = Limits::default();
     tokio::select! {
         () = node_list.keep() => Ok(false),
@@ -72,7 +72,7 @@ pub fn shown(
     now: GoTime,
     nodes: Vec<NodeShown>,
 ) -> Result<(NodeStatus, String), Error> {
-    let view = View::read(&Bus::open(root)?, boot_id, now);
+    let view = View::read(&TopicRoot::open(root)?, boot_id, now);
     let nodes_source = "as of 4 s ago".to_owned();
     let status = NodeStatus { nodes, nodes_source, ..page::report(view, None, now) };
     let page = page::page(&status);

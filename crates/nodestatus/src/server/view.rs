@@ -5,7 +5,7 @@ use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
 use agent::{operator, wire};
-use pubsub::{Bus, FILE_LIMIT_BYTES, FileState, store};
+use pubsub::{FILE_LIMIT_BYTES, FileState, TopicRoot, store};
 use serde::Deserialize;
 use topics::{
     AgentTrouble, DeviceOp, DeviceOpPending, DrainHistory, DrainPreflight, EdgeNodeInfo, GoTime,
@@ -59,55 +59,58 @@ struct Nodes {
 
 impl View {
     /// Reads it all at `now`; `boot_id` is empty where it is not known.
-    pub(super) fn read(bus: &Bus, boot_id: &str, now: GoTime) -> Self {
-        let leader: Option<KubeLeaderElectInfo> = peek(bus, NAME, GLOBAL);
+    pub(super) fn read(topic_root: &TopicRoot, boot_id: &str, now: GoTime) -> Self {
+        let leader: Option<KubeLeaderElectInfo> = peek(topic_root, NAME, GLOBAL);
         let leads = leader.as_ref().is_some_and(|it| it.is_stats_leader);
         // zedkube writes the progress before its status: a COMPLETE that is read here has its answers.
-        let status = peek(bus, NAME, GLOBAL);
-        let progress: Option<NodeDrainProgress> = peek(bus, NAME, GLOBAL);
+        let status = peek(topic_root, NAME, GLOBAL);
+        let progress: Option<NodeDrainProgress> = peek(topic_root, NAME, GLOBAL);
         let of_other_boot =
             |it: &NodeDrainProgress| !boot_id.is_empty() && !it.boot_id.is_empty() && it.boot_id != boot_id;
-        let by_topic = REQUESTERS.iter().filter_map(|agent| peek::<NodeDrainRequest>(bus, agent, GLOBAL));
+        let by_topic =
+            REQUESTERS.iter().filter_map(|agent| peek::<NodeDrainRequest>(topic_root, agent, GLOBAL));
         let ops = [DeviceOp::Reboot, DeviceOp::Shutdown];
-        let troubles = AGENTS.iter().filter_map(|agent| peek::<AgentTrouble>(bus, agent, GLOBAL));
+        let troubles = AGENTS.iter().filter_map(|agent| peek::<AgentTrouble>(topic_root, agent, GLOBAL));
         Self {
-            node: peek(bus, "zedagent", GLOBAL)
+            node: peek(topic_root, "zedagent", GLOBAL)
                 .map_or_else(String::new, |info: EdgeNodeInfo| info.kube_name()),
             status,
             earlier_boot: progress.as_ref().is_some_and(of_other_boot),
             progress,
-            silent: since_touch(bus, now),
-            requests: by_topic.chain(persons(bus)).collect(),
-            preflight: peek(bus, NAME, GLOBAL),
-            pending: ops.iter().filter_map(|op| peek(bus, "zedagent", op.word())).collect(),
-            blind: REQUESTERS.iter().any(|agent| unread::<NodeDrainRequest>(bus, agent, GLOBAL))
-                || ops.iter().any(|op| unread::<DeviceOpPending>(bus, "zedagent", op.word()))
-                || unread::<OutageQuestion>(bus, "nodeagent", GLOBAL),
-            last_look: peek(bus, "nodeagent", GLOBAL).filter(|it: &OutageQuestion| !it.held.is_empty()),
+            silent: since_touch(topic_root, now),
+            requests: by_topic.chain(persons(topic_root)).collect(),
+            preflight: peek(topic_root, NAME, GLOBAL),
+            pending: ops.iter().filter_map(|op| peek(topic_root, "zedagent", op.word())).collect(),
+            blind: REQUESTERS.iter().any(|agent| unread::<NodeDrainRequest>(topic_root, agent, GLOBAL))
+                || ops.iter().any(|op| unread::<DeviceOpPending>(topic_root, "zedagent", op.word()))
+                || unread::<OutageQuestion>(topic_root, "nodeagent", GLOBAL),
+            last_look: peek(topic_root, "nodeagent", GLOBAL)
+                .filter(|it: &OutageQuestion| !it.held.is_empty()),
             trouble: troubles.flat_map(|it| it.troubles).find(|it| !it.holds.is_empty()),
-            history: peek(bus, NAME, GLOBAL),
-            nodes: leads.then(|| nodes(bus)).flatten(),
-            stats: if leads { peek(bus, NAME, GLOBAL) } else { None },
+            history: peek(topic_root, NAME, GLOBAL),
+            nodes: leads.then(|| nodes(topic_root)).flatten(),
+            stats: if leads { peek(topic_root, NAME, GLOBAL) } else { None },
             leader,
         }
     }
 }
 
 /// For display: what cannot be read now is there again at the next look.
-fn peek<T: Topic>(bus: &Bus, agent: &str, key: &str) -> Option<T> {
-    wire::peek(bus, agent, key).ok().flatten()
+fn peek<T: Topic>(topic_root: &TopicRoot, agent: &str, key: &str) -> Option<T> {
+    wire::peek(topic_root, agent, key).ok().flatten()
 }
 
 /// Whether a value is there that cannot be used.
-fn unread<T: Topic>(bus: &Bus, agent: &str, key: &str) -> bool {
-    let there = wire::path::<T>(bus, agent, key).symlink_metadata();
+fn unread<T: Topic>(topic_root: &TopicRoot, agent: &str, key: &str) -> bool {
+    let there = wire::path::<T>(topic_root, agent, key).symlink_metadata();
     let absent = there.is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound);
-    !absent && peek::<T>(bus, agent, key).is_none()
+    !absent && peek::<T>(topic_root, agent, key).is_none()
 }
 
 /// The request of a person, by the rule that zedkube goes by.
-fn persons(bus: &Bus) -> Option<NodeDrainRequest> {
-    let Ok(FileState::Present(bytes)) = FileState::now(&bus.path(operator::FILE), operator::RULE) else {
+fn persons(topic_root: &TopicRoot) -> Option<NodeDrainRequest> {
+    let Ok(FileState::Present(bytes)) = FileState::now(&topic_root.path(operator::FILE), operator::RULE)
+    else {
         return None;
     };
     let request = go_json::from_slice(&bytes).ok()?;
@@ -115,15 +118,16 @@ fn persons(bus: &Bus) -> Option<NodeDrainRequest> {
 }
 
 /// How long ago zedkube's drain half had its last turn: it touches a file at each.
-fn since_touch(bus: &Bus, now: GoTime) -> Option<Duration> {
+fn since_touch(topic_root: &TopicRoot, now: GoTime) -> Option<Duration> {
     let touched =
-        bus.path(&format!("run/{NAME}.touch")).symlink_metadata().and_then(|it| it.modified()).ok()?;
+        topic_root.path(&format!("run/{NAME}.touch")).symlink_metadata().and_then(|it| it.modified()).ok()?;
     let nanos = i128::try_from(touched.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()?;
     let at = GoTime::from_unix_nanos(nanos)?;
     Some(if at < now { now.apart(at) } else { Duration::ZERO })
 }
 
-fn nodes(bus: &Bus) -> Option<Vec<KubeNodeInfo>> {
-    let bytes = store::read(&wire::path::<KubeClusterInfo>(bus, NAME, GLOBAL), FILE_LIMIT_BYTES).ok()??;
+fn nodes(topic_root: &TopicRoot) -> Option<Vec<KubeNodeInfo>> {
+    let bytes =
+        store::read(&wire::path::<KubeClusterInfo>(topic_root, NAME, GLOBAL), FILE_LIMIT_BYTES).ok()??;
     serde_json::from_slice::<Nodes>(&bytes).ok()?.nodes
 }

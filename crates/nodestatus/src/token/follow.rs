@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use agent::{Outbox, Station, Tasks, turn};
-use pubsub::{Bus, Change};
+use agent::{AgentContext, Outbox, Tasks, turn};
+use pubsub::{Change, TopicRoot};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -27,17 +27,17 @@ const OPEN: &str = "open";
 
 /// Answers what `asked` asks for, as long as somebody asks. Dropping it leaves a call to the TPM to end by itself.
 pub(crate) async fn follow<E: From<Answer> + Send + 'static>(
-    station: Station,
+    context: AgentContext,
     asked: watch::Receiver<Option<Sealed>>,
     answers: Outbox<E>,
 ) {
-    let keys = Keys::new(&station.bus);
-    follow_with(station, keys, asked, answers).await;
+    let keys = Keys::new(&context.topic_root);
+    follow_with(context, keys, asked, answers).await;
 }
 
 /// The same with other keys.
 pub(super) async fn follow_with<E: From<Answer> + Send + 'static>(
-    station: Station,
+    context: AgentContext,
     keys: Keys,
     mut asked: watch::Receiver<Option<Sealed>>,
     answers: Outbox<E>,
@@ -46,14 +46,14 @@ pub(super) async fn follow_with<E: From<Answer> + Send + 'static>(
     let mut tasks = Tasks::new(outbox);
     follow_certs::<ControllerCert>(
         &mut tasks,
-        &station.bus,
+        &context.topic_root,
         "zedagent",
         TokenEvent::Controller,
         TokenEvent::ControllersRead,
     );
     follow_certs::<EdgeNodeCert>(
         &mut tasks,
-        &station.bus,
+        &context.topic_root,
         "tpmmgr",
         TokenEvent::Device,
         TokenEvent::DevicesRead,
@@ -61,33 +61,33 @@ pub(super) async fn follow_with<E: From<Answer> + Send + 'static>(
     let mut desk = TokenState::default();
     loop {
         desk.want(asked.borrow_and_update().clone());
-        let acts = desk.turn(station.clock.now());
-        if !perform(acts, &mut tasks, &station.bus, &keys, &answers).await {
+        let acts = desk.turn(context.clock.now());
+        if !perform(acts, &mut tasks, &context.topic_root, &keys, &answers).await {
             return;
         }
         tokio::select! {
             changed = asked.changed() => if changed.is_err() { return },
             heard = inbox.recv() => {
                 let Some(heard) = heard else { return };
-                let acts = desk.hear(station.clock.now(), heard);
-                if !perform(acts, &mut tasks, &station.bus, &keys, &answers).await {
+                let acts = desk.hear(context.clock.now(), heard);
+                if !perform(acts, &mut tasks, &context.topic_root, &keys, &answers).await {
                     return;
                 }
             }
-            () = station.clock.sleep_until(desk.due()) => {}
+            () = context.clock.sleep_until(desk.due()) => {}
         }
     }
 }
 
 fn follow_certs<T: Topic>(
     tasks: &mut Tasks<TokenEvent>,
-    bus: &Bus,
+    topic_root: &TopicRoot,
     agent: &str,
     cert: fn(String, Option<T>) -> TokenEvent,
     read: TokenEvent,
 ) {
     let mut read = Some(read);
-    tasks.follow::<T>(bus, agent, move |change| match change {
+    tasks.follow::<T>(topic_root, agent, move |change| match change {
         Change::Put { key, value, .. } => Some(cert(key, Some(value))),
         Change::Gone { key, .. } => Some(cert(key, None)),
         Change::Synced => read.take(),
@@ -99,20 +99,20 @@ fn follow_certs<T: Topic>(
 async fn perform<E: From<Answer>>(
     acts: Vec<Act>,
     tasks: &mut Tasks<TokenEvent>,
-    bus: &Bus,
+    topic_root: &TopicRoot,
     keys: &Keys,
     answers: &Outbox<E>,
 ) -> bool {
     for act in acts {
         match act {
             Act::Open(of, order) => {
-                let (bus, keys) = (bus.clone(), keys.clone());
+                let (topic_root, keys) = (topic_root.clone(), keys.clone());
                 tasks.start(OPEN, async move {
                     let bootstrap = of.bootstrap;
                     let work = async move {
                         let turn = keys.turn().await;
                         spawn_blocking(move || {
-                            let result = open(&bus, &keys, &order, bootstrap);
+                            let result = open(&topic_root, &keys, &order, bootstrap);
                             drop(turn);
                             result
                         })
@@ -135,7 +135,7 @@ async fn perform<E: From<Answer>>(
                 }
             }
             Act::Written => {
-                info!(path = %bus.path(manifest::FILE).display(), "the registration manifest is written");
+                info!(path = %topic_root.path(manifest::FILE).display(), "the registration manifest is written");
             }
             Act::Warn(error) => warn!(error, "the cluster's token or its manifest waits"),
         }
@@ -144,13 +144,13 @@ async fn perform<E: From<Answer>>(
 }
 
 /// Opens a block; blocks its thread.
-fn open(bus: &Bus, keys: &Keys, order: &BlockRequest, bootstrap: bool) -> Result<Opened, Fault> {
+fn open(topic_root: &TopicRoot, keys: &Keys, order: &BlockRequest, bootstrap: bool) -> Result<Opened, Fault> {
     let shared = keys.shared(order)?;
     let clear = order.open(&shared)?;
     let fields = fields::read(&clear).map_err(Fault::Content)?;
     Ok(Opened {
         token: Secret::new(fields.token.to_owned()),
-        manifest: manifest::put(bus, if bootstrap { fields.manifest } else { &[] }),
+        manifest: manifest::put(topic_root, if bootstrap { fields.manifest } else { &[] }),
     })
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use p256::elliptic_curve::sec1::ToSec1Point as _;
 use p256::{AffinePoint, SecretKey};
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -60,7 +60,7 @@ impl Tpm for Device {
 /// The keys of this device.
 #[derive(Clone)]
 pub(super) struct Keys {
-    bus: Bus,
+    topic_root: TopicRoot,
     tpm: Arc<Mutex<dyn Tpm>>,
     turn: Arc<Semaphore>,
 }
@@ -72,14 +72,18 @@ impl Keys {
         Arc::clone(&self.turn).acquire_owned().await.ok()
     }
 
-    /// Those under the root of `bus`.
-    pub(super) fn new(bus: &Bus) -> Self {
-        Self::with(bus, Device(bus.path(TPM)))
+    /// Those under the root of `topic_root`.
+    pub(super) fn new(topic_root: &TopicRoot) -> Self {
+        Self::with(topic_root, Device(topic_root.path(TPM)))
     }
 
     /// The same with another TPM.
-    pub(super) fn with(bus: &Bus, tpm: impl Tpm + 'static) -> Self {
-        Self { bus: bus.clone(), tpm: Arc::new(Mutex::new(tpm)), turn: Arc::new(Semaphore::new(1)) }
+    pub(super) fn with(topic_root: &TopicRoot, tpm: impl Tpm + 'static) -> Self {
+        Self {
+            topic_root: topic_root.clone(),
+            tpm: Arc::new(Mutex::new(tpm)),
+            turn: Arc::new(Semaphore::new(1)),
+        }
     }
 
     /// The point that the device's key makes of the controller's. To be called where blocking is allowed.
@@ -87,7 +91,7 @@ impl Keys {
     /// # Errors
     /// The key cannot be had.
     pub(super) fn shared(&self, order: &BlockRequest) -> Result<Shared, Fault> {
-        let there = |path| self.bus.path(path).exists();
+        let there = |path| self.topic_root.path(path).exists();
         if order.in_tpm && there(DEVICE_CERT_FILE) && !there(DEVICE_KEY_FILE) {
             self.by_tpm(order)
         } else {
@@ -96,7 +100,7 @@ impl Keys {
     }
 
     fn by_file(&self, order: &BlockRequest) -> Result<Shared, Fault> {
-        let path = self.bus.path(KEY_FILE);
+        let path = self.topic_root.path(KEY_FILE);
         let fault = |why: String| Fault::KeyFile { path: path.display().to_string(), why };
         let read = store::read(&path, KEY_FILE_BYTES).map_err(|error| fault(error.to_string()))?;
         let pem = Zeroizing::new(read.ok_or_else(|| fault("there is none".to_owned()))?);
@@ -112,7 +116,7 @@ impl Keys {
     }
 
     fn by_tpm(&self, order: &BlockRequest) -> Result<Shared, Fault> {
-        let path = || self.bus.path(TPM).display().to_string();
+        let path = || self.topic_root.path(TPM).display().to_string();
         let peer = coordinates(order.peer.as_affine());
         let (x, y) = peer.split_at(COORDINATE_BYTES);
         let (Ok(x), Ok(y)) = (x.try_into(), y.try_into()) else {

@@ -5,7 +5,7 @@
 use std::io::Read as _;
 
 use flate2::bufread::MultiGzDecoder;
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use zeroize::Zeroizing;
 
 use super::fault::Fault;
@@ -30,12 +30,12 @@ pub(super) enum Manifest {
 ///
 /// # Errors
 /// It cannot be unpacked or written.
-pub(super) fn put(bus: &Bus, packed: &[u8]) -> Result<Manifest, Fault> {
+pub(super) fn put(topic_root: &TopicRoot, packed: &[u8]) -> Result<Manifest, Fault> {
     if packed.is_empty() {
         return Ok(Manifest::Stands);
     }
     let manifest = unpack(packed)?;
-    let (vault, file) = (bus.path(VAULT), bus.path(FILE));
+    let (vault, file) = (topic_root.path(VAULT), topic_root.path(FILE));
     let fault = |error: pubsub::Error| Fault::Place(error.to_string());
     // What was made before the vault is there would lie outside of it, in clear text.
     if !vault.is_dir() {

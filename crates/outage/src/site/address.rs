@@ -15,7 +15,7 @@ use kube::core::Request;
 use kubeapi::names::VIRTUAL_IPS;
 use kubeapi::objects::{items, text};
 use kubeapi::watch::Scope;
-use kubeapi::{Cluster, Error, found};
+use kubeapi::{ApiClient, Error, found};
 use serde_json::Value;
 use tokio::net::TcpStream;
 
@@ -37,8 +37,8 @@ impl Address {
     /// Why it is not there yet, or empty.
     ///
     /// # Errors
-    /// Those of [`Cluster`].
-    pub async fn look(&mut self, cluster: &Cluster, nodes: &[NodeSeen]) -> Result<String, Error> {
+    /// Those of [`ApiClient`].
+    pub async fn look(&mut self, cluster: &ApiClient, nodes: &[NodeSeen]) -> Result<String, Error> {
         let (mut used, mut late) = (false, String::new());
         for name in VIRTUAL_IPS {
             let what = format!("read lease {NAMESPACE}/{name}");
@@ -78,7 +78,7 @@ impl Address {
 }
 
 /// Address and port of the control plane, as kube-vip was given them.
-async fn configured(cluster: &Cluster) -> Result<Option<String>, Error> {
+async fn configured(cluster: &ApiClient) -> Result<Option<String>, Error> {
     let mut sets = Scope::all("daemonsets of kube-vip", DaemonSet::url_path(&(), Some(NAMESPACE)));
     sets.labels = Some(LABELS.to_owned());
     let sets = sets.list_all::<Value>(cluster).await?;

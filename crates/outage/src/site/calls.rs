@@ -2,7 +2,7 @@
 //!
 //! Not here: when, and what follows (`coordinate`), virtual machines (`machine_calls`), nodes and the Lease
 //! (`crate::calls`). Every call has the deadline of
-//! [`Cluster`]. What is not installed is not there: a list of an unknown kind is empty. An application is changed by one
+//! [`ApiClient`]. What is not installed is not there: a list of an unknown kind is empty. An application is changed by one
 //! patch that names its version and says what it had before. Source: spec/cluster-lock.md 6.3.
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use kubeapi::nodes::signed;
 use kubeapi::objects::{items, named, text};
 use kubeapi::slim::longhorn::{self, Volume};
 use kubeapi::watch::Scope;
-use kubeapi::{Cluster, Error, found};
+use kubeapi::{ApiClient, Error, found};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -43,8 +43,8 @@ pub struct Scaled {
 /// Reads what the phase needs, for the operation `id`.
 ///
 /// # Errors
-/// Those of [`Cluster`].
-pub async fn find(cluster: &Cluster, need: Need, id: &str) -> Result<Found, Error> {
+/// Those of [`ApiClient`].
+pub async fn find(cluster: &ApiClient, need: Need, id: &str) -> Result<Found, Error> {
     let mut found = Found::default();
     match need {
         Need::Nodes => {}
@@ -67,7 +67,7 @@ pub async fn find(cluster: &Cluster, need: Need, id: &str) -> Result<Found, Erro
 }
 
 /// All objects of a kind that may not be installed.
-pub(super) async fn listed<T>(cluster: &Cluster, what: &str, path: String) -> Result<Vec<T>, Error>
+pub(super) async fn listed<T>(cluster: &ApiClient, what: &str, path: String) -> Result<Vec<T>, Error>
 where
     T: DeserializeOwned + Send,
 {
@@ -75,7 +75,7 @@ where
 }
 
 /// Volumes that are attached to a node, and those of Longhorn that are not detached.
-async fn attached(cluster: &Cluster) -> Result<Vec<String>, Error> {
+async fn attached(cluster: &ApiClient) -> Result<Vec<String>, Error> {
     let path = VolumeAttachment::url_path(&(), None);
     let all: Vec<Value> = listed(cluster, "volume attachments", path).await?;
     let attached = all.iter().filter(|it| it["status"]["attached"] == true).map(|it| {
@@ -91,7 +91,7 @@ async fn attached(cluster: &Cluster) -> Result<Vec<String>, Error> {
 }
 
 /// Volumes of Longhorn, where it is installed.
-async fn longhorn_volumes(cluster: &Cluster) -> Result<Vec<Volume>, Error> {
+async fn longhorn_volumes(cluster: &ApiClient) -> Result<Vec<Volume>, Error> {
     Ok(longhorn::scope("volumes").list_installed(cluster).await?.unwrap_or_default())
 }
 
@@ -99,7 +99,7 @@ fn paths() -> [(&'static str, String); 2] {
     [("deployments", Deployment::url_path(&(), None)), ("statefulsets", StatefulSet::url_path(&(), None))]
 }
 
-async fn workloads(cluster: &Cluster) -> Result<Vec<(&'static str, Value)>, Error> {
+async fn workloads(cluster: &ApiClient) -> Result<Vec<(&'static str, Value)>, Error> {
     let mut all = Vec::new();
     for (kind, path) in paths() {
         all.extend(
@@ -123,7 +123,7 @@ fn is_once(modes: &Value) -> bool {
 
 /// Workloads whose pods hold a volume that one node alone may use, and that have replicas: what they are to have, and
 /// what is to be written there.
-async fn applications(cluster: &Cluster, id: &str) -> Result<Vec<Workload>, Error> {
+async fn applications(cluster: &ApiClient, id: &str) -> Result<Vec<Workload>, Error> {
     let claims = Scope::all("persistent volume claims", "/api/v1/persistentvolumeclaims".to_owned());
     let claims = claims.list_all::<Value>(cluster).await?;
     let once: BTreeSet<String> =
@@ -153,7 +153,7 @@ async fn applications(cluster: &Cluster, id: &str) -> Result<Vec<Workload>, Erro
 }
 
 /// Workloads that the operation `id` has scaled down. Those that somebody has scaled since keep what they have.
-async fn scaled(cluster: &Cluster, id: &str) -> Result<Vec<Workload>, Error> {
+async fn scaled(cluster: &ApiClient, id: &str) -> Result<Vec<Workload>, Error> {
     let order = |(kind, it): (&'static str, Value)| {
         let mark = mark(&it).filter(|it| it.id == id)?;
         let wanted = if replicas(&it) == 0 { mark.replicas } else { replicas(&it) };
@@ -178,8 +178,8 @@ fn workload(kind: &'static str, object: &Value, replicas: i64, mark: Option<Stri
 /// again.
 ///
 /// # Errors
-/// Those of [`Cluster`] but a conflict.
-pub async fn scale(cluster: &Cluster, it: &Workload) -> Result<(), Error> {
+/// Those of [`ApiClient`] but a conflict.
+pub async fn scale(cluster: &ApiClient, it: &Workload) -> Result<(), Error> {
     let patch = Patch::Merge(json!({
         "metadata": { "resourceVersion": it.version, "annotations": { SCALED: it.mark } },
         "spec": { "replicas": it.replicas },

@@ -12,14 +12,14 @@ pub use kubeapi::machines::calls::act;
 use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, SETS, is_over, path, seen};
 use kubeapi::objects::{items, named, text};
 use kubeapi::watch::Scope;
-use kubeapi::{Cluster, Error};
+use kubeapi::{ApiClient, Error};
 use serde_json::Value;
 
 use super::calls::listed;
 use super::machines::Machines;
 
 /// Reads them.
-pub(super) async fn find(cluster: &Cluster) -> Result<Machines, Error> {
+pub(super) async fn find(cluster: &ApiClient) -> Result<Machines, Error> {
     let guests = Scope::all("virtual machines", path(GUESTS)).list_installed(cluster).await?;
     let Some(guests) = guests else { return Ok(Machines::default()) };
     let launchers = Scope {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// A machine in the record of the operation; their order is that in which they are started.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Machine {
+pub struct VmRecord {
     /// `virtualmachines` or `virtualmachineinstancereplicasets`.
     pub kind: String,
     /// Its namespace.
@@ -38,12 +38,12 @@ pub struct Machines {
 
 /// The record with all of `work`, if it lacks one or has another word of it. The oldest comes first.
 #[must_use]
-pub fn noted(record: &[Machine], work: &[MachineWork]) -> Option<Vec<Machine>> {
+pub fn noted(record: &[VmRecord], work: &[MachineWork]) -> Option<Vec<VmRecord>> {
     let mut all = record.to_vec();
     let mut work: Vec<&MachineSeen> = work.iter().map(|it| &it.machine).collect();
     work.sort_by_key(|it| (&it.created, &it.namespace, &it.name));
     for it in work {
-        let machine = Machine {
+        let machine = VmRecord {
             kind: it.kind.to_owned(),
             namespace: it.namespace.clone(),
             name: it.name.clone(),
@@ -66,7 +66,7 @@ pub fn stops(id: &str, machines: &[MachineSeen]) -> Vec<MachineWork> {
 
 /// Those that the operation `id` has stopped, in the order of its record: what brings each back.
 #[must_use]
-pub fn starts(id: &str, record: &[Machine], machines: &[MachineSeen]) -> Vec<MachineWork> {
+pub fn starts(id: &str, record: &[VmRecord], machines: &[MachineSeen]) -> Vec<MachineWork> {
     let order: Vec<String> = record.iter().map(|it| it.uid.clone()).collect();
     machines::starts(|mark| mark.id == id, &order, machines)
 }

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::machines::Machine;
+use super::machines::VmRecord;
 use super::preflight::Finding;
 use crate::turn::record::{ARMED, Class, Mode, RESTART, words};
 
@@ -223,7 +223,7 @@ pub struct Site {
     pub findings: Vec<Finding>,
     /// Virtual machines that were stopped, in the order in which they are started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub machines: Vec<Machine>,
+    pub machines: Vec<VmRecord>,
     /// Phases whose wait an operator has ended.
     #[serde(default)]
     pub passed: Vec<Statement>,

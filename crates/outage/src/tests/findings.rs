@@ -3,7 +3,7 @@
 use checks::Severity;
 use jiff::Timestamp;
 use kube::Client;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubesim::{Fault, Sim, SimConfig};
 use serde_json::json;
 
@@ -38,7 +38,7 @@ fn u6_who_else_is_down_and_an_operation_on_the_whole_site_are_found_before_a_dra
 #[tokio::test(start_paused = true)]
 async fn u6_a_record_that_cannot_be_read_is_found_and_none_at_all_is_not() {
     let sim = Sim::new(SimConfig::default());
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     assert!(look(&cluster, "n1").await.is_empty());
     change(&cluster, Timestamp::UNIX_EPOCH, |it| Ok(Record { limit: 2, ..it.clone() })).await.unwrap();
     assert!(look(&cluster, "n1").await.is_empty());

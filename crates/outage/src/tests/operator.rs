@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use jiff::Timestamp;
 use kube::Client;
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use kubesim::{Fault, Sim, SimConfig};
 use serde_json::{Value, json};
 
@@ -13,12 +13,12 @@ use crate::operator::{Away, Failed, change, mark, view};
 use crate::turn::record::{LEASE, Record};
 use crate::turn::rule::{IGNORE_ANNOTATION, Refused, with_limit};
 
-fn cluster() -> (Sim, Cluster) {
+fn cluster() -> (Sim, ApiClient) {
     let sim = Sim::new(SimConfig::default());
     for node in ["n1", "n2"] {
         sim.add_node(node, node);
     }
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     (sim, cluster)
 }
 

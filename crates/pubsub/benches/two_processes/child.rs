@@ -3,7 +3,7 @@
 use std::io::{Write as _, stdin};
 use std::path::Path;
 
-use pubsub::{Bus, Change};
+use pubsub::{Change, TopicRoot};
 
 use crate::sample::{Sample, codec, kept_name, name, now_nanos};
 use crate::{ROOT_OF_FLOOR, floor};
@@ -22,8 +22,8 @@ fn answer(sample: &Sample) {
 }
 
 async fn listen(root: &Path, name: &pubsub::Name) {
-    let bus = Bus::open(root).unwrap();
-    let mut subscription = bus.subscription(name, codec());
+    let topic_root = TopicRoot::open(root).unwrap();
+    let mut subscription = topic_root.subscription(name, codec());
     loop {
         match subscription.next().await {
             Change::Put { value, .. } => answer(&value),
@@ -43,8 +43,8 @@ async fn join(root: &Path, rounds: usize) {
         };
         let ours = async || {
             let begin = now_nanos();
-            let bus = Bus::open(root).unwrap();
-            let mut subscription = bus.subscription(&name(), codec());
+            let topic_root = TopicRoot::open(root).unwrap();
+            let mut subscription = topic_root.subscription(&name(), codec());
             while subscription.next().await != Change::Synced {}
             (subscription.iter().count(), now_nanos() - begin)
         };
@@ -63,16 +63,16 @@ async fn join(root: &Path, rounds: usize) {
 
 /// Takes the topic over, publishes once, and stays until it is killed.
 fn serve(root: &Path, number: u64) {
-    let bus = Bus::open(root).unwrap();
-    let mut publication = bus.publication(name(), codec()).unwrap();
+    let topic_root = TopicRoot::open(root).unwrap();
+    let mut publication = topic_root.publication(name(), codec()).unwrap();
     publication.publish("global", &Sample::new(number, true)).unwrap();
     stdin().read_line(&mut String::new()).unwrap();
 }
 
 /// A small agent: one publication, one subscription, nothing to do.
 async fn idle(root: &Path) {
-    let bus = Bus::open(root).unwrap();
-    let _publication = bus.publication(name(), codec()).unwrap();
+    let topic_root = TopicRoot::open(root).unwrap();
+    let _publication = topic_root.publication(name(), codec()).unwrap();
     listen(root, &name()).await;
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use pubsub::{Bus, Name, Publication};
+use pubsub::{Name, Publication, TopicRoot};
 
 use crate::ROOT_OF_FLOOR;
 use crate::floor::Writer;
@@ -100,7 +100,7 @@ fn micros(nanos: u64) -> f64 {
 }
 
 fn publication(root: &Path, name: Name) -> Publication<Sample> {
-    Bus::open(root).unwrap().publication(name, codec()).unwrap()
+    TopicRoot::open(root).unwrap().publication(name, codec()).unwrap()
 }
 
 /// Runs both, the one or the other first.

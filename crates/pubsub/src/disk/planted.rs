@@ -28,7 +28,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Bus, Change, Codec, FileRule, FileState, FileWatch, Name, Subscription, store};
+    use crate::{Change, Codec, FileRule, FileState, FileWatch, Name, Subscription, TopicRoot, store};
 
     /// Of the runtime's time, which passes at once.
     const LONG: Duration = Duration::from_secs(600);
@@ -39,8 +39,8 @@ mod tests {
         Codec { encode: |bytes| Ok(bytes.clone()), decode: |bytes| Ok(bytes.to_vec()) }
     }
 
-    fn follow(bus: &Bus) -> Subscription<Vec<u8>> {
-        bus.subscription(&Name::volatile("agent", "Topic"), codec())
+    fn follow(topic_root: &TopicRoot) -> Subscription<Vec<u8>> {
+        topic_root.subscription(&Name::volatile("agent", "Topic"), codec())
     }
 
     async fn silent(topic: &mut Subscription<Vec<u8>>) -> bool {
@@ -65,10 +65,10 @@ mod tests {
     async fn k3_a_topic_that_cannot_be_read_at_the_start_is_not_empty_and_is_read_once_it_can_be() {
         for (call, error) in CALLS.into_iter().flat_map(|call| ERRORS.map(|error| (call, error))) {
             let root = tempfile::tempdir().unwrap();
-            let bus = Bus::open(root.path()).unwrap();
-            store::replace(&bus.path("run/agent/Topic/a.json"), b"1").unwrap();
+            let topic_root = TopicRoot::open(root.path()).unwrap();
+            store::replace(&topic_root.path("run/agent/Topic/a.json"), b"1").unwrap();
             plant(Some((call, error)));
-            let mut topic = follow(&bus);
+            let mut topic = follow(&topic_root);
             let bad = said(&mut topic).await;
             let why = std::io::Error::from(error).to_string();
             assert!(
@@ -87,16 +87,16 @@ mod tests {
     async fn k3_a_topic_keeps_its_values_while_it_cannot_be_read_and_nothing_is_gone() {
         for (call, error) in CALLS.into_iter().flat_map(|call| ERRORS.map(|error| (call, error))) {
             let root = tempfile::tempdir().unwrap();
-            let bus = Bus::open(root.path()).unwrap();
-            let file = |key: &str| bus.path(&format!("run/agent/Topic/{key}.json"));
-            let mut topic = follow(&bus);
+            let topic_root = TopicRoot::open(root.path()).unwrap();
+            let file = |key: &str| topic_root.path(&format!("run/agent/Topic/{key}.json"));
+            let mut topic = follow(&topic_root);
             assert_eq!(said(&mut topic).await, "synced");
             store::replace(&file("a"), b"1").unwrap();
             store::replace(&file("b"), b"1").unwrap();
             assert_eq!([said(&mut topic).await, said(&mut topic).await], ["put a", "put b"]);
             // The directory is another one with other values; each call is needed to see that.
-            std::fs::remove_dir_all(bus.path("run/agent")).unwrap();
-            std::fs::create_dir_all(bus.path("run/agent/Topic")).unwrap();
+            std::fs::remove_dir_all(topic_root.path("run/agent")).unwrap();
+            std::fs::create_dir_all(topic_root.path("run/agent/Topic")).unwrap();
             store::replace(&file("a"), b"2").unwrap();
             plant(Some((call, error)));
             let mut first = said(&mut topic).await;
@@ -124,15 +124,15 @@ mod tests {
                     continue;
                 }
                 let root = tempfile::tempdir().unwrap();
-                let bus = Bus::open(root.path()).unwrap();
-                store::replace(&bus.path("a"), b"1").unwrap();
+                let topic_root = TopicRoot::open(root.path()).unwrap();
+                store::replace(&topic_root.path("a"), b"1").unwrap();
                 plant(Some((call, error)));
-                let mut file = bus.file(bus.path("a"), rule);
+                let mut file = topic_root.file(topic_root.path("a"), rule);
                 assert_eq!(state(&mut file).await, None, "{call:?} {error:?}");
                 plant(None);
                 assert_eq!(state(&mut file).await, Some(FileState::Present(b"1".to_vec())));
                 plant(Some((call, error)));
-                store::replace(&bus.path("a"), b"2").unwrap();
+                store::replace(&topic_root.path("a"), b"2").unwrap();
                 assert_eq!(state(&mut file).await, None, "{call:?} {error:?}");
                 plant(None);
                 assert_eq!(state(&mut file).await, Some(FileState::Present(b"2".to_vec())));
@@ -143,12 +143,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_order_that_may_not_be_opened_is_refused() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         plant(Some((Call::Open, Errno::ACCESS)));
-        let state = bus.file(bus.path("a"), FileRule { limit_bytes: 9, order: true }).next().await;
+        let state =
+            topic_root.file(topic_root.path("a"), FileRule { limit_bytes: 9, order: true }).next().await;
         plant(None);
         assert!(
-            matches!(&state, FileState::Bad(finding) if finding.path == Path::new(&bus.path("a"))),
+            matches!(&state, FileState::Bad(finding) if finding.path == Path::new(&topic_root.path("a"))),
             "{state:?}"
         );
     }

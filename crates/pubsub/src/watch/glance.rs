@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::CWD;
 
 use crate::Error;
-use crate::disk::{Disk as _, Machine, open_in};
+use crate::disk::{Disk as _, HostDisk, open_in};
 
 /// The names in `dir`, in order, without those that are no UTF-8; none where there is no directory.
 ///
@@ -39,7 +39,7 @@ pub fn names(dir: &Path, most: usize) -> Result<Vec<String>, Error> {
 /// # Errors
 /// It cannot be read to its end.
 pub(crate) fn all(dir: &Path) -> Result<Vec<OsString>, Error> {
-    match Machine.names(dir) {
+    match HostDisk.names(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         names => names.map_err(Error::io("list", dir)),
     }

@@ -103,7 +103,7 @@ async fn run(steps: Vec<Step>) {
             Step::Crash(removed) => {
                 drop(publication);
                 if let Some(key) = removed {
-                    drop(fs::remove_file(place.bus.path(&format!("run/tester/Topic/{key}.json"))));
+                    drop(fs::remove_file(place.topic_root.path(&format!("run/tester/Topic/{key}.json"))));
                 }
                 publication = place.publication();
             }

@@ -119,8 +119,8 @@ async fn d_p1_a_key_that_was_removed_in_this_boot_is_named_by_every_later_publis
 #[tokio::test]
 async fn d_p2_a_value_whose_wire_form_differs_is_not_sent_twice() {
     let place = Place::new();
-    let mut publication = place.bus.publication(place.name.clone(), codec()).unwrap();
-    place.bus.serve(&mut publication, |disk, _| Ok(disk.iter().rev().copied().collect())).unwrap();
+    let mut publication = place.topic_root.publication(place.name.clone(), codec()).unwrap();
+    place.topic_root.serve(&mut publication, |disk, _| Ok(disk.iter().rev().copied().collect())).unwrap();
     publication.publish("a", &text("abc")).unwrap();
     publication.publish("b", &text("def")).unwrap();
     let peer = place.peer().await;
@@ -131,7 +131,7 @@ async fn d_p2_a_value_whose_wire_form_differs_is_not_sent_twice() {
     publication.publish("b", &text("ghi")).unwrap();
     assert_eq!(peer.hear().await, update("b", "ihg"));
     // A file that somebody removed is written again, which is no change.
-    assert!(store::remove(&place.bus.path("run/tester/Topic/a.json")).unwrap());
+    assert!(store::remove(&place.topic_root.path("run/tester/Topic/a.json")).unwrap());
     publication.publish("a", &text("abc")).unwrap();
     publication.signal_restarted().unwrap();
     assert_eq!(peer.hear().await, restarted(2));
@@ -233,9 +233,11 @@ async fn a_dead_publishers_socket_is_taken_over_and_a_live_one_refused() {
 
     fs::remove_file(place.socket()).unwrap();
     let foreign = place.foreign();
-    let litter = place.bus.path("run/tester/Topic/tmp123");
+    let litter = place.topic_root.path("run/tester/Topic/tmp123");
     store::replace(&litter, b"x").unwrap();
-    let Err(refused) = place.bus.publication(place.name.clone(), codec()) else { panic!("two publishers") };
+    let Err(refused) = place.topic_root.publication(place.name.clone(), codec()) else {
+        panic!("two publishers")
+    };
     let refused = refused.to_string();
     let socket = place.socket().display().to_string();
     assert!(
@@ -253,7 +255,7 @@ async fn what_is_no_socket_is_not_replaced() {
     let place = Place::new();
     let (real, path) = (place.root.path().join("real"), place.socket());
     store::replace(&path, b"x").unwrap();
-    let refused = place.bus.publication(place.name.clone(), codec()).err().unwrap().to_string();
+    let refused = place.topic_root.publication(place.name.clone(), codec()).err().unwrap().to_string();
     assert!(refused.contains("no socket") && refused.contains("remove"), "{refused}");
     fs::remove_file(&path).unwrap();
     // A link, be it to the socket of another topic, is none either.
@@ -261,7 +263,7 @@ async fn what_is_no_socket_is_not_replaced() {
     let _live = other.publication();
     fs::rename(other.socket(), &real).unwrap();
     symlink(&real, &path).unwrap();
-    let refused = place.bus.publication(place.name.clone(), codec()).err().unwrap().to_string();
+    let refused = place.topic_root.publication(place.name.clone(), codec()).err().unwrap().to_string();
     assert!(refused.contains("no socket"), "{refused}");
     assert!(real.exists() && path.is_symlink());
 }
@@ -290,9 +292,9 @@ async fn sockets_lie_beside_volatile_topics_and_under_run_for_persistent_ones() 
 #[tokio::test]
 async fn a_root_too_deep_for_a_socket_is_refused_with_the_limit() {
     let root = tempfile::tempdir().unwrap();
-    let bus = pubsub::Bus::open(root.path().join("x".repeat(100))).unwrap();
-    let mut publication = bus.publication(Name::volatile("tester", "Topic"), codec()).unwrap();
-    let refused = bus.serve(&mut publication, to_wire).unwrap_err().to_string();
+    let topic_root = pubsub::TopicRoot::open(root.path().join("x".repeat(100))).unwrap();
+    let mut publication = topic_root.publication(Name::volatile("tester", "Topic"), codec()).unwrap();
+    let refused = topic_root.serve(&mut publication, to_wire).unwrap_err().to_string();
     assert!(refused.contains("107") && refused.contains("shorter root"), "{refused}");
     publication.publish("a", &text("1")).unwrap();
 }
@@ -300,8 +302,8 @@ async fn a_root_too_deep_for_a_socket_is_refused_with_the_limit() {
 #[test]
 fn without_a_runtime_serving_is_an_error_and_files_go_on() {
     let place = Place::new();
-    let mut publication = place.bus.publication(place.name.clone(), codec()).unwrap();
-    assert!(place.bus.serve(&mut publication, to_wire).is_err());
+    let mut publication = place.topic_root.publication(place.name.clone(), codec()).unwrap();
+    assert!(place.topic_root.serve(&mut publication, to_wire).is_err());
     publication.publish("a", &text("1")).unwrap();
 }
 
@@ -329,7 +331,7 @@ async fn d_p5_a_value_that_cannot_be_sent_changes_nothing() {
     }
     publication.publish("a/b", &text("2")).unwrap_err();
     assert_eq!(publication.iter().collect::<Vec<_>>(), [("a", &text("1"))]);
-    assert_eq!(fs::read_dir(place.bus.path("run/tester/Topic")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(place.topic_root.path("run/tester/Topic")).unwrap().count(), 1);
     assert_eq!(place.files(), 0);
     // The next thing that the peer hears is the next good value, of the longest kind.
     publication.publish("a", &longest).unwrap();
@@ -341,7 +343,7 @@ async fn d_p5_a_value_that_cannot_be_sent_changes_nothing() {
 #[tokio::test]
 async fn a_value_that_was_left_and_cannot_be_sent_is_a_finding() {
     let place = Place::new();
-    let file = place.bus.path("run/tester/Topic/long.json");
+    let file = place.topic_root.path("run/tester/Topic/long.json");
     store::replace(&file, "x".repeat(60_000).as_bytes()).unwrap();
     let mut publication = place.publication();
     let findings = publication.take_findings();
@@ -366,7 +368,7 @@ async fn closing_tells_the_deletes_before_the_end() {
     assert_eq!(peer.hear().await, delete("a"));
     assert_eq!(peer.hear().await, restarted(0));
     assert_eq!(peer.message().await, None);
-    // Nobody is left to wait for: its tasks end by themselves, and that of the bus with the bus.
+    // Nobody is left to wait for: its tasks end by themselves, and that of the TopicRoot with the TopicRoot.
     drop(place);
     let tasks = tokio::runtime::Handle::current().metrics();
     let ended = async {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use pubsub::record::Record;
-use pubsub::{BoxError, Bus, Codec, Name, Publication, Store};
+use pubsub::{BoxError, Codec, Name, Publication, Store, TopicRoot};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
@@ -32,7 +32,7 @@ pub(crate) fn to_wire(disk: &[u8], store: &mut Store<'_>) -> Result<Vec<u8>, Box
 
 pub(crate) struct Place {
     pub(crate) root: tempfile::TempDir,
-    pub(crate) bus: Bus,
+    pub(crate) topic_root: TopicRoot,
     pub(crate) name: Name,
 }
 
@@ -43,8 +43,8 @@ impl Place {
 
     pub(crate) fn of(name: Name) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        Self { root, bus, name }
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        Self { root, topic_root, name }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
@@ -52,7 +52,7 @@ impl Place {
     }
 
     pub(crate) fn large(&self) -> PathBuf {
-        self.bus.path("persist/pubsub-large/tester/Topic")
+        self.topic_root.path("persist/pubsub-large/tester/Topic")
     }
 
     /// How many files of large members there are.
@@ -61,8 +61,8 @@ impl Place {
     }
 
     pub(crate) fn publication(&self) -> Publication<String> {
-        let mut publication = self.bus.publication(self.name.clone(), codec()).unwrap();
-        self.bus.serve(&mut publication, to_wire).unwrap();
+        let mut publication = self.topic_root.publication(self.name.clone(), codec()).unwrap();
+        self.topic_root.serve(&mut publication, to_wire).unwrap();
         publication
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args as Group;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 
 use super::{KUBECONFIG, Output};
 
@@ -28,8 +28,8 @@ pub(crate) struct OverCluster {
 
 impl OverCluster {
     /// The cluster: the flag, the variable, or the cluster software's own place.
-    pub(crate) fn cluster(&self) -> Cluster {
+    pub(crate) fn cluster(&self) -> ApiClient {
         let kubeconfig = self.kubeconfig.clone();
-        Cluster::from_kubeconfig(kubeconfig.unwrap_or_else(|| self.root.join(KUBECONFIG)))
+        ApiClient::from_kubeconfig(kubeconfig.unwrap_or_else(|| self.root.join(KUBECONFIG)))
     }
 }

@@ -1,7 +1,7 @@
 //! Objects of the cluster that drains go by: what they are called and how they are, and of some what is wanted of them.
 //! Never what their makers put into them: no environment, no command, no annotation, no data.
 
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::watch::Scope;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
@@ -24,7 +24,7 @@ const COLLECTIONS: [(&str, &str, bool); 9] = [
 const OURS: &str = "pillar-rs/";
 
 /// Adds them below `cluster`; what cannot be listed, with the reason.
-pub(super) async fn collect(cluster: &Cluster, contents: &mut Contents) {
+pub(super) async fn collect(cluster: &ApiClient, contents: &mut Contents) {
     for (name, path, with_spec) in COLLECTIONS {
         let scope = Scope::all(name, path.to_owned());
         let failed = match timeout(TIME, scope.list_installed::<Value>(cluster)).await {

@@ -39,7 +39,7 @@ pub(super) struct Running {
 }
 
 /// The cluster, served over HTTP on loopback.
-pub(super) struct Cluster {
+pub(super) struct DemoCluster {
     pub(super) sim: Sim,
     server: Server,
     clock: Clock,
@@ -47,7 +47,7 @@ pub(super) struct Cluster {
     asked: Cell<usize>,
 }
 
-impl Cluster {
+impl DemoCluster {
     /// Starts it and waits until everything runs.
     pub(super) async fn start(clock: Clock) -> anyhow::Result<Self> {
         let config = SimConfig {

@@ -17,9 +17,9 @@ use step::Mono;
 use tokio::task::JoinSet;
 use topics::{CordonOwner, DrainStatus, NodeDrainProgress};
 
-use super::cluster::{Cluster, NODES};
+use super::cluster::{DemoCluster, NODES};
 use super::fresh_root;
-use super::machine::Machine;
+use super::machine::DemoMachine;
 use super::stage::Stage;
 use super::teller::Teller;
 
@@ -82,7 +82,7 @@ struct Times {
 
 /// One machine of the drill.
 struct Seen {
-    machine: Machine,
+    machine: DemoMachine,
     /// When it got its power back.
     on: Option<Mono>,
     times: Arc<Mutex<Times>>,
@@ -91,7 +91,7 @@ struct Seen {
 
 impl Seen {
     fn new(dir: &Path, at: usize) -> anyhow::Result<Self> {
-        let (machine, times) = (Machine::new(dir, at)?, Arc::default());
+        let (machine, times) = (DemoMachine::new(dir, at)?, Arc::default());
         Ok(Self { machine, on: None, times, follows: JoinSet::new() })
     }
 
@@ -105,16 +105,16 @@ impl Seen {
     }
 
     fn stage(&self, clock: Clock) -> Stage {
-        Stage::open(&self.machine.bus, clock)
+        Stage::open(&self.machine.topic_root, clock)
     }
 
     /// Its agents start, in a new boot where it had lost its power.
-    fn start(&mut self, cluster: &Cluster, clock: Clock) -> anyhow::Result<()> {
+    fn start(&mut self, cluster: &DemoCluster, clock: Clock) -> anyhow::Result<()> {
         self.machine.start(cluster, clock)
     }
 
     /// Power is lost.
-    async fn cut(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+    async fn cut(&mut self, cluster: &DemoCluster) -> anyhow::Result<()> {
         self.follows.shutdown().await;
         self.machine.cut(cluster).await
     }
@@ -123,7 +123,7 @@ impl Seen {
     fn follow(&mut self, clock: Clock) {
         self.on = Some(clock.now());
         let mut topic =
-            self.machine.bus.subscription(&wire::name::<NodeDrainProgress>("zedkube"), wire::codec());
+            self.machine.topic_root.subscription(&wire::name::<NodeDrainProgress>("zedkube"), wire::codec());
         let times = Arc::clone(&self.times);
         self.follows.spawn(async move {
             loop {
@@ -199,7 +199,7 @@ impl Report {
 }
 
 /// The drill; `meanwhile` is what somebody does while the power is off.
-async fn drill(options: &DrillOptions, meanwhile: impl Fn(&Cluster)) -> anyhow::Result<Report> {
+async fn drill(options: &DrillOptions, meanwhile: impl Fn(&DemoCluster)) -> anyhow::Result<Report> {
     let mut order = options.order.clone();
     order.retain(|it| Some(*it) != options.missing);
     let mut sorted = order.clone();
@@ -216,7 +216,7 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&Cluster)) -> anyhow::
         "zedbox site drill: a simulation, nothing of this site is touched; three nodes lose their power; files in {}",
         dir.display()
     );
-    let cluster = Cluster::start(clock).await.context("start the embedded cluster")?;
+    let cluster = DemoCluster::start(clock).await.context("start the embedded cluster")?;
     cluster.open_budget();
     cluster.add_machines().await?;
     let mut machines = (0..NODES.len()).map(|at| Seen::new(&dir, at)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -300,7 +300,12 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&Cluster)) -> anyhow::
 }
 
 /// The reboot that the power cut has come into is carried out once, behind a drain of its own.
-async fn reboots(machine: &mut Seen, cluster: &Cluster, clock: Clock, tell: &Teller) -> anyhow::Result<()> {
+async fn reboots(
+    machine: &mut Seen,
+    cluster: &DemoCluster,
+    clock: Clock,
+    tell: &Teller,
+) -> anyhow::Result<()> {
     cluster.let_go();
     machine.stage(clock).recorded_reboot().await?;
     tell.say(machine.name(), "its reboot of before is carried out, drained again");
@@ -341,7 +346,7 @@ mod tests {
         options: DrillOptions,
     }
 
-    async fn report(args: &[&str], meanwhile: impl Fn(&Cluster)) -> Report {
+    async fn report(args: &[&str], meanwhile: impl Fn(&DemoCluster)) -> Report {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("drill");
         let line = ["drill", "--dir", dir.to_str().unwrap()].into_iter().chain(args.iter().copied());

@@ -19,10 +19,10 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use topics::DrainStatus;
 
-use super::machine::{KUBECONFIG, Machine, address, brisk};
+use super::machine::{DemoMachine, KUBECONFIG, address, brisk};
 use super::scenarios::Place;
 use super::stage::Stage;
-use super::{Cluster, NODES, Teller, interrupted, quoted};
+use super::{DemoCluster, NODES, Teller, interrupted, quoted};
 use crate::args::DemoAgent;
 use crate::log::Levels;
 use crate::supervisor::{self, Agent};
@@ -109,12 +109,12 @@ pub(super) async fn run(place: &mut Place) -> anyhow::Result<()> {
     for machine in &mut place.machines {
         machine.limits = brisk();
         machine.limits["zedkube"]["server_port"] = port.into();
-        if !machine.bus.path("persist/config/edge-dev-config.json").exists() {
+        if !machine.topic_root.path("persist/config/edge-dev-config.json").exists() {
             machine.feed(&machine.config(6)?)?;
         }
     }
     let (dir, clock, tell, cluster) = (quoted(&place.root), place.clock, &place.tell, &place.cluster);
-    let stages: Vec<Stage> = place.machines.iter().map(|it| Stage::open(&it.bus, clock)).collect();
+    let stages: Vec<Stage> = place.machines.iter().map(|it| Stage::open(&it.topic_root, clock)).collect();
     let (stopper, stop) = Stop::new();
     let last_off = Cell::new(None);
     let site = Site { clock, tell, cluster, last_off: &last_off };
@@ -165,14 +165,14 @@ fn free_port() -> anyhow::Result<u16> {
 struct Site<'a> {
     clock: Clock,
     tell: &'a Teller,
-    cluster: &'a Cluster,
+    cluster: &'a DemoCluster,
     /// When the last machine was switched off.
     last_off: &'a Cell<Option<Mono>>,
 }
 
 impl Site<'_> {
     /// Keeps a machine running, boot after boot, until it is to stop.
-    async fn keep(self, machine: &mut Machine, mut stop: Stop) -> anyhow::Result<()> {
+    async fn keep(self, machine: &mut DemoMachine, mut stop: Stop) -> anyhow::Result<()> {
         loop {
             let Some(operation) = self.boot(machine, stop.clone()).await? else { return Ok(()) };
             machine.cut(self.cluster).await?;
@@ -203,20 +203,20 @@ impl Site<'_> {
     }
 
     /// One boot of a machine; ends with what it was ordered, or with none when it is to stop. No agent runs then.
-    async fn boot(self, machine: &mut Machine, mut stop: Stop) -> anyhow::Result<Option<Operation>> {
+    async fn boot(self, machine: &mut DemoMachine, mut stop: Stop) -> anyhow::Result<Option<Operation>> {
         machine.power_on(self.cluster)?;
         let network = json!({ "Ports": [{
             "IfName": "lo", "Logicallabel": "eth1", "ClusterIPAddr": machine.address(), "Up": true, "IsL3Port": true,
             "InvalidConfig": false, "Dhcp": 1, "AddrInfoList": null,
         }] });
-        let file = machine.bus.path("run/nim/DeviceNetworkStatus/global.json");
+        let file = machine.topic_root.path("run/nim/DeviceNetworkStatus/global.json");
         store::replace(&file, network.to_string().as_bytes())?;
-        store::replace(&machine.bus.path("limits.json"), machine.limits.to_string().as_bytes())?;
-        let known = device::recorded(&machine.bus)?.len();
+        store::replace(&machine.topic_root.path("limits.json"), machine.limits.to_string().as_bytes())?;
+        let known = device::recorded(&machine.topic_root)?.len();
         let mut record = machine
-            .bus
-            .file(machine.bus.path(device::RECORD), FileRule { limit_bytes: 1 << 20, order: false });
-        let _show = self.tell.follow_node(&machine.bus, machine.name());
+            .topic_root
+            .file(machine.topic_root.path(device::RECORD), FileRule { limit_bytes: 1 << 20, order: false });
+        let _show = self.tell.follow_node(&machine.topic_root, machine.name());
         let mut agents = Vec::new();
         for agent in Agent::ALL {
             agents.push((agent, start(machine, agent)?));
@@ -229,7 +229,7 @@ impl Site<'_> {
                     return Ok(None);
                 }
                 _ = record.next() => {
-                    let all = device::recorded(&machine.bus)?;
+                    let all = device::recorded(&machine.topic_root)?;
                     if let Some(last) = all.last().filter(|_| all.len() > known) {
                         for (_, child) in &mut agents {
                             child.kill().await.context("end an agent")?;
@@ -254,9 +254,9 @@ impl Site<'_> {
 }
 
 /// Starts an agent as a process. Ctrl-C of the terminal does not reach it.
-fn start(machine: &Machine, agent: Agent) -> anyhow::Result<Child> {
+fn start(machine: &DemoMachine, agent: Agent) -> anyhow::Result<Child> {
     let doing = || format!("start {agent} of {}", machine.name());
-    let path = |relative: &str| machine.bus.path(relative);
+    let path = |relative: &str| machine.topic_root.path(relative);
     std::fs::create_dir_all(path("log")).with_context(doing)?;
     let log =
         File::options().create(true).append(true).open(path("log").join(agent.name())).with_context(doing)?;

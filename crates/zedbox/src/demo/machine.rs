@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use agent::{Clock, device, partitions};
 use anyhow::Context as _;
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, NODES};
+use super::cluster::{DemoCluster, NODES};
 use crate::limits::Limits;
 use crate::supervisor::{Agent, Crew, Setting};
 
@@ -26,25 +26,26 @@ pub(super) fn brisk() -> Value {
 }
 
 /// A machine.
-pub(super) struct Machine {
+pub(super) struct DemoMachine {
     /// Which one of [`NODES`].
     pub(super) at: usize,
     root: PathBuf,
-    pub(super) bus: Bus,
+    pub(super) topic_root: TopicRoot,
     /// Waits and counts of its agents, as a limits file.
     pub(super) limits: Value,
     crew: Option<Crew>,
 }
 
-impl Machine {
+impl DemoMachine {
     /// One that is switched off and has never run.
     pub(super) fn new(dir: &Path, at: usize) -> anyhow::Result<Self> {
         let root = dir.join(NODES[at].0);
         // The gate after a boot looks for it.
         store::replace(&root.join("dev/kmsg"), b"")?;
         store::replace(&root.join("etc/eve-release"), b"14.5.0-lts-kubevirt-amd64")?;
-        let bus = Bus::open(&root).with_context(|| format!("open the root {}", root.display()))?;
-        Ok(Self { at, root, bus, limits: brisk(), crew: None })
+        let topic_root =
+            TopicRoot::open(&root).with_context(|| format!("open the root {}", root.display()))?;
+        Ok(Self { at, root, topic_root, limits: brisk(), crew: None })
     }
 
     /// Its node's.
@@ -69,27 +70,27 @@ impl Machine {
 
     /// The controller sends `config`.
     pub(super) fn feed(&self, config: &Value) -> anyhow::Result<()> {
-        let file = self.bus.path("persist/config/edge-dev-config.json");
+        let file = self.topic_root.path("persist/config/edge-dev-config.json");
         store::replace(&file, config.to_string().as_bytes()).context("write the device config")
     }
 
     /// Power on: a boot begins.
-    pub(super) fn power_on(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
-        self.bus = Bus::open(&self.root)?;
-        store::replace(&self.bus.path(KUBECONFIG), cluster.kubeconfig().as_bytes())?;
+    pub(super) fn power_on(&mut self, cluster: &DemoCluster) -> anyhow::Result<()> {
+        self.topic_root = TopicRoot::open(&self.root)?;
+        store::replace(&self.topic_root.path(KUBECONFIG), cluster.kubeconfig().as_bytes())?;
         cluster.power(self.name(), true);
         Ok(())
     }
 
     /// Power on, and its agents start as tasks.
-    pub(super) fn start(&mut self, cluster: &Cluster, clock: Clock) -> anyhow::Result<()> {
+    pub(super) fn start(&mut self, cluster: &DemoCluster, clock: Clock) -> anyhow::Result<()> {
         self.power_on(cluster)?;
         let device = device::Choice::Record;
         let setting = Setting {
-            boot_id: device.boot_id(&self.bus)?,
-            cluster: kubeapi::Cluster::from_kubeconfig(self.bus.path(KUBECONFIG)),
+            boot_id: device.boot_id(&self.topic_root)?,
+            cluster: kubeapi::ApiClient::from_kubeconfig(self.topic_root.path(KUBECONFIG)),
             limits: Limits::of(self.limits.clone())?,
-            bus: self.bus.clone(),
+            topic_root: self.topic_root.clone(),
             clock,
             device,
             partitions: partitions::Choice::Record,
@@ -107,7 +108,7 @@ impl Machine {
     }
 
     /// Power is lost: nothing is tidied up, and nothing of `/run` is left.
-    pub(super) async fn cut(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+    pub(super) async fn cut(&mut self, cluster: &DemoCluster) -> anyhow::Result<()> {
         if let Some(crew) = self.crew.take() {
             crew.cut().await;
         }
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn each_machine_gets_a_config_of_its_own_that_wants_what_is_said() {
         let dir = tempfile::tempdir().unwrap();
-        let config = Machine::new(dir.path(), 1).unwrap().config(6).unwrap();
+        let config = DemoMachine::new(dir.path(), 1).unwrap().config(6).unwrap();
         assert_eq!((&config["deviceName"], &config["reboot"]["counter"]), (&"edge-node-2".into(), &6.into()));
         assert_eq!(config["cluster"]["clusterIpPrefix"], "127.0.0.2/8");
         assert!(Limits::of(brisk()).is_ok());

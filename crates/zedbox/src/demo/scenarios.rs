@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use topics::DrainStatus;
 
-use super::cluster::Cluster;
-use super::machine::Machine;
+use super::cluster::DemoCluster;
+use super::machine::DemoMachine;
 use super::stage::Stage;
 use super::teller::Teller;
 use super::typed_drain;
@@ -30,8 +30,8 @@ const VERSION: &str = "14.5.1-lts-kubevirt-amd64";
 pub(super) struct Place {
     pub(super) clock: Clock,
     pub(super) tell: Teller,
-    pub(super) cluster: Cluster,
-    pub(super) machines: Vec<Machine>,
+    pub(super) cluster: DemoCluster,
+    pub(super) machines: Vec<DemoMachine>,
     /// The directory of all.
     pub(super) root: PathBuf,
 }
@@ -108,7 +108,7 @@ impl Place {
         let machine = &self.machines[0];
         let mut image: Value = serde_json::from_str(LOADED)?;
         (image["ContentID"], image["DisplayName"]) = (CONTENT.into(), VERSION.into());
-        let file = machine.bus.path(&format!("run/volumemgr/ContentTreeStatus/{CONTENT}.json"));
+        let file = machine.topic_root.path(&format!("run/volumemgr/ContentTreeStatus/{CONTENT}.json"));
         store::replace(&file, image.to_string().as_bytes()).context("bring the image")?;
         let mut config = machine.config(6)?;
         config["baseos"] = json!({ "contentTreeUuid": CONTENT, "activate": true, "baseOsVersion": VERSION });
@@ -154,7 +154,7 @@ impl Place {
             shows = join(shows, self.begin(at).await?);
         }
         self.tell.show("\n$ zedbox site shutdown --reason \"work on the mains\"\n");
-        let (kubeconfig, root) = (self.root.join("kubeconfig"), self.machines[0].bus.path(""));
+        let (kubeconfig, root) = (self.root.join("kubeconfig"), self.machines[0].topic_root.path(""));
         let words = ["site", "shutdown", "--reason", "work on the mains"].map(std::ffi::OsStr::new);
         let place = ["--kubeconfig".as_ref(), kubeconfig.as_os_str(), "--root".as_ref(), root.as_os_str()];
         let line = Site::try_parse_from(words.into_iter().chain(place))?;
@@ -162,7 +162,7 @@ impl Place {
         self.tell.show("\n");
         let (clock, tell, cluster) = (self.clock, &self.tell, &self.cluster);
         let each = self.machines.iter_mut().map(async |machine| {
-            Stage::open(&machine.bus, clock).recorded_reboot().await?;
+            Stage::open(&machine.topic_root, clock).recorded_reboot().await?;
             tell.say(machine.name(), "is switched off");
             machine.stop().await;
             machine.cut(cluster).await
@@ -184,7 +184,7 @@ impl Place {
     }
 
     fn stage(&self, at: usize) -> Stage {
-        Stage::open(&self.machines[at].bus, self.clock)
+        Stage::open(&self.machines[at].topic_root, self.clock)
     }
 
     /// The controller asks for reboot 7 of the first machine.
@@ -202,8 +202,9 @@ impl Place {
         // It has carried out reboot 6 before: the first counter it ever sees is recorded, not executed.
         machine.feed(&machine.config(6)?)?;
         machine.start(&self.cluster, self.clock)?;
-        let (bus, name) = (&machine.bus, machine.name());
-        let show = if at == 0 { self.tell.follow(bus) } else { self.tell.follow_node(bus, name) };
+        let (topic_root, name) = (&machine.topic_root, machine.name());
+        let show =
+            if at == 0 { self.tell.follow(topic_root) } else { self.tell.follow_node(topic_root, name) };
         self.stage(at).idle_with_counter(6).await?;
         Ok(show)
     }
@@ -226,7 +227,8 @@ impl Place {
         drop(show);
         machine.cut(&self.cluster).await?;
         machine.start(&self.cluster, self.clock)?;
-        let (stage, show) = (Stage::open(&machine.bus, self.clock), self.tell.follow(&machine.bus));
+        let (stage, show) =
+            (Stage::open(&machine.topic_root, self.clock), self.tell.follow(&machine.topic_root));
         stage.idle_with_counter(counter).await?;
         self.cluster.schedulable().await?;
         stage.settled().await?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent::{Clock, wire};
 use anyhow::bail;
-use pubsub::{Bus, Change};
+use pubsub::{Change, TopicRoot};
 use topics::{
     BaseOsStatus, CordonOwner, DeviceOpPending, DrainPhase, DrainStatus, NodeAgentStatus, NodeDrainProgress,
     NodeDrainStatus, Topic,
@@ -15,19 +15,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The topics that the demo waits for.
 pub(super) struct Stage {
-    bus: Bus,
+    topic_root: TopicRoot,
     clock: Clock,
 }
 
 impl Stage {
-    pub(super) fn open(bus: &Bus, clock: Clock) -> Self {
-        Self { bus: bus.clone(), clock }
+    pub(super) fn open(topic_root: &TopicRoot, clock: Clock) -> Self {
+        Self { topic_root: topic_root.clone(), clock }
     }
 
     /// Until zedkube is idle in its cluster and `counter` counts as executed.
     pub(super) async fn idle_with_counter(&self, counter: u32) -> anyhow::Result<()> {
-        let mut watch = self.bus.file(
-            self.bus.path("persist/status/rebootConfig"),
+        let mut watch = self.topic_root.file(
+            self.topic_root.path("persist/status/rebootConfig"),
             pubsub::FileRule { limit_bytes: 4096, order: false },
         );
         let wanted = format!("\"Counter\":{counter},");
@@ -78,8 +78,8 @@ impl Stage {
 
     /// Until the stand-in device was asked to reboot.
     pub(super) async fn recorded_reboot(&self) -> anyhow::Result<()> {
-        let mut watch = self.bus.file(
-            self.bus.path(agent::device::RECORD),
+        let mut watch = self.topic_root.file(
+            self.topic_root.path(agent::device::RECORD),
             pubsub::FileRule { limit_bytes: 1 << 20, order: false },
         );
         let file = async {
@@ -116,7 +116,7 @@ impl Stage {
         what: &str,
         wanted: impl Fn(Option<&T>) -> bool,
     ) -> anyhow::Result<()> {
-        let mut subscription = self.bus.subscription(&wire::name::<T>(agent), wire::codec::<T>());
+        let mut subscription = self.topic_root.subscription(&wire::name::<T>(agent), wire::codec::<T>());
         let seen = async {
             loop {
                 let change = subscription.next().await;
@@ -138,7 +138,7 @@ impl Stage {
                 bail!(
                     "finish the demo: waited {} s for {what}; see {} with jq, and the log above",
                     PATIENCE.as_secs(),
-                    self.bus.path("run/zedkube/NodeDrainProgress/global.json").display()
+                    self.topic_root.path("run/zedkube/NodeDrainProgress/global.json").display()
                 )
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent::{Clock, wire};
-use pubsub::{Bus, Change};
+use pubsub::{Change, TopicRoot};
 use step::Mono;
 use tokio::task::JoinSet;
 use topics::{
@@ -69,9 +69,9 @@ impl Teller {
     }
 
     /// Follows the topics of the agents until the returned tasks are dropped.
-    pub(super) fn follow(&self, bus: &Bus) -> JoinSet<()> {
+    pub(super) fn follow(&self, topic_root: &TopicRoot) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        self.topic::<NodeDrainRequest>(&mut tasks, bus, "zedagent", |request| match request {
+        self.topic::<NodeDrainRequest>(&mut tasks, topic_root, "zedagent", |request| match request {
             Some(request) => format!(
                 "asks for a drain: NodeDrainRequest {{{}, \"{}\"}}",
                 request.requested_by.number(),
@@ -79,31 +79,31 @@ impl Teller {
             ),
             None => "withdraws its NodeDrainRequest".to_owned(),
         });
-        self.topic::<NodeDrainStatus>(&mut tasks, bus, "zedkube", drain_status);
-        self.topic::<DeviceOpPending>(&mut tasks, bus, "zedagent", |pending| match pending {
+        self.topic::<NodeDrainStatus>(&mut tasks, topic_root, "zedkube", drain_status);
+        self.topic::<DeviceOpPending>(&mut tasks, topic_root, "zedagent", |pending| match pending {
             Some(op) => {
                 format!("{:?} {} {:?}: {}", op.op, op.counter, op.state, op.waiting_for).to_lowercase()
             }
             None => "nothing pending".to_owned(),
         });
-        self.topic::<ZedAgentStatus>(&mut tasks, bus, "zedagent", |status| match status {
+        self.topic::<ZedAgentStatus>(&mut tasks, topic_root, "zedagent", |status| match status {
             Some(status) if status.reboot_cmd => format!("RebootCmd, \"{}\"", status.requested_reboot_reason),
             Some(_) | None => String::new(),
         });
-        self.topic::<NodeAgentStatus>(&mut tasks, bus, "nodeagent", |status| match status {
+        self.topic::<NodeAgentStatus>(&mut tasks, topic_root, "nodeagent", |status| match status {
             Some(status) if status.all_domains_halted => "applications are down".to_owned(),
             Some(status) if status.device_reboot => "DeviceReboot: the reboot is on its way".to_owned(),
             Some(status) if status.wait_drain_in_progress => "WaitDrainInProgress true".to_owned(),
             Some(_) | None => String::new(),
         });
-        self.pods(&mut tasks, bus);
+        self.pods(&mut tasks, topic_root);
         tasks
     }
 
     /// Follows the drain of one of several nodes until the returned tasks are dropped.
-    pub(super) fn follow_node(&self, bus: &Bus, node: &'static str) -> JoinSet<()> {
+    pub(super) fn follow_node(&self, topic_root: &TopicRoot, node: &'static str) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        self.topic_of::<NodeDrainStatus>(&mut tasks, bus, ("zedkube", node), drain_status);
+        self.topic_of::<NodeDrainStatus>(&mut tasks, topic_root, ("zedkube", node), drain_status);
         tasks
     }
 
@@ -111,22 +111,22 @@ impl Teller {
     fn topic<T: Topic>(
         &self,
         tasks: &mut JoinSet<()>,
-        bus: &Bus,
+        topic_root: &TopicRoot,
         agent: &'static str,
         text: impl Fn(Option<&T>) -> String + Send + 'static,
     ) {
-        self.topic_of(tasks, bus, (agent, agent), text);
+        self.topic_of(tasks, topic_root, (agent, agent), text);
     }
 
     /// The same under another name than the agent's.
     fn topic_of<T: Topic>(
         &self,
         tasks: &mut JoinSet<()>,
-        bus: &Bus,
+        topic_root: &TopicRoot,
         (agent, name): (&'static str, &'static str),
         text: impl Fn(Option<&T>) -> String + Send + 'static,
     ) {
-        let mut subscription = bus.subscription(&wire::name::<T>(agent), wire::codec::<T>());
+        let mut subscription = topic_root.subscription(&wire::name::<T>(agent), wire::codec::<T>());
         let tell = self.clone();
         tasks.spawn(async move {
             let mut last = text(None);
@@ -151,9 +151,9 @@ impl Teller {
     }
 
     /// Pod counts: blockers as lines, and on a terminal every count.
-    fn pods(&self, tasks: &mut JoinSet<()>, bus: &Bus) {
-        let mut subscription =
-            bus.subscription(&wire::name::<NodeDrainProgress>("zedkube"), wire::codec::<NodeDrainProgress>());
+    fn pods(&self, tasks: &mut JoinSet<()>, topic_root: &TopicRoot) {
+        let mut subscription = topic_root
+            .subscription(&wire::name::<NodeDrainProgress>("zedkube"), wire::codec::<NodeDrainProgress>());
         let tell = self.clone();
         tasks.spawn(async move {
             let mut blocked = String::new();

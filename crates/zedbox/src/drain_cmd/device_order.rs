@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use agent::{Clock, force, wire};
 use anyhow::{Context as _, bail};
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde::Serialize;
 use topics::{
     DEVICE_ORDER, DeviceOp, DeviceOpPending, DeviceOrder, DrainStatus, ForceFile, Requester, go_json,
@@ -63,15 +63,15 @@ async fn act(
 ) -> anyhow::Result<Exit> {
     let (clock, word) = (Clock::new(), op.word());
     let root = &options.root;
-    let bus = Bus::open(root).with_context(|| format!("open the root {}", root.display()))?;
-    let file = bus.path(DEVICE_ORDER);
+    let topic_root = TopicRoot::open(root).with_context(|| format!("open the root {}", root.display()))?;
+    let file = topic_root.path(DEVICE_ORDER);
     if options.cancel {
-        return cancel(&bus, op, voice).with_context(|| format!("withdraw the {word}"));
+        return cancel(&topic_root, op, voice).with_context(|| format!("withdraw the {word}"));
     }
     let doing = || format!("order a {word}");
     let reason = person::reason(options.reason.as_deref().unwrap_or_default()).with_context(doing)?;
-    let boot_id = force::boot_of_agents(&bus).with_context(doing)?;
-    let Some(boot_id) = boot_id.filter(|_| serves(&bus)) else {
+    let boot_id = force::boot_of_agents(&topic_root).with_context(doing)?;
+    let Some(boot_id) = boot_id.filter(|_| serves(&topic_root)) else {
         bail!(
             "{}: zedagent does not run, and it is what carries it out: systemctl start zedbox, then this again",
             doing()
@@ -88,7 +88,7 @@ async fn act(
     }
     let by = person::name(surroundings);
     let order = DeviceOrder { op, boot_id, ordered_at: clock.wall(), reason: reason.to_owned(), by };
-    let seen = Follow::open(&bus, clock).await.seen().clone();
+    let seen = Follow::open(&topic_root, clock).await.seen().clone();
     match refuse_while_paused(&seen, &doing()) {
         // Power that fails asks nobody.
         Err(paused) if within.is_some() => {
@@ -102,7 +102,7 @@ async fn act(
     refuse_directory(&file).with_context(doing)?;
     let bytes = go_json::to_vec(&order).with_context(doing)?;
     store::replace(&file, &bytes).map_err(person::root_needed).with_context(doing)?;
-    seen_by_agents(&bus, &file).await.with_context(doing)?;
+    seen_by_agents(&topic_root, &file).await.with_context(doing)?;
     for line in doubts(&seen, None) {
         Voice::warn_of(word, &line);
     }
@@ -138,30 +138,37 @@ async fn act(
     let acts = within.is_some() || options.if_blocked != Blocked::Wait;
     let patience = Patience { blocked, acts, ..Patience::until(clock, within.or(options.timeout)) };
     let goal = Goal::Machine(op);
-    let exit = watch::run(&bus, clock, goal, patience, voice).await?;
+    let exit = watch::run(&topic_root, clock, goal, patience, voice).await?;
     let over = matches!(exit, Exit::UnderWay | Exit::Blocked);
     match options.if_blocked {
         _ if !over => Ok(exit),
-        Blocked::Force => go(&bus, clock, &order, voice).await,
-        Blocked::Wait if within.is_some() => go(&bus, clock, &order, voice).await,
+        Blocked::Force => go(&topic_root, clock, &order, voice).await,
+        Blocked::Wait if within.is_some() => go(&topic_root, clock, &order, voice).await,
         Blocked::Wait => Ok(exit),
         Blocked::Fail => {
-            cancel(&bus, op, voice).with_context(|| format!("withdraw the {word}"))?;
+            cancel(&topic_root, op, voice).with_context(|| format!("withdraw the {word}"))?;
             Ok(exit)
         }
     }
 }
 
 /// The machine goes without the rest of its drain, as a person's forced status says it.
-async fn go(bus: &Bus, clock: Clock, order: &DeviceOrder, voice: &Voice) -> anyhow::Result<Exit> {
+async fn go(
+    topic_root: &TopicRoot,
+    clock: Clock,
+    order: &DeviceOrder,
+    voice: &Voice,
+) -> anyhow::Result<Exit> {
     let op = order.op;
-    if read(&bus.path(DEVICE_ORDER))?.as_ref() != Some(order) {
+    if read(&topic_root.path(DEVICE_ORDER))?.as_ref() != Some(order) {
         Voice::warn_of(op.word(), "the order was withdrawn meanwhile: nothing is forced");
         return Ok(Exit::Withdrawn);
     }
-    order_it(bus, &forced(order), true).await.context("let the machine go without the rest of its drain")?;
+    order_it(topic_root, &forced(order), true)
+        .await
+        .context("let the machine go without the rest of its drain")?;
     Voice::warn_of(op.word(), "NOT DRAINED: what still runs on this node is cut off");
-    watch::run(bus, clock, Goal::Machine(op), Patience::default(), voice).await
+    watch::run(topic_root, clock, Goal::Machine(op), Patience::default(), voice).await
 }
 
 /// What lets the machine go for this order.
@@ -174,8 +181,8 @@ fn forced(order: &DeviceOrder) -> ForceFile {
     }
 }
 
-fn cancel(bus: &Bus, op: DeviceOp, voice: &Voice) -> anyhow::Result<Exit> {
-    let file = &bus.path(DEVICE_ORDER);
+fn cancel(topic_root: &TopicRoot, op: DeviceOp, voice: &Voice) -> anyhow::Result<Exit> {
+    let file = &topic_root.path(DEVICE_ORDER);
     let order = read(file).unwrap_or_default();
     if let Some(other) = order.as_ref().filter(|it| it.op != op) {
         bail!("{} ordered a {}, no {}", other.words(), other.op.word(), op.word());
@@ -185,7 +192,7 @@ fn cancel(bus: &Bus, op: DeviceOp, voice: &Voice) -> anyhow::Result<Exit> {
     }
     // What was forced for it would let another operation go.
     let own = order.as_ref().and_then(|it| go_json::to_vec(&forced(it)).ok());
-    for place in force::PLACES.map(|it| bus.path(it)) {
+    for place in force::PLACES.map(|it| topic_root.path(it)) {
         if own.is_some() && store::read(&place, LIMIT_BYTES).ok().flatten() == own {
             store::remove(&place).map_err(person::root_needed)?;
         }
@@ -211,6 +218,6 @@ fn read(file: &Path) -> anyhow::Result<Option<DeviceOrder>> {
 }
 
 /// Whether zedagent runs; where that cannot be told, it may.
-fn serves(bus: &Bus) -> bool {
-    bus.is_published(&wire::name::<DeviceOpPending>("zedagent")).unwrap_or_default() != Some(false)
+fn serves(topic_root: &TopicRoot) -> bool {
+    topic_root.is_published(&wire::name::<DeviceOpPending>("zedagent")).unwrap_or_default() != Some(false)
 }

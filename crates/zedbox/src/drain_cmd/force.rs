@@ -7,7 +7,7 @@ use std::{fs, io};
 use agent::Clock;
 use agent::force::{FALLBACK, LIMIT_BYTES, PLACES};
 use anyhow::{Context as _, bail};
-use pubsub::{Bus, FileState, store, trust};
+use pubsub::{FileState, TopicRoot, store, trust};
 use serde::Serialize;
 use topics::{DrainStatus, FORCE_FILE, ForceFile, NodeDrainStatus, Requester, go_json, read_force};
 
@@ -39,13 +39,13 @@ struct Done<'a> {
 
 /// Writes or removes the force file.
 pub(super) async fn run(
-    bus: &Bus,
+    topic_root: &TopicRoot,
     clock: Clock,
     options: &ForceOptions,
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let seen = Follow::open(bus, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.seen().clone();
     match options.status {
         Some(DrainStatus::Complete) if options.whom.is_none() => {
             Voice::warn("COMPLETE needs a target: `--for reboot` or `--for update`");
@@ -60,14 +60,14 @@ pub(super) async fn run(
                 reason: reason.to_owned(),
                 by: person::name(surroundings),
             };
-            write(bus, &seen, &order, options, voice).await
+            write(topic_root, &seen, &order, options, voice).await
         }
-        Some(_) | None => remove(bus, &seen, voice),
+        Some(_) | None => remove(topic_root, &seen, voice),
     }
 }
 
 async fn write(
-    bus: &Bus,
+    topic_root: &TopicRoot,
     seen: &DrainView,
     order: &ForceFile,
     options: &ForceOptions,
@@ -84,7 +84,7 @@ async fn write(
         let happens = happens(seen, order, waits.as_deref(), options.whom);
         confirm(voice, &happens, &name(status).to_lowercase()).with_context(doing)?;
     }
-    let (file, forced) = order_it(bus, order, options.replace).await.with_context(doing)?;
+    let (file, forced) = order_it(topic_root, order, options.replace).await.with_context(doing)?;
     if status == DrainStatus::Complete {
         Voice::warn(
             "WARNING: no drain is proved; what still runs on this node is cut off when the operation goes ahead",
@@ -104,18 +104,18 @@ async fn write(
 
 /// Puts the order where the agents read it. Returns the file, and what they make of it.
 pub(super) async fn order_it(
-    bus: &Bus,
+    topic_root: &TopicRoot,
     order: &ForceFile,
     replace: bool,
 ) -> anyhow::Result<(PathBuf, NodeDrainStatus)> {
     let bytes = go_json::to_vec(order)?;
     // The agents' own judgement, in their words.
     let forced = read_force(&bytes)?;
-    let file = bus.path(FORCE_FILE);
+    let file = topic_root.path(FORCE_FILE);
     refuse_directory(&file)?;
     let file = match put(&file, &bytes, replace) {
         Err(cause) if is_of_the_disk(&cause) => {
-            let fallback = bus.path(FALLBACK);
+            let fallback = topic_root.path(FALLBACK);
             refuse_directory(&fallback)?;
             put(&fallback, &bytes, replace)?;
             Voice::warn(&format!(
@@ -130,30 +130,30 @@ pub(super) async fn order_it(
             file
         }
     };
-    seen_by_agents(bus, &file).await?;
+    seen_by_agents(topic_root, &file).await?;
     Ok((file, forced))
 }
 
 /// Reads an order with the agents' eyes: what they refuse must not look done.
-pub(super) async fn seen_by_agents(bus: &Bus, file: &Path) -> anyhow::Result<()> {
-    match bus.file(file, super::view::order(LIMIT_BYTES)).next().await {
+pub(super) async fn seen_by_agents(topic_root: &TopicRoot, file: &Path) -> anyhow::Result<()> {
+    match topic_root.file(file, super::view::order(LIMIT_BYTES)).next().await {
         FileState::Bad(finding) => bail!("the agents refuse the file {}: {}", file.display(), finding.reason),
         // An agent may have used it up already.
         FileState::Absent | FileState::Present(_) => Ok(()),
     }
 }
 
-fn remove(bus: &Bus, seen: &DrainView, voice: &Voice) -> anyhow::Result<Exit> {
+fn remove(topic_root: &TopicRoot, seen: &DrainView, voice: &Voice) -> anyhow::Result<Exit> {
     let mut removed = None;
     // First the one that can be removed while /persist cannot be written.
     for place in PLACES.into_iter().rev() {
-        let file = bus.path(place);
+        let file = topic_root.path(place);
         if store::remove(&file).map_err(person::root_needed).context("remove the force file")? {
             removed = Some(file);
         }
     }
     let Some(file) = removed else {
-        bail!("remove the force file: there is no {}", bus.path(FORCE_FILE).display());
+        bail!("remove the force file: there is no {}", topic_root.path(FORCE_FILE).display());
     };
     let order = seen.force.as_ref().and_then(|it| it.order);
     match voice.output {

@@ -5,7 +5,7 @@
 use agent::wire::GLOBAL;
 use agent::{report, wire};
 use anyhow::Context as _;
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use topics::{
     DrainHistory, DrainRecord, DrainStep, ForceRecord, GoTime, NodeDrainProgress, OperationPause,
     PauseRecord, PauseScope, StepWord, go_json,
@@ -21,14 +21,14 @@ use crate::args::Output;
 const LIMIT_BYTES: u64 = 1 << 20;
 
 /// Prints the report.
-pub(super) fn run(bus: &Bus, voice: &Voice) -> anyhow::Result<Exit> {
-    let path = wire::path::<DrainHistory>(bus, "zedkube", GLOBAL);
+pub(super) fn run(topic_root: &TopicRoot, voice: &Voice) -> anyhow::Result<Exit> {
+    let path = wire::path::<DrainHistory>(topic_root, "zedkube", GLOBAL);
     let doing = || format!("read the history {}; `zedbox check` shows more", path.display());
     let mut history = match store::read(&path, LIMIT_BYTES).with_context(doing)? {
         Some(bytes) => go_json::from_slice::<DrainHistory>(&bytes).with_context(doing)?,
         None => DrainHistory::default(),
     };
-    match wire::peek(bus, "zedkube", GLOBAL) {
+    match wire::peek(topic_root, "zedkube", GLOBAL) {
         Ok(Some(progress)) => bring_up_to_date(&mut history, &progress),
         Ok(None) => {}
         Err(cause) => Voice::warn(&format!(

@@ -21,7 +21,7 @@ mod words;
 
 use agent::Clock;
 use anyhow::Context as _;
-use pubsub::Bus;
+use pubsub::TopicRoot;
 
 use crate::Exit;
 use crate::args::{DrainAction, DrainCommand, Surroundings};
@@ -44,28 +44,30 @@ pub(crate) async fn run(command: &DrainCommand) -> Exit {
 
 async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<Exit> {
     let clock = Clock::new();
-    let bus =
-        Bus::open(&command.root).with_context(|| format!("open the root {}", command.root.display()))?;
+    let topic_root = TopicRoot::open(&command.root)
+        .with_context(|| format!("open the root {}", command.root.display()))?;
     match &command.action {
-        DrainAction::Status(options) => status::run(&bus, clock, options, voice).await,
-        DrainAction::Request(options) => request::ask(&bus, clock, options, surroundings, voice).await,
-        DrainAction::Cancel => request::cancel(&bus, clock, voice).await,
+        DrainAction::Status(options) => status::run(&topic_root, clock, options, voice).await,
+        DrainAction::Request(options) => request::ask(&topic_root, clock, options, surroundings, voice).await,
+        DrainAction::Cancel => request::cancel(&topic_root, clock, voice).await,
         DrainAction::AtShutdown(options) => {
-            Box::pin(orders::at_shutdown::run(&bus, clock, options, surroundings, voice)).await
+            Box::pin(orders::at_shutdown::run(&topic_root, clock, options, surroundings, voice)).await
         }
-        DrainAction::Done(options) => orders::done::run(&bus, clock, options, voice).await,
+        DrainAction::Done(options) => orders::done::run(&topic_root, clock, options, voice).await,
         DrainAction::Refuse(options) => {
-            orders::pause::refuse(&bus, clock, options, surroundings, voice).await
+            orders::pause::refuse(&topic_root, clock, options, surroundings, voice).await
         }
         DrainAction::StartNow(options) => {
-            orders::start_now::run(&bus, clock, options, surroundings, voice).await
+            orders::start_now::run(&topic_root, clock, options, surroundings, voice).await
         }
-        DrainAction::Force(options) => force::run(&bus, clock, options, surroundings, voice).await,
-        DrainAction::Plan(options) => plan::run(&bus, clock, options, voice).await,
-        DrainAction::Pass(options) => orders::pass::run(&bus, clock, options, surroundings, voice).await,
-        DrainAction::History => history::run(&bus, voice),
+        DrainAction::Force(options) => force::run(&topic_root, clock, options, surroundings, voice).await,
+        DrainAction::Plan(options) => plan::run(&topic_root, clock, options, voice).await,
+        DrainAction::Pass(options) => {
+            orders::pass::run(&topic_root, clock, options, surroundings, voice).await
+        }
+        DrainAction::History => history::run(&topic_root, voice),
         DrainAction::Watch(options) => {
-            watch::run(&bus, clock, Goal::Any, Patience::until(clock, options.timeout), voice).await
+            watch::run(&topic_root, clock, Goal::Any, Patience::until(clock, options.timeout), voice).await
         }
     }
 }

@@ -13,9 +13,9 @@ use checks::cluster::{self, Source};
 use checks::workloads::is_system_namespace;
 use checks::{blocking, local, settled};
 use kubeapi::names::listed;
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use kubenodeop::{Plan, PlanClass, Planned, PlannedMachine, plan::survey};
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde::Serialize;
 use topics::{DrainFinding, EdgeNodeInfo, PASS_FILE, PreflightPass, go_json};
 use zedkube::preflight;
@@ -36,19 +36,20 @@ const INDENT: &str = "    ";
 
 /// Prints the plan. Ends with [`Exit::Blocked`] when something is certain to hold the drain up.
 pub(crate) async fn run(
-    bus: &Bus,
+    topic_root: &TopicRoot,
     clock: Clock,
     options: &PlanOptions,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
     let node = match &options.node {
         Some(name) => name.clone(),
-        None => own_node(bus)?,
+        None => own_node(topic_root)?,
     };
     let node = NodeName::parse(&node).context("plan a drain")?;
     let kubeconfig = options.kubeconfig.clone();
-    let cluster =
-        Cluster::from_kubeconfig(kubeconfig.unwrap_or_else(|| bus.root().join("run/.kube/k3s/k3s.yaml")));
+    let cluster = ApiClient::from_kubeconfig(
+        kubeconfig.unwrap_or_else(|| topic_root.root().join("run/.kube/k3s/k3s.yaml")),
+    );
     let limits = Limits::read(options.limits.as_deref())?.zedkube;
     let policy = limits.machines();
     let mut plan = match Box::pin(survey::plan(&cluster, &node, policy, limits.surge)).await {
@@ -71,11 +72,11 @@ pub(crate) async fn run(
     let mut pass = PreflightPass::default();
     if options.node.is_none() {
         // Findings are passed on the node itself, for itself.
-        pass = preflight::pass(bus).await.unwrap_or_else(|why| {
+        pass = preflight::pass(topic_root).await.unwrap_or_else(|why| {
             plan.notes.push(format!("{PASS_FILE} is ignored ({why}): no finding is passed"));
             PreflightPass::default()
         });
-        let machine = preflight::machine_of(bus.root(), &cluster);
+        let machine = preflight::machine_of(topic_root.root(), &cluster);
         findings.extend(local::look(&machine, own_clock()));
     } else {
         plan.notes.push(format!(
@@ -94,8 +95,8 @@ pub(crate) async fn run(
 }
 
 /// The name of this device's Node object, from zedagent's file.
-fn own_node(bus: &Bus) -> anyhow::Result<String> {
-    let file: PathBuf = wire::path::<EdgeNodeInfo>(bus, "zedagent", GLOBAL);
+fn own_node(topic_root: &TopicRoot) -> anyhow::Result<String> {
+    let file: PathBuf = wire::path::<EdgeNodeInfo>(topic_root, "zedagent", GLOBAL);
     let doing = || format!("find the name of this node in {}; name it with --node", file.display());
     let bytes = store::read(&file, pubsub::FILE_LIMIT_BYTES).with_context(doing)?;
     let Some(bytes) = bytes else { bail!("{}: there is no such file", doing()) };

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use agent::{Clock, wire};
 use anyhow::{Context as _, bail};
-use pubsub::{Bus, Name, Publication, store};
+use pubsub::{Name, Publication, TopicRoot, store};
 use serde::Serialize;
 use topics::{DrainStatus, EdgeNodeClusterConfig, GoTime, NodeDrainRequest, Requester};
 
@@ -39,17 +39,17 @@ struct Done<'a> {
 
 /// Asks zedkube to drain this node.
 pub(super) async fn ask(
-    bus: &Bus,
+    topic_root: &TopicRoot,
     clock: Clock,
     options: &RequestOptions,
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
     let reason = person::reason(&options.reason).context(REQUEST)?;
-    let seen = Follow::open(bus, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.seen().clone();
     refuse_while_paused(&seen, REQUEST)?;
-    let mut own = publication(bus, REQUEST)?;
-    let file = operator_file(bus);
+    let mut own = publication(topic_root, REQUEST)?;
+    let file = operator_file(topic_root);
     refuse_second(&own, &seen, &file, clock.wall())?;
     let request = NodeDrainRequest {
         requested_at: clock.wall(),
@@ -59,7 +59,7 @@ pub(super) async fn ask(
     own.publish(GLOBAL, &request).context(REQUEST)?;
     // The file stays, and whoever withdraws it needs the lock.
     drop(own);
-    let member = member(bus);
+    let member = member(topic_root);
     for line in doubts(&seen, member) {
         Voice::warn(&line);
     }
@@ -86,20 +86,20 @@ pub(super) async fn ask(
         Voice::warn("NOT DRAINED: this node is in no cluster, so nothing is drained; not waiting");
         return Ok(Exit::Skipped);
     }
-    watch::run(bus, clock, Goal::Own(id), Patience::until(clock, options.timeout), voice).await
+    watch::run(topic_root, clock, Goal::Own(id), Patience::until(clock, options.timeout), voice).await
 }
 
 /// Whether there is one, readable or not.
-pub(super) fn operator_file_exists(bus: &Bus) -> bool {
-    let seen = operator_file(bus).symlink_metadata();
+pub(super) fn operator_file_exists(topic_root: &TopicRoot) -> bool {
+    let seen = operator_file(topic_root).symlink_metadata();
     !seen.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// Withdraws a person's own request.
-pub(super) async fn cancel(bus: &Bus, clock: Clock, voice: &Voice) -> anyhow::Result<Exit> {
-    let file = operator_file(bus);
-    let seen = Follow::open(bus, clock).await.seen().clone();
-    if !operator_file_exists(bus) {
+pub(super) async fn cancel(topic_root: &TopicRoot, clock: Clock, voice: &Voice) -> anyhow::Result<Exit> {
+    let file = operator_file(topic_root);
+    let seen = Follow::open(topic_root, clock).await.seen().clone();
+    if !operator_file_exists(topic_root) {
         let others: Vec<String> = seen
             .requests
             .iter()
@@ -112,7 +112,7 @@ pub(super) async fn cancel(bus: &Bus, clock: Clock, voice: &Voice) -> anyhow::Re
             .collect();
         bail!("cancel: no person has requested a drain, there is no {}{}", file.display(), others.concat());
     }
-    let mut own = publication(bus, "cancel the request")?;
+    let mut own = publication(topic_root, "cancel the request")?;
     let request = own.get(GLOBAL).cloned();
     match &request {
         Some(_) => own.unpublish(GLOBAL).context("cancel the request")?,
@@ -180,8 +180,8 @@ pub(super) fn doubts(seen: &DrainView, member: Option<bool>) -> Vec<String> {
 }
 
 /// Whether this node is in a cluster; `None` while zedagent has not said.
-fn member(bus: &Bus) -> Option<bool> {
-    wire::peek::<EdgeNodeClusterConfig>(bus, "zedagent", GLOBAL).ok()??.member()
+fn member(topic_root: &TopicRoot) -> Option<bool> {
+    wire::peek::<EdgeNodeClusterConfig>(topic_root, "zedagent", GLOBAL).ok()??.member()
 }
 
 /// The place of a person's request.
@@ -190,8 +190,9 @@ fn own_name() -> Name {
 }
 
 /// Becomes the publisher for a moment, by files alone: a socket would end with this program.
-fn publication(bus: &Bus, doing: &str) -> anyhow::Result<Publication<NodeDrainRequest>> {
-    bus.publication(own_name(), wire::codec::<NodeDrainRequest>())
+fn publication(topic_root: &TopicRoot, doing: &str) -> anyhow::Result<Publication<NodeDrainRequest>> {
+    topic_root
+        .publication(own_name(), wire::codec::<NodeDrainRequest>())
         .map_err(person::root_needed)
         .with_context(|| doing.to_owned())
 }

@@ -3,7 +3,7 @@
 //! Not here: the words of its rows (`words`).
 
 use agent::Clock;
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use topics::{GoTime, PAUSE_FILE};
 
 use super::person::user;
@@ -20,12 +20,12 @@ use crate::args::{Output, StatusOptions};
 
 /// Prints how far the drain is.
 pub(super) async fn run(
-    bus: &Bus,
+    topic_root: &TopicRoot,
     clock: Clock,
     options: &StatusOptions,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let mut follow = Follow::open(bus, clock).await;
+    let mut follow = Follow::open(topic_root, clock).await;
     follow.settle(clock).await;
     let mut seen = follow.seen().clone();
     if options.as_of.is_some() {
@@ -41,14 +41,14 @@ pub(super) async fn run(
         Output::Json => Voice::json(&seen, false)?,
         Output::Text => Voice::print(&sheet(&by_clock, now, voice.columns()).text(voice.colours))?,
     };
-    for line in warnings(bus, &seen) {
+    for line in warnings(topic_root, &seen) {
         Voice::warn(&line);
     }
     Ok(seen.state().exit())
 }
 
 /// What cannot be used, with the next step, for standard error; all that this user may not read is one line.
-pub(super) fn warnings(bus: &Bus, seen: &DrainView) -> Vec<String> {
+pub(super) fn warnings(topic_root: &TopicRoot, seen: &DrainView) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     if !seen.denied.is_empty() {
         let paths: Vec<String> = seen.denied.iter().map(|it| it.display().to_string()).collect();
@@ -66,7 +66,7 @@ pub(super) fn warnings(bus: &Bus, seen: &DrainView) -> Vec<String> {
         lines.push(format!("{path} cannot be used: {reason}; {next}"));
     }
     if lines.is_empty() && seen.status.is_none() && seen.progress.is_none() {
-        let file = bus.path("run/zedkube/NodeDrainStatus/global.json");
+        let file = topic_root.path("run/zedkube/NodeDrainStatus/global.json");
         lines.push(format!(
             "zedkube has published nothing: there is no {}; check that it runs, and that --root is right",
             file.display()

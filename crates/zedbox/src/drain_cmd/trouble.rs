@@ -4,7 +4,7 @@ use agent::wire::GLOBAL;
 use std::collections::BTreeMap;
 
 use agent::wire;
-use pubsub::{Bus, Change, Subscription};
+use pubsub::{Change, Subscription, TopicRoot};
 use topics::{AgentTrouble, GoTime, Trouble};
 
 use super::text::moment;
@@ -18,9 +18,10 @@ pub(super) struct Troubles([Subscription<AgentTrouble>; 4]);
 
 impl Troubles {
     /// To be called within a runtime.
-    pub(super) fn open(bus: &Bus) -> Self {
-        let topic =
-            |agent| bus.subscription(&wire::name::<AgentTrouble>(agent), wire::codec::<AgentTrouble>());
+    pub(super) fn open(topic_root: &TopicRoot) -> Self {
+        let topic = |agent| {
+            topic_root.subscription(&wire::name::<AgentTrouble>(agent), wire::codec::<AgentTrouble>())
+        };
         Self(AGENTS.map(topic))
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use agent::device::kernel_boot_id;
 use agent::wire::GLOBAL;
 use agent::{Clock, force, operator, report, wire};
-use pubsub::{Bus, Change, FileRule, FileState, FileWatch, Finding, Subscription};
+use pubsub::{Change, FileRule, FileState, FileWatch, Finding, Subscription, TopicRoot};
 use rustix::fs::Access;
 use rustix::io::Errno;
 use serde::Serialize;
@@ -32,8 +32,8 @@ pub(super) const fn order(limit_bytes: u64) -> FileRule {
 }
 
 /// The request of a person.
-pub(super) fn operator_file(bus: &Bus) -> PathBuf {
-    bus.path(operator::FILE)
+pub(super) fn operator_file(topic_root: &TopicRoot) -> PathBuf {
+    topic_root.path(operator::FILE)
 }
 
 /// zedkube writes progress and status one after the other; longer than this they differ only when it died between.
@@ -124,12 +124,12 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// The live zedkube of `bus`, as far as its lock and its touch file tell.
-    pub(super) fn of(bus: &Bus) -> Self {
+    /// The live zedkube of `topic_root`, as far as its lock and its touch file tell.
+    pub(super) fn of(topic_root: &TopicRoot) -> Self {
         Self {
             // A lock that may not be read tells nothing.
-            running: bus.is_published(&wire::name::<NodeDrainStatus>("zedkube")).unwrap_or_default(),
-            last_turn: touched(&bus.path("run/zedkube.touch")),
+            running: topic_root.is_published(&wire::name::<NodeDrainStatus>("zedkube")).unwrap_or_default(),
+            last_turn: touched(&topic_root.path("run/zedkube.touch")),
         }
     }
 
@@ -148,7 +148,7 @@ fn touched(path: &Path) -> GoTime {
 
 /// Follows the files for good: before zedkube runs, and while it restarts.
 pub(super) struct Follow {
-    bus: Bus,
+    topic_root: TopicRoot,
     seen: DrainView,
     status: Subscription<NodeDrainStatus>,
     progress: Subscription<NodeDrainProgress>,
@@ -172,29 +172,30 @@ pub(super) struct Follow {
 
 impl Follow {
     /// Reads all files once and follows them from then on. To be called within a runtime.
-    pub(super) async fn open(bus: &Bus, clock: Clock) -> Self {
-        fn topic<T: Topic>(bus: &Bus, agent: &str) -> Subscription<T> {
-            bus.subscription(&wire::name::<T>(agent), wire::codec::<T>())
+    pub(super) async fn open(topic_root: &TopicRoot, clock: Clock) -> Self {
+        fn topic<T: Topic>(topic_root: &TopicRoot, agent: &str) -> Subscription<T> {
+            topic_root.subscription(&wire::name::<T>(agent), wire::codec::<T>())
         }
         let mut follow = Self {
-            seen: DrainView { live: Live::of(bus), ..DrainView::default() },
-            status: topic(bus, "zedkube"),
-            progress: topic(bus, "zedkube"),
-            preflight: topic(bus, "zedkube"),
-            zedagent: topic(bus, "zedagent"),
-            baseosmgr: topic(bus, "baseosmgr"),
-            operator: operator::request(bus),
-            pause: orders::pause::watch(bus),
+            seen: DrainView { live: Live::of(topic_root), ..DrainView::default() },
+            status: topic(topic_root, "zedkube"),
+            progress: topic(topic_root, "zedkube"),
+            preflight: topic(topic_root, "zedkube"),
+            zedagent: topic(topic_root, "zedagent"),
+            baseosmgr: topic(topic_root, "baseosmgr"),
+            operator: operator::request(topic_root),
+            pause: orders::pause::watch(topic_root),
             clock,
-            pending: topic(bus, "zedagent"),
-            updates: topic(bus, "baseosmgr"),
-            leave: topic(bus, "zedkube"),
-            last_look: topic(bus, "nodeagent"),
-            force: force::PLACES.map(|place| bus.file(bus.path(place), order(force::LIMIT_BYTES))),
+            pending: topic(topic_root, "zedagent"),
+            updates: topic(topic_root, "baseosmgr"),
+            leave: topic(topic_root, "zedkube"),
+            last_look: topic(topic_root, "nodeagent"),
+            force: force::PLACES
+                .map(|place| topic_root.file(topic_root.path(place), order(force::LIMIT_BYTES))),
             forced: BTreeMap::new(),
-            troubles: Troubles::open(bus),
+            troubles: Troubles::open(topic_root),
             unread: BTreeSet::from([operator::FILE, PAUSE_FILE, FORCE_FILE, force::FALLBACK]),
-            bus: bus.clone(),
+            topic_root: topic_root.clone(),
         };
         let until = clock.now() + READING;
         while !follow.was_read() && clock.now() < until {
@@ -247,7 +248,7 @@ impl Follow {
 
     /// Looks whether zedkube lives, and whether broken files are gone: neither causes an event.
     pub(super) fn look(&mut self) {
-        self.seen.live = Live::of(&self.bus);
+        self.seen.live = Live::of(&self.topic_root);
         let now = self.clock.wall();
         self.seen.pause.take_if(|it| !it.until.is_zero() && it.until <= now);
         self.seen.broken.retain(|path, _| path.symlink_metadata().is_ok());
@@ -255,53 +256,53 @@ impl Follow {
 
     async fn hear(&mut self) {
         let seen = &mut self.seen;
-        let bus = &self.bus;
+        let topic_root = &self.topic_root;
         tokio::select! {
             change = self.status.next() => {
                 seen.status = self.status.get(GLOBAL).copied();
-                seen.note(bus, "zedkube", change);
+                seen.note(topic_root, "zedkube", change);
             }
             change = self.progress.next() => {
                 seen.progress = self.progress.get(GLOBAL).cloned();
-                seen.note(bus, "zedkube", change);
+                seen.note(topic_root, "zedkube", change);
             }
             change = self.preflight.next() => {
                 seen.preflight = self.preflight.get(GLOBAL).cloned();
-                seen.note(bus, "zedkube", change);
+                seen.note(topic_root, "zedkube", change);
             }
             change = self.zedagent.next() => {
                 seen.requested("zedagent", self.zedagent.get(GLOBAL));
-                seen.note(bus, "zedagent", change);
+                seen.note(topic_root, "zedagent", change);
             }
             change = self.baseosmgr.next() => {
                 seen.requested("baseosmgr", self.baseosmgr.get(GLOBAL));
-                seen.note(bus, "baseosmgr", change);
+                seen.note(topic_root, "baseosmgr", change);
             }
             change = self.pending.next() => {
                 seen.pending = self.pending.iter().map(|(key, op)| (key.to_owned(), op.clone())).collect();
-                seen.note(bus, "zedagent", change);
+                seen.note(topic_root, "zedagent", change);
             }
             change = self.updates.next() => {
                 let waits = |it: &BaseOsStatus| !it.activated && !it.error_retry_condition.is_empty();
                 let all = self.updates.iter().filter(|(_, it)| waits(it));
                 seen.updates = all.map(|(key, it)| (key.to_owned(), it.clone())).collect();
-                seen.note(bus, "baseosmgr", change);
+                seen.note(topic_root, "baseosmgr", change);
             }
             change = self.leave.next() => {
                 let told = self.leave.get(GLOBAL).filter(|it| !it.phase.is_settled());
                 seen.leave = told.map(|it| Box::new(NodeLeave { config: None, ..it.clone() }));
-                seen.note(bus, "zedkube", change);
+                seen.note(topic_root, "zedkube", change);
             }
             change = self.last_look.next() => {
                 seen.last_look = self.last_look.get(GLOBAL).filter(|it| !it.held.is_empty()).cloned();
-                seen.note(bus, "nodeagent", change);
+                seen.note(topic_root, "nodeagent", change);
             }
             state = self.operator.next() => {
-                seen.asked(operator_file(bus), state);
+                seen.asked(operator_file(topic_root), state);
                 self.unread.remove(operator::FILE);
             }
             state = self.pause.next() => {
-                let file = bus.path(PAUSE_FILE);
+                let file = topic_root.path(PAUSE_FILE);
                 seen.usable(&file);
                 match orders::pause::read(&state, self.clock.wall()) {
                     Ok(pause) => seen.pause = pause,
@@ -310,7 +311,7 @@ impl Follow {
                 self.unread.remove(PAUSE_FILE);
             }
             (place, state) = forced(&mut self.force) => {
-                match seen.forced(place, bus.path(place), state) {
+                match seen.forced(place, topic_root.path(place), state) {
                     Some(it) => drop(self.forced.insert(place, it)),
                     None => drop(self.forced.remove(place)),
                 }
@@ -320,7 +321,7 @@ impl Follow {
             }
             (agent, change) = self.troubles.next() => {
                 seen.troubles = self.troubles.all();
-                seen.note(bus, agent, change);
+                seen.note(topic_root, agent, change);
             }
         }
     }
@@ -370,10 +371,10 @@ impl DrainView {
     }
 
     /// Notes which files are broken.
-    fn note<T: Topic>(&mut self, bus: &Bus, agent: &str, change: Change<T>) {
+    fn note<T: Topic>(&mut self, topic_root: &TopicRoot, agent: &str, change: Change<T>) {
         match change {
             Change::Put { key, .. } | Change::Gone { key, .. } => {
-                self.usable(&wire::path::<T>(bus, agent, &key));
+                self.usable(&wire::path::<T>(topic_root, agent, &key));
             }
             Change::Bad(Finding { path, reason }) => self.unusable(path, reason),
             Change::Synced | Change::Restarted(_) => {}

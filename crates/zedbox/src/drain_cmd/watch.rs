@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use agent::Clock;
 use anyhow::Context as _;
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use step::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -47,7 +47,7 @@ impl Patience {
 /// Follows the drain that is the `goal` until it has ended, Ctrl-C is pressed, or nobody reads any more; without `patience`
 /// it ends with 3 or 4 before that.
 pub(super) async fn run(
-    bus: &Bus,
+    topic_root: &TopicRoot,
     clock: Clock,
     goal: Goal,
     patience: Patience,
@@ -55,10 +55,10 @@ pub(super) async fn run(
 ) -> anyhow::Result<Exit> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for Ctrl-C")?;
     let mut resized = signal(SignalKind::window_change()).context("listen for the terminal's size")?;
-    let mut follow = Follow::open(bus, clock).await;
+    let mut follow = Follow::open(topic_root, clock).await;
     let mut course = Course::new(goal);
     let mut teller = Teller { voice, clock, shown: String::new(), last: None };
-    for line in warnings(bus, follow.seen()) {
+    for line in warnings(topic_root, follow.seen()) {
         Voice::warn(&line);
     }
     let (mut drawn, mut looked): (Option<Mono>, Mono) = (None, clock.now());

@@ -6,7 +6,7 @@ pub(crate) mod status;
 
 use agent::Clock;
 use anyhow::Context as _;
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use outage::operator::{self, Away};
 use outage::turn::record::{Forced, Record, Sequence};
 use outage::turn::rule;
@@ -82,7 +82,7 @@ fn say(voice: &Voice, done: &Done<'_>, text: &str) -> anyhow::Result<()> {
 }
 
 async fn release(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     clock: Clock,
     node: &str,
     fence: u32,
@@ -117,7 +117,7 @@ async fn release(
     say(voice, &Done { result: "released", node, fence: Some(fence), limit: None }, &text)
 }
 
-async fn ignore(cluster: &Cluster, node: &str, word: &Away, voice: &Voice) -> anyhow::Result<()> {
+async fn ignore(cluster: &ApiClient, node: &str, word: &Away, voice: &Voice) -> anyhow::Result<()> {
     let name = NodeName::parse(node).context("ignore a node")?;
     operator::mark(cluster, &name, Some(word)).await.with_context(|| format!("ignore node {node}"))?;
     let text = format!(
@@ -128,7 +128,7 @@ async fn ignore(cluster: &Cluster, node: &str, word: &Away, voice: &Voice) -> an
     say(voice, &Done { result: "ignored", node, fence: None, limit: None }, &text)
 }
 
-async fn count(cluster: &Cluster, node: &str, voice: &Voice) -> anyhow::Result<()> {
+async fn count(cluster: &ApiClient, node: &str, voice: &Voice) -> anyhow::Result<()> {
     let name = NodeName::parse(node).context("count a node")?;
     let before = operator::mark(cluster, &name, None).await.with_context(|| format!("count node {node}"))?;
     let (result, text) = match before {
@@ -138,7 +138,7 @@ async fn count(cluster: &Cluster, node: &str, voice: &Voice) -> anyhow::Result<(
     say(voice, &Done { result, node, fence: None, limit: None }, &text)
 }
 
-async fn set_order(cluster: &Cluster, clock: Clock, first: First, voice: &Voice) -> anyhow::Result<()> {
+async fn set_order(cluster: &ApiClient, clock: Clock, first: First, voice: &Voice) -> anyhow::Result<()> {
     let (order, text) = match first {
         First::Workers => (
             Sequence::WorkersFirst,
@@ -158,7 +158,7 @@ async fn set_order(cluster: &Cluster, clock: Clock, first: First, voice: &Voice)
     say(voice, &Done { result, node: "", fence: None, limit: None }, &text)
 }
 
-async fn set_limit(cluster: &Cluster, clock: Clock, limit: u32, voice: &Voice) -> anyhow::Result<()> {
+async fn set_limit(cluster: &ApiClient, clock: Clock, limit: u32, voice: &Voice) -> anyhow::Result<()> {
     let edit = |record: &Record| rule::with_limit(record, limit);
     let (before, after) =
         operator::change(cluster, clock.wall().to_timestamp(), edit).await.context("set the limit")?;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use agent::Clock;
 use anyhow::{Context as _, bail};
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use outage::operator::{self, Away, View};
 use outage::turn::record::{Class, Holder, Record, Sequence, Waiter};
 use outage::turn::rule::{self, Me, Refusal, Rule};
@@ -19,7 +19,7 @@ use crate::drain_cmd::voice::Voice;
 
 /// Prints it, with more of `node`, or of the first in the queue.
 pub(super) async fn run(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     clock: Clock,
     node: Option<&str>,
     voice: &Voice,

@@ -11,7 +11,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use agent::Clock;
 use anyhow::{Context as _, bail};
 use clap::{Args as Group, Subcommand};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use outage::operator as lease;
 use outage::site::operator::{self, Wish};
 use outage::site::preflight::{self, CODES, Finding};
@@ -210,7 +210,7 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
 }
 
 async fn change(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     clock: Clock,
     edit: impl Fn(&Record) -> Result<Record, outage::turn::rule::Refused>,
     what: &'static str,
@@ -219,7 +219,7 @@ async fn change(
 }
 
 async fn begin(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     clock: Clock,
     kind: SiteKind,
     (options, by): (&BeginOptions, Statement),
@@ -282,7 +282,7 @@ fn none_blocks(findings: &[Finding], pass: &[String], what: &str, voice: &Voice)
 }
 
 /// What speaks against it now.
-async fn checked(cluster: &Cluster, clock: Clock) -> anyhow::Result<Vec<Finding>> {
+async fn checked(cluster: &ApiClient, clock: Clock) -> anyhow::Result<Vec<Finding>> {
     let record = lease::view(cluster).await?.held.map(|it| it.record).unwrap_or_default();
     if let Some(site) = operator::current(&record)? {
         bail!(

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use checks::{Finding, verify};
 use clap::Args as Group;
 use clap::builder::PossibleValuesParser;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use outage::operator::{self as lease, View};
 use outage::site::operator::{self, Wish};
 use outage::site::preflight::CODES;
@@ -55,7 +55,7 @@ fn codes() -> Vec<&'static str> {
 
 /// Begins it.
 pub(super) async fn begin(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     clock: Clock,
     (options, by): (&RestartOptions, Statement),
     voice: &Voice,
@@ -103,7 +103,7 @@ pub(super) async fn begin(
 /// Follows the restart `id`, or the one that is in progress, until it has ended or is paused; then shows it. A cluster that does
 /// not answer, as where its only server reboots, is waited for.
 pub(super) async fn follow(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     clock: Clock,
     mut id: Option<String>,
     voice: &Voice,

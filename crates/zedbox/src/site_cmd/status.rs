@@ -7,16 +7,16 @@ use std::path::Path;
 
 use agent::{Clock, wire};
 use anyhow::Context as _;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::names::APP_NAMESPACE;
 use outage::operator::{self as lease, View};
-use outage::site::machines::Machine;
+use outage::site::machines::VmRecord;
 use outage::site::operator;
 use outage::site::preflight::Finding;
 use outage::site::record::{Member, NodeStep, Site, SiteKind, SitePhase};
 use outage::turn::record::LEASE;
 use outage::turn::rule::NodeSeen;
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use topics::{GoTime, SiteFinding, SiteMachine, SiteNode, SiteOperation, SiteStatus, SiteStep};
 
 use super::restart;
@@ -26,12 +26,13 @@ use crate::drain_cmd::voice::Voice;
 use crate::lock_cmd::status::when;
 
 /// Prints it.
-pub(super) async fn run(cluster: &Cluster, clock: Clock, root: &Path, voice: &Voice) -> anyhow::Result<()> {
+pub(super) async fn run(cluster: &ApiClient, clock: Clock, root: &Path, voice: &Voice) -> anyhow::Result<()> {
     let view = match lease::view(cluster).await {
         Ok(view) => view,
         Err(why) => {
-            let bus = Bus::open(root).context("show the site")?;
-            let record = wire::peek::<SiteOperation>(&bus, "zedkube", "global").context("show the site")?;
+            let topic_root = TopicRoot::open(root).context("show the site")?;
+            let record =
+                wire::peek::<SiteOperation>(&topic_root, "zedkube", "global").context("show the site")?;
             let Some(record) = record else { return Err(why).context("show the site") };
             return of_disk(&record, &why.to_string(), clock, voice);
         }
@@ -39,8 +40,9 @@ pub(super) async fn run(cluster: &Cluster, clock: Clock, root: &Path, voice: &Vo
     let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
     let site = operator::current(&record).context("show the site")?;
     // On another machine, or without root, this node's own record is not known.
-    let own =
-        Bus::open(root).ok().and_then(|bus| wire::peek::<SiteOperation>(&bus, "zedkube", "global").ok()?);
+    let own = TopicRoot::open(root)
+        .ok()
+        .and_then(|topic_root| wire::peek::<SiteOperation>(&topic_root, "zedkube", "global").ok()?);
     let under_way = under_way(&view, own.as_ref(), clock);
     if site.is_none() && !under_way.is_empty() {
         return show_under_way(under_way, voice);
@@ -276,7 +278,7 @@ fn past((step, since): &(NodeStep, String)) -> SiteStep {
     SiteStep { step: step.text().to_owned(), since: since.clone() }
 }
 
-fn machine(it: &Machine) -> SiteMachine {
+fn machine(it: &VmRecord) -> SiteMachine {
     SiteMachine {
         kind: it.kind.clone(),
         namespace: it.namespace.clone(),

@@ -8,10 +8,10 @@ use std::time::Duration;
 use agent::{Clock, wire};
 use anyhow::Context as _;
 use checks::{Finding, Severity, local, verify};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubenodeop::node::gate::DEVICE_NODES;
 use outage::operator;
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use topics::{
     DeviceNetworkStatus, EdgeNodeClusterStatus, EdgeNodeInfo, VerifyLayer, VerifyReport, VerifyResult,
 };
@@ -39,20 +39,20 @@ pub(crate) async fn run(command: &VerifyCommand) -> Exit {
         Ok(probes) => probes,
         Err(why) => return fail(Exit::Usage, anyhow::anyhow!(why)),
     };
-    let bus = match Bus::open(&command.place.root) {
-        Ok(bus) => bus,
+    let topic_root = match TopicRoot::open(&command.place.root) {
+        Ok(topic_root) => topic_root,
         Err(error) => return fail(Exit::Failed, anyhow::Error::new(error).context("open the root")),
     };
     let (cluster, clock) = (command.place.cluster(), Clock::new());
     let say = |line: &str| Voice::warn_of("verify", line);
     if command.fix {
-        match repairs::once(&bus, &cluster, clock, command.timeout, say).await {
+        match repairs::once(&topic_root, &cluster, clock, command.timeout, say).await {
             Ok(true) => {}
             Ok(false) => say("not all could be repaired in this time: what is left follows"),
             Err(why) => return fail(Exit::Failed, anyhow::anyhow!("repair this node: {why}")),
         }
     }
-    let look = async || report(&bus, &cluster, clock, &probes).await;
+    let look = async || report(&topic_root, &cluster, clock, &probes).await;
     let report =
         if command.wait { until_well(clock, command.timeout, look, say).await } else { look().await };
     let printed = match voice.output {
@@ -76,21 +76,26 @@ const fn exit(worst: VerifyResult) -> Exit {
 }
 
 /// One look at everything.
-async fn report(bus: &Bus, cluster: &Cluster, clock: Clock, probes: &probes::Probes) -> VerifyReport {
+async fn report(
+    topic_root: &TopicRoot,
+    cluster: &ApiClient,
+    clock: Clock,
+    probes: &probes::Probes,
+) -> VerifyReport {
     let at = clock.wall();
     // Another machine, or one on which no zedagent has run yet: nothing local is looked at.
-    let node = wire::peek::<EdgeNodeInfo>(bus, "zedagent", wire::GLOBAL).ok().flatten();
+    let node = wire::peek::<EdgeNodeInfo>(topic_root, "zedagent", wire::GLOBAL).ok().flatten();
     let node = node.map(|it| it.kube_name()).unwrap_or_default();
     let own = || clock.wall().to_timestamp();
     let mut layers = Box::pin(verify::look(cluster, own)).await;
     let api = layers.iter().any(|it| it.layer == "api" && it.result == VerifyResult::Pass);
-    let (here, found) = (!node.is_empty(), machine(bus, cluster, clock, &node).await);
-    layers.push(devices(bus, here));
+    let (here, found) = (!node.is_empty(), machine(topic_root, cluster, clock, &node).await);
+    layers.push(devices(topic_root, here));
     for (layer, finding) in found {
         merge(&mut layers, layer, finding);
     }
     if let (Some(port), Some(network)) =
-        (cluster_port(bus), layers.iter_mut().find(|it| it.layer == "network"))
+        (cluster_port(topic_root), layers.iter_mut().find(|it| it.layer == "network"))
     {
         network.read = [network.read.as_str(), &port].join(", ");
     }
@@ -106,11 +111,17 @@ async fn report(bus: &Bus, cluster: &Cluster, clock: Clock, probes: &probes::Pro
 }
 
 /// What this machine itself shows, by layer; nothing on a machine that is no node.
-async fn machine(bus: &Bus, cluster: &Cluster, clock: Clock, node: &str) -> Vec<(&'static str, Finding)> {
+async fn machine(
+    topic_root: &TopicRoot,
+    cluster: &ApiClient,
+    clock: Clock,
+    node: &str,
+) -> Vec<(&'static str, Finding)> {
     if node.is_empty() {
         return Vec::new();
     }
-    let (machine, now) = (zedkube::preflight::machine_of(bus.root(), cluster), clock.wall().to_timestamp());
+    let (machine, now) =
+        (zedkube::preflight::machine_of(topic_root.root(), cluster), clock.wall().to_timestamp());
     let found = tokio::task::spawn_blocking(move || local::look(&machine, now)).await;
     let found = found.unwrap_or_else(|cause| {
         vec![Finding::new("certificates", format!("cannot be checked: {cause}"), "type the command again")]
@@ -126,9 +137,9 @@ async fn machine(bus: &Bus, cluster: &Cluster, clock: Clock, node: &str) -> Vec<
 }
 
 /// The port of this node in its cluster, for a record: its interface, its label and the node's address on it.
-fn cluster_port(bus: &Bus) -> Option<String> {
-    let status = wire::peek::<EdgeNodeClusterStatus>(bus, "zedkube", wire::GLOBAL).ok()??;
-    let ports = wire::peek::<DeviceNetworkStatus>(bus, "nim", wire::GLOBAL).ok().flatten()?.ports?;
+fn cluster_port(topic_root: &TopicRoot) -> Option<String> {
+    let status = wire::peek::<EdgeNodeClusterStatus>(topic_root, "zedkube", wire::GLOBAL).ok()??;
+    let ports = wire::peek::<DeviceNetworkStatus>(topic_root, "nim", wire::GLOBAL).ok().flatten()?.ports?;
     let wanted = &status.cluster_interface;
     let port = ports.iter().find(|it| it.logicallabel == *wanted || it.if_name == *wanted)?;
     let address = status.cluster_ip_prefix.and_then(|it| it.ip.0);
@@ -152,14 +163,14 @@ fn merge(layers: &mut Vec<VerifyLayer>, name: &str, finding: Finding) {
 }
 
 /// Device nodes that the cluster software cannot start without.
-fn devices(bus: &Bus, here: bool) -> VerifyLayer {
+fn devices(topic_root: &TopicRoot, here: bool) -> VerifyLayer {
     if !here {
         return verify::skipped(
             "devices",
             "not checked: without /run/zedagent/EdgeNodeInfo this machine is no node; on a node, see systemctl status zedbox",
         );
     }
-    let missing = DEVICE_NODES.into_iter().filter(|path| !bus.path(path).exists());
+    let missing = DEVICE_NODES.into_iter().filter(|path| !topic_root.path(path).exists());
     let found = missing.map(|path| {
         let next = format!("mknod /{path} c 1 11, or start zedbox by its unit, which does so");
         Finding::new("devices", format!("there is no device node /{path}"), next)
@@ -168,7 +179,7 @@ fn devices(bus: &Bus, here: bool) -> VerifyLayer {
 }
 
 /// Who is down, or may be.
-async fn turns(cluster: &Cluster) -> VerifyLayer {
+async fn turns(cluster: &ApiClient) -> VerifyLayer {
     let view = match operator::view(cluster).await {
         Ok(view) => view,
         Err(error) => return verify::unknown("turns", &error.to_string(), "zedbox lock status"),
@@ -287,8 +298,8 @@ mod tests {
     #[test]
     fn the_port_of_the_cluster_is_shown_with_its_label_and_address() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        assert_eq!(cluster_port(&bus), None);
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        assert_eq!(cluster_port(&topic_root), None);
         let put = |path: &str, text: &str| store::replace(&root.path().join(path), text.as_bytes()).unwrap();
         put(
             "run/zedkube/EdgeNodeClusterStatus/global.json",
@@ -299,7 +310,7 @@ mod tests {
             r#"{"Ports":[{"IfName":"eth0","Logicallabel":"mgmt"},{"IfName":"eth1","Logicallabel":"shopfloor1"}]}"#,
         );
         assert_eq!(
-            cluster_port(&bus).as_deref(),
+            cluster_port(&topic_root).as_deref(),
             Some("cluster port eth1 (label shopfloor1) with 10.244.244.2")
         );
     }

@@ -15,7 +15,7 @@ const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
 /// Starts the program beside this test, whose cluster must continue meanwhile.
 fn start(world: &World, words: &str) -> JoinHandle<Ended> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
-    command.args(["drain", "--root"]).arg(world.bus.root()).args(words.split_whitespace());
+    command.args(["drain", "--root"]).arg(world.topic_root.root()).args(words.split_whitespace());
     command.env_clear().env("SUDO_USER", "field").stdin(Stdio::null());
     spawn_blocking(move || Ended::of(command.output().unwrap()))
 }
@@ -29,7 +29,7 @@ async fn drain(world: &World, words: &str) -> Ended {
 fn from_another_pid_namespace(world: &World) -> Option<String> {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_zedbox"), "drain", "--root"]);
-    command.arg(world.bus.root()).args(["status", "-o", "json"]);
+    command.arg(world.topic_root.root()).args(["status", "-o", "json"]);
     let told = match command.output() {
         Ok(output) => Ended::of(output),
         Err(cause) => {
@@ -146,6 +146,6 @@ async fn a_forced_reboot_goes_ahead_beside_a_zedkube_that_hangs_in_the_middle_of
     world.processes.hold(Agent::Zedkube, true);
     assert_eq!(drain(&world, "force complete --for reboot").await.code, 0);
     world.recorded_count(1).await;
-    assert!(world.bus.path(FORCE_FILE).exists(), "zedkube has not heard of it; a boot takes it away");
+    assert!(world.topic_root.path(FORCE_FILE).exists(), "zedkube has not heard of it; a boot takes it away");
     world.kill_all().await;
 }

@@ -79,7 +79,7 @@ async fn k4_processes_whose_wall_clock_is_set_by_ten_years_show_right_times_and_
             })
             .await;
     }
-    fs::remove_file(world.bus.path(FORCE_FILE)).unwrap();
+    fs::remove_file(world.topic_root.path(FORCE_FILE)).unwrap();
     // The same request, to the end of a drain that was never withdrawn.
     world.release().await;
     world.recorded_count(1).await;

@@ -36,7 +36,7 @@ impl Disk {
     /// `None`, with the reason printed, where this process may not mount.
     #[expect(clippy::explicit_write, reason = "a part that is left out says so")]
     fn under(world: &World, fault: Fault) -> Option<Self> {
-        let disk = Self { persist: world.bus.path("persist"), fault };
+        let disk = Self { persist: world.topic_root.path("persist"), fault };
         let counter = world.text("persist/status/rebootConfig").unwrap();
         for dir in [disk.persist.clone(), disk.persist.join("config")] {
             fs::create_dir_all(&dir).unwrap();
@@ -274,7 +274,7 @@ async fn comes_back(mut world: World) {
 #[tokio::test]
 async fn after_persist_was_wiped_with_our_cordon_standing_each_agent_starts_and_the_node_ends_schedulable() {
     let mut world = cordoned_and_off().await;
-    fs::remove_dir_all(world.bus.path("persist")).unwrap();
+    fs::remove_dir_all(world.topic_root.path("persist")).unwrap();
     // The controller sends its config again; what the device has carried out is not known any more.
     world.ask_reboot(7);
     world.start_all();
@@ -290,7 +290,7 @@ async fn after_persist_was_wiped_with_our_cordon_standing_each_agent_starts_and_
 async fn after_a_downgrade_with_our_cordon_standing_each_agent_starts_and_the_node_ends_schedulable() {
     let mut world = cordoned_and_off().await;
     // Every file that an agent keeps is of another shape, as a later version may write it; no backup helps.
-    let mut folders = vec![world.bus.path("persist/status")];
+    let mut folders = vec![world.topic_root.path("persist/status")];
     let mut broken = 0;
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {

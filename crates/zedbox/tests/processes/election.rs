@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use kubesim::{Server, Sim, SimConfig};
-use pubsub::{Bus, FileRule, FileState, store};
+use pubsub::{FileRule, FileState, TopicRoot, store};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -116,10 +116,11 @@ impl Press {
         let (sender, heard) = mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
         for (who, node) in nodes.iter().enumerate() {
-            let bus = Bus::open(node.root.path()).unwrap();
+            let topic_root = TopicRoot::open(node.root.path()).unwrap();
             let sender = sender.clone();
             watches.spawn(async move {
-                let mut watch = bus.file(bus.path(INFO), FileRule { limit_bytes: 1 << 16, order: false });
+                let mut watch =
+                    topic_root.file(topic_root.path(INFO), FileRule { limit_bytes: 1 << 16, order: false });
                 loop {
                     if let FileState::Present(bytes) = watch.next().await {
                         let info = go_json::from_slice(&bytes).unwrap();
@@ -190,8 +191,8 @@ impl Press {
 
 /// Waits until this node reports the cluster, or does so no longer.
 async fn reports(node: &Node, wanted: bool) {
-    let bus = Bus::open(node.root.path()).unwrap();
-    let mut watch = bus.file(bus.path(REPORT), FileRule { limit_bytes: 1 << 20, order: false });
+    let topic_root = TopicRoot::open(node.root.path()).unwrap();
+    let mut watch = topic_root.file(topic_root.path(REPORT), FileRule { limit_bytes: 1 << 20, order: false });
     let seen = async { while matches!(watch.next().await, FileState::Present(_)) != wanted {} };
     assert!(tokio::time::timeout(PATIENCE, seen).await.is_ok(), "a report, {wanted}: {}", node.log());
 }

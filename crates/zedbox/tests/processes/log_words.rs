@@ -29,7 +29,7 @@ async fn world() -> (tempfile::TempDir, World) {
 /// The lines of an agent's logs, each of which is an object as newlogd reads it.
 fn lines(world: &World, agent: Agent) -> Vec<String> {
     let mut all = Vec::new();
-    for entry in fs::read_dir(world.bus.path("log")).unwrap().map(Result::unwrap) {
+    for entry in fs::read_dir(world.topic_root.path("log")).unwrap().map(Result::unwrap) {
         let path = entry.path();
         if path.to_str().unwrap().ends_with(agent.name()) {
             all.extend(fs::read_to_string(path).unwrap().lines().map(str::to_owned));
@@ -150,8 +150,9 @@ async fn bad_drains(agent: &mut Vec<(Agent, Vec<String>)>) {
 
 /// The newest log of an agent.
 fn log_of(world: &World, agent: Agent) -> String {
-    let all =
-        fs::read_dir(world.bus.path("log")).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
+    let all = fs::read_dir(world.topic_root.path("log"))
+        .unwrap()
+        .map(|it| it.unwrap().file_name().into_string().unwrap());
     let newest = all.filter(|it| it.ends_with(agent.name())).max().unwrap();
     format!("log/{newest}")
 }

@@ -66,7 +66,7 @@ impl Found {
 
     async fn command(&mut self, world: &World, words: &str) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
-        let root = world.bus.root().display().to_string();
+        let root = world.topic_root.root().display().to_string();
         let words = words.replace("ROOT", &root);
         command.args(words.split_whitespace()).env_clear().stdin(Stdio::null());
         let said = spawn_blocking(move || command.output().unwrap()).await.unwrap();
@@ -112,7 +112,7 @@ impl Found {
 
     /// Everything there is to be seen at this moment.
     async fn look(&mut self, world: &World, port: u16) {
-        self.files(world.bus.root(), world.bus.root());
+        self.files(world.topic_root.root(), world.topic_root.root());
         for words in [
             "drain --root ROOT status",
             "drain --root ROOT -o json status",
@@ -125,8 +125,8 @@ impl Found {
         ] {
             self.command(world, words).await;
         }
-        self.archive(world.bus.root());
-        fs::remove_file(world.bus.path("bundle.tar.gz")).unwrap();
+        self.archive(world.topic_root.root());
+        fs::remove_file(world.topic_root.path("bundle.tar.gz")).unwrap();
         for path in
             ["/", "/status", "/metrics", "/healthz", "/readyz", "/outage", "/app", "/cluster-app", "/nothing"]
         {
@@ -157,7 +157,7 @@ impl Found {
 async fn port(world: &World) -> u16 {
     let seen = async {
         loop {
-            let logs = fs::read_dir(world.bus.path("log")).unwrap().map(|it| it.unwrap().path());
+            let logs = fs::read_dir(world.topic_root.path("log")).unwrap().map(|it| it.unwrap().path());
             let last = logs.filter(|it| it.to_string_lossy().ends_with("zedkube")).max().unwrap();
             let log = String::from_utf8_lossy(&fs::read(last).unwrap()).into_owned();
             let line = log.lines().rev().find(|it| it.contains("status server listens"));
@@ -171,7 +171,7 @@ async fn port(world: &World) -> u16 {
 }
 
 fn publish<T: Topic>(world: &World, agent: &str, key: &str, value: &T) {
-    agent::publication::<T>(&world.bus, agent).unwrap().publish(key, value).unwrap();
+    agent::publication::<T>(&world.topic_root, agent).unwrap().publish(key, value).unwrap();
 }
 
 /// A member's config whose status server listens here.
@@ -268,7 +268,7 @@ async fn s2_a_whole_reboot_at_the_loudest_log_tells_no_secret_but_where_it_belon
         found.look(&world, port(&world).await).await;
     }
     world.kill_all().await;
-    found.files(world.bus.root(), world.bus.root());
+    found.files(world.topic_root.root(), world.topic_root.root());
 
     found.holds_loud_logs();
     found.tells_nowhere(KUBE_TOKEN, &[KUBECONFIG]);

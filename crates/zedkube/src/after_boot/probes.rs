@@ -25,7 +25,7 @@ use futures::future::join_all;
 use kubeapi::connect::endpoint::Endpoint;
 use kubeapi::objects::{items, text};
 use kubeapi::watch::Scope;
-use kubeapi::{Cluster, Error};
+use kubeapi::{ApiClient, Error};
 use pubsub::store;
 use serde::Deserialize;
 use serde_json::Value;
@@ -126,7 +126,7 @@ fn probe(line: Line) -> Result<Probe, String> {
 }
 
 /// The layer `probes`, after the delay of the file; `here`: this machine is a node. Dropping it loses nothing.
-pub async fn look(probes: &Probes, cluster: &Cluster, here: bool) -> VerifyLayer {
+pub async fn look(probes: &Probes, cluster: &ApiClient, here: bool) -> VerifyLayer {
     if probes.all.is_empty() {
         let place = if here { "on this node" } else { "on this machine" };
         return verify::skipped("probes", &format!("there are none {place}: /{FILE}"));
@@ -137,14 +137,14 @@ pub async fn look(probes: &Probes, cluster: &Cluster, here: bool) -> VerifyLayer
 }
 
 /// Tries all of them at once: what was tried, and what was found.
-async fn try_all(probes: &Probes, cluster: &Cluster, here: bool) -> (Vec<String>, Vec<Finding>) {
+async fn try_all(probes: &Probes, cluster: &ApiClient, here: bool) -> (Vec<String>, Vec<Finding>) {
     let tried = join_all(probes.all.iter().map(|it| ask(it, cluster, here))).await;
     let (read, found): (Vec<String>, Vec<Option<Finding>>) = tried.into_iter().unzip();
     (read, found.into_iter().flatten().collect())
 }
 
 /// What the probes of the node below `root` find, without a delay, each with what a person can do. Dropping it loses nothing.
-pub(crate) async fn troubles(root: &Path, cluster: &Cluster) -> Vec<(String, String)> {
+pub(crate) async fn troubles(root: &Path, cluster: &ApiClient) -> Vec<(String, String)> {
     match read(root, None) {
         Ok(probes) => {
             try_all(&probes, cluster, true).await.1.into_iter().map(|it| (it.text, it.next)).collect()
@@ -154,7 +154,7 @@ pub(crate) async fn troubles(root: &Path, cluster: &Cluster) -> Vec<(String, Str
 }
 
 /// What was tried, and what is wrong with it; `here`: this machine is a node.
-async fn ask(probe: &Probe, cluster: &Cluster, here: bool) -> (String, Option<Finding>) {
+async fn ask(probe: &Probe, cluster: &ApiClient, here: bool) -> (String, Option<Finding>) {
     let (how, wrong) = match &probe.target {
         Target::Url(url, code) => {
             let why = match got(url).await {
@@ -183,7 +183,7 @@ async fn ask(probe: &Probe, cluster: &Cluster, here: bool) -> (String, Option<Fi
 
 /// How a service was tried, and what is wrong with it, with the next step.
 async fn service(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     namespace: &str,
     name: &str,
     here: bool,
@@ -209,7 +209,7 @@ async fn service(
 }
 
 /// Whether a service has an end point that is ready.
-async fn is_backed(cluster: &Cluster, namespace: &str, service: &str) -> Result<bool, Error> {
+async fn is_backed(cluster: &ApiClient, namespace: &str, service: &str) -> Result<bool, Error> {
     let scope = Scope {
         what: format!("end points of service {namespace}/{service}"),
         path: format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"),
@@ -221,7 +221,7 @@ async fn is_backed(cluster: &Cluster, namespace: &str, service: &str) -> Result<
 
 /// The addresses and TCP ports of a service in the cluster; or why there are none.
 async fn addresses(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     namespace: &str,
     service: &str,
 ) -> Result<Result<Vec<String>, &'static str>, Error> {

@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use agent::wire::{self, GLOBAL};
 use agent::{Clock, device};
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use kubenodeop::node::boot::{self, Boot, Report};
 use kubenodeop::node::gate::{Fact, Layer};
 use kubenodeop::node::leftovers;
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use tokio::sync::watch;
 use topics::EdgeNodeInfo;
 
 use super::probes;
 use crate::limits::Limits;
-use crate::local::Machine;
+use crate::local::ClockCheck;
 use crate::runtime;
 
 /// Makes them until nothing is left to be made, or `limit` is over, and says what it does; says whether all was made. What
@@ -27,14 +27,14 @@ use crate::runtime;
 /// # Errors
 /// Nothing says which node this is, or which boot.
 pub async fn once(
-    bus: &Bus,
-    cluster: &Cluster,
+    topic_root: &TopicRoot,
+    cluster: &ApiClient,
     clock: Clock,
     limit: Duration,
     say: impl Fn(&str),
 ) -> Result<bool, String> {
     let chain = |error: &(dyn std::error::Error + 'static)| agent::report::chain(error);
-    let info = wire::peek::<EdgeNodeInfo>(bus, "zedagent", GLOBAL).map_err(|it| chain(&it))?;
+    let info = wire::peek::<EdgeNodeInfo>(topic_root, "zedagent", GLOBAL).map_err(|it| chain(&it))?;
     let info = info.ok_or("zedagent has written no EdgeNodeInfo here: type the command on the node")?;
     let node = NodeName::parse(&info.kube_name()).map_err(|it| chain(&it))?;
     let (boot_id, limits) = (device::kernel_boot_id().map_err(|it| chain(&it))?, Limits::default());
@@ -50,7 +50,7 @@ pub async fn once(
     let (sender, report) = watch::channel(Report::default());
     let nothing = || std::future::ready(String::new());
     tokio::select! {
-        () = run(bus, cluster, &boot, &limits, clock, nothing, &sender) => Ok(false),
+        () = run(topic_root, cluster, &boot, &limits, clock, nothing, &sender) => Ok(false),
         () = until_made(report, &say) => Ok(true),
         () = clock.sleep_until(Some(clock.now() + limit)) => Ok(false),
     }
@@ -80,18 +80,18 @@ async fn until_made(mut report: watch::Receiver<Report>, say: &impl Fn(&str)) {
 /// Makes them for as long as the future is kept; it never ends. `waits` says
 /// what an API that is away waits for, or nothing.
 pub(crate) async fn run<W: Future<Output = String>>(
-    bus: &Bus,
-    cluster: &Cluster,
+    topic_root: &TopicRoot,
+    cluster: &ApiClient,
     boot: &Boot,
     limits: &Limits,
     clock: Clock,
     waits: impl Fn() -> W,
     report: &watch::Sender<Report>,
 ) {
-    let (machine, runtime) = (Machine::new(bus, clock), runtime::seam(bus.root(), limits));
-    let socket = runtime::socket(bus.root(), limits);
+    let (machine, runtime) = (ClockCheck::new(topic_root, clock), runtime::seam(topic_root.root(), limits));
+    let socket = runtime::socket(topic_root.root(), limits);
     let upper = || {
-        let (socket, cluster, root) = (socket.clone(), cluster.clone(), bus.root().to_owned());
+        let (socket, cluster, root) = (socket.clone(), cluster.clone(), topic_root.root().to_owned());
         let asked = async move {
             let (runtime, probes) = tokio::join!(socket.trouble(), probes::troubles(&root, &cluster));
             vec![Fact::Runtime(runtime.unwrap_or_default()), Fact::Probes(probes)]
@@ -122,33 +122,33 @@ mod tests {
     }
 
     /// A node that was away, and has kept the taints of that.
-    async fn after_an_outage() -> (tempfile::TempDir, Bus, Sim) {
+    async fn after_an_outage() -> (tempfile::TempDir, TopicRoot, Sim) {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let info = EdgeNodeInfo { device_name: "n1".to_owned(), ..EdgeNodeInfo::default() };
         let sim = Sim::new(SimConfig { stale_taints: true, ..SimConfig::default() });
         sim.add_node("n1", &info.device_id.to_string());
-        let file = wire::path::<EdgeNodeInfo>(&bus, "zedagent", GLOBAL);
+        let file = wire::path::<EdgeNodeInfo>(&topic_root, "zedagent", GLOBAL);
         store::replace(&file, &go_json::to_vec(&info).unwrap()).unwrap();
         sim.power("n1", false);
         let is_tainted = |it: &serde_json::Value| {
             it["spec"]["taints"].as_array().is_some_and(|it| it.len() == TAINTED.len())
         };
         sim.until("nodes", |all| all.iter().all(is_tainted)).await;
-        (root, bus, sim)
+        (root, topic_root, sim)
     }
 
     #[tokio::test(start_paused = true)]
     async fn v1_fix_removes_stale_taints_once_the_kubelet_is_back_and_ends() {
-        let (_root, bus, sim) = after_an_outage().await;
-        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+        let (_root, topic_root, sim) = after_an_outage().await;
+        let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
         let clock = Clock::new();
         // While it is away nothing is touched, and the limit ends it.
-        assert_eq!(once(&bus, &cluster, clock, Duration::from_mins(5), |_| ()).await, Ok(false));
+        assert_eq!(once(&topic_root, &cluster, clock, Duration::from_mins(5), |_| ()).await, Ok(false));
         assert_eq!(taints(&sim), TAINTED.len());
         sim.power("n1", true);
         let began = clock.now();
-        assert_eq!(once(&bus, &cluster, clock, Duration::from_mins(15), |_| ()).await, Ok(true));
+        assert_eq!(once(&topic_root, &cluster, clock, Duration::from_mins(15), |_| ()).await, Ok(true));
         let took = clock.now().since(began);
         assert_eq!(taints(&sim), 0);
         assert!(took >= Duration::from_mins(1) && took < Duration::from_mins(5), "{took:?}");
@@ -156,7 +156,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn v1_fix_deletes_pods_of_the_former_boot_but_none_whose_container_lives() {
-        let (root, bus, sim) = after_an_outage().await;
+        let (root, topic_root, sim) = after_an_outage().await;
         sim.power("n1", true);
         for name in ["web", "db"] {
             sim.add_bare_pod("shop", name, "n1");
@@ -169,15 +169,15 @@ mod tests {
         let names = || sim.list("pods").iter().map(|it| it["metadata"]["name"].clone()).collect::<Vec<_>>();
         let lives = sim.get("pods", "shop", "db").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
         let socket = root.path().join(agent::runtime::SOCKETS[1]);
-        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+        let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
         let (clock, limit) = (Clock::new(), Duration::from_mins(5));
         // Without a word of the runtime nothing is deleted.
-        assert_eq!(once(&bus, &cluster, clock, limit, |_| ()).await, Ok(false));
+        assert_eq!(once(&topic_root, &cluster, clock, limit, |_| ()).await, Ok(false));
         assert_eq!(names(), ["db", "web"]);
         {
             let list = move || Answer::Pods(vec![pod(&lives, true)]);
             let _runtime = serve(&socket, list).unwrap();
-            assert_eq!(once(&bus, &cluster, clock, limit, |_| ()).await, Ok(false));
+            assert_eq!(once(&topic_root, &cluster, clock, limit, |_| ()).await, Ok(false));
             assert_eq!(names(), ["db"]);
         }
         std::fs::remove_file(&socket).unwrap();
@@ -189,16 +189,17 @@ mod tests {
         let live = sim.clone();
         let list = move || Answer::Pods(live.live_pods("n1").iter().map(|uid| pod(uid, true)).collect());
         let _runtime = serve(&socket, list).unwrap();
-        assert_eq!(once(&bus, &cluster, clock, limit, |_| ()).await, Ok(true));
+        assert_eq!(once(&topic_root, &cluster, clock, limit, |_| ()).await, Ok(true));
         assert_eq!(names(), ["known"]);
     }
 
     #[tokio::test]
     async fn v1_fix_is_for_a_node_alone() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        let cluster = Cluster::from_kubeconfig(root.path().join("none"));
-        let refused = once(&bus, &cluster, Clock::new(), Duration::from_mins(1), |_| ()).await.unwrap_err();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        let cluster = ApiClient::from_kubeconfig(root.path().join("none"));
+        let refused =
+            once(&topic_root, &cluster, Clock::new(), Duration::from_mins(1), |_| ()).await.unwrap_err();
         assert!(refused.contains("type the command on the node"), "{refused}");
     }
 }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::device::hooks::{self, About, Found, Hook, Stage, Verb};
-use agent::{Outbox, Station};
-use kubeapi::Target;
+use agent::{AgentContext, Outbox};
+use kubeapi::OwnNode;
 use tokio::sync::Mutex;
 use topics::{NodeDrainRequest, Requester};
 use tracing::{info, warn};
@@ -28,8 +28,8 @@ const UNDO: (u32, Duration) = (3, Duration::from_secs(30));
 /// Calls hooks, one at a time.
 #[derive(Clone)]
 pub(crate) struct Hooks {
-    station: Station,
-    target: Target,
+    context: AgentContext,
+    own_node: OwnNode,
     limit: Duration,
     /// Tries of those after a boot, and the pause in between: as of a drain.
     tries: (u32, Duration),
@@ -38,11 +38,11 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    pub(crate) fn new(station: &Station, work: &Work) -> Self {
+    pub(crate) fn new(context: &AgentContext, work: &Work) -> Self {
         let limits = work.limits();
         Self {
-            station: station.clone(),
-            target: work.target(),
+            context: context.clone(),
+            own_node: work.own_node(),
             limit: limits.hook_limit(),
             tries: (limits.drain_tries, limits.drain_pause()),
             calling: Arc::default(),
@@ -51,13 +51,13 @@ impl Hooks {
 
     /// What an earlier run left.
     pub(crate) fn left(&self) -> [Event; 2] {
-        let record = Record::read(&self.station.bus).unwrap_or_else(|why| {
+        let record = Record::read(&self.context.topic_root).unwrap_or_else(|why| {
             warn!("which hooks were called is not known, none is undone: {why}");
             Record::default()
         });
-        let boot = &self.station.boot_id;
+        let boot = &self.context.boot_id;
         let in_place = record.is_of(boot) && !record.called.is_empty();
-        let after_boot = record.after_boot != *boot && self.station.bus.path(hooks::FOLDER).exists();
+        let after_boot = record.after_boot != *boot && self.context.topic_root.path(hooks::FOLDER).exists();
         [Event::HooksLeft { in_place, after_boot }, Event::HookNotes(record.notes)]
     }
 
@@ -102,17 +102,17 @@ impl Hooks {
         said: &mut bool,
         outbox: &Outbox<Event>,
     ) -> Result<(), String> {
-        let bus = &self.station.bus;
-        let Found { hooks, refused } = hooks::find(bus, Stage::BeforeDrain)?;
+        let topic_root = &self.context.topic_root;
+        let Found { hooks, refused } = hooks::find(topic_root, Stage::BeforeDrain)?;
         // A record that cannot be read stops nobody who has no hooks.
         if hooks.is_empty() && refused.is_empty() {
             return Ok(());
         }
-        let mut record = Record::read(bus)?;
-        if record.is_of(&self.station.boot_id) && record.complete {
+        let mut record = Record::read(topic_root)?;
+        if record.is_of(&self.context.boot_id) && record.complete {
             return Ok(());
         }
-        record.begin(&self.station.boot_id, self.about(request));
+        record.begin(&self.context.boot_id, self.about(request));
         self.note(&mut record, refused.into_iter().map(|it| format!("not called: {it}")), outbox).await;
         for hook in hooks {
             if record.has_done(&hook.name) {
@@ -120,21 +120,21 @@ impl Hooks {
             }
             *said = true;
             record.calls(&hook.name);
-            record.write(bus)?;
+            record.write(topic_root)?;
             outbox.send(Event::Hooking(run, format!("hook {} is running", hook.name))).await;
             info!(hook = hook.name, "calls a hook before the drain");
-            if let Err(why) = hook.call(bus, Verb::Run, &record.about(), self.limit).await {
+            if let Err(why) = hook.call(topic_root, Verb::Run, &record.about(), self.limit).await {
                 if hook.is_blocking() {
-                    record.write(bus)?;
+                    record.write(topic_root)?;
                     return Err(why);
                 }
                 self.note(&mut record, [format!("failed, and stops nothing: {why}")], outbox).await;
             }
             record.done(&hook.name);
-            record.write(bus)?;
+            record.write(topic_root)?;
         }
         record.complete = true;
-        record.write(bus)
+        record.write(topic_root)
     }
 
     /// Undoes what was called before a drain, the last one first.
@@ -149,20 +149,20 @@ impl Hooks {
     }
 
     async fn undo_all(&self, outbox: &Outbox<Event>) -> Result<(), String> {
-        let bus = &self.station.bus;
-        let mut record = Record::read(bus)?;
-        if !record.is_of(&self.station.boot_id) {
+        let topic_root = &self.context.topic_root;
+        let mut record = Record::read(topic_root)?;
+        if !record.is_of(&self.context.boot_id) {
             return Ok(());
         }
         record.complete = false;
         while let Some(name) = record.undoes_last() {
-            record.write(bus)?;
+            record.write(topic_root)?;
             if let Err(why) = self.undo_one(&name, &record.about()).await {
                 self.note(&mut record, [format!("not undone: {why}")], outbox).await;
             }
             record.called.pop();
         }
-        record.write(bus)
+        record.write(topic_root)
     }
 
     async fn undo_one(&self, name: &str, about: &About) -> Result<(), String> {
@@ -170,8 +170,8 @@ impl Hooks {
         let mut count = 1;
         loop {
             info!(hook = name, "undoes a hook, as the drain has ended without a boot");
-            let hook = Hook::named(&self.station.bus, Stage::BeforeDrain, name)?;
-            let Err(why) = hook.call(&self.station.bus, Verb::Undo, about, self.limit).await else {
+            let hook = Hook::named(&self.context.topic_root, Stage::BeforeDrain, name)?;
+            let Err(why) = hook.call(&self.context.topic_root, Verb::Undo, about, self.limit).await else {
                 return Ok(());
             };
             if count == tries {
@@ -196,12 +196,12 @@ impl Hooks {
             let then = if tried < tries { "is tried again" } else { "is given up, with those after it" };
             warn!(tried, of = tries, "a hook after the boot {then}: {why}");
             let calling = self.calling.lock().await;
-            if let Ok(mut record) = Record::read(&self.station.bus) {
+            if let Ok(mut record) = Record::read(&self.context.topic_root) {
                 self.note(&mut record, [format!("{then}: {why}")], &outbox).await;
                 if tried == tries {
-                    record.after_boot.clone_from(&self.station.boot_id);
+                    record.after_boot.clone_from(&self.context.boot_id);
                 }
-                if let Err(why) = record.write(&self.station.bus) {
+                if let Err(why) = record.write(&self.context.topic_root) {
                     warn!("{why}");
                 }
             }
@@ -218,23 +218,23 @@ impl Hooks {
         done: &mut Vec<String>,
         outbox: &Outbox<Event>,
     ) -> Result<(), String> {
-        let bus = &self.station.bus;
-        let mut record = Record::read(bus)?;
-        let Found { hooks, refused } = hooks::find(bus, Stage::AfterBoot)?;
-        if !record.is_of(&self.station.boot_id) {
+        let topic_root = &self.context.topic_root;
+        let mut record = Record::read(topic_root)?;
+        let Found { hooks, refused } = hooks::find(topic_root, Stage::AfterBoot)?;
+        if !record.is_of(&self.context.boot_id) {
             // What was called before the boot ends with it.
             record.notes.clear();
             record.called.clear();
         }
         self.note(&mut record, refused.into_iter().map(|it| format!("not called: {it}")), outbox).await;
         let about =
-            About { attempt, boot_id: self.station.boot_id.clone(), node: self.node(), ..record.about() };
+            About { attempt, boot_id: self.context.boot_id.clone(), node: self.node(), ..record.about() };
         for hook in hooks {
             if done.contains(&hook.name) {
                 continue;
             }
             info!(hook = hook.name, "calls a hook after the boot");
-            match hook.call(bus, Verb::Run, &about, self.limit).await {
+            match hook.call(topic_root, Verb::Run, &about, self.limit).await {
                 Ok(()) => {}
                 Err(why) if hook.is_blocking() => return Err(why),
                 Err(why) => {
@@ -243,8 +243,8 @@ impl Hooks {
             }
             done.push(hook.name);
         }
-        record.after_boot.clone_from(&self.station.boot_id);
-        record.write(bus)
+        record.after_boot.clone_from(&self.context.boot_id);
+        record.write(topic_root)
     }
 
     /// Keeps what a reader has to know, says it, and shows it.
@@ -281,16 +281,16 @@ impl Hooks {
             request: request.id().to_string(),
             reason: request.context.clone(),
             attempt: 0,
-            boot_id: self.station.boot_id.clone(),
+            boot_id: self.context.boot_id.clone(),
         }
     }
 
     fn node(&self) -> String {
-        self.target.get().map(|(node, _)| node.to_string()).unwrap_or_default()
+        self.own_node.get().map(|(node, _)| node.to_string()).unwrap_or_default()
     }
 
     async fn sleep(&self, pause: Duration) {
-        let clock = self.station.clock;
+        let clock = self.context.clock;
         clock.sleep_until(Some(clock.now() + pause)).await;
     }
 }

@@ -2,7 +2,7 @@
 
 use agent::device::hooks::About;
 use agent::report;
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde::{Deserialize, Serialize};
 use topics::cut_text;
 
@@ -56,19 +56,19 @@ impl Record {
     }
 
     /// What was kept; nothing where there is no file.
-    pub(super) fn read(bus: &Bus) -> Result<Self, String> {
+    pub(super) fn read(topic_root: &TopicRoot) -> Result<Self, String> {
         let wrong = |why: String| format!("the record of hooks /{PATH} cannot be read: {why}; remove it");
-        match store::read(&bus.path(PATH), LIMIT_BYTES) {
+        match store::read(&topic_root.path(PATH), LIMIT_BYTES) {
             Ok(None) => Ok(Self::default()),
             Ok(Some(bytes)) => serde_json::from_slice(&bytes).map_err(|cause| wrong(cause.to_string())),
             Err(cause) => Err(wrong(report::chain(&cause))),
         }
     }
 
-    pub(super) fn write(&self, bus: &Bus) -> Result<(), String> {
+    pub(super) fn write(&self, topic_root: &TopicRoot) -> Result<(), String> {
         let wrong = |why: String| format!("the record of hooks /{PATH} cannot be written: {why}");
         let bytes = serde_json::to_vec(self).map_err(|cause| wrong(cause.to_string()))?;
-        store::replace(&bus.path(PATH), &bytes).map_err(|cause| wrong(report::chain(&cause)))
+        store::replace(&topic_root.path(PATH), &bytes).map_err(|cause| wrong(report::chain(&cause)))
     }
 
     pub(super) fn is_of(&self, boot_id: &str) -> bool {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use agent::{Clock, Inbox, Stop, Stopper, turn};
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use topics::GoTime;
 
 use super::*;
@@ -22,11 +22,11 @@ impl Device {
         let root = tempfile::tempdir().unwrap();
         let (stopper, stop) = Stop::new();
         let (outbox, inbox) = turn::inbox();
-        let bus = Bus::open(root.path()).unwrap();
-        let station = Station { bus, clock: Clock::new(), stop, boot_id: "b1".to_owned() };
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        let context = AgentContext { topic_root, clock: Clock::new(), stop, boot_id: "b1".to_owned() };
         let hooks = Hooks {
-            station,
-            target: Target::default(),
+            context,
+            own_node: OwnNode::default(),
             limit: Duration::from_secs(20),
             tries: (2, Duration::ZERO),
             calling: Arc::default(),
@@ -76,7 +76,7 @@ impl Device {
 
     /// Another run of the agent in this boot, or in another one.
     fn again(&mut self, boot_id: &str) {
-        self.hooks.station.boot_id = boot_id.to_owned();
+        self.hooks.context.boot_id = boot_id.to_owned();
         self.hooks.calling = Arc::default();
     }
 

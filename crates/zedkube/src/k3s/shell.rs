@@ -1,9 +1,9 @@
 //! Wires the rules of k3s updates to topics and files, and to the Node object of this node.
 
-use agent::{Error, Hands, Station, Tasks, Troubles, Weight, publication, turn, wire};
+use agent::{AgentContext, Error, Hands, Tasks, Troubles, Weight, publication, turn, wire};
 use kubenodeop::node::boot::Report;
 use nodestatus::{ClusterMembership, Membership};
-use pubsub::{Bus, Change, Publication, store};
+use pubsub::{Change, Publication, TopicRoot, store};
 use tokio::sync::watch;
 use topics::{ConfigItemValueMap, K3sStage, K3sUpdate, KubeConfig, NodeDrainRequest};
 use tracing::{error, info, warn};
@@ -29,7 +29,7 @@ const READ: &str = "read the override file";
 
 /// The updates of k3s on this node, to be run beside the drain.
 pub(crate) struct Updates {
-    station: Station,
+    context: AgentContext,
     limits: Limits,
     shell: Shell,
     inbox: turn::Inbox<Event>,
@@ -37,7 +37,7 @@ pub(crate) struct Updates {
 }
 
 struct Shell {
-    bus: Bus,
+    topic_root: TopicRoot,
     tasks: Tasks<Event>,
     work: Work,
     config: Publication<KubeConfig>,
@@ -51,17 +51,17 @@ impl Updates {
     ///
     /// # Errors
     /// A topic that cannot be had.
-    pub(crate) fn open(station: &Station, limits: &Limits, work: Work) -> Result<Self, Error> {
-        let bus = &station.bus;
+    pub(crate) fn open(context: &AgentContext, limits: &Limits, work: Work) -> Result<Self, Error> {
+        let topic_root = &context.topic_root;
         let (outbox, inbox) = turn::inbox();
-        let record: Publication<K3sUpdate> = publication(bus, NAME)?;
+        let record: Publication<K3sUpdate> = publication(topic_root, NAME)?;
         let shell = Shell {
-            config: publication(bus, NAME)?,
-            request: publication(bus, NAME)?,
+            config: publication(topic_root, NAME)?,
+            request: publication(topic_root, NAME)?,
             hold: watch::Sender::new(hold(record.get(GLOBAL))),
             record,
             work,
-            bus: bus.clone(),
+            topic_root: topic_root.clone(),
             tasks: Tasks::new(outbox),
         };
         let found = Found {
@@ -70,10 +70,10 @@ impl Updates {
             record: shell.record.get(GLOBAL).cloned(),
             request: shell.request.get(GLOBAL).cloned(),
             pause: None,
-            boot_id: station.boot_id.clone(),
-            booted_at: station.clock.booted_at(),
+            boot_id: context.boot_id.clone(),
+            booted_at: context.clock.booted_at(),
         };
-        Ok(Self { station: station.clone(), limits: limits.clone(), shell, inbox, found })
+        Ok(Self { context: context.clone(), limits: limits.clone(), shell, inbox, found })
     }
 
     /// What an update says of this node, from before the first fact on.
@@ -81,7 +81,7 @@ impl Updates {
         self.shell.hold.subscribe()
     }
 
-    /// Goes on until the station says stop.
+    /// Goes on until `context` says stop.
     ///
     /// # Errors
     /// What could not be performed and is not tried again.
@@ -90,22 +90,22 @@ impl Updates {
         standing: watch::Receiver<ClusterMembership>,
         troubles: &Troubles,
     ) -> Result<(), Error> {
-        let Self { station, limits, mut shell, inbox, mut found } = *self;
-        let mut pauses = station.pauses();
+        let Self { context, limits, mut shell, inbox, mut found } = *self;
+        let mut pauses = context.pauses();
         found.pause = pauses.next().await;
         shell.tasks.follow_pause(pauses, Event::Pause);
-        shell.follow(&station, standing);
-        let core = K3s::new(limits, found, station.clock.now());
-        turn::beside(core, shell, inbox, &station, troubles).await
+        shell.follow(&context, standing);
+        let core = K3s::new(limits, found, context.clock.now());
+        turn::beside(core, shell, inbox, &context, troubles).await
     }
 }
 
 impl Shell {
-    fn follow(&mut self, station: &Station, mut standing: watch::Receiver<ClusterMembership>) {
-        let bus = self.bus.clone();
-        self.tasks.follow_wall(station.clock, Event::Wall);
+    fn follow(&mut self, context: &AgentContext, mut standing: watch::Receiver<ClusterMembership>) {
+        let topic_root = self.topic_root.clone();
+        self.tasks.follow_wall(context.clock, Event::Wall);
         let mut told = Vec::new();
-        self.tasks.follow::<ConfigItemValueMap>(&bus, "zedagent", move |change| match change {
+        self.tasks.follow::<ConfigItemValueMap>(&topic_root, "zedagent", move |change| match change {
             Change::Put { value, .. } => {
                 let (wanted, refused) = wanted(&value);
                 if refused != told {
@@ -119,9 +119,9 @@ impl Shell {
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
         });
         self.tasks.events("follow the drain", move |outbox| {
-            requester::follow(bus, outbox, |word| Some(Event::Drain(word)))
+            requester::follow(topic_root, outbox, |word| Some(Event::Drain(word)))
         });
-        self.tasks.follow_force(station, |order| Event::Forced(order.ok().flatten()));
+        self.tasks.follow_force(context, |order| Event::Forced(order.ok().flatten()));
         self.tasks.events("follow the standing in the cluster", move |outbox| async move {
             loop {
                 let (member, leaves) = stands(standing.borrow_and_update().membership);
@@ -162,11 +162,11 @@ fn report(report: Report) -> Event {
 }
 
 /// The override file; `None` while the vault is shut, or it cannot be read.
-fn file(bus: &Bus) -> Option<Override> {
-    if !bus.path(VAULT).is_dir() {
+fn file(topic_root: &TopicRoot) -> Option<Override> {
+    if !topic_root.path(VAULT).is_dir() {
         return None;
     }
-    match store::read(&bus.path(FILE), u64::try_from(OVERRIDE_BYTES).unwrap_or(u64::MAX)) {
+    match store::read(&topic_root.path(FILE), u64::try_from(OVERRIDE_BYTES).unwrap_or(u64::MAX)) {
         Ok(found) => Some(Override(found.unwrap_or_default())),
         Err(cause) => {
             warn!(path = FILE, error = %cause, "the override file cannot be read; it is replaced when another is wanted");
@@ -219,13 +219,13 @@ impl Hands for Shell {
                 self.config.publish(GLOBAL, &config).map_err(Error::pubsub("KubeConfig"))?;
             }
             Effect::File(Override(bytes)) => {
-                let path = self.bus.path(FILE);
+                let path = self.topic_root.path(FILE);
                 if bytes.is_empty() { store::remove(&path).map(drop) } else { store::replace(&path, &bytes) }
                     .map_err(Error::pubsub("the override file of k3s"))?;
             }
             Effect::ReadFile => {
-                let bus = self.bus.clone();
-                let read = tokio::task::spawn_blocking(move || file(&bus));
+                let topic_root = self.topic_root.clone();
+                let read = tokio::task::spawn_blocking(move || file(&topic_root));
                 self.tasks.start(READ, async move { Some(Event::File(read.await.ok().flatten())) });
             }
             Effect::Look(number) => {

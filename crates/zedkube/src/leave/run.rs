@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use agent::outlet::Tries;
-use agent::{Error, Station, Tasks, Troubles, publication, turn, wire};
-use kubeapi::Cluster;
+use agent::{AgentContext, Error, Tasks, Troubles, publication, turn, wire};
+use kubeapi::ApiClient;
 use kubenodeop::CordonOwner;
 use kubenodeop::leave::{End, Leave, State, leave};
-use pubsub::{Bus, Change, Publication};
+use pubsub::{Change, Publication, TopicRoot};
 use step::Mono;
 use tokio::sync::watch;
 use topics::{
@@ -21,7 +21,7 @@ use super::rules::{Fact, Rules};
 use crate::limits::LEAVE_REACH;
 use crate::limits::Limits;
 use crate::{GLOBAL, NAME};
-use kubeapi::Target;
+use kubeapi::OwnNode;
 use nodestatus::{ClusterMembership, Membership};
 
 /// What the walk came to: its end, what it passed over, and the node.
@@ -29,7 +29,7 @@ type Walked = (End, Vec<String>, String);
 
 /// The one who says how this node stands to its cluster.
 pub(crate) struct Leaver {
-    station: Station,
+    context: AgentContext,
     limits: Limits,
     /// `None` while it cannot be had: then this node counts as what the config says, and no walk begins.
     topic: Option<Publication<NodeLeave>>,
@@ -45,21 +45,21 @@ impl Leaver {
     ///
     /// # Errors
     /// The record cannot be read: whether the node was leaving is not known then.
-    pub(crate) fn open(station: &Station, troubles: &Troubles, limits: &Limits) -> Result<Self, Error> {
+    pub(crate) fn open(context: &AgentContext, troubles: &Troubles, limits: &Limits) -> Result<Self, Error> {
         // What fails here is tried again, and then reported, with the first write.
-        let topic: Option<Publication<NodeLeave>> = publication(&station.bus, NAME).ok();
+        let topic: Option<Publication<NodeLeave>> = publication(&context.topic_root, NAME).ok();
         // A publication has the backup of a damaged record.
         let record = match &topic {
             Some(topic) => topic.get(GLOBAL).cloned(),
-            None => wire::peek(&station.bus, NAME, GLOBAL).map_err(Error::pubsub("NodeLeave"))?,
+            None => wire::peek(&context.topic_root, NAME, GLOBAL).map_err(Error::pubsub("NodeLeave"))?,
         };
-        let mut rules = Rules::new(record.unwrap_or_default(), limits, &station.boot_id);
-        rules.clock_set(*station.clock.boots().borrow());
-        let now = station.clock.now();
+        let mut rules = Rules::new(record.unwrap_or_default(), limits, &context.boot_id);
+        rules.clock_set(*context.clock.boots().borrow());
+        let now = context.clock.now();
         let standing = rules.settle(now, rules.wall(now));
         let (standing, _) = watch::channel(standing);
         Ok(Self {
-            station: station.clone(),
+            context: context.clone(),
             limits: limits.clone(),
             topic,
             rules,
@@ -80,21 +80,26 @@ impl Leaver {
         self.heard.clone()
     }
 
-    /// Goes on until the station says stop. `limit` is how long an attempt to drain may last, as the config has it.
+    /// Goes on until `context` says stop. `limit` is how long an attempt to drain may last, as the config has it.
     /// Dropping it ends the walk where it is; the next start continues.
-    pub(crate) async fn run(mut self, cluster: Cluster, target: Target, limit: watch::Receiver<Duration>) {
+    pub(crate) async fn run(
+        mut self,
+        cluster: ApiClient,
+        own_node: OwnNode,
+        limit: watch::Receiver<Duration>,
+    ) {
         let (outbox, mut inbox) = turn::inbox();
         let mut tasks = Tasks::new(outbox);
-        follow(&mut tasks, &self.station.bus);
-        let mut stop = self.station.stop.clone();
+        follow(&mut tasks, &self.context.topic_root);
+        let mut stop = self.context.stop.clone();
         let mut walk: Option<Pin<Box<dyn Future<Output = Walked> + Send>>> = None;
         let (to_state, mut state) = watch::channel(State::default());
         // When news of the walk are written, and when they were.
         let (mut due, mut written_at) = (None::<Mono>, Mono::START);
-        let mut boots = self.station.clock.boots();
+        let mut boots = self.context.clock.boots();
         let mut heard = self.heard.subscribe();
         loop {
-            let now = self.station.clock.now();
+            let now = self.context.clock.now();
             let before = self.rules.record().phase;
             let standing = self.rules.settle(now, self.rules.wall(now));
             self.announce(before);
@@ -111,22 +116,22 @@ impl Leaver {
                 } else if walk.is_none() && *heard.borrow_and_update() == Some(Membership::Leaving) {
                     to_state.send_replace(State::default());
                     state.mark_unchanged();
-                    walk = Some(Box::pin(self.walk(&cluster, &target, limit.clone(), to_state.clone())));
+                    walk = Some(Box::pin(self.walk(&cluster, &own_node, limit.clone(), to_state.clone())));
                 }
             }
             tokio::select! {
                 () = stop.stopped() => return,
                 heard = inbox.recv() => match heard {
-                    Some(fact) => self.rules.hear(self.station.clock.now(), fact),
+                    Some(fact) => self.rules.hear(self.context.clock.now(), fact),
                     None => return,
                 },
-                () = self.station.clock.sleep_until(self.rules.next_wake()), if self.rules.next_wake().is_some() => {}
-                () = self.station.clock.sleep_until(again), if again.is_some() => {}
+                () = self.context.clock.sleep_until(self.rules.next_wake()), if self.rules.next_wake().is_some() => {}
+                () = self.context.clock.sleep_until(again), if again.is_some() => {}
                 Ok(()) = heard.changed() => {}
                 Ok(()) = boots.changed() => self.rules.clock_set(*boots.borrow_and_update()),
                 (end, passed_over, node) = ended(&mut walk) => {
                     (walk, due) = (None, None);
-                    let time = self.rules.wall(self.station.clock.now());
+                    let time = self.rules.wall(self.context.clock.now());
                     self.rules.ended(&end, &passed_over, &node, time);
                     let record = self.rules.record();
                     info!(reason = record.reason, next = record.next_step, "leaving the cluster: over");
@@ -136,9 +141,9 @@ impl Leaver {
                     let other = self.rules.is_other_step(state.borrow_and_update().stage);
                     due = Some(if other { now } else { written_at + self.limits.marks_gap() });
                 }
-                () = self.station.clock.sleep_until(due), if due.is_some() => {
+                () = self.context.clock.sleep_until(due), if due.is_some() => {
                     let newest = state.borrow().clone();
-                    let now = self.station.clock.now();
+                    let now = self.context.clock.now();
                     let time = self.rules.wall(now);
                     self.rules.walked(now, &newest, |at| time.minus(now.since(at)));
                     (due, written_at) = (None, now);
@@ -149,19 +154,19 @@ impl Leaver {
 
     fn walk(
         &self,
-        cluster: &Cluster,
-        target: &Target,
+        cluster: &ApiClient,
+        own_node: &OwnNode,
         attempt: watch::Receiver<Duration>,
         told: watch::Sender<State>,
     ) -> impl Future<Output = Walked> + Send + use<> {
-        let (cluster, target, station) = (cluster.clone(), target.clone(), self.station.clone());
+        let (cluster, own_node, context) = (cluster.clone(), own_node.clone(), self.context.clone());
         let (limits, marks) = (self.limits.clone(), self.rules.marks());
         let started_at = self.rules.record().started_at.to_string();
         async move {
-            let clock = station.clock;
+            let clock = context.clock;
             let late = clock.sleep_until(Some(clock.now() + LEAVE_REACH));
             let (node, device_uuid) = tokio::select! {
-                known = target.known() => known,
+                known = own_node.known() => known,
                 () = late => {
                     let why = "the name of this node is not known: zedagent publishes no EdgeNodeInfo".to_owned();
                     return (End::NotReached(why), Vec::new(), "this node".to_owned());
@@ -169,7 +174,7 @@ impl Leaver {
             };
             // No requester has this number: the drain gives such a cordon back if the leave is called off.
             let owner = CordonOwner {
-                boot_id: station.boot_id.clone(),
+                boot_id: context.boot_id.clone(),
                 requested_by: 0,
                 requested_at: started_at,
                 ..CordonOwner::default()
@@ -200,7 +205,7 @@ impl Leaver {
     fn publish(&mut self) -> Result<(), Error> {
         let topic = match &mut self.topic {
             Some(topic) => topic,
-            none => none.insert(publication(&self.station.bus, NAME)?),
+            none => none.insert(publication(&self.context.topic_root, NAME)?),
         };
         if topic.get(GLOBAL).is_none() && *self.rules.record() == NodeLeave::default() {
             return Ok(());
@@ -237,19 +242,19 @@ impl Leaver {
     }
 }
 
-fn follow(tasks: &mut Tasks<Fact>, bus: &Bus) {
-    tasks.follow::<EdgeNodeClusterConfig>(bus, "zedagent", |change| match change {
+fn follow(tasks: &mut Tasks<Fact>, topic_root: &TopicRoot) {
+    tasks.follow::<EdgeNodeClusterConfig>(topic_root, "zedagent", |change| match change {
         Change::Put { value, .. } => Some(Fact::Config(Some(Box::new(value)))),
         Change::Gone { .. } => Some(Fact::Config(None)),
         Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
-    tasks.follow::<ClusterDecision>(bus, "zedagent", |change| match change {
+    tasks.follow::<ClusterDecision>(topic_root, "zedagent", |change| match change {
         Change::Put { value, .. } => Some(Fact::Decision(value.membership)),
         Change::Gone { .. } => Some(Fact::Decision(ConfigMembership::Unknown)),
         Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
     let mut last = None;
-    tasks.follow::<ZedAgentStatus>(bus, "zedagent", move |change| {
+    tasks.follow::<ZedAgentStatus>(topic_root, "zedagent", move |change| {
         let status = match change {
             Change::Put { value, .. } => Some(value.config_get_status),
             Change::Gone { .. } => None,
@@ -276,44 +281,54 @@ mod tests {
     #[tokio::test]
     async fn a_damaged_record_is_read_from_its_backup_so_that_a_leave_is_not_forgotten() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        let mut topic: Publication<NodeLeave> = publication(&bus, NAME).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        let mut topic: Publication<NodeLeave> = publication(&topic_root, NAME).unwrap();
         for reason in ["first", "second"] {
             let record =
                 NodeLeave { phase: LeavePhase::Draining, reason: reason.to_owned(), ..NodeLeave::default() };
             topic.publish(GLOBAL, &record).unwrap();
         }
         drop(topic);
-        std::fs::File::create(wire::path::<NodeLeave>(&bus, NAME, GLOBAL)).unwrap();
+        std::fs::File::create(wire::path::<NodeLeave>(&topic_root, NAME, GLOBAL)).unwrap();
         let (_stopper, stop) = Stop::new();
-        let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
-        let troubles = Troubles::open(&bus, station.clock, NAME);
-        let leaver = Leaver::open(&station, &troubles, &Limits::default()).unwrap();
+        let context = AgentContext {
+            topic_root: topic_root.clone(),
+            clock: Clock::new(),
+            stop,
+            boot_id: "b1".to_owned(),
+        };
+        let troubles = Troubles::open(&topic_root, context.clock, NAME);
+        let leaver = Leaver::open(&context, &troubles, &Limits::default()).unwrap();
         assert_eq!(leaver.standing().borrow().membership, Membership::Leaving);
     }
     #[tokio::test(start_paused = true)]
     async fn no_walk_begins_before_the_drain_has_heard_of_it() {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        let mut topic: Publication<NodeLeave> = publication(&bus, NAME).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        let mut topic: Publication<NodeLeave> = publication(&topic_root, NAME).unwrap();
         let record = NodeLeave { phase: LeavePhase::Draining, ..NodeLeave::default() };
         topic.publish(GLOBAL, &record).unwrap();
         drop(topic);
-        let mut config = publication::<EdgeNodeClusterConfig>(&bus, "zedagent").unwrap();
+        let mut config = publication::<EdgeNodeClusterConfig>(&topic_root, "zedagent").unwrap();
         let none = EdgeNodeClusterConfig { initialized: true, ..EdgeNodeClusterConfig::default() };
         config.publish(GLOBAL, &none).unwrap();
         let (_stopper, stop) = Stop::new();
-        let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
-        let troubles = Troubles::open(&bus, station.clock, NAME);
+        let context = AgentContext {
+            topic_root: topic_root.clone(),
+            clock: Clock::new(),
+            stop,
+            boot_id: "b1".to_owned(),
+        };
+        let troubles = Troubles::open(&topic_root, context.clock, NAME);
         let limits = Limits::default();
-        let leaver = Leaver::open(&station, &troubles, &limits).unwrap();
+        let leaver = Leaver::open(&context, &troubles, &limits).unwrap();
         let heard = leaver.heard();
         // A walk ends soon: the name of the node is not known.
-        let cluster = Cluster::from_kubeconfig(root.path().join("none"));
-        let run = leaver.run(cluster, Target::default(), watch::channel(Duration::ZERO).1);
+        let cluster = ApiClient::from_kubeconfig(root.path().join("none"));
+        let run = leaver.run(cluster, OwnNode::default(), watch::channel(Duration::ZERO).1);
         let after_a_walk = async || {
-            station.clock.sleep_until(Some(station.clock.now() + LEAVE_REACH * 2)).await;
-            wire::peek::<NodeLeave>(&bus, NAME, GLOBAL).unwrap().unwrap().phase
+            context.clock.sleep_until(Some(context.clock.now() + LEAVE_REACH * 2)).await;
+            wire::peek::<NodeLeave>(&topic_root, NAME, GLOBAL).unwrap().unwrap().phase
         };
         let told = async {
             assert_eq!(after_a_walk().await, LeavePhase::Draining);

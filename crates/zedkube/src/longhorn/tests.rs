@@ -79,7 +79,7 @@ impl Bench {
 #[tokio::test(start_paused = true)]
 async fn e9_policy_and_snapshot_job_are_kept_by_the_node_that_leads_and_only_where_they_differ() {
     let (bench, clock) = (Bench::new(), Clock::new());
-    let cluster = Cluster::from_client(Client::new(bench.sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(bench.sim.service(), "default"));
     let duty = run(cluster, clock, bench.leads.subscribe(), bench.wanted.subscribe());
     let spec = |cron: &str| {
         Some(
@@ -142,7 +142,7 @@ async fn e9_policy_and_snapshot_job_are_kept_by_the_node_that_leads_and_only_whe
 #[tokio::test(start_paused = true)]
 async fn e9_a_cluster_without_longhorn_is_waited_for() {
     let (bench, clock) = (Bench::new(), Clock::new());
-    let cluster = Cluster::from_client(Client::new(bench.sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(bench.sim.service(), "default"));
     bench.lead(clock);
     bench.wanted.send_replace(want("0 0 * * *", "always-allow"));
     bench.sim.faults().script("POST", "recurringjobs", 30, Fault::status(404, "NotFound"));

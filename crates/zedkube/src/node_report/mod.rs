@@ -18,8 +18,8 @@ mod totals;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{Clock, Station};
-use kubeapi::{Cluster, Target};
+use agent::{AgentContext, Clock};
+use kubeapi::{ApiClient, OwnNode};
 use nodestatus::{ClusterMembership, Totals};
 use tokio::sync::{mpsc, watch};
 use topics::{GoTime, NodeDrainProgress};
@@ -45,9 +45,9 @@ pub(crate) struct Published {
 /// What it is made of.
 #[derive(Clone)]
 pub(crate) struct Report {
-    pub(crate) station: Station,
-    pub(crate) cluster: Cluster,
-    pub(crate) target: Target,
+    pub(crate) context: AgentContext,
+    pub(crate) cluster: ApiClient,
+    pub(crate) own_node: OwnNode,
     pub(crate) members: watch::Receiver<ClusterMembership>,
     pub(crate) published: watch::Receiver<Published>,
     pub(crate) totals: watch::Sender<Totals>,
@@ -59,9 +59,9 @@ impl Report {
         let (notices, inbox) = mpsc::channel(QUEUE);
         let (stalls, stalled) = watch::channel(false);
         let (hooks, to_hooks) = mpsc::channel(QUEUE);
-        let notifier = Box::pin(Notifier::new(&self.station, &self.target, to_hooks).run());
+        let notifier = Box::pin(Notifier::new(&self.context, &self.own_node, to_hooks).run());
         let listener = Listener {
-            clock: self.station.clock,
+            clock: self.context.clock,
             published: self.published.clone(),
             totals: self.totals.clone(),
             notices: limits.node_report.then_some(notices),

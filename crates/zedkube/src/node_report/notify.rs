@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use agent::Station;
+use agent::AgentContext;
 use agent::device::hooks::{About, Found, Stage, find};
-use kubeapi::Target;
+use kubeapi::OwnNode;
 use tokio::sync::mpsc;
 use topics::{GoTime, RequestId, Requester};
 use tracing::warn;
@@ -21,8 +21,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// Calls them.
 pub(crate) struct Notifier {
-    station: Station,
-    target: Target,
+    context: AgentContext,
+    own_node: OwnNode,
     inbox: mpsc::Receiver<(Notice, GoTime)>,
     log: EventLog,
     limit: Duration,
@@ -31,19 +31,23 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    pub(crate) fn new(station: &Station, target: &Target, inbox: mpsc::Receiver<(Notice, GoTime)>) -> Self {
-        Self::within(station, target, inbox, LIMIT)
+    pub(crate) fn new(
+        context: &AgentContext,
+        own_node: &OwnNode,
+        inbox: mpsc::Receiver<(Notice, GoTime)>,
+    ) -> Self {
+        Self::within(context, own_node, inbox, LIMIT)
     }
 
     /// The same with another limit for each.
     pub(crate) fn within(
-        station: &Station,
-        target: &Target,
+        context: &AgentContext,
+        own_node: &OwnNode,
         inbox: mpsc::Receiver<(Notice, GoTime)>,
         limit: Duration,
     ) -> Self {
-        let (station, target) = (station.clone(), target.clone());
-        Self { station, target, inbox, log: EventLog::default(), limit, wrong: Vec::new() }
+        let (context, own_node) = (context.clone(), own_node.clone());
+        Self { context, own_node, inbox, log: EventLog::default(), limit, wrong: Vec::new() }
     }
 
     /// Runs until nobody says anything any more. Dropping it ends the hook that is running, and what waits is not told.
@@ -53,12 +57,12 @@ impl Notifier {
             if !notice.is_new {
                 continue;
             }
-            let Found { hooks, refused } = match find(&self.station.bus, Stage::Notify) {
+            let Found { hooks, refused } = match find(&self.context.topic_root, Stage::Notify) {
                 Ok(found) => found,
                 Err(why) => Found { refused: vec![why], ..Found::default() },
             };
             let mut wrong: Vec<String> = refused.iter().map(|it| format!("not called: {it}")).collect();
-            if !hooks.is_empty() && self.log.admits(self.station.clock.now(), notice.kind) {
+            if !hooks.is_empty() && self.log.admits(self.context.clock.now(), notice.kind) {
                 let about = self.about(&notice);
                 let at = at.to_string();
                 let told = [
@@ -68,7 +72,7 @@ impl Notifier {
                     ("ZEDBOX_HOOK_AT", at.as_str()),
                 ];
                 for hook in hooks {
-                    if let Err(why) = hook.tell(&self.station.bus, &about, &told, self.limit).await {
+                    if let Err(why) = hook.tell(&self.context.topic_root, &about, &told, self.limit).await {
                         wrong.push(format!("failed, and stops nothing: {why}"));
                     }
                 }
@@ -91,9 +95,9 @@ impl Notifier {
         };
         About {
             operation: operation.to_owned(),
-            node: self.target.get().map(|(node, _)| node.to_string()).unwrap_or_default(),
+            node: self.own_node.get().map(|(node, _)| node.to_string()).unwrap_or_default(),
             request: if is_of_drain { notice.id.to_string() } else { String::new() },
-            boot_id: self.station.boot_id.clone(),
+            boot_id: self.context.boot_id.clone(),
             ..About::default()
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent::Clock;
 use jiff::Timestamp;
 use kubeapi::nodes::report::{self, Found, NodeEvent, Shown};
-use kubeapi::{Cluster, Error, NodeName};
+use kubeapi::{ApiClient, Error, NodeName};
 use nodestatus::Membership;
 use step::Mono;
 use tokio::sync::{mpsc, watch};
@@ -76,7 +76,7 @@ impl Backoff {
 
 pub(super) struct Sender {
     report: Report,
-    cluster: Cluster,
+    cluster: ApiClient,
     inbox: mpsc::Receiver<(Notice, GoTime)>,
     stalled: watch::Receiver<bool>,
     queue: VecDeque<(Notice, GoTime)>,
@@ -113,12 +113,12 @@ impl Sender {
     }
 
     fn clock(&self) -> Clock {
-        self.report.station.clock
+        self.report.context.clock
     }
 
     /// Runs until nobody publishes any more.
     pub(super) async fn run(mut self) {
-        let (node, uuid) = self.report.target.known().await;
+        let (node, uuid) = self.report.own_node.known().await;
         loop {
             while let Ok(notice) = self.inbox.try_recv() {
                 self.queue.push_back(notice);
@@ -163,10 +163,11 @@ impl Sender {
             (Membership::Outside, _) => Wish::Removed,
             (Membership::Undecided, _) | (_, None) => Wish::Wait,
             (Membership::Member | Membership::Leaving, Some(progress)) => {
-                let (station, now) = (&self.report.station, self.clock().wall());
-                let (bus, boot_id) = (station.bus.clone(), station.boot_id.clone());
+                let (context, now) = (&self.report.context, self.clock().wall());
+                let (topic_root, boot_id) = (context.topic_root.clone(), context.boot_id.clone());
                 let read =
-                    tokio::task::spawn_blocking(move || nodestatus::headline(&bus, &boot_id, now)).await;
+                    tokio::task::spawn_blocking(move || nodestatus::headline(&topic_root, &boot_id, now))
+                        .await;
                 // The API does not answer the drain: it is not asked either.
                 match read {
                     Ok(headline) if progress.api_silent_since.is_zero() => {
@@ -221,13 +222,13 @@ impl Sender {
 
     async fn write(&mut self, node: &NodeName, wanted: Option<Shown>) -> bool {
         let Some(found) = &mut self.node else { return false };
-        let now = self.report.station.clock.wall().to_timestamp();
+        let now = self.report.context.clock.wall().to_timestamp();
         let since = match (&found.condition, &wanted) {
             (Some((status, since)), Some(wanted)) if *status == wanted.status => since.unwrap_or(now),
             (_, _) => now,
         };
         let wrote = report::write(&self.cluster, node, &found.uid, wanted.as_ref(), (since, now)).await;
-        let at = self.report.station.clock.now();
+        let at = self.report.context.clock.now();
         match wrote {
             Ok(()) => {
                 found.condition = wanted.as_ref().map(|it| (it.status.to_owned(), Some(since)));
@@ -257,7 +258,7 @@ impl Sender {
                 self.leave_out(1);
                 continue;
             }
-            let name = name(node, &self.report.station.boot_id, &notice);
+            let name = name(node, &self.report.context.boot_id, &notice);
             let said = self.log.said(&name);
             let (count, first) = said.map_or((1, at), |(count, first)| (count + 1, first));
             let event = NodeEvent {

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use agent::{Clock, Station, wire};
+use agent::{AgentContext, Clock, wire};
 use checks::{Severity, verify};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use outage::site::coordinate::Found;
 use outage::site::member::{Next, Own, Reboot};
 use outage::site::record::{NodeStep, Site, SiteKind};
@@ -49,7 +49,7 @@ impl Ordered {
     /// How it is. Files that cannot be read are named, and leave the step of this node as it is.
     pub(super) fn look(
         &mut self,
-        station: &Station,
+        context: &AgentContext,
         site: &Site,
         (own, record): (&str, Option<&SiteOperation>),
     ) -> Reboot {
@@ -57,7 +57,7 @@ impl Ordered {
             return Reboot::default();
         }
         let ordered = record.filter(|it| it.id == site.id && it.step == NodeStep::Draining.text());
-        self.read(station, site, ordered).unwrap_or_else(|waits| Reboot {
+        self.read(context, site, ordered).unwrap_or_else(|waits| Reboot {
             commanded: site.step(own) == Some(&NodeStep::Going),
             waits,
             ..Reboot::default()
@@ -66,15 +66,15 @@ impl Ordered {
 
     fn read(
         &mut self,
-        station: &Station,
+        context: &AgentContext,
         site: &Site,
         ordered: Option<&SiteOperation>,
     ) -> Result<Reboot, String> {
-        let history = wire::peek::<DrainHistory>(&station.bus, NAME, GLOBAL);
+        let history = wire::peek::<DrainHistory>(&context.topic_root, NAME, GLOBAL);
         let history = history.map_err(|why| format!("cannot read DrainHistory: {why}"))?.unwrap_or_default();
         let history = self.since(history, ordered);
         let op = DeviceOp::Reboot.word();
-        let pending = wire::peek::<DeviceOpPending>(&station.bus, "zedagent", op);
+        let pending = wire::peek::<DeviceOpPending>(&context.topic_root, "zedagent", op);
         let pending = pending.map_err(|why| format!("cannot read DeviceOpPending {op}: {why}"))?;
         let Some(pending) = pending else {
             return Ok(Reboot { waits: "zedagent to take the order".to_owned(), ..Reboot::default() });
@@ -143,7 +143,7 @@ impl Verify {
     /// Looks at the cluster where that is due, and says what is known in `found`.
     pub(super) async fn look(
         &mut self,
-        cluster: &Cluster,
+        cluster: &ApiClient,
         clock: Clock,
         (site, stage): (&Site, String),
         found: &mut Found,

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::outlet::Tries;
-use agent::{Error, Station, Troubles, publication, wire};
-use kubeapi::{Cluster, NodeName, Target};
+use agent::{AgentContext, Error, Troubles, publication, wire};
+use kubeapi::{ApiClient, NodeName, OwnNode};
 use kubenodeop::{Cordon, CordonOwner, node};
 use nodestatus::{ClusterMembership, Membership};
 use outage::calls::{self, Newest, Pulses};
@@ -37,7 +37,7 @@ use crate::{GLOBAL, NAME};
 
 /// This node in the operation.
 pub(crate) struct Sites {
-    station: Station,
+    context: AgentContext,
     limits: Limits,
     /// `None` while it cannot be had: then nothing follows from what is read.
     topic: Option<Publication<SiteOperation>>,
@@ -77,22 +77,22 @@ impl Sites {
     ///
     /// # Errors
     /// The record cannot be read: whether an operation holds this node is not known then.
-    pub(crate) fn open(station: &Station, troubles: &Troubles, limits: &Limits) -> Result<Self, Error> {
+    pub(crate) fn open(context: &AgentContext, troubles: &Troubles, limits: &Limits) -> Result<Self, Error> {
         // What fails here is tried again, and then reported, with the first write.
-        let topic: Option<Publication<SiteOperation>> = publication(&station.bus, NAME).ok();
+        let topic: Option<Publication<SiteOperation>> = publication(&context.topic_root, NAME).ok();
         let record = match &topic {
             Some(topic) => topic.get(GLOBAL).cloned(),
-            None => wire::peek(&station.bus, NAME, GLOBAL).map_err(Error::pubsub("SiteOperation"))?,
+            None => wire::peek(&context.topic_root, NAME, GLOBAL).map_err(Error::pubsub("SiteOperation"))?,
         };
-        let hold = local::hold(record.as_ref(), &station.boot_id);
+        let hold = local::hold(record.as_ref(), &context.boot_id);
         Ok(Self {
-            station: station.clone(),
+            context: context.clone(),
             limits: limits.clone(),
             topic,
             record,
             hold: watch::Sender::new(hold),
             tries: Tries::new(troubles),
-            started: station.clock.now(),
+            started: context.clock.now(),
             pulses: Pulses::default(),
             waits: None,
             phase: None,
@@ -109,16 +109,16 @@ impl Sites {
         self.hold.subscribe()
     }
 
-    /// Looks again and again until the station says stop. Dropping it ends a call; the next look continues.
+    /// Looks again and again until `context` says stop. Dropping it ends a call; the next look continues.
     pub(crate) async fn run(
         mut self,
-        cluster: Cluster,
-        target: Target,
+        cluster: ApiClient,
+        own_node: OwnNode,
         mut lease: Newest,
         mut standing: watch::Receiver<ClusterMembership>,
     ) {
-        let mut stop = self.station.stop.clone();
-        let clock = self.station.clock;
+        let mut stop = self.context.stop.clone();
+        let clock = self.context.clock;
         loop {
             let membership = standing.borrow_and_update().membership;
             let at_rest = self.record.is_none() && !self.failed && membership == Membership::Member;
@@ -132,7 +132,7 @@ impl Sites {
                     Membership::Member => {
                         let armed = if at_rest { self.armed(&lease) } else { None };
                         if armed.is_none() || armed != self.looked {
-                            let (name, device_uuid) = target.known().await;
+                            let (name, device_uuid) = own_node.known().await;
                             self.look(&cluster, &name, &device_uuid).await;
                             self.looked = armed.filter(|_| !self.failed);
                         }
@@ -161,11 +161,11 @@ impl Sites {
     fn armed(&self, lease: &Newest) -> Option<(Record, bool)> {
         let record = lease.borrow().as_ref()?.record.clone();
         let site = operator::current(&record).ok()??;
-        let asked = asked(&self.station, &site).ok()?;
+        let asked = asked(&self.context, &site).ok()?;
         matches!(site.phase, SitePhase::Armed | SitePhase::Paused).then_some((record, asked))
     }
 
-    async fn look(&mut self, cluster: &Cluster, name: &NodeName, device_uuid: &str) {
+    async fn look(&mut self, cluster: &ApiClient, name: &NodeName, device_uuid: &str) {
         self.failed = false;
         let held = match calls::read(cluster).await {
             Ok(held) => held,
@@ -199,12 +199,12 @@ impl Sites {
     }
 
     fn own(&self, name: &NodeName, uid: String) -> Own {
-        Own { node: name.to_string(), uid, boot_id: self.station.boot_id.clone() }
+        Own { node: name.to_string(), uid, boot_id: self.context.boot_id.clone() }
     }
 
     async fn take_part(
         &mut self,
-        cluster: &Cluster,
+        cluster: &ApiClient,
         name: &NodeName,
         device_uuid: &str,
         (held, site): (&Held, &Site),
@@ -216,7 +216,7 @@ impl Sites {
             return Ok(());
         };
         let facts = node::read(cluster, name, device_uuid).await.map_err(|it| it.line())?;
-        let now = self.station.clock.now();
+        let now = self.context.clock.now();
         let alone = !site.nodes.iter().any(outage::site::record::Member::is_server);
         // Only servers look at the others: one of them works for all, and they go one after another.
         let begun = site.phase != SitePhase::Armed;
@@ -235,11 +235,11 @@ impl Sites {
             .collect();
         let facts = Facts {
             cordoned: facts.unschedulable,
-            asked: !begun && asked(&self.station, site)?,
+            asked: !begun && asked(&self.context, site)?,
             open: !matches!(facts.cordon, Cordon::Ours(_)),
             gone,
             waited: self.waited(false),
-            reboot: self.ordered.look(&self.station, site, (&own.node, self.record.as_ref())),
+            reboot: self.ordered.look(&self.context, site, (&own.node, self.record.as_ref())),
             ..self.facts(etcd.as_ref())
         };
         let leads = facts.leads;
@@ -276,7 +276,7 @@ impl Sites {
 
     /// What is seen without the API.
     fn facts(&self, etcd: Option<&Etcd>) -> Facts {
-        let clock = self.station.clock;
+        let clock = self.context.clock;
         let (shown, least) = (clock.wall(), self.record.as_ref().map_or(GoTime::ZERO, |it| it.at));
         let behind = || format!("its clock to be set: it shows {shown}, and was at {least} before");
         let mut facts = Facts { up: clock.now().since(self.started), ..Facts::default() };
@@ -300,12 +300,12 @@ impl Sites {
         if !server {
             return None;
         }
-        Some(margin::calls::read(&self.limits.etcd(&self.station.bus.path(""))).await)
+        Some(margin::calls::read(&self.limits.etcd(&self.context.topic_root.path(""))).await)
     }
 
     /// How long it has waited since it could go, or since the API fell silent.
     fn waited(&mut self, silent: bool) -> Duration {
-        let now = self.station.clock.now();
+        let now = self.context.clock.now();
         let all_ready = self.record.as_ref().is_some_and(|it| it.all_ready);
         if !all_ready && !silent {
             self.waits = None;
@@ -321,7 +321,7 @@ impl Sites {
 
     /// Writes the record and holds the node to it. Returns whether it is on disk.
     fn keep(&mut self, next: &Next, site: Option<&Site>) -> bool {
-        let at = (self.station.clock.wall(), self.ordered.before.as_str());
+        let at = (self.context.clock.wall(), self.ordered.before.as_str());
         let record = local::record(next, site, self.record.as_ref(), at);
         let written = self.write(record.as_ref());
         if !self.tries.ended("SiteOperation global", written) {
@@ -330,7 +330,7 @@ impl Sites {
         }
         log_changed(record.as_ref(), self.record.as_ref());
         self.record = record;
-        let hold = local::hold(self.record.as_ref(), &self.station.boot_id);
+        let hold = local::hold(self.record.as_ref(), &self.context.boot_id);
         self.hold.send_if_modified(|held| std::mem::replace(held, hold.clone()) != hold);
         true
     }
@@ -341,7 +341,7 @@ impl Sites {
         }
         let topic = match &mut self.topic {
             Some(topic) => topic,
-            none => none.insert(publication(&self.station.bus, NAME)?),
+            none => none.insert(publication(&self.context.topic_root, NAME)?),
         };
         match record {
             Some(record) => topic.publish(GLOBAL, record).map(drop).map_err(Error::pubsub("SiteOperation")),
@@ -349,9 +349,9 @@ impl Sites {
         }
     }
 
-    async fn cordon(&self, cluster: &Cluster, read: &Read<'_>) -> Result<(), String> {
+    async fn cordon(&self, cluster: &ApiClient, read: &Read<'_>) -> Result<(), String> {
         let owner = CordonOwner {
-            boot_id: self.station.boot_id.clone(),
+            boot_id: self.context.boot_id.clone(),
             requested_by: 0,
             requested_at: read.site.by.when.clone(),
             fence: read.held.record.fence,
@@ -361,7 +361,7 @@ impl Sites {
         node::cordon(cluster, read.name, read.device_uuid, &owner).await.map(drop).map_err(|it| it.line())
     }
 
-    async fn say(&self, cluster: &Cluster, site: &Site, mut ack: Ack) -> Result<(), String> {
+    async fn say(&self, cluster: &ApiClient, site: &Site, mut ack: Ack) -> Result<(), String> {
         let known = site.ack(&ack.node);
         let said = known.is_some_and(|it| {
             (&it.step, &it.boot_id, it.leads, &it.waits) == (&ack.step, &ack.boot_id, ack.leads, &ack.waits)
@@ -369,15 +369,15 @@ impl Sites {
         if said {
             return Ok(());
         }
-        let wall = self.station.clock.wall().to_timestamp();
+        let wall = self.context.clock.wall().to_timestamp();
         ack.since = wall.to_string();
         let edit = |record: &_| operator::hear(record, site, &ack);
         lease::change(cluster, wall, edit).await.map(drop).map_err(|it| it.to_string())
     }
 
     /// What is done for all.
-    async fn coordinate(&mut self, cluster: &Cluster, read: &Read<'_>) -> Result<(), String> {
-        let (site, now) = (read.site, self.station.clock.now());
+    async fn coordinate(&mut self, cluster: &ApiClient, read: &Read<'_>) -> Result<(), String> {
+        let (site, now) = (read.site, self.context.clock.now());
         let stage = (site.phase.clone(), outage::site::restart::stage(site, &read.nodes));
         let seen = self.phase.take().filter(|(of, ..)| *of == stage);
         let (_, since, address) = self.phase.insert(seen.unwrap_or_else(|| (stage, now, Address::default())));
@@ -400,7 +400,7 @@ impl Sites {
         };
         found.lasted = now.since(since);
         let stage = self.phase.as_ref().map(|((_, stage), ..)| stage.clone()).unwrap_or_default();
-        self.verify.look(cluster, self.station.clock, (site, stage), &mut found).await;
+        self.verify.look(cluster, self.context.clock, (site, stage), &mut found).await;
         found.holders = read.held.record.holders.iter().map(|it| it.node.clone()).collect();
         match coordinate::next(site, &read.nodes, &found) {
             Move::Wait(waits, next) => self.advance(cluster, site, Some(waiting(site, waits, next))).await,
@@ -427,7 +427,7 @@ impl Sites {
                 self.advance(cluster, site, Some(waiting(site, waits, coordinate::refused_step(site)))).await
             }
             Move::To(mut to) => {
-                let wall = self.station.clock.wall().to_timestamp().to_string();
+                let wall = self.context.clock.wall().to_timestamp().to_string();
                 to.seen.iter_mut().filter(|it| it.since.is_empty()).for_each(|it| it.since.clone_from(&wall));
                 if to.phase != site.phase {
                     to.since = wall;
@@ -441,7 +441,7 @@ impl Sites {
         }
     }
 
-    async fn advance(&mut self, cluster: &Cluster, from: &Site, to: Option<Site>) -> Result<(), String> {
+    async fn advance(&mut self, cluster: &ApiClient, from: &Site, to: Option<Site>) -> Result<(), String> {
         if to.as_ref() == Some(from) {
             return Ok(());
         }
@@ -455,7 +455,7 @@ impl Sites {
             );
         }
         let edit = |record: &_| operator::advance(record, from, to.as_ref());
-        match lease::change(cluster, self.station.clock.wall().to_timestamp(), edit).await {
+        match lease::change(cluster, self.context.clock.wall().to_timestamp(), edit).await {
             Ok(_) => {
                 if let Some(it) = &to {
                     self.quiet.wrote(it);

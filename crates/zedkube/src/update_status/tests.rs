@@ -52,13 +52,13 @@ fn e4_the_words_say_the_references_values() {
 
 /// A root, and the duty that runs in it for as long as `course` lasts.
 async fn published(root: &Path, course: impl AsyncFnOnce(&Path)) {
-    let bus = Bus::open(root).unwrap();
+    let topic_root = TopicRoot::open(root).unwrap();
     let (_stopper, stop) = Stop::new();
     let clock = Clock::new();
-    let troubles = Troubles::open(&bus, clock, NAME);
-    let station = Station { bus, clock, stop, boot_id: "b1".to_owned() };
+    let troubles = Troubles::open(&topic_root, clock, NAME);
+    let context = AgentContext { topic_root, clock, stop, boot_id: "b1".to_owned() };
     tokio::select! {
-        it = run(&station, &troubles) => panic!("it has ended: {it:?}"),
+        it = run(&context, &troubles) => panic!("it has ended: {it:?}"),
         () = course(root) => {}
     }
 }

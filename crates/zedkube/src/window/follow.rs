@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::clock::sync;
 use agent::operator::WORD;
 use agent::{Clock, Tasks};
-use pubsub::{Bus, FileState};
+use pubsub::{FileState, TopicRoot};
 use step::Mono;
 use topics::{WINDOW_PASS, WindowPass, go_json};
 use tracing::warn;
@@ -21,12 +21,17 @@ const LOOK: Duration = Duration::from_secs(10);
 const SYNC: Duration = Duration::from_secs(60);
 
 /// Follows both from now on. Returns what holds until the clock has been looked at: nothing is open before.
-pub(crate) fn follow(tasks: &mut Tasks<Event>, bus: &Bus, clock: Clock, windows: &Windows) -> Event {
+pub(crate) fn follow(
+    tasks: &mut Tasks<Event>,
+    topic_root: &TopicRoot,
+    clock: Clock,
+    windows: &Windows,
+) -> Event {
     if windows.is_empty() {
         return Event::Window(None);
     }
     let first = windows.closed_by("it is being looked at");
-    let (bus_of_clock, all) = (bus.clone(), windows.clone());
+    let (bus_of_clock, all) = (topic_root.clone(), windows.clone());
     let mut sent = Some(first.clone());
     tasks.events("follow the windows", move |outbox| async move {
         let mut boots = clock.boots();
@@ -51,7 +56,9 @@ pub(crate) fn follow(tasks: &mut Tasks<Event>, bus: &Bus, clock: Clock, windows:
             }
         }
     });
-    tasks.follow_file(bus, bus.path(WINDOW_PASS), WORD, |file| Some(Event::WindowPass(pass(file))));
+    tasks.follow_file(topic_root, topic_root.path(WINDOW_PASS), WORD, |file| {
+        Some(Event::WindowPass(pass(file)))
+    });
     Event::Window(first)
 }
 

@@ -2,15 +2,15 @@
 //!
 //! Files are heard of through the kernel, which knows nothing of the test's clock. So the clock is held while a
 //! file changes, until a mark that was written after it has been heard of: the kernel reports in order, and to
-//! all followers of a bus through one thread.
+//! all followers of a TopicRoot through one thread.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use agent::{Clock, Station, Stop, Stopper};
+use agent::{AgentContext, Clock, Stop, Stopper};
 use kube::Client;
 use kubesim::{Fault, Sim, SimConfig};
-use pubsub::{Bus, FileRule, FileState, store};
+use pubsub::{FileRule, FileState, TopicRoot, store};
 use serde_json::{Value, json};
 use step::Mono;
 use tempfile::TempDir;
@@ -54,7 +54,7 @@ impl Still {
 
 pub(crate) struct Device {
     _root: TempDir,
-    pub(crate) bus: Bus,
+    pub(crate) topic_root: TopicRoot,
     pub(crate) clock: Clock,
     pub(crate) sim: Sim,
     pub(crate) diary: Arc<Diary>,
@@ -71,10 +71,10 @@ impl Device {
     pub(crate) async fn new() -> Self {
         // In memory where there is some: each change of a file waits for the disk otherwise.
         let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         // Right, and a test may set it.
         let clock = Clock::new().off_by(0);
-        let (diary, ear) = Diary::open(clock, bus.path(STATUS));
+        let (diary, ear) = Diary::open(clock, topic_root.path(STATUS));
         let sim = Sim::new(SimConfig {
             renew_every: Duration::from_secs(30),
             stale_taints: true,
@@ -91,7 +91,7 @@ impl Device {
         running(&sim, 5).await;
         let device = Self {
             _root: root,
-            bus,
+            topic_root,
             clock,
             sim,
             diary,
@@ -115,7 +115,7 @@ impl Device {
             "marks",
         ];
         for folder in topics {
-            std::fs::create_dir_all(device.bus.path(folder)).unwrap();
+            std::fs::create_dir_all(device.topic_root.path(folder)).unwrap();
         }
         device.write("dev/kmsg", "");
         device.member(true);
@@ -153,15 +153,15 @@ impl Device {
     }
 
     pub(crate) fn write(&self, path: &str, text: &str) {
-        store::replace(&self.bus.path(path), text.as_bytes()).unwrap();
+        store::replace(&self.topic_root.path(path), text.as_bytes()).unwrap();
     }
 
     pub(crate) fn remove(&self, path: &str) {
-        assert!(store::remove(&self.bus.path(path)).unwrap(), "{path} was not there");
+        assert!(store::remove(&self.topic_root.path(path)).unwrap(), "{path} was not there");
     }
 
     pub(crate) fn text(&self, path: &str) -> Option<String> {
-        let bytes = store::read(&self.bus.path(path), 1 << 20).unwrap()?;
+        let bytes = store::read(&self.topic_root.path(path), 1 << 20).unwrap()?;
         Some(String::from_utf8(bytes).unwrap())
     }
 
@@ -181,8 +181,8 @@ impl Device {
     pub(crate) async fn change(&mut self, change: impl FnOnce(&Self)) {
         let still = Still::hold();
         self.marks += 1;
-        let mark = self.bus.path(&format!("marks/{}", self.marks));
-        let mut watch = self.bus.file(&mark, FileRule { limit_bytes: 16, order: false });
+        let mark = self.topic_root.path(&format!("marks/{}", self.marks));
+        let mut watch = self.topic_root.file(&mark, FileRule { limit_bytes: 16, order: false });
         assert_eq!(watch.next().await, FileState::Absent);
         change(self);
         store::replace(&mark, b"heard").unwrap();
@@ -208,12 +208,17 @@ impl Device {
 
     pub(crate) async fn start(&mut self) {
         let (stopper, stop) = Stop::new();
-        let station = Station { bus: self.bus.clone(), clock: self.clock, stop, boot_id: self.boot.clone() };
-        let cluster = kubeapi::Cluster::from_client(Client::new(self.sim.service(), "default"));
+        let context = AgentContext {
+            topic_root: self.topic_root.clone(),
+            clock: self.clock,
+            stop,
+            boot_id: self.boot.clone(),
+        };
+        let cluster = kubeapi::ApiClient::from_client(Client::new(self.sim.service(), "default"));
         let mut task = JoinSet::new();
         let limits = self.limits.clone();
         let killer = task.spawn(async move {
-            zedkube::run(station, limits, cluster).await.unwrap();
+            zedkube::run(context, limits, cluster).await.unwrap();
         });
         self.agent = Some((stopper, task, killer));
         self.rest().await;
@@ -242,9 +247,9 @@ impl Device {
             request_file(Requester::DeviceOp),
             request_file(Requester::Update),
         ];
-        drop(store::remove(&self.bus.path(request_file(Requester::Operator))));
+        drop(store::remove(&self.topic_root.path(request_file(Requester::Operator))));
         for file in volatile {
-            store::remove(&self.bus.path(file)).unwrap();
+            store::remove(&self.topic_root.path(file)).unwrap();
         }
         self.boot.push('+');
     }
@@ -302,7 +307,7 @@ impl Device {
             context: "reboot".to_owned(),
         };
         let bytes = go_json::to_vec(&request).unwrap();
-        store::replace(&self.bus.path(request_file(by)), &bytes).unwrap();
+        store::replace(&self.topic_root.path(request_file(by)), &bytes).unwrap();
     }
 
     pub(crate) async fn withdraw(&mut self, by: Requester) {

@@ -12,14 +12,14 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 struct Device {
     root: tempfile::TempDir,
-    bus: Bus,
+    topic_root: TopicRoot,
 }
 
 impl Device {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        Self { root, bus }
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        Self { root, topic_root }
     }
 
     fn path(&self, stage: Stage, name: &str) -> PathBuf {
@@ -36,15 +36,15 @@ impl Device {
     }
 
     fn names(&self, stage: Stage) -> Vec<String> {
-        find(&self.bus, stage).unwrap().hooks.into_iter().map(|it| it.name).collect()
+        find(&self.topic_root, stage).unwrap().hooks.into_iter().map(|it| it.name).collect()
     }
 
     fn hook(&self, name: &str) -> Hook {
-        Hook::named(&self.bus, Stage::BeforeDrain, name).unwrap()
+        Hook::named(&self.topic_root, Stage::BeforeDrain, name).unwrap()
     }
 
     async fn call(&self, name: &str, limit: Duration) -> Result<(), String> {
-        self.hook(name).call(&self.bus, Verb::Run, &About::default(), limit).await
+        self.hook(name).call(&self.topic_root, Verb::Run, &About::default(), limit).await
     }
 }
 
@@ -79,7 +79,7 @@ fn u9_what_others_than_root_may_have_written_is_refused_by_name_and_the_rest_is_
     fs::create_dir(device.path(stage, "60-folder")).unwrap();
     device.put(stage, ".hidden", "true");
     device.put(stage, "70 blank", "true");
-    let found = find(&device.bus, stage).unwrap();
+    let found = find(&device.topic_root, stage).unwrap();
     assert_eq!(device.names(stage), ["10-good"]);
     for (name, why) in [
         ("20-group", "chmod go-w"),
@@ -99,7 +99,7 @@ fn u9_what_others_than_root_may_have_written_is_refused_by_name_and_the_rest_is_
     assert_eq!(found.refused.len(), 7);
     // Gone, it is not called, and no other takes its place.
     fs::remove_file(device.path(stage, "10-good")).unwrap();
-    let gone = Hook::named(&device.bus, stage, "10-good").unwrap_err();
+    let gone = Hook::named(&device.topic_root, stage, "10-good").unwrap_err();
     assert!(gone.contains("10-good is gone"), "{gone}");
 }
 
@@ -111,7 +111,7 @@ fn u9_a_hook_of_another_user_is_refused() {
         writeln!(io::stderr(), "skipped: only root may give a file away").unwrap();
         return;
     }
-    let found = find(&device.bus, Stage::BeforeDrain).unwrap();
+    let found = find(&device.topic_root, Stage::BeforeDrain).unwrap();
     assert_eq!(found.hooks, []);
     assert!(found.refused[0].contains("belongs to user 1234"), "{:?}", found.refused);
 }
@@ -122,21 +122,21 @@ fn u9_a_folder_that_others_may_write_or_that_is_a_link_is_an_error_not_an_empty_
     device.put(Stage::BeforeDrain, "10-good", "true");
     let folder = device.root.path().join(FOLDER).join("before-drain.d");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
-    let refused = find(&device.bus, Stage::BeforeDrain).unwrap_err();
+    let refused = find(&device.topic_root, Stage::BeforeDrain).unwrap_err();
     assert!(refused.contains("before-drain.d can be written by others than root"), "{refused}");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     for above in ["etc", "etc/zedbox", FOLDER] {
         let path = device.root.path().join(above);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o775)).unwrap();
-        let refused = find(&device.bus, Stage::BeforeDrain).unwrap_err();
+        let refused = find(&device.topic_root, Stage::BeforeDrain).unwrap_err();
         assert!(refused.contains(&format!("{above} can be written by others than root")), "{refused}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    assert_eq!(find(&device.bus, Stage::BeforeDrain).unwrap().hooks.len(), 1);
+    assert_eq!(find(&device.topic_root, Stage::BeforeDrain).unwrap().hooks.len(), 1);
     let elsewhere = device.root.path().join("elsewhere");
     fs::rename(&folder, &elsewhere).unwrap();
     symlink(&elsewhere, &folder).unwrap();
-    let refused = find(&device.bus, Stage::BeforeDrain).unwrap_err();
+    let refused = find(&device.topic_root, Stage::BeforeDrain).unwrap_err();
     assert!(refused.contains("before-drain.d is no directory"), "{refused}");
 }
 
@@ -156,7 +156,7 @@ async fn u9_a_hook_knows_what_it_is_called_for_and_nothing_of_the_agents_environ
         attempt: 2,
         boot_id: "b1".into(),
     };
-    device.hook("10-env").call(&device.bus, Verb::Undo, &about, LIMIT).await.unwrap();
+    device.hook("10-env").call(&device.topic_root, Verb::Undo, &about, LIMIT).await.unwrap();
     let state = device.root.path().join(STATE).join("10-env");
     let said = fs::read_to_string(state.join("said")).unwrap();
     for line in [

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::task::Poll;
 
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 
 use tokio::sync::watch;
 
@@ -13,16 +13,16 @@ use super::*;
 
 struct Root {
     dir: tempfile::TempDir,
-    bus: Bus,
+    topic_root: TopicRoot,
     zboot: RecordStore,
 }
 
 fn root() -> Root {
     let dir = tempfile::tempdir().unwrap();
-    let bus = Bus::open(dir.path()).unwrap();
-    let zboot = RecordStore::open(&bus).unwrap();
+    let topic_root = TopicRoot::open(dir.path()).unwrap();
+    let zboot = RecordStore::open(&topic_root).unwrap();
     assert_eq!(zboot.choose_once("boot-1").unwrap(), Boot::Same);
-    Root { dir, bus, zboot }
+    Root { dir, topic_root, zboot }
 }
 
 impl Root {
@@ -81,9 +81,9 @@ fn a_fresh_root_runs_imga_and_has_imgb_to_spare() {
 #[test]
 fn a_fresh_root_takes_its_version_from_the_release_file() {
     let dir = tempfile::tempdir().unwrap();
-    let bus = Bus::open(dir.path()).unwrap();
-    store::replace(&bus.path("etc/eve-release"), b"14.4.0-k-amd64\n").unwrap();
-    let zboot = RecordStore::open(&bus).unwrap();
+    let topic_root = TopicRoot::open(dir.path()).unwrap();
+    store::replace(&topic_root.path("etc/eve-release"), b"14.4.0-k-amd64\n").unwrap();
+    let zboot = RecordStore::open(&topic_root).unwrap();
     assert_eq!(zboot.now().unwrap().get(Label::A).clone().short_version, "14.4.0-k-amd64");
 }
 
@@ -113,7 +113,7 @@ async fn one_boot_chooses_once_however_often_the_agents_start() {
     assert_eq!(root.zboot.choose_once("boot-1").unwrap(), Boot::Again);
     assert_eq!(root.states(), (Label::A, ACTIVE, UPDATING));
     root.zboot.choose_once("boot-2").unwrap();
-    let again = RecordStore::open(&root.bus).unwrap();
+    let again = RecordStore::open(&root.topic_root).unwrap();
     assert_eq!(again.choose_once("boot-2").unwrap(), Boot::Again);
     assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS));
 }
@@ -123,7 +123,7 @@ async fn power_lost_while_the_boot_loader_chooses_is_a_failed_try() {
     let root = Root::updating().await;
     root.zboot.choose_once("boot-2").unwrap();
     // As if `current` and `boot-id` had not been reached.
-    store::replace(&root.bus.path("persist/zboot/current"), b"IMGA").unwrap();
+    store::replace(&root.topic_root.path("persist/zboot/current"), b"IMGA").unwrap();
     assert_eq!(root.zboot.choose_once("boot-3").unwrap(), Boot::Same);
     assert_eq!(root.states(), (Label::A, ACTIVE, INPROGRESS));
 }
@@ -134,13 +134,13 @@ async fn r1_killed_between_any_two_writes_of_a_choice_the_same_boot_makes_the_sa
     let files = ["choice", "IMGB.json", "current", "boot-id"];
     for written in 0..files.len() {
         let root = Root::updating().await;
-        let path = |name: &str| root.bus.path("persist/zboot").join(name);
+        let path = |name: &str| root.topic_root.path("persist/zboot").join(name);
         let before = files.map(|name| std::fs::read(path(name)).unwrap());
         root.zboot.choose_once("boot-2").unwrap();
         for (name, bytes) in files.iter().zip(before).skip(written) {
             store::replace(&path(name), &bytes).unwrap();
         }
-        let again = RecordStore::open(&root.bus).unwrap();
+        let again = RecordStore::open(&root.topic_root).unwrap();
         assert_eq!(again.choose_once("boot-2").unwrap(), Boot::Tried, "killed after {written} writes");
         assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS), "killed after {written} writes");
         assert_eq!(again.choose_once("boot-2").unwrap(), Boot::Again);
@@ -151,7 +151,7 @@ async fn r1_killed_between_any_two_writes_of_a_choice_the_same_boot_makes_the_sa
 async fn a_mark_that_was_cut_in_two_is_finished_by_the_next_one() {
     let root = Root::updating().await;
     root.zboot.choose_once("boot-2").unwrap();
-    let record = root.bus.path("persist/zboot/IMGB.json");
+    let record = root.topic_root.path("persist/zboot/IMGB.json");
     let text = std::fs::read_to_string(&record).unwrap().replace("inprogress", "active");
     store::replace(&record, text.as_bytes()).unwrap();
     assert_eq!(root.states(), (Label::B, ACTIVE, ACTIVE));
@@ -163,7 +163,7 @@ async fn a_mark_that_was_cut_in_two_is_finished_by_the_next_one() {
 #[test]
 fn without_a_partition_to_boot_the_one_before_goes_on() {
     let root = root();
-    let record = root.bus.path("persist/zboot/IMGA.json");
+    let record = root.topic_root.path("persist/zboot/IMGA.json");
     let text = std::fs::read_to_string(&record).unwrap().replace("active", "inprogress");
     store::replace(&record, text.as_bytes()).unwrap();
     assert_eq!(root.zboot.choose_once("boot-2").unwrap(), Boot::LastResort);
@@ -207,14 +207,14 @@ async fn an_image_is_copied_and_its_own_version_counts() {
         (spare.short_version.as_str(), spare.content.as_str(), spare.state),
         ("3.1-k-amd64", "tree#0", UNUSED)
     );
-    assert_eq!(std::fs::read(root.bus.path("persist/zboot/IMGB.img")).unwrap(), bytes);
+    assert_eq!(std::fs::read(root.topic_root.path("persist/zboot/IMGB.img")).unwrap(), bytes);
 }
 
 #[tokio::test]
 async fn an_image_that_names_no_version_has_the_one_that_was_wanted() {
     let root = root();
     assert_eq!(root.write(Bytes::Inline("stand-in".to_owned())).await.unwrap(), "2.0-k-amd64");
-    assert_eq!(std::fs::read(root.bus.path("persist/zboot/IMGB.img")).unwrap(), b"stand-in");
+    assert_eq!(std::fs::read(root.topic_root.path("persist/zboot/IMGB.img")).unwrap(), b"stand-in");
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn a_write_that_fails_leaves_no_image_and_says_why() {
 #[tokio::test]
 async fn an_image_larger_than_its_partition_is_refused() {
     let root = root();
-    let record = root.bus.path("persist/zboot/IMGB.json");
+    let record = root.topic_root.path("persist/zboot/IMGB.json");
     let text = std::fs::read_to_string(&record).unwrap().replace("536870912", "4");
     store::replace(&record, text.as_bytes()).unwrap();
     let refused = root.write(Bytes::Inline("12345".to_owned())).await.unwrap_err().to_string();
@@ -273,7 +273,7 @@ async fn a_newer_write_is_not_ended_by_an_older_one() {
     assert_eq!(root.zboot.now().unwrap().get(Label::B).clone().short_version, "");
     assert_eq!(newer.await.unwrap(), "newer");
     let left: Vec<_> =
-        std::fs::read_dir(root.bus.path(FOLDER)).unwrap().map(|it| it.unwrap().file_name()).collect();
+        std::fs::read_dir(root.topic_root.path(FOLDER)).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().contains("tmp")), "{left:?}");
 }
 
@@ -306,7 +306,7 @@ fn a_write_that_was_dropped_in_its_middle_never_ends_well() {
 #[test]
 fn a_broken_record_is_named_with_its_file() {
     let root = root();
-    store::replace(&root.bus.path("persist/zboot/IMGB.json"), b"{").unwrap();
+    store::replace(&root.topic_root.path("persist/zboot/IMGB.json"), b"{").unwrap();
     let refused = root.zboot.now().unwrap_err().to_string();
     assert!(refused.contains("IMGB.json"), "{refused}");
 }

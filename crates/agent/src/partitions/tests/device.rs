@@ -64,7 +64,7 @@ impl Loop {
     }
 
     fn store(&self) -> ExecStore {
-        ExecStore::new(&self.machine.bus, &self.machine.dir.path().join("program"))
+        ExecStore::new(&self.machine.topic_root, &self.machine.dir.path().join("program"))
     }
 
     async fn write(&self) -> Result<String, String> {
@@ -86,7 +86,7 @@ async fn the_version_of_the_other_partition_is_read_from_its_squashfs() {
     let spare = device.store().read().await.unwrap().spare().clone();
     assert_eq!((spare.short_version.as_str(), spare.content.as_str()), ("2.5.0-k-amd64", "tree#0"));
     // Somebody else has written it.
-    std::fs::remove_file(device.machine.bus.path("persist/partitions/IMGB.json")).unwrap();
+    std::fs::remove_file(device.machine.topic_root.path("persist/partitions/IMGB.json")).unwrap();
     let spare = device.store().read().await.unwrap().spare().clone();
     assert_eq!((spare.short_version.as_str(), spare.content.as_str()), ("2.5.0-k-amd64", ""));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();

@@ -4,7 +4,7 @@ use super::super::table::{Sectors, Table};
 use super::*;
 
 async fn read(machine: &Machine, running: Option<Label>) -> Result<Partitions, String> {
-    let mut store = GptStore::new(&machine.bus, &machine.disk, running);
+    let mut store = GptStore::new(&machine.topic_root, &machine.disk, running);
     store.read().await.map_err(|cause| crate::report::chain(&cause))
 }
 
@@ -74,6 +74,6 @@ async fn b1_a_change_that_was_cut_off_is_taken_to_its_end_at_the_next_start() {
     machine.put("disk.img", &half);
     assert_eq!(read(&machine, None).await.unwrap().b.state, PartitionState::Updating);
     assert!(!loader::is_primary_whole(&half));
-    GptStore::new(&machine.bus, &machine.disk, None).boot("").await.unwrap();
+    GptStore::new(&machine.topic_root, &machine.disk, None).boot("").await.unwrap();
     assert_eq!(machine.bytes(), whole);
 }

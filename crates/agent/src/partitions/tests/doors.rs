@@ -119,7 +119,7 @@ impl Bench {
         let held = match self.kind {
             Kind::Gpt => self.machine.bytes()[704 * 512..].to_vec(),
             Kind::Exec => std::fs::read(self.path("IMGB.img")).unwrap(),
-            Kind::Record => std::fs::read(self.machine.bus.path("persist/zboot/IMGB.img")).unwrap(),
+            Kind::Record => std::fs::read(self.machine.topic_root.path("persist/zboot/IMGB.img")).unwrap(),
         };
         held[..bytes].to_vec()
     }
@@ -131,7 +131,7 @@ fn open(kind: Kind, machine: &Machine) -> Box<dyn Store> {
         Kind::Exec => Choice::Exec(machine.dir.path().join("zboot/zboot")),
         Kind::Record => Choice::Record,
     };
-    choice.open(&machine.bus, None).unwrap().unwrap()
+    choice.open(&machine.topic_root, None).unwrap().unwrap()
 }
 
 fn content() -> Vec<u8> {

@@ -30,7 +30,7 @@ const ZSTD: &[u8] = include_bytes!("../../../testdata/content.zst");
 
 async fn write(machine: &Machine, bytes: Bytes, sha256: &str) -> Result<String, String> {
     let image = Image { sha256: sha256.to_owned(), ..image(bytes) };
-    let mut store = GptStore::new(&machine.bus, &machine.disk, None);
+    let mut store = GptStore::new(&machine.topic_root, &machine.disk, None);
     store.write_image(Label::B, image, nobody()).await.map_err(|cause| crate::report::chain(&cause))
 }
 
@@ -91,7 +91,7 @@ async fn b3_an_image_that_is_known_to_be_too_large_changes_nothing() {
     let machine = Machine::new();
     let file = machine.put("new", &content());
     write(&machine, Bytes::File(file), "").await.unwrap();
-    GptStore::new(&machine.bus, &machine.disk, None)
+    GptStore::new(&machine.topic_root, &machine.disk, None)
         .set_state(Label::B, PartitionState::Updating)
         .await
         .unwrap();
@@ -256,9 +256,9 @@ async fn b3_what_a_cut_left_is_no_image_and_the_next_write_starts_over() {
     let machine = Machine::new();
     let file = machine.put("new", &content());
     write(&machine, Bytes::File(file.clone()), "").await.unwrap();
-    let note = machine.bus.path("persist/partitions/IMGB.json");
+    let note = machine.topic_root.path("persist/partitions/IMGB.json");
     let kept = std::fs::read(&note).unwrap();
-    let mut store = GptStore::new(&machine.bus, &machine.disk, None);
+    let mut store = GptStore::new(&machine.topic_root, &machine.disk, None);
     // The note of a write says nothing about a head that is another one, or not there.
     let mut cut = machine.bytes();
     cut[704 * 512..][..512].fill(0);

@@ -14,7 +14,7 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 
 use super::*;
 
@@ -38,16 +38,16 @@ fn nobody() -> Percent {
 /// A machine with a disk, whose kernel was started from IMGA.
 struct Machine {
     dir: tempfile::TempDir,
-    bus: Bus,
+    topic_root: TopicRoot,
     disk: PathBuf,
 }
 
 impl Machine {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let bus = Bus::open(dir.path()).unwrap();
+        let topic_root = TopicRoot::open(dir.path()).unwrap();
         let disk = dir.path().join("disk.img");
-        let this = Self { dir, bus, disk };
+        let this = Self { dir, topic_root, disk };
         this.put("disk.img", &disk_bytes(|_| {}));
         this.runs(PARTUUIDS[0], "1.0-k-amd64");
         this

@@ -21,7 +21,7 @@ esac"#
 
 fn exec(machine: &Machine, own: &str) -> ExecStore {
     machine.put("IMGB.img", &[0; 1024]);
-    ExecStore::new(&machine.bus, &machine.program(&zboot(own)))
+    ExecStore::new(&machine.topic_root, &machine.program(&zboot(own)))
 }
 
 /// Whether a process runs. One that has ended is of no concern, whoever has yet to collect it.
@@ -55,7 +55,7 @@ async fn b2_a_program_that_fails_or_is_missing_is_told_with_what_it_said() {
     let mut store = exec(&machine, "[ $1 = partstate ] && echo 'no such disk' >&2 && exit 3");
     let refused = store.read().await.unwrap_err().to_string();
     assert!(refused.contains("/program partstate IMGA ended with exit status: 3: no such disk"), "{refused}");
-    let mut store = ExecStore::new(&machine.bus, Path::new("/nowhere/zboot"));
+    let mut store = ExecStore::new(&machine.topic_root, Path::new("/nowhere/zboot"));
     let refused = store.read().await.unwrap_err().to_string();
     assert!(refused.contains("/nowhere/zboot curpart cannot be run"), "{refused}");
 }

@@ -12,7 +12,7 @@ struct Fake {
     alive: Vec<i64>,
 }
 
-impl Machine for Fake {
+impl HostProbe for Fake {
     fn listens(&self, port: u32) -> bool {
         self.open.contains(&port)
     }

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{CLAIM_HOLDS, read};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::slim::Pod;
 
@@ -28,9 +28,9 @@ const NO_POD: &str = "pillar-rs:COUNT-AGAIN";
 /// counts, and drops them itself. Nothing is counted here in its place.
 ///
 /// # Errors
-/// Those of [`Cluster`]; a budget that has changed meanwhile is a conflict.
+/// Those of [`ApiClient`]; a budget that has changed meanwhile is a conflict.
 pub(crate) async fn recount(
-    cluster: &Cluster,
+    cluster: &ApiClient,
     namespace: &str,
     budget: &str,
     pods: &[Pod],

@@ -84,7 +84,7 @@ fn a_block_migration_copies_the_disks_that_no_other_node_can_mount() {
 
 #[test]
 fn the_estimate_is_size_by_bandwidth_within_the_limits_and_by_the_places_there_are() {
-    let of = |bandwidth| Machine {
+    let of = |bandwidth| VirtualMachine {
         limits: Limits { bandwidth, auto_converge: true, ..settings().limits },
         ..machine("db")
     };

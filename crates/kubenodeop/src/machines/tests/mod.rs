@@ -11,7 +11,9 @@ use kubeapi::machines::{DRAIN, MachineSeen};
 use kubeapi::names::{PodRef, PodUid};
 
 use super::rules::{Decision, Drain, decide};
-use super::{Asked, Launcher, Machine, MachineOwner, Migratable, Migration, Policy, Settings, Strategy};
+use super::{
+    Asked, Launcher, MachineOwner, Migratable, Migration, Policy, Settings, Strategy, VirtualMachine,
+};
 
 fn named(name: &str) -> PodRef {
     PodRef { namespace: "shop".into(), name: name.into(), uid: PodUid::new(format!("u-{name}")) }
@@ -47,8 +49,8 @@ fn vm(name: &str, word: &str) -> MachineOwner {
 }
 
 /// One that runs on n1 and can be migrated to n2.
-fn machine(name: &str) -> Machine {
-    Machine {
+fn machine(name: &str) -> VirtualMachine {
+    VirtualMachine {
         guest: named(name),
         node: "n1".into(),
         here: true,
@@ -102,11 +104,11 @@ fn failures(count: usize) -> Vec<(String, String)> {
 }
 
 /// What is decided at once, where no other migration runs.
-fn now(machine: &Machine) -> Decision {
+fn now(machine: &VirtualMachine) -> Decision {
     after(machine, 0)
 }
 
 /// The same once it has been so for a while.
-fn after(machine: &Machine, secs: u64) -> Decision {
+fn after(machine: &VirtualMachine, secs: u64) -> Decision {
     decide(&drain(), machine, Duration::from_secs(secs), 0)
 }

@@ -40,7 +40,7 @@ fn d12_one_that_can_be_migrated_is_marked_then_evicted_then_followed_and_never_a
         assert_eq!(told(&now(&it)), ("nothing", Moving), "{phase}");
     }
     // Also where the mark is somebody else's, or a drain taint asked for it.
-    let mut taint = Machine { migration: Some(migration("Running")), ..machine("db") };
+    let mut taint = VirtualMachine { migration: Some(migration("Running")), ..machine("db") };
     assert_eq!(told(&now(&taint)), ("nothing", Moving));
     // Moved: the source pod that has Succeeded is no launcher any more, and holds nothing up.
     (it.here, it.node, it.marked, it.migration) = (false, "n2".into(), false, None);
@@ -74,24 +74,24 @@ fn d12_one_that_cannot_be_migrated_follows_its_policy_for_each_reason() {
             ("stop", ShuttingDown),
             ("nothing", Failed),
         ]) {
-            let it = Machine { migratable: no(reason), policy, ..machine("db") };
+            let it = VirtualMachine { migratable: no(reason), policy, ..machine("db") };
             let found = now(&it);
             assert_eq!(told(&found), expected, "{reason} {policy:?}");
             assert!(policy == Policy::Shutdown || found.text.contains(reason), "{}", found.text);
         }
     }
     // No peer fits: none is asked for, as KubeVirt would try for ever.
-    let nowhere = Machine { target: Err("node n2 is cordoned".into()), ..machine("db") };
+    let nowhere = VirtualMachine { target: Err("node n2 is cordoned".into()), ..machine("db") };
     assert_eq!(told(&now(&nowhere)), ("stop", ShuttingDown));
     assert!(now(&nowhere).text.contains("node n2 is cordoned"));
-    let held = Machine { policy: Policy::MigrateOrHold, ..nowhere };
+    let held = VirtualMachine { policy: Policy::MigrateOrHold, ..nowhere };
     assert_eq!(told(&now(&held)), ("nothing", Held));
 }
 
 #[test]
 fn d12_a_reason_that_kubevirt_does_not_know_is_no_reason_to_evict_as_it_would_migrate() {
     for reason in ["PausedIOError", FLAPPING] {
-        let it = |owner| Machine {
+        let it = |owner| VirtualMachine {
             strategy: Strategy::LiveMigrateIfPossible,
             migratable: no(reason),
             owner,
@@ -104,21 +104,21 @@ fn d12_a_reason_that_kubevirt_does_not_know_is_no_reason_to_evict_as_it_would_mi
 
 #[test]
 fn d12_a_machine_that_only_lacks_room_is_shut_down_once_that_lasts() {
-    let it = Machine { target: Err("node n2 is full".into()), lacks_room: true, ..machine("db") };
+    let it = VirtualMachine { target: Err("node n2 is full".into()), lacks_room: true, ..machine("db") };
     let waits = after(&it, 299);
     assert_eq!(told(&waits), ("nothing", MachineState::Waiting));
     assert_eq!(waits.code, Some(BlockCode::NoOtherNode));
     assert_eq!(waits.text, "waits up to 300 s for room on another node: node n2 is full");
     assert_eq!(told(&after(&it, 300)), ("stop", MachineState::ShuttingDown));
     // Where nothing is shut down, it is said at once.
-    let held = Machine { policy: Policy::MigrateOrHold, ..it };
+    let held = VirtualMachine { policy: Policy::MigrateOrHold, ..it };
     assert_eq!(told(&now(&held)), ("nothing", MachineState::Held));
 }
 
 #[test]
 fn a_limit_without_end_is_no_panic() {
     let limits = Limits { completion_per_gib: Some(Duration::MAX), ..settings().limits };
-    let it = Machine { migration: Some(migration("Running")), limits, marked: true, ..machine("db") };
+    let it = VirtualMachine { migration: Some(migration("Running")), limits, marked: true, ..machine("db") };
     assert_eq!(told(&after(&it, 1 << 40)), ("nothing", MachineState::Moving));
 }
 
@@ -132,7 +132,13 @@ fn d12_under_hold_and_fail_no_launcher_is_evicted_that_would_be_shut_down() {
                 MachineOwner::Other("x".into()),
                 MachineOwner::Nobody,
             ] {
-                let it = Machine { strategy: *strategy, policy, owner, migratable: no("x"), ..machine("db") };
+                let it = VirtualMachine {
+                    strategy: *strategy,
+                    policy,
+                    owner,
+                    migratable: no("x"),
+                    ..machine("db")
+                };
                 assert_eq!(word(&now(&it)), "nothing", "{strategy:?} {policy:?}");
             }
         }
@@ -141,8 +147,8 @@ fn d12_under_hold_and_fail_no_launcher_is_evicted_that_would_be_shut_down() {
 
 #[test]
 fn strategy_none_is_shut_down_by_the_eviction_only_where_somebody_starts_it_again_or_nobody_ever_would() {
-    let none = |owner| Machine { strategy: Strategy::None, owner, ..machine("db") };
-    let nowhere = |owner| Machine { target: Err("none".into()), ..none(owner) };
+    let none = |owner| VirtualMachine { strategy: Strategy::None, owner, ..machine("db") };
+    let nowhere = |owner| VirtualMachine { target: Err("none".into()), ..none(owner) };
     let set = || MachineOwner::Other("VirtualMachineInstanceReplicaSet/app".into());
     assert_eq!(word(&now(&none(vm("db", "Always")))), "evict");
     assert_eq!(word(&now(&nowhere(vm("db", "Always")))), "stop");
@@ -156,10 +162,10 @@ fn strategy_none_is_shut_down_by_the_eviction_only_where_somebody_starts_it_agai
     assert!(lonely.left.contains("nobody starts it again"), "{}", lonely.left);
     // LiveMigrate that cannot be migrated: its eviction is refused for ever.
     for owner in [set(), MachineOwner::Nobody] {
-        let it = Machine { migratable: no("DisksNotLiveMigratable"), owner, ..machine("db") };
+        let it = VirtualMachine { migratable: no("DisksNotLiveMigratable"), owner, ..machine("db") };
         assert_eq!(told(&now(&it)), ("nothing", MachineState::Held));
     }
-    let possible = Machine {
+    let possible = VirtualMachine {
         strategy: Strategy::LiveMigrateIfPossible,
         migratable: no("DisksNotLiveMigratable"),
         owner: set(),
@@ -170,7 +176,7 @@ fn strategy_none_is_shut_down_by_the_eviction_only_where_somebody_starts_it_agai
 
 #[test]
 fn what_is_shut_down_is_stopped_once_as_is_written_on_it() {
-    let mut it = Machine { policy: Policy::Shutdown, owner: vm("db", "Manual"), ..machine("db") };
+    let mut it = VirtualMachine { policy: Policy::Shutdown, owner: vm("db", "Manual"), ..machine("db") };
     let found = now(&it);
     let Some(Action::Stop(work)) = &found.act else { panic!("{found:?}") };
     let Turn::Stop(mark) = &work.turn else { panic!("{work:?}") };
@@ -181,7 +187,7 @@ fn what_is_shut_down_is_stopped_once_as_is_written_on_it() {
     (seen.mark, seen.stopping) = (Some(mark.clone()), true);
     assert_eq!(told(&now(&it)), ("nothing", MachineState::ShuttingDown), "it was asked to stop");
     // Its mark was written and the stop was not: a restart asks for it, whatever the policy has become.
-    let mut cut = Machine { policy: Policy::MigrateOrHold, ..it.clone() };
+    let mut cut = VirtualMachine { policy: Policy::MigrateOrHold, ..it.clone() };
     let MachineOwner::Machine(Some(seen)) = &mut cut.owner else { panic!() };
     seen.stopping = false;
     assert_eq!(word(&now(&cut)), "stop");
@@ -200,7 +206,7 @@ fn what_is_shut_down_is_stopped_once_as_is_written_on_it() {
 #[test]
 fn d12_after_three_failed_migrations_the_mark_goes_then_the_migration_then_the_policy_holds() {
     use MachineState::{Aborting, Asked, Moving, ShuttingDown};
-    let mut it = Machine { marked: true, asked: Some(asked()), failed: failures(2), ..machine("db") };
+    let mut it = VirtualMachine { marked: true, asked: Some(asked()), failed: failures(2), ..machine("db") };
     assert_eq!(told(&now(&it)), ("nothing", Asked));
     assert!(now(&it).text.contains("2 of 3 tries failed"));
     it.failed = failures(3);
@@ -218,7 +224,7 @@ fn d12_after_three_failed_migrations_the_mark_goes_then_the_migration_then_the_p
     it.migration = None;
     assert_eq!(told(&now(&it)), ("stop", ShuttingDown));
     // What had failed before this drain asked does not count.
-    let mut later = Machine { marked: true, failed: failures(4), ..machine("db") };
+    let mut later = VirtualMachine { marked: true, failed: failures(4), ..machine("db") };
     let before = (1..4).map(|nth| format!("m{nth}")).collect();
     later.asked = Some(super::Asked { failed_before: before, ..asked() });
     assert_eq!(told(&now(&later)), ("nothing", Asked));
@@ -240,7 +246,7 @@ fn d12_a_migration_without_progress_for_the_limits_of_kubevirt_is_given_up_in_ea
         ("Running", Some(450)),
     ];
     for (phase, limit) in rows {
-        let it = Machine {
+        let it = VirtualMachine {
             marked: true,
             asked: Some(asked()),
             migration: Some(migration(phase)),
@@ -250,7 +256,7 @@ fn d12_a_migration_without_progress_for_the_limits_of_kubevirt_is_given_up_in_ea
         assert_eq!(word(&after(&it, limit - 1)), "nothing", "{phase}");
         assert_eq!(word(&after(&it, limit)), "give-up", "{phase}");
     }
-    let unanswered = Machine { marked: true, asked: Some(asked()), ..machine("db") };
+    let unanswered = VirtualMachine { marked: true, asked: Some(asked()), ..machine("db") };
     assert_eq!((word(&after(&unanswered, 299)), word(&after(&unanswered, 300))), ("nothing", "give-up"));
     // Where others run it waits for its place, for ever.
     let waits = decide(&drain(), &unanswered, Duration::from_secs(9999), 1);
@@ -259,12 +265,20 @@ fn d12_a_migration_without_progress_for_the_limits_of_kubevirt_is_given_up_in_ea
     let limits = settings().limits;
     for phase in ["Scheduled", "Running"] {
         let endless = Limits { completion_per_gib: None, progress: None, ..limits };
-        let it =
-            Machine { marked: true, migration: Some(migration(phase)), limits: endless, ..machine("db") };
+        let it = VirtualMachine {
+            marked: true,
+            migration: Some(migration(phase)),
+            limits: endless,
+            ..machine("db")
+        };
         assert_eq!(word(&after(&it, 99_999)), "nothing");
     }
-    let slow =
-        |limits| Machine { marked: true, migration: Some(migration("Running")), limits, ..machine("db") };
+    let slow = |limits| VirtualMachine {
+        marked: true,
+        migration: Some(migration("Running")),
+        limits,
+        ..machine("db")
+    };
     let old = Settings::of_version((1, 3)).limits;
     assert_eq!((word(&after(&slow(old), 1749)), word(&after(&slow(old), 1750))), ("nothing", "give-up"));
     let twice = Limits { disrupts: true, ..limits };
@@ -273,7 +287,7 @@ fn d12_a_migration_without_progress_for_the_limits_of_kubevirt_is_given_up_in_ea
 
 #[test]
 fn d12_post_copy_is_never_ended() {
-    let mut it = Machine {
+    let mut it = VirtualMachine {
         marked: true,
         asked: Some(asked()),
         failed: failures(5),
@@ -287,7 +301,7 @@ fn d12_post_copy_is_never_ended() {
 
 #[test]
 fn one_that_kubevirt_has_not_reported_on_is_waited_for_and_then_counts_as_not_migratable() {
-    let it = Machine { migratable: Migratable::Unknown, ..machine("db") };
+    let it = VirtualMachine { migratable: Migratable::Unknown, ..machine("db") };
     assert_eq!(told(&after(&it, 59)), ("nothing", MachineState::Waiting));
     assert_eq!(told(&after(&it, 60)), ("stop", MachineState::ShuttingDown));
 }
@@ -298,7 +312,7 @@ fn nothing_ever_deletes_a_launcher_and_an_eviction_asks_only_for_one_on_this_nod
     for marked in [false, true] {
         for running in [None, Some(migration("Running"))] {
             for here in [false, true] {
-                let it = Machine {
+                let it = VirtualMachine {
                     marked,
                     here,
                     migration: running.clone(),
@@ -316,7 +330,8 @@ fn nothing_ever_deletes_a_launcher_and_an_eviction_asks_only_for_one_on_this_nod
 fn d12_one_that_cannot_be_read_is_let_alone_under_each_policy() {
     for policy in ALL {
         for strategy in Strategy::ALL {
-            let it = Machine { unread: Some("odd".into()), policy, strategy: *strategy, ..machine("db") };
+            let it =
+                VirtualMachine { unread: Some("odd".into()), policy, strategy: *strategy, ..machine("db") };
             assert_eq!(told(&now(&it)), ("nothing", MachineState::Unreadable), "{policy:?} {strategy:?}");
         }
     }
@@ -329,7 +344,7 @@ fn disk(rebuilds: bool) -> Disk {
 
 #[test]
 fn while_a_volume_of_it_is_rebuilt_a_machine_is_not_asked_to_migrate_unless_its_annotation_says_so() {
-    let mut it = Machine { disks: vec![disk(true)], ..machine("db") };
+    let mut it = VirtualMachine { disks: vec![disk(true)], ..machine("db") };
     let found = now(&it);
     assert_eq!((told(&found), found.code), (("nothing", MachineState::Waiting), Some(BlockCode::Rebuilding)));
     let volume = "volume shop/data (pvc-1) is degraded and being rebuilt, 42 %";
@@ -339,16 +354,16 @@ fn while_a_volume_of_it_is_rebuilt_a_machine_is_not_asked_to_migrate_unless_its_
     it.although_rebuilding = true;
     assert_eq!(word(&now(&it)), "mark");
     // One that is degraded and not rebuilt, and a shutdown, wait for nothing.
-    let still = Machine { disks: vec![disk(false)], ..machine("db") };
+    let still = VirtualMachine { disks: vec![disk(false)], ..machine("db") };
     assert_eq!((word(&now(&still)), now(&still).code), ("mark", None));
-    it = Machine { policy: Policy::Shutdown, although_rebuilding: false, ..it };
+    it = VirtualMachine { policy: Policy::Shutdown, although_rebuilding: false, ..it };
     assert_eq!(word(&now(&it)), "stop");
 }
 
 #[test]
 fn one_that_is_paused_by_an_io_error_or_again_and_again_is_named_with_its_volumes_and_the_hint() {
     for reason in ["PausedIOError", FLAPPING] {
-        let mut it = Machine {
+        let mut it = VirtualMachine {
             migratable: no(reason),
             disks: vec![disk(false)],
             policy: Policy::MigrateOrHold,
@@ -366,8 +381,10 @@ fn one_that_is_paused_by_an_io_error_or_again_and_again_is_named_with_its_volume
         it.migration = Some(Migration { post_copy: true, ..migration("Running") });
         assert_eq!(word(&now(&it)), "nothing", "{reason}");
     }
-    let other = Machine { disks: vec![disk(false)], policy: Policy::Fail, ..machine("db") };
-    assert!(!now(&Machine { migratable: no("DisksNotLiveMigratable"), ..other }).text.contains("trims"));
+    let other = VirtualMachine { disks: vec![disk(false)], policy: Policy::Fail, ..machine("db") };
+    assert!(
+        !now(&VirtualMachine { migratable: no("DisksNotLiveMigratable"), ..other }).text.contains("trims")
+    );
 }
 
 #[test]
@@ -375,7 +392,7 @@ fn d12_what_an_earlier_drain_gave_up_does_not_count_once_the_machine_is_back() {
     let gave_up = |request: &str| {
         let asked =
             Asked { request: request.to_owned(), gave_up: "3 migrations failed".to_owned(), ..asked() };
-        Machine { asked: Some(asked), ..machine("db") }
+        VirtualMachine { asked: Some(asked), ..machine("db") }
     };
     assert_eq!(told(&now(&gave_up(&drain().request))), ("stop", MachineState::ShuttingDown));
     assert_eq!(told(&now(&gave_up("request 1 of an hour ago"))), ("mark", MachineState::Waiting));

@@ -27,7 +27,7 @@ enum Manner {
 struct Bench {
     stage: Stage,
     now: Mono,
-    machines: BTreeMap<PodUid, Machine>,
+    machines: BTreeMap<PodUid, VirtualMachine>,
     manner: Manner,
     /// Migrations that were made, by machine.
     made: BTreeMap<PodUid, u32>,
@@ -48,7 +48,7 @@ fn moving() -> Reply {
 }
 
 impl Bench {
-    fn new(machines: Vec<Machine>) -> Self {
+    fn new(machines: Vec<VirtualMachine>) -> Self {
         let now = Mono::from_start(HOUR);
         Self {
             stage: Stage::new(drain(), Vec::new(), now, now + HOUR * 24, 1),
@@ -68,7 +68,7 @@ impl Bench {
     }
 
     fn view(&self) -> View {
-        let machines: Vec<Machine> = self.machines.values().cloned().collect();
+        let machines: Vec<VirtualMachine> = self.machines.values().cloned().collect();
         let running = machines.iter().filter(|it| it.migration.as_ref().is_some_and(Migration::runs)).count();
         View { settings: settings(), machines, running, cordoned: self.cordoned }
     }
@@ -194,7 +194,8 @@ impl Bench {
 
 #[test]
 fn d12_each_machine_is_moved_by_exactly_one_migration_wherever_the_agent_is_killed() {
-    let all = || vec![machine("a"), machine("b"), Machine { policy: Policy::Shutdown, ..machine("c") }];
+    let all =
+        || vec![machine("a"), machine("b"), VirtualMachine { policy: Policy::Shutdown, ..machine("c") }];
     let mut whole = Bench::new(all());
     whole.pass(60);
     assert_eq!(whole.end, Some(Ok(())));
@@ -226,7 +227,7 @@ fn d12_one_that_fails_three_times_is_shut_down_and_no_fourth_migration_is_made()
 
 #[test]
 fn d12_one_that_hangs_is_given_up_after_the_limit_and_held_by_its_policy() {
-    let held = Machine { policy: Policy::MigrateOrHold, ..machine("a") };
+    let held = VirtualMachine { policy: Policy::MigrateOrHold, ..machine("a") };
     let mut bench = Bench { manner: Manner::Hang, ..Bench::new(vec![held]) };
     bench.pass(900);
     assert_eq!(bench.blockers(), []);
@@ -245,7 +246,8 @@ fn d12_one_that_hangs_is_given_up_after_the_limit_and_held_by_its_policy() {
 
 #[test]
 fn d12_under_fail_the_attempt_fails_before_anything_is_asked() {
-    let fails = Machine { policy: Policy::Fail, migratable: no("DisksNotLiveMigratable"), ..machine("a") };
+    let fails =
+        VirtualMachine { policy: Policy::Fail, migratable: no("DisksNotLiveMigratable"), ..machine("a") };
     let mut bench = Bench::new(vec![fails, machine("b")]);
     bench.hear(Event::Tick);
     bench.pass(5);
@@ -320,7 +322,7 @@ fn the_attempts_time_ends_the_stage_and_names_who_is_left() {
 
 #[test]
 fn a_machine_that_is_paused_and_resumed_four_times_in_ten_minutes_counts_as_not_migratable() {
-    let one = |paused: Option<&str>, migratable| Machine {
+    let one = |paused: Option<&str>, migratable| VirtualMachine {
         paused: paused.map(str::to_owned),
         migratable,
         policy: Policy::MigrateOrHold,

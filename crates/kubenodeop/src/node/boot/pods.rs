@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::future::ready;
 
 use futures::stream::{self, BoxStream, StreamExt};
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::objects::{items, text};
 use kubeapi::slim::{Meta, Pod};
 use kubeapi::watch::{Scope, Update};
@@ -137,7 +137,7 @@ fn facts(all: &[&Ill]) -> [Fact; 3] {
 }
 
 /// One look at them.
-pub(super) async fn look(cluster: &Cluster, boot: &Boot) -> Vec<Fact> {
+pub(super) async fn look(cluster: &ApiClient, boot: &Boot) -> Vec<Fact> {
     match listed::<Lean>(cluster, &pod_scope(boot)).await {
         Update::Listed(all) => facts(&all.iter().map(|it| &it.ill).collect::<Vec<_>>()).into(),
         Update::Put(_) | Update::Gone(_) => Vec::new(),
@@ -146,7 +146,7 @@ pub(super) async fn look(cluster: &Cluster, boot: &Boot) -> Vec<Fact> {
 }
 
 /// Them, whenever one has changed.
-pub(super) fn follow(cluster: &Cluster, boot: &Boot) -> BoxStream<'static, Fact> {
+pub(super) fn follow(cluster: &ApiClient, boot: &Boot) -> BoxStream<'static, Fact> {
     let all: BTreeMap<String, Ill> = BTreeMap::new();
     heard::<Lean>(cluster, pod_scope(boot))
         .scan(all, |all, heard| {

@@ -18,7 +18,7 @@ use kubeapi::names::{NodeName, VIRTUAL_IPS};
 use kubeapi::objects::{items, text};
 use kubeapi::slim::Pod;
 use kubeapi::watch::Scope;
-use kubeapi::{Cluster, Error, found, nodes};
+use kubeapi::{ApiClient, Error, found, nodes};
 use serde_json::Value;
 
 use super::pods::{SYSTEM, named};
@@ -35,7 +35,7 @@ const ADDRESS: [&str; 2] = ["address", "vip_address"];
 const NODES_LIMIT: Duration = Duration::from_secs(10);
 
 /// One look at all of them.
-pub(super) fn look(cluster: Cluster, node: NodeName) -> BoxStream<'static, Fact> {
+pub(super) fn look(cluster: ApiClient, node: NodeName) -> BoxStream<'static, Fact> {
     let look = async move {
         let network = virtual_ips(&cluster, &node).await.map(Fact::Network);
         let pending = pending(&cluster, &node).await.map(Fact::Pending);
@@ -46,7 +46,7 @@ pub(super) fn look(cluster: Cluster, node: NodeName) -> BoxStream<'static, Fact>
     stream::once(look).flat_map(stream::iter).boxed()
 }
 
-async fn virtual_ips(cluster: &Cluster, node: &NodeName) -> Result<Vec<VirtualIp>, Error> {
+async fn virtual_ips(cluster: &ApiClient, node: &NodeName) -> Result<Vec<VirtualIp>, Error> {
     let mut leases = Vec::new();
     for name in VIRTUAL_IPS {
         let request = Request::new(Lease::url_path(&(), Some(SYSTEM))).get(name, &GetParams::default());
@@ -78,7 +78,7 @@ async fn virtual_ips(cluster: &Cluster, node: &NodeName) -> Result<Vec<VirtualIp
 
 /// The addresses of kube-vip on this node that no interface of this machine has. Of services nobody says which of theirs a
 /// node has to serve.
-async fn absent(cluster: &Cluster, node: &NodeName) -> Result<Vec<String>, Error> {
+async fn absent(cluster: &ApiClient, node: &NodeName) -> Result<Vec<String>, Error> {
     let fields = Some(format!("spec.nodeName={node},status.phase=Running"));
     let scope = Scope { fields, ..Scope::all("pods of kube-vip", Pod::url_path(Some(SYSTEM))) };
     let pods = scope.list_all::<Value>(cluster).await?.items;
@@ -97,7 +97,7 @@ fn is_here(address: IpAddr) -> bool {
 }
 
 /// Pods that no node has taken and that belong to this one, or to kube-system and to no other node.
-async fn pending(cluster: &Cluster, node: &NodeName) -> Result<Vec<String>, Error> {
+async fn pending(cluster: &ApiClient, node: &NodeName) -> Result<Vec<String>, Error> {
     let fields = Some("spec.nodeName=,status.phase=Pending".to_owned());
     let scope = Scope { fields, ..Scope::all("pods that no node has taken", Pod::url_path(None)) };
     let list = scope.list_all::<Pod>(cluster).await?;
@@ -144,7 +144,7 @@ fn cause(message: &str) -> String {
     format!("no node: {said}")
 }
 
-async fn machines(cluster: &Cluster, node: &NodeName) -> Result<Vec<String>, Error> {
+async fn machines(cluster: &ApiClient, node: &NodeName) -> Result<Vec<String>, Error> {
     let down = match undo::not_up(cluster, node).await {
         // Who may read nothing of it is refused also where it is not installed.
         Err(error) if undo::is_refused(&error) && !undo::is_installed(cluster).await? => None,

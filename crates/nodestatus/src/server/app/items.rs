@@ -1,6 +1,6 @@
 //! The items of an application in the reference's order: one reader for each topic.
 
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use serde::de::DeserializeOwned;
 use topics::{ENClusterAppStatus, EdgeNodeInfo, KubeLeaderElectInfo};
 use uuid::Uuid;
@@ -19,8 +19,8 @@ const NAMELESS: &str = "unknown";
 const MOST: usize = 64;
 
 /// Name of this node and all items.
-pub(super) fn all(bus: &Bus, app: Option<Uuid>) -> (String, Vec<Item>) {
-    let mut told = Collected { shelf: Shelf::new(bus), items: Vec::new() };
+pub(super) fn all(topic_root: &TopicRoot, app: Option<Uuid>) -> (String, Vec<Item>) {
+    let mut told = Collected { shelf: Shelf::new(topic_root), items: Vec::new() };
     let Some(hostname) = told.node() else { return (NAMELESS.to_owned(), told.items) };
     if let Some(app) = app {
         // It ends where the reference ends: without its config or one that it needs nothing else makes sense.

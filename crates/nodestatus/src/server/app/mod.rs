@@ -11,7 +11,7 @@ mod shelf;
 #[cfg(test)]
 mod tests;
 
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use serde::Serialize;
 use topics::GoTime;
 use uuid::Uuid;
@@ -70,7 +70,7 @@ impl From<bool> for TriState {
 
 /// What is known at `now`, of this node alone or of an application besides. Reads files, so it is nothing for an
 /// async task.
-pub(super) fn collect(bus: &Bus, app: Option<Uuid>, now: GoTime) -> Report {
-    let (hostname, app_info) = items::all(bus, app);
+pub(super) fn collect(topic_root: &TopicRoot, app: Option<Uuid>, now: GoTime) -> Report {
+    let (hostname, app_info) = items::all(topic_root, app);
     Report { hostname, collect_time: seconds(now), app_info }
 }

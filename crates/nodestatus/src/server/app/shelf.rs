@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use pubsub::{Bus, Error, FILE_LIMIT_BYTES, glance, store};
+use pubsub::{Error, FILE_LIMIT_BYTES, TopicRoot, glance, store};
 use serde::de::DeserializeOwned;
 use topics::go_json;
 use uuid::Uuid;
@@ -41,14 +41,14 @@ impl std::fmt::Display for Key {
 
 /// Topics as they are on disk, for one answer.
 pub(super) struct Shelf<'a> {
-    bus: &'a Bus,
+    topic_root: &'a TopicRoot,
     /// Names in directories that have been looked into.
     seen: BTreeMap<PathBuf, Vec<String>>,
 }
 
 impl<'a> Shelf<'a> {
-    pub(super) fn new(bus: &'a Bus) -> Self {
-        Self { bus, seen: BTreeMap::new() }
+    pub(super) fn new(topic_root: &'a TopicRoot) -> Self {
+        Self { topic_root, seen: BTreeMap::new() }
     }
 
     /// The value of `agent`'s topic under `key`, or why there is none.
@@ -58,7 +58,7 @@ impl<'a> Shelf<'a> {
         topic: &str,
         key: Key,
     ) -> Result<T, String> {
-        let dir = self.bus.path("run").join(agent).join(topic);
+        let dir = self.topic_root.path("run").join(agent).join(topic);
         let name = match key {
             Key::Global => Some("global.json".to_owned()),
             Key::Of(uuid) => self.name(&dir, uuid)?,
@@ -91,7 +91,7 @@ impl<'a> Shelf<'a> {
 
     /// The end of the log of the cluster's installation, if there is one.
     pub(super) fn install_log(&self) -> Option<String> {
-        let bytes = glance::tail(&self.bus.path(INSTALL_LOG), INSTALL_LOG_BYTES).ok()??;
+        let bytes = glance::tail(&self.topic_root.path(INSTALL_LOG), INSTALL_LOG_BYTES).ok()??;
         Some(last_lines(&String::from_utf8_lossy(&bytes)))
     }
 }

@@ -4,7 +4,7 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use topics::go_json;
@@ -22,14 +22,14 @@ const GOLDEN: &str = include_str!("../../../tests/served/app.json");
 
 struct Device {
     root: TempDir,
-    bus: Bus,
+    topic_root: TopicRoot,
 }
 
 impl Device {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        Self { root, bus }
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        Self { root, topic_root }
     }
 
     fn write(&self, file: &str, value: &Value) {
@@ -38,7 +38,7 @@ impl Device {
 
     fn report(&self, app: Option<&str>) -> String {
         let app = app.map(|it| Uuid::try_parse(it).unwrap());
-        let report = collect(&self.bus, app, "2026-03-14T10:30:00.25+01:00".parse().unwrap());
+        let report = collect(&self.topic_root, app, "2026-03-14T10:30:00.25+01:00".parse().unwrap());
         String::from_utf8(go_json::to_vec_indented(&report).unwrap()).unwrap()
     }
 

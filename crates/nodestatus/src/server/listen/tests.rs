@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use agent::Clock;
 use kube::Client;
-use kubeapi::{Cluster, NodeName};
+use kubeapi::{ApiClient, NodeName};
 use kubesim::{Fault, Sim, SimConfig};
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -25,7 +25,7 @@ use super::super::peers::Peers;
 use super::super::statement::{Make, Statement};
 use super::{Limits, serve};
 use crate::cluster_status::Place;
-use kubeapi::Target;
+use kubeapi::OwnNode;
 
 pub(in crate::server) const DEVICE: &str = "11111111-1111-4111-8111-111111111111";
 pub(in crate::server) const CLUSTER: &str = "6ba7b810-9dad-41d1-80b4-00c04fd430c8";
@@ -77,22 +77,22 @@ impl Site {
     /// A server that has no place yet.
     pub(in crate::server) fn new(ground: Limits) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let clock = Clock::new();
         let sim = Sim::new(SimConfig::default());
         sim.add_node("n1", DEVICE);
-        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
-        let target = Target::default();
-        target.set(NodeName::parse("n1").unwrap(), DEVICE.to_owned());
+        let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
+        let own_node = OwnNode::default();
+        own_node.set(NodeName::parse("n1").unwrap(), DEVICE.to_owned());
         let made = Arc::new(AtomicUsize::new(0));
         let (places, place) = watch::channel(None);
         let (to_bound, bound) = watch::channel(None);
         let limit = Duration::from_millis(100);
-        let joined = Joined::new(cluster.clone(), target, clock, limit);
+        let joined = Joined::new(cluster.clone(), own_node, clock, limit);
         let node_list = Arc::new(NodeList::new(cluster, clock, limit, bound.clone()));
         let peers = Peers::new(Arc::clone(&node_list), clock, ground.peer);
         let outage = Statement::new(site_outage(&made), clock, limit);
-        let router = Router::new((bus, clock, ""), joined, Arc::clone(&node_list), peers, outage);
+        let router = Router::new((topic_root, clock, ""), joined, Arc::clone(&node_list), peers, outage);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { node_list.keep().await });
         tasks.spawn(serve(ground, router, place, to_bound));

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use agent::{Clock, Inbox, Station, Stop, Stopper, turn};
+use agent::{AgentContext, Clock, Inbox, Stop, Stopper, turn};
 use p256::SecretKey;
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -29,7 +29,7 @@ const TEXT: &str = "K10s3cr3t::server:0123456789";
 /// A device whose key is in a file.
 struct Site {
     root: TempDir,
-    station: Station,
+    context: AgentContext,
     asked: watch::Sender<Option<Sealed>>,
     answers: Inbox<Answer>,
     log: Arc<Mutex<Vec<u8>>>,
@@ -68,7 +68,7 @@ impl Site {
         Self::with(Keys::new)
     }
 
-    fn with(keys: impl FnOnce(&Bus) -> Keys) -> Self {
+    fn with(keys: impl FnOnce(&TopicRoot) -> Keys) -> Self {
         let root = tempfile::tempdir().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
         let ear = Ear(Arc::clone(&log));
@@ -78,15 +78,20 @@ impl Site {
             .finish();
         let ear = tracing::subscriber::set_default(ear);
         let (stopper, stop) = Stop::new();
-        let bus = Bus::open(root.path()).unwrap();
-        let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: String::new() };
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        let context = AgentContext {
+            topic_root: topic_root.clone(),
+            clock: Clock::new(),
+            stop,
+            boot_id: String::new(),
+        };
         let (asked, wanted) = watch::channel(None);
         let (outbox, answers) = turn::inbox();
         let mut task = JoinSet::new();
-        task.spawn(follow_with(station.clone(), keys(&bus), wanted, outbox));
+        task.spawn(follow_with(context.clone(), keys(&topic_root), wanted, outbox));
         let (controller, device) = (secret_key("controller"), secret_key("device"));
         let held = (stopper, task, ear);
-        let site = Self { root, station, asked, answers, log, controller, device, _held: held };
+        let site = Self { root, context, asked, answers, log, controller, device, _held: held };
         site.put(KEY_FILE, &key_file(&site.device));
         site
     }
@@ -96,7 +101,7 @@ impl Site {
     }
 
     fn publish<T: Topic>(&self, agent: &str, (key, value): (String, T)) {
-        let path = agent::wire::path::<T>(&self.station.bus, agent, &key);
+        let path = agent::wire::path::<T>(&self.context.topic_root, agent, &key);
         store::replace(&path, &go_json::to_vec(&value).unwrap()).unwrap();
     }
 
@@ -167,7 +172,7 @@ async fn certificates_may_come_late_and_go_and_a_token_may_change() {
     assert_eq!(site.answer().await, clear(TEXT));
     // What is clear stays so whatever becomes of the certificates: the next answer is for the next token.
     store::remove(&agent::wire::path::<topics::ControllerCert>(
-        &site.station.bus,
+        &site.context.topic_root,
         "zedagent",
         &controller_cert(&cert(&site.controller.public_key())).0,
     ))
@@ -284,7 +289,7 @@ async fn without_the_vault_no_manifest_is_written_beside_it_and_it_is_tried_agai
 #[tokio::test(start_paused = true)]
 async fn a_tpm_that_hangs_is_given_up_in_time_and_its_answer_used_when_it_is_asked_again() {
     let (tell, told) = mpsc::channel();
-    let mut site = Site::with(|bus| Keys::with(bus, Slow(told)));
+    let mut site = Site::with(|topic_root| Keys::with(topic_root, Slow(told)));
     site.put("config/device.cert.pem", b"");
     site.publish("zedagent", controller_cert(CONTROLLER_CERT.as_bytes()));
     site.publish("tpmmgr", device_cert(DEVICE_CERT.as_bytes(), true));

@@ -30,7 +30,7 @@ struct Site {
 fn site(tpm: io::Result<Vec<u8>>) -> Site {
     let root = tempfile::tempdir().unwrap();
     let (sender, asked) = mpsc::channel();
-    let keys = Keys::with(&Bus::open(root.path()).unwrap(), Fake(sender, tpm));
+    let keys = Keys::with(&TopicRoot::open(root.path()).unwrap(), Fake(sender, tpm));
     Site { root, keys, asked }
 }
 
@@ -66,7 +66,7 @@ fn what_openssl_encrypted_is_decrypted_with_a_key_file_of_either_form() {
         let fields = fields::read(&clear).map_err(str::to_owned).unwrap();
         assert_eq!(fields.token, TOKEN);
         std::fs::create_dir_all(site.root.path().join("persist/vault")).unwrap();
-        manifest::put(&site.keys.bus, fields.manifest).map_err(|fault| fault.to_string()).unwrap();
+        manifest::put(&site.keys.topic_root, fields.manifest).map_err(|fault| fault.to_string()).unwrap();
         assert_eq!(std::fs::read_to_string(site.root.path().join(manifest::FILE)).unwrap(), MANIFEST);
         assert!(site.asked.try_recv().is_err(), "the TPM was asked");
     }
@@ -126,7 +126,7 @@ fn a_tpm_that_refuses_or_is_not_there_is_named_with_the_next_step() {
     // The kernel's own device, where there is none.
     let root = tempfile::tempdir().unwrap();
     store::replace(&root.path().join(DEVICE_CERT_FILE), b"").unwrap();
-    let keys = Keys::new(&Bus::open(root.path()).unwrap());
+    let keys = Keys::new(&TopicRoot::open(root.path()).unwrap());
     assert!(refusal(keys.shared(&order(true))).contains("No such file"));
 }
 

@@ -5,8 +5,8 @@ pub(super) mod samples;
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::{Clock, Station, Stop, Troubles};
-use pubsub::{Bus, store};
+use agent::{AgentContext, Clock, Stop, Troubles};
+use pubsub::{TopicRoot, store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use topics::{ControllerCert, DeviceNetworkStatus, EdgeNodeCert, EdgeNodeClusterConfig, Topic, go_json};
@@ -30,23 +30,24 @@ async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_to
 {
     let root = tempfile::tempdir().unwrap();
     let (_stopper, stop) = Stop::new();
-    let bus = Bus::open(root.path()).unwrap();
-    let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: String::new() };
+    let topic_root = TopicRoot::open(root.path()).unwrap();
+    let context =
+        AgentContext { topic_root: topic_root.clone(), clock: Clock::new(), stop, boot_id: String::new() };
     let put = |path: &Path, bytes: &[u8]| store::replace(path, bytes).unwrap();
     let mut config: EdgeNodeClusterConfig =
         go_json::from_slice(&golden("EdgeNodeClusterConfig", "tiebreaker-lb-masters")).unwrap();
     config.cipher_token = fixed();
     config.cipher_gzip_registration_manifest_yaml = fixed();
     assert!(config.bootstrap_node);
-    put(&bus.path("persist/certs/ecdh.key.pem"), DEVICE_KEY.as_bytes());
-    std::fs::create_dir_all(bus.path("persist/vault")).unwrap();
+    put(&topic_root.path("persist/certs/ecdh.key.pem"), DEVICE_KEY.as_bytes());
+    std::fs::create_dir_all(topic_root.path("persist/vault")).unwrap();
     let (key, cert) = controller_cert(CONTROLLER_CERT.as_bytes());
-    let path = agent::wire::path::<ControllerCert>(&bus, "zedagent", &key);
+    let path = agent::wire::path::<ControllerCert>(&topic_root, "zedagent", &key);
     put(&path, &go_json::to_vec(&cert).unwrap());
     let (key, cert) = device_cert(DEVICE_CERT.as_bytes(), false);
-    put(&agent::wire::path::<EdgeNodeCert>(&bus, "tpmmgr", &key), &go_json::to_vec(&cert).unwrap());
+    put(&agent::wire::path::<EdgeNodeCert>(&topic_root, "tpmmgr", &key), &go_json::to_vec(&cert).unwrap());
     let ports = golden(DeviceNetworkStatus::NAME, "two-ports-cluster-ip");
-    put(&agent::wire::path::<DeviceNetworkStatus>(&bus, "nim", "global"), &ports);
+    put(&agent::wire::path::<DeviceNetworkStatus>(&topic_root, "nim", "global"), &ports);
     let stands = |membership, config: &EdgeNodeClusterConfig| ClusterMembership {
         membership,
         config: Some(Arc::new(config.clone())),
@@ -54,15 +55,15 @@ async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_to
     };
     let standing = watch::Sender::new(stands(Membership::Member, &config));
     let (sender, mut places) = watch::channel(None);
-    let troubles = Troubles::open(&bus, station.clock, "zedkube");
+    let troubles = Troubles::open(&topic_root, context.clock, "zedkube");
     let speaker = Speaker::open(&troubles).unwrap();
     let mut task = JoinSet::new();
-    task.spawn(speaker.follow(station.clone(), standing.subscribe(), sender));
+    task.spawn(speaker.follow(context.clone(), standing.subscribe(), sender));
     places.wait_for(Option::is_some).await.unwrap();
-    let said = std::fs::read_to_string(bus.path(STATUS)).unwrap();
+    let said = std::fs::read_to_string(topic_root.path(STATUS)).unwrap();
     let expected = golden("EdgeNodeClusterStatus", "bootstrap-lb");
     assert_eq!(said, String::from_utf8(expected).unwrap().trim_end());
-    assert_eq!(std::fs::read_to_string(bus.path(manifest::FILE)).unwrap(), MANIFEST);
+    assert_eq!(std::fs::read_to_string(topic_root.path(manifest::FILE)).unwrap(), MANIFEST);
     let tells = || {
         let mut found = Vec::new();
         files(root.path(), &mut found);
@@ -70,20 +71,20 @@ async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_to
         found.retain(|(_, content)| content.windows(6).any(|it| it == b"s3cr3t"));
         found.into_iter().map(|(path, _)| path).collect::<Vec<_>>()
     };
-    assert_eq!(tells(), [bus.path(STATUS).display().to_string()]);
+    assert_eq!(tells(), [topic_root.path(STATUS).display().to_string()]);
     // The node is on its way out, and the power goes: what the cluster is reached by comes back.
     let left = Some(Arc::new(config.clone()));
     config.valid = false;
     standing.send_replace(ClusterMembership { left, ..stands(Membership::Leaving, &config) });
     drop((task, speaker));
-    store::remove(&bus.path(STATUS)).unwrap();
+    store::remove(&topic_root.path(STATUS)).unwrap();
     let speaker = Speaker::open(&troubles).unwrap();
     let (sender, mut places) = watch::channel(None);
     let mut task = JoinSet::new();
-    task.spawn(speaker.follow(station, standing.subscribe(), sender));
+    task.spawn(speaker.follow(context, standing.subscribe(), sender));
     places.wait_for(Option::is_some).await.unwrap();
-    assert_eq!(std::fs::read_to_string(bus.path(STATUS)).unwrap(), said);
-    assert_eq!(tells(), [bus.path(STATUS).display().to_string()]);
+    assert_eq!(std::fs::read_to_string(topic_root.path(STATUS)).unwrap(), said);
+    assert_eq!(tells(), [topic_root.path(STATUS).display().to_string()]);
     // It has left: no file has it any more.
     standing.send_replace(stands(Membership::Outside, &config));
     places.wait_for(Option::is_none).await.unwrap();

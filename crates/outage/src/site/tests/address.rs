@@ -1,7 +1,7 @@
 //! The virtual IP on the way up: its leases, and its address.
 
 use kube::Client;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubesim::{Sim, SimConfig};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -36,7 +36,7 @@ fn serve_at(sim: &Sim, address: std::net::SocketAddr) {
     );
 }
 
-async fn nodes(cluster: &Cluster) -> Vec<NodeSeen> {
+async fn nodes(cluster: &ApiClient) -> Vec<NodeSeen> {
     crate::calls::glance(cluster).await.unwrap().into_iter().map(|(node, _)| node).collect()
 }
 
@@ -45,7 +45,7 @@ async fn u13_the_virtual_ip_is_there_once_a_ready_node_renews_its_lease_and_it_t
     let sim = Sim::new(SimConfig::default());
     sim.add_node("n1", "u1");
     sim.until("nodes", |all| all[0]["status"]["conditions"][0]["status"] == "True").await;
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     let all = nodes(&cluster).await;
     // Without kube-vip there is none.
     assert_eq!(Address::default().look(&cluster, &all).await.unwrap(), "");

@@ -1,14 +1,14 @@
 //! Applications scaled down and up again on the embedded cluster, and what is in the way.
 
 use kube::Client;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubesim::{Fault, Sim, SimConfig};
 use serde_json::json;
 
 use super::super::calls::{SCALED, find, scale};
 use super::super::coordinate::Need;
 
-fn cluster() -> (Sim, Cluster) {
+fn cluster() -> (Sim, ApiClient) {
     let sim = Sim::new(SimConfig::default());
     sim.add_node("n1", "u1");
     sim.add_claim("shop", "films", "pv-films");
@@ -27,11 +27,11 @@ fn cluster() -> (Sim, Cluster) {
             "metadata": { "name": "q" }, "spec": { "accessModes": ["ReadWriteOnce"] },
         }]);
     });
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     (sim, cluster)
 }
 
-async fn scale_all(cluster: &Cluster, need: Need, id: &str) -> Vec<String> {
+async fn scale_all(cluster: &ApiClient, need: Need, id: &str) -> Vec<String> {
     let work = find(cluster, need, id).await.unwrap().work;
     for it in &work {
         scale(cluster, it).await.unwrap();

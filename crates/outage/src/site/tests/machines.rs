@@ -1,7 +1,7 @@
 //! Virtual machines stopped and started on the embedded cluster, as their run strategy asks.
 
 use kube::Client;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubeapi::machines::SITE;
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ const SETS: &str = "kubevirt/virtualmachineinstancereplicasets";
 
 struct Place {
     sim: Sim,
-    cluster: Cluster,
+    cluster: ApiClient,
     site: Site,
 }
 
@@ -48,7 +48,7 @@ impl Place {
             sim.add_machine_set("eve-kube-app", name, *replicas);
             guests += replicas;
         }
-        let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+        let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
         let wish = Wish {
             id: "op".to_owned(),
             kind: SiteKind::Shutdown,

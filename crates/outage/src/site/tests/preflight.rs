@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kube::Client;
-use kubeapi::Cluster;
+use kubeapi::ApiClient;
 use kubesim::{Fault, Sim, SimConfig};
 use serde_json::json;
 
@@ -20,7 +20,7 @@ fn snapshot(sim: &Sim, name: &str, at: &str, ready: bool) {
 }
 
 /// One server, a member of etcd that is Ready, with a fresh snapshot.
-async fn cluster() -> (Sim, Cluster) {
+async fn cluster() -> (Sim, ApiClient) {
     let sim = Sim::new(SimConfig::default());
     sim.add_node("n1", "u1");
     sim.edit("nodes", "", "n1", |it| {
@@ -29,11 +29,11 @@ async fn cluster() -> (Sim, Cluster) {
     let ready = |it: &serde_json::Value| it["status"]["conditions"][0]["status"] == "True";
     sim.until("nodes", |all| all.iter().all(ready)).await;
     snapshot(&sim, "s1", "2026-03-13T21:30:00Z", true);
-    let cluster = Cluster::from_client(Client::new(sim.service(), "default"));
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     (sim, cluster)
 }
 
-async fn found(cluster: &Cluster, record: &Record) -> Vec<String> {
+async fn found(cluster: &ApiClient, record: &Record) -> Vec<String> {
     let now: Timestamp = NOW.parse().unwrap();
     let all = look(cluster, record, now).await;
     assert!(all.iter().all(|it| !it.next.is_empty()), "{all:?}");

@@ -4,7 +4,7 @@
 //! the machine goes down all the same. Not here: the drain (zedkube).
 
 use agent::Clock;
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use topics::{DrainStatus, PendingState};
 
 use crate::Exit;
@@ -21,22 +21,22 @@ const REASON: &str = "the machine goes down by other means than zedbox";
 
 /// Drains this node for as long as that may take.
 pub(in crate::drain_cmd) async fn run(
-    bus: &Bus,
+    topic_root: &TopicRoot,
     clock: Clock,
     options: &AtShutdownOptions,
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let seen = Follow::open(bus, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.seen().clone();
     if let Some(why) = needs_none(&seen) {
         voice.paragraph(&format!("Nothing is drained before the machine goes down: {why}."))?;
         return Ok(Exit::Done);
     }
     let drained = if seen.requests.contains_key(OPERATOR) {
-        watch::run(bus, clock, Goal::Any, Patience::until(clock, Some(options.timeout)), voice).await
+        watch::run(topic_root, clock, Goal::Any, Patience::until(clock, Some(options.timeout)), voice).await
     } else {
         let wish = RequestOptions { reason: REASON.to_owned(), wait: true, timeout: Some(options.timeout) };
-        request::ask(bus, clock, &wish, surroundings, voice).await
+        request::ask(topic_root, clock, &wish, surroundings, voice).await
     };
     match drained {
         Ok(Exit::Done) => {}

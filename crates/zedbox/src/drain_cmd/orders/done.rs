@@ -5,7 +5,7 @@
 
 use agent::Clock;
 use anyhow::{Context as _, bail};
-use pubsub::Bus;
+use pubsub::TopicRoot;
 use step::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 use topics::{CordonOwner, DrainPhase};
@@ -23,19 +23,19 @@ const SECOND: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Withdraws a person's own request, and waits.
 pub(in crate::drain_cmd) async fn run(
-    bus: &Bus,
+    topic_root: &TopicRoot,
     clock: Clock,
     options: &DoneOptions,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for Ctrl-C")?;
-    let mut follow = Follow::open(bus, clock).await;
-    if !follow.seen().requests.contains_key(OPERATOR) && !request::operator_file_exists(bus) {
+    let mut follow = Follow::open(topic_root, clock).await;
+    if !follow.seen().requests.contains_key(OPERATOR) && !request::operator_file_exists(topic_root) {
         bail!("finish the work: no person has requested a drain of this node. {}", what_is(follow.seen()));
     }
-    request::cancel(bus, clock, voice).await?;
+    request::cancel(topic_root, clock, voice).await?;
     // What was read before that says nothing of it.
-    follow = Follow::open(bus, clock).await;
+    follow = Follow::open(topic_root, clock).await;
     let until = Patience::until(clock, options.timeout).until;
     let mut next_look: Mono = clock.now() + SECOND;
     loop {

@@ -5,7 +5,7 @@
 use agent::Clock;
 use agent::operator::WORD;
 use anyhow::{Context as _, bail};
-use pubsub::{Bus, FileState, store};
+use pubsub::{FileState, TopicRoot, store};
 use serde::Serialize;
 use topics::{PASS_FILE, PreflightPass, go_json};
 
@@ -26,13 +26,13 @@ struct Done<'a> {
 
 /// Writes or removes the order.
 pub(in crate::drain_cmd) async fn run(
-    bus: &Bus,
+    topic_root: &TopicRoot,
     clock: Clock,
     options: &PassOptions,
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let file = bus.path(PASS_FILE);
+    let file = topic_root.path(PASS_FILE);
     if options.remove {
         let removed = store::remove(&file).map_err(person::root_needed).context("remove the order")?;
         if !removed {
@@ -51,7 +51,7 @@ pub(in crate::drain_cmd) async fn run(
     let bytes = go_json::to_vec(&order).context(doing)?;
     store::replace(&file, &bytes).map_err(person::root_needed).context(doing)?;
     // Seen with the agents' eyes: what they refuse must not look done.
-    if let FileState::Bad(finding) = bus.file(&file, WORD).next().await {
+    if let FileState::Bad(finding) = topic_root.file(&file, WORD).next().await {
         bail!("{doing}: zedkube refuses the file: {}", finding.reason);
     }
     let text = format!(

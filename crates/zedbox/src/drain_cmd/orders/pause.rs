@@ -8,7 +8,7 @@ use std::time::Duration;
 use agent::Clock;
 use agent::operator::WORD;
 use anyhow::{Context as _, bail};
-use pubsub::{Bus, FileState, store};
+use pubsub::{FileState, TopicRoot, store};
 use serde::Serialize;
 use topics::{DeviceOp, GoTime, OperationPause, PAUSE_FILE, PauseScope, PendingState, go_json};
 
@@ -36,13 +36,13 @@ pub(crate) async fn pause(said: &PauseOptions, place: &PausePlace) -> Exit {
     let surroundings = Surroundings::of_this_process();
     let voice = Voice::new(place.output, &surroundings);
     let done = async {
-        let (bus, clock) = (open(place)?, Clock::new());
-        let seen = Follow::open(&bus, clock).await.seen().clone();
+        let (topic_root, clock) = (open(place)?, Clock::new());
+        let seen = Follow::open(&topic_root, clock).await.seen().clone();
         let pause = word(PauseScope::Node, &said.reason, said.lasts, clock, &surroundings)?;
         if let Some(held) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node) {
             bail!("it is {} already; `zedbox resume` ends that", held.words());
         }
-        write(&bus, &pause).await?;
+        write(&topic_root, &pause).await?;
         for line in under_way(&seen) {
             Voice::warn_of("pause", &line);
         }
@@ -51,7 +51,7 @@ pub(crate) async fn pause(said: &PauseOptions, place: &PausePlace) -> Exit {
             "No operation starts on this node, through reboots as well: reboots, shutdowns, updates, drains and updates of k3s \
              wait, whoever orders them. A shutdown or reboot of the whole site does not. {end}"
         );
-        say(&voice, "paused", &bus.path(PAUSE_FILE), Some(&pause), &text)
+        say(&voice, "paused", &topic_root.path(PAUSE_FILE), Some(&pause), &text)
     };
     exit("pause", done.await.context("pause the operations of this node"))
 }
@@ -60,28 +60,28 @@ pub(crate) async fn pause(said: &PauseOptions, place: &PausePlace) -> Exit {
 pub(crate) async fn resume(place: &PausePlace) -> Exit {
     let voice = Voice::new(place.output, &Surroundings::of_this_process());
     let done = async {
-        let bus = open(place)?;
-        let seen = Follow::open(&bus, Clock::new()).await.seen().clone();
-        remove(&bus, &seen, &voice)
+        let topic_root = open(place)?;
+        let seen = Follow::open(&topic_root, Clock::new()).await.seen().clone();
+        remove(&topic_root, &seen, &voice)
     };
     exit("resume", done.await.context("end the pause"))
 }
 
 /// Refuses what the controller has ordered, or no longer.
 pub(in crate::drain_cmd) async fn refuse(
-    bus: &Bus,
+    topic_root: &TopicRoot,
     clock: Clock,
     options: &RefuseOptions,
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let seen = Follow::open(bus, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.seen().clone();
     if options.withdraw {
         let doing = "withdraw the refusal";
         if let Some(held) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node) {
             bail!("{doing}: the node is {}, which `zedbox resume` ends", held.words());
         }
-        return remove(bus, &seen, voice).context(doing);
+        return remove(topic_root, &seen, voice).context(doing);
     }
     let doing = "refuse what the controller has ordered";
     let reason = options.reason.as_deref().unwrap_or_default();
@@ -95,7 +95,7 @@ pub(in crate::drain_cmd) async fn refuse(
             "{doing}: nothing of the controller is pending; to keep what may come from starting: `zedbox pause`"
         );
     }
-    write(bus, &pause).await.context(doing)?;
+    write(topic_root, &pause).await.context(doing)?;
     for line in commanded(&seen) {
         Voice::warn(&line);
     }
@@ -105,11 +105,11 @@ pub(in crate::drain_cmd) async fn refuse(
          whatever else the controller orders; `zedbox reboot` and `zedbox shutdown` do not. {end}",
         pending.join(", ")
     );
-    say(voice, "refused", &bus.path(PAUSE_FILE), Some(&pause), &text)
+    say(voice, "refused", &topic_root.path(PAUSE_FILE), Some(&pause), &text)
 }
 
-fn open(place: &PausePlace) -> anyhow::Result<Bus> {
-    Bus::open(&place.root).with_context(|| format!("open the root {}", place.root.display()))
+fn open(place: &PausePlace) -> anyhow::Result<TopicRoot> {
+    TopicRoot::open(&place.root).with_context(|| format!("open the root {}", place.root.display()))
 }
 
 fn exit(command: &str, done: anyhow::Result<Exit>) -> Exit {
@@ -146,15 +146,15 @@ fn end(pause: &OperationPause, command: &str) -> String {
 }
 
 /// Puts it where the agents read it, and looks with their eyes: what they refuse must not look done.
-async fn write(bus: &Bus, pause: &OperationPause) -> anyhow::Result<()> {
-    let file = bus.path(PAUSE_FILE);
+async fn write(topic_root: &TopicRoot, pause: &OperationPause) -> anyhow::Result<()> {
+    let file = topic_root.path(PAUSE_FILE);
     refuse_directory(&file)?;
     store::replace(&file, &go_json::to_vec(pause)?).map_err(person::root_needed)?;
-    seen_by_agents(bus, &file).await
+    seen_by_agents(topic_root, &file).await
 }
 
-fn remove(bus: &Bus, seen: &DrainView, voice: &Voice) -> anyhow::Result<Exit> {
-    let file = bus.path(PAUSE_FILE);
+fn remove(topic_root: &TopicRoot, seen: &DrainView, voice: &Voice) -> anyhow::Result<Exit> {
+    let file = topic_root.path(PAUSE_FILE);
     if !store::remove(&file).map_err(person::root_needed)? {
         bail!("this node is not paused, there is no {}", file.display());
     }
@@ -238,6 +238,6 @@ pub(in crate::drain_cmd) fn refuse_while_paused(seen: &DrainView, doing: &str) -
 }
 
 /// How the file is watched.
-pub(in crate::drain_cmd) fn watch(bus: &Bus) -> pubsub::FileWatch {
-    bus.file(bus.path(PAUSE_FILE), WORD)
+pub(in crate::drain_cmd) fn watch(topic_root: &TopicRoot) -> pubsub::FileWatch {
+    topic_root.file(topic_root.path(PAUSE_FILE), WORD)
 }

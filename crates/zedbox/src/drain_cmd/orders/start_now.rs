@@ -7,7 +7,7 @@ use std::path::Path;
 
 use agent::Clock;
 use anyhow::{Context as _, bail};
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde::Serialize;
 use topics::{DrainPhase, WINDOW_PASS, WindowPass, go_json};
 
@@ -34,16 +34,16 @@ struct Done<'a> {
 
 /// Lets the drain that waits start.
 pub(in crate::drain_cmd) async fn run(
-    bus: &Bus,
+    topic_root: &TopicRoot,
     clock: Clock,
     options: &StartOptions,
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
     let reason = person::reason(&options.reason).context(START)?;
-    let seen = Follow::open(bus, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.seen().clone();
     let pass = pass(&seen, reason, person::name(surroundings)).context(START)?;
-    let file = bus.path(WINDOW_PASS);
+    let file = topic_root.path(WINDOW_PASS);
     let bytes = go_json::to_vec(&pass).context(START)?;
     store::replace(&file, &bytes).map_err(person::root_needed).context(START)?;
     match voice.output {

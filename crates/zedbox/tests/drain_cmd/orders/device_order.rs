@@ -1,7 +1,7 @@
 //! `zedbox reboot` and `zedbox shutdown`: what is written, what is refused, and how waiting ends.
 
 use agent::wire;
-use pubsub::{Bus, Publication};
+use pubsub::{Publication, TopicRoot};
 use topics::{DEVICE_ORDER, DeviceOp, DeviceOpPending, FORCE_FILE, PendingState};
 
 use crate::drain_cmd::node::{Ended, Node};
@@ -10,9 +10,9 @@ use crate::drain_cmd::node::{Ended, Node};
 fn tended(tree: &str) -> (Node, Publication<DeviceOpPending>) {
     let node = Node::of(tree).with_zedkube();
     node.put("run/force-NodeDrainStatus-boot", "b1");
-    let bus = Bus::open(node.root()).unwrap();
+    let topic_root = TopicRoot::open(node.root()).unwrap();
     let name = wire::name::<DeviceOpPending>("zedagent");
-    let pending = bus.publication(name, wire::codec::<DeviceOpPending>()).unwrap();
+    let pending = topic_root.publication(name, wire::codec::<DeviceOpPending>()).unwrap();
     (node, pending)
 }
 
@@ -102,11 +102,11 @@ fn x3_at_the_end_of_its_time_a_blocked_order_stays_is_withdrawn_or_forced() {
         let (node, mut zedagent) = tended(tree);
         let mut program = Node::at_work(&mut node.command_of("shutdown", words));
         program.until("waiting ended");
-        let bus = Bus::open(node.root()).unwrap();
+        let topic_root = TopicRoot::open(node.root()).unwrap();
         let rule = pubsub::FileRule { limit_bytes: 4096, order: true };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut file = bus.file(bus.path(FORCE_FILE), rule);
+            let mut file = topic_root.file(topic_root.path(FORCE_FILE), rule);
             while !matches!(file.next().await, pubsub::FileState::Present(_)) {}
         });
         assert!(node.text(FORCE_FILE).contains("ups"), "{words}");

@@ -5,9 +5,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use agent::device::hooks::{FOLDER, Stage};
-use agent::{Clock, Station, Stop};
-use kubeapi::{NodeName, Target};
-use pubsub::{Bus, store};
+use agent::{AgentContext, Clock, Stop};
+use kubeapi::{NodeName, OwnNode};
+use pubsub::{TopicRoot, store};
 use tokio::sync::mpsc;
 use topics::{GoTime, RequestId, Requester};
 
@@ -23,7 +23,7 @@ fn notice(kind: Kind, is_new: bool) -> Notice {
 /// What the hook `script` has written, once it was told all of `notices`.
 async fn told(script: &str, notices: &[Notice]) -> String {
     let root = tempfile::tempdir().unwrap();
-    let bus = Bus::open(root.path()).unwrap();
+    let topic_root = TopicRoot::open(root.path()).unwrap();
     let path = root.path().join(FOLDER).join(Stage::Notify.folder()).join("10-mail");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let said = root.path().join("said");
@@ -31,15 +31,15 @@ async fn told(script: &str, notices: &[Notice]) -> String {
     store::replace(&path, format!("#!/bin/sh\nsaid={said_in}\n{script}\n").as_bytes()).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
     let (_stopper, stop) = Stop::new();
-    let target = Target::default();
-    target.set(NodeName::parse("n1").unwrap(), "u1".to_owned());
-    let station = Station { bus, clock: Clock::new(), stop, boot_id: "b1".to_owned() };
+    let own_node = OwnNode::default();
+    own_node.set(NodeName::parse("n1").unwrap(), "u1".to_owned());
+    let context = AgentContext { topic_root, clock: Clock::new(), stop, boot_id: "b1".to_owned() };
     let (outbox, inbox) = mpsc::channel(notices.len().max(1));
     for it in notices {
         outbox.try_send((it.clone(), "2026-03-14T09:41:00Z".parse::<GoTime>().unwrap())).unwrap();
     }
     drop(outbox);
-    Notifier::within(&station, &target, inbox, Duration::from_millis(500)).run().await;
+    Notifier::within(&context, &own_node, inbox, Duration::from_millis(500)).run().await;
     fs::read_to_string(said).unwrap_or_default()
 }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{Clock, Station, Stop, Stopper};
+use agent::{AgentContext, Clock, Stop, Stopper};
 use kube::Client;
-use kubeapi::{Cluster, NodeName, Target};
+use kubeapi::{ApiClient, NodeName, OwnNode};
 use kubesim::{Fault, Sim, SimConfig};
 use nodestatus::{ClusterMembership, Membership, Totals};
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde_json::Value;
 use tokio::sync::watch;
 use topics::{
@@ -26,7 +26,7 @@ use crate::limits::Limits;
 struct Stage {
     _root: tempfile::TempDir,
     _stopper: Stopper,
-    bus: Bus,
+    topic_root: TopicRoot,
     clock: Clock,
     sim: Sim,
     published: watch::Sender<Published>,
@@ -40,7 +40,7 @@ impl Stage {
     /// Runs `course` beside the report.
     async fn play(course: impl AsyncFnOnce(&Self)) {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
         let sim = Sim::new(SimConfig::default());
         sim.add_node("n1", UUID);
         let member = ClusterMembership { membership: Membership::Member, config: None, left: None };
@@ -48,19 +48,19 @@ impl Stage {
         let stage = Self {
             _root: root,
             _stopper: stopper,
-            bus: bus.clone(),
+            topic_root: topic_root.clone(),
             clock: Clock::new().off_by(0),
             sim,
             published: watch::Sender::default(),
             members: watch::Sender::new(member),
             totals: watch::Sender::default(),
         };
-        let target = Target::default();
-        target.set(NodeName::parse("n1").unwrap(), UUID.to_owned());
+        let own_node = OwnNode::default();
+        own_node.set(NodeName::parse("n1").unwrap(), UUID.to_owned());
         let report = Report {
-            station: Station { bus, clock: stage.clock, stop, boot_id: BOOT.to_owned() },
-            cluster: Cluster::from_client(Client::new(stage.sim.service(), "default")),
-            target,
+            context: AgentContext { topic_root, clock: stage.clock, stop, boot_id: BOOT.to_owned() },
+            cluster: ApiClient::from_client(Client::new(stage.sim.service(), "default")),
+            own_node,
             members: stage.members.subscribe(),
             published: stage.published.subscribe(),
             totals: stage.totals.clone(),
@@ -73,7 +73,7 @@ impl Stage {
     }
 
     fn put<T: serde::Serialize>(&self, file: &str, value: &T) {
-        store::replace(&self.bus.path(file), &go_json::to_vec(value).unwrap()).unwrap();
+        store::replace(&self.topic_root.path(file), &go_json::to_vec(value).unwrap()).unwrap();
     }
 
     /// As zedkube publishes it; then time passes.
@@ -317,9 +317,14 @@ async fn o3_with_the_setting_off_nothing_is_asked_and_stalls_are_counted_all_the
     let (_stopper, stop) = Stop::new();
     let clock = Clock::new();
     let report = Report {
-        station: Station { bus: Bus::open(root.path()).unwrap(), clock, stop, boot_id: BOOT.to_owned() },
-        cluster: Cluster::from_client(Client::new(sim.service(), "default")),
-        target: Target::default(),
+        context: AgentContext {
+            topic_root: TopicRoot::open(root.path()).unwrap(),
+            clock,
+            stop,
+            boot_id: BOOT.to_owned(),
+        },
+        cluster: ApiClient::from_client(Client::new(sim.service(), "default")),
+        own_node: OwnNode::default(),
         members: watch::Sender::default().subscribe(),
         published: published.subscribe(),
         totals: totals.clone(),

@@ -117,17 +117,17 @@ async fn every_other_status_is_said_while_its_file_is_there() {
 async fn s3_an_order_that_others_may_have_written_is_refused() {
     let order = status(9, 2);
     refused("writable by all", |device| {
-        let beside = device.bus.path("tmp/order");
+        let beside = device.topic_root.path("tmp/order");
         device.write("tmp/order", &order);
         std::fs::set_permissions(&beside, Permissions::from_mode(0o666)).unwrap();
-        std::fs::rename(beside, device.bus.path(FORCE)).unwrap();
+        std::fs::rename(beside, device.topic_root.path(FORCE)).unwrap();
     })
     .await;
     refused("a link", |device| {
         device.write("tmp/order", &order);
-        let beside = device.bus.path("tmp/link");
-        symlink(device.bus.path("tmp/order"), &beside).unwrap();
-        std::fs::rename(beside, device.bus.path(FORCE)).unwrap();
+        let beside = device.topic_root.path("tmp/link");
+        symlink(device.topic_root.path("tmp/order"), &beside).unwrap();
+        std::fs::rename(beside, device.topic_root.path(FORCE)).unwrap();
     })
     .await;
     refused("too long", |device| device.write(FORCE, &format!("{order}{}", " ".repeat(4096)))).await;
@@ -211,12 +211,12 @@ fn all_under(dir: &Path, found: &mut Vec<PathBuf>) {
 async fn k6_a_file_that_others_can_write_holds_no_drain_and_nothing_that_is_made_can_be_written_by_others() {
     let mut device = Device::idle().await;
     // As `/tmp` is: anybody may put files there.
-    std::fs::set_permissions(device.bus.path("tmp"), Permissions::from_mode(0o1777)).unwrap();
+    std::fs::set_permissions(device.topic_root.path("tmp"), Permissions::from_mode(0o1777)).unwrap();
     device
         .change(|device| {
             device.write(zedkube::WAIT, "");
             let open = Permissions::from_mode(0o666);
-            std::fs::set_permissions(device.bus.path(zedkube::WAIT), open).unwrap();
+            std::fs::set_permissions(device.topic_root.path(zedkube::WAIT), open).unwrap();
         })
         .await;
     assert_eq!(device.diary.count("ignored, it does not hold a drain: others may write it"), 1);
@@ -224,7 +224,7 @@ async fn k6_a_file_that_others_can_write_holds_no_drain_and_nothing_that_is_made
     device.until(DrainStatus::Complete, US, 1).await;
     let mut found = Vec::new();
     for dir in ["run", "persist"] {
-        all_under(&device.bus.path(dir), &mut found);
+        all_under(&device.topic_root.path(dir), &mut found);
     }
     assert!(found.len() > 20, "{found:?}");
     for path in found {

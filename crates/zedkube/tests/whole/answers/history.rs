@@ -85,9 +85,9 @@ async fn p9_s6_the_history_names_owner_time_and_effect_of_a_force_file() {
         );
         device.write("tmp/order", &status(9, 2));
         let time = std::time::UNIX_EPOCH + Duration::from_secs(1_773_480_000);
-        let file = std::fs::File::options().write(true).open(device.bus.path("tmp/order")).unwrap();
+        let file = std::fs::File::options().write(true).open(device.topic_root.path("tmp/order")).unwrap();
         file.set_modified(time).unwrap();
-        std::fs::rename(device.bus.path("tmp/order"), device.bus.path(FORCE_FILE)).unwrap();
+        std::fs::rename(device.topic_root.path("tmp/order"), device.topic_root.path(FORCE_FILE)).unwrap();
     })
     .await;
     let order = &kept.forced[0];
@@ -108,9 +108,9 @@ async fn p9_s6_the_history_names_owner_time_and_effect_of_a_force_file() {
 async fn s3_p9_a_refused_force_file_stands_in_the_history_with_its_owner_and_why() {
     let (mut device, kept) = forced(|device| {
         device.write("tmp/order", &status(9, 2));
-        let path = device.bus.path("tmp/order");
+        let path = device.topic_root.path("tmp/order");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
-        std::fs::rename(path, device.bus.path(FORCE_FILE)).unwrap();
+        std::fs::rename(path, device.topic_root.path(FORCE_FILE)).unwrap();
     })
     .await;
     let order = &kept.forced[0];
@@ -128,8 +128,12 @@ async fn s3_p9_a_refused_force_file_stands_in_the_history_with_its_owner_and_why
     device.write("tmp/order", &status(9, 2));
     device
         .change(|device| {
-            std::os::unix::fs::symlink(device.bus.path("tmp/order"), device.bus.path("tmp/link")).unwrap();
-            std::fs::rename(device.bus.path("tmp/link"), device.bus.path(FORCE_FILE)).unwrap();
+            std::os::unix::fs::symlink(
+                device.topic_root.path("tmp/order"),
+                device.topic_root.path("tmp/link"),
+            )
+            .unwrap();
+            std::fs::rename(device.topic_root.path("tmp/link"), device.topic_root.path(FORCE_FILE)).unwrap();
         })
         .await;
     let kept = history(&device);

@@ -14,7 +14,7 @@ const FILE: &str = "run/zedbox/NodeDrainRequest/global.json";
 async fn a_person_gets_the_node_and_gives_it_back() {
     let mut device = Device::idle().await;
     // Nobody has ever asked: there is not even the directory.
-    assert!(!device.bus.path("run/zedbox").exists());
+    assert!(!device.topic_root.path("run/zedbox").exists());
     device.ask(US, 1).await;
     device.until(DrainStatus::Complete, US, 1).await;
     device.pass(Duration::from_hours(24)).await;
@@ -79,7 +79,7 @@ async fn s3_a_request_that_others_may_have_written_or_that_makes_no_sense_is_ref
     device
         .change(|device| {
             device.request(US, 1);
-            let file = device.bus.path(FILE);
+            let file = device.topic_root.path(FILE);
             std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o666)).unwrap();
         })
         .await;

@@ -224,7 +224,7 @@ async fn r8_d9_pods_of_the_former_boot_go_once_the_node_is_ready_and_none_whose_
         all.push(pod(&uid, lives.load(Ordering::Relaxed)));
         Answer::Pods(all)
     };
-    let _runtime = serve(&device.bus.path(agent::runtime::SOCKETS[1]), list).unwrap();
+    let _runtime = serve(&device.topic_root.path(agent::runtime::SOCKETS[1]), list).unwrap();
     let there = |device: &Device| -> Vec<String> {
         let all = device.sim.list("pods");
         let is_there = |name: &str| all.iter().any(|it| it["metadata"]["name"] == name);

@@ -141,7 +141,7 @@ fn with_address(device: &Device) {
     });
     device.write("run/zedagent/EdgeNodeClusterConfig/global.json", &config.to_string());
     let port = json!({ "IfName": "eth0", "Logicallabel": "lan", "ClusterIPAddr": "192.0.2.7" });
-    std::fs::create_dir_all(device.bus.path("run/nim/DeviceNetworkStatus")).unwrap();
+    std::fs::create_dir_all(device.topic_root.path("run/nim/DeviceNetworkStatus")).unwrap();
     device.write("run/nim/DeviceNetworkStatus/global.json", &json!({ "Ports": [port] }).to_string());
 }
 

@@ -38,7 +38,7 @@ fn fetched(device: &Device, status: u8) {
 
 #[tokio::test(start_paused = true)]
 async fn files_that_vanish_under_run_never_take_the_node_out_of_its_cluster() {
-    let gone = |device: &Device, path: &str| std::fs::remove_dir_all(device.bus.path(path)).unwrap();
+    let gone = |device: &Device, path: &str| std::fs::remove_dir_all(device.topic_root.path(path)).unwrap();
     for (case, paths) in [
         ("the file", vec!["run/zedagent/EdgeNodeClusterConfig/global.json"]),
         ("the directory", vec![CLUSTER]),
@@ -50,7 +50,11 @@ async fn files_that_vanish_under_run_never_take_the_node_out_of_its_cluster() {
         device
             .change(|device| {
                 for path in &paths {
-                    if device.bus.path(path).is_file() { device.remove(path) } else { gone(device, path) }
+                    if device.topic_root.path(path).is_file() {
+                        device.remove(path)
+                    } else {
+                        gone(device, path)
+                    }
                 }
             })
             .await;

@@ -22,14 +22,18 @@ async fn e10_on_another_hypervisor_nothing_is_done_but_to_say_so() {
         );
         assert_eq!(device.text(STATUS), std::fs::read_to_string(golden).ok());
         assert_eq!(device.sim.faults().seen().len(), before, "no call");
-        let folders = std::fs::read_dir(device.bus.path("run/zedkube")).unwrap().map(|it| it.unwrap().path());
+        let folders =
+            std::fs::read_dir(device.topic_root.path("run/zedkube")).unwrap().map(|it| it.unwrap().path());
         let values = folders.filter(|it| it.is_dir()).flat_map(|it| std::fs::read_dir(it).unwrap());
         let values: Vec<_> = values
             .map(|it| it.unwrap().path())
             .filter(|it| it.extension().is_some_and(|it| it == "json"))
             .collect();
-        assert_eq!(values, [device.bus.path(STATUS)], "no other topic");
-        assert!(device.bus.path("run/zedkube.touch").exists() && device.bus.path("run/zedkube.pid").exists());
+        assert_eq!(values, [device.topic_root.path(STATUS)], "no other topic");
+        assert!(
+            device.topic_root.path("run/zedkube.touch").exists()
+                && device.topic_root.path("run/zedkube.pid").exists()
+        );
         device.leave().await;
     }
     // The kind that has a cluster, and a system that is none of these images.

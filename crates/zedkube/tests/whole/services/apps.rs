@@ -24,7 +24,7 @@ fn configure(device: &Device) {
 #[tokio::test(start_paused = true)]
 async fn logs_that_hang_and_pods_of_applications_that_are_not_told_hold_no_drain_up() {
     let mut device = Device::new().await;
-    std::fs::create_dir_all(device.bus.path("run/zedagent/AppInstanceConfig")).unwrap();
+    std::fs::create_dir_all(device.topic_root.path("run/zedagent/AppInstanceConfig")).unwrap();
     configure(&device);
     device.sim.apply(
         "pods",

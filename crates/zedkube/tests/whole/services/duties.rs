@@ -45,7 +45,7 @@ async fn without_trouble() -> Duration {
 
 /// A file stands where the topic's directory was or is to be.
 fn replaced(device: &Device, topic: &str) {
-    let at = device.bus.path(topic);
+    let at = device.topic_root.path(topic);
     if at.exists() {
         std::fs::remove_dir_all(&at).unwrap();
     }
@@ -65,7 +65,7 @@ fn held(device: &Device, topic: &str) -> Publication<Value> {
         encode: |value: &Value| Ok(value.to_string().into_bytes()),
         decode: |bytes| Ok(serde_json::from_slice(bytes)?),
     };
-    device.bus.publication(name, codec).unwrap()
+    device.topic_root.publication(name, codec).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +114,7 @@ async fn k5_an_election_that_could_not_begin_begins_once_its_topic_can_be_had() 
     device.start().await;
     device.pass(Duration::from_mins(10)).await;
     assert_eq!(device.diary.count("election"), 1, "said once: {:#?}", device.diary.lines());
-    std::fs::remove_file(device.bus.path(ELECTION)).unwrap();
+    std::fs::remove_file(device.topic_root.path(ELECTION)).unwrap();
     let began = device.now();
     device.until_line("leader election: this node leads lease", 1).await;
     assert!(device.now().since(began) < Duration::from_mins(2), "{:?}", device.now().since(began));

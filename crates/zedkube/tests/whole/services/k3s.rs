@@ -54,8 +54,8 @@ fn runs(device: &Device, version: &str) {
 /// A node whose kube container was told a version by an earlier zedkube, and other things.
 async fn node() -> Device {
     let mut device = Device::new().await;
-    std::fs::create_dir_all(device.bus.path("persist/vault")).unwrap();
-    std::fs::create_dir_all(device.bus.path("run/zedkube/NodeDrainRequest")).unwrap();
+    std::fs::create_dir_all(device.topic_root.path("persist/vault")).unwrap();
+    std::fs::create_dir_all(device.topic_root.path("run/zedkube/NodeDrainRequest")).unwrap();
     let earlier = json!({ "K3sVersion": BEFORE, "VmiDescheduleEvents": { "OnBoot": true } }).to_string();
     device.write(CONFIG, &earlier);
     runs(&device, BEFORE);
@@ -151,7 +151,7 @@ async fn an_update_that_is_not_carried_out_keeps_its_turn_as_failed_also_over_a_
     assert!(holders(&device).contains(r#""phase":"failed""#), "{}", holders(&device));
     device.kill().await;
     device.reboot();
-    assert!(std::fs::remove_file(device.bus.path(REQUEST)).is_ok());
+    assert!(std::fs::remove_file(device.topic_root.path(REQUEST)).is_ok());
     device.start().await;
     wants(&mut device, AFTER, "").await;
     device.pass(Duration::from_mins(20)).await;

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use agent::{Clock, Station, Stop, Stopper};
+use agent::{AgentContext, Clock, Stop, Stopper};
 use kube::Client;
 use kubesim::Fault;
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -185,7 +185,7 @@ async fn l2_d_k17_a_leader_whose_cluster_is_cut_off_says_so_and_stands_again_whe
 
 /// zedkube of the other node, on files of its own.
 struct Other {
-    bus: Bus,
+    topic_root: TopicRoot,
     stopper: Stopper,
     task: JoinSet<()>,
     _root: TempDir,
@@ -194,9 +194,10 @@ struct Other {
 impl Other {
     fn beside(device: &Device) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let bus = Bus::open(root.path()).unwrap();
-        let write =
-            |path: &str, value: Value| store::replace(&bus.path(path), value.to_string().as_bytes()).unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        let write = |path: &str, value: Value| {
+            store::replace(&topic_root.path(path), value.to_string().as_bytes()).unwrap()
+        };
         write(
             "run/zedagent/EdgeNodeClusterConfig/global.json",
             json!({ "Initialized": true, "Valid": true }),
@@ -205,15 +206,20 @@ impl Other {
         write("run/zedagent/EdgeNodeInfo/global.json", info);
         write("run/zedagent/ZedAgentStatus/global.json", json!({ "ConfigGetStatus": 1 }));
         let (stopper, stop) = Stop::new();
-        let station = Station { bus: bus.clone(), clock: Clock::new(), stop, boot_id: "b1".to_owned() };
-        let cluster = kubeapi::Cluster::from_client(Client::new(device.sim.service(), "default"));
+        let context = AgentContext {
+            topic_root: topic_root.clone(),
+            clock: Clock::new(),
+            stop,
+            boot_id: "b1".to_owned(),
+        };
+        let cluster = kubeapi::ApiClient::from_client(Client::new(device.sim.service(), "default"));
         let mut task = JoinSet::new();
-        task.spawn(async move { zedkube::run(station, Limits::default(), cluster).await.unwrap() });
-        Self { bus, stopper, task, _root: root }
+        task.spawn(async move { zedkube::run(context, Limits::default(), cluster).await.unwrap() });
+        Self { topic_root, stopper, task, _root: root }
     }
 
     fn reports(&self) -> bool {
-        self.bus.path(REPORT).exists()
+        self.topic_root.path(REPORT).exists()
     }
 }
 

@@ -7,10 +7,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{Clock, Station, Stop, Stopper};
+use agent::{AgentContext, Clock, Stop, Stopper};
 use kube::Client;
 use kubesim::{Sim, SimConfig};
-use pubsub::{Bus, store};
+use pubsub::{TopicRoot, store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -28,7 +28,7 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 struct Site {
     _root: TempDir,
-    bus: Bus,
+    topic_root: TopicRoot,
     diary: Arc<Diary>,
     _ear: DefaultGuard,
     _stopper: Stopper,
@@ -40,8 +40,8 @@ impl Site {
     /// zedkube on a node whose only application is held by its budget, with its cluster address up.
     async fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let (bus, clock) = (Bus::open(root.path()).unwrap(), Clock::new());
-        let (diary, ear) = Diary::open(clock, bus.path(STATUS));
+        let (topic_root, clock) = (TopicRoot::open(root.path()).unwrap(), Clock::new());
+        let (diary, ear) = Diary::open(clock, topic_root.path(STATUS));
         let quick = Duration::from_millis(1);
         let sim = Sim::new(SimConfig { start_time: quick, ..SimConfig::default() });
         sim.add_node("n1", DEVICE);
@@ -51,12 +51,12 @@ impl Site {
         sim.until("pods", |pods| pods.len() == 1 && pods.iter().all(ready)).await;
         sim.add_node("n2", "22222222-2222-4222-8222-222222222222");
         let (stopper, stop) = Stop::new();
-        let station = Station { bus: bus.clone(), clock, stop, boot_id: "b1".to_owned() };
+        let context = AgentContext { topic_root: topic_root.clone(), clock, stop, boot_id: "b1".to_owned() };
         let limits = Limits { server_port: 0, leave_notice_ms: 0, ..crate::device::limits() };
-        let cluster = kubeapi::Cluster::from_client(Client::new(sim.service(), "default"));
+        let cluster = kubeapi::ApiClient::from_client(Client::new(sim.service(), "default"));
         let mut agent = JoinSet::new();
-        agent.spawn(async move { zedkube::run(station, limits, cluster).await.unwrap() });
-        let site = Self { _root: root, bus, diary, _ear: ear, _stopper: stopper, _agent: agent, sim };
+        agent.spawn(async move { zedkube::run(context, limits, cluster).await.unwrap() });
+        let site = Self { _root: root, topic_root, diary, _ear: ear, _stopper: stopper, _agent: agent, sim };
         site.write("run/zedagent/EdgeNodeInfo", &json!({ "DeviceName": "n1", "DeviceID": DEVICE }));
         site.config(true);
         let port = json!({ "IfName": "lo", "Logicallabel": "lan", "ClusterIPAddr": "127.0.0.1" });
@@ -75,7 +75,7 @@ impl Site {
     }
 
     fn write(&self, topic: &str, value: &Value) {
-        let file = self.bus.path(topic).join("global.json");
+        let file = self.topic_root.path(topic).join("global.json");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         store::replace(&file, value.to_string().as_bytes()).unwrap();
     }
@@ -167,7 +167,7 @@ async fn k7_the_page_says_safe_once_a_persons_drain_is_proved_and_no_longer_once
     let (facts, drain) =
         spawn_blocking(move || (get_at(address, "/status.json"), get_at(address, "/drain"))).await.unwrap();
     assert!(facts.contains("\"safe\"") && drain.contains("\"safe\""), "{facts} {drain}");
-    std::fs::remove_file(site.bus.path("run/zedbox/NodeDrainRequest/global.json")).unwrap();
+    std::fs::remove_file(site.topic_root.path("run/zedbox/NodeDrainRequest/global.json")).unwrap();
     site.page_with(address, "<h1>IN SERVICE</h1>").await;
 }
 

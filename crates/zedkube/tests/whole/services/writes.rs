@@ -20,7 +20,7 @@ impl Renames {
         let queue = inotify::init(CreateFlags::NONBLOCK).unwrap();
         // The kernel makes one of equal neighbours: what is written beside the place keeps them apart.
         let asked = WatchFlags::MOVED_TO | WatchFlags::MOVED_FROM;
-        inotify::add_watch(&queue, device.bus.path(topic), asked).unwrap();
+        inotify::add_watch(&queue, device.topic_root.path(topic), asked).unwrap();
         Self(queue)
     }
 

@@ -7,15 +7,15 @@ use tokio::sync::watch;
 
 /// Our node, once its name is known. Copies share it.
 #[derive(Debug, Clone)]
-pub struct Target(watch::Sender<Option<(NodeName, String)>>);
+pub struct OwnNode(watch::Sender<Option<(NodeName, String)>>);
 
-impl Default for Target {
+impl Default for OwnNode {
     fn default() -> Self {
         Self(watch::Sender::new(None))
     }
 }
 
-impl Target {
+impl OwnNode {
     /// Sets name and device UUID. Equal ones are no news.
     pub fn set(&self, node: NodeName, device_uuid: String) {
         self.0.send_if_modified(|held| {
@@ -47,12 +47,12 @@ impl Target {
     }
 }
 
-/// Values of a [`Target`]; those that come and go while nobody asks are left out.
+/// Values of a [`OwnNode`]; those that come and go while nobody asks are left out.
 #[derive(Debug)]
 pub struct Values(watch::Receiver<Option<(NodeName, String)>>);
 
 impl Values {
-    /// The next one; never once no target is left. Dropping it loses nothing.
+    /// The next one; never once no copy of it is left. Dropping it loses nothing.
     pub async fn next(&mut self) -> (NodeName, String) {
         loop {
             if self.0.changed().await.is_err() {
@@ -80,16 +80,16 @@ mod tests {
 
     #[tokio::test]
     async fn each_who_asks_hears_the_newest_name_and_an_equal_one_is_no_news() {
-        let (target, name) = (Target::default(), |text: &str| NodeName::parse(text).unwrap());
-        let (mut early, other) = (target.values(), target.clone());
+        let (own_node, name) = (OwnNode::default(), |text: &str| NodeName::parse(text).unwrap());
+        let (mut early, other) = (own_node.values(), own_node.clone());
         assert_eq!(heard(&mut early).await, None);
         other.set(name("n1"), "u".to_owned());
         other.set(name("n2"), "u".to_owned());
-        for values in [&mut early, &mut target.values()] {
+        for values in [&mut early, &mut own_node.values()] {
             assert_eq!(heard(values).await, Some((name("n2"), "u".to_owned())));
             other.set(name("n2"), "u".to_owned());
             assert_eq!(heard(values).await, None);
         }
-        assert_eq!(target.known().await, target.get().unwrap());
+        assert_eq!(own_node.known().await, own_node.get().unwrap());
     }
 }

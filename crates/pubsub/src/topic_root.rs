@@ -10,13 +10,13 @@ use crate::{Codec, Error, Name, Publication, SocketFeed, Subscription, ToWire};
 
 /// Topics and files under one root directory.
 #[derive(Debug, Clone)]
-pub struct Bus {
+pub struct TopicRoot {
     root: Arc<PathBuf>,
     hub: Arc<WatchHub>,
 }
 
-impl Bus {
-    /// The bus of `root`, `/` on a device. The directory need not exist yet.
+impl TopicRoot {
+    /// The topics under `root`, `/` on a device. The directory need not exist yet.
     ///
     /// # Errors
     /// The working directory is gone, to which a relative `root` belongs.
