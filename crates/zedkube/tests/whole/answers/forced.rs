@@ -45,7 +45,7 @@ async fn accepted(input: &str, forced: u8, by: u8) {
         (9, _) => {
             assert_eq!(device.status(), status(9, by), "{input}");
             device.block(false);
-            device.pass(Duration::from_hours(1)).await;
+            device.pass(Duration::from_mins(15)).await;
             assert_eq!(device.sim.faults().count("POST", "/eviction"), evictions, "{input}");
             device.change(|device| device.remove(FORCE)).await;
             assert_eq!(device.status(), status(9, 2), "{input}");
@@ -54,7 +54,7 @@ async fn accepted(input: &str, forced: u8, by: u8) {
         _ => {
             assert_eq!(device.status(), status(forced, by), "{input}");
             device.block(false);
-            device.pass(Duration::from_hours(1)).await;
+            device.pass(Duration::from_mins(15)).await;
             assert_eq!(device.status(), status(forced, by), "{input}");
             assert_eq!(device.pods_to_leave().is_empty(), forced != 1, "{input}");
             assert_eq!(device.cordoned(), forced != 1, "{input}");

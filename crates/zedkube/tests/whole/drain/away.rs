@@ -62,7 +62,7 @@ async fn u8_a_server_that_throttles_is_never_skipped() {
     };
     let mut device = under(&throttled).await;
     device.ask(US, 1).await;
-    device.pass(Duration::from_hours(2)).await;
+    device.pass(Duration::from_mins(40)).await;
     assert!(!device.diary.ever_complete(), "{:#?}", device.diary.lines());
     assert_eq!((device.status(), device.progress().skip.as_str()), (status(6, 2), ""));
 }
@@ -103,7 +103,7 @@ async fn u8_a_worker_waits_for_the_only_server_whose_turn_it_has_seen_also_over_
     }
     device.ask(US, 1).await;
     for _ in 0..2 {
-        device.pass(Duration::from_hours(2)).await;
+        device.pass(Duration::from_mins(40)).await;
         assert!(!device.diary.ever_complete(), "{:#?}", device.diary.lines());
         let progress = device.progress();
         assert!(progress.reason.contains("held by server n2"), "{}", progress.reason);
@@ -126,7 +126,7 @@ async fn u3_a_server_that_cannot_ask_for_its_turn_waits_for_etcds_word_and_a_nod
         device.ask(US, 1).await;
         device.pass(Duration::from_secs(310)).await;
         assert_eq!(device.diary.ever_complete(), alone, "{:#?}", device.diary.lines());
-        device.pass(Duration::from_hours(2)).await;
+        device.pass(Duration::from_mins(40)).await;
         assert_eq!(device.diary.ever_complete(), alone);
         if !alone {
             let progress = device.progress();

@@ -35,7 +35,7 @@ async fn fails(mut device: Device, how: DrainStatus) -> Device {
 
 async fn ends(mut device: Device, how: DrainStatus) -> Device {
     device.until(how, US, 1).await;
-    device.pass(Duration::from_hours(12)).await;
+    device.pass(Duration::from_hours(2)).await;
     assert_eq!(device.status(), status(how.number(), 2));
     assert!(!device.diary.ever_complete(), "{:#?}", device.diary.lines());
     let progress = device.progress();
