@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use baseosmgr::core::{Counter, PartitionChange};
-use outage::turn::rule::Mark;
+use outage::turn::rule::CordonMark;
 use topics::{CordonOwner, NodeDrainRequest, Requester};
-use zedkube::core::Grant;
+use zedkube::core::CordonTurn;
 
 use super::topics::{Disk, Fact, Who, Writer};
 use super::world::{Gate, Look, State, Task, Touched, Work};
@@ -230,10 +230,10 @@ impl State {
         Ok(())
     }
 
-    fn begin(&mut self, run_id: u64, work: Work, grant: Option<Grant>) {
+    fn begin(&mut self, run_id: u64, work: Work, grant: Option<CordonTurn>) {
         let boot_id = self.boot_id();
         // A cordon without a turn says nothing of one.
-        let mark = grant.filter(|it| it.fence > 0).map(|Grant { fence, lease_uid }| Mark {
+        let mark = grant.filter(|it| it.fence > 0).map(|CordonTurn { fence, lease_uid }| CordonMark {
             fence,
             lease_uid,
             boot_id,
@@ -273,7 +273,7 @@ impl State {
         fuse: &mut Fuse,
         touched: &mut Touched,
     ) -> Result<(), Gone> {
-        use baseosmgr::core::{Effect, Event, Note};
+        use baseosmgr::core::{Effect, Event, UpdateLogEvent};
         let mut why = None;
         for effect in effects {
             if !matches!(
@@ -288,7 +288,7 @@ impl State {
                 touched.files_of(Writer::Baseosmgr);
             }
             match effect {
-                Effect::Say(Note::Switch { why: said, .. }) => why = Some(said),
+                Effect::Say(UpdateLogEvent::Switch { why: said, .. }) => why = Some(said),
                 Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_) | Effect::Writing(_) => {}
                 Effect::Ask { nth, context } => {
                     let requested_at = self.wall(Who::Baseosmgr);

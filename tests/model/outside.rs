@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use agent::device::Operation;
-use kubenodeop::node::boot::Report;
-use kubenodeop::node::gate::{Layer, Verdict};
-use kubenodeop::{Marks, Watched};
+use agent::device::MachineOperation;
+use kubenodeop::node::boot::GateReport;
+use kubenodeop::node::gate::{GateStatus, Layer};
+use kubenodeop::{Marks, WatchedBlockers};
 use nodeagent::core::Took;
 use topics::{CordonOwner, NodeDrainRequest, Requester};
-use zedkube::core::{Done, Failure, Hindered, NodeLook, RemainingPod};
+use zedkube::core::{AttemptFailure, DrainSuccess, Hindered, NodeLook, RemainingPod};
 
 use super::effects::{Fuse, Gone};
 use super::steps::How;
@@ -86,15 +86,20 @@ impl State {
                     under.ghost.drained.extend(standing);
                     Event::Drained(
                         run,
-                        Ok(Done { took: Duration::from_secs(3), evicted: 2, recordons: 0, left: Vec::new() }),
+                        Ok(DrainSuccess {
+                            took: Duration::from_secs(3),
+                            evicted: 2,
+                            recordons: 0,
+                            left: Vec::new(),
+                        }),
                     )
                 }
                 How::Badly => {
                     self.under().ghost.failed_attempts += 1;
-                    let failure = Failure {
+                    let failure = AttemptFailure {
                         reason: trouble(),
                         blockers: Vec::new(),
-                        watched: Watched::default(),
+                        watched: WatchedBlockers::default(),
                         marks: Marks::default(),
                     };
                     Event::Drained(run, Err(Box::new(failure)))
@@ -176,7 +181,7 @@ impl State {
             self.fails();
         }
         self.under().gate.told = Some(open);
-        let verdict = Verdict {
+        let verdict = GateStatus {
             layer: (!open).then_some(Layer::Service),
             words: String::new(),
             next_step: String::new(),
@@ -186,7 +191,7 @@ impl State {
             holds_turn: false,
             warnings: Vec::new(),
         };
-        let report = Report { verdict: Some(verdict), ..Report::default() };
+        let report = GateReport { verdict: Some(verdict), ..GateReport::default() };
         self.tell(Fact::Zedkube(zedkube::core::Event::Gate(Box::new(report))), fuse, touched)
     }
 
@@ -194,7 +199,7 @@ impl State {
     pub(crate) fn device(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
         let Some(order) = self.under().device.take() else { return Ok(()) };
         let operation = order.operation;
-        if how == How::Well && operation != Operation::Shutdown {
+        if how == How::Well && operation != MachineOperation::Shutdown {
             self.judge_done(operation);
             self.boot();
             return Ok(());

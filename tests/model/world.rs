@@ -11,7 +11,7 @@ use agent::partitions::{Label, Partition, PartitionState, Partitions};
 use baseosmgr::core::BaseOs;
 use nodeagent::core::{NodeAgent, Order};
 use outage::keeper::Ask;
-use outage::turn::rule::Mark;
+use outage::turn::rule::CordonMark;
 use step::{Core as _, Mono};
 use topics::{CordonOwner, DeviceOp, GoTime, NodeDrainRequest};
 use zedagent::core::Zedagent;
@@ -35,7 +35,7 @@ pub(crate) struct Task {
     pub(crate) run_id: u64,
     pub(crate) work: Work,
     /// What a cordon of it says about its turn.
-    pub(crate) mark: Option<Mark>,
+    pub(crate) mark: Option<CordonMark>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub(crate) struct Node {
     /// The boot in which a cordon of ours was written.
     pub(crate) boot: u32,
     /// The turn in which that was, where nodes take turns. Somebody's uncordon leaves it behind.
-    pub(crate) mark: Option<Mark>,
+    pub(crate) mark: Option<CordonMark>,
     /// Empty, proved so while it was cordoned, and cordoned ever since.
     pub(crate) drained: bool,
     /// A pod has come that would have to leave.

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use agent::device::Operation;
-use kubesim::{Fault, Sim};
+use agent::device::MachineOperation;
+use kubesim::{ScriptedFault, Sim};
 use pubsub::store;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -59,8 +59,8 @@ impl Asked {
         matches!(self, Self::RebootOfAll | Self::ShutdownOfAll)
     }
 
-    const fn operation(self) -> Operation {
-        if self.is_shutdown() { Operation::Shutdown } else { Operation::Reboot }
+    const fn operation(self) -> MachineOperation {
+        if self.is_shutdown() { MachineOperation::Shutdown } else { MachineOperation::Reboot }
     }
 
     /// Name of the pending operation's file.
@@ -224,7 +224,7 @@ impl Site {
             sim.quorum(false);
         } else {
             for method in ["GET", "POST", "PATCH", "PUT", "DELETE"] {
-                sim.faults().script(method, "/", u32::MAX, Fault::Cut);
+                sim.faults().script(method, "/", u32::MAX, ScriptedFault::Cut);
             }
         }
         for node in &mut self.nodes {

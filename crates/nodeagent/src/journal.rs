@@ -2,7 +2,7 @@
 //!
 //! Not here: what outlives the boot (`reasons`).
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use agent::{Error, report};
 use pubsub::{TopicRoot, store};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub(crate) struct Journal {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Latched {
-    operation: Operation,
+    operation: MachineOperation,
     reason: String,
     boot_reason: BootReason,
     done: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Latched {
 impl Latched {
     /// The machine itself goes down.
     pub(crate) fn goes_down(&self) -> bool {
-        self.operation != Operation::Shutdown
+        self.operation != MachineOperation::Shutdown
     }
 }
 

@@ -10,7 +10,7 @@ mod server;
 mod token;
 
 pub use membership::{ClusterMembership, Membership};
-pub use server::{CODES, Limits, Make, Totals, trial};
+pub use server::{CODES, Make, ServerLimits, Totals, trial};
 
 // Everything here is published in its name.
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use cluster_status::Speaker;
 pub async fn run(
     context: &AgentContext,
     troubles: &Troubles,
-    limits: &Limits,
+    limits: &ServerLimits,
     cluster: ApiClient,
     own_node: OwnNode,
     standing: watch::Receiver<ClusterMembership>,

@@ -209,7 +209,7 @@ async fn look(cluster: &ApiClient, now: Mono, limit: Duration, away: &mut AwayNo
 #[cfg(test)]
 mod tests {
     use kube::Client;
-    use kubesim::{Fault, Sim, SimConfig};
+    use kubesim::{ScriptedFault, Sim, SimConfig};
     use serde_json::{Value, json};
 
     use super::*;
@@ -301,7 +301,7 @@ mod tests {
         sim.add_longhorn("always-allow");
         // Who may not read machines can do this all the same.
         sim.add_kubevirt("v1.7.3");
-        sim.faults().script("GET", "/virtualmachines", 100_000, Fault::status(403, "Forbidden"));
+        sim.faults().script("GET", "/virtualmachines", 100_000, ScriptedFault::status(403, "Forbidden"));
         let wanted = |name: &str| {
             let volume = sim.get("longhorn/volumes", "longhorn-system", name).unwrap();
             json!([

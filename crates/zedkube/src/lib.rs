@@ -33,7 +33,7 @@ pub use limits::Limits;
 
 use std::sync::Arc;
 
-use ::outage::turn::record::Held;
+use ::outage::turn::record::RecordSnapshot;
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
 use agent::{AgentContext, Error, Tasks, Troubles, device, duties, force, outlet, pid, turn};
 use clusterview::ClusterView;
@@ -45,7 +45,7 @@ use tokio::sync::watch;
 use topics::{EdgeNodeClusterConfig, NodeDrainStatus};
 
 use crate::core::Event;
-use crate::work::Work;
+use crate::work::TaskContext;
 
 /// A name that people write and nobody reads.
 const MISSPELT: &str = "persist/kube-status/kubeforce-NodeDrainStatus-global.json";
@@ -85,8 +85,13 @@ pub async fn run_into(
         let (tasks, door) = (Tasks::new(outbox), view.door());
         let membership = leave::Leaver::open(&context, &troubles, &limits)?;
         let sites = site::Sites::open(&context, &troubles, &limits)?;
-        let work =
-            Work::new(cluster.clone(), context.clone(), limits.clone(), own_node.clone(), lease.clone());
+        let work = TaskContext::new(
+            cluster.clone(),
+            context.clone(),
+            limits.clone(),
+            own_node.clone(),
+            lease.clone(),
+        );
         let opened = shell::Shell::open(&context, work.clone(), tasks, door)?;
         let found = work.preflight_report();
         let updates = Box::new(k3s::Updates::open(&context, &limits, work)?);
@@ -101,10 +106,10 @@ pub async fn run_into(
     let (now, booted_at) = (context.clock.now(), context.clock.booted_at());
     let (machines, restore) = (cluster.clone(), limits.machines_restore());
     let (windows, says_of) = (limits.windows.clone(), limits.clone());
-    let server = nodestatus::Limits {
+    let server = nodestatus::ServerLimits {
         port: limits.server_port,
         further: limits.server_addresses.clone(),
-        ..nodestatus::Limits::default()
+        ..nodestatus::ServerLimits::default()
     };
     let (mut core, mut first) =
         core::Zedkube::new(limits, earlier.journal, context.boot_id.clone(), now, booted_at);
@@ -143,7 +148,7 @@ pub async fn run_into(
     let newest = follow_lease(&context, cluster.clone(), standing.clone(), sender);
     let (configs, config) = watch::channel(None);
     let totals = watch::Sender::default();
-    let report = node_report::Report {
+    let report = node_report::NodeReport {
         context: context.clone(),
         cluster: cluster.clone(),
         own_node: own_node.clone(),
@@ -216,7 +221,7 @@ async fn follow_lease(
     context: &AgentContext,
     cluster: ApiClient,
     mut standing: watch::Receiver<ClusterMembership>,
-    leases: watch::Sender<Option<Box<Held>>>,
+    leases: watch::Sender<Option<Box<RecordSnapshot>>>,
 ) {
     let mut stop = context.stop.clone();
     loop {

@@ -78,7 +78,7 @@ mod tests {
 
     use kube::Client;
     use kubeapi::NodeName;
-    use kubesim::{Fault, Sim, SimConfig};
+    use kubesim::{ScriptedFault, Sim, SimConfig};
     use serde_json::Value;
     use topics::{EdgeNodeClusterConfig, UuidAndVersion};
 
@@ -124,7 +124,7 @@ mod tests {
             sim.until(NODES, |_| is(2)(&[])).await;
             assert_eq!(reserved(&sim, "n1")["default"]["path"], before["default"]["path"]);
             // Longhorn makes its object again; a race and an error are got over.
-            sim.faults().script("PATCH", "nodes/n1", 1, Fault::status(409, "Conflict"));
+            sim.faults().script("PATCH", "nodes/n1", 1, ScriptedFault::status(409, "Conflict"));
             sim.edit(NODES, "longhorn-system", "n1", |it| {
                 it["spec"]["disks"]["default"]["storageReserved"] = (30_i64 << 30).into();
             });

@@ -9,7 +9,7 @@ use agent::settings::{DISK_RESERVE, DRAIN_TIMEOUT, Properties};
 use agent::{AgentContext, Error, Hands, Tasks, Weight, publication};
 use kubeapi::NodeName;
 use outage::keeper::Ask;
-use pubsub::{Change, FileRule, FileState, Finding, Publication, TopicRoot};
+use pubsub::{BadFile, Change, FileRule, FileState, Publication, TopicRoot};
 use tokio::sync::{mpsc, watch};
 use topics::{
     Answer, ConfigItemValueMap, DrainHistory, DrainJournal, DrainStatus, EdgeNodeInfo, FORCE_FILE,
@@ -17,12 +17,12 @@ use topics::{
 };
 use tracing::{error, warn};
 
-use crate::core::{Author, Effect, Event, Force, K3sHold, LogEvent, SiteHold};
-use crate::hooks::Hooks;
+use crate::core::{DrainLogEvent, Effect, Event, Force, K3sHold, OrderAuthor, SiteHold};
+use crate::hooks::DrainHooks;
 use crate::log::say;
-use crate::node_report::Published;
+use crate::node_report::DrainActivity;
 use crate::window::{self, Windows};
-use crate::work::{Work, pass_on};
+use crate::work::{TaskContext, pass_on};
 use crate::{GLOBAL, MISSPELT, NAME, WAIT, longhorn, requests};
 use clusterview::leader::Door;
 use kubeapi::OwnNode;
@@ -57,21 +57,21 @@ const TAINTS: &str = "taints";
 pub(crate) struct Shell {
     context: AgentContext,
     tasks: Tasks<Event>,
-    work: Work,
+    work: TaskContext,
     status: Publication<NodeDrainStatus>,
     progress: Publication<NodeDrainProgress>,
     journal: Publication<DrainJournal>,
     history: Publication<DrainHistory>,
     outage: Publication<OutageAnswer>,
     /// What was published and done in this run.
-    published: watch::Sender<Published>,
-    hooks: Hooks,
+    published: watch::Sender<DrainActivity>,
+    hooks: DrainHooks,
     election: Door,
     attempt: watch::Sender<Duration>,
     /// GiB of the disks that Longhorn leaves to others, where the config says so.
     reserve: watch::Sender<Option<u32>>,
     /// What the config wants of Longhorn for the whole cluster.
-    longhorn: watch::Sender<longhorn::Wanted>,
+    longhorn: watch::Sender<longhorn::DesiredLonghorn>,
     /// Asks the keeper of our turn.
     keeper: Option<mpsc::UnboundedSender<Ask>>,
     /// A force file that counts says COMPLETE.
@@ -92,7 +92,7 @@ impl Shell {
     /// Becomes the publisher of this agent's topics. Returns what an earlier run left.
     pub(crate) fn open(
         context: &AgentContext,
-        work: Work,
+        work: TaskContext,
         tasks: Tasks<Event>,
         election: Door,
     ) -> Result<(Self, Earlier), Error> {
@@ -104,7 +104,7 @@ impl Shell {
             history: publication(topic_root, NAME)?,
             outage: publication(topic_root, NAME)?,
             published: watch::Sender::default(),
-            hooks: Hooks::new(context, &work),
+            hooks: DrainHooks::new(context, &work),
             work,
             context: context.clone(),
             tasks,
@@ -131,7 +131,7 @@ impl Shell {
     }
 
     /// What was published and done in this run.
-    pub(crate) fn published(&self) -> watch::Receiver<Published> {
+    pub(crate) fn published(&self) -> watch::Receiver<DrainActivity> {
         self.published.subscribe()
     }
 
@@ -266,7 +266,7 @@ impl Shell {
     }
 
     /// What the config wants of Longhorn for the whole cluster.
-    pub(crate) fn longhorn(&self) -> watch::Receiver<longhorn::Wanted> {
+    pub(crate) fn longhorn(&self) -> watch::Receiver<longhorn::DesiredLonghorn> {
         self.longhorn.subscribe()
     }
 
@@ -297,7 +297,7 @@ impl Shell {
             None
         });
         self.tasks.follow_file(topic_root, topic_root.path(WAIT), order, |file| {
-            if let FileState::Bad(Finding { reason, .. }) = &file {
+            if let FileState::Bad(BadFile { reason, .. }) = &file {
                 warn!(path = WAIT, "ignored, it does not hold a drain: {reason}");
             }
             Some(Event::Hold(matches!(file, FileState::Present(_))))
@@ -322,8 +322,8 @@ fn node_known(own_node: &OwnNode, info: &EdgeNodeInfo) -> Option<Event> {
     }
 }
 
-fn author(by: OrderedBy) -> Author {
-    Author { uid: by.uid, name: by.name, written: by.written, by: by.by, reason: by.reason }
+fn author(by: OrderedBy) -> OrderAuthor {
+    OrderAuthor { uid: by.uid, name: by.name, written: by.written, by: by.by, reason: by.reason }
 }
 
 fn force(order: Result<Option<NodeDrainStatus>, String>) -> Force {
@@ -467,7 +467,7 @@ impl Hands for Shell {
             Effect::Taints(true) => self.tasks.start(TAINTS, self.work.clone().taints()),
             Effect::Taints(false) => self.tasks.cancel(TAINTS),
             Effect::Say(said) => {
-                if matches!(said, LogEvent::GivenBack) {
+                if matches!(said, DrainLogEvent::GivenBack) {
                     self.published.send_modify(|it| it.uncordons += 1);
                 }
                 say(&said);

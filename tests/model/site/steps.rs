@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use outage::turn::event::{Effect, Event};
-use outage::turn::record::Forced;
+use outage::turn::record::ForcedRelease;
 use outage::turn::rule;
 use topics::CordonOwner;
 
@@ -261,7 +261,7 @@ impl Site {
         let held = self.lease.clone()?;
         let fence = held.record.holder(&Self::name(nth), &Self::uid(nth))?.fence;
         let text = String::new;
-        let forced = Forced {
+        let forced = ForcedRelease {
             node: Self::name(nth),
             node_uid: text(),
             fence,

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use agent::Clock;
-use kubesim::{Fault, Sim};
+use kubesim::{ScriptedFault, Sim};
 use outage::operator as lease;
 use outage::turn::record::{Holder, Phase};
 use scenarios::{Cluster, World, within_still};
@@ -74,7 +74,7 @@ impl Drill {
         // The kubelets have reported before the power goes.
         let of_nodes = |it: &&Value| it["metadata"]["namespace"] == "kube-node-lease";
         sim.until("coordination/leases", |all| all.iter().filter(of_nodes).count() == 3).await;
-        sim.faults().script("POST", "/eviction", u32::MAX, Fault::status(429, "TooManyRequests"));
+        sim.faults().script("POST", "/eviction", u32::MAX, ScriptedFault::status(429, "TooManyRequests"));
         worlds[0].ask_reboot(7);
         worlds[0].status(DrainStatus::Cordoned).await;
         Self { worlds, sim, alone: Alone::AnswersNobody, clock: 0 }
@@ -96,7 +96,7 @@ impl Drill {
         self.sim.quorum(false);
         if alone == Alone::AnswersNobody {
             for method in ["GET", "POST", "PATCH", "PUT", "DELETE"] {
-                self.sim.faults().script(method, "/", u32::MAX, Fault::Cut);
+                self.sim.faults().script(method, "/", u32::MAX, ScriptedFault::Cut);
             }
         }
         for world in &mut self.worlds {

@@ -72,11 +72,11 @@ struct Inhibitor {
     /// `systemctl`, which knows the version.
     systemctl: PathBuf,
     program: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<InhibitorState>,
 }
 
 #[derive(Default)]
-struct State {
+struct InhibitorState {
     holder: Option<Child>,
     /// It is not taken any more: the machine goes down by our own order, or no lock would count.
     ended: bool,

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::pods::{Line, Log, LogRequest, Then};
+use crate::pods::{ContainerLog, LogEnd, LogLine, LogRequest};
 use agent::{Clock, Outlet, Stop, report};
 use kubeapi::{ApiClient, Error};
 use tokio::sync::watch;
@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 use topics::AppLogMarks;
 use tracing::{debug, info, warn};
 
-use super::course::{Course, Scene, Source};
+use super::course::{LogCourse, LogSource, Scene};
 use super::line;
 use super::pipe::Pipe;
-use super::track::Outcome;
+use super::track::ReadEnd;
 
 /// As much text is handed on at a time, but for a longer line.
 pub const BATCH_BYTES: usize = 32 << 10;
@@ -37,11 +37,11 @@ pub(super) struct LogReader {
 }
 
 /// A piece of a log.
-struct Piece {
-    source: Source,
+struct LogPiece {
+    source: LogSource,
     /// Text of this round so far.
     bytes: usize,
-    result: Result<(Log, Vec<Line>, Then), Error>,
+    result: Result<(ContainerLog, Vec<LogLine>, LogEnd), Error>,
 }
 
 /// Hands on the lines of what `scenes` says, until the agent is to leave.
@@ -73,50 +73,50 @@ pub(super) async fn run(desk: LogReader, mut scenes: watch::Receiver<Scene>) {
     }
 }
 
-async fn open(cluster: ApiClient, source: Source, order: LogRequest) -> Piece {
-    match Log::open(&cluster, &order).await {
+async fn open(cluster: ApiClient, source: LogSource, order: LogRequest) -> LogPiece {
+    match ContainerLog::open(&cluster, &order).await {
         Ok(log) => next(source, 0, log).await,
-        Err(error) => Piece { source, bytes: 0, result: Err(error) },
+        Err(error) => LogPiece { source, bytes: 0, result: Err(error) },
     }
 }
 
-async fn next(source: Source, bytes: usize, mut log: Log) -> Piece {
+async fn next(source: LogSource, bytes: usize, mut log: ContainerLog) -> LogPiece {
     let result = log.next(BATCH_BYTES).await.map(|read| (log, read.lines, read.then));
-    Piece { source, bytes, result }
+    LogPiece { source, bytes, result }
 }
 
 struct Hand {
     desk: LogReader,
-    course: Course,
-    readings: JoinSet<Piece>,
+    course: LogCourse,
+    readings: JoinSet<LogPiece>,
     /// Containers whose trouble has been logged.
-    troubled: BTreeSet<Source>,
+    troubled: BTreeSet<LogSource>,
     /// The last failure to hand lines on, so that it is reported once.
     failure: String,
 }
 
 impl Hand {
     fn new(desk: LogReader) -> Self {
-        let course = Course::new(desk.marks.iter());
+        let course = LogCourse::new(desk.marks.iter());
         Self { desk, course, readings: JoinSet::new(), troubled: BTreeSet::new(), failure: String::new() }
     }
 
-    async fn take(&mut self, piece: Piece) {
-        let Piece { source, bytes, result } = piece;
+    async fn take(&mut self, piece: LogPiece) {
+        let LogPiece { source, bytes, result } = piece;
         let outcome = match result {
             Err(error) => Some(self.trouble(&source, &error)),
             Ok((log, lines, then)) => {
                 self.troubled.remove(&source);
                 match self.course.sift(&source, lines) {
-                    None => Some(Outcome::Doubtful),
-                    Some(news) if !self.tell(&source, &news).await => Some(Outcome::Failed),
+                    None => Some(ReadEnd::Doubtful),
+                    Some(news) if !self.tell(&source, &news).await => Some(ReadEnd::Failed),
                     Some(news) => {
                         let bytes = bytes + news.iter().map(|it| it.text.len()).sum::<usize>();
                         match then {
-                            Then::End => Some(Outcome::Whole),
-                            Then::Broken => Some(Outcome::Failed),
-                            Then::More if bytes >= ROUND_BYTES => Some(Outcome::Cut),
-                            Then::More => {
+                            LogEnd::End => Some(ReadEnd::Whole),
+                            LogEnd::Broken => Some(ReadEnd::Failed),
+                            LogEnd::More if bytes >= ROUND_BYTES => Some(ReadEnd::Cut),
+                            LogEnd::More => {
                                 self.readings.spawn(next(source.clone(), bytes, log));
                                 None
                             }
@@ -131,7 +131,7 @@ impl Hand {
     }
 
     /// Hands lines on, and marks them; whether that succeeded.
-    async fn tell(&mut self, source: &Source, lines: &[Line]) -> bool {
+    async fn tell(&mut self, source: &LogSource, lines: &[LogLine]) -> bool {
         if lines.is_empty() {
             return true;
         }
@@ -179,7 +179,7 @@ impl Hand {
         false
     }
 
-    fn trouble(&mut self, source: &Source, error: &Error) -> Outcome {
+    fn trouble(&mut self, source: &LogSource, error: &Error) -> ReadEnd {
         let (app, pod, container) = (&source.app, &source.pod, &source.container);
         let (line, next_step) = (error.line(), error.next_step());
         // A container that is just going, or has left no log behind, is nothing to look after.
@@ -196,6 +196,6 @@ impl Hand {
         } else {
             debug!(app, pod, container, error = line, "a log could not be read");
         }
-        if gone { Outcome::Refused } else { Outcome::Failed }
+        if gone { ReadEnd::Refused } else { ReadEnd::Failed }
     }
 }

@@ -1,6 +1,6 @@
 //! Wires the election to its topics and to the API server.
 
-use crate::lease::{self, LogEvent};
+use crate::lease::{self, ElectionLogEvent};
 use agent::{AgentContext, Error, Hands, Stop, Tasks, Troubles, Weight, publication, turn};
 use kubeapi::{ApiClient, NodeName};
 use pubsub::{Change, Publication};
@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use super::candidacy::Candidacy;
 use super::core::{Candidate, Effect, Event, Leadership};
 use super::door::{Door, cleared};
-use crate::Limits;
+use crate::DutyLimits;
 use crate::{GLOBAL, NAME};
 use kubeapi::OwnNode;
 
@@ -22,7 +22,7 @@ const CALL: &str = "call";
 /// This node's part in the election, to be run beside the drain.
 pub struct Leader {
     context: AgentContext,
-    limits: Limits,
+    limits: DutyLimits,
     cluster: ApiClient,
     own_node: OwnNode,
     candidacy: watch::Sender<Option<Candidacy>>,
@@ -32,7 +32,12 @@ pub struct Leader {
 
 impl Leader {
     /// Takes no part yet.
-    pub(crate) fn new(context: &AgentContext, limits: Limits, cluster: ApiClient, own_node: OwnNode) -> Self {
+    pub(crate) fn new(
+        context: &AgentContext,
+        limits: DutyLimits,
+        cluster: ApiClient,
+        own_node: OwnNode,
+    ) -> Self {
         Self {
             context: context.clone(),
             limits,
@@ -216,16 +221,18 @@ impl Hands for ElectionHands {
     }
 }
 
-fn say(said: &LogEvent) {
+fn say(said: &ElectionLogEvent) {
     match said {
-        LogEvent::Leads => info!(lease = lease::NAME, "leader election: this node leads"),
-        LogEvent::Lost(why) => warn!(lease = lease::NAME, why, "leader election: this node leads no longer"),
-        LogEvent::Released => info!(lease = lease::NAME, "leader election: lease released"),
-        LogEvent::NotReleased => {
+        ElectionLogEvent::Leads => info!(lease = lease::NAME, "leader election: this node leads"),
+        ElectionLogEvent::Lost(why) => {
+            warn!(lease = lease::NAME, why, "leader election: this node leads no longer")
+        }
+        ElectionLogEvent::Released => info!(lease = lease::NAME, "leader election: lease released"),
+        ElectionLogEvent::NotReleased => {
             warn!(lease = lease::NAME, "leader election: lease not released, it has run out by now");
         }
-        LogEvent::Answers => info!(lease = lease::NAME, "leader election: the cluster answers"),
-        LogEvent::Silent(why) => {
+        ElectionLogEvent::Answers => info!(lease = lease::NAME, "leader election: the cluster answers"),
+        ElectionLogEvent::Silent(why) => {
             warn!(lease = lease::NAME, error = why, "leader election: the cluster does not answer");
         }
     }

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use topics::EdgeNodeClusterConfig;
 
-use crate::Config;
+use crate::ClusterConfig;
 use crate::leader::Leadership;
 
 /// Goes on until nobody can say any more who leads. Dropping it ends its calls.
@@ -24,7 +24,7 @@ pub(crate) async fn run(
     clock: Clock,
     every: Duration,
     own_node: OwnNode,
-    mut config: Config,
+    mut config: ClusterConfig,
     mut leading: watch::Receiver<Leadership>,
 ) {
     let mut said = Warned::default();

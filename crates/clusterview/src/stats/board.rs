@@ -7,12 +7,12 @@ use tracing::error;
 use crate::GLOBAL;
 
 /// Publishes `KubeClusterInfo` and `KubeStatsState`.
-pub struct Board {
+pub struct StatsPublisher {
     info: Outlet<KubeClusterInfo>,
     state: Outlet<KubeStatsState>,
 }
 
-impl Board {
+impl StatsPublisher {
     /// Becomes the publisher of both, with what an earlier run left.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ impl Board {
     }
 }
 
-impl Drop for Board {
+impl Drop for StatsPublisher {
     fn drop(&mut self) {
         if !self.withdraw() {
             error!(

@@ -58,7 +58,8 @@ impl Stage {
     pub(crate) fn start(&mut self) {
         let cluster = kubeapi::ApiClient::from_client(Client::new(self.sim.service(), "default"));
         let (leading, config) = (self.leading.subscribe(), self.config.subscribe());
-        let board = stats::Board::open(&Troubles::open(&self.topic_root, self.clock, "zedkube")).unwrap();
+        let board =
+            stats::StatsPublisher::open(&Troubles::open(&self.topic_root, self.clock, "zedkube")).unwrap();
         self.task.spawn(stats::run(cluster, self.clock, leading, config, board));
     }
 

@@ -9,4 +9,4 @@ pub(crate) mod watched;
 
 pub use changed::until_changed;
 pub use stirred::until_stirred;
-pub use watched::Watched;
+pub use watched::WatchedBlockers;

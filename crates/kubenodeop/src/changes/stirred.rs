@@ -10,7 +10,7 @@ use tracing::debug;
 
 use crate::engine::Event;
 use crate::node::cordon::Cordon;
-use crate::plan::{Class, PodFacts};
+use crate::plan::{PodClass, PodFacts};
 use crate::{calls::streams, drain};
 use kubeapi::ApiClient;
 use kubeapi::names::{NodeName, PodUid};
@@ -19,7 +19,7 @@ use kubeapi::names::{NodeName, PodUid};
 /// to leave and was not there then, and says what, as `pod shop/web-1 has come`. Without that it never ends; trouble
 /// with the server is got over. Dropping the future closes its watches and loses nothing that a look does not show.
 pub async fn until_stirred(cluster: &ApiClient, node: &NodeName) -> String {
-    let mut before = Before::default();
+    let mut before = NodeBefore::default();
     let nodes = streams::node_events(cluster, node, drain::seed());
     let mut facts = stream::select(nodes, streams::pod_events(cluster, node, drain::seed()));
     while let Some(fact) = facts.next().await {
@@ -32,12 +32,12 @@ pub async fn until_stirred(cluster: &ApiClient, node: &NodeName) -> String {
 
 /// The node as it was when it was first heard of.
 #[derive(Debug, Default)]
-struct Before {
+struct NodeBefore {
     cordon: Option<Cordon>,
     pods: Option<BTreeSet<PodUid>>,
 }
 
-impl Before {
+impl NodeBefore {
     fn stirred(&mut self, name: &NodeName, fact: Event) -> Option<String> {
         match fact {
             Event::Node(now) => {
@@ -67,7 +67,7 @@ impl Before {
     }
 
     fn come(&mut self, here: Vec<PodFacts>) -> Option<String> {
-        let leaves = here.into_iter().filter(|it| it.class() == Class::Leave);
+        let leaves = here.into_iter().filter(|it| it.class() == PodClass::Leave);
         let Some(known) = &self.pods else {
             self.pods = Some(leaves.map(|it| it.pod.uid).collect());
             return None;
@@ -85,7 +85,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use kubeapi::mock::{self, Answer, Call, Then};
+    use kubeapi::mock::{self, AfterLines, MockReply, RecordedCall};
     use kubeapi::names::OWNER_ANNOTATION;
 
     fn pod(name: &str, owner: &str) -> Value {
@@ -111,11 +111,11 @@ mod tests {
 
     /// What is said when the watches bring these lines after lists with `there` and our cordon.
     async fn said(there: Vec<Value>, nodes: Vec<Value>, pods: Vec<Value>) -> Option<String> {
-        let (cluster, _) = mock::server(move |call: &Call| {
+        let (cluster, _) = mock::server(move |call: &RecordedCall| {
             let line = &call.line;
             let events = |all: &[Value]| {
                 let lines = all.iter().map(|it| mock::event("MODIFIED", it)).collect();
-                Answer::Lines(lines, Then::Silence)
+                MockReply::Lines(lines, AfterLines::Silence)
             };
             match (line.contains("/nodes"), line.contains("watch=true")) {
                 (true, false) => mock::list("5", &[node(true, true, "5")]),

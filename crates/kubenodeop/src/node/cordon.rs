@@ -13,7 +13,7 @@ use kubeapi::names::{NodeName, is_server};
 /// What our annotation says about the one who cordoned; its text is this as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CordonOwner {
+pub struct CordonAnnotation {
     /// The boot in which the cordon was made.
     pub boot_id: String,
     /// The number of the requester.
@@ -43,7 +43,7 @@ pub enum Cordon {
     #[default]
     None,
     /// Unschedulable, our annotation is there, and the server knows of nobody else who wrote the flag.
-    Ours(CordonOwner),
+    Ours(CordonAnnotation),
     /// Unschedulable without our annotation, with one that does not parse, or by another hand since: somebody
     /// else's, never undone.
     Foreign,
@@ -63,7 +63,7 @@ pub struct NodeFacts {
     /// Whose cordon it is.
     pub cordon: Cordon,
     /// Our annotation, also when somebody has uncordoned the node, or cordoned it again, and left it behind.
-    pub annotation: Option<CordonOwner>,
+    pub annotation: Option<CordonAnnotation>,
     /// Label `tie-breaker-node=true`: the node carries no workloads.
     pub tie_breaker: bool,
     /// All labels.
@@ -90,7 +90,7 @@ impl NodeFacts {
     }
 
     /// How to come to a cordon in the name of `owner`.
-    pub fn cordon_step(&self, owner: &CordonOwner) -> CordonStep {
+    pub fn cordon_step(&self, owner: &CordonAnnotation) -> CordonStep {
         match &self.cordon {
             Cordon::None => CordonStep::Write,
             // A cordon of ours from a former request or boot changes its owner, so that the cleaning after a
@@ -128,12 +128,12 @@ pub(crate) mod tests {
         }
     }
 
-    fn owner(boot: &str) -> CordonOwner {
-        CordonOwner {
+    fn owner(boot: &str) -> CordonAnnotation {
+        CordonAnnotation {
             boot_id: boot.to_owned(),
             requested_by: 2,
             requested_at: "t".to_owned(),
-            ..CordonOwner::default()
+            ..CordonAnnotation::default()
         }
     }
 

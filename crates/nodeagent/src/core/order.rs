@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use topics::{BootReason, Requester};
 
 /// An operation that the device is taken through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     /// What is done.
-    pub operation: Operation,
+    pub operation: MachineOperation,
     /// Why, for the log of the next boot.
     pub reason: String,
     /// Why, as a number.
@@ -36,7 +36,7 @@ impl Order {
 
 /// What an order comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum OrderCause {
     /// zedagent wants it; it has seen to the drain.
     Command,
     /// baseosmgr has switched to another image; it has seen to the drain.
@@ -51,7 +51,7 @@ pub enum Why {
     Resumed,
 }
 
-impl Why {
+impl OrderCause {
     /// Whether nobody has asked for a drain. Such an order comes from a limit whose meaning is that the device
     /// cannot be helped otherwise; a drain needs the very controller, vault or image that is in trouble.
     pub const fn skips_drain(self) -> bool {
@@ -66,21 +66,21 @@ impl Why {
 ///
 /// The first one wins, and a repeat is ignored. A shutdown alone gives way: it leaves the power on, so that a
 /// reboot or power-off after it is the second half of one wish, not a change of mind.
-pub(super) const fn may_follow(latched: Option<Operation>, next: Operation) -> bool {
+pub(super) const fn may_follow(latched: Option<MachineOperation>, next: MachineOperation) -> bool {
     match (latched, next) {
-        (None, Operation::Reboot | Operation::Shutdown | Operation::Poweroff)
-        | (Some(Operation::Shutdown), Operation::Reboot | Operation::Poweroff) => true,
-        (Some(Operation::Reboot | Operation::Poweroff), _)
-        | (Some(Operation::Shutdown), Operation::Shutdown) => false,
+        (None, MachineOperation::Reboot | MachineOperation::Shutdown | MachineOperation::Poweroff)
+        | (Some(MachineOperation::Shutdown), MachineOperation::Reboot | MachineOperation::Poweroff) => true,
+        (Some(MachineOperation::Reboot | MachineOperation::Poweroff), _)
+        | (Some(MachineOperation::Shutdown), MachineOperation::Shutdown) => false,
     }
 }
 
 /// A command of zedagent; without a reason of its own it gets one.
-pub(super) fn commanded(operation: Operation, reason: &str, boot_reason: BootReason) -> Order {
+pub(super) fn commanded(operation: MachineOperation, reason: &str, boot_reason: BootReason) -> Order {
     let reason = match (reason.trim(), operation) {
-        ("", Operation::Reboot) => "NORMAL: reboot without a stated reason",
-        ("", Operation::Shutdown) => "NORMAL: shutdown without a stated reason",
-        ("", Operation::Poweroff) => "NORMAL: power-off without a stated reason",
+        ("", MachineOperation::Reboot) => "NORMAL: reboot without a stated reason",
+        ("", MachineOperation::Shutdown) => "NORMAL: shutdown without a stated reason",
+        ("", MachineOperation::Poweroff) => "NORMAL: power-off without a stated reason",
         (stated, _) => stated,
     };
     Order { operation, reason: reason.to_owned(), boot_reason }
@@ -120,5 +120,5 @@ fn outage(what: &str, limit: Duration, over: Duration) -> String {
 }
 
 const fn reboot(reason: String, boot_reason: BootReason) -> Order {
-    Order { operation: Operation::Reboot, reason, boot_reason }
+    Order { operation: MachineOperation::Reboot, reason, boot_reason }
 }

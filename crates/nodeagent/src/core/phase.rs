@@ -12,14 +12,14 @@
 //! A restart on the agent's own account waits for its turn before Delay, and again in Turning in the place of Checking.
 //! ```
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use step::Mono;
 
 use super::Order;
 
 /// How far it is, each with what is valid there.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) enum Phase {
+pub(super) enum OrderPhase {
     /// No operation.
     #[default]
     Idle,
@@ -62,7 +62,7 @@ pub(super) enum Phase {
     Leaving { order: Order },
 }
 
-impl Phase {
+impl OrderPhase {
     /// The operation that is latched.
     pub(super) const fn order(&self) -> Option<&Order> {
         match self {
@@ -86,7 +86,7 @@ impl Phase {
 
     /// The machine itself is about to go down, with no way back.
     pub(super) fn going_down(&self) -> bool {
-        self.order().is_some_and(|order| order.operation != Operation::Shutdown)
+        self.order().is_some_and(|order| order.operation != MachineOperation::Shutdown)
     }
 
     /// When to look again.

@@ -10,10 +10,10 @@ use tokio::sync::watch;
 use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus};
 use tracing::info;
 
-use super::rules::{Facts, Place, Verdict, place};
+use super::rules::{NodeAddress, StatusDecision, StatusFacts, place};
 use crate::ClusterMembership;
 use crate::GLOBAL;
-use crate::token::{self, Answer};
+use crate::token::{self, BlockAnswer};
 use agent::duties;
 
 enum StatusEvent {
@@ -21,11 +21,11 @@ enum StatusEvent {
     /// The ports have been looked for; there may be none.
     NetworkRead,
     /// The token of a config.
-    Token(Box<Answer>),
+    Token(Box<BlockAnswer>),
 }
 
-impl From<Answer> for StatusEvent {
-    fn from(answer: Answer) -> Self {
+impl From<BlockAnswer> for StatusEvent {
+    fn from(answer: BlockAnswer) -> Self {
         Self::Token(Box::new(answer))
     }
 }
@@ -50,7 +50,7 @@ impl Speaker {
         &self,
         context: AgentContext,
         standing: watch::Receiver<ClusterMembership>,
-        places: watch::Sender<Option<Place>>,
+        places: watch::Sender<Option<NodeAddress>>,
     ) -> impl Future<Output = ()> + Send + use<> {
         run(context, Arc::downgrade(&self.0), standing, places)
     }
@@ -60,7 +60,7 @@ async fn run(
     context: AgentContext,
     said: Weak<Mutex<StatusOutlet>>,
     mut standing: watch::Receiver<ClusterMembership>,
-    places: watch::Sender<Option<Place>>,
+    places: watch::Sender<Option<NodeAddress>>,
 ) {
     let (outbox, mut inbox) = turn::inbox();
     let mut tasks = Tasks::new(outbox);
@@ -82,7 +82,7 @@ async fn run(
         };
         duties::keep_until_stop("cluster token", &here, follow).await;
     });
-    let mut facts = Facts::default();
+    let mut facts = StatusFacts::default();
     loop {
         facts.stands(&standing.borrow_and_update());
         sealed.send_if_modified(|asked| {
@@ -110,7 +110,7 @@ async fn run(
     }
 }
 
-fn take(facts: &mut Facts, heard: StatusEvent) {
+fn take(facts: &mut StatusFacts, heard: StatusEvent) {
     match heard {
         StatusEvent::Token(answer) => facts.opened(*answer),
         StatusEvent::Network(network) => facts.network = Some(*network),
@@ -121,11 +121,11 @@ fn take(facts: &mut Facts, heard: StatusEvent) {
 }
 
 /// Says what is to be said; the server is told its place last, and only what was said.
-fn publish(said: &mut StatusOutlet, verdict: Verdict, places: &watch::Sender<Option<Place>>) {
+fn publish(said: &mut StatusOutlet, verdict: StatusDecision, places: &watch::Sender<Option<NodeAddress>>) {
     let now = match verdict {
-        Verdict::Keep => return,
-        Verdict::Stay => said.get(GLOBAL).and_then(place),
-        Verdict::Nothing => {
+        StatusDecision::Keep => return,
+        StatusDecision::Stay => said.get(GLOBAL).and_then(place),
+        StatusDecision::Nothing => {
             if said.get(GLOBAL).is_some() {
                 if !said.take(GLOBAL) {
                     return;
@@ -134,7 +134,7 @@ fn publish(said: &mut StatusOutlet, verdict: Verdict, places: &watch::Sender<Opt
             }
             None
         }
-        Verdict::Status(status) => {
+        StatusDecision::Status(status) => {
             if !said.put(GLOBAL, &status) {
                 return;
             }

@@ -11,7 +11,7 @@ use kubeapi::machines::SITE;
 pub use kubeapi::machines::calls::act;
 use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, SETS, is_over, path, seen};
 use kubeapi::objects::{items, named, text};
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
 use serde_json::Value;
 
@@ -20,11 +20,11 @@ use super::machines::Machines;
 
 /// Reads them.
 pub(super) async fn find(cluster: &ApiClient) -> Result<Machines, Error> {
-    let guests = Scope::all("virtual machines", path(GUESTS)).list_installed(cluster).await?;
+    let guests = WatchScope::all("virtual machines", path(GUESTS)).list_installed(cluster).await?;
     let Some(guests) = guests else { return Ok(Machines::default()) };
-    let launchers = Scope {
+    let launchers = WatchScope {
         labels: Some(LAUNCHERS.to_owned()),
-        ..Scope::all("launchers of virtual machines", Pod::url_path(&(), None))
+        ..WatchScope::all("launchers of virtual machines", Pod::url_path(&(), None))
     };
     let (machines, sets, launchers) = futures::try_join!(
         listed(cluster, MACHINES, path(MACHINES)),

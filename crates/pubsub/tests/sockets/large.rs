@@ -5,14 +5,14 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use pubsub::record::Record;
+use pubsub::record::SocketRecord;
 use pubsub::store;
 
 use super::wired::{PATIENCE, Place, restarted, text, update};
 
 /// The path in the update of a large text.
-fn told(record: Record) -> PathBuf {
-    let Record::Update { value, .. } = record else { panic!("no update: {record:?}") };
+fn told(record: SocketRecord) -> PathBuf {
+    let SocketRecord::Update { value, .. } = record else { panic!("no update: {record:?}") };
     String::from_utf8(value).unwrap().strip_prefix("file:").unwrap().into()
 }
 
@@ -31,7 +31,7 @@ async fn each_peer_gets_its_own_files_and_they_go_with_it() {
     fs::remove_file(first).unwrap();
     drop(two);
     let third = place.peer().await;
-    assert!(matches!(third.hear().await, Record::Hello { .. }));
+    assert!(matches!(third.hear().await, SocketRecord::Hello { .. }));
     told(third.hear().await);
     let removed = async {
         while second.exists() {

@@ -28,7 +28,7 @@ const NAMED: usize = 5;
 /// What became of the force file, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Done<'a> {
+struct ForceResult<'a> {
     /// `forced` or `removed`.
     result: &'a str,
     /// The file.
@@ -91,7 +91,9 @@ async fn write(
         );
     }
     match voice.output {
-        Output::Json => Voice::json(&Done { result: "forced", file: &file, order: Some(forced) }, false)?,
+        Output::Json => {
+            Voice::json(&ForceResult { result: "forced", file: &file, order: Some(forced) }, false)?
+        }
         Output::Text => voice.paragraph(&format!(
             "{} says {}: {}",
             file.display(),
@@ -157,7 +159,7 @@ fn remove(topic_root: &TopicRoot, seen: &DrainView, voice: &Voice) -> anyhow::Re
     };
     let order = seen.force.as_ref().and_then(|it| it.order);
     match voice.output {
-        Output::Json => Voice::json(&Done { result: "removed", file: &file, order }, false)?,
+        Output::Json => Voice::json(&ForceResult { result: "removed", file: &file, order }, false)?,
         Output::Text => {
             let what = match (&seen.force, order) {
                 (_, Some(order)) => format!("it ordered {order}"),

@@ -17,7 +17,7 @@ use super::person;
 use super::state::DrainState;
 use super::view::{DrainView, Follow, OPERATOR, operator_file};
 use super::voice::Voice;
-use super::watch::{self, Patience};
+use super::watch::{self, WatchPatience};
 use super::words::request_words;
 use crate::Exit;
 use crate::args::{Output, RequestOptions, Surroundings};
@@ -28,7 +28,7 @@ const REQUEST: &str = "request a drain";
 /// What became of a request, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Done<'a> {
+struct RequestResult<'a> {
     /// `requested` or `cancelled`.
     result: &'a str,
     /// The file concerned.
@@ -66,7 +66,7 @@ pub(super) async fn ask(
     let id = request.id();
     match voice.output {
         Output::Json if !options.wait => {
-            Voice::json(&Done { result: "requested", file: &file, request: Some(&request) }, false)?;
+            Voice::json(&RequestResult { result: "requested", file: &file, request: Some(&request) }, false)?;
         }
         Output::Json => {}
         Output::Text => {
@@ -86,7 +86,7 @@ pub(super) async fn ask(
         Voice::warn("NOT DRAINED: this node is in no cluster, so nothing is drained; not waiting");
         return Ok(Exit::Skipped);
     }
-    watch::run(topic_root, clock, Goal::Own(id), Patience::until(clock, options.timeout), voice).await
+    watch::run(topic_root, clock, Goal::Own(id), WatchPatience::until(clock, options.timeout), voice).await
 }
 
 /// Whether there is one, readable or not.
@@ -122,7 +122,10 @@ pub(super) async fn cancel(topic_root: &TopicRoot, clock: Clock, voice: &Voice) 
     drop(own);
     match voice.output {
         Output::Json => {
-            Voice::json(&Done { result: "cancelled", file: &file, request: request.as_ref() }, false)?;
+            Voice::json(
+                &RequestResult { result: "cancelled", file: &file, request: request.as_ref() },
+                false,
+            )?;
         }
         Output::Text => {
             let what = match &request {

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use agent::settings::Properties;
-use kubenodeop::node::boot::Report;
-use kubenodeop::node::gate::{Verdict, Warning};
-use kubenodeop::{Blocker, Left, Marks, Progress, Watched};
+use kubenodeop::node::boot::GateReport;
+use kubenodeop::node::gate::{GateStatus, Warning};
+use kubenodeop::{AttemptBlocker, Left, Marks, Progress, WatchedBlockers};
 use step::Mono;
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
     OperationPause, OutageAnswer, OutageQuestion, Requester,
 };
 
-use super::drain::{Closed, Pass};
+use super::drain::{ClosedWindow, Pass};
 use super::k3s::K3sHold;
 use super::site::SiteHold;
 use clusterview::leader::Candidacy;
@@ -38,7 +38,7 @@ pub enum Event {
     /// The topic of a requester has been read once.
     RequestsRead(Requester),
     /// Who wrote the force file that is heard of next, where that can be had.
-    ForceBy(Option<Author>),
+    ForceBy(Option<OrderAuthor>),
     /// The force file.
     Force(Force),
     /// Whether a fault-injection file of root's asks to hold a drain that is done.
@@ -48,7 +48,7 @@ pub enum Event {
     /// Answer to [`Effect::Probe`]: that the API is there, or how it is not.
     Probed(RunId, Result<(), String>),
     /// Answer to [`Effect::Preflight`]: the pods that would not leave, or why the drain cannot start at all.
-    Preflighted(RunId, Result<Vec<Blocker>, Hindered>),
+    Preflighted(RunId, Result<Vec<AttemptBlocker>, Hindered>),
     /// Findings of that look which a person has it pass, who and why.
     Passed(RunId, String),
     /// Answer to [`Effect::Cordon`]: whose cordon it is, or why there is none.
@@ -57,11 +57,11 @@ pub enum Event {
     Draining(RunId, Box<Progress>),
     /// Whether the API answers: while [`Effect::Drain`] has trouble with it, and with each [`Effect::Probe`]. Throttled or
     /// refused, or with a certificate that is not accepted, it does.
-    Away(RunId, Option<Box<Away>>),
+    Away(RunId, Option<Box<UnansweredCall>>),
     /// A Longhorn volume whose last healthy replica is on our node, or `none`; empty where that cannot be known.
     LastReplica(RunId, String),
     /// Answer to [`Effect::Drain`].
-    Drained(RunId, Result<Done, Box<Failure>>),
+    Drained(RunId, Result<DrainSuccess, Box<AttemptFailure>>),
     /// Answer to [`Effect::Await`]: what has changed, in words.
     BlockerChanged(RunId, String),
     /// Answer to [`Effect::Look`]: whose cordon is on the node now, or why that is not known.
@@ -69,7 +69,7 @@ pub enum Event {
     /// Answer to [`Effect::Guard`]: what has happened, in words.
     NodeActivity(String),
     /// How the gate after the boot is, and what was fixed; as long as [`Effect::Gate`] says.
-    Gate(Box<Report>),
+    Gate(Box<GateReport>),
     /// Answer to [`Effect::Taints`]: these taints of an outage are on our node.
     Tainted(Vec<String>),
     /// Why what a drain of our node has asked of virtual machines and volumes is not taken back, and what a person can do;
@@ -106,7 +106,7 @@ pub enum Event {
     /// What came of hooks, for a reader.
     HookNotes(Vec<String>),
     /// Why no drain may start now by the windows that are set; `None` when one may.
-    Window(Option<Closed>),
+    Window(Option<ClosedWindow>),
     /// A person's word that a drain starts outside of the windows.
     WindowPass(Option<Pass>),
     /// A person's pause on this node, or none.
@@ -137,7 +137,7 @@ pub enum Force {
 
 /// Who wrote a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Author {
+pub struct OrderAuthor {
     /// User who owns it.
     pub uid: u32,
     /// Name of that user, or empty.
@@ -167,7 +167,7 @@ pub struct Learned {
 
 /// The turn that a cordon was made in; the default where nodes take no turns.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Grant {
+pub struct CordonTurn {
     /// Number of the grant.
     pub fence: u32,
     /// UID of the Lease.
@@ -176,7 +176,7 @@ pub struct Grant {
 
 /// A drain that is proved done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Done {
+pub struct DrainSuccess {
     /// How long the attempt took.
     pub took: Duration,
     /// Evictions that were accepted.
@@ -202,7 +202,7 @@ pub struct Hindered {
 
 /// The API did not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Away {
+pub struct UnansweredCall {
     /// When it was asked.
     pub asked: Mono,
     /// Its address, or where that comes from.
@@ -213,13 +213,13 @@ pub struct Away {
 
 /// An attempt that failed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
+pub struct AttemptFailure {
     /// In one sentence.
     pub reason: String,
     /// What held it up at the end.
-    pub blockers: Vec<Blocker>,
+    pub blockers: Vec<AttemptBlocker>,
     /// What was last known of all that held it up.
-    pub watched: Watched,
+    pub watched: WatchedBlockers,
     /// What the next attempt takes over.
     pub marks: Marks,
 }
@@ -284,11 +284,11 @@ pub enum Effect {
     /// Ask the keeper of this node's turn.
     Turn(Ask),
     /// Cordon the node in the name of this request, in this turn.
-    Cordon(RunId, NodeDrainRequest, Grant),
+    Cordon(RunId, NodeDrainRequest, CordonTurn),
     /// Drain the node: one attempt, at most so long, from these marks on.
-    Drain(RunId, (NodeDrainRequest, Grant), Duration, Box<Marks>),
+    Drain(RunId, (NodeDrainRequest, CordonTurn), Duration, Box<Marks>),
     /// Wait for a change of what held the failed attempt up.
-    Await(RunId, Box<Watched>),
+    Await(RunId, Box<WatchedBlockers>),
     /// End whatever task is at work on the cluster, a look and a guard too.
     Cancel,
     /// Watch the drained node until something happens there.
@@ -314,7 +314,7 @@ pub enum Effect {
     /// Call the hooks that come after a boot.
     HooksAfterBoot,
     /// Write to the log.
-    Say(LogEvent),
+    Say(DrainLogEvent),
 }
 
 /// How the reason of a skip begins for which the API was away.
@@ -322,7 +322,7 @@ pub const API_AWAY: &str = "the Kubernetes API was not reachable";
 
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq)]
-pub enum LogEvent {
+pub enum DrainLogEvent {
     /// The status changes.
     Changing(NodeDrainStatus, NodeDrainStatus),
     /// A request was taken.
@@ -388,7 +388,7 @@ pub enum LogEvent {
     /// Something has happened on the drained node, in words.
     NodeActivity(String),
     /// How the gate after the boot is now.
-    Gate(Verdict),
+    Gate(GateStatus),
     /// Something that a boot had left was fixed.
     Repaired(String),
     /// Taints of an outage are on the node again.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use agent::outlet::Tries;
 use agent::{AgentContext, Error, Tasks, Troubles, publication, turn, wire};
 use kubeapi::ApiClient;
-use kubenodeop::CordonOwner;
-use kubenodeop::leave::{End, Leave, State, leave};
+use kubenodeop::CordonAnnotation;
+use kubenodeop::leave::{Leave, LeaveEnd, LeaveState, leave};
 use pubsub::{Change, Publication, TopicRoot};
 use step::Mono;
 use tokio::sync::watch;
@@ -17,7 +17,7 @@ use topics::{
 };
 use tracing::{info, warn};
 
-use super::rules::{Fact, Rules};
+use super::rules::{LeaveFact, LeaveRules};
 use crate::limits::LEAVE_REACH;
 use crate::limits::Limits;
 use crate::{GLOBAL, NAME};
@@ -25,7 +25,7 @@ use kubeapi::OwnNode;
 use nodestatus::{ClusterMembership, Membership};
 
 /// What the walk came to: its end, what it passed over, and the node.
-type Walked = (End, Vec<String>, String);
+type Walked = (LeaveEnd, Vec<String>, String);
 
 /// The one who says how this node stands to its cluster.
 pub(crate) struct Leaver {
@@ -33,7 +33,7 @@ pub(crate) struct Leaver {
     limits: Limits,
     /// `None` while it cannot be had: then this node counts as what the config says, and no walk begins.
     topic: Option<Publication<NodeLeave>>,
-    rules: Rules,
+    rules: LeaveRules,
     standing: watch::Sender<ClusterMembership>,
     /// What the drain was told last of it.
     heard: watch::Sender<Option<Membership>>,
@@ -53,7 +53,7 @@ impl Leaver {
             Some(topic) => topic.get(GLOBAL).cloned(),
             None => wire::peek(&context.topic_root, NAME, GLOBAL).map_err(Error::pubsub("NodeLeave"))?,
         };
-        let mut rules = Rules::new(record.unwrap_or_default(), limits, &context.boot_id);
+        let mut rules = LeaveRules::new(record.unwrap_or_default(), limits, &context.boot_id);
         rules.clock_set(*context.clock.boots().borrow());
         let now = context.clock.now();
         let standing = rules.settle(now, rules.wall(now));
@@ -93,7 +93,7 @@ impl Leaver {
         follow(&mut tasks, &self.context.topic_root);
         let mut stop = self.context.stop.clone();
         let mut walk: Option<Pin<Box<dyn Future<Output = Walked> + Send>>> = None;
-        let (to_state, mut state) = watch::channel(State::default());
+        let (to_state, mut state) = watch::channel(LeaveState::default());
         // When news of the walk are written, and when they were.
         let (mut due, mut written_at) = (None::<Mono>, Mono::START);
         let mut boots = self.context.clock.boots();
@@ -114,7 +114,7 @@ impl Leaver {
                         info!("leaving the cluster: called off, this node is a member again");
                     }
                 } else if walk.is_none() && *heard.borrow_and_update() == Some(Membership::Leaving) {
-                    to_state.send_replace(State::default());
+                    to_state.send_replace(LeaveState::default());
                     state.mark_unchanged();
                     walk = Some(Box::pin(self.walk(&cluster, &own_node, limit.clone(), to_state.clone())));
                 }
@@ -157,7 +157,7 @@ impl Leaver {
         cluster: &ApiClient,
         own_node: &OwnNode,
         attempt: watch::Receiver<Duration>,
-        told: watch::Sender<State>,
+        told: watch::Sender<LeaveState>,
     ) -> impl Future<Output = Walked> + Send + use<> {
         let (cluster, own_node, context) = (cluster.clone(), own_node.clone(), self.context.clone());
         let (limits, marks) = (self.limits.clone(), self.rules.marks());
@@ -169,15 +169,15 @@ impl Leaver {
                 known = own_node.known() => known,
                 () = late => {
                     let why = "the name of this node is not known: zedagent publishes no EdgeNodeInfo".to_owned();
-                    return (End::NotReached(why), Vec::new(), "this node".to_owned());
+                    return (LeaveEnd::NotReached(why), Vec::new(), "this node".to_owned());
                 }
             };
             // No requester has this number: the drain gives such a cordon back if the leave is called off.
-            let owner = CordonOwner {
+            let owner = CordonAnnotation {
                 boot_id: context.boot_id.clone(),
                 requested_by: 0,
                 requested_at: started_at,
-                ..CordonOwner::default()
+                ..CordonAnnotation::default()
             };
             let rules = limits.rules(*attempt.borrow());
             let order = Leave {
@@ -242,15 +242,15 @@ impl Leaver {
     }
 }
 
-fn follow(tasks: &mut Tasks<Fact>, topic_root: &TopicRoot) {
+fn follow(tasks: &mut Tasks<LeaveFact>, topic_root: &TopicRoot) {
     tasks.follow::<EdgeNodeClusterConfig>(topic_root, "zedagent", |change| match change {
-        Change::Put { value, .. } => Some(Fact::Config(Some(Box::new(value)))),
-        Change::Gone { .. } => Some(Fact::Config(None)),
+        Change::Put { value, .. } => Some(LeaveFact::Config(Some(Box::new(value)))),
+        Change::Gone { .. } => Some(LeaveFact::Config(None)),
         Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
     tasks.follow::<ClusterDecision>(topic_root, "zedagent", |change| match change {
-        Change::Put { value, .. } => Some(Fact::Decision(value.membership)),
-        Change::Gone { .. } => Some(Fact::Decision(ConfigMembership::Unknown)),
+        Change::Put { value, .. } => Some(LeaveFact::Decision(value.membership)),
+        Change::Gone { .. } => Some(LeaveFact::Decision(ConfigMembership::Unknown)),
         Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
     let mut last = None;
@@ -261,7 +261,7 @@ fn follow(tasks: &mut Tasks<Fact>, topic_root: &TopicRoot) {
             Change::Synced | Change::Restarted(_) | Change::Bad(_) => return None,
         };
         // The rest of that topic is no news here.
-        (last.replace(status) != Some(status)).then_some(Fact::Fetch(status))
+        (last.replace(status) != Some(status)).then_some(LeaveFact::Fetch(status))
     });
 }
 

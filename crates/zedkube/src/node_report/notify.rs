@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use agent::AgentContext;
-use agent::device::hooks::{About, Found, Stage, find};
+use agent::device::hooks::{About, HookFolder, HookStage, find};
 use kubeapi::OwnNode;
 use tokio::sync::mpsc;
 use topics::{GoTime, RequestId, Requester};
@@ -20,7 +20,7 @@ use super::notices::Notice;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Calls them.
-pub(crate) struct Notifier {
+pub(crate) struct HookNotifier {
     context: AgentContext,
     own_node: OwnNode,
     inbox: mpsc::Receiver<(Notice, GoTime)>,
@@ -30,7 +30,7 @@ pub(crate) struct Notifier {
     wrong: Vec<String>,
 }
 
-impl Notifier {
+impl HookNotifier {
     pub(crate) fn new(
         context: &AgentContext,
         own_node: &OwnNode,
@@ -57,9 +57,9 @@ impl Notifier {
             if !notice.is_new {
                 continue;
             }
-            let Found { hooks, refused } = match find(&self.context.topic_root, Stage::Notify) {
+            let HookFolder { hooks, refused } = match find(&self.context.topic_root, HookStage::Notify) {
                 Ok(found) => found,
-                Err(why) => Found { refused: vec![why], ..Found::default() },
+                Err(why) => HookFolder { refused: vec![why], ..HookFolder::default() },
             };
             let mut wrong: Vec<String> = refused.iter().map(|it| format!("not called: {it}")).collect();
             if !hooks.is_empty() && self.log.admits(self.context.clock.now(), notice.kind) {

@@ -21,7 +21,7 @@ fn root() -> Root {
     let dir = tempfile::tempdir().unwrap();
     let topic_root = TopicRoot::open(dir.path()).unwrap();
     let zboot = RecordStore::open(&topic_root).unwrap();
-    assert_eq!(zboot.choose_once("boot-1").unwrap(), Boot::Same);
+    assert_eq!(zboot.choose_once("boot-1").unwrap(), BootResult::Same);
     Root { dir, topic_root, zboot }
 }
 
@@ -38,7 +38,7 @@ impl Root {
     }
 
     async fn write(&self, bytes: Bytes) -> Result<String, Error> {
-        let image = Image {
+        let image = ImageToWrite {
             content: "tree#0".to_owned(),
             version: "2.0-k-amd64".to_owned(),
             bytes,
@@ -90,11 +90,11 @@ fn a_fresh_root_takes_its_version_from_the_release_file() {
 #[tokio::test]
 async fn a_new_image_gets_one_try_and_is_kept_once_it_is_found_good() {
     let root = Root::updating().await;
-    assert_eq!(root.zboot.choose_once("boot-2").unwrap(), Boot::Tried);
+    assert_eq!(root.zboot.choose_once("boot-2").unwrap(), BootResult::Tried);
     assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS));
     root.zboot.mark().unwrap();
     assert_eq!(root.states(), (Label::B, UNUSED, ACTIVE));
-    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), Boot::Same);
+    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), BootResult::Same);
     assert_eq!(root.states(), (Label::B, UNUSED, ACTIVE));
 }
 
@@ -102,19 +102,19 @@ async fn a_new_image_gets_one_try_and_is_kept_once_it_is_found_good() {
 async fn an_image_that_was_not_found_good_falls_back_and_keeps_its_mark() {
     let root = Root::updating().await;
     root.zboot.choose_once("boot-2").unwrap();
-    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), Boot::FellBack);
+    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), BootResult::FellBack);
     assert_eq!(root.states(), (Label::A, ACTIVE, INPROGRESS));
-    assert_eq!(root.zboot.choose_once("boot-4").unwrap(), Boot::Same);
+    assert_eq!(root.zboot.choose_once("boot-4").unwrap(), BootResult::Same);
 }
 
 #[tokio::test]
 async fn one_boot_chooses_once_however_often_the_agents_start() {
     let root = Root::updating().await;
-    assert_eq!(root.zboot.choose_once("boot-1").unwrap(), Boot::Again);
+    assert_eq!(root.zboot.choose_once("boot-1").unwrap(), BootResult::Again);
     assert_eq!(root.states(), (Label::A, ACTIVE, UPDATING));
     root.zboot.choose_once("boot-2").unwrap();
     let again = RecordStore::open(&root.topic_root).unwrap();
-    assert_eq!(again.choose_once("boot-2").unwrap(), Boot::Again);
+    assert_eq!(again.choose_once("boot-2").unwrap(), BootResult::Again);
     assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS));
 }
 
@@ -124,7 +124,7 @@ async fn power_lost_while_the_boot_loader_chooses_is_a_failed_try() {
     root.zboot.choose_once("boot-2").unwrap();
     // As if `current` and `boot-id` had not been reached.
     store::replace(&root.topic_root.path("persist/zboot/current"), b"IMGA").unwrap();
-    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), Boot::Same);
+    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), BootResult::Same);
     assert_eq!(root.states(), (Label::A, ACTIVE, INPROGRESS));
 }
 
@@ -141,9 +141,9 @@ async fn r1_killed_between_any_two_writes_of_a_choice_the_same_boot_makes_the_sa
             store::replace(&path(name), &bytes).unwrap();
         }
         let again = RecordStore::open(&root.topic_root).unwrap();
-        assert_eq!(again.choose_once("boot-2").unwrap(), Boot::Tried, "killed after {written} writes");
+        assert_eq!(again.choose_once("boot-2").unwrap(), BootResult::Tried, "killed after {written} writes");
         assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS), "killed after {written} writes");
-        assert_eq!(again.choose_once("boot-2").unwrap(), Boot::Again);
+        assert_eq!(again.choose_once("boot-2").unwrap(), BootResult::Again);
     }
 }
 
@@ -155,7 +155,7 @@ async fn a_mark_that_was_cut_in_two_is_finished_by_the_next_one() {
     let text = std::fs::read_to_string(&record).unwrap().replace("inprogress", "active");
     store::replace(&record, text.as_bytes()).unwrap();
     assert_eq!(root.states(), (Label::B, ACTIVE, ACTIVE));
-    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), Boot::Same);
+    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), BootResult::Same);
     root.zboot.mark().unwrap();
     assert_eq!(root.states(), (Label::B, UNUSED, ACTIVE));
 }
@@ -166,14 +166,14 @@ fn without_a_partition_to_boot_the_one_before_goes_on() {
     let record = root.topic_root.path("persist/zboot/IMGA.json");
     let text = std::fs::read_to_string(&record).unwrap().replace("active", "inprogress");
     store::replace(&record, text.as_bytes()).unwrap();
-    assert_eq!(root.zboot.choose_once("boot-2").unwrap(), Boot::LastResort);
+    assert_eq!(root.zboot.choose_once("boot-2").unwrap(), BootResult::LastResort);
     assert_eq!(root.states(), (Label::A, INPROGRESS, UNUSED));
 }
 
 #[tokio::test]
 async fn the_running_partition_is_neither_written_nor_set() {
     let root = Root::updating().await;
-    let image = Image {
+    let image = ImageToWrite {
         content: String::new(),
         version: String::new(),
         bytes: Bytes::Inline("x".to_owned()),
@@ -245,7 +245,7 @@ async fn an_image_larger_than_its_partition_is_refused() {
 #[tokio::test]
 async fn from_the_start_of_a_write_an_updating_partition_is_not_booted() {
     let root = Root::updating().await;
-    let image = Image {
+    let image = ImageToWrite {
         content: "other#0".to_owned(),
         version: "3".to_owned(),
         bytes: Bytes::Inline("x".to_owned()),
@@ -261,7 +261,7 @@ async fn from_the_start_of_a_write_an_updating_partition_is_not_booted() {
 #[tokio::test]
 async fn a_newer_write_is_not_ended_by_an_older_one() {
     let root = root();
-    let image = |text: &str| Image {
+    let image = |text: &str| ImageToWrite {
         content: text.to_owned(),
         version: text.to_owned(),
         bytes: Bytes::Inline(text.to_owned()),
@@ -284,7 +284,7 @@ fn a_write_that_was_dropped_in_its_middle_never_ends_well() {
     let pipe = root.dir.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let image = Image {
+    let image = ImageToWrite {
         content: "tree#0".to_owned(),
         version: "2".to_owned(),
         bytes: Bytes::File(pipe.clone()),

@@ -31,11 +31,11 @@ fn due(book: &mut AppTable, now: Mono) -> Vec<u8> {
     let mut said = Vec::new();
     while let Some(act) = book.due(now) {
         said.push(match &act {
-            Act::Publish(key, status) => {
+            AppAction::Publish(key, status) => {
                 assert_eq!(key, KEY);
                 status.app_kube_status.number()
             }
-            Act::Withdraw(_) => 9,
+            AppAction::Withdraw(_) => 9,
         });
         book.done(now, act, true);
     }
@@ -102,7 +102,7 @@ fn what_an_earlier_run_left_goes_once_the_configs_are_read_and_not_before() {
     assert!(due(&mut book, at(0)).is_empty());
     book.configured(KEY.to_owned(), Some(app(true)));
     book.configs_read();
-    assert_eq!(book.due(at(0)), Some(Act::Withdraw("gone".to_owned())));
+    assert_eq!(book.due(at(0)), Some(AppAction::Withdraw("gone".to_owned())));
     assert_eq!(due(&mut book, at(0)), [9], "the other one stays until its pods are known");
 }
 
@@ -116,7 +116,7 @@ fn two_minutes_without_the_api_are_said_once_of_what_was_said_before() {
     // Configs that come meanwhile are not judged by pods of long ago.
     book.configured("new".to_owned(), Some(app(true)));
     assert_eq!((due(&mut book, at(219)), book.next_wake()), (vec![], Some(at(220))));
-    let Some(Act::Publish(key, status)) = book.due(at(220)) else { panic!("nothing is said") };
+    let Some(AppAction::Publish(key, status)) = book.due(at(220)) else { panic!("nothing is said") };
     assert_eq!((key.as_str(), status.app_kube_status), (KEY, AppKubeStatus::ApiUnreachable));
     assert!(!status.scheduled_on_this_node && status.is_dnid_node);
     assert_eq!(due(&mut book, at(220)), [1]);

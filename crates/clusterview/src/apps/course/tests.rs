@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::pods::{Container, State};
+use crate::pods::{Container, ContainerState};
 use topics::{AppInstanceConfig, VmMode};
 
 use super::*;
@@ -12,7 +12,7 @@ fn at(secs: u64) -> Mono {
 }
 
 fn container(name: &str, init: bool) -> Container {
-    Container { name: name.to_owned(), init, restarts: 0, state: State::Running }
+    Container { name: name.to_owned(), init, restarts: 0, state: ContainerState::Running }
 }
 
 fn pod(name: &str, containers: Vec<Container>) -> AppPod {
@@ -42,12 +42,12 @@ fn web() -> AppPod {
 }
 
 /// `app/container` of all that is read at once.
-fn read(course: &mut Course) -> Vec<String> {
+fn read(course: &mut LogCourse) -> Vec<String> {
     std::iter::from_fn(|| course.due(at(0))).map(|(it, ..)| format!("{}/{}", it.app, it.container)).collect()
 }
 
-fn seen(book: &AppTable) -> Course {
-    let mut course = Course::default();
+fn seen(book: &AppTable) -> LogCourse {
+    let mut course = LogCourse::default();
     course.see(at(0), &Scene::of(book));
     course
 }
@@ -98,7 +98,7 @@ fn marks_stay_as_long_as_their_pod_and_their_application_do() {
     course.see(at(0), &Scene::of(&book(&[native(true)], vec![])));
     assert_eq!(course.changed(), [("n".to_owned(), None)], "its pod is gone");
     // After a restart.
-    let mut course = Course::new([("n", &marks), ("o", &marks)]);
+    let mut course = LogCourse::new([("n", &marks), ("o", &marks)]);
     course.see(at(0), &Scene::default());
     assert!(course.changed().is_empty(), "nothing is known yet");
     course.see(at(0), &Scene::of(&book(&[native(true)], vec![web()])));
@@ -112,9 +112,9 @@ fn a_pod_that_goes_during_a_reading_is_read_to_its_end() {
     let (source, ..) = course.due(at(0)).unwrap();
     course.changed();
     course.see(at(1), &Scene::of(&book(&native, vec![])));
-    let line = Line { at: jiff::Timestamp::UNIX_EPOCH, text: String::new(), left_out: 0 };
+    let line = LogLine { at: jiff::Timestamp::UNIX_EPOCH, text: String::new(), left_out: 0 };
     assert_eq!(course.sift(&source, vec![line.clone()]), None, "it is doubted, as the first of its run");
-    course.ended(&source, at(1), Outcome::Doubtful);
+    course.ended(&source, at(1), ReadEnd::Doubtful);
     assert_eq!(course.changed(), [("n".to_owned(), None)]);
     assert_eq!(course.sift(&source, vec![line]), Some(vec![]));
 }

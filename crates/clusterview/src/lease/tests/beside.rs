@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use step::{Core as _, Mono};
 
 use super::rival::{Reply, Request, Rival};
-use super::{Effect, Election, Event, Held, LeaseWrite, Times, Wrote};
+use super::{Effect, Election, ElectionTimes, ElectionWrite, ElectionWritten, Event, LeaseSnapshot};
 
 const STEPS: u32 = 10_000;
 /// True time in microseconds.
@@ -116,8 +116,8 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut dice = Dice(step::Dice::new(seed));
         let kinds = [
-            Kind::Ours(Election::new(Times::default(), "n1", dice.roll(u64::MAX))),
-            Kind::Ours(Election::new(Times::default(), "n2", dice.roll(u64::MAX))),
+            Kind::Ours(Election::new(ElectionTimes::default(), "n1", dice.roll(u64::MAX))),
+            Kind::Ours(Election::new(ElectionTimes::default(), "n2", dice.roll(u64::MAX))),
             Kind::Rival(Rival::new("go", dice.roll(u64::MAX))),
         ];
         let candidates = kinds.map(|kind| Candidate {
@@ -294,8 +294,8 @@ impl World {
                         Effect::Write(_, order) => {
                             let object = Box::new(order.object(wall));
                             let request = match *order {
-                                LeaseWrite::Create { .. } => Request::Create(object),
-                                LeaseWrite::Hold { .. } | LeaseWrite::Release { .. } => {
+                                ElectionWrite::Create { .. } => Request::Create(object),
+                                ElectionWrite::Hold { .. } | ElectionWrite::Release { .. } => {
                                     Request::Update(object)
                                 }
                             };
@@ -337,11 +337,15 @@ impl World {
                 self.send(who, request);
             }
             Kind::Ours(_) => {
-                let held = |lease: Box<Lease>| Box::new(Held::new(*lease));
+                let held = |lease: Box<Lease>| Box::new(LeaseSnapshot::new(*lease));
                 let event = match (write, reply) {
-                    (true, Reply::Lease(lease)) => Event::Wrote(call, Wrote::Done(held(lease))),
-                    (true, Reply::Conflict | Reply::NotFound) => Event::Wrote(call, Wrote::Outdated),
-                    (true, Reply::Trouble) => Event::Wrote(call, Wrote::Unknown("trouble".to_owned())),
+                    (true, Reply::Lease(lease)) => Event::Wrote(call, ElectionWritten::Done(held(lease))),
+                    (true, Reply::Conflict | Reply::NotFound) => {
+                        Event::Wrote(call, ElectionWritten::Outdated)
+                    }
+                    (true, Reply::Trouble) => {
+                        Event::Wrote(call, ElectionWritten::Unknown("trouble".to_owned()))
+                    }
                     (false, Reply::Lease(lease)) => Event::Read(call, Ok(Some(held(lease)))),
                     (false, Reply::NotFound) => Event::Read(call, Ok(None)),
                     (false, Reply::Conflict | Reply::Trouble) => Event::Read(call, Err("trouble".to_owned())),

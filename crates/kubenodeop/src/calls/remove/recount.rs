@@ -77,7 +77,7 @@ mod tests {
 
     use super::super::tests::{CLAIM_B, LIST, budget, dated, done};
     use super::*;
-    use kubeapi::mock::{self, Answer, Calls};
+    use kubeapi::mock::{self, MockReply, RecordedCalls};
 
     /// Pods of the budget: name, created, Ready, ending.
     fn pods(all: &[(&str, &str, bool, bool)]) -> Vec<Pod> {
@@ -94,7 +94,11 @@ mod tests {
     const NOW: &str = "Mon, 03 Feb 2031 04:06:00 GMT";
     const OLD: &str = "2031-02-01T00:00:00Z";
 
-    async fn recounted(claims: Value, pods: &[Pod], last: Answer) -> (Result<Option<i32>, Error>, Calls) {
+    async fn recounted(
+        claims: Value,
+        pods: &[Pod],
+        last: MockReply,
+    ) -> (Result<Option<i32>, Error>, RecordedCalls) {
         let mut budget = budget("b", "web", 0);
         budget["status"]["disruptedPods"] = claims;
         let (cluster, calls) = mock::cluster(vec![dated(NOW, &[budget]), last]);
@@ -167,7 +171,7 @@ mod tests {
             ),
         ];
         for (row, claims, pods) in table {
-            let (found, calls) = recounted(claims, &pods, Answer::Silence).await;
+            let (found, calls) = recounted(claims, &pods, MockReply::Silence).await;
             assert_eq!((found.unwrap(), calls.lines()), (None, vec![LIST.to_owned()]), "{row}");
         }
         let four = pods(&[
@@ -179,7 +183,7 @@ mod tests {
         let (found, _) =
             recounted(json!(null), &four, mock::status(409, "the object has been modified")).await;
         assert!(found.unwrap_err().is_conflict());
-        let (found, calls) = recounted(json!(null), &four, Answer::Silence).await;
+        let (found, calls) = recounted(json!(null), &four, MockReply::Silence).await;
         assert!(found.is_err() && calls.lines().len() == 2);
     }
 }

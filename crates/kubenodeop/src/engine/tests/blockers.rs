@@ -7,7 +7,7 @@ fn not_ready() -> UnhealthyPod {
         pod: "shop/web-b".to_owned(),
         node: "n2".to_owned(),
         since: "14:03 UTC".to_owned(),
-        why: Why::NotReady,
+        why: UnhealthyReason::NotReady,
     }
 }
 
@@ -16,12 +16,12 @@ fn unplaced(sentence: &str) -> UnhealthyPod {
         pod: "shop/web-c".to_owned(),
         node: String::new(),
         since: String::new(),
-        why: Why::Unplaced(sentence.to_owned()),
+        why: UnhealthyReason::Unplaced(sentence.to_owned()),
     }
 }
 
 /// One pod behind a budget with these numbers and hindrances.
-fn held(allowed: i32, healthy: i32, desired: i32, expected: i32, found: Vec<UnhealthyPod>) -> Blocker {
+fn held(allowed: i32, healthy: i32, desired: i32, expected: i32, found: Vec<UnhealthyPod>) -> AttemptBlocker {
     let mut bench = Bench::started(vec![pod("a")]);
     bench.reply("a", budget_reply());
     bench.hear(all_budgets(&[budget("web", allowed, healthy, desired, expected)]));
@@ -167,7 +167,8 @@ fn a_look_at_what_hinders_that_fails_is_trouble_and_is_repeated() {
 
 #[test]
 fn o1_the_estimate_changes_with_the_counts_alone_and_there_is_none_while_a_pod_is_blocked() {
-    let mut bench = Bench::by(vec![pod("a"), pod("b"), pod("c")], Rules { at_once: 1, ..Rules::default() });
+    let mut bench =
+        Bench::by(vec![pod("a"), pod("b"), pod("c")], AttemptRules { at_once: 1, ..AttemptRules::default() });
     assert_eq!(bench.progress().estimate, None, "no pace yet");
     bench.pass(secs(10));
     bench.leave("a");

@@ -1,13 +1,18 @@
 //! Each row of what becomes of a machine.
 
-use kubeapi::machines::{Stopped, Turn};
+use kubeapi::machines::{MachineAction, Stopped};
 
 use super::super::rules::{Action, FLAPPING, MachineState};
-use super::super::{Disk, Limits};
+use super::super::{MachineDisk, MigrationLimits};
 use super::*;
 use crate::progress::BlockCode;
 
-const ALL: [Policy; 4] = [Policy::MigrateOrShutdown, Policy::MigrateOrHold, Policy::Shutdown, Policy::Fail];
+const ALL: [MachinePolicy; 4] = [
+    MachinePolicy::MigrateOrShutdown,
+    MachinePolicy::MigrateOrHold,
+    MachinePolicy::Shutdown,
+    MachinePolicy::Fail,
+];
 
 /// The word of what is done now.
 fn word(decision: &Decision) -> &'static str {
@@ -77,14 +82,14 @@ fn d12_one_that_cannot_be_migrated_follows_its_policy_for_each_reason() {
             let it = VirtualMachine { migratable: no(reason), policy, ..machine("db") };
             let found = now(&it);
             assert_eq!(told(&found), expected, "{reason} {policy:?}");
-            assert!(policy == Policy::Shutdown || found.text.contains(reason), "{}", found.text);
+            assert!(policy == MachinePolicy::Shutdown || found.text.contains(reason), "{}", found.text);
         }
     }
     // No peer fits: none is asked for, as KubeVirt would try for ever.
     let nowhere = VirtualMachine { target: Err("node n2 is cordoned".into()), ..machine("db") };
     assert_eq!(told(&now(&nowhere)), ("stop", ShuttingDown));
     assert!(now(&nowhere).text.contains("node n2 is cordoned"));
-    let held = VirtualMachine { policy: Policy::MigrateOrHold, ..nowhere };
+    let held = VirtualMachine { policy: MachinePolicy::MigrateOrHold, ..nowhere };
     assert_eq!(told(&now(&held)), ("nothing", Held));
 }
 
@@ -92,7 +97,7 @@ fn d12_one_that_cannot_be_migrated_follows_its_policy_for_each_reason() {
 fn d12_a_reason_that_kubevirt_does_not_know_is_no_reason_to_evict_as_it_would_migrate() {
     for reason in ["PausedIOError", FLAPPING] {
         let it = |owner| VirtualMachine {
-            strategy: Strategy::LiveMigrateIfPossible,
+            strategy: EvictionStrategy::LiveMigrateIfPossible,
             migratable: no(reason),
             owner,
             ..machine("db")
@@ -111,21 +116,21 @@ fn d12_a_machine_that_only_lacks_room_is_shut_down_once_that_lasts() {
     assert_eq!(waits.text, "waits up to 300 s for room on another node: node n2 is full");
     assert_eq!(told(&after(&it, 300)), ("stop", MachineState::ShuttingDown));
     // Where nothing is shut down, it is said at once.
-    let held = VirtualMachine { policy: Policy::MigrateOrHold, ..it };
+    let held = VirtualMachine { policy: MachinePolicy::MigrateOrHold, ..it };
     assert_eq!(told(&now(&held)), ("nothing", MachineState::Held));
 }
 
 #[test]
 fn a_limit_without_end_is_no_panic() {
-    let limits = Limits { completion_per_gib: Some(Duration::MAX), ..settings().limits };
+    let limits = MigrationLimits { completion_per_gib: Some(Duration::MAX), ..settings().limits };
     let it = VirtualMachine { migration: Some(migration("Running")), limits, marked: true, ..machine("db") };
     assert_eq!(told(&after(&it, 1 << 40)), ("nothing", MachineState::Moving));
 }
 
 #[test]
 fn d12_under_hold_and_fail_no_launcher_is_evicted_that_would_be_shut_down() {
-    for strategy in Strategy::ALL {
-        for policy in [Policy::MigrateOrHold, Policy::Fail] {
+    for strategy in EvictionStrategy::ALL {
+        for policy in [MachinePolicy::MigrateOrHold, MachinePolicy::Fail] {
             for owner in [
                 vm("db", "Always"),
                 vm("db", "Manual"),
@@ -147,7 +152,7 @@ fn d12_under_hold_and_fail_no_launcher_is_evicted_that_would_be_shut_down() {
 
 #[test]
 fn strategy_none_is_shut_down_by_the_eviction_only_where_somebody_starts_it_again_or_nobody_ever_would() {
-    let none = |owner| VirtualMachine { strategy: Strategy::None, owner, ..machine("db") };
+    let none = |owner| VirtualMachine { strategy: EvictionStrategy::None, owner, ..machine("db") };
     let nowhere = |owner| VirtualMachine { target: Err("none".into()), ..none(owner) };
     let set = || MachineOwner::Other("VirtualMachineInstanceReplicaSet/app".into());
     assert_eq!(word(&now(&none(vm("db", "Always")))), "evict");
@@ -166,7 +171,7 @@ fn strategy_none_is_shut_down_by_the_eviction_only_where_somebody_starts_it_agai
         assert_eq!(told(&now(&it)), ("nothing", MachineState::Held));
     }
     let possible = VirtualMachine {
-        strategy: Strategy::LiveMigrateIfPossible,
+        strategy: EvictionStrategy::LiveMigrateIfPossible,
         migratable: no("DisksNotLiveMigratable"),
         owner: set(),
         ..machine("db")
@@ -176,10 +181,11 @@ fn strategy_none_is_shut_down_by_the_eviction_only_where_somebody_starts_it_agai
 
 #[test]
 fn what_is_shut_down_is_stopped_once_as_is_written_on_it() {
-    let mut it = VirtualMachine { policy: Policy::Shutdown, owner: vm("db", "Manual"), ..machine("db") };
+    let mut it =
+        VirtualMachine { policy: MachinePolicy::Shutdown, owner: vm("db", "Manual"), ..machine("db") };
     let found = now(&it);
     let Some(Action::Stop(work)) = &found.act else { panic!("{found:?}") };
-    let Turn::Stop(mark) = &work.turn else { panic!("{work:?}") };
+    let MachineAction::Stop(mark) = &work.turn else { panic!("{work:?}") };
     assert_eq!((mark.id.as_str(), mark.node.as_str()), ("drain of node n1, request 2 of t", "n1"));
     assert_eq!(mark.was.run_strategy.as_deref(), Some("Manual"));
     assert!(found.left.contains("started again once node n1 is back"), "{}", found.left);
@@ -187,14 +193,14 @@ fn what_is_shut_down_is_stopped_once_as_is_written_on_it() {
     (seen.mark, seen.stopping) = (Some(mark.clone()), true);
     assert_eq!(told(&now(&it)), ("nothing", MachineState::ShuttingDown), "it was asked to stop");
     // Its mark was written and the stop was not: a restart asks for it, whatever the policy has become.
-    let mut cut = VirtualMachine { policy: Policy::MigrateOrHold, ..it.clone() };
+    let mut cut = VirtualMachine { policy: MachinePolicy::MigrateOrHold, ..it.clone() };
     let MachineOwner::Machine(Some(seen)) = &mut cut.owner else { panic!() };
     seen.stopping = false;
     assert_eq!(word(&now(&cut)), "stop");
     // The mark of an earlier drain is not this one's.
     let MachineOwner::Machine(Some(seen)) = &mut cut.owner else { panic!() };
     seen.mark = Some(Stopped { id: "drain of node n1, request 1 of t".into(), ..mark.clone() });
-    cut.policy = Policy::MigrateOrHold;
+    cut.policy = MachinePolicy::MigrateOrHold;
     assert_eq!(word(&now(&cut)), "mark");
     it.launchers[0].ending = true;
     assert_eq!(told(&now(&it)), ("nothing", MachineState::ShuttingDown));
@@ -226,7 +232,7 @@ fn d12_after_three_failed_migrations_the_mark_goes_then_the_migration_then_the_p
     // What had failed before this drain asked does not count.
     let mut later = VirtualMachine { marked: true, failed: failures(4), ..machine("db") };
     let before = (1..4).map(|nth| format!("m{nth}")).collect();
-    later.asked = Some(super::Asked { failed_before: before, ..asked() });
+    later.asked = Some(super::MigrationRequest { failed_before: before, ..asked() });
     assert_eq!(told(&now(&later)), ("nothing", Asked));
     later.asked = None;
     later.migration = Some(migration("Running"));
@@ -264,7 +270,7 @@ fn d12_a_migration_without_progress_for_the_limits_of_kubevirt_is_given_up_in_ea
     // No limit set, none of ours.
     let limits = settings().limits;
     for phase in ["Scheduled", "Running"] {
-        let endless = Limits { completion_per_gib: None, progress: None, ..limits };
+        let endless = MigrationLimits { completion_per_gib: None, progress: None, ..limits };
         let it = VirtualMachine {
             marked: true,
             migration: Some(migration(phase)),
@@ -279,9 +285,9 @@ fn d12_a_migration_without_progress_for_the_limits_of_kubevirt_is_given_up_in_ea
         limits,
         ..machine("db")
     };
-    let old = Settings::of_version((1, 3)).limits;
+    let old = MigrationSettings::of_version((1, 3)).limits;
     assert_eq!((word(&after(&slow(old), 1749)), word(&after(&slow(old), 1750))), ("nothing", "give-up"));
-    let twice = Limits { disrupts: true, ..limits };
+    let twice = MigrationLimits { disrupts: true, ..limits };
     assert_eq!(word(&after(&slow(twice), 749)), "nothing");
 }
 
@@ -329,7 +335,7 @@ fn nothing_ever_deletes_a_launcher_and_an_eviction_asks_only_for_one_on_this_nod
 #[test]
 fn d12_one_that_cannot_be_read_is_let_alone_under_each_policy() {
     for policy in ALL {
-        for strategy in Strategy::ALL {
+        for strategy in EvictionStrategy::ALL {
             let it =
                 VirtualMachine { unread: Some("odd".into()), policy, strategy: *strategy, ..machine("db") };
             assert_eq!(told(&now(&it)), ("nothing", MachineState::Unreadable), "{policy:?} {strategy:?}");
@@ -337,9 +343,9 @@ fn d12_one_that_cannot_be_read_is_let_alone_under_each_policy() {
     }
 }
 
-fn disk(rebuilds: bool) -> Disk {
+fn disk(rebuilds: bool) -> MachineDisk {
     let name = "shop/data (pvc-1)".into();
-    Disk { name, robustness: "degraded".into(), rebuilds, percent: rebuilds.then_some(42) }
+    MachineDisk { name, robustness: "degraded".into(), rebuilds, percent: rebuilds.then_some(42) }
 }
 
 #[test]
@@ -356,7 +362,7 @@ fn while_a_volume_of_it_is_rebuilt_a_machine_is_not_asked_to_migrate_unless_its_
     // One that is degraded and not rebuilt, and a shutdown, wait for nothing.
     let still = VirtualMachine { disks: vec![disk(false)], ..machine("db") };
     assert_eq!((word(&now(&still)), now(&still).code), ("mark", None));
-    it = VirtualMachine { policy: Policy::Shutdown, although_rebuilding: false, ..it };
+    it = VirtualMachine { policy: MachinePolicy::Shutdown, although_rebuilding: false, ..it };
     assert_eq!(word(&now(&it)), "stop");
 }
 
@@ -366,7 +372,7 @@ fn one_that_is_paused_by_an_io_error_or_again_and_again_is_named_with_its_volume
         let mut it = VirtualMachine {
             migratable: no(reason),
             disks: vec![disk(false)],
-            policy: Policy::MigrateOrHold,
+            policy: MachinePolicy::MigrateOrHold,
             ..machine("db")
         };
         let found = now(&it);
@@ -381,7 +387,7 @@ fn one_that_is_paused_by_an_io_error_or_again_and_again_is_named_with_its_volume
         it.migration = Some(Migration { post_copy: true, ..migration("Running") });
         assert_eq!(word(&now(&it)), "nothing", "{reason}");
     }
-    let other = VirtualMachine { disks: vec![disk(false)], policy: Policy::Fail, ..machine("db") };
+    let other = VirtualMachine { disks: vec![disk(false)], policy: MachinePolicy::Fail, ..machine("db") };
     assert!(
         !now(&VirtualMachine { migratable: no("DisksNotLiveMigratable"), ..other }).text.contains("trims")
     );
@@ -390,8 +396,11 @@ fn one_that_is_paused_by_an_io_error_or_again_and_again_is_named_with_its_volume
 #[test]
 fn d12_what_an_earlier_drain_gave_up_does_not_count_once_the_machine_is_back() {
     let gave_up = |request: &str| {
-        let asked =
-            Asked { request: request.to_owned(), gave_up: "3 migrations failed".to_owned(), ..asked() };
+        let asked = MigrationRequest {
+            request: request.to_owned(),
+            gave_up: "3 migrations failed".to_owned(),
+            ..asked()
+        };
         VirtualMachine { asked: Some(asked), ..machine("db") }
     };
     assert_eq!(told(&now(&gave_up(&drain().request))), ("stop", MachineState::ShuttingDown));

@@ -51,7 +51,7 @@ fn order(is_tpm: bool) -> BlockRequest {
     plan(&fixed(), &certs(is_tpm)).map_err(|fault| fault.to_string()).unwrap()
 }
 
-fn refusal(result: Result<Shared, Fault>) -> String {
+fn refusal(result: Result<SharedPoint, TokenFault>) -> String {
     result.map(|_| ()).unwrap_err().told()
 }
 
@@ -228,5 +228,5 @@ fn the_wrong_key_or_data_ends_at_the_hash() {
     let mut block = fixed();
     *block.cipher_data.as_mut().unwrap().0.last_mut().unwrap() ^= 1;
     let order = plan(&block, &certs(false)).map_err(|fault| fault.to_string()).unwrap();
-    assert!(matches!(order.open(&shared), Err(Fault::Mismatch)));
+    assert!(matches!(order.open(&shared), Err(TokenFault::Mismatch)));
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use step::Mono;
 use topics::Secret;
 
-use super::super::facts::{Sealed, Token};
-use super::super::fault::Fault;
+use super::super::facts::{ClusterToken, Sealed};
+use super::super::fault::TokenFault;
 use super::super::manifest::Manifest;
 use super::super::tests::samples::*;
-use super::{Act, Opened, TokenEvent, TokenState};
+use super::{OpenedBlock, TokenAction, TokenEvent, TokenState};
 
 const TEXT: &str = "a token";
 
@@ -22,16 +22,16 @@ fn sealed(bootstrap: bool) -> Sealed {
 }
 
 /// In words.
-fn said(acts: Vec<Act>) -> Vec<String> {
+fn said(acts: Vec<TokenAction>) -> Vec<String> {
     let word = |act| match act {
-        Act::Open(of, _) => format!("open {}", of.bootstrap),
-        Act::Tell(answer) => match answer.token {
-            Token::Clear(text) => format!("clear {}", text.reveal()),
-            Token::Failed(why) => format!("failed {why}"),
-            other @ (Token::None | Token::Pending) => panic!("{other:?}"),
+        TokenAction::Open(of, _) => format!("open {}", of.bootstrap),
+        TokenAction::Tell(answer) => match answer.token {
+            ClusterToken::Clear(text) => format!("clear {}", text.reveal()),
+            ClusterToken::Failed(why) => format!("failed {why}"),
+            other @ (ClusterToken::None | ClusterToken::Pending) => panic!("{other:?}"),
         },
-        Act::Written => "written".to_owned(),
-        Act::Warn(why) => format!("warn {why}"),
+        TokenAction::Written => "written".to_owned(),
+        TokenAction::Warn(why) => format!("warn {why}"),
     };
     acts.into_iter().map(word).collect()
 }
@@ -42,12 +42,17 @@ fn hear(desk: &mut TokenState, now: Mono, heard: TokenEvent) -> Vec<String> {
     said(acts)
 }
 
-fn opened(desk: &mut TokenState, now: Mono, of: Sealed, result: Result<Opened, Fault>) -> Vec<String> {
+fn opened(
+    desk: &mut TokenState,
+    now: Mono,
+    of: Sealed,
+    result: Result<OpenedBlock, TokenFault>,
+) -> Vec<String> {
     hear(desk, now, TokenEvent::Opened(Box::new((of, result))))
 }
 
-fn good(manifest: Result<Manifest, Fault>) -> Opened {
-    Opened { token: Secret::new(TEXT.to_owned()), manifest }
+fn good(manifest: Result<Manifest, TokenFault>) -> OpenedBlock {
+    OpenedBlock { token: Secret::new(TEXT.to_owned()), manifest }
 }
 
 fn controller(there: bool) -> TokenEvent {
@@ -93,7 +98,7 @@ fn nothing_is_judged_before_the_certificates_were_looked_for_and_then_what_is_mi
 #[test]
 fn trouble_with_the_device_is_tried_again_after_a_minute_and_logged_once() {
     let mut desk = opening();
-    let trouble = || Err(Fault::Late("the key sleeps"));
+    let trouble = || Err(TokenFault::Late("the key sleeps"));
     let told = opened(&mut desk, at(1), sealed(true), trouble());
     assert!(told[0].starts_with("warn the key sleeps") && told[1].starts_with("failed "), "{told:?}");
     assert_eq!(desk.due(), Some(at(61)));
@@ -112,18 +117,18 @@ fn trouble_with_the_device_is_tried_again_after_a_minute_and_logged_once() {
 #[test]
 fn what_another_try_cannot_mend_is_not_tried_again_but_with_another_certificate() {
     let mut desk = opening();
-    opened(&mut desk, at(1), sealed(true), Err(Fault::Mismatch));
+    opened(&mut desk, at(1), sealed(true), Err(TokenFault::Mismatch));
     assert_eq!(desk.due(), None);
     assert_eq!(hear(&mut desk, at(2), device()), ["open true"]);
     // One that comes while the block is being opened counts too.
     assert!(hear(&mut desk, at(3), device()).is_empty());
-    assert_eq!(opened(&mut desk, at(4), sealed(true), Err(Fault::Mismatch)), ["open true"]);
+    assert_eq!(opened(&mut desk, at(4), sealed(true), Err(TokenFault::Mismatch)), ["open true"]);
 }
 
 #[test]
 fn a_clear_token_stays_clear_whatever_becomes_of_certificates_and_manifest() {
     let mut desk = opening();
-    let place = || Fault::Place("no vault".to_owned());
+    let place = || TokenFault::Place("no vault".to_owned());
     let told = opened(&mut desk, at(1), sealed(true), Ok(good(Err(place()))));
     assert!(told[0] == "clear a token" && told[1].starts_with("warn no vault"), "{told:?}");
     assert_eq!(desk.due(), Some(at(61)));
@@ -135,7 +140,8 @@ fn a_clear_token_stays_clear_whatever_becomes_of_certificates_and_manifest() {
     // A manifest that no try can fix is left.
     hear(&mut desk, at(62), controller(true));
     assert_eq!(said(desk.turn(at(121))), ["open true"]);
-    let told = opened(&mut desk, at(122), sealed(true), Ok(good(Err(Fault::Manifest("torn".to_owned())))));
+    let told =
+        opened(&mut desk, at(122), sealed(true), Ok(good(Err(TokenFault::Manifest("torn".to_owned())))));
     assert!(told[0] == "clear a token" && told[1].starts_with("warn the manifest cannot"), "{told:?}");
     assert_eq!(desk.due(), None);
 }
@@ -159,6 +165,6 @@ fn an_answer_speaks_for_its_block_alone_and_no_block_is_no_work() {
     desk.want(Some(sealed(true)));
     assert_eq!(said(desk.turn(at(7))), ["open true"]);
     // It is clear already: trouble now does not take it back.
-    let told = opened(&mut desk, at(8), sealed(true), Err(Fault::Late("the key sleeps")));
+    let told = opened(&mut desk, at(8), sealed(true), Err(TokenFault::Late("the key sleeps")));
     assert!(told.len() == 1 && told[0].starts_with("warn"), "{told:?}");
 }

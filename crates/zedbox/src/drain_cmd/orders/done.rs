@@ -15,7 +15,7 @@ use crate::args::{DoneOptions, Output};
 use crate::drain_cmd::request;
 use crate::drain_cmd::view::{DrainView, Follow, OPERATOR};
 use crate::drain_cmd::voice::Voice;
-use crate::drain_cmd::watch::Patience;
+use crate::drain_cmd::watch::WatchPatience;
 use crate::drain_cmd::words::{name, next_step, phase_words};
 
 /// zedkube's lock is looked at.
@@ -36,7 +36,7 @@ pub(in crate::drain_cmd) async fn run(
     request::cancel(topic_root, clock, voice).await?;
     // What was read before that says nothing of it.
     follow = Follow::open(topic_root, clock).await;
-    let until = Patience::until(clock, options.timeout).until;
+    let until = WatchPatience::until(clock, options.timeout).until;
     let mut next_look: Mono = clock.now() + SECOND;
     loop {
         if let Some((exit, words)) = end(follow.seen()) {

@@ -22,7 +22,7 @@ use crate::drain_cmd::voice::Voice;
 /// What became of the pause, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Done<'a> {
+struct PauseResult<'a> {
     /// `paused`, `refused`, or `resumed`.
     result: &'a str,
     /// The file.
@@ -172,7 +172,7 @@ fn say(
     text: &str,
 ) -> anyhow::Result<Exit> {
     match voice.output {
-        Output::Json => Voice::json(&Done { result, file, pause }, false)?,
+        Output::Json => Voice::json(&PauseResult { result, file, pause }, false)?,
         Output::Text => voice.paragraph(text)?,
     };
     Ok(Exit::Done)

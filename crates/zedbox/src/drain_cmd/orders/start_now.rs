@@ -23,7 +23,7 @@ const START: &str = "start the drain outside of its windows";
 /// What was written, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Done<'a> {
+struct StartNowResult<'a> {
     /// `started`.
     result: &'a str,
     /// The file.
@@ -47,7 +47,7 @@ pub(in crate::drain_cmd) async fn run(
     let bytes = go_json::to_vec(&pass).context(START)?;
     store::replace(&file, &bytes).map_err(person::root_needed).context(START)?;
     match voice.output {
-        Output::Json => Voice::json(&Done { result: "started", file: &file, pass: &pass }, false)?,
+        Output::Json => Voice::json(&StartNowResult { result: "started", file: &file, pass: &pass }, false)?,
         Output::Text => voice.paragraph(&format!(
             "{} lets the drain for {} start now, outside of its windows. To undo it before the node is cordoned: `rm {}`",
             file.display(),

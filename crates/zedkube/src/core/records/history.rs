@@ -13,7 +13,7 @@ use topics::{
 };
 
 use crate::core::context::NodeContext;
-use crate::core::facts::{Author, Force};
+use crate::core::facts::{Force, OrderAuthor};
 
 /// Drains that are kept.
 const DRAINS: usize = 10;
@@ -44,8 +44,8 @@ pub(crate) struct History {
     /// Something is to be written.
     changed: bool,
     /// Who wrote the force file that is heard of next, and the one that was heard of last.
-    next_author: Option<Author>,
-    author: Option<Author>,
+    next_author: Option<OrderAuthor>,
+    author: Option<OrderAuthor>,
     heard_force: bool,
 }
 
@@ -238,7 +238,7 @@ impl History {
     }
 
     /// Who wrote the force file that is heard of next.
-    pub(crate) fn hear_author(&mut self, author: Option<Author>) {
+    pub(crate) fn hear_author(&mut self, author: Option<OrderAuthor>) {
         self.next_author = author;
     }
 

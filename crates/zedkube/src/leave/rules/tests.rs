@@ -15,31 +15,31 @@ fn config(valid: bool) -> EdgeNodeClusterConfig {
     EdgeNodeClusterConfig { initialized: true, valid, cluster_name: "c".into(), ..Default::default() }
 }
 
-fn kept(phase: LeavePhase) -> Rules {
-    Rules::new(NodeLeave { phase, ..NodeLeave::default() }, &Limits::default(), "b1")
+fn kept(phase: LeavePhase) -> LeaveRules {
+    LeaveRules::new(NodeLeave { phase, ..NodeLeave::default() }, &Limits::default(), "b1")
 }
 
-fn hears(rules: &mut Rules, secs: u64, config: EdgeNodeClusterConfig) {
-    rules.hear(at(secs), Fact::Config(Some(Box::new(config))));
+fn hears(rules: &mut LeaveRules, secs: u64, config: EdgeNodeClusterConfig) {
+    rules.hear(at(secs), LeaveFact::Config(Some(Box::new(config))));
 }
 
 /// Our zedagent says that the config has no cluster section.
-fn decided(rules: &mut Rules, secs: u64) {
-    rules.hear(at(secs), Fact::Decision(ConfigMembership::NoCluster));
+fn decided(rules: &mut LeaveRules, secs: u64) {
+    rules.hear(at(secs), LeaveFact::Decision(ConfigMembership::NoCluster));
     hears(rules, secs, config(false));
 }
 
-fn standing(rules: &mut Rules, secs: u64) -> Membership {
+fn standing(rules: &mut LeaveRules, secs: u64) -> Membership {
     rules.settle(at(secs), wall()).membership
 }
 
-fn phase(rules: &mut Rules, secs: u64) -> LeavePhase {
+fn phase(rules: &mut LeaveRules, secs: u64) -> LeavePhase {
     standing(rules, secs);
     rules.record().phase
 }
 
 /// A member whose record says so, that hears it again.
-fn member() -> Rules {
+fn member() -> LeaveRules {
     let mut rules = kept(LeavePhase::Member);
     hears(&mut rules, 0, config(true));
     assert_eq!(standing(&mut rules, 0), Membership::Member);
@@ -68,7 +68,7 @@ fn a_member_whose_config_says_otherwise_leaves_a_minute_later_and_is_outside_whe
     assert_eq!((standing(&mut rules, 61), rules.walks()), (Membership::Leaving, true));
     assert_eq!((rules.record().phase, rules.record().deadline), (LeavePhase::Reaching, GoTime::ZERO));
     assert_eq!(rules.record().cluster_name, "c", "which cluster is left stays known");
-    rules.ended(&End::Left, &["x".repeat(1000)], "n1", wall());
+    rules.ended(&LeaveEnd::Left, &["x".repeat(1000)], "n1", wall());
     assert_eq!((standing(&mut rules, 62), rules.walks()), (Membership::Outside, false));
     assert!(rules.record().passed_over[0].len() < 500, "the record is on flash");
     hears(&mut rules, 63, config(true));
@@ -112,10 +112,10 @@ fn a_config_that_says_member_again_ends_the_leave_and_calls_an_announced_one_off
 
 #[test]
 fn a_file_that_is_gone_is_no_word_for_leaving_and_takes_an_announced_one_back() {
-    let gone = |rules: &mut Rules, secs| {
-        rules.hear(at(secs), Fact::Config(None));
-        rules.hear(at(secs), Fact::Decision(ConfigMembership::Unknown));
-        rules.hear(at(secs), Fact::Fetch(None));
+    let gone = |rules: &mut LeaveRules, secs| {
+        rules.hear(at(secs), LeaveFact::Config(None));
+        rules.hear(at(secs), LeaveFact::Decision(ConfigMembership::Unknown));
+        rules.hear(at(secs), LeaveFact::Fetch(None));
     };
     let mut rules = kept(LeavePhase::Member);
     gone(&mut rules, 0);
@@ -137,7 +137,7 @@ fn a_file_that_is_gone_is_no_word_for_leaving_and_takes_an_announced_one_back() 
 #[test]
 fn a_zedagent_of_the_reference_is_believed_after_ten_minutes_of_good_fetches_and_never_before() {
     use ConfigGetStatus::{Fail, Never, ReadSaved, Success, TemporaryFail};
-    let fetch = |rules: &mut Rules, secs, status| rules.hear(at(secs), Fact::Fetch(Some(status)));
+    let fetch = |rules: &mut LeaveRules, secs, status| rules.hear(at(secs), LeaveFact::Fetch(Some(status)));
     let mut rules = member();
     hears(&mut rules, 0, config(false));
     assert_eq!(phase(&mut rules, 0), LeavePhase::Unconfirmed, "nothing is known of the fetches");
@@ -177,8 +177,8 @@ fn a_zedagent_of_the_reference_is_believed_after_ten_minutes_of_good_fetches_and
 #[test]
 fn a_decision_that_says_member_outweighs_a_config_that_is_not_valid() {
     let mut rules = member();
-    rules.hear(at(0), Fact::Decision(ConfigMembership::Member));
-    rules.hear(at(0), Fact::Fetch(Some(ConfigGetStatus::Success)));
+    rules.hear(at(0), LeaveFact::Decision(ConfigMembership::Member));
+    rules.hear(at(0), LeaveFact::Fetch(Some(ConfigGetStatus::Success)));
     hears(&mut rules, 0, config(false));
     assert_eq!((phase(&mut rules, 0), rules.next_wake()), (LeavePhase::Unconfirmed, None));
     assert_eq!(standing(&mut rules, 90_000), Membership::Member);
@@ -188,12 +188,12 @@ fn a_decision_that_says_member_outweighs_a_config_that_is_not_valid() {
 fn each_end_is_told_with_what_a_person_can_do() {
     let why = || "x".to_owned();
     for (end, phase, by_hand) in [
-        (End::Left, LeavePhase::Left, false),
-        (End::Gone, LeavePhase::Left, false),
-        (End::Alone, LeavePhase::Alone, false),
-        (End::NotOurs(why()), LeavePhase::Failed, true),
-        (End::NotReached(why()), LeavePhase::NotReached, true),
-        (End::Stays(why()), LeavePhase::Failed, true),
+        (LeaveEnd::Left, LeavePhase::Left, false),
+        (LeaveEnd::Gone, LeavePhase::Left, false),
+        (LeaveEnd::Alone, LeavePhase::Alone, false),
+        (LeaveEnd::NotOurs(why()), LeavePhase::Failed, true),
+        (LeaveEnd::NotReached(why()), LeavePhase::NotReached, true),
+        (LeaveEnd::Stays(why()), LeavePhase::Failed, true),
     ] {
         let mut rules = kept(LeavePhase::Deleting);
         rules.ended(&end, &[], "n1", wall());

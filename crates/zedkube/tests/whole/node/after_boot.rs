@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agent::runtime::mock::{Answer, pod, serve};
-use kubesim::Fault;
+use agent::runtime::mock::{RuntimeReply, pod, serve};
+use kubesim::ScriptedFault;
 use serde_json::json;
 use topics::{DrainPhase, DrainStatus, Requester};
 
@@ -31,7 +31,7 @@ pub(super) async fn booted() -> Device {
 async fn r4_an_api_that_is_away_for_hours_is_named_once_and_the_work_ends_soon_after_it_is_back() {
     let mut device = booted().await;
     for method in ["GET", "PATCH"] {
-        device.sim.faults().script(method, "/", u32::MAX, Fault::Cut);
+        device.sim.faults().script(method, "/", u32::MAX, ScriptedFault::Cut);
     }
     let before = device.diary.count(GATE);
     device.start().await;
@@ -222,7 +222,7 @@ async fn r8_d9_pods_of_the_former_boot_go_once_the_node_is_ready_and_none_whose_
     let list = move || {
         let mut all: Vec<_> = sim.live_pods("n1").iter().map(|uid| pod(uid, true)).collect();
         all.push(pod(&uid, lives.load(Ordering::Relaxed)));
-        Answer::Pods(all)
+        RuntimeReply::Pods(all)
     };
     let _runtime = serve(&device.topic_root.path(agent::runtime::SOCKETS[1]), list).unwrap();
     let there = |device: &Device| -> Vec<String> {

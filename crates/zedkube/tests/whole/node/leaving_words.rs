@@ -51,9 +51,9 @@ async fn files_that_vanish_under_run_never_take_the_node_out_of_its_cluster() {
             .change(|device| {
                 for path in &paths {
                     if device.topic_root.path(path).is_file() {
-                        device.remove(path)
+                        device.remove(path);
                     } else {
-                        gone(device, path)
+                        gone(device, path);
                     }
                 }
             })

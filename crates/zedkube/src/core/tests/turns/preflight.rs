@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use kubenodeop::{BlockCode, Blocker};
+use kubenodeop::{AttemptBlocker, BlockCode};
 use outage::keeper::Ask;
-use outage::turn::rule::Rule;
+use outage::turn::rule::TurnRule;
 use step::Core as _;
 use topics::{CordonOwner, DrainPhase, Requester};
 
@@ -24,14 +24,14 @@ fn fit(bench: &Bench) -> Option<bool> {
     bench.last.iter().filter_map(of).next_back()
 }
 
-fn refused(bench: &Bench) -> Blocker {
+fn refused(bench: &Bench) -> AttemptBlocker {
     let pod = kubeapi::names::PodRef {
         namespace: "shop".into(),
         name: "web-0".into(),
         uid: kubeapi::names::PodUid::new("u-0"),
     };
     let reason = "pod shop/web-0 cannot be evicted: 403 Forbidden".to_owned();
-    Blocker { subject: pod.into(), code: BlockCode::Refused, reason, since: bench.now }
+    AttemptBlocker { subject: pod.into(), code: BlockCode::Refused, reason, since: bench.now }
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn no_place_in_the_queue_before_the_preflight_is_clean_and_what_it_finds_has_a_n
     bench.hear(Event::Preflighted(run, Ok(Vec::new())));
     assert_eq!(fit(&bench), Some(true));
     assert_eq!(bench.core.progress().blockers, []);
-    bench.hear(waits(Rule::Holder));
+    bench.hear(waits(TurnRule::Holder));
     assert_eq!(bench.core.next_wake(), None, "who waits in the queue looks no more");
     bench.hear(held(7));
     assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
@@ -96,9 +96,9 @@ fn an_api_that_is_away_is_the_keepers_to_judge_and_a_look_that_is_lost_with_it_i
     };
     bench.hear(Event::Preflighted(run, Err(why)));
     assert!(asked(&bench, &Ask::Look));
-    bench.hear(waits(Rule::Api));
+    bench.hear(waits(TurnRule::Api));
     assert!(has(&bench, |it| matches!(it, Effect::Probe(_))));
-    bench.hear(waits(Rule::Preflight));
+    bench.hear(waits(TurnRule::Preflight));
     bench.hear(Event::Probed(run, Ok(())));
     assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
     bench.wait();
@@ -115,9 +115,9 @@ fn what_was_under_way_continues_without_a_preflight_and_what_starts_over_has_one
     again.ask(&request(Requester::DeviceOp, 1));
     again.join();
     assert!(!looks(&again));
-    again.hear(waits(Rule::Reading));
+    again.hear(waits(TurnRule::Reading));
     // Somebody else holds it now: from here on it is a drain like any other.
-    again.hear(waits(Rule::Holder));
+    again.hear(waits(TurnRule::Holder));
     assert!(looks(&again));
     // At once, and not only when the node was looked at for its cordon: it would queue meanwhile.
     assert_eq!(fit(&again), Some(false));
