@@ -32,7 +32,7 @@ fn burn(fuse: &mut Fuse) -> Result<(), Gone> {
 
 impl State {
     /// Tells a core one fact and performs what follows.
-    pub(crate) fn tell(&mut self, fact: Fact, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+    pub(crate) fn deliver(&mut self, fact: Fact, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
         use step::Core as _;
         macro_rules! step {
             ($agent:ident, $place:expr, $event:expr, $perform:ident) => {{
@@ -144,7 +144,7 @@ impl State {
             }
         }
         if synced {
-            return self.tell(Fact::Nodeagent(Event::Synced), fuse, touched);
+            return self.deliver(Fact::Nodeagent(Event::Synced), fuse, touched);
         }
         if checks {
             // It reads the files itself, and nothing lies between that and the device.
@@ -153,7 +153,7 @@ impl State {
             let ours = self.scenario.kube.take_turns && self.disk.run.progress.is_some();
             let (status, forced) = (self.disk.run.status, self.disk.force);
             let checked = Event::Checked { status, answers, forced, ours };
-            return self.tell(Fact::Nodeagent(checked), fuse, touched);
+            return self.deliver(Fact::Nodeagent(checked), fuse, touched);
         }
         Ok(())
     }
@@ -199,7 +199,7 @@ impl State {
                     self.disk().run.outage = Some(*answer);
                 }
                 Effect::Cancel => self.cancel(),
-                Effect::Look { nth, give_back, gate_open } => {
+                Effect::Look { nth, uncordon, gate_open } => {
                     // A turn that is lost twice begins a second one, which takes the place of the first.
                     if self.under.look.is_some() && !self.scenario.kube.take_turns {
                         self.wrong("two looks at once");
@@ -207,7 +207,7 @@ impl State {
                     if gate_open != (self.under.gate.told == Some(true)) {
                         self.wrong("R4: the gate after the boot is not what it was said to be");
                     }
-                    self.under().look = Some(Look { nth, give_back, gate_open });
+                    self.under().look = Some(Look { nth, uncordon, gate_open });
                 }
                 Effect::Gate(true) => self.under().gate = Gate { watched: true, told: None },
                 Effect::Gate(false) => self.under().gate.watched = false,

@@ -57,7 +57,7 @@ impl State {
                     Waits { fallback: Duration::MAX, no_controller: Duration::MAX, ..Waits::default() };
                 let core = NodeAgent::new(nodeagent::Limits::default(), waits, found, now);
                 self.nodeagent.core = Some(Arc::new(core));
-                self.tell(
+                self.deliver(
                     Fact::Nodeagent(nodeagent::core::Event::Heard(RequiredReading::Applications)),
                     fuse,
                     touched,
@@ -75,13 +75,13 @@ impl State {
                 self.for_zedkube(effects, fuse, touched)?;
                 if self.disk.leave == Leave::UnderWay {
                     let stands = zedkube::core::Event::Member(Membership::Leaving);
-                    self.tell(Fact::Zedkube(stands), fuse, touched)?;
+                    self.deliver(Fact::Zedkube(stands), fuse, touched)?;
                 }
                 if let Some(learned) = self.scenario.learned.clone().filter(|_| !self.is_away()) {
                     let learned = zedkube::core::Event::Learned(Box::new(learned));
-                    self.tell(Fact::Zedkube(learned), fuse, touched)?;
+                    self.deliver(Fact::Zedkube(learned), fuse, touched)?;
                 }
-                self.tell(
+                self.deliver(
                     Fact::Zedkube(zedkube::core::Event::NodeKnown { name: "n1".to_owned() }),
                     fuse,
                     touched,
@@ -107,7 +107,7 @@ impl State {
                     BaseosmgrEvent::Pause(None),
                 ]
                 .into_iter()
-                .try_for_each(|event| self.tell(Fact::Baseosmgr(event), fuse, touched))
+                .try_for_each(|event| self.deliver(Fact::Baseosmgr(event), fuse, touched))
             }
         }
     }

@@ -79,7 +79,7 @@ struct LastWrite {
 
 /// What is heard of one device.
 #[derive(Debug, Clone, Default)]
-struct Heard {
+struct PowerLog {
     held: BTreeMap<String, Option<Vec<u8>>>,
     last: LastWrite,
 }
@@ -87,7 +87,7 @@ struct Heard {
 struct Node {
     world: World,
     asked: bool,
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<PowerLog>>,
     /// What was left of it by the cut: whether the device had been commanded, and asked.
     at_cut: (bool, usize),
 }
@@ -246,7 +246,7 @@ impl Site {
     /// as much as try to remove a cordon, whatever the API still answers.
     async fn come_back(&mut self, dice: &mut Dice, what: &str) {
         let sim = self.nodes[0].world.cluster.sim().clone();
-        let (left, asked) = (cordons(&sim), sim.faults().seen().len());
+        let (left, asked) = (cordons(&sim), sim.faults().requests().len());
         let tried: Vec<usize> = self.nodes.iter().map(|it| it.world.cluster.uncordoned()).collect();
         let mut order = vec![0, 1, 2];
         let mut up = 0;
@@ -256,7 +256,7 @@ impl Site {
             if up == 1 {
                 // The first one has asked: it was not answered, or it has read what there was before the cut.
                 let has_asked = async {
-                    while sim.faults().seen().len() == asked {
+                    while sim.faults().requests().len() == asked {
                         tokio::time::sleep(Duration::from_millis(1)).await;
                     }
                 };
@@ -265,7 +265,7 @@ impl Site {
                 if self.reads {
                     tokio::time::sleep(LONG_AFTER).await;
                 } else {
-                    let asked = sim.faults().seen().split_off(asked);
+                    let asked = sim.faults().requests().split_off(asked);
                     let writes: Vec<_> = asked.iter().filter(|it| it.method != "GET").collect();
                     assert!(writes.is_empty(), "{what}: writes before there is a quorum: {writes:?}");
                 }

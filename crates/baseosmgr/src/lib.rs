@@ -83,7 +83,7 @@ pub async fn run(
         let reason = match known {
             Ok(Some((_, boot, partitions))) => {
                 troubles.over(PARTITIONS);
-                tell(boot, partitions.current);
+                log_boot(boot, partitions.current);
                 let core = core::BaseOs::new(limits.clone(), partitions, found);
                 return turn::run((core, Vec::new()), shell, inbox, &context, &troubles).await;
             }
@@ -143,7 +143,7 @@ fn unreadable(reason: String) -> Error {
     Error::Effect { doing: "keep the image partitions", reason }
 }
 
-fn tell(boot: BootResult, running: Label) {
+fn log_boot(boot: BootResult, running: Label) {
     match boot {
         BootResult::Again | BootResult::Same => info!(partition = %running, "runs from the same partition"),
         BootResult::Tried => info!(partition = %running, "a new image has its first boot and is in test"),

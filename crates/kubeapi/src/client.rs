@@ -133,7 +133,7 @@ impl ApiClient {
         what: &str,
         request: BuiltRequest,
     ) -> Result<T, Error> {
-        let (body, _) = self.tell(limit, what, request).await?;
+        let (body, _) = self.send(limit, what, request).await?;
         decode(what, &body)
     }
 
@@ -159,7 +159,7 @@ impl ApiClient {
         what: &str,
         request: BuiltRequest,
     ) -> Result<(T, Option<Timestamp>), Error> {
-        let (body, date) = self.tell(self.call_limit, what, request).await?;
+        let (body, date) = self.send(self.call_limit, what, request).await?;
         Ok((decode(what, &body)?, date))
     }
 
@@ -190,7 +190,7 @@ impl ApiClient {
     /// # Errors
     /// No answer, or another one than 2xx.
     pub(crate) async fn read(&self, what: &str, request: BuiltRequest) -> Result<Vec<u8>, Error> {
-        self.tell(self.call_limit, what, request).await.map(|(body, _)| body)
+        self.send(self.call_limit, what, request).await.map(|(body, _)| body)
     }
 
     /// Sends `request` for its effect: any 2xx is success, whatever its body.
@@ -198,10 +198,10 @@ impl ApiClient {
     /// # Errors
     /// No answer, or another one than 2xx.
     pub async fn order(&self, what: &str, request: BuiltRequest) -> Result<(), Error> {
-        self.tell(self.call_limit, what, request).await.map(drop)
+        self.send(self.call_limit, what, request).await.map(drop)
     }
 
-    async fn tell(
+    async fn send(
         &self,
         limit: Duration,
         what: &str,

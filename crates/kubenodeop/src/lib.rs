@@ -21,7 +21,7 @@ pub mod progress;
 pub mod storage;
 
 pub use calls::pods;
-pub use changes::{WatchedBlockers, until_changed, until_stirred};
+pub use changes::{WatchedBlockers, until_activity, until_changed};
 pub use containers::RuntimeQuery;
 pub use drain::{DrainOrder, drain};
 pub use engine::{AttemptRules, Limit, NeverReadyAction, PodAction, StickyAction, VolumeAction};

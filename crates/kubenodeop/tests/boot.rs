@@ -285,9 +285,10 @@ async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() 
     taint("n1", "node.kubernetes.io/unreachable");
     let heard = tokio::time::timeout(Duration::from_secs(2), wait).await.unwrap();
     assert_eq!(heard, ["node.kubernetes.io/unreachable:NoExecute"]);
-    let lists: Vec<_> = sim.faults().seen().into_iter().filter(|it| !it.uri.contains("watch=true")).collect();
+    let lists: Vec<_> =
+        sim.faults().requests().into_iter().filter(|it| !it.uri.contains("watch=true")).collect();
     assert_eq!(lists.len(), 1, "{lists:#?}");
-    assert!(sim.faults().seen().iter().all(|it| it.uri.contains("metadata.name%3Dn1")));
+    assert!(sim.faults().requests().iter().all(|it| it.uri.contains("metadata.name%3Dn1")));
 }
 
 fn warns(layer: Layer) -> impl Fn(&GateReport) -> bool {

@@ -138,7 +138,7 @@ async fn plan_and_drain(sim: &Sim, cluster: &ApiClient, blocked: usize) -> Plan 
     let plan = survey::plan(cluster, &n1(), AttemptRules::default().machines, kubenodeop::SurgeRule::Never)
         .await
         .unwrap();
-    let written: Vec<_> = sim.faults().seen().into_iter().filter(|seen| seen.method != "GET").collect();
+    let written: Vec<_> = sim.faults().requests().into_iter().filter(|seen| seen.method != "GET").collect();
     assert!(written.is_empty(), "a plan writes nothing: {written:?}");
     assert_eq!(sim.list("pods"), before);
     assert_eq!(plan.blockers.len(), blocked, "{:?}", plan.blockers);

@@ -32,6 +32,6 @@ async fn requests_without_budgets_are_a_twentieth_more_than_pods_and_fifteen_at_
     evicted.sort();
     evicted.dedup();
     assert_eq!((evicted.len(), sim.faults().evicted().len()), (PODS, PODS), "each pod once");
-    let asked = sim.faults().seen().len();
+    let asked = sim.faults().requests().len();
     assert!(asked <= PODS + PODS / 20 + 15, "{asked} requests for {PODS} pods");
 }

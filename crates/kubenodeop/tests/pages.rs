@@ -30,7 +30,7 @@ async fn listed(sim: &Sim, cluster: &ApiClient, amid: impl FnOnce(&Sim)) -> (Vec
         sleep(second * 3 / 2).await;
         amid(sim);
     });
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let lists = seen.iter().filter(|it| it.uri.starts_with("/api/v1/pods?"));
     let word = |uri: &str| match (uri.contains("limit=200"), uri.contains("continue=")) {
         (true, false) => "first",

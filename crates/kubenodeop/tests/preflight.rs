@@ -29,7 +29,7 @@ async fn u6_the_whole_look_costs_at_most_20_requests_on_three_nodes_with_300_pod
     }
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     let node = NodeName::parse("n1").unwrap();
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     let looked =
         kubenodeop::preflight(&cluster, &node, "u1", &AttemptRules::default(), Mono::START).await.unwrap();
     assert_eq!(looked.blockers, []);
@@ -43,7 +43,7 @@ async fn u6_the_whole_look_costs_at_most_20_requests_on_three_nodes_with_300_pod
     assert!(looked.findings.iter().any(ranks), "{:?}", looked.findings);
     let found = cluster::drain(&cluster, "n1", &ClusterSource::ALL.into(), Timestamp::now).await;
     assert_eq!(found.len(), ClusterSource::ALL.len());
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let asked = &seen[before..];
     // With the one reading of the turns, which is not the cluster's.
     assert!(asked.len() < 20, "{}: {asked:#?}", asked.len());

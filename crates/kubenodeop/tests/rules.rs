@@ -18,7 +18,7 @@ fn secs(count: u64) -> Duration {
 /// Namespace and name of the pods in the order in which they were to be evicted.
 fn asked(sim: &Sim) -> Vec<String> {
     let name = |uri: &str| uri.split('/').nth_back(1).unwrap_or_default().to_owned();
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     seen.iter()
         .filter(|it| it.method == "POST" && it.uri.contains("/eviction"))
         .map(|it| name(&it.uri))

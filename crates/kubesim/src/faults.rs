@@ -85,7 +85,7 @@ impl Faults {
     }
 
     /// What the API was asked so far.
-    pub fn seen(&self) -> Vec<ApiRequest> {
+    pub fn requests(&self) -> Vec<ApiRequest> {
         lock(&self.seen).clone()
     }
 

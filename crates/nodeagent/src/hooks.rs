@@ -42,7 +42,7 @@ impl RebootHooks {
         for attempt in 1.. {
             let Err(trouble) = self.call_all(&About { attempt, ..about.clone() }).await else { break };
             warn!("the reboot waits: {trouble}");
-            self.tell(&trouble, "fix its cause, or remove that hook; it is called again until the limit of all of them, 30 min by default");
+            self.report(&trouble, "fix its cause, or remove that hook; it is called again until the limit of all of them, 30 min by default");
             if !outbox.send(Event::Hooking(trouble)).await {
                 return;
             }
@@ -75,8 +75,8 @@ impl RebootHooks {
         Ok(())
     }
 
-    fn tell(&self, error: &str, next_step: &str) {
+    fn report(&self, error: &str, next_step: &str) {
         let (what, error, next_step) = (WHAT.to_owned(), error.to_owned(), next_step.to_owned());
-        self.troubles.tell(&Trouble { what, error, next_step, ..Trouble::default() });
+        self.troubles.report(&Trouble { what, error, next_step, ..Trouble::default() });
     }
 }

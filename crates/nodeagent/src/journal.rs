@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use topics::{BootReason, GoTime};
 use tracing::warn;
 
-use crate::core::{LastBoot, Order, Resumed};
+use crate::core::{LastBoot, MachineOrder, Resumed};
 
 /// Under the root.
 pub(crate) const PATH: &str = "run/nodeagent/journal.json";
@@ -49,12 +49,12 @@ impl Latched {
 
 impl From<Latched> for Resumed {
     fn from(Latched { operation, reason, boot_reason, done }: Latched) -> Self {
-        Self { order: Order { operation, reason, boot_reason }, done }
+        Self { order: MachineOrder { operation, reason, boot_reason }, done }
     }
 }
 
 impl From<Resumed> for Latched {
-    fn from(Resumed { order: Order { operation, reason, boot_reason }, done }: Resumed) -> Self {
+    fn from(Resumed { order: MachineOrder { operation, reason, boot_reason }, done }: Resumed) -> Self {
         Self { operation, reason, boot_reason, done }
     }
 }

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use topics::{BootReason, GoTime};
 use tracing::{debug, warn};
 
-use crate::core::{Evidence, Order, Stored};
+use crate::core::{Evidence, MachineOrder, Stored};
 
 /// How often the device has started.
 pub(crate) const COUNTER: &str = "persist/status/restartcounter";
@@ -96,7 +96,12 @@ pub(crate) fn forget_first_boot(topic_root: &TopicRoot) {
 /// Stores why this boot ends, and says so on the console. What is there stays: the first reason is the cause, a later one
 /// follows from it and is a line after it (D-N4: the reference overwrites it), so that whoever wrote the first does not
 /// remove both. One file that cannot be written keeps no other one from being written; a later call writes what is missing.
-pub(crate) fn write(topic_root: &TopicRoot, order: &Order, image: &str, now: GoTime) -> Result<(), Error> {
+pub(crate) fn write(
+    topic_root: &TopicRoot,
+    order: &MachineOrder,
+    image: &str,
+    now: GoTime,
+) -> Result<(), Error> {
     let running = RunningImage::running(topic_root);
     let line = line(&running, &order.reason, now);
     console(topic_root, order.operation, &line);
@@ -128,7 +133,12 @@ pub(crate) fn write(topic_root: &TopicRoot, order: &Order, image: &str, now: GoT
 
 /// Notes `why` beside the reason of this boot's end, in the log and behind the reason of `order` where that is stored;
 /// what others have written beside it stays.
-pub(crate) fn mark(topic_root: &TopicRoot, order: &Order, why: &str, now: GoTime) -> Result<(), Error> {
+pub(crate) fn mark(
+    topic_root: &TopicRoot,
+    order: &MachineOrder,
+    why: &str,
+    now: GoTime,
+) -> Result<(), Error> {
     let running = RunningImage::running(topic_root);
     let marked = line(&running, &format!("{}; {why}", order.reason.trim()), now);
     let held = content(topic_root, REASON, LOG_LIMIT_BYTES)?.unwrap_or_default();
@@ -231,8 +241,8 @@ mod tests {
         (dir, topic_root)
     }
 
-    fn order(reason: &str, boot_reason: BootReason) -> Order {
-        Order { operation: MachineOperation::Reboot, reason: reason.into(), boot_reason }
+    fn order(reason: &str, boot_reason: BootReason) -> MachineOrder {
+        MachineOrder { operation: MachineOperation::Reboot, reason: reason.into(), boot_reason }
     }
 
     #[test]
@@ -338,7 +348,7 @@ mod tests {
         for (file, expected) in rows {
             assert_eq!(content(&topic_root, file, WORDS_BYTES).unwrap(), Some(expected), "{file}");
         }
-        let off = Order { operation: MachineOperation::Poweroff, ..order("x", BootReason::None) };
+        let off = MachineOrder { operation: MachineOperation::Poweroff, ..order("x", BootReason::None) };
         forget(&topic_root);
         write(&topic_root, &off, "IMGA", now).unwrap();
         assert_eq!(

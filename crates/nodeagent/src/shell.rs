@@ -18,7 +18,7 @@ use topics::{
 use tracing::{error, info, warn};
 
 use crate::core::{
-    Effect, Event, LABELS, LastBoot, NodeLogEvent, Order, OrderCause, Resumed, SavedNodeState, Took,
+    Effect, Event, LABELS, LastBoot, MachineOrder, NodeLogEvent, OrderCause, Resumed, SavedNodeState, Took,
 };
 use crate::hooks::{self, RebootHooks};
 use crate::journal::{self, Journal, Latched};
@@ -134,7 +134,7 @@ impl Shell {
     }
 
     /// Asks the device for it, without waiting for the answer.
-    fn operate(&mut self, order: Order) {
+    fn operate(&mut self, order: MachineOrder) {
         self.asked += 1;
         let (device, topic_root, boot_id) =
             (Arc::clone(&self.device), self.context.topic_root.clone(), self.context.boot_id.clone());
@@ -293,7 +293,7 @@ fn first(context: &AgentContext) -> Result<Journal, Error> {
     let stored = reasons::read(topic_root)?;
     // Whole, as what is published is its end only, and the file goes.
     let stack = stored.stack.clone().filter(|_| stored.reason.is_some()).unwrap_or_default();
-    let last_boot = LastBoot::tell(stored, reasons::evidence(topic_root)?, now, before);
+    let last_boot = LastBoot::from_traces(stored, reasons::evidence(topic_root)?, now, before);
     let booted_at = if last_boot.time == now { booted_at } else { GoTime::ZERO };
     warn!(reason = last_boot.reason, boot_reason = ?last_boot.boot_reason, "how the last boot ended");
     let of = if last_boot.boot_reason == BootReason::Kernel { "dmesg" } else { "stack" };
@@ -324,7 +324,7 @@ fn again(topic_root: &TopicRoot, journal: Journal) -> Result<Journal, Error> {
 
 fn operate(
     device: &dyn Device,
-    order: &Order,
+    order: &MachineOrder,
     topic_root: &TopicRoot,
     boot_id: &str,
 ) -> Result<Took, String> {
@@ -408,8 +408,8 @@ fn say(note: &NodeLogEvent) {
     }
 }
 
-fn latched(order: &Order, why: OrderCause, undrained: bool) {
-    let Order { operation, reason, boot_reason } = order;
+fn latched(order: &MachineOrder, why: OrderCause, undrained: bool) {
+    let MachineOrder { operation, reason, boot_reason } = order;
     let operation = operation.word();
     if undrained {
         warn!(

@@ -33,14 +33,15 @@ pub async fn run(
     limits: &ServerLimits,
     cluster: ApiClient,
     own_node: OwnNode,
-    standing: watch::Receiver<ClusterMembership>,
+    cluster_membership: watch::Receiver<ClusterMembership>,
     (outage, totals): (Make, watch::Receiver<Totals>),
 ) {
     let (places, place) = watch::channel(None);
     let status = duties::keep_until_stop("cluster status", context, || {
-        let (context, standing, places) = (context.clone(), standing.clone(), places.clone());
+        let (context, cluster_membership, places) =
+            (context.clone(), cluster_membership.clone(), places.clone());
         async move {
-            Speaker::open(troubles)?.follow(context, standing, places).await;
+            Speaker::open(troubles)?.follow(context, cluster_membership, places).await;
             Ok(())
         }
     });

@@ -321,7 +321,7 @@ impl TurnKeeper<'_> {
     /// Asks our member of etcd whether it leads: who leads goes last, and others read that in the queue.
     fn read_leads(&mut self, now: Mono) {
         self.leads_at = Some(now + LEADS_AGAIN);
-        if self.leads.is_none() || matches!(self.turn.standing(), TurnState::Waiting(_)) {
+        if self.leads.is_none() || matches!(self.turn.state(), TurnState::Waiting(_)) {
             let ours = self.ours;
             self.calls.push(async move { CallResult::Leads(spare::leads(ours).await) }.boxed());
         }
@@ -456,7 +456,7 @@ impl TurnKeeper<'_> {
                 };
                 self.calls.push(write.boxed());
             }
-            Effect::Stand(standing) => return told.send(KeeperReport::TurnState(standing)).is_ok(),
+            Effect::State(turn_state) => return told.send(KeeperReport::TurnState(turn_state)).is_ok(),
             Effect::LookedLast(number, result) => {
                 return told.send(KeeperReport::LookedLast(number, result)).is_ok();
             }

@@ -184,9 +184,9 @@ async fn u12_waiting_costs_no_request_but_one_watch_far_back_in_the_queue() {
         drop(asks);
     }
     sleep(Duration::from_secs(1)).await;
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     sleep(Duration::from_secs(480)).await;
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let asked: Vec<&str> = seen[before..].iter().map(|it| it.uri.split('?').next().unwrap()).collect();
     assert!(asked.len() <= 2 && asked.iter().all(|it| it.ends_with("/leases")), "{asked:?}");
     drop(all);

@@ -71,7 +71,7 @@ impl<T: Clone + PartialEq> Mirror<T> {
     }
 
     /// Whether all changes were handed over.
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn is_handed_over(&self) -> bool {
         self.told.is_empty()
     }
 

@@ -105,7 +105,7 @@ impl<T: Clone + PartialEq> Subscription<T> {
     /// Whether everything there was read once, or reading fails and is repeated, and all of that was handed over:
     /// for whoever cannot wait for [`Change::Synced`].
     pub fn was_tried(&self) -> bool {
-        (self.known.is_synced() || self.retry.is_failing()) && self.known.is_told()
+        (self.known.is_synced() || self.retry.is_failing()) && self.known.is_handed_over()
     }
 
     /// The value under `key` as far as changes were read.

@@ -4,7 +4,7 @@
 
 use topics::{Answer, DrainStatus, NodeDrainProgress, NodeDrainStatus};
 
-use crate::{OwnRequest, RequestAnswer, told};
+use crate::{OwnRequest, RequestAnswer, classify};
 
 /// The latest values of zedkube's two topics.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -64,7 +64,8 @@ impl LatestAnswers {
 
     /// Whether zedkube has answered this very request with COMPLETE as a person forces it.
     pub(crate) fn has_forced(&self, own: &OwnRequest) -> bool {
-        self.answer(own).is_some_and(|it| matches!(told(it), RequestAnswer::Complete { forced: true, .. }))
+        self.answer(own)
+            .is_some_and(|it| matches!(classify(it), RequestAnswer::Complete { forced: true, .. }))
     }
 
     fn answer(&self, own: &OwnRequest) -> Option<&Answer> {

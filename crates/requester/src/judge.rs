@@ -168,7 +168,7 @@ pub enum RequestAnswer {
 }
 
 /// What an answer means for its request.
-pub fn told(answer: &Answer) -> RequestAnswer {
+pub fn classify(answer: &Answer) -> RequestAnswer {
     if answer.status == DrainStatus::Complete {
         RequestAnswer::Complete { skip: answer.skip.clone(), forced: answer.forced }
     } else if answer.status.is_failure() {
@@ -228,7 +228,7 @@ fn answered(view: JudgeInput<'_>) -> Option<DrainJudgement> {
     if view.heard.has_answers() {
         let progress = view.heard.progress.as_deref()?;
         let answer = progress.answer(id)?;
-        return match told(answer) {
+        return match classify(answer) {
             RequestAnswer::Complete { skip, .. } => {
                 Some(DrainJudgement::Open(ProceedReason::Complete { skip }))
             }

@@ -16,7 +16,7 @@ mod tests;
 pub use answers::LatestAnswers;
 pub use follow::{DrainTopicUpdate, follow};
 pub use judge::{
-    DeviceClustering, DrainJudgement, JudgeInput, OwnRequest, ProceedReason, RequestAnswer, completes,
-    is_used, judge, serves, told, undone,
+    DeviceClustering, DrainJudgement, JudgeInput, OwnRequest, ProceedReason, RequestAnswer, classify,
+    completes, is_used, judge, serves, undone,
 };
 pub use pause::{Orderer, PausableOperation, Paused, paused};

@@ -138,7 +138,7 @@ impl ConfigTopics {
             FileState::Present(bytes) => self.take_text(&bytes),
             FileState::Absent => {
                 warn!(path = CONFIG, "there is no device config; put one there");
-                self.tell_faults(&[]);
+                self.report_faults(&[]);
                 false
             }
             FileState::Bad(finding) => {
@@ -147,7 +147,7 @@ impl ConfigTopics {
                     reason = finding.reason,
                     "the device config cannot be used, the last good one stays"
                 );
-                self.tell_faults(&[(String::new(), finding.reason)]);
+                self.report_faults(&[(String::new(), finding.reason)]);
                 false
             }
         };
@@ -169,7 +169,7 @@ impl ConfigTopics {
     }
 
     /// Shows what of the config makes no sense: members, empty for the whole, with what was found.
-    fn tell_faults(&self, faults: &[(String, String)]) {
+    fn report_faults(&self, faults: &[(String, String)]) {
         let mut still = Vec::new();
         for (member, found) in faults {
             let (what, stays) = match member.as_str() {
@@ -179,7 +179,7 @@ impl ConfigTopics {
                     "the last good content of that section stays in force",
                 ),
             };
-            self.troubles.tell(&Trouble {
+            self.troubles.report(&Trouble {
                 what: what.clone(),
                 path: self.topic_root.path(CONFIG).display().to_string(),
                 error: format!("{found}; {stays}"),
@@ -211,7 +211,7 @@ impl ConfigTopics {
             Ok(config) => config,
             Err(fault) => {
                 error!(path = CONFIG, "{fault}; the last good device config stays in force");
-                self.tell_faults(&[(String::new(), fault.to_string())]);
+                self.report_faults(&[(String::new(), fault.to_string())]);
                 return false;
             }
         };
@@ -223,7 +223,7 @@ impl ConfigTopics {
             .iter()
             .map(|it| (it.member.clone(), format!("line {}: {}", it.line, it.text)))
             .collect();
-        self.tell_faults(&told);
+        self.report_faults(&told);
         if told.is_empty() {
             self.uncopied = Some(bytes.to_owned());
             self.copy();

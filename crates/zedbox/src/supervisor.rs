@@ -124,8 +124,8 @@ pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLe
     let topic_root = TopicRoot::open(&options.root)
         .with_context(|| format!("open the root {}", options.root.display()))?;
     let limits = Limits::read(options.limits.as_deref())?;
-    tell_device(&options.device);
-    tell_partitions(&options.partitions);
+    print_device(&options.device);
+    print_partitions(&options.partitions);
     options.device.check().context("use the device")?;
     // Not before: a program that does not start has not survived its panic.
     let alone = if let [agent] = agents { agent.name() } else { "zedbox" };
@@ -202,7 +202,7 @@ async fn boot_id(
     }
 }
 
-fn tell_device(device: &device::DeviceChoice) {
+fn print_device(device: &device::DeviceChoice) {
     match device {
         device::DeviceChoice::Record => warn!(
             "device RECORD: no reboot, shutdown or power-off will happen; each is only written to <root>/{}. \
@@ -215,7 +215,7 @@ fn tell_device(device: &device::DeviceChoice) {
     }
 }
 
-fn tell_partitions(partitions: &partitions::PartitionsChoice) {
+fn print_partitions(partitions: &partitions::PartitionsChoice) {
     match partitions {
         // Only baseosmgr cares; it says so itself.
         partitions::PartitionsChoice::None => {}

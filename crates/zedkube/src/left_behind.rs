@@ -94,7 +94,7 @@ pub(crate) async fn run(
 /// nothing is left and the machines of the node are up. What is in the way is sent, and tried again after pauses that grow;
 /// machines are named that have not come up in their time. Second copies of Deployments that have not come to be are given
 /// up where `surges` are set. Dropping it loses nothing.
-pub(crate) async fn give_back(
+pub(crate) async fn undo_drain(
     cluster: &ApiClient,
     node: &NodeName,
     surges: bool,
@@ -117,14 +117,14 @@ pub(crate) async fn give_back(
             given_up = done;
         }
         if !copies_done {
-            let (volumes, taken) = storage::give_back(cluster, node).await;
+            let (volumes, taken) = storage::withdraw_all(cluster, node).await;
             if !volumes.is_empty() {
                 info!(%node, ?volumes, "numberOfReplicas of volumes is what it was before the drain");
             }
             copies_done = taken.is_ok();
             copies = taken;
         }
-        let machines = undo::give_back(cluster, node).await;
+        let machines = undo::undo_all(cluster, node).await;
         tries =
             if machines.is_ok() && copies.is_ok() && given_up.is_ok() { 0 } else { tries.saturating_add(1) };
         let (mut whys, mut next) = (Vec::new(), String::new());
@@ -290,7 +290,7 @@ mod tests {
         });
         let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
         let (clock, (outbox, _inbox)) = (Clock::new(), agent::turn::inbox());
-        give_back(&cluster, &NodeName::parse("n1").unwrap(), true, clock, outbox).await;
+        undo_drain(&cluster, &NodeName::parse("n1").unwrap(), true, clock, outbox).await;
         let left = sim.get("apps/deployments", "shop", "solo").unwrap();
         assert_eq!(left["metadata"]["annotations"], json!({}), "{left}");
     }

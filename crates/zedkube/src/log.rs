@@ -19,7 +19,7 @@ pub(crate) fn say(said: &DrainLogEvent) {
             info!(request = %request.id(), context = request.context, "nodedrain-step:drain-request-handle NodeDrainRequest taken");
         }
         DrainLogEvent::Starting => info!("nodedrain-step:drain-starting cordonAndDrainNode"),
-        DrainLogEvent::Hindered(why) => warn!(why, "the drain cannot start yet"),
+        DrainLogEvent::CannotStart(why) => warn!(why, "the drain cannot start yet"),
         DrainLogEvent::Passed(what) => warn!(what, "findings of the preflight are passed by a person's word"),
         DrainLogEvent::OutsideWindow(why) => info!(why, "the drain waits for a window"),
         DrainLogEvent::Paused(why) => warn!(why, "the drain waits until a person ends the pause"),
@@ -93,7 +93,7 @@ pub(crate) fn say(said: &DrainLogEvent) {
             info!("all requests were withdrawn: the drain is cancelled and our cordon removed");
         }
         DrainLogEvent::Forced(order, by) => warn!("NodeDrainStatus is forced to {order} by {by}"),
-        DrainLogEvent::GivenBack => info!("removed our own cordon"),
+        DrainLogEvent::CordonRemoved => info!("removed our own cordon"),
         DrainLogEvent::LookFailed(why) => warn!(error = why, "cannot read our Node object"),
         DrainLogEvent::Leftovers(why) => say_leftovers(why),
         DrainLogEvent::Void(why) => {

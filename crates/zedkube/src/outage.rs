@@ -33,8 +33,8 @@ pub(crate) fn statement(own_node: OwnNode, etcd: EtcdAccess, turns: watch::Recei
 }
 
 /// The same about its turn, of what its keeper has said.
-pub(crate) fn turn_word(standing: &TurnState) -> TurnWord {
-    match standing {
+pub(crate) fn turn_word(turn_state: &TurnState) -> TurnWord {
+    match turn_state {
         TurnState::NotWanted { idle } => TurnWord { idle: *idle, fence: 0 },
         TurnState::Held { fence, .. } | TurnState::Booted { fence, .. } => {
             TurnWord { idle: false, fence: *fence }

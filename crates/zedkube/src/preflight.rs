@@ -23,7 +23,7 @@ use topics::{DrainFinding, DrainPreflight, PASS_FILE, PreflightPass};
 use tracing::warn;
 
 use crate::NAME;
-use crate::core::{Event, Hindered, RunId};
+use crate::core::{Event, RunId, StartObstacle};
 use crate::limits::Limits;
 
 /// Folders whose disks must have room: the agents' files, and those of k3s and the kubelet.
@@ -89,12 +89,12 @@ impl PreflightRunner {
         cluster: &ApiClient,
         own_node: &OwnNode,
         run: RunId,
-    ) -> Result<PreflightRun, Hindered> {
+    ) -> Result<PreflightRun, StartObstacle> {
         let mut seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
         if seen.run != run {
             seen = PreflightRun { run, ..PreflightRun::default() };
         }
-        let (node, uuid) = own_node.get().map_err(|why| Hindered {
+        let (node, uuid) = own_node.get().map_err(|why| StartObstacle {
             why,
             next_step: "check the device's name in the config".to_owned(),
             away: false,
@@ -110,7 +110,7 @@ impl PreflightRunner {
         if pods {
             let (now, rules) = (self.context.clock.now(), self.limits.rules(Duration::MAX));
             let looked = kubenodeop::preflight(cluster, &node, &uuid, &rules, now).await;
-            let looked = looked.map_err(|refusal| hindered(&refusal))?;
+            let looked = looked.map_err(|refusal| obstacle(&refusal))?;
             seen.blockers = looked.blockers;
             seen.found.insert(PreflightPart::Pods, looked.findings);
         }
@@ -136,7 +136,7 @@ impl PreflightRunner {
     }
 
     /// Publishes the report and keeps what was seen; what the core hears, and what is passed by whom.
-    async fn judge(&self, seen: PreflightRun) -> (Result<Vec<AttemptBlocker>, Hindered>, String) {
+    async fn judge(&self, seen: PreflightRun) -> (Result<Vec<AttemptBlocker>, StartObstacle>, String) {
         let all: Vec<Finding> = seen.found.values().flatten().cloned().collect();
         let all = settled(all, &self.limits.preflight_stops);
         let pass = pass(&self.context.topic_root).await.unwrap_or_else(|why| {
@@ -156,7 +156,7 @@ impl PreflightRunner {
                     "{}; or have it pass: zedbox drain pass {} --reason TEXT",
                     first.next, first.code
                 );
-                Err(Hindered { why, next_step, away: false, of_node: false })
+                Err(StartObstacle { why, next_step, away: false, of_node: false })
             }
             Some(_) | None => Ok(seen.blockers.clone()),
         };
@@ -207,9 +207,9 @@ pub(crate) async fn publish(
     }
 }
 
-fn hindered(refusal: &PreflightError) -> Hindered {
+fn obstacle(refusal: &PreflightError) -> StartObstacle {
     let error = refusal.error();
-    Hindered {
+    StartObstacle {
         why: error.line(),
         next_step: error.next_step(),
         away: error.reach() != Reach::Reachable,

@@ -138,12 +138,12 @@ impl Shell {
     /// Follows what this agent hears of.
     pub(crate) fn follow(
         &mut self,
-        standing: watch::Receiver<ClusterMembership>,
+        cluster_membership: watch::Receiver<ClusterMembership>,
         heard: watch::Sender<Option<Membership>>,
     ) {
         let topic_root = self.context.topic_root.clone();
-        self.learn(standing.clone());
-        self.follow_standing(standing, heard);
+        self.learn(cluster_membership.clone());
+        self.follow_membership(cluster_membership, heard);
         let own_node = self.work.own_node();
         self.tasks.follow::<EdgeNodeInfo>(&topic_root, "zedagent", move |change| match change {
             Change::Put { value, .. } => node_known(&own_node, &value),
@@ -178,10 +178,10 @@ impl Shell {
     }
 
     /// Reads now and then what is to be known of the cluster while its API is away.
-    fn learn(&mut self, mut standing: watch::Receiver<ClusterMembership>) {
+    fn learn(&mut self, mut cluster_membership: watch::Receiver<ClusterMembership>) {
         let (work, clock) = (self.work.clone(), self.context.clock);
         self.tasks.events("learn of the cluster", move |outbox| async move {
-            while standing.wait_for(|it| it.membership == Membership::Member).await.is_ok() {
+            while cluster_membership.wait_for(|it| it.membership == Membership::Member).await.is_ok() {
                 let learned = work.learn().await.map(Box::new);
                 let pause = if learned.is_some() { LEARN_AGAIN } else { LEARN_SOON };
                 if let Some(learned) = learned
@@ -195,19 +195,19 @@ impl Shell {
     }
 
     /// How this node stands to its cluster, and each change of it. What was sent is `heard`, in this order.
-    fn follow_standing(
+    fn follow_membership(
         &mut self,
-        mut standing: watch::Receiver<ClusterMembership>,
+        mut cluster_membership: watch::Receiver<ClusterMembership>,
         heard: watch::Sender<Option<Membership>>,
     ) {
-        self.tasks.events("follow the standing in the cluster", move |outbox| async move {
+        self.tasks.events("follow the membership in the cluster", move |outbox| async move {
             loop {
-                let membership = standing.borrow_and_update().membership;
+                let membership = cluster_membership.borrow_and_update().membership;
                 if !outbox.send(Event::Member(membership)).await {
                     return;
                 }
                 heard.send_replace(Some(membership));
-                if standing.changed().await.is_err() {
+                if cluster_membership.changed().await.is_err() {
                     return;
                 }
             }
@@ -409,7 +409,7 @@ impl Hands for Shell {
             Effect::OutageAnswer(answer) => {
                 self.outage.publish(GLOBAL, &answer).map_err(Error::pubsub("OutageAnswer"))?;
             }
-            Effect::Candidacy(candidacy) => self.election.tell(candidacy).await,
+            Effect::Candidacy(candidacy) => self.election.announce(candidacy).await,
             Effect::Probe(run) => {
                 let work = self.work.clone();
                 self.tasks.events(RUN, move |outbox| work.probe(run, outbox));
@@ -443,8 +443,8 @@ impl Hands for Shell {
                 self.tasks.cancel(GUARD);
             }
             Effect::Guard => self.tasks.start(GUARD, self.work.clone().guard()),
-            Effect::Look { nth, give_back, gate_open } => {
-                self.tasks.start(LOOK, self.work.clone().look(nth, give_back, gate_open));
+            Effect::Look { nth, uncordon, gate_open } => {
+                self.tasks.start(LOOK, self.work.clone().look(nth, uncordon, gate_open));
             }
             Effect::Gate(true) => {
                 let work = self.work.clone();
@@ -453,7 +453,7 @@ impl Hands for Shell {
             Effect::Gate(false) => self.tasks.cancel(GATE),
             Effect::Leftovers(true) => {
                 let work = self.work.clone();
-                self.tasks.events(LEFTOVERS, move |outbox| work.give_back(outbox));
+                self.tasks.events(LEFTOVERS, move |outbox| work.undo_drain(outbox));
             }
             Effect::Leftovers(false) => self.tasks.cancel(LEFTOVERS),
             Effect::UndoHooks => {
@@ -467,7 +467,7 @@ impl Hands for Shell {
             Effect::Taints(true) => self.tasks.start(TAINTS, self.work.clone().taints()),
             Effect::Taints(false) => self.tasks.cancel(TAINTS),
             Effect::Say(said) => {
-                if matches!(said, DrainLogEvent::GivenBack) {
+                if matches!(said, DrainLogEvent::CordonRemoved) {
                     self.published.send_modify(|it| it.uncordons += 1);
                 }
                 say(&said);

@@ -187,9 +187,9 @@ impl TaskContext {
         let tell = async {
             while let Some(told) = told.recv().await {
                 let event = match told {
-                    KeeperReport::TurnState(standing) => {
-                        self.says.send_replace(turn_word(&standing));
-                        Event::Turn(Box::new(standing))
+                    KeeperReport::TurnState(turn_state) => {
+                        self.says.send_replace(turn_word(&turn_state));
+                        Event::Turn(Box::new(turn_state))
                     }
                     KeeperReport::ServersOut(servers) => Event::ServersOut(servers),
                     KeeperReport::Confirmed(result) => Event::TurnConfirmed(result),
@@ -375,19 +375,19 @@ impl TaskContext {
         Some(Event::Tainted(boot::until_tainted(&self.cluster, &boot).await))
     }
 
-    /// Looks at the node, and with `give_back` removes a cordon of ours that may go.
-    pub(crate) async fn look(self, nth: u64, give_back: bool, gate_open: bool) -> Option<Event> {
-        Some(Event::Looked(nth, self.look_at(give_back, gate_open).await))
+    /// Looks at the node, and with `uncordon` removes a cordon of ours that may go.
+    pub(crate) async fn look(self, nth: u64, uncordon: bool, gate_open: bool) -> Option<Event> {
+        Some(Event::Looked(nth, self.look_at(uncordon, gate_open).await))
     }
 
-    async fn look_at(&self, give_back: bool, gate_open: bool) -> Result<NodeLook, String> {
+    async fn look_at(&self, uncordon: bool, gate_open: bool) -> Result<NodeLook, String> {
         let (name, uuid) = self.own_node.get()?;
         let facts = node::read(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
         if !matches!(facts.cordon, Cordon::Ours(_)) && facts.annotation.is_some() {
             // Somebody has uncordoned: left behind, our mark would make their next cordon look like ours.
             node::unmark(&self.cluster, &facts).await.map_err(|error| told(&error))?;
         }
-        if give_back {
+        if uncordon {
             // Whatever becomes of the cordon: no migration is wanted any more.
             match undo::take_back(&self.cluster, &name).await {
                 Ok(()) => {}
@@ -400,11 +400,11 @@ impl TaskContext {
         }
         let owner = match &facts.cordon {
             Cordon::None => return Ok(NodeLook::Open),
-            Cordon::Foreign if give_back => return Ok(NodeLook::Foreign),
+            Cordon::Foreign if uncordon => return Ok(NodeLook::Foreign),
             Cordon::Foreign => topics::CordonOwner::Foreign,
             Cordon::Ours(_) => topics::CordonOwner::Ours,
         };
-        if !give_back {
+        if !uncordon {
             // After the node: what the cordon let through before is in the list.
             return Ok(NodeLook::HasPods(owner, self.remaining(&name).await?));
         }
@@ -420,10 +420,10 @@ impl TaskContext {
     }
 
     /// Takes back what drains of our node have asked of virtual machines and volumes.
-    pub(crate) async fn give_back(self, outbox: Outbox<Event>) {
+    pub(crate) async fn undo_drain(self, outbox: Outbox<Event>) {
         let Ok((node, _)) = self.own_node.get() else { return };
         let surges = self.limits.surge != SurgeRule::Never;
-        left_behind::give_back(&self.cluster, &node, surges, self.context.clock, outbox).await;
+        left_behind::undo_drain(&self.cluster, &node, surges, self.context.clock, outbox).await;
     }
 
     /// The pods that a drain would take away or wait for.
@@ -434,7 +434,7 @@ impl TaskContext {
     /// Watches the drained node until something happens there. Dropping it loses nothing.
     pub(crate) async fn guard(self) -> Option<Event> {
         let (node, _) = self.own_node.get().ok()?;
-        Some(Event::NodeActivity(kubenodeop::until_stirred(&self.cluster, &node).await))
+        Some(Event::NodeActivity(kubenodeop::until_activity(&self.cluster, &node).await))
     }
 }
 

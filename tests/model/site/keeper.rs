@@ -139,9 +139,9 @@ impl Keeper {
         }
         for effect in effects {
             match effect {
-                Effect::Stand(standing) => {
-                    self.idle = standing == TurnState::NotWanted { idle: true };
-                    self.told.push_back(KeeperReport::Turn(Box::new(standing)));
+                Effect::State(turn_state) => {
+                    self.idle = turn_state == TurnState::NotWanted { idle: true };
+                    self.told.push_back(KeeperReport::Turn(Box::new(turn_state)));
                 }
                 Effect::Confirmed(result) => self.told.push_back(KeeperReport::TurnConfirmed(result)),
                 Effect::LookedLast(number, result) => {
@@ -186,7 +186,7 @@ impl Keeper {
             Some(Effect::ReadCluster(id)) => Event::Cluster(*id, Err(ReadError::NoAnswer(lost))),
             Some(Effect::ReadMargin(id)) => Event::Margin(*id, Err(lost)),
             Some(Effect::Write(id, _)) => Event::Wrote(*id, RecordWritten::Unknown(lost)),
-            Some(Effect::Stand(_) | Effect::Confirmed(_) | Effect::LookedLast(..) | Effect::Say(_)) => return,
+            Some(Effect::State(_) | Effect::Confirmed(_) | Effect::LookedLast(..) | Effect::Say(_)) => return,
         };
         self.answer(now, answer);
     }

@@ -149,7 +149,7 @@ impl Site {
             }
             Step::KeeperReport(nth) => {
                 let told = next.member(*nth).keeper.as_mut()?.told.pop_front()?;
-                let state = next.members[*nth].state.told(told);
+                let state = next.members[*nth].state.having_heard(told);
                 next.becomes(*nth, state);
             }
             Step::Serve(nth) => next.serve(*nth)?,

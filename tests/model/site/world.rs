@@ -268,7 +268,7 @@ impl Site {
             Effect::ReadCluster(id) => Event::Cluster(id, Ok(self.nodes(nth))),
             Effect::ReadMargin(id) => Event::Margin(id, self.margin(nth)),
             Effect::Write(id, order) => Event::Wrote(id, self.store(&order)),
-            Effect::Stand(_) | Effect::Confirmed(_) | Effect::LookedLast(..) | Effect::Say(_) => return None,
+            Effect::State(_) | Effect::Confirmed(_) | Effect::LookedLast(..) | Effect::Say(_) => return None,
         })
     }
 

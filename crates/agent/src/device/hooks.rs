@@ -219,7 +219,7 @@ impl Hook {
     ///
     /// # Errors
     /// As of [`Hook::call`].
-    pub async fn tell(
+    pub async fn notify(
         &self,
         topic_root: &TopicRoot,
         about: &About,

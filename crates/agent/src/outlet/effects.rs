@@ -47,7 +47,7 @@ impl<E: Clone + Send> Effects<E> {
             }
         }
         self.let_ordered_go(hands).await;
-        self.tell();
+        self.report_waiting();
         Ok(())
     }
 
@@ -75,7 +75,7 @@ impl<E: Clone + Send> Effects<E> {
         } else {
             self.pause.over();
         }
-        self.tell();
+        self.report_waiting();
     }
 
     /// What a person has ordered goes ahead of the records that it would wait for.
@@ -124,7 +124,7 @@ impl<E: Clone + Send> Effects<E> {
     }
 
     /// Says what waits for the first in the queue.
-    fn tell(&mut self) {
+    fn report_waiting(&mut self) {
         if self.queue.is_empty() {
             self.pause.over();
         }
@@ -236,7 +236,7 @@ mod tests {
             self.clock.now().since(began)
         }
 
-        fn told(&self) -> Option<AgentTrouble> {
+        fn published_trouble(&self) -> Option<AgentTrouble> {
             let file = self.root.path().join("run/zedagent/AgentTrouble/global.json");
             std::fs::read(file).ok().map(|bytes| go_json::from_slice(&bytes).unwrap())
         }
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(bench.hands.done, [Do::Status(1)]);
         bench.step(&[Do::Journal(2), Do::Command, Do::Status(2)]).await;
         assert_eq!(bench.hands.done, [Do::Status(1), Do::Status(2)]);
-        let told = bench.told().unwrap().troubles.remove(0);
+        let told = bench.published_trouble().unwrap().troubles.remove(0);
         assert_eq!((told.what.as_str(), told.path.as_str()), ("journal", "/persist/status/x"));
         assert_eq!(told.holds, ["the request", "the command"]);
         // The pause grows, and stays short enough for five seconds after the recovery.
@@ -263,7 +263,7 @@ mod tests {
         bench.again().await;
         let all = [Do::Journal(1), Do::Request, Do::Journal(2), Do::Command];
         assert_eq!(bench.hands.done[2..], all, "in their order, each once");
-        assert_eq!((bench.told(), bench.effects.next_try()), (None, None));
+        assert_eq!((bench.published_trouble(), bench.effects.next_try()), (None, None));
     }
 
     #[tokio::test(start_paused = true)]

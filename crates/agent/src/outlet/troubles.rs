@@ -91,7 +91,7 @@ impl Troubles {
     }
 
     /// A trouble in words of its own, which are for the caller to log; since when is found out here.
-    pub fn tell(&self, trouble: &Trouble) {
+    pub fn report(&self, trouble: &Trouble) {
         self.keep(trouble, trouble.error.clone());
         self.publish();
     }
@@ -296,7 +296,7 @@ mod tests {
         drop(troubles);
         let troubles = Troubles::open(&context.topic_root, context.clock, "zedagent");
         assert!(!file.exists());
-        troubles.tell(&Trouble { what: "x".to_owned(), ..Trouble::default() });
+        troubles.report(&Trouble { what: "x".to_owned(), ..Trouble::default() });
         assert!(file.exists());
         troubles.over("x");
         assert!(!file.exists());

@@ -228,9 +228,9 @@ impl BaseOs {
     }
 
     fn withdraw(&mut self, effects: &mut Vec<Effect>) {
-        match self.parting {
-            WithdrawState::Unasked if self.own.is_some() && !planted(Fault::Parting) => {
-                self.parting = WithdrawState::Due;
+        match self.withdraw {
+            WithdrawState::Unasked if self.own.is_some() && !planted(Fault::WithdrawUnasked) => {
+                self.withdraw = WithdrawState::Due;
             }
             WithdrawState::Unasked | WithdrawState::Granted => {
                 if let Some(own) = self.own.take() {
@@ -244,19 +244,19 @@ impl BaseOs {
 
     /// After all else of a step: what nodeagent acts on has been published.
     pub(super) fn part(&mut self, effects: &mut Vec<Effect>) {
-        match self.parting {
+        match self.withdraw {
             WithdrawState::Due => {
                 effects.push(Effect::AskNodeagent);
-                self.parting = WithdrawState::Asked;
+                self.withdraw = WithdrawState::Asked;
             }
             // Used, or not wanted any more.
-            WithdrawState::Granted => self.parting = WithdrawState::Unasked,
+            WithdrawState::Granted => self.withdraw = WithdrawState::Unasked,
             WithdrawState::Unasked | WithdrawState::Asked | WithdrawState::Refused => {}
         }
     }
 
     pub(super) fn parted(&mut self, going_down: bool, effects: &mut Vec<Effect>) {
-        self.parting = if going_down { WithdrawState::Refused } else { WithdrawState::Granted };
+        self.withdraw = if going_down { WithdrawState::Refused } else { WithdrawState::Granted };
         if let Some(own) = self.own.as_ref().filter(|_| going_down) {
             effects.push(Effect::Say(UpdateLogEvent::Kept { context: own.context.clone() }));
         }
@@ -264,7 +264,7 @@ impl BaseOs {
 
     /// Whether the machine is to restart because of us.
     fn is_leaving(&self) -> bool {
-        self.facts.spare().state == PartitionState::Updating || self.parting == WithdrawState::Refused
+        self.facts.spare().state == PartitionState::Updating || self.withdraw == WithdrawState::Refused
     }
 
     /// The machine is to restart: until it does, the node stays drained. zedkube drains again by itself when COMPLETE

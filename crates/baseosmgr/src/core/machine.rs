@@ -26,7 +26,7 @@ pub struct BaseOs {
     /// Our request, if one is open.
     pub(super) own: Option<OwnRequest>,
     /// Whether our request may be withdrawn.
-    pub(super) parting: WithdrawState,
+    pub(super) withdraw: WithdrawState,
     /// An order that was given; the next one waits for its outcome.
     pub(super) ordered: Option<PartitionChange>,
     /// How many requests were made.
@@ -68,7 +68,7 @@ impl BaseOs {
             limits,
             facts: UpdateFacts::new(partitions, found.counters),
             own: found.request.as_ref().map(OwnRequest::survived),
-            parting: WithdrawState::default(),
+            withdraw: WithdrawState::default(),
             ordered: None,
             asks: 0,
             writing: None,
@@ -126,7 +126,7 @@ impl BaseOs {
                 self.facts.partitions = *partitions;
                 self.write_failed(now, of, reason, effects);
             }
-            Event::GoingDown(going_down) if self.parting == WithdrawState::Asked => {
+            Event::GoingDown(going_down) if self.withdraw == WithdrawState::Asked => {
                 self.parted(going_down, effects);
             }
             // Results of orders and writes that are no longer ours.
@@ -178,7 +178,7 @@ impl BaseOs {
             self.roll_back(now, effects);
             self.switch(now, effects);
         }
-        self.tell(effects);
+        self.publish_changes(effects);
         self.part(effects);
     }
 

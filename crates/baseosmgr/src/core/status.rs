@@ -38,7 +38,7 @@ impl ImageFault {
 
 impl BaseOs {
     /// Publishes what differs from what was published last. Partitions come first: nodeagent acts on them.
-    pub(super) fn tell(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn publish_changes(&mut self, effects: &mut Vec<Effect>) {
         let first = self.said.zboot.is_empty();
         for label in Label::BOTH {
             // nodeagent restarts at the word `updating`: it is not said of a partition that is being changed back.

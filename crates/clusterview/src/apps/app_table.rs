@@ -112,7 +112,7 @@ impl AppTable {
     }
 
     /// The pods as they are now.
-    pub(super) fn heard(&mut self, pods: Vec<AppPod>) {
+    pub(super) fn set_pods(&mut self, pods: Vec<AppPod>) {
         self.pods = pods;
         self.ear = Ear::Well;
         self.judge();

@@ -174,7 +174,7 @@ impl LogCourse {
     }
 
     /// These lines have been handed on.
-    pub(super) fn told(&mut self, source: &LogSource, lines: &[LogLine]) {
+    pub(super) fn note_handed_on(&mut self, source: &LogSource, lines: &[LogLine]) {
         if let Some(track) = self.tracks.get_mut(source) {
             for line in lines {
                 track.note(line.at);

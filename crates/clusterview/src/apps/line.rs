@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    fn told(text: &str, left_out: usize) -> Vec<Value> {
+    fn lines_of(text: &str, left_out: usize) -> Vec<Value> {
         let source = LogSource {
             app: "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c".to_owned(),
             pod: "p".to_owned(),
@@ -103,16 +103,16 @@ mod tests {
             "source": "zedkube", "appuuid": "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c",
             "container": "c".repeat(63), "eventtime": "2026-03-14T09:30:00.123456789Z",
         });
-        assert_eq!(told("a \"b\"\t\u{1b}[31mc", 0), [expected]);
-        assert_eq!(told("", 0)[0]["msg"], "");
-        assert_eq!(told("a", 7)[0]["msg"], "a [7 bytes left out]");
+        assert_eq!(lines_of("a \"b\"\t\u{1b}[31mc", 0), [expected]);
+        assert_eq!(lines_of("", 0)[0]["msg"], "");
+        assert_eq!(lines_of("a", 7)[0]["msg"], "a [7 bytes left out]");
     }
 
     #[test]
     fn a_long_line_becomes_several_objects_and_nothing_of_it_is_lost() {
         for unit in ["x", "\u{1}", "\"", "ä", "日", "a\\\u{7f}"] {
             let text = unit.repeat(9000);
-            let parts = told(&text, 0);
+            let parts = lines_of(&text, 0);
             assert!(parts.len() > 1);
             let whole: String = parts.iter().map(|part| part["msg"].as_str().unwrap()).collect();
             assert!(whole == text, "{unit:?}");

@@ -45,9 +45,9 @@ struct LogPiece {
 }
 
 /// Hands on the lines of what `scenes` says, until the agent is to leave.
-pub(super) async fn run(desk: LogReader, mut scenes: watch::Receiver<Scene>) {
-    let mut hand = Hand::new(desk);
-    let (mut stop, clock) = (hand.desk.stop.clone(), hand.desk.clock);
+pub(super) async fn run(reader: LogReader, mut scenes: watch::Receiver<Scene>) {
+    let mut hand = Hand::new(reader);
+    let (mut stop, clock) = (hand.reader.stop.clone(), hand.reader.clock);
     loop {
         let now = clock.now();
         hand.course.see(now, &scenes.borrow_and_update());
@@ -60,7 +60,7 @@ pub(super) async fn run(desk: LogReader, mut scenes: watch::Receiver<Scene>) {
                     "the container was restarted several times between two looks: not all that it said was read"
                 );
             }
-            hand.readings.spawn(open(hand.desk.cluster.clone(), source, order));
+            hand.readings.spawn(open(hand.reader.cluster.clone(), source, order));
         }
         hand.keep();
         tokio::select! {
@@ -86,7 +86,7 @@ async fn next(source: LogSource, bytes: usize, mut log: ContainerLog) -> LogPiec
 }
 
 struct Hand {
-    desk: LogReader,
+    reader: LogReader,
     course: LogCourse,
     readings: JoinSet<LogPiece>,
     /// Containers whose trouble has been logged.
@@ -96,9 +96,9 @@ struct Hand {
 }
 
 impl Hand {
-    fn new(desk: LogReader) -> Self {
-        let course = LogCourse::new(desk.marks.iter());
-        Self { desk, course, readings: JoinSet::new(), troubled: BTreeSet::new(), failure: String::new() }
+    fn new(reader: LogReader) -> Self {
+        let course = LogCourse::new(reader.marks.iter());
+        Self { reader, course, readings: JoinSet::new(), troubled: BTreeSet::new(), failure: String::new() }
     }
 
     async fn take(&mut self, piece: LogPiece) {
@@ -109,7 +109,7 @@ impl Hand {
                 self.troubled.remove(&source);
                 match self.course.sift(&source, lines) {
                     None => Some(ReadEnd::Doubtful),
-                    Some(news) if !self.tell(&source, &news).await => Some(ReadEnd::Failed),
+                    Some(news) if !self.hand_on(&source, &news).await => Some(ReadEnd::Failed),
                     Some(news) => {
                         let bytes = bytes + news.iter().map(|it| it.text.len()).sum::<usize>();
                         match then {
@@ -126,31 +126,31 @@ impl Hand {
             }
         };
         if let Some(outcome) = outcome {
-            self.course.ended(&source, self.desk.clock.now(), outcome);
+            self.course.ended(&source, self.reader.clock.now(), outcome);
         }
     }
 
     /// Hands lines on, and marks them; whether that succeeded.
-    async fn tell(&mut self, source: &LogSource, lines: &[LogLine]) -> bool {
+    async fn hand_on(&mut self, source: &LogSource, lines: &[LogLine]) -> bool {
         if lines.is_empty() {
             return true;
         }
-        let (mut bytes, now) = (Vec::new(), self.desk.clock.wall());
+        let (mut bytes, now) = (Vec::new(), self.reader.clock.wall());
         for each in lines {
             line::write(&mut bytes, source, each, now);
         }
-        let (mut stop, clock) = (self.desk.stop.clone(), self.desk.clock);
+        let (mut stop, clock) = (self.reader.stop.clone(), self.reader.clock);
         let too_late = async {
             stop.stopped().await;
             clock.sleep_until(Some(clock.now() + LAST_WORDS)).await;
         };
         let written = tokio::select! {
             biased;
-            written = self.desk.pipe.write(&bytes) => written.map_err(|cause| report::chain(&cause)),
+            written = self.reader.pipe.write(&bytes) => written.map_err(|cause| report::chain(&cause)),
             () = too_late => Err("whoever reads them does not".to_owned()),
         };
         if self.is_done("hand lines of applications on", written) {
-            self.course.told(source, lines);
+            self.course.note_handed_on(source, lines);
             // In the same turn: nothing waits between the two.
             self.keep();
             return true;
@@ -163,8 +163,8 @@ impl Hand {
         for (key, marks) in self.course.changed() {
             // The next line of this application writes them all again.
             match marks {
-                Some(marks) => self.desk.marks.put(&key, &marks),
-                None => self.desk.marks.take(&key),
+                Some(marks) => self.reader.marks.put(&key, &marks),
+                None => self.reader.marks.take(&key),
             };
         }
     }

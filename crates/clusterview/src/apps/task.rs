@@ -63,9 +63,9 @@ impl Apps {
         let Self { context, cluster, own_node, status, marks, wanted } = self;
         let (scenes, scene) = watch::channel(Scene::default());
         let (clock, stop) = (context.clock, context.stop.clone());
-        let desk = logs::LogReader { cluster: cluster.clone(), clock, stop, marks, pipe };
+        let reader = logs::LogReader { cluster: cluster.clone(), clock, stop, marks, pipe };
         let mut teller = AppPublisher::new(clock, cluster, status, (scenes, wanted));
-        tokio::join!(logs::run(desk, scene), teller.run(&context, own_node.values()));
+        tokio::join!(logs::run(reader, scene), teller.run(&context, own_node.values()));
     }
 }
 
@@ -115,7 +115,7 @@ impl AppPublisher {
                 },
                 (node, _) = names.next() => self.book.node(node.to_string()),
                 () = self.clock.sleep_until(self.book.next_wake()) => {}
-                told = next(&mut self.pods) => self.told(told),
+                told = next(&mut self.pods) => self.take_pods(told),
             }
         }
     }
@@ -131,11 +131,11 @@ impl AppPublisher {
         }
     }
 
-    fn told(&mut self, told: PodsUpdate) {
+    fn take_pods(&mut self, told: PodsUpdate) {
         let Some(pods) = &self.pods else { return };
         match told {
             PodsUpdate::Known => {
-                self.book.heard(pods.known().cloned().collect());
+                self.book.set_pods(pods.known().cloned().collect());
                 if self.trouble.take().is_some() {
                     info!("pods of applications are followed again");
                 }

@@ -115,7 +115,7 @@ mod tests {
     fn d_v1_the_console_is_of_the_machine_that_runs_here_and_of_no_other_purge() {
         let none = AppRequirements::default();
         let mut table = table(&config());
-        table.heard(vec![launcher("ubuntu-b3e2f-1ab1cd", "n1", "Running")]);
+        table.set_pods(vec![launcher("ubuntu-b3e2f-1ab1cd", "n1", "Running")]);
         assert_eq!(AppRequirements::of(&table, &none), none, "configs were not read yet");
         table.configs_read();
         let ours = Some(vec!["ubuntu-b3e2f-1ab1cd 5901".to_owned()]);
@@ -129,11 +129,11 @@ mod tests {
             (vec![AppPod { ending: true, ..launcher("ubuntu-b3e2f-1ab1cd", "n1", "Running") }], Some(vec![])),
             (vec![], Some(vec![])),
         ] {
-            table.heard(pods.clone());
+            table.set_pods(pods.clone());
             assert_eq!(machines(&table, &none), found, "{pods:?}");
         }
         // Another one after it moved away and back.
-        table.heard(vec![launcher("ubuntu-b3e2f-1zzzzz", "n1", "Running")]);
+        table.set_pods(vec![launcher("ubuntu-b3e2f-1zzzzz", "n1", "Running")]);
         assert_eq!(machines(&table, &none), Some(vec!["ubuntu-b3e2f-1zzzzz 5901".to_owned()]));
     }
 
@@ -142,7 +142,7 @@ mod tests {
         let mut table = table(&config());
         table.configs_read();
         assert_eq!(machines(&table, &AppRequirements::default()), None, "nothing is known of pods");
-        table.heard(vec![launcher("ubuntu-b3e2f-1ab1cd", "n1", "Running")]);
+        table.set_pods(vec![launcher("ubuntu-b3e2f-1ab1cd", "n1", "Running")]);
         let before = AppRequirements::of(&table, &AppRequirements::default());
         table.failed(Mono::START);
         assert_eq!(AppRequirements::of(&table, &before), before);

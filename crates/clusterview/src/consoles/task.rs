@@ -61,14 +61,17 @@ pub async fn run(
     mut wanted: watch::Receiver<AppRequirements>,
 ) -> Result<(), Error> {
     let (first, second) = files.paths();
-    let desk =
-        Desk { topic_root: context.topic_root.clone(), path: context.topic_root.path(first), copy: second };
+    let task = ConsoleTask {
+        topic_root: context.topic_root.clone(),
+        path: context.topic_root.path(first),
+        copy: second,
+    };
     let (mut claim, mut said) = (ConsoleFileHistory::default(), String::new());
     loop {
         let consoles = wanted.borrow_and_update().consoles.clone();
         let pause = match consoles {
             None => None,
-            Some(consoles) => match desk.turn(&mut claim, &consoles, context.clock) {
+            Some(consoles) => match task.turn(&mut claim, &consoles, context.clock) {
                 Ok(ConsoleAction::Rest) => {
                     said.clear();
                     (!consoles.is_empty()).then_some(GLANCE)
@@ -99,13 +102,13 @@ pub async fn run(
     }
 }
 
-struct Desk {
+struct ConsoleTask {
     topic_root: TopicRoot,
     path: PathBuf,
     copy: Option<&'static str>,
 }
 
-impl Desk {
+impl ConsoleTask {
     /// Looks once, and does what is due.
     fn turn(
         &self,
@@ -198,7 +201,7 @@ fn look(path: &Path) -> Result<(Option<Vec<u8>>, ConsoleFileState), pubsub::Erro
     Ok((Some(bytes), seen))
 }
 
-impl HostProbe for Desk {
+impl HostProbe for ConsoleTask {
     fn listens(&self, port: u32) -> bool {
         let table = |name: &str| std::fs::read_to_string(self.topic_root.path(name));
         match (table("proc/net/tcp"), table("proc/net/tcp6")) {

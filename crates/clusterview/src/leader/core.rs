@@ -131,7 +131,7 @@ impl Candidate {
 
     /// Says what differs from what was said. What ends is said to those who act before it is published; what begins is
     /// published with the same right.
-    fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
+    fn publish_changes(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let nobody = ElectionState { clear: true, ..ElectionState::default() };
         let state = self.election.as_ref().map_or(nobody, |it| it.state().clone());
         let takes_part = self.election.is_some() && self.wanted(now) == Some(true);
@@ -195,7 +195,7 @@ impl Core for Candidate {
             self.elect(now, lease::Event::Wanted(wanted), &mut calls);
         }
         let mut out = Vec::new();
-        self.tell(now, &mut out);
+        self.publish_changes(now, &mut out);
         out.append(&mut calls);
         out
     }

@@ -75,7 +75,7 @@ impl Leader {
 
     async fn take_part(&self, troubles: &Troubles) -> Result<(), Error> {
         let (outbox, inbox) = turn::inbox();
-        let mut desk = ElectionHands {
+        let mut hands = ElectionHands {
             context: self.context.clone(),
             cluster: self.cluster.clone(),
             own_node: self.own_node.clone(),
@@ -88,7 +88,7 @@ impl Leader {
         let mut core = Candidate::new(self.limits.times, self.limits.config_patience);
         // Whatever a killed run has left published is not so.
         let first = core.step(self.context.clock.now(), Candidate::tick());
-        desk.follow(self.candidacy.subscribe());
+        hands.follow(self.candidacy.subscribe());
         let mut stop = self.context.stop.clone();
         let mut clear = self.clear.subscribe();
         let (clock, patience) = (self.context.clock, self.limits.release);
@@ -102,7 +102,7 @@ impl Leader {
             }
         };
         tokio::select! {
-            ended = turn::beside((core, first), desk, inbox, &context, troubles) => ended,
+            ended = turn::beside((core, first), hands, inbox, &context, troubles) => ended,
             () = leave => Ok(()),
         }
     }

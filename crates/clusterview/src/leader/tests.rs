@@ -37,7 +37,7 @@ impl Bench {
     }
 
     /// `node-1` is a candidate.
-    fn standing() -> Self {
+    fn candidate() -> Self {
         let mut bench = Self::new();
         bench.hear(Event::Candidacy(Candidacy::Open));
         bench.hear(Event::Named("node-1".to_owned(), 7));
@@ -46,7 +46,7 @@ impl Bench {
     }
 
     fn leading() -> Self {
-        let mut bench = Self::standing();
+        let mut bench = Self::candidate();
         bench.read(Some(held(1, "")));
         bench.wrote(held(2, "node-1"));
         assert!(bench.newest().is_stats_leader);
@@ -117,7 +117,7 @@ fn golden_each_state_is_published_in_the_bytes_of_the_reference() {
     };
     let mut bench = Bench::new();
     assert_eq!(bytes(bench.newest()), golden("zero"));
-    bench = Bench::standing();
+    bench = Bench::candidate();
     bench.read(None);
     assert_eq!(bytes(bench.newest()), golden("started"));
     bench.wrote(held(2, "node-1"));
@@ -125,7 +125,7 @@ fn golden_each_state_is_published_in_the_bytes_of_the_reference() {
     bench.hear(Event::Candidacy(Candidacy::Closed));
     bench.wrote(held(3, ""));
     assert_eq!(bytes(bench.newest()), golden("zero"));
-    let mut other = Bench::standing();
+    let mut other = Bench::candidate();
     other.read(Some(held(5, "node-2")));
     assert_eq!(bytes(other.newest()), golden("follower"));
 }
@@ -210,7 +210,7 @@ fn d_a10_a_fetch_under_way_is_no_loss_and_one_that_never_succeeds_is() {
     }
     assert_eq!(bench.now.since(failed), PATIENCE);
     // One that was never there is not waited for.
-    let mut bench = Bench::standing();
+    let mut bench = Bench::candidate();
     bench.hear(Event::Config(None));
     bench.hear(Event::Config(Some(ConfigGetStatus::Fail)));
     assert!(!bench.newest().in_leader_election);

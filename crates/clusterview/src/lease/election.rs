@@ -385,7 +385,7 @@ impl Election {
         self.due = Some(now + self.times.retry);
     }
 
-    fn tell(&mut self, out: &mut Vec<Effect>) {
+    fn report(&mut self, out: &mut Vec<Effect>) {
         let holding = matches!(self.call, Some(LeaseCall::Hold { .. }));
         let state = ElectionState {
             leads: self.leads,
@@ -432,7 +432,7 @@ impl Core for Election {
             (Event::Read(..) | Event::Wrote(..) | Event::Tick, _) => {}
         }
         self.advance(now, &mut out);
-        self.tell(&mut out);
+        self.report(&mut out);
         out
     }
 

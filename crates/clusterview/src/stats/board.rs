@@ -32,7 +32,7 @@ impl StatsPublisher {
     }
 
     /// Says how it is going.
-    pub(super) fn tell(&mut self, state: &KubeStatsState) {
+    pub(super) fn publish_state(&mut self, state: &KubeStatsState) {
         self.state.put(GLOBAL, state);
     }
 }
@@ -44,6 +44,6 @@ impl Drop for StatsPublisher {
                 "KubeClusterInfo stays published by a node that no longer leads; remove its file under run/zedkube"
             );
         }
-        self.tell(&KubeStatsState::default());
+        self.publish_state(&KubeStatsState::default());
     }
 }

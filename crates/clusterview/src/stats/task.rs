@@ -29,7 +29,7 @@ pub async fn run(
     mut config: ClusterConfig,
     board: StatsPublisher,
 ) {
-    let mut desk = StatsTask {
+    let mut task = StatsTask {
         cluster,
         clock,
         board,
@@ -42,26 +42,26 @@ pub async fn run(
     loop {
         // Who leads is read again before each thing that is done: writing takes time.
         loop {
-            let now = desk.clock.now();
+            let now = task.clock.now();
             let leads = *leading.borrow_and_update();
-            let opened = desk.rhythm.lead(now, leads);
-            let Some(act) = opened.or_else(|| desk.rhythm.due(now)) else { break };
-            desk.perform(act, config.borrow().is_some());
+            let opened = task.rhythm.lead(now, leads);
+            let Some(act) = opened.or_else(|| task.rhythm.due(now)) else { break };
+            task.perform(act, config.borrow().is_some());
         }
-        let clock = desk.clock;
-        let expiry = desk.gathering.as_ref().and_then(Gathering::next_expiry);
+        let clock = task.clock;
+        let expiry = task.gathering.as_ref().and_then(Gathering::next_expiry);
         tokio::select! {
             biased;
             changed = leading.changed() => if changed.is_err() { return },
-            () = clock.sleep_until(desk.rhythm.next_wake()) => {}
-            () = clock.sleep_until(expiry), if expiry.is_some() => desk.expire(),
+            () = clock.sleep_until(task.rhythm.next_wake()) => {}
+            () = clock.sleep_until(expiry), if expiry.is_some() => task.expire(),
             changed = config.changed(), if !config_ends => {
                 config_ends = changed.is_err();
-                desk.rhythm.changed();
+                task.rhythm.changed();
             }
             // Its times are made again; the clock lives as long as this process.
-            Ok(()) = boots.changed() => desk.tell(),
-            told = next(&mut desk.gathering, clock) => desk.heard(told),
+            Ok(()) = boots.changed() => task.publish_state(),
+            told = next(&mut task.gathering, clock) => task.take_update(told),
         }
     }
 }
@@ -102,11 +102,11 @@ impl StatsTask {
                 if self.gathering.take().is_some() {
                     info!("this node leads no more: its report of the cluster is withdrawn");
                 }
-                self.board.tell(&KubeStatsState::default());
+                self.board.publish_state(&KubeStatsState::default());
                 self.rhythm.closed(self.clock.now(), done);
             }
             StatsAction::Publish => self.publish(member),
-            StatsAction::Tell => self.tell(),
+            StatsAction::Tell => self.publish_state(),
         }
     }
 
@@ -124,13 +124,13 @@ impl StatsTask {
         }
     }
 
-    fn tell(&mut self) {
+    fn publish_state(&mut self) {
         let (Some(gathering), Some(until)) = (&self.gathering, self.rhythm.until()) else { return };
         let moment = Moment { now: self.clock.now(), wall: self.clock.wall() };
-        self.board.tell(&state::leading(moment, until, gathering.parts(), &self.cuts));
+        self.board.publish_state(&state::leading(moment, until, gathering.parts(), &self.cuts));
     }
 
-    fn heard(&mut self, told: PartUpdate) {
+    fn take_update(&mut self, told: PartUpdate) {
         let Some(gathering) = &self.gathering else { return };
         if told.content {
             self.rhythm.changed();

@@ -10,7 +10,7 @@ use super::stage::Stage;
 
 /// Lists of one kind, and readings of the API groups.
 fn asked(stage: &Stage) -> (usize, usize) {
-    let seen = stage.sim.faults().seen();
+    let seen = stage.sim.faults().requests();
     let volumes = "longhorn.io/v1beta2/namespaces/longhorn-system/volumes";
     (
         seen.iter().filter(|it| it.uri.contains(volumes)).count(),

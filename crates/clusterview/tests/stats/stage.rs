@@ -133,7 +133,7 @@ impl Stage {
 
     /// How many requests the API server got, and how many of them were lists.
     pub(crate) fn requests(&self) -> (usize, usize) {
-        let seen = self.sim.faults().seen();
+        let seen = self.sim.faults().requests();
         (seen.len(), seen.iter().filter(|it| !it.uri.contains("watch=true")).count())
     }
 }

@@ -65,7 +65,7 @@ fn strategy(spec: &Value) -> RunStrategy {
 
 /// A machine, or a replica set of machines; `own` is the guest of a machine that is not over.
 #[must_use]
-pub fn seen(
+pub fn described(
     kind: &'static str,
     object: &Value,
     own: Option<&Value>,

@@ -351,8 +351,8 @@ async fn settle_one(
     record: &SurgeRecord,
     undo: bool,
 ) -> Result<bool, Error> {
-    let stands = read.from() == Some(record.from().as_str());
-    let mut is_over = !stands || read.is_complete();
+    let is_current = read.from() == Some(record.from().as_str());
+    let mut is_over = !is_current || read.is_complete();
     if !is_over {
         let pods = read.pods(cluster).await?;
         let (old, new): (Vec<&Pod>, Vec<&Pod>) =

@@ -186,7 +186,7 @@ impl World {
         self.unschedulable = unschedulable;
         self.version += 1;
         let node = self.node();
-        self.tell(NODES, "MODIFIED", node);
+        self.notify_watches(NODES, "MODIFIED", node);
     }
 
     fn evict(&mut self, body: &str) -> MockReply {
@@ -218,7 +218,7 @@ impl World {
         self.version += 1;
         self.pods[place]["metadata"]["deletionTimestamp"] = json!("2025-01-01T00:00:00Z");
         let pod = self.pods[place].clone();
-        self.tell(PODS, "MODIFIED", pod);
+        self.notify_watches(PODS, "MODIFIED", pod);
         if self.kubelet == Kubelet::Quick {
             self.finish();
         }
@@ -232,7 +232,7 @@ impl World {
         let ended: Vec<Value> = ended;
         for pod in ended {
             self.version += 1;
-            self.tell(PODS, "DELETED", pod);
+            self.notify_watches(PODS, "DELETED", pod);
         }
     }
 
@@ -240,7 +240,7 @@ impl World {
     pub(crate) fn bind(&mut self, pod: Value) {
         self.version += 1;
         self.pods.push(pod.clone());
-        self.tell(PODS, "ADDED", pod);
+        self.notify_watches(PODS, "ADDED", pod);
     }
 
     /// So many pods more are healthy for every budget.
@@ -252,7 +252,7 @@ impl World {
             let healthy = status["currentHealthy"].as_i64().unwrap() + more;
             let changed = budget(&name, healthy, status["desiredHealthy"].as_i64().unwrap());
             self.budgets[place] = changed.clone();
-            self.tell(BUDGETS, "MODIFIED", changed);
+            self.notify_watches(BUDGETS, "MODIFIED", changed);
         }
     }
 
@@ -279,7 +279,7 @@ impl World {
     }
 
     /// Tells all watches of the newest version.
-    fn tell(&mut self, path: &'static str, kind: &str, mut object: Value) {
+    fn notify_watches(&mut self, path: &'static str, kind: &str, mut object: Value) {
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let line = mock::event(kind, &object);
         self.history.push((path, self.version, line.clone()));

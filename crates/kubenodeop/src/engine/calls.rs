@@ -52,8 +52,8 @@ impl PodTable {
         let many = matches!(reply, Reply::ManyBudgets { .. });
         if done {
             self.returns.sent(&track.facts);
-            let doomed = track.doomed.clone().filter(|_| way == RemovalCall::Delete);
-            let said = doomed.map_or(AttemptLogEvent::Evicted(pod.clone()), |why| {
+            let deleted_for = track.delete_reason.clone().filter(|_| way == RemovalCall::Delete);
+            let said = deleted_for.map_or(AttemptLogEvent::Evicted(pod.clone()), |why| {
                 AttemptLogEvent::Deleted(pod.clone(), why)
             });
             if let AttemptLogEvent::Deleted(pod, why) = &said {
@@ -104,7 +104,7 @@ impl PodTable {
         if many {
             self.spaces.share(&namespace, &full);
         }
-        let told = self.spaces.is_told(&namespace);
+        let told = self.spaces.is_reportable(&namespace);
         self.book.change(uid, |track| {
             track.told = told;
             track.on_hold = many && !full.is_empty();
@@ -141,7 +141,7 @@ impl PodTable {
             }
             if hurry || on_hold != track.on_hold {
                 self.book.change(&uid, |track| {
-                    track.on_hold = on_hold && track.doomed.is_none();
+                    track.on_hold = on_hold && track.delete_reason.is_none();
                     if hurry {
                         track.hurry(now);
                     }
@@ -158,7 +158,7 @@ impl PodTable {
         if tier::is_machine(&track.facts.labels) && !track.facts.finished {
             return Some(RemovalCall::Evict);
         }
-        if track.doomed.is_some() {
+        if track.delete_reason.is_some() {
             return Some(RemovalCall::Delete);
         }
         // The eviction API lets a finished pod go, whatever its budgets say.
@@ -236,7 +236,7 @@ impl PodTable {
     /// Tells refusals whose numbers are known by now, and looks at what hinders budgets.
     pub(super) fn inspect(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         self.spaces.inspect(now, effects);
-        for namespace in self.spaces.tell(now) {
+        for namespace in self.spaces.release_refusals(now) {
             for uid in self.book.held_in(&namespace) {
                 self.book.change(&uid, |track| track.told = true);
             }

@@ -172,12 +172,12 @@ impl PodTable {
         let Some(after) = self.hold_time() else { return };
         let over = self.book.never_ready.iter().take_while(|(asked, _)| *asked + after <= now);
         let held =
-            |uid: &PodUid| self.book.get(uid).is_some_and(|it| it.is_held_by_budget() && it.can_be_doomed());
+            |uid: &PodUid| self.book.get(uid).is_some_and(|it| it.is_held_by_budget() && it.may_be_deleted());
         let over: Vec<PodUid> = over.map(|(_, uid)| uid.clone()).filter(held).collect();
         for uid in over {
             let secs = after.as_secs();
             let why = format!("deleted whatever its budgets say: never Ready, and held for {secs} s");
-            self.book.change(&uid, |track| track.doom(now, why));
+            self.book.change(&uid, |track| track.delete_by_rule(now, why));
         }
     }
 

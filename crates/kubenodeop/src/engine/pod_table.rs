@@ -172,7 +172,7 @@ impl PodTable {
                     PodState::Going { .. } | PodState::Gone | PodState::ObjectOnly,
                     PodSource::Watch | PodSource::Store(_),
                 ) => {
-                    track.doomed = None;
+                    track.delete_reason = None;
                     track.again(now, pace, None);
                 }
             }
@@ -262,8 +262,8 @@ impl PodTable {
             return;
         }
         let Some(over) = self.over(track).filter(|_| track.is_here()) else { return };
-        let doom = self.rules.action(over) == PodAction::Delete && track.can_be_doomed();
-        if !doom && track.over == Some(over) {
+        let deletes = self.rules.action(over) == PodAction::Delete && track.may_be_deleted();
+        if !deletes && track.over == Some(over) {
             return;
         }
         let why = format!(
@@ -272,8 +272,8 @@ impl PodTable {
         );
         self.book.change(uid, |track| {
             track.over = Some(over);
-            if doom {
-                track.doom(now, why);
+            if deletes {
+                track.delete_by_rule(now, why);
             }
         });
     }

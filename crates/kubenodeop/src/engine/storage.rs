@@ -80,7 +80,7 @@ impl LastCopyGuard {
     }
 
     /// What the storage is now, or why that could not be read: then nothing is proved by what was seen before.
-    pub(super) fn heard(&mut self, now: Mono, seen: Result<Option<StorageView>, CallFailure>) {
+    pub(super) fn take_view(&mut self, now: Mono, seen: Result<Option<StorageView>, CallFailure>) {
         self.changed = true;
         // What was asked for before a restart.
         for it in seen.iter().flatten().flat_map(|it| &it.findings).filter(|it| it.asked) {

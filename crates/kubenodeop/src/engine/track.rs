@@ -35,7 +35,7 @@ pub(super) struct PodTrack {
     /// Which limit it is over.
     pub(super) over: Option<Over>,
     /// By which rule it is to be deleted, whatever its budgets say.
-    pub(super) doomed: Option<String>,
+    pub(super) delete_reason: Option<String>,
     /// How far a second copy elsewhere is.
     pub(super) copy: SecondCopy,
     /// When that was looked at last.
@@ -129,7 +129,7 @@ impl PodTrack {
             tries: 0,
             accepted: None,
             over: None,
-            doomed: None,
+            delete_reason: None,
             copy: SecondCopy::Unknown,
             looked: None,
             give_ups: 0,
@@ -252,19 +252,19 @@ impl PodTrack {
     }
 
     /// To be deleted by this rule, now.
-    pub(super) fn doom(&mut self, now: Mono, why: String) {
+    pub(super) fn delete_by_rule(&mut self, now: Mono, why: String) {
         if !matches!(self.state, PodState::Waiting { .. }) {
             self.state = PodState::Waiting { due: now, not_before: now };
         }
         self.on_hold = false;
-        self.doomed = Some(why);
+        self.delete_reason = Some(why);
         self.hurry(now);
     }
 
     /// Whether a rule may have it deleted: it neither ends nor is being asked.
-    pub(super) fn can_be_doomed(&self) -> bool {
+    pub(super) fn may_be_deleted(&self) -> bool {
         matches!(self.state, PodState::Waiting { .. } | PodState::Ended)
-            && self.doomed.is_none()
+            && self.delete_reason.is_none()
             && !self.sticky
     }
 

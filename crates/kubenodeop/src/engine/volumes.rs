@@ -66,7 +66,7 @@ impl Detaching {
     }
 
     /// The answer to the newest [`Effect::FollowVolumes`].
-    pub(super) fn heard(&mut self, attached: Vec<AttachmentFacts>) {
+    pub(super) fn take_attachments(&mut self, attached: Vec<AttachmentFacts>) {
         self.heard = Some(attached);
     }
 

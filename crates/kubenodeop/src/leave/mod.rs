@@ -240,9 +240,9 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
             labels: None,
         };
         let list = scope.list_all::<Pod>(self.cluster).await.map_err(|error| words(&error))?;
-        let standing = list.items.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
-        let standing: Vec<PodRef> = standing.map(|pod| pods::facts(pod).pod).collect();
-        let deleted = stream::iter(standing).map(|pod| async move {
+        let remaining = list.items.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        let remaining: Vec<PodRef> = remaining.map(|pod| pods::facts(pod).pod).collect();
+        let deleted = stream::iter(remaining).map(|pod| async move {
             let reply = remove::delete(self.cluster, &pod, false).await;
             if reply.class() == ReplyClass::Done {
                 Ok(())

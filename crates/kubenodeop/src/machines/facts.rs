@@ -3,7 +3,7 @@
 //! Members of a wrong type count as left out. Not here: reading them (`kubevirt`). Source: spec/vm-storage.md A1, A2, A6,
 //! A7. Pure: no clock, no I/O, no task.
 
-use kubeapi::machines::calls::{MACHINES, is_over, seen};
+use kubeapi::machines::calls::{MACHINES, described, is_over};
 use kubeapi::machines::{DRAIN, MachineSeen};
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::objects::{condition, items, text};
@@ -192,7 +192,7 @@ pub fn controller(guest: &Value) -> Option<(String, String)> {
 /// A machine whose instance this is.
 #[must_use]
 pub fn machine(object: &Value, guest: Option<&Value>) -> MachineSeen {
-    seen(MACHINES, object, guest.filter(|it| !is_over(it)), &DRAIN)
+    described(MACHINES, object, guest.filter(|it| !is_over(it)), &DRAIN)
 }
 
 /// Who made an instance; `machine` is its machine, where it has one that was read.

@@ -136,7 +136,7 @@ impl MachineStage {
         }
     }
 
-    fn seen(&mut self, now: Mono, view: &MachinesView, out: &mut Vec<Effect>) {
+    fn take_view(&mut self, now: Mono, view: &MachinesView, out: &mut Vec<Effect>) {
         (self.tries, self.trouble) = (0, None);
         if !view.cordoned && !std::mem::replace(&mut self.cordoning, true) {
             out.push(Effect::Cordon);
@@ -417,7 +417,7 @@ impl Core for MachineStage {
                 let again = matches!(self.look, NextLook::Running(true));
                 self.look = NextLook::Due(if again { now + LOOKS_APART } else { now + LOOK_AGAIN });
                 match seen {
-                    Ok(view) => self.seen(now, &view, &mut out),
+                    Ok(view) => self.take_view(now, &view, &mut out),
                     // There is no KubeVirt, whatever the label of the pod says.
                     Err(CallFailure { reply: Reply::NotFound { .. }, .. }) => self.finish(Ok(()), &mut out),
                     Err(failure) => {

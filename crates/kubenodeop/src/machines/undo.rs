@@ -168,7 +168,7 @@ async fn stopped_and_starting(cluster: &ApiClient) -> Result<(Vec<(MachineWork, 
 ///
 /// # Errors
 /// The first that occurred, once both were tried.
-pub async fn give_back(cluster: &ApiClient, node: &NodeName) -> Result<usize, Error> {
+pub async fn undo_all(cluster: &ApiClient, node: &NodeName) -> Result<usize, Error> {
     let taken = take_back(cluster, node).await;
     let later = start_again(cluster, |it| it == node.as_str()).await;
     taken.and(later)

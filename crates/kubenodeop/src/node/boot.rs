@@ -122,7 +122,7 @@ pub async fn watch_over<W: Future<Output = String>>(
             gate.hear(clock(), GateFact::Waits(waits().await));
             ask_at = clock() + WAITS_LOOK;
         }
-        if gate.mends(clock()) {
+        if gate.removes_taints(clock()) {
             mend(cluster, boot, report).await;
         }
         let now = clock();
@@ -213,7 +213,7 @@ fn trouble(layer: Layer, error: &Error) -> GateFact {
     }
 }
 
-fn heard<K: DeserializeOwned + Send + 'static>(
+fn follow_objects<K: DeserializeOwned + Send + 'static>(
     cluster: &ApiClient,
     scope: WatchScope,
 ) -> BoxStream<'static, Update<K>> {
@@ -222,7 +222,7 @@ fn heard<K: DeserializeOwned + Send + 'static>(
 
 fn node_facts(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
     let boot = boot.clone();
-    heard::<Node>(cluster, node::scope(&boot.node)).map(move |heard| node_fact(&boot, heard)).boxed()
+    follow_objects::<Node>(cluster, node::scope(&boot.node)).map(move |heard| node_fact(&boot, heard)).boxed()
 }
 
 fn node_fact(boot: &BootWatch, heard: Update<Node>) -> GateFact {
@@ -264,7 +264,7 @@ fn lease_scope(boot: &BootWatch) -> WatchScope {
 
 fn lease_facts(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
     let boot = boot.clone();
-    heard::<Lease>(cluster, lease_scope(&boot)).map(move |heard| lease_fact(&boot, heard)).boxed()
+    follow_objects::<Lease>(cluster, lease_scope(&boot)).map(move |heard| lease_fact(&boot, heard)).boxed()
 }
 
 fn lease_fact(boot: &BootWatch, heard: Update<Lease>) -> GateFact {
@@ -278,11 +278,11 @@ fn lease_fact(boot: &BootWatch, heard: Update<Lease>) -> GateFact {
     };
     lease.map_or_else(
         || GateFact::Trouble(Layer::Lease, "there is no such lease".to_owned()),
-        |lease| GateFact::Lease(seen(&lease)),
+        |lease| GateFact::Lease(renewal(&lease)),
     )
 }
 
-fn seen(lease: &Lease) -> LeaseSeen {
+fn renewal(lease: &Lease) -> LeaseSeen {
     let spec = lease.spec.as_ref();
     let renewed = spec.and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0.to_string());
     let lasts = spec.and_then(|spec| spec.lease_duration_seconds).and_then(|secs| u64::try_from(secs).ok());

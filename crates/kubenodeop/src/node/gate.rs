@@ -393,7 +393,7 @@ impl Gate {
 
     /// Whether stale taints are to be removed now: the node is Ready and its lease has been renewed for long enough.
     /// What lies above does not matter, as storage may be what the taints keep away. Asking counts as a try.
-    pub fn mends(&mut self, now: Mono) -> bool {
+    pub fn removes_taints(&mut self, now: Mono) -> bool {
         let tainted = self.node.as_ref().is_ok_and(|it| it.not_ready.is_empty() && !it.taints.is_empty());
         let long = self.beats.is_some_and(|it| it.last.since(it.first) >= self.limits.taints);
         let due = tainted

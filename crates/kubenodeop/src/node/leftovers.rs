@@ -72,7 +72,7 @@ pub async fn clear(
     let (mut cleared, mut said, mut ready_since) = (0, String::new(), None::<Mono>);
     // Those of which the last answer of the runtime has shown no container, and those whose deletion was accepted.
     let (mut without, mut deleted) = (BTreeSet::new(), BTreeSet::new());
-    tell(report, LeftoverPods { pending: true, ..LeftoverPods::default() });
+    send_report(report, LeftoverPods { pending: true, ..LeftoverPods::default() });
     loop {
         let (mut words, mut next_step) = (String::new(), String::new());
         let looked = look(cluster, boot, clock(), &deleted).await;
@@ -127,7 +127,7 @@ pub async fn clear(
             }
             said.clone_from(&words);
         }
-        tell(report, LeftoverPods { pending: !done, cleared, words, next_step });
+        send_report(report, LeftoverPods { pending: !done, cleared, words, next_step });
         if nothing_ends {
             return std::future::pending().await;
         }
@@ -135,7 +135,7 @@ pub async fn clear(
     }
 }
 
-fn tell(report: &watch::Sender<GateReport>, newest: LeftoverPods) {
+fn send_report(report: &watch::Sender<GateReport>, newest: LeftoverPods) {
     report.send_if_modified(|held| {
         let changed = held.leftovers != newest;
         held.leftovers = newest;

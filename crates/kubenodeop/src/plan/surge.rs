@@ -126,8 +126,8 @@ pub(crate) fn judge(rule: SurgeRule, of: &DeploymentFacts, pod: &PodCase) -> Sur
     }
     let name = &of.name;
     let ours = of.record.as_ref().filter(|it| it.node == pod.node);
-    let stands = ours.is_some_and(|it| of.from.as_ref() == Some(&it.from()));
-    if ours.is_some() && !stands {
+    let is_current = ours.is_some_and(|it| of.from.as_ref() == Some(&it.from()));
+    if ours.is_some() && !is_current {
         return SurgeDecision::Cannot(format!(
             "somebody has withdrawn the one that Deployment {name} was asked for"
         ));

@@ -142,7 +142,7 @@ pub async fn take_back(
 
 /// Takes back what drains of our node have asked of volumes, and the words of persons that a drain has used: those that
 /// let volumes go down with it. Of which volumes, and the first failure; then it is to be called again.
-pub async fn give_back(cluster: &ApiClient, name: &NodeName) -> (Vec<String>, Result<(), Error>) {
+pub async fn withdraw_all(cluster: &ApiClient, name: &NodeName) -> (Vec<String>, Result<(), Error>) {
     let what = format!("read node {name}");
     let read = cluster.ask::<Node>(&what, api().get(name.as_str(), &GetParams::default()));
     let record = match found(read.await) {

@@ -203,7 +203,7 @@ pub(crate) fn follow_looks(
 }
 
 fn pieces(cluster: &ApiClient, seed: u64) -> BoxStream<'static, StorageUpdate> {
-    fn heard<K: DeserializeOwned + Send + 'static>(
+    fn updates<K: DeserializeOwned + Send + 'static>(
         cluster: &ApiClient,
         scope: WatchScope,
         seed: u64,
@@ -212,12 +212,12 @@ fn pieces(cluster: &ApiClient, seed: u64) -> BoxStream<'static, StorageUpdate> {
         follow::<K>(cluster.clone(), scope, seed).map(piece).boxed()
     }
     stream::select_all([
-        heard(cluster, scope("volumes"), seed, StorageUpdate::Volume),
-        heard(cluster, scope("replicas"), seed, StorageUpdate::Replica),
-        heard(cluster, scope("engines"), seed, StorageUpdate::Engine),
-        heard(cluster, scope("instancemanagers"), seed, StorageUpdate::Manager),
-        heard(cluster, scope("nodes"), seed, StorageUpdate::StorageNode),
-        heard(cluster, nodes(), seed, StorageUpdate::Node),
+        updates(cluster, scope("volumes"), seed, StorageUpdate::Volume),
+        updates(cluster, scope("replicas"), seed, StorageUpdate::Replica),
+        updates(cluster, scope("engines"), seed, StorageUpdate::Engine),
+        updates(cluster, scope("instancemanagers"), seed, StorageUpdate::Manager),
+        updates(cluster, scope("nodes"), seed, StorageUpdate::StorageNode),
+        updates(cluster, nodes(), seed, StorageUpdate::Node),
     ])
     .boxed()
 }

@@ -14,7 +14,7 @@ mod longhorn;
 mod reserve;
 mod settings;
 
-pub use copies::{ask, asked_for, give_back, take_back};
+pub use copies::{ask, asked_for, take_back, withdraw_all};
 pub use facts::{NodeDrainPolicy, NodeReadiness, StorageFacts};
 pub use guard::{Cause, VolumeFinding, VolumeState, judge};
 pub(crate) use health::{follow_troubled, troubled};

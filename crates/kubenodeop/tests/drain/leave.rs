@@ -56,7 +56,7 @@ fn is_there(sim: &Sim) -> bool {
 
 /// Writes to the API in their order, as `DELETE /api/v1/nodes/n1`.
 fn writes(sim: &Sim) -> Vec<String> {
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let writes = seen.iter().filter(|it| it.method != "GET");
     writes.map(|it| format!("{} {}", it.method, it.uri.split('?').next().unwrap_or_default())).collect()
 }

@@ -26,7 +26,7 @@ async fn with_disk() -> (Sim, ApiClient) {
 }
 
 fn asked_for_longhorn(sim: &Sim, after: usize) -> Vec<String> {
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let all = seen.iter().skip(after).map(|it| path(it).to_owned());
     all.filter(|it| it.ends_with("/volumes") || it.ends_with("/engines")).collect()
 }
@@ -149,13 +149,13 @@ async fn nothing_of_longhorn_is_read_for_a_machine_without_a_volume_of_it() {
         sim.script_migrations("shop", "db", "hang");
     })
     .await;
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     let mut attempt = Attempt::start(&cluster);
     attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
     assert_eq!(asked_for_longhorn(&sim, before), [""; 0]);
     let (sim, cluster) = with_disk().await;
     sim.script_migrations("shop", "db", "hang");
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     let mut attempt = Attempt::start(&cluster);
     attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
     assert!(!asked_for_longhorn(&sim, before).is_empty());

@@ -102,7 +102,7 @@ fn path(asked: &kubesim::ApiRequest) -> &str {
 
 /// Names of the pods that were asked to leave.
 fn evictions(sim: &Sim) -> Vec<String> {
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let asked = seen.iter().filter(|it| it.method == "POST" && path(it).ends_with("/eviction"));
     asked.map(|it| path(it).split('/').nth_back(1).unwrap_or_default().to_owned()).collect()
 }
@@ -129,7 +129,7 @@ async fn d12_a_migratable_machine_moves_by_exactly_one_migration_in_each_version
             "{version}: never shut down"
         );
         assert_eq!(launchers_on_n1(&sim), 0);
-        let created = sim.faults().seen();
+        let created = sim.faults().requests();
         assert!(
             !created.iter().any(|it| it.method == "POST" && path(it).ends_with("migrations")),
             "none is ours"
@@ -284,9 +284,9 @@ async fn while_virt_api_is_down_a_machine_waits_and_then_moves() {
 #[tokio::test(start_paused = true)]
 async fn a_node_without_machines_asks_nothing_of_kubevirt() {
     let (sim, cluster) = cluster("v1.7.3", |sim| sim.add_bare_pod("tools", "shell", "n1")).await;
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     Attempt::start(&cluster).drained().await;
-    let asked: Vec<String> = sim.faults().seen().into_iter().skip(before).map(|it| it.uri).collect();
+    let asked: Vec<String> = sim.faults().requests().into_iter().skip(before).map(|it| it.uri).collect();
     assert!(!asked.is_empty() && asked.iter().all(|it| !it.contains("kubevirt.io/v1")), "{asked:?}");
 }
 
@@ -307,7 +307,7 @@ async fn o5_a_plan_writes_nothing_and_foretells_what_the_drain_then_does_with_ea
         all.iter().any(|it| it["status"]["conditions"].to_string().contains("not shared"))
     })
     .await;
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     let held =
         kubenodeop::survey::plan(&cluster, &n1(), MachinePolicy::MigrateOrHold, kubenodeop::SurgeRule::Never)
             .await
@@ -322,7 +322,10 @@ async fn o5_a_plan_writes_nothing_and_foretells_what_the_drain_then_does_with_ea
     )
     .await
     .unwrap();
-    assert!(sim.faults().seen().iter().skip(before).all(|it| it.method == "GET"), "a plan writes nothing");
+    assert!(
+        sim.faults().requests().iter().skip(before).all(|it| it.method == "GET"),
+        "a plan writes nothing"
+    );
     let fates: Vec<(&str, &str)> =
         plan.machines.iter().map(|it| (it.name.as_str(), it.fate.as_str())).collect();
     assert!(fates[0].0 == "shop/db" && fates[0].1.contains("is asked to migrate"), "{fates:?}");

@@ -27,7 +27,7 @@ fn of(gibibytes: &str) -> Value {
 
 /// Lists of all pods of the cluster.
 fn lists_of_all_pods(sim: &Sim, after: usize) -> usize {
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let all = seen.iter().skip(after).filter(|it| it.uri.starts_with("/api/v1/pods?"));
     all.filter(|it| !it.uri.contains("Selector") && !it.uri.contains("watch")).count()
 }
@@ -97,7 +97,7 @@ async fn d12_required_affinity_between_pods_and_the_count_of_pods_of_a_peer_hold
 #[tokio::test(start_paused = true)]
 async fn all_pods_are_listed_once_for_a_forecast_and_not_where_no_machine_needs_a_target() {
     let (sim, cluster) = full(of("1Gi")).await;
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     Attempt::start(&cluster).drained().await;
     assert_eq!(sim.list(MIGRATIONS).len(), 1);
     let lists = lists_of_all_pods(&sim, before);
@@ -106,7 +106,7 @@ async fn all_pods_are_listed_once_for_a_forecast_and_not_where_no_machine_needs_
         "{lists}: once when it is marked, and once when it is asked at the most"
     );
     let (sim, cluster) = full(of("1Gi")).await;
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     Attempt::by(&cluster, AttemptRules { machines: MachinePolicy::Shutdown, ..AttemptRules::default() })
         .drained()
         .await;

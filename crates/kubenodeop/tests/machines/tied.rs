@@ -76,7 +76,8 @@ async fn a_machine_of_an_outside_manager_is_held_or_shut_down_and_nothing_of_it_
         let after = sim.get(MACHINES, "shop", "worker").unwrap();
         assert_eq!(after["metadata"]["uid"], before);
         assert!(policy == MachinePolicy::MigrateOrHold || after["spec"]["runStrategy"] == "Always");
-        let deleted: Vec<_> = sim.faults().seen().into_iter().filter(|it| it.method == "DELETE").collect();
+        let deleted: Vec<_> =
+            sim.faults().requests().into_iter().filter(|it| it.method == "DELETE").collect();
         assert!(deleted.is_empty(), "{deleted:?}");
     }
 }

@@ -138,14 +138,14 @@ async fn d12_machines_are_started_in_the_order_of_their_stops_and_a_few_at_a_tim
     sim.faults().script("PATCH", "virtualmachines/vm7", 1, ScriptedFault::status(403, "no"));
     undo::start_again(&cluster, |_| true).await.unwrap_err();
     let started = || {
-        let seen = sim.faults().seen();
+        let seen = sim.faults().requests();
         let asked = seen.iter().filter(|it| it.method == "PATCH" && path(it).contains("/virtualmachines/"));
         asked.map(|it| path(it).rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(started(), ["vm7", "vm6", "vm5", "vm4", "vm3", "vm2"]);
-    let (before, now) = (sim.faults().seen().len(), clock());
+    let (before, now) = (sim.faults().requests().len(), clock());
     assert_eq!(undo::start_all(&cluster, |_| true).await.unwrap(), 0);
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let looks = seen.iter().skip(before).filter(|it| path(it).ends_with("v1/virtualmachines")).count();
     let pauses = now().since_start().as_millis() / undo::LOOKS_APART.as_millis();
     assert!(pauses > 0, "they are not all started at once");

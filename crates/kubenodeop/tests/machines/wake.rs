@@ -81,9 +81,9 @@ async fn d16_what_makes_no_difference_to_a_machine_wakes_nobody() {
     sim.edit("nodes", "", "n3", |it| it["spec"]["unschedulable"] = false.into());
     sim.edit(GUESTS, "shop", "db", |it| it["status"]["guestOSInfo"] = json!({ "name": "Linux" }));
     sim.edit("nodes", "", "n2", |it| it["metadata"]["labels"]["other"] = "x".into());
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     assert!(timeout(LONG, &mut woken).await.is_err());
-    let asked = sim.faults().seen();
+    let asked = sim.faults().requests();
     let looks = asked.iter().skip(before).filter(|it| it.uri.contains("/kubevirts")).count();
     assert!(looks <= 3, "{looks} looks: it is watched, not polled");
 }

@@ -62,7 +62,7 @@ pub(crate) async fn floor() -> Result<Duration, kubeapi::Error> {
 /// The drain, with the proof that the node is empty.
 pub(crate) async fn ours() -> Result<Ours, kubeapi::Error> {
     let (sim, cluster) = twenty().await?;
-    let (now, before) = (clock(), sim.faults().seen().len());
+    let (now, before) = (clock(), sim.faults().requests().len());
     let (sender, mut progress) = watch::channel(Progress::default());
     let order = order(AttemptRules::default());
     let attempt = drain(&cluster, &order, clock(), &sender);
@@ -82,6 +82,6 @@ pub(crate) async fn ours() -> Result<Ours, kubeapi::Error> {
         }
     }
     let took = now().since_start();
-    let requests = sim.faults().seen().len() - before;
+    let requests = sim.faults().requests().len() - before;
     Ok(Ours { took, migrations: (sim.list(MIGRATIONS).len(), most), requests })
 }

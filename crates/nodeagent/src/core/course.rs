@@ -9,12 +9,14 @@ use topics::{Answer, NodeDrainStatus, OutageKind, OutageRole};
 
 use super::machine::{due, over};
 use super::phase::OrderPhase;
-use super::{Effect, NodeAgent, NodeLogEvent, Order, OrderCause, RequiredReading, Resumed, Took, order};
+use super::{
+    Effect, MachineOrder, NodeAgent, NodeLogEvent, OrderCause, RequiredReading, Resumed, Took, order,
+};
 use crate::limits::{ANSWER_LIMIT, LAST_SYNC, NO_CONTROLLER_TURN, OWN_SETTLING, OWN_TURN};
 
 impl NodeAgent {
     /// The operation that the facts call for, strongest first; a shutdown leaves the power on, so it comes last.
-    fn called_for(&self, now: Mono) -> Option<(Order, OrderCause)> {
+    fn called_for(&self, now: Mono) -> Option<(MachineOrder, OrderCause)> {
         let wish = &self.wish;
         let command = |operation| {
             Some((order::commanded(operation, &wish.reason, wish.boot_reason), OrderCause::Command))
@@ -78,7 +80,7 @@ impl NodeAgent {
     /// Takes the operation as far as it goes now.
     pub(super) fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
         // What was latched in this step is published before anything of it is done.
-        self.tell(now, out);
+        self.publish_changes(now, out);
         loop {
             let next = match &self.phase {
                 OrderPhase::Delay { order, until } if now >= *until || self.wish.ours => {
@@ -99,7 +101,7 @@ impl NodeAgent {
                         }));
                     }
                     self.status.all_domains_halted = true;
-                    self.tell(now, out);
+                    self.publish_changes(now, out);
                     if order.operation == MachineOperation::Shutdown {
                         sync(now, order, out)
                     } else {
@@ -205,7 +207,7 @@ impl NodeAgent {
     }
 
     /// The last look before the device is asked, where a drain has made way for it.
-    fn check(&mut self, now: Mono, order: Order, out: &mut Vec<Effect>) -> OrderPhase {
+    fn check(&mut self, now: Mono, order: MachineOrder, out: &mut Vec<Effect>) -> OrderPhase {
         if order.drained_for().is_some() && !planted(Fault::LastLook) {
             out.push(Effect::Check);
             OrderPhase::Checking { order, unasked: String::new() }
@@ -216,10 +218,10 @@ impl NodeAgent {
         }
     }
 
-    pub(super) fn operate(&mut self, now: Mono, order: Order, out: &mut Vec<Effect>) -> OrderPhase {
+    pub(super) fn operate(&mut self, now: Mono, order: MachineOrder, out: &mut Vec<Effect>) -> OrderPhase {
         // A stand-in stays up, and so would this.
         self.talk.free();
-        self.talk.tell(out);
+        self.talk.publish_question(out);
         out.push(Effect::Operate(order.clone()));
         let leave_at = now + self.limits.hard_exit();
         OrderPhase::Asked {
@@ -315,7 +317,7 @@ impl NodeAgent {
 }
 
 /// Before the last look: it may take long, and what was seen before it would be old by its end.
-fn sync(now: Mono, order: Order, out: &mut Vec<Effect>) -> OrderPhase {
+fn sync(now: Mono, order: MachineOrder, out: &mut Vec<Effect>) -> OrderPhase {
     out.push(Effect::LastSync);
     OrderPhase::Syncing { order, until: now + LAST_SYNC }
 }

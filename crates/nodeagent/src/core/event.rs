@@ -11,7 +11,7 @@ use topics::{
     ZbootConfig,
 };
 
-use super::{LastBoot, Order, OrderCause, PartitionFacts, Vault};
+use super::{LastBoot, MachineOrder, OrderCause, PartitionFacts, Vault};
 
 /// A fact. Each carries the latest value, so that hearing one twice changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,7 +153,7 @@ pub struct SavedNodeState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resumed {
     /// The operation.
-    pub order: Order,
+    pub order: MachineOrder,
     /// It was carried out and the machine is up by intention: a shutdown, or a stand-in.
     pub done: bool,
 }
@@ -172,7 +172,7 @@ pub enum Effect {
     /// Note beside the reason of this boot's end what was not as it should be.
     Mark {
         /// The operation and its reason.
-        order: Order,
+        order: MachineOrder,
         /// What.
         why: String,
     },
@@ -181,7 +181,7 @@ pub enum Effect {
     /// Store for the next boot why this one ends, unless another reason is stored already (D-N4).
     Reason {
         /// The operation and its reason.
-        order: Order,
+        order: MachineOrder,
         /// The partition that runs.
         image: String,
     },
@@ -193,9 +193,9 @@ pub enum Effect {
     /// [`Event::Hooked`]. Without one, bring everything to the disks; answered by [`Event::Synced`]. It may take long.
     LastSync,
     /// Ask the device for it at once; answered by [`Event::Operated`].
-    Operate(Order),
+    Operate(MachineOrder),
     /// Leave, so that the watchdog of the machine restarts it.
-    Exit(Order),
+    Exit(MachineOrder),
 }
 
 /// A line of the log.
@@ -210,7 +210,7 @@ pub enum NodeLogEvent {
     /// An operation is on its way.
     Latched {
         /// The operation and its reason.
-        order: Order,
+        order: MachineOrder,
         /// What it comes from.
         why: OrderCause,
         /// Whether the node goes down undrained, of which the reason is in `order`.

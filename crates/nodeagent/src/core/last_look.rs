@@ -16,7 +16,7 @@ use step::Mono;
 use topics::{OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict, Requester};
 
 use super::phase::OrderPhase;
-use super::{Effect, NodeAgent, NodeLogEvent, Order};
+use super::{Effect, MachineOrder, NodeAgent, NodeLogEvent};
 use crate::limits::{ANSWER_LIMIT, EMERGENCY, LOOK_LIMIT};
 
 /// Behind the reason of a restart that waited for its turn in vain.
@@ -138,7 +138,7 @@ impl Talk {
     }
 
     /// Publishes what differs from what is published.
-    pub(super) fn tell(&mut self, out: &mut Vec<Effect>) {
+    pub(super) fn publish_question(&mut self, out: &mut Vec<Effect>) {
         if self.said != self.question {
             self.said = self.question.clone();
             out.push(Effect::Question(Box::new(self.question.clone())));
@@ -176,7 +176,7 @@ impl NodeAgent {
     }
 
     /// zedkube has not answered in time whether the machine may go down.
-    pub(super) fn unanswered(&mut self, now: Mono, order: Order, out: &mut Vec<Effect>) -> OrderPhase {
+    pub(super) fn unanswered(&mut self, now: Mono, order: MachineOrder, out: &mut Vec<Effect>) -> OrderPhase {
         let asked = Mono::from_start(now.since_start().saturating_sub(ANSWER_LIMIT));
         let since = *self.talk.silent_since.get_or_insert(asked);
         let limit = LOOK_LIMIT;

@@ -261,7 +261,7 @@ impl NodeAgent {
     }
 
     /// Publishes what differs from what was published. Nothing new once the machine was asked to go down.
-    pub(super) fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
+    pub(super) fn publish_changes(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let asked = matches!(
             self.phase,
             OrderPhase::Asked { .. }
@@ -272,8 +272,8 @@ impl NodeAgent {
         if asked && self.phase.going_down() && self.said.is_some() {
             return;
         }
-        self.talk.tell(out);
-        self.tell_verdicts(out);
+        self.talk.publish_question(out);
+        self.publish_verdicts(out);
         if let Some(until) = self.silent_until {
             let partitions =
                 self.partitions.running().is_some() || self.heard.contains(&RequiredReading::Partitions);
@@ -293,7 +293,7 @@ impl NodeAgent {
         }
     }
 
-    fn tell_verdicts(&mut self, out: &mut Vec<Effect>) {
+    fn publish_verdicts(&mut self, out: &mut Vec<Effect>) {
         if let Some((running, _)) = self.partitions.running() {
             for (label, verdict) in &mut self.verdicts {
                 *verdict = label == running && self.trial.passed();
@@ -330,7 +330,7 @@ impl Core for NodeAgent {
         self.judge(now, &mut out);
         self.latch(now, &mut out);
         self.advance(now, &mut out);
-        self.tell(now, &mut out);
+        self.publish_changes(now, &mut out);
         out
     }
 

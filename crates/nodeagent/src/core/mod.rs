@@ -22,7 +22,7 @@ pub use event::{
 };
 pub use last_boot::{Evidence, LastBoot, Stored};
 pub use machine::NodeAgent;
-pub use order::{Order, OrderCause};
+pub use order::{MachineOrder, OrderCause};
 pub use partitions::{LABELS, PartitionFacts};
 pub use vault::Vault;
 

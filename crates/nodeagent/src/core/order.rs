@@ -9,7 +9,7 @@ use topics::{BootReason, Requester};
 
 /// An operation that the device is taken through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
+pub struct MachineOrder {
     /// What is done.
     pub operation: MachineOperation,
     /// Why, for the log of the next boot.
@@ -18,7 +18,7 @@ pub struct Order {
     pub boot_reason: BootReason,
 }
 
-impl Order {
+impl MachineOrder {
     /// In whose name the node was drained for it; `None` where nobody asked for a drain.
     pub const fn drained_for(&self) -> Option<Requester> {
         if matches!(
@@ -76,29 +76,29 @@ pub(super) const fn may_follow(latched: Option<MachineOperation>, next: MachineO
 }
 
 /// A command of zedagent; without a reason of its own it gets one.
-pub(super) fn commanded(operation: MachineOperation, reason: &str, boot_reason: BootReason) -> Order {
+pub(super) fn commanded(operation: MachineOperation, reason: &str, boot_reason: BootReason) -> MachineOrder {
     let reason = match (reason.trim(), operation) {
         ("", MachineOperation::Reboot) => "NORMAL: reboot without a stated reason",
         ("", MachineOperation::Shutdown) => "NORMAL: shutdown without a stated reason",
         ("", MachineOperation::Poweroff) => "NORMAL: power-off without a stated reason",
         (stated, _) => stated,
     };
-    Order { operation, reason: reason.to_owned(), boot_reason }
+    MachineOrder { operation, reason: reason.to_owned(), boot_reason }
 }
 
 /// The restart into the image of partition `label`.
-pub(super) fn update(label: &str, version: &str) -> Order {
+pub(super) fn update(label: &str, version: &str) -> MachineOrder {
     reboot(format!("NORMAL: baseos-update({label}) to EVE version {version} reboot"), BootReason::Update)
 }
 
 /// No controller for `limit` and `over` while the image is in test.
-pub(super) fn fallback(limit: Duration, over: Duration, undrained: &str) -> Order {
+pub(super) fn fallback(limit: Duration, over: Duration, undrained: &str) -> MachineOrder {
     let outage = outage("Exceeded fallback outage for controller connectivity", limit, over);
     reboot(format!("{outage}; rebooting{undrained}"), BootReason::Fallback)
 }
 
 /// A vault that stayed shut for `limit` and `over` while the image is in test; `pcrs` may be why.
-pub(super) fn vault(limit: Duration, over: Duration, pcrs: &[i64], undrained: &str) -> Order {
+pub(super) fn vault(limit: Duration, over: Duration, pcrs: &[i64], undrained: &str) -> MachineOrder {
     let outage = outage("Exceeded time for vault to be ready", limit, over);
     let indexes: Vec<String> = pcrs.iter().map(ToString::to_string).collect();
     let why = match indexes.as_slice() {
@@ -109,7 +109,7 @@ pub(super) fn vault(limit: Duration, over: Duration, pcrs: &[i64], undrained: &s
 }
 
 /// No controller for `limit` and `over`.
-pub(super) fn disconnect(limit: Duration, over: Duration, undrained: &str) -> Order {
+pub(super) fn disconnect(limit: Duration, over: Duration, undrained: &str) -> MachineOrder {
     let outage = outage("Exceeded outage for controller connectivity", limit, over);
     reboot(format!("{outage}; rebooting{undrained}"), BootReason::Disconnect)
 }
@@ -119,6 +119,6 @@ fn outage(what: &str, limit: Duration, over: Duration) -> String {
     format!("{what} {} by {} seconds", limit.as_secs(), over.as_secs())
 }
 
-const fn reboot(reason: String, boot_reason: BootReason) -> Order {
-    Order { operation: MachineOperation::Reboot, reason, boot_reason }
+const fn reboot(reason: String, boot_reason: BootReason) -> MachineOrder {
+    MachineOrder { operation: MachineOperation::Reboot, reason, boot_reason }
 }

@@ -49,17 +49,17 @@ impl Speaker {
     pub(crate) fn follow(
         &self,
         context: AgentContext,
-        standing: watch::Receiver<ClusterMembership>,
+        cluster_membership: watch::Receiver<ClusterMembership>,
         places: watch::Sender<Option<NodeAddress>>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        run(context, Arc::downgrade(&self.0), standing, places)
+        run(context, Arc::downgrade(&self.0), cluster_membership, places)
     }
 }
 
 async fn run(
     context: AgentContext,
     said: Weak<Mutex<StatusOutlet>>,
-    mut standing: watch::Receiver<ClusterMembership>,
+    mut cluster_membership: watch::Receiver<ClusterMembership>,
     places: watch::Sender<Option<NodeAddress>>,
 ) {
     let (outbox, mut inbox) = turn::inbox();
@@ -84,7 +84,7 @@ async fn run(
     });
     let mut facts = StatusFacts::default();
     loop {
-        facts.stands(&standing.borrow_and_update());
+        facts.learn_membership(&cluster_membership.borrow_and_update());
         sealed.send_if_modified(|asked| {
             let wanted = facts.sealed();
             let other = *asked != wanted;
@@ -104,7 +104,7 @@ async fn run(
                 Some(heard) => take(&mut facts, heard),
                 None => return,
             },
-            changed = standing.changed() => if changed.is_err() { return },
+            changed = cluster_membership.changed() => if changed.is_err() { return },
             () = context.clock.sleep_until(again) => {}
         }
     }
@@ -166,7 +166,7 @@ mod tests {
         json!({ "Ports": [{ "IfName": "eth7", "Logicallabel": "lan", "ClusterIPAddr": address }] })
     }
 
-    fn standing(membership: Membership) -> ClusterMembership {
+    fn cluster_membership(membership: Membership) -> ClusterMembership {
         let valid = membership == Membership::Member;
         let config = json!({
             "Initialized": true, "Valid": valid, "ClusterName": "c", "ClusterInterface": "lan",
@@ -189,13 +189,13 @@ mod tests {
             boot_id: String::new(),
         };
         let (sender, mut places) = watch::channel(None);
-        let stands = watch::Sender::new(ClusterMembership::default());
+        let members = watch::Sender::new(ClusterMembership::default());
         let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
         let speaker = Speaker::open(&troubles).unwrap();
         let mut task = JoinSet::new();
-        task.spawn(speaker.follow(context.clone(), stands.subscribe(), sender));
+        task.spawn(speaker.follow(context.clone(), members.subscribe(), sender));
         let said = || wire::peek::<EdgeNodeClusterStatus>(&topic_root, NAME, GLOBAL).unwrap();
-        stands.send_replace(standing(Membership::Member));
+        members.send_replace(cluster_membership(Membership::Member));
         write(root.path(), NETWORK, &network("10.244.244.2"));
         let place = places.wait_for(Option::is_some).await.unwrap().unwrap();
         assert_eq!(place.address.to_string(), "10.244.244.2");
@@ -210,16 +210,16 @@ mod tests {
         write(root.path(), NETWORK, &network("10.244.244.2"));
         places.wait_for(Option::is_some).await.unwrap();
         // On its way out it keeps its address, also over a restart of the agent.
-        stands.send_replace(standing(Membership::Leaving));
+        members.send_replace(cluster_membership(Membership::Leaving));
         write(root.path(), NETWORK, &network("10.244.244.3"));
         drop((task, speaker));
         let (sender, mut places) = watch::channel(None);
         let speaker = Speaker::open(&troubles).unwrap();
         let mut task = JoinSet::new();
-        task.spawn(speaker.follow(context, stands.subscribe(), sender));
+        task.spawn(speaker.follow(context, members.subscribe(), sender));
         assert_eq!(*places.wait_for(Option::is_some).await.unwrap(), Some(place));
         assert_eq!(said(), Some(status));
-        stands.send_replace(standing(Membership::Outside));
+        members.send_replace(cluster_membership(Membership::Outside));
         places.wait_for(Option::is_none).await.unwrap();
         assert_eq!(said(), None);
         drop(stopper);

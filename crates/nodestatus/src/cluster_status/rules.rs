@@ -55,9 +55,9 @@ pub(crate) struct NodeAddress {
 
 impl StatusFacts {
     /// Takes how the node stands; a config with another token forgets the last one.
-    pub(super) fn stands(&mut self, standing: &ClusterMembership) {
-        self.leaving = standing.membership == Membership::Leaving;
-        let config = standing.left.as_ref().or(standing.config.as_ref());
+    pub(super) fn learn_membership(&mut self, cluster_membership: &ClusterMembership) {
+        self.leaving = cluster_membership.membership == Membership::Leaving;
+        let config = cluster_membership.left.as_ref().or(cluster_membership.config.as_ref());
         let wanted = config.map(AsRef::as_ref).and_then(Sealed::of).map(|it| it.block);
         if wanted != self.sealed().map(|it| it.block) {
             self.token = if wanted.is_some() { ClusterToken::Pending } else { ClusterToken::None };
@@ -115,8 +115,18 @@ impl StatusFacts {
             lb_ip_prefixes: some(
                 wanted.iter().map(|it| &it.ip_prefix).filter(|it| !it.is_empty()).cloned().collect(),
             ),
-            lb_config_error: told(balance.fault, ErrorSeverity::Error, before.map(|it| it.0), now),
-            error: told(fault.to_owned(), ErrorSeverity::Unspecified, before.map(|it| it.1), now),
+            lb_config_error: error_description(
+                balance.fault,
+                ErrorSeverity::Error,
+                before.map(|it| it.0),
+                now,
+            ),
+            error: error_description(
+                fault.to_owned(),
+                ErrorSeverity::Unspecified,
+                before.map(|it| it.1),
+                now,
+            ),
         }))
     }
 }
@@ -157,7 +167,7 @@ fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
 }
 
 /// An error; with the text of the last one it is that one.
-fn told(
+fn error_description(
     error: String,
     error_severity: ErrorSeverity,
     last: Option<&ErrorDescription>,

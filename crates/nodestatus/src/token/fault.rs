@@ -61,7 +61,7 @@ pub(super) enum TokenFault {
 
 impl TokenFault {
     /// As EdgeNodeClusterStatus tells it.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn status_text(&self) -> String {
         format!("{BEGINNING}{self}")
     }
 

@@ -21,7 +21,7 @@ const LIMIT_BYTES: u64 = 1 << 20;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Manifest {
     /// Nothing: there is none, or the file says it already.
-    Stands,
+    Unchanged,
     /// It was written.
     Written,
 }
@@ -32,7 +32,7 @@ pub(super) enum Manifest {
 /// It cannot be unpacked or written.
 pub(super) fn put(topic_root: &TopicRoot, packed: &[u8]) -> Result<Manifest, TokenFault> {
     if packed.is_empty() {
-        return Ok(Manifest::Stands);
+        return Ok(Manifest::Unchanged);
     }
     let manifest = unpack(packed)?;
     let (vault, file) = (topic_root.path(VAULT), topic_root.path(FILE));
@@ -42,9 +42,9 @@ pub(super) fn put(topic_root: &TopicRoot, packed: &[u8]) -> Result<Manifest, Tok
         return Err(TokenFault::Place(format!("there is no {}", vault.display())));
     }
     // One that cannot be read is replaced.
-    let stands = store::read(&file, LIMIT_BYTES).ok().flatten().map(Zeroizing::new);
-    if stands.is_some_and(|it| it == manifest) {
-        return Ok(Manifest::Stands);
+    let on_disk = store::read(&file, LIMIT_BYTES).ok().flatten().map(Zeroizing::new);
+    if on_disk.is_some_and(|it| it == manifest) {
+        return Ok(Manifest::Unchanged);
     }
     store::replace(&file, &manifest).map_err(fault)?;
     Ok(Manifest::Written)

@@ -72,7 +72,7 @@ enum BlockState {
     #[default]
     Due,
     /// It is being opened; whether a certificate has changed meanwhile.
-    Opening { stirred: bool },
+    Opening { changed: bool },
     /// It is open or shut; when it is judged again by itself.
     Settled(Option<Mono>),
 }
@@ -112,7 +112,7 @@ impl TokenState {
             }
         }
         match &mut self.state {
-            BlockState::Opening { stirred } => *stirred = true,
+            BlockState::Opening { changed } => *changed = true,
             BlockState::Settled(_) if !self.clear => self.state = BlockState::Due,
             BlockState::Settled(_) | BlockState::Due => {}
         }
@@ -131,7 +131,7 @@ impl TokenState {
         let of = wanted.clone();
         match plan(&of.block, &self.certs) {
             Ok(order) => {
-                self.state = BlockState::Opening { stirred: false };
+                self.state = BlockState::Opening { changed: false };
                 vec![TokenAction::Open(of, Box::new(order))]
             }
             Err(fault) => self.shut(now, of, &fault),
@@ -139,10 +139,10 @@ impl TokenState {
     }
 
     fn opened(&mut self, now: Mono, of: Sealed, result: Result<OpenedBlock, TokenFault>) -> Vec<TokenAction> {
-        let stirred = matches!(self.state, BlockState::Opening { stirred: true });
+        let changed = matches!(self.state, BlockState::Opening { changed: true });
         let opened = match result {
             Ok(opened) => opened,
-            Err(_) if stirred => {
+            Err(_) if changed => {
                 self.state = BlockState::Due;
                 return vec![];
             }
@@ -151,7 +151,7 @@ impl TokenState {
         self.clear = true;
         let mut acts = vec![TokenAction::Tell(BlockAnswer { of, token: ClusterToken::Clear(opened.token) })];
         let again = match opened.manifest {
-            Ok(Manifest::Stands) => None,
+            Ok(Manifest::Unchanged) => None,
             Ok(Manifest::Written) => {
                 acts.push(TokenAction::Written);
                 None
@@ -170,7 +170,10 @@ impl TokenState {
         self.state = BlockState::Settled((fault.may_pass() || self.clear).then(|| now + PAUSE));
         let mut acts = self.warn(fault.to_string());
         if !self.clear {
-            acts.push(TokenAction::Tell(BlockAnswer { of, token: ClusterToken::Failed(fault.told()) }));
+            acts.push(TokenAction::Tell(BlockAnswer {
+                of,
+                token: ClusterToken::Failed(fault.status_text()),
+            }));
         }
         acts
     }

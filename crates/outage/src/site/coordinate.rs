@@ -108,18 +108,18 @@ pub fn need(phase: &SitePhase) -> Need {
     }
 }
 
-pub(super) fn seen<'a>(member: &SiteMember, nodes: &'a [TurnNode]) -> Option<&'a TurnNode> {
+pub(super) fn node_of<'a>(member: &SiteMember, nodes: &'a [TurnNode]) -> Option<&'a TurnNode> {
     nodes.iter().find(|it| it.name == member.node && it.uid == member.uid)
 }
 
 pub(super) fn is_alive(member: &SiteMember, nodes: &[TurnNode]) -> bool {
-    seen(member, nodes).is_some_and(|it| it.ready && !it.lease_unmoved)
+    node_of(member, nodes).is_some_and(|it| it.ready && !it.lease_unmoved)
 }
 
 /// Whether this node is off, or was since it said something last.
 #[must_use]
 pub fn is_gone(site: &SiteRecord, member: &SiteMember, nodes: &[TurnNode]) -> bool {
-    let Some(node) = seen(member, nodes) else { return true };
+    let Some(node) = node_of(member, nodes) else { return true };
     let ack = site.ack(&member.node);
     let other_boot = ack
         .is_some_and(|it| !node.boot_id.is_empty() && !it.boot_id.is_empty() && it.boot_id != node.boot_id);

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use kubeapi::machines::SITE;
 pub use kubeapi::machines::calls::act;
-use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, SETS, is_over, path, seen};
+use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, SETS, described, is_over, path};
 use kubeapi::objects::{items, named, text};
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
@@ -35,12 +35,12 @@ pub(super) async fn find(cluster: &ApiClient) -> Result<Machines, Error> {
     let running: BTreeSet<String> = guests.iter().map(|it| named(it)).collect();
     let own = |machine: &Value| guests.iter().find(|it| named(it) == named(machine)).copied();
     let mut found = Machines {
-        all: machines.iter().map(|it| seen(MACHINES, it, own(it), &SITE)).collect(),
+        all: machines.iter().map(|it| described(MACHINES, it, own(it), &SITE)).collect(),
         guests: running.iter().cloned().collect(),
         loose: guests.iter().filter(|it| is_loose(it)).map(|it| named(it)).collect(),
         starting: guests.iter().filter(|it| it["status"]["phase"] != "Running").count(),
     };
-    found.all.extend(sets.iter().map(|it| seen(SETS, it, None, &SITE)));
+    found.all.extend(sets.iter().map(|it| described(SETS, it, None, &SITE)));
     let guest = |pod: &Value| {
         let meta = &pod["metadata"];
         format!("{}/{}", text(&meta["namespace"]), text(&meta["annotations"]["kubevirt.io/domain"]))

@@ -12,7 +12,9 @@ use kubeapi::names::listed;
 use serde_json::Map;
 use step::Mono;
 
-use super::coordinate::{CANCEL, Move, NODE_LIMIT, PhaseReadings, is_alive, may_coordinate, pass_step, seen};
+use super::coordinate::{
+    CANCEL, Move, NODE_LIMIT, PhaseReadings, is_alive, may_coordinate, node_of, pass_step,
+};
 use super::member::{LocalSite, Next, OwnIdentity, SiteFacts, SiteMemberAction, unready};
 use super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
 use crate::turn::record::Class;
@@ -222,7 +224,7 @@ fn skipped(site: SiteRecord, member: &SiteMember, why: String) -> SiteRecord {
 
 /// Whether its kubelet reports the boot that the node itself has said.
 fn has_said_its_boot(site: &SiteRecord, member: &SiteMember, nodes: &[TurnNode]) -> bool {
-    let (Some(ack), Some(node)) = (site.ack(&member.node), seen(member, nodes)) else { return false };
+    let (Some(ack), Some(node)) = (site.ack(&member.node), node_of(member, nodes)) else { return false };
     !ack.boot_id.is_empty() && (node.boot_id.is_empty() || node.boot_id == ack.boot_id)
 }
 
@@ -238,7 +240,8 @@ pub(super) fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings)
         return Move::To(Box::new(SiteRecord { order, leader, ..site.clone() }));
     }
     let left = |it: &&SiteMember| {
-        !matches!(site.step(&it.node), Some(NodeStep::Done | NodeStep::Skipped)) && seen(it, nodes).is_none()
+        !matches!(site.step(&it.node), Some(NodeStep::Done | NodeStep::Skipped))
+            && node_of(it, nodes).is_none()
     };
     if let Some(member) = site.nodes.iter().find(left) {
         let why = "it was deleted from the cluster".to_owned();

@@ -100,7 +100,7 @@ pub enum Effect {
     /// Write the Lease as ordered, or not at all.
     Write(CallId, Box<RecordWrite>),
     /// Where this node is has changed.
-    Stand(TurnState),
+    State(TurnState),
     /// What the look of [`Event::Confirm`] has shown.
     Confirmed(Result<(), Unconfirmed>),
     /// What the last look of [`Event::LastLook`] has shown. After `Ok` our entry says that it goes down, as far as it

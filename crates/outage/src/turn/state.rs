@@ -9,7 +9,7 @@ use super::rule::{self, TurnRefusal, TurnRule};
 
 impl Turn {
     /// Where this node is.
-    pub fn standing(&self) -> TurnState {
+    pub fn state(&self) -> TurnState {
         match (&self.grant, &self.want) {
             (TurnGrant::Held { fence, lease_uid }, _) => {
                 let phase = self.own().map_or(Phase::Granted, |it| it.phase.clone());
@@ -63,12 +63,12 @@ impl Turn {
     /// Says what has changed about us.
     pub(super) fn show(&mut self, out: &mut Vec<Effect>) {
         let wanted = matches!(self.want, DesiredTurn::Turn(_));
-        let standing = self.standing();
+        let turn_state = self.state();
         // A turn of before a boot is not known without a reading.
         let known = wanted || self.said.is_some() || self.seen != KnownRecord::Unknown;
-        if known && self.said.as_ref() != Some(&standing) {
-            self.said = Some(standing.clone());
-            out.push(Effect::Stand(standing));
+        if known && self.said.as_ref() != Some(&turn_state) {
+            self.said = Some(turn_state.clone());
+            out.push(Effect::State(turn_state));
         }
     }
 }

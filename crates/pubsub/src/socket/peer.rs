@@ -59,21 +59,21 @@ impl PeersShared {
 
 /// Talks to one peer until it goes or the topic ends. Its unread files go with the peer; they stay when the
 /// topic ends, as the peer may still read them.
-pub(crate) async fn serve(desk: Arc<PeersShared>, link: Link, board: watch::Receiver<SocketBoard>) {
+pub(crate) async fn serve(shared: Arc<PeersShared>, link: Link, board: watch::Receiver<SocketBoard>) {
     // What a peer may know from an earlier publisher: the reference's subscribers keep such a key until they are told.
     let sent = board.borrow().former.iter().map(|key| (key.clone(), 0)).collect();
-    let mut peer = SocketPeer { desk, link, board, sent, restarted: 0, unread: Unread::default() };
+    let mut peer = SocketPeer { shared, link, board, sent, restarted: 0, unread: Unread::default() };
     if !peer.is_asked().await {
         return;
     }
     if let Err(error) = peer.talk().await {
-        debug!(topic = peer.desk.name, %error, "a subscriber is gone");
+        debug!(topic = peer.shared.name, %error, "a subscriber is gone");
         peer.unread.remove();
     }
 }
 
 struct SocketPeer {
-    desk: Arc<PeersShared>,
+    shared: Arc<PeersShared>,
     link: Link,
     board: watch::Receiver<SocketBoard>,
     /// The state of each key that the peer was told last; 0 when an earlier publisher may have told it.
@@ -86,7 +86,7 @@ impl SocketPeer {
     async fn is_asked(&self) -> bool {
         let mut buffer = [0; REQUEST_LIMIT_BYTES];
         let Ok(received) = tokio::time::timeout(REQUEST_LIMIT, self.link.recv(&mut buffer)).await else {
-            self.desk.refuse("it sent no request");
+            self.shared.refuse("it sent no request");
             return false;
         };
         // Those that only look whether somebody listens close without a word.
@@ -96,17 +96,17 @@ impl SocketPeer {
             None => Err(RecordFault::TooLong { bytes, limit: REQUEST_LIMIT_BYTES - 1 }),
         };
         match asked {
-            Ok(topic) if topic == self.desk.topic => return true,
-            Ok(topic) => self.desk.refuse(&format!("it asked for another topic, {topic:?}")),
-            Err(fault) => self.desk.refuse(&fault.to_string()),
+            Ok(topic) if topic == self.shared.topic => return true,
+            Ok(topic) => self.shared.refuse(&format!("it asked for another topic, {topic:?}")),
+            Err(fault) => self.shared.refuse(&fault.to_string()),
         }
         false
     }
 
     /// Returns once the topic ended.
     async fn talk(&mut self) -> io::Result<()> {
-        let topic = || self.desk.topic.clone();
-        let hello = SocketRecord::Hello { topic: topic(), persistent: self.desk.persistent };
+        let topic = || self.shared.topic.clone();
+        let hello = SocketRecord::Hello { topic: topic(), persistent: self.shared.persistent };
         let complete = SocketRecord::Complete { topic: topic() };
         self.say(&hello).await?;
         let restarted = self.bring_up().await?;
@@ -118,7 +118,7 @@ impl SocketPeer {
                 news = self.board.changed() => news.is_err(),
                 heard = self.link.recv(&mut word) => {
                     if heard? > 0 {
-                        self.desk.refuse("it sent more than its request");
+                        self.shared.refuse("it sent more than its request");
                     }
                     return Err(io::ErrorKind::ConnectionReset.into());
                 }
@@ -138,7 +138,7 @@ impl SocketPeer {
         for key in gone {
             if !self.board.borrow().values.contains_key(&key) {
                 self.sent.remove(&key);
-                self.say(&SocketRecord::Delete { topic: self.desk.topic.clone(), key }).await?;
+                self.say(&SocketRecord::Delete { topic: self.shared.topic.clone(), key }).await?;
             }
         }
         for key in new {
@@ -172,7 +172,7 @@ impl SocketPeer {
             }
             Err(error) => {
                 // It is tried again with the next change of the topic.
-                warn!(topic = self.desk.name, key, error, "cannot send a value to a subscriber");
+                warn!(topic = self.shared.name, key, error, "cannot send a value to a subscriber");
                 for (path, _) in written {
                     crate::large::remove(path.as_ref());
                 }
@@ -182,14 +182,14 @@ impl SocketPeer {
     }
 
     fn message(&self, key: &str, disk: &[u8], written: &mut Vec<(String, usize)>) -> Result<String, String> {
-        let wire = (self.desk.to_wire)(disk, &mut |member, content| {
-            let path = self.desk.large.write(member, content)?;
+        let wire = (self.shared.to_wire)(disk, &mut |member, content| {
+            let path = self.shared.large.write(member, content)?;
             written.push((path.clone(), content.len()));
             Ok(path)
         });
         let value = wire.map_err(|error| chain(&*error))?;
-        let message =
-            SocketRecord::Update { topic: self.desk.topic.clone(), key: key.to_owned(), value }.to_message();
+        let message = SocketRecord::Update { topic: self.shared.topic.clone(), key: key.to_owned(), value }
+            .to_message();
         if message.len() > MESSAGE_LIMIT_BYTES {
             return Err(format!(
                 "its message has {} bytes, the limit is {MESSAGE_LIMIT_BYTES}",
@@ -204,7 +204,7 @@ impl SocketPeer {
             return Ok(());
         }
         self.restarted = restarted;
-        self.say(&SocketRecord::Restarted { topic: self.desk.topic.clone(), count: restarted }).await
+        self.say(&SocketRecord::Restarted { topic: self.shared.topic.clone(), count: restarted }).await
     }
 
     async fn say(&self, record: &SocketRecord) -> io::Result<()> {

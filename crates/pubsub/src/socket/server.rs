@@ -52,7 +52,7 @@ pub(crate) struct SocketBoard {
 /// Serves one topic. Dropping it ends every connection at once, as a crash would.
 #[derive(Debug)]
 pub(crate) struct SocketServer {
-    desk: Arc<PeersShared>,
+    shared: Arc<PeersShared>,
     path: PathBuf,
     listener: Arc<SocketListener>,
     board: watch::Sender<SocketBoard>,
@@ -83,8 +83,8 @@ impl SocketServer {
         }
         let removed = Removed::load(&path)?;
         let listener = Arc::new(SocketListener::bind(&path)?);
-        let desk = Arc::new(PeersShared::new(name, Large::of(name, root), to_wire));
-        let left_over = desk.large.left_over()?;
+        let shared = Arc::new(PeersShared::new(name, Large::of(name, root), to_wire));
+        let left_over = shared.large.left_over()?;
         let former = removed.iter().map(str::to_owned).collect();
         let board = watch::Sender::new(SocketBoard { former, ..SocketBoard::default() });
         let mut tasks = JoinSet::new();
@@ -96,30 +96,30 @@ impl SocketServer {
                 }
             });
         }
-        tasks.spawn(welcome(Arc::clone(&desk), Arc::clone(&listener), board.subscribe()));
-        Ok(Some(Self { desk, path, listener, board, removed, tasks }))
+        tasks.spawn(welcome(Arc::clone(&shared), Arc::clone(&listener), board.subscribe()));
+        Ok(Some(Self { shared, path, listener, board, removed, tasks }))
     }
 
     /// Refuses a value that could not be sent, before anything has changed.
     pub(crate) fn check(&self, key: &str, disk: &[u8]) -> Result<(), Error> {
-        let topic = || self.desk.name.clone();
-        if is_plain(disk) && update_bytes(&self.desk.topic, key, 6 * disk.len()) <= MESSAGE_LIMIT_BYTES {
+        let topic = || self.shared.name.clone();
+        if is_plain(disk) && update_bytes(&self.shared.topic, key, 6 * disk.len()) <= MESSAGE_LIMIT_BYTES {
             return Ok(());
         }
         let mut long = None;
-        let wire = (self.desk.to_wire)(disk, &mut |member, content| {
+        let wire = (self.shared.to_wire)(disk, &mut |member, content| {
             if content.len() > MEMBER_LIMIT_BYTES {
                 long = Some((member.to_owned(), content.len()));
                 return Err("too long".into());
             }
-            self.desk.large.sample(member)
+            self.shared.large.sample(member)
         });
         if let Some((member, bytes)) = long {
             let (topic, key, limit) = (topic(), key.to_owned(), MEMBER_LIMIT_BYTES);
             return Err(Error::MemberTooLong { topic, key, member, bytes, limit });
         }
         let wire = wire.map_err(|source| Error::Encode { topic: topic(), key: key.to_owned(), source })?;
-        let bytes = update_bytes(&self.desk.topic, key, wire.len());
+        let bytes = update_bytes(&self.shared.topic, key, wire.len());
         if bytes > MESSAGE_LIMIT_BYTES {
             let limit = MESSAGE_LIMIT_BYTES;
             return Err(Error::MessageTooLong { topic: topic(), key: key.to_owned(), bytes, limit });
@@ -193,7 +193,11 @@ fn is_plain(disk: &[u8]) -> bool {
 }
 
 /// Lets subscribers in until the service is closed, then waits for those that are there.
-async fn welcome(desk: Arc<PeersShared>, listener: Arc<SocketListener>, board: watch::Receiver<SocketBoard>) {
+async fn welcome(
+    shared: Arc<PeersShared>,
+    listener: Arc<SocketListener>,
+    board: watch::Receiver<SocketBoard>,
+) {
     let mut peers = JoinSet::new();
     let (mut full, mut broken) = (false, false);
     loop {
@@ -208,16 +212,20 @@ async fn welcome(desk: Arc<PeersShared>, listener: Arc<SocketListener>, board: w
             Ok(Some(link)) if peers.len() < MOST_PEERS => {
                 full = false;
                 broken = false;
-                peers.spawn(peer::serve(Arc::clone(&desk), link, board.clone()));
+                peers.spawn(peer::serve(Arc::clone(&shared), link, board.clone()));
             }
             Ok(Some(_)) => {
                 if !std::mem::replace(&mut full, true) {
-                    warn!(topic = desk.name, limit = MOST_PEERS, "too many subscribers, one was turned away");
+                    warn!(
+                        topic = shared.name,
+                        limit = MOST_PEERS,
+                        "too many subscribers, one was turned away"
+                    );
                 }
             }
             Err(error) => {
                 if !std::mem::replace(&mut broken, true) {
-                    warn!(topic = desk.name, %error, "cannot let a subscriber in; raise the limit of open files");
+                    warn!(topic = shared.name, %error, "cannot let a subscriber in; raise the limit of open files");
                 }
                 tokio::time::sleep(PAUSE).await;
             }
@@ -226,6 +234,6 @@ async fn welcome(desk: Arc<PeersShared>, listener: Arc<SocketListener>, board: w
     drop(board);
     let last = async { while peers.join_next().await.is_some() {} };
     if tokio::time::timeout(CLOSE_LIMIT, last).await.is_err() {
-        debug!(topic = desk.name, "a subscriber did not read its last records");
+        debug!(topic = shared.name, "a subscriber did not read its last records");
     }
 }

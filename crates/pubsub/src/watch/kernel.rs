@@ -181,7 +181,7 @@ mod tests {
     use crate::store;
     use std::fs::{self, File};
 
-    fn heard(kernel: &Kernel) -> Vec<String> {
+    fn changed_paths(kernel: &Kernel) -> Vec<String> {
         let mut all = Vec::new();
         let mut tell = |heard: KernelEvent<'_>| match heard {
             KernelEvent::Name(_, name) => all.push(name.to_str().unwrap().to_owned()),
@@ -206,9 +206,9 @@ mod tests {
             assert!(file.exists());
             kernel.watch(dir, WatchPurpose::Files).unwrap();
         }
-        assert_eq!(heard(&kernel), [""; 0]);
+        assert_eq!(changed_paths(&kernel), [""; 0]);
         fs::rename(&file, dir.join("b.json")).unwrap();
-        assert_eq!(heard(&kernel), ["a.json", "b.json"]);
+        assert_eq!(changed_paths(&kernel), ["a.json", "b.json"]);
     }
 
     #[test]
@@ -223,15 +223,15 @@ mod tests {
         touch();
         kernel.watch(root.path(), WatchPurpose::Way).unwrap();
         touch();
-        assert_eq!(heard(&kernel), [""; 0]);
+        assert_eq!(changed_paths(&kernel), [""; 0]);
         fs::create_dir(root.path().join("agent")).unwrap();
         fs::remove_dir(root.path().join("agent")).unwrap();
-        assert_eq!(heard(&kernel), ["agent", "agent"]);
+        assert_eq!(changed_paths(&kernel), ["agent", "agent"]);
         // Followed as well, by whoever asks first.
         for why in [WatchPurpose::Files, WatchPurpose::Way] {
             kernel.watch(root.path(), why).unwrap();
             touch();
-            assert!(!heard(&kernel).is_empty(), "{why:?}");
+            assert!(!changed_paths(&kernel).is_empty(), "{why:?}");
         }
     }
 
@@ -241,11 +241,11 @@ mod tests {
         let kernel = Kernel::open().unwrap();
         kernel.watch(root.path(), WatchPurpose::Files).unwrap();
         let mut file = File::create(root.path().join("a.json")).unwrap();
-        assert_eq!(heard(&kernel), ["a.json"]);
+        assert_eq!(changed_paths(&kernel), ["a.json"]);
         io::Write::write_all(&mut file, b"half").unwrap();
-        assert_eq!(heard(&kernel), [""; 0]);
+        assert_eq!(changed_paths(&kernel), [""; 0]);
         drop(file);
-        assert_eq!(heard(&kernel), ["a.json"]);
+        assert_eq!(changed_paths(&kernel), ["a.json"]);
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
         for round in 0..most.trim().parse::<usize>().unwrap() {
             fs::rename(&names[round % 2], &names[(round + 1) % 2]).unwrap();
         }
-        assert_eq!(heard(&kernel).last().unwrap(), "everything");
+        assert_eq!(changed_paths(&kernel).last().unwrap(), "everything");
     }
 
     #[test]
@@ -272,19 +272,19 @@ mod tests {
         kernel.watch(&dir, WatchPurpose::Files).unwrap();
         kernel.watch(&link, WatchPurpose::Files).unwrap();
         File::create(dir.join("a")).unwrap();
-        assert_eq!(heard(&kernel), ["a", "a", "a", "a"]);
+        assert_eq!(changed_paths(&kernel), ["a", "a", "a", "a"]);
         kernel.forget(&link);
         fs::remove_file(dir.join("a")).unwrap();
-        assert_eq!(heard(&kernel), ["a"]);
+        assert_eq!(changed_paths(&kernel), ["a"]);
         // Another directory takes its place: the former one is heard no more.
         fs::rename(&dir, &away).unwrap();
-        assert_eq!(heard(&kernel), ["."]);
+        assert_eq!(changed_paths(&kernel), ["."]);
         fs::create_dir(&dir).unwrap();
         kernel.watch(&dir, WatchPurpose::Files).unwrap();
         File::create(away.join("a")).unwrap();
-        assert_eq!(heard(&kernel), [""; 0]);
+        assert_eq!(changed_paths(&kernel), [""; 0]);
         fs::remove_dir(&dir).unwrap();
-        assert!(heard(&kernel).contains(&".".to_owned()));
+        assert!(changed_paths(&kernel).contains(&".".to_owned()));
         assert_eq!(kernel.watched(), [""; 0].map(PathBuf::from));
         assert_eq!(kernel.watch(&dir, WatchPurpose::Files), Err(Errno::NOENT));
     }

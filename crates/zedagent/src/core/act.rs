@@ -64,7 +64,7 @@ impl Zedagent {
                 }
                 match self.ask_gate(now) {
                     OperationGate::Wait { waiting_for, next_step } => {
-                        self.told(op, PendingState::Commanded, &waiting_for, next_step, out);
+                        self.record_wait(op, PendingState::Commanded, &waiting_for, next_step, out);
                     }
                     OperationGate::Open(_) | OperationGate::Ask | OperationGate::Failed(_) => {
                         self.ask(now, op, out)
@@ -72,12 +72,12 @@ impl Zedagent {
                 }
             }
             DrainJudgement::Open(ProceedReason::Complete { .. }) => {
-                self.told(op, PendingState::Commanded, CARRIED_OUT.0, CARRIED_OUT.1, out);
+                self.record_wait(op, PendingState::Commanded, CARRIED_OUT.0, CARRIED_OUT.1, out);
             }
             DrainJudgement::Wait | DrainJudgement::Unanswered(_) if under_way => {
                 let waiting_for = format!("the node to be drained again: {}", self.drain.words(own));
                 let next_step = "see run/zedkube/NodeDrainProgress/global.json";
-                self.told(op, PendingState::Commanded, &waiting_for, next_step, out);
+                self.record_wait(op, PendingState::Commanded, &waiting_for, next_step, out);
             }
             DrainJudgement::Open(_)
             | DrainJudgement::Ask
@@ -97,11 +97,11 @@ impl Zedagent {
     }
 
     pub(super) fn wait(&mut self, op: DeviceOp, waiting_for: &str, next_step: &str, out: &mut Vec<Effect>) {
-        self.told(op, PendingState::Pending, waiting_for, next_step, out);
+        self.record_wait(op, PendingState::Pending, waiting_for, next_step, out);
     }
 
     /// Writes down what an operation in `state` waits for.
-    fn told(
+    fn record_wait(
         &mut self,
         op: DeviceOp,
         state: PendingState,

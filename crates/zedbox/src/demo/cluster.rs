@@ -176,7 +176,7 @@ impl DemoCluster {
 
     /// The servers have no quorum: what was known is read, all nodes Ready, and nothing can be written.
     pub(super) fn without_quorum(&self) {
-        self.asked.set(self.sim.faults().seen().len());
+        self.asked.set(self.sim.faults().requests().len());
         self.sim.quorum(false);
     }
 
@@ -187,7 +187,7 @@ impl DemoCluster {
 
     /// Nobody has tried to let pods on a node again since there is no quorum.
     pub(super) fn none_let_go(&self) -> anyhow::Result<()> {
-        let asked = self.sim.faults().seen().split_off(self.asked.get());
+        let asked = self.sim.faults().requests().split_off(self.asked.get());
         let lets_go = |it: &&ApiRequest| {
             let body: Value = serde_json::from_slice(&it.body).unwrap_or_default();
             it.uri.contains("/nodes/")

@@ -270,7 +270,7 @@ mod tests {
         Answer, Blocker, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester,
     };
 
-    fn seen(status: DrainStatus) -> DrainView {
+    fn view_with(status: DrainStatus) -> DrainView {
         let requested_by = Requester::DeviceOp;
         DrainView {
             status: Some(NodeDrainStatus { status, requested_by }),
@@ -290,21 +290,22 @@ mod tests {
 
     #[test]
     fn idle_is_an_end_only_after_something_was_under_way() {
-        let way = [DrainStatus::NotRequested, DrainStatus::Cordoned, DrainStatus::NotRequested].map(seen);
+        let way =
+            [DrainStatus::NotRequested, DrainStatus::Cordoned, DrainStatus::NotRequested].map(view_with);
         assert_eq!(exits(Goal::Any, &way), [None, None, Some(Exit::Withdrawn)]);
-        let way = [DrainStatus::Unknown, DrainStatus::NotSupported, DrainStatus::NotRequested].map(seen);
+        let way = [DrainStatus::Unknown, DrainStatus::NotSupported, DrainStatus::NotRequested].map(view_with);
         assert_eq!(exits(Goal::Any, &way), [None; 3]);
     }
 
     #[test]
     fn a_restart_of_zedkube_ends_nothing() {
         let gone = DrainView::default();
-        let way = [seen(DrainStatus::Cordoned), gone, seen(DrainStatus::Cordoned)];
+        let way = [view_with(DrainStatus::Cordoned), gone, view_with(DrainStatus::Cordoned)];
         assert_eq!(exits(Goal::Any, &way), [None; 3]);
         // It says that it is in no cluster before it has heard that it is; the request still stands.
-        let mut early = seen(DrainStatus::NotSupported);
+        let mut early = view_with(DrainStatus::NotSupported);
         early.requests.insert("zedagent", NodeDrainRequest::default());
-        assert_eq!(exits(Goal::Any, &[seen(DrainStatus::Cordoned), early]), [None; 2]);
+        assert_eq!(exits(Goal::Any, &[view_with(DrainStatus::Cordoned), early]), [None; 2]);
     }
 
     #[test]
@@ -314,11 +315,11 @@ mod tests {
             (DrainStatus::FailedDrain, Exit::DrainFailed),
             (DrainStatus::FailedCordon, Exit::DrainFailed),
         ] {
-            let mut between = seen(status);
-            between.status = seen(DrainStatus::Cordoned).status;
-            let mut late = seen(DrainStatus::Cordoned);
-            late.status = seen(status).status;
-            assert_eq!(exits(Goal::Any, &[between, late, seen(status)]), [None, None, Some(exit)]);
+            let mut between = view_with(status);
+            between.status = view_with(DrainStatus::Cordoned).status;
+            let mut late = view_with(DrainStatus::Cordoned);
+            late.status = view_with(status).status;
+            assert_eq!(exits(Goal::Any, &[between, late, view_with(status)]), [None, None, Some(exit)]);
         }
     }
 
@@ -330,7 +331,7 @@ mod tests {
             context: "operator field: disk".to_owned(),
         };
         let told = |status: DrainStatus, by: Requester, answer: DrainStatus| {
-            let mut seen = seen(status);
+            let mut seen = view_with(status);
             seen.requests.insert(OPERATOR, mine.clone());
             let answer = Answer {
                 requested_by: by,
@@ -348,13 +349,16 @@ mod tests {
             told(DrainStatus::Complete, Requester::Operator, DrainStatus::Complete),
         ];
         assert_eq!(exits(Goal::Own(mine.id()), &way), [None, None, None, Some(Exit::Done)]);
-        assert_eq!(exits(Goal::Own(mine.id()), &[seen(DrainStatus::NotRequested)]), [Some(Exit::Withdrawn)]);
+        assert_eq!(
+            exits(Goal::Own(mine.id()), &[view_with(DrainStatus::NotRequested)]),
+            [Some(Exit::Withdrawn)]
+        );
     }
 
     #[test]
     fn what_has_not_changed_is_not_told_again_and_blockers_come_and_go_by_name() {
         let mut course = WatchCourse::new(Goal::Any);
-        let mut seen = seen(DrainStatus::Cordoned);
+        let mut seen = view_with(DrainStatus::Cordoned);
         assert_eq!(course.news(&seen).len(), 1);
         assert_eq!(course.news(&seen).len(), 0);
         let progress = seen.progress.as_mut().unwrap();

@@ -14,7 +14,7 @@ use topics::{
 };
 
 use super::course::Goal;
-use super::force::{order_it, refuse_directory, seen_by_agents};
+use super::force::{order_it, read_as_agents_do, refuse_directory};
 use super::orders::pause::refuse_while_paused;
 use super::person;
 use super::request::doubts;
@@ -88,7 +88,7 @@ async fn act(
     }
     let by = person::name(surroundings);
     let order = DeviceOrder { op, boot_id, ordered_at: clock.wall(), reason: reason.to_owned(), by };
-    let seen = Follow::open(&topic_root, clock).await.seen().clone();
+    let seen = Follow::open(&topic_root, clock).await.view().clone();
     match refuse_while_paused(&seen, &doing()) {
         // Power that fails asks nobody.
         Err(paused) if within.is_some() => {
@@ -102,7 +102,7 @@ async fn act(
     refuse_directory(&file).with_context(doing)?;
     let bytes = go_json::to_vec(&order).with_context(doing)?;
     store::replace(&file, &bytes).map_err(person::root_needed).with_context(doing)?;
-    seen_by_agents(&topic_root, &file).await.with_context(doing)?;
+    read_as_agents_do(&topic_root, &file).await.with_context(doing)?;
     for line in doubts(&seen, None) {
         Voice::warn_of(word, &line);
     }

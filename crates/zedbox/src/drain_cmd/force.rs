@@ -45,7 +45,7 @@ pub(super) async fn run(
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let seen = Follow::open(topic_root, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.view().clone();
     match options.status {
         Some(DrainStatus::Complete) if options.whom.is_none() => {
             Voice::warn("COMPLETE needs a target: `--for reboot` or `--for update`");
@@ -132,12 +132,12 @@ pub(super) async fn order_it(
             file
         }
     };
-    seen_by_agents(topic_root, &file).await?;
+    read_as_agents_do(topic_root, &file).await?;
     Ok((file, forced))
 }
 
 /// Reads an order with the agents' eyes: what they refuse must not look done.
-pub(super) async fn seen_by_agents(topic_root: &TopicRoot, file: &Path) -> anyhow::Result<()> {
+pub(super) async fn read_as_agents_do(topic_root: &TopicRoot, file: &Path) -> anyhow::Result<()> {
     match topic_root.file(file, super::view::order(LIMIT_BYTES)).next().await {
         FileState::Bad(finding) => bail!("the agents refuse the file {}: {}", file.display(), finding.reason),
         // An agent may have used it up already.

@@ -46,7 +46,7 @@ pub(super) async fn ask(
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
     let reason = person::reason(&options.reason).context(REQUEST)?;
-    let seen = Follow::open(topic_root, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.view().clone();
     refuse_while_paused(&seen, REQUEST)?;
     let mut own = publication(topic_root, REQUEST)?;
     let file = operator_file(topic_root);
@@ -98,7 +98,7 @@ pub(super) fn operator_file_exists(topic_root: &TopicRoot) -> bool {
 /// Withdraws a person's own request.
 pub(super) async fn cancel(topic_root: &TopicRoot, clock: Clock, voice: &Voice) -> anyhow::Result<Exit> {
     let file = operator_file(topic_root);
-    let seen = Follow::open(topic_root, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.view().clone();
     if !operator_file_exists(topic_root) {
         let others: Vec<String> = seen
             .requests
@@ -208,11 +208,11 @@ fn refuse_second(
     now: GoTime,
 ) -> anyhow::Result<()> {
     let path = file.display();
-    if let Some(standing) = own.get(GLOBAL) {
-        if seen.state_of(standing.id()) == DrainState::Failed {
+    if let Some(current) = own.get(GLOBAL) {
+        if seen.state_of(current.id()) == DrainState::Failed {
             return Ok(());
         }
-        let words = request_words(standing, standing.requested_at, now);
+        let words = request_words(current, current.requested_at, now);
         bail!("{REQUEST}: {path} exists already, {words}; `zedbox drain cancel` withdraws it");
     }
     if file.symlink_metadata().is_ok() {

@@ -27,7 +27,7 @@ pub(super) async fn run(
 ) -> anyhow::Result<Exit> {
     let mut follow = Follow::open(topic_root, clock).await;
     follow.settle(clock).await;
-    let mut seen = follow.seen().clone();
+    let mut seen = follow.view().clone();
     if options.as_of.is_some() {
         // Of files of another time only the touch file says whether zedkube ran.
         seen.live.running = None;

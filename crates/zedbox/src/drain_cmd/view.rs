@@ -234,7 +234,7 @@ impl Follow {
     }
 
     /// What is known.
-    pub(super) const fn seen(&self) -> &DrainView {
+    pub(super) const fn view(&self) -> &DrainView {
         &self.seen
     }
 

@@ -58,7 +58,7 @@ pub(super) async fn run(
     let mut follow = Follow::open(topic_root, clock).await;
     let mut course = WatchCourse::new(goal);
     let mut teller = WatchOutput { voice, clock, shown: String::new(), last: None };
-    for line in warnings(topic_root, follow.seen()) {
+    for line in warnings(topic_root, follow.view()) {
         Voice::warn(&line);
     }
     let (mut drawn, mut looked): (Option<Mono>, Mono) = (None, clock.now());
@@ -67,13 +67,13 @@ pub(super) async fn run(
     let mut blocked: Option<Mono> = None;
     loop {
         let now = clock.now();
-        unsettled = if follow.seen().settled() { None } else { unsettled.or(Some(now + SETTLING)) };
+        unsettled = if follow.view().settled() { None } else { unsettled.or(Some(now + SETTLING)) };
         // In the middle of a change of zedkube nothing is told that the next file withdraws.
         let held = unsettled.filter(|until| now < *until);
-        let end = if held.is_some() { None } else { course.end(follow.seen()) };
+        let end = if held.is_some() { None } else { course.end(follow.view()) };
         let may_draw = drawn.is_none_or(|at| now.since(at) >= DRAW_PAUSE);
         if end.is_some() || (stale && may_draw && held.is_none()) {
-            match teller.tell(follow.seen(), &mut course) {
+            match teller.show(follow.view(), &mut course) {
                 Ok(true) => {}
                 Ok(false) | Err(_) if patience.acts => {}
                 Ok(false) => return Ok(Exit::Interrupted),
@@ -85,7 +85,7 @@ pub(super) async fn run(
             teller.last_words(&words)?;
             return Ok(exit);
         }
-        let is_blocked = follow.seen().drain_state() == DrainState::Blocked;
+        let is_blocked = follow.view().drain_state() == DrainState::Blocked;
         blocked = if is_blocked { blocked.or(Some(now)) } else { None };
         let stuck = blocked.zip(patience.blocked).map(|(since, limit)| since + limit);
         let over = [patience.until, stuck].into_iter().flatten().min();
@@ -128,7 +128,7 @@ struct WatchOutput<'a> {
 
 impl WatchOutput<'_> {
     /// False when nobody reads any more.
-    fn tell(&mut self, seen: &DrainView, course: &mut WatchCourse) -> anyhow::Result<bool> {
+    fn show(&mut self, seen: &DrainView, course: &mut WatchCourse) -> anyhow::Result<bool> {
         match self.voice.output {
             Output::Json => self.object(seen),
             Output::Text if self.voice.redraws => self.draw(seen),

@@ -93,7 +93,7 @@ impl Place {
 
     /// What was asked other than to read.
     pub(crate) fn written(&self) -> Vec<(String, String)> {
-        let seen = self.sim.faults().seen().into_iter();
+        let seen = self.sim.faults().requests().into_iter();
         seen.filter(|it| it.method != "GET").map(|it| (it.method, it.uri)).collect()
     }
 }

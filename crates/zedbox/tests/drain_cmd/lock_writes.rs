@@ -22,7 +22,7 @@ fn note(lease: &Value, key: &str) -> Value {
 /// Methods and paths of what was asked, in order.
 fn asked(place: &Place) -> Vec<String> {
     let path = |uri: &str| uri.split('?').next().unwrap().to_owned();
-    place.sim.faults().seen().iter().map(|it| format!("{} {}", it.method, path(&it.uri))).collect()
+    place.sim.faults().requests().iter().map(|it| format!("{} {}", it.method, path(&it.uri))).collect()
 }
 
 #[test]

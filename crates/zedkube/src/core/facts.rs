@@ -48,7 +48,7 @@ pub enum Event {
     /// Answer to [`Effect::Probe`]: that the API is there, or how it is not.
     Probed(RunId, Result<(), String>),
     /// Answer to [`Effect::Preflight`]: the pods that would not leave, or why the drain cannot start at all.
-    Preflighted(RunId, Result<Vec<AttemptBlocker>, Hindered>),
+    Preflighted(RunId, Result<Vec<AttemptBlocker>, StartObstacle>),
     /// Findings of that look which a person has it pass, who and why.
     Passed(RunId, String),
     /// Answer to [`Effect::Cordon`]: whose cordon it is, or why there is none.
@@ -189,7 +189,7 @@ pub struct DrainSuccess {
 
 /// What keeps a drain from starting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hindered {
+pub struct StartObstacle {
     /// In one sentence.
     pub why: String,
     /// What a person can do.
@@ -293,12 +293,12 @@ pub enum Effect {
     Cancel,
     /// Watch the drained node until something happens there.
     Guard,
-    /// Look at the node and, while it is kept, at its pods; `give_back` removes a cordon of ours.
+    /// Look at the node and, while it is kept, at its pods; `uncordon` removes a cordon of ours.
     Look {
         /// To be repeated in the answer.
         nth: u64,
         /// Whether a cordon of ours has to go.
-        give_back: bool,
+        uncordon: bool,
         /// The gate after the boot is open: that may be one of an earlier boot.
         gate_open: bool,
     },
@@ -330,7 +330,7 @@ pub enum DrainLogEvent {
     /// A run starts.
     Starting,
     /// The drain cannot start, for this reason, and no turn is asked for.
-    Hindered(String),
+    CannotStart(String),
     /// Findings of the preflight are passed: which, by whom, why.
     Passed(String),
     /// It waits for a window, for this reason.
@@ -378,7 +378,7 @@ pub enum DrainLogEvent {
     /// A forced status holds; who forced it and why.
     Forced(NodeDrainStatus, String),
     /// The cordon of ours is gone.
-    GivenBack,
+    CordonRemoved,
     /// The node cannot be checked or uncordoned yet.
     LookFailed(String),
     /// What a drain has asked of virtual machines and volumes is not taken back, for this reason; empty once it is.

@@ -193,7 +193,7 @@ impl Core for Zedkube {
             Event::Gate(report) => self.cleanup.gate(now, report, &mut out),
             Event::Tainted(taints) => self.cleanup.tainted(taints, &mut out),
             Event::Leftovers(why, next) => self.cleanup.leftovers_heard((why, next), &mut out),
-            Event::Turn(standing) => self.turn_heard(now, *standing, &mut out),
+            Event::Turn(turn_state) => self.turn_heard(now, *turn_state, &mut out),
             Event::TurnConfirmed(result) => self.turn_confirmed(now, result.is_ok(), &mut out),
             Event::Learned(learned) => self.node.learn(*learned),
             Event::ServersOut(servers) => self.node.known.servers_out = servers,

@@ -221,8 +221,8 @@ impl Zedkube {
 
     /// Hears where this node stands with its turn. A turn that is lost takes COMPLETE with it: somebody else may be
     /// down now.
-    pub(super) fn turn_heard(&mut self, now: Mono, standing: TurnState, out: &mut Vec<Effect>) {
-        if !self.node.turn.hear(standing) {
+    pub(super) fn turn_heard(&mut self, now: Mono, turn_state: TurnState, out: &mut Vec<Effect>) {
+        if !self.node.turn.hear(turn_state) {
             return;
         }
         let outcome = self.drain.turn(now, &self.node, out);
@@ -307,7 +307,7 @@ impl Zedkube {
     /// COMPLETE after a drain.
     fn without_left(&self, seen: NodeLook, wanted: DesiredNode) -> NodeLook {
         let NodeLook::HasPods(owner, mut pods) = seen else { return seen };
-        let drained = wanted == DesiredNode::Drained && !planted(Fault::Peopled);
+        let drained = wanted == DesiredNode::Drained && !planted(Fault::NewPods);
         pods.retain(|it| drained && !self.drain.leaves(it, &self.node));
         match (pods.is_empty(), owner) {
             (false, _) => NodeLook::HasPods(owner, pods),

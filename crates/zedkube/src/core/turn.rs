@@ -16,7 +16,7 @@ use super::facts::{CordonTurn, Effect};
 #[expect(clippy::option_option, reason = "not asked yet, and that nothing is wanted, differ")]
 pub(crate) struct Turns {
     /// Where this node is; `None` before the keeper's first word.
-    standing: Option<TurnState>,
+    turn_state: Option<TurnState>,
     want: Option<Option<TurnRequest>>,
     gate: Option<bool>,
     phase: Option<Phase>,
@@ -44,12 +44,12 @@ pub(crate) struct KeeperLevels<'a> {
 
 impl Turns {
     /// Hears where this node is; says whether that is new.
-    pub(crate) fn hear(&mut self, standing: TurnState) -> bool {
-        let standing = Some(standing);
-        if self.standing == standing {
+    pub(crate) fn hear(&mut self, turn_state: TurnState) -> bool {
+        let turn_state = Some(turn_state);
+        if self.turn_state == turn_state {
             return false;
         }
-        self.standing = standing;
+        self.turn_state = turn_state;
         if self.lost().is_none() {
             self.retried = false;
         }
@@ -58,13 +58,13 @@ impl Turns {
 
     /// The turn, if it is ours.
     pub(crate) fn held(&self) -> Option<CordonTurn> {
-        let Some(TurnState::Held { fence, lease_uid, .. }) = &self.standing else { return None };
+        let Some(TurnState::Held { fence, lease_uid, .. }) = &self.turn_state else { return None };
         Some(CordonTurn { fence: *fence, lease_uid: lease_uid.clone() })
     }
 
     /// What it waits for.
     pub(crate) fn waiting(&self) -> Option<&TurnWait> {
-        if let Some(TurnState::Waiting(waiting)) = &self.standing { Some(waiting) } else { None }
+        if let Some(TurnState::Waiting(waiting)) = &self.turn_state { Some(waiting) } else { None }
     }
 
     /// It waits for somebody else, by a rule that was looked at: nothing of before counts any more.
@@ -81,12 +81,12 @@ impl Turns {
 
     /// It is back in a new boot, and the turn is kept until the node is healthy.
     pub(crate) fn is_back(&self) -> bool {
-        matches!(&self.standing, Some(TurnState::Booted { listed: true, .. }))
+        matches!(&self.turn_state, Some(TurnState::Booted { listed: true, .. }))
     }
 
     /// Why the turn is no longer ours, if it was.
     pub(crate) fn lost(&self) -> Option<&str> {
-        if let Some(TurnState::Lost { why }) = &self.standing { Some(why) } else { None }
+        if let Some(TurnState::Lost { why }) = &self.turn_state { Some(why) } else { None }
     }
 
     /// The drain cannot start any more: it must not queue, whatever else is not known yet.

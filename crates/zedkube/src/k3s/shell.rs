@@ -87,21 +87,21 @@ impl Updates {
     /// What could not be performed and is not tried again.
     pub(crate) async fn run(
         self: Box<Self>,
-        standing: watch::Receiver<ClusterMembership>,
+        cluster_membership: watch::Receiver<ClusterMembership>,
         troubles: &Troubles,
     ) -> Result<(), Error> {
         let Self { context, limits, mut shell, inbox, mut found } = *self;
         let mut pauses = context.pauses();
         found.pause = pauses.next().await;
         shell.tasks.follow_pause(pauses, Event::Pause);
-        shell.follow(&context, standing);
+        shell.follow(&context, cluster_membership);
         let core = K3s::new(limits, found, context.clock.now());
         turn::beside(core, shell, inbox, &context, troubles).await
     }
 }
 
 impl Shell {
-    fn follow(&mut self, context: &AgentContext, mut standing: watch::Receiver<ClusterMembership>) {
+    fn follow(&mut self, context: &AgentContext, mut cluster_membership: watch::Receiver<ClusterMembership>) {
         let topic_root = self.topic_root.clone();
         self.tasks.follow_wall(context.clock, Event::Wall);
         let mut told = Vec::new();
@@ -122,10 +122,12 @@ impl Shell {
             requester::follow(topic_root, outbox, |word| Some(Event::Drain(word)))
         });
         self.tasks.follow_force(context, |order| Event::Forced(order.ok().flatten()));
-        self.tasks.events("follow the standing in the cluster", move |outbox| async move {
+        self.tasks.events("follow the membership in the cluster", move |outbox| async move {
             loop {
-                let (member, leaves) = stands(standing.borrow_and_update().membership);
-                if !outbox.send(Event::Member(member, leaves)).await || standing.changed().await.is_err() {
+                let (member, leaves) = clustering(cluster_membership.borrow_and_update().membership);
+                if !outbox.send(Event::Member(member, leaves)).await
+                    || cluster_membership.changed().await.is_err()
+                {
                     return;
                 }
             }
@@ -134,7 +136,7 @@ impl Shell {
 }
 
 /// Whether there is a cluster to leave in order, and whether this node has yet to.
-fn stands(membership: Membership) -> (requester::DeviceClustering, bool) {
+fn clustering(membership: Membership) -> (requester::DeviceClustering, bool) {
     match membership {
         Membership::Undecided => (requester::DeviceClustering::Undecided, false),
         Membership::Member => (requester::DeviceClustering::Clustered, false),

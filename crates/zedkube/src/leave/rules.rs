@@ -37,7 +37,7 @@ pub(super) struct LeaveRules {
     /// The last config that was decided upon.
     config: Option<Arc<EdgeNodeClusterConfig>>,
     /// Whether its file is still there.
-    stands: bool,
+    has_config: bool,
     /// What our zedagent says of the device config.
     decision: ConfigMembership,
     fetch: Fetch,
@@ -104,7 +104,7 @@ impl LeaveRules {
         Self {
             record,
             config: None,
-            stands: false,
+            has_config: false,
             decision: ConfigMembership::Unknown,
             fetch: Fetch::Bad,
             word: None,
@@ -130,9 +130,9 @@ impl LeaveRules {
     /// Hears a fact. A config that is not decided upon says nothing, and one that is gone says no more than that.
     pub(super) fn hear(&mut self, now: Mono, fact: LeaveFact) {
         match fact {
-            LeaveFact::Config(None) => self.stands = false,
+            LeaveFact::Config(None) => self.has_config = false,
             LeaveFact::Config(Some(config)) if config.initialized => {
-                (self.config, self.stands) = (Some(config.into()), true);
+                (self.config, self.has_config) = (Some(config.into()), true);
             }
             LeaveFact::Config(Some(_)) => {}
             LeaveFact::Decision(decision) => self.decision = decision,
@@ -157,7 +157,7 @@ impl LeaveRules {
 
     /// The word for leaving that is given right now, or why there is none that counts. Absence is no word, whose ever.
     fn heard_word(&self, now: Mono) -> Result<LeaveSignal, &'static str> {
-        if !self.stands {
+        if !self.has_config {
             return Err("the file of EdgeNodeClusterConfig is gone, which says nothing; the node stays");
         }
         match (self.decision, self.fetch) {

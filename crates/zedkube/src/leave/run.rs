@@ -34,7 +34,7 @@ pub(crate) struct Leaver {
     /// `None` while it cannot be had: then this node counts as what the config says, and no walk begins.
     topic: Option<Publication<NodeLeave>>,
     rules: LeaveRules,
-    standing: watch::Sender<ClusterMembership>,
+    cluster_membership: watch::Sender<ClusterMembership>,
     /// What the drain was told last of it.
     heard: watch::Sender<Option<Membership>>,
     tries: Tries,
@@ -56,22 +56,22 @@ impl Leaver {
         let mut rules = LeaveRules::new(record.unwrap_or_default(), limits, &context.boot_id);
         rules.clock_set(*context.clock.boots().borrow());
         let now = context.clock.now();
-        let standing = rules.settle(now, rules.wall(now));
-        let (standing, _) = watch::channel(standing);
+        let cluster_membership = rules.settle(now, rules.wall(now));
+        let (cluster_membership, _) = watch::channel(cluster_membership);
         Ok(Self {
             context: context.clone(),
             limits: limits.clone(),
             topic,
             rules,
-            standing,
+            cluster_membership,
             heard: watch::Sender::default(),
             tries: Tries::new(troubles),
         })
     }
 
     /// How this node stands, from before the first config on.
-    pub(crate) fn standing(&self) -> watch::Receiver<ClusterMembership> {
-        self.standing.subscribe()
+    pub(crate) fn membership(&self) -> watch::Receiver<ClusterMembership> {
+        self.cluster_membership.subscribe()
     }
 
     /// For what the drain was told. No walk begins before it knows: only then does it give the cordon of a walk back
@@ -101,13 +101,13 @@ impl Leaver {
         loop {
             let now = self.context.clock.now();
             let before = self.rules.record().phase;
-            let standing = self.rules.settle(now, self.rules.wall(now));
+            let cluster_membership = self.rules.settle(now, self.rules.wall(now));
             self.announce(before);
             // The record first: whoever walks must be found walking after a power cut. All else waits for no disk.
             let written = self.write();
             let again = self.tries.next_try();
-            if written || standing.membership != Membership::Leaving {
-                self.tell(standing);
+            if written || cluster_membership.membership != Membership::Leaving {
+                self.tell(cluster_membership);
                 if !self.rules.walks() {
                     if walk.take().is_some() {
                         due = None;
@@ -230,13 +230,16 @@ impl Leaver {
         }
     }
 
-    fn tell(&self, standing: ClusterMembership) {
-        self.standing.send_if_modified(|held| {
-            let other = *held != standing;
-            if other && standing.membership == Membership::Leaving && held.membership != Membership::Leaving {
+    fn tell(&self, cluster_membership: ClusterMembership) {
+        self.cluster_membership.send_if_modified(|held| {
+            let other = *held != cluster_membership;
+            if other
+                && cluster_membership.membership == Membership::Leaving
+                && held.membership != Membership::Leaving
+            {
                 warn!("the config says that this node is in no cluster any more: it leaves");
             }
-            *held = standing;
+            *held = cluster_membership;
             other
         });
     }
@@ -299,7 +302,7 @@ mod tests {
         };
         let troubles = Troubles::open(&topic_root, context.clock, NAME);
         let leaver = Leaver::open(&context, &troubles, &Limits::default()).unwrap();
-        assert_eq!(leaver.standing().borrow().membership, Membership::Leaving);
+        assert_eq!(leaver.membership().borrow().membership, Membership::Leaving);
     }
     #[tokio::test(start_paused = true)]
     async fn no_walk_begins_before_the_drain_has_heard_of_it() {

@@ -72,7 +72,7 @@ impl HookNotifier {
                     ("ZEDBOX_HOOK_AT", at.as_str()),
                 ];
                 for hook in hooks {
-                    if let Err(why) = hook.tell(&self.context.topic_root, &about, &told, self.limit).await {
+                    if let Err(why) = hook.notify(&self.context.topic_root, &about, &told, self.limit).await {
                         wrong.push(format!("failed, and stops nothing: {why}"));
                     }
                 }

@@ -115,12 +115,12 @@ impl Sites {
         cluster: ApiClient,
         own_node: OwnNode,
         mut lease: Newest,
-        mut standing: watch::Receiver<ClusterMembership>,
+        mut cluster_membership: watch::Receiver<ClusterMembership>,
     ) {
         let mut stop = self.context.stop.clone();
         let clock = self.context.clock;
         loop {
-            let membership = standing.borrow_and_update().membership;
+            let membership = cluster_membership.borrow_and_update().membership;
             let at_rest = self.record.is_none() && !self.failed && membership == Membership::Member;
             let look = async {
                 let begun = |held: &Option<Box<RecordSnapshot>>| {
@@ -152,7 +152,7 @@ impl Sites {
             tokio::select! {
                 () = stop.stopped() => return,
                 () = look => {}
-                changed = standing.changed() => if changed.is_err() { return stop.stopped().await },
+                changed = cluster_membership.changed() => if changed.is_err() { return stop.stopped().await },
             }
         }
     }

@@ -43,18 +43,18 @@ pub(crate) async fn recount(
     let empty = BTreeMap::new();
     let claims = budget.claims().unwrap_or(&empty);
     // Whether the claim stands for this very pod, which is still to be deleted.
-    let stands = |pod: &Pod, Time(at): &Time| {
+    let is_pending = |pod: &Pod, Time(at): &Time| {
         let born = pod.metadata.creation_timestamp.as_ref().is_none_or(|Time(born)| born <= at);
         born && pod.metadata.deletion_timestamp.is_none() && now.duration_since(*at) < CLAIM_COUNTS
     };
     let claim = |pod: &Pod| claims.get(pod.metadata.name.as_deref().unwrap_or_default());
-    let healthy = pods.iter().filter(|pod| is_ready(pod) && claim(pod).is_none_or(|at| !stands(pod, at)));
+    let healthy = pods.iter().filter(|pod| is_ready(pod) && claim(pod).is_none_or(|at| !is_pending(pod, at)));
     let healthy = i32::try_from(healthy.count()).unwrap_or(i32::MAX);
     if healthy <= budget.facts.healthy {
         return Ok(None);
     }
     let over = |(name, at): &(&String, &Time)| {
-        !pods.iter().any(|pod| pod.metadata.name.as_ref() == Some(*name) && stands(pod, at))
+        !pods.iter().any(|pod| pod.metadata.name.as_ref() == Some(*name) && is_pending(pod, at))
     };
     let mut names: Vec<String> = claims.iter().filter(over).map(|(name, _)| name.clone()).collect();
     if names.is_empty() {

@@ -59,7 +59,7 @@ impl PodTable {
         let tier = self.clock.is_over(facts.tier).then_some(Over::Tier);
         let mut over = self.wholes.over().chain(tier).chain(track.over);
         open && self.rules.surge != SurgeRule::Never
-            && track.doomed.is_none()
+            && track.delete_reason.is_none()
             && !track.sticky
             && !facts.finished
             && !tier::is_machine(&facts.labels)

@@ -175,7 +175,7 @@ fn d16_a_failure_tells_what_to_watch() {
     bench.hear(Event::Node(node(false)));
     bench.reply("a", budget_reply());
     bench.hear(budgets(0));
-    bench.hear(hindered(vec![]));
+    bench.hear(unhealthy(vec![]));
     while bench.end.is_none() {
         bench.pass(secs(15));
         if bench.end.is_none() {

@@ -79,7 +79,7 @@ fn many_budgets() -> Reply {
     Reply::ManyBudgets { text: "500: more than one PodDisruptionBudget".to_owned() }
 }
 
-fn hindered(found: Vec<UnhealthyPod>) -> Event {
+fn unhealthy(found: Vec<UnhealthyPod>) -> Event {
     let found = Ok(Inspected { hindrances: found, ready: None });
     Event::Inspected { namespace: "shop".to_owned(), budget: "web".to_owned(), found }
 }

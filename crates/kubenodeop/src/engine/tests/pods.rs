@@ -129,7 +129,7 @@ fn d16_a_budget_with_room_again_wakes_its_pods_at_once_and_only_when_it_changed(
     bench.reply("a", budget_reply());
     assert_eq!(bench.follows, ["shop"]);
     bench.hear(budgets(0));
-    bench.hear(hindered(vec![]));
+    bench.hear(unhealthy(vec![]));
     assert_eq!(
         bench.engine.progress(bench.now).blockers[0].reason,
         "pod shop/a: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required"

@@ -66,7 +66,7 @@ fn what_pods_must_stay_for_is_told_when_the_storage_or_a_time_has_changed_and_no
     let table: [(u64, Change, bool); 9] = [
         (0, |_, _| (), true),
         (1, |_, _| (), false),
-        (2, |guard, now| guard.heard(now, Ok(Some(last()))), true),
+        (2, |guard, now| guard.take_view(now, Ok(Some(last()))), true),
         (3, |_, _| (), false),
         (4, |guard, now| guard.asked(now, "pvc-1".to_owned(), Ok(()), &mut vec![]), true),
         (603, |_, _| (), false),

@@ -27,7 +27,7 @@ fn word(decision: &Decision) -> &'static str {
     }
 }
 
-fn told(decision: &Decision) -> (&'static str, MachineState) {
+fn worded(decision: &Decision) -> (&'static str, MachineState) {
     (word(decision), decision.state)
 }
 
@@ -35,23 +35,23 @@ fn told(decision: &Decision) -> (&'static str, MachineState) {
 fn d12_one_that_can_be_migrated_is_marked_then_evicted_then_followed_and_never_asked_twice() {
     use MachineState::{Asked, Gone, Moving, Waiting};
     let mut it = machine("db");
-    assert_eq!(told(&now(&it)), ("mark", Waiting));
+    assert_eq!(worded(&now(&it)), ("mark", Waiting));
     it.asked = Some(asked());
-    assert_eq!(told(&now(&it)), ("evict", Waiting));
+    assert_eq!(worded(&now(&it)), ("evict", Waiting));
     it.marked = true;
-    assert_eq!(told(&now(&it)), ("nothing", Asked));
+    assert_eq!(worded(&now(&it)), ("nothing", Asked));
     for phase in ["", "Pending", "Scheduling", "Scheduled", "PreparingTarget", "TargetReady", "Running"] {
         it.migration = Some(migration(phase));
-        assert_eq!(told(&now(&it)), ("nothing", Moving), "{phase}");
+        assert_eq!(worded(&now(&it)), ("nothing", Moving), "{phase}");
     }
     // Also where the mark is somebody else's, or a drain taint asked for it.
     let mut taint = VirtualMachine { migration: Some(migration("Running")), ..machine("db") };
-    assert_eq!(told(&now(&taint)), ("nothing", Moving));
+    assert_eq!(worded(&now(&taint)), ("nothing", Moving));
     // Moved: the source pod that has Succeeded is no launcher any more, and holds nothing up.
     (it.here, it.node, it.marked, it.migration) = (false, "n2".into(), false, None);
-    assert_eq!(told(&now(&it)), ("nothing", Moving), "its pod here has not ended yet");
+    assert_eq!(worded(&now(&it)), ("nothing", Moving), "its pod here has not ended yet");
     it.launchers.clear();
-    assert_eq!(told(&now(&it)), ("nothing", Gone));
+    assert_eq!(worded(&now(&it)), ("nothing", Gone));
     taint.launchers.clear();
     assert!(taint.here);
     assert_ne!(now(&taint).state, Gone, "its instance says that it is here");
@@ -81,16 +81,16 @@ fn d12_one_that_cannot_be_migrated_follows_its_policy_for_each_reason() {
         ]) {
             let it = VirtualMachine { migratable: no(reason), policy, ..machine("db") };
             let found = now(&it);
-            assert_eq!(told(&found), expected, "{reason} {policy:?}");
+            assert_eq!(worded(&found), expected, "{reason} {policy:?}");
             assert!(policy == MachinePolicy::Shutdown || found.text.contains(reason), "{}", found.text);
         }
     }
     // No peer fits: none is asked for, as KubeVirt would try for ever.
     let nowhere = VirtualMachine { target: Err("node n2 is cordoned".into()), ..machine("db") };
-    assert_eq!(told(&now(&nowhere)), ("stop", ShuttingDown));
+    assert_eq!(worded(&now(&nowhere)), ("stop", ShuttingDown));
     assert!(now(&nowhere).text.contains("node n2 is cordoned"));
     let held = VirtualMachine { policy: MachinePolicy::MigrateOrHold, ..nowhere };
-    assert_eq!(told(&now(&held)), ("nothing", Held));
+    assert_eq!(worded(&now(&held)), ("nothing", Held));
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn d12_a_reason_that_kubevirt_does_not_know_is_no_reason_to_evict_as_it_would_mi
             owner,
             ..machine("db")
         };
-        assert_eq!(told(&now(&it(vm("db", "Always")))), ("stop", MachineState::ShuttingDown), "{reason}");
-        assert_eq!(told(&now(&it(MachineOwner::Nobody))), ("nothing", MachineState::Held), "{reason}");
+        assert_eq!(worded(&now(&it(vm("db", "Always")))), ("stop", MachineState::ShuttingDown), "{reason}");
+        assert_eq!(worded(&now(&it(MachineOwner::Nobody))), ("nothing", MachineState::Held), "{reason}");
     }
 }
 
@@ -111,20 +111,20 @@ fn d12_a_reason_that_kubevirt_does_not_know_is_no_reason_to_evict_as_it_would_mi
 fn d12_a_machine_that_only_lacks_room_is_shut_down_once_that_lasts() {
     let it = VirtualMachine { target: Err("node n2 is full".into()), lacks_room: true, ..machine("db") };
     let waits = after(&it, 299);
-    assert_eq!(told(&waits), ("nothing", MachineState::Waiting));
+    assert_eq!(worded(&waits), ("nothing", MachineState::Waiting));
     assert_eq!(waits.code, Some(BlockCode::NoOtherNode));
     assert_eq!(waits.text, "waits up to 300 s for room on another node: node n2 is full");
-    assert_eq!(told(&after(&it, 300)), ("stop", MachineState::ShuttingDown));
+    assert_eq!(worded(&after(&it, 300)), ("stop", MachineState::ShuttingDown));
     // Where nothing is shut down, it is said at once.
     let held = VirtualMachine { policy: MachinePolicy::MigrateOrHold, ..it };
-    assert_eq!(told(&now(&held)), ("nothing", MachineState::Held));
+    assert_eq!(worded(&now(&held)), ("nothing", MachineState::Held));
 }
 
 #[test]
 fn a_limit_without_end_is_no_panic() {
     let limits = MigrationLimits { completion_per_gib: Some(Duration::MAX), ..settings().limits };
     let it = VirtualMachine { migration: Some(migration("Running")), limits, marked: true, ..machine("db") };
-    assert_eq!(told(&after(&it, 1 << 40)), ("nothing", MachineState::Moving));
+    assert_eq!(worded(&after(&it, 1 << 40)), ("nothing", MachineState::Moving));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn strategy_none_is_shut_down_by_the_eviction_only_where_somebody_starts_it_agai
     // LiveMigrate that cannot be migrated: its eviction is refused for ever.
     for owner in [set(), MachineOwner::Nobody] {
         let it = VirtualMachine { migratable: no("DisksNotLiveMigratable"), owner, ..machine("db") };
-        assert_eq!(told(&now(&it)), ("nothing", MachineState::Held));
+        assert_eq!(worded(&now(&it)), ("nothing", MachineState::Held));
     }
     let possible = VirtualMachine {
         strategy: EvictionStrategy::LiveMigrateIfPossible,
@@ -191,7 +191,7 @@ fn what_is_shut_down_is_stopped_once_as_is_written_on_it() {
     assert!(found.left.contains("started again once node n1 is back"), "{}", found.left);
     let MachineOwner::Machine(Some(seen)) = &mut it.owner else { panic!() };
     (seen.mark, seen.stopping) = (Some(mark.clone()), true);
-    assert_eq!(told(&now(&it)), ("nothing", MachineState::ShuttingDown), "it was asked to stop");
+    assert_eq!(worded(&now(&it)), ("nothing", MachineState::ShuttingDown), "it was asked to stop");
     // Its mark was written and the stop was not: a restart asks for it, whatever the policy has become.
     let mut cut = VirtualMachine { policy: MachinePolicy::MigrateOrHold, ..it.clone() };
     let MachineOwner::Machine(Some(seen)) = &mut cut.owner else { panic!() };
@@ -203,7 +203,7 @@ fn what_is_shut_down_is_stopped_once_as_is_written_on_it() {
     cut.policy = MachinePolicy::MigrateOrHold;
     assert_eq!(word(&now(&cut)), "mark");
     it.launchers[0].ending = true;
-    assert_eq!(told(&now(&it)), ("nothing", MachineState::ShuttingDown));
+    assert_eq!(worded(&now(&it)), ("nothing", MachineState::ShuttingDown));
     it.over = true;
     it.launchers.clear();
     assert_eq!(now(&it).state, MachineState::Gone);
@@ -213,31 +213,31 @@ fn what_is_shut_down_is_stopped_once_as_is_written_on_it() {
 fn d12_after_three_failed_migrations_the_mark_goes_then_the_migration_then_the_policy_holds() {
     use MachineState::{Aborting, Asked, Moving, ShuttingDown};
     let mut it = VirtualMachine { marked: true, asked: Some(asked()), failed: failures(2), ..machine("db") };
-    assert_eq!(told(&now(&it)), ("nothing", Asked));
+    assert_eq!(worded(&now(&it)), ("nothing", Asked));
     assert!(now(&it).text.contains("2 of 3 tries failed"));
     it.failed = failures(3);
     it.migration = Some(migration("Pending"));
     let found = now(&it);
-    assert_eq!(told(&found), ("give-up", Aborting));
+    assert_eq!(worded(&found), ("give-up", Aborting));
     let Some(Action::Mark(written)) = found.act else { panic!() };
     assert!(written.gave_up.contains("stuck for 150 seconds"), "{written:?}");
     it.asked = Some(written);
-    assert_eq!(told(&now(&it)), ("clear", Aborting));
+    assert_eq!(worded(&now(&it)), ("clear", Aborting));
     it.marked = false;
-    assert_eq!(told(&now(&it)), ("delete", Aborting));
+    assert_eq!(worded(&now(&it)), ("delete", Aborting));
     it.migration.as_mut().unwrap().ending = true;
-    assert_eq!(told(&now(&it)), ("nothing", Aborting));
+    assert_eq!(worded(&now(&it)), ("nothing", Aborting));
     it.migration = None;
-    assert_eq!(told(&now(&it)), ("stop", ShuttingDown));
+    assert_eq!(worded(&now(&it)), ("stop", ShuttingDown));
     // What had failed before this drain asked does not count.
     let mut later = VirtualMachine { marked: true, failed: failures(4), ..machine("db") };
     let before = (1..4).map(|nth| format!("m{nth}")).collect();
-    later.asked = Some(super::MigrationRequest { failed_before: before, ..asked() });
-    assert_eq!(told(&now(&later)), ("nothing", Asked));
+    later.asked = Some(MigrationRequest { failed_before: before, ..asked() });
+    assert_eq!(worded(&now(&later)), ("nothing", Asked));
     later.asked = None;
     later.migration = Some(migration("Running"));
     later.failed = failures(0);
-    assert_eq!(told(&now(&later)), ("nothing", Moving));
+    assert_eq!(worded(&now(&later)), ("nothing", Moving));
 }
 
 #[test]
@@ -308,8 +308,8 @@ fn d12_post_copy_is_never_ended() {
 #[test]
 fn one_that_kubevirt_has_not_reported_on_is_waited_for_and_then_counts_as_not_migratable() {
     let it = VirtualMachine { migratable: Migratable::Unknown, ..machine("db") };
-    assert_eq!(told(&after(&it, 59)), ("nothing", MachineState::Waiting));
-    assert_eq!(told(&after(&it, 60)), ("stop", MachineState::ShuttingDown));
+    assert_eq!(worded(&after(&it, 59)), ("nothing", MachineState::Waiting));
+    assert_eq!(worded(&after(&it, 60)), ("stop", MachineState::ShuttingDown));
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn d12_one_that_cannot_be_read_is_let_alone_under_each_policy() {
         for strategy in EvictionStrategy::ALL {
             let it =
                 VirtualMachine { unread: Some("odd".into()), policy, strategy: *strategy, ..machine("db") };
-            assert_eq!(told(&now(&it)), ("nothing", MachineState::Unreadable), "{policy:?} {strategy:?}");
+            assert_eq!(worded(&now(&it)), ("nothing", MachineState::Unreadable), "{policy:?} {strategy:?}");
         }
     }
 }
@@ -352,7 +352,10 @@ fn disk(rebuilds: bool) -> MachineDisk {
 fn while_a_volume_of_it_is_rebuilt_a_machine_is_not_asked_to_migrate_unless_its_annotation_says_so() {
     let mut it = VirtualMachine { disks: vec![disk(true)], ..machine("db") };
     let found = now(&it);
-    assert_eq!((told(&found), found.code), (("nothing", MachineState::Waiting), Some(BlockCode::Rebuilding)));
+    assert_eq!(
+        (worded(&found), found.code),
+        (("nothing", MachineState::Waiting), Some(BlockCode::Rebuilding))
+    );
     let volume = "volume shop/data (pvc-1) is degraded and being rebuilt, 42 %";
     assert!(
         found.text.contains(volume) && found.text.contains("fstrim") && found.text.contains("/etc/fstab")
@@ -376,7 +379,7 @@ fn one_that_is_paused_by_an_io_error_or_again_and_again_is_named_with_its_volume
             ..machine("db")
         };
         let found = now(&it);
-        assert_eq!(told(&found), ("nothing", MachineState::Held), "{reason}");
+        assert_eq!(worded(&found), ("nothing", MachineState::Held), "{reason}");
         let said = format!(
             "cannot move: {reason}: because; volume shop/data (pvc-1) is degraded; a guest that trims"
         );
@@ -403,6 +406,6 @@ fn d12_what_an_earlier_drain_gave_up_does_not_count_once_the_machine_is_back() {
         };
         VirtualMachine { asked: Some(asked), ..machine("db") }
     };
-    assert_eq!(told(&now(&gave_up(&drain().request))), ("stop", MachineState::ShuttingDown));
-    assert_eq!(told(&now(&gave_up("request 1 of an hour ago"))), ("mark", MachineState::Waiting));
+    assert_eq!(worded(&now(&gave_up(&drain().request))), ("stop", MachineState::ShuttingDown));
+    assert_eq!(worded(&now(&gave_up("request 1 of an hour ago"))), ("mark", MachineState::Waiting));
 }

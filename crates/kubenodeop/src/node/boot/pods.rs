@@ -14,7 +14,7 @@ use kubeapi::watch::{Update, WatchScope};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::{BootWatch, heard, listed, trouble};
+use super::{BootWatch, follow_objects, listed, trouble};
 use crate::calls::pods;
 use crate::node::gate::{GateFact, Layer};
 use crate::plan::tier::Tier;
@@ -148,7 +148,7 @@ pub(super) async fn look(cluster: &ApiClient, boot: &BootWatch) -> Vec<GateFact>
 /// Them, whenever one has changed.
 pub(super) fn follow(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
     let all: BTreeMap<String, Ill> = BTreeMap::new();
-    heard::<Lean>(cluster, pod_scope(boot))
+    follow_objects::<Lean>(cluster, pod_scope(boot))
         .scan(all, |all, heard| {
             let uid = |pod: &Lean| pod.uid.clone().unwrap_or_default();
             match heard {

@@ -220,17 +220,17 @@ fn r5_stale_taints_go_after_60_s_of_renewals_and_not_before() {
     assert!(gate.judge(at(6)).words.contains("60 s"));
     for secs in (11..61).step_by(10) {
         gate.hear(at(secs), lease(&format!("r{secs}")));
-        assert!(!gate.mends(at(secs)), "{secs}");
+        assert!(!gate.removes_taints(at(secs)), "{secs}");
     }
     // The span of renewals counts, not the time since the first.
-    assert!(!gate.mends(at(65)));
+    assert!(!gate.removes_taints(at(65)));
     gate.hear(at(65), lease("r65"));
-    assert!(gate.mends(at(65)));
+    assert!(gate.removes_taints(at(65)));
     // One try, and the next one after a pause.
-    assert!(!gate.mends(at(66)));
-    assert!(gate.mends(at(70)));
+    assert!(!gate.removes_taints(at(66)));
+    assert!(gate.removes_taints(at(70)));
     gate.hear(at(71), node("", &[]));
-    assert!(!gate.mends(at(90)));
+    assert!(!gate.removes_taints(at(90)));
 }
 
 #[test]
@@ -238,11 +238,11 @@ fn r5_a_gap_in_the_renewals_starts_the_60_s_anew() {
     let mut gate = open(&[TAINT]);
     gate.hear(at(30), lease("r2"));
     gate.hear(at(71), lease("r3"));
-    assert!(!gate.mends(at(71)));
+    assert!(!gate.removes_taints(at(71)));
     gate.hear(at(101), lease("r4"));
-    assert!(!gate.mends(at(101)));
+    assert!(!gate.removes_taints(at(101)));
     gate.hear(at(131), lease("r5"));
-    assert!(gate.mends(at(131)));
+    assert!(gate.removes_taints(at(131)));
 }
 
 #[test]
@@ -254,20 +254,20 @@ fn r5_no_taint_goes_while_the_kubelet_is_not_ready_or_silent_or_the_api_away() {
         }
         gate
     };
-    assert!(renewed().mends(at(65)));
+    assert!(renewed().removes_taints(at(65)));
     let mut silent = renewed();
-    assert!(!silent.mends(at(105)));
+    assert!(!silent.removes_taints(at(105)));
     for fact in
         [node("Ready is False", &[TAINT]), GateFact::Service(Err("refused".to_owned())), node("", &[])]
     {
         let mut gate = renewed();
         gate.hear(at(65), fact.clone());
-        assert!(!gate.mends(at(65)), "{fact:?}");
+        assert!(!gate.removes_taints(at(65)), "{fact:?}");
     }
     // Storage may wait for just these taints to go.
     let mut gate = renewed();
     gate.hear(at(65), GateFact::Storage(vec!["longhorn-system/m".to_owned()]));
-    assert!(gate.mends(at(65)));
+    assert!(gate.removes_taints(at(65)));
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn rebuild(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {
         return edit(store, VOLUMES, named, |it| put_condition(it, "Scheduled", Some(why)));
     };
     store.put(REPLICAS, new(volume, &node, replicas.len(), ""));
-    tell(store, volume, "Normal", "Rebuilding", "Start rebuilding replica");
+    record_volume_event(store, volume, "Normal", "Rebuilding", "Start rebuilding replica");
     edit(store, VOLUMES, named, |it| {
         put_condition(it, "Scheduled", Some((true, "", "")));
         if let Some(all) = it["metadata"]["annotations"].as_object_mut() {
@@ -265,7 +265,7 @@ fn proceed(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value, replica
                 it["spec"]["failedAt"] = stamp(0).into();
                 put_condition(it, "RebuildFailed", Some((true, "General", "scripted failure")));
             });
-            tell(store, volume, "Warning", "FailedRebuilding", "Failed rebuilding replica");
+            record_volume_event(store, volume, "Warning", "FailedRebuilding", "Failed rebuilding replica");
         }
         "complete" => {
             edit(store, REPLICAS, &name(replica), |it| {
@@ -275,13 +275,19 @@ fn proceed(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value, replica
             });
             // Before the cordon's policy looks again: then the old one may count as safe.
             release(store, volume);
-            tell(store, volume, "Normal", "Rebuilt", "Replica has been rebuilt");
+            record_volume_event(store, volume, "Normal", "Rebuilt", "Replica has been rebuilt");
         }
         _ => {}
     }
 }
 
 /// An event about a volume.
-pub(super) fn tell(store: &mut ObjectStore, volume: &Value, kind: &str, reason: &str, message: &str) {
-    crate::machines::tell(store, "longhorn-volume-controller", volume, kind, reason, message);
+pub(super) fn record_volume_event(
+    store: &mut ObjectStore,
+    volume: &Value,
+    kind: &str,
+    reason: &str,
+    message: &str,
+) {
+    crate::machines::record_event(store, "longhorn-volume-controller", volume, kind, reason, message);
 }

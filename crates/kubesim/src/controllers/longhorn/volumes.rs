@@ -88,8 +88,14 @@ fn crash(store: &mut ObjectStore, volume: &Value) {
     }
     detach(store, volume);
     edit(store, VOLUMES, &name(volume), |it| it["status"]["robustness"] = "faulted".into());
-    replicas::tell(store, volume, "Warning", "DetachedUnexpectedly", "Engine of volume dead unexpectedly");
-    replicas::tell(store, volume, "Warning", "Faulted", "volume became faulted");
+    replicas::record_volume_event(
+        store,
+        volume,
+        "Warning",
+        "DetachedUnexpectedly",
+        "Engine of volume dead unexpectedly",
+    );
+    replicas::record_volume_event(store, volume, "Warning", "Faulted", "volume became faulted");
 }
 
 /// The nodes that tickets name, those of the CSI driver brought up to date before.

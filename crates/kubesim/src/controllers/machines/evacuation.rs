@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::settings::KubevirtSettings;
-use super::{MIGRATIONS, active, is_ending, is_over, migrations, tail, tell, text};
+use super::{MIGRATIONS, active, is_ending, is_over, migrations, record_event, tail, text};
 use crate::store::{ObjectKey, ObjectStore, is_true, name, namespace, uid};
 use crate::timers::Tick;
 
@@ -54,5 +54,12 @@ pub(super) fn round(
             "spec": { "vmiName": name(guest), "priority": priority }, "status": {},
         }),
     );
-    tell(store, super::CONTROLLER, guest, "Normal", "SuccessfulCreate", &format!("Created Migration {made}"));
+    record_event(
+        store,
+        super::CONTROLLER,
+        guest,
+        "Normal",
+        "SuccessfulCreate",
+        &format!("Created Migration {made}"),
+    );
 }

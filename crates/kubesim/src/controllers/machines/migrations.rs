@@ -12,7 +12,7 @@ use super::eviction::{denied, unanswered};
 use super::settings::KubevirtSettings;
 use super::{
     GUESTS, MIGRATIONS, active, annotation, budgets, evacuation, guests, is_ending, is_over, launcher,
-    put_condition, tell, text,
+    put_condition, record_event, text,
 };
 use crate::failure::Failure;
 use crate::store::{ObjectKey, ObjectStore, all, is_true, name, namespace, stamp, uid};
@@ -246,7 +246,7 @@ fn unplaced(
                 key.1,
                 name(guest)
             );
-            tell(store, super::CONTROLLER, job, "Warning", "migrationTargetPodUnschedulable", &why);
+            record_event(store, super::CONTROLLER, job, "Warning", "migrationTargetPodUnschedulable", &why);
         }
         fail(store, job, Some(guest), "Migration failed because target pod is not scheduled in time", "");
     }
@@ -341,7 +341,7 @@ fn succeed(store: &mut ObjectStore, job: &Value, guest: &Value) {
         }
     });
     put_state(store, guest, &json!({ "completed": true, "endTimestamp": stamp(0) }));
-    tell(
+    record_event(
         store,
         super::CONTROLLER,
         guest,
@@ -363,7 +363,7 @@ fn fail(store: &mut ObjectStore, job: &Value, guest: Option<&Value>, why: &str, 
             store.retire("pods", &namespace(&pod), &name(&pod), None);
         }
     }
-    tell(store, super::CONTROLLER, job, "Warning", "FailedMigration", why);
+    record_event(store, super::CONTROLLER, job, "Warning", "FailedMigration", why);
     go(store, job, "Failed");
 }
 

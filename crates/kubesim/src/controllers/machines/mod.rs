@@ -144,7 +144,7 @@ pub(crate) fn put_condition(object: &mut Value, kind: &str, wanted: Option<(bool
 }
 
 /// An event about an object.
-pub(crate) fn tell(
+pub(crate) fn record_event(
     store: &mut ObjectStore,
     by: &str,
     about: &Value,

@@ -187,7 +187,7 @@ fn application(key: &str, active: bool) -> Event {
     Event::Application { key: key.into(), active }
 }
 
-fn order(operation: MachineOperation) -> Order {
+fn order(operation: MachineOperation) -> MachineOrder {
     let (reason, boot_reason) = ("NORMAL: controller reboot".into(), BootReason::RebootCmd);
-    Order { operation, reason, boot_reason }
+    MachineOrder { operation, reason, boot_reason }
 }

@@ -41,7 +41,7 @@ fn network(change: impl FnOnce(&mut Vec<NetworkPortStatus>)) -> DeviceNetworkSta
 impl StatusFacts {
     fn configured(&mut self, config: EdgeNodeClusterConfig) {
         let config = Some(Arc::new(config));
-        self.stands(&ClusterMembership { membership: Membership::Member, config, left: None });
+        self.learn_membership(&ClusterMembership { membership: Membership::Member, config, left: None });
     }
 }
 
@@ -157,7 +157,7 @@ fn d_a12_only_a_config_that_is_decided_and_not_valid_takes_the_status_back() {
     let left = Some(Arc::new(sample("bootstrap")));
     let config = Some(Arc::new(sample("initialized-not-clustered")));
     let membership = Membership::Leaving;
-    facts.stands(&ClusterMembership { membership, config: config.clone(), left });
+    facts.learn_membership(&ClusterMembership { membership, config: config.clone(), left });
     facts.token = ClusterToken::None;
     let encrypted_cluster_token = Secret::new(TOKEN.to_owned());
     let with_token = EdgeNodeClusterStatus { encrypted_cluster_token, ..said };
@@ -167,9 +167,9 @@ fn d_a12_only_a_config_that_is_decided_and_not_valid_takes_the_status_back() {
     for last in [None, Some(&not_ready)] {
         assert!(matches!(facts.judge(last, now), StatusDecision::Status(it) if it.cluster_ip_is_ready));
     }
-    facts.stands(&ClusterMembership { membership, config: config.clone(), left: None });
+    facts.learn_membership(&ClusterMembership { membership, config: config.clone(), left: None });
     assert_eq!(facts.judge(None, now), StatusDecision::Stay, "nothing is kept of the cluster");
-    facts.stands(&ClusterMembership { membership: Membership::Outside, config, left: None });
+    facts.learn_membership(&ClusterMembership { membership: Membership::Outside, config, left: None });
     assert_eq!(facts.judge(None, now), StatusDecision::Nothing);
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use requester::{RequestAnswer, told};
+use requester::{RequestAnswer, classify};
 use topics::{
     CordonOwner, DrainPhase, DrainStatus, GoTime, Headline, NodeDrainProgress, NodeDrainRequest, NodeState,
     OperationPause, PauseScope, RequestId, Requester,
@@ -207,7 +207,7 @@ fn noun(count: u32) -> &'static str {
 /// COMPLETE, of whatever kind.
 fn complete(view: &NodeView, progress: &NodeDrainProgress, what: &str) -> Judgement {
     let unproved = |why: &str| (NodeState::Unproved, why.to_owned());
-    let answered = |id: RequestId| progress.answer(id).map(told);
+    let answered = |id: RequestId| progress.answer(id).map(classify);
     let asked = RequestId { by: progress.requested_by, at: progress.requested_at };
     match answered(asked) {
         Some(RequestAnswer::Complete { forced: true, .. }) => {

@@ -60,5 +60,5 @@ fn u13_other_turns_go_on_while_the_site_is_armed() {
     assert_eq!(stage.confirm(), Ok(()));
     stage.hear(Event::Look);
     stage.serve();
-    assert!(matches!(stage.turn.standing(), TurnState::Held { .. }));
+    assert!(matches!(stage.turn.state(), TurnState::Held { .. }));
 }

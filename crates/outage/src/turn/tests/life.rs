@@ -135,15 +135,15 @@ fn who_withdraws_leaves_the_queue_or_releases_and_asks_for_nothing_any_more() {
     waits.hear(Event::Want(None));
     waits.serve();
     assert_eq!(waits.record().queue.len(), 1);
-    assert_eq!(waits.turn.standing(), TurnState::NotWanted { idle: false });
+    assert_eq!(waits.turn.state(), TurnState::NotWanted { idle: false });
     let mut holds = Stage::new(Some(TurnRecord::default()));
     holds.wants();
     holds.hear(Event::Want(None));
     holds.serve();
     assert!(holds.record().holders.is_empty());
-    assert_eq!(holds.turn.standing(), TurnState::NotWanted { idle: false });
+    assert_eq!(holds.turn.state(), TurnState::NotWanted { idle: false });
     assert_eq!(holds.pass(65), "R", "a write of before may still have come through");
-    assert_eq!(holds.turn.standing(), TurnState::NotWanted { idle: true });
+    assert_eq!(holds.turn.state(), TurnState::NotWanted { idle: true });
     assert_eq!(holds.pass(36_000), "");
 }
 
@@ -262,7 +262,7 @@ fn the_second_look_sees_every_way_to_lose_a_turn() {
         change(&mut stage);
         let Err(Unconfirmed::Lost(why)) = stage.confirm() else { panic!("{what}: confirmed") };
         assert!(why.contains(part), "{what}: {why}");
-        assert!(matches!(stage.turn.standing(), TurnState::Lost { .. }), "{what}");
+        assert!(matches!(stage.turn.state(), TurnState::Lost { .. }), "{what}");
         stage.hear(Event::Retry("turn lost".to_owned()));
         stage.serve();
         let entries = stage.lease.as_ref().map_or(0, |it| it.record.holders.len());
@@ -313,7 +313,7 @@ fn after_a_boot_the_turn_is_kept_until_the_gate_opens() {
     let mut stage = Stage::new(Some(TurnRecord { holders: vec![old.clone()], ..held_by_b(&[]) }));
     stage.hear(Event::Tick);
     stage.serve();
-    assert_eq!(stage.turn.standing(), TurnState::Booted { fence: 7, listed: true });
+    assert_eq!(stage.turn.state(), TurnState::Booted { fence: 7, listed: true });
     assert_eq!(stage.record().holders[0].phase, Phase::Booted);
     stage.hear(Event::Gate(false));
     stage.serve();
@@ -325,14 +325,14 @@ fn after_a_boot_the_turn_is_kept_until_the_gate_opens() {
     stage.hear(Event::Gate(true));
     stage.serve();
     assert!(stage.record().holders.is_empty());
-    assert_eq!(stage.turn.standing(), TurnState::NotWanted { idle: true });
+    assert_eq!(stage.turn.state(), TurnState::NotWanted { idle: true });
     // Released by somebody else meanwhile: it takes no turn and says so.
     let mut forced = Stage::new(Some(TurnRecord { holders: vec![old], ..held_by_b(&[]) }));
     forced.hear(Event::Tick);
     forced.serve();
     forced.edit(|record| record.holders.clear());
     forced.serve();
-    assert_eq!(forced.turn.standing(), TurnState::Booted { fence: 7, listed: false });
+    assert_eq!(forced.turn.state(), TurnState::Booted { fence: 7, listed: false });
     assert!(
         forced.said.iter().any(|it| matches!(it, Effect::Say(why) if why.contains("does not have our turn")))
     );
@@ -340,9 +340,9 @@ fn after_a_boot_the_turn_is_kept_until_the_gate_opens() {
     forced.serve();
     forced.hear(Event::Want(None));
     forced.serve();
-    assert_eq!(forced.turn.standing(), TurnState::NotWanted { idle: false });
+    assert_eq!(forced.turn.state(), TurnState::NotWanted { idle: false });
     forced.pass(65);
-    assert_eq!(forced.turn.standing(), TurnState::NotWanted { idle: true });
+    assert_eq!(forced.turn.state(), TurnState::NotWanted { idle: true });
 }
 
 #[test]
@@ -363,7 +363,7 @@ fn phases_are_written_into_our_own_entry() {
         stage.hear(Event::Phase(phase.clone()));
         stage.serve();
         assert_eq!(stage.record().holders[0].phase, phase);
-        assert!(matches!(stage.turn.standing(), TurnState::Held { phase: shown, .. } if shown == phase));
+        assert!(matches!(stage.turn.state(), TurnState::Held { phase: shown, .. } if shown == phase));
     }
     assert_eq!(stage.record().fence, 1, "only a grant raises the fence");
 }
@@ -458,7 +458,7 @@ fn who_wants_no_turn_hears_who_holds_one_without_a_call_and_clears_an_entry_of_i
     stage.serve();
     stage.pass(65);
     assert_eq!(
-        (stage.turn.standing(), stage.turn.servers_out()),
+        (stage.turn.state(), stage.turn.servers_out()),
         (TurnState::NotWanted { idle: true }, Some(vec![]))
     );
     stage.calls.clear();
@@ -471,5 +471,5 @@ fn who_wants_no_turn_hears_who_holds_one_without_a_call_and_clears_an_entry_of_i
     stage.edit(|record| record.queue = vec![waiter("a", Class::Worker), waiter("d", Class::Worker)]);
     stage.serve();
     assert_eq!(stage.record().queue, [waiter("d", Class::Worker)], "it would hold up those behind it");
-    assert_eq!(stage.turn.standing(), TurnState::NotWanted { idle: true });
+    assert_eq!(stage.turn.state(), TurnState::NotWanted { idle: true });
 }

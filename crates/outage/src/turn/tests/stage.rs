@@ -135,14 +135,14 @@ impl Stage {
     }
 
     pub(super) fn waiting(&self) -> TurnWait {
-        match self.turn.standing() {
+        match self.turn.state() {
             TurnState::Waiting(it) => *it,
             other => panic!("not waiting: {other:?}"),
         }
     }
 
     pub(super) fn fence(&self) -> Option<Fence> {
-        match self.turn.standing() {
+        match self.turn.state() {
             TurnState::Held { fence, .. } => Some(fence),
             _ => None,
         }

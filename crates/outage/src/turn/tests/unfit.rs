@@ -35,6 +35,6 @@ fn a_node_whose_drain_cannot_start_neither_waits_in_the_queue_nor_enters_and_cos
     stage.hear(unfit(false));
     stage.serve();
     assert_eq!(stage.fence(), Some(1));
-    let held = stage.turn.standing();
+    let held = stage.turn.state();
     assert!(matches!(held, TurnState::Held { fence: 1, .. }), "{held:?}");
 }

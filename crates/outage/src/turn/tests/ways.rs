@@ -181,7 +181,7 @@ impl World {
     /// Lets one node alone come as far as `step`.
     pub(super) fn lead(&mut self, nth: usize, step: Step) {
         for _ in 0..100 {
-            let held = matches!(self.nodes[nth].standing, Some(TurnState::Held { .. }));
+            let held = matches!(self.nodes[nth].turn_state, Some(TurnState::Held { .. }));
             if self.nodes[nth].step == step && (step != Step::Wants || held) {
                 return;
             }
@@ -222,7 +222,7 @@ impl World {
                 self.wait();
             }
         }
-        let waits = self.nodes.iter().map(|it| format!("{} {:?} {:?}", it.name, it.step, it.standing));
+        let waits = self.nodes.iter().map(|it| format!("{} {:?} {:?}", it.name, it.step, it.turn_state));
         Err(format!("for ever: {}; {:?}", waits.collect::<Vec<_>>().join("; "), self.lease))
     }
 }

@@ -44,7 +44,7 @@ pub(super) struct Node {
     pub(super) turn: Option<Turn>,
     pub(super) call: Option<Effect>,
     pub(super) shown: Option<String>,
-    pub(super) standing: Option<TurnState>,
+    pub(super) turn_state: Option<TurnState>,
     pub(super) mark: Option<CordonMark>,
     pub(super) unschedulable: bool,
     pub(super) off_since: Option<Mono>,
@@ -138,7 +138,7 @@ impl Node {
         self.step == Step::Off
     }
 
-    fn seen(&self, now: Mono) -> TurnNode {
+    fn as_read(&self, now: Mono) -> TurnNode {
         let away = self.off_since.is_some_and(|since| now.since(since) >= LAG);
         TurnNode {
             name: self.name.clone(),
@@ -153,7 +153,7 @@ impl Node {
             being_deleted: false,
             out_of_service: false,
             ignored: false,
-            idle: !self.cut && self.standing == Some(TurnState::NotWanted { idle: true }),
+            idle: !self.cut && self.turn_state == Some(TurnState::NotWanted { idle: true }),
             mark: self.mark.clone(),
         }
     }
@@ -165,17 +165,18 @@ impl Node {
 
     /// Whether [`World::go`] does anything.
     pub(super) fn can_go(&self) -> bool {
-        let standing = self.standing.as_ref();
+        let turn_state = self.turn_state.as_ref();
         match self.step {
-            Step::Idle => standing.is_some() && self.jobs > 0,
-            Step::Wants => match standing {
+            Step::Idle => turn_state.is_some() && self.jobs > 0,
+            Step::Wants => match turn_state {
                 Some(TurnState::Held { .. }) => !self.cut,
                 Some(TurnState::Lost { .. }) => true,
                 _ => false,
             },
-            Step::Leaving => matches!(standing, Some(TurnState::NotWanted { .. })),
+            Step::Leaving => matches!(turn_state, Some(TurnState::NotWanted { .. })),
             Step::Back => {
-                matches!(standing, Some(TurnState::Booted { .. } | TurnState::NotWanted { .. })) && !self.cut
+                matches!(turn_state, Some(TurnState::Booted { .. } | TurnState::NotWanted { .. }))
+                    && !self.cut
             }
             Step::Cordoned | Step::Out | Step::Emergency | Step::Off => true,
             Step::Confirming | Step::LastLook => false,
@@ -226,7 +227,7 @@ impl World {
     pub(super) fn start(&mut self, nth: usize) {
         let node = &mut self.nodes[nth];
         node.turn = Some(Turn::new(node.me(), nth as u64 * 7 + u64::from(node.boot)));
-        (node.call, node.standing, node.shown) = (None, None, None);
+        (node.call, node.turn_state, node.shown) = (None, None, None);
         let wants =
             matches!(node.step, Step::Wants | Step::Cordoned | Step::Confirming | Step::Out | Step::LastLook);
         if wants {
@@ -248,7 +249,7 @@ impl World {
         for effect in effects {
             let node = &mut self.nodes[nth];
             match effect {
-                Effect::Stand(standing) => node.standing = Some(standing),
+                Effect::State(turn_state) => node.turn_state = Some(turn_state),
                 Effect::Confirmed(answer) | Effect::LookedLast(_, answer) => self.confirmed(nth, answer),
                 Effect::Say(_) => {}
                 Effect::Read(_) | Effect::ReadCluster(_) | Effect::ReadMargin(_) | Effect::Write(..) => {
@@ -285,7 +286,7 @@ impl World {
     pub(super) fn off(&mut self, nth: usize) {
         let node = &mut self.nodes[nth];
         (node.step, node.turn, node.call, node.off_since) = (Step::Off, None, None, Some(self.now));
-        node.standing = None;
+        node.turn_state = None;
         node.jobs = node.jobs.saturating_sub(1);
     }
 
@@ -374,7 +375,8 @@ impl World {
                 Event::Read(id, if answers { Ok(found) } else { Err(ReadError::NoAnswer(lost())) })
             }
             Effect::ReadCluster(id) => {
-                let nodes = self.nodes.iter().filter(|it| !it.deleted).map(|it| it.seen(self.now)).collect();
+                let nodes =
+                    self.nodes.iter().filter(|it| !it.deleted).map(|it| it.as_read(self.now)).collect();
                 Event::Cluster(id, if answers { Ok(nodes) } else { Err(ReadError::NoAnswer(lost())) })
             }
             Effect::ReadMargin(id) => Event::Margin(id, if answers { Ok(()) } else { Err(lost()) }),
@@ -403,8 +405,8 @@ impl World {
     /// The next step of the agent, if there is one.
     pub(super) fn go(&mut self, nth: usize) {
         let node = &mut self.nodes[nth];
-        let standing = node.standing.clone();
-        match (node.step, standing) {
+        let turn_state = node.turn_state.clone();
+        match (node.step, turn_state) {
             (Step::Idle, Some(_)) if node.jobs > 0 => {
                 node.step = Step::Wants;
                 let want = node.want(false);

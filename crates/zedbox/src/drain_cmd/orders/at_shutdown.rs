@@ -27,7 +27,7 @@ pub(in crate::drain_cmd) async fn run(
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let seen = Follow::open(topic_root, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.view().clone();
     if let Some(why) = needs_none(&seen) {
         voice.paragraph(&format!("Nothing is drained before the machine goes down: {why}."))?;
         return Ok(Exit::Done);

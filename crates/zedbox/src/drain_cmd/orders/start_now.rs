@@ -41,7 +41,7 @@ pub(in crate::drain_cmd) async fn run(
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
     let reason = person::reason(&options.reason).context(START)?;
-    let seen = Follow::open(topic_root, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.view().clone();
     let pass = pass(&seen, reason, person::name(surroundings)).context(START)?;
     let file = topic_root.path(WINDOW_PASS);
     let bytes = go_json::to_vec(&pass).context(START)?;

@@ -226,7 +226,7 @@ impl CordonCleanup {
             self.check = CordonCheck::Running;
             self.uncordons = wanted == DesiredNode::Schedulable || planted(Fault::K9);
             let gate_open = self.after_boot.is_open();
-            out.push(Effect::Look { nth: self.looks, give_back: self.uncordons, gate_open });
+            out.push(Effect::Look { nth: self.looks, uncordon: self.uncordons, gate_open });
         }
     }
 
@@ -265,7 +265,7 @@ impl CordonCleanup {
             }
             Ok(NodeLook::Open) => {
                 if self.cordon == CordonOwner::Ours {
-                    out.push(Effect::Say(DrainLogEvent::GivenBack));
+                    out.push(Effect::Say(DrainLogEvent::CordonRemoved));
                 }
                 self.cordon = CordonOwner::None;
                 self.trouble.clear();

@@ -16,7 +16,7 @@ use topics::DrainStatus;
 use super::life::{Drain, DrainStepOutcome};
 use super::run::{DrainEnd, DrainRun};
 use crate::core::context::NodeContext;
-use crate::core::facts::{DrainLogEvent, Effect, Hindered};
+use crate::core::facts::{DrainLogEvent, Effect, StartObstacle};
 use crate::limits::PROBE_PAUSE;
 
 /// Pause before it is looked again at what was found of pods; the node is looked at as often as it is tried to cordon it.
@@ -35,7 +35,7 @@ pub(crate) enum PreflightState {
     /// The drain cannot start.
     Found {
         /// Why.
-        what: Hindered,
+        what: StartObstacle,
         /// What was found of pods.
         blockers: Vec<AttemptBlocker>,
         /// When it is looked again; `None` while it is.
@@ -56,7 +56,7 @@ impl Drain {
     }
 
     /// What keeps it from starting, while it waits for that.
-    pub(super) fn hindered(&self) -> Option<(&Hindered, &[AttemptBlocker])> {
+    pub(super) fn obstacle(&self) -> Option<(&StartObstacle, &[AttemptBlocker])> {
         match &self.preflight {
             PreflightState::Found { what, blockers, .. } if matches!(self.run, DrainRun::Waiting { .. }) => {
                 Some((what, blockers))
@@ -135,7 +135,7 @@ impl Drain {
     pub(crate) fn preflighted(
         &mut self,
         now: Mono,
-        found: Result<Vec<AttemptBlocker>, Hindered>,
+        found: Result<Vec<AttemptBlocker>, StartObstacle>,
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) {
@@ -156,14 +156,14 @@ impl Drain {
                 Some(first) => {
                     let next_step = format!("{}: {}", first.subject, first.next_step());
                     let why = first.reason.clone();
-                    let what = Hindered { why, next_step, away: false, of_node: false };
+                    let what = StartObstacle { why, next_step, away: false, of_node: false };
                     (what, blockers)
                 }
             },
             Err(what) => (what, Vec::new()),
         };
         if before.as_ref().is_none_or(|(it, _)| it.why != what.why) {
-            out.push(Effect::Say(DrainLogEvent::Hindered(what.why.clone())));
+            out.push(Effect::Say(DrainLogEvent::CannotStart(what.why.clone())));
         }
         if what.away {
             // Whether the drain is skipped is decided by what the keeper of the turn meets, or the probe.

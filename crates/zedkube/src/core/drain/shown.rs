@@ -96,7 +96,7 @@ impl Drain {
             attempt: SavedAttempts::of(&self.run, self.resume.as_ref()).attempt,
             tier: tier.map(|it| it.text().to_owned()).unwrap_or_default(),
             counts: self.counts(),
-            blockers: self.hindered().map_or_else(|| blockers(&pods, node), |(_, found)| shown(found, node)),
+            blockers: self.obstacle().map_or_else(|| blockers(&pods, node), |(_, found)| shown(found, node)),
             machines: pods.machines.iter().map(machine).collect(),
             left: self.all_left(),
             volumes: pods.volumes,

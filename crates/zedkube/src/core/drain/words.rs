@@ -123,7 +123,7 @@ impl Drain {
 
     /// What it waits for before it may be cordoned.
     fn waiting_words(&self, node: &NodeContext) -> StateWords {
-        if let Some((what, _)) = self.hindered() {
+        if let Some((what, _)) = self.obstacle() {
             return words(
                 DrainPhase::Checking,
                 if node.limits.take_turns {

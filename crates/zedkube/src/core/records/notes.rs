@@ -34,7 +34,7 @@ impl History {
                 let after = [
                     StepWord::Taken,
                     StepWord::Restarted,
-                    StepWord::Hindered,
+                    StepWord::CannotStart,
                     StepWord::Passed,
                     StepWord::WaitsForTurn,
                 ];
@@ -70,9 +70,9 @@ impl History {
             DrainLogEvent::Taken(request) => {
                 self.taken(request, &node.boot_id, at, drain.catches_up());
             }
-            DrainLogEvent::Hindered(why) => {
+            DrainLogEvent::CannotStart(why) => {
                 let after = [StepWord::Taken, StepWord::Restarted, StepWord::ApiReached, StepWord::TurnLost];
-                self.once(StepWord::Hindered, &after, 0, at, why);
+                self.once(StepWord::CannotStart, &after, 0, at, why);
             }
             DrainLogEvent::Passed(what) => self.step(StepWord::Passed, 0, at, what),
             DrainLogEvent::OutsideWindow(why) | DrainLogEvent::Paused(why) => {
@@ -93,7 +93,7 @@ impl History {
                 let after = [
                     StepWord::Taken,
                     StepWord::Restarted,
-                    StepWord::Hindered,
+                    StepWord::CannotStart,
                     StepWord::Passed,
                     StepWord::ApiReached,
                     StepWord::TurnLost,
@@ -142,7 +142,7 @@ impl History {
             | DrainLogEvent::Tainted(_)
             | DrainLogEvent::RepairsAgain(..)
             | DrainLogEvent::GateWarning(_)
-            | DrainLogEvent::GivenBack
+            | DrainLogEvent::CordonRemoved
             | DrainLogEvent::LookFailed(_)
             | DrainLogEvent::Leftovers(_) => {}
         }

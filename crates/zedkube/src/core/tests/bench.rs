@@ -230,6 +230,6 @@ impl Bench {
     }
 
     pub(super) fn gives_back(&self) -> bool {
-        self.last.iter().any(|it| matches!(it, Effect::Look { give_back: true, .. }))
+        self.last.iter().any(|it| matches!(it, Effect::Look { uncordon: true, .. }))
     }
 }

@@ -41,7 +41,7 @@ fn booted() -> Bench {
 /// Whether the last look may take a cordon of an earlier boot, if there was one.
 fn may_open(bench: &Bench) -> Option<bool> {
     bench.last.iter().find_map(|it| {
-        if let Effect::Look { give_back: true, gate_open, .. } = it { Some(*gate_open) } else { None }
+        if let Effect::Look { uncordon: true, gate_open, .. } = it { Some(*gate_open) } else { None }
     })
 }
 

@@ -73,7 +73,7 @@ fn clean(bench: &mut Bench) {
 }
 
 fn gives_back(bench: &Bench) -> bool {
-    has(bench, |it| matches!(it, Effect::Look { give_back: true, .. }))
+    has(bench, |it| matches!(it, Effect::Look { uncordon: true, .. }))
 }
 
 /// Cordoned in the turn with this fence, and draining.

@@ -21,7 +21,7 @@ fn notice(kind: NoticeKind, is_new: bool) -> Notice {
 }
 
 /// What the hook `script` has written, once it was told all of `notices`.
-async fn told(script: &str, notices: &[Notice]) -> String {
+async fn calls_of(script: &str, notices: &[Notice]) -> String {
     let root = tempfile::tempdir().unwrap();
     let topic_root = TopicRoot::open(root.path()).unwrap();
     let path = root.path().join(FOLDER).join(HookStage::Notify.folder()).join("10-mail");
@@ -46,7 +46,8 @@ async fn told(script: &str, notices: &[Notice]) -> String {
 #[tokio::test]
 async fn x3_a_hook_is_told_what_happened_and_nothing_that_was_found_at_the_start() {
     let script = r#"echo "$1 $ZEDBOX_HOOK_EVENT $ZEDBOX_HOOK_SEVERITY $ZEDBOX_HOOK_NODE $ZEDBOX_HOOK_OPERATION $ZEDBOX_HOOK_AT [$ZEDBOX_HOOK_MESSAGE]" >> $said"#;
-    let said = told(script, &[notice(NoticeKind::Started, false), notice(NoticeKind::Blocked, true)]).await;
+    let said =
+        calls_of(script, &[notice(NoticeKind::Started, false), notice(NoticeKind::Blocked, true)]).await;
     assert_eq!(
         said,
         "run DrainBlocked warning n1 device 2026-03-14T09:41:00Z [pod shop/web-0: $(reboot)\nno]\n"
@@ -57,7 +58,7 @@ async fn x3_a_hook_is_told_what_happened_and_nothing_that_was_found_at_the_start
 async fn x3_one_that_fails_hangs_or_prints_megabytes_is_told_the_next_thing_all_the_same() {
     let two = [notice(NoticeKind::Blocked, true), notice(NoticeKind::Complete, true)];
     for bad in ["exit 3", "sleep 1000", "head -c 3000000 /dev/zero"] {
-        let said = told(&format!("echo $ZEDBOX_HOOK_EVENT >> $said; {bad}"), &two).await;
+        let said = calls_of(&format!("echo $ZEDBOX_HOOK_EVENT >> $said; {bad}"), &two).await;
         assert_eq!(said, "DrainBlocked\nDrainComplete\n", "{bad}");
     }
 }
@@ -66,7 +67,7 @@ async fn x3_one_that_fails_hangs_or_prints_megabytes_is_told_the_next_thing_all_
 async fn x3_no_more_is_told_in_an_hour_than_the_events_may_be_and_ends_have_room() {
     let mut many = vec![notice(NoticeKind::Blocked, true); 2 * HOURLY];
     many.push(notice(NoticeKind::Complete, true));
-    let said = told("echo $ZEDBOX_HOOK_EVENT >> $said", &many).await;
+    let said = calls_of("echo $ZEDBOX_HOOK_EVENT >> $said", &many).await;
     let blocked = said.lines().filter(|it| *it == "DrainBlocked").count();
     assert!(blocked < HOURLY && blocked > 0, "{blocked}");
     assert_eq!(said.lines().last(), Some("DrainComplete"));

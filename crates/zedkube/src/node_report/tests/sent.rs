@@ -218,9 +218,9 @@ async fn o3_a_node_that_leaves_its_cluster_shows_nothing_any_more() {
         stage.pass(60).await;
         assert_eq!(stage.condition(), None);
         assert!(stage.node()["metadata"]["annotations"]["pillar-rs/drain-state"].is_null());
-        let asked = stage.sim.faults().seen().len();
+        let asked = stage.sim.faults().requests().len();
         stage.pass(7200).await;
-        assert_eq!(stage.sim.faults().seen().len(), asked, "and it asks for nothing");
+        assert_eq!(stage.sim.faults().requests().len(), asked, "and it asks for nothing");
         stage.members.send_modify(|it| it.membership = Membership::Member);
         stage.pass(9).await;
         assert!(stage.condition().is_some());
@@ -234,9 +234,9 @@ async fn o3_while_the_api_is_away_nothing_is_sent_and_then_what_waited() {
         stage.publish(idle(), 9).await;
         // The drain has noticed it.
         let away = NodeDrainProgress { api_silent_since: at(9), ..blocked("shop/a") };
-        let asked = stage.sim.faults().seen().len();
+        let asked = stage.sim.faults().requests().len();
         stage.publish(away, 7200).await;
-        assert_eq!(stage.sim.faults().seen().len(), asked);
+        assert_eq!(stage.sim.faults().requests().len(), asked);
         stage.publish(blocked("shop/a"), 60).await;
         let reasons: Vec<String> = stage.events().into_iter().map(|it| it.0).collect();
         for reason in ["DrainStarted", "DrainBlocked", "DrainStalled"] {
@@ -246,9 +246,9 @@ async fn o3_while_the_api_is_away_nothing_is_sent_and_then_what_waited() {
         for method in ["GET", "POST", "PATCH"] {
             stage.sim.faults().script(method, "/", u32::MAX, ScriptedFault::Cut);
         }
-        let asked = stage.sim.faults().seen().len();
+        let asked = stage.sim.faults().requests().len();
         stage.publish(progress(DrainPhase::FailedDrain, DrainStatus::FailedDrain), 3600).await;
-        let tries = stage.sim.faults().seen().len() - asked;
+        let tries = stage.sim.faults().requests().len() - asked;
         assert!((3..25).contains(&tries), "{tries}");
         stage.sim.faults().clear();
         stage.pass(310).await;
@@ -301,9 +301,9 @@ async fn o3_a_user_without_the_role_costs_little_and_another_devices_node_is_not
                 stage.sim.faults().script(method, path, u32::MAX, ScriptedFault::status(403, "Forbidden"));
             }
         }
-        let asked = stage.sim.faults().seen().len();
+        let asked = stage.sim.faults().requests().len();
         stage.publish(blocked("shop/a"), 3600).await;
-        let tries = stage.sim.faults().seen().len() - asked;
+        let tries = stage.sim.faults().requests().len() - asked;
         assert!(tries < 50, "{tries}");
         stage.sim.faults().clear();
         stage.sim.edit("nodes", "", "n1", |it| it["metadata"]["labels"]["node-uuid"] = "u2".into());
@@ -340,5 +340,5 @@ async fn o3_with_the_setting_off_nothing_is_asked_and_stalls_are_counted_all_the
         () = clock.sleep_until(Some(clock.now() + Duration::from_mins(5))) => {}
     }
     assert_eq!((totals.borrow().stalls, totals.borrow().stalled), (1, true));
-    assert!(sim.faults().seen().is_empty());
+    assert!(sim.faults().requests().is_empty());
 }

@@ -117,9 +117,9 @@ async fn r5_v2_taints_that_come_back_go_as_long_as_the_agent_runs() {
         device.pass(Duration::from_hours(3)).await;
     }
     // At rest one node is watched, and what is to be known without an API is listed once in ten minutes.
-    let before = device.sim.faults().seen().len();
+    let before = device.sim.faults().requests().len();
     device.pass(Duration::from_mins(10)).await;
-    let seen = device.sim.faults().seen().split_off(before);
+    let seen = device.sim.faults().requests().split_off(before);
     let ours: Vec<_> = seen.iter().filter(|it| !it.uri.contains("/leases/eve-kube-stats-leader")).collect();
     let lists = ours.iter().filter(|it| !it.uri.contains("watch=true"));
     let lists: Vec<&str> = lists.map(|it| it.uri.split('?').next().unwrap()).collect();

@@ -25,7 +25,7 @@ fn is_there(device: &Device) -> bool {
 
 /// How often somebody has made our node schedulable again.
 fn given_back(device: &Device) -> usize {
-    let seen = device.sim.faults().seen();
+    let seen = device.sim.faults().requests();
     let opens = |body: &[u8]| String::from_utf8_lossy(body).contains(r#""unschedulable":null"#);
     seen.iter().filter(|it| it.method == "PATCH" && it.uri.contains(NODE) && opens(&it.body)).count()
 }

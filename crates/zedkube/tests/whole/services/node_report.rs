@@ -93,12 +93,12 @@ async fn course(node_report: bool, fault: Option<ScriptedFault>) -> (Duration, u
         }
     }
     device.pass(Duration::from_secs(60)).await;
-    let before = device.sim.faults().seen().len();
+    let before = device.sim.faults().requests().len();
     let began = device.now();
     device.ask(US, 1).await;
     device.until(DrainStatus::Complete, US, 1).await;
     let took = device.now().since(began);
-    let seen = device.sim.faults().seen();
+    let seen = device.sim.faults().requests();
     let beside =
         |uri: &str| uri.contains("/status?") || uri.contains("/events") || uri == "/api/v1/nodes/n1?";
     (took, seen[before..].iter().filter(|it| it.method != "GET" && !beside(&it.uri)).count())

@@ -142,7 +142,7 @@ fn table() -> Vec<Row> {
 }
 
 /// The same with a lease that is renewed in time.
-fn heard(gate: &mut Gate, secs: u64, facts: &[GateFact]) -> GateStatus {
+fn with_lease(gate: &mut Gate, secs: u64, facts: &[GateFact]) -> GateStatus {
     gate.hear(at(secs), lease(&format!("r{secs}")));
     for fact in facts {
         gate.hear(at(secs), fact.clone());
@@ -161,7 +161,7 @@ fn r4_u10_a_layer_of_these_waits_until_its_limit_then_warns_by_name_and_heals() 
         let mut gate = open(&[]);
         for secs in (10..10 + limit).step_by(20) {
             let facts: &[GateFact] = if secs == 10 { &bad } else { &[] };
-            let verdict = heard(&mut gate, secs, facts);
+            let verdict = with_lease(&mut gate, secs, facts);
             assert!(!verdict.failed, "{verdict:?}");
             if shuts {
                 assert_eq!((verdict.layer, warned(&verdict)), (Some(layer), Vec::new()), "{secs}");
@@ -171,21 +171,21 @@ fn r4_u10_a_layer_of_these_waits_until_its_limit_then_warns_by_name_and_heals() 
                 assert_eq!(warned(&verdict), [(layer, false)]);
             }
         }
-        heard(&mut gate, 9 + limit, &[]);
+        with_lease(&mut gate, 9 + limit, &[]);
         assert_eq!(gate.due(at(9 + limit)), Some(at(10 + limit)), "{layer:?}");
-        heard(&mut gate, 10 + limit, &[]);
-        let verdict = heard(&mut gate, 15 + limit, &[]);
+        with_lease(&mut gate, 10 + limit, &[]);
+        let verdict = with_lease(&mut gate, 15 + limit, &[]);
         assert!(verdict.is_open() && !verdict.holds_turn, "{verdict:?}");
         let [warning] = verdict.warnings.as_slice() else { panic!("{verdict:?}") };
         assert_eq!((warning.layer, warning.since, warning.failed), (layer, at(10), true));
         assert!(warning.words.contains(words) && warning.next_step.contains(next), "{warning:?}");
-        let verdict = heard(&mut gate, 16 + limit, &good);
+        let verdict = with_lease(&mut gate, 16 + limit, &good);
         assert!(verdict.is_open() && verdict.warnings.is_empty(), "{verdict:?}");
         // Healed within its time, it leaves nothing behind either.
         let mut gate = open(&[]);
-        heard(&mut gate, 10, &bad);
-        heard(&mut gate, 20, &good);
-        let verdict = heard(&mut gate, 26, &[]);
+        with_lease(&mut gate, 10, &bad);
+        with_lease(&mut gate, 20, &good);
+        let verdict = with_lease(&mut gate, 26, &[]);
         assert!(verdict.is_open() && !verdict.holds_turn && verdict.warnings.is_empty(), "{verdict:?}");
     }
 }
@@ -195,16 +195,16 @@ fn the_time_of_each_counts_while_all_below_it_is_sound_and_trouble_below_does_no
     for (layer, bad, _, limit, shuts, ..) in table() {
         let below = [GateFact::Devices(texts(&["/dev/kmsg"])), GateFact::Devices(Vec::new())];
         let mut gate = open(&[]);
-        heard(&mut gate, 10, &bad);
-        let verdict = heard(&mut gate, 20, &below[..1]);
+        with_lease(&mut gate, 10, &bad);
+        let verdict = with_lease(&mut gate, 20, &below[..1]);
         assert_eq!((verdict.layer, verdict.warnings), (Some(Layer::Devices), Vec::<Warning>::new()));
-        heard(&mut gate, 30, &below[1..]);
+        with_lease(&mut gate, 30, &below[1..]);
         for secs in (40..20 + limit).step_by(20) {
-            let verdict = heard(&mut gate, secs, &[]);
+            let verdict = with_lease(&mut gate, secs, &[]);
             assert_eq!((verdict.layer == Some(layer), verdict.holds_turn), (shuts, !shuts), "{verdict:?}");
         }
         assert_eq!(gate.due(at(19 + limit)), Some(at(20 + limit)), "ten seconds counted before");
-        assert_eq!(warned(&heard(&mut gate, 20 + limit, &[])), [(layer, true)]);
+        assert_eq!(warned(&with_lease(&mut gate, 20 + limit, &[])), [(layer, true)]);
     }
 }
 
@@ -212,11 +212,11 @@ fn the_time_of_each_counts_while_all_below_it_is_sound_and_trouble_below_does_no
 fn u10_machines_and_pods_seen_before_the_node_was_ready_do_not_let_the_turn_go() {
     let mut gate = open(&[]);
     let seen = [GateFact::Machines(Vec::new()), GateFact::Pending(Vec::new()), GateFact::Probes(Vec::new())];
-    heard(&mut gate, 10, &[&[node("KubeletNotReady", &[])], &seen[..]].concat());
-    let verdict = heard(&mut gate, 20, &[node("", &[])]);
+    with_lease(&mut gate, 10, &[&[node("KubeletNotReady", &[])], &seen[..]].concat());
+    let verdict = with_lease(&mut gate, 20, &[node("", &[])]);
     assert_eq!(warned(&verdict), [(Layer::System, false), (Layer::Machines, false), (Layer::Probes, false)]);
     assert!(verdict.holds_turn && gate.waits_for_upper(at(20)), "{verdict:?}");
-    let verdict = heard(&mut gate, 30, &seen);
+    let verdict = with_lease(&mut gate, 30, &seen);
     assert!(!verdict.holds_turn && verdict.warnings.is_empty(), "{verdict:?}");
 }
 
@@ -224,7 +224,7 @@ fn u10_machines_and_pods_seen_before_the_node_was_ready_do_not_let_the_turn_go()
 fn of_the_layers_that_shut_it_the_lowest_is_named_and_one_whose_limit_is_over_lets_the_next_one_speak() {
     let mut gate = open(&[]);
     let (clock, away) = (GateFact::Clock(WRONG.to_owned()), GateFact::Service(Err("refused".to_owned())));
-    let verdict = heard(&mut gate, 10, &[clock, away]);
+    let verdict = with_lease(&mut gate, 10, &[clock, away]);
     assert_eq!(verdict.layer, Some(Layer::Clock), "what comes later is known to be wrong by it");
     gate.hear(at(310), GateFact::Away("refused".to_owned()));
     let verdict = gate.judge(at(310));
@@ -243,14 +243,14 @@ fn seed_0_06_another_address_than_before_the_boot_is_reported_at_once_and_holds_
         (&["10.0.0.2"], &[], ""),
     ] {
         let mut gate = open(&[]);
-        let verdict = heard(&mut gate, 10, &[GateFact::Known(texts(known)), at_home(now)]);
+        let verdict = with_lease(&mut gate, 10, &[GateFact::Known(texts(known)), at_home(now)]);
         assert!(verdict.is_open() && !verdict.holds_turn, "{verdict:?}");
         let said = verdict.warnings.first().map(|it| (it.words.contains(expected), it.since, it.failed));
         assert_eq!(said, (!expected.is_empty()).then_some((true, at(10), true)), "{verdict:?}");
         // It is also said before the gate opens.
-        let verdict = heard(&mut gate, 20, &[GateFact::Storage(texts(&["longhorn-system/m"]))]);
+        let verdict = with_lease(&mut gate, 20, &[GateFact::Storage(texts(&["longhorn-system/m"]))]);
         assert_eq!(verdict.warnings.len(), usize::from(!expected.is_empty()), "{verdict:?}");
-        let verdict = heard(&mut gate, 30, &[at_home(known)]);
+        let verdict = with_lease(&mut gate, 30, &[at_home(known)]);
         assert!(verdict.warnings.is_empty(), "{verdict:?}");
     }
 }

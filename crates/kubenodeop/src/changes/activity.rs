@@ -18,12 +18,12 @@ use kubeapi::names::{NodeName, PodUid};
 /// Ends when the cordon of `node` is not what it was at the time of the call, or when a pod is there that would have
 /// to leave and was not there then, and says what, as `pod shop/web-1 has come`. Without that it never ends; trouble
 /// with the server is got over. Dropping the future closes its watches and loses nothing that a look does not show.
-pub async fn until_stirred(cluster: &ApiClient, node: &NodeName) -> String {
+pub async fn until_activity(cluster: &ApiClient, node: &NodeName) -> String {
     let mut before = NodeBefore::default();
     let nodes = streams::node_events(cluster, node, drain::seed());
     let mut facts = stream::select(nodes, streams::pod_events(cluster, node, drain::seed()));
     while let Some(fact) = facts.next().await {
-        if let Some(what) = before.stirred(node, fact) {
+        if let Some(what) = before.activity(node, fact) {
             return what;
         }
     }
@@ -38,7 +38,7 @@ struct NodeBefore {
 }
 
 impl NodeBefore {
-    fn stirred(&mut self, name: &NodeName, fact: Event) -> Option<String> {
+    fn activity(&mut self, name: &NodeName, fact: Event) -> Option<String> {
         match fact {
             Event::Node(now) => {
                 let before = self.cordon.get_or_insert_with(|| now.cordon.clone());
@@ -125,7 +125,7 @@ mod tests {
             }
         });
         let node = NodeName::parse("n1").unwrap();
-        timeout(Duration::from_secs(20), until_stirred(&cluster, &node)).await.ok()
+        timeout(Duration::from_secs(20), until_activity(&cluster, &node)).await.ok()
     }
 
     #[tokio::test(start_paused = true)]
