@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agent::force::{OrderedBy, Orders};
+use agent::force::Orders;
 use agent::settings::{DISK_RESERVE, DRAIN_TIMEOUT, Properties};
 use agent::{AgentContext, Error, Hands, Tasks, Weight, publication};
 use kubeapi::NodeName;
@@ -17,7 +17,7 @@ use topics::{
 };
 use tracing::{error, warn};
 
-use crate::core::{DrainLogEvent, Effect, Event, Force, K3sHold, OrderAuthor, SiteHold};
+use crate::core::{DrainLogEvent, Effect, Event, Force, K3sHold, SiteHold};
 use crate::hooks::DrainHooks;
 use crate::log::say;
 use crate::node_report::DrainActivity;
@@ -280,9 +280,7 @@ impl Shell {
                     |it: &Option<NodeDrainStatus>| it.is_some_and(|it| it.status == DrainStatus::Complete);
                 forced.store(order.as_ref().is_ok_and(complete), Ordering::Relaxed);
                 // Who orders is known before what.
-                if !outbox.send(Event::ForceBy(by.map(author))).await
-                    || !outbox.send(Event::Force(force(order))).await
-                {
+                if !outbox.send(Event::ForceBy(by)).await || !outbox.send(Event::Force(force(order))).await {
                     return;
                 }
             }
@@ -320,10 +318,6 @@ fn node_known(own_node: &OwnNode, info: &EdgeNodeInfo) -> Option<Event> {
             None
         }
     }
-}
-
-fn author(by: OrderedBy) -> OrderAuthor {
-    OrderAuthor { uid: by.uid, name: by.name, written: by.written, by: by.by, reason: by.reason }
 }
 
 fn force(order: Result<Option<NodeDrainStatus>, String>) -> Force {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent::force::OrderedBy;
 use agent::settings::Properties;
 use kubenodeop::node::boot::GateReport;
 use kubenodeop::node::gate::{GateStatus, Warning};
@@ -38,7 +39,7 @@ pub enum Event {
     /// The topic of a requester has been read once.
     RequestsRead(Requester),
     /// Who wrote the force file that is heard of next, where that can be had.
-    ForceBy(Option<OrderAuthor>),
+    ForceBy(Option<OrderedBy>),
     /// The force file.
     Force(Force),
     /// Whether a fault-injection file of root's asks to hold a drain that is done.
@@ -133,21 +134,6 @@ pub enum Force {
     Order(NodeDrainStatus),
     /// It is refused, for this reason.
     Refused(String),
-}
-
-/// Who wrote a file.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OrderAuthor {
-    /// User who owns it.
-    pub uid: u32,
-    /// Name of that user, or empty.
-    pub name: String,
-    /// When it was written, as its time stamp says.
-    pub written: GoTime,
-    /// Who wrote it by its own words, or empty.
-    pub by: String,
-    /// Why, or empty.
-    pub reason: String,
 }
 
 /// What one look at the cluster has shown, for times without an API.

@@ -22,7 +22,7 @@ pub use drain::{ClosedWindow, Pass};
 pub(crate) use drain::{blocker, kept_marks, marks, ms};
 pub use facts::{
     API_AWAY, AttemptFailure, CordonTurn, DrainLogEvent, DrainSuccess, Effect, Event, Force, Learned,
-    NodeLook, OrderAuthor, RemainingPod, RunId, StartObstacle, UnansweredCall,
+    NodeLook, RemainingPod, RunId, StartObstacle, UnansweredCall,
 };
 pub use k3s::K3sHold;
 pub use machine::Zedkube;

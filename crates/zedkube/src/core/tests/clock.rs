@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use agent::force::OrderedBy;
 use kubeapi::{PodRef, PodUid};
 use kubenodeop::node::gate::Layer;
 use kubenodeop::{AttemptBlocker, BlockCode, Progress};
@@ -14,7 +15,7 @@ use topics::{
 };
 
 use super::bench::{Bench, T0, alone, booted_at, gate, request, wall};
-use super::{Effect, Event, Force, Membership, OrderAuthor, Zedkube};
+use super::{Effect, Event, Force, Membership, Zedkube};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
@@ -87,11 +88,11 @@ fn points() -> Vec<(&'static str, Bench)> {
         }
     }
     let mut forced = draining();
-    forced.hear(Event::ForceBy(Some(OrderAuthor {
+    forced.hear(Event::ForceBy(Some(OrderedBy {
         uid: 0,
         name: "root".into(),
         written: wall(),
-        ..OrderAuthor::default()
+        ..OrderedBy::default()
     })));
     let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: US };
     forced.hear(Event::Force(Force::Order(order)));

@@ -4,11 +4,12 @@
 
 use std::time::Duration;
 
+use agent::force::OrderedBy;
 use kubenodeop::{AttemptPhase, Left, Marks, Progress};
 use topics::{CordonOwner, DrainRecord, DrainStatus, DrainStep, NodeDrainStatus, Requester, StepWord};
 
 use super::bench::{Bench, T0, alone, booted_at, request, wall};
-use super::{DrainSuccess, Effect, Event, Force, Membership, OrderAuthor, Zedkube};
+use super::{DrainSuccess, Effect, Event, Force, Membership, Zedkube};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
@@ -286,7 +287,7 @@ fn the_history_is_not_written_with_every_pod() {
 
 fn by_root() -> Event {
     let (by, reason) = ("field".to_owned(), "server is lost".to_owned());
-    Event::ForceBy(Some(OrderAuthor { uid: 0, name: "root".into(), written: wall(), by, reason }))
+    Event::ForceBy(Some(OrderedBy { uid: 0, name: "root".into(), written: wall(), by, reason }))
 }
 
 fn force(bench: &mut Bench, force: Force) {

@@ -4,12 +4,13 @@
 
 use std::time::Duration;
 
+use agent::force::OrderedBy;
 use kubeapi::{PodRef, PodUid};
 use kubenodeop::{AttemptBlocker, BlockCode, Left, Marks, Progress};
 use topics::{DrainHistory, DrainJournal, Requester, StepWord, Topic, go_json};
 
 use super::bench::{Bench, T0, alone, request};
-use super::{Event, Force, OrderAuthor};
+use super::{Event, Force};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
@@ -84,7 +85,7 @@ fn full() -> Bench {
             bench.hear(Event::Drained(run, Err(Box::new(failure))));
             bench.wait();
         }
-        bench.hear(Event::ForceBy(Some(OrderAuthor {
+        bench.hear(Event::ForceBy(Some(OrderedBy {
             uid: u32::MAX,
             name: long(),
             written: bench.core.node.wall(T0).plus(Duration::from_nanos(nth)),
