@@ -269,13 +269,8 @@ impl DrainHooks {
     }
 
     fn about(&self, request: &NodeDrainRequest) -> About {
-        let operation = match request.requested_by {
-            Requester::DeviceOp => request.context.as_str(),
-            Requester::Update => "update",
-            Requester::K3sUpdate => "k3s",
-            Requester::Operator => "operator",
-            Requester::None | Requester::Unset | Requester::Stranger(_) => "",
-        };
+        let by = request.requested_by;
+        let operation = if by == Requester::DeviceOp { request.context.as_str() } else { operation(by) };
         About {
             operation: operation.to_owned(),
             node: self.node(),
@@ -293,5 +288,16 @@ impl DrainHooks {
     async fn sleep(&self, pause: Duration) {
         let clock = self.context.clock;
         clock.sleep_until(Some(clock.now() + pause)).await;
+    }
+}
+
+/// The word for an operation of `by`; a device has several, which the context of its request names.
+pub(crate) const fn operation(by: Requester) -> &'static str {
+    match by {
+        Requester::DeviceOp => "device",
+        Requester::Update => "update",
+        Requester::K3sUpdate => "k3s",
+        Requester::Operator => "operator",
+        Requester::None | Requester::Unset | Requester::Stranger(_) => "",
     }
 }

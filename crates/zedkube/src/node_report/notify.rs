@@ -10,11 +10,12 @@ use agent::AgentContext;
 use agent::device::hooks::{About, HookFolder, HookStage, find};
 use kubeapi::OwnNode;
 use tokio::sync::mpsc;
-use topics::{GoTime, RequestId, Requester};
+use topics::{GoTime, RequestId};
 use tracing::warn;
 
 use super::events::EventLog;
 use super::notices::Notice;
+use crate::hooks::operation;
 
 /// How long one of them may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -86,15 +87,8 @@ impl HookNotifier {
 
     fn about(&self, notice: &Notice) -> About {
         let is_of_drain = notice.id != RequestId::default();
-        let operation = match notice.id.by {
-            Requester::DeviceOp => "device",
-            Requester::Update => "update",
-            Requester::K3sUpdate => "k3s",
-            Requester::Operator => "operator",
-            Requester::None | Requester::Unset | Requester::Stranger(_) => "",
-        };
         About {
-            operation: operation.to_owned(),
+            operation: operation(notice.id.by).to_owned(),
             node: self.own_node.get().map(|(node, _)| node.to_string()).unwrap_or_default(),
             request: if is_of_drain { notice.id.to_string() } else { String::new() },
             boot_id: self.context.boot_id.clone(),
