@@ -156,8 +156,7 @@ impl World {
 
     /// The file at `path` right now.
     pub fn text(&self, path: &str) -> Option<String> {
-        let bytes = store::read(&self.topic_root.path(path), 1 << 20).unwrap()?;
-        Some(String::from_utf8(bytes).unwrap())
+        store::read(&self.topic_root.path(path), 1 << 20).unwrap().map(|it| String::from_utf8(it).unwrap())
     }
 
     /// The controller sends `config`.

@@ -148,7 +148,7 @@ fn log_boot(boot: BootResult, running: Label) {
         BootResult::Again | BootResult::Same => info!(partition = %running, "runs from the same partition"),
         BootResult::Tried => info!(partition = %running, "a new image has its first boot and is in test"),
         BootResult::FellBack => {
-            warn!(partition = %running, "the image before did not pass its test; fell back")
+            warn!(partition = %running, "the image before did not pass its test; fell back");
         }
         BootResult::LastResort => {
             warn!(partition = %running, "no partition may be booted; continues with the one before");

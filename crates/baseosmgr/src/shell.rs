@@ -335,7 +335,7 @@ fn say_why(context: &str, why: &ProceedReason) {
         }
         ProceedReason::NotSupported => info!(context, "switches without a drain: the node is in no cluster"),
         ProceedReason::Early => {
-            error!(context, "shouldDeferForNodeDrain EARLY boot request, zedkube not up yet")
+            error!(context, "shouldDeferForNodeDrain EARLY boot request, zedkube not up yet");
         }
         ProceedReason::Forced(forced) => warn!(
             context, %forced, path = FORCE_FILE,

@@ -191,8 +191,7 @@ impl Device {
 
     /// Waits for the value of a sample and compares the bytes with it.
     async fn until_golden<T: Topic>(&self, key: &str, file: &str) {
-        let expected: T = sample(file);
-        self.until::<T>("baseosmgr", key, |value| *value == expected).await;
+        self.until::<T>("baseosmgr", key, |value| *value == sample::<T>(file)).await;
         let bytes = std::fs::read(self.file::<T>(key)).unwrap();
         let sample = golden(&format!("{}/{file}.json", T::NAME));
         assert_eq!(String::from_utf8_lossy(&bytes), String::from_utf8_lossy(&sample), "{file}");

@@ -188,6 +188,12 @@ impl Error {
         chain(self)
     }
 
+    /// The same with what to do about it.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        format!("{} ({})", self.line(), self.next_step())
+    }
+
     /// The same for a person: of a connection that failed only the innermost cause, not what each layer of a library says.
     #[must_use]
     pub fn plain(&self) -> String {

@@ -4,7 +4,10 @@
 //! Not here: our own node and its cordon (`kubenodeop`). Source: spec/agents.md 4.3 step 2 and 4.7 (who is asked for
 //! `/cluster-app`).
 
+mod cordon;
 pub mod report;
+
+pub use cordon::CordonAnnotation;
 
 use core::net::IpAddr;
 use std::time::Duration;

@@ -333,10 +333,8 @@ impl Stage {
 async fn r4_a_clock_that_is_wrong_shuts_the_gate_until_its_limit_and_heals() {
     let mut stage = Stage::new().await;
     stage.until("well", is_well).await;
-    stage.local.send_replace(LocalHealth {
-        clock: "the wall clock shows 1970".to_owned(),
-        ..LocalHealth::default()
-    });
+    let clock = "the wall clock shows 1970".to_owned();
+    stage.local.send_replace(LocalHealth { clock, ..LocalHealth::default() });
     let heal = |stage: &Stage| drop(stage.local.send_replace(LocalHealth::default()));
     stage.shuts_and_warns(Layer::Clock, "shows 1970", heal).await;
 }

@@ -362,11 +362,11 @@ fn say(note: &NodeLogEvent) {
             info!(%status, "handleNodeDrainStatus nodedrain-step:drain-complete-handler NodeDrainStatus {status}");
         }
         NodeLogEvent::NoDrain(status) => {
-            info!(%status, "no drain to wait for any more: NodeDrainStatus {status}")
+            info!(%status, "no drain to wait for any more: NodeDrainStatus {status}");
         }
         NodeLogEvent::Latched { order, why, undrained } => latched(order, *why, *undrained),
         NodeLogEvent::Halting { left, limit_secs } => {
-            info!(?left, limit_secs, "waits for applications to halt")
+            info!(?left, limit_secs, "waits for applications to halt");
         }
         NodeLogEvent::NotHalted { left } => {
             warn!(?left, "applications did not halt in time; the operation continues");
@@ -403,7 +403,7 @@ fn say(note: &NodeLogEvent) {
         NodeLogEvent::TestPassed { image } => info!(image, "the new image has passed its test"),
         NodeLogEvent::VaultShut { secs } => warn!(secs, "the vault stays shut: maintenance mode"),
         NodeLogEvent::Unheard => {
-            warn!("publishes without word from baseosmgr or zedkube; check that they run")
+            warn!("publishes without word from baseosmgr or zedkube; check that they run");
         }
     }
 }

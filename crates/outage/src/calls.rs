@@ -16,7 +16,7 @@ use kube::Resource;
 use kube::api::{GetParams, Patch};
 use kubeapi::lease::{self, CALL_LIMIT, Unwritten};
 use kubeapi::names::{APP_NAMESPACE, ETCD, NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, is_server};
-use kubeapi::nodes::{self, signed};
+use kubeapi::nodes::{self, CordonAnnotation, signed};
 use kubeapi::objects::{condition, items, text};
 use kubeapi::reply::Reach;
 use kubeapi::slim::Known;
@@ -30,7 +30,7 @@ use tokio::sync::watch;
 use crate::margin::facts::ServerNode;
 use crate::turn::event::{ReadError, RecordWritten};
 use crate::turn::record::{LEASE, RecordSnapshot, RecordWrite, TurnRecord};
-use crate::turn::rule::{IGNORE_ANNOTATION, TurnNode};
+use crate::turn::rule::{CordonMark, IGNORE_ANNOTATION, TurnNode};
 
 /// A kubelet whose lease has not moved for so long is away: four of its renewals.
 const UNMOVED: Duration = Duration::from_secs(40);
@@ -42,7 +42,7 @@ const KUBELETS: &str = "kube-node-lease";
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 fn silent(error: &Error) -> ReadError {
-    let why = format!("{} ({})", error.line(), error.next_step());
+    let why = error.advice();
     match error.reach() {
         Reach::Unreachable => ReadError::NoAnswer(why),
         Reach::Reachable | Reach::Throttled => ReadError::Refused(why),
@@ -196,7 +196,7 @@ impl<'de> Deserialize<'de> for NodeItem {
                 out_of_service: items(&spec["taints"]).iter().any(|it| it["key"] == OUT_OF_SERVICE),
                 ignored: note(IGNORE_ANNOTATION).is_some(),
                 idle: false,
-                mark: note(OWNER_ANNOTATION).and_then(|text| serde_json::from_str(text).ok()),
+                mark: note(OWNER_ANNOTATION).and_then(CordonAnnotation::parse).and_then(CordonMark::of),
             },
             away: note(IGNORE_ANNOTATION).map(str::to_owned),
             version: text(&meta["resourceVersion"]),

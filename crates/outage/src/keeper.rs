@@ -10,7 +10,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use kubeapi::reply::Reach;
 use kubeapi::{ApiClient, NodeName};
-use step::{Core, Mono};
+use step::{CallId, Core, Mono};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tracing::info;
@@ -21,7 +21,7 @@ use crate::margin::facts::Kubernetes;
 use crate::spare::{self, Spared};
 use crate::turn::core::Turn;
 use crate::turn::event::{
-    CallId, Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, TurnWait, Unconfirmed,
+    Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, TurnWait, Unconfirmed,
 };
 use crate::turn::record::{Class, Op, Phase, RecordSnapshot};
 use crate::turn::rule::{Me, TurnNode, TurnRule};
@@ -174,7 +174,7 @@ async fn own(
             Ok(own) => return Some(own),
             Err(error) => error,
         };
-        let (away, why) = (error.reach(), format!("{} ({})", error.line(), error.next_step()));
+        let (away, why) = (error.reach(), error.advice());
         let rest = sleep(OWN_AGAIN);
         tokio::pin!(rest);
         loop {

@@ -222,7 +222,7 @@ fn say(said: &DeviceOpLogEvent) {
             );
         }
         DeviceOpLogEvent::Wanted(op, counter) => {
-            info!(op = op.word(), counter, "scheduleDeviceOperation: wanted")
+            info!(op = op.word(), counter, "scheduleDeviceOperation: wanted");
         }
         DeviceOpLogEvent::TakenBack(op, counter) => {
             info!(op = op.word(), counter, "scheduleDeviceOperation: withdrawn");

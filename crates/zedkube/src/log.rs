@@ -24,7 +24,7 @@ pub(crate) fn say(said: &DrainLogEvent) {
         DrainLogEvent::OutsideWindow(why) => info!(why, "the drain waits for a window"),
         DrainLogEvent::Paused(why) => warn!(why, "the drain waits until a person ends the pause"),
         DrainLogEvent::WindowPassed(by) => {
-            warn!(by, "the drain starts outside of its windows by a person's word")
+            warn!(by, "the drain starts outside of its windows by a person's word");
         }
         DrainLogEvent::WaitsForTurn(why) => info!(why, "waits for its turn to be down"),
         DrainLogEvent::TurnLost(why) => {
@@ -51,7 +51,7 @@ pub(crate) fn say(said: &DrainLogEvent) {
         DrainLogEvent::Cordoned(owner) => info!(?owner, "nodedrain-step:drain-cordon-complete cordonNode"),
         DrainLogEvent::Attempt(attempt, of) => info!(attempt, of, "nodedrain-step:drain-attempt"),
         DrainLogEvent::AttemptFailed(attempt, why) => {
-            warn!(attempt, error = why, "nodedrain-step:drain-failure")
+            warn!(attempt, error = why, "nodedrain-step:drain-failure");
         }
         DrainLogEvent::BlockerChanged(what) => {
             info!(change = what, "a blocker has changed, the next attempt starts now");
@@ -100,7 +100,7 @@ pub(crate) fn say(said: &DrainLogEvent) {
             warn!(why, "COMPLETE is void: draining again for the requests that still wait");
         }
         DrainLogEvent::NodeActivity(what) => {
-            info!(change = what, "something has happened on the drained node")
+            info!(change = what, "something has happened on the drained node");
         }
         DrainLogEvent::Gate(GateStatus { layer: None, words, .. }) => {
             info!("the gate after the boot is open: {words}");

@@ -111,7 +111,7 @@ async fn look(
         Ok(SettingWrite::Written) => info!(property = name, value, "wrote a property of Longhorn"),
         Ok(SettingWrite::Equal | SettingWrite::Absent) => {}
         Err(error) => {
-            failed.insert(format!("{} ({})", error.line(), error.next_step()));
+            failed.insert(error.advice());
         }
     };
     let leads = || leading.borrow().holds(clock.now());

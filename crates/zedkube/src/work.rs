@@ -148,7 +148,7 @@ impl TaskContext {
             None => Ok(()),
             Some(error) => match error.reach() {
                 Reach::Reachable | Reach::Throttled => Ok(()),
-                Reach::Unreachable => Err(told(&error)),
+                Reach::Unreachable => Err(error.advice()),
             },
         };
         outbox.send(Event::Probed(run, result)).await;
@@ -229,7 +229,7 @@ impl TaskContext {
             Ok((name, uuid)) => match node::cordon(&self.cluster, &name, &uuid, &owner).await {
                 Ok(Cordoned::Written | Cordoned::Kept) => Ok(topics::CordonOwner::Ours),
                 Ok(Cordoned::Foreign) => Ok(topics::CordonOwner::Foreign),
-                Err(error) => Err(told(&error)),
+                Err(error) => Err(error.advice()),
             },
             Err(why) => Err(why),
         };
@@ -382,10 +382,10 @@ impl TaskContext {
 
     async fn look_at(&self, uncordon: bool, gate_open: bool) -> Result<NodeLook, String> {
         let (name, uuid) = self.own_node.get()?;
-        let facts = node::read(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
+        let facts = node::read(&self.cluster, &name, &uuid).await.map_err(|error| error.advice())?;
         if !matches!(facts.cordon, Cordon::Ours(_)) && facts.annotation.is_some() {
             // Somebody has uncordoned: left behind, our mark would make their next cordon look like ours.
-            node::unmark(&self.cluster, &facts).await.map_err(|error| told(&error))?;
+            node::unmark(&self.cluster, &facts).await.map_err(|error| error.advice())?;
         }
         if uncordon {
             // Whatever becomes of the cordon: no migration is wanted any more.
@@ -395,7 +395,7 @@ impl TaskContext {
                 Err(error) if undo::is_refused(&error) => {
                     warn!(node = %name, error = error.line(), "what was asked of virtual machines stays: {}", undo::next_step(&error));
                 }
-                Err(error) => return Err(told(&error)),
+                Err(error) => return Err(error.advice()),
             }
         }
         let owner = match &facts.cordon {
@@ -415,7 +415,7 @@ impl TaskContext {
             return Ok(NodeLook::NotReady);
         }
         let boot = (self.context.boot_id.as_str(), self.context.clock.now());
-        node::uncordon_own(&self.cluster, &name, &uuid, boot).await.map_err(|error| told(&error))?;
+        node::uncordon_own(&self.cluster, &name, &uuid, boot).await.map_err(|error| error.advice())?;
         Ok(NodeLook::Open)
     }
 
@@ -428,7 +428,7 @@ impl TaskContext {
 
     /// The pods that a drain would take away or wait for.
     async fn remaining(&self, node: &NodeName) -> Result<Vec<RemainingPod>, String> {
-        runtime::remaining(&self.cluster, node, &self.runtime()).await.map_err(|error| told(&error))
+        runtime::remaining(&self.cluster, node, &self.runtime()).await.map_err(|error| error.advice())
     }
 
     /// Watches the drained node until something happens there. Dropping it loses nothing.
@@ -450,11 +450,6 @@ pub(crate) async fn pass_on<T: Clone, E>(
             return;
         }
     }
-}
-
-/// An error for a person: what happened, and what to do.
-fn told(error: &Error) -> String {
-    format!("{} ({})", error.line(), error.next_step())
 }
 
 /// Those of `wanted` that the kernel of this boot was started without; all of them where its command line cannot be read.

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use crate::lease::{self, CallId, Election, ElectionLogEvent, ElectionState, ElectionTimes, ElectionWrite};
-use step::{Core, Mono};
+use crate::lease::{self, Election, ElectionLogEvent, ElectionState, ElectionTimes, ElectionWrite};
+use step::{CallId, Core, Mono};
 use topics::{ConfigGetStatus, GoTime, KubeLeaderElectInfo};
 
 use super::candidacy::Candidacy;

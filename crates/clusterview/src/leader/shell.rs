@@ -205,7 +205,7 @@ impl Hands for ElectionHands {
                 let cluster = self.cluster.clone();
                 self.tasks.start(CALL, async move {
                     let read = lease::read(&cluster).await;
-                    let read = read.map_err(|error| format!("{} ({})", error.line(), error.next_step()));
+                    let read = read.map_err(|error| error.advice());
                     Some(Event::Lease(lease::Event::Read(id, read)))
                 });
             }
@@ -225,7 +225,7 @@ fn say(said: &ElectionLogEvent) {
     match said {
         ElectionLogEvent::Leads => info!(lease = lease::NAME, "leader election: this node leads"),
         ElectionLogEvent::Lost(why) => {
-            warn!(lease = lease::NAME, why, "leader election: this node leads no longer")
+            warn!(lease = lease::NAME, why, "leader election: this node leads no longer");
         }
         ElectionLogEvent::Released => info!(lease = lease::NAME, "leader election: lease released"),
         ElectionLogEvent::NotReleased => {

@@ -30,7 +30,7 @@ pub async fn write(cluster: &ApiClient, order: &ElectionWrite, wall: Timestamp) 
         return ElectionWritten::Unknown(if error.is_not_found() {
             format!("this cluster has no node {node}, which therefore does not lead it")
         } else {
-            format!("{} ({})", error.line(), error.next_step())
+            error.advice()
         });
     }
     let verb = match order {
@@ -197,7 +197,7 @@ mod tests {
             match write(&cluster, &order, wall()).await {
                 ElectionWritten::Outdated => assert!(outdated, "row {number}"),
                 ElectionWritten::Unknown(why) => {
-                    assert!(!outdated && why.contains("lease eve-kube-app/"), "{why}")
+                    assert!(!outdated && why.contains("lease eve-kube-app/"), "{why}");
                 }
                 ElectionWritten::Done(_) => panic!("row {number}"),
             }

@@ -9,12 +9,9 @@
 
 use std::time::Duration;
 
-use step::{Core, Dice, Mono};
+use step::{CallId, Core, Dice, Mono};
 
 use super::record::{ElectionWrite, LeaseSnapshot};
-
-/// Number of a call: the result of another one is not listened to.
-pub type CallId = u64;
 
 /// The times of an election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

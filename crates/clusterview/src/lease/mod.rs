@@ -11,7 +11,7 @@ mod tests;
 
 pub use calls::{read, write};
 pub use election::{
-    CallId, Effect, Election, ElectionLogEvent, ElectionState, ElectionTimes, ElectionWritten, Event,
+    Effect, Election, ElectionLogEvent, ElectionState, ElectionTimes, ElectionWritten, Event,
 };
 pub use record::{ElectionWrite, LeaseSnapshot};
 

@@ -99,7 +99,6 @@ fn request() -> Request {
 impl NetworkKeeper {
     /// Compares and writes what differs.
     async fn look(&mut self, ports: &BTreeSet<String>) -> SweepResult {
-        let told = |error: &kubeapi::Error| format!("{} ({})", error.line(), error.next_step());
         let (mut lines, mut failed) = (BTreeSet::new(), false);
         let mut names = BTreeSet::new();
         for port in ports {
@@ -113,7 +112,7 @@ impl NetworkKeeper {
                 Ok(left) => lines.extend(left),
                 Err(error) => {
                     failed = true;
-                    lines.insert(told(&error));
+                    lines.insert(error.advice());
                 }
             }
             names.insert(name);
@@ -123,7 +122,7 @@ impl NetworkKeeper {
                 Ok(()) => self.swept = Some(ports.clone()),
                 Err(error) => {
                     failed = true;
-                    lines.insert(told(&error));
+                    lines.insert(error.advice());
                 }
             }
         }

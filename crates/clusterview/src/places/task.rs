@@ -66,7 +66,7 @@ async fn look(cluster: &ApiClient, node: &str, places: &BTreeMap<String, Affinit
         if let Err(error) = keep(cluster, node, set, *how).await
             && !error.is_conflict()
         {
-            failed.insert(format!("{} ({})", error.line(), error.next_step()));
+            failed.insert(error.advice());
         }
     }
     failed

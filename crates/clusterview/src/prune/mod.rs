@@ -88,9 +88,8 @@ async fn sweep(
     leading: &watch::Receiver<Leadership>,
     said: &mut Warned,
 ) -> Result<(), String> {
-    let told = |error: kubeapi::Error| format!("{} ({})", error.line(), error.next_step());
     let (_, own) = own_node.get()?;
-    let found = replaced::look(cluster, masters, &own).await.map_err(told)?;
+    let found = replaced::look(cluster, masters, &own).await.map_err(|error| error.advice())?;
     for node in &found.unlabelled {
         if said.is_new(format!("unlabelled {node}")) {
             warn!(node, "a control-plane node without label node-uuid: it is left alone");
@@ -104,7 +103,7 @@ async fn sweep(
         if !leading.borrow().holds(clock.now()) {
             return Ok(());
         }
-        replaced::delete(cluster, stale).await.map_err(told)?;
+        replaced::delete(cluster, stale).await.map_err(|error| error.advice())?;
         info!(
             node = %stale.name,
             device = stale.device_uuid,

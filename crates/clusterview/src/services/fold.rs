@@ -11,7 +11,7 @@ use topics::{
 };
 
 use super::facts::{Ingress, Pool, Service, is_own};
-use super::follow::ObjectTable;
+use crate::collections::ObjectTable;
 
 /// Addresses of services inside of the cluster: nothing at an uplink leads there.
 const CLUSTER_ADDRESSES: &str = "10.43.0.0/16";

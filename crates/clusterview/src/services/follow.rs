@@ -3,17 +3,12 @@
 //! Not here: how a watch survives (`kubeapi::watch`). A collection that was never listed is not known, and one whose
 //! calls fail keeps what it had: a firewall is not closed because an API server is away (D-V10, D-V11).
 
-use std::collections::BTreeMap;
-
 use futures::stream::{BoxStream, StreamExt as _};
 use kubeapi::ApiClient;
 use kubeapi::watch::{FollowNews, Manner, Update, WatchScope, follow_in};
 use tracing::{debug, info, warn};
 
-use crate::collections::{FactItem, ObjectFact, SLOT};
-
-/// Objects by namespace, then by name; a server lists them by the bytes of `namespace/name`.
-pub(super) type ObjectTable<T> = BTreeMap<(String, String), T>;
+use crate::collections::{FactItem, ObjectFact, ObjectTable, SLOT};
 
 /// Dropping it closes the watch.
 pub(super) struct FollowedTable<T> {

@@ -18,7 +18,12 @@ async fn d_k23_whenever_zedkube_is_killed_and_the_api_fails_each_line_is_told_on
         match round % 4 {
             0 => stage.sim.faults().script("GET", "/log", 2, ScriptedFault::Cut),
             1 => {
-                stage.sim.faults().script("GET", "/pods", 3, ScriptedFault::status(503, "ServiceUnavailable"))
+                stage.sim.faults().script(
+                    "GET",
+                    "/pods",
+                    3,
+                    ScriptedFault::status(503, "ServiceUnavailable"),
+                );
             }
             2 => {
                 stage.sim.renew_log(APPS, POD, "web");

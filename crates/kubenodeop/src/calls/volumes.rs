@@ -17,8 +17,7 @@ use kubeapi::pace::Pace;
 use kubeapi::slim::{PersistentVolume, VolumeAttachment};
 use kubeapi::watch::{Update, WatchScope, follow};
 
-/// Namespace and name of a claim.
-type ClaimName = (String, String);
+use crate::engine::ClaimName;
 
 /// One volume that is attached.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -24,7 +24,6 @@ use tracing::{info, warn};
 use crate::containers::{self, RuntimeQuery};
 use crate::engine::{AttemptLogEvent, AttemptRules, CallFailure, Effect, Engine, Event};
 use crate::node::Cordoned;
-use crate::node::cordon::CordonAnnotation;
 use crate::plan::surge::SurgeRule;
 use crate::progress::{AttemptOutcome, Marks, Progress};
 use crate::storage;
@@ -33,6 +32,7 @@ use crate::{
 };
 use kubeapi::ApiClient;
 use kubeapi::names::{NodeName, PodUid};
+use kubeapi::nodes::CordonAnnotation;
 use kubeapi::reply::Reply;
 use kubeapi::slim::Pod;
 

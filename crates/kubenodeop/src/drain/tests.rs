@@ -11,11 +11,11 @@ use tokio::time::sleep;
 use crate::drain::fake::{FakeCluster, Kubelet, World, WorldChange, budget, owned, pod};
 use crate::drain::{DrainOrder, drain};
 use crate::engine::AttemptRules;
-use crate::node::cordon::CordonAnnotation;
 use crate::progress::{AttemptOutcome, BlockCode, Marks, Progress};
 use kubeapi::ApiClient;
 use kubeapi::mock::{self, MockReply, RecordedCalls};
 use kubeapi::names::NodeName;
+use kubeapi::nodes::CordonAnnotation;
 
 fn order() -> DrainOrder {
     DrainOrder {

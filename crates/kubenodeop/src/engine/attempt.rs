@@ -108,12 +108,11 @@ impl Engine {
     }
 
     fn phase(&self) -> AttemptPhase {
+        let stored = self.roster.book.only_kept() && !self.guard.is_clear() && self.listed;
         match self.empty_since {
             Some(_) => AttemptPhase::Proving,
             None if !self.roster.is_active() && !self.volumes.is_over() => AttemptPhase::Detaching,
-            None if self.roster.book.only_kept() && !self.guard.is_clear() && self.listed => {
-                AttemptPhase::Storage
-            }
+            None if stored => AttemptPhase::Storage,
             None => AttemptPhase::Draining,
         }
     }
@@ -225,8 +224,7 @@ impl Engine {
                 });
             }
             first => {
-                let first = first.unwrap_or(now);
-                self.empty_since = Some(first);
+                let first = *self.empty_since.insert(first.unwrap_or(now));
                 self.look = CallState::Due(now.max(first + self.rules.proof_gap));
             }
         }

@@ -140,7 +140,7 @@ impl PodTable {
             PodSource::Store(turn) if track.turn > turn => return,
             // A list found out that the DaemonSet is gone; a watch does not look.
             PodSource::Watch if track.facts.owner == PodOwner::VanishedDaemonSet => {
-                facts.owner = track.facts.owner
+                facts.owner = track.facts.owner;
             }
             PodSource::Store(_) | PodSource::Watch => {}
         }

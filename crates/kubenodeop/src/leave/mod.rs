@@ -19,12 +19,12 @@ use crate::containers::RuntimeQuery;
 use crate::drain::{DrainOrder, drain};
 use crate::engine::{AttemptRules, PodAction};
 use crate::node;
-use crate::node::cordon::CordonAnnotation;
 use crate::progress::{AttemptOutcome, Marks, Progress};
 use crate::storage;
 use kubeapi::ApiClient;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::names::{NodeName, PodRef};
+use kubeapi::nodes::CordonAnnotation;
 use kubeapi::reply::ReplyClass;
 use kubeapi::slim::Pod;
 use kubeapi::watch::WatchScope;
@@ -126,11 +126,6 @@ struct Walk<'a, F> {
     told: &'a watch::Sender<LeaveState>,
 }
 
-/// An error for a person: what happened, and what to do.
-fn words(error: &Error) -> String {
-    format!("{} ({})", error.line(), error.next_step())
-}
-
 impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
     /// The steps; one that ends it all comes back as an error.
     async fn walk(&self) -> Result<LeaveEnd, LeaveEnd> {
@@ -178,9 +173,9 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
                 Ok(others) if others.is_empty() => return Err(LeaveEnd::Alone),
                 Ok(_) => return Ok(()),
                 Err(error) if (self.now)().since(began) >= self.order.reach => {
-                    return Err(LeaveEnd::NotReached(words(&error)));
+                    return Err(LeaveEnd::NotReached(error.advice()));
                 }
-                Err(error) => self.trouble(&words(&error)),
+                Err(error) => self.trouble(&error.advice()),
             }
             sleep(self.order.pause).await;
         }
@@ -189,7 +184,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
     /// What an error about our Node object ends, if anything.
     fn ends(error: &Error) -> Option<LeaveEnd> {
         if matches!(error, Error::WrongNode { .. } | Error::OtherName { .. }) {
-            Some(LeaveEnd::NotOurs(words(error)))
+            Some(LeaveEnd::NotOurs(error.advice()))
         } else {
             error.is_not_found().then_some(LeaveEnd::Gone)
         }
@@ -204,7 +199,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
                 Ok(_) => return Ok(()),
                 Err(error) => match Self::ends(&error) {
                     Some(end) => return Err(end),
-                    None => last = words(&error),
+                    None => last = error.advice(),
                 },
             }
             if tried < order.tries {
@@ -239,7 +234,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
             fields: Some(format!("spec.nodeName={}", self.order.node)),
             labels: None,
         };
-        let list = scope.list_all::<Pod>(self.cluster).await.map_err(|error| words(&error))?;
+        let list = scope.list_all::<Pod>(self.cluster).await.map_err(|error| error.advice())?;
         let remaining = list.items.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
         let remaining: Vec<PodRef> = remaining.map(|pod| pods::facts(pod).pod).collect();
         let deleted = stream::iter(remaining).map(|pod| async move {
@@ -268,7 +263,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
                     info!(node = %self.order.node, replicas = here, "leaving the cluster");
                     return here > 0;
                 }
-                Err(error) => last = words(&error),
+                Err(error) => last = error.advice(),
             }
             if tried < self.order.tries {
                 self.trouble(&last);
@@ -332,9 +327,9 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
                 return Ok(end);
             }
             if (self.now)().since(began) >= self.order.reach {
-                return Ok(LeaveEnd::Stays(words(&error)));
+                return Ok(LeaveEnd::Stays(error.advice()));
             }
-            self.trouble(&words(&error));
+            self.trouble(&error.advice());
             sleep(self.order.pause).await;
         }
     }

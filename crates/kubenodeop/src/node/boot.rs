@@ -207,9 +207,7 @@ fn trouble(layer: Layer, error: &Error) -> GateFact {
     debug!(layer = layer.text(), error = error.line(), "trouble at the gate");
     match error.reach() {
         Reach::Unreachable => GateFact::Away(error.line()),
-        Reach::Reachable | Reach::Throttled => {
-            GateFact::Trouble(layer, format!("{} ({})", error.line(), error.next_step()))
-        }
+        Reach::Reachable | Reach::Throttled => GateFact::Trouble(layer, error.advice()),
     }
 }
 

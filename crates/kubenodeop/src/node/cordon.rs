@@ -6,35 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use kubeapi::names::{NodeName, is_server};
-
-/// What our annotation says about the one who cordoned; its text is this as JSON.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CordonAnnotation {
-    /// The boot in which the cordon was made.
-    pub boot_id: String,
-    /// The number of the requester.
-    pub requested_by: u8,
-    /// When it was requested, RFC 3339.
-    pub requested_at: String,
-    /// Number of the turn in which it was made; 0 where nodes take no turns.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub fence: u32,
-    /// UID of the Lease of that turn; empty likewise.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub lease_uid: String,
-    /// The whole-site operation that it was made for; empty where a request was.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub site: String,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_none(fence: &u32) -> bool {
-    *fence == 0
-}
+use kubeapi::nodes::CordonAnnotation;
 
 /// The cordon of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

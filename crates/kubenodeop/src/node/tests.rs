@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::node::cordon::{Cordon, CordonAnnotation};
+use crate::node::cordon::Cordon;
 use crate::node::{Cordoned, Uncordoned, cordon, facts, others, read, uncordon_own};
 use kubeapi::Error;
 use kubeapi::client::PROBE_LIMIT;
 use kubeapi::mock::{self, AfterLines, MockReply};
 use kubeapi::names::NodeName;
 use kubeapi::names::OWNER_ANNOTATION;
+use kubeapi::nodes::CordonAnnotation;
 use kubeapi::nodes::probe;
 use kubeapi::reply::Reach;
 use step::Mono;

@@ -189,7 +189,7 @@ impl NodeAgent {
                 }));
             }
             (ImageTrial::Running { .. }, ImageTrial::Passed) => {
-                out.push(Effect::Say(NodeLogEvent::TestPassed { image }))
+                out.push(Effect::Say(NodeLogEvent::TestPassed { image }));
             }
             (
                 ImageTrial::Idle

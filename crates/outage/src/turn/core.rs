@@ -8,14 +8,15 @@
 use std::time::Duration;
 
 use kubeapi::names::APP_NAMESPACE;
-use step::{Core, Dice, Fault, Mono, planted};
+use step::{CallId, Core, Dice, Fault, Mono, planted};
 
 use super::enter::far_back;
-use super::event::{CallId, Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, Unconfirmed};
+use super::event::{Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, Unconfirmed};
 use super::look::LookStep;
 use super::observed::Observed;
 use super::record::{Fence, Holder, LEASE, Phase, RecordSnapshot, RecordWrite, TurnRecord};
 use super::rule::{Me, TurnNode, TurnRefusal, TurnRule};
+use super::state::{DesiredTurn, KnownRecord, TurnGrant};
 
 /// A write whose result is not known may come through for so long; the API server ends requests within 60 s.
 pub const IN_DOUBT: Duration = Duration::from_secs(65);
@@ -27,37 +28,6 @@ const NO_ANSWER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_
 const OUTDATED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(60));
 /// Pause while the record is unusable; the watch ends it sooner.
 const BAD_RECORD: Duration = Duration::from_secs(60);
-
-/// What we know of the Lease.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum KnownRecord {
-    /// Nothing.
-    Unknown,
-    /// There is none.
-    Absent,
-    /// This one.
-    There(Box<RecordSnapshot>),
-}
-
-/// What this node wants.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum DesiredTurn {
-    /// Nobody has said yet.
-    Unknown,
-    /// No turn.
-    Nothing,
-    /// A turn for this.
-    Turn(TurnClaim),
-}
-
-/// The turn as this process has it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum TurnGrant {
-    None,
-    Held { fence: Fence, lease_uid: String },
-    Lost { why: String },
-    Booted { fence: Fence, listed: bool },
-}
 
 /// A call that is under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -254,9 +224,7 @@ impl Turn {
                     self.grant = TurnGrant::None;
                 }
             }
-            DesiredTurn::Turn(_) => {
-                self.refusal.take_if(|it| it.rule == TurnRule::Preflight).map_or((), drop)
-            }
+            DesiredTurn::Turn(_) => drop(self.refusal.take_if(|it| it.rule == TurnRule::Preflight)),
         }
         // A turn that is held serves the next request as well.
         let serves = matches!(self.grant, TurnGrant::Held { .. })
@@ -462,7 +430,7 @@ impl Core for Turn {
             Event::Margin(id, margin) if id == self.calls => match self.call.take() {
                 Some(TurnCall::Margin(nodes)) => self.evaluate(now, nodes, Some(&margin), &mut out),
                 Some(TurnCall::Look(number, step)) => {
-                    self.look_at_margin(now, number, step, margin, &mut out)
+                    self.look_at_margin(now, number, step, margin, &mut out);
                 }
                 other => self.call = other,
             },

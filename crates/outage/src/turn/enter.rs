@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use step::{Fault, Mono, planted};
 
-use super::core::{DesiredTurn, KnownRecord, Turn, TurnGrant};
+use super::core::Turn;
 use super::event::{Effect, TurnClaim};
 use super::record::{Holder, Op, TurnRecord, Waiter};
 use super::rule::{self, TakeoverProof, TurnNode, TurnReading, TurnRefusal, TurnRule};
+use super::state::{DesiredTurn, KnownRecord, TurnGrant};
 
 /// So many of the queue read the nodes; the others wait for changes of the Lease.
 const NEAR: usize = 3;

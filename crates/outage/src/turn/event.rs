@@ -2,13 +2,10 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use step::Mono;
+use step::{CallId, Mono};
 
 use super::record::{BadRecord, Class, Fence, Op, Phase, RecordSnapshot, RecordWrite};
 use super::rule::{TurnNode, TurnRule};
-
-/// Number of a call: the answer to another one changes nothing. Every call must be answered, if only by a timeout.
-pub type CallId = u64;
 
 /// What this node wants a turn for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

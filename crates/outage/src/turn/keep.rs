@@ -4,9 +4,10 @@
 
 use step::{Fault, Mono, planted};
 
-use super::core::{DesiredTurn, KnownRecord, Turn, TurnGrant};
+use super::core::Turn;
 use super::event::{Effect, Unconfirmed};
 use super::record::{Fence, LEASE, Phase};
+use super::state::{DesiredTurn, KnownRecord, TurnGrant};
 
 impl Turn {
     /// The turn is ours.
@@ -77,7 +78,7 @@ impl Turn {
             }
             (TurnGrant::Held { .. }, DesiredTurn::Turn(_)) if self.paused.is_some() => self.leave(None, out),
             (TurnGrant::None, DesiredTurn::Turn(want)) if want.emergency => {
-                self.enter(now, self.record(), &want, out)
+                self.enter(now, self.record(), &want, out);
             }
             (TurnGrant::None, DesiredTurn::Turn(_)) if self.is_paused(now) => self.leave(self.paused, out),
             (TurnGrant::None, DesiredTurn::Turn(want)) if Self::is_unfit(&want) && self.own().is_none() => {

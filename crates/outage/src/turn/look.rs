@@ -7,10 +7,11 @@
 
 use step::Mono;
 
-use super::core::{KnownRecord, Turn, TurnCall, TurnGrant};
+use super::core::{Turn, TurnCall};
 use super::event::{Effect, ReadError, RecordWritten, Unconfirmed};
 use super::record::{LEASE, Phase, RecordSnapshot};
 use super::rule::{self, TurnNode, TurnReading};
+use super::state::{KnownRecord, TurnGrant};
 
 /// How far a last look is. On a server it continues without the API: `unread` says why that cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

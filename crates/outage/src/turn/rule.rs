@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
+use kubeapi::nodes::CordonAnnotation;
 use step::{Fault, planted};
 
 use super::record::{
@@ -29,8 +29,7 @@ pub struct Me {
 }
 
 /// What our cordon on a Node says about the turn it was made in; one of a version without turns says nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CordonMark {
     /// Number of the grant.
     pub fence: Fence,
@@ -38,6 +37,15 @@ pub struct CordonMark {
     pub lease_uid: String,
     /// The boot in which the cordon was made.
     pub boot_id: String,
+}
+
+impl CordonMark {
+    /// What `cordon` says; `None` where it was made in no turn.
+    #[must_use]
+    pub fn of(cordon: CordonAnnotation) -> Option<Self> {
+        let CordonAnnotation { fence, lease_uid, boot_id, .. } = cordon;
+        (fence > 0 && !lease_uid.is_empty()).then_some(Self { fence, lease_uid, boot_id })
+    }
 }
 
 /// A node as it was read.

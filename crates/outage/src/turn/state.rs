@@ -2,10 +2,41 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use super::core::{DesiredTurn, KnownRecord, Turn, TurnGrant};
+use super::core::Turn;
 use super::event::{Effect, TurnClaim, TurnState, TurnWait};
-use super::record::{Holder, LEASE, Phase};
+use super::record::{Fence, Holder, LEASE, Phase, RecordSnapshot};
 use super::rule::{self, TurnRefusal, TurnRule};
+
+/// What we know of the Lease.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum KnownRecord {
+    /// Nothing.
+    Unknown,
+    /// There is none.
+    Absent,
+    /// This one.
+    There(Box<RecordSnapshot>),
+}
+
+/// What this node wants.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum DesiredTurn {
+    /// Nobody has said yet.
+    Unknown,
+    /// No turn.
+    Nothing,
+    /// A turn for this.
+    Turn(TurnClaim),
+}
+
+/// The turn as this process has it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum TurnGrant {
+    None,
+    Held { fence: Fence, lease_uid: String },
+    Lost { why: String },
+    Booted { fence: Fence, listed: bool },
+}
 
 impl Turn {
     /// Where this node is.

@@ -67,7 +67,7 @@ impl Zedagent {
                         self.record_wait(op, PendingState::Commanded, &waiting_for, next_step, out);
                     }
                     OperationGate::Open(_) | OperationGate::Ask | OperationGate::Failed(_) => {
-                        self.ask(now, op, out)
+                        self.ask(now, op, out);
                     }
                 }
             }

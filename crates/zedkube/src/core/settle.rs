@@ -94,7 +94,7 @@ impl Zedkube {
             }
             Some(DrainStepOutcome::TurnAlone) => self.turn_alone(now),
             Some(DrainStepOutcome::Skipped(skip)) => {
-                self.answers.give(now, DrainStatus::Complete, &skip, &self.node)
+                self.answers.give(now, DrainStatus::Complete, &skip, &self.node);
             }
             Some(DrainStepOutcome::TurnLost(_) | DrainStepOutcome::TurnRefused) => self.uncordon_soon(now),
             Some(DrainStepOutcome::Failed(status)) => {

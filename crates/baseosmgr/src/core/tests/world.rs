@@ -459,11 +459,8 @@ impl World {
     /// Every switch that was ordered, with what it was for and why.
     pub(super) fn switches(&self) -> Vec<(String, ProceedReason)> {
         let switch = |effect: &Effect| {
-            if let Effect::Say(UpdateLogEvent::Switch { context, why }) = effect {
-                Some((context.clone(), why.clone()))
-            } else {
-                None
-            }
+            let Effect::Say(UpdateLogEvent::Switch { context, why }) = effect else { return None };
+            Some((context.clone(), why.clone()))
         };
         self.done.iter().filter_map(switch).collect()
     }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
-use step::{Core as _, Mono};
+use step::{CallId, Core as _, Mono};
 
 use super::{
-    CallId, Effect, Election, ElectionLogEvent, ElectionState, ElectionTimes, ElectionWrite, ElectionWritten,
-    Event, LeaseSnapshot,
+    Effect, Election, ElectionLogEvent, ElectionState, ElectionTimes, ElectionWrite, ElectionWritten, Event,
+    LeaseSnapshot,
 };
 
 const T0: Mono = Mono::from_start(Duration::from_secs(1_000));

@@ -28,7 +28,7 @@ use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::calls::volumes::AttachmentFacts;
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
 use crate::node::cordon::tests::node as of_cordon;
-use crate::node::cordon::{Cordon, CordonAnnotation, NodeFacts};
+use crate::node::cordon::{Cordon, NodeFacts};
 use crate::plan::budget::tests::budget as numbered;
 use crate::plan::budget::{BudgetFacts, Selector};
 use crate::plan::class::tests::pod;
@@ -38,6 +38,7 @@ use crate::plan::{PodFacts, PodOwner};
 use crate::progress::{AttemptBlocker, AttemptOutcome, AttemptPhase, BlockCode, Left, Marks, Progress};
 use crate::storage::StorageView;
 use kubeapi::names::{PodRef, PodUid};
+use kubeapi::nodes::CordonAnnotation;
 use kubeapi::reply::{RefusedBy, Reply};
 
 fn node(open: bool) -> NodeFacts {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::calls::volumes::AttachmentFacts;
+use crate::node::cordon::Cordon;
 use crate::node::cordon::tests::node;
-use crate::node::cordon::{Cordon, CordonAnnotation};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::budget::tests::budget;
 use crate::plan::class::tests::pod;
@@ -14,6 +14,7 @@ use crate::plan::tier::Tier;
 use crate::plan::unhealthy::{UnhealthyPod, UnhealthyReason};
 use crate::plan::{PodFacts, PodOwner};
 use crate::progress::BlockCode;
+use kubeapi::nodes::CordonAnnotation;
 
 fn on_node(facts: PodFacts) -> Surveyed {
     Surveyed {

@@ -99,15 +99,8 @@ fn complete() -> Bench {
 fn u12_a_node_that_waits_is_not_cordoned_and_says_for_whom_since_when_and_what_to_type() {
     let mut bench = idle();
     bench.ask(&request(Requester::DeviceOp, 1));
-    assert!(asked(
-        &bench,
-        &Ask::Want(Some(TurnRequest {
-            op: Op::Reboot,
-            counter: 1_773_480_414_000,
-            emergency: false,
-            fit: false
-        }))
-    ));
+    let reboot = TurnRequest { op: Op::Reboot, counter: 1_773_480_414_000, emergency: false, fit: false };
+    assert!(asked(&bench, &Ask::Want(Some(reboot))));
     clean(&mut bench);
     bench.hear(waits(TurnRule::Holder));
     assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..) | Effect::Probe(_))));
