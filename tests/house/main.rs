@@ -6,6 +6,7 @@
 mod documents;
 mod fixtures;
 mod metrics;
+mod names;
 mod readme;
 mod units;
 

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use baseosmgr::core::{Counter, PartitionChange};
-use outage::turn::rule::Mark;
+use outage::turn::rule::CordonMark;
 use topics::{CordonOwner, NodeDrainRequest, Requester};
-use zedkube::core::Grant;
+use zedkube::core::CordonTurn;
 
 use super::topics::{Disk, Fact, Who, Writer};
 use super::world::{Gate, Look, State, Task, Touched, Work};
@@ -32,7 +32,7 @@ fn burn(fuse: &mut Fuse) -> Result<(), Gone> {
 
 impl State {
     /// Tells a core one fact and performs what follows.
-    pub(crate) fn tell(&mut self, fact: Fact, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
+    pub(crate) fn deliver(&mut self, fact: Fact, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
         use step::Core as _;
         macro_rules! step {
             ($agent:ident, $place:expr, $event:expr, $perform:ident) => {{
@@ -144,7 +144,7 @@ impl State {
             }
         }
         if synced {
-            return self.tell(Fact::Nodeagent(Event::Synced), fuse, touched);
+            return self.deliver(Fact::Nodeagent(Event::Synced), fuse, touched);
         }
         if checks {
             // It reads the files itself, and nothing lies between that and the device.
@@ -153,7 +153,7 @@ impl State {
             let ours = self.scenario.kube.take_turns && self.disk.run.progress.is_some();
             let (status, forced) = (self.disk.run.status, self.disk.force);
             let checked = Event::Checked { status, answers, forced, ours };
-            return self.tell(Fact::Nodeagent(checked), fuse, touched);
+            return self.deliver(Fact::Nodeagent(checked), fuse, touched);
         }
         Ok(())
     }
@@ -199,7 +199,7 @@ impl State {
                     self.disk().run.outage = Some(*answer);
                 }
                 Effect::Cancel => self.cancel(),
-                Effect::Look { nth, give_back, gate_open } => {
+                Effect::Look { nth, uncordon, gate_open } => {
                     // A turn that is lost twice begins a second one, which takes the place of the first.
                     if self.under.look.is_some() && !self.scenario.kube.take_turns {
                         self.wrong("two looks at once");
@@ -207,7 +207,7 @@ impl State {
                     if gate_open != (self.under.gate.told == Some(true)) {
                         self.wrong("R4: the gate after the boot is not what it was said to be");
                     }
-                    self.under().look = Some(Look { nth, give_back, gate_open });
+                    self.under().look = Some(Look { nth, uncordon, gate_open });
                 }
                 Effect::Gate(true) => self.under().gate = Gate { watched: true, told: None },
                 Effect::Gate(false) => self.under().gate.watched = false,
@@ -230,10 +230,10 @@ impl State {
         Ok(())
     }
 
-    fn begin(&mut self, run_id: u64, work: Work, grant: Option<Grant>) {
+    fn begin(&mut self, run_id: u64, work: Work, grant: Option<CordonTurn>) {
         let boot_id = self.boot_id();
         // A cordon without a turn says nothing of one.
-        let mark = grant.filter(|it| it.fence > 0).map(|Grant { fence, lease_uid }| Mark {
+        let mark = grant.filter(|it| it.fence > 0).map(|CordonTurn { fence, lease_uid }| CordonMark {
             fence,
             lease_uid,
             boot_id,
@@ -273,7 +273,7 @@ impl State {
         fuse: &mut Fuse,
         touched: &mut Touched,
     ) -> Result<(), Gone> {
-        use baseosmgr::core::{Effect, Event, Note};
+        use baseosmgr::core::{Effect, Event, UpdateLogEvent};
         let mut why = None;
         for effect in effects {
             if !matches!(
@@ -288,7 +288,7 @@ impl State {
                 touched.files_of(Writer::Baseosmgr);
             }
             match effect {
-                Effect::Say(Note::Switch { why: said, .. }) => why = Some(said),
+                Effect::Say(UpdateLogEvent::Switch { why: said, .. }) => why = Some(said),
                 Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_) | Effect::Writing(_) => {}
                 Effect::Ask { nth, context } => {
                     let requested_at = self.wall(Who::Baseosmgr);

@@ -189,7 +189,7 @@ impl State {
             next.set_now(other, self.now(other) + wait);
         }
         let mut touched = Touched::ALL;
-        if next.tell(super::steps::tick(who), &mut None, &mut touched) == Err(Gone) {
+        if next.deliver(super::steps::tick(who), &mut None, &mut touched) == Err(Gone) {
             next.boot();
         }
         next.seal(Touched::ALL);

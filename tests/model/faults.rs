@@ -87,9 +87,9 @@ pub(crate) fn all() -> Vec<Planted> {
         ),
         planted(Fault::LastLook, undone(failures(2)), "of a node that was given back"),
         planted(Fault::CommandedOnce, undone(failures(2)), "for ever: reboot"),
-        planted(Fault::Peopled, undone(quiet), "of a node that was given back"),
+        planted(Fault::NewPods, undone(quiet), "of a node that was given back"),
         planted(
-            Fault::Parting,
+            Fault::WithdrawUnasked,
             Scenario { going_down: true, ..image(&[Image(true), Image(false)]) },
             "of a node that was given back",
         ),

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use agent::device::Operation;
-use kubenodeop::node::boot::Report;
-use kubenodeop::node::gate::{Layer, Verdict};
-use kubenodeop::{Marks, Watched};
+use agent::device::MachineOperation;
+use kubenodeop::node::boot::GateReport;
+use kubenodeop::node::gate::{GateStatus, Layer};
+use kubenodeop::{Marks, WatchedBlockers};
 use nodeagent::core::Took;
 use topics::{CordonOwner, NodeDrainRequest, Requester};
-use zedkube::core::{Done, Failure, Hindered, NodeLook, RemainingPod};
+use zedkube::core::{AttemptFailure, DrainSuccess, NodeLook, RemainingPod, StartObstacle};
 
 use super::effects::{Fuse, Gone};
 use super::steps::How;
@@ -82,26 +82,31 @@ impl State {
                         self.under().node.mark = mark;
                     }
                     let under = self.under();
-                    (under.node.drained, under.node.peopled) = (true, false);
+                    (under.node.drained, under.node.has_new_pods) = (true, false);
                     under.ghost.drained.extend(standing);
                     Event::Drained(
                         run,
-                        Ok(Done { took: Duration::from_secs(3), evicted: 2, recordons: 0, left: Vec::new() }),
+                        Ok(DrainSuccess {
+                            took: Duration::from_secs(3),
+                            evicted: 2,
+                            recordons: 0,
+                            left: Vec::new(),
+                        }),
                     )
                 }
                 How::Badly => {
                     self.under().ghost.failed_attempts += 1;
-                    let failure = Failure {
+                    let failure = AttemptFailure {
                         reason: trouble(),
                         blockers: Vec::new(),
-                        watched: Watched::default(),
+                        watched: WatchedBlockers::default(),
                         marks: Marks::default(),
                     };
                     Event::Drained(run, Err(Box::new(failure)))
                 }
             },
         };
-        self.tell(Fact::Zedkube(event), fuse, touched)
+        self.deliver(Fact::Zedkube(event), fuse, touched)
     }
 
     pub(crate) fn preflight_ends(
@@ -118,13 +123,13 @@ impl State {
             let away = self.is_away();
             self.fails();
             let next_step = "look at the node".to_owned();
-            Err(Hindered { why: "trouble".to_owned(), next_step, away, of_node: !away })
+            Err(StartObstacle { why: "trouble".to_owned(), next_step, away, of_node: !away })
         };
-        self.tell(Fact::Zedkube(zedkube::core::Event::Preflighted(run, found)), fuse, touched)
+        self.deliver(Fact::Zedkube(zedkube::core::Event::Preflighted(run, found)), fuse, touched)
     }
 
     pub(crate) fn look_ends(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
-        let Some(Look { nth, give_back, gate_open }) = self.under().look.take() else { return Ok(()) };
+        let Some(Look { nth, uncordon, gate_open }) = self.under().look.take() else { return Ok(()) };
         let node = self.under.node.clone();
         let earlier = node.boot != self.under.boot;
         let seen = if how == How::Well {
@@ -139,15 +144,15 @@ impl State {
                     self.cordon(CordonOwner::None);
                     Ok(NodeLook::Open)
                 }
-                owner if node.peopled && !give_back => {
+                owner if node.has_new_pods && !uncordon => {
                     let under = self.under();
                     under.node.drained = false;
                     under.ghost.drained.clear();
                     Ok(NodeLook::HasPods(owner, vec![stayer()]))
                 }
                 CordonOwner::Foreign => Ok(NodeLook::Foreign),
-                CordonOwner::Ours if give_back && earlier && !gate_open => Ok(NodeLook::NotReady),
-                CordonOwner::Ours if give_back => {
+                CordonOwner::Ours if uncordon && earlier && !gate_open => Ok(NodeLook::NotReady),
+                CordonOwner::Ours if uncordon => {
                     self.cordon(CordonOwner::None);
                     Ok(NodeLook::Open)
                 }
@@ -155,13 +160,13 @@ impl State {
             }
         } else {
             self.fails();
-            if give_back && node.cordon == CordonOwner::Ours && earlier {
+            if uncordon && node.cordon == CordonOwner::Ours && earlier {
                 Ok(NodeLook::NotReady)
             } else {
                 Err("500".to_owned())
             }
         };
-        self.tell(Fact::Zedkube(zedkube::core::Event::Looked(nth, seen)), fuse, touched)
+        self.deliver(Fact::Zedkube(zedkube::core::Event::Looked(nth, seen)), fuse, touched)
     }
 
     /// The gate after the boot opens, or something shuts it for a time.
@@ -176,7 +181,7 @@ impl State {
             self.fails();
         }
         self.under().gate.told = Some(open);
-        let verdict = Verdict {
+        let verdict = GateStatus {
             layer: (!open).then_some(Layer::Service),
             words: String::new(),
             next_step: String::new(),
@@ -186,15 +191,15 @@ impl State {
             holds_turn: false,
             warnings: Vec::new(),
         };
-        let report = Report { verdict: Some(verdict), ..Report::default() };
-        self.tell(Fact::Zedkube(zedkube::core::Event::Gate(Box::new(report))), fuse, touched)
+        let report = GateReport { verdict: Some(verdict), ..GateReport::default() };
+        self.deliver(Fact::Zedkube(zedkube::core::Event::Gate(Box::new(report))), fuse, touched)
     }
 
     /// The device does what it was asked for, or refuses.
     pub(crate) fn device(&mut self, how: How, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
         let Some(order) = self.under().device.take() else { return Ok(()) };
         let operation = order.operation;
-        if how == How::Well && operation != Operation::Shutdown {
+        if how == How::Well && operation != MachineOperation::Shutdown {
             self.judge_done(operation);
             self.boot();
             return Ok(());
@@ -205,7 +210,7 @@ impl State {
             self.under().left.refusals -= 1;
             Err("busy".to_owned())
         };
-        self.tell(Fact::Nodeagent(nodeagent::core::Event::Operated { operation, outcome }), fuse, touched)
+        self.deliver(Fact::Nodeagent(nodeagent::core::Event::Operated { operation, outcome }), fuse, touched)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use topics::{
     Answer, DeviceOp, DrainStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId, Requester,
 };
@@ -186,29 +186,29 @@ impl State {
     }
 
     /// baseosmgr switches to the other image.
-    pub(crate) fn judge_switch(&mut self, why: Option<&requester::Why>) {
-        use requester::Why;
+    pub(crate) fn judge_switch(&mut self, why: Option<&requester::ProceedReason>) {
+        use requester::ProceedReason;
         if !self.switch_is_wanted() {
             self.wrong("baseosmgr switches to an image that nobody wants");
         }
         let id = self.request_of(1).map(NodeDrainRequest::id);
         let ghost = &self.under.ghost;
         let release = match why {
-            Some(Why::Complete { skip }) if skip.is_empty() => {
+            Some(ProceedReason::Complete { skip }) if skip.is_empty() => {
                 let drained = id.is_some_and(|id| ghost.drained.contains(&id)) && self.under.node.drained;
                 drained.then_some(Release::Drained)
             }
-            Some(Why::Complete { .. }) => {
+            Some(ProceedReason::Complete { .. }) => {
                 let skipped =
                     id.is_some_and(|id| ghost.skipped.contains(&id)) || self.forced(Requester::Update);
                 skipped.then_some(Release::Without)
             }
-            Some(Why::NotSupported | Why::Early) => {
+            Some(ProceedReason::NotSupported | ProceedReason::Early) => {
                 let in_none = !self.disk.run.member.is_some_and(|it| it.0) || ghost.excused;
                 (in_none && !self.is_to_leave(Link::LeaveToBaseosmgr)).then_some(Release::Without)
             }
-            Some(Why::Silent { .. }) => Some(Release::Without),
-            Some(Why::Forced(_)) => self.forced(Requester::Update).then_some(Release::Without),
+            Some(ProceedReason::Silent { .. }) => Some(Release::Without),
+            Some(ProceedReason::Forced(_)) => self.forced(Requester::Update).then_some(Release::Without),
             None => None,
         };
         match release {
@@ -218,10 +218,10 @@ impl State {
     }
 
     /// nodeagent asks the device.
-    pub(crate) fn judge_operation(&mut self, operation: Operation) {
+    pub(crate) fn judge_operation(&mut self, operation: MachineOperation) {
         let ghost = &self.under.ghost;
         let by_command = ghost.released.get(operation.word());
-        let by_switch = ghost.released.get("switch").filter(|_| operation == Operation::Reboot);
+        let by_switch = ghost.released.get("switch").filter(|_| operation == MachineOperation::Reboot);
         match by_command.or(by_switch) {
             None => self.wrong(format!("P3: {} that nobody released", operation.word())),
             Some(Release::Drained) if !self.under.node.drained && !ghost.excused && !ghost.undone => {
@@ -232,8 +232,9 @@ impl State {
     }
 
     /// The machine goes down as it was asked.
-    pub(crate) fn judge_done(&mut self, operation: Operation) {
-        if operation != Operation::Reboot || !self.under.ghost.released.contains_key(DeviceOp::Reboot.word())
+    pub(crate) fn judge_done(&mut self, operation: MachineOperation) {
+        if operation != MachineOperation::Reboot
+            || !self.under.ghost.released.contains_key(DeviceOp::Reboot.word())
         {
             return;
         }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use baseosmgr::core::{Event as BaseosmgrEvent, Source as From};
-use nodeagent::core::{NodeAgent, Source, Waits};
+use baseosmgr::core::{Event as BaseosmgrEvent, RequiredTopic as From};
+use nodeagent::core::{NodeAgent, RequiredReading, Waits};
 use topics::{ContentTreeStatus, SwState};
 use zedagent::core::Zedagent;
 use zedkube::core::{Membership, Zedkube};
@@ -25,7 +25,7 @@ impl State {
         match who {
             Who::Zedagent => {
                 let disk = &self.disk;
-                let found = zedagent::core::Found {
+                let found = zedagent::core::SavedDeviceOps {
                     counters: disk.counters.clone(),
                     pending: disk.pending.values().cloned().collect(),
                     request: disk.run.requests[0].clone(),
@@ -39,7 +39,7 @@ impl State {
             }
             Who::Nodeagent => {
                 let run = &self.disk.run;
-                let found = nodeagent::core::Found {
+                let found = nodeagent::core::SavedNodeState {
                     said: run.nodeagent.as_deref().cloned(),
                     resumed: run.latched.clone(),
                     tested: run
@@ -50,14 +50,18 @@ impl State {
                         .collect(),
                     hv_type_kube: true,
                     question: run.question.clone().unwrap_or_default(),
-                    ..nodeagent::core::Found::default()
+                    ..nodeagent::core::SavedNodeState::default()
                 };
                 // Limits at which nodeagent restarts the device on its own account are not reached here.
                 let waits =
                     Waits { fallback: Duration::MAX, no_controller: Duration::MAX, ..Waits::default() };
                 let core = NodeAgent::new(nodeagent::Limits::default(), waits, found, now);
                 self.nodeagent.core = Some(Arc::new(core));
-                self.tell(Fact::Nodeagent(nodeagent::core::Event::Heard(Source::Applications)), fuse, touched)
+                self.deliver(
+                    Fact::Nodeagent(nodeagent::core::Event::Heard(RequiredReading::Applications)),
+                    fuse,
+                    touched,
+                )
             }
             Who::Zedkube => {
                 let journal = self.disk.journal.clone();
@@ -71,13 +75,13 @@ impl State {
                 self.for_zedkube(effects, fuse, touched)?;
                 if self.disk.leave == Leave::UnderWay {
                     let stands = zedkube::core::Event::Member(Membership::Leaving);
-                    self.tell(Fact::Zedkube(stands), fuse, touched)?;
+                    self.deliver(Fact::Zedkube(stands), fuse, touched)?;
                 }
                 if let Some(learned) = self.scenario.learned.clone().filter(|_| !self.is_away()) {
                     let learned = zedkube::core::Event::Learned(Box::new(learned));
-                    self.tell(Fact::Zedkube(learned), fuse, touched)?;
+                    self.deliver(Fact::Zedkube(learned), fuse, touched)?;
                 }
-                self.tell(
+                self.deliver(
                     Fact::Zedkube(zedkube::core::Event::NodeKnown { name: "n1".to_owned() }),
                     fuse,
                     touched,
@@ -85,7 +89,7 @@ impl State {
             }
             Who::Baseosmgr => {
                 let disk = &self.disk;
-                let found = baseosmgr::core::Found {
+                let found = baseosmgr::core::SavedUpdates {
                     request: disk.run.requests[1].clone(),
                     statuses: disk.run.images.clone().into_iter().collect(),
                     counters: disk.saved,
@@ -103,7 +107,7 @@ impl State {
                     BaseosmgrEvent::Pause(None),
                 ]
                 .into_iter()
-                .try_for_each(|event| self.tell(Fact::Baseosmgr(event), fuse, touched))
+                .try_for_each(|event| self.deliver(Fact::Baseosmgr(event), fuse, touched))
             }
         }
     }

@@ -196,11 +196,11 @@ impl State {
     }
 
     /// The state in which zedkube has heard this of the keeper of its turn.
-    pub(crate) fn told(&self, event: zedkube::core::Event) -> Self {
+    pub(crate) fn having_heard(&self, event: zedkube::core::Event) -> Self {
         step::plant(self.scenario.fault);
         let mut next = self.clone();
         let mut touched = Touched::default();
-        if next.tell(Fact::Zedkube(event), &mut None, &mut touched) == Err(Gone) {
+        if next.deliver(Fact::Zedkube(event), &mut None, &mut touched) == Err(Gone) {
             next.boot();
             touched = Touched::ALL;
         }
@@ -277,7 +277,7 @@ impl State {
             Action::Hear(link) => self.hear(*link, fuse, touched),
             Action::Result(nth) => {
                 let event = self.under().results.remove(*nth);
-                self.tell(Fact::Baseosmgr(event), fuse, touched)
+                self.deliver(Fact::Baseosmgr(event), fuse, touched)
             }
             Action::Task(how) => self.task_ends(*how, fuse, touched),
             Action::Look(how) => self.look_ends(*how, fuse, touched),
@@ -285,7 +285,7 @@ impl State {
             Action::Stir => {
                 self.under().guard = None;
                 let event = zedkube::core::Event::NodeActivity("trouble".to_owned());
-                self.tell(Fact::Zedkube(event), fuse, touched)
+                self.deliver(Fact::Zedkube(event), fuse, touched)
             }
             Action::NoticeOver => {
                 touched.files_of(Writer::Zedagent);
@@ -358,7 +358,7 @@ impl State {
             }
             Action::PodComes => {
                 self.under().left.pods -= 1;
-                self.under().node.peopled = true;
+                self.under().node.has_new_pods = true;
                 self.undo();
                 Ok(())
             }
@@ -395,18 +395,18 @@ impl State {
         }
         if link == Link::MemberToZedkube {
             touched.files_of(Writer::Zedkube);
-            self.standing_is_heard();
+            self.membership_is_heard();
         }
         let level = link.level(&self.disk);
         let first = self.heard[link.index()].is_none();
         Arc::make_mut(&mut self.heard)[link.index()] = Some(Arc::new(level.clone()));
         self.news &= !(1 << link.index());
         let once = if first { link.read_once() } else { Vec::new() };
-        level.into_iter().chain(once).try_for_each(|fact| self.tell(fact, fuse, touched))
+        level.into_iter().chain(once).try_for_each(|fact| self.deliver(fact, fuse, touched))
     }
 
     /// zedkube keeps what it hears of its cluster, and the walk out of it begins with a cordon.
-    fn standing_is_heard(&mut self) {
+    fn membership_is_heard(&mut self) {
         match (self.disk.run.member.map(|it| it.0), self.disk.leave) {
             (Some(true), _) => self.disk().leave = Leave::Member,
             (Some(false), Leave::Member) => self.disk().leave = Leave::Announced,
@@ -443,7 +443,7 @@ impl State {
     fn wakes(&mut self, who: Who, fuse: &mut Fuse, touched: &mut Touched) -> Result<(), Gone> {
         let Some(due) = self.wake(who) else { return Ok(()) };
         self.set_now(who, self.now(who).max(due));
-        self.tell(tick(who), fuse, touched)
+        self.deliver(tick(who), fuse, touched)
     }
 }
 

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use agent::partitions::{Label, Partitions};
 use baseosmgr::core::Counters;
-use nodeagent::core::{Partition, Resumed, Source, Wish};
-use requester::Membership;
+use nodeagent::core::{DeviceCommand, PartitionFacts, RequiredReading, Resumed};
+use requester::DeviceClustering;
 use topics::{
     BaseOsConfig, BaseOsStatus, ConfigGetStatus, DeviceOp, DeviceOpPending, DeviceOpsCmd, DrainJournal,
     NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, OutageAnswer, OutageQuestion,
     Requester, ZbootStatus, ZedAgentStatus,
 };
-use zedagent::core::Wanted;
+use zedagent::core::DesiredDevice;
 use zedkube::core::{Force, Membership as InCluster};
 
 /// The image that the controller may want, and what it is written from.
@@ -240,9 +240,9 @@ impl Link {
             }
             Self::MemberToBaseosmgr => {
                 let membership = match run.member {
-                    Some((true, _)) => Membership::Clustered,
-                    Some((false, _)) => Membership::Single,
-                    None => Membership::Undecided,
+                    Some((true, _)) => DeviceClustering::Clustered,
+                    Some((false, _)) => DeviceClustering::Single,
+                    None => DeviceClustering::Undecided,
                 };
                 vec![Fact::Baseosmgr(B::Cluster(membership))]
             }
@@ -270,11 +270,13 @@ impl Link {
 
     /// What is told once, after the first reading of a topic.
     pub(crate) fn read_once(self) -> Vec<Fact> {
-        use baseosmgr::core::Source as From;
+        use baseosmgr::core::RequiredTopic as From;
         let heard = |it| vec![Fact::Baseosmgr(baseosmgr::core::Event::Heard(it))];
         let read = |it| vec![Fact::Zedkube(zedkube::core::Event::RequestsRead(it))];
         match self {
-            Self::StatusToNodeagent => vec![Fact::Nodeagent(nodeagent::core::Event::Heard(Source::Drain))],
+            Self::StatusToNodeagent => {
+                vec![Fact::Nodeagent(nodeagent::core::Event::Heard(RequiredReading::Drain))]
+            }
             Self::DeviceRequestToZedkube => read(Requester::DeviceOp),
             Self::UpdateRequestToZedkube => read(Requester::Update),
             // Nobody asks for another k3s here.
@@ -308,15 +310,15 @@ impl Link {
     }
 }
 
-fn wanted(config: Config) -> Wanted {
+fn wanted(config: Config) -> DesiredDevice {
     let command = |counter| DeviceOpsCmd { counter, desired_state: true, ops_time: String::new() };
     let commands = [(DeviceOp::Reboot, config.reboot), (DeviceOp::Shutdown, config.shutdown)];
-    Wanted {
+    DesiredDevice {
         commands: commands.into_iter().filter_map(|(op, it)| Some((op, command(it?)))).collect(),
         clustered: config.clustered,
         force_fallback_counter: config.fallback,
         config_get_status: ConfigGetStatus::Success,
-        ..Wanted::default()
+        ..DesiredDevice::default()
     }
 }
 
@@ -329,8 +331,8 @@ fn image() -> BaseOsConfig {
     }
 }
 
-fn wish(status: &ZedAgentStatus) -> Wish {
-    Wish {
+fn wish(status: &ZedAgentStatus) -> DeviceCommand {
+    DeviceCommand {
         reboot: status.reboot_cmd,
         shutdown: status.shutdown_cmd,
         poweroff: status.poweroff_cmd,
@@ -345,7 +347,7 @@ fn wish(status: &ZedAgentStatus) -> Wish {
 fn partition(disk: &Disk, label: Label) -> Vec<Fact> {
     let told = |it: &ZbootStatus| nodeagent::core::Event::Partition {
         label: label.to_string(),
-        value: Partition {
+        value: PartitionFacts {
             state: it.partition_state.clone(),
             version: it.short_version.clone(),
             current: it.current_partition,

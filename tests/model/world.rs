@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use agent::partitions::{Label, Partition, PartitionState, Partitions};
 use baseosmgr::core::BaseOs;
-use nodeagent::core::{NodeAgent, Order};
+use nodeagent::core::{MachineOrder, NodeAgent};
 use outage::keeper::Ask;
-use outage::turn::rule::Mark;
+use outage::turn::rule::CordonMark;
 use step::{Core as _, Mono};
 use topics::{CordonOwner, DeviceOp, GoTime, NodeDrainRequest};
 use zedagent::core::Zedagent;
@@ -35,7 +35,7 @@ pub(crate) struct Task {
     pub(crate) run_id: u64,
     pub(crate) work: Work,
     /// What a cordon of it says about its turn.
-    pub(crate) mark: Option<Mark>,
+    pub(crate) mark: Option<CordonMark>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(crate) enum Work {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) nth: u64,
-    pub(crate) give_back: bool,
+    pub(crate) uncordon: bool,
     pub(crate) gate_open: bool,
 }
 
@@ -72,11 +72,11 @@ pub(crate) struct Node {
     /// The boot in which a cordon of ours was written.
     pub(crate) boot: u32,
     /// The turn in which that was, where nodes take turns. Somebody's uncordon leaves it behind.
-    pub(crate) mark: Option<Mark>,
+    pub(crate) mark: Option<CordonMark>,
     /// Empty, proved so while it was cordoned, and cordoned ever since.
     pub(crate) drained: bool,
     /// A pod has come that would have to leave.
-    pub(crate) peopled: bool,
+    pub(crate) has_new_pods: bool,
 }
 
 /// What else is under way, and how much of what may go wrong has gone wrong.
@@ -95,7 +95,7 @@ pub(crate) struct Under {
     /// Results that baseosmgr is to hear.
     pub(crate) results: Vec<baseosmgr::core::Event>,
     /// What the device was asked for.
-    pub(crate) device: Option<Order>,
+    pub(crate) device: Option<MachineOrder>,
     pub(crate) boot: u32,
     /// Its agents do not reach the Kubernetes API.
     pub(crate) parted: bool,
@@ -224,7 +224,7 @@ impl State {
             run: Volatile::default(),
         };
         let under = Under {
-            node: Node { cordon: scenario.cordon, boot: 0, mark: None, drained: false, peopled: false },
+            node: Node { cordon: scenario.cordon, boot: 0, mark: None, drained: false, has_new_pods: false },
             task: None,
             look: None,
             preflight: None,
@@ -383,7 +383,7 @@ impl State {
         let under = self.under();
         under.boot += 1;
         under.device = None;
-        (under.node.drained, under.node.peopled) = (false, false);
+        (under.node.drained, under.node.has_new_pods) = (false, false);
         under.ghost.done.extend(done);
         under.ghost.boot();
     }

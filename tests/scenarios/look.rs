@@ -3,7 +3,7 @@
 //! On the embedded cluster, whose Lease, etcd and nodes are changed behind the agents' backs.
 
 use outage::operator;
-use outage::turn::record::{Forced, LEASE};
+use outage::turn::record::{ForcedRelease, LEASE};
 use outage::turn::rule::release;
 use scenarios::{Agent, Cluster, World};
 use serde_json::json;
@@ -43,7 +43,7 @@ async fn u1_a_turn_that_an_operator_released_and_a_restored_lease_has_again_take
     // zedkube hangs; an operator releases its turn.
     world.kill(Agent::Zedkube).await;
     let fence = u32::try_from(before["spec"]["leaseTransitions"].as_i64().unwrap()).unwrap();
-    let forced = Forced {
+    let forced = ForcedRelease {
         node: NODES[0].to_owned(),
         node_uid: String::new(),
         fence,

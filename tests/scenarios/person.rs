@@ -1,6 +1,6 @@
 //! A person at the node wants it rebooted or switched off, by the file that `zedbox reboot` and `zedbox shutdown` write.
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use scenarios::{Agent, World};
 use topics::{
     DEVICE_ORDER, DeviceOp, DeviceOpPending, DeviceOrder, DeviceState, DrainHistory, DrainStatus,
@@ -23,7 +23,7 @@ async fn idle(world: &mut World) {
 pub(crate) async fn x3_a_person_takes_the_machine_down_behind_a_drain_and_once(world: &mut World) {
     idle(world).await;
     for (count, op, expected) in
-        [(1, DeviceOp::Reboot, Operation::Reboot), (2, DeviceOp::Shutdown, Operation::Poweroff)]
+        [(1, DeviceOp::Reboot, MachineOperation::Reboot), (2, DeviceOp::Shutdown, MachineOperation::Poweroff)]
     {
         let order = order(world, op);
         world.put(DEVICE_ORDER, &order);

@@ -18,9 +18,9 @@ use clusterview::stats;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kubeapi::NodeName;
 use kubenodeop::leave::{self, Leave};
-use kubenodeop::{CordonOwner, Marks, Rules};
-use outage::keeper::{self, Ask, KeeperReport, Ours, Wish};
-use outage::margin::calls::{Addresses, Settings, Source};
+use kubenodeop::{AttemptRules, CordonAnnotation, Marks};
+use outage::keeper::{self, Ask, KeeperReport, Ours, TurnRequest};
+use outage::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
 use outage::margin::paths::Paths;
 use outage::turn::event::TurnState;
 use outage::turn::record::{HOLDERS, LEASE, Op};
@@ -215,10 +215,10 @@ async fn s1_turns_ask_for_what_their_own_role_grants_and_nothing_else() {
         node: NodeName::parse("edge-node-1").unwrap(),
         device_uuid: UUID.to_owned(),
         boot_id: "b1".to_owned(),
-        etcd: Source {
+        etcd: EtcdAccess {
             addresses: Addresses::default(),
             paths: Paths::usual("/nowhere".as_ref()),
-            settings: Settings { metrics: "", gateway: "", data: "" },
+            settings: EtcdSettings { metrics: "", gateway: "", data: "" },
         },
         port: 0,
     };
@@ -229,7 +229,8 @@ async fn s1_turns_ask_for_what_their_own_role_grants_and_nothing_else() {
         let mut until = async |is: &dyn Fn(&TurnState) -> bool| {
             while !matches!(told.recv().await.unwrap(), KeeperReport::TurnState(it) if is(&it)) {}
         };
-        ask.send(Ask::Want(Some(Wish { op: Op::Reboot, counter: 1, emergency: false, fit: true }))).unwrap();
+        ask.send(Ask::Want(Some(TurnRequest { op: Op::Reboot, counter: 1, emergency: false, fit: true })))
+            .unwrap();
         until(&|it| matches!(it, TurnState::Held { .. })).await;
         // Only the watch shows that somebody took it away.
         world.cluster.sim().edit("coordination/leases", "eve-kube-app", LEASE, |it| {
@@ -298,8 +299,8 @@ async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_el
     let order = Leave {
         node: NodeName::parse("edge-node-1").unwrap(),
         device_uuid: UUID.to_owned(),
-        owner: CordonOwner::default(),
-        rules: Rules::default(),
+        owner: CordonAnnotation::default(),
+        rules: AttemptRules::default(),
         attempt: watch::Sender::new(Duration::ZERO).subscribe(),
         marks: Marks::default(),
         tries: 1,
@@ -307,8 +308,8 @@ async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_el
         reach: Duration::ZERO,
     };
     let clock = Clock::new();
-    let told = watch::Sender::new(leave::State::default());
-    assert_eq!(leave::leave(&handle, &order, || clock.now(), &told).await, (leave::End::Left, vec![]));
+    let told = watch::Sender::new(leave::LeaveState::default());
+    assert_eq!(leave::leave(&handle, &order, || clock.now(), &told).await, (leave::LeaveEnd::Left, vec![]));
     granted_and_used(&["pillar-rs-node-leave"], &world.cluster.asked_by_agents());
 }
 
@@ -321,7 +322,7 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
     let (_leading, leading) =
         watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_configs, config) = watch::channel(Some(std::sync::Arc::default()));
-    let board = stats::Board::open(&Troubles::open(&topic_root, clock, "zedkube")).unwrap();
+    let board = stats::StatsPublisher::open(&Troubles::open(&topic_root, clock, "zedkube")).unwrap();
     let mut told =
         topic_root.subscription(&wire::name::<KubeStatsState>("zedkube"), wire::codec::<KubeStatsState>());
     // Said a while after the last list: by then each watch has been asked for.

@@ -2,7 +2,7 @@
 //! healthy, or a policy names the volume.
 
 use kubenodeop::storage;
-use kubesim::{Fault, Sim};
+use kubesim::{ScriptedFault, Sim};
 use scenarios::{Agent, Cluster, World};
 use serde_json::{Value, json};
 use topics::{DrainHistory, DrainPhase, DrainStatus, NodeDrainProgress};
@@ -86,8 +86,8 @@ pub(crate) async fn waiting(world: &mut World) -> NodeDrainProgress {
 
 #[tokio::test]
 async fn d14_under_each_policy_the_node_goes_only_once_another_copy_is_healthy() {
-    for policy in storage::Policy::WORDS {
-        let asks = !storage::Policy::parse(policy).copies_by_cordon();
+    for policy in storage::NodeDrainPolicy::WORDS {
+        let asks = !storage::NodeDrainPolicy::parse(policy).copies_by_cordon();
         let mut world = World::new().await;
         install(world.cluster.sim(), policy);
         let shown = waiting(&mut world).await;
@@ -273,8 +273,8 @@ async fn d14_a_copy_that_cannot_be_taken_back_is_named_and_tried_again_also_afte
     rebuild(&sim, "RW");
     world.recorded_count(1).await;
     world.reboot().await;
-    sim.faults().script("PATCH", "/volumes/pvc-1", 1, Fault::status(409, "Conflict"));
-    sim.faults().script("PATCH", "/volumes/pvc-1", 1_000, Fault::status(403, "Forbidden"));
+    sim.faults().script("PATCH", "/volumes/pvc-1", 1, ScriptedFault::status(409, "Conflict"));
+    sim.faults().script("PATCH", "/volumes/pvc-1", 1_000, ScriptedFault::status(403, "Forbidden"));
     world.start_all();
     world.executed(7).await;
     world.cluster.until_schedulable().await;

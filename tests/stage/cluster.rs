@@ -203,7 +203,7 @@ impl Cluster {
     /// How often somebody wrote that our node is schedulable, with whatever else.
     pub fn uncordoned(&self) -> usize {
         let end = format!("/nodes/{}", self.place.node);
-        let asked = self.sim().faults().seen();
+        let asked = self.sim().faults().requests();
         let wrote = asked.iter().filter(|it| it.method == "PATCH" || it.method == "PUT");
         let here = wrote.filter(|it| it.uri.split('?').next().is_some_and(|path| path.ends_with(&end)));
         let said = here.filter_map(|it| serde_json::from_slice::<Value>(&it.body).ok());

@@ -83,7 +83,7 @@ impl Course {
         let heard: Arc<Mutex<Vec<String>>> = Arc::default();
         let ear = heard.clone();
         course
-            .told(move |path, _| {
+            .watched(move |path, _| {
                 ear.lock().unwrap_or_else(PoisonError::into_inner).extend(path.map(str::to_owned));
             })
             .await;
@@ -103,7 +103,7 @@ impl Course {
     }
 
     /// Tells the story and lets `hear` do as it likes at every write.
-    pub async fn told(&self, hear: impl FnMut(Option<&str>, &Processes) + Send + 'static) {
+    pub async fn watched(&self, hear: impl FnMut(Option<&str>, &Processes) + Send + 'static) {
         let mut world = World::of_processes(&self.zedbox).await;
         world.follow_writes(&self.folders, hear);
         self.story.play(&mut world).await;
@@ -120,7 +120,7 @@ impl Course {
                 told.store(processes.kill(crash.agent), Ordering::Relaxed);
             }
         };
-        self.told(hear).await;
+        self.watched(hear).await;
         dealt.load(Ordering::Relaxed)
     }
 
@@ -175,7 +175,7 @@ impl Course {
                 told.fetch_add(1, Ordering::Relaxed);
             }
         };
-        self.told(hear).await;
+        self.watched(hear).await;
         dealt.load(Ordering::Relaxed)
     }
 }

@@ -1,6 +1,6 @@
 //! Every state of a drained reboot, and how the system is held in it for as long as a test likes.
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use topics::{DrainStatus, NodeAgentStatus, NodeDrainRequest, ZedAgentStatus};
 
 use crate::World;
@@ -96,6 +96,6 @@ impl World {
     }
 
     fn refuse(&self, method: &str, path: &str, code: u16, reason: &str) {
-        self.cluster.sim().faults().script(method, path, WITHOUT_END, Fault::status(code, reason));
+        self.cluster.sim().faults().script(method, path, WITHOUT_END, ScriptedFault::status(code, reason));
     }
 }

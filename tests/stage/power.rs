@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use agent::device::Operation;
-use kubesim::{Fault, Sim};
+use agent::device::MachineOperation;
+use kubesim::{ScriptedFault, Sim};
 use pubsub::store;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -59,8 +59,8 @@ impl Asked {
         matches!(self, Self::RebootOfAll | Self::ShutdownOfAll)
     }
 
-    const fn operation(self) -> Operation {
-        if self.is_shutdown() { Operation::Shutdown } else { Operation::Reboot }
+    const fn operation(self) -> MachineOperation {
+        if self.is_shutdown() { MachineOperation::Shutdown } else { MachineOperation::Reboot }
     }
 
     /// Name of the pending operation's file.
@@ -79,7 +79,7 @@ struct LastWrite {
 
 /// What is heard of one device.
 #[derive(Debug, Clone, Default)]
-struct Heard {
+struct PowerLog {
     held: BTreeMap<String, Option<Vec<u8>>>,
     last: LastWrite,
 }
@@ -87,7 +87,7 @@ struct Heard {
 struct Node {
     world: World,
     asked: bool,
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<PowerLog>>,
     /// What was left of it by the cut: whether the device had been commanded, and asked.
     at_cut: (bool, usize),
 }
@@ -224,7 +224,7 @@ impl Site {
             sim.quorum(false);
         } else {
             for method in ["GET", "POST", "PATCH", "PUT", "DELETE"] {
-                sim.faults().script(method, "/", u32::MAX, Fault::Cut);
+                sim.faults().script(method, "/", u32::MAX, ScriptedFault::Cut);
             }
         }
         for node in &mut self.nodes {
@@ -246,7 +246,7 @@ impl Site {
     /// as much as try to remove a cordon, whatever the API still answers.
     async fn come_back(&mut self, dice: &mut Dice, what: &str) {
         let sim = self.nodes[0].world.cluster.sim().clone();
-        let (left, asked) = (cordons(&sim), sim.faults().seen().len());
+        let (left, asked) = (cordons(&sim), sim.faults().requests().len());
         let tried: Vec<usize> = self.nodes.iter().map(|it| it.world.cluster.uncordoned()).collect();
         let mut order = vec![0, 1, 2];
         let mut up = 0;
@@ -256,7 +256,7 @@ impl Site {
             if up == 1 {
                 // The first one has asked: it was not answered, or it has read what there was before the cut.
                 let has_asked = async {
-                    while sim.faults().seen().len() == asked {
+                    while sim.faults().requests().len() == asked {
                         tokio::time::sleep(Duration::from_millis(1)).await;
                     }
                 };
@@ -265,7 +265,7 @@ impl Site {
                 if self.reads {
                     tokio::time::sleep(LONG_AFTER).await;
                 } else {
-                    let asked = sim.faults().seen().split_off(asked);
+                    let asked = sim.faults().requests().split_off(asked);
                     let writes: Vec<_> = asked.iter().filter(|it| it.method != "GET").collect();
                     assert!(writes.is_empty(), "{what}: writes before there is a quorum: {writes:?}");
                 }

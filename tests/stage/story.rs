@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use serde_json::{Value, json};
 use topics::{BaseOsStatus, DrainStatus};
 
@@ -51,7 +51,7 @@ impl Story {
         let recorded = world.recorded();
         let boots: BTreeSet<&str> = recorded.iter().map(|it| it.boot_id.as_str()).collect();
         assert_eq!(boots.len(), 1, "{recorded:?}");
-        assert!(recorded.iter().all(|it| it.operation == Operation::Reboot), "{recorded:?}");
+        assert!(recorded.iter().all(|it| it.operation == MachineOperation::Reboot), "{recorded:?}");
         assert_eq!(world.cluster.evicted_twice(), [""; 0]);
     }
 

@@ -1,7 +1,7 @@
 //! Agents as tasks of the test's process.
 
 use agent::AgentContext;
-use agent::device::Choice;
+use agent::device::DeviceChoice;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::task::{AbortHandle, JoinSet};
@@ -21,11 +21,11 @@ pub(crate) fn start(
             Agent::Zedagent => zedagent::run(context, limits_of(&limits, agent)).await,
             Agent::Baseosmgr => {
                 let topic_root = context.topic_root.clone();
-                let zboot = || agent::partitions::Choice::Record.open(&topic_root, None);
+                let zboot = || agent::partitions::PartitionsChoice::Record.open(&topic_root, None);
                 baseosmgr::run(context, limits_of(&limits, agent), zboot).await
             }
             Agent::Nodeagent => {
-                let device = Choice::Record.open(&context.topic_root, context.clock);
+                let device = DeviceChoice::Record.open(&context.topic_root, context.clock);
                 nodeagent::run(context, limits_of(&limits, agent), device).await
             }
             Agent::Zedkube => zedkube::run(context, limits_of(&limits, agent), cluster).await,

@@ -140,7 +140,7 @@ pub async fn turns_in_trouble(mut dice: Dice, zedbox: Option<&Path>, faketime: O
         assert!(node.world.recorded().len() <= 1, "{what}: {} was asked again", node.name);
         node.world.kill_all().await;
     }
-    format!("{} s, {} requests: {what}", clock.now().since(begun).as_secs(), sim.faults().seen().len())
+    format!("{} s, {} requests: {what}", clock.now().since(begun).as_secs(), sim.faults().requests().len())
 }
 
 /// With this counter of reboots, in a cluster whose servers are all of `nodes`: others would be deleted.

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use agent::device::{self, Choice, Recorded};
+use agent::device::{self, DeviceChoice, Recorded};
 use agent::{AgentContext, Clock, Stop, Stopper, wire};
-use kubesim::Server;
+use kubesim::SimServer;
 use pubsub::{Change, FileRule, FileState, TopicRoot, store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -59,7 +59,7 @@ struct Program {
     /// One process runs all agents.
     whole: bool,
     clock: Option<WrongClock>,
-    _api: Server,
+    _api: SimServer,
 }
 
 /// A device, its agents and its cluster.
@@ -156,8 +156,7 @@ impl World {
 
     /// The file at `path` right now.
     pub fn text(&self, path: &str) -> Option<String> {
-        let bytes = store::read(&self.topic_root.path(path), 1 << 20).unwrap()?;
-        Some(String::from_utf8(bytes).unwrap())
+        store::read(&self.topic_root.path(path), 1 << 20).unwrap().map(|it| String::from_utf8(it).unwrap())
     }
 
     /// The controller sends `config`.
@@ -182,9 +181,9 @@ impl World {
         } else {
             self.starts += 1;
             let (stopper, stop) = Stop::new();
-            let boot_id = Choice::Record.boot_id(&self.topic_root).unwrap();
-            let context =
-                AgentContext { topic_root: self.topic_root.clone(), clock: self.clock, stop, boot_id };
+            let boot_id = DeviceChoice::Record.boot_id(&self.topic_root).unwrap();
+            let topic_root = self.topic_root.clone();
+            let context = AgentContext { topic_root, clock: self.clock, stop, boot_id };
             let (task, halt) = tasks::start(agent, context, self.limits.clone(), self.cluster.handle());
             self.halt.add(halt);
             self.running.push((agent, Running::Task(stopper, task)));
@@ -352,9 +351,8 @@ impl World {
 
     /// Waits until the stand-in device was asked for its `count`th operation.
     pub async fn recorded_count(&self, count: usize) {
-        let mut watch = self
-            .topic_root
-            .file(self.topic_root.path(device::RECORD), FileRule { limit_bytes: 1 << 20, order: false });
+        let rule = FileRule { limit_bytes: 1 << 20, order: false };
+        let mut watch = self.topic_root.file(self.topic_root.path(device::RECORD), rule);
         let seen = async {
             while self.recorded().len() < count {
                 watch.next().await;

@@ -65,7 +65,7 @@ pub trait Device: Send + Sync {
 
 /// Which device is used, as given on the command line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Choice {
+pub enum DeviceChoice {
     /// `record`: write down what would have been done.
     #[default]
     Record,
@@ -75,7 +75,7 @@ pub enum Choice {
     Exec(PathBuf),
 }
 
-impl FromStr for Choice {
+impl FromStr for DeviceChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -89,7 +89,7 @@ impl FromStr for Choice {
     }
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for DeviceChoice {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Record => out.write_str("record"),
@@ -99,11 +99,11 @@ impl fmt::Display for Choice {
     }
 }
 
-impl Choice {
+impl DeviceChoice {
     /// The device itself.
     pub fn open(&self, topic_root: &TopicRoot, clock: Clock) -> Box<dyn Device> {
         match self {
-            Self::Record => Box::new(Record { topic_root: topic_root.clone(), clock }),
+            Self::Record => Box::new(RecordingDevice { topic_root: topic_root.clone(), clock }),
             Self::Systemd => {
                 let programs = Programs { by: self.to_string(), command: systemctl };
                 Box::new(inhibit::Systemd::new(programs, systemctl_path()))
@@ -112,7 +112,7 @@ impl Choice {
                 let program = program.clone();
                 Box::new(Programs {
                     by: self.to_string(),
-                    command: move |operation: Operation, why: &str| {
+                    command: move |operation: MachineOperation, why: &str| {
                         Some((program.clone(), vec![operation.word().to_owned(), why.to_owned()]))
                     },
                 })
@@ -197,7 +197,7 @@ fn recorded_boot_id(topic_root: &TopicRoot) -> Result<String, Error> {
 /// What was asked of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Operation {
+pub enum MachineOperation {
     /// Restart.
     Reboot,
     /// Applications down, power on.
@@ -206,7 +206,7 @@ pub enum Operation {
     Poweroff,
 }
 
-impl Operation {
+impl MachineOperation {
     /// The word on a command line and in the record.
     pub const fn word(self) -> &'static str {
         match self {
@@ -224,7 +224,7 @@ pub struct Recorded {
     /// RFC 3339, by the wall clock.
     pub at: String,
     /// What would have been done.
-    pub operation: Operation,
+    pub operation: MachineOperation,
     /// The reason given for it.
     pub reason: String,
     /// The boot in which it would have been done.
@@ -249,14 +249,14 @@ pub fn recorded(topic_root: &TopicRoot) -> Result<Vec<Recorded>, Error> {
 }
 
 /// Writes down what it would have done.
-struct Record {
+struct RecordingDevice {
     topic_root: TopicRoot,
     clock: Clock,
 }
 
-impl Record {
-    fn note(&self, operation: Operation, why: &str) -> Result<(), Error> {
-        let boot_id = Choice::Record.boot_id(&self.topic_root)?;
+impl RecordingDevice {
+    fn note(&self, operation: MachineOperation, why: &str) -> Result<(), Error> {
+        let boot_id = DeviceChoice::Record.boot_id(&self.topic_root)?;
         let line = Recorded { at: self.clock.wall().to_string(), operation, reason: why.to_owned(), boot_id };
         let line = serde_json::to_string(&line)
             .map_err(|source| Error::Effect { doing: "record an operation", reason: source.to_string() })?;
@@ -272,17 +272,17 @@ impl Record {
     }
 }
 
-impl Device for Record {
+impl Device for RecordingDevice {
     fn reboot(&self, why: &str) -> Result<(), Error> {
-        self.note(Operation::Reboot, why)
+        self.note(MachineOperation::Reboot, why)
     }
 
     fn shutdown(&self, why: &str) -> Result<(), Error> {
-        self.note(Operation::Shutdown, why)
+        self.note(MachineOperation::Shutdown, why)
     }
 
     fn power_off(&self, why: &str) -> Result<(), Error> {
-        self.note(Operation::Poweroff, why)
+        self.note(MachineOperation::Poweroff, why)
     }
 
     fn sync(&self) -> Result<(), Error> {
@@ -296,7 +296,7 @@ struct Programs<C> {
     command: C,
 }
 
-type Line = (PathBuf, Vec<String>);
+type CommandLine = (PathBuf, Vec<String>);
 
 /// An absolute path, as a search path is nobody's to choose here.
 fn systemctl_path() -> PathBuf {
@@ -304,18 +304,18 @@ fn systemctl_path() -> PathBuf {
     if usual.exists() { usual } else { PathBuf::from("/bin/systemctl") }
 }
 
-fn systemctl(operation: Operation, why: &str) -> Option<Line> {
+fn systemctl(operation: MachineOperation, why: &str) -> Option<CommandLine> {
     let verb = match operation {
-        Operation::Reboot => "reboot",
-        Operation::Poweroff => "poweroff",
+        MachineOperation::Reboot => "reboot",
+        MachineOperation::Poweroff => "poweroff",
         // The reference stops its applications and leaves the power on; systemd has no such state.
-        Operation::Shutdown => return None,
+        MachineOperation::Shutdown => return None,
     };
     Some((systemctl_path(), vec![format!("--message={why}"), verb.to_owned()]))
 }
 
-impl<C: Fn(Operation, &str) -> Option<Line>> Programs<C> {
-    fn call(&self, operation: Operation, why: &str) -> Result<(), Error> {
+impl<C: Fn(MachineOperation, &str) -> Option<CommandLine>> Programs<C> {
+    fn call(&self, operation: MachineOperation, why: &str) -> Result<(), Error> {
         let Some((program, arguments)) = (self.command)(operation, why) else {
             return Ok(());
         };
@@ -333,17 +333,17 @@ impl<C: Fn(Operation, &str) -> Option<Line>> Programs<C> {
     }
 }
 
-impl<C: Fn(Operation, &str) -> Option<Line> + Send + Sync> Device for Programs<C> {
+impl<C: Fn(MachineOperation, &str) -> Option<CommandLine> + Send + Sync> Device for Programs<C> {
     fn reboot(&self, why: &str) -> Result<(), Error> {
-        self.call(Operation::Reboot, why)
+        self.call(MachineOperation::Reboot, why)
     }
 
     fn shutdown(&self, why: &str) -> Result<(), Error> {
-        self.call(Operation::Shutdown, why)
+        self.call(MachineOperation::Shutdown, why)
     }
 
     fn power_off(&self, why: &str) -> Result<(), Error> {
-        self.call(Operation::Poweroff, why)
+        self.call(MachineOperation::Poweroff, why)
     }
 
     fn sync(&self) -> Result<(), Error> {
@@ -364,49 +364,51 @@ mod tests {
 
     #[test]
     fn the_choice_is_read_from_words_and_a_wrong_word_names_the_right_ones() {
-        assert_eq!("record".parse(), Ok(Choice::Record));
-        assert_eq!("systemd".parse(), Ok(Choice::Systemd));
-        assert_eq!("exec:/sbin/down".parse(), Ok(Choice::Exec("/sbin/down".into())));
-        assert!("exec:down".parse::<Choice>().unwrap_err().contains("absolute"));
-        assert!("docker".parse::<Choice>().unwrap_err().contains("record, systemd or exec:"));
-        assert_eq!(Choice::default(), Choice::Record);
+        assert_eq!("record".parse(), Ok(DeviceChoice::Record));
+        assert_eq!("systemd".parse(), Ok(DeviceChoice::Systemd));
+        assert_eq!("exec:/sbin/down".parse(), Ok(DeviceChoice::Exec("/sbin/down".into())));
+        assert!("exec:down".parse::<DeviceChoice>().unwrap_err().contains("absolute"));
+        assert!("docker".parse::<DeviceChoice>().unwrap_err().contains("record, systemd or exec:"));
+        assert_eq!(DeviceChoice::default(), DeviceChoice::Record);
     }
 
     #[test]
     fn systemd_is_asked_for_reboot_and_poweroff_and_for_nothing_on_shutdown() {
         let line = |operation| systemctl(operation, "a reason").map(|(_, words)| words);
-        assert_eq!(line(Operation::Reboot).unwrap(), ["--message=a reason", "reboot"]);
-        assert_eq!(line(Operation::Poweroff).unwrap(), ["--message=a reason", "poweroff"]);
-        let (program, _) = systemctl(Operation::Reboot, "").unwrap();
+        assert_eq!(line(MachineOperation::Reboot).unwrap(), ["--message=a reason", "reboot"]);
+        assert_eq!(line(MachineOperation::Poweroff).unwrap(), ["--message=a reason", "poweroff"]);
+        let (program, _) = systemctl(MachineOperation::Reboot, "").unwrap();
         assert!(program.is_absolute(), "{}", program.display());
-        assert_eq!(line(Operation::Shutdown), None);
+        assert_eq!(line(MachineOperation::Shutdown), None);
     }
 
     #[tokio::test]
     async fn the_recorded_device_writes_down_each_operation_with_its_boot() {
         let (_root, topic_root) = new_root();
-        let device = Choice::Record.open(&topic_root, Clock::new());
+        let device = DeviceChoice::Record.open(&topic_root, Clock::new());
         device.reboot("first").unwrap();
         device.sync().unwrap();
         device.power_off("second").unwrap();
-        let boot = Choice::Record.boot_id(&topic_root).unwrap();
+        let boot = DeviceChoice::Record.boot_id(&topic_root).unwrap();
         let seen: Vec<_> = recorded(&topic_root)
             .unwrap()
             .into_iter()
             .map(|it| (it.operation, it.reason, it.boot_id))
             .collect();
-        let expected =
-            [(Operation::Reboot, "first".into(), boot.clone()), (Operation::Poweroff, "second".into(), boot)];
+        let expected = [
+            (MachineOperation::Reboot, "first".into(), boot.clone()),
+            (MachineOperation::Poweroff, "second".into(), boot),
+        ];
         assert_eq!(seen, expected);
     }
 
     #[test]
     fn the_recorded_boot_lasts_until_run_is_wiped() {
         let (root, topic_root) = new_root();
-        let first = Choice::Record.boot_id(&topic_root).unwrap();
-        assert_eq!(Choice::Record.boot_id(&topic_root).unwrap(), first);
+        let first = DeviceChoice::Record.boot_id(&topic_root).unwrap();
+        assert_eq!(DeviceChoice::Record.boot_id(&topic_root).unwrap(), first);
         std::fs::remove_dir_all(root.path().join("run")).unwrap();
-        assert_ne!(Choice::Record.boot_id(&topic_root).unwrap(), first);
+        assert_ne!(DeviceChoice::Record.boot_id(&topic_root).unwrap(), first);
     }
 
     #[tokio::test]
@@ -420,7 +422,7 @@ mod tests {
         );
         store::replace(&program, script.as_bytes()).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
-        let device = Choice::Exec(program).open(&topic_root, Clock::new());
+        let device = DeviceChoice::Exec(program).open(&topic_root, Clock::new());
         device.reboot("NORMAL: controller reboot").unwrap();
         assert_eq!(std::fs::read_to_string(&said).unwrap(), "reboot NORMAL: controller reboot\n");
         let refusal = device.power_off("x").unwrap_err().to_string();
@@ -431,7 +433,7 @@ mod tests {
     fn a_program_that_is_not_there_is_told_at_the_start() {
         let (root, _bus) = new_root();
         let program = root.path().join("down");
-        let choice = Choice::Exec(program.clone());
+        let choice = DeviceChoice::Exec(program.clone());
         let missing = choice.check().unwrap_err().to_string();
         assert!(missing.contains("down cannot be looked at"), "{missing}");
         store::replace(&program, b"#!/bin/sh\n").unwrap();
@@ -439,14 +441,14 @@ mod tests {
         assert!(refused.contains("chmod 755"), "{refused}");
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
         choice.check().unwrap();
-        Choice::Record.check().unwrap();
+        DeviceChoice::Record.check().unwrap();
     }
 
     #[test]
     fn a_spoilt_line_of_the_record_keeps_no_operation_from_being_noted() {
         let (_root, topic_root) = new_root();
         store::replace(&topic_root.path(RECORD), b"{\"At\":\n").unwrap();
-        Choice::Record.open(&topic_root, Clock::new()).reboot("next").unwrap();
+        DeviceChoice::Record.open(&topic_root, Clock::new()).reboot("next").unwrap();
         let text = store::read(&topic_root.path(RECORD), RECORD_BYTES).unwrap().unwrap();
         let text = String::from_utf8(text).unwrap();
         assert!(text.starts_with("{\"At\":\n{") && text.contains("next"), "{text}");
@@ -456,6 +458,6 @@ mod tests {
     fn a_recorded_device_never_reads_the_kernel() {
         let (_root, topic_root) = new_root();
         let kernel = std::fs::read_to_string(KERNEL_BOOT_ID).unwrap();
-        assert_ne!(Choice::Record.boot_id(&topic_root).unwrap(), kernel.trim());
+        assert_ne!(DeviceChoice::Record.boot_id(&topic_root).unwrap(), kernel.trim());
     }
 }

@@ -76,7 +76,7 @@ pub fn remove(topic_root: &TopicRoot) -> Result<bool, Error> {
 }
 
 /// Who gave an order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OrderedBy {
     /// User who owns the file.
     pub uid: u32,

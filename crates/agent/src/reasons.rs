@@ -31,14 +31,14 @@ const UNKNOWN: &str = "Unknown";
 
 /// The image that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Image {
+pub struct RunningImage {
     /// Its version.
     pub version: String,
     /// The label of its partition, where the image says so.
     pub label: Option<String>,
 }
 
-impl Image {
+impl RunningImage {
     /// What the image says of itself under `/run`.
     pub fn running(topic_root: &TopicRoot) -> Self {
         let word = |file: &str| {
@@ -83,7 +83,7 @@ pub fn fatal(
     stack: &str,
     now: GoTime,
 ) -> Result<(), pubsub::Error> {
-    let Image { version, label } = Image::running(topic_root);
+    let RunningImage { version, label } = RunningImage::running(topic_root);
     let (label, pid) = (label.unwrap_or_else(|| UNKNOWN.to_owned()), std::process::id());
     let text = text.lines().collect::<Vec<_>>().join(" ");
     let line = format!(
@@ -246,6 +246,9 @@ mod tests {
     fn an_image_that_says_nothing_of_itself_is_unknown() {
         let dir = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(dir.path()).unwrap();
-        assert_eq!(Image::running(&topic_root), Image { version: "Unknown".into(), label: None });
+        assert_eq!(
+            RunningImage::running(&topic_root),
+            RunningImage { version: "Unknown".into(), label: None }
+        );
     }
 }

@@ -23,17 +23,17 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("{text}")]
-    struct Layer {
+    struct LayeredError {
         text: &'static str,
         #[source]
-        source: Option<Box<Layer>>,
+        source: Option<Box<LayeredError>>,
     }
 
     #[test]
     fn each_layer_is_said_once() {
-        let leaf = Layer { text: "disk full", source: None };
-        let shown = Layer { text: "write a: disk full", source: Some(Box::new(leaf)) };
-        let top = Layer { text: "publish", source: Some(Box::new(shown)) };
+        let leaf = LayeredError { text: "disk full", source: None };
+        let shown = LayeredError { text: "write a: disk full", source: Some(Box::new(leaf)) };
+        let top = LayeredError { text: "publish", source: Some(Box::new(shown)) };
         assert_eq!(chain(&top), "publish: write a: disk full");
     }
 }

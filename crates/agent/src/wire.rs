@@ -112,7 +112,7 @@ impl<E: Send + 'static> Tasks<E> {
     ) {
         let mut subscription = topic_root.subscription(&name::<T>(agent), codec::<T>());
         self.events(format!("follow {agent}/{}", T::NAME), move |outbox| async move {
-            while tell(&outbox, subscription.next().await, &mut to_event).await {}
+            while send_event(&outbox, subscription.next().await, &mut to_event).await {}
         });
     }
 
@@ -152,7 +152,7 @@ impl<E: Send + 'static> Tasks<E> {
 }
 
 /// Sends the event that a change makes, if it makes one; false once nobody listens any more.
-async fn tell<T: Topic, E: Send>(
+async fn send_event<T: Topic, E: Send>(
     outbox: &Outbox<E>,
     change: Change<T>,
     to_event: &mut impl FnMut(Change<T>) -> Option<E>,

@@ -18,12 +18,12 @@ use crate::Limits;
 
 /// The program, and how long a call of it may take.
 #[derive(Debug, Clone)]
-pub(crate) struct Containers {
+pub(crate) struct ContainerProgram {
     program: PathBuf,
     limit: Duration,
 }
 
-impl Containers {
+impl ContainerProgram {
     /// `None` where no program is named.
     pub(crate) fn of(limits: &Limits) -> Option<Self> {
         let program = PathBuf::from(&limits.image_program);

@@ -6,34 +6,36 @@ use agent::partitions::Label;
 use agent::wire::ZEDKUBE;
 use agent::{AgentContext, Tasks};
 use pubsub::Change;
-use requester::{Membership, Word};
+use requester::{DeviceClustering, DrainTopicUpdate};
 use topics::{
     BaseOsConfig, ConfigGetStatus, ContentTreeStatus, EdgeNodeClusterConfig, FORCE_FILE, NodeAgentStatus,
     NodeDrainStatus, NodeLeave, ZbootConfig, ZedAgentStatus,
 };
 use tracing::{debug, warn};
 
-use crate::core::{Event, LastBoot, Source};
+use crate::core::{Event, LastBootReport, RequiredTopic};
 
 /// Starts to follow everything that the core wants to hear.
 pub(crate) fn all(tasks: &mut Tasks<Event>, context: &AgentContext) {
     let topic_root = &context.topic_root;
     tasks.follow::<BaseOsConfig>(topic_root, "zedagent", |change| {
-        level(change, Source::Configs, |key, value| Some(Event::Config { key, value }))
+        level(change, RequiredTopic::Configs, |key, value| Some(Event::Config { key, value }))
     });
     tasks.follow::<ContentTreeStatus>(topic_root, "volumemgr", |change| {
-        level(change, Source::Trees, |key, value| Some(Event::Tree { key, value: value.map(Box::new) }))
+        level(change, RequiredTopic::Trees, |key, value| {
+            Some(Event::Tree { key, value: value.map(Box::new) })
+        })
     });
     tasks.follow::<EdgeNodeClusterConfig>(topic_root, "zedagent", |change| {
-        level(change, Source::Cluster, |_, value| Some(Event::Cluster(membership(value.as_ref()))))
+        level(change, RequiredTopic::Cluster, |_, value| Some(Event::Cluster(membership(value.as_ref()))))
     });
     tasks.follow::<NodeLeave>(topic_root, ZEDKUBE, |change| {
-        level(change, Source::Leave, |_, value| {
+        level(change, RequiredTopic::Leave, |_, value| {
             Some(Event::HasToLeave(value.is_some_and(|it| it.phase.has_to_leave())))
         })
     });
     tasks.follow::<ZbootConfig>(topic_root, "nodeagent", |change| {
-        level(change, Source::Test, |key, value| {
+        level(change, RequiredTopic::Test, |key, value| {
             let label: Label =
                 key.parse().map_err(|reason| warn!(key, reason, "ignored a ZbootConfig")).ok()?;
             Some(Event::TestComplete { label, complete: value.is_some_and(|it| it.test_complete) })
@@ -41,14 +43,16 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, context: &AgentContext) {
     });
     // What these two said stays true when their publisher leaves.
     tasks.follow::<NodeAgentStatus>(topic_root, "nodeagent", |change| {
-        level(change, Source::LastBoot, |_, value| {
+        level(change, RequiredTopic::LastBoot, |_, value| {
             let NodeAgentStatus { reboot_reason: reason, reboot_time: time, reboot_image: image, .. } =
                 value?;
-            Some(Event::LastBoot(LastBoot { reason, time, image }))
+            Some(Event::LastBoot(LastBootReport { reason, time, image }))
         })
     });
     tasks.follow::<ZedAgentStatus>(topic_root, "zedagent", |change| {
-        level(change, Source::Fallback, |_, value| fallback_counter(&value?).map(Event::FallbackCounter))
+        level(change, RequiredTopic::Fallback, |_, value| {
+            fallback_counter(&value?).map(Event::FallbackCounter)
+        })
     });
     tasks.follow_force(context, |order| Event::Forced(forced(order)));
     tasks.follow_pause(context.pauses(), Event::Pause);
@@ -60,7 +64,7 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, context: &AgentContext) {
 
 fn level<T>(
     change: Change<T>,
-    source: Source,
+    source: RequiredTopic,
     mut to_event: impl FnMut(String, Option<T>) -> Option<Event>,
 ) -> Option<Event> {
     match change {
@@ -71,11 +75,11 @@ fn level<T>(
     }
 }
 
-fn membership(config: Option<&EdgeNodeClusterConfig>) -> Membership {
+fn membership(config: Option<&EdgeNodeClusterConfig>) -> DeviceClustering {
     match config.and_then(EdgeNodeClusterConfig::member) {
-        Some(true) => Membership::Clustered,
-        Some(false) => Membership::Single,
-        None => Membership::Undecided,
+        Some(true) => DeviceClustering::Clustered,
+        Some(false) => DeviceClustering::Single,
+        None => DeviceClustering::Undecided,
     }
 }
 
@@ -92,11 +96,11 @@ fn forced(order: Result<Option<NodeDrainStatus>, String>) -> Option<NodeDrainSta
     })
 }
 
-fn of_zedkube(word: Word) -> Event {
+fn of_zedkube(word: DrainTopicUpdate) -> Event {
     match word {
-        Word::Status(status) => Event::Drain(status),
-        Word::Progress(progress) => Event::Progress(progress),
-        Word::Read => Event::Heard(Source::Drain),
+        DrainTopicUpdate::Status(status) => Event::Drain(status),
+        DrainTopicUpdate::Progress(progress) => Event::Progress(progress),
+        DrainTopicUpdate::Read => Event::Heard(RequiredTopic::Drain),
     }
 }
 

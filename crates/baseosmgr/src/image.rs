@@ -5,11 +5,11 @@
 use std::fs::Metadata;
 use std::path::{Component, Path, PathBuf};
 
-use agent::partitions::{Bytes, Image, VERSION_LINE, is_layout};
+use agent::partitions::{Bytes, ImageToWrite, VERSION_LINE, is_layout};
 use pubsub::TopicRoot;
 use topics::ContentTreeStatus;
 
-use crate::core::Write;
+use crate::core::PartitionWrite;
 
 /// Where volumemgr keeps blobs once they are verified, and where containerd keeps them, under the root.
 const BLOBS: &str = "persist/vault/verifier/verified";
@@ -18,8 +18,8 @@ const CONTENTS: &str = "persist/vault/containerd/io.containerd.content.v1.conten
 /// The image that `write` asks for: what `tree` names as its place, a file or an OCI image layout; else its image
 /// among the contents of containerd, whose first blob is the root of the tree; else its largest verified blob; else
 /// a few lines that say which content it stands for. A file that is missing is found out by the write.
-pub(crate) fn of(topic_root: &TopicRoot, write: &Write, tree: &ContentTreeStatus) -> Image {
-    let image = |bytes, sha256: &str| Image {
+pub(crate) fn of(topic_root: &TopicRoot, write: &PartitionWrite, tree: &ContentTreeStatus) -> ImageToWrite {
+    let image = |bytes, sha256: &str| ImageToWrite {
         content: write.content.clone(),
         version: write.version.clone(),
         bytes,
@@ -58,7 +58,7 @@ fn largest_blob(topic_root: &TopicRoot, tree: &ContentTreeStatus) -> Option<(Pat
     sized.max().map(|(_, path, name)| (path, name.clone()))
 }
 
-fn stand_in(write: &Write, tree: &ContentTreeStatus) -> String {
+fn stand_in(write: &PartitionWrite, tree: &ContentTreeStatus) -> String {
     format!(
         "{VERSION_LINE}{}\ncontent: {}\nname: {}\nurl: {}\nsha256: {}\n",
         write.version, write.tree, tree.display_name, tree.relative_url, tree.content_sha256
@@ -72,7 +72,7 @@ mod tests {
     use pubsub::store;
 
     fn image(topic_root: &TopicRoot, tree: &ContentTreeStatus) -> Bytes {
-        let write = Write {
+        let write = PartitionWrite {
             nth: 1,
             key: "key".to_owned(),
             tree: "tree".to_owned(),

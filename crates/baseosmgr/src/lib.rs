@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::outlet::LONGEST_PAUSE;
-use agent::partitions::{Boot, Label, Partitions, Store};
+use agent::partitions::{BootResult, Label, PartitionStore, Partitions};
 use agent::{AgentContext, Error, Tasks, Troubles, force, outlet, pid, report, turn};
 use topics::BaseOSMgrStatus;
 use tracing::{info, warn};
@@ -41,7 +41,7 @@ const NAME: &str = "baseosmgr";
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Partitions as they were opened: where to change them, what this boot came to, and how they are.
-type Opened = (SharedStore, Boot, Partitions);
+type OpenedPartitions = (SharedStore, BootResult, Partitions);
 
 /// Runs the agent until `context` says stop. `open` gives the partitions, again and again while they cannot be
 /// read; meanwhile, and without any, every image is refused.
@@ -53,7 +53,7 @@ type Opened = (SharedStore, Boot, Partitions);
 pub async fn run(
     context: AgentContext,
     limits: Limits,
-    mut open: impl FnMut() -> Result<Option<Box<dyn Store>>, Error>,
+    mut open: impl FnMut() -> Result<Option<Box<dyn PartitionStore>>, Error>,
 ) -> Result<(), Error> {
     let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
     let mut stop = context.stop.clone();
@@ -83,7 +83,7 @@ pub async fn run(
         let reason = match known {
             Ok(Some((_, boot, partitions))) => {
                 troubles.over(PARTITIONS);
-                tell(boot, partitions.current);
+                log_boot(boot, partitions.current);
                 let core = core::BaseOs::new(limits.clone(), partitions, found);
                 return turn::run((core, Vec::new()), shell, inbox, &context, &troubles).await;
             }
@@ -101,7 +101,7 @@ pub async fn run(
                 Some(report::chain(&cause))
             }
         };
-        let core = core::Refusal::new(found, reason.clone());
+        let core = core::UpdateRefuser::new(found, reason.clone());
         let refusing = turn::run((core, Vec::new()), shell, inbox, &context, &troubles);
         let Some(reason) = reason else { return refusing.await };
         known = tokio::select! {
@@ -115,9 +115,9 @@ pub async fn run(
 const PARTITIONS: &str = "image partitions";
 
 async fn opened(
-    open: &mut impl FnMut() -> Result<Option<Box<dyn Store>>, Error>,
+    open: &mut impl FnMut() -> Result<Option<Box<dyn PartitionStore>>, Error>,
     boot_id: &str,
-) -> Result<Option<Opened>, Error> {
+) -> Result<Option<OpenedPartitions>, Error> {
     let Some(mut store) = open()? else { return Ok(None) };
     let boot = store.boot(boot_id).await?;
     let partitions = store.read().await?;
@@ -127,9 +127,9 @@ async fn opened(
 /// Opens the partitions again until they can be read, or cannot for another reason.
 async fn again(
     context: &AgentContext,
-    open: &mut impl FnMut() -> Result<Option<Box<dyn Store>>, Error>,
+    open: &mut impl FnMut() -> Result<Option<Box<dyn PartitionStore>>, Error>,
     reason: &str,
-) -> Result<Option<Opened>, Error> {
+) -> Result<Option<OpenedPartitions>, Error> {
     loop {
         context.clock.sleep_until(Some(context.clock.now() + LONGEST_PAUSE)).await;
         match opened(open, &context.boot_id).await {
@@ -143,12 +143,14 @@ fn unreadable(reason: String) -> Error {
     Error::Effect { doing: "keep the image partitions", reason }
 }
 
-fn tell(boot: Boot, running: Label) {
+fn log_boot(boot: BootResult, running: Label) {
     match boot {
-        Boot::Again | Boot::Same => info!(partition = %running, "runs from the same partition"),
-        Boot::Tried => info!(partition = %running, "a new image has its first boot and is in test"),
-        Boot::FellBack => warn!(partition = %running, "the image before did not pass its test; fell back"),
-        Boot::LastResort => {
+        BootResult::Again | BootResult::Same => info!(partition = %running, "runs from the same partition"),
+        BootResult::Tried => info!(partition = %running, "a new image has its first boot and is in test"),
+        BootResult::FellBack => {
+            warn!(partition = %running, "the image before did not pass its test; fell back");
+        }
+        BootResult::LastResort => {
             warn!(partition = %running, "no partition may be booted; continues with the one before");
         }
     }

@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent::partitions::{PartitionState, Partitions, Store, Work};
+use agent::partitions::{PartitionState, PartitionStore, PartitionWork, Partitions};
 use agent::wire::GLOBAL;
 use agent::{AgentContext, Clock, Error, Hands, Tasks, Weight, force, publication, report, wire};
 use pubsub::{Publication, TopicRoot};
-use requester::Why;
+use requester::ProceedReason;
 use tokio::sync::watch;
 use topics::{
     BaseOSMgrStatus, BaseOsStatus, ContentTreeStatus, FORCE_FILE, GoTime, ImageWrite, NodeAgentStatus,
@@ -17,12 +17,12 @@ use topics::{
 };
 use tracing::{error, info, warn};
 
-use crate::containers::Containers;
-use crate::core::{Effect, Event, Found, Note, PartitionChange, Write};
+use crate::containers::ContainerProgram;
+use crate::core::{Effect, Event, PartitionChange, PartitionWrite, SavedUpdates, UpdateLogEvent};
 use crate::{Limits, NAME, follow, image, saved};
 
 /// The partitions. The lock is held to begin work on them, not while it is done.
-pub(crate) type SharedStore = Arc<Mutex<Box<dyn Store>>>;
+pub(crate) type SharedStore = Arc<Mutex<Box<dyn PartitionStore>>>;
 
 /// The hands of the core.
 pub(crate) struct Shell {
@@ -30,7 +30,7 @@ pub(crate) struct Shell {
     clock: Clock,
     /// `None`: there are none to be had, and the core never orders anything of them.
     store: Option<SharedStore>,
-    containers: Option<Containers>,
+    containers: Option<ContainerProgram>,
     tasks: Tasks<Event>,
     requests: Publication<NodeDrainRequest>,
     statuses: Publication<BaseOsStatus>,
@@ -51,7 +51,7 @@ impl Shell {
         store: Option<SharedStore>,
         are_named: bool,
         tasks: Tasks<Event>,
-    ) -> Result<(Self, Found), Error> {
+    ) -> Result<(Self, SavedUpdates), Error> {
         let (topic_root, clock) = (context.topic_root.clone(), context.clock);
         let mut shell = Self {
             requests: publication(&topic_root, NAME)?,
@@ -63,7 +63,7 @@ impl Shell {
             topic_root,
             clock,
             store,
-            containers: Containers::of(limits),
+            containers: ContainerProgram::of(limits),
             tasks,
             stored: 0,
         };
@@ -76,7 +76,7 @@ impl Shell {
                 shell.partitions.unpublish(&label).map_err(Error::pubsub("ZbootStatus"))?;
             }
         }
-        let found = Found {
+        let found = SavedUpdates {
             request: shell.requests.get(GLOBAL).cloned(),
             statuses: shell.statuses.iter().map(|(key, status)| (key.to_owned(), status.clone())).collect(),
             counters: saved::read(&shell.topic_root)?,
@@ -125,7 +125,7 @@ impl Shell {
         Ok(())
     }
 
-    fn write(&mut self, of: Write, tree: &ContentTreeStatus) -> Result<(), Error> {
+    fn write(&mut self, of: PartitionWrite, tree: &ContentTreeStatus) -> Result<(), Error> {
         info!(version = of.version, partition = %of.label, key = of.key, "writes an image");
         let store = self.store()?.clone();
         let (percent, mut told) = watch::channel(0);
@@ -184,7 +184,7 @@ impl Shell {
 }
 
 /// A write that did not come about, with the partitions as they are read now.
-async fn refused(of: Write, reason: String, read: Work<Partitions>) -> Event {
+async fn refused(of: PartitionWrite, reason: String, read: PartitionWork<Partitions>) -> Event {
     match read.await {
         Ok(partitions) => Event::Refused { of, reason, partitions: Box::new(partitions) },
         Err(_) => Event::Written { of, outcome: Err(reason) },
@@ -291,38 +291,38 @@ impl Hands for Shell {
 }
 
 /// The words after `nodedrain-step:` and the EARLY line are the reference's; scripts look for them.
-fn say(note: &Note) {
+fn say(note: &UpdateLogEvent) {
     match note {
-        Note::Request { context } => info!(
+        UpdateLogEvent::Request { context } => info!(
             context,
             "baseOsHandleStatusUpdateUUID shouldDeferForNodeDrain nodedrain-step:request requester:eve-os-update ctx:{context}"
         ),
-        Note::Withdrawn { context } => {
+        UpdateLogEvent::Withdrawn { context } => {
             info!(context, "NodeDrainRequest withdrawn: nothing waits for it any more");
         }
-        Note::Kept { context } => {
+        UpdateLogEvent::Kept { context } => {
             info!(
                 context,
                 "NodeDrainRequest stays although nothing waits for it: nodeagent restarts the machine"
             );
         }
-        Note::DrainFailed { context, reason, again_secs } => error!(
+        UpdateLogEvent::DrainFailed { context, reason, again_secs } => error!(
             context,
             reason,
             again_secs,
             "nodedrain-step:drain-failed-handler unpublish NodeDrainRequest due to NodeDrainStatus:{reason}; \
              asked for again in {again_secs} s"
         ),
-        Note::Switch { context, why } => say_why(context, why),
-        Note::Trouble { doing, reason, again_secs } => {
+        UpdateLogEvent::Switch { context, why } => say_why(context, why),
+        UpdateLogEvent::Trouble { doing, reason, again_secs } => {
             error!(reason, again_secs, "failed to {doing}; tried again in {again_secs} s");
         }
     }
 }
 
-fn say_why(context: &str, why: &Why) {
+fn say_why(context: &str, why: &ProceedReason) {
     match why {
-        Why::Complete { skip } => {
+        ProceedReason::Complete { skip } => {
             info!(
                 context,
                 "baseOsHandleStatusUpdateUUID nodedrain-step:drain-complete-handler, continuing baseosstatus update id:{context}"
@@ -333,13 +333,15 @@ fn say_why(context: &str, why: &Why) {
                 "shouldDeferForNodeDrain nodedrain-step:handle-complete requester:eve-os-update ctx:{context}"
             );
         }
-        Why::NotSupported => info!(context, "switches without a drain: the node is in no cluster"),
-        Why::Early => error!(context, "shouldDeferForNodeDrain EARLY boot request, zedkube not up yet"),
-        Why::Forced(forced) => warn!(
+        ProceedReason::NotSupported => info!(context, "switches without a drain: the node is in no cluster"),
+        ProceedReason::Early => {
+            error!(context, "shouldDeferForNodeDrain EARLY boot request, zedkube not up yet");
+        }
+        ProceedReason::Forced(forced) => warn!(
             context, %forced, path = FORCE_FILE,
             "drain skipped: the force file says {forced}; switches {context}"
         ),
-        Why::Silent { waited_secs } => warn!(
+        ProceedReason::Silent { waited_secs } => warn!(
             context,
             waited_secs, "drain skipped: zedkube said nothing of use for {waited_secs} s; switches {context}"
         ),

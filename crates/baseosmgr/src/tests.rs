@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent::partitions::{
-    Boot, Choice, Image, Label, PartitionState, Partitions, Percent, RecordStore, Store, Work,
+    BootResult, ImageToWrite, Label, PartitionState, PartitionStore, PartitionWork, Partitions,
+    PartitionsChoice, Percent, RecordStore,
 };
 use agent::{AgentContext, Clock, Error, Stop, Stopper, wire};
 use pubsub::{Change, FileRule, FileState, TopicRoot, store};
@@ -45,7 +46,7 @@ struct Device {
     clock: Clock,
     boots: u32,
     limits: Limits,
-    partitions: Choice,
+    partitions: PartitionsChoice,
     agent: Option<(Stopper, JoinSet<Result<(), Error>>)>,
 }
 
@@ -64,7 +65,7 @@ impl Device {
         let topic_root = TopicRoot::open(dir.path()).unwrap();
         store::replace(&topic_root.path("etc/eve-release"), OLD.as_bytes()).unwrap();
         let limits = Limits { again_first_ms: 1, again_longest_ms: 1, ..Limits::default() };
-        let (clock, partitions) = (Clock::new().off_by(0), Choice::Record);
+        let (clock, partitions) = (Clock::new().off_by(0), PartitionsChoice::Record);
         Self { dir, topic_root, clock, boots: 1, limits, partitions, agent: None }
     }
 
@@ -80,7 +81,10 @@ impl Device {
         self.start_with(move || partitions.open(&topic_root, None));
     }
 
-    fn start_with(&mut self, zboot: impl FnMut() -> Result<Option<Box<dyn Store>>, Error> + Send + 'static) {
+    fn start_with(
+        &mut self,
+        zboot: impl FnMut() -> Result<Option<Box<dyn PartitionStore>>, Error> + Send + 'static,
+    ) {
         let (stopper, stop) = Stop::new();
         let boot_id = format!("boot-{}", self.boots);
         let context = AgentContext { topic_root: self.topic_root.clone(), clock: self.clock, stop, boot_id };
@@ -187,8 +191,7 @@ impl Device {
 
     /// Waits for the value of a sample and compares the bytes with it.
     async fn until_golden<T: Topic>(&self, key: &str, file: &str) {
-        let expected: T = sample(file);
-        self.until::<T>("baseosmgr", key, |value| *value == expected).await;
+        self.until::<T>("baseosmgr", key, |value| *value == sample::<T>(file)).await;
         let bytes = std::fs::read(self.file::<T>(key)).unwrap();
         let sample = golden(&format!("{}/{file}.json", T::NAME));
         assert_eq!(String::from_utf8_lossy(&bytes), String::from_utf8_lossy(&sample), "{file}");
@@ -430,30 +433,30 @@ impl Reluctant {
     }
 }
 
-impl Store for Reluctant {
-    fn read(&mut self) -> Work<Partitions> {
+impl PartitionStore for Reluctant {
+    fn read(&mut self) -> PartitionWork<Partitions> {
         self.inner.read()
     }
 
-    fn set_state(&mut self, label: Label, state: PartitionState) -> Work<()> {
+    fn set_state(&mut self, label: Label, state: PartitionState) -> PartitionWork<()> {
         match self.refuse() {
             Ok(()) => self.inner.set_state(label, state),
             Err(cause) => Box::pin(std::future::ready(Err(cause))),
         }
     }
 
-    fn mark_current_active(&mut self) -> Work<()> {
+    fn mark_current_active(&mut self) -> PartitionWork<()> {
         match self.refuse() {
             Ok(()) => self.inner.mark_current_active(),
             Err(cause) => Box::pin(std::future::ready(Err(cause))),
         }
     }
 
-    fn write_image(&mut self, label: Label, image: Image, percent: Percent) -> Work<String> {
+    fn write_image(&mut self, label: Label, image: ImageToWrite, percent: Percent) -> PartitionWork<String> {
         self.inner.write_image(label, image, percent)
     }
 
-    fn boot(&mut self, boot_id: &str) -> Work<Boot> {
+    fn boot(&mut self, boot_id: &str) -> PartitionWork<BootResult> {
         self.inner.boot(boot_id)
     }
 }

@@ -10,7 +10,7 @@ use crate::workloads::is_system;
 use crate::{Finding, Severity};
 
 /// What is found, of which budgets, how each is shown, and the next step.
-type Rule<'a> = (&'a str, &'a dyn Fn(&Value) -> bool, &'a dyn Fn(&Value) -> String, &'a str);
+type BudgetRule<'a> = (&'a str, &'a dyn Fn(&Value) -> bool, &'a dyn Fn(&Value) -> String, &'a str);
 
 /// Budgets that let no pod go although all pods run, and those too few pods of which run; code `budgets`. Those that a
 /// controller keeps, as KubeVirt and Longhorn do, let none go by design: a drain knows what to do about them.
@@ -24,7 +24,7 @@ pub fn shut(all: &[Value]) -> Vec<Finding> {
         .collect();
     let lacks = |it: &Value| count(it, "currentHealthy") < count(it, "desiredHealthy");
     let whole = |it: &Value| count(it, "currentHealthy") >= count(it, "expectedPods");
-    let rows: [Rule<'_>; 2] = [
+    let rows: [BudgetRule<'_>; 2] = [
         (
             "PodDisruptionBudgets that allow no disruption although all pods run; a drain waits for them until its time limit",
             &|it| whole(it) && !lacks(it) && !is_kept(it),
@@ -52,7 +52,7 @@ pub fn shut(all: &[Value]) -> Vec<Finding> {
             "repair its pods first: layers applications and system name them",
         ),
     ];
-    let of = |(what, holds, shown, next): Rule<'_>| {
+    let of = |(what, holds, shown, next): BudgetRule<'_>| {
         let some: Vec<&Value> = closed.iter().copied().filter(|it| holds(it)).collect();
         let meta = &some.first()?["metadata"];
         let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));

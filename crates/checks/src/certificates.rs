@@ -15,7 +15,7 @@ use x509_cert::time::Time;
 use crate::{Finding, Severity};
 
 /// What an event says of the certificates of a node.
-struct Word {
+struct CertificateEvent {
     node: String,
     /// Of an authority.
     authority: bool,
@@ -24,7 +24,7 @@ struct Word {
     text: String,
 }
 
-impl Word {
+impl CertificateEvent {
     fn of(event: &Value) -> Option<Self> {
         let reason = text(&event["reason"]);
         let at = [&event["lastTimestamp"], &event["eventTime"], &event["metadata"]["creationTimestamp"]];
@@ -41,10 +41,10 @@ impl Word {
 /// The newest word on each node's certificates, those of the authorities apart; code `certificates`.
 #[must_use]
 pub fn events(events: &[Value]) -> Vec<Finding> {
-    let mut all: Vec<Word> = events.iter().filter_map(Word::of).collect();
+    let mut all: Vec<CertificateEvent> = events.iter().filter_map(CertificateEvent::of).collect();
     all.sort_by(|a, b| (&a.node, a.authority, b.at).cmp(&(&b.node, b.authority, a.at)));
     all.dedup_by(|older, newest| (&older.node, older.authority) == (&newest.node, newest.authority));
-    let warning = |it: &Word| {
+    let warning = |it: &CertificateEvent| {
         let next = if it.authority {
             "a certificate authority expires, which a restart does not renew: k3s certificate rotate-ca --help"
         } else {

@@ -12,7 +12,7 @@ use kube::Resource;
 use kube::core::Request;
 use kubeapi::machines::calls::{GUESTS, MACHINES, path};
 use kubeapi::slim::longhorn;
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -22,7 +22,7 @@ use crate::{Finding, Severity, certificates, etcd, machines, node, nodes, storag
 
 /// What is read of the cluster before a drain, one request each where it has one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum ClusterSource {
     /// Nodes, and snapshots of etcd.
     Nodes,
     /// Events of nodes, which k3s writes for certificates.
@@ -43,7 +43,7 @@ pub enum Source {
     Clock,
 }
 
-impl Source {
+impl ClusterSource {
     /// All of them.
     pub const ALL: [Self; 9] = [
         Self::Nodes,
@@ -63,20 +63,25 @@ impl Source {
 pub async fn drain(
     cluster: &ApiClient,
     node: &str,
-    sources: &BTreeSet<Source>,
+    sources: &BTreeSet<ClusterSource>,
     own: impl Fn() -> Timestamp,
-) -> BTreeMap<Source, Vec<Finding>> {
+) -> BTreeMap<ClusterSource, Vec<Finding>> {
     let own = &own;
     let all = sources.iter().map(|source| look(cluster, node, *source, own).map(|it| (*source, it)));
     join_all(all).await.into_iter().collect()
 }
 
-async fn look(cluster: &ApiClient, node: &str, source: Source, own: &impl Fn() -> Timestamp) -> Vec<Finding> {
+async fn look(
+    cluster: &ApiClient,
+    node: &str,
+    source: ClusterSource,
+    own: &impl Fn() -> Timestamp,
+) -> Vec<Finding> {
     let mut found = Vec::new();
     match source {
-        Source::Nodes => {
+        ClusterSource::Nodes => {
             let (all, snapshots) = join!(
-                listed(cluster, Scope::all("nodes", Node::url_path(&(), None))),
+                listed(cluster, WatchScope::all("nodes", Node::url_path(&(), None))),
                 listed::<Value>(cluster, etcd_snapshots())
             );
             judge("nodes", &all, &mut found, |all| {
@@ -88,11 +93,11 @@ async fn look(cluster: &ApiClient, node: &str, source: Source, own: &impl Fn() -
                 judge("snapshot", &snapshots, &mut found, |all| warnings(etcd::snapshot(all, own())));
             }
         }
-        Source::Events => {
+        ClusterSource::Events => {
             let all = listed::<Value>(cluster, events()).await;
             judge("certificates", &all, &mut found, |all| warnings(certificates::events(all)));
         }
-        Source::Volumes => {
+        ClusterSource::Volumes => {
             let (volumes, engines) = join!(
                 listed(cluster, longhorn::scope("volumes")),
                 listed(cluster, longhorn::scope("engines"))
@@ -104,28 +109,28 @@ async fn look(cluster: &ApiClient, node: &str, source: Source, own: &impl Fn() -
             let known = volumes.as_deref().unwrap_or_default();
             judge("rebuilds", &engines, &mut found, |all| storage::rebuilding(all, known));
         }
-        Source::Disks => {
+        ClusterSource::Disks => {
             let all = listed(cluster, longhorn::scope("nodes")).await;
             judge("volumes", &all, &mut found, |all| warnings(storage::full(all, &[])));
         }
-        Source::Backups => {
+        ClusterSource::Backups => {
             let all = listed(cluster, longhorn::scope("backups")).await;
             judge("backups", &all, &mut found, |all| storage::backing_up(all, own()));
         }
-        Source::Snapshots => {
+        ClusterSource::Snapshots => {
             let path = "/apis/snapshot.storage.k8s.io/v1/volumesnapshots".to_owned();
-            let all = listed(cluster, Scope::all("volume snapshots", path)).await;
+            let all = listed(cluster, WatchScope::all("volume snapshots", path)).await;
             judge("backups", &all, &mut found, |all| storage::csi_snapshots(all, own()));
         }
-        Source::Machines => {
-            let all = listed(cluster, Scope::all("virtual machines", path(MACHINES))).await;
+        ClusterSource::Machines => {
+            let all = listed(cluster, WatchScope::all("virtual machines", path(MACHINES))).await;
             judge("backups", &all, &mut found, |all| storage::machine_snapshots(all, own()));
         }
-        Source::Guests => {
-            let all = listed(cluster, Scope::all("running virtual machines", path(GUESTS))).await;
+        ClusterSource::Guests => {
+            let all = listed(cluster, WatchScope::all("running virtual machines", path(GUESTS))).await;
             judge("machines", &all, &mut found, |all| machines::not_migratable(all, node));
         }
-        Source::Clock => match server_time(cluster).await {
+        ClusterSource::Clock => match server_time(cluster).await {
             Ok(Some(server)) => found.extend(node::clock(server, own())),
             Ok(None) => {}
             Err(error) => found.push(Finding::unreadable("clock", &error)),
@@ -142,25 +147,25 @@ pub(crate) async fn server_time(cluster: &ApiClient) -> Result<Option<Timestamp>
     Ok(date)
 }
 
-pub(crate) fn etcd_snapshots() -> Scope {
-    Scope::all("etcd snapshots", "/apis/k3s.cattle.io/v1/etcdsnapshotfiles".to_owned())
+pub(crate) fn etcd_snapshots() -> WatchScope {
+    WatchScope::all("etcd snapshots", "/apis/k3s.cattle.io/v1/etcdsnapshotfiles".to_owned())
 }
 
-pub(crate) fn events() -> Scope {
-    let all = Scope::all("events of nodes", Event::url_path(&(), Some("default")));
-    Scope { fields: Some("involvedObject.kind=Node".to_owned()), ..all }
+pub(crate) fn events() -> WatchScope {
+    let all = WatchScope::all("events of nodes", Event::url_path(&(), Some("default")));
+    WatchScope { fields: Some("involvedObject.kind=Node".to_owned()), ..all }
 }
 
 /// Everything that speaks against taking the whole site down; `now` is the wall clock.
 pub async fn site(cluster: &ApiClient, now: Timestamp) -> Vec<Finding> {
     let (all_nodes, snapshots, events, volumes, disks, backups, machines) = join!(
-        Box::pin(listed::<Value>(cluster, Scope::all("nodes", Node::url_path(&(), None)))),
+        Box::pin(listed::<Value>(cluster, WatchScope::all("nodes", Node::url_path(&(), None)))),
         Box::pin(listed::<Value>(cluster, etcd_snapshots())),
         Box::pin(listed::<Value>(cluster, events())),
         Box::pin(listed(cluster, longhorn::scope("volumes"))),
         Box::pin(listed(cluster, longhorn::scope("nodes"))),
         Box::pin(listed(cluster, longhorn::scope("backups"))),
-        Box::pin(listed::<Value>(cluster, Scope::all("virtual machines", path(MACHINES)))),
+        Box::pin(listed::<Value>(cluster, WatchScope::all("virtual machines", path(MACHINES)))),
     );
     let mut found = Vec::new();
     let has_etcd = all_nodes.as_ref().is_ok_and(|all| all.iter().any(etcd::is_member));
@@ -183,7 +188,7 @@ pub async fn site(cluster: &ApiClient, now: Timestamp) -> Vec<Finding> {
 
 pub(crate) async fn listed<T: DeserializeOwned + Send>(
     cluster: &ApiClient,
-    scope: Scope,
+    scope: WatchScope,
 ) -> Result<Vec<T>, Error> {
     Ok(scope.list_installed(cluster).await?.unwrap_or_default())
 }

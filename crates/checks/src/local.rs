@@ -153,7 +153,7 @@ fn of_server(what: &str, address: &str) -> Result<Option<Dated>, String> {
     let limited = stream.set_read_timeout(Some(LIMIT)).and_then(|()| stream.set_write_timeout(Some(LIMIT)));
     limited.map_err(|error| wrong(&error))?;
     let provider = Arc::new(ring::default_provider());
-    let shown = Arc::new(Shown { provider: Arc::clone(&provider), der: Mutex::default() });
+    let shown = Arc::new(ShownCertificate { provider: Arc::clone(&provider), der: Mutex::default() });
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| wrong(&error))?
@@ -177,12 +177,12 @@ fn of_server(what: &str, address: &str) -> Result<Option<Dated>, String> {
 
 /// Keeps the certificate that a server shows, whoever signed it. The connection is used for nothing else.
 #[derive(Debug)]
-struct Shown {
+struct ShownCertificate {
     provider: Arc<CryptoProvider>,
     der: Mutex<Option<Vec<u8>>>,
 }
 
-impl ServerCertVerifier for Shown {
+impl ServerCertVerifier for ShownCertificate {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

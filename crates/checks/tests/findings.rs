@@ -1,10 +1,10 @@
 //! Each finding before a drain: true, false, and what cannot be read.
 
-use checks::cluster::{Source, drain};
+use checks::cluster::{ClusterSource, drain};
 use checks::node::{DiskRoom, clock, disks};
 use checks::{DRAIN_CODES, Finding, Severity, settled};
 use jiff::{SignedDuration, Timestamp};
-use kubeapi::mock::{self, Answer};
+use kubeapi::mock::{self, MockReply};
 use serde_json::{Value, json};
 
 const NOW: &str = "2026-03-14T09:30:00Z";
@@ -28,11 +28,11 @@ async fn found(collection: &'static str, items: Vec<Value>) -> Vec<Finding> {
                     &[json!({ "metadata": { "name": "n1", "labels": labels }, "status": status })],
                 )
             }
-            false if path == "/version" => Answer::Full(200, vec![], "{}".to_owned()),
+            false if path == "/version" => MockReply::Full(200, vec![], "{}".to_owned()),
             false => mock::list("9", &[]),
         }
     });
-    drain(&cluster, "n1", &Source::ALL.into(), || at(NOW)).await.into_values().flatten().collect()
+    drain(&cluster, "n1", &ClusterSource::ALL.into(), || at(NOW)).await.into_values().flatten().collect()
 }
 
 fn node(name: &str, spec: &Value, conditions: &Value, annotations: &Value) -> Value {
@@ -241,8 +241,8 @@ async fn u6_kubelets_of_different_versions_are_a_hint_that_stops_nothing() {
 #[tokio::test(start_paused = true)]
 async fn u6_what_cannot_be_read_is_a_finding_that_warns_and_names_the_role() {
     let (cluster, _) = mock::server(|_| mock::status(403, "is forbidden"));
-    let all = drain(&cluster, "n1", &Source::ALL.into(), || at(NOW)).await;
-    assert_eq!(all.len(), Source::ALL.len());
+    let all = drain(&cluster, "n1", &ClusterSource::ALL.into(), || at(NOW)).await;
+    assert_eq!(all.len(), ClusterSource::ALL.len());
     for (source, found) in all {
         assert!(!found.is_empty(), "{source:?}");
         for it in found {
@@ -258,7 +258,7 @@ async fn u6_what_cannot_be_read_is_a_finding_that_warns_and_names_the_role() {
             mock::status(404, "the server could not find the requested resource")
         }
     });
-    assert!(drain(&cluster, "n1", &Source::ALL.into(), || at(NOW)).await.values().all(Vec::is_empty));
+    assert!(drain(&cluster, "n1", &ClusterSource::ALL.into(), || at(NOW)).await.values().all(Vec::is_empty));
 }
 
 #[test]
@@ -282,10 +282,10 @@ async fn u6_the_clock_is_compared_with_the_date_that_the_api_server_says() {
     {
         let (cluster, _) = mock::server(move |_| {
             let headers = if date.is_empty() { vec![] } else { vec![("date", date)] };
-            Answer::Full(200, headers, "{}".to_owned())
+            MockReply::Full(200, headers, "{}".to_owned())
         });
-        let all = drain(&cluster, "n1", &[Source::Clock].into(), || at(NOW)).await;
-        assert_eq!(all[&Source::Clock].len(), found, "{date}");
+        let all = drain(&cluster, "n1", &[ClusterSource::Clock].into(), || at(NOW)).await;
+        assert_eq!(all[&ClusterSource::Clock].len(), found, "{date}");
     }
 }
 

@@ -109,7 +109,7 @@ async fn ours() -> (String, String) {
         watch::channel(Leadership { until: Some(clock.now() + Duration::from_hours(1)) });
     let (_configs, config) = watch::channel(Some(Arc::default()));
     let cluster = kubeapi::ApiClient::from_client(meter.on(Client::new(sim.service(), "default")));
-    let board = stats::Board::open(&Troubles::open(&topic_root, clock, "zedkube")).unwrap();
+    let board = stats::StatsPublisher::open(&Troubles::open(&topic_root, clock, "zedkube")).unwrap();
     let task = stats::run(cluster, clock, leading, config, board);
     let rows = async {
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -28,19 +28,19 @@ use kubeapi::{ApiClient, OwnNode};
 use tokio::sync::watch;
 use topics::EdgeNodeClusterConfig;
 
-use apps::{Apps, Pipe, Wanted};
+use apps::{AppRequirements, Apps, Pipe};
 use consoles::ConsoleFiles;
 use leader::{Door, Leader, Leadership};
-use lease::Times;
+use lease::ElectionTimes;
 
 /// The config of the cluster that this node is in, as far as it is valid; `None` without one.
-pub type Config = watch::Receiver<Option<Arc<EdgeNodeClusterConfig>>>;
+pub type ClusterConfig = watch::Receiver<Option<Arc<EdgeNodeClusterConfig>>>;
 
 /// Waits of the duties.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct DutyLimits {
     /// Of the election.
-    pub times: Times,
+    pub times: ElectionTimes,
     /// How long the drain, or the end of this agent, waits until the lease is released.
     pub release: Duration,
     /// How long a config that was there may read as failed before it counts as lost.
@@ -54,16 +54,16 @@ pub struct Limits {
 /// All duties.
 pub struct ClusterView {
     context: AgentContext,
-    limits: Limits,
+    limits: DutyLimits,
     cluster: ApiClient,
     own_node: OwnNode,
     leader: Leader,
-    wanted: watch::Sender<Wanted>,
+    wanted: watch::Sender<AppRequirements>,
 }
 
 impl ClusterView {
     /// Does nothing yet.
-    pub fn new(context: &AgentContext, limits: Limits, cluster: ApiClient, own_node: OwnNode) -> Self {
+    pub fn new(context: &AgentContext, limits: DutyLimits, cluster: ApiClient, own_node: OwnNode) -> Self {
         let leader = Leader::new(context, limits, cluster.clone(), own_node.clone());
         let wanted = watch::Sender::default();
         Self { context: context.clone(), limits, cluster, own_node, leader, wanted }
@@ -80,7 +80,7 @@ impl ClusterView {
     }
 
     /// Runs all duties until `context` says stop; then the lease is released. One that fails is restarted alone.
-    pub async fn run(&self, troubles: &Troubles, config: Config, pipe: Pipe) {
+    pub async fn run(&self, troubles: &Troubles, config: ClusterConfig, pipe: Pipe) {
         let (context, clock) = (&self.context, self.context.clock);
         let election = duties::keep("election", context, || self.leader.run(troubles));
         let prune = duties::keep_until_stop("replaced nodes", context, || {
@@ -95,7 +95,7 @@ impl ClusterView {
             let (cluster, config) = (self.cluster.clone(), config.clone());
             let leading = self.leader.leadership();
             async move {
-                let board = stats::Board::open(troubles)?;
+                let board = stats::StatsPublisher::open(troubles)?;
                 stats::run(cluster, clock, leading, config, board).await;
                 Ok(())
             }

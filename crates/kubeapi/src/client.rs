@@ -19,10 +19,10 @@ use kube::core::{Status, request};
 use serde::de::DeserializeOwned;
 use tracing::debug;
 
-use crate::connect::account::Place;
+use crate::connect::account::ClusterEndpoint;
 use crate::error::Error;
 use crate::kubeconfig::KubeconfigFile;
-use crate::reply::Answer;
+use crate::reply::ApiAnswer;
 use crate::settling::Settling;
 
 /// The time that one call may take (spec/agents.md 4.1: 30 s for calls in timer work).
@@ -35,18 +35,18 @@ const ANSWER_LIMIT_BYTES: usize = 64 << 20;
 const SHOWN_BYTES: usize = 300;
 
 /// A request, where it could be made.
-pub type Question = Result<Request<Vec<u8>>, request::Error>;
+pub type BuiltRequest = Result<Request<Vec<u8>>, request::Error>;
 
 /// A cluster to talk to. Clones share the connection.
 #[derive(Clone)]
 pub struct ApiClient {
-    source: Arc<Source>,
+    source: Arc<ClientSource>,
     settling: Arc<Settling>,
     call_limit: Duration,
     answer_limit_bytes: usize,
 }
 
-enum Source {
+enum ClientSource {
     File(KubeconfigFile),
     Given { client: Client, via: String },
 }
@@ -61,7 +61,7 @@ impl ApiClient {
     /// The cluster of the kubeconfig at `path`. The file may come later: it is read at the next call, and again
     /// after it has changed or after a call found its address or credentials of no use.
     pub fn from_kubeconfig(path: impl Into<PathBuf>) -> Self {
-        Self::from_source(Source::File(KubeconfigFile::new(path.into())))
+        Self::from_source(ClientSource::File(KubeconfigFile::new(path.into())))
     }
 
     /// The cluster behind a ready client; its retry policy must be off.
@@ -71,10 +71,10 @@ impl ApiClient {
 
     /// The same, with the words that say in errors where it leads.
     pub(crate) fn from_client_at(client: Client, via: &str) -> Self {
-        Self::from_source(Source::Given { client, via: via.to_owned() })
+        Self::from_source(ClientSource::Given { client, via: via.to_owned() })
     }
 
-    fn from_source(source: Source) -> Self {
+    fn from_source(source: ClientSource) -> Self {
         Self {
             source: Arc::new(source),
             settling: Arc::default(),
@@ -100,16 +100,16 @@ impl ApiClient {
     /// Where address and credentials come from, for a person.
     pub fn via(&self) -> String {
         match &*self.source {
-            Source::File(file) => format!("kubeconfig {}", file.path().display()),
-            Source::Given { via, .. } => via.clone(),
+            ClientSource::File(file) => format!("kubeconfig {}", file.path().display()),
+            ClientSource::Given { via, .. } => via.clone(),
         }
     }
 
     /// The server's address, for a person; the source of it where that is not known yet.
     pub fn address(&self) -> String {
         let address = match &*self.source {
-            Source::File(file) => file.address(),
-            Source::Given { .. } => String::new(),
+            ClientSource::File(file) => file.address(),
+            ClientSource::Given { .. } => String::new(),
         };
         if address.is_empty() { self.via() } else { address.trim_end_matches('/').to_owned() }
     }
@@ -119,7 +119,7 @@ impl ApiClient {
     ///
     /// # Errors
     /// Every way in which a call comes to nothing, see [`Error`].
-    pub async fn ask<T: DeserializeOwned>(&self, what: &str, request: Question) -> Result<T, Error> {
+    pub async fn ask<T: DeserializeOwned>(&self, what: &str, request: BuiltRequest) -> Result<T, Error> {
         self.ask_within(self.call_limit, what, request).await
     }
 
@@ -131,9 +131,9 @@ impl ApiClient {
         &self,
         limit: Duration,
         what: &str,
-        request: Question,
+        request: BuiltRequest,
     ) -> Result<T, Error> {
-        let (body, _) = self.tell(limit, what, request).await?;
+        let (body, _) = self.send(limit, what, request).await?;
         decode(what, &body)
     }
 
@@ -144,7 +144,7 @@ impl ApiClient {
     pub async fn ask_dated<T: DeserializeOwned>(
         &self,
         what: &str,
-        request: Question,
+        request: BuiltRequest,
     ) -> Result<(T, Timestamp), Error> {
         let (answer, date) = self.ask_with_date(what, request).await?;
         Ok((answer, date.unwrap_or_else(Timestamp::now)))
@@ -157,9 +157,9 @@ impl ApiClient {
     pub async fn ask_with_date<T: DeserializeOwned>(
         &self,
         what: &str,
-        request: Question,
+        request: BuiltRequest,
     ) -> Result<(T, Option<Timestamp>), Error> {
-        let (body, date) = self.tell(self.call_limit, what, request).await?;
+        let (body, date) = self.send(self.call_limit, what, request).await?;
         Ok((decode(what, &body)?, date))
     }
 
@@ -169,8 +169,8 @@ impl ApiClient {
     /// Why it cannot be read.
     pub fn certificate(&self) -> Result<Option<Vec<u8>>, String> {
         match &*self.source {
-            Source::Given { .. } => Ok(None),
-            Source::File(file) => file.certificate(),
+            ClientSource::Given { .. } => Ok(None),
+            ClientSource::File(file) => file.certificate(),
         }
     }
 
@@ -178,10 +178,10 @@ impl ApiClient {
     ///
     /// # Errors
     /// Why the kubeconfig cannot be read.
-    pub fn place(&self) -> Result<Option<Place>, Error> {
+    pub fn place(&self) -> Result<Option<ClusterEndpoint>, Error> {
         match &*self.source {
-            Source::Given { .. } => Ok(None),
-            Source::File(file) => file.place().map(Some),
+            ClientSource::Given { .. } => Ok(None),
+            ClientSource::File(file) => file.place().map(Some),
         }
     }
 
@@ -189,23 +189,23 @@ impl ApiClient {
     ///
     /// # Errors
     /// No answer, or another one than 2xx.
-    pub(crate) async fn read(&self, what: &str, request: Question) -> Result<Vec<u8>, Error> {
-        self.tell(self.call_limit, what, request).await.map(|(body, _)| body)
+    pub(crate) async fn read(&self, what: &str, request: BuiltRequest) -> Result<Vec<u8>, Error> {
+        self.send(self.call_limit, what, request).await.map(|(body, _)| body)
     }
 
     /// Sends `request` for its effect: any 2xx is success, whatever its body.
     ///
     /// # Errors
     /// No answer, or another one than 2xx.
-    pub async fn order(&self, what: &str, request: Question) -> Result<(), Error> {
-        self.tell(self.call_limit, what, request).await.map(drop)
+    pub async fn order(&self, what: &str, request: BuiltRequest) -> Result<(), Error> {
+        self.send(self.call_limit, what, request).await.map(drop)
     }
 
-    async fn tell(
+    async fn send(
         &self,
         limit: Duration,
         what: &str,
-        request: Question,
+        request: BuiltRequest,
     ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
         let answer = match tokio::time::timeout(limit, self.exchange(what, request)).await {
             Ok(answer) => answer,
@@ -214,7 +214,11 @@ impl ApiClient {
         answer.map_err(|error| self.failed(what, error))
     }
 
-    async fn exchange(&self, what: &str, request: Question) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
+    async fn exchange(
+        &self,
+        what: &str,
+        request: BuiltRequest,
+    ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
         let request = request.map_err(|source| unaskable(what, source))?;
         debug!(call = what, method = %request.method(), uri = %request.uri(), "call");
         let client = self.client()?;
@@ -234,7 +238,7 @@ impl ApiClient {
     ///
     /// # Errors
     /// No answer, or another one than 2xx.
-    pub(crate) async fn watch(&self, what: &str, request: Question) -> Result<Body, Error> {
+    pub(crate) async fn watch(&self, what: &str, request: BuiltRequest) -> Result<Body, Error> {
         let plain = HeaderValue::from_static("identity");
         let request = request.map(|mut request| {
             // Servers from 1.37 on compress each event on its own, and only the first would be read.
@@ -249,7 +253,7 @@ impl ApiClient {
     ///
     /// # Errors
     /// No answer, or another one than 2xx.
-    pub async fn open(&self, what: &str, request: Question) -> Result<(Body, Duration), Error> {
+    pub async fn open(&self, what: &str, request: BuiltRequest) -> Result<(Body, Duration), Error> {
         let request = request.map_err(|source| unaskable(what, source))?;
         debug!(call = what, uri = %request.uri(), "open");
         let opening = async {
@@ -281,15 +285,15 @@ impl ApiClient {
     /// it never ends.
     pub async fn renewed(&self) {
         match &*self.source {
-            Source::Given { .. } => std::future::pending().await,
-            Source::File(file) => file.renewed().await,
+            ClientSource::Given { .. } => std::future::pending().await,
+            ClientSource::File(file) => file.renewed().await,
         }
     }
 
     fn client(&self) -> Result<Client, Error> {
         match &*self.source {
-            Source::Given { client, .. } => Ok(client.clone()),
-            Source::File(file) => file.client(),
+            ClientSource::Given { client, .. } => Ok(client.clone()),
+            ClientSource::File(file) => file.client(),
         }
     }
 
@@ -298,7 +302,7 @@ impl ApiClient {
     fn forget_after(&self, error: &Error) {
         let refused = matches!(error, Error::Refused { answer, .. } if answer.code == 401);
         let credentials = refused || matches!(error, Error::Connection { .. });
-        if let (true, Source::File(file)) = (credentials, &*self.source) {
+        if let (true, ClientSource::File(file)) = (credentials, &*self.source) {
             file.forget();
         }
     }
@@ -352,14 +356,14 @@ fn settled(settling: &Settling, via: &str, mut error: Error) -> Error {
 }
 
 /// Reads an answer that is not 2xx. A body that is no `Status` is shown as it is, cut short.
-fn read_answer(code: u16, headers: &HeaderMap, body: &[u8]) -> Answer {
+fn read_answer(code: u16, headers: &HeaderMap, body: &[u8]) -> ApiAnswer {
     // Dates are allowed by HTTP; the API server and its proxies send seconds.
     let header = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
     let mut answer = match serde_json::from_slice::<Status>(body) {
         Ok(status) => from_status(&status),
-        Err(_not_a_status) => Answer {
+        Err(_not_a_status) => ApiAnswer {
             message: String::from_utf8_lossy(body.get(..SHOWN_BYTES).unwrap_or(body)).trim().to_owned(),
-            ..Answer::default()
+            ..ApiAnswer::default()
         },
     };
     answer.code = code;
@@ -369,10 +373,10 @@ fn read_answer(code: u16, headers: &HeaderMap, body: &[u8]) -> Answer {
     answer
 }
 
-fn from_status(status: &Status) -> Answer {
+fn from_status(status: &Status) -> ApiAnswer {
     let details = status.details.as_ref();
     let secs = details.map_or(0, |details| details.retry_after_seconds);
-    Answer {
+    ApiAnswer {
         code: status.code,
         reason: status.reason.clone(),
         message: status.message.clone(),
@@ -385,7 +389,7 @@ fn from_status(status: &Status) -> Answer {
     }
 }
 
-fn refused(what: &str, answer: Answer) -> Error {
+fn refused(what: &str, answer: ApiAnswer) -> Error {
     Error::Refused { what: what.to_owned(), answer: Box::new(answer) }
 }
 

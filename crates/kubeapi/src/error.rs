@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::names::BadName;
-use crate::reply::{self, Answer, Class, Reach, RefusedBy, Reply};
+use crate::reply::{self, ApiAnswer, Reach, RefusedBy, Reply, ReplyClass};
 
 /// A call to the cluster that failed.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +18,7 @@ pub enum Error {
     Kubeconfig { path: PathBuf, source: Box<dyn StdError + Send + Sync> },
     /// The server answered, and not with 2xx.
     #[error("{what}: the server answered {}", answer.line())]
-    Refused { what: String, answer: Box<Answer> },
+    Refused { what: String, answer: Box<ApiAnswer> },
     /// There was no whole answer within the limit.
     #[error("{what}: no answer within {} s", limit.as_secs())]
     Silent { what: String, limit: Duration },
@@ -121,8 +121,8 @@ impl Error {
     /// Whether the same call may succeed later without a person: conflicts, load, transport.
     pub fn is_retryable(&self) -> bool {
         match self.reply().class() {
-            Class::Transient | Class::Throttle | Class::Budget => true,
-            Class::Done | Class::Permanent => false,
+            ReplyClass::Transient | ReplyClass::Throttle | ReplyClass::Budget => true,
+            ReplyClass::Done | ReplyClass::Permanent => false,
         }
     }
 
@@ -188,6 +188,12 @@ impl Error {
         chain(self)
     }
 
+    /// The same with what to do about it.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        format!("{} ({})", self.line(), self.next_step())
+    }
+
     /// The same for a person: of a connection that failed only the innermost cause, not what each layer of a library says.
     #[must_use]
     pub fn plain(&self) -> String {
@@ -244,7 +250,7 @@ mod tests {
         };
         let refused = |code| Error::Refused {
             what: "reach the API".to_owned(),
-            answer: Box::new(Answer { code, ..Answer::default() }),
+            answer: Box::new(ApiAnswer { code, ..ApiAnswer::default() }),
         };
         for silent in [
             cut("tcp connect error: Connection refused (os error 111)"),

@@ -19,8 +19,8 @@ use base64::engine::general_purpose::STANDARD;
 use kube::Client;
 use tracing::debug;
 
-use self::parsed::{Parsed, Proof, Source, parse};
-use crate::connect::account::Place;
+use self::parsed::{HeaderCredential, InlineOrFile, Parsed, parse};
+use crate::connect::account::ClusterEndpoint;
 use crate::connect::{self, Access, read_file, short_enough};
 use crate::error::Error;
 
@@ -30,13 +30,13 @@ const LOOKS_APART: Duration = Duration::from_secs(1);
 /// A kubeconfig that may not be there yet, and the client that was made from it last.
 pub(crate) struct KubeconfigFile {
     path: PathBuf,
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<CachedClient>>,
     /// The server's address, as it was read last.
     address: Mutex<String>,
 }
 
 /// A client and the files that it was made from: the kubeconfig first, then those that it names.
-struct Held {
+struct CachedClient {
     stamps: Vec<(PathBuf, Option<Stamp>)>,
     client: Client,
 }
@@ -91,7 +91,7 @@ impl KubeconfigFile {
         let client = connect::client(&access).map_err(|it| wrong(it.into()))?;
         debug!(path = %self.path.display(), "kubeconfig read");
         *self.address.lock().unwrap_or_else(PoisonError::into_inner) = access.server;
-        let held = Held { stamps, client: client.clone() };
+        let held = CachedClient { stamps, client: client.clone() };
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
         Ok(client)
     }
@@ -102,23 +102,23 @@ impl KubeconfigFile {
         let parsed = parse(&text, self.path.parent().unwrap_or(Path::new("/")))?;
         match parsed.identity {
             None => Ok(None),
-            Some((Source::Here(bytes), _)) => Ok(Some(bytes)),
-            Some((Source::File(path), _)) => read_file(&path).map(Some),
+            Some((InlineOrFile::Here(bytes), _)) => Ok(Some(bytes)),
+            Some((InlineOrFile::File(path), _)) => read_file(&path).map(Some),
         }
     }
 
     /// Where its cluster is.
-    pub(crate) fn place(&self) -> Result<Place, Error> {
+    pub(crate) fn place(&self) -> Result<ClusterEndpoint, Error> {
         let wrong = |it: String| Error::Kubeconfig { path: self.path.clone(), source: it.into() };
         let read = || {
             let text = read_file(&self.path)?;
             let parsed = parse(&text, self.path.parent().unwrap_or(Path::new("/")))?;
             let authorities = match parsed.authorities {
                 None => Vec::new(),
-                Some(Source::Here(bytes)) => bytes,
-                Some(Source::File(path)) => read_file(&path)?,
+                Some(InlineOrFile::Here(bytes)) => bytes,
+                Some(InlineOrFile::File(path)) => read_file(&path)?,
             };
-            Ok(Place { server: parsed.server, server_name: parsed.server_name, authorities })
+            Ok(ClusterEndpoint { server: parsed.server, server_name: parsed.server_name, authorities })
         };
         read().map_err(wrong)
     }
@@ -138,7 +138,8 @@ impl KubeconfigFile {
 
     fn known(&self) -> Option<Client> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |held: &&Held| held.stamps.iter().all(|(path, stamp)| Stamp::of(path).ok() == *stamp);
+        let same =
+            |held: &&CachedClient| held.stamps.iter().all(|(path, stamp)| Stamp::of(path).ok() == *stamp);
         held.as_ref().filter(same).map(|held| held.client.clone())
     }
 }
@@ -162,8 +163,8 @@ pub(crate) fn understand(bytes: &[u8]) -> Result<(), String> {
 /// What the kubeconfig says, with the files that it names read.
 fn access(parsed: Parsed, read: &mut impl FnMut(&Path) -> Result<Vec<u8>, String>) -> Result<Access, String> {
     let mut bytes = |source| match source {
-        Source::Here(bytes) => Ok(bytes),
-        Source::File(path) => read(&path),
+        InlineOrFile::Here(bytes) => Ok(bytes),
+        InlineOrFile::File(path) => read(&path),
     };
     let authorities = parsed.authorities.map(&mut bytes).transpose()?.unwrap_or_default();
     let identity = match parsed.identity {
@@ -172,11 +173,11 @@ fn access(parsed: Parsed, read: &mut impl FnMut(&Path) -> Result<Vec<u8>, String
     };
     let authorization = match parsed.proof {
         None => None,
-        Some(Proof::Token(source)) => {
+        Some(HeaderCredential::Token(source)) => {
             let token = String::from_utf8(bytes(source)?).map_err(|_quotes| "its token is no text")?;
             Some(format!("Bearer {}", token.trim()))
         }
-        Some(Proof::Password { user, password }) => {
+        Some(HeaderCredential::Password { user, password }) => {
             Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
         }
     };

@@ -61,7 +61,7 @@ pub async fn write(cluster: &ApiClient, name: &str, verb: &str, lease: &Lease) -
         if gone || matches!(reply, Reply::Conflict { .. } | Reply::UidChanged) {
             Unwritten::Outdated
         } else {
-            Unwritten::Unknown(format!("{} ({})", error.line(), error.next_step()))
+            Unwritten::Unknown(error.advice())
         }
     })
 }

@@ -33,7 +33,7 @@ pub fn clock() -> impl Fn() -> Mono {
 
 /// A request as the server got it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct RecordedCall {
     /// Method, path and query.
     pub line: String,
     /// The header of that name, empty without it.
@@ -43,11 +43,11 @@ pub struct Call {
 }
 
 /// What the server does next.
-pub enum Answer {
+pub enum MockReply {
     /// Status, headers, body.
     Full(u16, Vec<(&'static str, &'static str)>, String),
     /// Lines, and then the end of the body, for ever nothing, or an error.
-    Lines(Vec<String>, Then),
+    Lines(Vec<String>, AfterLines),
     /// Lines as they come, until the sender is dropped; an error cuts the body.
     Live(mpsc::UnboundedReceiver<Result<String, &'static str>>),
     /// No connection.
@@ -58,7 +58,7 @@ pub enum Answer {
 
 /// What comes after the last line.
 #[derive(Debug, Clone, Copy)]
-pub enum Then {
+pub enum AfterLines {
     /// The end of the body.
     End,
     /// Nothing, for ever.
@@ -68,19 +68,19 @@ pub enum Then {
 }
 
 /// 200 with this object.
-pub fn object(body: &Value) -> Answer {
-    Answer::Full(200, vec![], body.to_string())
+pub fn object(body: &Value) -> MockReply {
+    MockReply::Full(200, vec![], body.to_string())
 }
 
 /// A Status object with this code.
-pub fn status(code: u16, message: &str) -> Answer {
+pub fn status(code: u16, message: &str) -> MockReply {
     let body =
         json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message});
-    Answer::Full(code, vec![], body.to_string())
+    MockReply::Full(code, vec![], body.to_string())
 }
 
 /// A list of this version.
-pub fn list(version: &str, items: &[Value]) -> Answer {
+pub fn list(version: &str, items: &[Value]) -> MockReply {
     object(
         &json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": version}, "items": items}),
     )
@@ -93,11 +93,11 @@ pub fn event(kind: &str, object: &Value) -> String {
 
 /// What the server got so far.
 #[derive(Clone, Default)]
-pub struct Calls(Arc<Mutex<Vec<Call>>>);
+pub struct RecordedCalls(Arc<Mutex<Vec<RecordedCall>>>);
 
-impl Calls {
+impl RecordedCalls {
     /// All calls.
-    pub fn all(&self) -> Vec<Call> {
+    pub fn all(&self) -> Vec<RecordedCall> {
         self.0.lock().unwrap().clone()
     }
 
@@ -108,14 +108,14 @@ impl Calls {
 }
 
 /// A cluster whose server gives `answers` in this order, and then none.
-pub fn cluster(answers: Vec<Answer>) -> (ApiClient, Calls) {
+pub fn cluster(answers: Vec<MockReply>) -> (ApiClient, RecordedCalls) {
     let mut script = VecDeque::from(answers);
-    server(move |_| script.pop_front().unwrap_or(Answer::Silence))
+    server(move |_| script.pop_front().unwrap_or(MockReply::Silence))
 }
 
 /// A cluster whose server is `answer`.
-pub fn server(answer: impl FnMut(&Call) -> Answer + Send + 'static) -> (ApiClient, Calls) {
-    let calls = Calls::default();
+pub fn server(answer: impl FnMut(&RecordedCall) -> MockReply + Send + 'static) -> (ApiClient, RecordedCalls) {
+    let calls = RecordedCalls::default();
     let script = Arc::new(Mutex::new(answer));
     let seen = calls.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -123,7 +123,7 @@ pub fn server(answer: impl FnMut(&Call) -> Answer + Send + 'static) -> (ApiClien
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
-            let call = Call {
+            let call = RecordedCall {
                 line: format!("{} {}", parts.method, parts.uri),
                 content_type: parts
                     .headers
@@ -142,26 +142,28 @@ pub fn server(answer: impl FnMut(&Call) -> Answer + Send + 'static) -> (ApiClien
 
 type Stream = stream::BoxStream<'static, Result<Frame<Bytes>, BoxError>>;
 
-async fn respond(answer: Answer) -> Result<Response<StreamBody<Stream>>, BoxError> {
+async fn respond(answer: MockReply) -> Result<Response<StreamBody<Stream>>, BoxError> {
     let data = |text: String| Ok::<_, BoxError>(Frame::data(Bytes::from(text)));
     let (code, headers, frames): (_, _, Stream) = match answer {
-        Answer::Full(code, headers, body) => (code, headers, stream::iter([data(body)]).boxed()),
-        Answer::Lines(lines, then) => {
+        MockReply::Full(code, headers, body) => (code, headers, stream::iter([data(body)]).boxed()),
+        MockReply::Lines(lines, then) => {
             let frames = stream::iter(lines.into_iter().map(move |line| data(format!("{line}\n"))));
             let frames = match then {
-                Then::End => frames.boxed(),
-                Then::Silence => frames.chain(stream::pending()).boxed(),
-                Then::Cut => frames.chain(stream::iter([Err("connection reset by peer".into())])).boxed(),
+                AfterLines::End => frames.boxed(),
+                AfterLines::Silence => frames.chain(stream::pending()).boxed(),
+                AfterLines::Cut => {
+                    frames.chain(stream::iter([Err("connection reset by peer".into())])).boxed()
+                }
             };
             (200, vec![], frames)
         }
-        Answer::Live(lines) => {
+        MockReply::Live(lines) => {
             let lines = stream::unfold(lines, |mut lines| async move { Some((lines.recv().await?, lines)) });
             let frame = move |line: Result<String, &'static str>| data(format!("{}\n", line?));
             (200, vec![], lines.map(frame).boxed())
         }
-        Answer::Refused(text) => return Err(text.into()),
-        Answer::Silence => std::future::pending().await,
+        MockReply::Refused(text) => return Err(text.into()),
+        MockReply::Silence => std::future::pending().await,
     };
     let mut response = Response::builder().status(code);
     for (name, value) in headers {

@@ -4,7 +4,10 @@
 //! Not here: our own node and its cordon (`kubenodeop`). Source: spec/agents.md 4.3 step 2 and 4.7 (who is asked for
 //! `/cluster-app`).
 
+mod cordon;
 pub mod report;
+
+pub use cordon::CordonAnnotation;
 
 use core::net::IpAddr;
 use std::time::Duration;
@@ -20,7 +23,7 @@ use serde_json::Value;
 use crate::client::{ApiClient, PROBE_LIMIT};
 use crate::error::Error;
 use crate::names::{CONTROL_PLANE, ETCD, NodeName};
-use crate::objects::{Raw, condition, items, text, time};
+use crate::objects::{RawObject, condition, items, text, time};
 
 /// The label that names the device of a node.
 pub const UUID_LABEL: &str = "node-uuid";
@@ -62,7 +65,7 @@ const MOST: u32 = 500;
 
 /// A node and where it is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Member {
+pub struct ReachableNode {
     /// Its name.
     pub name: String,
     /// What is known of it.
@@ -73,23 +76,23 @@ pub struct Member {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Page {
-    items: Vec<Raw>,
+struct NodePage {
+    items: Vec<RawObject>,
 }
 
 /// All nodes, 500 at most, in the server's order. Dropping it loses nothing.
 ///
 /// # Errors
 /// Those of [`ApiClient`], also when the answer takes longer than `limit`.
-pub async fn members(cluster: &ApiClient, limit: Duration) -> Result<Vec<Member>, Error> {
+pub async fn members(cluster: &ApiClient, limit: Duration) -> Result<Vec<ReachableNode>, Error> {
     let list = api().list(&ListParams::default().limit(MOST));
-    let page: Page = cluster.ask_within(limit, "list nodes", list).await?;
+    let page: NodePage = cluster.ask_within(limit, "list nodes", list).await?;
     Ok(page.items.iter().map(member).collect())
 }
 
-fn member(raw: &Raw) -> Member {
+fn member(raw: &RawObject) -> ReachableNode {
     let internal = items(&raw.status["addresses"]).iter().filter(|it| it["type"] == "InternalIP");
-    Member {
+    ReachableNode {
         name: raw.metadata.name.clone().unwrap_or_default(),
         facts: node(raw),
         addresses: internal.filter_map(|it| it["address"].as_str()?.parse().ok()).collect(),
@@ -97,7 +100,7 @@ fn member(raw: &Raw) -> Member {
 }
 
 /// What is known of a node.
-pub fn node(raw: &Raw) -> Node {
+pub fn node(raw: &RawObject) -> Node {
     let ready = condition(&raw.status, "Ready");
     let has = |label: &str| !raw.metadata.labels[label].is_null();
     let address = |kind: &str| {
@@ -144,7 +147,7 @@ pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Res
     if !is_named && !device_uuid.is_empty() {
         let label = format!("{UUID_LABEL}={device_uuid}");
         let labelled = api().list(&ListParams::default().labels(&label));
-        let labelled: Result<Page, Error> = cluster.ask("find our own node", labelled).await;
+        let labelled: Result<NodePage, Error> = cluster.ask("find our own node", labelled).await;
         // That there is none of our name is what is shown, where this cannot be asked.
         let items = labelled.map(|it| it.items).unwrap_or_default();
         if let Some(other) = items.first().and_then(|it| it.metadata.name.clone()) {
@@ -204,7 +207,7 @@ mod tests {
 
     #[test]
     fn internal_addresses_of_both_families_are_kept_and_nonsense_is_left_out() {
-        let raw: Raw = serde_json::from_value(json!({
+        let raw: RawObject = serde_json::from_value(json!({
             "metadata": { "name": "n2", "labels": { "node-role.kubernetes.io/etcd": "true" } },
             "spec": { "unschedulable": true },
             "status": { "addresses": [

@@ -11,7 +11,7 @@ use serde_json::Value;
 /// An object of which little is kept. What nobody reads, as `managedFields`, is not even built.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Raw {
+pub struct RawObject {
     /// Its metadata.
     pub metadata: Meta,
     /// What is wanted of it, as it is.
@@ -40,7 +40,7 @@ pub struct Meta {
     pub annotations: Value,
 }
 
-impl Raw {
+impl RawObject {
     /// When it was made.
     pub fn created(&self) -> Option<Timestamp> {
         time(&self.metadata.creation_timestamp)

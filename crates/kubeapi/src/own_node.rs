@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     /// What is there to be heard now.
-    async fn heard(values: &mut Values) -> Option<(NodeName, String)> {
+    async fn ready_value(values: &mut Values) -> Option<(NodeName, String)> {
         tokio::select! {
             biased;
             value = values.next() => Some(value),
@@ -82,13 +82,13 @@ mod tests {
     async fn each_who_asks_hears_the_newest_name_and_an_equal_one_is_no_news() {
         let (own_node, name) = (OwnNode::default(), |text: &str| NodeName::parse(text).unwrap());
         let (mut early, other) = (own_node.values(), own_node.clone());
-        assert_eq!(heard(&mut early).await, None);
+        assert_eq!(ready_value(&mut early).await, None);
         other.set(name("n1"), "u".to_owned());
         other.set(name("n2"), "u".to_owned());
         for values in [&mut early, &mut own_node.values()] {
-            assert_eq!(heard(values).await, Some((name("n2"), "u".to_owned())));
+            assert_eq!(ready_value(values).await, Some((name("n2"), "u".to_owned())));
             other.set(name("n2"), "u".to_owned());
-            assert_eq!(heard(values).await, None);
+            assert_eq!(ready_value(values).await, None);
         }
         assert_eq!(own_node.known().await, own_node.get().unwrap());
     }

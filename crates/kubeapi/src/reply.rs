@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// An answer as it came off the wire, without the library's types.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct ApiAnswer {
     /// HTTP status.
     pub code: u16,
     /// `Status.reason`, or empty.
@@ -26,7 +26,7 @@ pub struct Answer {
     pub via: String,
 }
 
-impl Answer {
+impl ApiAnswer {
     /// Whether it refuses the caller, and would perhaps not a moment later.
     pub const fn is_early_refusal(&self) -> bool {
         self.just_back && matches!(self.code, 401 | 403)
@@ -153,7 +153,7 @@ pub enum Reply {
 
 /// The five classes that design section 7 and goals D2 name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum ReplyClass {
     /// Nothing more to ask for.
     Done,
     /// A budget holds the pod, or KubeVirt does that moves its machine.
@@ -168,18 +168,18 @@ pub enum Class {
 
 impl Reply {
     /// The class of this reply.
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> ReplyClass {
         match self {
-            Self::Done | Self::NotFound { .. } | Self::UidChanged => Class::Done,
+            Self::Done | Self::NotFound { .. } | Self::UidChanged => ReplyClass::Done,
             Self::Budget { .. }
             | Self::ManyBudgets { .. }
             | Self::Moving { .. }
-            | Self::CannotMove { .. } => Class::Budget,
-            Self::Throttle { .. } => Class::Throttle,
+            | Self::CannotMove { .. } => ReplyClass::Budget,
+            Self::Throttle { .. } => ReplyClass::Throttle,
             Self::Conflict { .. } | Self::Expired | Self::NamespaceEnding { .. } | Self::Transient { .. } => {
-                Class::Transient
+                ReplyClass::Transient
             }
-            Self::Permanent { .. } => Class::Permanent,
+            Self::Permanent { .. } => ReplyClass::Permanent,
         }
     }
 
@@ -260,7 +260,7 @@ fn by_kubevirt(text: String) -> Reply {
 }
 
 /// What `answer` means.
-pub fn classify(answer: &Answer) -> Reply {
+pub fn classify(answer: &ApiAnswer) -> Reply {
     let text = answer.line();
     let retry_after = answer.retry_after;
     let cause = |wanted: &str| answer.causes.iter().any(|(reason, _)| reason == wanted);
@@ -288,7 +288,7 @@ pub fn classify(answer: &Answer) -> Reply {
 }
 
 /// Whether `answer` shows that the API is there.
-pub fn reach(answer: &Answer) -> Reach {
+pub fn reach(answer: &ApiAnswer) -> Reach {
     match answer.code {
         429 => Reach::Throttled,
         408 | 500..=599 => Reach::Unreachable,
@@ -300,12 +300,12 @@ pub fn reach(answer: &Answer) -> Reach {
 mod tests {
     use super::*;
 
-    fn answer(code: u16, message: &str) -> Answer {
-        Answer { code, message: message.to_owned(), ..Answer::default() }
+    fn answer(code: u16, message: &str) -> ApiAnswer {
+        ApiAnswer { code, message: message.to_owned(), ..ApiAnswer::default() }
     }
 
-    fn with_cause(code: u16, reason: &str, message: &str) -> Answer {
-        Answer { causes: vec![(reason.to_owned(), message.to_owned())], ..answer(code, "refused") }
+    fn with_cause(code: u16, reason: &str, message: &str) -> ApiAnswer {
+        ApiAnswer { causes: vec![(reason.to_owned(), message.to_owned())], ..answer(code, "refused") }
     }
 
     #[test]
@@ -313,36 +313,45 @@ mod tests {
         let two = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
         let ending = "pods \"a\" is forbidden: unable to create new content in namespace x because it is being terminated";
         let table = [
-            (answer(200, ""), Class::Done),
-            (answer(201, ""), Class::Done),
-            (answer(404, "pods \"a\" not found"), Class::Done),
+            (answer(200, ""), ReplyClass::Done),
+            (answer(201, ""), ReplyClass::Done),
+            (answer(404, "pods \"a\" not found"), ReplyClass::Done),
             (
                 answer(409, "the UID in the precondition (1) does not match the UID in record (2)"),
-                Class::Done,
+                ReplyClass::Done,
             ),
-            (answer(409, "Precondition failed: UID in precondition: 1, UID in object meta: 2"), Class::Done),
-            (answer(409, "the object has been modified"), Class::Transient),
-            (answer(410, "too old resource version: 1 (2)"), Class::Transient),
+            (
+                answer(409, "Precondition failed: UID in precondition: 1, UID in object meta: 2"),
+                ReplyClass::Done,
+            ),
+            (answer(409, "the object has been modified"), ReplyClass::Transient),
+            (answer(410, "too old resource version: 1 (2)"), ReplyClass::Transient),
             (
                 with_cause(429, "DisruptionBudget", "The disruption budget b needs 2 healthy pods"),
-                Class::Budget,
+                ReplyClass::Budget,
             ),
-            (answer(429, "Cannot evict pod as it would violate the pod's disruption budget."), Class::Budget),
-            (answer(429, "too many requests"), Class::Throttle),
-            (with_cause(403, "NamespaceTerminating", "namespace x is being terminated"), Class::Transient),
-            (answer(403, ending), Class::Transient),
-            (answer(403, "pods \"a\" is forbidden"), Class::Permanent),
-            (answer(500, two), Class::Budget),
-            (answer(500, "etcdserver: request timed out"), Class::Transient),
-            (answer(408, ""), Class::Transient),
-            (answer(502, ""), Class::Transient),
-            (answer(503, ""), Class::Transient),
-            (answer(504, ""), Class::Transient),
-            (answer(401, "Unauthorized"), Class::Permanent),
-            (answer(400, ""), Class::Permanent),
-            (answer(405, ""), Class::Permanent),
-            (answer(422, ""), Class::Permanent),
-            (answer(302, ""), Class::Permanent),
+            (
+                answer(429, "Cannot evict pod as it would violate the pod's disruption budget."),
+                ReplyClass::Budget,
+            ),
+            (answer(429, "too many requests"), ReplyClass::Throttle),
+            (
+                with_cause(403, "NamespaceTerminating", "namespace x is being terminated"),
+                ReplyClass::Transient,
+            ),
+            (answer(403, ending), ReplyClass::Transient),
+            (answer(403, "pods \"a\" is forbidden"), ReplyClass::Permanent),
+            (answer(500, two), ReplyClass::Budget),
+            (answer(500, "etcdserver: request timed out"), ReplyClass::Transient),
+            (answer(408, ""), ReplyClass::Transient),
+            (answer(502, ""), ReplyClass::Transient),
+            (answer(503, ""), ReplyClass::Transient),
+            (answer(504, ""), ReplyClass::Transient),
+            (answer(401, "Unauthorized"), ReplyClass::Permanent),
+            (answer(400, ""), ReplyClass::Permanent),
+            (answer(405, ""), ReplyClass::Permanent),
+            (answer(422, ""), ReplyClass::Permanent),
+            (answer(302, ""), ReplyClass::Permanent),
         ];
         for (given, class) in table {
             assert_eq!(classify(&given).class(), class, "{given:?}");
@@ -375,9 +384,9 @@ mod tests {
     #[test]
     fn the_time_to_wait_comes_through_whatever_caused_it() {
         let wait = Some(Duration::from_secs(10));
-        let throttled = Answer { retry_after: wait, ..answer(429, "busy") };
-        let budget = Answer { retry_after: wait, ..with_cause(429, "DisruptionBudget", "b") };
-        let starting = Answer { retry_after: wait, ..answer(503, "starting") };
+        let throttled = ApiAnswer { retry_after: wait, ..answer(429, "busy") };
+        let budget = ApiAnswer { retry_after: wait, ..with_cause(429, "DisruptionBudget", "b") };
+        let starting = ApiAnswer { retry_after: wait, ..answer(503, "starting") };
         for given in [throttled, budget, starting] {
             assert_eq!(classify(&given).retry_after(), wait, "{given:?}");
         }
@@ -386,7 +395,7 @@ mod tests {
 
     #[test]
     fn the_cause_is_part_of_what_is_said() {
-        let given = Answer {
+        let given = ApiAnswer {
             reason: "TooManyRequests".to_owned(),
             ..with_cause(
                 429,

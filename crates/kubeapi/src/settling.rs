@@ -46,7 +46,7 @@ mod tests {
     use crate::error::Error;
     use crate::mock;
     use crate::nodes;
-    use crate::reply::Class;
+    use crate::reply::ReplyClass;
 
     async fn refused(cluster: &ApiClient) -> Error {
         nodes::probe(cluster).await.unwrap_err()
@@ -55,20 +55,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refusal_counts_once_the_server_has_been_there_for_a_while() {
         let no = |code| mock::status(code, "nodes is forbidden");
-        let answers = vec![no(403), mock::Answer::Refused("gone"), no(403), no(401), no(403), no(401)];
+        let answers = vec![no(403), mock::MockReply::Refused("gone"), no(403), no(401), no(403), no(401)];
         let (cluster, _) = mock::cluster(answers);
-        assert_eq!(refused(&cluster).await.reply().class(), Class::Permanent, "it was never away");
+        assert_eq!(refused(&cluster).await.reply().class(), ReplyClass::Permanent, "it was never away");
         assert!(matches!(refused(&cluster).await, Error::Connection { .. }));
         for code in [403, 401] {
             let error = refused(&cluster).await;
-            assert_eq!(error.reply().class(), Class::Transient, "{code}");
+            assert_eq!(error.reply().class(), ReplyClass::Transient, "{code}");
             assert!(error.line().contains("only just back"), "{}", error.line());
             assert!(error.next_step().contains("wait"), "{}", error.next_step());
         }
         tokio::time::advance(SETTLES).await;
         for code in [403, 401] {
             let error = refused(&cluster).await;
-            assert_eq!(error.reply().class(), Class::Permanent, "{code}");
+            assert_eq!(error.reply().class(), ReplyClass::Permanent, "{code}");
             assert!(!error.line().contains("only just back"), "{}", error.line());
         }
     }
@@ -76,18 +76,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_is_cut_and_silence_are_signs_too() {
         let no = || mock::status(403, "nodes is forbidden");
-        let cut = mock::Answer::Lines(Vec::new(), mock::Then::Cut);
+        let cut = mock::MockReply::Lines(Vec::new(), mock::AfterLines::Cut);
         let (cluster, _) = mock::cluster(vec![cut, no()]);
         let watch = kube::core::Request::new("/api/v1/nodes").watch(&kube::api::WatchParams::default(), "1");
         let mut body = cluster.watch("watch nodes", watch).await.unwrap();
         let cut = http_body_util::BodyExt::frame(&mut body).await.unwrap().unwrap_err();
         let end = cluster.cut("watch nodes", cut);
         assert!(matches!(end, Error::Connection { .. }), "{end:?}");
-        assert_eq!(refused(&cluster).await.reply().class(), Class::Transient);
+        assert_eq!(refused(&cluster).await.reply().class(), ReplyClass::Transient);
 
-        let (cluster, _) = mock::cluster(vec![mock::Answer::Silence, no()]);
+        let (cluster, _) = mock::cluster(vec![mock::MockReply::Silence, no()]);
         assert!(matches!(refused(&cluster).await, Error::Silent { .. }));
-        assert_eq!(refused(&cluster).await.reply().class(), Class::Transient);
+        assert_eq!(refused(&cluster).await.reply().class(), ReplyClass::Transient);
     }
 
     #[tokio::test(start_paused = true)]
@@ -97,6 +97,6 @@ mod tests {
             mock::status(403, "nodes is forbidden"),
         ]);
         refused(&cluster).await;
-        assert_eq!(refused(&cluster).await.reply().class(), Class::Permanent);
+        assert_eq!(refused(&cluster).await.reply().class(), ReplyClass::Permanent);
     }
 }

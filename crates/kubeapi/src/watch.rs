@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::debug;
 
-use crate::client::{self, ApiClient, Question};
+use crate::client::{self, ApiClient, BuiltRequest};
 use crate::error::Error;
 use crate::pace::Pace;
 use crate::reply::Reply;
@@ -20,7 +20,7 @@ use crate::settling::now;
 
 mod events;
 
-use events::{Events, Head, Kind, Line, Objects, Verb};
+use events::{Events, Head, ObjectSink, Objects, WatchLine, WatchVerb};
 
 /// How long the server is asked to keep one watch open. Short, since a dead connection is noticed only
 /// [`MARGIN`] after it.
@@ -38,7 +38,7 @@ const PAGE: u32 = 200;
 
 /// What is followed.
 #[derive(Debug, Clone)]
-pub struct Scope {
+pub struct WatchScope {
     /// For errors and logs, as "pods of node n".
     pub what: String,
     /// The collection's path.
@@ -49,7 +49,7 @@ pub struct Scope {
     pub labels: Option<String>,
 }
 
-impl Scope {
+impl WatchScope {
     /// All objects of the collection at `path`.
     pub fn all(what: impl Into<String>, path: String) -> Self {
         Self { what: what.into(), path, fields: None, labels: None }
@@ -80,7 +80,7 @@ impl Scope {
         Ok(crate::found(self.list_all(cluster).await)?.map(|it| it.items))
     }
 
-    async fn pages(&self, cluster: &ApiClient, kind: &mut dyn Kind) -> Result<String, Error> {
+    async fn pages(&self, cluster: &ApiClient, kind: &mut dyn ObjectSink) -> Result<String, Error> {
         let mut page = self.list(cluster, Some(PAGE), None, kind).await?;
         while let Some(next) = page.next.take() {
             match self.list(cluster, Some(PAGE), Some(next), kind).await {
@@ -103,7 +103,7 @@ impl Scope {
         cluster: &ApiClient,
         limit: Option<u32>,
         next: Option<String>,
-        kind: &mut dyn Kind,
+        kind: &mut dyn ObjectSink,
     ) -> Result<Head, Error> {
         let what = format!("list {}", self.what);
         let body = cluster.read(&what, self.page(limit, next)).await?;
@@ -112,7 +112,7 @@ impl Scope {
 
     /// A list that is read from the store and not from a cache of any age: no resource version. At most `limit`
     /// objects, after those of the page that named `next`.
-    fn page(&self, limit: Option<u32>, next: Option<String>) -> Question {
+    fn page(&self, limit: Option<u32>, next: Option<String>) -> BuiltRequest {
         Request::new(self.path.as_str()).list(&ListParams {
             field_selector: self.fields.clone(),
             label_selector: self.labels.clone(),
@@ -122,7 +122,7 @@ impl Scope {
         })
     }
 
-    fn watch(&self, version: &str, slot: Duration) -> Question {
+    fn watch(&self, version: &str, slot: Duration) -> BuiltRequest {
         let how = WatchParams {
             field_selector: self.fields.clone(),
             label_selector: self.labels.clone(),
@@ -172,7 +172,7 @@ impl Default for Manner {
 
 /// What a follower tells that is asked about its calls as well.
 #[derive(Debug)]
-pub enum News<K> {
+pub enum FollowNews<K> {
     /// What every follower hears.
     Update(Update<K>),
     /// The watch that was in trouble continues; nothing was missed.
@@ -180,7 +180,7 @@ pub enum News<K> {
 }
 
 /// What a follower comes to; the objects are where they were decoded.
-enum Heard {
+enum FollowEvent {
     Listed,
     Put,
     Gone,
@@ -196,7 +196,7 @@ struct Pages {
     version: String,
 }
 
-enum At {
+enum FollowStep {
     List(Option<Pages>),
     Resume { version: String },
     Open { version: String, events: Events },
@@ -204,7 +204,7 @@ enum At {
 
 struct Follower {
     cluster: ApiClient,
-    scope: Scope,
+    scope: WatchScope,
     manner: Manner,
     pace: Pace,
     /// Trouble was told, and nothing good since.
@@ -215,19 +215,19 @@ struct Follower {
     rest: Option<Duration>,
     /// [`QUIET`] after anything was heard of the collection.
     quiet: Instant,
-    at: At,
+    at: FollowStep,
 }
 
 /// Follows `scope` for as long as the stream is kept; it never ends. Dropping it closes the connection and loses
 /// nothing, as a new one starts with a list.
 pub fn follow<K: DeserializeOwned + Send + 'static>(
     cluster: ApiClient,
-    scope: Scope,
+    scope: WatchScope,
     seed: u64,
 ) -> impl Stream<Item = Update<K>> + Send {
     stream::unfold(Followed::new(cluster, scope, Manner::default(), seed), |mut followed| async move {
         loop {
-            if let News::Update(heard) = followed.next().await {
+            if let FollowNews::Update(heard) = followed.next().await {
                 return Some((heard, followed));
             }
         }
@@ -237,10 +237,10 @@ pub fn follow<K: DeserializeOwned + Send + 'static>(
 /// [`follow`] in another manner, with news of the calls themselves.
 pub fn follow_in<K: DeserializeOwned + Send + 'static>(
     cluster: ApiClient,
-    scope: Scope,
+    scope: WatchScope,
     manner: Manner,
     seed: u64,
-) -> impl Stream<Item = News<K>> + Send {
+) -> impl Stream<Item = FollowNews<K>> + Send {
     stream::unfold(Followed::new(cluster, scope, manner, seed), |mut followed| async move {
         Some((followed.next().await, followed))
     })
@@ -253,7 +253,7 @@ struct Followed<K> {
 }
 
 impl<K: DeserializeOwned + Send> Followed<K> {
-    fn new(cluster: ApiClient, scope: Scope, manner: Manner, seed: u64) -> Self {
+    fn new(cluster: ApiClient, scope: WatchScope, manner: Manner, seed: u64) -> Self {
         let follower = Follower {
             cluster,
             scope,
@@ -263,24 +263,24 @@ impl<K: DeserializeOwned + Send> Followed<K> {
             tries: 0,
             rest: None,
             quiet: now() + QUIET,
-            at: At::List(None),
+            at: FollowStep::List(None),
         };
         Self { follower, objects: Objects(Vec::new()) }
     }
 
-    async fn next(&mut self) -> News<K> {
+    async fn next(&mut self) -> FollowNews<K> {
         loop {
             let heard = self.follower.next(&mut self.objects).await;
             let mut objects = std::mem::take(&mut self.objects.0);
             let update = match heard {
-                Heard::Listed => Some(Update::Listed(objects)),
-                Heard::Put => objects.pop().map(Update::Put),
-                Heard::Gone => objects.pop().map(Update::Gone),
-                Heard::Trouble(error) => Some(Update::Trouble(error)),
-                Heard::Recovered => return News::Recovered,
+                FollowEvent::Listed => Some(Update::Listed(objects)),
+                FollowEvent::Put => objects.pop().map(Update::Put),
+                FollowEvent::Gone => objects.pop().map(Update::Gone),
+                FollowEvent::Trouble(error) => Some(Update::Trouble(error)),
+                FollowEvent::Recovered => return FollowNews::Recovered,
             };
             if let Some(update) = update {
-                return News::Update(update);
+                return FollowNews::Update(update);
             }
         }
     }
@@ -288,37 +288,37 @@ impl<K: DeserializeOwned + Send> Followed<K> {
 
 impl Follower {
     /// `kind` gets the objects.
-    async fn next(&mut self, kind: &mut dyn Kind) -> Heard {
+    async fn next(&mut self, kind: &mut dyn ObjectSink) -> FollowEvent {
         loop {
             if let Some(rest) = self.rest.take() {
                 sleep(rest).await;
             }
-            match std::mem::replace(&mut self.at, At::List(None)) {
-                At::List(pages) => {
+            match std::mem::replace(&mut self.at, FollowStep::List(None)) {
+                FollowStep::List(pages) => {
                     if let Some(heard) = self.page(pages, kind).await {
                         return heard;
                     }
                 }
-                At::Resume { version } => {
+                FollowStep::Resume { version } => {
                     let what = format!("watch {}", self.scope.what);
                     let request = self.scope.watch(&version, self.manner.slot);
                     match self.cluster.watch(&what, request).await {
                         Ok(body) => {
-                            self.at = At::Open { version, events: Events::new(body) };
+                            self.at = FollowStep::Open { version, events: Events::new(body) };
                             if std::mem::take(&mut self.troubled) {
                                 // An error is no silence: what has changed meanwhile is still to come.
                                 self.quiet = now() + QUIET;
-                                return Heard::Recovered;
+                                return FollowEvent::Recovered;
                             }
                         }
                         Err(error) if error.reply() == Reply::Expired => self.list_again("too old"),
                         Err(error) => {
-                            self.at = At::Resume { version };
+                            self.at = FollowStep::Resume { version };
                             return self.trouble(error);
                         }
                     }
                 }
-                At::Open { version, mut events } => {
+                FollowStep::Open { version, mut events } => {
                     let until = self.quiet.min(now() + self.manner.slot + MARGIN);
                     let read = match timeout_at(until, events.next()).await.ok() {
                         None => {
@@ -329,7 +329,7 @@ impl Follower {
                             // The end of a slot or a cut: both continue where they were, after a short rest, so that
                             // a server that closes at once is not asked in a circle.
                             self.rest = Some(self.pace.pause(1, None));
-                            self.at = At::Resume { version };
+                            self.at = FollowStep::Resume { version };
                             continue;
                         }
                         Some(Some(Ok(line))) => self.line(line, kind),
@@ -339,7 +339,7 @@ impl Follower {
                         Ok((newer, heard)) => {
                             self.tries = 0;
                             self.quiet = now() + QUIET;
-                            self.at = At::Open { version: newer.unwrap_or(version), events };
+                            self.at = FollowStep::Open { version: newer.unwrap_or(version), events };
                             if let Some(heard) = heard {
                                 return heard;
                             }
@@ -348,7 +348,8 @@ impl Follower {
                         Err(error) => {
                             // From there on the same line would come again, though its object may be another by now.
                             let garbled = matches!(error, Error::Garbled { .. });
-                            self.at = if garbled { At::List(None) } else { At::Resume { version } };
+                            self.at =
+                                if garbled { FollowStep::List(None) } else { FollowStep::Resume { version } };
                             return self.trouble(error);
                         }
                     }
@@ -362,14 +363,18 @@ impl Follower {
     }
 
     /// The version that a line brings and what it says.
-    fn line(&self, line: &[u8], kind: &mut dyn Kind) -> Result<(Option<String>, Option<Heard>), Error> {
+    fn line(
+        &self,
+        line: &[u8],
+        kind: &mut dyn ObjectSink,
+    ) -> Result<(Option<String>, Option<FollowEvent>), Error> {
         let garbled = |source| Error::Garbled { what: self.what(), source };
-        let Line { verb, object } = serde_json::from_slice(line).map_err(garbled)?;
+        let WatchLine { verb, object } = serde_json::from_slice(line).map_err(garbled)?;
         let heard = match verb {
-            Verb::Bookmark => None,
-            Verb::Added | Verb::Modified => Some(Heard::Put),
-            Verb::Deleted => Some(Heard::Gone),
-            Verb::Error => return Err(client::failure(&self.what(), object.get())),
+            WatchVerb::Bookmark => None,
+            WatchVerb::Added | WatchVerb::Modified => Some(FollowEvent::Put),
+            WatchVerb::Deleted => Some(FollowEvent::Gone),
+            WatchVerb::Error => return Err(client::failure(&self.what(), object.get())),
         };
         if heard.is_some() {
             kind.keep(object).map_err(garbled)?;
@@ -378,7 +383,7 @@ impl Follower {
     }
 
     /// Asks for the first page or for the one after `pages`; something is heard after the last one.
-    async fn page(&mut self, pages: Option<Pages>, kind: &mut dyn Kind) -> Option<Heard> {
+    async fn page(&mut self, pages: Option<Pages>, kind: &mut dyn ObjectSink) -> Option<FollowEvent> {
         let (next, version) = match pages {
             Some(Pages { next, version }) => (Some(next), Some(version)),
             None => (None, None),
@@ -388,14 +393,14 @@ impl Follower {
             Ok(list) => {
                 let version = version.or(list.resource_version).unwrap_or_default();
                 if let Some(next) = list.next {
-                    self.at = At::List(Some(Pages { next, version }));
+                    self.at = FollowStep::List(Some(Pages { next, version }));
                     return None;
                 }
                 self.tries = 0;
                 self.quiet = now() + QUIET;
                 self.troubled = false;
-                self.at = At::Resume { version };
-                Some(Heard::Listed)
+                self.at = FollowStep::Resume { version };
+                Some(FollowEvent::Listed)
             }
             Err(error) => {
                 kind.clear();
@@ -412,14 +417,14 @@ impl Follower {
         debug!(scope = self.scope.what, why, "list again");
         self.tries = self.tries.saturating_add(1);
         self.rest = Some(self.pace.pause(self.tries, None));
-        self.at = At::List(None);
+        self.at = FollowStep::List(None);
     }
 
-    fn trouble(&mut self, error: Error) -> Heard {
+    fn trouble(&mut self, error: Error) -> FollowEvent {
         self.troubled = true;
         self.tries = self.tries.saturating_add(1);
         self.rest = Some(self.pace.pause(self.tries, error.reply().retry_after()));
-        Heard::Trouble(error)
+        FollowEvent::Trouble(error)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which pods of this node have no live container any more, by the word of its container runtime.
 //!
 //! An answer is believed only if it shows a live container of a pod that Kubernetes has on this node: what answers is then
-//! the runtime of its kubelet. Not here: asking it (whoever calls brings a [`Runtime`]), what follows (`engine`,
+//! the runtime of its kubelet. Not here: asking it (whoever calls brings a [`RuntimeQuery`]), what follows (`engine`,
 //! `node::leftovers`). Sources: goals D9, R8.
 
 use std::collections::BTreeSet;
@@ -14,16 +14,16 @@ use crate::calls::pods::{MIRROR_ANNOTATION, scope};
 use kubeapi::ApiClient;
 use kubeapi::names::NodeName;
 use kubeapi::slim::Pod;
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 
 /// The UIDs of pods of which a container lives, or in one sentence why they are not known.
 type LivePods = Result<BTreeSet<String>, String>;
 
 /// The container runtime of this node, to be asked.
 #[derive(Clone)]
-pub struct Runtime(Arc<dyn Fn() -> BoxFuture<'static, LivePods> + Send + Sync>);
+pub struct RuntimeQuery(Arc<dyn Fn() -> BoxFuture<'static, LivePods> + Send + Sync>);
 
-impl Runtime {
+impl RuntimeQuery {
     /// One that is asked so. The answer has to come within seconds, as an error if need be.
     pub fn new(ask: impl Fn() -> BoxFuture<'static, LivePods> + Send + Sync + 'static) -> Self {
         Self(Arc::new(ask))
@@ -31,13 +31,13 @@ impl Runtime {
 }
 
 /// None: nothing is known.
-impl Default for Runtime {
+impl Default for RuntimeQuery {
     fn default() -> Self {
         Self::new(|| Box::pin(async { Err("no container runtime is asked".to_owned()) }))
     }
 }
 
-impl fmt::Debug for Runtime {
+impl fmt::Debug for RuntimeQuery {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Runtime")
     }
@@ -48,10 +48,14 @@ impl fmt::Debug for Runtime {
 ///
 /// # Errors
 /// In one sentence, why that is not known.
-pub async fn without(cluster: &ApiClient, node: &NodeName, runtime: &Runtime) -> Result<Vec<Pod>, String> {
+pub async fn without(
+    cluster: &ApiClient,
+    node: &NodeName,
+    runtime: &RuntimeQuery,
+) -> Result<Vec<Pod>, String> {
     let live = (runtime.0)().await?;
     // All of them: the apps that a drain keeps show best that it is the right runtime.
-    let scope = Scope { labels: None, ..scope(node) };
+    let scope = WatchScope { labels: None, ..scope(node) };
     let pods = scope.list_all::<Pod>(cluster).await.map_err(|error| error.line())?;
     believed(pods.items, &live)
 }
@@ -60,7 +64,7 @@ pub async fn without(cluster: &ApiClient, node: &NodeName, runtime: &Runtime) ->
 ///
 /// # Errors
 /// In one sentence, why that is not known.
-pub async fn among(pods: Vec<Pod>, runtime: &Runtime) -> Result<Vec<Pod>, String> {
+pub async fn among(pods: Vec<Pod>, runtime: &RuntimeQuery) -> Result<Vec<Pod>, String> {
     let live = (runtime.0)().await?;
     believed(pods, &live)
 }

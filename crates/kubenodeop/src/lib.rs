@@ -21,18 +21,19 @@ pub mod progress;
 pub mod storage;
 
 pub use calls::pods;
-pub use changes::{Watched, until_changed, until_stirred};
-pub use containers::Runtime;
+pub use changes::{WatchedBlockers, until_activity, until_changed};
+pub use containers::RuntimeQuery;
 pub use drain::{DrainOrder, drain};
-pub use engine::{Limit, NeverReadyAction, PodAction, Rules, StickyAction, VolumeAction};
-pub use machines::Policy as MachinePolicy;
+pub use engine::{AttemptRules, Limit, NeverReadyAction, PodAction, StickyAction, VolumeAction};
+pub use kubeapi::nodes::CordonAnnotation;
+pub use machines::MachinePolicy;
 pub use machines::rules::MachineState;
-pub use node::{Cordon, CordonOwner, Cordoned, NodeFacts, Uncordoned};
+pub use node::{Cordon, Cordoned, NodeFacts, Uncordoned};
 pub use plan::surge::SurgeRule;
 pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, PlannedMachine, Tier, survey};
-pub use preflight::{Looked, Refusal, preflight};
+pub use preflight::{PreflightError, PreflightFindings, preflight};
 pub use progress::{
-    BlockCode, Blocker, Counts, Left, MachineShown, Marks, Outcome, Phase, Progress, Remaining, Subject,
-    VolumeWait,
+    AttemptBlocker, AttemptOutcome, AttemptPhase, BlockCode, Counts, Left, MachineShown, Marks, Progress,
+    Remaining, Subject, VolumeWait,
 };
 pub use storage::last_of_volume;

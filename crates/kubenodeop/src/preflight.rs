@@ -13,15 +13,15 @@ use kube::Resource;
 use step::Mono;
 
 use crate::calls::{evict, pods};
-use crate::engine::{Limit, PodAction, Rules};
+use crate::engine::{AttemptRules, Limit, PodAction};
 use crate::node;
 use crate::plan::scheduling::{peer, room_of};
-use crate::plan::{Class, PodFacts};
-use crate::progress::{BlockCode, Blocker};
+use crate::plan::{PodClass, PodFacts};
+use crate::progress::{AttemptBlocker, BlockCode};
 use kubeapi::names::{NodeName, listed};
 use kubeapi::reply::{RefusedBy, Reply};
 use kubeapi::slim::Pod;
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
 
 /// So many workloads are asked for, one of each namespace first: on a node with more, the drain meets the rest.
@@ -31,14 +31,14 @@ const NO_DRY_RUN: &str = "does not support dry run";
 
 /// Why it cannot be looked, or more than single pods stands in the way.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum PreflightError {
     /// The node cannot be read, or may not be changed: no cordon.
     Node(Error),
     /// Its pods cannot be read.
     Pods(Error),
 }
 
-impl Refusal {
+impl PreflightError {
     /// What happened.
     #[must_use]
     pub const fn error(&self) -> &Error {
@@ -50,9 +50,9 @@ impl Refusal {
 
 /// What was found of pods.
 #[derive(Debug, Default, PartialEq)]
-pub struct Looked {
+pub struct PreflightFindings {
     /// Pods that would not leave.
-    pub blockers: Vec<Blocker>,
+    pub blockers: Vec<AttemptBlocker>,
     /// Room on the other nodes.
     pub findings: Vec<Finding>,
 }
@@ -60,24 +60,24 @@ pub struct Looked {
 /// The pods that would not leave, one of each of a few workloads, and the room for what leaves. `now` is since when they count as held.
 ///
 /// # Errors
-/// [`Refusal`]; the caller says what follows.
+/// [`PreflightError`]; the caller says what follows.
 pub async fn preflight(
     cluster: &ApiClient,
     node: &NodeName,
     device_uuid: &str,
-    rules: &Rules,
+    rules: &AttemptRules,
     now: Mono,
-) -> Result<Looked, Refusal> {
+) -> Result<PreflightFindings, PreflightError> {
     let (nodes, all) =
-        (Scope::all("nodes", Node::url_path(&(), None)), Scope::all("pods", Pod::url_path(None)));
+        (WatchScope::all("nodes", Node::url_path(&(), None)), WatchScope::all("pods", Pod::url_path(None)));
     let (nodes, all) = tokio::join!(nodes.list_all::<Node>(cluster), all.list_all::<Pod>(cluster));
     let known = nodes.as_ref().ok().into_iter().flat_map(|it| &it.items);
     match known.into_iter().find(|it| it.metadata.name.as_deref() == Some(node.as_str())) {
-        Some(own) => node::owned(own, device_uuid).map(drop).map_err(Refusal::Node)?,
+        Some(own) => node::owned(own, device_uuid).map(drop).map_err(PreflightError::Node)?,
         // Why there is none is said by its own reading.
-        None => node::read(cluster, node, device_uuid).await.map(drop).map_err(Refusal::Node)?,
+        None => node::read(cluster, node, device_uuid).await.map(drop).map_err(PreflightError::Node)?,
     }
-    node::rehearse_patch(cluster, node).await.or_else(passes).map_err(Refusal::Node)?;
+    node::rehearse_patch(cluster, node).await.or_else(passes).map_err(PreflightError::Node)?;
     let mut findings = match (nodes, &all) {
         (Ok(nodes), Ok(all)) => {
             let others = nodes.items.iter().filter(|it| it.metadata.name.as_deref() != Some(node.as_str()));
@@ -90,7 +90,7 @@ pub async fn preflight(
     let own = match all {
         Ok(all) => all.items.iter().filter(here).map(pods::facts).collect(),
         // What only warns of room stops nothing.
-        Err(_) => pods::list(cluster, node).await.map_err(Refusal::Pods)?,
+        Err(_) => pods::list(cluster, node).await.map_err(PreflightError::Pods)?,
     };
     let blockers = if [&rules.pod, &rules.tier].into_iter().any(ends_otherwise) {
         Vec::new()
@@ -102,7 +102,7 @@ pub async fn preflight(
             .buffered(DRY_RUNS);
         asked.filter_map(async |(reply, it)| blocker(&it, &reply, now)).collect().await
     };
-    Ok(Looked { blockers, findings })
+    Ok(PreflightFindings { blockers, findings })
 }
 
 /// That evictions of these are not asked for as dry runs; code `evictions`.
@@ -123,7 +123,7 @@ fn not_tried(rest: &[PodFacts]) -> Option<Finding> {
 /// are often for one namespace. And one of each of the others.
 fn samples(own: Vec<PodFacts>) -> (Vec<PodFacts>, Vec<PodFacts>) {
     let mut workloads: BTreeMap<(String, String), PodFacts> = BTreeMap::new();
-    for pod in own.into_iter().filter(|it| it.class() == Class::Leave) {
+    for pod in own.into_iter().filter(|it| it.class() == PodClass::Leave) {
         let workload = if pod.workload.is_empty() { &pod.pod.name } else { &pod.workload };
         workloads.entry((pod.pod.namespace.clone(), workload.clone())).or_insert(pod);
     }
@@ -150,7 +150,7 @@ fn passes(error: Error) -> Result<(), Error> {
     if error.line().contains(NO_DRY_RUN) || error.is_conflict() { Ok(()) } else { Err(error) }
 }
 
-fn blocker(pod: &PodFacts, reply: &Reply, since: Mono) -> Option<Blocker> {
+fn blocker(pod: &PodFacts, reply: &Reply, since: Mono) -> Option<AttemptBlocker> {
     let Reply::Permanent { text, by } = reply else { return None };
     if text.contains(NO_DRY_RUN) {
         return None;
@@ -161,13 +161,13 @@ fn blocker(pod: &PodFacts, reply: &Reply, since: Mono) -> Option<Blocker> {
         RefusedBy::Role | RefusedBy::Other => BlockCode::Refused,
     };
     let reason = format!("pod {} cannot be evicted: {text}", pod.pod);
-    Some(Blocker { subject: pod.pod.clone().into(), code, reason, since })
+    Some(AttemptBlocker { subject: pod.pod.clone().into(), code, reason, since })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kubeapi::mock::{self, Answer, Call};
+    use kubeapi::mock::{self, MockReply, RecordedCall};
     use serde_json::{Value, json};
 
     fn pod(name: &str, owner: Option<&str>) -> Value {
@@ -180,8 +180,8 @@ mod tests {
     }
 
     /// A node with two pods of a set and one alone; what an eviction and a change of the node are answered.
-    fn site(evict: fn(&str) -> Answer, patch: fn() -> Answer) -> (ApiClient, mock::Calls) {
-        mock::server(move |call: &Call| {
+    fn site(evict: fn(&str) -> MockReply, patch: fn() -> MockReply) -> (ApiClient, mock::RecordedCalls) {
+        mock::server(move |call: &RecordedCall| {
             let line = call.line.as_str();
             if line.starts_with("PATCH") {
                 patch()
@@ -191,7 +191,7 @@ mod tests {
                 mock::list("9", &[])
             } else if line.contains("/nodes/") {
                 let node = json!({ "metadata": { "name": "n1", "labels": { "node-uuid": "u" }, "resourceVersion": "1" } });
-                Answer::Full(200, vec![], node.to_string())
+                MockReply::Full(200, vec![], node.to_string())
             } else {
                 mock::list("9", &[pod("web-0", Some("web")), pod("web-1", Some("web")), pod("solo", None)])
             }
@@ -199,10 +199,10 @@ mod tests {
     }
 
     async fn look(
-        evict: fn(&str) -> Answer,
-        patch: fn() -> Answer,
-        rules: &Rules,
-    ) -> (Result<Vec<Blocker>, Refusal>, Vec<String>) {
+        evict: fn(&str) -> MockReply,
+        patch: fn() -> MockReply,
+        rules: &AttemptRules,
+    ) -> (Result<Vec<AttemptBlocker>, PreflightError>, Vec<String>) {
         let (cluster, calls) = site(evict, patch);
         let node = NodeName::parse("n1").unwrap();
         let found = preflight(&cluster, &node, "u", rules, Mono::START).await;
@@ -211,17 +211,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn u6_room_that_cannot_be_read_is_named_and_stops_nothing_that_can_be_looked_at() {
-        let rules = Rules::default();
+        let rules = AttemptRules::default();
         let node = NodeName::parse("n1").unwrap();
         for (kind, words) in [("/nodes?", "nodes"), ("/pods?", "pods")] {
-            let (cluster, _) = mock::server(move |call: &Call| {
+            let (cluster, _) = mock::server(move |call: &RecordedCall| {
                 let line = call.line.as_str();
                 // The pods of this node alone may be read.
                 if line.contains(kind) && !line.contains("spec.nodeName") {
                     mock::status(403, "not for you")
                 } else if line.contains("/nodes/") {
                     let node = json!({ "metadata": { "name": "n1", "labels": { "node-uuid": "u" }, "resourceVersion": "1" } });
-                    Answer::Full(200, vec![], node.to_string())
+                    MockReply::Full(200, vec![], node.to_string())
                 } else if line.contains("/nodes?") {
                     mock::list("9", &[])
                 } else {
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    fn fine() -> Answer {
+    fn fine() -> MockReply {
         mock::status(200, "")
     }
 
@@ -247,12 +247,12 @@ mod tests {
     async fn one_pod_of_each_workload_is_asked_for_as_a_dry_run_and_what_passes_by_itself_is_no_finding() {
         let full =
             |_: &str| mock::status(429, "Cannot evict pod as it would violate the pod's disruption budget.");
-        let (found, lines) = look(full, fine, &Rules::default()).await;
+        let (found, lines) = look(full, fine, &AttemptRules::default()).await;
         assert_eq!(found.unwrap(), []);
         let raced = || {
             mock::status(409, "the object has been modified; please apply your changes to the latest version")
         };
-        assert_eq!(look(full, raced, &Rules::default()).await.0.unwrap(), []);
+        assert_eq!(look(full, raced, &AttemptRules::default()).await.0.unwrap(), []);
         let evictions: Vec<&String> = lines.iter().filter(|it| it.contains("/eviction")).collect();
         assert_eq!(evictions.len(), 2, "{lines:?}");
         assert!(
@@ -266,14 +266,14 @@ mod tests {
         let refused = |line: &str| {
             if line.contains("/solo/") { mock::status(403, "pods \"solo\" is forbidden") } else { fine() }
         };
-        let (found, _) = look(refused, fine, &Rules::default()).await;
+        let (found, _) = look(refused, fine, &AttemptRules::default()).await;
         let found = found.unwrap();
         assert_eq!((found.len(), found[0].code, found[0].subject.name()), (1, BlockCode::Refused, "solo"));
         assert!(found[0].reason.contains("forbidden") && found[0].next_step().contains("role"), "{found:?}");
         // Where a limit has it deleted, the drain gets past it.
-        let lenient = Rules {
+        let lenient = AttemptRules {
             pod: Limit { after: Some(std::time::Duration::from_secs(60)), then: PodAction::Delete },
-            ..Rules::default()
+            ..AttemptRules::default()
         };
         assert_eq!(look(refused, fine, &lenient).await.0.unwrap(), []);
     }
@@ -281,13 +281,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_node_that_may_not_be_changed_is_an_error_and_a_webhook_without_dry_runs_is_nothing() {
         let (found, _) =
-            look(|_| fine(), || mock::status(403, "nodes \"n1\" is forbidden"), &Rules::default()).await;
-        assert!(matches!(found, Err(Refusal::Node(error)) if error.line().contains("as a dry run")));
+            look(|_| fine(), || mock::status(403, "nodes \"n1\" is forbidden"), &AttemptRules::default())
+                .await;
+        assert!(matches!(found, Err(PreflightError::Node(error)) if error.line().contains("as a dry run")));
         let without = || mock::status(400, "admission webhook \"a.b\" does not support dry run");
         let (found, _) = look(
             |_| mock::status(400, "admission webhook \"a.b\" does not support dry run"),
             without,
-            &Rules::default(),
+            &AttemptRules::default(),
         )
         .await;
         assert_eq!(found.unwrap(), []);

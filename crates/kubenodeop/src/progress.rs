@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use step::Mono;
 
-use crate::changes::watched::Watched;
+use crate::changes::watched::WatchedBlockers;
 use crate::machines::rules::MachineState;
 use crate::plan::tier::Tier;
 use kubeapi::names::{PodRef, PodUid};
@@ -23,7 +23,7 @@ pub use code::BlockCode;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Progress {
     /// What is going on.
-    pub phase: Phase,
+    pub phase: AttemptPhase,
     /// Which pods leave now, while some do.
     pub tier: Option<Tier>,
     /// Pods by state.
@@ -31,7 +31,7 @@ pub struct Progress {
     /// Virtual machines of the node, by name.
     pub machines: Vec<MachineShown>,
     /// What holds the drain up, in the order of the pods' names.
-    pub blockers: Vec<Blocker>,
+    pub blockers: Vec<AttemptBlocker>,
     /// Volumes of pods that have left, still attached here, as `shop/data (pv pvc-1)`; by the claim alone while
     /// attachments have not been heard of; with `, over its 600 s` when they are late.
     pub volumes: Vec<String>,
@@ -140,7 +140,7 @@ pub struct MachineShown {
 
 /// What an attempt is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Phase {
+pub enum AttemptPhase {
     /// Virtual machines leave.
     Machines,
     /// Pods leave.
@@ -242,7 +242,7 @@ impl fmt::Display for Subject {
 
 /// Something that does not leave, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Blocker {
+pub struct AttemptBlocker {
     /// What.
     pub subject: Subject,
     /// The reason for machines.
@@ -253,7 +253,7 @@ pub struct Blocker {
     pub since: Mono,
 }
 
-impl Blocker {
+impl AttemptBlocker {
     /// What a person can do about it.
     pub fn next_step(&self) -> String {
         self.code.next_step(self.subject.namespace(), self.subject.name())
@@ -263,7 +263,7 @@ impl Blocker {
 /// How an attempt ended.
 #[expect(clippy::large_enum_variant, reason = "there is one in an attempt, and it is taken apart by value")]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AttemptOutcome {
     /// Two lists at least the proof gap apart showed nothing left on a cordoned node.
     Drained {
         /// From the start of the attempt.
@@ -280,9 +280,9 @@ pub enum Outcome {
         /// In one sentence, with the pods' names.
         reason: String,
         /// What held it up at the end.
-        blockers: Vec<Blocker>,
+        blockers: Vec<AttemptBlocker>,
         /// What was last known of all that can hold it up: a change of it is worth another attempt.
-        watched: Watched,
+        watched: WatchedBlockers,
         /// What the next attempt may take over.
         marks: Marks,
     },

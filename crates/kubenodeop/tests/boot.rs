@@ -5,9 +5,9 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
-use kubenodeop::node::boot::{Boot, Local, Report, until_tainted, watch_over};
-use kubenodeop::node::gate::{Fact, Layer, Limits};
-use kubesim::{Fault, Sim, SimConfig};
+use kubenodeop::node::boot::{BootWatch, GateReport, LocalHealth, until_tainted, watch_over};
+use kubenodeop::node::gate::{GateFact, Layer, LayerLimits};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
 use step::Mono;
 use tokio::sync::watch;
@@ -19,10 +19,10 @@ const PATIENCE: Duration = Duration::from_mins(30);
 /// One node with pods, watched over.
 struct Stage {
     sim: Sim,
-    report: watch::Receiver<Report>,
-    local: watch::Sender<Local>,
+    report: watch::Receiver<GateReport>,
+    local: watch::Sender<LocalHealth>,
     /// What the machine shows of layers above the node.
-    upper: watch::Sender<[Fact; 2]>,
+    upper: watch::Sender<[GateFact; 2]>,
     /// What the API waits for.
     members: watch::Sender<String>,
     _watch: JoinSet<()>,
@@ -34,15 +34,15 @@ fn clock() -> impl Fn() -> Mono {
     move || Mono::START + start.elapsed()
 }
 
-fn boot_of(node: NodeName) -> Boot {
+fn boot_of(node: NodeName) -> BootWatch {
     let (device_uuid, boot_id) = ("u1".to_owned(), "b2".to_owned());
     let addresses = vec!["10.0.0.1".to_owned()];
-    Boot { node, device_uuid, boot_id, limits: Limits::default(), lost: Vec::new(), addresses }
+    BootWatch { node, device_uuid, boot_id, limits: LayerLimits::default(), lost: Vec::new(), addresses }
 }
 
 /// Nothing is wrong with the runtime, nor with any probe.
-fn well() -> [Fact; 2] {
-    [Fact::Runtime(String::new()), Fact::Probes(Vec::new())]
+fn well() -> [GateFact; 2] {
+    [GateFact::Runtime(String::new()), GateFact::Probes(Vec::new())]
 }
 
 impl Stage {
@@ -59,8 +59,8 @@ impl Stage {
         let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
         let node = NodeName::parse("n1").unwrap();
         let boot = boot_of(node);
-        let (sender, report) = watch::channel(Report::default());
-        let (local, shown) = watch::channel(Local::default());
+        let (sender, report) = watch::channel(GateReport::default());
+        let (local, shown) = watch::channel(LocalHealth::default());
         let (members, waits) = watch::channel(String::new());
         let (upper, answers) = watch::channel(well());
         let mut watching = JoinSet::new();
@@ -80,7 +80,7 @@ impl Stage {
         Self { sim, report, local, upper, members, _watch: watching }
     }
 
-    async fn until(&mut self, what: &str, wanted: impl FnMut(&Report) -> bool) -> Report {
+    async fn until(&mut self, what: &str, wanted: impl FnMut(&GateReport) -> bool) -> GateReport {
         match tokio::time::timeout(PATIENCE, self.report.wait_for(wanted)).await {
             Ok(found) => return found.unwrap().clone(),
             Err(_elapsed) => {}
@@ -89,12 +89,12 @@ impl Stage {
     }
 
     async fn open(&mut self) {
-        self.until("open", |it| it.verdict.as_ref().is_some_and(kubenodeop::node::gate::Verdict::is_open))
+        self.until("open", |it| it.verdict.as_ref().is_some_and(kubenodeop::node::gate::GateStatus::is_open))
             .await;
     }
 
-    async fn shut(&mut self, layer: Layer) -> Report {
-        let at = |it: &Report| it.verdict.as_ref().is_some_and(|it| it.layer == Some(layer));
+    async fn shut(&mut self, layer: Layer) -> GateReport {
+        let at = |it: &GateReport| it.verdict.as_ref().is_some_and(|it| it.layer == Some(layer));
         self.until(layer.text(), at).await
     }
 
@@ -117,21 +117,21 @@ async fn r4_each_layer_failing_in_turn_is_reported_failed_in_the_end_and_got_ove
     let mut stage = Stage::new().await;
     stage.open().await;
     let failed = |layer: Layer| {
-        move |it: &Report| it.verdict.as_ref().is_some_and(|it| it.layer == Some(layer) && it.failed)
+        move |it: &GateReport| it.verdict.as_ref().is_some_and(|it| it.layer == Some(layer) && it.failed)
     };
 
-    stage.local.send_replace(Local { missing: vec!["/dev/kmsg".to_owned()], ..Local::default() });
+    stage.local.send_replace(LocalHealth { missing: vec!["/dev/kmsg".to_owned()], ..LocalHealth::default() });
     let seen = stage.shut(Layer::Devices).await.verdict.unwrap();
     assert!(seen.words.contains("/dev/kmsg"), "{seen:?}");
     stage.until("failed", failed(Layer::Devices)).await;
-    stage.local.send_replace(Local::default());
+    stage.local.send_replace(LocalHealth::default());
     stage.open().await;
 
     for (path, layer) in [("/", Layer::Service), ("/leases", Layer::Lease)] {
         let status = if layer == Layer::Service { 503 } else { 403 };
         let answer = || match status {
-            503 => Fault::Cut,
-            code => Fault::status(code, "Forbidden"),
+            503 => ScriptedFault::Cut,
+            code => ScriptedFault::status(code, "Forbidden"),
         };
         stage.sim.faults().script("GET", path, 100_000, answer());
         stage.sim.expire_watches();
@@ -162,15 +162,15 @@ async fn r4_an_api_that_waits_for_other_members_of_etcd_is_said_so_and_is_no_fai
     let mut stage = Stage::new().await;
     stage.open().await;
     stage.members.send_replace("1 of 3 members of etcd are here, 2 are required".to_owned());
-    stage.sim.faults().script("GET", "/", 100_000, Fault::Cut);
+    stage.sim.faults().script("GET", "/", 100_000, ScriptedFault::Cut);
     stage.sim.expire_watches();
     let about = |words: &'static str, failed: bool| {
-        move |it: &Report| {
+        move |it: &GateReport| {
             it.verdict.as_ref().is_some_and(|it| it.words.contains(words) && it.failed == failed)
         }
     };
     stage.until("named", about("waits: 1 of 3 members of etcd", false)).await;
-    tokio::time::advance(Limits::default().service * 2).await;
+    tokio::time::advance(LayerLimits::default().service * 2).await;
     stage.members.send_replace("2 of 3 members of etcd are here, 2 are required".to_owned());
     stage.until("named again", about("waits: 2 of 3 members of etcd", false)).await;
     // Its members are there, and it does not answer all the same.
@@ -186,7 +186,7 @@ async fn r4_what_no_event_tells_is_read_within_two_minutes() {
     let mut stage = Stage::new().await;
     stage.open().await;
     // One watch is refused as it continues, and let through afterwards: of pods that do not change nothing is heard.
-    stage.sim.faults().script("GET", "/api/v1/pods", 1, Fault::status(429, "TooManyRequests"));
+    stage.sim.faults().script("GET", "/api/v1/pods", 1, ScriptedFault::status(429, "TooManyRequests"));
     let seen = stage.shut(Layer::Storage).await.verdict.unwrap();
     assert!(seen.words.contains("429"), "{seen:?}");
     let began = Instant::now();
@@ -198,7 +198,7 @@ async fn r4_what_no_event_tells_is_read_within_two_minutes() {
 async fn r4_with_the_api_away_one_thing_is_said_and_not_each_call_another() {
     let mut stage = Stage::new().await;
     stage.open().await;
-    stage.sim.faults().script("GET", "/", u32::MAX, Fault::Cut);
+    stage.sim.faults().script("GET", "/", u32::MAX, ScriptedFault::Cut);
     stage.sim.expire_watches();
     stage.shut(Layer::Service).await;
     let mut said = Vec::new();
@@ -285,23 +285,24 @@ async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() 
     taint("n1", "node.kubernetes.io/unreachable");
     let heard = tokio::time::timeout(Duration::from_secs(2), wait).await.unwrap();
     assert_eq!(heard, ["node.kubernetes.io/unreachable:NoExecute"]);
-    let lists: Vec<_> = sim.faults().seen().into_iter().filter(|it| !it.uri.contains("watch=true")).collect();
+    let lists: Vec<_> =
+        sim.faults().requests().into_iter().filter(|it| !it.uri.contains("watch=true")).collect();
     assert_eq!(lists.len(), 1, "{lists:#?}");
-    assert!(sim.faults().seen().iter().all(|it| it.uri.contains("metadata.name%3Dn1")));
+    assert!(sim.faults().requests().iter().all(|it| it.uri.contains("metadata.name%3Dn1")));
 }
 
-fn warns(layer: Layer) -> impl Fn(&Report) -> bool {
-    move |it: &Report| {
+fn warns(layer: Layer) -> impl Fn(&GateReport) -> bool {
+    move |it: &GateReport| {
         let verdict = it.verdict.as_ref();
         verdict.is_some_and(|it| it.is_open() && it.warnings.iter().any(|it| it.layer == layer && it.failed))
     }
 }
 
-fn is_well(report: &Report) -> bool {
+fn is_well(report: &GateReport) -> bool {
     report.verdict.as_ref().is_some_and(|it| it.is_open() && it.warnings.is_empty() && !it.holds_turn)
 }
 
-fn warning(report: &Report) -> String {
+fn warning(report: &GateReport) -> String {
     report.verdict.iter().flat_map(|it| &it.warnings).map(|it| it.words.clone()).collect()
 }
 
@@ -318,7 +319,7 @@ impl Stage {
 
     /// The gate stays open, and the turn of the node is held until the limit of the layer; then as above.
     async fn holds_turn_and_warns(&mut self, words: &str, layer: Layer, heal: impl FnOnce(&Self)) {
-        let held = |it: &Report| it.verdict.as_ref().is_some_and(|it| it.is_open() && it.holds_turn);
+        let held = |it: &GateReport| it.verdict.as_ref().is_some_and(|it| it.is_open() && it.holds_turn);
         let seen = self.until("its turn held", held).await;
         assert!(warning(&seen).contains(words), "{seen:?}");
         let seen = self.until("warned of", warns(layer)).await;
@@ -332,8 +333,9 @@ impl Stage {
 async fn r4_a_clock_that_is_wrong_shuts_the_gate_until_its_limit_and_heals() {
     let mut stage = Stage::new().await;
     stage.until("well", is_well).await;
-    stage.local.send_replace(Local { clock: "the wall clock shows 1970".to_owned(), ..Local::default() });
-    let heal = |stage: &Stage| drop(stage.local.send_replace(Local::default()));
+    let clock = "the wall clock shows 1970".to_owned();
+    stage.local.send_replace(LocalHealth { clock, ..LocalHealth::default() });
+    let heal = |stage: &Stage| drop(stage.local.send_replace(LocalHealth::default()));
     stage.shuts_and_warns(Layer::Clock, "shows 1970", heal).await;
 }
 
@@ -341,8 +343,8 @@ async fn r4_a_clock_that_is_wrong_shuts_the_gate_until_its_limit_and_heals() {
 async fn r4_a_container_runtime_that_does_not_answer_shuts_the_gate_until_its_limit_and_heals() {
     let mut stage = Stage::new().await;
     stage.until("well", is_well).await;
-    let silent = Fact::Runtime("the container runtime cannot be asked: S: cannot connect".to_owned());
-    stage.upper.send_replace([silent, Fact::Probes(Vec::new())]);
+    let silent = GateFact::Runtime("the container runtime cannot be asked: S: cannot connect".to_owned());
+    stage.upper.send_replace([silent, GateFact::Probes(Vec::new())]);
     let heal = |stage: &Stage| drop(stage.upper.send_replace(well()));
     stage.shuts_and_warns(Layer::Runtime, "cannot connect", heal).await;
 }
@@ -353,7 +355,7 @@ async fn u10_a_service_of_the_site_that_does_not_answer_holds_the_turn_until_its
     let mut stage = Stage::new().await;
     stage.until("well", is_well).await;
     let fails = ("shop: http://10.0.0.5/ answers 503, not 200".to_owned(), "curl -v".to_owned());
-    stage.upper.send_replace([Fact::Runtime(String::new()), Fact::Probes(vec![fails])]);
+    stage.upper.send_replace([GateFact::Runtime(String::new()), GateFact::Probes(vec![fails])]);
     let heal = |stage: &Stage| drop(stage.upper.send_replace(well()));
     stage.holds_turn_and_warns("answers 503", Layer::Probes, heal).await;
 }
@@ -395,7 +397,7 @@ async fn r4_a_virtual_ip_without_a_holder_that_is_ready_and_renews_shuts_the_gat
         .shuts_and_warns(Layer::Network, "this node holds it, and has no interface with 192.0.2.7", heal)
         .await;
     // Nobody lets us read it.
-    stage.sim.faults().script("GET", "/leases/plndr-", u32::MAX, Fault::status(403, "Forbidden"));
+    stage.sim.faults().script("GET", "/leases/plndr-", u32::MAX, ScriptedFault::status(403, "Forbidden"));
     stage.shuts_and_warns(Layer::Network, "403", |stage| stage.sim.faults().clear()).await;
 }
 
@@ -403,7 +405,7 @@ async fn r4_a_virtual_ip_without_a_holder_that_is_ready_and_renews_shuts_the_gat
 async fn r4_pods_that_nobody_lets_us_read_shut_the_gate_until_its_limit_and_no_longer() {
     let mut stage = Stage::new().await;
     stage.until("well", is_well).await;
-    stage.sim.faults().script("GET", "/api/v1/pods", u32::MAX, Fault::status(403, "Forbidden"));
+    stage.sim.faults().script("GET", "/api/v1/pods", u32::MAX, ScriptedFault::status(403, "Forbidden"));
     stage.sim.expire_watches();
     let seen = stage.shut(Layer::Storage).await.verdict.unwrap();
     assert!(seen.words.contains("403"), "{seen:?}");

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
-use kubenodeop::{CordonOwner, DrainOrder, Marks, Outcome, Plan, Progress, Rules, drain, node, plan::survey};
+use kubenodeop::{
+    AttemptOutcome, AttemptRules, CordonAnnotation, DrainOrder, Marks, Plan, Progress, drain, node,
+    plan::survey,
+};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 use step::Mono;
@@ -81,17 +84,17 @@ type Met = BTreeSet<(String, &'static str)>;
 /// Drains in earnest until nothing moves any more, all that leaves being gone or blocked, and by nothing but
 /// what is `expected`. Else the attempt's own limit ends the test.
 async fn meets(sim: &Sim, cluster: &ApiClient, expected: &Met) {
-    let owner = CordonOwner {
+    let owner = CordonAnnotation {
         boot_id: "b".to_owned(),
         requested_by: 2,
         requested_at: "t".to_owned(),
-        ..CordonOwner::default()
+        ..CordonAnnotation::default()
     };
     node::cordon(cluster, &n1(), "uuid-1", &owner).await.unwrap();
     let (sender, mut progress) = watch::channel(Progress::default());
-    let (rules, marks) = (Rules::default(), Marks::default());
+    let (rules, marks) = (AttemptRules::default(), Marks::default());
     let (node, device_uuid) = (n1(), "uuid-1".to_owned());
-    let runtime = kubenodeop::Runtime::default();
+    let runtime = kubenodeop::RuntimeQuery::default();
     let order = DrainOrder { node, device_uuid, owner, runtime, rules, marks };
     let settled = progress.wait_for(|it| {
         let seen: Met = it.blockers.iter().map(|it| (it.subject.to_string(), it.code.text())).collect();
@@ -110,8 +113,8 @@ async fn meets(sim: &Sim, cluster: &ApiClient, expected: &Met) {
     };
     tokio::select! {
         outcome = drain(cluster, &order, clock(), &sender) => match outcome {
-            Outcome::Drained { .. } => assert!(expected.is_empty(), "drained, in spite of {expected:?}"),
-            Outcome::Failed { reason, .. } => panic!("expected {expected:?}, but {reason}"),
+            AttemptOutcome::Drained { .. } => assert!(expected.is_empty(), "drained, in spite of {expected:?}"),
+            AttemptOutcome::Failed { reason, .. } => panic!("expected {expected:?}, but {reason}"),
         },
         seen = settled => drop(seen.unwrap()),
         () = scheduler => {}
@@ -132,9 +135,10 @@ async fn borne_out(count: usize, blocked: usize, seed: impl FnOnce(&Sim)) -> Pla
 /// A plan that wrote nothing, and then the drain that meets what it foretold.
 async fn plan_and_drain(sim: &Sim, cluster: &ApiClient, blocked: usize) -> Plan {
     let before = sim.list("pods");
-    let plan =
-        survey::plan(cluster, &n1(), Rules::default().machines, kubenodeop::SurgeRule::Never).await.unwrap();
-    let written: Vec<_> = sim.faults().seen().into_iter().filter(|seen| seen.method != "GET").collect();
+    let plan = survey::plan(cluster, &n1(), AttemptRules::default().machines, kubenodeop::SurgeRule::Never)
+        .await
+        .unwrap();
+    let written: Vec<_> = sim.faults().requests().into_iter().filter(|seen| seen.method != "GET").collect();
     assert!(written.is_empty(), "a plan writes nothing: {written:?}");
     assert_eq!(sim.list("pods"), before);
     assert_eq!(plan.blockers.len(), blocked, "{:?}", plan.blockers);

@@ -3,7 +3,7 @@
 use crate::stage::order::{DEVICE, clock, order};
 use kube::Client;
 use kubeapi::ApiClient;
-use kubenodeop::{Outcome, Progress, Rules, drain};
+use kubenodeop::{AttemptOutcome, AttemptRules, Progress, drain};
 use kubesim::{Sim, SimConfig};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -21,17 +21,17 @@ async fn requests_without_budgets_are_a_twentieth_more_than_pods_and_fifteen_at_
     sim.until("pods", |pods| pods.iter().all(is_ready)).await;
     sim.edit("nodes", "", "n1", |node| node["spec"]["unschedulable"] = true.into());
 
-    let order = order(Rules::default());
+    let order = order(AttemptRules::default());
     let (progress, _newest) = watch::channel(Progress::default());
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     let outcome = drain(&cluster, &order, clock(), &progress).await;
-    assert!(matches!(outcome, Outcome::Drained { .. }), "{outcome:?}");
+    assert!(matches!(outcome, AttemptOutcome::Drained { .. }), "{outcome:?}");
     assert!(sim.list("pods").is_empty());
 
     let mut evicted = sim.faults().evicted();
     evicted.sort();
     evicted.dedup();
     assert_eq!((evicted.len(), sim.faults().evicted().len()), (PODS, PODS), "each pod once");
-    let asked = sim.faults().seen().len();
+    let asked = sim.faults().requests().len();
     assert!(asked <= PODS + PODS / 20 + 15, "{asked} requests for {PODS} pods");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
 use kubenodeop::calls::pods;
-use kubesim::{Fault, Sim, SimConfig};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use tokio::time::sleep;
 
 /// Three pages.
@@ -24,13 +24,13 @@ fn cluster() -> (Sim, ApiClient) {
 /// What is asked for, in a word, while something happens after the first page.
 async fn listed(sim: &Sim, cluster: &ApiClient, amid: impl FnOnce(&Sim)) -> (Vec<String>, Vec<&'static str>) {
     let second = Duration::from_secs(1);
-    sim.faults().script("GET", "/api/v1/pods", u32::MAX, Fault::Delay(second));
+    sim.faults().script("GET", "/api/v1/pods", u32::MAX, ScriptedFault::Delay(second));
     let node = NodeName::parse("n1").unwrap();
     let (found, ()) = tokio::join!(pods::list(cluster, &node), async {
         sleep(second * 3 / 2).await;
         amid(sim);
     });
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let lists = seen.iter().filter(|it| it.uri.starts_with("/api/v1/pods?"));
     let word = |uri: &str| match (uri.contains("limit=200"), uri.contains("continue=")) {
         (true, false) => "first",

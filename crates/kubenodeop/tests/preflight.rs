@@ -1,10 +1,10 @@
 //! How many requests the look before a drain costs.
 
-use checks::cluster::{self, Source};
+use checks::cluster::{self, ClusterSource};
 use jiff::Timestamp;
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
-use kubenodeop::Rules;
+use kubenodeop::AttemptRules;
 use kubesim::{Sim, SimConfig};
 use serde_json::json;
 use step::Mono;
@@ -29,8 +29,9 @@ async fn u6_the_whole_look_costs_at_most_20_requests_on_three_nodes_with_300_pod
     }
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     let node = NodeName::parse("n1").unwrap();
-    let before = sim.faults().seen().len();
-    let looked = kubenodeop::preflight(&cluster, &node, "u1", &Rules::default(), Mono::START).await.unwrap();
+    let before = sim.faults().requests().len();
+    let looked =
+        kubenodeop::preflight(&cluster, &node, "u1", &AttemptRules::default(), Mono::START).await.unwrap();
     assert_eq!(looked.blockers, []);
     // What is not tried is named: six workloads have pods here.
     let hint: Vec<&str> =
@@ -40,9 +41,9 @@ async fn u6_the_whole_look_costs_at_most_20_requests_on_three_nodes_with_300_pod
     let ranks =
         |it: &checks::Finding| it.code == "room" && it.text.starts_with("pods without a priority class");
     assert!(looked.findings.iter().any(ranks), "{:?}", looked.findings);
-    let found = cluster::drain(&cluster, "n1", &Source::ALL.into(), Timestamp::now).await;
-    assert_eq!(found.len(), Source::ALL.len());
-    let seen = sim.faults().seen();
+    let found = cluster::drain(&cluster, "n1", &ClusterSource::ALL.into(), Timestamp::now).await;
+    assert_eq!(found.len(), ClusterSource::ALL.len());
+    let seen = sim.faults().requests();
     let asked = &seen[before..];
     // With the one reading of the turns, which is not the cluster's.
     assert!(asked.len() < 20, "{}: {asked:#?}", asked.len());

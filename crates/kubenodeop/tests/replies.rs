@@ -16,7 +16,7 @@ use futures::future::join_all;
 use kube::client::Body;
 use kube::{Client, Config};
 use kubeapi::ApiClient;
-use kubenodeop::{BlockCode, Blocker, Outcome, Progress, Rules, drain};
+use kubenodeop::{AttemptBlocker, AttemptOutcome, AttemptRules, BlockCode, Progress, drain};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -105,18 +105,18 @@ fn by_kubeconfig(address: SocketAddr, folder: &tempfile::TempDir) -> ApiClient {
 }
 
 /// Empties n1 of `cluster`; how it ended, and the codes of what held the pod.
-async fn emptied(cluster: &ApiClient) -> (Outcome, BTreeSet<&'static str>) {
+async fn emptied(cluster: &ApiClient) -> (AttemptOutcome, BTreeSet<&'static str>) {
     // The limit turns what would never end into a failure.
-    let order = order(Rules {
+    let order = order(AttemptRules {
         proof_gap: Duration::from_millis(20),
         attempt: Duration::from_secs(60),
-        ..Rules::default()
+        ..AttemptRules::default()
     });
     let (sender, mut told) = watch::channel(Progress::default());
     let drained = drain(cluster, &order, clock(), &sender);
     tokio::pin!(drained);
     let mut codes = BTreeSet::new();
-    let mut note = |blockers: &[Blocker]| {
+    let mut note = |blockers: &[AttemptBlocker]| {
         for held in blockers {
             assert_eq!(held.subject.name(), POD, "{}", held.reason);
             codes.insert(held.code.text());
@@ -130,7 +130,7 @@ async fn emptied(cluster: &ApiClient) -> (Outcome, BTreeSet<&'static str>) {
             outcome = &mut drained => break outcome,
         }
     };
-    if let Outcome::Failed { blockers, .. } = &outcome {
+    if let AttemptOutcome::Failed { blockers, .. } = &outcome {
         note(blockers);
     }
     (outcome, codes)
@@ -176,7 +176,7 @@ fn expect(
     sim: &Sim,
     then: Then,
     code: Option<BlockCode>,
-    outcome: &Outcome,
+    outcome: &AttemptOutcome,
     codes: &BTreeSet<&'static str>,
 ) {
     // Who is held by budgets follows them, and nobody else does; it is told a little later, if it still holds then.
@@ -189,12 +189,12 @@ fn expect(
         assert_eq!(*codes, code.into_iter().map(BlockCode::text).collect(), "{name}: {outcome:?}");
     }
     match (then, outcome) {
-        (Then::GivenUp, Outcome::Failed { reason, .. }) => {
+        (Then::GivenUp, AttemptOutcome::Failed { reason, .. }) => {
             assert!(reason.contains(&format!("shop/{POD}")), "{name}: {reason}");
             assert!(!reason.contains(&format!("shop/{OTHER}")), "{name}: {reason}");
             assert_eq!(names_on(sim, "n1"), [POD], "{name}: the other pod leaves all the same");
         }
-        (Then::Over | Then::Again, Outcome::Drained { .. }) => {
+        (Then::Over | Then::Again, AttemptOutcome::Drained { .. }) => {
             assert_eq!(names_on(sim, "n1"), Vec::<String>::new(), "{name}");
         }
         (_, outcome) => unreachable!("{name}: {outcome:?}"),

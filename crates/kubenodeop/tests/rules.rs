@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::stage::{Attempt, are_ready, clock, cluster, cluster_with, cordoned, on_n1};
-use kubenodeop::{BlockCode, Limit, Outcome, Phase, PodAction, Rules, StickyAction, VolumeAction};
+use kubenodeop::{
+    AttemptOutcome, AttemptPhase, AttemptRules, BlockCode, Limit, PodAction, StickyAction, VolumeAction,
+};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 
@@ -16,7 +18,7 @@ fn secs(count: u64) -> Duration {
 /// Namespace and name of the pods in the order in which they were to be evicted.
 fn asked(sim: &Sim) -> Vec<String> {
     let name = |uri: &str| uri.split('/').nth_back(1).unwrap_or_default().to_owned();
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     seen.iter()
         .filter(|it| it.method == "POST" && it.uri.contains("/eviction"))
         .map(|it| name(&it.uri))
@@ -127,8 +129,10 @@ async fn d10_a_workload_that_returns_three_times_is_left_named_and_no_more_evict
     sim.until("pods", |pods| are_ready(pods, 12)).await;
     cordoned(&cluster).await;
     let outcome =
-        Attempt::by(&cluster, Rules { sticky: StickyAction::Leave, ..Rules::default() }).future.await;
-    let Outcome::Drained { left, took, .. } = outcome else { panic!("{outcome:?}") };
+        Attempt::by(&cluster, AttemptRules { sticky: StickyAction::Leave, ..AttemptRules::default() })
+            .future
+            .await;
+    let AttemptOutcome::Drained { left, took, .. } = outcome else { panic!("{outcome:?}") };
     let left: Vec<String> = left.into_iter().map(|it| format!("{} {}", it.what, it.why)).collect();
     assert_eq!(left, ["tools/clings-0 it stays: its StatefulSet/clings has come back to this node 3 times"]);
     assert!(took < secs(30), "{took:?}");
@@ -163,18 +167,19 @@ async fn d13_volumes_of_evicted_pods_are_listed_and_waited_for() {
     let config = SimConfig { detach_time: secs(20), ..SimConfig::default() };
     let (sim, cluster) = with_volume(config).await;
     let mut attempt = Attempt::start(&cluster);
-    let seen =
-        attempt.until(|it| it.phase == Phase::Detaching && it.volumes == ["tools/data (pv pv-1)"]).await;
+    let seen = attempt
+        .until(|it| it.phase == AttemptPhase::Detaching && it.volumes == ["tools/data (pv pv-1)"])
+        .await;
     assert_eq!((seen.counts.gone, seen.marks.volumes.is_some()), (seen.counts.total, true));
     attempt.pass(secs(15)).await;
-    assert_eq!(attempt.progress.borrow().phase, Phase::Detaching);
+    assert_eq!(attempt.progress.borrow().phase, AttemptPhase::Detaching);
     attempt.drained().await;
     assert_eq!(attachments(&sim), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn d18_a_node_uncordoned_while_volumes_detach_or_in_the_proof_is_cordoned_within_five_seconds() {
-    for phase in [Phase::Detaching, Phase::Proving] {
+    for phase in [AttemptPhase::Detaching, AttemptPhase::Proving] {
         let (sim, cluster) = with_volume(SimConfig { detach_time: secs(20), ..SimConfig::default() }).await;
         let mut attempt = Attempt::start(&cluster);
         attempt.until(|it| it.phase == phase).await;
@@ -194,8 +199,8 @@ async fn d15_volumes_that_do_not_detach_in_time_are_named() {
     let config = SimConfig { detach_time: secs(3600), ..SimConfig::default() };
     let (sim, cluster) = with_volume(config).await;
     let volumes = Limit { after: Some(secs(60)), then: VolumeAction::GoOn };
-    let outcome = Attempt::by(&cluster, Rules { volumes, ..Rules::default() }).future.await;
-    let Outcome::Drained { left, took, .. } = outcome else { panic!("{outcome:?}") };
+    let outcome = Attempt::by(&cluster, AttemptRules { volumes, ..AttemptRules::default() }).future.await;
+    let AttemptOutcome::Drained { left, took, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!(left.iter().map(|it| it.what.as_str()).collect::<Vec<_>>(), ["tools/data (pv pv-1)"]);
     assert!(took >= secs(60) && took < secs(65), "{took:?}");
     assert_eq!(attachments(&sim), 1);
@@ -206,8 +211,8 @@ async fn d15_a_pod_over_its_limit_is_deleted_whatever_its_budget_says() {
     let (sim, cluster) = cluster(3).await;
     cordoned(&cluster).await;
     let pod = Limit { after: Some(secs(60)), then: PodAction::Delete };
-    let outcome = Attempt::by(&cluster, Rules { pod, ..Rules::default() }).future.await;
-    let Outcome::Drained { left, .. } = outcome else { panic!("{outcome:?}") };
+    let outcome = Attempt::by(&cluster, AttemptRules { pod, ..AttemptRules::default() }).future.await;
+    let AttemptOutcome::Drained { left, .. } = outcome else { panic!("{outcome:?}") };
     assert!(!left.is_empty() && left.iter().all(|it| it.what.starts_with("shop/web")), "{left:?}");
     assert_eq!(on_n1(&sim.list("pods")), ["agent-n1"]);
 }

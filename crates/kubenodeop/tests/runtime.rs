@@ -8,11 +8,13 @@ use std::time::Duration;
 use futures::FutureExt;
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
-use kubenodeop::node::boot::{Boot, Report};
-use kubenodeop::node::gate::Limits;
+use kubenodeop::node::boot::{BootWatch, GateReport};
+use kubenodeop::node::gate::LayerLimits;
 use kubenodeop::node::leftovers::{LeftoverPods, clear};
-use kubenodeop::{CordonOwner, DrainOrder, Marks, Outcome, Progress, Rules, Runtime, drain, node};
-use kubesim::{Fault, Sim, SimConfig};
+use kubenodeop::{
+    AttemptOutcome, AttemptRules, CordonAnnotation, DrainOrder, Marks, Progress, RuntimeQuery, drain, node,
+};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::Value;
 use step::Mono;
 use tokio::sync::watch;
@@ -45,7 +47,7 @@ fn cluster(sim: &Sim) -> ApiClient {
 /// What the runtime answers in place of the truth.
 type Lie = Arc<Mutex<Option<Result<BTreeSet<String>, String>>>>;
 
-fn runtime(sim: &Sim) -> (Runtime, Lie) {
+fn runtime(sim: &Sim) -> (RuntimeQuery, Lie) {
     let (sim, lie) = (sim.clone(), Lie::default());
     let said = Arc::clone(&lie);
     let ask = move || {
@@ -53,7 +55,7 @@ fn runtime(sim: &Sim) -> (Runtime, Lie) {
         let answer = said.lock().unwrap().clone().unwrap_or(truth);
         std::future::ready(answer).boxed()
     };
-    (Runtime::new(ask), lie)
+    (RuntimeQuery::new(ask), lie)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the test's own clock, which is paused")]
@@ -63,14 +65,14 @@ fn clock() -> impl Fn() -> Mono + Send {
 }
 
 /// Drains for so long; the outcome, or the newest progress.
-async fn drained(sim: &Sim, runtime: Runtime, time: Duration) -> Result<Outcome, Progress> {
-    let owner = CordonOwner {
+async fn drained(sim: &Sim, runtime: RuntimeQuery, time: Duration) -> Result<AttemptOutcome, Progress> {
+    let owner = CordonAnnotation {
         boot_id: "b".to_owned(),
         requested_by: 2,
         requested_at: "t".to_owned(),
-        ..CordonOwner::default()
+        ..CordonAnnotation::default()
     };
-    let (rules, marks) = (Rules::default(), Marks::default());
+    let (rules, marks) = (AttemptRules::default(), Marks::default());
     let order = DrainOrder { node: n1(), device_uuid: DEVICE.to_owned(), owner, runtime, rules, marks };
     let cluster = cluster(sim);
     node::cordon(&cluster, &order.node, &order.device_uuid, &order.owner).await.unwrap();
@@ -84,7 +86,7 @@ async fn d9_a_drain_ends_over_an_object_that_a_finalizer_keeps_once_its_containe
     let sim = with_pods(&["web", "held"]).await;
     sim.edit("pods", "shop", "held", |it| it["metadata"]["finalizers"] = vec!["x.io/f"].into());
     // Without a runtime it is waited for.
-    let waits = drained(&sim, Runtime::default(), Duration::from_secs(600)).await.unwrap_err();
+    let waits = drained(&sim, RuntimeQuery::default(), Duration::from_secs(600)).await.unwrap_err();
     assert_eq!((waits.counts.gone, waits.counts.going), (1, 1));
     assert_eq!(waits.runtime, "no container runtime is asked");
     // One that lists nothing that is known here is not believed.
@@ -93,7 +95,8 @@ async fn d9_a_drain_ends_over_an_object_that_a_finalizer_keeps_once_its_containe
     let waits = drained(&sim, asked.clone(), Duration::from_secs(600)).await.unwrap_err();
     assert!(waits.runtime.starts_with("the container runtime is not believed"), "{}", waits.runtime);
     *lie.lock().unwrap() = None;
-    let Outcome::Drained { left, .. } = drained(&sim, asked, Duration::from_secs(600)).await.unwrap() else {
+    let AttemptOutcome::Drained { left, .. } = drained(&sim, asked, Duration::from_secs(600)).await.unwrap()
+    else {
         unreachable!("it ends well")
     };
     assert_eq!(left.iter().map(|it| it.what.as_str()).collect::<Vec<_>>(), ["shop/held"]);
@@ -116,14 +119,17 @@ async fn d9_while_the_kubelet_is_silent_and_containers_run_the_drain_waits_and_n
     // Back again, it ends by itself.
     sim.power("n1", true);
     *lie.lock().unwrap() = None;
-    assert!(matches!(drained(&sim, asked, Duration::from_secs(60)).await, Ok(Outcome::Drained { .. })));
+    assert!(matches!(
+        drained(&sim, asked, Duration::from_secs(60)).await,
+        Ok(AttemptOutcome::Drained { .. })
+    ));
 }
 
 /// After a boot, with what the former one has left.
 struct AfterBoot {
     sim: Sim,
     lie: Lie,
-    report: watch::Receiver<Report>,
+    report: watch::Receiver<GateReport>,
     _task: JoinSet<()>,
 }
 
@@ -137,15 +143,15 @@ impl AfterBoot {
         sim.power("n1", true);
         let (cluster, (runtime, lie)) = (cluster(&sim), runtime(&sim));
         let (device_uuid, boot_id) = (DEVICE.to_owned(), "b2".to_owned());
-        let boot = Boot {
+        let boot = BootWatch {
             node: n1(),
             device_uuid,
             boot_id,
-            limits: Limits::default(),
+            limits: LayerLimits::default(),
             lost: Vec::new(),
             addresses: Vec::new(),
         };
-        let (sender, report) = watch::channel(Report::default());
+        let (sender, report) = watch::channel(GateReport::default());
         let (mut task, clock) = (JoinSet::new(), clock());
         task.spawn(async move { clear(&cluster, &boot, &runtime, clock, &sender).await });
         Self { sim, lie, report, _task: task }
@@ -216,7 +222,7 @@ async fn r8_nothing_is_cleared_while_a_container_lives_or_without_a_believed_ans
 #[tokio::test(start_paused = true)]
 async fn r8_a_deletion_that_is_refused_is_named_with_its_reason() {
     let boot = AfterBoot::with(|sim| {
-        sim.faults().script("DELETE", "/pods/gone", u32::MAX, Fault::status(403, "Forbidden"));
+        sim.faults().script("DELETE", "/pods/gone", u32::MAX, ScriptedFault::status(403, "Forbidden"));
     })
     .await;
     boot.pass(300).await;

@@ -42,20 +42,20 @@ impl EtcdFault {
 
 /// The members, one for each node. Their tasks end with it.
 pub struct Etcd {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<EtcdState>>,
     /// Node → ports of metrics and of JSON calls.
     ports: BTreeMap<String, (SocketAddr, SocketAddr)>,
     _tasks: JoinSet<()>,
 }
 
 #[derive(Debug)]
-struct State {
-    members: Vec<Member>,
+struct EtcdState {
+    members: Vec<SimEtcdMember>,
     leader: Option<u64>,
 }
 
 #[derive(Debug, Clone)]
-struct Member {
+struct SimEtcdMember {
     id: u64,
     node: String,
     faults: Vec<EtcdFault>,
@@ -67,9 +67,10 @@ impl Etcd {
     /// # Errors
     /// No port can be had.
     pub async fn start(nodes: &[&str]) -> std::io::Result<Self> {
-        let member = |(id, node): (u64, &&str)| Member { id, node: (*node).to_owned(), faults: Vec::new() };
-        let members: Vec<Member> = (0xa1..).zip(nodes).map(member).collect();
-        let state = Arc::new(Mutex::new(State { members: members.clone(), leader: None }));
+        let member =
+            |(id, node): (u64, &&str)| SimEtcdMember { id, node: (*node).to_owned(), faults: Vec::new() };
+        let members: Vec<SimEtcdMember> = (0xa1..).zip(nodes).map(member).collect();
+        let state = Arc::new(Mutex::new(EtcdState { members: members.clone(), leader: None }));
         let (mut ports, mut tasks) = (BTreeMap::new(), JoinSet::new());
         for member in members {
             let listeners =
@@ -94,12 +95,17 @@ impl Etcd {
 
     /// The name of a node's member, for the annotation `etcd.k3s.cattle.io/node-name`.
     pub fn member_name(&self, node: &str) -> String {
-        lock(&self.state).members.iter().find(|it| it.node == node).map(Member::name).unwrap_or_default()
+        lock(&self.state)
+            .members
+            .iter()
+            .find(|it| it.node == node)
+            .map(SimEtcdMember::name)
+            .unwrap_or_default()
     }
 
     /// Where the other members reach that of a node, and its agent can listen: an address of the loopback network.
     pub fn address(&self, node: &str) -> Option<IpAddr> {
-        lock(&self.state).members.iter().find(|it| it.node == node).map(Member::address)
+        lock(&self.state).members.iter().find(|it| it.node == node).map(SimEtcdMember::address)
     }
 
     /// The member of this node has these faults from now on, and no others.
@@ -118,7 +124,7 @@ impl Etcd {
     }
 }
 
-impl Member {
+impl SimEtcdMember {
     fn name(&self) -> String {
         format!("{}-{:08x}", self.node, self.id)
     }
@@ -145,7 +151,7 @@ impl Member {
     }
 }
 
-impl State {
+impl EtcdState {
     /// Who leads: the same as before while it can, else the first that can.
     fn elect(&mut self) -> Option<u64> {
         let able: Vec<u64> =
@@ -177,7 +183,7 @@ impl State {
             },
             "/v3/cluster/member/list" if leader.is_none() => failed(503, "etcdserver: request timed out"),
             "/v3/cluster/member/list" => {
-                let member = |it: &Member| {
+                let member = |it: &SimEtcdMember| {
                     let peers = [format!("https://{}:2380", it.address())];
                     let mut member = json!({ "ID": it.id.to_string(), "name": it.name(), "peerURLs": peers });
                     if !it.votes() {
@@ -189,7 +195,7 @@ impl State {
                 done(json!({ "header": header, "members": members }))
             }
             "/v3/maintenance/alarm" => {
-                let of = |it: &Member| -> Vec<Value> {
+                let of = |it: &SimEtcdMember| -> Vec<Value> {
                     it.alarms().map(|name| json!({ "memberID": it.id.to_string(), "alarm": name })).collect()
                 };
                 let alarms: Vec<Value> = self.members.iter().flat_map(of).collect();
@@ -201,7 +207,7 @@ impl State {
             )),
             "/v3/maintenance/transfer-leadership" => {
                 let to = asked["targetID"].as_str().and_then(|it| it.parse::<u64>().ok());
-                let able = |it: &&Member| Some(it.id) == to && it.connected() && it.votes();
+                let able = |it: &&SimEtcdMember| Some(it.id) == to && it.connected() && it.votes();
                 if leader != Some(id) {
                     return failed(400, "etcdserver: not leader");
                 }
@@ -215,7 +221,7 @@ impl State {
         }
     }
 
-    fn metrics(&self, own: &Member, leader: Option<u64>) -> String {
+    fn metrics(&self, own: &SimEtcdMember, leader: Option<u64>) -> String {
         let flag = u8::from;
         let mut lines = vec![
             format!("etcd_server_has_leader {}", flag(leader.is_some())),
@@ -233,7 +239,7 @@ impl State {
     }
 }
 
-fn readyz(own: &Member, leader: Option<u64>) -> (u16, String) {
+fn readyz(own: &SimEtcdMember, leader: Option<u64>) -> (u16, String) {
     let checks = [
         ("data_corruption", !own.has(&EtcdFault::Alarm("CORRUPT".to_owned()))),
         ("serializable_read", !own.has(&EtcdFault::Sick)),
@@ -247,7 +253,7 @@ fn readyz(own: &Member, leader: Option<u64>) -> (u16, String) {
     if checks.into_iter().all(|(_, good)| good) { (200, text + "ok\n") } else { (503, text) }
 }
 
-async fn accept(listener: TcpListener, state: Arc<Mutex<State>>, id: u64) {
+async fn accept(listener: TcpListener, state: Arc<Mutex<EtcdState>>, id: u64) {
     let mut connections = JoinSet::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
@@ -273,6 +279,6 @@ async fn accept(listener: TcpListener, state: Arc<Mutex<State>>, id: u64) {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<EtcdState>) -> MutexGuard<'_, EtcdState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::kinds;
-use crate::path::Target;
+use crate::path::ResourcePath;
 
 /// A refusal.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,7 +31,7 @@ impl Failure {
     }
 
     /// An object that breaks a rule of its fields.
-    pub(crate) fn invalid(target: &Target, name: &str, field: &str, why: &str) -> Self {
+    pub(crate) fn invalid(target: &ResourcePath, name: &str, field: &str, why: &str) -> Self {
         let kind = match kinds::group(&target.api_version) {
             "" => target.kind().to_owned(),
             group => format!("{}.{group}", target.kind()),
@@ -42,20 +42,20 @@ impl Failure {
         it
     }
 
-    pub(crate) fn not_found(target: &Target, name: &str) -> Self {
+    pub(crate) fn not_found(target: &ResourcePath, name: &str) -> Self {
         let mut it = Self::new(404, "NotFound", format!("{} \"{name}\" not found", target.qualified()));
         it.details = about(target, name);
         it
     }
 
-    pub(crate) fn already_exists(target: &Target, name: &str) -> Self {
+    pub(crate) fn already_exists(target: &ResourcePath, name: &str) -> Self {
         let text = format!("{} \"{name}\" already exists", target.qualified());
         let mut it = Self::new(409, "AlreadyExists", text);
         it.details = about(target, name);
         it
     }
 
-    pub(crate) fn conflict(target: &Target, name: &str, why: &str) -> Self {
+    pub(crate) fn conflict(target: &ResourcePath, name: &str, why: &str) -> Self {
         let text = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", target.qualified());
         let mut it = Self::new(409, "Conflict", text);
         it.details = about(target, name);
@@ -77,6 +77,6 @@ impl Failure {
 }
 
 /// The `details` of a Status about one object.
-pub(crate) fn about(target: &Target, name: &str) -> Value {
+pub(crate) fn about(target: &ResourcePath, name: &str) -> Value {
     json!({ "name": name, "group": kinds::group(&target.api_version), "kind": target.plural })
 }

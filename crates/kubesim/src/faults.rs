@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// What happens in place of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub enum ScriptedFault {
     /// This status code with this reason and message; `retry_after` in seconds as a header.
     Status {
         /// HTTP status code.
@@ -25,7 +25,7 @@ pub enum Fault {
     Hang,
 }
 
-impl Fault {
+impl ScriptedFault {
     /// An error answer.
     pub fn status(code: u16, reason: &str) -> Self {
         Self::Status {
@@ -56,17 +56,17 @@ impl ApiRequest {
 }
 
 #[derive(Debug)]
-struct Rule {
+struct FaultRule {
     method: String,
     path: String,
     left: u32,
-    fault: Fault,
+    fault: ScriptedFault,
 }
 
 /// Scripted faults and the record of requests.
 #[derive(Debug, Default)]
 pub struct Faults {
-    rules: Mutex<Vec<Rule>>,
+    rules: Mutex<Vec<FaultRule>>,
     seen: Mutex<Vec<ApiRequest>>,
     evicted: Mutex<Vec<String>>,
 }
@@ -74,8 +74,8 @@ pub struct Faults {
 impl Faults {
     /// The next `times` requests of `method` whose path holds `path` meet `fault`. Rules count in their order. A dry
     /// run meets what the next request would, and does not count.
-    pub fn script(&self, method: &str, path: &str, times: u32, fault: Fault) {
-        let rule = Rule { method: method.to_owned(), path: path.to_owned(), left: times, fault };
+    pub fn script(&self, method: &str, path: &str, times: u32, fault: ScriptedFault) {
+        let rule = FaultRule { method: method.to_owned(), path: path.to_owned(), left: times, fault };
         lock(&self.rules).push(rule);
     }
 
@@ -85,7 +85,7 @@ impl Faults {
     }
 
     /// What the API was asked so far.
-    pub fn seen(&self) -> Vec<ApiRequest> {
+    pub fn requests(&self) -> Vec<ApiRequest> {
         lock(&self.seen).clone()
     }
 
@@ -104,7 +104,7 @@ impl Faults {
         lock(&self.evicted).push(uid.to_owned());
     }
 
-    pub(crate) fn meet(&self, method: &str, uri: &str, body: &[u8]) -> Option<Fault> {
+    pub(crate) fn meet(&self, method: &str, uri: &str, body: &[u8]) -> Option<ScriptedFault> {
         let seen = ApiRequest { method: method.to_owned(), uri: uri.to_owned(), body: body.to_vec() };
         let dry = seen.is_dry();
         lock(&self.seen).push(seen);

@@ -16,15 +16,15 @@ use controllers::{budgets, kubelets, machines, rollouts, scale, timers, volumes,
 use store::{merge_keys, patch, selectors, strategic, watch, writes};
 
 pub use etcd::{Etcd, EtcdFault};
-pub use faults::{ApiRequest, Fault, Faults};
-pub use server::{Server, SimBody, SimService};
+pub use faults::{ApiRequest, Faults, ScriptedFault};
+pub use server::{SimBody, SimServer, SimService};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use store::Store;
+use store::ObjectStore;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -73,16 +73,16 @@ impl Default for SimConfig {
 /// A cluster. Copies are the same one; its tasks end with the last of them.
 #[derive(Clone)]
 pub struct Sim {
-    shared: Arc<Shared>,
+    shared: Arc<SimShared>,
     _tasks: Arc<Mutex<JoinSet<()>>>,
 }
 
 /// What the API and the controllers share.
-pub(crate) struct Shared {
+pub(crate) struct SimShared {
     pub(crate) config: SimConfig,
     /// What refuses objects that the API's types do not allow.
-    pub(crate) check: Option<strict::Check>,
-    store: Mutex<Store>,
+    pub(crate) check: Option<strict::StrictCheck>,
+    store: Mutex<ObjectStore>,
     pub(crate) changed: Notify,
     pub(crate) faults: Faults,
     /// Whether anything can be written.
@@ -90,8 +90,8 @@ pub(crate) struct Shared {
     pub(crate) logs: logs::Logs,
 }
 
-impl Shared {
-    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
+impl SimShared {
+    pub(crate) fn store(&self) -> MutexGuard<'_, ObjectStore> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,7 +100,7 @@ impl Shared {
     }
 
     /// Changes objects; budgets are brought up to date before anybody else can look.
-    pub(crate) fn write<R>(&self, change: impl FnOnce(&mut Store) -> R) -> R {
+    pub(crate) fn write<R>(&self, change: impl FnOnce(&mut ObjectStore) -> R) -> R {
         let (result, changed) = {
             let mut store = self.store();
             let before = store.version();
@@ -115,7 +115,7 @@ impl Shared {
     }
 
     /// As `write`, but for a rehearsal: then on a copy that is thrown away.
-    pub(crate) fn attempt<R>(&self, dry: bool, change: impl FnOnce(&mut Store) -> R) -> R {
+    pub(crate) fn attempt<R>(&self, dry: bool, change: impl FnOnce(&mut ObjectStore) -> R) -> R {
         if dry {
             let mut copy = self.store().clone();
             return change(&mut copy);
@@ -136,11 +136,11 @@ impl Sim {
         Self::with(config, None)
     }
 
-    fn with(config: SimConfig, check: Option<strict::Check>) -> Self {
-        let shared = Arc::new(Shared {
+    fn with(config: SimConfig, check: Option<strict::StrictCheck>) -> Self {
+        let shared = Arc::new(SimShared {
             config,
             check,
-            store: Mutex::new(Store::new(config.history)),
+            store: Mutex::new(ObjectStore::new(config.history)),
             changed: Notify::new(),
             faults: Faults::default(),
             quorum: AtomicBool::new(true),
@@ -165,7 +165,7 @@ impl Sim {
     ///
     /// # Errors
     /// No port can be had.
-    pub async fn serve(&self) -> std::io::Result<Server> {
+    pub async fn serve(&self) -> std::io::Result<SimServer> {
         self.serve_to("").await
     }
 
@@ -173,8 +173,8 @@ impl Sim {
     ///
     /// # Errors
     /// No port can be had.
-    pub async fn serve_to(&self, node: &str) -> std::io::Result<Server> {
-        Server::start(self.service_of(node)).await
+    pub async fn serve_to(&self, node: &str) -> std::io::Result<SimServer> {
+        SimServer::start(self.service_of(node)).await
     }
 
     /// The API over TLS, with a certificate that counts between these two.
@@ -182,8 +182,11 @@ impl Sim {
     /// # Errors
     /// No port can be had.
     #[cfg(feature = "tls")]
-    pub async fn serve_tls(&self, dates: std::ops::Range<std::time::SystemTime>) -> std::io::Result<Server> {
-        Server::start_tls(self.service(), api::tls::Tls::new(dates)).await
+    pub async fn serve_tls(
+        &self,
+        dates: std::ops::Range<std::time::SystemTime>,
+    ) -> std::io::Result<SimServer> {
+        SimServer::start_tls(self.service(), api::tls::Tls::new(dates)).await
     }
 
     /// Answers that the API gives in place of its own, and what it was asked.
@@ -225,7 +228,7 @@ impl Sim {
 
     /// Forgets all changes so far: watches that continue from an older version get 410.
     pub fn expire_watches(&self) {
-        self.shared.write(Store::expire);
+        self.shared.write(ObjectStore::expire);
     }
 
     /// Waits until the objects of a resource are as wanted. It waits for ever when they never are.

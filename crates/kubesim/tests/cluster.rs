@@ -9,7 +9,7 @@ use kube::Client;
 use kube::api::{
     Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
 };
-use kubesim::{Fault, Sim, SimConfig};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
 
 fn ready(pods: &[Value], count: usize) -> bool {
@@ -144,10 +144,10 @@ async fn a_watch_tells_what_enters_and_leaves_its_scope_and_an_old_one_is_expire
 async fn scripted_faults_are_met_once_each() {
     let (sim, client) = cluster();
     let nodes: Api<Node> = Api::all(client);
-    sim.faults().script("GET", "/nodes/n1", 1, Fault::status(409, "Conflict"));
+    sim.faults().script("GET", "/nodes/n1", 1, ScriptedFault::status(409, "Conflict"));
     assert_eq!(code(&nodes.get("n1").await.unwrap_err()), 409);
     nodes.get("n1").await.unwrap();
-    sim.faults().script("GET", "/nodes", 1, Fault::Cut);
+    sim.faults().script("GET", "/nodes", 1, ScriptedFault::Cut);
     nodes.get("n1").await.unwrap_err();
     assert_eq!(sim.faults().count("GET", "/nodes/n1"), 3);
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use kubesim::{Server, Sim, SimConfig};
+use kubesim::{Sim, SimConfig, SimServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
@@ -24,7 +24,7 @@ struct Said {
 /// A cluster that runs, and the way to it.
 struct Shop {
     sim: Sim,
-    server: Server,
+    server: SimServer,
     folder: TempDir,
 }
 

@@ -13,7 +13,7 @@ use topics::{
 };
 use tracing::warn;
 
-use crate::core::{Event, Partition, Source, Vault, Waits, Wish};
+use crate::core::{DeviceCommand, Event, PartitionFacts, RequiredReading, Vault, Waits};
 
 /// The vault of the applications; others are nobody's concern here.
 const VAULT: &str = "Application Data Store";
@@ -23,7 +23,7 @@ const VAULT: &str = "Application Data Store";
 pub(crate) fn all(tasks: &mut Tasks<Event>, topic_root: &TopicRoot) {
     tasks.follow::<NodeDrainStatus>(topic_root, ZEDKUBE, |change| match change {
         Change::Put { key, value, .. } => (key == GLOBAL).then_some(Event::Drain(value)),
-        Change::Synced => Some(Event::Heard(Source::Drain)),
+        Change::Synced => Some(Event::Heard(RequiredReading::Drain)),
         Change::Gone { .. } | Change::Restarted(_) | Change::Bad(_) => None,
     });
     tasks.follow::<OutageAnswer>(topic_root, ZEDKUBE, |change| match change {
@@ -35,19 +35,19 @@ pub(crate) fn all(tasks: &mut Tasks<Event>, topic_root: &TopicRoot) {
         Change::Put { value, .. } => {
             // The one of the reference holds no lock; one that cannot be looked at may be that one.
             let ours = zedagent.is_published(&wire::name::<ZedAgentStatus>("zedagent"));
-            Some(Event::Wish(Wish { ours: matches!(ours, Ok(Some(true))), ..wish(value) }))
+            Some(Event::Wish(DeviceCommand { ours: matches!(ours, Ok(Some(true))), ..wish(value) }))
         }
         Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
     tasks.follow::<ZbootStatus>(topic_root, "baseosmgr", |change| match change {
         Change::Put { key, value, .. } => Some(Event::Partition { label: key, value: partition(value) }),
-        Change::Restarted(1..) => Some(Event::Heard(Source::Partitions)),
+        Change::Restarted(1..) => Some(Event::Heard(RequiredReading::Partitions)),
         Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
     tasks.follow::<DomainStatus>(topic_root, "domainmgr", |change| match change {
         Change::Put { key, value, .. } => Some(Event::Application { key, active: value.activated }),
         Change::Gone { key, .. } => Some(Event::Application { key, active: false }),
-        Change::Synced => Some(Event::Heard(Source::Applications)),
+        Change::Synced => Some(Event::Heard(RequiredReading::Applications)),
         Change::Restarted(_) | Change::Bad(_) => None,
     });
     tasks.follow::<VaultStatus>(topic_root, "vaultmgr", |change| match change {
@@ -104,8 +104,8 @@ pub(crate) fn waits(properties: &Properties) -> Waits {
     }
 }
 
-fn wish(status: ZedAgentStatus) -> Wish {
-    Wish {
+fn wish(status: ZedAgentStatus) -> DeviceCommand {
+    DeviceCommand {
         reboot: status.reboot_cmd,
         shutdown: status.shutdown_cmd,
         poweroff: status.poweroff_cmd,
@@ -133,8 +133,8 @@ fn tpm_fails(value: &[u8]) -> bool {
     status.status == MaintenanceModeReason::TpmEncryptFailure
 }
 
-fn partition(status: ZbootStatus) -> Partition {
-    Partition {
+fn partition(status: ZbootStatus) -> PartitionFacts {
+    PartitionFacts {
         state: status.partition_state,
         version: status.short_version,
         current: status.current_partition,

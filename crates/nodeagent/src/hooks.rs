@@ -4,7 +4,7 @@
 //! meanwhile. After a restart of this agent they are called again: each at least once. There is nothing to undo: once the
 //! applications are down, the operation is not withdrawn. Source: goals U9.
 
-use agent::device::hooks::{About, Found, Stage, Verb, find};
+use agent::device::hooks::{About, HookFolder, HookStage, HookVerb, find};
 use agent::{AgentContext, Outbox, Troubles};
 use pubsub::TopicRoot;
 use topics::Trouble;
@@ -17,11 +17,11 @@ use crate::core::Event;
 pub(crate) const WHAT: &str = "hooks before the reboot";
 /// Whether there is anything to call, or to complain about.
 pub(crate) fn are_there(topic_root: &TopicRoot) -> bool {
-    find(topic_root, Stage::BeforeReboot).map_or(true, |it| it != Found::default())
+    find(topic_root, HookStage::BeforeReboot).map_or(true, |it| it != HookFolder::default())
 }
 
 /// Calls them.
-pub(crate) struct Hooks {
+pub(crate) struct RebootHooks {
     context: AgentContext,
     troubles: Troubles,
     limits: Limits,
@@ -29,7 +29,7 @@ pub(crate) struct Hooks {
     done: Vec<String>,
 }
 
-impl Hooks {
+impl RebootHooks {
     pub(crate) fn new(context: &AgentContext, troubles: &Troubles, limits: Limits) -> Self {
         Self { context: context.clone(), troubles: troubles.clone(), limits, done: Vec::new() }
     }
@@ -42,7 +42,7 @@ impl Hooks {
         for attempt in 1.. {
             let Err(trouble) = self.call_all(&About { attempt, ..about.clone() }).await else { break };
             warn!("the reboot waits: {trouble}");
-            self.tell(&trouble, "fix its cause, or remove that hook; it is called again until the limit of all of them, 30 min by default");
+            self.report(&trouble, "fix its cause, or remove that hook; it is called again until the limit of all of them, 30 min by default");
             if !outbox.send(Event::Hooking(trouble)).await {
                 return;
             }
@@ -56,7 +56,7 @@ impl Hooks {
 
     async fn call_all(&mut self, about: &About) -> Result<(), String> {
         let topic_root = &self.context.topic_root;
-        let Found { hooks, refused } = find(topic_root, Stage::BeforeReboot)?;
+        let HookFolder { hooks, refused } = find(topic_root, HookStage::BeforeReboot)?;
         for why in refused {
             warn!("hooks: not called: {why}");
         }
@@ -65,7 +65,7 @@ impl Hooks {
                 continue;
             }
             info!(hook = hook.name, "calls a hook before the reboot");
-            match hook.call(topic_root, Verb::Run, about, self.limits.hook_limit()).await {
+            match hook.call(topic_root, HookVerb::Run, about, self.limits.hook_limit()).await {
                 Ok(()) => {}
                 Err(why) if hook.is_blocking() => return Err(why),
                 Err(why) => warn!("hooks: failed, and stops nothing: {why}"),
@@ -75,8 +75,8 @@ impl Hooks {
         Ok(())
     }
 
-    fn tell(&self, error: &str, next_step: &str) {
+    fn report(&self, error: &str, next_step: &str) {
         let (what, error, next_step) = (WHAT.to_owned(), error.to_owned(), next_step.to_owned());
-        self.troubles.tell(&Trouble { what, error, next_step, ..Trouble::default() });
+        self.troubles.report(&Trouble { what, error, next_step, ..Trouble::default() });
     }
 }

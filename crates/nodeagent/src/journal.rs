@@ -2,14 +2,14 @@
 //!
 //! Not here: what outlives the boot (`reasons`).
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use agent::{Error, report};
 use pubsub::{TopicRoot, store};
 use serde::{Deserialize, Serialize};
 use topics::{BootReason, GoTime};
 use tracing::warn;
 
-use crate::core::{LastBoot, Order, Resumed};
+use crate::core::{LastBoot, MachineOrder, Resumed};
 
 /// Under the root.
 pub(crate) const PATH: &str = "run/nodeagent/journal.json";
@@ -34,7 +34,7 @@ pub(crate) struct Journal {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Latched {
-    operation: Operation,
+    operation: MachineOperation,
     reason: String,
     boot_reason: BootReason,
     done: bool,
@@ -43,18 +43,18 @@ pub(crate) struct Latched {
 impl Latched {
     /// The machine itself goes down.
     pub(crate) fn goes_down(&self) -> bool {
-        self.operation != Operation::Shutdown
+        self.operation != MachineOperation::Shutdown
     }
 }
 
 impl From<Latched> for Resumed {
     fn from(Latched { operation, reason, boot_reason, done }: Latched) -> Self {
-        Self { order: Order { operation, reason, boot_reason }, done }
+        Self { order: MachineOrder { operation, reason, boot_reason }, done }
     }
 }
 
 impl From<Resumed> for Latched {
-    fn from(Resumed { order: Order { operation, reason, boot_reason }, done }: Resumed) -> Self {
+    fn from(Resumed { order: MachineOrder { operation, reason, boot_reason }, done }: Resumed) -> Self {
         Self { operation, reason, boot_reason, done }
     }
 }

@@ -7,15 +7,15 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use agent::device::Operation;
-use agent::reasons::{IMAGE, Image, LOG, LOG_LIMIT_BYTES, NUMBER, REASON, STACK, append, is_stored};
+use agent::device::MachineOperation;
+use agent::reasons::{IMAGE, LOG, LOG_LIMIT_BYTES, NUMBER, REASON, RunningImage, STACK, append, is_stored};
 use agent::{Error, report};
 use pubsub::{TopicRoot, store};
 use serde::Deserialize;
 use topics::{BootReason, GoTime};
 use tracing::{debug, warn};
 
-use crate::core::{Evidence, Order, Stored};
+use crate::core::{Evidence, MachineOrder, Stored};
 
 /// How often the device has started.
 pub(crate) const COUNTER: &str = "persist/status/restartcounter";
@@ -96,8 +96,13 @@ pub(crate) fn forget_first_boot(topic_root: &TopicRoot) {
 /// Stores why this boot ends, and says so on the console. What is there stays: the first reason is the cause, a later one
 /// follows from it and is a line after it (D-N4: the reference overwrites it), so that whoever wrote the first does not
 /// remove both. One file that cannot be written keeps no other one from being written; a later call writes what is missing.
-pub(crate) fn write(topic_root: &TopicRoot, order: &Order, image: &str, now: GoTime) -> Result<(), Error> {
-    let running = Image::running(topic_root);
+pub(crate) fn write(
+    topic_root: &TopicRoot,
+    order: &MachineOrder,
+    image: &str,
+    now: GoTime,
+) -> Result<(), Error> {
+    let running = RunningImage::running(topic_root);
     let line = line(&running, &order.reason, now);
     console(topic_root, order.operation, &line);
     let label = running.label.clone().unwrap_or_else(|| image.to_owned());
@@ -128,8 +133,13 @@ pub(crate) fn write(topic_root: &TopicRoot, order: &Order, image: &str, now: GoT
 
 /// Notes `why` beside the reason of this boot's end, in the log and behind the reason of `order` where that is stored;
 /// what others have written beside it stays.
-pub(crate) fn mark(topic_root: &TopicRoot, order: &Order, why: &str, now: GoTime) -> Result<(), Error> {
-    let running = Image::running(topic_root);
+pub(crate) fn mark(
+    topic_root: &TopicRoot,
+    order: &MachineOrder,
+    why: &str,
+    now: GoTime,
+) -> Result<(), Error> {
+    let running = RunningImage::running(topic_root);
     let marked = line(&running, &format!("{}; {why}", order.reason.trim()), now);
     let held = content(topic_root, REASON, LOG_LIMIT_BYTES)?.unwrap_or_default();
     let own = up_to_time(&running, &order.reason);
@@ -143,20 +153,20 @@ pub(crate) fn mark(topic_root: &TopicRoot, order: &Order, why: &str, now: GoTime
 }
 
 /// A reason as it is stored and logged (spec eve-rest.md 4.1): one line.
-fn line(running: &Image, reason: &str, now: GoTime) -> String {
+fn line(running: &RunningImage, reason: &str, now: GoTime) -> String {
     format!("{}{now}\n", up_to_time(running, reason))
 }
 
-fn up_to_time(running: &Image, reason: &str) -> String {
+fn up_to_time(running: &RunningImage, reason: &str) -> String {
     let reason = reason.trim().lines().collect::<Vec<_>>().join(" ");
     format!("{reason} at EVE version {} at ", running.version)
 }
 
 /// Says it where a person may see it. Whether one does is nothing that an operation depends on.
-fn console(topic_root: &TopicRoot, operation: Operation, line: &str) {
+fn console(topic_root: &TopicRoot, operation: MachineOperation, line: &str) {
     let what = match operation {
-        Operation::Reboot => "Rebooting EVE",
-        Operation::Shutdown | Operation::Poweroff => "Power off EVE",
+        MachineOperation::Reboot => "Rebooting EVE",
+        MachineOperation::Shutdown | MachineOperation::Poweroff => "Power off EVE",
     };
     let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY).bits();
     let flags = i32::try_from(flags).unwrap_or_default();
@@ -231,8 +241,8 @@ mod tests {
         (dir, topic_root)
     }
 
-    fn order(reason: &str, boot_reason: BootReason) -> Order {
-        Order { operation: Operation::Reboot, reason: reason.into(), boot_reason }
+    fn order(reason: &str, boot_reason: BootReason) -> MachineOrder {
+        MachineOrder { operation: MachineOperation::Reboot, reason: reason.into(), boot_reason }
     }
 
     #[test]
@@ -338,7 +348,7 @@ mod tests {
         for (file, expected) in rows {
             assert_eq!(content(&topic_root, file, WORDS_BYTES).unwrap(), Some(expected), "{file}");
         }
-        let off = Order { operation: Operation::Poweroff, ..order("x", BootReason::None) };
+        let off = MachineOrder { operation: MachineOperation::Poweroff, ..order("x", BootReason::None) };
         forget(&topic_root);
         write(&topic_root, &off, "IMGA", now).unwrap();
         assert_eq!(

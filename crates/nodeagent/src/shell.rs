@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent::device::hooks::About;
-use agent::device::{self, Device, Operation};
+use agent::device::{self, Device, MachineOperation};
 use agent::force::Orders;
 use agent::wire::{GLOBAL, ZEDKUBE};
 use agent::{AgentContext, Error, Hands, Tasks, Troubles, Weight, publication, report, wire};
@@ -17,8 +17,10 @@ use topics::{
 };
 use tracing::{error, info, warn};
 
-use crate::core::{Effect, Event, Found, LABELS, LastBoot, Note, Order, Resumed, Took, Why};
-use crate::hooks::{self, Hooks};
+use crate::core::{
+    Effect, Event, LABELS, LastBoot, MachineOrder, NodeLogEvent, OrderCause, Resumed, SavedNodeState, Took,
+};
+use crate::hooks::{self, RebootHooks};
 use crate::journal::{self, Journal, Latched};
 use crate::{Limits, NAME, follow, plain, reasons};
 
@@ -67,7 +69,7 @@ impl Shell {
         device: &Arc<dyn Device>,
         tasks: Tasks<Event>,
         (troubles, limits): (&Troubles, Limits),
-    ) -> Result<(Self, Found), Error> {
+    ) -> Result<(Self, SavedNodeState), Error> {
         let topic_root = &context.topic_root;
         // First of all it must be the only one: what follows takes the traces of the last boot.
         let (statuses, verdicts, questions) =
@@ -91,7 +93,7 @@ impl Shell {
             limits,
             hooked: false,
         };
-        let found = Found {
+        let found = SavedNodeState {
             last_boot: shell.journal.last_boot.clone(),
             said: shell.statuses.get(NAME).cloned(),
             resumed: shell.journal.operation.clone().map(Resumed::from),
@@ -132,7 +134,7 @@ impl Shell {
     }
 
     /// Asks the device for it, without waiting for the answer.
-    fn operate(&mut self, order: Order) {
+    fn operate(&mut self, order: MachineOrder) {
         self.asked += 1;
         let (device, topic_root, boot_id) =
             (Arc::clone(&self.device), self.context.topic_root.clone(), self.context.boot_id.clone());
@@ -221,7 +223,7 @@ impl Shell {
             }
             Effect::Sync => self.sync("sync", None),
             Effect::LastSync if self.calls_hooks() => {
-                let hooks = Hooks::new(&self.context, &self.troubles, self.limits);
+                let hooks = RebootHooks::new(&self.context, &self.troubles, self.limits);
                 let about = self.about();
                 self.tasks.events(LAST_SYNC, move |outbox| hooks.call(about, outbox));
             }
@@ -291,7 +293,7 @@ fn first(context: &AgentContext) -> Result<Journal, Error> {
     let stored = reasons::read(topic_root)?;
     // Whole, as what is published is its end only, and the file goes.
     let stack = stored.stack.clone().filter(|_| stored.reason.is_some()).unwrap_or_default();
-    let last_boot = LastBoot::tell(stored, reasons::evidence(topic_root)?, now, before);
+    let last_boot = LastBoot::from_traces(stored, reasons::evidence(topic_root)?, now, before);
     let booted_at = if last_boot.time == now { booted_at } else { GoTime::ZERO };
     warn!(reason = last_boot.reason, boot_reason = ?last_boot.boot_reason, "how the last boot ended");
     let of = if last_boot.boot_reason == BootReason::Kernel { "dmesg" } else { "stack" };
@@ -322,7 +324,7 @@ fn again(topic_root: &TopicRoot, journal: Journal) -> Result<Journal, Error> {
 
 fn operate(
     device: &dyn Device,
-    order: &Order,
+    order: &MachineOrder,
     topic_root: &TopicRoot,
     boot_id: &str,
 ) -> Result<Took, String> {
@@ -331,16 +333,16 @@ fn operate(
         return Ok(Took::StandIn);
     }
     match order.operation {
-        Operation::Reboot => device.reboot(&order.reason),
-        Operation::Shutdown => device.shutdown(&order.reason),
-        Operation::Poweroff => device.power_off(&order.reason),
+        MachineOperation::Reboot => device.reboot(&order.reason),
+        MachineOperation::Shutdown => device.shutdown(&order.reason),
+        MachineOperation::Poweroff => device.power_off(&order.reason),
     }
     .map_err(|cause| report::chain(&cause))?;
     Ok(if stood_in(topic_root, boot_id, order.operation) { Took::StandIn } else { Took::Machine })
 }
 
 /// Whether a stand-in was asked for `operation` in this boot: it writes down what a machine would do.
-fn stood_in(topic_root: &TopicRoot, boot_id: &str, operation: Operation) -> bool {
+fn stood_in(topic_root: &TopicRoot, boot_id: &str, operation: MachineOperation) -> bool {
     match device::recorded(topic_root) {
         Ok(all) => all.iter().any(|it| it.boot_id == boot_id && it.operation == operation),
         Err(cause) => {
@@ -351,57 +353,63 @@ fn stood_in(topic_root: &TopicRoot, boot_id: &str, operation: Operation) -> bool
 }
 
 /// The words after `nodedrain-step:` are the reference's; scripts look for them.
-fn say(note: &Note) {
+fn say(note: &NodeLogEvent) {
     match note {
-        Note::DrainInProgress(status) => {
+        NodeLogEvent::DrainInProgress(status) => {
             info!(%status, "handleNodeDrainStatus nodedrain-step:drain-inprogress-handler NodeDrainStatus {status}");
         }
-        Note::DrainComplete(status) => {
+        NodeLogEvent::DrainComplete(status) => {
             info!(%status, "handleNodeDrainStatus nodedrain-step:drain-complete-handler NodeDrainStatus {status}");
         }
-        Note::NoDrain(status) => info!(%status, "no drain to wait for any more: NodeDrainStatus {status}"),
-        Note::Latched { order, why, undrained } => latched(order, *why, *undrained),
-        Note::Halting { left, limit_secs } => info!(?left, limit_secs, "waits for applications to halt"),
-        Note::NotHalted { left } => {
+        NodeLogEvent::NoDrain(status) => {
+            info!(%status, "no drain to wait for any more: NodeDrainStatus {status}");
+        }
+        NodeLogEvent::Latched { order, why, undrained } => latched(order, *why, *undrained),
+        NodeLogEvent::Halting { left, limit_secs } => {
+            info!(?left, limit_secs, "waits for applications to halt");
+        }
+        NodeLogEvent::NotHalted { left } => {
             warn!(?left, "applications did not halt in time; the operation continues");
         }
-        Note::NotHooked { secs, trouble } => {
+        NodeLogEvent::NotHooked { secs, trouble } => {
             warn!(
                 secs,
                 trouble, "the hooks before the reboot have not ended after {secs} s; the operation continues"
             );
         }
-        Note::NotSynced { secs } => {
+        NodeLogEvent::NotSynced { secs } => {
             warn!(secs, "the disks are still not in sync after {secs} s; the operation continues without");
         }
-        Note::Held { operation, status } => warn!(
+        NodeLogEvent::Held { operation, status } => warn!(
             operation = operation.word(), %status,
             "held back: the node is not drained any more, NodeDrainStatus {status}; continues once it is COMPLETE"
         ),
-        Note::NotNow { op, why, next_step } => {
+        NodeLogEvent::NotNow { op, why, next_step } => {
             warn!(operation = op, why, next_step, "held back before the machine goes down");
         }
-        Note::Refused { operation, reason, again_secs } => error!(
+        NodeLogEvent::Refused { operation, reason, again_secs } => error!(
             operation = operation.word(),
             reason, again_secs, "the device refused; it is asked again in {again_secs} s"
         ),
-        Note::Done { operation, took: Took::Machine } => {
+        NodeLogEvent::Done { operation, took: Took::Machine } => {
             info!(operation = operation.word(), "the device obeys");
         }
-        Note::Done { operation, took: Took::StandIn } => warn!(
+        NodeLogEvent::Done { operation, took: Took::StandIn } => warn!(
             operation = operation.word(),
             path = device::RECORD,
             "the stand-in device wrote it down; this machine stays up"
         ),
-        Note::TestStarted { image, secs } => info!(image, secs, "tests the new image"),
-        Note::TestPassed { image } => info!(image, "the new image has passed its test"),
-        Note::VaultShut { secs } => warn!(secs, "the vault stays shut: maintenance mode"),
-        Note::Unheard => warn!("publishes without word from baseosmgr or zedkube; check that they run"),
+        NodeLogEvent::TestStarted { image, secs } => info!(image, secs, "tests the new image"),
+        NodeLogEvent::TestPassed { image } => info!(image, "the new image has passed its test"),
+        NodeLogEvent::VaultShut { secs } => warn!(secs, "the vault stays shut: maintenance mode"),
+        NodeLogEvent::Unheard => {
+            warn!("publishes without word from baseosmgr or zedkube; check that they run");
+        }
     }
 }
 
-fn latched(order: &Order, why: Why, undrained: bool) {
-    let Order { operation, reason, boot_reason } = order;
+fn latched(order: &MachineOrder, why: OrderCause, undrained: bool) {
+    let MachineOrder { operation, reason, boot_reason } = order;
     let operation = operation.word();
     if undrained {
         warn!(
@@ -413,10 +421,14 @@ fn latched(order: &Order, why: Why, undrained: bool) {
         );
     }
     match why {
-        Why::Command | Why::Update | Why::Fallback | Why::Vault | Why::Disconnect => {
+        OrderCause::Command
+        | OrderCause::Update
+        | OrderCause::Fallback
+        | OrderCause::Vault
+        | OrderCause::Disconnect => {
             warn!(operation, reason, ?boot_reason, ?why, "scheduleNodeOperation: {operation}, {reason}");
         }
-        Why::Resumed => {
+        OrderCause::Resumed => {
             warn!(
                 operation,
                 reason,

@@ -10,7 +10,7 @@ mod server;
 mod token;
 
 pub use membership::{ClusterMembership, Membership};
-pub use server::{CODES, Limits, Make, Totals, trial};
+pub use server::{CODES, Make, ServerLimits, Totals, trial};
 
 // Everything here is published in its name.
 use std::sync::Arc;
@@ -30,17 +30,18 @@ use cluster_status::Speaker;
 pub async fn run(
     context: &AgentContext,
     troubles: &Troubles,
-    limits: &Limits,
+    limits: &ServerLimits,
     cluster: ApiClient,
     own_node: OwnNode,
-    standing: watch::Receiver<ClusterMembership>,
+    cluster_membership: watch::Receiver<ClusterMembership>,
     (outage, totals): (Make, watch::Receiver<Totals>),
 ) {
     let (places, place) = watch::channel(None);
     let status = duties::keep_until_stop("cluster status", context, || {
-        let (context, standing, places) = (context.clone(), standing.clone(), places.clone());
+        let (context, cluster_membership, places) =
+            (context.clone(), cluster_membership.clone(), places.clone());
         async move {
-            Speaker::open(troubles)?.follow(context, standing, places).await;
+            Speaker::open(troubles)?.follow(context, cluster_membership, places).await;
             Ok(())
         }
     });

@@ -18,8 +18,8 @@ use kube::Client;
 use kubeapi::{ApiClient, NodeName};
 use kubesim::{Sim, SimConfig};
 use outage::calls::follow;
-use outage::keeper::{Ask, KeeperReport, Ours, Wish, keep};
-use outage::margin::calls::{Addresses, Settings, Source};
+use outage::keeper::{Ask, KeeperReport, Ours, TurnRequest, keep};
+use outage::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
 use outage::margin::paths::Paths;
 use outage::turn::event::TurnState;
 use outage::turn::record::{LEASE, LIMIT, Op};
@@ -66,7 +66,7 @@ impl Node {
     /// Asks, waits, is down for its time, and is back.
     async fn life(mut self, sim: Sim) -> Option<Self> {
         self.asks
-            .send(Ask::Want(Some(Wish { op: Op::Reboot, counter: 1, emergency: false, fit: true })))
+            .send(Ask::Want(Some(TurnRequest { op: Op::Reboot, counter: 1, emergency: false, fit: true })))
             .ok()?;
         let held = self.until(|it| matches!(it, KeeperReport::TurnState(TurnState::Held { .. }))).await?;
         let KeeperReport::TurnState(TurnState::Held { fence, lease_uid, .. }) = held else { return None };
@@ -159,13 +159,13 @@ async fn fleet(size: u32) -> Result<(), Failed> {
         let cluster = cluster(&sim, nth.into(), begun, &asked);
         let (asks, mut hears) = mpsc::unbounded_channel();
         let (says, told) = mpsc::unbounded_channel();
-        let settings = Settings { metrics: "m", gateway: "g", data: "d" };
+        let settings = EtcdSettings { metrics: "m", gateway: "g", data: "d" };
         let paths = Paths::usual(Path::new("/nonexistent"));
         let ours = Ours {
             node: NodeName::parse(&name)?,
             device_uuid: format!("uuid-{nth}"),
             boot_id: "b".to_owned(),
-            etcd: Source { addresses: Addresses::default(), paths, settings },
+            etcd: EtcdAccess { addresses: Addresses::default(), paths, settings },
             port: 0,
         };
         keepers.spawn(async move {

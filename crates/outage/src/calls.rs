@@ -16,11 +16,11 @@ use kube::Resource;
 use kube::api::{GetParams, Patch};
 use kubeapi::lease::{self, CALL_LIMIT, Unwritten};
 use kubeapi::names::{APP_NAMESPACE, ETCD, NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, is_server};
-use kubeapi::nodes::{self, signed};
+use kubeapi::nodes::{self, CordonAnnotation, signed};
 use kubeapi::objects::{condition, items, text};
 use kubeapi::reply::Reach;
 use kubeapi::slim::Known;
-use kubeapi::watch::{Manner, News, Scope, Update, follow_in};
+use kubeapi::watch::{FollowNews, Manner, Update, WatchScope, follow_in};
 use kubeapi::{ApiClient, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -28,9 +28,9 @@ use step::Mono;
 use tokio::sync::watch;
 
 use crate::margin::facts::ServerNode;
-use crate::turn::event::{Trouble, Wrote};
-use crate::turn::record::{Held, LEASE, LeaseWrite, Record};
-use crate::turn::rule::{IGNORE_ANNOTATION, NodeSeen};
+use crate::turn::event::{ReadError, RecordWritten};
+use crate::turn::record::{LEASE, RecordSnapshot, RecordWrite, TurnRecord};
+use crate::turn::rule::{CordonMark, IGNORE_ANNOTATION, TurnNode};
 
 /// A kubelet whose lease has not moved for so long is away: four of its renewals.
 const UNMOVED: Duration = Duration::from_secs(40);
@@ -41,20 +41,20 @@ const KUBELETS: &str = "kube-node-lease";
 /// The taint of a node that an operator vouches to be off.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-fn silent(error: &Error) -> Trouble {
-    let why = format!("{} ({})", error.line(), error.next_step());
+fn silent(error: &Error) -> ReadError {
+    let why = error.advice();
     match error.reach() {
-        Reach::Unreachable => Trouble::NoAnswer(why),
-        Reach::Reachable | Reach::Throttled => Trouble::Refused(why),
+        Reach::Unreachable => ReadError::NoAnswer(why),
+        Reach::Reachable | Reach::Throttled => ReadError::Refused(why),
     }
 }
 
-fn held(lease: Lease) -> Result<Box<Held>, Trouble> {
+fn held(lease: Lease) -> Result<Box<RecordSnapshot>, ReadError> {
     let meta = lease.metadata;
     let transitions = lease.spec.and_then(|spec| spec.lease_transitions);
     let record =
-        Record::parse(meta.annotations.unwrap_or_default(), transitions).map_err(Trouble::BadRecord)?;
-    Ok(Box::new(Held {
+        TurnRecord::parse(meta.annotations.unwrap_or_default(), transitions).map_err(ReadError::BadRecord)?;
+    Ok(Box::new(RecordSnapshot {
         record,
         uid: meta.uid.unwrap_or_default(),
         resource_version: meta.resource_version.unwrap_or_default(),
@@ -64,8 +64,8 @@ fn held(lease: Lease) -> Result<Box<Held>, Trouble> {
 /// The Lease as it is now, from the store; `None` when there is none.
 ///
 /// # Errors
-/// [`Trouble`]: no answer, or an unusable record.
-pub async fn read(cluster: &ApiClient) -> Result<Option<Box<Held>>, Trouble> {
+/// [`ReadError`]: no answer, or an unusable record.
+pub async fn read(cluster: &ApiClient) -> Result<Option<Box<RecordSnapshot>>, ReadError> {
     match lease::read(cluster, LEASE).await {
         Ok(lease) => lease.map(held).transpose(),
         Err(error) => Err(silent(&error)),
@@ -73,25 +73,27 @@ pub async fn read(cluster: &ApiClient) -> Result<Option<Box<Held>>, Trouble> {
 }
 
 /// Writes `order`; `wall` is what our wall clock shows, for people.
-pub async fn write(cluster: &ApiClient, order: LeaseWrite, wall: Timestamp) -> Wrote {
+pub async fn write(cluster: &ApiClient, order: RecordWrite, wall: Timestamp) -> RecordWritten {
     let lease = match object(order, wall) {
         Ok(lease) => lease,
-        Err(error) => return Wrote::Unknown(format!("no JSON for lease {APP_NAMESPACE}/{LEASE}: {error}")),
+        Err(error) => {
+            return RecordWritten::Unknown(format!("no JSON for lease {APP_NAMESPACE}/{LEASE}: {error}"));
+        }
     };
     let verb = if lease.metadata.resource_version.is_none() { "create" } else { "write" };
     match lease::write(cluster, LEASE, verb, &lease).await {
         Ok(lease) => match held(lease) {
-            Ok(held) => Wrote::Done(held),
-            Err(Trouble::BadRecord(why)) => Wrote::Unknown(why.to_string()),
-            Err(Trouble::NoAnswer(why) | Trouble::Refused(why)) => Wrote::Unknown(why),
+            Ok(held) => RecordWritten::Done(held),
+            Err(ReadError::BadRecord(why)) => RecordWritten::Unknown(why.to_string()),
+            Err(ReadError::NoAnswer(why) | ReadError::Refused(why)) => RecordWritten::Unknown(why),
         },
-        Err(Unwritten::Outdated) => Wrote::Outdated,
-        Err(Unwritten::Unknown(why)) => Wrote::Unknown(why),
+        Err(Unwritten::Outdated) => RecordWritten::Outdated,
+        Err(Unwritten::Unknown(why)) => RecordWritten::Unknown(why),
     }
 }
 
-fn object(order: LeaseWrite, wall: Timestamp) -> Result<Lease, serde_json::Error> {
-    let LeaseWrite { on, mut record } = order;
+fn object(order: RecordWrite, wall: Timestamp) -> Result<Lease, serde_json::Error> {
+    let RecordWrite { on, mut record } = order;
     record.stamp(&wall.to_string());
     let (uid, resource_version) = on.unzip();
     Ok(Lease {
@@ -114,28 +116,28 @@ fn object(order: LeaseWrite, wall: Timestamp) -> Result<Lease, serde_json::Error
 
 /// The Lease as one watch of this process has seen it last, `None` where there is none. Each reader takes a clone of one
 /// receiver that nobody reads: so it hears the newest first, also what came before it.
-pub type Newest = watch::Receiver<Option<Box<Held>>>;
+pub type Newest = watch::Receiver<Option<Box<RecordSnapshot>>>;
 
 /// Watches the Lease for all readers of `newest`, until it is dropped.
-pub async fn follow(cluster: &ApiClient, newest: &watch::Sender<Option<Box<Held>>>) {
+pub async fn follow(cluster: &ApiClient, newest: &watch::Sender<Option<Box<RecordSnapshot>>>) {
     let changes = changes(cluster, RandomState::new().hash_one("jitter"));
     changes.for_each(|held| async move { drop(newest.send_replace(held)) }).await;
 }
 
 /// Each change of the Lease, `None` for a deleted one. What cannot be used as a record is a change too: readers then ask
 /// for the Lease itself.
-fn changes(cluster: &ApiClient, seed: u64) -> impl Stream<Item = Option<Box<Held>>> + Send + use<> {
+fn changes(cluster: &ApiClient, seed: u64) -> impl Stream<Item = Option<Box<RecordSnapshot>>> + Send + use<> {
     let all = Lease::url_path(&(), Some(APP_NAMESPACE));
     let only = Some(format!("metadata.name={LEASE}"));
-    let scope = Scope { fields: only, ..Scope::all(format!("lease {APP_NAMESPACE}/{LEASE}"), all) };
+    let scope = WatchScope { fields: only, ..WatchScope::all(format!("lease {APP_NAMESPACE}/{LEASE}"), all) };
     let manner = Manner { slot: SLOT, ..Manner::default() };
     follow_in::<Lease>(cluster.clone(), scope, manner, seed).filter_map(|news| {
         std::future::ready(
             match news {
-                News::Update(Update::Listed(all)) => Some(all.into_iter().next()),
-                News::Update(Update::Put(lease)) => Some(Some(lease)),
-                News::Update(Update::Gone(_)) => Some(None),
-                News::Update(Update::Trouble(_)) | News::Recovered => None,
+                FollowNews::Update(Update::Listed(all)) => Some(all.into_iter().next()),
+                FollowNews::Update(Update::Put(lease)) => Some(Some(lease)),
+                FollowNews::Update(Update::Gone(_)) => Some(None),
+                FollowNews::Update(Update::Trouble(_)) | FollowNews::Recovered => None,
             }
             .map(|lease| lease.and_then(|lease| held(lease).ok())),
         )
@@ -164,8 +166,8 @@ impl Pulses {
 
 /// A node of the list.
 #[derive(Debug, Clone)]
-struct Item {
-    seen: NodeSeen,
+struct NodeItem {
+    seen: TurnNode,
     /// What [`IGNORE_ANNOTATION`] says.
     away: Option<String>,
     /// Another one after every write by anybody.
@@ -173,14 +175,14 @@ struct Item {
     server: ServerNode,
 }
 
-impl<'de> Deserialize<'de> for Item {
+impl<'de> Deserialize<'de> for NodeItem {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let object = Value::deserialize(from)?;
         let (meta, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
         let has = |label: &str| !meta["labels"][label].is_null();
         let note = |name: &str| meta["annotations"][name].as_str();
         Ok(Self {
-            seen: NodeSeen {
+            seen: TurnNode {
                 name: text(&meta["name"]),
                 uid: text(&meta["uid"]),
                 boot_id: text(&status["nodeInfo"]["bootID"]),
@@ -194,7 +196,7 @@ impl<'de> Deserialize<'de> for Item {
                 out_of_service: items(&spec["taints"]).iter().any(|it| it["key"] == OUT_OF_SERVICE),
                 ignored: note(IGNORE_ANNOTATION).is_some(),
                 idle: false,
-                mark: note(OWNER_ANNOTATION).and_then(|text| serde_json::from_str(text).ok()),
+                mark: note(OWNER_ANNOTATION).and_then(CordonAnnotation::parse).and_then(CordonMark::of),
             },
             away: note(IGNORE_ANNOTATION).map(str::to_owned),
             version: text(&meta["resourceVersion"]),
@@ -205,15 +207,15 @@ impl<'de> Deserialize<'de> for Item {
 
 /// All nodes of one moment, and how they look to etcd.
 #[derive(Debug, Clone, Default)]
-pub struct Looked {
+pub struct NodeListing {
     /// For the rule of turns.
-    pub nodes: Vec<NodeSeen>,
+    pub nodes: Vec<TurnNode>,
     /// For the margin.
     pub servers: Vec<ServerNode>,
 }
 
-fn nodes_scope() -> Scope {
-    Scope::all("nodes", Node::url_path(&(), None))
+fn nodes_scope() -> WatchScope {
+    WatchScope::all("nodes", Node::url_path(&(), None))
 }
 
 /// All nodes of one moment for a reader that stays for no time: the kubelets' signs of life take 40 s, so nobody counts
@@ -221,16 +223,16 @@ fn nodes_scope() -> Scope {
 ///
 /// # Errors
 /// No answer.
-pub async fn glance(cluster: &ApiClient) -> Result<Vec<(NodeSeen, Option<String>)>, Trouble> {
-    let nodes = nodes_scope().list_all::<Item>(cluster).await.map_err(|it| silent(&it))?;
+pub async fn glance(cluster: &ApiClient) -> Result<Vec<(TurnNode, Option<String>)>, ReadError> {
+    let nodes = nodes_scope().list_all::<NodeItem>(cluster).await.map_err(|it| silent(&it))?;
     Ok(nodes.items.into_iter().map(|it| (it.seen, it.away)).collect())
 }
 
 /// A node and what an operator says of it, for a write that names the version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct VersionedNode {
     /// The node.
-    pub seen: NodeSeen,
+    pub seen: TurnNode,
     /// What [`IGNORE_ANNOTATION`] says.
     pub away: Option<String>,
     version: String,
@@ -240,24 +242,25 @@ pub struct Named {
 ///
 /// # Errors
 /// No answer, or no such node.
-pub async fn named(cluster: &ApiClient, name: &NodeName) -> Result<Named, Trouble> {
+pub async fn named(cluster: &ApiClient, name: &NodeName) -> Result<VersionedNode, ReadError> {
     let read = nodes::api().get(name.as_str(), &GetParams::default());
-    let item: Item =
+    let item: NodeItem =
         cluster.ask_within(CALL_LIMIT, &format!("read node {name}"), read).await.map_err(|it| silent(&it))?;
-    Ok(Named { seen: item.seen, away: item.away, version: item.version })
+    Ok(VersionedNode { seen: item.seen, away: item.away, version: item.version })
 }
 
 /// Sets [`IGNORE_ANNOTATION`] of the node as it was read, or removes it. Returns whether the node still was that one.
 ///
 /// # Errors
 /// No answer.
-pub async fn mark(cluster: &ApiClient, node: &Named, text: Option<&str>) -> Result<bool, Trouble> {
+pub async fn mark(cluster: &ApiClient, node: &VersionedNode, text: Option<&str>) -> Result<bool, ReadError> {
     let name = &node.seen.name;
     let patch = Patch::Merge(json!({ "metadata": {
         "resourceVersion": node.version, "annotations": { IGNORE_ANNOTATION: text },
     } }));
     let what = format!("mark node {name}");
-    match cluster.ask_within::<Item>(CALL_LIMIT, &what, nodes::api().patch(name, &signed(), &patch)).await {
+    match cluster.ask_within::<NodeItem>(CALL_LIMIT, &what, nodes::api().patch(name, &signed(), &patch)).await
+    {
         Ok(_) => Ok(true),
         Err(error) if error.is_conflict() => Ok(false),
         Err(error) => Err(silent(&error)),
@@ -268,15 +271,15 @@ pub async fn mark(cluster: &ApiClient, node: &Named, text: Option<&str>) -> Resu
 ///
 /// # Errors
 /// No answer.
-pub async fn look(cluster: &ApiClient, pulses: &mut Pulses, now: Mono) -> Result<Looked, Trouble> {
+pub async fn look(cluster: &ApiClient, pulses: &mut Pulses, now: Mono) -> Result<NodeListing, ReadError> {
     let (nodes, kubelets) =
-        (nodes_scope(), Scope::all("leases of kubelets", Lease::url_path(&(), Some(KUBELETS))));
+        (nodes_scope(), WatchScope::all("leases of kubelets", Lease::url_path(&(), Some(KUBELETS))));
     let (nodes, kubelets) =
-        futures::try_join!(nodes.list_all::<Item>(cluster), kubelets.list_all::<Known>(cluster))
+        futures::try_join!(nodes.list_all::<NodeItem>(cluster), kubelets.list_all::<Known>(cluster))
             .map_err(|it| silent(&it))?;
     pulses.take(now, kubelets.items);
-    let mut looked = Looked::default();
-    for Item { mut seen, mut server, .. } in nodes.items {
+    let mut looked = NodeListing::default();
+    for NodeItem { mut seen, mut server, .. } in nodes.items {
         seen.lease_unmoved = pulses.is_unmoved(now, &seen.name);
         server.lease_moving = !seen.lease_unmoved;
         looked.nodes.push(seen);
@@ -289,10 +292,10 @@ pub async fn look(cluster: &ApiClient, pulses: &mut Pulses, now: Mono) -> Result
 ///
 /// # Errors
 /// Those of [`ApiClient`], and [`Error::WrongNode`] when it is another device's.
-pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Result<Own, Error> {
+pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Result<OwnNodeFacts, Error> {
     let node = nodes::own(cluster, name, device_uuid).await?;
     let labels = node.metadata.labels.unwrap_or_default();
-    Ok(Own {
+    Ok(OwnNodeFacts {
         uid: node.metadata.uid.unwrap_or_default(),
         server: is_server(|it| labels.contains_key(it)),
         tie_breaker: labels.get(TIE_BREAKER_LABEL).is_some_and(|it| it == "true"),
@@ -301,7 +304,7 @@ pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Res
 
 /// Our own node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Own {
+pub struct OwnNodeFacts {
     /// The UID of its object.
     pub uid: String,
     /// It is a control-plane node or an etcd member.

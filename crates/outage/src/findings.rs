@@ -7,19 +7,19 @@ use checks::{Finding, Severity};
 use kubeapi::ApiClient;
 
 use crate::calls;
-use crate::turn::event::Trouble;
-use crate::turn::record::{Holder, Phase, Record};
+use crate::turn::event::ReadError;
+use crate::turn::record::{Holder, Phase, TurnRecord};
 
 /// One look at the Lease, for a drain of `node`; code `turns`. Dropping it loses nothing.
 pub async fn look(cluster: &ApiClient, node: &str) -> Vec<Finding> {
     match calls::read(cluster).await {
         Ok(held) => held.map(|it| of(&it.record, node)).unwrap_or_default(),
-        Err(Trouble::NoAnswer(why) | Trouble::Refused(why)) => vec![found(why, "zedbox lock status")],
-        Err(Trouble::BadRecord(why)) => vec![found(why.to_string(), "zedbox lock status")],
+        Err(ReadError::NoAnswer(why) | ReadError::Refused(why)) => vec![found(why, "zedbox lock status")],
+        Err(ReadError::BadRecord(why)) => vec![found(why.to_string(), "zedbox lock status")],
     }
 }
 
-pub(crate) fn of(record: &Record, node: &str) -> Vec<Finding> {
+pub(crate) fn of(record: &TurnRecord, node: &str) -> Vec<Finding> {
     let site = record.mode.as_ref().map(|mode| {
         let waits = if mode.waits().is_empty() { String::new() } else { format!(": {}", mode.waits()) };
         found(

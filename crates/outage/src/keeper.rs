@@ -10,19 +10,21 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use kubeapi::reply::Reach;
 use kubeapi::{ApiClient, NodeName};
-use step::{Core, Mono};
+use step::{CallId, Core, Mono};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tracing::info;
 
-use crate::calls::{self, Looked, Newest, Pulses};
-use crate::margin::calls::Source;
+use crate::calls::{self, Newest, NodeListing, Pulses};
+use crate::margin::calls::EtcdAccess;
 use crate::margin::facts::Kubernetes;
 use crate::spare::{self, Spared};
 use crate::turn::core::Turn;
-use crate::turn::event::{CallId, Effect, Event, Trouble, TurnState, Unconfirmed, Waiting, Want, Wrote};
-use crate::turn::record::{Class, Held, Op, Phase};
-use crate::turn::rule::{Me, NodeSeen, Rule};
+use crate::turn::event::{
+    Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, TurnWait, Unconfirmed,
+};
+use crate::turn::record::{Class, Op, Phase, RecordSnapshot};
+use crate::turn::rule::{Me, TurnNode, TurnRule};
 
 /// Pause between two readings of whether our member of etcd leads, while it waits for its turn.
 const LEADS_AGAIN: Duration = Duration::from_secs(30);
@@ -34,7 +36,7 @@ const BRIEF: Duration = Duration::from_secs(2);
 
 /// What a turn is wanted for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct TurnRequest {
     /// The operation.
     pub op: Op,
     /// Which request of that kind.
@@ -49,7 +51,7 @@ pub struct Wish {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
     /// What a turn is wanted for; `None` for nothing, and what is held is given back.
-    Want(Option<Wish>),
+    Want(Option<TurnRequest>),
     /// The API answers again: look now.
     Look,
     /// Look once more whether the turn is ours; answered by [`KeeperReport::Confirmed`].
@@ -89,7 +91,7 @@ pub struct Ours {
     /// Its boot.
     pub boot_id: String,
     /// Where our own etcd is, if there is one.
-    pub etcd: Source,
+    pub etcd: EtcdAccess,
     /// TCP port at which the agents of nodes answer each other.
     pub port: u16,
 }
@@ -97,13 +99,13 @@ pub struct Ours {
 /// Levels that outlive the object of our node.
 #[derive(Debug, Default)]
 #[expect(clippy::option_option, reason = "not said yet, and that nothing is wanted, differ")]
-struct Levels {
-    want: Option<Option<Wish>>,
+struct TurnLevels {
+    want: Option<Option<TurnRequest>>,
     gate: Option<bool>,
     phase: Option<Phase>,
 }
 
-impl Levels {
+impl TurnLevels {
     fn take(&mut self, ask: &Ask) {
         match ask {
             Ask::Want(want) => self.want = Some(want.clone()),
@@ -124,7 +126,7 @@ pub async fn keep(
     asks: &mut mpsc::UnboundedReceiver<Ask>,
     told: &mpsc::UnboundedSender<KeeperReport>,
 ) {
-    let mut levels = Levels::default();
+    let mut levels = TurnLevels::default();
     loop {
         let Some(own) = own(cluster, ours, &now, asks, &mut levels, told).await else { return };
         if told.send(KeeperReport::Server(own.server)).is_err() {
@@ -136,7 +138,7 @@ pub async fn keep(
             boot_id: ours.boot_id.clone(),
             server: own.server,
         };
-        let mut keeper = Keeper {
+        let mut keeper = TurnKeeper {
             cluster,
             ours,
             tie_breaker: own.tie_breaker,
@@ -163,24 +165,24 @@ async fn own(
     ours: &Ours,
     now: &impl Fn() -> Mono,
     asks: &mut mpsc::UnboundedReceiver<Ask>,
-    levels: &mut Levels,
+    levels: &mut TurnLevels,
     told: &mpsc::UnboundedSender<KeeperReport>,
-) -> Option<calls::Own> {
+) -> Option<calls::OwnNodeFacts> {
     let since = now();
     loop {
         let error = match calls::own(cluster, &ours.node, &ours.device_uuid).await {
             Ok(own) => return Some(own),
             Err(error) => error,
         };
-        let (away, why) = (error.reach(), format!("{} ({})", error.line(), error.next_step()));
+        let (away, why) = (error.reach(), error.advice());
         let rest = sleep(OWN_AGAIN);
         tokio::pin!(rest);
         loop {
             if matches!(&levels.want, Some(Some(_))) {
                 let next = "kubectl get nodes".to_owned();
-                let waiting = Waiting {
+                let waiting = TurnWait {
                     nodes: Vec::new(),
-                    rule: Rule::Api,
+                    rule: TurnRule::Api,
                     why: why.clone(),
                     since,
                     place: None,
@@ -214,17 +216,17 @@ async fn own(
     }
 }
 
-enum Done {
-    Read(CallId, Result<Option<Box<Held>>, Trouble>),
-    Looked(CallId, Result<Looked, Trouble>, Pulses),
+enum CallResult {
+    Read(CallId, Result<Option<Box<RecordSnapshot>>, ReadError>),
+    Looked(CallId, Result<NodeListing, ReadError>, Pulses),
     Margin(CallId, Spared),
     Leads(Option<bool>),
-    Wrote(CallId, Wrote),
+    Wrote(CallId, RecordWritten),
     /// The lead of etcd, as far as it was ours and could be.
     Moved,
 }
 
-struct Keeper<'a> {
+struct TurnKeeper<'a> {
     cluster: &'a ApiClient,
     ours: &'a Ours,
     me: Me,
@@ -237,7 +239,7 @@ struct Keeper<'a> {
     pulses: Pulses,
     /// What the last reading of the nodes has shown, for one look at the margin.
     kubernetes: Kubernetes,
-    calls: FuturesUnordered<BoxFuture<'a, Done>>,
+    calls: FuturesUnordered<BoxFuture<'a, CallResult>>,
     lease: Newest,
     /// As it was said last.
     servers_out: Option<Vec<String>>,
@@ -245,14 +247,14 @@ struct Keeper<'a> {
     other: bool,
 }
 
-impl Keeper<'_> {
+impl TurnKeeper<'_> {
     /// Returns whether nobody asks any more; otherwise our node is another object now.
     async fn run(
         &mut self,
         now: &impl Fn() -> Mono,
         wall: &impl Fn() -> Timestamp,
         asks: &mut mpsc::UnboundedReceiver<Ask>,
-        levels: &mut Levels,
+        levels: &mut TurnLevels,
         told: &mpsc::UnboundedSender<KeeperReport>,
     ) -> bool {
         let mut first: Vec<Event> = Vec::new();
@@ -279,7 +281,7 @@ impl Keeper<'_> {
                         let (cluster, ours, next) = (self.cluster, self.ours, self.turn.next_nodes());
                         let moved = async move {
                             spare::move_lead(cluster, ours, &next, at).await;
-                            Done::Moved
+                            CallResult::Moved
                         };
                         self.calls.push(moved.boxed());
                     }
@@ -306,22 +308,22 @@ impl Keeper<'_> {
         false
     }
 
-    fn want(&self, Wish { op, counter, emergency, fit }: Wish) -> Want {
+    fn want(&self, TurnRequest { op, counter, emergency, fit }: TurnRequest) -> TurnClaim {
         let class = match (self.leads, self.tie_breaker, self.me.server) {
             (Some(true), _, true) => Class::Leader,
             (_, true, _) => Class::TieBreaker,
             (_, false, false) => Class::Worker,
             (_, false, true) => Class::Follower,
         };
-        Want { op, counter, class, emergency, fit }
+        TurnClaim { op, counter, class, emergency, fit }
     }
 
     /// Asks our member of etcd whether it leads: who leads goes last, and others read that in the queue.
     fn read_leads(&mut self, now: Mono) {
         self.leads_at = Some(now + LEADS_AGAIN);
-        if self.leads.is_none() || matches!(self.turn.standing(), TurnState::Waiting(_)) {
+        if self.leads.is_none() || matches!(self.turn.state(), TurnState::Waiting(_)) {
             let ours = self.ours;
-            self.calls.push(async move { Done::Leads(spare::leads(ours).await) }.boxed());
+            self.calls.push(async move { CallResult::Leads(spare::leads(ours).await) }.boxed());
         }
     }
 
@@ -349,32 +351,32 @@ impl Keeper<'_> {
         }
     }
 
-    fn done(&mut self, done: Done) -> Event {
+    fn done(&mut self, done: CallResult) -> Event {
         match done {
-            Done::Moved => Event::Tick,
-            Done::Read(id, read) => Event::Read(id, read),
-            Done::Leads(leads) => {
+            CallResult::Moved => Event::Tick,
+            CallResult::Read(id, read) => Event::Read(id, read),
+            CallResult::Leads(leads) => {
                 self.leads = leads.or(self.leads).or(Some(false));
                 Event::Tick
             }
-            Done::Margin(id, Spared { margin, leads }) => {
+            CallResult::Margin(id, Spared { margin, leads }) => {
                 self.leads = leads.or(self.leads);
                 Event::Margin(id, margin.map(drop))
             }
-            Done::Wrote(id, wrote) => Event::Wrote(id, wrote),
-            Done::Looked(id, looked, pulses) => {
+            CallResult::Wrote(id, wrote) => Event::Wrote(id, wrote),
+            CallResult::Looked(id, looked, pulses) => {
                 self.pulses = pulses;
                 if let Err(trouble) = &looked {
                     let why = trouble.to_string();
                     self.kubernetes = match trouble {
-                        Trouble::NoAnswer(_) => Kubernetes::Unreachable(why),
-                        Trouble::Refused(_) | Trouble::BadRecord(_) => Kubernetes::Unreadable(why),
+                        ReadError::NoAnswer(_) => Kubernetes::Unreachable(why),
+                        ReadError::Refused(_) | ReadError::BadRecord(_) => Kubernetes::Unreadable(why),
                     };
                 }
                 Event::Cluster(
                     id,
                     looked.map(|looked| {
-                        let ours = |it: &&NodeSeen| it.name == self.me.node;
+                        let ours = |it: &&TurnNode| it.name == self.me.node;
                         self.other = looked.nodes.iter().find(ours).is_some_and(|it| it.uid != self.me.uid);
                         self.kubernetes = Kubernetes::Read(looked.servers);
                         looked.nodes
@@ -413,7 +415,7 @@ impl Keeper<'_> {
         let (cluster, ours) = (self.cluster, self.ours);
         match effect {
             Effect::Read(id) => {
-                self.calls.push(async move { Done::Read(id, calls::read(cluster).await) }.boxed());
+                self.calls.push(async move { CallResult::Read(id, calls::read(cluster).await) }.boxed());
             }
             Effect::ReadCluster(id) => {
                 let (mut pulses, holders) = (std::mem::take(&mut self.pulses), self.turn.other_holders());
@@ -423,7 +425,7 @@ impl Keeper<'_> {
                         if let Ok(looked) = &mut looked {
                             spare::ask_idle(looked, &holders, ours.port).await;
                         }
-                        Done::Looked(id, looked, pulses)
+                        CallResult::Looked(id, looked, pulses)
                     }
                     .boxed(),
                 );
@@ -436,7 +438,7 @@ impl Keeper<'_> {
                             Some(kubernetes) => spare::spare(ours, kubernetes).await,
                             None => Spared { margin: Ok("a worker".to_owned()), leads: None },
                         };
-                        Done::Margin(id, spared)
+                        CallResult::Margin(id, spared)
                     }
                     .boxed(),
                 );
@@ -447,14 +449,14 @@ impl Keeper<'_> {
                 let write = calls::write(cluster, *order, wall());
                 let write = async move {
                     if !brief {
-                        return Done::Wrote(id, write.await);
+                        return CallResult::Wrote(id, write.await);
                     }
-                    let late = || Wrote::Unknown(format!("no answer within {} s", BRIEF.as_secs()));
-                    Done::Wrote(id, timeout(BRIEF, write).await.unwrap_or_else(|_late| late()))
+                    let late = || RecordWritten::Unknown(format!("no answer within {} s", BRIEF.as_secs()));
+                    CallResult::Wrote(id, timeout(BRIEF, write).await.unwrap_or_else(|_late| late()))
                 };
                 self.calls.push(write.boxed());
             }
-            Effect::Stand(standing) => return told.send(KeeperReport::TurnState(standing)).is_ok(),
+            Effect::State(turn_state) => return told.send(KeeperReport::TurnState(turn_state)).is_ok(),
             Effect::LookedLast(number, result) => {
                 return told.send(KeeperReport::LookedLast(number, result)).is_ok();
             }

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use crate::calls;
-use crate::turn::event::{Trouble, Wrote};
-use crate::turn::record::{BadRecord, Held, LEASE, LeaseWrite, Record};
-use crate::turn::rule::{self, NodeSeen, Reading, Refused};
+use crate::turn::event::{ReadError, RecordWritten};
+use crate::turn::record::{BadRecord, LEASE, RecordSnapshot, RecordWrite, TurnRecord};
+use crate::turn::rule::{self, OperatorRefusal, TurnNode, TurnReading};
 
 /// How often a write is made that others are faster than.
 const TRIES: u32 = 5;
@@ -27,7 +27,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub enum Failed {
     /// It may not be written.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] OperatorRefusal),
     /// The Lease is of no use.
     #[error(transparent)]
     BadRecord(BadRecord),
@@ -42,18 +42,18 @@ pub enum Failed {
     Outrun(String),
 }
 
-impl From<Trouble> for Failed {
-    fn from(trouble: Trouble) -> Self {
+impl From<ReadError> for Failed {
+    fn from(trouble: ReadError) -> Self {
         match trouble {
-            Trouble::NoAnswer(why) | Trouble::Refused(why) => Self::NoAnswer(why),
-            Trouble::BadRecord(why) => Self::BadRecord(why),
+            ReadError::NoAnswer(why) | ReadError::Refused(why) => Self::NoAnswer(why),
+            ReadError::BadRecord(why) => Self::BadRecord(why),
         }
     }
 }
 
 /// An operator's word that a node is away: JSON in [`rule::IGNORE_ANNOTATION`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Away {
+pub struct AwayMark {
     /// Who says so.
     pub who: String,
     /// Why.
@@ -64,11 +64,11 @@ pub struct Away {
 
 /// The Lease, and the nodes after it.
 #[derive(Debug, Clone, Default)]
-pub struct View {
+pub struct TurnView {
     /// The Lease; `None` when there is none.
-    pub held: Option<Box<Held>>,
+    pub held: Option<Box<RecordSnapshot>>,
     /// All nodes; no kubelet counts as silent, as that takes 40 s to see.
-    pub nodes: Vec<NodeSeen>,
+    pub nodes: Vec<TurnNode>,
     /// What [`rule::IGNORE_ANNOTATION`] says, by node.
     pub away: BTreeMap<String, String>,
 }
@@ -77,9 +77,9 @@ pub struct View {
 ///
 /// # Errors
 /// [`Failed::NoAnswer`], [`Failed::BadRecord`].
-pub async fn view(cluster: &ApiClient) -> Result<View, Failed> {
+pub async fn view(cluster: &ApiClient) -> Result<TurnView, Failed> {
     let held = calls::read(cluster).await?;
-    let mut view = View { held, ..View::default() };
+    let mut view = TurnView { held, ..TurnView::default() };
     for (node, away) in calls::glance(cluster).await? {
         view.away.extend(away.map(|text| (node.name.clone(), text)));
         view.nodes.push(node);
@@ -94,24 +94,24 @@ pub async fn view(cluster: &ApiClient) -> Result<View, Failed> {
 pub async fn change(
     cluster: &ApiClient,
     wall: Timestamp,
-    edit: impl Fn(&Record) -> Result<Record, Refused>,
-) -> Result<(Record, Record), Failed> {
+    edit: impl Fn(&TurnRecord) -> Result<TurnRecord, OperatorRefusal>,
+) -> Result<(TurnRecord, TurnRecord), Failed> {
     for _ in 0..TRIES {
         let (on, before) = if let Some(held) = calls::read(cluster).await? {
             (Some((held.uid, held.resource_version)), held.record)
         } else {
             // Whoever makes the Lease brings in the nodes that are cordoned in a turn of an earlier one.
             let nodes = calls::glance(cluster).await?.into_iter().map(|(node, _)| node).collect();
-            (None, rule::rebuild(&Reading { held: None, nodes }).unwrap_or_default())
+            (None, rule::rebuild(&TurnReading { held: None, nodes }).unwrap_or_default())
         };
         let after = edit(&before)?;
         if after == before {
             return Ok((before, after));
         }
-        match calls::write(cluster, LeaseWrite { on, record: after }, wall).await {
-            Wrote::Done(held) => return Ok((before, held.record)),
-            Wrote::Outdated => sleep(AGAIN).await,
-            Wrote::Unknown(why) => return Err(Failed::InDoubt(why)),
+        match calls::write(cluster, RecordWrite { on, record: after }, wall).await {
+            RecordWritten::Done(held) => return Ok((before, held.record)),
+            RecordWritten::Outdated => sleep(AGAIN).await,
+            RecordWritten::Unknown(why) => return Err(Failed::InDoubt(why)),
         }
     }
     Err(Failed::Outrun(format!("lease {APP_NAMESPACE}/{LEASE}")))
@@ -120,11 +120,11 @@ pub async fn change(
 /// Marks a node as away, so that it does not count as down; `None` removes the mark. What the mark said before.
 ///
 /// # Errors
-/// [`Failed`]; [`Refused::Member`] for a member of etcd. Dropping it leaves open whether it was written.
+/// [`Failed`]; [`OperatorRefusal::Member`] for a member of etcd. Dropping it leaves open whether it was written.
 pub async fn mark(
     cluster: &ApiClient,
     name: &NodeName,
-    away: Option<&Away>,
+    away: Option<&AwayMark>,
 ) -> Result<Option<String>, Failed> {
     for _ in 0..TRIES {
         let node = calls::named(cluster, name).await?;
@@ -138,8 +138,8 @@ pub async fn mark(
         match calls::mark(cluster, &node, text.as_deref()).await {
             Ok(true) => return Ok(node.away),
             Ok(false) => sleep(AGAIN).await,
-            Err(Trouble::NoAnswer(why) | Trouble::Refused(why)) => return Err(Failed::InDoubt(why)),
-            Err(Trouble::BadRecord(why)) => return Err(Failed::BadRecord(why)),
+            Err(ReadError::NoAnswer(why) | ReadError::Refused(why)) => return Err(Failed::InDoubt(why)),
+            Err(ReadError::BadRecord(why)) => return Err(Failed::BadRecord(why)),
         }
     }
     Err(Failed::Outrun(format!("node {name}")))

@@ -9,23 +9,23 @@ use kubeapi::ApiClient;
 use step::Mono;
 use tracing::{info, warn};
 
-use crate::calls::{self, Looked, Pulses};
+use crate::calls::{self, NodeListing, Pulses};
 use crate::keeper::Ours;
 use crate::margin::calls as etcd;
-use crate::margin::facts::{Facts, Kubernetes, Own};
+use crate::margin::facts::{EtcdFacts, Kubernetes, OwnEtcd};
 use crate::margin::rule::{Margin, judge, node_of, successor};
 use crate::margin::words;
 
 /// All that is known now, with what the agents of the other members say.
-async fn facts(ours: &Ours, own: Own, kubernetes: Kubernetes) -> Facts {
+async fn facts(ours: &Ours, own: OwnEtcd, kubernetes: Kubernetes) -> EtcdFacts {
     let asked = peers(&own, &kubernetes).into_iter().filter(|(node, _)| node != ours.node.as_str());
     let words = words::ask(asked, ours.port).await;
     let words = words.into_iter().map(|(node, answer)| words::word(node, answer)).collect();
-    Facts { node: ours.node.to_string(), own, kubernetes, words }
+    EtcdFacts { node: ours.node.to_string(), own, kubernetes, words }
 }
 
 /// The servers with etcd and where their agents are: as Kubernetes says, else as the list of members does.
-fn peers(own: &Own, kubernetes: &Kubernetes) -> Vec<(String, IpAddr)> {
+fn peers(own: &OwnEtcd, kubernetes: &Kubernetes) -> Vec<(String, IpAddr)> {
     match kubernetes {
         Kubernetes::Read(nodes) => {
             let servers = nodes.iter().filter(|it| it.etcd);
@@ -72,7 +72,7 @@ pub(crate) async fn leads(ours: &Ours) -> Option<bool> {
 }
 
 /// Asks those agents of the nodes whose names are given whether they are idle, and notes it.
-pub(crate) async fn ask_idle(looked: &mut Looked, names: &[String], port: u16) {
+pub(crate) async fn ask_idle(looked: &mut NodeListing, names: &[String], port: u16) {
     let asked = looked.servers.iter().filter(|it| names.contains(&it.name));
     let asked: Vec<(String, IpAddr)> = asked.filter_map(|it| Some((it.name.clone(), it.address?))).collect();
     for (name, answer) in words::ask(asked, port).await {

@@ -10,10 +10,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
-use kubesim::{Etcd, EtcdFault, Fault, Sim, SimConfig};
+use kubesim::{Etcd, EtcdFault, ScriptedFault, Sim, SimConfig};
 use outage::calls::follow;
-use outage::keeper::{Ask, KeeperReport, Ours, Wish, keep};
-use outage::margin::calls::{Addresses, Settings, Source};
+use outage::keeper::{Ask, KeeperReport, Ours, TurnRequest, keep};
+use outage::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
 use outage::margin::paths::Paths;
 use outage::turn::event::{TurnState, Unconfirmed};
 use outage::turn::record::{Op, Phase};
@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep};
 const NODES: usize = 5;
 /// How long a node is down.
 const DOWN: Duration = Duration::from_secs(90);
-const SETTINGS: Settings = Settings { metrics: "m", gateway: "g", data: "d" };
+const SETTINGS: EtcdSettings = EtcdSettings { metrics: "m", gateway: "g", data: "d" };
 const WALL: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn sim() -> Sim {
@@ -53,7 +53,7 @@ fn keeper(
     begun: Instant,
     tasks: &mut JoinSet<()>,
 ) -> (mpsc::UnboundedSender<Ask>, mpsc::UnboundedReceiver<KeeperReport>) {
-    let nowhere = Source {
+    let nowhere = EtcdAccess {
         addresses: Addresses::default(),
         paths: Paths::usual(std::path::Path::new("/nonexistent")),
         settings: SETTINGS,
@@ -66,7 +66,7 @@ fn keeper_with(
     sim: &Sim,
     nth: usize,
     begun: Instant,
-    etcd: Source,
+    etcd: EtcdAccess,
     tasks: &mut JoinSet<()>,
 ) -> (mpsc::UnboundedSender<Ask>, mpsc::UnboundedReceiver<KeeperReport>) {
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
@@ -90,7 +90,7 @@ fn keeper_with(
 }
 
 fn reboot() -> Ask {
-    Ask::Want(Some(Wish { op: Op::Reboot, counter: 1, emergency: false, fit: true }))
+    Ask::Want(Some(TurnRequest { op: Op::Reboot, counter: 1, emergency: false, fit: true }))
 }
 
 fn cordon(sim: &Sim, nth: usize, held: Option<(u32, String)>) {
@@ -184,21 +184,21 @@ async fn u12_waiting_costs_no_request_but_one_watch_far_back_in_the_queue() {
         drop(asks);
     }
     sleep(Duration::from_secs(1)).await;
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     sleep(Duration::from_secs(480)).await;
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let asked: Vec<&str> = seen[before..].iter().map(|it| it.uri.split('?').next().unwrap()).collect();
     assert!(asked.len() <= 2 && asked.iter().all(|it| it.ends_with("/leases")), "{asked:?}");
     drop(all);
 }
 
 /// Three servers with embedded etcd, of which the first leads; what node `n0` needs of it.
-async fn servers(root: &std::path::Path) -> (Sim, Etcd, Source) {
+async fn servers(root: &std::path::Path) -> (Sim, Etcd, EtcdAccess) {
     some_servers(root, &["n0", "n1", "n2"]).await
 }
 
 /// The same with servers of these names.
-async fn some_servers(root: &std::path::Path, names: &[&str]) -> (Sim, Etcd, Source) {
+async fn some_servers(root: &std::path::Path, names: &[&str]) -> (Sim, Etcd, EtcdAccess) {
     let sim = Sim::new(SimConfig::default());
     let etcd = Etcd::start(names).await.unwrap();
     for (nth, name) in names.iter().enumerate() {
@@ -216,8 +216,8 @@ async fn some_servers(root: &std::path::Path, names: &[&str]) -> (Sim, Etcd, Sou
     (sim, etcd, source)
 }
 
-fn source(root: &std::path::Path, etcd: &Etcd, node: &str) -> Source {
-    Source {
+fn source(root: &std::path::Path, etcd: &Etcd, node: &str) -> EtcdAccess {
+    EtcdAccess {
         addresses: Addresses { metrics: etcd.metrics_url(node), gateway: etcd.gateway_url(node) },
         paths: Paths::at(&root.join("k3s")),
         settings: SETTINGS,
@@ -417,7 +417,7 @@ async fn u3_at_the_last_look_a_server_reads_etcd_again_and_without_the_api_it_go
             etcd.script("n2", &[]);
         }
         for path in ["/apis/coordination.k8s.io", "/api/v1/nodes"] {
-            sim.faults().script("GET", path, u32::MAX, Fault::Cut);
+            sim.faults().script("GET", path, u32::MAX, ScriptedFault::Cut);
         }
         match look(3).await {
             Err(Unconfirmed::Unreachable { margin: Ok(()), .. }) if alone_goes => {}

@@ -25,7 +25,7 @@ mod tests;
 
 /// A call by which something is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Call {
+pub(crate) enum ReadCall {
     Open,
     LookAt,
     Read,
@@ -34,13 +34,13 @@ pub(crate) enum Call {
 
 /// The failure of a call that a test has planted.
 #[cfg(test)]
-fn planted(call: Call) -> Result<(), Errno> {
+fn planted(call: ReadCall) -> Result<(), Errno> {
     planted::failure(call)
 }
 
 #[cfg(not(test))]
 #[expect(clippy::unnecessary_wraps, reason = "tests plant failures here")]
-const fn planted(_: Call) -> Result<(), Errno> {
+const fn planted(_: ReadCall) -> Result<(), Errno> {
     Ok(())
 }
 
@@ -128,7 +128,7 @@ impl Disk for HostDisk {
     }
 
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
-        planted(Call::List)?;
+        planted(ReadCall::List)?;
         fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
@@ -195,7 +195,7 @@ pub(crate) fn open_in(
 ) -> Result<Option<(File, u64)>, Error> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let refuse = |reason: &str| Error::Refused { path: path(), reason: reason.to_owned() };
-    let opened = planted(Call::Open);
+    let opened = planted(ReadCall::Open);
     let file = match opened.and_then(|()| rustix::fs::openat(dir, name.as_ref(), flags, Mode::empty())) {
         Ok(file) => File::from(file),
         // A path through something that is no directory leads to no file.
@@ -203,7 +203,7 @@ pub(crate) fn open_in(
         Err(Errno::LOOP) => return Err(refuse("it is a link; put a regular file there")),
         Err(error) => return Err(Error::io("open", path())(error.into())),
     };
-    let seen = planted(Call::LookAt).and_then(|()| rustix::fs::fstat(&file));
+    let seen = planted(ReadCall::LookAt).and_then(|()| rustix::fs::fstat(&file));
     let seen = seen.map_err(|error| Error::io("look at", path())(error.into()))?;
     if FileType::from_raw_mode(seen.st_mode) == FileType::RegularFile {
         Ok(Some((file, u64::try_from(seen.st_size).unwrap_or_default())))
@@ -278,7 +278,7 @@ fn fill(
     bytes.reserve(usize::try_from(length).unwrap_or_default().saturating_add(1));
     loop {
         let into = rustix::buffer::spare_capacity(bytes);
-        match planted(Call::Read).and_then(|()| rustix::io::read(file, into)) {
+        match planted(ReadCall::Read).and_then(|()| rustix::io::read(file, into)) {
             Ok(0) => return Ok(()),
             Ok(_) if bytes.len() as u64 > limit_bytes => return Err(too_long()),
             Ok(_) if bytes.len() < bytes.capacity() => return Ok(()),
@@ -291,7 +291,7 @@ fn fill(
 }
 
 /// A directory out of which many files are read.
-pub(crate) struct Shelf<'a> {
+pub(crate) struct DirReader<'a> {
     path: &'a Path,
     /// `None` for names that are whole paths.
     held: Option<OwnedFd>,
@@ -299,7 +299,7 @@ pub(crate) struct Shelf<'a> {
     bytes: Vec<u8>,
 }
 
-impl<'a> Shelf<'a> {
+impl<'a> DirReader<'a> {
     /// Holds the directory, so that the way to it is gone only once; what cannot be held is read by its path.
     pub(crate) fn hold(path: &'a Path) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 
 /// An error of a codec.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub type CodecError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A step that failed. Nothing has changed when it did.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +21,7 @@ pub enum Error {
     UnknownKey { topic: String, key: String },
     /// A value has no form on disk.
     #[error("encode key {key:?} of {topic}")]
-    Encode { topic: String, key: String, source: BoxError },
+    Encode { topic: String, key: String, source: CodecError },
     /// A value is too long for its file.
     #[error("publish key {key:?} of {topic}: {bytes} bytes, the limit is {limit}")]
     TooLong { topic: String, key: String, bytes: usize, limit: u64 },
@@ -88,14 +88,14 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// A bad file that was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct BadFile {
     /// The file.
     pub path: PathBuf,
     /// What is wrong with it.
     pub reason: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for BadFile {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: {}", self.path.display(), self.reason)
     }

@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{BoxError, Error, Name};
+use crate::{CodecError, Error, Name};
 
 /// The longest content of such a file; one byte more ends a publisher of the reference.
 pub(crate) const MEMBER_LIMIT_BYTES: usize = (1 << 20) - 1;
@@ -40,12 +40,12 @@ impl Large {
     }
 
     /// A path as long as every one that [`Large::write`] returns for a member.
-    pub(crate) fn sample(&self, member: &str) -> Result<String, BoxError> {
+    pub(crate) fn sample(&self, member: &str) -> Result<String, CodecError> {
         text(&self.path(member, NUMBERS.start))
     }
 
     /// Writes a file for a member, and nothing but this file.
-    pub(crate) fn write(&self, member: &str, content: &[u8]) -> Result<String, BoxError> {
+    pub(crate) fn write(&self, member: &str, content: &[u8]) -> Result<String, CodecError> {
         DirBuilder::new().recursive(true).mode(0o755).create(&self.dir)?;
         self.refuse_links()?;
         loop {
@@ -81,7 +81,7 @@ impl Large {
         self.dir.join(named(member, &number.to_string()))
     }
 
-    fn refuse_links(&self) -> Result<(), BoxError> {
+    fn refuse_links(&self) -> Result<(), CodecError> {
         for dir in self.dir.ancestors().take(self.own) {
             match fs::symlink_metadata(dir) {
                 Ok(seen) if seen.is_dir() => {}
@@ -122,7 +122,7 @@ fn named(member: &str, number: &str) -> String {
     format!("{PREFIX}{member}{number}")
 }
 
-fn text(path: &Path) -> Result<String, BoxError> {
+fn text(path: &Path) -> Result<String, CodecError> {
     path.to_str().map(str::to_owned).ok_or_else(|| format!("{} is no text", path.display()).into())
 }
 

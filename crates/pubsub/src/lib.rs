@@ -23,8 +23,8 @@ use socket::{peer, server};
 pub use watch::glance;
 use watch::{file, files, folder, removed};
 
-pub use error::{BoxError, Error, Finding};
-pub use file::{Author, FileRule, FileState, FileWatch};
+pub use error::{BadFile, CodecError, Error};
+pub use file::{FileAuthor, FileRule, FileState, FileWatch};
 pub use name::Name;
 pub use publication::{Publication, Published};
 pub use retry::Retry;
@@ -35,9 +35,9 @@ pub use topic_root::TopicRoot;
 /// How values become bytes and back.
 pub struct Codec<T> {
     /// Compact bytes without a final newline.
-    pub encode: fn(&T) -> Result<Vec<u8>, BoxError>,
+    pub encode: fn(&T) -> Result<Vec<u8>, CodecError>,
     /// The value in the bytes of a whole file.
-    pub decode: fn(&[u8]) -> Result<T, BoxError>,
+    pub decode: fn(&[u8]) -> Result<T, CodecError>,
 }
 
 impl<T> Clone for Codec<T> {
@@ -51,10 +51,10 @@ impl<T> Copy for Codec<T> {}
 /// Makes the wire form of a value out of its form on disk. A large member is stored by the function that it is
 /// given, with its name and the content of its file, and is replaced by the path that comes back. Without a member
 /// whose name begins with `pubsub-` it is at most six times as long as the form on disk, and cannot fail.
-pub type ToWire = fn(&[u8], &mut Store<'_>) -> Result<Vec<u8>, BoxError>;
+pub type ToWire = fn(&[u8], &mut StoreLarge<'_>) -> Result<Vec<u8>, CodecError>;
 
 /// Stores a large member.
-pub type Store<'a> = dyn FnMut(&str, &[u8]) -> Result<String, BoxError> + 'a;
+pub type StoreLarge<'a> = dyn FnMut(&str, &[u8]) -> Result<String, CodecError> + 'a;
 
 /// No topic file is longer; what is longer is reported and not read. A value may have several large members of
 /// nearly 1 MiB each.

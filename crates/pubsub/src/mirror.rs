@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 
-use crate::{Change, Finding};
+use crate::{BadFile, Change};
 
 /// The values of one topic as far as they were heard. What is equal is not told.
 pub(crate) struct Mirror<T> {
@@ -71,11 +71,11 @@ impl<T: Clone + PartialEq> Mirror<T> {
     }
 
     /// Whether all changes were handed over.
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn is_handed_over(&self) -> bool {
         self.told.is_empty()
     }
 
-    pub(crate) fn bad(&mut self, finding: Finding) {
+    pub(crate) fn bad(&mut self, finding: BadFile) {
         self.told.push_back(Change::Bad(finding));
     }
 }

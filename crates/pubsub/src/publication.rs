@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::disk::{Disk, HostDisk};
-use crate::files::{self, Files, Keeper, Shared};
-use crate::folder::{Folder, Former, Place};
+use crate::files::{self, DirKeeper, Files, SharedFiles};
+use crate::folder::{DirChange, Folder, Former};
 use crate::lock::Lock;
 use crate::name::{BACKUP, Name, RESTARTED, SUFFIX};
-use crate::server::{Server, refuse_live};
+use crate::server::{SocketServer, refuse_live};
 use crate::watch::WatchHub;
-use crate::{BoxError, Codec, Error, FILE_LIMIT_BYTES, Finding, ToWire, store};
+use crate::{BadFile, Codec, CodecError, Error, FILE_LIMIT_BYTES, ToWire, store};
 
 /// What publishing did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,18 +25,18 @@ pub enum Published {
 /// The only publisher of one topic. Dropping it leaves the files, as a crash would; [`Publication::close`] tidies.
 pub struct Publication<T> {
     name: Name,
-    files: Shared,
+    files: SharedFiles,
     codec: Codec<T>,
     /// Each is read out of its bytes only when somebody asks for it.
     values: BTreeMap<String, Box<OnceLock<T>>>,
     /// Keys whose last write failed: what readers see of them is not known.
     doubtful: BTreeSet<String>,
     restarted: u32,
-    findings: Vec<Finding>,
+    findings: Vec<BadFile>,
     /// Dropped before the lock: who gets the lock next must not meet our socket alive.
-    server: Option<Server>,
+    server: Option<SocketServer>,
     /// The same: it writes no file then.
-    keeper: Option<Keeper>,
+    keeper: Option<DirKeeper>,
     _lock: Lock,
 }
 
@@ -48,7 +48,7 @@ impl<T: Clone + PartialEq> Publication<T> {
         let mut publication = Self::open_on(Arc::new(HostDisk), root, name, codec, lock)?;
         // What a person removes from a persistent topic stays away until it is published again: it may be meant.
         if !publication.name.is_persistent() {
-            publication.keeper = Keeper::start(Arc::clone(hub), &publication.files);
+            publication.keeper = DirKeeper::start(Arc::clone(hub), &publication.files);
         }
         Ok(publication)
     }
@@ -79,12 +79,12 @@ impl<T: Clone + PartialEq> Publication<T> {
 
     /// What [`crate::TopicRoot::serve`] does.
     pub(crate) fn serve(&mut self, root: &Path, to_wire: ToWire) -> Result<(), Error> {
-        let Some(server) = Server::open(&self.name, root, to_wire)? else { return Ok(()) };
+        let Some(server) = SocketServer::open(&self.name, root, to_wire)? else { return Ok(()) };
         let mut findings = Vec::new();
         for (key, value) in self.iter() {
             if let Err(reason) = server.put_anew(key, (self.codec.encode)(value)) {
                 let path = self.files().path(&self.name.file(key)?);
-                findings.push(Finding { path, reason });
+                findings.push(BadFile { path, reason });
             }
         }
         self.findings.append(&mut findings);
@@ -107,7 +107,7 @@ impl<T: Clone + PartialEq> Publication<T> {
             return Err(Error::TooLong { topic, key, bytes: bytes.len(), limit: FILE_LIMIT_BYTES });
         }
         if !self.doubtful.contains(key) && self.files().is_there(&file, &bytes) {
-            self.files().catch_up(Place::Same)?;
+            self.files().catch_up(DirChange::Same)?;
             return Ok(Published::Unchanged);
         }
         if let Some(server) = &self.server {
@@ -219,7 +219,7 @@ impl<T: Clone + PartialEq> Publication<T> {
     }
 
     /// The bad files that were left out at the start, once.
-    pub fn take_findings(&mut self) -> Vec<Finding> {
+    pub fn take_findings(&mut self) -> Vec<BadFile> {
         std::mem::take(&mut self.findings)
     }
 
@@ -246,7 +246,7 @@ impl<T: Clone + PartialEq> Publication<T> {
         server.close()
     }
 
-    fn no_form(&self, key: &str, source: BoxError) -> Error {
+    fn no_form(&self, key: &str, source: CodecError) -> Error {
         Error::Encode { topic: self.name.to_string(), key: key.to_owned(), source }
     }
 
@@ -279,7 +279,7 @@ impl<T: Clone + PartialEq> Publication<T> {
             Ok(None) => 0,
             Err(error) if error.is_refusal() => {
                 let path = self.files().path(RESTARTED);
-                self.findings.push(Finding { path, reason: error.to_string() });
+                self.findings.push(BadFile { path, reason: error.to_string() });
                 0
             }
             Err(error) => return Err(error),
@@ -309,11 +309,11 @@ impl<T: Clone + PartialEq> Publication<T> {
             }
             drop(files);
             self.values.insert(key, Box::new(value.into()));
-            self.findings.push(Finding { path, reason: format!("{reason}; its backup was used") });
+            self.findings.push(BadFile { path, reason: format!("{reason}; its backup was used") });
             return Ok(());
         }
         self.files().disown(file);
-        self.findings.push(Finding { path, reason });
+        self.findings.push(BadFile { path, reason });
         Ok(())
     }
 

@@ -76,12 +76,12 @@ fn beside(
     bytes: &[u8],
 ) -> Result<Written, Error> {
     settle(disk, settled, dir)?;
-    match disk.write_beside(dir, bytes, Owner::Nobody) {
+    match disk.write_beside(dir, bytes, TempFileOwner::Nobody) {
         // It was removed since.
         Err(error) if is_missing(&error) => {
             lock(settled).remove(dir);
             settle(disk, settled, dir)?;
-            disk.write_beside(dir, bytes, Owner::Nobody)
+            disk.write_beside(dir, bytes, TempFileOwner::Nobody)
         }
         written => written,
     }
@@ -144,7 +144,7 @@ pub(crate) fn remove_on(disk: &dyn Disk, path: &Path) -> Result<bool, Error> {
 
 /// Who else may remove a temporary file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum TempFileOwner {
     /// Whoever holds the lock of the topic, so nobody while it is written.
     Topic,
     /// Any process that writes there and finds it unclaimed.
@@ -161,7 +161,12 @@ pub(crate) struct Written {
 /// Orders of system calls that each leave whole files behind.
 impl dyn Disk + '_ {
     /// Writes a temporary file in `dir` and brings its content to disk.
-    pub(crate) fn write_beside(&self, dir: &Path, bytes: &[u8], owner: Owner) -> Result<Written, Error> {
+    pub(crate) fn write_beside(
+        &self,
+        dir: &Path,
+        bytes: &[u8],
+        owner: TempFileOwner,
+    ) -> Result<Written, Error> {
         loop {
             let path = free_name(dir);
             let mut draft = match self.create(&path) {
@@ -170,7 +175,7 @@ impl dyn Disk + '_ {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(Error::io("create", path)(error)),
             };
-            if owner == Owner::Nobody && !draft.claim().map_err(Error::io("lock", &path))? {
+            if owner == TempFileOwner::Nobody && !draft.claim().map_err(Error::io("lock", &path))? {
                 continue;
             }
             if let Err(error) = fill(draft.as_mut(), bytes) {
@@ -178,7 +183,7 @@ impl dyn Disk + '_ {
                 return Err(Error::io("write", path)(error));
             }
             // Closed before it is renamed: whoever watches need not hear of it under its new name.
-            let claim = (owner == Owner::Nobody).then_some(draft);
+            let claim = (owner == TempFileOwner::Nobody).then_some(draft);
             return Ok(Written { path, claim });
         }
     }
@@ -204,7 +209,9 @@ impl dyn Disk + '_ {
                 // A file system without second names.
                 Err(_) => {
                     let Some(bytes) = self.read(path, FILE_LIMIT_BYTES)? else { return Ok(None) };
-                    return self.write_beside(parent(path), &bytes, Owner::Topic).map(|copy| Some(copy.path));
+                    return self
+                        .write_beside(parent(path), &bytes, TempFileOwner::Topic)
+                        .map(|copy| Some(copy.path));
                 }
             }
         }

@@ -5,12 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::disk::Shelf;
+use crate::disk::DirReader;
 use crate::error::chain;
 use crate::mirror::Mirror;
 use crate::name::{RESTARTED, SUFFIX};
-use crate::watch::{Follows, Notifier, Pending, WatchHub};
-use crate::{Codec, Error, FILE_LIMIT_BYTES, Finding, Retry, glance};
+use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
+use crate::{BadFile, Codec, Error, FILE_LIMIT_BYTES, Retry, glance};
 
 /// What a subscriber is told. Values that are equal to the last one are not told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,13 +37,13 @@ pub enum Change<T> {
     Restarted(u32),
     /// A file makes no sense, or cannot be read. It is told once; the last good value of its key stays, and what
     /// could not be read is read again after a pause.
-    Bad(Finding),
+    Bad(BadFile),
 }
 
 /// Follows one topic for good: before its publisher runs, before its directory exists, after both were replaced.
 pub struct Subscription<T> {
     hub: Arc<WatchHub>,
-    bell: Arc<Notifier>,
+    bell: Arc<DirNotifier>,
     dir: PathBuf,
     codec: Codec<T>,
     known: Mirror<T>,
@@ -87,7 +87,7 @@ impl<T: Clone + PartialEq> Subscription<T> {
                 Pending::All => self.read_all(),
                 Pending::Names(names) => {
                     let dir = self.dir.clone();
-                    self.read(&names, &mut Shelf::pass(&dir))
+                    self.read(&names, &mut DirReader::pass(&dir))
                 }
                 Pending::None => None,
             };
@@ -105,7 +105,7 @@ impl<T: Clone + PartialEq> Subscription<T> {
     /// Whether everything there was read once, or reading fails and is repeated, and all of that was handed over:
     /// for whoever cannot wait for [`Change::Synced`].
     pub fn was_tried(&self) -> bool {
-        (self.known.is_synced() || self.retry.is_failing()) && self.known.is_told()
+        (self.known.is_synced() || self.retry.is_failing()) && self.known.is_handed_over()
     }
 
     /// The value under `key` as far as changes were read.
@@ -135,13 +135,13 @@ impl<T: Clone + PartialEq> Subscription<T> {
         names.extend(self.bad.keys().cloned());
         let mut names: BTreeSet<OsString> = names.into_iter().collect();
         names.remove(OsStr::new(RESTARTED));
-        let mut files = Shelf::hold(&dir);
+        let mut files = DirReader::hold(&dir);
         let failed = self.read(&names, &mut files);
         failed.or(self.read(&BTreeSet::from([RESTARTED.into()]), &mut files))
     }
 
     /// Reads these files; the error of the first that could not be read.
-    fn read(&mut self, names: &BTreeSet<OsString>, files: &mut Shelf<'_>) -> Option<Error> {
+    fn read(&mut self, names: &BTreeSet<OsString>, files: &mut DirReader<'_>) -> Option<Error> {
         let mut failed = None;
         for name in names {
             if let Err(error) = self.read_one(name, files) {
@@ -156,7 +156,7 @@ impl<T: Clone + PartialEq> Subscription<T> {
     ///
     /// # Errors
     /// It cannot be read: nothing is known of it.
-    fn read_one(&mut self, name: &OsStr, files: &mut Shelf<'_>) -> Result<(), Error> {
+    fn read_one(&mut self, name: &OsStr, files: &mut DirReader<'_>) -> Result<(), Error> {
         let fault = match said(name, files)? {
             Said::Nothing => return Ok(()),
             Said::Gone(key) => {
@@ -177,7 +177,7 @@ impl<T: Clone + PartialEq> Subscription<T> {
             Said::Fault(reason) => Some(reason),
         };
         if let Some(reason) = new_fault(&mut self.bad, name, fault) {
-            self.known.bad(Finding { path: self.dir.join(name), reason });
+            self.known.bad(BadFile { path: self.dir.join(name), reason });
         }
         Ok(())
     }
@@ -201,7 +201,7 @@ enum Said<'a> {
 ///
 /// # Errors
 /// It cannot be read: nothing is known of it.
-fn said<'a>(name: &'a OsStr, files: &'a mut Shelf<'_>) -> Result<Said<'a>, Error> {
+fn said<'a>(name: &'a OsStr, files: &'a mut DirReader<'_>) -> Result<Said<'a>, Error> {
     let key = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
     if key.is_none() && name != RESTARTED {
         return Ok(Said::Nothing);
@@ -234,7 +234,7 @@ fn new_fault(bad: &mut BTreeMap<OsString, String>, name: &OsStr, fault: Option<S
 }
 
 /// What is reported of a read that failed.
-fn unreadable(dir: &Path, error: &Error) -> Finding {
+fn unreadable(dir: &Path, error: &Error) -> BadFile {
     let path = if let Error::Io { path, .. } = error { path.clone() } else { dir.to_owned() };
-    Finding { path, reason: format!("cannot be read, retrying: {}", chain(error)) }
+    BadFile { path, reason: format!("cannot be read, retrying: {}", chain(error)) }
 }

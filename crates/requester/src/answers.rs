@@ -4,7 +4,7 @@
 
 use topics::{Answer, DrainStatus, NodeDrainProgress, NodeDrainStatus};
 
-use crate::{Own, RequestAnswer, told};
+use crate::{OwnRequest, RequestAnswer, classify};
 
 /// The latest values of zedkube's two topics.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -63,16 +63,17 @@ impl LatestAnswers {
     }
 
     /// Whether zedkube has answered this very request with COMPLETE as a person forces it.
-    pub(crate) fn has_forced(&self, own: &Own) -> bool {
-        self.answer(own).is_some_and(|it| matches!(told(it), RequestAnswer::Complete { forced: true, .. }))
+    pub(crate) fn has_forced(&self, own: &OwnRequest) -> bool {
+        self.answer(own)
+            .is_some_and(|it| matches!(classify(it), RequestAnswer::Complete { forced: true, .. }))
     }
 
-    fn answer(&self, own: &Own) -> Option<&Answer> {
+    fn answer(&self, own: &OwnRequest) -> Option<&Answer> {
         self.progress.as_ref()?.answer(own.id?)
     }
 
     /// What the request waits for, for a person.
-    pub fn words(&self, own: &Own) -> String {
+    pub fn words(&self, own: &OwnRequest) -> String {
         // Not how many pods are left: this goes to a file on disk, and NodeDrainProgress shows it.
         let of_ours = self.status.filter(|it| own.id.is_some_and(|id| id.by == it.requested_by));
         let of_ours = of_ours.filter(|_| self.progress.is_none()).map(|it| it.status);

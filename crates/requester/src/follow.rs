@@ -10,7 +10,7 @@ use tracing::warn;
 
 /// Something that zedkube's topics say.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Word {
+pub enum DrainTopicUpdate {
     /// NodeDrainStatus, or that there is none any more.
     Status(Option<NodeDrainStatus>),
     /// NodeDrainProgress, or that there is none: a zedkube of the reference never publishes one.
@@ -22,7 +22,11 @@ pub enum Word {
 /// Follows both topics of zedkube until nobody listens any more. zedkube writes the progress before the status, and
 /// here it is read after the status: a COMPLETE that was heard alone would be taken for that of a zedkube that gives
 /// no answers, whoever it is for and whatever was skipped.
-pub async fn follow<E>(topic_root: TopicRoot, outbox: Outbox<E>, to_event: fn(Word) -> Option<E>) {
+pub async fn follow<E>(
+    topic_root: TopicRoot,
+    outbox: Outbox<E>,
+    to_event: fn(DrainTopicUpdate) -> Option<E>,
+) {
     let mut statuses = topic_root.subscription(&wire::name::<NodeDrainStatus>(ZEDKUBE), wire::codec());
     let mut reports = topic_root.subscription(&wire::name::<NodeDrainProgress>(ZEDKUBE), wire::codec());
     let (mut answers, mut unread) = (false, 2);
@@ -30,24 +34,24 @@ pub async fn follow<E>(topic_root: TopicRoot, outbox: Outbox<E>, to_event: fn(Wo
         let words = tokio::select! {
             biased;
             change = reports.next() => match change {
-                Change::Put { value, .. } => vec![Word::Progress(Some(Box::new(value)))],
-                Change::Gone { .. } => vec![Word::Progress(None)],
-                Change::Synced if !answers => vec![Word::Progress(None), Word::Read],
+                Change::Put { value, .. } => vec![DrainTopicUpdate::Progress(Some(Box::new(value)))],
+                Change::Gone { .. } => vec![DrainTopicUpdate::Progress(None)],
+                Change::Synced if !answers => vec![DrainTopicUpdate::Progress(None), DrainTopicUpdate::Read],
                 other @ (Change::Synced | Change::Restarted(_) | Change::Bad(_)) => said(&other),
             },
             change = statuses.next() => match change {
                 Change::Put { value, .. } => {
                     let report = wire::look::<NodeDrainProgress>(&topic_root, ZEDKUBE, GLOBAL).await;
-                    let report = report.map(|it| Word::Progress(Some(Box::new(it))));
-                    report.into_iter().chain([Word::Status(Some(value))]).collect()
+                    let report = report.map(|it| DrainTopicUpdate::Progress(Some(Box::new(it))));
+                    report.into_iter().chain([DrainTopicUpdate::Status(Some(value))]).collect()
                 }
-                Change::Gone { .. } => vec![Word::Status(None)],
+                Change::Gone { .. } => vec![DrainTopicUpdate::Status(None)],
                 other @ (Change::Synced | Change::Restarted(_) | Change::Bad(_)) => said(&other),
             },
         };
         for word in words {
-            answers |= matches!(word, Word::Progress(Some(_)));
-            if word == Word::Read {
+            answers |= matches!(word, DrainTopicUpdate::Progress(Some(_)));
+            if word == DrainTopicUpdate::Read {
                 unread -= 1;
                 if unread > 0 {
                     continue;
@@ -62,9 +66,9 @@ pub async fn follow<E>(topic_root: TopicRoot, outbox: Outbox<E>, to_event: fn(Wo
     }
 }
 
-fn said<T>(change: &Change<T>) -> Vec<Word> {
+fn said<T>(change: &Change<T>) -> Vec<DrainTopicUpdate> {
     match change {
-        Change::Synced => vec![Word::Read],
+        Change::Synced => vec![DrainTopicUpdate::Read],
         Change::Bad(finding) => {
             let (path, reason) = (finding.path.display(), &finding.reason);
             warn!(%path, reason, "ignored a bad file, the last good value stays");
@@ -87,8 +91,8 @@ mod tests {
         let (outbox, mut inbox) = turn::inbox();
         let mut tasks = Tasks::new(outbox);
         tasks.events("follow zedkube", |outbox| follow(topic_root.clone(), outbox, Some));
-        assert_eq!(inbox.recv().await, Some(Word::Progress(None)), "there is none yet");
-        assert_eq!(inbox.recv().await, Some(Word::Read));
+        assert_eq!(inbox.recv().await, Some(DrainTopicUpdate::Progress(None)), "there is none yet");
+        assert_eq!(inbox.recv().await, Some(DrainTopicUpdate::Read));
         let mut reports = agent::publication::<NodeDrainProgress>(&topic_root, ZEDKUBE).unwrap();
         let mut statuses = agent::publication::<NodeDrainStatus>(&topic_root, ZEDKUBE).unwrap();
         let mut heard = Vec::new();
@@ -97,10 +101,10 @@ mod tests {
             let status = NodeDrainStatus { status: number, ..NodeDrainStatus::default() };
             reports.publish(GLOBAL, &report).unwrap();
             statuses.publish(GLOBAL, &status).unwrap();
-            while heard.last() != Some(&Word::Status(Some(status))) {
+            while heard.last() != Some(&DrainTopicUpdate::Status(Some(status))) {
                 heard.extend(inbox.recv().await);
             }
-            assert_eq!(heard[heard.len() - 2], Word::Progress(Some(Box::new(report))));
+            assert_eq!(heard[heard.len() - 2], DrainTopicUpdate::Progress(Some(Box::new(report))));
         }
     }
 
@@ -116,7 +120,7 @@ mod tests {
         let (outbox, mut inbox) = turn::inbox();
         let mut tasks = Tasks::new(outbox);
         tasks.events("follow zedkube", |outbox| follow(topic_root.clone(), outbox, Some));
-        assert_eq!(inbox.recv().await, Some(Word::Progress(Some(Box::new(report)))));
-        assert_eq!(inbox.recv().await, Some(Word::Read));
+        assert_eq!(inbox.recv().await, Some(DrainTopicUpdate::Progress(Some(Box::new(report)))));
+        assert_eq!(inbox.recv().await, Some(DrainTopicUpdate::Read));
     }
 }

@@ -13,7 +13,7 @@ use crate::LatestAnswers;
 
 /// Whether there is a cluster to leave in order, by the device config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Membership {
+pub enum DeviceClustering {
     /// Nothing known yet.
     #[default]
     Undecided,
@@ -25,7 +25,7 @@ pub enum Membership {
 
 /// Why an operation may be carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Why {
+pub enum ProceedReason {
     /// The drain for our own request is complete; `skip` is zedkube's reason when it was not done in full.
     Complete {
         /// Empty after a full drain.
@@ -46,7 +46,7 @@ pub enum Why {
 
 /// Our own request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Own {
+pub struct OwnRequest {
     /// `None` until it is known when it was made.
     pub id: Option<RequestId>,
     /// What it is for.
@@ -60,7 +60,7 @@ pub struct Own {
     pub failed: bool,
 }
 
-impl Own {
+impl OwnRequest {
     /// A request for `context` that is being made now.
     pub fn new(context: String, id: Option<RequestId>, heard: &LatestAnswers) -> Self {
         let before = heard.status.filter(|said| said.status.is_final());
@@ -81,15 +81,15 @@ impl Own {
 
 /// All that the judgement depends on.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a> {
+pub struct JudgeInput<'a> {
     /// Who asks.
     pub by: Requester,
     /// The request for this very operation, if there is one.
-    pub own: Option<&'a Own>,
+    pub own: Option<&'a OwnRequest>,
     /// What zedkube has said.
     pub heard: &'a LatestAnswers,
     /// Whether there is a cluster to leave in order.
-    pub cluster: Membership,
+    pub cluster: DeviceClustering,
     /// Whether zedkube's record says that the node has yet to leave its cluster, or is not known yet.
     pub has_to_leave: bool,
     /// The force file.
@@ -98,9 +98,9 @@ pub struct View<'a> {
 
 /// The judgement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DrainJudgement {
     /// Go.
-    Open(Why),
+    Open(ProceedReason),
     /// Publish a request of our own.
     Ask,
     /// Something is going on; a later fact opens the gate or fails the drain.
@@ -140,7 +140,7 @@ pub fn undone(
 pub fn is_used(
     forced: Option<NodeDrainStatus>,
     by: Requester,
-    own: Option<&Own>,
+    own: Option<&OwnRequest>,
     heard: &LatestAnswers,
 ) -> bool {
     forced.is_some_and(|it| completes(it, by)) && own.is_none_or(|own| heard.has_forced(own))
@@ -168,7 +168,7 @@ pub enum RequestAnswer {
 }
 
 /// What an answer means for its request.
-pub fn told(answer: &Answer) -> RequestAnswer {
+pub fn classify(answer: &Answer) -> RequestAnswer {
     if answer.status == DrainStatus::Complete {
         RequestAnswer::Complete { skip: answer.skip.clone(), forced: answer.forced }
     } else if answer.status.is_failure() {
@@ -179,7 +179,7 @@ pub fn told(answer: &Answer) -> RequestAnswer {
 }
 
 /// Judges.
-pub fn judge(view: View<'_>) -> Verdict {
+pub fn judge(view: JudgeInput<'_>) -> DrainJudgement {
     if let Some(forced) = view.forced.filter(|forced| serves(*forced, view.by)) {
         return judge_forced(view, forced);
     }
@@ -189,14 +189,16 @@ pub fn judge(view: View<'_>) -> Verdict {
     let status = view.heard.status.unwrap_or_default();
     match status.status.defer() {
         Defer::Wait => match stranger(status.status) {
-            Some(number) => Verdict::Stranger(number),
+            Some(number) => DrainJudgement::Stranger(number),
             // Someone else's drain as well: we join it by a request of our own.
-            None if view.own.is_none() && !planted(Fault::B3) => Verdict::Ask,
-            None => Verdict::Wait,
+            None if view.own.is_none() && !planted(Fault::B3) => DrainJudgement::Ask,
+            None => DrainJudgement::Wait,
         },
         Defer::Ask => asked(view, status.status),
         // Complete, but not for us: that was settled above.
-        Defer::Proceed if status.status == DrainStatus::Complete && planted(Fault::B3) => Verdict::Wait,
+        Defer::Proceed if status.status == DrainStatus::Complete && planted(Fault::B3) => {
+            DrainJudgement::Wait
+        }
         Defer::Proceed if status.status == DrainStatus::Complete => asked(view, status.status),
         Defer::Proceed => unsaid(view, status.status),
     }
@@ -207,63 +209,67 @@ pub fn serves(forced: NodeDrainStatus, by: Requester) -> bool {
     forced.status != DrainStatus::Complete || forced.requested_by == by
 }
 
-fn judge_forced(view: View<'_>, forced: NodeDrainStatus) -> Verdict {
+fn judge_forced(view: JudgeInput<'_>, forced: NodeDrainStatus) -> DrainJudgement {
     match forced.status.defer() {
-        Defer::Proceed => Verdict::Open(Why::Forced(forced)),
+        Defer::Proceed => DrainJudgement::Open(ProceedReason::Forced(forced)),
         Defer::Ask if forced.status.is_failure() && view.own.is_some() => {
-            Verdict::Failed(format!("the force file says {forced}; remove or change it"))
+            DrainJudgement::Failed(format!("the force file says {forced}; remove or change it"))
         }
-        Defer::Ask if forced.status == DrainStatus::NotRequested && view.own.is_none() => Verdict::Ask,
-        Defer::Ask | Defer::Wait => Verdict::Held(forced),
+        Defer::Ask if forced.status == DrainStatus::NotRequested && view.own.is_none() => DrainJudgement::Ask,
+        Defer::Ask | Defer::Wait => DrainJudgement::Held(forced),
     }
 }
 
 /// What zedkube said to our very request, if that settles it.
-fn answered(view: View<'_>) -> Option<Verdict> {
+fn answered(view: JudgeInput<'_>) -> Option<DrainJudgement> {
     let own = view.own?;
     // Its identity is not known yet: nothing can have been said to it.
-    let Some(id) = own.id else { return Some(Verdict::Wait) };
+    let Some(id) = own.id else { return Some(DrainJudgement::Wait) };
     if view.heard.has_answers() {
         let progress = view.heard.progress.as_deref()?;
         let answer = progress.answer(id)?;
-        return match told(answer) {
-            RequestAnswer::Complete { skip, .. } => Some(Verdict::Open(Why::Complete { skip })),
-            RequestAnswer::Failed => Some(Verdict::Failed(reason(Some(progress), id, answer.status))),
+        return match classify(answer) {
+            RequestAnswer::Complete { skip, .. } => {
+                Some(DrainJudgement::Open(ProceedReason::Complete { skip }))
+            }
+            RequestAnswer::Failed => Some(DrainJudgement::Failed(reason(Some(progress), id, answer.status))),
             RequestAnswer::NotYet => (answer.status.defer() == Defer::Wait
                 && stranger(answer.status).is_none())
-            .then_some(Verdict::Wait),
+            .then_some(DrainJudgement::Wait),
         };
     }
     // A zedkube of the reference: its words carry no identity, so requester and order decide.
     let said = view.heard.status.filter(|said| said.status.is_final() && view.heard.is_without_answers())?;
     if own.survived {
         // Said to this request or to one before it: nobody can tell, so a new one is made.
-        return Some(Verdict::Ask);
+        return Some(DrainJudgement::Ask);
     }
     if own.before.is_some() || said.requested_by != view.by {
         return None;
     }
     Some(if said.status == DrainStatus::Complete {
-        Verdict::Open(Why::Complete { skip: String::new() })
+        DrainJudgement::Open(ProceedReason::Complete { skip: String::new() })
     } else {
-        Verdict::Failed(reason(None, id, said.status))
+        DrainJudgement::Failed(reason(None, id, said.status))
     })
 }
 
 /// zedkube works on nothing of ours.
-fn asked(view: View<'_>, status: DrainStatus) -> Verdict {
-    if view.own.is_some() { Verdict::Unanswered(status) } else { Verdict::Ask }
+fn asked(view: JudgeInput<'_>, status: DrainStatus) -> DrainJudgement {
+    if view.own.is_some() { DrainJudgement::Unanswered(status) } else { DrainJudgement::Ask }
 }
 
 /// UNKNOWN and NOTSUPPORTED: no drain, or no word about one yet.
-fn unsaid(view: View<'_>, status: DrainStatus) -> Verdict {
+fn unsaid(view: JudgeInput<'_>, status: DrainStatus) -> DrainJudgement {
     match view.cluster {
         // Its config says so, but it is not out yet.
-        Membership::Single if view.has_to_leave && !planted(Fault::Leaving) => Verdict::Silent,
-        Membership::Single if status == DrainStatus::NotSupported => Verdict::Open(Why::NotSupported),
-        Membership::Single => Verdict::Open(Why::Early),
+        DeviceClustering::Single if view.has_to_leave && !planted(Fault::Leaving) => DrainJudgement::Silent,
+        DeviceClustering::Single if status == DrainStatus::NotSupported => {
+            DrainJudgement::Open(ProceedReason::NotSupported)
+        }
+        DeviceClustering::Single => DrainJudgement::Open(ProceedReason::Early),
         // zedkube says NOTSUPPORTED for a moment at each start, before it has read the cluster's config.
-        Membership::Clustered | Membership::Undecided => Verdict::Silent,
+        DeviceClustering::Clustered | DeviceClustering::Undecided => DrainJudgement::Silent,
     }
 }
 

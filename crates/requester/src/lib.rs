@@ -14,8 +14,9 @@ mod pause;
 mod tests;
 
 pub use answers::LatestAnswers;
-pub use follow::{Word, follow};
+pub use follow::{DrainTopicUpdate, follow};
 pub use judge::{
-    Membership, Own, RequestAnswer, Verdict, View, Why, completes, is_used, judge, serves, told, undone,
+    DeviceClustering, DrainJudgement, JudgeInput, OwnRequest, ProceedReason, RequestAnswer, classify,
+    completes, is_used, judge, serves, undone,
 };
-pub use pause::{Operation, Orderer, Paused, paused};
+pub use pause::{Orderer, PausableOperation, Paused, paused};

@@ -20,7 +20,7 @@ pub enum Orderer {
 
 /// An operation that is wanted and not yet commanded.
 #[derive(Debug, Clone, Copy)]
-pub struct Operation {
+pub struct PausableOperation {
     /// In whose name its drain is asked for.
     pub by: Requester,
     /// Who has ordered it.
@@ -43,9 +43,9 @@ pub struct Paused {
 }
 
 /// Whether `operation` waits until a person ends `pause`. One that a person forces goes: that word names it.
-pub fn paused(pause: Option<&OperationPause>, operation: Operation) -> Option<Paused> {
+pub fn paused(pause: Option<&OperationPause>, operation: PausableOperation) -> Option<Paused> {
     let pause = pause?;
-    let Operation { by, from, started, forced } = operation;
+    let PausableOperation { by, from, started, forced } = operation;
     if forced.is_some_and(|it| completes(it, by)) {
         return None;
     }
@@ -82,7 +82,7 @@ mod tests {
         ];
         for (from, started, paused_then, refused_then) in table {
             let of = |pause, forced| {
-                let operation = Operation { by: Requester::DeviceOp, from, started, forced };
+                let operation = PausableOperation { by: Requester::DeviceOp, from, started, forced };
                 paused(pause, operation).map(|it| it.withdraws)
             };
             assert_eq!(of(Some(&node), None), paused_then, "{from:?} {started}");

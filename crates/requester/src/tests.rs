@@ -2,7 +2,7 @@
 
 use topics::{Answer, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
 
-use crate::{LatestAnswers, Membership, Own, Verdict, View, Why, judge};
+use crate::{DeviceClustering, DrainJudgement, JudgeInput, LatestAnswers, OwnRequest, ProceedReason, judge};
 
 const CONTEXT: &str = "image";
 
@@ -19,12 +19,12 @@ fn request(secs: u32) -> NodeDrainRequest {
     }
 }
 
-fn own(before: Option<NodeDrainStatus>) -> Own {
-    Own::new(CONTEXT.to_owned(), Some(request(1).id()), &heard(before, None))
+fn own(before: Option<NodeDrainStatus>) -> OwnRequest {
+    OwnRequest::new(CONTEXT.to_owned(), Some(request(1).id()), &heard(before, None))
 }
 
-fn drained() -> Why {
-    Why::Complete { skip: String::new() }
+fn drained() -> ProceedReason {
+    ProceedReason::Complete { skip: String::new() }
 }
 
 /// What is known once both topics were read.
@@ -50,12 +50,12 @@ fn answering(request: &NodeDrainRequest, status: DrainStatus) -> NodeDrainProgre
 }
 
 /// A clustered node with no request and no force file.
-fn view(heard: &LatestAnswers) -> View<'_> {
-    View {
+fn view(heard: &LatestAnswers) -> JudgeInput<'_> {
+    JudgeInput {
         by: Requester::Update,
         own: None,
         heard,
-        cluster: Membership::Clustered,
+        cluster: DeviceClustering::Clustered,
         has_to_leave: false,
         forced: None,
     }
@@ -66,13 +66,13 @@ fn of(status: Option<NodeDrainStatus>) -> LatestAnswers {
     heard(status, None)
 }
 
-fn row(of: impl Fn(DrainStatus) -> Verdict) -> Vec<Verdict> {
+fn row(of: impl Fn(DrainStatus) -> DrainJudgement) -> Vec<DrainJudgement> {
     statuses().into_iter().map(of).collect()
 }
 
 /// A request that nothing was said to.
-fn unanswered() -> Vec<Verdict> {
-    use Verdict::{Silent, Stranger, Unanswered, Wait};
+fn unanswered() -> Vec<DrainJudgement> {
+    use DrainJudgement::{Silent, Stranger, Unanswered, Wait};
     let quiet = |number: u8| Unanswered(DrainStatus::from(number));
     vec![
         Silent,
@@ -92,7 +92,7 @@ fn unanswered() -> Vec<Verdict> {
 
 #[test]
 fn without_a_request_only_a_node_outside_of_clusters_switches() {
-    use Verdict::{Ask, Open, Silent, Stranger};
+    use DrainJudgement::{Ask, Open, Silent, Stranger};
     let all = [
         Requester::None,
         Requester::DeviceOp,
@@ -105,23 +105,30 @@ fn without_a_request_only_a_node_outside_of_clusters_switches() {
         // A drain of the other requester is joined by asking (D-B3), and its COMPLETE is not ours.
         let rest = vec![Ask, Ask, Ask, Ask, Ask, Ask, Ask, Ask, Stranger(10), Stranger(255)];
         assert_eq!(clustered, [vec![Silent, Silent], rest.clone()].concat());
-        let single =
-            row(|status| judge(View { cluster: Membership::Single, ..view(&of(Some(said(status, by)))) }));
-        assert_eq!(single, [vec![Open(Why::Early), Open(Why::NotSupported)], rest].concat());
+        let single = row(|status| {
+            judge(JudgeInput { cluster: DeviceClustering::Single, ..view(&of(Some(said(status, by)))) })
+        });
+        assert_eq!(
+            single,
+            [vec![Open(ProceedReason::Early), Open(ProceedReason::NotSupported)], rest].concat()
+        );
     }
     assert_eq!(judge(view(&of(None))), Silent);
-    assert_eq!(judge(View { cluster: Membership::Undecided, ..view(&of(None)) }), Silent);
-    assert_eq!(judge(View { cluster: Membership::Single, ..view(&of(None)) }), Open(Why::Early));
+    assert_eq!(judge(JudgeInput { cluster: DeviceClustering::Undecided, ..view(&of(None)) }), Silent);
+    assert_eq!(
+        judge(JudgeInput { cluster: DeviceClustering::Single, ..view(&of(None)) }),
+        Open(ProceedReason::Early)
+    );
 }
 
 #[test]
 fn with_a_request_only_its_own_answer_settles_it() {
-    use Verdict::{Failed, Open, Silent, Stranger, Unanswered, Wait};
+    use DrainJudgement::{Failed, Open, Silent, Stranger, Unanswered, Wait};
     let own = own(None);
     let answered = row(|status| {
         let progress = answering(&request(1), status);
         let status = Some(said(status, Requester::Update));
-        judge(View { own: Some(&own), ..view(&heard(status, Some(progress))) })
+        judge(JudgeInput { own: Some(&own), ..view(&heard(status, Some(progress))) })
     });
     let failed = |status: DrainStatus| Failed(said(status, Requester::Update).to_string());
     let expected = vec![
@@ -150,7 +157,7 @@ fn an_answer_to_another_request_settles_nothing() {
         let row = row(|status| {
             let progress = answering(&other, status);
             let status = Some(said(status, other.requested_by));
-            judge(View { own: Some(&own), ..view(&heard(status, Some(progress))) })
+            judge(JudgeInput { own: Some(&own), ..view(&heard(status, Some(progress))) })
         });
         assert_eq!(row, unanswered());
     }
@@ -158,9 +165,10 @@ fn an_answer_to_another_request_settles_nothing() {
 
 #[test]
 fn a_reference_zedkube_is_trusted_by_requester_and_order() {
-    use Verdict::{Failed, Open, Silent, Stranger, Unanswered, Wait};
+    use DrainJudgement::{Failed, Open, Silent, Stranger, Unanswered, Wait};
     let fresh = own(None);
-    let asked = |by| row(|status| judge(View { own: Some(&fresh), ..view(&of(Some(said(status, by)))) }));
+    let asked =
+        |by| row(|status| judge(JudgeInput { own: Some(&fresh), ..view(&of(Some(said(status, by)))) }));
     let failed = |status: DrainStatus| Failed(said(status, Requester::Update).to_string());
     let quiet = |number: u8| Unanswered(DrainStatus::from(number));
     let ours = vec![
@@ -184,39 +192,39 @@ fn a_reference_zedkube_is_trusted_by_requester_and_order() {
         let stale = said(last, Requester::Update);
         let own = own(Some(stale));
         assert_eq!(
-            judge(View { own: Some(&own), ..view(&of(Some(stale))) }),
+            judge(JudgeInput { own: Some(&own), ..view(&of(Some(stale))) }),
             Unanswered(last),
             "said before we asked"
         );
-        let survived = Own::survived(&request(1));
-        let verdict = judge(View { own: Some(&survived), ..view(&of(Some(stale))) });
-        assert_eq!(verdict, Verdict::Ask, "nobody can tell which request that answered");
+        let survived = OwnRequest::survived(&request(1));
+        let verdict = judge(JudgeInput { own: Some(&survived), ..view(&of(Some(stale))) });
+        assert_eq!(verdict, DrainJudgement::Ask, "nobody can tell which request that answered");
     }
 }
 
 #[test]
 fn a_request_without_an_identity_yet_is_answered_by_nothing() {
-    let own = Own::new(CONTEXT.to_owned(), None, &LatestAnswers::default());
+    let own = OwnRequest::new(CONTEXT.to_owned(), None, &LatestAnswers::default());
     let progress = answering(&request(1), DrainStatus::Complete);
     let status = Some(said(DrainStatus::Complete, Requester::Update));
     let heard = heard(status, Some(progress));
-    assert_eq!(judge(View { own: Some(&own), ..view(&heard) }), Verdict::Wait);
+    assert_eq!(judge(JudgeInput { own: Some(&own), ..view(&heard) }), DrainJudgement::Wait);
 }
 
 #[test]
 fn the_force_file_overrides_what_is_published() {
-    use Verdict::{Ask, Failed, Held, Open};
+    use DrainJudgement::{Ask, Failed, Held, Open};
     let own = own(None);
     let published = Some(said(DrainStatus::Cordoned, Requester::Update));
     let forced = |own, status| {
         let forced = said(DrainStatus::from(status), Requester::Update);
-        (judge(View { own, forced: Some(forced), ..view(&of(published)) }), forced)
+        (judge(JudgeInput { own, forced: Some(forced), ..view(&of(published)) }), forced)
     };
     for number in 1..=9 {
         let (without, forced_to) = forced(None, number);
         let (with, _) = forced(Some(&own), number);
         let expected = match number {
-            1 | 9 => (Open(Why::Forced(forced_to)), Open(Why::Forced(forced_to))),
+            1 | 9 => (Open(ProceedReason::Forced(forced_to)), Open(ProceedReason::Forced(forced_to))),
             2 => (Ask, Held(forced_to)),
             6 | 8 => {
                 (Held(forced_to), Failed(format!("the force file says {forced_to}; remove or change it")))
@@ -232,32 +240,32 @@ fn the_force_file_overrides_what_is_published() {
 #[test]
 fn once_answers_name_their_request_a_status_alone_settles_nothing_until_the_publisher_has_gone() {
     let mut heard = heard(None, Some(NodeDrainProgress::default()));
-    let own = Own::new(CONTEXT.to_owned(), Some(request(1).id()), &heard);
+    let own = OwnRequest::new(CONTEXT.to_owned(), Some(request(1).id()), &heard);
     let complete = Some(said(DrainStatus::Complete, Requester::Update));
-    let judged = |heard: &LatestAnswers| judge(View { own: Some(&own), ..view(heard) });
+    let judged = |heard: &LatestAnswers| judge(JudgeInput { own: Some(&own), ..view(heard) });
     heard.status(complete);
     heard.progress(None);
-    assert_eq!(judged(&heard), Verdict::Unanswered(DrainStatus::Complete));
+    assert_eq!(judged(&heard), DrainJudgement::Unanswered(DrainStatus::Complete));
     heard.status(None);
     heard.status(complete);
-    assert_eq!(judged(&heard), Verdict::Open(drained()), "a zedkube of the reference has taken over");
+    assert_eq!(judged(&heard), DrainJudgement::Open(drained()), "a zedkube of the reference has taken over");
     // Before it is known whether there are answers, a status is nobody's.
     let mut unread = LatestAnswers::default();
     unread.status(complete);
-    assert_eq!(judged(&unread), Verdict::Unanswered(DrainStatus::Complete));
+    assert_eq!(judged(&unread), DrainJudgement::Unanswered(DrainStatus::Complete));
     unread.read();
-    assert_eq!(judged(&unread), Verdict::Open(drained()));
+    assert_eq!(judged(&unread), DrainJudgement::Open(drained()));
 }
 
 #[test]
 fn a_request_that_survived_is_made_again_beside_any_final_status_without_an_identity() {
-    let survived = Own::survived(&request(1));
+    let survived = OwnRequest::survived(&request(1));
     for by in [Requester::Update, Requester::DeviceOp, Requester::Operator] {
         for status in [6, 8, 9].map(DrainStatus::from) {
             let heard = of(Some(said(status, by)));
             assert_eq!(
-                judge(View { own: Some(&survived), ..view(&heard) }),
-                Verdict::Ask,
+                judge(JudgeInput { own: Some(&survived), ..view(&heard) }),
+                DrainJudgement::Ask,
                 "{status:?} {by:?}"
             );
         }

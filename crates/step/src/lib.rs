@@ -17,6 +17,10 @@ pub use timers::Timers;
 use std::ops::Add;
 use std::time::Duration;
 
+/// Number of a call that a core has asked for: the answer to another one changes nothing. Each call is answered, if only
+/// by a timeout.
+pub type CallId = u64;
+
 /// A point on the machine's monotonic clock, counted from its start in this boot.
 ///
 /// Two values compare within one boot, whichever of its processes took them. On disk one stands only beside the

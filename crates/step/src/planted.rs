@@ -34,11 +34,11 @@ pub enum Fault {
     /// nodeagent asks the device without a last look at the drain.
     LastLook,
     /// baseosmgr withdraws a switch's request without asking nodeagent.
-    Parting,
+    WithdrawUnasked,
     /// A failed drain of a commanded operation is not asked for again.
     CommandedOnce,
     /// A pod that comes to the drained node voids nothing.
-    Peopled,
+    NewPods,
     /// What the record of leaving says holds back no operation of a node whose config says that it is in no cluster.
     Leaving,
     /// COMPLETE of before a start ages while nobody knows who asks.

@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use ar::{Builder, Header};
 
 use crate::archive::{Entry, gzip, tar};
-use crate::facts::{Target, Workspace};
+use crate::facts::{BuildTarget, Workspace};
 
 /// Scripts of the package, and files of its own.
 const POSTINST: &str = include_str!("../package/postinst");
@@ -25,7 +25,7 @@ const MANIFESTS: [&str; 5] =
 /// What goes into it.
 pub(crate) struct Package<'a> {
     pub(crate) workspace: &'a Workspace,
-    pub(crate) target: &'a Target,
+    pub(crate) target: &'a BuildTarget,
     pub(crate) version: &'a str,
     pub(crate) program: &'a [u8],
     pub(crate) notices: &'a [u8],

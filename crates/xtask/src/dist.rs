@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 
 use crate::archive::{Entry, digest};
-use crate::facts::{Target, Workspace};
+use crate::facts::{BuildTarget, Workspace};
 use crate::{deb, notices, oci, program, sbom, texts};
 
 /// Checksums of all other files, as `sha256sum --check` reads them. A folder that has it is one that was made here.
@@ -14,7 +14,7 @@ const SUMS: &str = "SHA256SUMS";
 
 /// What is made, and where.
 #[derive(Debug, clap::Args)]
-pub struct Options {
+pub struct DistOptions {
     /// Machine that it is for, by its name at the compiler.
     #[arg(long, value_name = "TRIPLE", default_value = "x86_64-unknown-linux-gnu")]
     pub target: String,
@@ -33,8 +33,8 @@ pub struct Options {
 ///
 /// # Errors
 /// The step that failed. The folder is then as it was.
-pub fn run(options: &Options) -> anyhow::Result<Vec<(PathBuf, u64)>> {
-    let target = Target::named(&options.target)?;
+pub fn run(options: &DistOptions) -> anyhow::Result<Vec<(PathBuf, u64)>> {
+    let target = BuildTarget::named(&options.target)?;
     let workspace = Workspace::read(&target)?;
     let out = options.out.clone().unwrap_or_else(|| workspace.target.join("dist").join(&options.target));
     check_place(&out)?;

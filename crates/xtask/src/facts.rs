@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// A machine that it is made for.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct BuildTarget {
     /// Its name at the compiler.
     pub(crate) triple: String,
     /// At Debian.
@@ -19,7 +19,7 @@ pub(crate) struct Target {
     pub(crate) oci: (&'static str, Option<&'static str>),
 }
 
-impl Target {
+impl BuildTarget {
     pub(crate) fn named(triple: &str) -> anyhow::Result<Self> {
         let (debian, oci) = match triple.split('-').next().unwrap_or_default() {
             "x86_64" => ("amd64", ("amd64", None)),
@@ -39,7 +39,7 @@ impl Target {
 
 /// A crate that is in the program.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct BundledCrate {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) license: String,
@@ -61,7 +61,7 @@ pub(crate) struct Workspace {
     /// Seconds since 1970 of the commit, or what `SOURCE_DATE_EPOCH` says.
     pub(crate) epoch: u64,
     /// By `name version`.
-    pub(crate) parts: BTreeMap<String, Part>,
+    pub(crate) parts: BTreeMap<String, BundledCrate>,
 }
 
 /// The output of a program in `folder`.
@@ -79,7 +79,7 @@ pub(crate) fn cargo() -> String {
 }
 
 impl Workspace {
-    pub(crate) fn read(target: &Target) -> anyhow::Result<Self> {
+    pub(crate) fn read(target: &BuildTarget) -> anyhow::Result<Self> {
         // As cargo says when it starts this; else where it was built.
         let here = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
         let here = Path::new(&here);
@@ -121,7 +121,11 @@ fn items(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn parts(facts: &Value, is_in: &BTreeSet<String>, sums: &BTreeMap<String, String>) -> BTreeMap<String, Part> {
+fn parts(
+    facts: &Value,
+    is_in: &BTreeSet<String>,
+    sums: &BTreeMap<String, String>,
+) -> BTreeMap<String, BundledCrate> {
     let packages = items(&facts["packages"]);
     let keys: BTreeMap<&str, String> =
         packages.iter().filter_map(|it| Some((it["id"].as_str()?, key(it)))).collect();
@@ -133,7 +137,7 @@ fn parts(facts: &Value, is_in: &BTreeSet<String>, sums: &BTreeMap<String, String
     let part = |it: &Value| {
         let key = key(it);
         let manifest = PathBuf::from(text(&it["manifest_path"]));
-        Part {
+        BundledCrate {
             name: text(&it["name"]),
             version: text(&it["version"]),
             license: text(&it["license"]).replace('/', " OR "),

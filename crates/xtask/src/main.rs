@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use xtask::dist::{self, Options};
+use xtask::dist::{self, DistOptions};
 
 /// Tasks of the workspace.
 #[derive(Parser)]
@@ -13,7 +13,7 @@ use xtask::dist::{self, Options};
 enum Task {
     /// Build the program and put it into one folder: alone, as Debian package, as OCI image layout; with checksums and a
     /// list of contents.
-    Dist(Options),
+    Dist(DistOptions),
 }
 
 fn main() -> ExitCode {

@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::archive::{Entry, digest, gzip, tar};
-use crate::facts::{Target, Workspace};
+use crate::facts::{BuildTarget, Workspace};
 
 /// Its folder.
 const FOLDER: &str = "oci";
 
 pub(crate) fn layout(
     workspace: &Workspace,
-    target: &Target,
+    target: &BuildTarget,
     program: &[u8],
     notices: &[u8],
 ) -> anyhow::Result<Vec<Entry>> {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
 
-use crate::facts::{Target, Workspace, cargo, output};
+use crate::facts::{BuildTarget, Workspace, cargo, output};
 
 /// What was built, and what the compiler put in beside crates.
 pub(crate) struct Built {
@@ -16,7 +16,11 @@ pub(crate) struct Built {
     pub(crate) libraries: Vec<(&'static str, String, &'static str)>,
 }
 
-pub(crate) fn get(given: Option<&Path>, workspace: &Workspace, target: &Target) -> anyhow::Result<Built> {
+pub(crate) fn get(
+    given: Option<&Path>,
+    workspace: &Workspace,
+    target: &BuildTarget,
+) -> anyhow::Result<Built> {
     let read = |path: &Path| fs::read(path).with_context(|| format!("read the program {}", path.display()));
     if let Some(path) = given {
         return Ok(Built { bytes: read(path)?, libraries: Vec::new() });
@@ -65,7 +69,7 @@ fn folders(workspace: &Workspace) -> anyhow::Result<Vec<(PathBuf, &'static str)>
 
 fn libraries(
     workspace: &Workspace,
-    target: &Target,
+    target: &BuildTarget,
 ) -> anyhow::Result<Vec<(&'static str, String, &'static str)>> {
     let version = output("rustc", &["--version"], &workspace.root)?;
     let version = version.split(' ').nth(1).unwrap_or_default().to_owned();

@@ -6,17 +6,17 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::archive::digest;
-use crate::facts::{Part, Workspace};
+use crate::facts::{BundledCrate, Workspace};
 use crate::program::Built;
 
 pub(crate) fn of(workspace: &Workspace, built: &Built) -> anyhow::Result<Vec<u8>> {
     let seconds = i64::try_from(workspace.epoch).context("use the time of the commit")?;
     let time = Timestamp::from_second(seconds).context("use the time of the commit")?;
     let sum = |of: &str| json!([{ "alg": "SHA-256", "content": of }]);
-    let (programs, crates): (Vec<&Part>, Vec<&Part>) =
+    let (programs, crates): (Vec<&BundledCrate>, Vec<&BundledCrate>) =
         workspace.parts.values().partition(|it| it.name == "zedbox");
     let program = *programs.first().context("find the program's crate")?;
-    let component = |part: &Part| {
+    let component = |part: &BundledCrate| {
         let mut all = json!({
             "type": "library",
             "bom-ref": reference(part),
@@ -72,6 +72,6 @@ pub(crate) fn of(workspace: &Workspace, built: &Built) -> anyhow::Result<Vec<u8>
     Ok(format!("{list:#}\n").into_bytes())
 }
 
-fn reference(part: &Part) -> String {
+fn reference(part: &BundledCrate) -> String {
     format!("pkg:cargo/{}@{}", part.name, part.version)
 }

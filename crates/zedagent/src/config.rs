@@ -15,7 +15,7 @@ use topics::{
 };
 use tracing::{error, info, warn};
 
-use crate::core::{Event, Wanted};
+use crate::core::{DesiredDevice, Event};
 use crate::device_config::{self, DeviceConfig, Section};
 use crate::{CONFIG, config_items, saved};
 
@@ -39,7 +39,7 @@ struct InForce {
 }
 
 /// The config in force and the topics that it becomes.
-pub(crate) struct Config {
+pub(crate) struct ConfigTopics {
     topic_root: TopicRoot,
     force: InForce,
     /// What the config file itself said of the cluster, if it was read whole in this run; the copy does not count.
@@ -58,7 +58,7 @@ pub(crate) struct Config {
     copied: Tries,
 }
 
-impl Config {
+impl ConfigTopics {
     /// Becomes the publisher of the config's topics, and reads the last good config if there is one.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl Config {
             FileState::Present(bytes) => self.take_text(&bytes),
             FileState::Absent => {
                 warn!(path = CONFIG, "there is no device config; put one there");
-                self.tell_faults(&[]);
+                self.report_faults(&[]);
                 false
             }
             FileState::Bad(finding) => {
@@ -147,7 +147,7 @@ impl Config {
                     reason = finding.reason,
                     "the device config cannot be used, the last good one stays"
                 );
-                self.tell_faults(&[(String::new(), finding.reason)]);
+                self.report_faults(&[(String::new(), finding.reason)]);
                 false
             }
         };
@@ -169,7 +169,7 @@ impl Config {
     }
 
     /// Shows what of the config makes no sense: members, empty for the whole, with what was found.
-    fn tell_faults(&self, faults: &[(String, String)]) {
+    fn report_faults(&self, faults: &[(String, String)]) {
         let mut still = Vec::new();
         for (member, found) in faults {
             let (what, stays) = match member.as_str() {
@@ -179,7 +179,7 @@ impl Config {
                     "the last good content of that section stays in force",
                 ),
             };
-            self.troubles.tell(&Trouble {
+            self.troubles.report(&Trouble {
                 what: what.clone(),
                 path: self.topic_root.path(CONFIG).display().to_string(),
                 error: format!("{found}; {stays}"),
@@ -211,7 +211,7 @@ impl Config {
             Ok(config) => config,
             Err(fault) => {
                 error!(path = CONFIG, "{fault}; the last good device config stays in force");
-                self.tell_faults(&[(String::new(), fault.to_string())]);
+                self.report_faults(&[(String::new(), fault.to_string())]);
                 return false;
             }
         };
@@ -223,7 +223,7 @@ impl Config {
             .iter()
             .map(|it| (it.member.clone(), format!("line {}: {}", it.line, it.text)))
             .collect();
-        self.tell_faults(&told);
+        self.report_faults(&told);
         if told.is_empty() {
             self.uncopied = Some(bytes.to_owned());
             self.copy();
@@ -251,7 +251,7 @@ impl Config {
         };
     }
 
-    fn wanted(&self, map: &ConfigItemValueMap, good: bool) -> Wanted {
+    fn wanted(&self, map: &ConfigItemValueMap, good: bool) -> DesiredDevice {
         let mut commands = BTreeMap::new();
         let mut unclear = Vec::new();
         for (op, command) in
@@ -266,7 +266,7 @@ impl Config {
             }
         }
         let item = |key: &str| map.global_settings.as_ref().and_then(|all| all.get(key));
-        Wanted {
+        DesiredDevice {
             commands,
             unclear,
             // Not knowing is no reason to go ahead without a drain.
@@ -324,7 +324,8 @@ mod tests {
     /// One run of zedagent, which reads these files one after another.
     fn run(root: &Path, files: &[Option<&str>]) {
         let topic_root = TopicRoot::open(root).unwrap();
-        let mut config = Config::open(&topic_root, &Troubles::open(&topic_root, Clock::new(), NAME)).unwrap();
+        let mut config =
+            ConfigTopics::open(&topic_root, &Troubles::open(&topic_root, Clock::new(), NAME)).unwrap();
         for file in files {
             let state = file.map_or(FileState::Absent, |text| FileState::Present(text.as_bytes().to_vec()));
             config.take(state);

@@ -52,12 +52,12 @@ pub struct DeviceConfig {
     /// Membership in a cluster; initialized and not valid where there is none.
     pub cluster: Section<EdgeNodeClusterConfig>,
     /// What makes no sense.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<ConfigFault>,
 }
 
 /// A member that makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct ConfigFault {
     /// Line of the text, from 1.
     pub line: usize,
     /// Names from the outside in.
@@ -66,7 +66,7 @@ pub struct Fault {
     pub text: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ConfigFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "line {}, member {}: {}", self.line, self.member, self.text)
     }
@@ -81,19 +81,19 @@ pub const MOST_FAULTS: usize = 100;
 ///
 /// # Errors
 /// The text is no JSON object; nothing of it can be used.
-pub fn parse(text: &[u8]) -> Result<DeviceConfig, Fault> {
-    let whole = |line, text: String| Fault { line, member: ".".to_owned(), text };
+pub fn parse(text: &[u8]) -> Result<DeviceConfig, ConfigFault> {
+    let whole = |line, text: String| ConfigFault { line, member: ".".to_owned(), text };
     let root: Value =
         serde_json::from_slice(text).map_err(|error| whole(error.line(), format!("no JSON: {error}")))?;
     let Value::Object(root) = &root else { return Err(whole(1, "found no object".to_owned())) };
     let mut reader =
-        Reader { text: String::from_utf8_lossy(text).into_owned(), faults: Vec::new(), untold: 0 };
+        ConfigReader { text: String::from_utf8_lossy(text).into_owned(), faults: Vec::new(), untold: 0 };
     let mut config = DeviceConfig {
         node: reader.section(|it| node(it, root)),
         reboot: reader.section(|it| command(it, root, "reboot")),
         shutdown: reader.section(|it| command(it, root, "shutdown")),
         items: reader.section(|it| items(it, root)),
-        maintenance: reader.section(|it| it.flag(&At::root(root), "maintenanceMode")),
+        maintenance: reader.section(|it| it.flag(&LocatedObject::root(root), "maintenanceMode")),
         base_os: reader.section(|it| base_os(it, root)),
         cluster: reader.section(|it| cluster(it, root)),
         faults: Vec::new(),
@@ -107,12 +107,12 @@ pub fn parse(text: &[u8]) -> Result<DeviceConfig, Fault> {
 }
 
 /// An object with the way to it.
-struct At<'a> {
+struct LocatedObject<'a> {
     object: &'a Map<String, Value>,
     path: Vec<String>,
 }
 
-impl<'a> At<'a> {
+impl<'a> LocatedObject<'a> {
     fn root(object: &'a Map<String, Value>) -> Self {
         Self { object, path: Vec::new() }
     }
@@ -140,14 +140,14 @@ fn snake_case(name: &str) -> String {
 }
 
 /// Reads members and notes faults.
-struct Reader {
+struct ConfigReader {
     text: String,
-    faults: Vec<Fault>,
+    faults: Vec<ConfigFault>,
     /// Faults that are only counted: finding the line of each takes a walk through the text.
     untold: usize,
 }
 
-impl Reader {
+impl ConfigReader {
     /// A section is good when nothing in it made no sense.
     fn section<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> Section<T> {
         let before = self.faults.len() + self.untold;
@@ -160,7 +160,7 @@ impl Reader {
             self.untold += 1;
             return;
         }
-        let fault = Fault { line: self.line(path), member: path.join("."), text };
+        let fault = ConfigFault { line: self.line(path), member: path.join("."), text };
         self.faults.push(fault);
     }
 
@@ -177,7 +177,7 @@ impl Reader {
         self.text.get(..at).map_or(1, |before| before.matches('\n').count() + 1)
     }
 
-    fn wrong<T: Default>(&mut self, at: &At<'_>, name: &str, found: &Value, expected: &str) -> T {
+    fn wrong<T: Default>(&mut self, at: &LocatedObject<'_>, name: &str, found: &Value, expected: &str) -> T {
         let mut shown = found.to_string();
         if at.path.iter().map(String::as_str).chain([name]).any(|it| it == SECRET) {
             "something else, which is not shown here".clone_into(&mut shown);
@@ -189,9 +189,9 @@ impl Reader {
         T::default()
     }
 
-    fn object<'a>(&mut self, at: &At<'a>, name: &str) -> Option<At<'a>> {
+    fn object<'a>(&mut self, at: &LocatedObject<'a>, name: &str) -> Option<LocatedObject<'a>> {
         match at.get(name)? {
-            Value::Object(object) => Some(At { object, path: at.path(name) }),
+            Value::Object(object) => Some(LocatedObject { object, path: at.path(name) }),
             other
             @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
                 self.wrong(at, name, other, "an object")
@@ -199,7 +199,7 @@ impl Reader {
         }
     }
 
-    fn text(&mut self, at: &At<'_>, name: &str) -> String {
+    fn text(&mut self, at: &LocatedObject<'_>, name: &str) -> String {
         match at.get(name) {
             None => String::new(),
             Some(Value::String(text)) => text.clone(),
@@ -207,7 +207,7 @@ impl Reader {
         }
     }
 
-    fn flag(&mut self, at: &At<'_>, name: &str) -> bool {
+    fn flag(&mut self, at: &LocatedObject<'_>, name: &str) -> bool {
         match at.get(name) {
             None => false,
             Some(Value::Bool(flag)) => *flag,
@@ -215,7 +215,7 @@ impl Reader {
         }
     }
 
-    fn number(&mut self, at: &At<'_>, name: &str) -> u32 {
+    fn number(&mut self, at: &LocatedObject<'_>, name: &str) -> u32 {
         let Some(value) = at.get(name) else { return 0 };
         let number = match value {
             Value::Number(number) => number.as_u64(),
@@ -231,7 +231,7 @@ impl Reader {
     /// A member that is read from a text; absent or empty is the zero value.
     fn parsed<T: Default>(
         &mut self,
-        at: &At<'_>,
+        at: &LocatedObject<'_>,
         name: &str,
         expected: &str,
         parse: impl FnOnce(&str) -> Option<T>,
@@ -249,19 +249,19 @@ impl Reader {
         }
     }
 
-    fn uuid(&mut self, at: &At<'_>, name: &str) -> GoUuid {
+    fn uuid(&mut self, at: &LocatedObject<'_>, name: &str) -> GoUuid {
         self.parsed(at, name, "a UUID", |text| text.parse::<Uuid>().ok().map(GoUuid))
     }
 
-    fn bytes(&mut self, at: &At<'_>, name: &str) -> Option<Base64> {
+    fn bytes(&mut self, at: &LocatedObject<'_>, name: &str) -> Option<Base64> {
         self.parsed(at, name, "base64", |text| {
             serde_json::from_value::<Base64>(Value::String(text.to_owned())).ok().map(Some)
         })
     }
 }
 
-fn node(reader: &mut Reader, root: &Map<String, Value>) -> EdgeNodeInfo {
-    let root = At::root(root);
+fn node(reader: &mut ConfigReader, root: &Map<String, Value>) -> EdgeNodeInfo {
+    let root = LocatedObject::root(root);
     let device_id = reader.object(&root, "id").map(|id| reader.uuid(&id, "uuid")).unwrap_or_default();
     EdgeNodeInfo {
         device_name: reader.text(&root, "deviceName"),
@@ -273,8 +273,8 @@ fn node(reader: &mut Reader, root: &Map<String, Value>) -> EdgeNodeInfo {
     }
 }
 
-fn command(reader: &mut Reader, root: &Map<String, Value>, name: &str) -> Option<DeviceOpsCmd> {
-    let at = reader.object(&At::root(root), name)?;
+fn command(reader: &mut ConfigReader, root: &Map<String, Value>, name: &str) -> Option<DeviceOpsCmd> {
+    let at = reader.object(&LocatedObject::root(root), name)?;
     Some(DeviceOpsCmd {
         counter: reader.number(&at, "counter"),
         desired_state: reader.flag(&at, "desiredState"),
@@ -282,8 +282,8 @@ fn command(reader: &mut Reader, root: &Map<String, Value>, name: &str) -> Option
     })
 }
 
-fn items(reader: &mut Reader, root: &Map<String, Value>) -> Vec<(String, String)> {
-    let root = At::root(root);
+fn items(reader: &mut ConfigReader, root: &Map<String, Value>) -> Vec<(String, String)> {
+    let root = LocatedObject::root(root);
     match root.get("configItems") {
         None => Vec::new(),
         Some(Value::Array(list)) => {
@@ -294,7 +294,7 @@ fn items(reader: &mut Reader, root: &Map<String, Value>) -> Vec<(String, String)
                     reader.fault(&path, format!("found {item}, expected an object"));
                     continue;
                 };
-                let at = At { object, path };
+                let at = LocatedObject { object, path };
                 items.push((reader.text(&at, "key"), reader.text(&at, "value")));
             }
             items
@@ -303,8 +303,8 @@ fn items(reader: &mut Reader, root: &Map<String, Value>) -> Vec<(String, String)
     }
 }
 
-fn base_os(reader: &mut Reader, root: &Map<String, Value>) -> Option<BaseOsConfig> {
-    let at = reader.object(&At::root(root), "baseos")?;
+fn base_os(reader: &mut ConfigReader, root: &Map<String, Value>) -> Option<BaseOsConfig> {
+    let at = reader.object(&LocatedObject::root(root), "baseos")?;
     let retry = reader.object(&at, "retryUpdate").map(|retry| reader.number(&retry, "counter"));
     let config = BaseOsConfig {
         base_os_version: reader.text(&at, "baseOsVersion"),
@@ -320,9 +320,9 @@ fn base_os(reader: &mut Reader, root: &Map<String, Value>) -> Option<BaseOsConfi
     Some(config)
 }
 
-fn cluster(reader: &mut Reader, root: &Map<String, Value>) -> EdgeNodeClusterConfig {
+fn cluster(reader: &mut ConfigReader, root: &Map<String, Value>) -> EdgeNodeClusterConfig {
     let none = EdgeNodeClusterConfig { initialized: true, ..EdgeNodeClusterConfig::default() };
-    let root = At::root(root);
+    let root = LocatedObject::root(root);
     if root.get("cluster").is_none() && root.get("id").is_none() {
         // What is left of a config, such as `{}`, must not take the node out of its cluster.
         let expected = "found neither `id` nor `cluster`: no whole device config, so it does not say that the node is \
@@ -369,12 +369,12 @@ fn cluster(reader: &mut Reader, root: &Map<String, Value>) -> EdgeNodeClusterCon
 }
 
 /// One bad entry makes the whole list unknown, and nothing else.
-fn masters(at: &At<'_>) -> Option<Vec<GoUuid>> {
+fn masters(at: &LocatedObject<'_>) -> Option<Vec<GoUuid>> {
     let Value::Array(list) = at.get("masterNodeUuids")? else { return None };
     list.iter().map(|it| it.as_str()?.parse::<Uuid>().ok().map(GoUuid)).collect()
 }
 
-fn cipher_block(reader: &mut Reader, at: &At<'_>, id: GoUuid) -> CipherBlockStatus {
+fn cipher_block(reader: &mut ConfigReader, at: &LocatedObject<'_>, id: GoUuid) -> CipherBlockStatus {
     CipherBlockStatus {
         cipher_block_id: id.to_string(),
         cipher_context_id: reader.text(at, "cipherContextId"),
@@ -386,7 +386,7 @@ fn cipher_block(reader: &mut Reader, at: &At<'_>, id: GoUuid) -> CipherBlockStat
     }
 }
 
-fn cluster_type(reader: &mut Reader, at: &At<'_>) -> ClusterType {
+fn cluster_type(reader: &mut ConfigReader, at: &LocatedObject<'_>) -> ClusterType {
     const NAMES: [&str; 4] = [
         "CLUSTER_TYPE_UNSPECIFIED",
         "CLUSTER_TYPE_K3S_BASE",

@@ -3,18 +3,18 @@
 //! Not here: what follows from it.
 
 use pubsub::{Change, FileState};
-use requester::Word;
+use requester::DrainTopicUpdate;
 use topics::{DEVICE_ORDER, DeviceOp, DeviceOrder, LeavePhase, NodeLeave, SiteOperation, go_json};
 use tracing::warn;
 
 use crate::core::{Event, SiteOrder};
 
 /// What zedkube says about the drain.
-pub(crate) fn of_zedkube(word: Word) -> Option<Event> {
+pub(crate) fn of_zedkube(word: DrainTopicUpdate) -> Option<Event> {
     match word {
-        Word::Status(status) => Some(Event::Drain(status)),
-        Word::Progress(progress) => Some(Event::Progress(progress)),
-        Word::Read => None,
+        DrainTopicUpdate::Status(status) => Some(Event::Drain(status)),
+        DrainTopicUpdate::Progress(progress) => Some(Event::Progress(progress)),
+        DrainTopicUpdate::Read => None,
     }
 }
 

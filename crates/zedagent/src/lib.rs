@@ -34,7 +34,7 @@ pub async fn run(context: AgentContext, limits: Limits) -> Result<(), Error> {
         force::forget_earlier_boot(&context);
         let (outbox, inbox) = turn::inbox();
         let (shell, found) = shell::Shell::open(&context, Tasks::new(outbox))?;
-        Ok((shell, found, inbox, config::Config::open(&context.topic_root, &troubles)?))
+        Ok((shell, found, inbox, config::ConfigTopics::open(&context.topic_root, &troubles)?))
     };
     let Some((mut shell, mut found, inbox, config)) = outlet::started(&context, &troubles, open).await?
     else {

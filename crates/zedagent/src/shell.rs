@@ -13,8 +13,8 @@ use topics::{
 };
 use tracing::{debug, error, info, warn};
 
-use crate::config::Config;
-use crate::core::{Effect, Event, Found, LogEvent};
+use crate::config::ConfigTopics;
+use crate::core::{DeviceOpLogEvent, Effect, Event, SavedDeviceOps};
 use crate::{CONFIG, NAME, follow, saved};
 
 /// The hands of the core.
@@ -35,7 +35,7 @@ impl Shell {
     ///
     /// # Errors
     /// A topic or file of an earlier run cannot be had.
-    pub(crate) fn open(context: &AgentContext, tasks: Tasks<Event>) -> Result<(Self, Found), Error> {
+    pub(crate) fn open(context: &AgentContext, tasks: Tasks<Event>) -> Result<(Self, SavedDeviceOps), Error> {
         let topic_root = &context.topic_root;
         let shell = Self {
             request: publication(topic_root, NAME)?,
@@ -46,7 +46,7 @@ impl Shell {
             forced: Arc::default(),
             used: false,
         };
-        let found = Found {
+        let found = SavedDeviceOps {
             counters: saved::counters(topic_root)?,
             pending: shell.pending.iter().map(|(_, pending)| pending.clone()).collect(),
             request: shell.request.get(GLOBAL).cloned(),
@@ -57,7 +57,7 @@ impl Shell {
     }
 
     /// Follows what this agent hears of.
-    pub(crate) fn follow(&mut self, config: Config) {
+    pub(crate) fn follow(&mut self, config: ConfigTopics) {
         let topic_root = self.context.topic_root.clone();
         self.tasks.follow_wall(self.context.clock, Event::Wall);
         let clock = self.context.clock;
@@ -210,36 +210,38 @@ fn journal(op: DeviceOp) -> String {
     format!("DeviceOpPending {}", op.word())
 }
 
-fn say(said: &LogEvent) {
+fn say(said: &DeviceOpLogEvent) {
     match said {
-        LogEvent::FirstCounter(op, counter) => {
+        DeviceOpLogEvent::FirstCounter(op, counter) => {
             info!(op = op.word(), counter, "first counter on this device: recorded, not carried out");
         }
-        LogEvent::WantedBy(op, by) => {
+        DeviceOpLogEvent::WantedBy(op, by) => {
             info!(
                 op = op.word(),
                 by, "scheduleDeviceOperation: wanted by a whole-site operation or a person"
             );
         }
-        LogEvent::Wanted(op, counter) => info!(op = op.word(), counter, "scheduleDeviceOperation: wanted"),
-        LogEvent::TakenBack(op, counter) => {
+        DeviceOpLogEvent::Wanted(op, counter) => {
+            info!(op = op.word(), counter, "scheduleDeviceOperation: wanted");
+        }
+        DeviceOpLogEvent::TakenBack(op, counter) => {
             info!(op = op.word(), counter, "scheduleDeviceOperation: withdrawn");
         }
-        LogEvent::Deferred(op, waiting_for) => {
+        DeviceOpLogEvent::Deferred(op, waiting_for) => {
             info!(op = op.word(), waiting_for, "shouldDeferForNodeDrain: deferred");
         }
-        LogEvent::DrainFailed(op, reason, pause_secs) => {
+        DeviceOpLogEvent::DrainFailed(op, reason, pause_secs) => {
             error!(
                 op = op.word(),
                 pause_secs, "nodedrain-step:drain-failed-handler NodeDrainStatus {reason}"
             );
         }
-        LogEvent::Early(op) => error!(op = op.word(), "EARLY boot request, zedkube not up yet"),
-        LogEvent::Skipped(op, why) => warn!(op = op.word(), why, "drain skipped"),
-        LogEvent::Commanded(op, reason) => {
+        DeviceOpLogEvent::Early(op) => error!(op = op.word(), "EARLY boot request, zedkube not up yet"),
+        DeviceOpLogEvent::Skipped(op, why) => warn!(op = op.word(), why, "drain skipped"),
+        DeviceOpLogEvent::Commanded(op, reason) => {
             info!(op = op.word(), reason, "scheduleDeviceOperation: command to nodeagent published");
         }
-        LogEvent::Executed(op, counter) => {
+        DeviceOpLogEvent::Executed(op, counter) => {
             info!(op = op.word(), counter, "carried out: the boot after it has come");
         }
     }

@@ -90,15 +90,15 @@ pub(crate) enum LogFormat {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run all four agents in this process.
-    Run(Options),
+    Run(AgentOptions),
     /// Run zedagent alone: device config, reboot and shutdown commands.
-    Zedagent(Options),
+    Zedagent(AgentOptions),
     /// Run baseosmgr alone: OS images and partitions.
-    Baseosmgr(Options),
+    Baseosmgr(AgentOptions),
     /// Run nodeagent alone: carries out reboot, shutdown and power-off.
-    Nodeagent(Options),
+    Nodeagent(AgentOptions),
     /// Run zedkube alone: cordons and drains this node.
-    Zedkube(Options),
+    Zedkube(AgentOptions),
     /// Write one archive for whoever helps from afar, without secrets.
     Bundle(BundleCommand),
     /// Validate topic files, settings files, or trees of them.
@@ -246,14 +246,14 @@ impl Surroundings {
 
 /// What systemd wants to hear of a service, and where.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Service {
+pub(crate) struct SystemdService {
     /// `NOTIFY_SOCKET`: a path, or behind `@` a name without a file.
     pub(crate) socket: Option<OsString>,
     /// `WATCHDOG_USEC`: after so long without a sign of life it ends the process.
     pub(crate) watchdog: Option<Duration>,
 }
 
-impl Service {
+impl SystemdService {
     /// That of this process.
     pub(crate) fn of_this_process() -> Self {
         let micros = std::env::var_os("WATCHDOG_USEC").and_then(|it| it.to_str()?.parse().ok());
@@ -274,7 +274,7 @@ pub(crate) struct CheckOptions {
 
 /// Where an agent finds its files, its cluster and its machine.
 #[derive(Debug, Clone, Group)]
-pub(crate) struct Options {
+pub(crate) struct AgentOptions {
     /// Directory that holds `run` and `persist`; `/` on a device.
     #[arg(long, value_name = "DIR", env = "ZEDBOX_ROOT")]
     pub(crate) root: PathBuf,
@@ -283,11 +283,11 @@ pub(crate) struct Options {
     pub(crate) kubeconfig: Option<PathBuf>,
     /// How the machine is taken down: record (only write down what would be done), systemd, or exec:/path/to/program.
     #[arg(long, value_name = "DEVICE", default_value_t, env = "ZEDBOX_DEVICE")]
-    pub(crate) device: device::Choice,
+    pub(crate) device: device::DeviceChoice,
     /// Where OS images go: none (updates are refused), gpt:/dev/DISK (IMGA and IMGB of that disk),
     /// exec:/path/to/zboot, or record (files under persist/zboot, for tests only).
     #[arg(long, value_name = "PARTITIONS", default_value_t, env = "ZEDBOX_PARTITIONS")]
-    pub(crate) partitions: partitions::Choice,
+    pub(crate) partitions: partitions::PartitionsChoice,
     /// IMGA or IMGB, the one that this boot runs from, where the kernel's command line has no root=PARTUUID=…; only
     /// with --partitions gpt:DISK.
     #[arg(long, value_name = "LABEL", env = "ZEDBOX_CURRENT_PARTITION")]
@@ -338,7 +338,7 @@ impl Command {
     }
 }
 
-impl Options {
+impl AgentOptions {
     /// The kubeconfig to use: the flag, the variable, or the cluster software's own place.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.kubeconfig.clone().unwrap_or_else(|| self.root.join(KUBECONFIG))
@@ -385,11 +385,11 @@ mod tests {
     #[test]
     fn the_device_is_recorded_unless_another_one_is_asked_for_in_words() {
         let Command::Run(options) = parse("zedbox run --root /r").unwrap().command else { panic!("not run") };
-        assert_eq!(options.device, device::Choice::Record);
+        assert_eq!(options.device, device::DeviceChoice::Record);
         let Command::Run(options) = parse("zedbox run --root / --device systemd").unwrap().command else {
             panic!("not run")
         };
-        assert_eq!(options.device, device::Choice::Systemd);
+        assert_eq!(options.device, device::DeviceChoice::Systemd);
         let refused = parse("zedbox run --root / --device magic").unwrap_err().to_string();
         assert!(refused.contains("record, systemd or exec:"), "{refused}");
     }
@@ -405,7 +405,7 @@ mod tests {
                     Err(refused) => Err(refused.to_string()),
                 }
             };
-            assert_eq!(of("").unwrap(), partitions::Choice::None);
+            assert_eq!(of("").unwrap(), partitions::PartitionsChoice::None);
             for text in ["record", "gpt:/dev/sda", "exec:/usr/bin/zboot"] {
                 assert_eq!(of(&format!(" --partitions {text}")).unwrap().to_string(), text);
             }
@@ -444,11 +444,11 @@ mod tests {
 
     #[test]
     fn the_kubeconfig_is_looked_for_where_the_cluster_software_puts_it() {
-        let options = Options {
+        let options = AgentOptions {
             root: "/r".into(),
             kubeconfig: None,
-            device: device::Choice::Record,
-            partitions: partitions::Choice::None,
+            device: device::DeviceChoice::Record,
+            partitions: partitions::PartitionsChoice::None,
             current_partition: None,
             limits: None,
         };

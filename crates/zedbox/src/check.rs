@@ -26,7 +26,7 @@ const SHOWN_CHARS: usize = 60;
 
 /// What is wrong in a file.
 #[derive(Debug, PartialEq, Eq)]
-struct Finding {
+struct FileFinding {
     path: PathBuf,
     /// JSON pointer, or of a settings file the line; empty for the whole file.
     pointer: String,
@@ -34,7 +34,7 @@ struct Finding {
     found: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for FileFinding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, pointer, expected, found } = self;
         let at = if pointer.is_empty() { "whole file" } else { pointer };
@@ -47,7 +47,7 @@ impl fmt::Display for Finding {
 /// # Errors
 /// Nothing is at one of the paths, a directory cannot be listed, or the findings cannot be printed.
 pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<bool> {
-    let mut check = Check::new();
+    let mut check = FileCheck::new();
     for path in paths {
         let seen = fs::symlink_metadata(path)
             .with_context(|| format!("check {}: give a topic file or a directory", path.display()))?;
@@ -67,14 +67,14 @@ pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<bool> {
     Ok(check.findings.is_empty())
 }
 
-struct Check {
+struct FileCheck {
     topics: BTreeMap<&'static str, Reread>,
     files: usize,
     passed_over: usize,
-    findings: Vec<Finding>,
+    findings: Vec<FileFinding>,
 }
 
-impl Check {
+impl FileCheck {
     fn new() -> Self {
         Self {
             topics: topics::readers().into_iter().collect(),
@@ -233,7 +233,7 @@ impl Check {
 
     fn find(&mut self, path: &Path, pointer: &str, expected: String, found: String) {
         let (path, pointer) = (path.to_owned(), pointer.to_owned());
-        self.findings.push(Finding { path, pointer, expected, found });
+        self.findings.push(FileFinding { path, pointer, expected, found });
     }
 }
 
@@ -254,17 +254,17 @@ fn shown(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn checked(files: &[(&str, &str)]) -> (Check, tempfile::TempDir) {
+    fn checked(files: &[(&str, &str)]) -> (FileCheck, tempfile::TempDir) {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
             store::replace(&root.path().join(path), text.as_bytes()).unwrap();
         }
-        let mut check = Check::new();
+        let mut check = FileCheck::new();
         check.tree(root.path()).unwrap();
         (check, root)
     }
 
-    fn lines(check: &Check, root: &Path) -> Vec<String> {
+    fn lines(check: &FileCheck, root: &Path) -> Vec<String> {
         let cut = format!("{}/", root.display());
         check.findings.iter().map(|it| it.to_string().replace(&cut, "")).collect()
     }
@@ -302,7 +302,7 @@ mod tests {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../run-fixtures");
         for entry in fs::read_dir(fixtures).unwrap() {
             let tree = entry.unwrap().path();
-            let mut check = Check::new();
+            let mut check = FileCheck::new();
             check.tree(&tree).unwrap();
             let malformed = tree.ends_with("malformed");
             assert!(check.files > 0, "{}", tree.display());
@@ -363,7 +363,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("NodeDrainState/global.json");
         store::replace(&path, b"{}").unwrap();
-        let mut check = Check::new();
+        let mut check = FileCheck::new();
         check.named(&path);
         let line = check.findings[0].to_string();
         assert!(line.contains("NodeDrainStatus") && line.ends_with("found one in NodeDrainState"), "{line}");

@@ -29,8 +29,8 @@ use cluster::{DemoCluster, NODES};
 pub(crate) use drill::{DrillOptions, run as drill};
 pub(crate) use keep::agent;
 use machine::DemoMachine;
-use scenarios::Place;
-use teller::Teller;
+use scenarios::DemoWorld;
+use teller::Narrator;
 
 /// A tree with this file may be wiped by the next demo.
 const MARK: &str = ".zedbox-demo";
@@ -41,7 +41,7 @@ const HISTORY: &str = "persist/status/zedkube/DrainHistory/global.json";
 pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
     let root = fresh_root(&options.dir)?;
     let clock = Clock::new();
-    let tell = Teller::new(clock);
+    let tell = Narrator::new(clock);
     let dir = quoted(&options.dir);
     tell.explain(&format!("zedbox demo: {}; files in {dir}", scenarios::title(options.scenario)));
     tell.explain("device RECORD: a reboot is only written down, nothing of this machine is touched");
@@ -53,7 +53,7 @@ pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
     tell.say("demo", what);
     let machines =
         (0..NODES.len()).map(|at| DemoMachine::new(&root, at)).collect::<anyhow::Result<Vec<_>>>()?;
-    let mut place = Place { clock, tell, cluster, machines, root };
+    let mut place = DemoWorld { clock, tell, cluster, machines, root };
     let (mut end, early) = tokio::select! {
         shown = Box::pin(place.show(options.scenario)) => (shown, false),
         asked = interrupted() => (asked, true),
@@ -73,7 +73,7 @@ pub(crate) async fn run(options: &DemoOptions) -> anyhow::Result<()> {
 }
 
 /// Says what is left behind, how to continue, and which drains there were.
-async fn leave(place: &Place, dir: &str) -> anyhow::Result<()> {
+async fn leave(place: &DemoWorld, dir: &str) -> anyhow::Result<()> {
     let node = format!("{dir}/{}", place.machines[0].name());
     place.tell.show(&format!(
         "\nLeft for a look:\n  {dir}/bin/zedbox drain status --root {node}\n  jq . {node}/persist/status/rebootConfig\n  \
@@ -93,13 +93,13 @@ async fn typed_drain(machine: &DemoMachine, action: &str) -> anyhow::Result<()> 
     let root = machine.topic_root.path("");
     let words = ["drain".as_ref(), action.as_ref(), "--root".as_ref(), root.as_os_str()];
     // What it ends with is for scripts.
-    drain_cmd::run(&Drain::try_parse_from(words)?.drain).await;
+    drain_cmd::run(&DrainLine::try_parse_from(words)?.drain).await;
     Ok(())
 }
 
 /// A line that somebody could type.
 #[derive(clap::Parser)]
-struct Drain {
+struct DrainLine {
     #[command(flatten)]
     drain: DrainCommand,
 }

@@ -26,7 +26,7 @@ const SHOWN_CHARS: usize = 60;
 
 /// What a look has brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Seen {
+enum JoinCheck {
     /// The right answer.
     Ready(String),
     /// A server of another cluster.
@@ -60,25 +60,25 @@ async fn wait(command: &JoinCommand, options: &WaitOptions) -> anyhow::Result<Ex
             None => own_cluster(&topic_root),
         };
         match cluster {
-            Err(why) => Seen::NotYet(why),
+            Err(why) => JoinCheck::NotYet(why),
             Ok(cluster) => match door.get(&what, "/status").await {
                 Ok(answer) => judge(&answer, &cluster),
-                Err(error) => Seen::NotYet(error.line()),
+                Err(error) => JoinCheck::NotYet(error.line()),
             },
         }
     };
     let last = until_ready(Clock::new(), options.limit, look, |line| Voice::warn_of("join", line)).await;
     let secs = options.limit.unwrap_or_default().as_secs();
     match last {
-        Seen::Ready(answer) => Voice::print(&format!("{answer}\n")).map(|_| Exit::Done),
-        Seen::Other(why) => {
+        JoinCheck::Ready(answer) => Voice::print(&format!("{answer}\n")).map(|_| Exit::Done),
+        JoinCheck::Other(why) => {
             Voice::warn_of(
                 "join",
                 &format!("{server} is not of this cluster after {secs} s: {why}; check --server"),
             );
             Ok(Exit::Blocked)
         }
-        Seen::NotYet(why) => {
+        JoinCheck::NotYet(why) => {
             Voice::warn_of("join", &format!("{server} is not ready after {secs} s: {why}"));
             Ok(Exit::UnderWay)
         }
@@ -95,14 +95,14 @@ fn own_cluster(topic_root: &TopicRoot) -> Result<String, String> {
 }
 
 /// What a server's answer means.
-fn judge(answer: &[u8], cluster: &str) -> Seen {
+fn judge(answer: &[u8], cluster: &str) -> JoinCheck {
     let text = String::from_utf8_lossy(answer);
     let shown: String = text.chars().take(SHOWN_CHARS).filter(|it| !it.is_control()).collect();
     match text.strip_prefix("cluster:") {
-        Some(said) if said == cluster => Seen::Ready(text.into_owned()),
-        Some(_) => Seen::Other(format!("it says `{shown}`, this node's cluster is {cluster}")),
-        None if text.is_empty() => Seen::NotYet("it is no server of a cluster yet".to_owned()),
-        None => Seen::NotYet(format!("it says `{shown}`")),
+        Some(said) if said == cluster => JoinCheck::Ready(text.into_owned()),
+        Some(_) => JoinCheck::Other(format!("it says `{shown}`, this node's cluster is {cluster}")),
+        None if text.is_empty() => JoinCheck::NotYet("it is no server of a cluster yet".to_owned()),
+        None => JoinCheck::NotYet(format!("it says `{shown}`")),
     }
 }
 
@@ -111,14 +111,14 @@ fn judge(answer: &[u8], cluster: &str) -> Seen {
 async fn until_ready(
     clock: Clock,
     limit: Option<Duration>,
-    look: impl AsyncFn() -> Seen,
+    look: impl AsyncFn() -> JoinCheck,
     say: impl Fn(&str),
-) -> Seen {
+) -> JoinCheck {
     let until = limit.map(|limit| clock.now() + limit);
     let (mut pause, mut last) = (FIRST_PAUSE, None);
     loop {
         let seen = look().await;
-        let (Seen::Other(why) | Seen::NotYet(why)) = &seen else { return seen };
+        let (JoinCheck::Other(why) | JoinCheck::NotYet(why)) = &seen else { return seen };
         if last.as_ref() != Some(&seen) {
             say(&format!("waiting: {why}"));
         }
@@ -126,8 +126,8 @@ async fn until_ready(
         if until.is_some_and(|until| next > until) {
             clock.sleep_until(until).await;
             return match look().await {
-                ready @ Seen::Ready(_) => ready,
-                Seen::Other(_) | Seen::NotYet(_) => seen,
+                ready @ JoinCheck::Ready(_) => ready,
+                JoinCheck::Other(_) | JoinCheck::NotYet(_) => seen,
             };
         }
         last = Some(seen);
@@ -147,18 +147,18 @@ mod tests {
     #[test]
     fn only_the_very_words_of_this_cluster_are_right() {
         let ready = format!("cluster:{CLUSTER}");
-        assert_eq!(judge(ready.as_bytes(), CLUSTER), Seen::Ready(ready.clone()));
+        assert_eq!(judge(ready.as_bytes(), CLUSTER), JoinCheck::Ready(ready.clone()));
         for other in ["cluster:", "cluster:x", "cluster:00000000-0000-0000-0000-000000000000"] {
-            assert!(matches!(judge(other.as_bytes(), CLUSTER), Seen::Other(_)), "{other}");
+            assert!(matches!(judge(other.as_bytes(), CLUSTER), JoinCheck::Other(_)), "{other}");
         }
         for text in ["", "cluster", " cluster:", "<html>", &format!("{ready}\n")[1..]] {
-            assert!(matches!(judge(text.as_bytes(), CLUSTER), Seen::NotYet(_)), "{text}");
+            assert!(matches!(judge(text.as_bytes(), CLUSTER), JoinCheck::NotYet(_)), "{text}");
         }
-        assert!(matches!(judge(format!("{ready}\n").as_bytes(), CLUSTER), Seen::Other(_)));
+        assert!(matches!(judge(format!("{ready}\n").as_bytes(), CLUSTER), JoinCheck::Other(_)));
     }
 
     /// Waits for a server that is ready at this second; returns what was seen, when it was looked, and what was said.
-    async fn waited(ready_at: u64, limit: Option<u64>) -> (Seen, Vec<u64>, Vec<String>) {
+    async fn waited(ready_at: u64, limit: Option<u64>) -> (JoinCheck, Vec<u64>, Vec<String>) {
         let clock = Clock::new();
         let start = clock.now();
         let since = |now: Mono| now.since(start).as_secs();
@@ -166,9 +166,9 @@ mod tests {
         let look = async || {
             looks.borrow_mut().push(since(clock.now()));
             match since(clock.now()) {
-                now if now >= ready_at => Seen::Ready("cluster:x".to_owned()),
-                now if now >= 20 => Seen::Other("another".to_owned()),
-                _ => Seen::NotYet("no answer".to_owned()),
+                now if now >= ready_at => JoinCheck::Ready("cluster:x".to_owned()),
+                now if now >= 20 => JoinCheck::Other("another".to_owned()),
+                _ => JoinCheck::NotYet("no answer".to_owned()),
             }
         };
         let seen = until_ready(clock, limit.map(Duration::from_secs), look, |line| {
@@ -182,7 +182,7 @@ mod tests {
     async fn it_backs_off_and_hears_the_right_answer_within_eight_seconds_and_says_only_what_changed() {
         for ready_at in 0..100 {
             let (seen, looks, said) = waited(ready_at, None).await;
-            assert_eq!(seen, Seen::Ready("cluster:x".to_owned()));
+            assert_eq!(seen, JoinCheck::Ready("cluster:x".to_owned()));
             let last = looks.last().unwrap();
             assert!((ready_at..=ready_at + 8).contains(last), "{ready_at}: {looks:?}");
             assert!(said.len() <= 2, "{said:?}");
@@ -195,10 +195,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_limit_ends_the_wait_with_what_was_seen_last_and_a_last_look() {
         let (seen, looks, _) = waited(100, Some(10)).await;
-        assert_eq!((seen, looks), (Seen::NotYet("no answer".to_owned()), vec![0, 1, 3, 7, 10]));
+        assert_eq!((seen, looks), (JoinCheck::NotYet("no answer".to_owned()), vec![0, 1, 3, 7, 10]));
         let (seen, ..) = waited(100, Some(30)).await;
-        assert_eq!(seen, Seen::Other("another".to_owned()));
+        assert_eq!(seen, JoinCheck::Other("another".to_owned()));
         let (seen, looks, _) = waited(10, Some(10)).await;
-        assert_eq!((seen, looks.last()), (Seen::Ready("cluster:x".to_owned()), Some(&10)));
+        assert_eq!((seen, looks.last()), (JoinCheck::Ready("cluster:x".to_owned()), Some(&10)));
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args as Group;
-use kubeapi::connect::account::{self, Account, Place, Token};
+use kubeapi::connect::account::{self, Account, ClusterEndpoint, ServiceAccountToken};
 use kubeapi::{ApiClient, Error};
 use pubsub::store;
 
@@ -75,7 +75,7 @@ async fn make(command: &KubeconfigCommand) -> anyhow::Result<()> {
     let (mut place, token) = match (&command.token_file, &command.ca, &command.server) {
         (Some(file), Some(ca), Some(server)) => {
             let token = account::token_of(file).map_err(anyhow::Error::msg).context("read the token")?;
-            let place = Place::new(server.clone(), ca).map_err(anyhow::Error::msg);
+            let place = ClusterEndpoint::new(server.clone(), ca).map_err(anyhow::Error::msg);
             (place.context("read the authorities of the cluster")?, token)
         }
         _ => by_admin(command).await?,
@@ -109,7 +109,7 @@ async fn make(command: &KubeconfigCommand) -> anyhow::Result<()> {
 }
 
 /// Where the cluster of an administrator is, and a token of the account from it.
-async fn by_admin(command: &KubeconfigCommand) -> anyhow::Result<(Place, Token)> {
+async fn by_admin(command: &KubeconfigCommand) -> anyhow::Result<(ClusterEndpoint, ServiceAccountToken)> {
     let of_server = || ADMINS.iter().map(PathBuf::from).find(|it| it.exists());
     let admin = command.kubeconfig.clone().or_else(of_server).ok_or_else(|| {
         anyhow!("find the kubeconfig of an administrator: name it with --kubeconfig, or use --token-file with --server and --ca")

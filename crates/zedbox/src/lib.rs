@@ -30,9 +30,9 @@ use anyhow::Context as _;
 use clap::CommandFactory as _;
 use topics::DeviceOp;
 
-use args::settings::{Fault, Refused};
+use args::settings::{SettingsFault, StartRefusal};
 use args::{Command, LogFormat};
-use log::Levels;
+use log::LogLevels;
 
 /// How long the end of the program waits for calls that are still under way on threads of their own.
 const LAST_CALLS: Duration = Duration::from_secs(2);
@@ -103,21 +103,21 @@ pub fn command() -> clap::Command {
 }
 
 /// The program does not start.
-fn refuse(refused: Refused, words: &[OsString], unsaid: LogFormat) -> ExitCode {
+fn refuse(refused: StartRefusal, words: &[OsString], unsaid: LogFormat) -> ExitCode {
     let (format, alone) = args::settings::voice(words);
     let format = format.unwrap_or(unsaid);
     match refused {
         // Help, a version, and what is for people.
-        Refused::Words(cause) if !cause.use_stderr() || format == LogFormat::Text => cause.exit(),
+        StartRefusal::Words(cause) if !cause.use_stderr() || format == LogFormat::Text => cause.exit(),
         // Without a log nothing can be said; the exit code says it all the same.
         _ if log::begin(format, None, "info", alone).is_err() => {}
-        Refused::Words(cause) => {
+        StartRefusal::Words(cause) => {
             let text = cause.render().to_string();
             tracing::error!("{}", text.trim_start_matches("error: ").trim_end());
         }
-        Refused::File { path, faults } => {
+        StartRefusal::File { path, faults } => {
             let path = path.display();
-            for Fault { line, expected, found } in faults {
+            for SettingsFault { line, expected, found } in faults {
                 tracing::error!(line, "settings {path}: expected {expected}, found {found}");
             }
             tracing::error!("nothing starts until {path} is right: `zedbox check {path}`");
@@ -126,7 +126,7 @@ fn refuse(refused: Refused, words: &[OsString], unsaid: LogFormat) -> ExitCode {
     ExitCode::from(Exit::Usage as u8)
 }
 
-async fn run(command: Command, levels: &Levels) -> anyhow::Result<Exit> {
+async fn run(command: Command, levels: &LogLevels) -> anyhow::Result<Exit> {
     match command {
         Command::Check(options) => {
             return Ok(if check::run(&options.paths)? { Exit::Done } else { Exit::Failed });
@@ -171,7 +171,7 @@ fn report_update(command: &args::UpdateStatus) -> anyhow::Result<()> {
     let [device, component, status, version, error] = command.words.as_slice() else {
         anyhow::bail!("read five words: device, component, status, version and error");
     };
-    let words = zedkube::update_status::Words { device, component, status, version, error };
+    let words = zedkube::update_status::UpdateStatusArgs { device, component, status, version, error };
     let value = words.value(agent::Clock::new().wall()).map_err(anyhow::Error::msg)?;
     zedkube::update_status::hand_over(&command.root, &value).map_err(anyhow::Error::msg)?;
     Ok(())

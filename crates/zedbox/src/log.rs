@@ -19,21 +19,21 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::LogFormat;
-use form::Form;
+use form::LineFormat;
 
-type Lines = Subscriber<DefaultFields, Form, LevelFilter, fn() -> Stderr>;
+type LogSubscriber = Subscriber<DefaultFields, LineFormat, LevelFilter, fn() -> Stderr>;
 
 /// Which lines are in the log.
 #[derive(Clone)]
-pub(crate) struct Levels {
-    filter: reload::Handle<Targets, Lines>,
+pub(crate) struct LogLevels {
+    filter: reload::Handle<Targets, LogSubscriber>,
     /// The agent that is alone in this process.
     alone: Option<&'static str>,
     /// The command line or the settings file have said so.
     fixed: bool,
 }
 
-impl Levels {
+impl LogLevels {
     /// Follows what the controller sets.
     pub(crate) fn follow(&self, map: &ConfigItemValueMap) {
         if self.fixed {
@@ -57,11 +57,11 @@ pub(crate) fn begin(
     words: Option<&str>,
     quiet: &str,
     alone: Option<&'static str>,
-) -> anyhow::Result<Levels> {
+) -> anyhow::Result<LogLevels> {
     let shown = words.unwrap_or(quiet);
     let filter = filter(shown).with_context(|| format!("read the log filter `{shown}`"))?;
     let (filter, handle) = reload::Layer::new(filter);
-    let form = Form::new(format, alone);
+    let form = LineFormat::new(format, alone);
     let lines = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
         .with_ansi(format == LogFormat::Text && stderr().is_terminal())
@@ -70,7 +70,7 @@ pub(crate) fn begin(
         .event_format(form)
         .with_writer(stderr as fn() -> Stderr);
     lines.finish().with(filter).init();
-    Ok(Levels { filter: handle, alone, fixed: words.is_some() })
+    Ok(LogLevels { filter: handle, alone, fixed: words.is_some() })
 }
 
 /// The library's own lines are left out unless `words` name it: while the API is away it writes several a second that

@@ -26,7 +26,7 @@ pub(crate) async fn run(command: &MachinesCommand) -> Exit {
 /// One machine, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Form {
+struct StoppedMachineForm {
     name: String,
     /// The node whose drain has stopped it.
     node: String,
@@ -43,8 +43,8 @@ async fn act(command: &MachinesCommand, voice: &Voice) -> anyhow::Result<()> {
     let is_of = |of: &str| node.flatten().is_none_or(|it| it == of);
     let found = undo::stopped(&cluster).await.context("read virtual machines")?;
     let of_node = found.into_iter().filter(|(_, of)| is_of(of));
-    let all: Vec<Form> = of_node
-        .map(|(work, node)| Form {
+    let all: Vec<StoppedMachineForm> = of_node
+        .map(|(work, node)| StoppedMachineForm {
             name: work.machine.path(),
             node,
             was: work.machine.mark.map(|it| it.was.to_string()).unwrap_or_default(),
@@ -59,7 +59,7 @@ async fn act(command: &MachinesCommand, voice: &Voice) -> anyhow::Result<()> {
     let done = if node.is_some() { "asked to start again" } else { "stopped by drains" };
     let count = number(u32::try_from(all.len()).unwrap_or(u32::MAX), "virtual machine");
     voice.paragraph(&format!("{count} {done}"))?;
-    for Form { name, node, was } in &all {
+    for StoppedMachineForm { name, node, was } in &all {
         voice.paragraph(&format!("{name}: by the drain of node {node}, was {was}"))?;
     }
     Ok(())

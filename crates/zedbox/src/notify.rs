@@ -15,7 +15,7 @@ use agent::Clock;
 use pubsub::TopicRoot;
 use tracing::warn;
 
-use crate::args::Service;
+use crate::args::SystemdService;
 
 /// How often the files are looked at until each agent had its first turn.
 const STARTING: Duration = Duration::from_millis(200);
@@ -26,7 +26,7 @@ const LOOKS_A_WAIT: u32 = 4;
 
 /// The reports of one process.
 pub(crate) struct Reports {
-    service: Service,
+    service: SystemdService,
     /// Each agent's file, and its time when it was last found changed.
     files: Vec<(PathBuf, Option<SystemTime>)>,
     clock: Clock,
@@ -35,7 +35,12 @@ pub(crate) struct Reports {
 
 impl Reports {
     /// Of these agents; what they did before counts for nothing.
-    pub(crate) fn new(service: Service, agents: &[&str], topic_root: &TopicRoot, clock: Clock) -> Self {
+    pub(crate) fn new(
+        service: SystemdService,
+        agents: &[&str],
+        topic_root: &TopicRoot,
+        clock: Clock,
+    ) -> Self {
         let path = |agent: &&str| topic_root.path(&format!("run/{agent}.touch"));
         let files = agents.iter().map(path).map(|path| (path.clone(), touched(&path))).collect();
         Self { service, files, clock, failed: false }
@@ -76,7 +81,7 @@ impl Reports {
     }
 }
 
-impl Service {
+impl SystemdService {
     /// Says `text` to systemd, where it listens. It never waits.
     pub(crate) fn say(&self, text: &str) -> io::Result<()> {
         let Some(name) = &self.socket else { return Ok(()) };
@@ -112,7 +117,7 @@ mod tests {
         // Turns of the process before.
         one.touch();
         other.touch();
-        let service = Service { socket: Some(path.into()), watchdog: Some(Duration::from_secs(180)) };
+        let service = SystemdService { socket: Some(path.into()), watchdog: Some(Duration::from_secs(180)) };
         let reports = Reports::new(service, &AGENTS, &topic_root, clock).follow();
         let heard = async {
             let later = async |secs| clock.sleep_until(Some(clock.now() + Duration::from_secs(secs))).await;

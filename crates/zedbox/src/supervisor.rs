@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 use topics::ConfigItemValueMap;
 use tracing::{error, info, warn};
 
-use crate::args::{Options, Service};
+use crate::args::{AgentOptions, SystemdService};
 use crate::limits::Limits;
-use crate::log::Levels;
+use crate::log::LogLevels;
 use crate::notify::Reports;
 use crate::panic;
 
@@ -56,11 +56,11 @@ impl fmt::Display for Agent {
 
 /// What the agents of one process share.
 #[derive(Clone)]
-pub(crate) struct Setting {
+pub(crate) struct AgentsSetup {
     pub(crate) topic_root: TopicRoot,
     pub(crate) clock: Clock,
-    pub(crate) device: device::Choice,
-    pub(crate) partitions: partitions::Choice,
+    pub(crate) device: device::DeviceChoice,
+    pub(crate) partitions: partitions::PartitionsChoice,
     pub(crate) current_partition: Option<partitions::Label>,
     pub(crate) boot_id: String,
     pub(crate) limits: Limits,
@@ -75,7 +75,7 @@ pub(crate) struct Crew {
 
 impl Crew {
     /// Starts `agents`; each is kept running until [`Crew::stop`].
-    pub(crate) fn start(agents: &[Agent], setting: &Setting) -> Self {
+    pub(crate) fn start(agents: &[Agent], setting: &AgentsSetup) -> Self {
         let (stopper, stop) = Stop::new();
         let mut running = JoinSet::new();
         for agent in agents {
@@ -114,7 +114,7 @@ impl Crew {
 }
 
 /// Runs `agents` on the root of `options` until a signal comes.
-pub(crate) async fn run(agents: &[Agent], options: &Options, levels: &Levels) -> anyhow::Result<()> {
+pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLevels) -> anyhow::Result<()> {
     // First of all: the default of these two signals is the end of the process.
     let (mut dump, mut debug) = (
         signal(SignalKind::user_defined1()).context("listen for SIGUSR1")?,
@@ -124,14 +124,14 @@ pub(crate) async fn run(agents: &[Agent], options: &Options, levels: &Levels) ->
     let topic_root = TopicRoot::open(&options.root)
         .with_context(|| format!("open the root {}", options.root.display()))?;
     let limits = Limits::read(options.limits.as_deref())?;
-    tell_device(&options.device);
-    tell_partitions(&options.partitions);
+    print_device(&options.device);
+    print_partitions(&options.partitions);
     options.device.check().context("use the device")?;
     // Not before: a program that does not start has not survived its panic.
     let alone = if let [agent] = agents { agent.name() } else { "zedbox" };
     panic::leave_traces(&topic_root, alone, clock);
     let boot_id = boot_id(&options.device, &topic_root, clock, agents).await;
-    let setting = Setting {
+    let setting = AgentsSetup {
         cluster: kubeapi::ApiClient::from_kubeconfig(options.kubeconfig()),
         limits,
         device: options.device.clone(),
@@ -144,7 +144,7 @@ pub(crate) async fn run(agents: &[Agent], options: &Options, levels: &Levels) ->
     let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
     let (service, names) =
-        (Service::of_this_process(), agents.iter().map(|it| it.name()).collect::<Vec<_>>());
+        (SystemdService::of_this_process(), agents.iter().map(|it| it.name()).collect::<Vec<_>>());
     let mut reports = pin!(Reports::new(service.clone(), &names, &setting.topic_root, clock).follow());
     let mut crew = Crew::start(agents, &setting);
     let mut properties = setting
@@ -180,7 +180,12 @@ pub(crate) async fn run(agents: &[Agent], options: &Options, levels: &Levels) ->
 }
 
 /// The identity of this boot. A disk that does not tell it now is asked again: ending would help nothing.
-async fn boot_id(device: &device::Choice, topic_root: &TopicRoot, clock: Clock, agents: &[Agent]) -> String {
+async fn boot_id(
+    device: &device::DeviceChoice,
+    topic_root: &TopicRoot,
+    clock: Clock,
+    agents: &[Agent],
+) -> String {
     let mut told = false;
     let mut watchdogs: Vec<_> = agents.iter().map(|it| Watchdog::new(it.name(), topic_root, clock)).collect();
     loop {
@@ -197,36 +202,36 @@ async fn boot_id(device: &device::Choice, topic_root: &TopicRoot, clock: Clock, 
     }
 }
 
-fn tell_device(device: &device::Choice) {
+fn print_device(device: &device::DeviceChoice) {
     match device {
-        device::Choice::Record => warn!(
+        device::DeviceChoice::Record => warn!(
             "device RECORD: no reboot, shutdown or power-off will happen; each is only written to <root>/{}. \
              Use --device systemd on a real device",
             device::RECORD
         ),
-        device::Choice::Systemd | device::Choice::Exec(_) => {
+        device::DeviceChoice::Systemd | device::DeviceChoice::Exec(_) => {
             warn!(%device, "this process can take this machine down");
         }
     }
 }
 
-fn tell_partitions(partitions: &partitions::Choice) {
+fn print_partitions(partitions: &partitions::PartitionsChoice) {
     match partitions {
         // Only baseosmgr cares; it says so itself.
-        partitions::Choice::None => {}
-        partitions::Choice::Record => warn!(
+        partitions::PartitionsChoice::None => {}
+        partitions::PartitionsChoice::Record => warn!(
             "partitions RECORD: no OS image is installed; files under <root>/{} stand in for both partitions, and an \
              update that is reported as done is one on these files. Not for a real device",
             partitions::FOLDER
         ),
-        partitions::Choice::Gpt(_) | partitions::Choice::Exec(_) => {
+        partitions::PartitionsChoice::Gpt(_) | partitions::PartitionsChoice::Exec(_) => {
             warn!(%partitions, "this process can write OS images and choose what this machine boots");
         }
     }
 }
 
 /// Keeps `agent` running until it is to stop. An agent that leaves without having been told to is named.
-async fn keep(agent: Agent, setting: Setting, mut stop: Stop) -> Option<Agent> {
+async fn keep(agent: Agent, setting: AgentsSetup, mut stop: Stop) -> Option<Agent> {
     let mut pause = FIRST_PAUSE;
     loop {
         let began = setting.clock.now();
@@ -250,7 +255,7 @@ async fn keep(agent: Agent, setting: Setting, mut stop: Stop) -> Option<Agent> {
     }
 }
 
-async fn once(agent: Agent, setting: &Setting, stop: Stop) -> Result<(), agent::Error> {
+async fn once(agent: Agent, setting: &AgentsSetup, stop: Stop) -> Result<(), agent::Error> {
     let context = AgentContext {
         topic_root: setting.topic_root.clone(),
         clock: setting.clock,

@@ -13,7 +13,7 @@ use agent::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-use xtask::dist::{self, Options};
+use xtask::dist::{self, DistOptions};
 
 const ZEDBOX: &str = env!("CARGO_BIN_EXE_zedbox");
 /// Nothing here takes this long; a test that waits so long has failed.
@@ -26,7 +26,7 @@ fn folder() -> TempDir {
 
 /// Packs `program` into `out`; the path of its package.
 fn pack(program: &Path, version: &str, out: &Path) -> PathBuf {
-    let options = Options {
+    let options = DistOptions {
         target: "x86_64-unknown-linux-gnu".to_owned(),
         out: Some(out.to_owned()),
         program: Some(program.to_owned()),
@@ -92,7 +92,7 @@ fn x5_two_folders_hold_the_same_bytes_and_their_sums_and_digests_are_right() {
     assert!(first == second, "{:?} {:?}", first.keys(), second.keys());
     // Again in the same place; but not over something else.
     assert_eq!(pack(&small(&dir), "0.1.0", &two), package);
-    let options = Options {
+    let options = DistOptions {
         target: "x86_64-unknown-linux-gnu".to_owned(),
         out: Some(dir.path().to_owned()),
         program: Some(small(&dir)),

@@ -94,7 +94,7 @@ pub(crate) async fn run(
 /// nothing is left and the machines of the node are up. What is in the way is sent, and tried again after pauses that grow;
 /// machines are named that have not come up in their time. Second copies of Deployments that have not come to be are given
 /// up where `surges` are set. Dropping it loses nothing.
-pub(crate) async fn give_back(
+pub(crate) async fn undo_drain(
     cluster: &ApiClient,
     node: &NodeName,
     surges: bool,
@@ -117,14 +117,14 @@ pub(crate) async fn give_back(
             given_up = done;
         }
         if !copies_done {
-            let (volumes, taken) = storage::give_back(cluster, node).await;
+            let (volumes, taken) = storage::withdraw_all(cluster, node).await;
             if !volumes.is_empty() {
                 info!(%node, ?volumes, "numberOfReplicas of volumes is what it was before the drain");
             }
             copies_done = taken.is_ok();
             copies = taken;
         }
-        let machines = undo::give_back(cluster, node).await;
+        let machines = undo::undo_all(cluster, node).await;
         tries =
             if machines.is_ok() && copies.is_ok() && given_up.is_ok() { 0 } else { tries.saturating_add(1) };
         let (mut whys, mut next) = (Vec::new(), String::new());
@@ -209,7 +209,7 @@ async fn look(cluster: &ApiClient, now: Mono, limit: Duration, away: &mut AwayNo
 #[cfg(test)]
 mod tests {
     use kube::Client;
-    use kubesim::{Fault, Sim, SimConfig};
+    use kubesim::{ScriptedFault, Sim, SimConfig};
     use serde_json::{Value, json};
 
     use super::*;
@@ -290,7 +290,7 @@ mod tests {
         });
         let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
         let (clock, (outbox, _inbox)) = (Clock::new(), agent::turn::inbox());
-        give_back(&cluster, &NodeName::parse("n1").unwrap(), true, clock, outbox).await;
+        undo_drain(&cluster, &NodeName::parse("n1").unwrap(), true, clock, outbox).await;
         let left = sim.get("apps/deployments", "shop", "solo").unwrap();
         assert_eq!(left["metadata"]["annotations"], json!({}), "{left}");
     }
@@ -301,7 +301,7 @@ mod tests {
         sim.add_longhorn("always-allow");
         // Who may not read machines can do this all the same.
         sim.add_kubevirt("v1.7.3");
-        sim.faults().script("GET", "/virtualmachines", 100_000, Fault::status(403, "Forbidden"));
+        sim.faults().script("GET", "/virtualmachines", 100_000, ScriptedFault::status(403, "Forbidden"));
         let wanted = |name: &str| {
             let volume = sim.get("longhorn/volumes", "longhorn-system", name).unwrap();
             json!([

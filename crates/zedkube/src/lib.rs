@@ -33,7 +33,7 @@ pub use limits::Limits;
 
 use std::sync::Arc;
 
-use ::outage::turn::record::Held;
+use ::outage::turn::record::RecordSnapshot;
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
 use agent::{AgentContext, Error, Tasks, Troubles, device, duties, force, outlet, pid, turn};
 use clusterview::ClusterView;
@@ -45,7 +45,7 @@ use tokio::sync::watch;
 use topics::{EdgeNodeClusterConfig, NodeDrainStatus};
 
 use crate::core::Event;
-use crate::work::Work;
+use crate::work::TaskContext;
 
 /// A name that people write and nobody reads.
 const MISSPELT: &str = "persist/kube-status/kubeforce-NodeDrainStatus-global.json";
@@ -85,8 +85,13 @@ pub async fn run_into(
         let (tasks, door) = (Tasks::new(outbox), view.door());
         let membership = leave::Leaver::open(&context, &troubles, &limits)?;
         let sites = site::Sites::open(&context, &troubles, &limits)?;
-        let work =
-            Work::new(cluster.clone(), context.clone(), limits.clone(), own_node.clone(), lease.clone());
+        let work = TaskContext::new(
+            cluster.clone(),
+            context.clone(),
+            limits.clone(),
+            own_node.clone(),
+            lease.clone(),
+        );
         let opened = shell::Shell::open(&context, work.clone(), tasks, door)?;
         let found = work.preflight_report();
         let updates = Box::new(k3s::Updates::open(&context, &limits, work)?);
@@ -97,14 +102,14 @@ pub async fn run_into(
     else {
         return Ok(());
     };
-    let (standing, heard) = (membership.standing(), membership.heard());
+    let (cluster_membership, heard) = (membership.membership(), membership.heard());
     let (now, booted_at) = (context.clock.now(), context.clock.booted_at());
     let (machines, restore) = (cluster.clone(), limits.machines_restore());
     let (windows, says_of) = (limits.windows.clone(), limits.clone());
-    let server = nodestatus::Limits {
+    let server = nodestatus::ServerLimits {
         port: limits.server_port,
         further: limits.server_addresses.clone(),
-        ..nodestatus::Limits::default()
+        ..nodestatus::ServerLimits::default()
     };
     let (mut core, mut first) =
         core::Zedkube::new(limits, earlier.journal, context.boot_id.clone(), now, booted_at);
@@ -112,7 +117,7 @@ pub async fn run_into(
     core.answered(earlier.answered);
     first.extend(core.recall(now, earlier.history));
     // A node that was leaving is not given its cordon back before it is known what the config says now.
-    let before = standing.borrow().membership;
+    let before = cluster_membership.borrow().membership;
     if before == Membership::Leaving {
         first.extend(core.step(now, Event::Member(before)));
     }
@@ -131,23 +136,23 @@ pub async fn run_into(
     let (attempt, reserve) = (shell.attempt_limit(), shell.disk_reserve());
     let (ours, storage) = (own_node.clone(), shell.longhorn());
     let (says, published) = (shell.statement(), shell.published());
-    shell.follow(standing.clone(), heard);
+    shell.follow(cluster_membership.clone(), heard);
     shell.follow_site(sites.hold());
     shell.follow_k3s(updates.hold());
     shell.follow_pause(pauses);
     let drain = Box::pin(turn::run((core, first), shell, inbox, &context, &troubles));
-    let (standing_of_updates, members) = (standing.clone(), standing.clone());
+    let (membership_of_updates, members) = (cluster_membership.clone(), cluster_membership.clone());
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
     let way_out = membership.run(cluster.clone(), own_node.clone(), attempt);
-    let sites = sites.run(cluster.clone(), own_node.clone(), lease, standing.clone());
-    let newest = follow_lease(&context, cluster.clone(), standing.clone(), sender);
+    let sites = sites.run(cluster.clone(), own_node.clone(), lease, cluster_membership.clone());
+    let newest = follow_lease(&context, cluster.clone(), cluster_membership.clone(), sender);
     let (configs, config) = watch::channel(None);
     let totals = watch::Sender::default();
-    let report = node_report::Report {
+    let report = node_report::NodeReport {
         context: context.clone(),
         cluster: cluster.clone(),
         own_node: own_node.clone(),
-        members: standing.clone(),
+        members: cluster_membership.clone(),
         published,
         totals: totals.clone(),
     };
@@ -159,7 +164,8 @@ pub async fn run_into(
         }
     });
     let says = (says, totals.subscribe());
-    let status = nodestatus::run(&context, &troubles, &server, cluster, own_node, standing.clone(), says);
+    let status =
+        nodestatus::run(&context, &troubles, &server, cluster, own_node, cluster_membership.clone(), says);
     let left_behind = duties::keep_until_stop("leftovers of nodes that are away", &context, || {
         let (cluster, leading) = (machines.clone(), view.leadership());
         async move {
@@ -195,7 +201,7 @@ pub async fn run_into(
             Box::pin(newest),
             Box::pin(status),
             Box::pin(view.run(&troubles, config, pipe)),
-            Box::pin(tell_config(&context, standing, configs)),
+            Box::pin(tell_config(&context, cluster_membership, configs)),
             Box::pin(left_behind),
             Box::pin(disks),
             Box::pin(properties),
@@ -206,7 +212,7 @@ pub async fn run_into(
         Ok(())
     });
     // In one task: if any hangs, the machine's watchdog sees it.
-    let updates = Box::pin(updates.run(standing_of_updates, &troubles));
+    let updates = Box::pin(updates.run(membership_of_updates, &troubles));
     tokio::try_join!(drain, updates, beside).map(|((), (), ())| ())
 }
 
@@ -215,16 +221,18 @@ pub async fn run_into(
 async fn follow_lease(
     context: &AgentContext,
     cluster: ApiClient,
-    mut standing: watch::Receiver<ClusterMembership>,
-    leases: watch::Sender<Option<Box<Held>>>,
+    mut cluster_membership: watch::Receiver<ClusterMembership>,
+    leases: watch::Sender<Option<Box<RecordSnapshot>>>,
 ) {
     let mut stop = context.stop.clone();
     loop {
-        let is_in =
-            matches!(standing.borrow_and_update().membership, Membership::Member | Membership::Leaving);
+        let is_in = matches!(
+            cluster_membership.borrow_and_update().membership,
+            Membership::Member | Membership::Leaving
+        );
         tokio::select! {
             () = ::outage::calls::follow(&cluster, &leases), if is_in => {}
-            changed = standing.changed() => if changed.is_err() { return stop.stopped().await },
+            changed = cluster_membership.changed() => if changed.is_err() { return stop.stopped().await },
             () = stop.stopped() => return,
         }
     }
@@ -233,19 +241,19 @@ async fn follow_lease(
 /// Passes on the config of the cluster, as far as it is valid, until `context` says stop.
 async fn tell_config(
     context: &AgentContext,
-    mut standing: watch::Receiver<ClusterMembership>,
+    mut cluster_membership: watch::Receiver<ClusterMembership>,
     configs: watch::Sender<Option<Arc<EdgeNodeClusterConfig>>>,
 ) {
     let mut stop = context.stop.clone();
     loop {
-        let valid = standing.borrow_and_update().config.clone().filter(|it| it.valid);
+        let valid = cluster_membership.borrow_and_update().config.clone().filter(|it| it.valid);
         configs.send_if_modified(|held| {
             let other = *held != valid;
             *held = valid;
             other
         });
         tokio::select! {
-            changed = standing.changed() => if changed.is_err() { return stop.stopped().await },
+            changed = cluster_membership.changed() => if changed.is_err() { return stop.stopped().await },
             () = stop.stopped() => return,
         }
     }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use crate::window::Windows;
 use clusterview::consoles::ConsoleFiles;
-use clusterview::lease::Times;
+use clusterview::lease::ElectionTimes;
 use kubenodeop::node::gate;
 use kubenodeop::{
-    Limit, MachinePolicy, NeverReadyAction, PodAction, Rules, StickyAction, SurgeRule, VolumeAction,
+    AttemptRules, Limit, MachinePolicy, NeverReadyAction, PodAction, StickyAction, SurgeRule, VolumeAction,
 };
-use outage::margin::calls::{Addresses, Settings, Source};
+use outage::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
 use outage::margin::paths::Paths;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -145,56 +145,56 @@ agent::limits! {
         evictions_at_once: u32 = 32;
         /// What is done when a drain is over its time: `wait`, `give-up` or `delete`.
         #[serde(deserialize_with = "words::drain_limit_then")]
-        drain_limit_then: PodAction = Rules::default().drain.then;
+        drain_limit_then: PodAction = AttemptRules::default().drain.then;
         /// What is done when an attempt is over its time (`kubernetes.drain.timeout`).
         #[serde(deserialize_with = "words::attempt_limit_then")]
-        attempt_limit_then: PodAction = Rules::default().attempt_then;
+        attempt_limit_then: PodAction = AttemptRules::default().attempt_then;
         /// Which Deployments have a second copy made elsewhere before their only Ready pods are evicted: `never`,
         /// `annotated` or `all`.
         #[serde(deserialize_with = "words::surge")]
-        surge: SurgeRule = Rules::default().surge;
+        surge: SurgeRule = AttemptRules::default().surge;
         /// How long one pod may take, from its first eviction call to its end; 0 for no limit.
         pod_limit_ms: u64 = 0;
         /// What is done about a pod that is over its time: `wait`, `give-up` or `delete`.
         #[serde(deserialize_with = "words::pod_limit_then")]
-        pod_limit_then: PodAction = Rules::default().pod.then;
+        pod_limit_then: PodAction = AttemptRules::default().pod.then;
         /// How long a pod that was never Ready may be held by a budget, from its first eviction call; 0 for no limit.
         never_ready_hold_ms: u64 = 600_000;
         /// What is done about it then: `wait` or `delete`.
         #[serde(deserialize_with = "words::never_ready_then")]
-        never_ready_then: NeverReadyAction = Rules::default().never_ready.then;
+        never_ready_then: NeverReadyAction = AttemptRules::default().never_ready.then;
         /// How long one tier may take, from the end of the one before it; 0 for no limit.
         tier_limit_ms: u64 = 0;
         /// What is done about the pods of a tier that is over its time: `wait`, `give-up` or `delete`.
         #[serde(deserialize_with = "words::tier_limit_then")]
-        tier_limit_then: PodAction = Rules::default().tier.then;
+        tier_limit_then: PodAction = AttemptRules::default().tier.then;
         /// How long volumes may take to be detached once the last pod is gone; 0 for no limit.
         volumes_limit_ms: u64 = 600_000;
         /// What is done about volumes that are over their time: `wait`, `give-up` or `go-on`.
         #[serde(deserialize_with = "words::volumes_limit_then")]
-        volumes_limit_then: VolumeAction = Rules::default().volumes.then;
+        volumes_limit_then: VolumeAction = AttemptRules::default().volumes.then;
         /// How long a node with the last healthy copy of a volume is kept, from when nothing else is waited for; 0 for no
         /// limit.
         last_copy_limit_ms: u64 = 0;
         /// What is done then: `wait`, `give-up` or `go-on`.
         #[serde(deserialize_with = "words::last_copy_then")]
-        last_copy_then: VolumeAction = Rules::default().last_copy.then;
+        last_copy_then: VolumeAction = AttemptRules::default().last_copy.then;
         /// Volumes (`pvc-1`) and claims (`shop/data`) whose last healthy copy may go down with the node.
         last_copy_pass: Vec<String> = Vec::new();
         /// What becomes of a workload whose pods come back to this node: `leave`, `wait` or `give-up`.
         #[serde(deserialize_with = "words::sticky_then")]
-        sticky_then: StickyAction = Rules::default().sticky;
+        sticky_then: StickyAction = AttemptRules::default().sticky;
         /// Returns to this node that make a workload one of those.
-        sticky_returns: u32 = Rules::default().sticky_returns;
+        sticky_returns: u32 = AttemptRules::default().sticky_returns;
         /// What becomes of virtual machines that name no policy of their own: `migrate-or-shutdown`, `migrate-or-hold`,
         /// `shutdown` or `fail`.
         #[serde(deserialize_with = "words::machines_policy")]
-        machines_policy: MachinePolicy = Rules::default().machines;
+        machines_policy: MachinePolicy = AttemptRules::default().machines;
         /// Where the console of a virtual machine is written: `both`, `edgeview` (`/run/edgeview/VncParams/vmiVNC.run`) or
         /// `zedkube` (`/run/zedkube/vmiVNC.run`, for older kube containers).
         console_files: ConsoleFiles = ConsoleFiles::Both;
         /// TCP port of the status server; 0 for any that is free.
-        server_port: u16 = nodestatus::Limits::default().port;
+        server_port: u16 = nodestatus::ServerLimits::default().port;
         /// Where the status server listens beside the node's address in the cluster, as `127.0.0.1`.
         #[serde(deserialize_with = "server_addresses")]
         server_addresses: Vec<IpAddr> = Vec::new();
@@ -209,8 +209,8 @@ impl Limits {
     }
 
     /// The rules of an attempt that may last so long.
-    pub(crate) fn rules(&self, attempt: Duration) -> Rules {
-        Rules {
+    pub(crate) fn rules(&self, attempt: Duration) -> AttemptRules {
+        AttemptRules {
             attempt,
             attempt_then: self.attempt_limit_then,
             drain: Limit { after: some(self.drain_limit_ms), then: self.drain_limit_then },
@@ -232,8 +232,8 @@ impl Limits {
     }
 
     /// Limits of the gate after a boot.
-    pub(crate) fn gate(&self) -> gate::Limits {
-        gate::Limits {
+    pub(crate) fn gate(&self) -> gate::LayerLimits {
+        gate::LayerLimits {
             devices: self.gate_devices_limit(),
             clock: self.gate_clock_limit(),
             runtime: self.gate_runtime_limit(),
@@ -244,14 +244,14 @@ impl Limits {
             hold: self.gate_hold(),
             degraded: self.gate_degraded_hold(),
             taints: self.stale_taints(),
-            ..gate::Limits::default()
+            ..gate::LayerLimits::default()
         }
     }
 
     /// The waits of what runs beside the drain.
-    pub(crate) fn cluster_view(&self) -> clusterview::Limits {
-        clusterview::Limits {
-            times: Times::new(self.lease(), self.lease_renew(), self.lease_retry(), LEASE_SILENCE),
+    pub(crate) fn cluster_view(&self) -> clusterview::DutyLimits {
+        clusterview::DutyLimits {
+            times: ElectionTimes::new(self.lease(), self.lease_renew(), self.lease_retry(), LEASE_SILENCE),
             release: LEASE_RELEASE,
             config_patience: CONFIG_PATIENCE,
             prune: PRUNE,
@@ -260,8 +260,8 @@ impl Limits {
     }
 
     /// Where our own etcd is, if there is one; usual places are below `root`.
-    pub(crate) fn etcd(&self, root: &Path) -> Source {
-        Source {
+    pub(crate) fn etcd(&self, root: &Path) -> EtcdAccess {
+        EtcdAccess {
             addresses: Addresses { metrics: self.etcd_metrics.clone(), gateway: self.etcd_gateway.clone() },
             paths: match self.etcd_data.as_str() {
                 "" => Paths::usual(root),
@@ -273,7 +273,8 @@ impl Limits {
 }
 
 /// What a person sets for etcd elsewhere, as errors name it.
-const ETCD: Settings = Settings { metrics: "etcd_metrics", gateway: "etcd_gateway", data: "etcd_data" };
+const ETCD: EtcdSettings =
+    EtcdSettings { metrics: "etcd_metrics", gateway: "etcd_gateway", data: "etcd_data" };
 
 /// Addresses that are one address each: what listens everywhere would listen where nobody expects it.
 fn server_addresses<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<IpAddr>, D::Error> {
@@ -392,8 +393,8 @@ mod tests {
     #[test]
     fn d15_what_is_left_out_keeps_the_default_and_zero_is_no_limit() {
         assert_eq!(read("{}").unwrap(), Limits::default());
-        assert_eq!(Limits::default().rules(ATTEMPT), Rules::default());
-        assert_eq!(Limits::default().gate(), gate::Limits::default());
+        assert_eq!(Limits::default().rules(ATTEMPT), AttemptRules::default());
+        assert_eq!(Limits::default().gate(), gate::LayerLimits::default());
         let none = read(r#"{"volumes_limit_ms":0,"sticky_returns":0}"#).unwrap().rules(ATTEMPT);
         assert_eq!((none.volumes.after, none.sticky_returns), (None, 1));
     }
@@ -418,7 +419,7 @@ mod tests {
         .unwrap()
         .rules(ATTEMPT);
         let after = |secs| Some(Duration::from_secs(secs));
-        let expected = Rules {
+        let expected = AttemptRules {
             attempt: ATTEMPT,
             surge: SurgeRule::Annotated,
             surge_limit: Duration::from_secs(8),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use agent::Clock;
 use agent::clock::sync;
-use kubenodeop::node::boot::Local;
+use kubenodeop::node::boot::LocalHealth;
 use kubenodeop::node::gate::DEVICE_NODES;
 use pubsub::TopicRoot;
 use topics::GoTime;
@@ -42,9 +42,9 @@ impl ClockCheck {
     }
 
     /// What it shows now.
-    pub(crate) fn look(&self) -> Local {
+    pub(crate) fn look(&self) -> LocalHealth {
         let absent = DEVICE_NODES.into_iter().filter(|path| !self.topic_root.path(path).exists());
-        Local { missing: absent.map(|path| format!("/{path}")).collect(), clock: self.wrong_clock() }
+        LocalHealth { missing: absent.map(|path| format!("/{path}")).collect(), clock: self.wrong_clock() }
     }
 
     fn wrong_clock(&self) -> String {
@@ -132,6 +132,6 @@ mod tests {
         let machine = ClockCheck::new(&topic_root, Clock::new());
         assert_eq!(machine.look().missing, ["/dev/kmsg"]);
         write(&topic_root, "dev/kmsg");
-        assert_eq!(machine.look(), Local::default());
+        assert_eq!(machine.look(), LocalHealth::default());
     }
 }

@@ -2,36 +2,38 @@
 //!
 //! Not here: when it is said (`core`). The words of the reference's lines stay as they are.
 
-use kubenodeop::node::gate::{Verdict, Warning};
+use kubenodeop::node::gate::{GateStatus, Warning};
 use topics::{OutageAnswer, OutageVerdict};
 use tracing::{error, info, warn};
 
 use crate::WAIT;
-use crate::core::{API_AWAY, LogEvent};
+use crate::core::{API_AWAY, DrainLogEvent};
 
 #[expect(clippy::too_many_lines, reason = "one arm for each line of the log")]
-pub(crate) fn say(said: &LogEvent) {
+pub(crate) fn say(said: &DrainLogEvent) {
     match said {
-        LogEvent::Changing(from, to) => {
+        DrainLogEvent::Changing(from, to) => {
             info!("nodedrain-step:changing publishNodeDrainStatus from {from} to {to}");
         }
-        LogEvent::Taken(request) => {
+        DrainLogEvent::Taken(request) => {
             info!(request = %request.id(), context = request.context, "nodedrain-step:drain-request-handle NodeDrainRequest taken");
         }
-        LogEvent::Starting => info!("nodedrain-step:drain-starting cordonAndDrainNode"),
-        LogEvent::Hindered(why) => warn!(why, "the drain cannot start yet"),
-        LogEvent::Passed(what) => warn!(what, "findings of the preflight are passed by a person's word"),
-        LogEvent::OutsideWindow(why) => info!(why, "the drain waits for a window"),
-        LogEvent::Paused(why) => warn!(why, "the drain waits until a person ends the pause"),
-        LogEvent::WindowPassed(by) => warn!(by, "the drain starts outside of its windows by a person's word"),
-        LogEvent::WaitsForTurn(why) => info!(why, "waits for its turn to be down"),
-        LogEvent::TurnLost(why) => {
+        DrainLogEvent::Starting => info!("nodedrain-step:drain-starting cordonAndDrainNode"),
+        DrainLogEvent::CannotStart(why) => warn!(why, "the drain cannot start yet"),
+        DrainLogEvent::Passed(what) => warn!(what, "findings of the preflight are passed by a person's word"),
+        DrainLogEvent::OutsideWindow(why) => info!(why, "the drain waits for a window"),
+        DrainLogEvent::Paused(why) => warn!(why, "the drain waits until a person ends the pause"),
+        DrainLogEvent::WindowPassed(by) => {
+            warn!(by, "the drain starts outside of its windows by a person's word");
+        }
+        DrainLogEvent::WaitsForTurn(why) => info!(why, "waits for its turn to be down"),
+        DrainLogEvent::TurnLost(why) => {
             warn!(
                 why,
                 "the turn to be down is no longer ours: the drain ends, our cordon goes, and it queues again"
             );
         }
-        LogEvent::OutageAnswer(OutageAnswer { verdict, why, next_step, unread, .. }) => {
+        DrainLogEvent::OutageAnswer(OutageAnswer { verdict, why, next_step, unread, .. }) => {
             if *verdict == OutageVerdict::Go && !unread {
                 info!(why, "nodeagent may take the machine down");
             } else if *verdict == OutageVerdict::Go {
@@ -40,84 +42,88 @@ pub(crate) fn say(said: &LogEvent) {
                 warn!(why, next_step, "nodeagent may not take the machine down now");
             }
         }
-        LogEvent::HookFailed((tried, of), why) => {
+        DrainLogEvent::HookFailed((tried, of), why) => {
             warn!(tried, of, error = why, "the hooks before the drain have failed");
         }
-        LogEvent::CordonFailed(tried, why) => {
+        DrainLogEvent::CordonFailed(tried, why) => {
             warn!(tried, error = why, "nodedrain-step:drain-cordon-failure cordonNode");
         }
-        LogEvent::Cordoned(owner) => info!(?owner, "nodedrain-step:drain-cordon-complete cordonNode"),
-        LogEvent::Attempt(attempt, of) => info!(attempt, of, "nodedrain-step:drain-attempt"),
-        LogEvent::AttemptFailed(attempt, why) => warn!(attempt, error = why, "nodedrain-step:drain-failure"),
-        LogEvent::BlockerChanged(what) => {
+        DrainLogEvent::Cordoned(owner) => info!(?owner, "nodedrain-step:drain-cordon-complete cordonNode"),
+        DrainLogEvent::Attempt(attempt, of) => info!(attempt, of, "nodedrain-step:drain-attempt"),
+        DrainLogEvent::AttemptFailed(attempt, why) => {
+            warn!(attempt, error = why, "nodedrain-step:drain-failure");
+        }
+        DrainLogEvent::BlockerChanged(what) => {
             info!(change = what, "a blocker has changed, the next attempt starts now");
         }
-        LogEvent::PauseKept(attempt, rest) => {
+        DrainLogEvent::PauseKept(attempt, rest) => {
             info!(
                 attempt,
                 secs = rest.as_secs(),
                 "attempt failed before zedkube restarted, waiting for the rest of the pause"
             );
         }
-        LogEvent::Left(what) => warn!(what, "left in place by policy"),
-        LogEvent::GivingUp(why) => error!(error = why, "nodedrain-step:drain-failure-givingup"),
-        LogEvent::SkipWaits(later) => {
+        DrainLogEvent::Left(what) => warn!(what, "left in place by policy"),
+        DrainLogEvent::GivingUp(why) => error!(error = why, "nodedrain-step:drain-failure-givingup"),
+        DrainLogEvent::SkipWaits(later) => {
             warn!(
                 secs = later.as_secs(),
                 "isExtendedKubeAPIUnreachable the Kubernetes API is away: the drain is skipped after a time by chance"
             );
         }
-        LogEvent::SkipRefused(why) => warn!(
+        DrainLogEvent::SkipRefused(why) => warn!(
             why,
             "isExtendedKubeAPIUnreachable the Kubernetes API is away, and the drain is not skipped"
         ),
-        LogEvent::Skipped(why) if why.starts_with(API_AWAY) => {
+        DrainLogEvent::Skipped(why) if why.starts_with(API_AWAY) => {
             warn!(why, "nodedrain-step:drain-complete drain skipped: isExtendedKubeAPIUnreachable");
         }
-        LogEvent::Skipped(why) => warn!(why, "nodedrain-step:drain-complete drain skipped"),
-        LogEvent::HeldTooLong => {
+        DrainLogEvent::Skipped(why) => warn!(why, "nodedrain-step:drain-complete drain skipped"),
+        DrainLogEvent::HeldTooLong => {
             warn!(
                 path = WAIT,
                 "the fault-injection file has held this drain for too long; it is complete now"
             );
         }
-        LogEvent::Complete(took) => {
+        DrainLogEvent::Complete(took) => {
             info!("nodedrain-step:drain-complete");
             info!("kubevirt_node_drain_completion_time_seconds:{:.6}", took.as_secs_f64());
         }
-        LogEvent::Withdrawn => {
+        DrainLogEvent::Withdrawn => {
             info!("all requests were withdrawn: the drain is cancelled and our cordon removed");
         }
-        LogEvent::Forced(order, by) => warn!("NodeDrainStatus is forced to {order} by {by}"),
-        LogEvent::GivenBack => info!("removed our own cordon"),
-        LogEvent::LookFailed(why) => warn!(error = why, "cannot read our Node object"),
-        LogEvent::Leftovers(why) => say_leftovers(why),
-        LogEvent::Void(why) => {
+        DrainLogEvent::Forced(order, by) => warn!("NodeDrainStatus is forced to {order} by {by}"),
+        DrainLogEvent::CordonRemoved => info!("removed our own cordon"),
+        DrainLogEvent::LookFailed(why) => warn!(error = why, "cannot read our Node object"),
+        DrainLogEvent::Leftovers(why) => say_leftovers(why),
+        DrainLogEvent::Void(why) => {
             warn!(why, "COMPLETE is void: draining again for the requests that still wait");
         }
-        LogEvent::NodeActivity(what) => info!(change = what, "something has happened on the drained node"),
-        LogEvent::Gate(Verdict { layer: None, words, .. }) => {
+        DrainLogEvent::NodeActivity(what) => {
+            info!(change = what, "something has happened on the drained node");
+        }
+        DrainLogEvent::Gate(GateStatus { layer: None, words, .. }) => {
             info!("the gate after the boot is open: {words}");
         }
-        LogEvent::Gate(Verdict { layer: Some(layer), words, next_step, failed: true, .. }) => {
+        DrainLogEvent::Gate(GateStatus { layer: Some(layer), words, next_step, failed: true, .. }) => {
             warn!(
                 layer = layer.text(),
                 next_step, "the gate after the boot has failed and is looked at again and again: {words}"
             );
         }
-        LogEvent::Gate(Verdict { layer: Some(layer), words, .. }) => {
+        DrainLogEvent::Gate(GateStatus { layer: Some(layer), words, .. }) => {
             info!(layer = layer.text(), "the gate after the boot is shut: {words}");
         }
-        LogEvent::Repaired(what) => warn!(what, "removed after the boot"),
-        LogEvent::Tainted(taints) => {
+        DrainLogEvent::Repaired(what) => warn!(what, "removed after the boot"),
+        DrainLogEvent::Tainted(taints) => {
             info!(
                 taints = taints.join(", "),
                 "taints of an outage are on the node; they are removed once kubelet is Ready and has renewed its lease \
                  for 60 s"
             );
         }
-        LogEvent::RepairsAgain(words, next_step) => warn!(next_step, "{words}"),
-        LogEvent::GateWarning(Warning { layer, words, next_step, .. }) => {
+        DrainLogEvent::RepairsAgain(words, next_step) => warn!(next_step, "{words}"),
+        DrainLogEvent::GateWarning(Warning { layer, words, next_step, .. }) => {
             warn!(layer = layer.text(), next_step, "after the boot: {words}");
         }
     }

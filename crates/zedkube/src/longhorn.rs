@@ -9,7 +9,7 @@ use std::time::Duration;
 use agent::Clock;
 use clusterview::leader::Leadership;
 use kubeapi::ApiClient;
-use kubenodeop::storage::{Kept, keep_drain_policy, keep_snapshot_job};
+use kubenodeop::storage::{SettingWrite, keep_drain_policy, keep_snapshot_job};
 use tokio::sync::watch;
 use topics::{ConfigItemType, ConfigItemValueMap};
 use tracing::{info, warn};
@@ -33,13 +33,13 @@ const LOOK: Duration = Duration::from_mins(1);
 
 /// What is wanted; `None` where the config does not say, and nothing is written. Nor is an empty policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct DesiredLonghorn {
     cron: Option<String>,
     policy: Option<String>,
 }
 
 /// Reads what is wanted; a value that makes no sense leaves the one before it, with a line.
-pub(crate) fn wanted(map: &ConfigItemValueMap, before: &Wanted) -> (Wanted, Vec<String>) {
+pub(crate) fn wanted(map: &ConfigItemValueMap, before: &DesiredLonghorn) -> (DesiredLonghorn, Vec<String>) {
     let mut refused = Vec::new();
     let mut text = |name: &str, before: &Option<String>, makes_sense: fn(&str) -> bool| {
         let item = map.global_settings.as_ref()?.get(name)?;
@@ -61,7 +61,7 @@ pub(crate) fn wanted(map: &ConfigItemValueMap, before: &Wanted) -> (Wanted, Vec<
             && (fields == 5 || it.is_empty() || fields <= 2 && it.starts_with('@'))
     });
     let policy = text(POLICY, &before.policy, |it| it.is_empty() || POLICIES.contains(&it));
-    (Wanted { cron, policy }, refused)
+    (DesiredLonghorn { cron, policy }, refused)
 }
 
 /// Runs until nobody can say any more who leads, or what is wanted. Dropping it loses nothing.
@@ -69,13 +69,13 @@ pub(crate) async fn run(
     cluster: ApiClient,
     clock: Clock,
     mut leading: watch::Receiver<Leadership>,
-    mut wanted: watch::Receiver<Wanted>,
+    mut wanted: watch::Receiver<DesiredLonghorn>,
 ) {
     let mut said = BTreeSet::new();
     loop {
         let leads = leading.borrow_and_update().holds(clock.now());
         let now = wanted.borrow_and_update().clone();
-        let due = (leads && now != Wanted::default()).then(|| clock.now() + LOOK);
+        let due = (leads && now != DesiredLonghorn::default()).then(|| clock.now() + LOOK);
         if due.is_some() {
             let failed = look(&cluster, clock, &leading, &now).await;
             for line in failed.difference(&said) {
@@ -104,14 +104,14 @@ async fn look(
     cluster: &ApiClient,
     clock: Clock,
     leading: &watch::Receiver<Leadership>,
-    wanted: &Wanted,
+    wanted: &DesiredLonghorn,
 ) -> BTreeSet<String> {
     let mut failed = BTreeSet::new();
-    let mut done = |name: &str, value: &str, kept: Result<Kept, kubeapi::Error>| match kept {
-        Ok(Kept::Written) => info!(property = name, value, "wrote a property of Longhorn"),
-        Ok(Kept::Equal | Kept::Absent) => {}
+    let mut done = |name: &str, value: &str, kept: Result<SettingWrite, kubeapi::Error>| match kept {
+        Ok(SettingWrite::Written) => info!(property = name, value, "wrote a property of Longhorn"),
+        Ok(SettingWrite::Equal | SettingWrite::Absent) => {}
         Err(error) => {
-            failed.insert(format!("{} ({})", error.line(), error.next_step()));
+            failed.insert(error.advice());
         }
     };
     let leads = || leading.borrow().holds(clock.now());

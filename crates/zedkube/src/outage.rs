@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kubeapi::OwnNode;
 use nodestatus::Make;
-use outage::margin::calls::Source;
+use outage::margin::calls::EtcdAccess;
 use outage::margin::words;
 use outage::turn::event::TurnState;
 use tokio::sync::watch;
@@ -15,7 +15,7 @@ use topics::{NodeOutage, TurnWord, go_json};
 use tracing::warn;
 
 /// Makes the statement of the node that `own_node` names, whose turn is as the last of `turns` says.
-pub(crate) fn statement(own_node: OwnNode, etcd: Source, turns: watch::Receiver<TurnWord>) -> Make {
+pub(crate) fn statement(own_node: OwnNode, etcd: EtcdAccess, turns: watch::Receiver<TurnWord>) -> Make {
     Arc::new(move || {
         let (own_node, etcd, turns) = (own_node.clone(), etcd.clone(), turns.clone());
         Box::pin(async move {
@@ -33,8 +33,8 @@ pub(crate) fn statement(own_node: OwnNode, etcd: Source, turns: watch::Receiver<
 }
 
 /// The same about its turn, of what its keeper has said.
-pub(crate) fn turn_word(standing: &TurnState) -> TurnWord {
-    match standing {
+pub(crate) fn turn_word(turn_state: &TurnState) -> TurnWord {
+    match turn_state {
         TurnState::NotWanted { idle } => TurnWord { idle: *idle, fence: 0 },
         TurnState::Held { fence, .. } | TurnState::Booted { fence, .. } => {
             TurnWord { idle: false, fence: *fence }

@@ -11,19 +11,19 @@ use std::time::Duration;
 use agent::operator::WORD;
 use agent::wire::GLOBAL;
 use agent::{AgentContext, Error, Outbox, Troubles, outlet, publication};
-use checks::cluster::{self, Source};
+use checks::cluster::{self, ClusterSource};
 use checks::local::{self, Host, SERVERS};
 use checks::{Finding, Severity, blocking, settled};
 use kubeapi::reply::Reach;
 use kubeapi::{ApiClient, OwnNode};
-use kubenodeop::{Blocker, Refusal};
+use kubenodeop::{AttemptBlocker, PreflightError};
 use pubsub::{FileState, TopicRoot};
 use tokio::sync::watch;
 use topics::{DrainFinding, DrainPreflight, PASS_FILE, PreflightPass};
 use tracing::warn;
 
 use crate::NAME;
-use crate::core::{Event, Hindered, RunId};
+use crate::core::{Event, RunId, StartObstacle};
 use crate::limits::Limits;
 
 /// Folders whose disks must have room: the agents' files, and those of k3s and the kubelet.
@@ -31,35 +31,35 @@ const DISKS: [&str; 3] = ["persist", "var/lib/rancher", "var/lib/kubelet"];
 
 /// What something was found in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum PreflightPart {
     /// Pods of the node.
     Pods,
     /// This machine.
     Machine,
     /// The cluster.
-    Cluster(Source),
+    Cluster(ClusterSource),
     /// Who else is down.
     Turns,
 }
 
 /// What the looks of one run have found.
 #[derive(Debug, Default)]
-struct Seen {
+struct PreflightRun {
     run: RunId,
-    blockers: Vec<Blocker>,
-    found: BTreeMap<Part, Vec<Finding>>,
+    blockers: Vec<AttemptBlocker>,
+    found: BTreeMap<PreflightPart, Vec<Finding>>,
 }
 
 /// Looks, and remembers what was found.
 #[derive(Clone)]
-pub(crate) struct Preflight {
+pub(crate) struct PreflightRunner {
     context: AgentContext,
     limits: Limits,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<PreflightRun>>,
     report: Arc<watch::Sender<Option<DrainPreflight>>>,
 }
 
-impl Preflight {
+impl PreflightRunner {
     pub(crate) fn new(context: AgentContext, limits: Limits) -> Self {
         Self { context, limits, seen: Arc::default(), report: Arc::default() }
     }
@@ -84,42 +84,49 @@ impl Preflight {
         outbox.send(Event::Preflighted(run, found)).await;
     }
 
-    async fn find(&self, cluster: &ApiClient, own_node: &OwnNode, run: RunId) -> Result<Seen, Hindered> {
+    async fn find(
+        &self,
+        cluster: &ApiClient,
+        own_node: &OwnNode,
+        run: RunId,
+    ) -> Result<PreflightRun, StartObstacle> {
         let mut seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
         if seen.run != run {
-            seen = Seen { run, ..Seen::default() };
+            seen = PreflightRun { run, ..PreflightRun::default() };
         }
-        let (node, uuid) = own_node.get().map_err(|why| Hindered {
+        let (node, uuid) = own_node.get().map_err(|why| StartObstacle {
             why,
             next_step: "check the device's name in the config".to_owned(),
             away: false,
             of_node: true,
         })?;
         let stops = |found: &[Finding]| found.iter().any(|it| self.stops(it));
-        let due = |part: Part| seen.found.get(&part).is_none_or(|it| stops(it));
-        let sources: BTreeSet<Source> =
-            Source::ALL.into_iter().filter(|it| due(Part::Cluster(*it))).collect();
-        let (pods, machine) = (due(Part::Pods) || !seen.blockers.is_empty(), due(Part::Machine));
-        let turns = self.limits.take_turns && due(Part::Turns);
+        let due = |part: PreflightPart| seen.found.get(&part).is_none_or(|it| stops(it));
+        let sources: BTreeSet<ClusterSource> =
+            ClusterSource::ALL.into_iter().filter(|it| due(PreflightPart::Cluster(*it))).collect();
+        let (pods, machine) =
+            (due(PreflightPart::Pods) || !seen.blockers.is_empty(), due(PreflightPart::Machine));
+        let turns = self.limits.take_turns && due(PreflightPart::Turns);
         if pods {
             let (now, rules) = (self.context.clock.now(), self.limits.rules(Duration::MAX));
             let looked = kubenodeop::preflight(cluster, &node, &uuid, &rules, now).await;
-            let looked = looked.map_err(|refusal| hindered(&refusal))?;
+            let looked = looked.map_err(|refusal| obstacle(&refusal))?;
             seen.blockers = looked.blockers;
-            seen.found.insert(Part::Pods, looked.findings);
+            seen.found.insert(PreflightPart::Pods, looked.findings);
         }
         if turns {
             let found = outage::findings::look(cluster, node.as_str()).await;
-            seen.found.insert(Part::Turns, found);
+            seen.found.insert(PreflightPart::Turns, found);
         }
         let clock = self.context.clock;
         let own = || clock.wall().to_timestamp();
         let of_cluster = cluster::drain(cluster, node.as_str(), &sources, own).await;
-        seen.found.extend(of_cluster.into_iter().map(|(source, found)| (Part::Cluster(source), found)));
+        seen.found
+            .extend(of_cluster.into_iter().map(|(source, found)| (PreflightPart::Cluster(source), found)));
         if machine {
             let (machine, now) = (machine_of(self.context.topic_root.root(), cluster), own());
             let found = tokio::task::spawn_blocking(move || local::look(&machine, now)).await;
-            seen.found.insert(Part::Machine, found.unwrap_or_default());
+            seen.found.insert(PreflightPart::Machine, found.unwrap_or_default());
         }
         Ok(seen)
     }
@@ -129,7 +136,7 @@ impl Preflight {
     }
 
     /// Publishes the report and keeps what was seen; what the core hears, and what is passed by whom.
-    async fn judge(&self, seen: Seen) -> (Result<Vec<Blocker>, Hindered>, String) {
+    async fn judge(&self, seen: PreflightRun) -> (Result<Vec<AttemptBlocker>, StartObstacle>, String) {
         let all: Vec<Finding> = seen.found.values().flatten().cloned().collect();
         let all = settled(all, &self.limits.preflight_stops);
         let pass = pass(&self.context.topic_root).await.unwrap_or_else(|why| {
@@ -149,7 +156,7 @@ impl Preflight {
                     "{}; or have it pass: zedbox drain pass {} --reason TEXT",
                     first.next, first.code
                 );
-                Err(Hindered { why, next_step, away: false, of_node: false })
+                Err(StartObstacle { why, next_step, away: false, of_node: false })
             }
             Some(_) | None => Ok(seen.blockers.clone()),
         };
@@ -200,13 +207,13 @@ pub(crate) async fn publish(
     }
 }
 
-fn hindered(refusal: &Refusal) -> Hindered {
+fn obstacle(refusal: &PreflightError) -> StartObstacle {
     let error = refusal.error();
-    Hindered {
+    StartObstacle {
         why: error.line(),
         next_step: error.next_step(),
         away: error.reach() != Reach::Reachable,
-        of_node: matches!(refusal, Refusal::Node(_)),
+        of_node: matches!(refusal, PreflightError::Node(_)),
     }
 }
 

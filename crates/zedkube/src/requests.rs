@@ -26,17 +26,17 @@ pub(crate) fn follow(tasks: &mut Tasks<Event>, topic_root: &TopicRoot, clock: Cl
     ] {
         let topic_root = topic_root.clone();
         tasks.events(format!("follow {agent}/{}", NodeDrainRequest::NAME), move |outbox| {
-            of_agent(topic_root, agent, Asked::new(from, clock, outbox))
+            of_agent(topic_root, agent, RequestFollower::new(from, clock, outbox))
         });
     }
     let topic_root = topic_root.clone();
     tasks.events(format!("follow {}", operator::FILE), move |outbox| {
-        of_person(topic_root, Asked::new(Requester::Operator, clock, outbox))
+        of_person(topic_root, RequestFollower::new(Requester::Operator, clock, outbox))
     });
 }
 
 /// What one requester asks for.
-struct Asked {
+struct RequestFollower {
     from: Requester,
     clock: Clock,
     outbox: Outbox<Event>,
@@ -44,7 +44,7 @@ struct Asked {
     withdrawn: Option<Mono>,
 }
 
-impl Asked {
+impl RequestFollower {
     const fn new(from: Requester, clock: Clock, outbox: Outbox<Event>) -> Self {
         Self { from, clock, outbox, withdrawn: None }
     }
@@ -77,7 +77,7 @@ impl Asked {
     }
 }
 
-async fn of_agent(topic_root: TopicRoot, agent: &'static str, mut asked: Asked) {
+async fn of_agent(topic_root: TopicRoot, agent: &'static str, mut asked: RequestFollower) {
     let mut topic = topic_root.subscription(&wire::name::<NodeDrainRequest>(agent), wire::codec());
     loop {
         let listening = tokio::select! {
@@ -104,7 +104,7 @@ async fn of_agent(topic_root: TopicRoot, agent: &'static str, mut asked: Asked) 
     }
 }
 
-async fn of_person(topic_root: TopicRoot, mut asked: Asked) {
+async fn of_person(topic_root: TopicRoot, mut asked: RequestFollower) {
     let mut file = operator::request(&topic_root);
     let mut read = false;
     loop {
@@ -157,14 +157,14 @@ mod tests {
     /// Of the runtime's time.
     const LONG: Duration = Duration::from_secs(600);
 
-    struct Site {
+    struct RequestsFixture {
         root: tempfile::TempDir,
         clock: Clock,
         inbox: Inbox<Event>,
         _tasks: Tasks<Event>,
     }
 
-    impl Site {
+    impl RequestsFixture {
         fn new() -> Self {
             let (root, clock) = (tempfile::tempdir().unwrap(), Clock::new());
             let (outbox, inbox) = turn::inbox();
@@ -194,7 +194,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_is_back_within_two_seconds_was_not_withdrawn() {
         for (from, file) in FILES {
-            let mut site = Site::new();
+            let mut site = RequestsFixture::new();
             let clock = site.clock;
             site.write(file, "first");
             while site.heard(from).await.as_deref() != Some("first") {}
@@ -219,7 +219,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn d19_a_request_that_stays_away_for_two_seconds_is_withdrawn() {
         for (from, file) in FILES {
-            let mut site = Site::new();
+            let mut site = RequestsFixture::new();
             site.write(file, "first");
             while site.heard(from).await.as_deref() != Some("first") {}
             std::fs::remove_file(site.root.path().join(file)).unwrap();

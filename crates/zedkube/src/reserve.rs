@@ -25,21 +25,22 @@ pub(crate) async fn run(
     cluster: ApiClient,
     own_node: OwnNode,
     clock: Clock,
-    mut standing: watch::Receiver<ClusterMembership>,
+    mut cluster_membership: watch::Receiver<ClusterMembership>,
     mut gibibytes: watch::Receiver<Option<u32>>,
 ) {
     let mut said = None;
     loop {
         let wanted = *gibibytes.borrow_and_update();
         let is_kept = {
-            let standing = standing.borrow_and_update();
+            let cluster_membership = cluster_membership.borrow_and_update();
             let uuid = own_node.get().map(|(_, uuid)| uuid).unwrap_or_default();
             let tie_breaker = |it: &ClusterMembership| {
                 let config = it.config.as_ref();
                 config.is_some_and(|it| it.tie_breaker_node_id.uuid.to_string().eq_ignore_ascii_case(&uuid))
             };
             // A node in no cluster has a Longhorn of its own.
-            matches!(standing.membership, Membership::Member | Membership::Outside) && !tie_breaker(&standing)
+            matches!(cluster_membership.membership, Membership::Member | Membership::Outside)
+                && !tie_breaker(&cluster_membership)
         };
         let mut pause = None;
         if let Some(wanted) = wanted.filter(|_| is_kept) {
@@ -66,7 +67,7 @@ pub(crate) async fn run(
         }
         tokio::select! {
             () = clock.sleep_until(pause.map(|pause| clock.now() + pause)), if pause.is_some() => {}
-            changed = standing.changed() => if changed.is_err() { return },
+            changed = cluster_membership.changed() => if changed.is_err() { return },
             changed = gibibytes.changed() => if changed.is_err() { return },
         }
     }
@@ -78,7 +79,7 @@ mod tests {
 
     use kube::Client;
     use kubeapi::NodeName;
-    use kubesim::{Fault, Sim, SimConfig};
+    use kubesim::{ScriptedFault, Sim, SimConfig};
     use serde_json::Value;
     use topics::{EdgeNodeClusterConfig, UuidAndVersion};
 
@@ -104,14 +105,14 @@ mod tests {
         own_node.set(NodeName::parse("n1").unwrap(), OURS.to_owned());
         let (wanted, gibibytes) = watch::channel(None);
         let member = ClusterMembership { membership: Membership::Member, config: None, left: None };
-        let (sender, standing) = watch::channel(member);
+        let (sender, cluster_membership) = watch::channel(member);
         let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
-        (sim, run(cluster, own_node, Clock::new(), standing, gibibytes), wanted, sender)
+        (sim, run(cluster, own_node, Clock::new(), cluster_membership, gibibytes), wanted, sender)
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_reserve_is_on_our_disks_only_again_after_a_drift_and_only_where_the_config_says_so() {
-        let (sim, duty, wanted, standing) = duty().await;
+        let (sim, duty, wanted, cluster_membership) = duty().await;
         let (before, theirs) = (reserved(&sim, "n1"), reserved(&sim, "n2"));
         let is = |gibibytes: i64| {
             let sim = &sim;
@@ -124,7 +125,7 @@ mod tests {
             sim.until(NODES, |_| is(2)(&[])).await;
             assert_eq!(reserved(&sim, "n1")["default"]["path"], before["default"]["path"]);
             // Longhorn makes its object again; a race and an error are got over.
-            sim.faults().script("PATCH", "nodes/n1", 1, Fault::status(409, "Conflict"));
+            sim.faults().script("PATCH", "nodes/n1", 1, ScriptedFault::status(409, "Conflict"));
             sim.edit(NODES, "longhorn-system", "n1", |it| {
                 it["spec"]["disks"]["default"]["storageReserved"] = (30_i64 << 30).into();
             });
@@ -142,13 +143,13 @@ mod tests {
                 (Membership::Undecided, 5, 4),
                 (Membership::Member, 7, 7),
             ] {
-                standing.send_modify(|it| it.membership = membership);
+                cluster_membership.send_modify(|it| it.membership = membership);
                 wanted.send_replace(Some(gibibytes));
                 tokio::time::sleep(Duration::from_secs(3600)).await;
                 assert!(is(written)(&[]), "{membership:?}");
             }
             // The tie-breaker has no room to keep.
-            standing.send_modify(|it| {
+            cluster_membership.send_modify(|it| {
                 it.config = Some(Arc::new(EdgeNodeClusterConfig {
                     tie_breaker_node_id: UuidAndVersion {
                         uuid: serde_json::from_value(OURS.into()).unwrap(),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use kubeapi::names::PodUid;
 use kubeapi::{ApiClient, Error, NodeName};
-use kubenodeop::plan::{Class, PodFacts};
-use kubenodeop::{Runtime, containers, pods};
+use kubenodeop::plan::{PodClass, PodFacts};
+use kubenodeop::{RuntimeQuery, containers, pods};
 use tokio::time::sleep;
 
 use crate::core::RemainingPod;
@@ -24,9 +24,9 @@ pub(crate) fn socket(root: &Path, limits: &Limits) -> agent::runtime::Runtime {
 }
 
 /// What the drain asks of it.
-pub(crate) fn seam(root: &Path, limits: &Limits) -> Runtime {
+pub(crate) fn seam(root: &Path, limits: &Limits) -> RuntimeQuery {
     let runtime = socket(root, limits);
-    Runtime::new(move || {
+    RuntimeQuery::new(move || {
         let runtime = runtime.clone();
         Box::pin(async move { runtime.live_pods().await })
     })
@@ -37,10 +37,10 @@ pub(crate) fn seam(root: &Path, limits: &Limits) -> Runtime {
 pub(crate) async fn remaining(
     cluster: &ApiClient,
     node: &NodeName,
-    runtime: &Runtime,
+    runtime: &RuntimeQuery,
 ) -> Result<Vec<RemainingPod>, Error> {
     let (mut all, mut unknown) = (pods::list(cluster, node).await?, false);
-    all.retain(|it| matches!(it.class(), Class::Leave | Class::Await));
+    all.retain(|it| matches!(it.class(), PodClass::Leave | PodClass::Await));
     if all.iter().any(|it| it.terminating) {
         let gone = without(cluster, node, runtime).await;
         unknown = gone.is_none();
@@ -57,7 +57,7 @@ pub(crate) async fn remaining(
 }
 
 /// What two answers in a row show no container of; `None` when that is not known.
-async fn without(cluster: &ApiClient, node: &NodeName, runtime: &Runtime) -> Option<BTreeSet<PodUid>> {
+async fn without(cluster: &ApiClient, node: &NodeName, runtime: &RuntimeQuery) -> Option<BTreeSet<PodUid>> {
     let once = || async {
         let all = containers::without(cluster, node, runtime).await.ok()?;
         Some(all.into_iter().filter_map(|it| it.metadata.uid).map(PodUid::new).collect::<BTreeSet<_>>())
@@ -69,7 +69,7 @@ async fn without(cluster: &ApiClient, node: &NodeName, runtime: &Runtime) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use agent::runtime::mock::{Answer, pod, serve};
+    use agent::runtime::mock::{RuntimeReply, pod, serve};
     use kube::Client;
     use kubesim::{Sim, SimConfig};
     use serde_json::json;
@@ -97,13 +97,13 @@ mod tests {
         };
         assert_eq!(names().await, ["db", "web"], "no socket");
         {
-            let _stranger = serve(&socket, || Answer::Pods(vec![pod("x", true)])).unwrap();
+            let _stranger = serve(&socket, || RuntimeReply::Pods(vec![pod("x", true)])).unwrap();
             assert_eq!(names().await, ["db", "web"], "it lists other pods only");
         }
         std::fs::remove_file(&socket).unwrap();
         let live = sim.clone();
         let list = move || live.live_pods("n1").iter().map(|uid| pod(uid, true)).collect();
-        let _runtime = serve(&socket, move || Answer::Pods(list())).unwrap();
+        let _runtime = serve(&socket, move || RuntimeReply::Pods(list())).unwrap();
         assert_eq!(names().await, ["db"], "one that is not ending counts, container or not");
         sim.edit("pods", "shop", "web", |it| {
             it["metadata"]["annotations"] = json!({});

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agent::force::{OrderedBy, Orders};
+use agent::force::Orders;
 use agent::settings::{DISK_RESERVE, DRAIN_TIMEOUT, Properties};
 use agent::{AgentContext, Error, Hands, Tasks, Weight, publication};
 use kubeapi::NodeName;
 use outage::keeper::Ask;
-use pubsub::{Change, FileRule, FileState, Finding, Publication, TopicRoot};
+use pubsub::{BadFile, Change, FileRule, FileState, Publication, TopicRoot};
 use tokio::sync::{mpsc, watch};
 use topics::{
     Answer, ConfigItemValueMap, DrainHistory, DrainJournal, DrainStatus, EdgeNodeInfo, FORCE_FILE,
@@ -17,12 +17,12 @@ use topics::{
 };
 use tracing::{error, warn};
 
-use crate::core::{Author, Effect, Event, Force, K3sHold, LogEvent, SiteHold};
-use crate::hooks::Hooks;
+use crate::core::{DrainLogEvent, Effect, Event, Force, K3sHold, SiteHold};
+use crate::hooks::DrainHooks;
 use crate::log::say;
-use crate::node_report::Published;
+use crate::node_report::DrainActivity;
 use crate::window::{self, Windows};
-use crate::work::{Work, pass_on};
+use crate::work::{TaskContext, pass_on};
 use crate::{GLOBAL, MISSPELT, NAME, WAIT, longhorn, requests};
 use clusterview::leader::Door;
 use kubeapi::OwnNode;
@@ -57,21 +57,21 @@ const TAINTS: &str = "taints";
 pub(crate) struct Shell {
     context: AgentContext,
     tasks: Tasks<Event>,
-    work: Work,
+    work: TaskContext,
     status: Publication<NodeDrainStatus>,
     progress: Publication<NodeDrainProgress>,
     journal: Publication<DrainJournal>,
     history: Publication<DrainHistory>,
     outage: Publication<OutageAnswer>,
     /// What was published and done in this run.
-    published: watch::Sender<Published>,
-    hooks: Hooks,
+    published: watch::Sender<DrainActivity>,
+    hooks: DrainHooks,
     election: Door,
     attempt: watch::Sender<Duration>,
     /// GiB of the disks that Longhorn leaves to others, where the config says so.
     reserve: watch::Sender<Option<u32>>,
     /// What the config wants of Longhorn for the whole cluster.
-    longhorn: watch::Sender<longhorn::Wanted>,
+    longhorn: watch::Sender<longhorn::DesiredLonghorn>,
     /// Asks the keeper of our turn.
     keeper: Option<mpsc::UnboundedSender<Ask>>,
     /// A force file that counts says COMPLETE.
@@ -92,7 +92,7 @@ impl Shell {
     /// Becomes the publisher of this agent's topics. Returns what an earlier run left.
     pub(crate) fn open(
         context: &AgentContext,
-        work: Work,
+        work: TaskContext,
         tasks: Tasks<Event>,
         election: Door,
     ) -> Result<(Self, Earlier), Error> {
@@ -104,7 +104,7 @@ impl Shell {
             history: publication(topic_root, NAME)?,
             outage: publication(topic_root, NAME)?,
             published: watch::Sender::default(),
-            hooks: Hooks::new(context, &work),
+            hooks: DrainHooks::new(context, &work),
             work,
             context: context.clone(),
             tasks,
@@ -131,19 +131,19 @@ impl Shell {
     }
 
     /// What was published and done in this run.
-    pub(crate) fn published(&self) -> watch::Receiver<Published> {
+    pub(crate) fn published(&self) -> watch::Receiver<DrainActivity> {
         self.published.subscribe()
     }
 
     /// Follows what this agent hears of.
     pub(crate) fn follow(
         &mut self,
-        standing: watch::Receiver<ClusterMembership>,
+        cluster_membership: watch::Receiver<ClusterMembership>,
         heard: watch::Sender<Option<Membership>>,
     ) {
         let topic_root = self.context.topic_root.clone();
-        self.learn(standing.clone());
-        self.follow_standing(standing, heard);
+        self.learn(cluster_membership.clone());
+        self.follow_membership(cluster_membership, heard);
         let own_node = self.work.own_node();
         self.tasks.follow::<EdgeNodeInfo>(&topic_root, "zedagent", move |change| match change {
             Change::Put { value, .. } => node_known(&own_node, &value),
@@ -178,10 +178,10 @@ impl Shell {
     }
 
     /// Reads now and then what is to be known of the cluster while its API is away.
-    fn learn(&mut self, mut standing: watch::Receiver<ClusterMembership>) {
+    fn learn(&mut self, mut cluster_membership: watch::Receiver<ClusterMembership>) {
         let (work, clock) = (self.work.clone(), self.context.clock);
         self.tasks.events("learn of the cluster", move |outbox| async move {
-            while standing.wait_for(|it| it.membership == Membership::Member).await.is_ok() {
+            while cluster_membership.wait_for(|it| it.membership == Membership::Member).await.is_ok() {
                 let learned = work.learn().await.map(Box::new);
                 let pause = if learned.is_some() { LEARN_AGAIN } else { LEARN_SOON };
                 if let Some(learned) = learned
@@ -195,19 +195,19 @@ impl Shell {
     }
 
     /// How this node stands to its cluster, and each change of it. What was sent is `heard`, in this order.
-    fn follow_standing(
+    fn follow_membership(
         &mut self,
-        mut standing: watch::Receiver<ClusterMembership>,
+        mut cluster_membership: watch::Receiver<ClusterMembership>,
         heard: watch::Sender<Option<Membership>>,
     ) {
-        self.tasks.events("follow the standing in the cluster", move |outbox| async move {
+        self.tasks.events("follow the membership in the cluster", move |outbox| async move {
             loop {
-                let membership = standing.borrow_and_update().membership;
+                let membership = cluster_membership.borrow_and_update().membership;
                 if !outbox.send(Event::Member(membership)).await {
                     return;
                 }
                 heard.send_replace(Some(membership));
-                if standing.changed().await.is_err() {
+                if cluster_membership.changed().await.is_err() {
                     return;
                 }
             }
@@ -266,7 +266,7 @@ impl Shell {
     }
 
     /// What the config wants of Longhorn for the whole cluster.
-    pub(crate) fn longhorn(&self) -> watch::Receiver<longhorn::Wanted> {
+    pub(crate) fn longhorn(&self) -> watch::Receiver<longhorn::DesiredLonghorn> {
         self.longhorn.subscribe()
     }
 
@@ -280,9 +280,7 @@ impl Shell {
                     |it: &Option<NodeDrainStatus>| it.is_some_and(|it| it.status == DrainStatus::Complete);
                 forced.store(order.as_ref().is_ok_and(complete), Ordering::Relaxed);
                 // Who orders is known before what.
-                if !outbox.send(Event::ForceBy(by.map(author))).await
-                    || !outbox.send(Event::Force(force(order))).await
-                {
+                if !outbox.send(Event::ForceBy(by)).await || !outbox.send(Event::Force(force(order))).await {
                     return;
                 }
             }
@@ -297,7 +295,7 @@ impl Shell {
             None
         });
         self.tasks.follow_file(topic_root, topic_root.path(WAIT), order, |file| {
-            if let FileState::Bad(Finding { reason, .. }) = &file {
+            if let FileState::Bad(BadFile { reason, .. }) = &file {
                 warn!(path = WAIT, "ignored, it does not hold a drain: {reason}");
             }
             Some(Event::Hold(matches!(file, FileState::Present(_))))
@@ -320,10 +318,6 @@ fn node_known(own_node: &OwnNode, info: &EdgeNodeInfo) -> Option<Event> {
             None
         }
     }
-}
-
-fn author(by: OrderedBy) -> Author {
-    Author { uid: by.uid, name: by.name, written: by.written, by: by.by, reason: by.reason }
 }
 
 fn force(order: Result<Option<NodeDrainStatus>, String>) -> Force {
@@ -409,7 +403,7 @@ impl Hands for Shell {
             Effect::OutageAnswer(answer) => {
                 self.outage.publish(GLOBAL, &answer).map_err(Error::pubsub("OutageAnswer"))?;
             }
-            Effect::Candidacy(candidacy) => self.election.tell(candidacy).await,
+            Effect::Candidacy(candidacy) => self.election.announce(candidacy).await,
             Effect::Probe(run) => {
                 let work = self.work.clone();
                 self.tasks.events(RUN, move |outbox| work.probe(run, outbox));
@@ -443,8 +437,8 @@ impl Hands for Shell {
                 self.tasks.cancel(GUARD);
             }
             Effect::Guard => self.tasks.start(GUARD, self.work.clone().guard()),
-            Effect::Look { nth, give_back, gate_open } => {
-                self.tasks.start(LOOK, self.work.clone().look(nth, give_back, gate_open));
+            Effect::Look { nth, uncordon, gate_open } => {
+                self.tasks.start(LOOK, self.work.clone().look(nth, uncordon, gate_open));
             }
             Effect::Gate(true) => {
                 let work = self.work.clone();
@@ -453,7 +447,7 @@ impl Hands for Shell {
             Effect::Gate(false) => self.tasks.cancel(GATE),
             Effect::Leftovers(true) => {
                 let work = self.work.clone();
-                self.tasks.events(LEFTOVERS, move |outbox| work.give_back(outbox));
+                self.tasks.events(LEFTOVERS, move |outbox| work.undo_drain(outbox));
             }
             Effect::Leftovers(false) => self.tasks.cancel(LEFTOVERS),
             Effect::UndoHooks => {
@@ -467,7 +461,7 @@ impl Hands for Shell {
             Effect::Taints(true) => self.tasks.start(TAINTS, self.work.clone().taints()),
             Effect::Taints(false) => self.tasks.cancel(TAINTS),
             Effect::Say(said) => {
-                if matches!(said, LogEvent::GivenBack) {
+                if matches!(said, DrainLogEvent::CordonRemoved) {
                     self.published.send_modify(|it| it.uncordons += 1);
                 }
                 say(&said);

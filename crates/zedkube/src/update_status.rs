@@ -44,7 +44,7 @@ fn name() -> Name {
 
 /// The words of the command, in their order.
 #[derive(Debug, Clone, Copy)]
-pub struct Words<'a> {
+pub struct UpdateStatusArgs<'a> {
     /// Name of the device.
     pub device: &'a str,
     /// The component that is updated.
@@ -57,7 +57,7 @@ pub struct Words<'a> {
     pub error: &'a str,
 }
 
-impl Words<'_> {
+impl UpdateStatusArgs<'_> {
     /// What the words say at `now`; `None` where neither component nor status has a name.
     ///
     /// # Errors
@@ -147,9 +147,9 @@ fn numbers(folder: &Path) -> Result<Vec<(u64, String)>, pubsub::Error> {
 
 /// That a file was read. No two are equal, since a number is used again once its file is gone.
 #[derive(Debug, Clone)]
-struct Read;
+struct ReadMarker;
 
-impl PartialEq for Read {
+impl PartialEq for ReadMarker {
     fn eq(&self, _: &Self) -> bool {
         false
     }
@@ -163,7 +163,7 @@ pub(crate) async fn run(context: &AgentContext, troubles: &Troubles) -> Result<(
     let mut topic: Publication<KubeClusterUpdateStatus> = publication(&context.topic_root, PUBLISHER)?;
     let mut tries = Tries::new(troubles);
     // Says that there is something; what there is, and in which order, the folder says.
-    let codec = Codec { encode: |_: &Read| Err("only read".into()), decode: |_| Ok(Read) };
+    let codec = Codec { encode: |_: &ReadMarker| Err("only read".into()), decode: |_| Ok(ReadMarker) };
     let mut heard = context.topic_root.subscription(&name(), codec);
     let mut left = BTreeSet::new();
     loop {

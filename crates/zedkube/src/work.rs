@@ -7,17 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::{AgentContext, Outbox};
-use kubeapi::nodes::Member;
+use kubeapi::nodes::ReachableNode;
 use kubeapi::reply::Reach;
 use kubeapi::{ApiClient, Error, NodeName, nodes};
 use kubenodeop::machines::undo;
-use kubenodeop::node::boot::{self, Boot, Report};
+use kubenodeop::node::boot::{self, BootWatch, GateReport};
 use kubenodeop::{
-    Cordon, CordonOwner, Cordoned, DrainOrder, Marks, Outcome, Progress, SurgeRule, Watched, node,
+    AttemptOutcome, Cordon, CordonAnnotation, Cordoned, DrainOrder, Marks, Progress, SurgeRule,
+    WatchedBlockers, node,
 };
 use outage::calls::Newest;
 use outage::keeper::{self, Ask, KeeperReport, Ours};
-use outage::margin::calls::Source;
+use outage::margin::calls::EtcdAccess;
 use outage::margin::facts::{Data, Kubernetes};
 use outage::spare::spare;
 use pubsub::TopicRoot;
@@ -27,12 +28,14 @@ use topics::{DrainPreflight, NodeDrainRequest, TurnWord};
 use tracing::warn;
 
 use crate::after_boot::repairs;
-use crate::core::{Away, Done, Event, Failure, Grant, Learned, NodeLook, RemainingPod, RunId};
+use crate::core::{
+    AttemptFailure, CordonTurn, DrainSuccess, Event, Learned, NodeLook, RemainingPod, RunId, UnansweredCall,
+};
 use crate::left_behind;
 use crate::limits::Limits;
 use crate::limits::PROBE_PAUSE;
 use crate::outage::turn_word;
-use crate::preflight::Preflight;
+use crate::preflight::PreflightRunner;
 use crate::runtime;
 use kubeapi::OwnNode;
 
@@ -44,7 +47,7 @@ const LEARN_LIMIT: Duration = Duration::from_secs(10);
 
 /// What the tasks share.
 #[derive(Clone)]
-pub(crate) struct Work {
+pub(crate) struct TaskContext {
     cluster: ApiClient,
     context: AgentContext,
     limits: Limits,
@@ -52,14 +55,14 @@ pub(crate) struct Work {
     /// The Lease of turns, as it was seen last.
     lease: Newest,
     /// The look before a drain.
-    preflight: Preflight,
+    preflight: PreflightRunner,
     /// What this node says of its turn to its peers.
     says: Arc<watch::Sender<TurnWord>>,
     /// The addresses of our node as they were read before this boot or start; empty where they are not known.
     pub(crate) addresses: Vec<String>,
 }
 
-impl Work {
+impl TaskContext {
     pub(crate) fn new(
         cluster: ApiClient,
         context: AgentContext,
@@ -69,7 +72,7 @@ impl Work {
     ) -> Self {
         // Who takes no turns needs none.
         let says = Arc::new(watch::Sender::new(TurnWord { idle: !limits.take_turns, fence: 0 }));
-        let preflight = Preflight::new(context.clone(), limits.clone());
+        let preflight = PreflightRunner::new(context.clone(), limits.clone());
         Self { cluster, context, limits, own_node, lease, preflight, says, addresses: Vec::new() }
     }
 
@@ -78,11 +81,11 @@ impl Work {
         crate::outage::statement(self.own_node(), self.etcd(), self.says.subscribe())
     }
 
-    fn etcd(&self) -> Source {
+    fn etcd(&self) -> EtcdAccess {
         self.limits.etcd(&self.context.topic_root.path(""))
     }
 
-    fn runtime(&self) -> kubenodeop::Runtime {
+    fn runtime(&self) -> kubenodeop::RuntimeQuery {
         runtime::seam(&self.context.topic_root.path(""), &self.limits)
     }
 
@@ -110,10 +113,10 @@ impl Work {
     pub(crate) async fn learn(&self) -> Option<Learned> {
         let (own, _) = self.own_node.known().await;
         let members = nodes::members(&self.cluster, LEARN_LIMIT).await.ok()?;
-        let server = |it: &Member| it.facts.control_plane || it.facts.etcd;
-        let is_own = |it: &&Member| it.name == own.as_str();
+        let server = |it: &ReachableNode| it.facts.control_plane || it.facts.etcd;
+        let is_own = |it: &&ReachableNode| it.name == own.as_str();
         let me = members.iter().find(is_own)?;
-        let others: Vec<&Member> = members.iter().filter(|it| !is_own(it)).collect();
+        let others: Vec<&ReachableNode> = members.iter().filter(|it| !is_own(it)).collect();
         let servers = others.iter().filter(|it| server(it)).map(|it| it.name.clone()).collect();
         let volume = match kubenodeop::last_of_volume(&self.cluster, &own).await {
             Ok(found) => found.unwrap_or_else(|| "none".to_owned()),
@@ -145,20 +148,20 @@ impl Work {
             None => Ok(()),
             Some(error) => match error.reach() {
                 Reach::Reachable | Reach::Throttled => Ok(()),
-                Reach::Unreachable => Err(told(&error)),
+                Reach::Unreachable => Err(error.advice()),
             },
         };
         outbox.send(Event::Probed(run, result)).await;
     }
 
     /// What a call says of it that began at `asked`: whether nothing answered.
-    fn silence(&self, asked: Mono, error: Option<&Error>) -> Option<Box<Away>> {
+    fn silence(&self, asked: Mono, error: Option<&Error>) -> Option<Box<UnansweredCall>> {
         let error = error.filter(|it| it.is_silence())?;
-        Some(Box::new(Away { asked, address: self.cluster.address(), why: error.line() }))
+        Some(Box::new(UnansweredCall { asked, address: self.cluster.address(), why: error.line() }))
     }
 
-    fn owner(&self, request: &NodeDrainRequest, grant: Grant) -> CordonOwner {
-        CordonOwner {
+    fn owner(&self, request: &NodeDrainRequest, grant: CordonTurn) -> CordonAnnotation {
+        CordonAnnotation {
             boot_id: self.context.boot_id.clone(),
             requested_by: request.requested_by.number(),
             requested_at: request.requested_at.to_string(),
@@ -184,9 +187,9 @@ impl Work {
         let tell = async {
             while let Some(told) = told.recv().await {
                 let event = match told {
-                    KeeperReport::TurnState(standing) => {
-                        self.says.send_replace(turn_word(&standing));
-                        Event::Turn(Box::new(standing))
+                    KeeperReport::TurnState(turn_state) => {
+                        self.says.send_replace(turn_word(&turn_state));
+                        Event::Turn(Box::new(turn_state))
                     }
                     KeeperReport::ServersOut(servers) => Event::ServersOut(servers),
                     KeeperReport::Confirmed(result) => Event::TurnConfirmed(result),
@@ -215,13 +218,18 @@ impl Work {
     }
 
     /// One try to cordon.
-    pub(crate) async fn cordon(self, run: RunId, request: NodeDrainRequest, grant: Grant) -> Option<Event> {
+    pub(crate) async fn cordon(
+        self,
+        run: RunId,
+        request: NodeDrainRequest,
+        grant: CordonTurn,
+    ) -> Option<Event> {
         let owner = self.owner(&request, grant);
         let result = match self.own_node.get() {
             Ok((name, uuid)) => match node::cordon(&self.cluster, &name, &uuid, &owner).await {
                 Ok(Cordoned::Written | Cordoned::Kept) => Ok(topics::CordonOwner::Ours),
                 Ok(Cordoned::Foreign) => Ok(topics::CordonOwner::Foreign),
-                Err(error) => Err(told(&error)),
+                Err(error) => Err(error.advice()),
             },
             Err(why) => Err(why),
         };
@@ -232,17 +240,17 @@ impl Work {
     pub(crate) async fn drain(
         self,
         run: RunId,
-        (request, grant): (NodeDrainRequest, Grant),
+        (request, grant): (NodeDrainRequest, CordonTurn),
         (limit, marks): (Duration, Marks),
         outbox: Outbox<Event>,
     ) {
         let (node, device_uuid) = match self.own_node.get() {
             Ok(own_node) => own_node,
             Err(reason) => {
-                let failure = Failure {
+                let failure = AttemptFailure {
                     reason,
                     blockers: Vec::new(),
-                    watched: Watched::default(),
+                    watched: WatchedBlockers::default(),
                     marks: Marks::default(),
                 };
                 outbox.send(Event::Drained(run, Err(Box::new(failure)))).await;
@@ -272,11 +280,11 @@ impl Work {
             return;
         }
         let result = match outcome {
-            Outcome::Drained { took, evicted, recordons, left } => {
-                Ok(Done { took, evicted, recordons, left })
+            AttemptOutcome::Drained { took, evicted, recordons, left } => {
+                Ok(DrainSuccess { took, evicted, recordons, left })
             }
-            Outcome::Failed { reason, blockers, watched, marks } => {
-                Err(Box::new(Failure { reason, blockers, watched, marks }))
+            AttemptOutcome::Failed { reason, blockers, watched, marks } => {
+                Err(Box::new(AttemptFailure { reason, blockers, watched, marks }))
             }
         };
         outbox.send(Event::Drained(run, result)).await;
@@ -323,14 +331,14 @@ impl Work {
     }
 
     /// Waits until something that held a failed attempt up has changed. Dropping it loses nothing.
-    pub(crate) async fn changed(self, run: RunId, watched: Box<Watched>) -> Option<Event> {
+    pub(crate) async fn changed(self, run: RunId, watched: Box<WatchedBlockers>) -> Option<Event> {
         let (node, _) = self.own_node.get().ok()?;
         let what = kubenodeop::until_changed(&self.cluster, &node, &watched).await;
         Some(Event::BlockerChanged(run, what))
     }
 
     /// Watches over the gate after the boot, and removes stale taints; the newest report counts. It never ends.
-    pub(crate) async fn gate<E>(self, outbox: Outbox<E>, event: fn(Report) -> E) {
+    pub(crate) async fn gate<E>(self, outbox: Outbox<E>, event: fn(GateReport) -> E) {
         let Ok(boot) = self.boot() else { return };
         let etcd = self.etcd();
         let waits = || {
@@ -338,7 +346,7 @@ impl Work {
             async move { outage::margin::calls::waits(&etcd).await.unwrap_or_default() }
         };
         let AgentContext { topic_root, clock, .. } = &self.context;
-        let (sender, receiver) = watch::channel(Report::default());
+        let (sender, receiver) = watch::channel(GateReport::default());
         tokio::select! {
             () = repairs::run(topic_root, &self.cluster, &boot, &self.limits, *clock, waits, &sender) => {}
             () = pass_on(receiver, outbox, event) => {}
@@ -353,12 +361,12 @@ impl Work {
         info.map(|it| it.kubelet_version).ok_or_else(|| "the node says nothing of its kubelet".to_owned())
     }
 
-    fn boot(&self) -> Result<Boot, String> {
+    fn boot(&self) -> Result<BootWatch, String> {
         let (node, device_uuid) = self.own_node.get()?;
         let boot_id = self.context.boot_id.clone();
         let lost = lost_parameters(&self.context.topic_root, &self.limits.kernel_parameters);
         let addresses = self.addresses.clone();
-        Ok(Boot { node, device_uuid, boot_id, limits: self.limits.gate(), lost, addresses })
+        Ok(BootWatch { node, device_uuid, boot_id, limits: self.limits.gate(), lost, addresses })
     }
 
     /// Watches our node until taints of an outage are on it. Dropping it loses nothing.
@@ -367,19 +375,19 @@ impl Work {
         Some(Event::Tainted(boot::until_tainted(&self.cluster, &boot).await))
     }
 
-    /// Looks at the node, and with `give_back` removes a cordon of ours that may go.
-    pub(crate) async fn look(self, nth: u64, give_back: bool, gate_open: bool) -> Option<Event> {
-        Some(Event::Looked(nth, self.look_at(give_back, gate_open).await))
+    /// Looks at the node, and with `uncordon` removes a cordon of ours that may go.
+    pub(crate) async fn look(self, nth: u64, uncordon: bool, gate_open: bool) -> Option<Event> {
+        Some(Event::Looked(nth, self.look_at(uncordon, gate_open).await))
     }
 
-    async fn look_at(&self, give_back: bool, gate_open: bool) -> Result<NodeLook, String> {
+    async fn look_at(&self, uncordon: bool, gate_open: bool) -> Result<NodeLook, String> {
         let (name, uuid) = self.own_node.get()?;
-        let facts = node::read(&self.cluster, &name, &uuid).await.map_err(|error| told(&error))?;
+        let facts = node::read(&self.cluster, &name, &uuid).await.map_err(|error| error.advice())?;
         if !matches!(facts.cordon, Cordon::Ours(_)) && facts.annotation.is_some() {
             // Somebody has uncordoned: left behind, our mark would make their next cordon look like ours.
-            node::unmark(&self.cluster, &facts).await.map_err(|error| told(&error))?;
+            node::unmark(&self.cluster, &facts).await.map_err(|error| error.advice())?;
         }
-        if give_back {
+        if uncordon {
             // Whatever becomes of the cordon: no migration is wanted any more.
             match undo::take_back(&self.cluster, &name).await {
                 Ok(()) => {}
@@ -387,16 +395,16 @@ impl Work {
                 Err(error) if undo::is_refused(&error) => {
                     warn!(node = %name, error = error.line(), "what was asked of virtual machines stays: {}", undo::next_step(&error));
                 }
-                Err(error) => return Err(told(&error)),
+                Err(error) => return Err(error.advice()),
             }
         }
         let owner = match &facts.cordon {
             Cordon::None => return Ok(NodeLook::Open),
-            Cordon::Foreign if give_back => return Ok(NodeLook::Foreign),
+            Cordon::Foreign if uncordon => return Ok(NodeLook::Foreign),
             Cordon::Foreign => topics::CordonOwner::Foreign,
             Cordon::Ours(_) => topics::CordonOwner::Ours,
         };
-        if !give_back {
+        if !uncordon {
             // After the node: what the cordon let through before is in the list.
             return Ok(NodeLook::HasPods(owner, self.remaining(&name).await?));
         }
@@ -407,26 +415,26 @@ impl Work {
             return Ok(NodeLook::NotReady);
         }
         let boot = (self.context.boot_id.as_str(), self.context.clock.now());
-        node::uncordon_own(&self.cluster, &name, &uuid, boot).await.map_err(|error| told(&error))?;
+        node::uncordon_own(&self.cluster, &name, &uuid, boot).await.map_err(|error| error.advice())?;
         Ok(NodeLook::Open)
     }
 
     /// Takes back what drains of our node have asked of virtual machines and volumes.
-    pub(crate) async fn give_back(self, outbox: Outbox<Event>) {
+    pub(crate) async fn undo_drain(self, outbox: Outbox<Event>) {
         let Ok((node, _)) = self.own_node.get() else { return };
         let surges = self.limits.surge != SurgeRule::Never;
-        left_behind::give_back(&self.cluster, &node, surges, self.context.clock, outbox).await;
+        left_behind::undo_drain(&self.cluster, &node, surges, self.context.clock, outbox).await;
     }
 
     /// The pods that a drain would take away or wait for.
     async fn remaining(&self, node: &NodeName) -> Result<Vec<RemainingPod>, String> {
-        runtime::remaining(&self.cluster, node, &self.runtime()).await.map_err(|error| told(&error))
+        runtime::remaining(&self.cluster, node, &self.runtime()).await.map_err(|error| error.advice())
     }
 
     /// Watches the drained node until something happens there. Dropping it loses nothing.
     pub(crate) async fn guard(self) -> Option<Event> {
         let (node, _) = self.own_node.get().ok()?;
-        Some(Event::NodeActivity(kubenodeop::until_stirred(&self.cluster, &node).await))
+        Some(Event::NodeActivity(kubenodeop::until_activity(&self.cluster, &node).await))
     }
 }
 
@@ -442,11 +450,6 @@ pub(crate) async fn pass_on<T: Clone, E>(
             return;
         }
     }
-}
-
-/// An error for a person: what happened, and what to do.
-fn told(error: &Error) -> String {
-    format!("{} ({})", error.line(), error.next_step())
 }
 
 /// Those of `wanted` that the kernel of this boot was started without; all of them where its command line cannot be read.

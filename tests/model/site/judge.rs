@@ -5,7 +5,7 @@
 //! later one once its gate is open besides. Excused is who goes down for a documented reason without a drain, and who
 //! has lost both its entry, by the Lease, and its mark, by a person.
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use outage::turn::event::Effect;
 use topics::{CordonOwner, OutageKind};
 
@@ -25,7 +25,7 @@ impl Site {
         }
         let (boot, gate_open) = (state.under.boot, state.under.gate.told == Some(true));
         let drains = state.under.task.as_ref().is_some_and(|it| it.work == Work::Drain);
-        let asked = state.under.device.as_ref().filter(|it| it.operation != Operation::Shutdown);
+        let asked = state.under.device.as_ref().filter(|it| it.operation != MachineOperation::Shutdown);
         let goes = asked.is_some();
         let released = &state.under.ghost.released;
         let by = asked.and_then(|it| released.get(it.operation.word()).or_else(|| released.get("switch")));

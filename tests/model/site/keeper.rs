@@ -3,11 +3,13 @@
 
 use std::collections::VecDeque;
 
-use outage::keeper::{Ask, Wish};
+use outage::keeper::{Ask, TurnRequest};
 use outage::turn::core::Turn;
-use outage::turn::event::{Effect, Event, Trouble, TurnState, Unconfirmed, Waiting, Want, Wrote};
-use outage::turn::record::{Class, Held, Phase};
-use outage::turn::rule::{Me, Rule};
+use outage::turn::event::{
+    Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, TurnWait, Unconfirmed,
+};
+use outage::turn::record::{Class, Phase, RecordSnapshot};
+use outage::turn::rule::{Me, TurnRule};
 use step::{Core as _, Mono};
 use zedkube::core::Event as KeeperReport;
 
@@ -20,7 +22,7 @@ pub(crate) struct Keeper {
     since: Mono,
     /// The reading of its own node has failed, and is made again.
     failed: bool,
-    want: Option<Option<Wish>>,
+    want: Option<Option<TurnRequest>>,
     gate: Option<bool>,
     phase: Option<Phase>,
     /// Questions that wait for its own node.
@@ -96,9 +98,9 @@ impl Keeper {
         self.failed = true;
         let why = "no answer".to_owned();
         if let Some(Some(_)) = &self.want {
-            let waiting = Waiting {
+            let waiting = TurnWait {
                 nodes: Vec::new(),
-                rule: Rule::Api,
+                rule: TurnRule::Api,
                 why: why.clone(),
                 since: self.since,
                 place: None,
@@ -137,9 +139,9 @@ impl Keeper {
         }
         for effect in effects {
             match effect {
-                Effect::Stand(standing) => {
-                    self.idle = standing == TurnState::NotWanted { idle: true };
-                    self.told.push_back(KeeperReport::Turn(Box::new(standing)));
+                Effect::State(turn_state) => {
+                    self.idle = turn_state == TurnState::NotWanted { idle: true };
+                    self.told.push_back(KeeperReport::Turn(Box::new(turn_state)));
                 }
                 Effect::Confirmed(result) => self.told.push_back(KeeperReport::TurnConfirmed(result)),
                 Effect::LookedLast(number, result) => {
@@ -180,17 +182,17 @@ impl Keeper {
         let lost = "no answer".to_owned();
         let answer = match &self.call {
             None => return self.unread(),
-            Some(Effect::Read(id)) => Event::Read(*id, Err(Trouble::NoAnswer(lost))),
-            Some(Effect::ReadCluster(id)) => Event::Cluster(*id, Err(Trouble::NoAnswer(lost))),
+            Some(Effect::Read(id)) => Event::Read(*id, Err(ReadError::NoAnswer(lost))),
+            Some(Effect::ReadCluster(id)) => Event::Cluster(*id, Err(ReadError::NoAnswer(lost))),
             Some(Effect::ReadMargin(id)) => Event::Margin(*id, Err(lost)),
-            Some(Effect::Write(id, _)) => Event::Wrote(*id, Wrote::Unknown(lost)),
-            Some(Effect::Stand(_) | Effect::Confirmed(_) | Effect::LookedLast(..) | Effect::Say(_)) => return,
+            Some(Effect::Write(id, _)) => Event::Wrote(*id, RecordWritten::Unknown(lost)),
+            Some(Effect::State(_) | Effect::Confirmed(_) | Effect::LookedLast(..) | Effect::Say(_)) => return,
         };
         self.answer(now, answer);
     }
 
     /// The watch shows this Lease.
-    pub(crate) fn watch(&mut self, now: Mono, lease: Option<&Held>) {
+    pub(crate) fn watch(&mut self, now: Mono, lease: Option<&RecordSnapshot>) {
         self.shown = Some(lease.map(|it| it.resource_version.clone()));
         self.hear(now, Event::Changed(lease.cloned().map(Box::new)));
     }
@@ -211,7 +213,7 @@ impl Keeper {
 
 fn event(ask: Ask, class: &Class) -> Event {
     match ask {
-        Ask::Want(wish) => Event::Want(wish.map(|Wish { op, counter, emergency, fit }| Want {
+        Ask::Want(wish) => Event::Want(wish.map(|TurnRequest { op, counter, emergency, fit }| TurnClaim {
             op,
             counter,
             class: class.clone(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use outage::turn::event::{Effect, Event};
-use outage::turn::record::Forced;
+use outage::turn::record::ForcedRelease;
 use outage::turn::rule;
 use topics::CordonOwner;
 
@@ -149,7 +149,7 @@ impl Site {
             }
             Step::KeeperReport(nth) => {
                 let told = next.member(*nth).keeper.as_mut()?.told.pop_front()?;
-                let state = next.members[*nth].state.told(told);
+                let state = next.members[*nth].state.having_heard(told);
                 next.becomes(*nth, state);
             }
             Step::Serve(nth) => next.serve(*nth)?,
@@ -261,7 +261,7 @@ impl Site {
         let held = self.lease.clone()?;
         let fence = held.record.holder(&Self::name(nth), &Self::uid(nth))?.fence;
         let text = String::new;
-        let forced = Forced {
+        let forced = ForcedRelease {
             node: Self::name(nth),
             node_uid: text(),
             fence,

@@ -4,9 +4,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use outage::turn::event::{Effect, Event, Wrote};
-use outage::turn::record::{Class, Held, LeaseWrite, Record};
-use outage::turn::rule::{Me, NodeSeen};
+use outage::turn::event::{Effect, Event, RecordWritten};
+use outage::turn::record::{Class, RecordSnapshot, RecordWrite, TurnRecord};
+use outage::turn::rule::{Me, TurnNode};
 use step::Mono;
 use topics::CordonOwner;
 
@@ -67,9 +67,9 @@ pub(crate) struct Trouble {
 pub(crate) struct Site {
     pub(crate) plan: Arc<Plan>,
     pub(crate) members: Vec<Arc<Member>>,
-    pub(crate) lease: Option<Arc<Held>>,
+    pub(crate) lease: Option<Arc<RecordSnapshot>>,
     /// Earlier states of it, oldest first.
-    pub(crate) older: Vec<Arc<Held>>,
+    pub(crate) older: Vec<Arc<RecordSnapshot>>,
     pub(crate) writes: u32,
     pub(crate) leases: u32,
     pub(crate) left: Trouble,
@@ -121,7 +121,7 @@ impl Site {
         if plan.from != From::Rest || plan.limit > 1 {
             // There were turns before.
             let limit = u32::try_from(plan.limit).expect("it is small");
-            site.put("L0".to_owned(), &Record { limit, ..Record::default() });
+            site.put("L0".to_owned(), &TurnRecord { limit, ..TurnRecord::default() });
         }
         for nth in 0..site.members.len() {
             site.settle(nth);
@@ -226,14 +226,14 @@ impl Site {
     }
 
     /// The nodes as device `by` reads them; who is a holder for it is asked for a word of its own.
-    fn nodes(&self, by: usize) -> Vec<NodeSeen> {
+    fn nodes(&self, by: usize) -> Vec<TurnNode> {
         let turn = self.members[by].keeper.as_ref().and_then(|it| it.turn.as_ref());
         let holders = turn.map(outage::turn::core::Turn::other_holders).unwrap_or_default();
         let seen = |(nth, it): (usize, &Arc<Member>)| {
             let away = it.off == Some(true);
             let (name, node) = (Self::name(nth), &it.state.under.node);
             let answers = it.off.is_none() && !it.state.under.parted;
-            NodeSeen {
+            TurnNode {
                 uid: Self::uid(nth),
                 boot_id: format!("b{}", it.shown),
                 ready: !away,
@@ -268,15 +268,15 @@ impl Site {
             Effect::ReadCluster(id) => Event::Cluster(id, Ok(self.nodes(nth))),
             Effect::ReadMargin(id) => Event::Margin(id, self.margin(nth)),
             Effect::Write(id, order) => Event::Wrote(id, self.store(&order)),
-            Effect::Stand(_) | Effect::Confirmed(_) | Effect::LookedLast(..) | Effect::Say(_) => return None,
+            Effect::State(_) | Effect::Confirmed(_) | Effect::LookedLast(..) | Effect::Say(_) => return None,
         })
     }
 
     /// Writes the Lease as the API server does.
-    fn store(&mut self, order: &LeaseWrite) -> Wrote {
+    fn store(&mut self, order: &RecordWrite) -> RecordWritten {
         let on = self.lease.as_ref().map(|it| (it.uid.clone(), it.resource_version.clone()));
         if on != order.on {
-            return Wrote::Outdated;
+            return RecordWritten::Outdated;
         }
         let uid = on.map_or_else(
             || {
@@ -286,15 +286,18 @@ impl Site {
             |(uid, _)| uid,
         );
         self.put(uid, &order.record);
-        self.lease.as_deref().cloned().map_or(Wrote::Outdated, |held| Wrote::Done(Box::new(held)))
+        self.lease
+            .as_deref()
+            .cloned()
+            .map_or(RecordWritten::Outdated, |held| RecordWritten::Done(Box::new(held)))
     }
 
-    pub(crate) fn put(&mut self, uid: String, record: &Record) {
+    pub(crate) fn put(&mut self, uid: String, record: &TurnRecord) {
         self.writes += 1;
         // What is written is what can be read.
         let annotations = record.annotations().expect("it has a JSON form");
-        let record = Record::parse(annotations, Some(record.transitions())).expect("it can be read");
-        let held = Arc::new(Held { record, uid, resource_version: format!("v{}", self.writes) });
+        let record = TurnRecord::parse(annotations, Some(record.transitions())).expect("it can be read");
+        let held = Arc::new(RecordSnapshot { record, uid, resource_version: format!("v{}", self.writes) });
         self.older.extend(self.lease.replace(held));
         let over = self.older.len().saturating_sub(KEPT);
         self.older.drain(..over);

@@ -94,7 +94,7 @@ impl Story {
 
     /// A reboot and the way back; the `nth` write of zedkube is its last, if it comes. How many writes there were, and
     /// whether it came.
-    async fn told(self, nth: usize) -> (usize, bool) {
+    async fn outcome(self, nth: usize) -> (usize, bool) {
         let mut world = world(SimConfig::default(), "v1.7.3").await;
         let sim = world.cluster.sim().clone();
         self.put(&sim).await;
@@ -134,10 +134,12 @@ impl Story {
     }
 
     fn told_with_each_kill(self) {
-        let (writes, _) = within_still(Box::pin(self.told(usize::MAX)));
+        let (writes, _) = within_still(Box::pin(self.outcome(usize::MAX)));
         assert!(writes > 5, "{writes}");
         let job = |nth: usize| {
-            (format!("{self:?}, write {nth}"), move || usize::from(within_still(Box::pin(self.told(nth))).1))
+            (format!("{self:?}, write {nth}"), move || {
+                usize::from(within_still(Box::pin(self.outcome(nth))).1)
+            })
         };
         let outcome = at_once(AT_ONCE, (1..=writes).map(job));
         assert!(outcome.violations.is_empty(), "{}", outcome.violations.join("\n\n"));

@@ -52,7 +52,7 @@ fn script(name: &str) -> &'static str {
 }
 
 fn rows(policy: &str) -> Vec<Row> {
-    let copies = storage::Policy::parse(policy).copies_by_cordon();
+    let copies = storage::NodeDrainPolicy::parse(policy).copies_by_cordon();
     let nothing = |_: &Sim| ();
     let own = ("/spec/dataLocality", Value::from("disabled"));
     vec![
@@ -204,7 +204,7 @@ async fn play(policy: &str) {
 
 #[test]
 fn d14_o5_in_each_policy_of_longhorn_a_last_copy_keeps_the_node_as_foretold_until_it_is_safe() {
-    for policy in storage::Policy::WORDS {
+    for policy in storage::NodeDrainPolicy::WORDS {
         within_still(Box::pin(play(policy)));
     }
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use agent::{AgentContext, Clock, Stop, Troubles};
-use clusterview::apps::Wanted;
+use clusterview::apps::AppRequirements;
 use clusterview::{networks, places, services};
 use kubeapi::{NodeName, OwnNode};
-use kubenodeop::storage::{Kept, keep_drain_policy, keep_snapshot_job};
+use kubenodeop::storage::{SettingWrite, keep_drain_policy, keep_snapshot_job};
 use pubsub::store;
 use scenarios::World;
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ async fn s1_networks_of_applications_ask_for_what_their_own_role_grants_and_noth
     let wanted = watch::Sender::default();
     let want = |ports: &[&str]| {
         let ports = ports.iter().map(|it| (*it).to_owned()).collect();
-        wanted.send_replace(Wanted { ports: Some(ports), ..Wanted::default() });
+        wanted.send_replace(AppRequirements { ports: Some(ports), ..AppRequirements::default() });
     };
     want(&["eth1"]);
     let course = async {
@@ -87,7 +87,7 @@ async fn s1_places_of_machines_ask_for_what_their_own_role_grants_and_nothing_el
     let sim = world.cluster.sim();
     sim.add_machine_set("eve-kube-app", "vm-1-0", 0);
     let places = [("vm-1-0".to_owned(), Affinity::Preferred)].into();
-    let wanted = watch::Sender::new(Wanted { places: Some(places), ..Wanted::default() });
+    let wanted = watch::Sender::new(AppRequirements { places: Some(places), ..AppRequirements::default() });
     let has_affinity = |it: &Value| !it["spec"]["template"]["spec"]["affinity"].is_null();
     tokio::select! {
         it = places::run(world.cluster.handle(), Clock::new(), own_node(), wanted.subscribe()) => panic!("{it:?}"),
@@ -101,9 +101,9 @@ async fn s1_properties_of_longhorn_ask_for_what_their_own_role_grants_and_nothin
     let world = World::new().await;
     world.cluster.sim().add_longhorn("always-allow");
     let cluster = world.cluster.handle();
-    assert_eq!(keep_drain_policy(&cluster, "block-for-eviction").await.unwrap(), Kept::Written);
+    assert_eq!(keep_drain_policy(&cluster, "block-for-eviction").await.unwrap(), SettingWrite::Written);
     for cron in ["0 0 * * *", "0 1 * * *", ""] {
-        assert_eq!(keep_snapshot_job(&cluster, cron).await.unwrap(), Kept::Written);
+        assert_eq!(keep_snapshot_job(&cluster, cron).await.unwrap(), SettingWrite::Written);
     }
     granted_and_used(&["pillar-rs-longhorn-properties"], &world.cluster.asked_by_agents());
 }

@@ -2,7 +2,7 @@
 
 use kubeapi::NodeName;
 use kubenodeop::machines::undo;
-use kubenodeop::{CordonOwner, DrainOrder, Marks, Progress, Rules, drain, node};
+use kubenodeop::{AttemptRules, CordonAnnotation, DrainOrder, Marks, Progress, drain, node};
 use scenarios::{UUID, World};
 use tokio::sync::watch;
 
@@ -21,15 +21,15 @@ async fn s1_machines_ask_for_what_their_own_role_grants_and_nothing_else() {
     })
     .await;
     let node = NodeName::parse("edge-node-1").unwrap();
-    let owner = CordonOwner { boot_id: "b".to_owned(), requested_by: 2, ..CordonOwner::default() };
+    let owner = CordonAnnotation { boot_id: "b".to_owned(), requested_by: 2, ..CordonAnnotation::default() };
     node::cordon(&handle, &node, UUID, &owner).await.unwrap();
     let order = DrainOrder {
         node: node.clone(),
         device_uuid: UUID.to_owned(),
         owner,
-        rules: Rules::default(),
+        rules: AttemptRules::default(),
         marks: Marks::default(),
-        runtime: kubenodeop::Runtime::default(),
+        runtime: kubenodeop::RuntimeQuery::default(),
     };
     let clock = Clock::new();
     let (sender, mut progress) = watch::channel(Progress::default());

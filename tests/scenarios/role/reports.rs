@@ -7,8 +7,8 @@ use agent::Clock;
 use checks::{cluster, verify};
 use kubeapi::NodeName;
 use kubeapi::nodes::report;
-use kubeapi::watch::Scope;
-use kubenodeop::Rules;
+use kubeapi::watch::WatchScope;
+use kubenodeop::AttemptRules;
 use scenarios::{UUID, World};
 use serde_json::Value;
 use topics::{VerifyLayer, VerifyResult};
@@ -26,7 +26,7 @@ pub(super) fn are_events_of_the_node(asked: &[(String, String)]) {
 }
 
 /// Writes a condition and an Event, which happens twice.
-async fn show(world: &World, shown: Option<&report::Shown>) {
+async fn show(world: &World, shown: Option<&report::DrainCondition>) {
     let (handle, node) = (world.cluster.handle(), NodeName::parse("edge-node-1").unwrap());
     let found = report::read(&handle, &node, UUID).await.unwrap();
     let now = Clock::new().wall().to_timestamp();
@@ -62,7 +62,7 @@ async fn s1_what_the_node_shows_asks_for_what_its_own_roles_grant_and_nothing_el
 #[tokio::test]
 async fn o3_kubectl_describe_node_shows_the_events_the_condition_and_the_annotation() {
     let world = World::new().await;
-    let shown = report::Shown {
+    let shown = report::DrainCondition {
         status: "False",
         reason: "Blocked",
         message: "BLOCKED: reboot waits; add a replica".to_owned(),
@@ -102,13 +102,13 @@ async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     let plan = kubenodeop::plan::survey::plan(
         &world.cluster.handle(),
         &node,
-        Rules::default().machines,
+        AttemptRules::default().machines,
         kubenodeop::SurgeRule::Never,
     )
     .await
     .unwrap();
     assert!(plan.notes.iter().any(|it| it.contains("volume shop/data (pvc-1)")), "{:?}", plan.notes);
-    let sources = cluster::Source::ALL.into();
+    let sources = cluster::ClusterSource::ALL.into();
     cluster::drain(&world.cluster.handle(), node.as_str(), &sources, || Clock::new().wall().to_timestamp())
         .await;
     granted_and_used(&["pillar-rs-drain-plan", PREFLIGHT_ROLE], &world.cluster.asked_by_agents());
@@ -124,9 +124,10 @@ async fn s1_verify_asks_for_what_its_own_role_grants_and_nothing_else() {
     let unknown = layers.iter().filter(|it| it.result == VerifyResult::Unknown);
     assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&VerifyLayer>::new());
     // What a probe of a service asks.
-    let slices = Scope::all("end points", "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices".to_owned());
+    let slices =
+        WatchScope::all("end points", "/apis/discovery.k8s.io/v1/namespaces/a/endpointslices".to_owned());
     slices.list_installed::<Value>(&handle).await.unwrap();
-    let services = Scope::all("services", "/api/v1/namespaces/a/services".to_owned());
+    let services = WatchScope::all("services", "/api/v1/namespaces/a/services".to_owned());
     services.list_all::<Value>(&handle).await.unwrap();
     granted_and_used(&["pillar-rs-verify"], &world.cluster.asked_by_agents());
 }

@@ -7,8 +7,8 @@ use outage::site::coordinate::Need;
 use outage::site::machine_calls::act;
 use outage::site::machines::{starts, stops};
 use outage::site::preflight;
-use outage::turn::record::Record;
-use outage::turn::rule::NodeSeen;
+use outage::turn::record::TurnRecord;
+use outage::turn::rule::TurnNode;
 use scenarios::World;
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
     }
     // Where there is kube-vip.
     let mut address = Address::default();
-    let holder = NodeSeen { name: "edge-node-1".to_owned(), ready: true, ..NodeSeen::default() };
+    let holder = TurnNode { name: "edge-node-1".to_owned(), ready: true, ..TurnNode::default() };
     for at in 0..2 {
         for name in ["plndr-cp-lock", "plndr-svcs-lock"] {
             sim.apply(
@@ -85,7 +85,7 @@ async fn s1_the_look_at_the_cluster_between_two_nodes_of_a_restart_asks_for_noth
 #[tokio::test]
 async fn s1_the_checks_before_a_shutdown_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
-    let record = Record::default();
+    let record = TurnRecord::default();
     let wall = Clock::new().wall().to_timestamp();
     preflight::look(&world.cluster.handle(), &record, wall).await;
     granted_and_used(&["pillar-rs-site-check"], &world.cluster.asked_by_agents());

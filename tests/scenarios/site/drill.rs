@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use agent::Clock;
-use kubesim::{Fault, Sim};
+use kubesim::{ScriptedFault, Sim};
 use outage::operator as lease;
 use outage::turn::record::{Holder, Phase};
 use scenarios::{Cluster, World, within_still};
@@ -74,7 +74,7 @@ impl Drill {
         // The kubelets have reported before the power goes.
         let of_nodes = |it: &&Value| it["metadata"]["namespace"] == "kube-node-lease";
         sim.until("coordination/leases", |all| all.iter().filter(of_nodes).count() == 3).await;
-        sim.faults().script("POST", "/eviction", u32::MAX, Fault::status(429, "TooManyRequests"));
+        sim.faults().script("POST", "/eviction", u32::MAX, ScriptedFault::status(429, "TooManyRequests"));
         worlds[0].ask_reboot(7);
         worlds[0].status(DrainStatus::Cordoned).await;
         Self { worlds, sim, alone: Alone::AnswersNobody, clock: 0 }
@@ -96,7 +96,7 @@ impl Drill {
         self.sim.quorum(false);
         if alone == Alone::AnswersNobody {
             for method in ["GET", "POST", "PATCH", "PUT", "DELETE"] {
-                self.sim.faults().script(method, "/", u32::MAX, Fault::Cut);
+                self.sim.faults().script(method, "/", u32::MAX, ScriptedFault::Cut);
             }
         }
         for world in &mut self.worlds {
@@ -108,13 +108,13 @@ impl Drill {
 
     /// They are switched on in this order, each as soon as the one before has asked the API.
     async fn switch_on(&mut self, order: &[usize]) {
-        let (left, asked) = (cordons(&self.sim), self.sim.faults().seen().len());
+        let (left, asked) = (cordons(&self.sim), self.sim.faults().requests().len());
         let let_go: Vec<usize> = self.worlds.iter().map(|it| it.cluster.uncordoned()).collect();
         for (up, at) in order.iter().enumerate() {
             if up == 1 {
                 let first = &self.worlds[order[0]];
                 self.is_held_by_a_clock_that_is_behind(first).await;
-                while self.sim.faults().seen().len() < asked + 5 {
+                while self.sim.faults().requests().len() < asked + 5 {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
                 tokio::time::sleep(Duration::from_mins(5)).await;
@@ -126,7 +126,7 @@ impl Drill {
                 };
                 assert_eq!((held.open, held.layer.as_str()), (false, layer), "{held:?}");
                 assert!(held.words.contains(words), "{held:?}");
-                let tried = self.sim.faults().seen().split_off(asked);
+                let tried = self.sim.faults().requests().split_off(asked);
                 let writes: Vec<_> = tried.iter().filter(|it| it.method != "GET").collect();
                 assert!(
                     self.alone == Alone::ReadsOnly || writes.is_empty(),

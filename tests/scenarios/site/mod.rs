@@ -8,11 +8,11 @@ use std::future::Future;
 use std::time::Duration;
 
 use agent::Clock;
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use kubesim::Sim;
 use outage::operator as lease;
-use outage::site::operator::{self, Wish};
-use outage::site::record::{Site, SiteKind, SitePhase, Statement};
+use outage::site::operator::{self, SiteRequest};
+use outage::site::record::{OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use outage::turn::record::{LEASE, MODE};
 use scenarios::{Cluster, Dice, World, within_still};
 use serde_json::{Value, json};
@@ -28,8 +28,8 @@ pub(crate) struct Place {
     pub(crate) sim: Sim,
 }
 
-pub(crate) fn said() -> Statement {
-    Statement {
+pub(crate) fn said() -> OperatorStatement {
+    OperatorStatement {
         who: "operator field".to_owned(),
         why: "power work".to_owned(),
         when: "2026-03-14T09:30:00Z".to_owned(),
@@ -78,8 +78,8 @@ impl Place {
         self.begin_as(kind, false).await;
     }
 
-    pub(crate) fn wish() -> Wish {
-        Wish {
+    pub(crate) fn wish() -> SiteRequest {
+        SiteRequest {
             id: "op-1".to_owned(),
             kind: SiteKind::Shutdown,
             by: said(),
@@ -91,7 +91,7 @@ impl Place {
     }
 
     async fn begin_as(&self, kind: SiteKind, by_config: bool) {
-        let wish = Wish { kind, by_config, ..Self::wish() };
+        let wish = SiteRequest { kind, by_config, ..Self::wish() };
         let handle = self.worlds[0].cluster.handle();
         let nodes: Vec<_> =
             outage::calls::glance(&handle).await.unwrap().into_iter().map(|(node, _)| node).collect();
@@ -99,13 +99,13 @@ impl Place {
         lease::change(&handle, wall, |record| operator::begin(record, &wish, &nodes)).await.unwrap();
     }
 
-    pub(crate) fn mode(&self) -> Option<Site> {
+    pub(crate) fn mode(&self) -> Option<SiteRecord> {
         let lease = self.sim.get("coordination/leases", "eve-kube-app", LEASE)?;
         let text = lease["metadata"]["annotations"][MODE].as_str()?;
         Some(serde_json::from_str(text).unwrap())
     }
 
-    pub(crate) async fn until_mode(&self, wanted: impl Fn(Option<&Site>) -> bool) {
+    pub(crate) async fn until_mode(&self, wanted: impl Fn(Option<&SiteRecord>) -> bool) {
         self.sim.until("coordination/leases", |_| true).await;
         self.sim.until("coordination/leases", |_| wanted(self.mode().as_ref())).await;
     }
@@ -135,7 +135,7 @@ impl Place {
     }
 
     /// Each machine does what it is asked: `went` is told which one, and then it is off.
-    async fn each_goes(&mut self, operation: Operation, went: impl Fn(usize)) {
+    async fn each_goes(&mut self, operation: MachineOperation, went: impl Fn(usize)) {
         let went = &went;
         let each = self.worlds.iter_mut().enumerate().map(async |(at, world)| {
             let known = world.recorded().len();
@@ -144,7 +144,7 @@ impl Place {
             went(at);
             world.kill_all().await;
             world.cluster.power(false).await;
-            if operation == Operation::Reboot {
+            if operation == MachineOperation::Reboot {
                 world.reboot().await;
                 world.start_all();
             }
@@ -176,7 +176,7 @@ fn u13_a_site_is_shut_down_in_order_without_an_eviction_and_comes_back_in_any_or
             place.until_machine_runs().await;
             place.begin(SiteKind::Shutdown).await;
             let off = RefCell::new(Vec::new());
-            place.each_goes(Operation::Poweroff, |at| off.borrow_mut().push(at)).await;
+            place.each_goes(MachineOperation::Poweroff, |at| off.borrow_mut().push(at)).await;
             assert_eq!(*off.borrow(), [2, 0, 1], "the worker goes first, then the servers one after another");
             place.nothing_was_evicted();
             assert_eq!(place.mode().unwrap().phase, SitePhase::ServersGoing);
@@ -214,7 +214,7 @@ fn u13_a_site_comes_back_without_a_node_that_stays_off_and_names_it() {
     still(async {
         let mut place = Place::new().await;
         place.begin(SiteKind::Shutdown).await;
-        place.each_goes(Operation::Poweroff, |_| ()).await;
+        place.each_goes(MachineOperation::Poweroff, |_| ()).await;
         for at in [1, 0] {
             place.worlds[at].reboot().await;
             place.worlds[at].start_all();
@@ -239,7 +239,7 @@ fn u13_a_site_reboots_and_comes_back_to_the_saved_values() {
     still(async {
         let mut place = Place::new().await;
         place.begin(SiteKind::Reboot).await;
-        place.each_goes(Operation::Reboot, |_| ()).await;
+        place.each_goes(MachineOperation::Reboot, |_| ()).await;
         place.until_over(None).await;
         place.nothing_was_evicted();
         assert_eq!(place.worlds.iter().map(|it| it.recorded().len()).sum::<usize>(), 3, "each went once");
@@ -284,7 +284,7 @@ fn u13_a_site_that_is_armed_reboots_once_all_device_configs_order_it_and_each_no
         place.until_mode(|it| it.is_some_and(|it| it.waits.ends_with("a reboot: edge-node-1"))).await;
         assert_eq!(place.mode().unwrap().phase, SitePhase::Armed);
         place.worlds[0].ask_reboot(7);
-        place.each_goes(Operation::Reboot, |_| ()).await;
+        place.each_goes(MachineOperation::Reboot, |_| ()).await;
         place.until_over(None).await;
         for world in &place.worlds {
             world.executed(7).await;

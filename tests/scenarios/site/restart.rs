@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use agent::Clock;
-use agent::device::Operation;
-use kubesim::{Etcd, EtcdFault, Fault};
+use agent::device::MachineOperation;
+use kubesim::{Etcd, EtcdFault, ScriptedFault};
 use outage::operator as lease;
-use outage::site::operator::{self, Wish, last_restart};
-use outage::site::record::{NodeStep, Site, SiteKind, SitePhase};
-use outage::turn::record::{MODE, Record};
+use outage::site::operator::{self, SiteRequest, last_restart};
+use outage::site::record::{NodeStep, SiteKind, SitePhase, SiteRecord};
+use outage::turn::record::{MODE, TurnRecord};
 use scenarios::{Cluster, within_still};
 use serde_json::{Value, json};
 use topics::{DrainPhase, NodeDrainProgress};
@@ -19,7 +19,7 @@ use crate::look::NODES;
 use crate::site::{PENDING, Place, said};
 
 /// Steps of a node in words of the record.
-fn steps(site: &Site, node: &str) -> Vec<String> {
+fn steps(site: &SiteRecord, node: &str) -> Vec<String> {
     let ack = site.ack(node).unwrap();
     let past = ack.past.iter().map(|(step, _)| step.text().to_owned());
     past.chain([ack.step.text().to_owned()]).collect()
@@ -52,16 +52,19 @@ impl Place {
     }
 
     /// The record of turns.
-    async fn record(&self) -> Record {
+    async fn record(&self) -> TurnRecord {
         lease::view(&self.worlds[0].cluster.handle()).await.unwrap().held.unwrap().record
     }
 
     /// How the last restart has ended.
-    async fn last(&self) -> Site {
+    async fn last(&self) -> SiteRecord {
         last_restart(&self.record().await).unwrap()
     }
 
-    async fn said(&self, edit: impl Fn(&Record) -> Result<Record, outage::turn::rule::Refused>) {
+    async fn said(
+        &self,
+        edit: impl Fn(&TurnRecord) -> Result<TurnRecord, outage::turn::rule::OperatorRefusal>,
+    ) {
         let wall = Clock::new().wall().to_timestamp();
         lease::change(&self.worlds[0].cluster.handle(), wall, edit).await.unwrap();
     }
@@ -80,7 +83,7 @@ impl Place {
         let mode = |sim: &kubesim::Sim| {
             let lease = sim.get("coordination/leases", "eve-kube-app", "pillar-rs-outage").unwrap();
             let text = lease["metadata"]["annotations"]["pillar-rs/outage-mode"].as_str().unwrap().to_owned();
-            serde_json::from_str::<Site>(&text).unwrap()
+            serde_json::from_str::<SiteRecord>(&text).unwrap()
         };
         let each = self.worlds.iter_mut().enumerate().map(async |(at, world)| {
             let count = world.recorded().len();
@@ -170,7 +173,7 @@ fn v3_three_nodes_restart_one_after_another_each_drained_in_its_turn_and_verifie
         assert_eq!(place.worlds[0].cluster.evicted_twice(), [""; 0]);
         place.until_machine_runs().await;
         assert!(place.worlds.iter().all(|it| it.recorded().len() == 1), "each went once");
-        assert!(place.worlds.iter().all(|it| it.recorded()[0].operation == Operation::Reboot));
+        assert!(place.worlds.iter().all(|it| it.recorded()[0].operation == MachineOperation::Reboot));
         place.kill_all().await;
         place.worlds.iter().for_each(|it| crate::role::is_granted(&it.cluster.asked_by_agents()));
     });
@@ -180,7 +183,7 @@ fn v3_three_nodes_restart_one_after_another_each_drained_in_its_turn_and_verifie
 fn v3_a_drain_that_fails_pauses_the_restart_and_a_person_takes_it_up_again() {
     within_still(async {
         let mut place = Place::patient().await;
-        place.sim.faults().script("POST", "/eviction", u32::MAX, Fault::status(403, "Forbidden"));
+        place.sim.faults().script("POST", "/eviction", u32::MAX, ScriptedFault::status(403, "Forbidden"));
         place.begin(SiteKind::Restart).await;
         place.until_mode(|it| it.is_some_and(|it| it.phase == SitePhase::Paused)).await;
         let site = place.mode().unwrap();
@@ -198,7 +201,7 @@ fn v3_a_drain_that_fails_pauses_the_restart_and_a_person_takes_it_up_again() {
         // Meanwhile something else has broken: nothing is ordered before that is repaired.
         place.volume("pv-lost", "faulted");
         place.said(|record| operator::pass(record, &SitePhase::Paused, None, &said())).await;
-        let waits = |it: &Site| {
+        let waits = |it: &SiteRecord| {
             it.phase == SitePhase::Checking
                 && it.waits.contains("the cluster to be well before the restart continues: storage fail")
         };
@@ -267,8 +270,9 @@ fn v3_agents_and_machines_that_lose_power_in_the_middle_neither_lose_the_restart
         let mut place = Place::patient().await;
         place.worlds[0].cluster.block().await;
         place.begin(SiteKind::Restart).await;
-        let ordered =
-            |it: Option<&Site>| it.is_some_and(|it| it.step("edge-node-3") == Some(&NodeStep::Draining));
+        let ordered = |it: Option<&SiteRecord>| {
+            it.is_some_and(|it| it.step("edge-node-3") == Some(&NodeStep::Draining))
+        };
         place.until_mode(ordered).await;
         place.worlds[2].until_file(PENDING, "the order", |text| text.is_some()).await;
         // The one that works for all, and the one that goes: their agents.
@@ -311,7 +315,7 @@ fn v3_a_withdrawal_ends_the_drain_of_the_node_that_goes_and_a_second_operation_i
         place.worlds[0].cluster.block().await;
         place.begin(SiteKind::Restart).await;
         place.worlds[2].until_file(PENDING, "the order", |text| text.is_some()).await;
-        let wish = Wish { kind: SiteKind::Shutdown, ..Place::wish() };
+        let wish = SiteRequest { kind: SiteKind::Shutdown, ..Place::wish() };
         let handle = place.worlds[0].cluster.handle();
         let refused =
             operator::begin(&place.record().await, &wish, &lease::view(&handle).await.unwrap().nodes);

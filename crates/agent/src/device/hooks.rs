@@ -35,7 +35,7 @@ const SEARCH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 
 /// When hooks are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum HookStage {
     /// In the turn of the node, before its cordon.
     BeforeDrain,
     /// Before the last look at the drain, with applications down.
@@ -46,7 +46,7 @@ pub enum Stage {
     Notify,
 }
 
-impl Stage {
+impl HookStage {
     /// Name of its folder.
     pub const fn folder(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl Stage {
 
 /// What a hook is called for, as its first word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
+pub enum HookVerb {
     /// Do what it is there for.
     Run,
     /// Undo that, as the operation does not come.
@@ -70,7 +70,7 @@ pub enum Verb {
 /// A program that may be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
-    stage: Stage,
+    stage: HookStage,
     /// Of its file.
     pub name: String,
     path: PathBuf,
@@ -78,7 +78,7 @@ pub struct Hook {
 
 /// What is in the folder of a stage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Found {
+pub struct HookFolder {
     /// In the order in which they are called.
     pub hooks: Vec<Hook>,
     /// Files that are not called, each with the reason and what to type.
@@ -106,9 +106,9 @@ pub struct About {
 ///
 /// # Errors
 /// The folder cannot be read, or others than root may write in it: then nothing in it can be trusted.
-pub fn find(topic_root: &TopicRoot, stage: Stage) -> Result<Found, String> {
+pub fn find(topic_root: &TopicRoot, stage: HookStage) -> Result<HookFolder, String> {
     let folder = topic_root.path(FOLDER).join(stage.folder());
-    let mut found = Found::default();
+    let mut found = HookFolder::default();
     // Without hooks nothing is called, whoever may write above.
     if fs::symlink_metadata(&folder).is_err_and(|cause| cause.kind() == io::ErrorKind::NotFound) {
         return Ok(found);
@@ -141,7 +141,7 @@ pub fn find(topic_root: &TopicRoot, stage: Stage) -> Result<Found, String> {
             Err(why) => found.refused.push(why),
         }
     }
-    if stage == Stage::AfterBoot {
+    if stage == HookStage::AfterBoot {
         found.hooks.reverse();
     }
     Ok(found)
@@ -188,7 +188,7 @@ impl Hook {
     ///
     /// # Errors
     /// Why not, with the path.
-    pub fn named(topic_root: &TopicRoot, stage: Stage, name: &str) -> Result<Self, String> {
+    pub fn named(topic_root: &TopicRoot, stage: HookStage, name: &str) -> Result<Self, String> {
         let found = find(topic_root, stage)?;
         let hook = found.hooks.into_iter().find(|it| it.name == name);
         hook.ok_or_else(|| {
@@ -204,13 +204,13 @@ impl Hook {
     pub async fn call(
         &self,
         topic_root: &TopicRoot,
-        verb: Verb,
+        verb: HookVerb,
         about: &About,
         limit: Duration,
     ) -> Result<(), String> {
         let word = match verb {
-            Verb::Run => "run",
-            Verb::Undo => "undo",
+            HookVerb::Run => "run",
+            HookVerb::Undo => "undo",
         };
         self.run(topic_root, word, about, &[], limit).await
     }
@@ -219,7 +219,7 @@ impl Hook {
     ///
     /// # Errors
     /// As of [`Hook::call`].
-    pub async fn tell(
+    pub async fn notify(
         &self,
         topic_root: &TopicRoot,
         about: &About,

@@ -72,11 +72,11 @@ struct Inhibitor {
     /// `systemctl`, which knows the version.
     systemctl: PathBuf,
     program: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<InhibitorState>,
 }
 
 #[derive(Default)]
-struct State {
+struct InhibitorState {
     holder: Option<Child>,
     /// It is not taken any more: the machine goes down by our own order, or no lock would count.
     ended: bool,
@@ -92,7 +92,7 @@ impl Inhibitor {
     fn hold(&self, holds: bool) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !holds {
-            give_back(&mut state.holder);
+            release(&mut state.holder);
             return;
         }
         let still = state.holder.as_mut().is_some_and(|it| matches!(it.try_wait(), Ok(None)));
@@ -131,7 +131,7 @@ impl Inhibitor {
     fn end(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.ended = true;
-        give_back(&mut state.holder);
+        release(&mut state.holder);
     }
 }
 
@@ -148,7 +148,7 @@ fn take(program: &Path) -> std::io::Result<Child> {
 }
 
 /// Closes its input, at which it ends and logind lets go.
-fn give_back(holder: &mut Option<Child>) {
+fn release(holder: &mut Option<Child>) {
     let Some(mut child) = holder.take() else { return };
     drop(child.stdin.take());
     if has_ended(&mut child) {

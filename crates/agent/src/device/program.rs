@@ -55,7 +55,7 @@ pub async fn run(mut command: Command, words: &[&str], limit: Duration) -> Resul
             started => break started.map_err(|cause| wrong(&format!("cannot be run: {cause}")))?,
         }
     };
-    let running = Running(Arc::new(Mutex::new(Some(Pid::from_child(&child)))));
+    let running = RunningProgram(Arc::new(Mutex::new(Some(Pid::from_child(&child)))));
     let held = running.0.clone();
     let mut ended = tokio::task::spawn_blocking(move || to_its_end(child, &held));
     let Ok(ended) = tokio::time::timeout(limit, &mut ended).await else {
@@ -77,9 +77,9 @@ pub async fn run(mut command: Command, words: &[&str], limit: Duration) -> Resul
 }
 
 /// The process group of a program, until it has been collected.
-struct Running(Arc<Mutex<Option<Pid>>>);
+struct RunningProgram(Arc<Mutex<Option<Pid>>>);
 
-impl Running {
+impl RunningProgram {
     fn kill(&self) {
         let group = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(group) = *group {
@@ -88,7 +88,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         self.kill();
     }

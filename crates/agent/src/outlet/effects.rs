@@ -2,15 +2,15 @@
 
 use step::Mono;
 
-use super::queue::{Held, Queue, Rank};
-use super::{Pause, Troubles};
+use super::queue::{EffectQueue, QueuedEffect, Rank};
+use super::{RetryPause, Troubles};
 use crate::turn::Hands;
 use crate::{Clock, Error};
 
 /// The effects of one core.
 pub(crate) struct Effects<E> {
-    queue: Queue<E>,
-    pause: Pause,
+    queue: EffectQueue<E>,
+    pause: RetryPause,
     troubles: Troubles,
     clock: Clock,
     /// The record that the others wait for, as it was reported last, with what waits.
@@ -19,7 +19,7 @@ pub(crate) struct Effects<E> {
 
 impl<E: Clone + Send> Effects<E> {
     pub(crate) fn new(troubles: Troubles, clock: Clock) -> Self {
-        Self { queue: Queue::default(), pause: Pause::default(), troubles, clock, told: None }
+        Self { queue: EffectQueue::default(), pause: RetryPause::default(), troubles, clock, told: None }
     }
 
     /// When something is to be tried again.
@@ -41,13 +41,13 @@ impl<E: Clone + Send> Effects<E> {
                 self.queue.waits(&weight, false);
                 hands.perform(effect).await?;
             } else if self.queue.waits(&weight, hands.is_ordered(&effect)) {
-                self.queue.keep(Held { weight, effect });
+                self.queue.keep(QueuedEffect { weight, effect });
             } else {
-                self.attempt(hands, Held { weight, effect }).await;
+                self.attempt(hands, QueuedEffect { weight, effect }).await;
             }
         }
         self.let_ordered_go(hands).await;
-        self.tell();
+        self.report_waiting();
         Ok(())
     }
 
@@ -75,7 +75,7 @@ impl<E: Clone + Send> Effects<E> {
         } else {
             self.pause.over();
         }
-        self.tell();
+        self.report_waiting();
     }
 
     /// What a person has ordered goes ahead of the records that it would wait for.
@@ -83,7 +83,7 @@ impl<E: Clone + Send> Effects<E> {
     where
         H: Hands<Effect = E> + Send,
     {
-        let ordered = |it: &Held<E>| it.weight.rank == Rank::Promise && hands.is_ordered(&it.effect);
+        let ordered = |it: &QueuedEffect<E>| it.weight.rank == Rank::Promise && hands.is_ordered(&it.effect);
         if !self.queue.ordered.iter().any(ordered) {
             return;
         }
@@ -94,7 +94,7 @@ impl<E: Clone + Send> Effects<E> {
         }
     }
 
-    async fn attempt<H>(&mut self, hands: &mut H, held: Held<E>)
+    async fn attempt<H>(&mut self, hands: &mut H, held: QueuedEffect<E>)
     where
         H: Hands<Effect = E> + Send,
     {
@@ -107,7 +107,7 @@ impl<E: Clone + Send> Effects<E> {
         }
     }
 
-    async fn done<H>(&mut self, hands: &mut H, held: Held<E>) -> Result<(), Held<E>>
+    async fn done<H>(&mut self, hands: &mut H, held: QueuedEffect<E>) -> Result<(), QueuedEffect<E>>
     where
         H: Hands<Effect = E> + Send,
     {
@@ -124,7 +124,7 @@ impl<E: Clone + Send> Effects<E> {
     }
 
     /// Says what waits for the first in the queue.
-    fn tell(&mut self) {
+    fn report_waiting(&mut self) {
         if self.queue.is_empty() {
             self.pause.over();
         }
@@ -164,7 +164,7 @@ mod tests {
 
     /// A disk that takes nothing while it is full; it keeps what was done.
     #[derive(Default)]
-    struct Fake {
+    struct FakeDisk {
         full: bool,
         run_full: bool,
         ordered: bool,
@@ -172,7 +172,7 @@ mod tests {
         done: Vec<Do>,
     }
 
-    impl Hands for Fake {
+    impl Hands for FakeDisk {
         type Effect = Do;
 
         fn weight(&self, effect: &Do) -> Weight {
@@ -210,13 +210,13 @@ mod tests {
 
     struct Bench {
         effects: Effects<Do>,
-        hands: Fake,
+        hands: FakeDisk,
         root: tempfile::TempDir,
         clock: Clock,
     }
 
     impl Bench {
-        fn new(hands: Fake) -> Self {
+        fn new(hands: FakeDisk) -> Self {
             let root = tempfile::tempdir().unwrap();
             let (_stopper, context) = test_context(root.path(), "");
             let clock = context.clock;
@@ -236,7 +236,7 @@ mod tests {
             self.clock.now().since(began)
         }
 
-        fn told(&self) -> Option<AgentTrouble> {
+        fn published_trouble(&self) -> Option<AgentTrouble> {
             let file = self.root.path().join("run/zedagent/AgentTrouble/global.json");
             std::fs::read(file).ok().map(|bytes| go_json::from_slice(&bytes).unwrap())
         }
@@ -245,12 +245,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn k2_no_promise_goes_out_before_its_record_and_statuses_do_and_all_in_order_once_the_disk_is_back()
     {
-        let mut bench = Bench::new(Fake { full: true, ..Fake::default() });
+        let mut bench = Bench::new(FakeDisk { full: true, ..FakeDisk::default() });
         bench.step(&[Do::Journal(1), Do::Request, Do::Status(1)]).await;
         assert_eq!(bench.hands.done, [Do::Status(1)]);
         bench.step(&[Do::Journal(2), Do::Command, Do::Status(2)]).await;
         assert_eq!(bench.hands.done, [Do::Status(1), Do::Status(2)]);
-        let told = bench.told().unwrap().troubles.remove(0);
+        let told = bench.published_trouble().unwrap().troubles.remove(0);
         assert_eq!((told.what.as_str(), told.path.as_str()), ("journal", "/persist/status/x"));
         assert_eq!(told.holds, ["the request", "the command"]);
         // The pause grows, and stays short enough for five seconds after the recovery.
@@ -263,12 +263,12 @@ mod tests {
         bench.again().await;
         let all = [Do::Journal(1), Do::Request, Do::Journal(2), Do::Command];
         assert_eq!(bench.hands.done[2..], all, "in their order, each once");
-        assert_eq!((bench.told(), bench.effects.next_try()), (None, None));
+        assert_eq!((bench.published_trouble(), bench.effects.next_try()), (None, None));
     }
 
     #[tokio::test(start_paused = true)]
     async fn k2_what_was_withdrawn_while_it_waited_is_never_asked_for() {
-        let mut bench = Bench::new(Fake { full: true, ..Fake::default() });
+        let mut bench = Bench::new(FakeDisk { full: true, ..FakeDisk::default() });
         bench.step(&[Do::Journal(1), Do::Request]).await;
         bench.step(&[Do::Withdraw, Do::Journal(2)]).await;
         bench.hands.full = false;
@@ -278,7 +278,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn k2_a_command_that_a_person_orders_goes_ahead_of_its_record_also_when_the_order_comes_later() {
-        let mut bench = Bench::new(Fake { full: true, ..Fake::default() });
+        let mut bench = Bench::new(FakeDisk { full: true, ..FakeDisk::default() });
         bench.step(&[Do::Journal(1), Do::Request, Do::Command]).await;
         assert_eq!(bench.hands.done, []);
         bench.hands.ordered = true;
@@ -291,7 +291,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn k2_of_a_status_that_cannot_be_written_the_newest_is_tried_again() {
-        let mut bench = Bench::new(Fake { run_full: true, ..Fake::default() });
+        let mut bench = Bench::new(FakeDisk { run_full: true, ..FakeDisk::default() });
         bench.step(&[Do::Status(1)]).await;
         bench.step(&[Do::Status(2)]).await;
         bench.hands.run_full = false;
@@ -302,7 +302,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_effect_of_no_weight_that_fails_ends_the_agent() {
-        let mut bench = Bench::new(Fake::default());
+        let mut bench = Bench::new(FakeDisk::default());
         let ended = bench.effects.perform(&mut bench.hands, vec![Do::Leave]).await;
         assert!(ended.unwrap_err().to_string().contains("told to leave"));
     }

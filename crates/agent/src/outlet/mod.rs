@@ -41,12 +41,12 @@ pub const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
 /// When what has failed is tried next.
 #[derive(Debug, Clone, Copy, Default)]
-struct Pause {
+struct RetryPause {
     failed: u32,
     next: Option<Mono>,
 }
 
-impl Pause {
+impl RetryPause {
     fn failed(&mut self, now: Mono) {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failed.min(8)).min(LONGEST_PAUSE);
         self.failed = self.failed.saturating_add(1);

@@ -6,7 +6,7 @@ use pubsub::Publication;
 use step::Mono;
 use topics::Topic;
 
-use super::{Pause, Troubles};
+use super::{RetryPause, Troubles};
 use crate::{Clock, Error, wire};
 
 /// Writes that are tried again by whoever wants them, with what is reported about them.
@@ -14,7 +14,7 @@ pub struct Tries {
     troubles: Troubles,
     clock: Clock,
     failing: BTreeSet<String>,
-    pause: Pause,
+    pause: RetryPause,
 }
 
 impl Tries {
@@ -24,7 +24,7 @@ impl Tries {
             clock: troubles.clock(),
             troubles: troubles.clone(),
             failing: BTreeSet::new(),
-            pause: Pause::default(),
+            pause: RetryPause::default(),
         }
     }
 

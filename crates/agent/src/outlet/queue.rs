@@ -50,27 +50,27 @@ impl Weight {
 
 /// An effect that is not done yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Held<E> {
+pub(super) struct QueuedEffect<E> {
     pub(super) weight: Weight,
     pub(super) effect: E,
 }
 
 /// The effects that are not done yet.
 #[derive(Debug)]
-pub(super) struct Queue<E> {
+pub(super) struct EffectQueue<E> {
     /// Records and promises in their order.
-    pub(super) ordered: VecDeque<Held<E>>,
+    pub(super) ordered: VecDeque<QueuedEffect<E>>,
     /// Statuses, one of a key.
-    pub(super) late: Vec<Held<E>>,
+    pub(super) late: Vec<QueuedEffect<E>>,
 }
 
-impl<E> Default for Queue<E> {
+impl<E> Default for EffectQueue<E> {
     fn default() -> Self {
         Self { ordered: VecDeque::new(), late: Vec::new() }
     }
 }
 
-impl<E> Queue<E> {
+impl<E> EffectQueue<E> {
     pub(super) fn is_empty(&self) -> bool {
         self.ordered.is_empty() && self.late.is_empty()
     }
@@ -90,7 +90,7 @@ impl<E> Queue<E> {
     }
 
     /// Keeps an effect that waits or has failed.
-    pub(super) fn keep(&mut self, held: Held<E>) {
+    pub(super) fn keep(&mut self, held: QueuedEffect<E>) {
         match held.weight.rank {
             Rank::Plain => {}
             Rank::Status => self.late.push(held),
@@ -104,7 +104,7 @@ impl<E> Queue<E> {
     /// Of records without a promise between them only the newest of a key is to be written.
     fn leave_out_older(&mut self) {
         let mut newer = BTreeSet::new();
-        let mut kept: Vec<Held<E>> = Vec::with_capacity(self.ordered.len());
+        let mut kept: Vec<QueuedEffect<E>> = Vec::with_capacity(self.ordered.len());
         for held in self.ordered.drain(..).rev() {
             if held.weight.rank == Rank::Promise {
                 newer.clear();
@@ -127,22 +127,22 @@ impl<E> Queue<E> {
 mod tests {
     use super::*;
 
-    fn push(queue: &mut Queue<u8>, weight: Weight, effect: u8) -> bool {
+    fn push(queue: &mut EffectQueue<u8>, weight: Weight, effect: u8) -> bool {
         let waits = queue.waits(&weight, false);
         if waits {
-            queue.keep(Held { weight, effect });
+            queue.keep(QueuedEffect { weight, effect });
         }
         waits
     }
 
-    fn ordered(queue: &Queue<u8>) -> Vec<u8> {
+    fn ordered(queue: &EffectQueue<u8>) -> Vec<u8> {
         queue.ordered.iter().map(|it| it.effect).collect()
     }
 
     /// One record that could not be written.
-    fn stuck() -> Queue<u8> {
-        let mut queue = Queue::default();
-        queue.keep(Held { weight: Weight::record("a"), effect: 1 });
+    fn stuck() -> EffectQueue<u8> {
+        let mut queue = EffectQueue::default();
+        queue.keep(QueuedEffect { weight: Weight::record("a"), effect: 1 });
         queue
     }
 
@@ -153,7 +153,7 @@ mod tests {
         assert!(!push(&mut queue, Weight::status("s"), 3));
         assert!(!push(&mut queue, Weight::plain(), 4));
         assert_eq!((ordered(&queue), queue.waiting()), (vec![1, 2], vec!["the request".to_owned()]));
-        assert!(!push(&mut Queue::default(), Weight::promise("p", ""), 2), "nothing is in its way");
+        assert!(!push(&mut EffectQueue::default(), Weight::promise("p", ""), 2), "nothing is in its way");
     }
 
     #[test]
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn a_status_that_could_not_be_written_gives_way_to_a_newer_one() {
-        let mut queue = Queue::default();
-        queue.keep(Held { weight: Weight::status("s"), effect: 1 });
+        let mut queue = EffectQueue::default();
+        queue.keep(QueuedEffect { weight: Weight::status("s"), effect: 1 });
         assert!(!push(&mut queue, Weight::status("s"), 2));
         assert!(queue.is_empty());
     }

@@ -2,7 +2,7 @@
 
 use tracing::info;
 
-use super::{Pause, Troubles};
+use super::{RetryPause, Troubles};
 use crate::watchdog::Watchdog;
 use crate::{AgentContext, Error};
 
@@ -20,7 +20,7 @@ pub async fn started<T>(
     let agent = troubles.agent();
     let what = format!("start of {agent}");
     let mut watchdog = Watchdog::new(agent, &context.topic_root, context.clock);
-    let mut pause = Pause::default();
+    let mut pause = RetryPause::default();
     let mut stop = context.stop.clone();
     loop {
         match open() {

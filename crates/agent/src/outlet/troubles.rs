@@ -15,23 +15,23 @@ use crate::{Clock, Error, report, wire};
 
 /// The troubles of one agent. Copies are the same troubles.
 #[derive(Clone)]
-pub struct Troubles(Arc<Mutex<Board>>);
+pub struct Troubles(Arc<Mutex<TroubleBoard>>);
 
 /// A trouble that is reported.
-struct Known {
+struct ReportedTrouble {
     trouble: Trouble,
     /// Of its last error, so that the same one is reported once.
     kind: String,
     since: Mono,
 }
 
-struct Board {
+struct TroubleBoard {
     agent: &'static str,
     topic_root: TopicRoot,
     clock: Clock,
     topic: Option<Publication<AgentTrouble>>,
     /// By what it is.
-    all: BTreeMap<String, Known>,
+    all: BTreeMap<String, ReportedTrouble>,
     /// The file does not say yet what is so.
     behind: bool,
     /// That the file itself cannot be written was reported.
@@ -42,7 +42,7 @@ impl Troubles {
     /// Becomes the publisher of the troubles of `agent`. Where that is not possible it is tried again with each
     /// trouble. To be called within a runtime.
     pub fn open(topic_root: &TopicRoot, clock: Clock, agent: &'static str) -> Self {
-        let troubles = Self(Arc::new(Mutex::new(Board {
+        let troubles = Self(Arc::new(Mutex::new(TroubleBoard {
             agent,
             topic_root: topic_root.clone(),
             clock,
@@ -73,7 +73,7 @@ impl Troubles {
 
     /// `what` could not be written or read; it is tried again.
     pub fn note(&self, what: &str, cause: &Error) {
-        let failure = Failure::of(cause);
+        let failure = FailureText::of(cause);
         let trouble = Trouble {
             what: what.to_owned(),
             path: failure.path.map(|it| it.display().to_string()).unwrap_or_default(),
@@ -91,7 +91,7 @@ impl Troubles {
     }
 
     /// A trouble in words of its own, which are for the caller to log; since when is found out here.
-    pub fn tell(&self, trouble: &Trouble) {
+    pub fn report(&self, trouble: &Trouble) {
         self.keep(trouble, trouble.error.clone());
         self.publish();
     }
@@ -99,7 +99,7 @@ impl Troubles {
     /// `what` is in order again, or wanted no longer.
     pub fn over(&self, what: &str) {
         let mut board = self.lock();
-        if let Some(Known { trouble, since, .. }) = board.all.remove(what) {
+        if let Some(ReportedTrouble { trouble, since, .. }) = board.all.remove(what) {
             let secs = board.clock.now().since(since).as_secs();
             info!(agent = board.agent, what, path = trouble.path, secs, "in order again after {secs} s");
             board.behind = true;
@@ -149,7 +149,7 @@ impl Troubles {
     /// False where it is known already.
     fn keep(&self, new: &Trouble, kind: String) -> bool {
         let mut board = self.lock();
-        let mut new = Known { trouble: new.clone(), kind, since: board.clock.now() };
+        let mut new = ReportedTrouble { trouble: new.clone(), kind, since: board.clock.now() };
         match board.all.get(&new.trouble.what) {
             Some(before) if before.kind == new.kind => return false,
             Some(before) => {
@@ -165,12 +165,12 @@ impl Troubles {
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, Board> {
+    fn lock(&self) -> MutexGuard<'_, TroubleBoard> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Board {
+impl TroubleBoard {
     fn write(&mut self) -> Result<(), Error> {
         let topic = match &mut self.topic {
             Some(topic) => topic,
@@ -180,7 +180,7 @@ impl Board {
             return wire::withdraw(topic, GLOBAL);
         }
         let booted_at = self.clock.booted_at();
-        let told = |it: &Known| {
+        let told = |it: &ReportedTrouble| {
             let since = booted_at.plus(it.since.since_start());
             Trouble { since, ..it.trouble.clone() }
         };
@@ -190,7 +190,7 @@ impl Board {
 }
 
 /// What an error says to a person.
-struct Failure {
+struct FailureText {
     path: Option<PathBuf>,
     text: String,
     /// The same for errors that are reported once.
@@ -198,7 +198,7 @@ struct Failure {
     next_step: String,
 }
 
-impl Failure {
+impl FailureText {
     fn of(cause: &Error) -> Self {
         let whole = |next_step: &str| {
             let text = report::chain(cause);
@@ -296,7 +296,7 @@ mod tests {
         drop(troubles);
         let troubles = Troubles::open(&context.topic_root, context.clock, "zedagent");
         assert!(!file.exists());
-        troubles.tell(&Trouble { what: "x".to_owned(), ..Trouble::default() });
+        troubles.report(&Trouble { what: "x".to_owned(), ..Trouble::default() });
         assert!(file.exists());
         troubles.over("x");
         assert!(!file.exists());

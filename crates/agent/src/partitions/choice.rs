@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use pubsub::TopicRoot;
 
-use super::{ExecStore, GptStore, Label, RecordStore, Store, refuse};
+use super::{ExecStore, GptStore, Label, PartitionStore, RecordStore, refuse};
 use crate::Error;
 
 /// Which partitions are used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Choice {
+pub enum PartitionsChoice {
     /// `none`: there are none, and OS updates are refused.
     #[default]
     None,
@@ -23,7 +23,7 @@ pub enum Choice {
     Record,
 }
 
-impl FromStr for Choice {
+impl FromStr for PartitionsChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -41,7 +41,7 @@ impl FromStr for Choice {
     }
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for PartitionsChoice {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => out.write_str("none"),
@@ -52,7 +52,7 @@ impl fmt::Display for Choice {
     }
 }
 
-impl Choice {
+impl PartitionsChoice {
     /// The partitions themselves, if there are any. `running` names the one that this boot runs from where the
     /// kernel's command line does not.
     ///
@@ -62,7 +62,7 @@ impl Choice {
         &self,
         topic_root: &TopicRoot,
         running: Option<Label>,
-    ) -> Result<Option<Box<dyn Store>>, Error> {
+    ) -> Result<Option<Box<dyn PartitionStore>>, Error> {
         match (self, running) {
             (Self::Gpt(disk), _) => Ok(Some(Box::new(GptStore::new(topic_root, disk, running)))),
             (_, Some(label)) => Err(refuse(format!(
@@ -82,14 +82,14 @@ mod tests {
     #[test]
     fn partitions_are_chosen_by_words_and_a_wrong_word_names_the_right_ones() {
         for text in ["none", "gpt:/dev/sda", "exec:/usr/bin/zboot", "record"] {
-            assert_eq!(text.parse::<Choice>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<PartitionsChoice>().unwrap().to_string(), text);
         }
         for text in ["", "sda", "/dev/sda", "record:x", "none:/dev/sda"] {
-            assert!(text.parse::<Choice>().unwrap_err().contains("use none, gpt:"), "{text}");
+            assert!(text.parse::<PartitionsChoice>().unwrap_err().contains("use none, gpt:"), "{text}");
         }
-        assert!("gpt:sda".parse::<Choice>().unwrap_err().contains("absolute path, not `sda`"));
-        assert!("exec:".parse::<Choice>().unwrap_err().contains("absolute"));
-        assert_eq!(Choice::default(), Choice::None);
+        assert!("gpt:sda".parse::<PartitionsChoice>().unwrap_err().contains("absolute path, not `sda`"));
+        assert!("exec:".parse::<PartitionsChoice>().unwrap_err().contains("absolute"));
+        assert_eq!(PartitionsChoice::default(), PartitionsChoice::None);
     }
 
     #[test]
@@ -97,7 +97,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();
         for text in ["none", "exec:/zboot", "record"] {
-            let refused = text.parse::<Choice>().unwrap().open(&topic_root, Some(Label::A)).err().unwrap();
+            let refused =
+                text.parse::<PartitionsChoice>().unwrap().open(&topic_root, Some(Label::A)).err().unwrap();
             assert!(refused.to_string().contains("only for --partitions gpt:DISK"), "{refused}");
         }
     }

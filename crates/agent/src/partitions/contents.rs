@@ -18,10 +18,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::source::Source;
+use super::source::ImageSource;
 use super::table::{Sectors, wide};
-use super::target::{HEAD_BYTES, PAUSE, Target, when_free};
-use super::{Bytes, Image, Label, Percent, hex, refuse};
+use super::target::{HEAD_BYTES, PAUSE, PartitionTarget, when_free};
+use super::{Bytes, ImageToWrite, Label, Percent, hex, refuse};
 use crate::Error;
 
 /// Where notes of what was written are, under the root.
@@ -45,7 +45,7 @@ const TAR: (usize, &[u8]) = (257, b"ustar");
 /// What was written to a partition.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Note {
+struct ContentNote {
     content: String,
     version: String,
     head_sha256: String,
@@ -66,13 +66,17 @@ pub(super) fn running_version(topic_root: &TopicRoot) -> Result<String, Error> {
 }
 
 /// Version and content of the partition that does not run; both empty where it holds no image.
-pub(super) fn of(topic_root: &TopicRoot, label: Label, target: &Target) -> Result<(String, String), Error> {
+pub(super) fn of(
+    topic_root: &TopicRoot,
+    label: Label,
+    target: &PartitionTarget,
+) -> Result<(String, String), Error> {
     let told = |cause: io::Error| refuse(format!("{}: {cause}", target.device()));
     let head = target.head().map_err(told)?;
     let path = note(topic_root, label);
     let noted = store::read(&path, SMALL_BYTES).map_err(Error::pubsub(path.display().to_string()))?;
     // A note that makes no sense is none: the image is written again.
-    let known = noted.and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
+    let known = noted.and_then(|bytes| serde_json::from_slice::<ContentNote>(&bytes).ok());
     if let Some(known) = known.filter(|known| known.head_sha256 == sha256(&head)) {
         return Ok((known.version, known.content));
     }
@@ -89,9 +93,9 @@ pub(super) fn of(topic_root: &TopicRoot, label: Label, target: &Target) -> Resul
 /// Writes `image`, which goes to `label`, into `target`. Returns the version of what is there then.
 pub(super) fn write(
     topic_root: &TopicRoot,
-    (label, target): (Label, &Target),
-    image: &Image,
-    source: Source,
+    (label, target): (Label, &PartitionTarget),
+    image: &ImageToWrite,
+    source: ImageSource,
     stop: &AtomicBool,
 ) -> Result<String, Error> {
     let told = |cause: io::Error| refuse(format!("{}: {cause}", target.device()));
@@ -108,7 +112,7 @@ pub(super) fn write(
         image.version.clone()
     };
     let head_sha256 = sha256(&target.head().map_err(told)?);
-    let note = Note { content: image.content.clone(), version: version.clone(), head_sha256 };
+    let note = ContentNote { content: image.content.clone(), version: version.clone(), head_sha256 };
     let bytes = serde_json::to_vec(&note).map_err(|cause| refuse(format!("{}: {cause}", path.display())))?;
     store::replace(&path, &bytes).map_err(Error::pubsub(path.display().to_string()))?;
     Ok(version)
@@ -117,8 +121,8 @@ pub(super) fn write(
 /// Copies all of `source` into `target`, which `disk` is: its head comes off first and on last.
 pub(super) fn copy(
     disk: &mut impl Sectors,
-    (label, target): (Label, &Target),
-    mut source: Source,
+    (label, target): (Label, &PartitionTarget),
+    mut source: ImageSource,
     stop: &AtomicBool,
 ) -> Result<(), Error> {
     let told = |cause: io::Error| refuse(format!("{}: {cause}", target.device()));
@@ -159,30 +163,30 @@ pub(super) fn copy(
 /// Opens what is to be written to a real partition, and refuses what cannot be right before anything is changed.
 pub(super) fn source(
     label: Label,
-    target: &Target,
-    image: &Image,
+    target: &PartitionTarget,
+    image: &ImageToWrite,
     percent: Percent,
-) -> Result<Source, Error> {
+) -> Result<ImageSource, Error> {
     if let Bytes::Inline(_) = image.bytes {
         return Err(refuse(format!(
             "the content of {} is not on this device; volumemgr has named neither a file nor blobs",
             image.version
         )));
     }
-    let source = Source::open(image, percent)?;
+    let source = ImageSource::open(image, percent)?;
     match source.bytes() {
         Some(bytes) if bytes > target.bytes => Err(too_large(&source, label, Some(bytes), target.bytes)),
         Some(_) | None => Ok(source),
     }
 }
 
-fn too_large(source: &Source, label: Label, bytes: Option<u64>, limit: u64) -> Error {
+fn too_large(source: &ImageSource, label: Label, bytes: Option<u64>, limit: u64) -> Error {
     let bytes = bytes.map(|bytes| format!(" of {bytes} bytes")).unwrap_or_default();
     refuse(format!("the image {}{bytes} is larger than {label} of {limit} bytes", source.name()))
 }
 
 /// The version that an image names, read as the reference does.
-fn inside(topic_root: &TopicRoot, target: &Target) -> Result<String, String> {
+fn inside(topic_root: &TopicRoot, target: &PartitionTarget) -> Result<String, String> {
     let place = topic_root.path(MOUNT);
     let told = |cause: &dyn std::fmt::Display| format!("{}: {cause}", target.device());
     std::fs::create_dir_all(&place).map_err(|cause| told(&cause))?;

@@ -18,10 +18,10 @@ use std::time::Duration;
 use pubsub::TopicRoot;
 
 use super::contents;
-use super::target::Target;
+use super::target::PartitionTarget;
 use super::{
-    Boot, Image, Label, Partition, PartitionState, Partitions, Percent, StopOnDrop, Store, Work, blocking,
-    booted, refuse, settable,
+    BootResult, ImageToWrite, Label, Partition, PartitionState, PartitionStore, PartitionWork, Partitions,
+    Percent, StopOnDrop, blocking, booted, refuse, settable,
 };
 use crate::Error;
 use crate::device::program;
@@ -49,18 +49,18 @@ impl ExecStore {
         answer.parse().map_err(clear)
     }
 
-    async fn now(&self) -> Result<(Partitions, [Target; 2]), Error> {
+    async fn now(&self) -> Result<(Partitions, [PartitionTarget; 2]), Error> {
         let current: Label = self.ask(&["curpart"]).await?;
         let (a, at) = self.partition(Label::A, current).await?;
         let (b, bt) = self.partition(Label::B, current).await?;
         Ok((Partitions { current, a, b }, [at, bt]))
     }
 
-    async fn partition(&self, label: Label, current: Label) -> Result<(Partition, Target), Error> {
-        let Device(path) = self.ask(&["partdev", label.word()]).await?;
+    async fn partition(&self, label: Label, current: Label) -> Result<(Partition, PartitionTarget), Error> {
+        let PartitionDevice(path) = self.ask(&["partdev", label.word()]).await?;
         let Size(bytes) = self.ask(&["partdevsize", label.word()]).await?;
         let state: PartitionState = self.ask(&["partstate", label.word()]).await?;
-        let target = Target { path, offset: 0, bytes };
+        let target = PartitionTarget { path, offset: 0, bytes };
         let (topic_root, held) = (self.topic_root.clone(), target.clone());
         let contents = blocking(move || {
             if label == current {
@@ -106,13 +106,13 @@ impl ExecStore {
     }
 }
 
-impl Store for ExecStore {
-    fn read(&mut self) -> Work<Partitions> {
+impl PartitionStore for ExecStore {
+    fn read(&mut self) -> PartitionWork<Partitions> {
         let this = self.clone();
         Box::pin(async move { this.now().await.map(|(now, _)| now) })
     }
 
-    fn set_state(&mut self, label: Label, state: PartitionState) -> Work<()> {
+    fn set_state(&mut self, label: Label, state: PartitionState) -> PartitionWork<()> {
         let this = self.clone();
         Box::pin(async move {
             let (now, _) = this.now().await?;
@@ -121,12 +121,12 @@ impl Store for ExecStore {
         })
     }
 
-    fn mark_current_active(&mut self) -> Work<()> {
+    fn mark_current_active(&mut self) -> PartitionWork<()> {
         let this = self.clone();
         Box::pin(async move { this.mark().await })
     }
 
-    fn write_image(&mut self, label: Label, image: Image, percent: Percent) -> Work<String> {
+    fn write_image(&mut self, label: Label, image: ImageToWrite, percent: Percent) -> PartitionWork<String> {
         let this = self.clone();
         Box::pin(async move {
             let (now, [a, b]) = this.now().await?;
@@ -141,15 +141,15 @@ impl Store for ExecStore {
         })
     }
 
-    fn boot(&mut self, _boot_id: &str) -> Work<Boot> {
+    fn boot(&mut self, _boot_id: &str) -> PartitionWork<BootResult> {
         let this = self.clone();
         Box::pin(async move { this.now().await.map(|(now, _)| booted(&now)) })
     }
 }
 
-struct Device(PathBuf);
+struct PartitionDevice(PathBuf);
 
-impl FromStr for Device {
+impl FromStr for PartitionDevice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -19,11 +19,11 @@ use pubsub::TopicRoot;
 use rustix::fs::{FlockOperation, flock};
 
 use super::contents;
-use super::table::{Slot, Table};
-use super::target::Target;
+use super::table::{GptTable, Slot};
+use super::target::PartitionTarget;
 use super::{
-    Boot, Image, Label, Partition, PartitionState, Partitions, Percent, StopOnDrop, Store, Work, blocking,
-    booted, refuse, settable,
+    BootResult, ImageToWrite, Label, Partition, PartitionState, PartitionStore, PartitionWork, Partitions,
+    Percent, StopOnDrop, blocking, booted, refuse, settable,
 };
 use crate::Error;
 
@@ -55,9 +55,9 @@ pub struct GptStore {
 }
 
 /// One image partition of the table.
-struct Found {
+struct GptEntry {
     slot: Slot,
-    target: Target,
+    target: PartitionTarget,
     partition: Partition,
 }
 
@@ -80,8 +80,8 @@ impl GptStore {
         Ok(disk)
     }
 
-    fn now(&self) -> Result<(Partitions, [Found; 2]), Error> {
-        let table = Table::read(&mut self.open(false)?).map_err(|why| self.refuse(&why))?;
+    fn now(&self) -> Result<(Partitions, [GptEntry; 2]), Error> {
+        let table = GptTable::read(&mut self.open(false)?).map_err(|why| self.refuse(&why))?;
         let slots = table.slots();
         let mut pair = Vec::new();
         for label in Label::BOTH {
@@ -99,7 +99,7 @@ impl GptStore {
         for (label, slot) in pair {
             found.push(self.partition(label, slot, current)?);
         }
-        match <[Found; 2]>::try_from(found) {
+        match <[GptEntry; 2]>::try_from(found) {
             Ok([a, b]) => {
                 let now = Partitions { current, a: a.partition.clone(), b: b.partition.clone() };
                 Ok((now, [a, b]))
@@ -129,7 +129,7 @@ impl GptStore {
         })
     }
 
-    fn partition(&self, label: Label, slot: Slot, current: Label) -> Result<Found, Error> {
+    fn partition(&self, label: Label, slot: Slot, current: Label) -> Result<GptEntry, Error> {
         let Some((state, _)) = WORDS.iter().find(|(_, word)| *word == slot.word) else {
             return Err(self.refuse(&format!(
                 "{label} has the attribute word {:#x}, which is no state (0x102 active, 0x13 updating, 0x3 \
@@ -154,15 +154,15 @@ impl GptStore {
             size_bytes: slot.bytes,
             content,
         };
-        Ok(Found { slot, target, partition })
+        Ok(GptEntry { slot, target, partition })
     }
 
     /// The partition's own device, or its part of the image of a disk.
-    fn target(&self, slot: &Slot) -> Result<Target, String> {
+    fn target(&self, slot: &Slot) -> Result<PartitionTarget, String> {
         let disk = self.disk.canonicalize().map_err(|cause| cause.to_string())?;
         let about = disk.metadata().map_err(|cause| cause.to_string())?;
         if !about.file_type().is_block_device() {
-            return Ok(Target { path: disk, offset: slot.offset, bytes: slot.bytes });
+            return Ok(PartitionTarget { path: disk, offset: slot.offset, bytes: slot.bytes });
         }
         let path = device_of(&disk, slot.number);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -178,14 +178,14 @@ impl GptStore {
                 ));
             }
         }
-        Ok(Target { path, offset: 0, bytes: slot.bytes })
+        Ok(PartitionTarget { path, offset: 0, bytes: slot.bytes })
     }
 
     /// Gives `label` the state, and the other one too where `both` says one: in one change of the table.
-    fn put(&self, states: &[(&Found, PartitionState)]) -> Result<(), Error> {
+    fn put(&self, states: &[(&GptEntry, PartitionState)]) -> Result<(), Error> {
         let words: Vec<(usize, u16)> =
             states.iter().map(|(found, state)| (found.slot.number, word(*state))).collect();
-        Table::write(&mut self.open(true)?, &words).map_err(|why| self.refuse(&why))
+        GptTable::write(&mut self.open(true)?, &words).map_err(|why| self.refuse(&why))
     }
 
     fn set(&self, label: Label, state: PartitionState) -> Result<(), Error> {
@@ -209,7 +209,7 @@ impl GptStore {
     }
 }
 
-fn of(found: &[Found; 2], label: Label) -> &Found {
+fn of(found: &[GptEntry; 2], label: Label) -> &GptEntry {
     let [a, b] = found;
     match label {
         Label::A => a,
@@ -224,23 +224,23 @@ fn device_of(disk: &Path, number: usize) -> PathBuf {
     PathBuf::from(format!("{name}{between}{number}"))
 }
 
-impl Store for GptStore {
-    fn read(&mut self) -> Work<Partitions> {
+impl PartitionStore for GptStore {
+    fn read(&mut self) -> PartitionWork<Partitions> {
         let this = self.clone();
         blocking(move || this.now().map(|(now, _)| now))
     }
 
-    fn set_state(&mut self, label: Label, state: PartitionState) -> Work<()> {
+    fn set_state(&mut self, label: Label, state: PartitionState) -> PartitionWork<()> {
         let this = self.clone();
         blocking(move || this.set(label, state))
     }
 
-    fn mark_current_active(&mut self) -> Work<()> {
+    fn mark_current_active(&mut self) -> PartitionWork<()> {
         let this = self.clone();
         blocking(move || this.mark())
     }
 
-    fn write_image(&mut self, label: Label, image: Image, percent: Percent) -> Work<String> {
+    fn write_image(&mut self, label: Label, image: ImageToWrite, percent: Percent) -> PartitionWork<String> {
         let this = self.clone();
         StopOnDrop::over(move |stop| {
             let (now, found) = this.now()?;
@@ -252,11 +252,11 @@ impl Store for GptStore {
         })
     }
 
-    fn boot(&mut self, _boot_id: &str) -> Work<Boot> {
+    fn boot(&mut self, _boot_id: &str) -> PartitionWork<BootResult> {
         let this = self.clone();
         blocking(move || {
             let (now, _) = this.now()?;
-            Table::write(&mut this.open(true)?, &[]).map_err(|why| this.refuse(&why))?;
+            GptTable::write(&mut this.open(true)?, &[]).map_err(|why| this.refuse(&why))?;
             Ok(booted(&now))
         })
     }

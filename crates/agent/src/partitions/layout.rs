@@ -44,7 +44,7 @@ struct Document {
 
 /// The root layer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Layer {
+pub(super) struct RootLayer {
     pub(super) path: PathBuf,
     /// In hexadecimal digits.
     pub(super) sha256: String,
@@ -56,7 +56,7 @@ pub fn is_one(folder: &Path) -> bool {
 }
 
 /// The root layer of the image in `folder`. `wanted` is the digest of its manifest, index or layer, or empty.
-pub(super) fn layer(folder: &Path, wanted: &str) -> Result<Layer, Error> {
+pub(super) fn layer(folder: &Path, wanted: &str) -> Result<RootLayer, Error> {
     let index = folder.join("index.json");
     let mut seen = Vec::new();
     let mut document: Document = if index.exists() {
@@ -102,12 +102,12 @@ fn only(mut all: Vec<Descriptor>, from: &str) -> Result<Descriptor, Error> {
 }
 
 /// A digest is a name of a file, and nothing that leads elsewhere.
-fn blob(folder: &Path, digest: &str) -> Result<Layer, Error> {
+fn blob(folder: &Path, digest: &str) -> Result<RootLayer, Error> {
     let sha256 = digest.strip_prefix("sha256:").unwrap_or_default();
     if sha256.len() != 64 || !sha256.bytes().all(|it| it.is_ascii_hexdigit()) {
         return Err(refuse(format!("`{digest}` is no sha256 digest")));
     }
-    Ok(Layer { path: folder.join("blobs/sha256").join(sha256), sha256: sha256.to_lowercase() })
+    Ok(RootLayer { path: folder.join("blobs/sha256").join(sha256), sha256: sha256.to_lowercase() })
 }
 
 fn json<T: DeserializeOwned>(path: &Path, sha256: Option<&str>) -> Result<T, Error> {

@@ -6,7 +6,7 @@
 //! | [`ExecStore`] | a program with the words of the reference's `zboot` |
 //! | [`RecordStore`] | files under the root that stand in for partitions, for the demo and for tests |
 //!
-//! Each must be asked for by name ([`Choice`]), so that no device takes an image for booted that was only written
+//! Each must be asked for by name ([`PartitionsChoice`]), so that no device takes an image for booted that was only written
 //! down. Not here: when an image is switched; baseosmgr decides that.
 //! Source of the states: lf-edge/eve pkg/pillar/zboot and pkg/grub (partition attributes of gptprio).
 //!
@@ -30,7 +30,7 @@ mod target;
 mod tests;
 mod zstd;
 
-pub use choice::Choice;
+pub use choice::PartitionsChoice;
 pub use exec::ExecStore;
 pub use gpt::GptStore;
 pub use layout::is_one as is_layout;
@@ -154,7 +154,7 @@ pub struct Partition {
     pub long_version: String,
     /// An image may not be larger.
     pub size_bytes: u64,
-    /// Name of the content that a whole image was written from, see [`Image::content`]. Empty when that is not
+    /// Name of the content that a whole image was written from, see [`ImageToWrite::content`]. Empty when that is not
     /// known, for example on a store that cannot remember it; such an image is written again before a switch.
     pub content: String,
 }
@@ -192,7 +192,7 @@ impl Partitions {
 
 /// An image to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Image {
+pub struct ImageToWrite {
     /// Names the content; kept with the partition once the image is whole.
     pub content: String,
     /// The version to be taken for an image that does not name its own, see [`VERSION_LINE`].
@@ -216,14 +216,14 @@ pub enum Bytes {
 
 /// Work on the partitions. A door may have done it by the time that this is returned; a real one does it off the
 /// runtime when this is polled, and what has begun by then is carried out even if this is dropped.
-pub type Work<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+pub type PartitionWork<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 /// How far a write is, in percent of its source.
 pub type Percent = watch::Sender<u8>;
 
 /// What a boot came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Boot {
+pub enum BootResult {
     /// The boot loader has run for this boot already.
     Again,
     /// The partition that ran before runs again.
@@ -237,38 +237,38 @@ pub enum Boot {
 }
 
 /// What can be done with the partitions.
-pub trait Store: Send {
+pub trait PartitionStore: Send {
     /// Both partitions as they are now. Fails when they cannot be read, or are not as the reference makes them.
-    fn read(&mut self) -> Work<Partitions>;
+    fn read(&mut self) -> PartitionWork<Partitions>;
 
     /// Sets the partition that does not run to `updating`, which needs a whole image in it, or `unused`. Fails when
     /// it is the running one, holds no image, or the state cannot be written; a state that was not written whole
     /// reads as the old or the new one.
-    fn set_state(&mut self, label: Label, state: PartitionState) -> Work<()>;
+    fn set_state(&mut self, label: Label, state: PartitionState) -> PartitionWork<()>;
 
     /// Finds the running image good: it becomes `active` and the other one `unused`, so that there is an active one
     /// at every moment. A door that needs two steps may leave both active after a crash; call it again. Fails when
     /// the running one is neither `inprogress` nor `active`, or a state cannot be written.
-    fn mark_current_active(&mut self) -> Work<()>;
+    fn mark_current_active(&mut self) -> PartitionWork<()>;
 
     /// Writes `image` to the partition that does not run, and returns the version that is in it then. Before its
     /// first byte that partition is `unused` and without an image, so that no boot ever picks half of one; dropping
     /// the work, or writing again, leaves it so. Fails when it is the running one or mounted, when the bytes cannot
     /// be read, are not those of its digest or more than the partition holds, or cannot be written.
-    fn write_image(&mut self, label: Label, image: Image, percent: Percent) -> Work<String>;
+    fn write_image(&mut self, label: Label, image: ImageToWrite, percent: Percent) -> PartitionWork<String>;
 
     /// What this boot came to. A real boot loader has chosen by the time that anything here runs; the stand-in
     /// chooses once for each boot identity. Takes a change to its end that a power cut left half done.
-    fn boot(&mut self, boot_id: &str) -> Work<Boot>;
+    fn boot(&mut self, boot_id: &str) -> PartitionWork<BootResult>;
 }
 
 /// Work that is done.
-fn done<T: Send + 'static>(outcome: Result<T, Error>) -> Work<T> {
+fn done<T: Send + 'static>(outcome: Result<T, Error>) -> PartitionWork<T> {
     Box::pin(ready(outcome))
 }
 
 /// Work that may wait for a disk, off the runtime.
-fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Work<T> {
+fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> PartitionWork<T> {
     Box::pin(async move {
         let ended = tokio::task::spawn_blocking(work).await;
         ended.map_err(|cause| refuse(format!("the work ended early: {cause}")))?
@@ -282,7 +282,7 @@ impl StopOnDrop {
     /// Work off the runtime that looks at its argument now and then, and ends once that is true.
     fn over<T: Send + 'static>(
         work: impl FnOnce(&AtomicBool) -> Result<T, Error> + Send + 'static,
-    ) -> Work<T> {
+    ) -> PartitionWork<T> {
         Box::pin(async move {
             let hold = Self(Arc::default());
             let stop = Arc::clone(&hold.0);
@@ -318,12 +318,12 @@ fn settable(label: Label, state: PartitionState, now: &Partitions) -> Result<(),
 }
 
 /// What the states say about the boot, where a real boot loader has chosen.
-fn booted(now: &Partitions) -> Boot {
+fn booted(now: &Partitions) -> BootResult {
     match (now.running().state, now.spare().state) {
-        (PartitionState::Inprogress, _) => Boot::Tried,
-        (PartitionState::Active, PartitionState::Inprogress) => Boot::FellBack,
-        (PartitionState::Active, _) => Boot::Same,
-        (PartitionState::Updating | PartitionState::Unused, _) => Boot::LastResort,
+        (PartitionState::Inprogress, _) => BootResult::Tried,
+        (PartitionState::Active, PartitionState::Inprogress) => BootResult::FellBack,
+        (PartitionState::Active, _) => BootResult::Same,
+        (PartitionState::Updating | PartitionState::Unused, _) => BootResult::LastResort,
     }
 }
 

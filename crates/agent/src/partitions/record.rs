@@ -22,10 +22,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pubsub::{TopicRoot, store};
 use serde::{Deserialize, Serialize};
 
-use super::source::Source;
+use super::source::ImageSource;
 use super::{
-    Boot, Image, Label, Partition, PartitionState, Partitions, Percent, StopOnDrop, Store, Work, done,
-    refuse, settable,
+    BootResult, ImageToWrite, Label, Partition, PartitionState, PartitionStore, PartitionWork, Partitions,
+    Percent, StopOnDrop, done, refuse, settable,
 };
 use crate::Error;
 
@@ -45,7 +45,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// `IMGA.json`, `IMGB.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Record {
+struct PartitionFile {
     label: Label,
     device: String,
     state: PartitionState,
@@ -62,11 +62,11 @@ struct Record {
 /// states have changed by then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Choice {
+struct BootChoice {
     #[serde(rename = "BootID")]
     boot_id: String,
     runs: Label,
-    boot: Boot,
+    boot: BootResult,
 }
 
 /// Both partitions as files. Copies share one lock, so that a write and a change of state do not mix.
@@ -104,7 +104,7 @@ impl RecordStore {
         self.folder.join(format!("{label}.{ending}"))
     }
 
-    fn record(&self, label: Label) -> Result<Record, Error> {
+    fn record(&self, label: Label) -> Result<PartitionFile, Error> {
         let path = self.path(label, "json");
         let text = small(&path)?.ok_or_else(|| refuse(format!("{} is missing", path.display())))?;
         serde_json::from_str(&text).map_err(|cause| {
@@ -112,7 +112,7 @@ impl RecordStore {
         })
     }
 
-    fn put(&self, record: &Record) -> Result<(), Error> {
+    fn put(&self, record: &PartitionFile) -> Result<(), Error> {
         let path = self.path(record.label, "json");
         let bytes =
             serde_json::to_vec(record).map_err(|cause| refuse(format!("{}: {cause}", path.display())))?;
@@ -131,25 +131,25 @@ impl RecordStore {
     }
 
     /// The choice that was made last. One that makes no sense is none: the next one is written whole.
-    fn choice(&self) -> Result<Option<Choice>, Error> {
+    fn choice(&self) -> Result<Option<BootChoice>, Error> {
         let text = small(&self.folder.join("choice"))?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
     /// As in gptprio: an untried image has the highest priority, then come the good ones.
-    fn choose(&self, boot_id: &str) -> Result<Choice, Error> {
+    fn choose(&self, boot_id: &str) -> Result<BootChoice, Error> {
         let before = self.running()?;
         let (first, second) = (self.record(before.other())?, self.record(before)?);
         let (runs, boot) = if first.state == PartitionState::Updating {
-            (first.label, Boot::Tried)
+            (first.label, BootResult::Tried)
         } else if second.state == PartitionState::Active {
-            (before, Boot::Same)
+            (before, BootResult::Same)
         } else if first.state == PartitionState::Active {
-            (first.label, Boot::FellBack)
+            (first.label, BootResult::FellBack)
         } else {
-            (before, Boot::LastResort)
+            (before, BootResult::LastResort)
         };
-        let choice = Choice { boot_id: boot_id.to_owned(), runs, boot };
+        let choice = BootChoice { boot_id: boot_id.to_owned(), runs, boot };
         let path = self.folder.join("choice");
         let bytes =
             serde_json::to_vec(&choice).map_err(|cause| refuse(format!("{}: {cause}", path.display())))?;
@@ -158,7 +158,7 @@ impl RecordStore {
     }
 
     /// The record of `label`, which must not be the one that runs.
-    fn spare(&self, label: Label) -> Result<Record, Error> {
+    fn spare(&self, label: Label) -> Result<PartitionFile, Error> {
         if self.running()? == label {
             return Err(refuse(format!("{label} is the partition that runs")));
         }
@@ -168,13 +168,13 @@ impl RecordStore {
     fn write(
         &self,
         label: Label,
-        (image, percent): (&Image, Percent),
+        (image, percent): (&ImageToWrite, Percent),
         name: &str,
         stop: &AtomicBool,
     ) -> Result<String, Error> {
         let limit = self.record(label)?.size_bytes;
         let draft = self.path(label, &format!("img.tmp-{name}"));
-        let source = Source::open(image, percent)?;
+        let source = ImageSource::open(image, percent)?;
         let drafted = draft_image(&draft, source, limit, stop);
         let done = drafted.and_then(|stated| self.commit(label, image, name, &draft, stated));
         if done.is_err() {
@@ -188,7 +188,7 @@ impl RecordStore {
     fn commit(
         &self,
         label: Label,
-        image: &Image,
+        image: &ImageToWrite,
         name: &str,
         draft: &Path,
         stated: Option<String>,
@@ -253,7 +253,12 @@ impl RecordStore {
         self.put(&spare)
     }
 
-    fn begin(&self, label: Label, image: Image, percent: Percent) -> Result<Work<String>, Error> {
+    fn begin(
+        &self,
+        label: Label,
+        image: ImageToWrite,
+        percent: Percent,
+    ) -> Result<PartitionWork<String>, Error> {
         let _turn = self.turn();
         let mut record = self.spare(label)?;
         record.state = PartitionState::Unused;
@@ -266,18 +271,18 @@ impl RecordStore {
         Ok(StopOnDrop::over(move |stop| this.write(label, (&image, percent), &name, stop)))
     }
 
-    fn choose_once(&self, boot_id: &str) -> Result<Boot, Error> {
+    fn choose_once(&self, boot_id: &str) -> Result<BootResult, Error> {
         let _turn = self.turn();
         let path = self.folder.join("boot-id");
         if small(&path)?.as_deref() == Some(boot_id) {
-            return Ok(Boot::Again);
+            return Ok(BootResult::Again);
         }
         let choice = match self.choice()? {
             Some(made) if made.boot_id == boot_id => made,
             Some(_) | None => self.choose(boot_id)?,
         };
-        if choice.boot == Boot::Tried {
-            self.put(&Record { state: PartitionState::Inprogress, ..self.record(choice.runs)? })?;
+        if choice.boot == BootResult::Tried {
+            self.put(&PartitionFile { state: PartitionState::Inprogress, ..self.record(choice.runs)? })?;
         }
         if self.running()? != choice.runs {
             self.put_current(choice.runs)?;
@@ -299,34 +304,34 @@ impl RecordStore {
 }
 
 /// Done at once, as the small files of topics are.
-impl Store for RecordStore {
-    fn read(&mut self) -> Work<Partitions> {
+impl PartitionStore for RecordStore {
+    fn read(&mut self) -> PartitionWork<Partitions> {
         done(self.now())
     }
 
-    fn set_state(&mut self, label: Label, state: PartitionState) -> Work<()> {
+    fn set_state(&mut self, label: Label, state: PartitionState) -> PartitionWork<()> {
         done(self.set(label, state))
     }
 
-    fn mark_current_active(&mut self) -> Work<()> {
+    fn mark_current_active(&mut self) -> PartitionWork<()> {
         done(self.mark())
     }
 
-    fn write_image(&mut self, label: Label, image: Image, percent: Percent) -> Work<String> {
+    fn write_image(&mut self, label: Label, image: ImageToWrite, percent: Percent) -> PartitionWork<String> {
         self.begin(label, image, percent).unwrap_or_else(|cause| done(Err(cause)))
     }
 
-    fn boot(&mut self, boot_id: &str) -> Work<Boot> {
+    fn boot(&mut self, boot_id: &str) -> PartitionWork<BootResult> {
         done(self.choose_once(boot_id))
     }
 }
 
-fn fresh(label: Label, state: PartitionState, short_version: String) -> Record {
+fn fresh(label: Label, state: PartitionState, short_version: String) -> PartitionFile {
     let device = match label {
         Label::A => "/dev/sda2",
         Label::B => "/dev/sda3",
     };
-    Record {
+    PartitionFile {
         label,
         device: device.to_owned(),
         state,
@@ -347,7 +352,7 @@ fn small(path: &Path) -> Result<Option<String>, Error> {
 /// `store::replace`, which takes its bytes at once.
 fn draft_image(
     draft: &Path,
-    mut source: Source,
+    mut source: ImageSource,
     limit: u64,
     stop: &AtomicBool,
 ) -> Result<Option<String>, Error> {

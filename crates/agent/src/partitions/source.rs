@@ -9,7 +9,7 @@ use flate2::read::MultiGzDecoder;
 use ring::digest::{Context, SHA256};
 
 use super::zstd::Frames;
-use super::{Bytes, Image, Percent, hex, layout, refuse};
+use super::{Bytes, ImageToWrite, Percent, hex, layout, refuse};
 use crate::Error;
 
 /// How packed bytes begin.
@@ -19,7 +19,7 @@ const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const SKIPPABLE: &[u8] = &[0x2a, 0x4d, 0x18];
 
 /// An image that is being read.
-pub(super) struct Source {
+pub(super) struct ImageSource {
     name: String,
     sha256: String,
     /// Of the bytes once they are unpacked, where that is known.
@@ -33,9 +33,9 @@ enum Unpacked {
     Zstd(Box<Frames<Tally>>),
 }
 
-impl Source {
+impl ImageSource {
     /// Opens the bytes of `image`; `percent` follows what is read of them.
-    pub(super) fn open(image: &Image, percent: Percent) -> Result<Self, Error> {
+    pub(super) fn open(image: &ImageToWrite, percent: Percent) -> Result<Self, Error> {
         let mut sha256 = image.sha256.to_lowercase();
         let path = match &image.bytes {
             Bytes::Inline(text) => {

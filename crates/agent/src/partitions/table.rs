@@ -106,7 +106,7 @@ struct Copy {
 
 /// A table as it was read.
 #[derive(Debug, Clone)]
-pub(super) struct Table {
+pub(super) struct GptTable {
     sector: usize,
     /// What the disk says: the primary copy, or the backup where that is not whole.
     valid: Copy,
@@ -115,7 +115,7 @@ pub(super) struct Table {
     backup_lba: u64,
 }
 
-impl Table {
+impl GptTable {
     /// Reads the table of `disk`.
     pub(super) fn read(disk: &mut impl Sectors) -> Result<Self, String> {
         let bytes = disk.bytes().map_err(|cause| format!("its size cannot be read: {cause}"))?;

@@ -20,13 +20,13 @@ pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// A partition as a device of its own, or as a part of a disk image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct PartitionTarget {
     pub(super) path: PathBuf,
     pub(super) offset: u64,
     pub(super) bytes: u64,
 }
 
-impl Target {
+impl PartitionTarget {
     /// What other parts of the system call it.
     pub(super) fn device(&self) -> String {
         self.path.display().to_string()

@@ -70,13 +70,13 @@ pub(super) struct Sandbox {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Containers {
+pub(super) struct ContainerList {
     #[prost(message, repeated, tag = "1")]
-    pub(super) containers: Vec<Container>,
+    pub(super) containers: Vec<CriContainer>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Container {
+pub(super) struct CriContainer {
     #[prost(int32, tag = "6")]
     pub(super) state: i32,
     #[prost(btree_map = "string, string", tag = "8")]
@@ -108,7 +108,7 @@ async fn connected(socket: &Path) -> Result<BTreeSet<String>, CriError> {
 
 async fn both(sender: SendRequest<Bytes>) -> Result<BTreeSet<String>, CriError> {
     let sandboxes: Sandboxes = call(&sender, "ListPodSandbox").await?;
-    let containers: Containers = call(&sender, "ListContainers").await?;
+    let containers: ContainerList = call(&sender, "ListContainers").await?;
     let sandboxes = sandboxes.items.into_iter().filter(|it| it.state != NOT_READY).map(|it| it.labels);
     let containers = containers.containers.into_iter().filter(|it| it.state != EXITED).map(|it| it.labels);
     Ok(sandboxes.chain(containers).filter_map(|mut labels| labels.remove(POD_UID)).collect())

@@ -12,14 +12,14 @@ use prost::Message;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
-use super::cri::{Container, Containers, POD_UID, Sandbox, Sandboxes};
+use super::cri::{ContainerList, CriContainer, POD_UID, Sandbox, Sandboxes};
 
 /// One pod: its UID, the states of its sandbox and of its container by the numbers of the interface, `None` without one.
 pub type PodStates = (String, Option<i32>, Option<i32>);
 
 /// What it answers to each of its calls.
 #[derive(Debug, Clone)]
-pub enum Answer {
+pub enum RuntimeReply {
     /// These pods.
     Pods(Vec<PodStates>),
     /// This body, ended as it should be.
@@ -48,7 +48,10 @@ pub fn pod(uid: &str, lives: bool) -> PodStates {
 ///
 /// # Errors
 /// The socket cannot be made.
-pub fn serve(socket: &Path, answer: impl Fn() -> Answer + Send + Sync + 'static) -> io::Result<JoinSet<()>> {
+pub fn serve(
+    socket: &Path,
+    answer: impl Fn() -> RuntimeReply + Send + Sync + 'static,
+) -> io::Result<JoinSet<()>> {
     if let Some(folder) = socket.parent() {
         std::fs::create_dir_all(folder)?;
     }
@@ -63,12 +66,12 @@ pub fn serve(socket: &Path, answer: impl Fn() -> Answer + Send + Sync + 'static)
     Ok(tasks)
 }
 
-async fn connection(stream: UnixStream, answer: Arc<impl Fn() -> Answer + Send + Sync + 'static>) {
+async fn connection(stream: UnixStream, answer: Arc<impl Fn() -> RuntimeReply + Send + Sync + 'static>) {
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
     let mut calls = JoinSet::new();
     while let Some(Ok((request, respond))) = connection.accept().await {
         let answer = answer();
-        if matches!(answer, Answer::HangUp) {
+        if matches!(answer, RuntimeReply::HangUp) {
             return;
         }
         calls.spawn(async move { drop(call(request, respond, answer).await) });
@@ -78,7 +81,7 @@ async fn connection(stream: UnixStream, answer: Arc<impl Fn() -> Answer + Send +
 async fn call(
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
-    answer: Answer,
+    answer: RuntimeReply,
 ) -> Result<(), h2::Error> {
     let of_sandboxes = request.uri().path().ends_with("/ListPodSandbox");
     let mut body = request.into_body();
@@ -91,17 +94,17 @@ async fn call(
         head
     };
     let (bytes, ended) = match answer {
-        Answer::Pods(pods) => (frame(&list(&pods, of_sandboxes)), true),
-        Answer::Body(bytes) => (bytes, true),
-        Answer::CutOff(bytes) => (bytes, false),
-        Answer::Refused(why) => {
+        RuntimeReply::Pods(pods) => (frame(&list(&pods, of_sandboxes)), true),
+        RuntimeReply::Body(bytes) => (bytes, true),
+        RuntimeReply::CutOff(bytes) => (bytes, false),
+        RuntimeReply::Refused(why) => {
             let mut head = head("application/grpc");
             head.headers_mut().insert("grpc-status", HeaderValue::from_static("12"));
             head.headers_mut().insert("grpc-message", HeaderValue::from_static(why));
             return respond.send_response(head, true).map(drop);
         }
-        Answer::Page => return respond.send_response(head("text/html"), true).map(drop),
-        Answer::Endless => {
+        RuntimeReply::Page => return respond.send_response(head("text/html"), true).map(drop),
+        RuntimeReply::Endless => {
             let mut stream = respond.send_response(head("application/grpc"), false)?;
             loop {
                 stream.reserve_capacity(1 << 16);
@@ -111,7 +114,7 @@ async fn call(
                 stream.send_data(Bytes::from(vec![0; room?]), false)?;
             }
         }
-        Answer::Silence | Answer::HangUp => return std::future::pending().await,
+        RuntimeReply::Silence | RuntimeReply::HangUp => return std::future::pending().await,
     };
     let mut stream = respond.send_response(head("application/grpc"), false)?;
     stream.send_data(Bytes::from(bytes), !ended)?;
@@ -130,8 +133,8 @@ fn list(pods: &[PodStates], of_sandboxes: bool) -> Vec<u8> {
         Sandboxes { items: pods.iter().filter_map(sandbox).collect() }.encode_to_vec()
     } else {
         let container =
-            |(uid, _, state): &PodStates| state.map(|state| Container { state, labels: labels(uid) });
-        Containers { containers: pods.iter().filter_map(container).collect() }.encode_to_vec()
+            |(uid, _, state): &PodStates| state.map(|state| CriContainer { state, labels: labels(uid) });
+        ContainerList { containers: pods.iter().filter_map(container).collect() }.encode_to_vec()
     }
 }
 

@@ -47,7 +47,7 @@ impl Runtime {
     /// No runtime answers, or one of several does not: it may run what the others do not know. In one sentence, why. One
     /// that serves other clients, and no kubelet, is passed over.
     pub async fn live_pods(&self) -> Result<BTreeSet<String>, String> {
-        let Answers { live, whys, strangers } = self.ask().await;
+        let SocketAnswers { live, whys, strangers } = self.ask().await;
         match (live, whys.is_empty()) {
             (Some(live), true) => Ok(live),
             (Some(_), false) => Err(format!(
@@ -62,12 +62,12 @@ impl Runtime {
 
     /// What is wrong with the runtime of the kubelet; `None` when one answers, and where none has a socket.
     pub async fn trouble(&self) -> Option<String> {
-        let Answers { live, whys, .. } = self.ask().await;
+        let SocketAnswers { live, whys, .. } = self.ask().await;
         (live.is_none() && !whys.is_empty()).then(|| silent(&whys))
     }
 
-    async fn ask(&self) -> Answers {
-        let mut answers = Answers::default();
+    async fn ask(&self) -> SocketAnswers {
+        let mut answers = SocketAnswers::default();
         for path in &self.sockets {
             match socket(path) {
                 Ok(false) => continue,
@@ -97,7 +97,7 @@ impl Runtime {
 
 /// What came from all sockets that are there.
 #[derive(Default)]
-struct Answers {
+struct SocketAnswers {
     /// `None` when no runtime has answered.
     live: Option<BTreeSet<String>>,
     /// Why others have not.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::UnixListener;
 
-use super::mock::{Answer, frame, pod, serve};
+use super::mock::{RuntimeReply, frame, pod, serve};
 use super::{Runtime, SOCKETS};
 use crate::Clock;
 
@@ -17,7 +17,7 @@ fn uids(all: &[&str]) -> BTreeSet<String> {
 }
 
 /// What is said when a runtime answers so at the first of the usual places.
-async fn asked(answer: Answer) -> Result<BTreeSet<String>, String> {
+async fn asked(answer: RuntimeReply) -> Result<BTreeSet<String>, String> {
     let root = TempDir::new().unwrap();
     let _server = serve(&root.path().join(SOCKETS[0]), move || answer.clone()).unwrap();
     Runtime::new(root.path(), "").live_pods().await.map_err(|why| {
@@ -44,14 +44,14 @@ async fn d9_a_pod_lives_while_its_sandbox_or_a_container_of_it_is_not_known_to_h
         (None, None, false, "nothing of it"),
     ];
     for (sandbox, container, lives, why) in table {
-        let found = asked(Answer::Pods(vec![("a".into(), sandbox, container), pod("b", true)])).await;
+        let found = asked(RuntimeReply::Pods(vec![("a".into(), sandbox, container), pod("b", true)])).await;
         let expected = if lives { uids(&["a", "b"]) } else { uids(&["b"]) };
         assert_eq!(found.unwrap(), expected, "{why}");
     }
-    assert_eq!(asked(Answer::Pods(Vec::new())).await.unwrap(), uids(&[]));
+    assert_eq!(asked(RuntimeReply::Pods(Vec::new())).await.unwrap(), uids(&[]));
     // Not one in a process of its own, and as many as no node has.
     let many: Vec<_> = (0..5000).map(|it| pod(&format!("uid-{it}"), it % 2 == 0)).collect();
-    assert_eq!(asked(Answer::Pods(many)).await.unwrap().len(), 2500);
+    assert_eq!(asked(RuntimeReply::Pods(many)).await.unwrap().len(), 2500);
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,32 +59,35 @@ async fn an_answer_that_is_none_is_never_an_empty_list() {
     let cannot = |why: &str| format!("the container runtime cannot be asked: S: {why}");
     let sane = frame(&[]);
     let table = [
-        (Answer::Silence, "it does not answer within 5 s"),
-        (Answer::Endless, "its answer is longer than 16 MiB"),
-        (Answer::Page, "it is no container runtime: status 200 OK"),
+        (RuntimeReply::Silence, "it does not answer within 5 s"),
+        (RuntimeReply::Endless, "its answer is longer than 16 MiB"),
+        (RuntimeReply::Page, "it is no container runtime: status 200 OK"),
         (
-            Answer::Refused("unknown service"),
+            RuntimeReply::Refused("unknown service"),
             "it does not know ListPodSandbox: unknown service (gRPC status 12)",
         ),
-        (Answer::CutOff(sane), "its answer cannot be read: it is cut off"),
-        (Answer::CutOff(vec![0, 0]), "its answer cannot be read: it is cut off"),
-        (Answer::Body(Vec::new()), "its answer cannot be read: it is cut off"),
-        (Answer::Body(vec![0, 0, 0]), "its answer cannot be read: it is cut off"),
-        (Answer::Body(vec![1, 0, 0, 0, 0]), "its answer cannot be read: it is compressed"),
-        (Answer::Body(vec![0, 0, 0, 0, 9, 1]), "its answer cannot be read: it is not as long as it says"),
+        (RuntimeReply::CutOff(sane), "its answer cannot be read: it is cut off"),
+        (RuntimeReply::CutOff(vec![0, 0]), "its answer cannot be read: it is cut off"),
+        (RuntimeReply::Body(Vec::new()), "its answer cannot be read: it is cut off"),
+        (RuntimeReply::Body(vec![0, 0, 0]), "its answer cannot be read: it is cut off"),
+        (RuntimeReply::Body(vec![1, 0, 0, 0, 0]), "its answer cannot be read: it is compressed"),
         (
-            Answer::Body(vec![0, 0xff, 0xff, 0xff, 0xff]),
+            RuntimeReply::Body(vec![0, 0, 0, 0, 9, 1]),
+            "its answer cannot be read: it is not as long as it says",
+        ),
+        (
+            RuntimeReply::Body(vec![0, 0xff, 0xff, 0xff, 0xff]),
             "its answer cannot be read: it is not as long as it says",
         ),
     ];
     for (answer, why) in table {
         assert_eq!(asked(answer.clone()).await.unwrap_err(), cannot(why), "{answer:?}");
     }
-    for answer in [Answer::Body(frame(b"garbage")), Answer::Body(frame(&[0x0a, 0x7f, 0x01]))] {
+    for answer in [RuntimeReply::Body(frame(b"garbage")), RuntimeReply::Body(frame(&[0x0a, 0x7f, 0x01]))] {
         let why = asked(answer).await.unwrap_err();
         assert!(why.starts_with(&cannot("its answer cannot be read: ")), "{why}");
     }
-    let why = asked(Answer::HangUp).await.unwrap_err();
+    let why = asked(RuntimeReply::HangUp).await.unwrap_err();
     assert!(why.starts_with(&cannot("HTTP/2: ")), "{why}");
 }
 
@@ -128,10 +131,10 @@ async fn each_usual_place_is_asked_and_the_named_one_alone() {
     let none = ask("").await.unwrap_err();
     assert!(none.starts_with("no socket of a container runtime at "), "{none}");
     assert!(none.ends_with("(`runtime_socket` of the limits file names it)"), "{none}");
-    let _k3s = serve(&at(SOCKETS[1]), || Answer::Pods(vec![pod("k", true)])).unwrap();
+    let _k3s = serve(&at(SOCKETS[1]), || RuntimeReply::Pods(vec![pod("k", true)])).unwrap();
     assert_eq!(ask("").await.unwrap(), uids(&["k"]));
     // One that belongs to something else: what any of them says lives does.
-    let other = serve(&at(SOCKETS[0]), || Answer::Pods(vec![pod("o", true), pod("k", false)])).unwrap();
+    let other = serve(&at(SOCKETS[0]), || RuntimeReply::Pods(vec![pod("o", true), pod("k", false)])).unwrap();
     assert_eq!(ask("").await.unwrap(), uids(&["k", "o"]));
     drop(other);
     // Nobody listens there any more: its containers may run all the same.
@@ -158,13 +161,13 @@ async fn each_usual_place_is_asked_and_the_named_one_alone() {
 #[tokio::test(start_paused = true)]
 async fn d9_one_that_answers_hides_none_that_fails_and_one_without_the_interface_is_passed_over() {
     let cases = [
-        (Answer::Pods(vec![pod("o", true)]), Some(uids(&["k", "o"]))),
-        (Answer::Refused("unknown service"), Some(uids(&["k"]))),
+        (RuntimeReply::Pods(vec![pod("o", true)]), Some(uids(&["k", "o"]))),
+        (RuntimeReply::Refused("unknown service"), Some(uids(&["k"]))),
         // From here on it is one that fails.
-        (Answer::Silence, None),
-        (Answer::HangUp, None),
-        (Answer::Page, None),
-        (Answer::Body(frame(b"garbage")), None),
+        (RuntimeReply::Silence, None),
+        (RuntimeReply::HangUp, None),
+        (RuntimeReply::Page, None),
+        (RuntimeReply::Body(frame(b"garbage")), None),
     ];
     for (answer, found) in cases {
         let root = TempDir::new().unwrap();
@@ -174,7 +177,7 @@ async fn d9_one_that_answers_hides_none_that_fails_and_one_without_the_interface
         let alone = Runtime::new(root.path(), &named).trouble().await;
         assert_eq!(alone.is_some(), found.is_none(), "{answer:?} {alone:?}");
         assert!(alone.is_none_or(|it| it.starts_with(&format!("the container runtime cannot be asked: {named}: "))));
-        let _k3s = serve(&root.path().join(SOCKETS[1]), || Answer::Pods(vec![pod("k", true)])).unwrap();
+        let _k3s = serve(&root.path().join(SOCKETS[1]), || RuntimeReply::Pods(vec![pod("k", true)])).unwrap();
         let runtime = Runtime::new(root.path(), "");
         assert_eq!(runtime.live_pods().await.ok(), found, "{answer:?}");
         assert_eq!(runtime.trouble().await, None, "one answers");
@@ -193,7 +196,7 @@ fn k6_what_is_no_socket_of_roots_is_not_asked() {
         found.map_err(|why| why.replace(&named, "S"))
     };
     let real = root.path().join("real");
-    let _server = serve(&real, || Answer::Pods(vec![pod("a", true)])).unwrap();
+    let _server = serve(&real, || RuntimeReply::Pods(vec![pod("a", true)])).unwrap();
     assert_eq!(said(&real).unwrap(), uids(&["a"]));
     let (link, file) = (root.path().join("link"), root.path().join("file"));
     std::os::unix::fs::symlink(&real, &link).unwrap();

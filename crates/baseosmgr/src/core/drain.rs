@@ -6,20 +6,23 @@
 //! Pure: no clock, no I/O, no task.
 
 use agent::partitions::PartitionState;
-use requester::{Operation, Orderer, Own, Paused, Verdict, View, Why, is_used, judge, paused, serves};
+use requester::{
+    DrainJudgement, JudgeInput, Orderer, OwnRequest, PausableOperation, Paused, ProceedReason, is_used,
+    judge, paused, serves,
+};
 use step::{Fault, Mono, planted};
 use topics::Requester;
 
-use super::event::{Effect, FallbackFrom, Note, PartitionChange};
-use super::facts::Facts;
+use super::event::{Effect, FallbackFrom, PartitionChange, UpdateLogEvent};
+use super::facts::UpdateFacts;
 use super::machine::BaseOs;
-use super::pause::Pause;
-use super::stage::Stage;
+use super::pause::FailurePause;
+use super::stage::ImageStage;
 use crate::limits::UNANSWERED_WAIT;
 
 /// What the gate is waiting out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub(super) enum WaitReason {
     /// A word of zedkube.
     Silent,
     /// A word to our request.
@@ -46,7 +49,7 @@ pub(super) enum WithdrawState {
 
 /// A partition to be switched to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Want {
+struct WantedSwitch {
     /// What the drain request names: the key of the image, or the version that is fallen back to.
     context: String,
     /// The counter of a fallback.
@@ -62,7 +65,7 @@ impl BaseOs {
         let kept = self.own.as_ref().filter(|_| self.is_leaving()).map(|own| &own.context);
         let context = want.as_ref().map(|want| &want.context).or(kept);
         self.drain_trouble.take_if(|trouble| Some(&trouble.of) != context);
-        let Facts { forced, drain, .. } = &self.facts;
+        let UpdateFacts { forced, drain, .. } = &self.facts;
         if switched
             && is_used(*forced, Requester::Update, self.own.as_ref(), drain)
             && !std::mem::replace(&mut self.force_used, true)
@@ -82,39 +85,40 @@ impl BaseOs {
             return;
         }
         let mut verdict = self.patient(now, &want);
-        if let Verdict::Failed(reason) = verdict {
+        if let DrainJudgement::Failed(reason) = verdict {
             self.fail(now, &want, reason, effects);
             verdict = self.patient(now, &want);
         }
-        if verdict != Verdict::Ask && self.own.as_ref().is_some_and(|own| own.context != want.context) {
+        if verdict != DrainJudgement::Ask && self.own.as_ref().is_some_and(|own| own.context != want.context)
+        {
             // It names another image; nothing is switched under a name that is not its own.
             self.withdraw(effects);
         }
         match verdict {
-            Verdict::Open(why) => self.go(now, &want, why, effects),
-            Verdict::Ask => self.ask(now, want, effects),
-            Verdict::Wait
-            | Verdict::Stranger(_)
-            | Verdict::Held(_)
-            | Verdict::Failed(_)
-            | Verdict::Silent
-            | Verdict::Unanswered(_) => {}
+            DrainJudgement::Open(why) => self.go(now, &want, why, effects),
+            DrainJudgement::Ask => self.ask(now, want, effects),
+            DrainJudgement::Wait
+            | DrainJudgement::Stranger(_)
+            | DrainJudgement::Held(_)
+            | DrainJudgement::Failed(_)
+            | DrainJudgement::Silent
+            | DrainJudgement::Unanswered(_) => {}
         }
     }
 
     /// Whether a person's pause keeps the switch waiting.
     fn paused(&self) -> Option<Paused> {
         let (by, from, forced) = (Requester::Update, Orderer::Controller, self.facts.forced);
-        paused(self.facts.pause.as_ref(), Operation { by, from, started: self.own.is_some(), forced })
+        paused(self.facts.pause.as_ref(), PausableOperation { by, from, started: self.own.is_some(), forced })
     }
 
     /// What the gate says, once it has said the same for as long as it may.
-    fn patient(&mut self, now: Mono, want: &Want) -> Verdict {
+    fn patient(&mut self, now: Mono, want: &WantedSwitch) -> DrainJudgement {
         let verdict = self.verdict(want);
-        let (kind, limit) = if matches!(verdict, Verdict::Silent) {
-            (Waiting::Silent, self.limits.unknown_wait())
-        } else if matches!(verdict, Verdict::Unanswered(_)) {
-            (Waiting::Unanswered, UNANSWERED_WAIT)
+        let (kind, limit) = if matches!(verdict, DrainJudgement::Silent) {
+            (WaitReason::Silent, self.limits.unknown_wait())
+        } else if matches!(verdict, DrainJudgement::Unanswered(_)) {
+            (WaitReason::Unanswered, UNANSWERED_WAIT)
         } else {
             self.waiting = None;
             return verdict;
@@ -126,8 +130,10 @@ impl BaseOs {
             return verdict;
         }
         let waited_secs = limit.as_secs();
-        let Verdict::Unanswered(status) = verdict else { return Verdict::Open(Why::Silent { waited_secs }) };
-        Verdict::Failed(format!(
+        let DrainJudgement::Unanswered(status) = verdict else {
+            return DrainJudgement::Open(ProceedReason::Silent { waited_secs });
+        };
+        DrainJudgement::Failed(format!(
             "zedkube did not take up the request within {waited_secs} s and says {}; see that it runs",
             status.text()
         ))
@@ -140,11 +146,11 @@ impl BaseOs {
             return Some((want.context, format!("waits for {waiting_for}"), next_step));
         }
         let verdict = self.verdict(&want);
-        if let Verdict::Stranger(number) = verdict {
+        if let DrainJudgement::Stranger(number) = verdict {
             let text = format!("zedkube says NodeDrainStatus {number}, which this version does not know");
             return Some((want.context, text, "another NodeDrainStatus, or the force file"));
         }
-        let Verdict::Held(forced) = verdict else { return None };
+        let DrainJudgement::Held(forced) = verdict else { return None };
         let text = format!("the force file holds it back: it says {forced}");
         Some((want.context, text, "another force file, or none"))
     }
@@ -152,15 +158,15 @@ impl BaseOs {
     /// As in the reference, where only some ways to a switch lead through the gate (D-B1).
     pub(super) fn switch_unasked(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         if let Some(want) = self.want().filter(|_| self.facts.all_heard()) {
-            self.go(now, &want, Why::Complete { skip: String::new() }, effects);
+            self.go(now, &want, ProceedReason::Complete { skip: String::new() }, effects);
         }
     }
 
-    fn verdict(&self, want: &Want) -> Verdict {
+    fn verdict(&self, want: &WantedSwitch) -> DrainJudgement {
         if planted(Fault::N3) && want.fallback.is_some() {
-            return Verdict::Open(Why::Complete { skip: String::new() });
+            return DrainJudgement::Open(ProceedReason::Complete { skip: String::new() });
         }
-        judge(View {
+        judge(JudgeInput {
             by: Requester::Update,
             own: self.own.as_ref().filter(|own| own.context == want.context),
             heard: &self.facts.drain,
@@ -171,38 +177,40 @@ impl BaseOs {
     }
 
     /// The partition that is ready to be switched to, whatever made it so.
-    fn want(&self) -> Option<Want> {
+    fn want(&self) -> Option<WantedSwitch> {
         if self.writing.is_some() || self.facts.spare().state == PartitionState::Updating {
             return None;
         }
         if planted(Fault::B2)
             && let Some(own) = &self.own
         {
-            return Some(Want { context: own.context.clone(), fallback: None });
+            return Some(WantedSwitch { context: own.context.clone(), fallback: None });
         }
-        let is_ready =
-            |stage: &Stage| matches!(stage, Stage::Written | Stage::FailedBefore { retry: Some(_) });
+        let is_ready = |stage: &ImageStage| {
+            matches!(stage, ImageStage::Written | ImageStage::FailedBefore { retry: Some(_) })
+        };
         let ready = self.facts.stages().into_iter().find(|(_, _, stage)| is_ready(stage));
         let fallback = self.facts.fallback_due();
         match (ready, fallback) {
             // A fallback to the very image that is ready is the same switch.
-            (Some((key, _, _)), fallback) => Some(Want { context: key.clone(), fallback }),
-            (None, Some(_)) => {
-                Some(Want { context: format!("fallback {}", self.facts.spare().short_version), fallback })
-            }
+            (Some((key, _, _)), fallback) => Some(WantedSwitch { context: key.clone(), fallback }),
+            (None, Some(_)) => Some(WantedSwitch {
+                context: format!("fallback {}", self.facts.spare().short_version),
+                fallback,
+            }),
             (None, None) => None,
         }
     }
 
     /// Takes our request back when nothing wants it any more.
-    fn keep_or_withdraw(&mut self, now: Mono, want: Option<&Want>, effects: &mut Vec<Effect>) {
+    fn keep_or_withdraw(&mut self, now: Mono, want: Option<&WantedSwitch>, effects: &mut Vec<Effect>) {
         let switched = self.facts.spare().state == PartitionState::Updating;
         let stages = self.facts.stages();
         // The next image is as good as here; what is drained by then need not be drained again.
         let coming =
-            self.write_trouble.is_none() && stages.iter().any(|(_, _, stage)| *stage == Stage::ToWrite);
+            self.write_trouble.is_none() && stages.iter().any(|(_, _, stage)| *stage == ImageStage::ToWrite);
         // Rivals are most often the old and the new image in the moment of a change.
-        let rivals = stages.iter().any(|(_, _, stage)| *stage == Stage::Rival);
+        let rivals = stages.iter().any(|(_, _, stage)| *stage == ImageStage::Rival);
         let since = rivals.then(|| self.rivals_since.unwrap_or(now));
         self.rivals_since = since;
         let changing = match since.map(|since| since + UNANSWERED_WAIT) {
@@ -220,13 +228,13 @@ impl BaseOs {
     }
 
     fn withdraw(&mut self, effects: &mut Vec<Effect>) {
-        match self.parting {
-            WithdrawState::Unasked if self.own.is_some() && !planted(Fault::Parting) => {
-                self.parting = WithdrawState::Due;
+        match self.withdraw {
+            WithdrawState::Unasked if self.own.is_some() && !planted(Fault::WithdrawUnasked) => {
+                self.withdraw = WithdrawState::Due;
             }
             WithdrawState::Unasked | WithdrawState::Granted => {
                 if let Some(own) = self.own.take() {
-                    effects.push(Effect::Say(Note::Withdrawn { context: own.context }));
+                    effects.push(Effect::Say(UpdateLogEvent::Withdrawn { context: own.context }));
                     effects.push(Effect::Withdraw);
                 }
             }
@@ -236,27 +244,27 @@ impl BaseOs {
 
     /// After all else of a step: what nodeagent acts on has been published.
     pub(super) fn part(&mut self, effects: &mut Vec<Effect>) {
-        match self.parting {
+        match self.withdraw {
             WithdrawState::Due => {
                 effects.push(Effect::AskNodeagent);
-                self.parting = WithdrawState::Asked;
+                self.withdraw = WithdrawState::Asked;
             }
             // Used, or not wanted any more.
-            WithdrawState::Granted => self.parting = WithdrawState::Unasked,
+            WithdrawState::Granted => self.withdraw = WithdrawState::Unasked,
             WithdrawState::Unasked | WithdrawState::Asked | WithdrawState::Refused => {}
         }
     }
 
     pub(super) fn parted(&mut self, going_down: bool, effects: &mut Vec<Effect>) {
-        self.parting = if going_down { WithdrawState::Refused } else { WithdrawState::Granted };
+        self.withdraw = if going_down { WithdrawState::Refused } else { WithdrawState::Granted };
         if let Some(own) = self.own.as_ref().filter(|_| going_down) {
-            effects.push(Effect::Say(Note::Kept { context: own.context.clone() }));
+            effects.push(Effect::Say(UpdateLogEvent::Kept { context: own.context.clone() }));
         }
     }
 
     /// Whether the machine is to restart because of us.
     fn is_leaving(&self) -> bool {
-        self.facts.spare().state == PartitionState::Updating || self.parting == WithdrawState::Refused
+        self.facts.spare().state == PartitionState::Updating || self.withdraw == WithdrawState::Refused
     }
 
     /// The machine is to restart: until it does, the node stays drained. zedkube drains again by itself when COMPLETE
@@ -267,9 +275,9 @@ impl BaseOs {
             return;
         }
         let Some(own) = &self.own else { return };
-        let want = Want { context: own.context.clone(), fallback: None };
+        let want = WantedSwitch { context: own.context.clone(), fallback: None };
         let counted = own.failed;
-        if let Verdict::Failed(reason) = self.verdict(&want) {
+        if let DrainJudgement::Failed(reason) = self.verdict(&want) {
             if !counted {
                 self.count_failure(now, &want, reason, effects);
             }
@@ -283,12 +291,12 @@ impl BaseOs {
         }
     }
 
-    fn go(&mut self, now: Mono, want: &Want, why: Why, effects: &mut Vec<Effect>) {
+    fn go(&mut self, now: Mono, want: &WantedSwitch, why: ProceedReason, effects: &mut Vec<Effect>) {
         let order = PartitionChange::Set { label: self.facts.spare().label, state: PartitionState::Updating };
         if !self.may_order(now, order) {
             return;
         }
-        effects.push(Effect::Say(Note::Switch { context: want.context.clone(), why }));
+        effects.push(Effect::Say(UpdateLogEvent::Switch { context: want.context.clone(), why }));
         if let Some(counter) = want.fallback {
             self.journal(Some(FallbackFrom { counter, from: self.facts.partitions.current }), effects);
         }
@@ -297,27 +305,28 @@ impl BaseOs {
         self.drain_trouble = None;
     }
 
-    fn ask(&mut self, now: Mono, want: Want, effects: &mut Vec<Effect>) {
-        if let Some(until) = Pause::holds(self.drain_trouble.as_ref(), &want.context, now) {
+    fn ask(&mut self, now: Mono, want: WantedSwitch, effects: &mut Vec<Effect>) {
+        if let Some(until) = FailurePause::holds(self.drain_trouble.as_ref(), &want.context, now) {
             self.wake_at(until);
             return;
         }
-        effects.push(Effect::Say(Note::Request { context: want.context.clone() }));
+        effects.push(Effect::Say(UpdateLogEvent::Request { context: want.context.clone() }));
         self.asks += 1;
         effects.push(Effect::Ask { nth: self.asks, context: want.context.clone() });
-        self.own = Some(Own::new(want.context, None, &self.facts.drain));
+        self.own = Some(OwnRequest::new(want.context, None, &self.facts.drain));
     }
 
-    fn fail(&mut self, now: Mono, want: &Want, reason: String, effects: &mut Vec<Effect>) {
+    fn fail(&mut self, now: Mono, want: &WantedSwitch, reason: String, effects: &mut Vec<Effect>) {
         self.count_failure(now, want, reason, effects);
         effects.push(Effect::Withdraw);
         self.own = None;
         self.waiting = None;
     }
 
-    fn count_failure(&mut self, now: Mono, want: &Want, reason: String, effects: &mut Vec<Effect>) {
-        let trouble = Pause::grow(self.drain_trouble.take(), want.context.clone(), reason, now, &self.limits);
-        effects.push(Effect::Say(Note::DrainFailed {
+    fn count_failure(&mut self, now: Mono, want: &WantedSwitch, reason: String, effects: &mut Vec<Effect>) {
+        let trouble =
+            FailurePause::grow(self.drain_trouble.take(), want.context.clone(), reason, now, &self.limits);
+        effects.push(Effect::Say(UpdateLogEvent::DrainFailed {
             context: trouble.of.clone(),
             reason: trouble.reason.clone(),
             again_secs: trouble.wait_secs,

@@ -3,7 +3,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use agent::partitions::{Label, PartitionState, Partitions};
-use requester::{Membership, Why};
+use requester::{DeviceClustering, ProceedReason};
 use topics::{
     BaseOsConfig, BaseOsStatus, ContentTreeStatus, GoTime, ImageWrite, NodeDrainProgress, NodeDrainRequest,
     NodeDrainStatus, OperationPause, ZbootStatus,
@@ -31,12 +31,12 @@ pub enum Event {
     /// What our zedkube publishes beside it; a zedkube of the reference never does.
     Progress(Option<Box<NodeDrainProgress>>),
     /// Whether the node belongs to a cluster.
-    Cluster(Membership),
+    Cluster(DeviceClustering),
     /// Whether this node, once its config says that it is in no cluster, has yet to leave one: zedkube's record of it.
     HasToLeave(bool),
-    /// The force file, once it was found in order; `None` when there is none. Also counts as [`Source::Force`].
+    /// The force file, once it was found in order; `None` when there is none. Also counts as [`RequiredTopic::Force`].
     Forced(Option<NodeDrainStatus>),
-    /// A person's pause on this node, or none. Also counts as [`Source::Pause`].
+    /// A person's pause on this node, or none. Also counts as [`RequiredTopic::Pause`].
     Pause(Option<OperationPause>),
     /// nodeagent's word on the test of partition `label`.
     TestComplete {
@@ -46,11 +46,11 @@ pub enum Event {
         complete: bool,
     },
     /// How the boot before this one ended.
-    LastBoot(LastBoot),
+    LastBoot(LastBootReport),
     /// The controller's force fallback counter.
     FallbackCounter(u32),
     /// All that `0` had on disk at start was heard.
-    Heard(Source),
+    Heard(RequiredTopic),
     /// Our request as it was published.
     Asked {
         /// Which one, see [`Effect::Ask`].
@@ -75,14 +75,14 @@ pub enum Event {
     /// What became of a write.
     Written {
         /// The write.
-        of: Write,
+        of: PartitionWrite,
         /// The version that is in the partition now, or the reason of a failure.
         outcome: Result<String, String>,
     },
     /// A write failed, or could not even begin.
     Refused {
         /// The write.
-        of: Write,
+        of: PartitionWrite,
         /// Why.
         reason: String,
         /// The partitions as they are now.
@@ -96,7 +96,7 @@ pub enum Event {
 
 /// A topic whose first full scan matters: before all of these were heard, nothing is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum RequiredTopic {
     /// `BaseOsConfig`.
     Configs,
     /// `ContentTreeStatus`.
@@ -119,7 +119,7 @@ pub enum Source {
     Fallback,
 }
 
-impl Source {
+impl RequiredTopic {
     /// All of them.
     pub const ALL: [Self; 10] = [
         Self::Configs,
@@ -137,7 +137,7 @@ impl Source {
 
 /// How the boot before this one ended, as nodeagent reports it.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct LastBoot {
+pub struct LastBootReport {
     /// Reboot reason.
     pub reason: String,
     /// When it went down.
@@ -148,7 +148,7 @@ pub struct LastBoot {
 
 /// What an earlier run left on disk.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct SavedUpdates {
     /// Our own request that is still open.
     pub request: Option<NodeDrainRequest>,
     /// Statuses that still stand, with their keys.
@@ -207,7 +207,7 @@ pub enum PartitionChange {
 
 /// One image on its way to a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Write {
+pub struct PartitionWrite {
     /// Counts the writes of this run, so that a late result cannot speak for a newer one.
     pub nth: u32,
     /// Key of the config that wants it.
@@ -226,7 +226,7 @@ pub struct Write {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Log it.
-    Say(Note),
+    Say(UpdateLogEvent),
     /// Publish `NodeDrainRequest` for UPDATE with the time of now, and tell it back as [`Event::Asked`].
     Ask {
         /// Counts the requests of this run, so that a late echo cannot speak for a newer one.
@@ -244,7 +244,7 @@ pub enum Effect {
     /// Start to write an image in place of any write under way; the outcome comes as [`Event::Written`].
     Write {
         /// The write, which its outcome names.
-        write: Write,
+        write: PartitionWrite,
         /// The content to write.
         tree: Box<ContentTreeStatus>,
     },
@@ -280,7 +280,7 @@ pub enum Effect {
 
 /// What a log should say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Note {
+pub enum UpdateLogEvent {
     /// A drain is asked for.
     Request {
         /// What is to be switched.
@@ -310,7 +310,7 @@ pub enum Note {
         /// What is switched.
         context: String,
         /// Why it may be.
-        why: Why,
+        why: ProceedReason,
     },
     /// An order or a write failed.
     Trouble {

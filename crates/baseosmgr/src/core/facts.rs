@@ -5,30 +5,30 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use agent::partitions::{Label, Partition, PartitionState, Partitions};
-use requester::{LatestAnswers, Membership};
+use requester::{DeviceClustering, LatestAnswers};
 use topics::{BaseOsConfig, ContentTreeStatus, NodeDrainStatus, OperationPause};
 
-use super::event::{Counters, Event, LastBoot, PartitionChange, Source, Write};
+use super::event::{Counters, Event, LastBootReport, PartitionChange, PartitionWrite, RequiredTopic};
 
 /// Levels, each as of the last event about it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Facts {
-    pub(super) heard: BTreeSet<Source>,
+pub(super) struct UpdateFacts {
+    pub(super) heard: BTreeSet<RequiredTopic>,
     pub(super) configs: BTreeMap<String, BaseOsConfig>,
     pub(super) trees: BTreeMap<String, ContentTreeStatus>,
     pub(super) partitions: Partitions,
     pub(super) drain: LatestAnswers,
-    pub(super) cluster: Membership,
+    pub(super) cluster: DeviceClustering,
     pub(super) has_to_leave: bool,
     pub(super) forced: Option<NodeDrainStatus>,
     pub(super) pause: Option<OperationPause>,
     pub(super) test_complete: BTreeMap<Label, bool>,
-    pub(super) last_boot: LastBoot,
+    pub(super) last_boot: LastBootReport,
     pub(super) fallback_counter: Option<u32>,
     pub(super) counters: Counters,
 }
 
-impl Facts {
+impl UpdateFacts {
     pub(super) fn new(partitions: Partitions, counters: Counters) -> Self {
         Self {
             heard: BTreeSet::new(),
@@ -36,12 +36,12 @@ impl Facts {
             trees: BTreeMap::new(),
             partitions,
             drain: LatestAnswers::default(),
-            cluster: Membership::default(),
+            cluster: DeviceClustering::default(),
             has_to_leave: false,
             forced: None,
             pause: None,
             test_complete: BTreeMap::new(),
-            last_boot: LastBoot::default(),
+            last_boot: LastBootReport::default(),
             fallback_counter: None,
             counters,
         }
@@ -58,11 +58,11 @@ impl Facts {
             Event::HasToLeave(it) => self.has_to_leave = it,
             Event::Forced(forced) => {
                 // A file is reported with its present state first, so one event is all of it.
-                self.heard.insert(Source::Force);
+                self.heard.insert(RequiredTopic::Force);
                 self.forced = forced;
             }
             Event::Pause(pause) => {
-                self.heard.insert(Source::Pause);
+                self.heard.insert(RequiredTopic::Pause);
                 self.pause = pause;
             }
             Event::TestComplete { label, complete } => {
@@ -71,7 +71,7 @@ impl Facts {
             Event::LastBoot(last) => self.last_boot = last,
             Event::FallbackCounter(counter) => self.fallback_counter = Some(counter),
             Event::Heard(source) => {
-                if source == Source::Drain {
+                if source == RequiredTopic::Drain {
                     self.drain.read();
                 }
                 self.heard.insert(source);
@@ -88,7 +88,7 @@ impl Facts {
 
     /// Whether all that was on disk at start has been heard.
     pub(super) fn all_heard(&self) -> bool {
-        Source::ALL.iter().all(|source| self.heard.contains(source))
+        RequiredTopic::ALL.iter().all(|source| self.heard.contains(source))
     }
 
     pub(super) fn running(&self) -> &Partition {
@@ -127,7 +127,7 @@ impl Facts {
     }
 
     /// A write has ended well.
-    pub(super) fn written(&mut self, write: &Write, version: String) {
+    pub(super) fn written(&mut self, write: &PartitionWrite, version: String) {
         let partition = self.partition_mut(write.label);
         partition.short_version = version;
         partition.content.clone_from(&write.content);

@@ -8,53 +8,53 @@
 use std::collections::BTreeMap;
 
 use agent::partitions::{Label, PartitionState, Partitions};
-use requester::{Own, completes};
+use requester::{OwnRequest, completes};
 use step::{Core, Fault, Mono, planted};
 use topics::{BaseOsStatus, ImageWrite, Requester, ZbootStatus};
 
-use super::drain::{Waiting, WithdrawState};
-use super::event::{Effect, Event, Found, Note, PartitionChange, Write};
-use super::facts::Facts;
-use super::pause::Pause;
+use super::drain::{WaitReason, WithdrawState};
+use super::event::{Effect, Event, PartitionChange, PartitionWrite, SavedUpdates, UpdateLogEvent};
+use super::facts::UpdateFacts;
+use super::pause::FailurePause;
 use crate::Limits;
 
 /// What baseosmgr decides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BaseOs {
     pub(super) limits: Limits,
-    pub(super) facts: Facts,
+    pub(super) facts: UpdateFacts,
     /// Our request, if one is open.
-    pub(super) own: Option<Own>,
+    pub(super) own: Option<OwnRequest>,
     /// Whether our request may be withdrawn.
-    pub(super) parting: WithdrawState,
+    pub(super) withdraw: WithdrawState,
     /// An order that was given; the next one waits for its outcome.
     pub(super) ordered: Option<PartitionChange>,
     /// How many requests were made.
     pub(super) asks: u32,
     /// The write under way.
-    pub(super) writing: Option<Write>,
+    pub(super) writing: Option<PartitionWrite>,
     /// How far it is.
     pub(super) percent: u8,
     /// How many writes were started.
     pub(super) writes: u32,
-    pub(super) order_trouble: Option<Pause<PartitionChange>>,
+    pub(super) order_trouble: Option<FailurePause<PartitionChange>>,
     /// Trouble with a content, by its name and the version wanted.
-    pub(super) write_trouble: Option<Pause<(String, String)>>,
+    pub(super) write_trouble: Option<FailurePause<(String, String)>>,
     /// Trouble with the drain for a context.
-    pub(super) drain_trouble: Option<Pause<String>>,
+    pub(super) drain_trouble: Option<FailurePause<String>>,
     /// What the gate is waiting out, for which context, and since when.
-    pub(super) waiting: Option<(Waiting, String, Mono)>,
+    pub(super) waiting: Option<(WaitReason, String, Mono)>,
     /// Since when several images are wanted at once.
     pub(super) rivals_since: Option<Mono>,
     /// The force file was used and its removal asked for.
     pub(super) force_used: bool,
     pub(super) wake: Option<Mono>,
-    pub(super) said: Published,
+    pub(super) said: PublishedTopics,
 }
 
 /// What was published last.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Published {
+pub(super) struct PublishedTopics {
     pub(super) zboot: BTreeMap<Label, ZbootStatus>,
     pub(super) statuses: BTreeMap<String, BaseOsStatus>,
     pub(super) manager: Option<u32>,
@@ -63,12 +63,12 @@ pub(super) struct Published {
 
 impl BaseOs {
     /// A core that continues from the partitions and from what an earlier run left on disk.
-    pub fn new(limits: Limits, partitions: Partitions, found: Found) -> Self {
+    pub fn new(limits: Limits, partitions: Partitions, found: SavedUpdates) -> Self {
         Self {
             limits,
-            facts: Facts::new(partitions, found.counters),
-            own: found.request.as_ref().map(Own::survived),
-            parting: WithdrawState::default(),
+            facts: UpdateFacts::new(partitions, found.counters),
+            own: found.request.as_ref().map(OwnRequest::survived),
+            withdraw: WithdrawState::default(),
             ordered: None,
             asks: 0,
             writing: None,
@@ -82,7 +82,10 @@ impl BaseOs {
             rivals_since: None,
             // The partitions are reported at once: others wait for them at their start.
             wake: Some(Mono::START),
-            said: Published { statuses: found.statuses.into_iter().collect(), ..Published::default() },
+            said: PublishedTopics {
+                statuses: found.statuses.into_iter().collect(),
+                ..PublishedTopics::default()
+            },
         }
     }
 
@@ -99,7 +102,7 @@ impl BaseOs {
                 match outcome {
                     Ok(()) => self.facts.stored(order),
                     Err(reason) => {
-                        let trouble = Pause::grow(last, order, reason, now, &self.limits);
+                        let trouble = FailurePause::grow(last, order, reason, now, &self.limits);
                         effects.push(trouble_note("change a partition".to_owned(), &trouble));
                         self.order_trouble = Some(trouble);
                     }
@@ -123,7 +126,7 @@ impl BaseOs {
                 self.facts.partitions = *partitions;
                 self.write_failed(now, of, reason, effects);
             }
-            Event::GoingDown(going_down) if self.parting == WithdrawState::Asked => {
+            Event::GoingDown(going_down) if self.withdraw == WithdrawState::Asked => {
                 self.parted(going_down, effects);
             }
             // Results of orders and writes that are no longer ours.
@@ -152,10 +155,15 @@ impl BaseOs {
         self.force_used &= self.facts.forced.is_some_and(|it| completes(it, Requester::Update));
     }
 
-    fn write_failed(&mut self, now: Mono, of: Write, reason: String, effects: &mut Vec<Effect>) {
+    fn write_failed(&mut self, now: Mono, of: PartitionWrite, reason: String, effects: &mut Vec<Effect>) {
         let doing = format!("write {} to {}", of.version, of.label);
-        let trouble =
-            Pause::grow(self.write_trouble.take(), (of.content, of.version), reason, now, &self.limits);
+        let trouble = FailurePause::grow(
+            self.write_trouble.take(),
+            (of.content, of.version),
+            reason,
+            now,
+            &self.limits,
+        );
         effects.push(trouble_note(doing, &trouble));
         self.write_trouble = Some(trouble);
     }
@@ -170,7 +178,7 @@ impl BaseOs {
             self.roll_back(now, effects);
             self.switch(now, effects);
         }
-        self.tell(effects);
+        self.publish_changes(effects);
         self.part(effects);
     }
 
@@ -187,7 +195,7 @@ impl BaseOs {
         if self.ordered.is_some() {
             return false;
         }
-        match Pause::holds(self.order_trouble.as_ref(), &order, now) {
+        match FailurePause::holds(self.order_trouble.as_ref(), &order, now) {
             Some(until) => {
                 self.wake_at(until);
                 false
@@ -215,8 +223,12 @@ impl BaseOs {
     }
 }
 
-fn trouble_note<T>(doing: String, trouble: &Pause<T>) -> Effect {
-    Effect::Say(Note::Trouble { doing, reason: trouble.reason.clone(), again_secs: trouble.wait_secs })
+fn trouble_note<T>(doing: String, trouble: &FailurePause<T>) -> Effect {
+    Effect::Say(UpdateLogEvent::Trouble {
+        doing,
+        reason: trouble.reason.clone(),
+        again_secs: trouble.wait_secs,
+    })
 }
 
 impl Core for BaseOs {

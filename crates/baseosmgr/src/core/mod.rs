@@ -16,10 +16,11 @@ mod stage;
 mod status;
 
 pub use event::{
-    Counter, Counters, Effect, Event, FallbackFrom, Found, LastBoot, Note, PartitionChange, Source, Write,
+    Counter, Counters, Effect, Event, FallbackFrom, LastBootReport, PartitionChange, PartitionWrite,
+    RequiredTopic, SavedUpdates, UpdateLogEvent,
 };
 pub use machine::BaseOs;
-pub use refusal::Refusal;
+pub use refusal::UpdateRefuser;
 
 #[cfg(test)]
 mod tests;

@@ -6,10 +6,10 @@ use agent::partitions::PartitionState;
 use step::Mono;
 use topics::BaseOsConfig;
 
-use super::event::{Counter, Effect, FallbackFrom, PartitionChange, Write};
+use super::event::{Counter, Effect, FallbackFrom, PartitionChange, PartitionWrite};
 use super::machine::BaseOs;
-use super::pause::Pause;
-use super::stage::{Stage, content_name};
+use super::pause::FailurePause;
+use super::stage::{ImageStage, content_name};
 
 impl BaseOs {
     /// Takes back a switch, or forgets a failed try, whose image nobody wants any more; then unpublishes the
@@ -145,19 +145,19 @@ impl BaseOs {
             return;
         }
         let subject = (next.content.clone(), next.version.clone());
-        if let Some(until) = Pause::holds(self.write_trouble.as_ref(), &subject, now) {
+        if let Some(until) = FailurePause::holds(self.write_trouble.as_ref(), &subject, now) {
             self.wake_at(until);
             return;
         }
         self.writes += 1;
-        let write = Write { nth: self.writes, ..next };
+        let write = PartitionWrite { nth: self.writes, ..next };
         self.facts.emptied(write.label);
         effects.push(Effect::Write { write: write.clone(), tree: Box::new(tree) });
         self.percent = 0;
         self.writing = Some(write);
     }
 
-    fn to_write(&self) -> Option<Write> {
+    fn to_write(&self) -> Option<PartitionWrite> {
         // A fallback needs what the other partition holds.
         if self.facts.fallback_due().is_some() {
             return None;
@@ -166,10 +166,10 @@ impl BaseOs {
         let under_way = |key: &str| self.writing.as_ref().is_some_and(|write| write.key == key);
         let (key, config, _) = stages.into_iter().find(|(key, _, stage)| {
             // A rival that shows up for a moment, as when the controller changes the image, stops nothing yet.
-            *stage == Stage::ToWrite || (*stage == Stage::Rival && under_way(key))
+            *stage == ImageStage::ToWrite || (*stage == ImageStage::Rival && under_way(key))
         })?;
         let tree = self.facts.trees.get(&config.content_tree_uuid)?;
-        Some(Write {
+        Some(PartitionWrite {
             nth: self.writes,
             key: key.clone(),
             tree: config.content_tree_uuid.clone(),
@@ -180,6 +180,6 @@ impl BaseOs {
     }
 }
 
-fn same_work(one: &Write, other: &Write) -> bool {
+fn same_work(one: &PartitionWrite, other: &PartitionWrite) -> bool {
     (&one.key, &one.content, &one.version) == (&other.key, &other.content, &other.version)
 }

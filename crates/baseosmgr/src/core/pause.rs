@@ -8,7 +8,7 @@ use crate::Limits;
 
 /// What failed, how often in a row, and until when it is left alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pause<T> {
+pub(super) struct FailurePause<T> {
     pub(super) of: T,
     pub(super) failures: u32,
     pub(super) until: Mono,
@@ -16,7 +16,7 @@ pub(super) struct Pause<T> {
     pub(super) reason: String,
 }
 
-impl<T: PartialEq> Pause<T> {
+impl<T: PartialEq> FailurePause<T> {
     /// One more failure of `of`; a failure of something else starts the count again.
     pub(super) fn grow(last: Option<Self>, of: T, reason: String, now: Mono, limits: &Limits) -> Self {
         let before = last.filter(|last| last.of == of).map_or(0, |last| last.failures);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use step::{Core, Mono};
 use topics::{BaseOsConfig, BaseOsStatus, ErrorSeverity, SwState};
 
-use super::event::{Effect, Event, Found, Note, Source};
+use super::event::{Effect, Event, RequiredTopic, SavedUpdates, UpdateLogEvent};
 
 /// What helps where none are named, and where they cannot be read.
 const RETRY_NAMED: &str = "a device config without this image, or baseosmgr started with --partitions";
@@ -17,8 +17,8 @@ const RETRY_READ: &str = "partitions that can be read; tried again every few sec
 
 /// Refuses every image.
 #[derive(Debug, Clone)]
-pub struct Refusal {
-    heard: BTreeSet<Source>,
+pub struct UpdateRefuser {
+    heard: BTreeSet<RequiredTopic>,
     configs: BTreeMap<String, BaseOsConfig>,
     /// How far the content of each tree is.
     trees: BTreeMap<String, SwState>,
@@ -32,10 +32,10 @@ pub struct Refusal {
     opening: Vec<Effect>,
 }
 
-impl Refusal {
+impl UpdateRefuser {
     /// Continues from what an earlier run left on disk. `unreadable` says why the partitions that are named cannot be
     /// read: until they can, nothing is concluded, and what an earlier run asked for stays.
-    pub fn new(found: Found, unreadable: Option<String>) -> Self {
+    pub fn new(found: SavedUpdates, unreadable: Option<String>) -> Self {
         let request = found.request.map(|it| it.context).filter(|_| unreadable.is_none());
         let mut opening = vec![Effect::ZbootReady, Effect::Manager(found.counters.current_retry)];
         if request.is_some() {
@@ -55,7 +55,7 @@ impl Refusal {
     }
 
     fn publish(&mut self, out: &mut Vec<Effect>) {
-        if !self.heard.contains(&Source::Configs) || !self.heard.contains(&Source::Trees) {
+        if !self.heard.contains(&RequiredTopic::Configs) || !self.heard.contains(&RequiredTopic::Trees) {
             return;
         }
         let gone: Vec<String> =
@@ -108,7 +108,7 @@ fn refused(config: &BaseOsConfig, fetched: SwState, unreadable: Option<&str>) ->
     }
 }
 
-impl Core for Refusal {
+impl Core for UpdateRefuser {
     type Event = Event;
     type Effect = Effect;
 
@@ -123,9 +123,9 @@ impl Core for Refusal {
             Event::GoingDown(going_down) => {
                 if let Some(context) = self.request.take() {
                     if going_down {
-                        out.push(Effect::Say(Note::Kept { context }));
+                        out.push(Effect::Say(UpdateLogEvent::Kept { context }));
                     } else {
-                        out.extend([Effect::Say(Note::Withdrawn { context }), Effect::Withdraw]);
+                        out.extend([Effect::Say(UpdateLogEvent::Withdrawn { context }), Effect::Withdraw]);
                     }
                 }
             }

@@ -8,11 +8,11 @@
 use agent::partitions::PartitionState;
 use topics::{BaseOsConfig, ContentTreeStatus, SwState};
 
-use super::facts::Facts;
+use super::facts::UpdateFacts;
 
 /// Where an image is on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ImageStage {
     /// The config names no content or no version.
     Invalid(&'static str),
     /// volumemgr reports an error about the content.
@@ -52,75 +52,75 @@ pub(super) fn content_name(tree: &ContentTreeStatus, uuid: &str) -> String {
     format!("{uuid}#{}", tree.generation_counter)
 }
 
-impl Facts {
+impl UpdateFacts {
     /// The stage of every wanted image, and which one is acted upon: the only active one that does not run yet.
-    pub(super) fn stages(&self) -> Vec<(&String, &BaseOsConfig, Stage)> {
+    pub(super) fn stages(&self) -> Vec<(&String, &BaseOsConfig, ImageStage)> {
         let mut stages: Vec<_> =
             self.configs.iter().map(|(key, config)| (key, config, self.stage(config))).collect();
         if stages.iter().filter(|(_, config, stage)| config.activate && contends(stage)).count() > 1 {
             for (_, config, stage) in &mut stages {
-                if config.activate && contends(stage) && *stage != Stage::Switched {
-                    *stage = Stage::Rival;
+                if config.activate && contends(stage) && *stage != ImageStage::Switched {
+                    *stage = ImageStage::Rival;
                 }
             }
         }
         stages
     }
 
-    fn stage(&self, config: &BaseOsConfig) -> Stage {
+    fn stage(&self, config: &BaseOsConfig) -> ImageStage {
         let (running, spare) = (self.running(), self.spare());
         let version = &config.base_os_version;
         let tree = self.trees.get(&config.content_tree_uuid);
         if config.content_tree_uuid.is_empty() {
-            return Stage::Invalid("it names no content tree");
+            return ImageStage::Invalid("it names no content tree");
         }
         if version.is_empty() {
-            return Stage::Invalid("it names no version");
+            return ImageStage::Invalid("it names no version");
         }
         if tree.is_some_and(|tree| !tree.error.is_empty()) {
-            return Stage::Broken;
+            return ImageStage::Broken;
         }
         if *version == running.short_version {
-            return Stage::Running;
+            return ImageStage::Running;
         }
         let in_spare = *version == spare.short_version;
         if in_spare && spare.state == PartitionState::Updating {
-            return Stage::Switched;
+            return ImageStage::Switched;
         }
         if in_spare && !config.activate {
-            return Stage::Kept;
+            return ImageStage::Kept;
         }
         if kinds_differ(version, &running.short_version) {
-            return Stage::WrongKind;
+            return ImageStage::WrongKind;
         }
         if in_spare && spare.state == PartitionState::Inprogress {
             let counter = config.retry_update_counter;
             let again = running.state == PartitionState::Active && counter != self.counters.config_retry;
-            return Stage::FailedBefore { retry: again.then_some(counter) };
+            return ImageStage::FailedBefore { retry: again.then_some(counter) };
         }
         let written = spare.state == PartitionState::Unused && self.holds(config, tree);
         // Once it is whole in its partition, the content is of no more use.
         if !written && tree.is_none_or(|tree| tree.state != SwState::Loaded) {
-            return Stage::Awaiting;
+            return ImageStage::Awaiting;
         }
         if !config.activate {
-            return Stage::Idle;
+            return ImageStage::Idle;
         }
         if running.state == PartitionState::Inprogress || spare.state == PartitionState::Active {
-            return Stage::TooEarly;
+            return ImageStage::TooEarly;
         }
         if written {
             let found = spare.short_version.clone();
-            return if in_spare { Stage::Written } else { Stage::Mismatch { found } };
+            return if in_spare { ImageStage::Written } else { ImageStage::Mismatch { found } };
         }
         if spare.state == PartitionState::Updating && !self.holds(config, tree) {
-            return Stage::Behind;
+            return ImageStage::Behind;
         }
         let bytes = tree.map_or(0, |tree| tree.max_download_size);
         if bytes > spare.size_bytes {
-            return Stage::TooLarge { bytes, limit_bytes: spare.size_bytes };
+            return ImageStage::TooLarge { bytes, limit_bytes: spare.size_bytes };
         }
-        Stage::ToWrite
+        ImageStage::ToWrite
     }
 
     /// Whether the other partition was written from the content that `config` names.
@@ -134,17 +134,17 @@ impl Facts {
 }
 
 /// Whether an image of this stage wants the other partition for itself.
-fn contends(stage: &Stage) -> bool {
+fn contends(stage: &ImageStage) -> bool {
     matches!(
         stage,
-        Stage::Switched
-            | Stage::FailedBefore { .. }
-            | Stage::Awaiting
-            | Stage::TooEarly
-            | Stage::Behind
-            | Stage::ToWrite
-            | Stage::Written
-            | Stage::Rival
+        ImageStage::Switched
+            | ImageStage::FailedBefore { .. }
+            | ImageStage::Awaiting
+            | ImageStage::TooEarly
+            | ImageStage::Behind
+            | ImageStage::ToWrite
+            | ImageStage::Written
+            | ImageStage::Rival
     )
 }
 

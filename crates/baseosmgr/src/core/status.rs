@@ -11,13 +11,13 @@ use topics::{
 
 use super::event::{Effect, PartitionChange};
 use super::machine::BaseOs;
-use super::stage::Stage;
+use super::stage::ImageStage;
 
 /// Context, reason and what helps, see [`BaseOs::held`].
-type Held = (String, String, &'static str);
+type HoldReason = (String, String, &'static str);
 
 /// What is wrong with an image, for a person.
-struct Fault {
+struct ImageFault {
     text: String,
     severity: ErrorSeverity,
     /// What makes it continue.
@@ -26,7 +26,7 @@ struct Fault {
     time: GoTime,
 }
 
-impl Fault {
+impl ImageFault {
     fn error(text: impl Into<String>, retry: impl Into<String>) -> Self {
         Self { text: text.into(), severity: ErrorSeverity::Error, retry: retry.into(), time: GoTime::ZERO }
     }
@@ -38,7 +38,7 @@ impl Fault {
 
 impl BaseOs {
     /// Publishes what differs from what was published last. Partitions come first: nodeagent acts on them.
-    pub(super) fn tell(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn publish_changes(&mut self, effects: &mut Vec<Effect>) {
         let first = self.said.zboot.is_empty();
         for label in Label::BOTH {
             // nodeagent restarts at the word `updating`: it is not said of a partition that is being changed back.
@@ -109,34 +109,35 @@ impl BaseOs {
         &self,
         key: &str,
         config: &BaseOsConfig,
-        stage: &Stage,
-        held: Option<&Held>,
+        stage: &ImageStage,
+        held: Option<&HoldReason>,
     ) -> BaseOsStatus {
         let tree = self.facts.trees.get(&config.content_tree_uuid);
         let fetched = tree.map_or(SwState::from(0), |tree| tree.state);
         let (running, spare) = (self.facts.running(), self.facts.spare());
         let in_spare = config.base_os_version == spare.short_version && !spare.short_version.is_empty();
         let (progress, partition): (SwState, Option<&Partition>) = match stage {
-            Stage::Running => (SwState::Installed, Some(running)),
-            Stage::Switched => (SwState::Installed, Some(spare)),
-            Stage::FailedBefore { .. } => (SwState::Downloaded, Some(spare)),
-            Stage::ToWrite | Stage::TooLarge { .. } | Stage::Written | Stage::Mismatch { .. } => {
-                (SwState::Loaded, Some(spare))
-            }
-            Stage::Invalid(_)
-            | Stage::Broken
-            | Stage::Kept
-            | Stage::WrongKind
-            | Stage::Awaiting
-            | Stage::Idle
-            | Stage::TooEarly
-            | Stage::Behind
-            | Stage::Rival => (fetched, in_spare.then_some(spare)),
+            ImageStage::Running => (SwState::Installed, Some(running)),
+            ImageStage::Switched => (SwState::Installed, Some(spare)),
+            ImageStage::FailedBefore { .. } => (SwState::Downloaded, Some(spare)),
+            ImageStage::ToWrite
+            | ImageStage::TooLarge { .. }
+            | ImageStage::Written
+            | ImageStage::Mismatch { .. } => (SwState::Loaded, Some(spare)),
+            ImageStage::Invalid(_)
+            | ImageStage::Broken
+            | ImageStage::Kept
+            | ImageStage::WrongKind
+            | ImageStage::Awaiting
+            | ImageStage::Idle
+            | ImageStage::TooEarly
+            | ImageStage::Behind
+            | ImageStage::Rival => (fetched, in_spare.then_some(spare)),
         };
         let mut status = BaseOsStatus {
             base_os_version: config.base_os_version.clone(),
-            activated: *stage == Stage::Running,
-            too_early: matches!(stage, Stage::TooEarly | Stage::Behind),
+            activated: *stage == ImageStage::Running,
+            too_early: matches!(stage, ImageStage::TooEarly | ImageStage::Behind),
             content_tree_uuid: config.content_tree_uuid.clone(),
             state: progress,
             ..BaseOsStatus::default()
@@ -146,7 +147,7 @@ impl BaseOs {
             status.partition_device.clone_from(&partition.device);
             status.partition_state = partition.state.to_string();
         }
-        if let (Stage::Broken, Some(tree)) = (stage, tree) {
+        if let (ImageStage::Broken, Some(tree)) = (stage, tree) {
             status.error.clone_from(&tree.error);
             status.error_time = tree.error_time;
             status.error_severity = tree.error_severity;
@@ -165,74 +166,79 @@ impl BaseOs {
     }
 
     /// What the stage itself says is wrong.
-    fn fault_of(&self, config: &BaseOsConfig, stage: &Stage) -> Option<Fault> {
+    fn fault_of(&self, config: &BaseOsConfig, stage: &ImageStage) -> Option<ImageFault> {
         let version = &config.base_os_version;
         let spare = self.facts.spare().label;
         match stage {
-            Stage::Invalid(why) => {
-                Some(Fault::error(format!("BaseOsConfig is of no use: {why}"), "a config that does"))
+            ImageStage::Invalid(why) => {
+                Some(ImageFault::error(format!("BaseOsConfig is of no use: {why}"), "a config that does"))
             }
-            Stage::WrongKind => Some(Fault::error(
+            ImageStage::WrongKind => Some(ImageFault::error(
                 format!(
                     "{version} and the running {} differ in EVE-k; that update is not supported",
                     self.facts.running().short_version
                 ),
                 "an image of the same kind",
             )),
-            Stage::FailedBefore { .. } => Some(self.failed_before(version)),
-            Stage::TooLarge { bytes, limit_bytes } => Some(Fault::error(
+            ImageStage::FailedBefore { .. } => Some(self.failed_before(version)),
+            ImageStage::TooLarge { bytes, limit_bytes } => Some(ImageFault::error(
                 format!("the image of {bytes} bytes is larger than {spare} of {limit_bytes} bytes"),
                 "a smaller image",
             )),
-            Stage::Mismatch { found } => Some(Fault::error(
+            ImageStage::Mismatch { found } => Some(ImageFault::error(
                 format!("the image in {spare} says that it is {found}, not {version}"),
                 "a config with the image's own version, or the right content",
             )),
-            Stage::Rival => Some(Fault::warning(
+            ImageStage::Rival => Some(ImageFault::warning(
                 "several images are to be activated at once; none is touched",
                 "a config that activates one image",
             )),
-            Stage::Broken
-            | Stage::Running
-            | Stage::Switched
-            | Stage::Kept
-            | Stage::Awaiting
-            | Stage::Idle
-            | Stage::TooEarly
-            | Stage::Behind
-            | Stage::ToWrite
-            | Stage::Written => None,
+            ImageStage::Broken
+            | ImageStage::Running
+            | ImageStage::Switched
+            | ImageStage::Kept
+            | ImageStage::Awaiting
+            | ImageStage::Idle
+            | ImageStage::TooEarly
+            | ImageStage::Behind
+            | ImageStage::ToWrite
+            | ImageStage::Written => None,
         }
     }
 
-    fn failed_before(&self, version: &str) -> Fault {
+    fn failed_before(&self, version: &str) -> ImageFault {
         let last = &self.facts.last_boot;
         let retry = "another retryUpdate counter, or another image";
         // The last boot says about the failed try only if that image was the one that went down.
         if last.reason.is_empty() || last.image == self.facts.running().label.word() {
-            return Fault::error(format!("{version} was booted before and did not pass its test"), retry);
+            return ImageFault::error(
+                format!("{version} was booted before and did not pass its test"),
+                retry,
+            );
         }
-        Fault { time: last.time, ..Fault::error(last.reason.clone(), retry) }
+        ImageFault { time: last.time, ..ImageFault::error(last.reason.clone(), retry) }
     }
 
     /// What went wrong with the next step of the image.
-    fn fault_at(&self, key: &str, stage: &Stage, held: Option<&Held>) -> Option<Fault> {
+    fn fault_at(&self, key: &str, stage: &ImageStage, held: Option<&HoldReason>) -> Option<ImageFault> {
         let again = |secs: u64| format!("tried again {secs} s after the error");
         // A mark that failed is the running image's, any other order the waiting one's (D-B4).
         let concerned = |order: PartitionChange| match order {
-            PartitionChange::MarkActive => *stage == Stage::Running,
-            PartitionChange::Set { .. } => matches!(stage, Stage::Written | Stage::FailedBefore { .. }),
+            PartitionChange::MarkActive => *stage == ImageStage::Running,
+            PartitionChange::Set { .. } => {
+                matches!(stage, ImageStage::Written | ImageStage::FailedBefore { .. })
+            }
         };
         if let Some(trouble) = self.order_trouble.as_ref().filter(|trouble| concerned(trouble.of)) {
-            return Some(Fault::error(trouble.reason.clone(), again(trouble.wait_secs)));
+            return Some(ImageFault::error(trouble.reason.clone(), again(trouble.wait_secs)));
         }
-        if *stage == Stage::ToWrite
+        if *stage == ImageStage::ToWrite
             && let Some(trouble) = self.write_trouble.as_ref().filter(|it| it.of.0.starts_with(key))
         {
-            return Some(Fault::error(trouble.reason.clone(), again(trouble.wait_secs)));
+            return Some(ImageFault::error(trouble.reason.clone(), again(trouble.wait_secs)));
         }
         if let Some(trouble) = self.drain_trouble.as_ref().filter(|trouble| trouble.of == key) {
-            return Some(Fault::warning(
+            return Some(ImageFault::warning(
                 format!(
                     "node drain failed {} times, last: {}; see /run/zedkube/NodeDrainProgress/global.json for what \
                      blocks it",
@@ -242,6 +248,6 @@ impl BaseOs {
             ));
         }
         let (_, text, retry) = held.filter(|(context, _, _)| context == key)?;
-        Some(Fault::warning(text, *retry))
+        Some(ImageFault::warning(text, *retry))
     }
 }

@@ -8,7 +8,7 @@ mod loader;
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use agent::partitions::Choice;
+use agent::partitions::PartitionsChoice;
 
 use super::*;
 
@@ -37,7 +37,7 @@ impl Device {
         flate2::read::GzDecoder::new(DISK).read_to_end(&mut disk).unwrap();
         store::replace(&device.disk(), &disk).unwrap();
         store::replace(&device.topic_root.path(IMAGE), &content()).unwrap();
-        device.partitions = Choice::Gpt(device.disk());
+        device.partitions = PartitionsChoice::Gpt(device.disk());
         device
     }
 

@@ -9,24 +9,24 @@ struct Late {
     fails: bool,
 }
 
-impl Store for Late {
-    fn read(&mut self) -> Work<Partitions> {
+impl PartitionStore for Late {
+    fn read(&mut self) -> PartitionWork<Partitions> {
         self.inner.read()
     }
 
-    fn set_state(&mut self, label: Label, state: PartitionState) -> Work<()> {
+    fn set_state(&mut self, label: Label, state: PartitionState) -> PartitionWork<()> {
         self.inner.set_state(label, state)
     }
 
-    fn mark_current_active(&mut self) -> Work<()> {
+    fn mark_current_active(&mut self) -> PartitionWork<()> {
         self.inner.mark_current_active()
     }
 
-    fn write_image(&mut self, label: Label, image: Image, percent: Percent) -> Work<String> {
+    fn write_image(&mut self, label: Label, image: ImageToWrite, percent: Percent) -> PartitionWork<String> {
         self.inner.write_image(label, image, percent)
     }
 
-    fn boot(&mut self, boot_id: &str) -> Work<Boot> {
+    fn boot(&mut self, boot_id: &str) -> PartitionWork<BootResult> {
         if self.answers.load(Ordering::Relaxed) {
             return self.inner.boot(boot_id);
         }

@@ -40,12 +40,12 @@ pub const SEE_API: &str = "see layer api";
 
 /// A layer while it is looked at.
 #[derive(Debug, Default)]
-pub struct Looked {
+pub struct LayerCheck {
     read: Vec<String>,
     found: Vec<Finding>,
 }
 
-impl Looked {
+impl LayerCheck {
     /// What was read, as `3 nodes`.
     pub fn read(&mut self, what: impl Into<String>) -> &mut Self {
         self.read.push(what.into());

@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use kubeapi::machines::calls::{MACHINES, path};
 use kubeapi::reply::Reach;
 use kubeapi::slim::longhorn::{self, Volume};
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
 use serde_json::Value;
 use topics::VerifyLayer;
 
-use super::{Looked, unknown};
+use super::{LayerCheck, unknown};
 use crate::cluster::{etcd_snapshots, events, listed, server_time};
 use crate::finding::{warnings, without_hints};
 use crate::{
@@ -27,7 +27,7 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
         Err(error) => return without_api(&error),
     };
     let now = server.unwrap_or_else(&own);
-    let mut clock = Looked::default();
+    let mut clock = LayerCheck::default();
     match server {
         Some(server) => clock.read("the clock of the API server").found(node::clock(server, own())),
         None => clock.found([Finding::new(
@@ -37,7 +37,7 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
         )
         .with(Severity::Warns)]),
     };
-    let many = |what: &str, path: &str| Scope::all(what, path.to_owned());
+    let many = |what: &str, path: &str| WatchScope::all(what, path.to_owned());
     let (all_nodes, snapshots, events, leases, renewals, volumes, disks, attached) = join!(
         Box::pin(listed::<Value>(cluster, many("nodes", "/api/v1/nodes"))),
         Box::pin(listed::<Value>(cluster, etcd_snapshots())),
@@ -63,7 +63,7 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
     // Of nodes that could not be read nothing is said.
     let by_nodes = |found: Vec<Finding>| if all_nodes.is_ok() { found } else { Vec::new() };
     let members = known.iter().filter(|it| etcd::is_member(it)).count();
-    let mut quorum = Looked::default();
+    let mut quorum = LayerCheck::default();
     if members > 0 {
         quorum
             .list("nodes", all_nodes.as_deref(), etcd::voters)
@@ -77,14 +77,14 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
     ];
     let pods = parted(pods);
     let workloads = |half: fn(&Halves) -> &[Value]| {
-        let mut all = Looked::default();
+        let mut all = LayerCheck::default();
         for (what, read) in &kinds {
             all.list(what, read.as_ref().map(half), |some| workloads::short(what, some));
         }
         all.list("pods", pods.as_ref().map(half), |some| workloads::pods(some, now));
         all
     };
-    let mut volumes_layer = Looked::default();
+    let mut volumes_layer = LayerCheck::default();
     volumes_layer.list("volumes", volumes.as_deref(), |all| {
         let (faulted, others): (Vec<Volume>, Vec<Volume>) =
             all.iter().cloned().partition(|it| it.status.robustness == "faulted");
@@ -97,25 +97,25 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
         |all| by_nodes(storage::stale_attachments(all, known)),
     );
     vec![
-        Looked::default()
+        LayerCheck::default()
             .list("events of nodes", events.as_deref(), |all| warnings(certificates::events(all)))
             .layer("certificates"),
         clock.layer("clock"),
-        Looked::default()
+        LayerCheck::default()
             .list("leases", leases.as_deref(), |all| by_nodes(network::addresses(all, known, now)))
             .layer("network"),
         quorum.layer("etcd"),
-        Looked::default().read(format!("{} answers", cluster.address())).layer("api"),
-        Looked::default()
+        LayerCheck::default().read(format!("{} answers", cluster.address())).layer("api"),
+        LayerCheck::default()
             .list("nodes", all_nodes.as_deref(), of_nodes)
             .list("leases", renewals.as_deref(), |all| nodes::silent(known, all, now))
             .layer("nodes"),
-        Looked::default().list("nodes", all_nodes.as_deref(), nodes::tainted).layer("taints"),
+        LayerCheck::default().list("nodes", all_nodes.as_deref(), nodes::tainted).layer("taints"),
         volumes_layer.layer("storage"),
         workloads(|it| &it.0).layer("system"),
         workloads(|it| &it.1).layer("applications"),
-        Looked::default().list("budgets", disruptions.as_deref(), budgets::shut).layer("budgets"),
-        Looked::default()
+        LayerCheck::default().list("budgets", disruptions.as_deref(), budgets::shut).layer("budgets"),
+        LayerCheck::default()
             .list("virtual machines", guests.as_deref(), machines::not_running)
             .layer("machines"),
     ]
@@ -145,7 +145,7 @@ fn parted(read: Result<Vec<Value>, Error>) -> Result<Halves, Error> {
 fn without_api(error: &Error) -> Vec<VerifyLayer> {
     let (text, next) = (error.plain(), error.next_step());
     let off = error.reach() == Reach::Unreachable && !matches!(error, Error::Kubeconfig { .. });
-    let mut api = Looked::default();
+    let mut api = LayerCheck::default();
     api.found([if off { Finding::new("api", text, next) } else { Finding::unreadable("api", error) }]);
     let layers = super::LAYERS.into_iter().filter(|it| !["devices", "turns", "probes"].contains(it));
     let of = |layer| {

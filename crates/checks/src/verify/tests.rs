@@ -1,7 +1,7 @@
 //! Each layer of a report: well, not well, unreadable; without the API; in how many requests.
 
 use kubeapi::ApiClient;
-use kubeapi::mock::{self, Answer, Call};
+use kubeapi::mock::{self, MockReply, RecordedCall};
 use serde_json::{Value, json};
 use topics::VerifyResult::{Fail, Pass, Skipped, Unknown, Warn};
 
@@ -33,9 +33,9 @@ fn budget(namespace: &str, name: &str, [allowed, healthy, needed, there]: [u32; 
 
 /// A cluster in which all is well, and what `change` makes of a collection, by the end of its path.
 fn site(
-    change: impl Fn(&str, &mut Vec<Value>) -> Option<Answer> + Send + Sync + 'static,
-) -> (ApiClient, mock::Calls) {
-    mock::server(move |call: &Call| {
+    change: impl Fn(&str, &mut Vec<Value>) -> Option<MockReply> + Send + Sync + 'static,
+) -> (ApiClient, mock::RecordedCalls) {
+    mock::server(move |call: &RecordedCall| {
         let path = call.line.trim_start_matches("GET ").split('?').next().unwrap_or_default().to_owned();
         let kind = path.rsplit('/').next().unwrap_or_default();
         let kind = if path.contains("/kube-node-lease/") { format!("node-{kind}") } else { kind.to_owned() };
@@ -82,8 +82,9 @@ fn site(
                 "spec": { "nodeName": "n1", "source": { "persistentVolumeName": "pvc-1" } },
                 "status": { "attached": true } })],
             "/version" => {
-                return change("version", &mut Vec::new())
-                    .unwrap_or_else(|| Answer::Full(200, vec![], json!({ "gitVersion": "v1" }).to_string()));
+                return change("version", &mut Vec::new()).unwrap_or_else(|| {
+                    MockReply::Full(200, vec![], json!({ "gitVersion": "v1" }).to_string())
+                });
             }
             _ => Vec::new(),
         };
@@ -336,8 +337,8 @@ async fn v1_without_the_api_nothing_else_is_asked_and_who_may_not_ask_has_seen_n
 fn v1_the_worst_finding_is_the_result_of_a_layer() {
     let found = [Severity::Hint, Severity::Blocks, Severity::Warns]
         .map(|it| Finding::new("a", it.text(), "b").with(it));
-    let layer = Looked::default().read("x").found(found).layer("api");
+    let layer = LayerCheck::default().read("x").found(found).layer("api");
     assert_eq!(layer.result, Fail);
     assert_eq!(layer.findings.iter().map(|it| it.result).collect::<Vec<_>>(), [Fail, Warn, Pass]);
-    assert_eq!(Looked::default().layer("api").result, Skipped);
+    assert_eq!(LayerCheck::default().layer("api").result, Skipped);
 }

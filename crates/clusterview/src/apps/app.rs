@@ -39,7 +39,7 @@ pub(super) struct App {
 
 /// How a pod belongs to an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pod<'a> {
+pub(super) enum PodRole<'a> {
     /// It is the application.
     Native,
     /// It runs its virtual machine, whose name this is.
@@ -69,9 +69,10 @@ impl App {
     }
 
     /// Whether and how the pod of this name belongs to it.
-    pub(super) fn pod<'a>(&self, pod: &'a str) -> Option<Pod<'a>> {
+    pub(super) fn pod<'a>(&self, pod: &'a str) -> Option<PodRole<'a>> {
         if let Some(rest) = pod.strip_prefix(&self.name) {
-            return (rest.is_empty() || rest.strip_prefix('-').is_some_and(is_random)).then_some(Pod::Native);
+            return (rest.is_empty() || rest.strip_prefix('-').is_some_and(is_random))
+                .then_some(PodRole::Native);
         }
         let rest = pod.strip_prefix(LAUNCHER)?.strip_prefix(&self.name)?;
         // A machine is called by five characters behind the name of its set, or just so; its launcher by five more
@@ -79,7 +80,7 @@ impl App {
         let (machine, launcher) = rest.split_once('-')?;
         let whole = (machine.is_empty() || is_random(machine)) && is_random(launcher);
         let name = pod.get(LAUNCHER.len()..pod.len() - RANDOM_CHARS - 1)?;
-        whole.then_some(Pod::Launcher(name))
+        whole.then_some(PodRole::Launcher(name))
     }
 }
 
@@ -151,8 +152,8 @@ mod tests {
     fn a_pod_belongs_to_one_purge_of_one_application() {
         let one = app("web", 1);
         for (pod, how) in [
-            ("web-d4f3a-1-x7k2p", Some(Pod::Native)),
-            ("web-d4f3a-1", Some(Pod::Native)),
+            ("web-d4f3a-1-x7k2p", Some(PodRole::Native)),
+            ("web-d4f3a-1", Some(PodRole::Native)),
             // The tenth purge, and the eleventh.
             ("web-d4f3a-10-x7k2p", None),
             ("web-d4f3a-11", None),
@@ -162,8 +163,8 @@ mod tests {
             ("web-d4f3a-1-X7K2P", None),
             ("web-d4f3a-1x7k2p", None),
             ("my-web-d4f3a-1-x7k2p", None),
-            ("virt-launcher-web-d4f3a-1ab1cd-x7k2p", Some(Pod::Launcher("web-d4f3a-1ab1cd"))),
-            ("virt-launcher-web-d4f3a-1-x7k2p", Some(Pod::Launcher("web-d4f3a-1"))),
+            ("virt-launcher-web-d4f3a-1ab1cd-x7k2p", Some(PodRole::Launcher("web-d4f3a-1ab1cd"))),
+            ("virt-launcher-web-d4f3a-1-x7k2p", Some(PodRole::Launcher("web-d4f3a-1"))),
             // The machine of the tenth purge begins with a digit more.
             ("virt-launcher-web-d4f3a-10ab1cd-x7k2p", None),
             ("virt-launcher-web-d4f3a-10-x7k2p", None),

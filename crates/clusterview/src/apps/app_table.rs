@@ -21,7 +21,7 @@ pub const UNREACHABLE_AFTER: Duration = Duration::from_secs(120);
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum AppAction {
     /// Publish this under this key.
     Publish(String, Box<ENClusterAppStatus>),
     /// Take back what is published under this key.
@@ -112,7 +112,7 @@ impl AppTable {
     }
 
     /// The pods as they are now.
-    pub(super) fn heard(&mut self, pods: Vec<AppPod>) {
+    pub(super) fn set_pods(&mut self, pods: Vec<AppPod>) {
         self.pods = pods;
         self.ear = Ear::Well;
         self.judge();
@@ -147,7 +147,7 @@ impl AppTable {
     }
 
     /// What is due now. To be asked until nothing is; each act is to be answered by [`AppTable::done`].
-    pub(super) fn due(&mut self, now: Mono) -> Option<Act> {
+    pub(super) fn due(&mut self, now: Mono) -> Option<AppAction> {
         if let Ear::Failing { since } = self.ear
             && now >= since + UNREACHABLE_AFTER
         {
@@ -156,28 +156,28 @@ impl AppTable {
         }
         let (key, what) = self.owed.iter().find(|(key, what)| now >= self.not_before(key, what.is_none()))?;
         Some(match what {
-            Some(status) => Act::Publish(key.clone(), Box::new(status.clone())),
-            None => Act::Withdraw(key.clone()),
+            Some(status) => AppAction::Publish(key.clone(), Box::new(status.clone())),
+            None => AppAction::Withdraw(key.clone()),
         })
     }
 
     /// Whether an act has succeeded. One that failed is due again after the gap.
-    pub(super) fn done(&mut self, now: Mono, act: Act, done: bool) {
+    pub(super) fn done(&mut self, now: Mono, act: AppAction, done: bool) {
         match act {
-            Act::Publish(key, status) => {
+            AppAction::Publish(key, status) => {
                 self.quiet.insert(key.clone(), now + GAP);
                 if done {
                     self.owed.remove(&key);
                     self.said.insert(key, *status);
                 }
             }
-            Act::Withdraw(key) if done => {
+            AppAction::Withdraw(key) if done => {
                 self.owed.remove(&key);
                 self.said.remove(&key);
                 self.quiet.remove(&key);
                 self.refused.remove(&key);
             }
-            Act::Withdraw(key) => {
+            AppAction::Withdraw(key) => {
                 self.refused.insert(key, now + GAP);
             }
         }

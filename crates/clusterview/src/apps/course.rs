@@ -5,21 +5,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::pods::{AppPod, Line, LogRequest};
+use crate::pods::{AppPod, LogLine, LogRequest};
 use step::Mono;
 use topics::{AppLogMark, AppLogMarks};
 
-use super::app::{App, Pod};
+use super::app::{App, PodRole};
 use super::app_table::AppTable;
-use super::marks::Mark;
-use super::track::{Outcome, Run, Track};
+use super::marks::LogMark;
+use super::track::{ContainerRun, ContainerTrack, ReadEnd};
 
 /// The container beside a virtual machine that prints what the machine's console says.
 const CONSOLE: &str = "guest-console-log";
 
 /// A container of an application.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Source {
+pub(super) struct LogSource {
     /// Key of the application.
     pub(super) app: String,
     /// Name of the pod.
@@ -35,7 +35,7 @@ pub(super) struct Scene {
     apps: Option<BTreeSet<String>>,
     /// The pods that there are, while that is known.
     pods: Option<BTreeSet<String>>,
-    runs: BTreeMap<Source, Run>,
+    runs: BTreeMap<LogSource, ContainerRun>,
 }
 
 impl Scene {
@@ -52,50 +52,50 @@ impl Scene {
     }
 }
 
-fn source(key: &str, pod: &AppPod, container: &str) -> Source {
+fn source(key: &str, pod: &AppPod, container: &str) -> LogSource {
     let text = str::to_owned;
-    Source { app: text(key), pod: pod.name.clone(), uid: pod.uid.clone(), container: text(container) }
+    LogSource { app: text(key), pod: pod.name.clone(), uid: pod.uid.clone(), container: text(container) }
 }
 
 /// The containers of `pod` that speak for `app`.
-fn containers<'a>(app: &App, pod: &'a AppPod) -> impl Iterator<Item = (&'a str, Run)> + use<'a> {
+fn containers<'a>(app: &App, pod: &'a AppPod) -> impl Iterator<Item = (&'a str, ContainerRun)> + use<'a> {
     let (kind, native) = (app.pod(&pod.name), app.native);
     let speaks = move |name: &str, init: bool| match kind {
-        Some(Pod::Native) => !init,
-        Some(Pod::Launcher(_)) => !native && name == CONSOLE,
+        Some(PodRole::Native) => !init,
+        Some(PodRole::Launcher(_)) => !native && name == CONSOLE,
         None => false,
     };
     let ending = pod.ending || matches!(pod.phase.as_str(), "Succeeded" | "Failed");
     pod.containers
         .iter()
         .filter(move |it| speaks(&it.name, it.init))
-        .map(move |it| (it.name.as_str(), Run { restarts: it.restarts, state: it.state, ending }))
+        .map(move |it| (it.name.as_str(), ContainerRun { restarts: it.restarts, state: it.state, ending }))
 }
 
 /// What is read, and how far it has been.
 #[derive(Debug, Default)]
-pub(super) struct Course {
-    tracks: BTreeMap<Source, Track>,
+pub(super) struct LogCourse {
+    tracks: BTreeMap<LogSource, ContainerTrack>,
     /// Marks of containers that are not read now.
-    resting: BTreeMap<Source, Mark>,
+    resting: BTreeMap<LogSource, LogMark>,
     scene: Scene,
     /// Applications whose marks are others than those kept on disk.
     changed: BTreeSet<String>,
 }
 
-impl Course {
+impl LogCourse {
     /// Begins with the marks of an earlier run.
     pub(super) fn new<'a>(kept: impl IntoIterator<Item = (&'a str, &'a AppLogMarks)>) -> Self {
         let marks =
             kept.into_iter().flat_map(|(key, marks)| marks.containers.iter().map(move |it| (key, it)));
         let resting = marks.map(|(key, it)| {
-            let source = Source {
+            let source = LogSource {
                 app: key.to_owned(),
                 pod: it.pod.clone(),
                 uid: it.pod_uid.clone(),
                 container: it.container.clone(),
             };
-            (source, Mark::read(it.restarts, it.older, &it.moments))
+            (source, LogMark::read(it.restarts, it.older, &it.moments))
         });
         Self { resting: resting.collect(), ..Self::default() }
     }
@@ -112,15 +112,16 @@ impl Course {
             if mark.is_none() {
                 self.changed.insert(source.app.clone());
             }
-            self.tracks.insert(source.clone(), Track::new(mark, *run, now));
+            self.tracks.insert(source.clone(), ContainerTrack::new(mark, *run, now));
         }
         self.tidy();
     }
 
     /// Puts aside what is not read any more, and forgets what there is no more.
     fn tidy(&mut self) {
-        let gone = |it: &Source, track: &Track| !self.scene.runs.contains_key(it) && !track.is_reading();
-        let gone: Vec<Source> =
+        let gone =
+            |it: &LogSource, track: &ContainerTrack| !self.scene.runs.contains_key(it) && !track.is_reading();
+        let gone: Vec<LogSource> =
             self.tracks.iter().filter(|(it, track)| gone(it, track)).map(|(it, _)| it.clone()).collect();
         for source in gone {
             if let Some(track) = self.tracks.remove(&source) {
@@ -141,7 +142,7 @@ impl Course {
 
     /// A log that is to be read now, and whether runs of its container have gone by unread. Without news of the pods
     /// nothing is read: which run a log is of would be a guess.
-    pub(super) fn due(&mut self, now: Mono) -> Option<(Source, LogRequest, bool)> {
+    pub(super) fn due(&mut self, now: Mono) -> Option<(LogSource, LogRequest, bool)> {
         self.scene.pods.as_ref()?;
         for (source, track) in &mut self.tracks {
             let before = track.mark().restarts;
@@ -164,16 +165,16 @@ impl Course {
     /// When something is to be read next.
     pub(super) fn next_wake(&self) -> Option<Mono> {
         self.scene.pods.as_ref()?;
-        self.tracks.values().filter_map(Track::next_wake).min()
+        self.tracks.values().filter_map(ContainerTrack::next_wake).min()
     }
 
     /// The news among lines that have been read; `None` when they are doubted.
-    pub(super) fn sift(&mut self, source: &Source, lines: Vec<Line>) -> Option<Vec<Line>> {
+    pub(super) fn sift(&mut self, source: &LogSource, lines: Vec<LogLine>) -> Option<Vec<LogLine>> {
         self.tracks.get_mut(source).map_or_else(|| Some(Vec::new()), |track| track.sift(lines))
     }
 
     /// These lines have been handed on.
-    pub(super) fn told(&mut self, source: &Source, lines: &[Line]) {
+    pub(super) fn note_handed_on(&mut self, source: &LogSource, lines: &[LogLine]) {
         if let Some(track) = self.tracks.get_mut(source) {
             for line in lines {
                 track.note(line.at);
@@ -183,7 +184,7 @@ impl Course {
     }
 
     /// A reading has ended.
-    pub(super) fn ended(&mut self, source: &Source, now: Mono, outcome: Outcome) {
+    pub(super) fn ended(&mut self, source: &LogSource, now: Mono, outcome: ReadEnd) {
         if let Some(track) = self.tracks.get_mut(source) {
             let before = track.mark().restarts;
             track.ended(now, outcome);
@@ -211,7 +212,7 @@ impl Course {
     }
 }
 
-fn kept(source: &Source, mark: &Mark) -> AppLogMark {
+fn kept(source: &LogSource, mark: &LogMark) -> AppLogMark {
     let (older, moments) = mark.written();
     AppLogMark {
         pod: source.pod.clone(),

@@ -6,11 +6,11 @@
 //! lf-edge/eve pkg/newlog; docs/LOGGING.md there: a message has 8192 bytes at most.
 //! Pure: no clock, no I/O, no task.
 
-use crate::pods::Line;
+use crate::pods::LogLine;
 use serde::Serialize;
 use topics::GoTime;
 
-use super::course::Source;
+use super::course::LogSource;
 use crate::NAME;
 
 /// As many bytes of text, escaped, go into one object: with the other members it stays under 8192.
@@ -29,7 +29,7 @@ struct LogObject<'a> {
 
 /// Appends `line` to `out`, in several objects when it is long. `time` is when it is handed on, `eventtime` when the
 /// container wrote it.
-pub(super) fn write(out: &mut Vec<u8>, source: &Source, line: &Line, now: GoTime) {
+pub(super) fn write(out: &mut Vec<u8>, source: &LogSource, line: &LogLine, now: GoTime) {
     let mut text = line.text.as_str();
     let cut;
     if line.left_out > 0 {
@@ -80,8 +80,8 @@ mod tests {
 
     use super::*;
 
-    fn told(text: &str, left_out: usize) -> Vec<Value> {
-        let source = Source {
+    fn lines_of(text: &str, left_out: usize) -> Vec<Value> {
+        let source = LogSource {
             app: "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c".to_owned(),
             pod: "p".to_owned(),
             uid: "u".to_owned(),
@@ -89,7 +89,7 @@ mod tests {
         };
         let at = "2026-03-14T09:30:00.123456789Z".parse().unwrap();
         let mut out = Vec::new();
-        let line = Line { at, text: text.to_owned(), left_out };
+        let line = LogLine { at, text: text.to_owned(), left_out };
         write(&mut out, &source, &line, "2026-03-14T09:30:07.000000001Z".parse().unwrap());
         let text = String::from_utf8(out).unwrap();
         assert!(text.ends_with('\n') && text.lines().all(|line| line.len() < 8192));
@@ -103,16 +103,16 @@ mod tests {
             "source": "zedkube", "appuuid": "d4f3a2b1-6d5e-4f70-9bac-1d2e3f4a5b6c",
             "container": "c".repeat(63), "eventtime": "2026-03-14T09:30:00.123456789Z",
         });
-        assert_eq!(told("a \"b\"\t\u{1b}[31mc", 0), [expected]);
-        assert_eq!(told("", 0)[0]["msg"], "");
-        assert_eq!(told("a", 7)[0]["msg"], "a [7 bytes left out]");
+        assert_eq!(lines_of("a \"b\"\t\u{1b}[31mc", 0), [expected]);
+        assert_eq!(lines_of("", 0)[0]["msg"], "");
+        assert_eq!(lines_of("a", 7)[0]["msg"], "a [7 bytes left out]");
     }
 
     #[test]
     fn a_long_line_becomes_several_objects_and_nothing_of_it_is_lost() {
         for unit in ["x", "\u{1}", "\"", "ä", "日", "a\\\u{7f}"] {
             let text = unit.repeat(9000);
-            let parts = told(&text, 0);
+            let parts = lines_of(&text, 0);
             assert!(parts.len() > 1);
             let whole: String = parts.iter().map(|part| part["msg"].as_str().unwrap()).collect();
             assert!(whole == text, "{unit:?}");

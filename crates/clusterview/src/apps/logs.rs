@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::pods::{Line, Log, LogRequest, Then};
+use crate::pods::{ContainerLog, LogEnd, LogLine, LogRequest};
 use agent::{Clock, Outlet, Stop, report};
 use kubeapi::{ApiClient, Error};
 use tokio::sync::watch;
@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 use topics::AppLogMarks;
 use tracing::{debug, info, warn};
 
-use super::course::{Course, Scene, Source};
+use super::course::{LogCourse, LogSource, Scene};
 use super::line;
 use super::pipe::Pipe;
-use super::track::Outcome;
+use super::track::ReadEnd;
 
 /// As much text is handed on at a time, but for a longer line.
 pub const BATCH_BYTES: usize = 32 << 10;
@@ -37,17 +37,17 @@ pub(super) struct LogReader {
 }
 
 /// A piece of a log.
-struct Piece {
-    source: Source,
+struct LogPiece {
+    source: LogSource,
     /// Text of this round so far.
     bytes: usize,
-    result: Result<(Log, Vec<Line>, Then), Error>,
+    result: Result<(ContainerLog, Vec<LogLine>, LogEnd), Error>,
 }
 
 /// Hands on the lines of what `scenes` says, until the agent is to leave.
-pub(super) async fn run(desk: LogReader, mut scenes: watch::Receiver<Scene>) {
-    let mut hand = Hand::new(desk);
-    let (mut stop, clock) = (hand.desk.stop.clone(), hand.desk.clock);
+pub(super) async fn run(reader: LogReader, mut scenes: watch::Receiver<Scene>) {
+    let mut hand = Hand::new(reader);
+    let (mut stop, clock) = (hand.reader.stop.clone(), hand.reader.clock);
     loop {
         let now = clock.now();
         hand.course.see(now, &scenes.borrow_and_update());
@@ -60,7 +60,7 @@ pub(super) async fn run(desk: LogReader, mut scenes: watch::Receiver<Scene>) {
                     "the container was restarted several times between two looks: not all that it said was read"
                 );
             }
-            hand.readings.spawn(open(hand.desk.cluster.clone(), source, order));
+            hand.readings.spawn(open(hand.reader.cluster.clone(), source, order));
         }
         hand.keep();
         tokio::select! {
@@ -73,50 +73,50 @@ pub(super) async fn run(desk: LogReader, mut scenes: watch::Receiver<Scene>) {
     }
 }
 
-async fn open(cluster: ApiClient, source: Source, order: LogRequest) -> Piece {
-    match Log::open(&cluster, &order).await {
+async fn open(cluster: ApiClient, source: LogSource, order: LogRequest) -> LogPiece {
+    match ContainerLog::open(&cluster, &order).await {
         Ok(log) => next(source, 0, log).await,
-        Err(error) => Piece { source, bytes: 0, result: Err(error) },
+        Err(error) => LogPiece { source, bytes: 0, result: Err(error) },
     }
 }
 
-async fn next(source: Source, bytes: usize, mut log: Log) -> Piece {
+async fn next(source: LogSource, bytes: usize, mut log: ContainerLog) -> LogPiece {
     let result = log.next(BATCH_BYTES).await.map(|read| (log, read.lines, read.then));
-    Piece { source, bytes, result }
+    LogPiece { source, bytes, result }
 }
 
 struct Hand {
-    desk: LogReader,
-    course: Course,
-    readings: JoinSet<Piece>,
+    reader: LogReader,
+    course: LogCourse,
+    readings: JoinSet<LogPiece>,
     /// Containers whose trouble has been logged.
-    troubled: BTreeSet<Source>,
+    troubled: BTreeSet<LogSource>,
     /// The last failure to hand lines on, so that it is reported once.
     failure: String,
 }
 
 impl Hand {
-    fn new(desk: LogReader) -> Self {
-        let course = Course::new(desk.marks.iter());
-        Self { desk, course, readings: JoinSet::new(), troubled: BTreeSet::new(), failure: String::new() }
+    fn new(reader: LogReader) -> Self {
+        let course = LogCourse::new(reader.marks.iter());
+        Self { reader, course, readings: JoinSet::new(), troubled: BTreeSet::new(), failure: String::new() }
     }
 
-    async fn take(&mut self, piece: Piece) {
-        let Piece { source, bytes, result } = piece;
+    async fn take(&mut self, piece: LogPiece) {
+        let LogPiece { source, bytes, result } = piece;
         let outcome = match result {
             Err(error) => Some(self.trouble(&source, &error)),
             Ok((log, lines, then)) => {
                 self.troubled.remove(&source);
                 match self.course.sift(&source, lines) {
-                    None => Some(Outcome::Doubtful),
-                    Some(news) if !self.tell(&source, &news).await => Some(Outcome::Failed),
+                    None => Some(ReadEnd::Doubtful),
+                    Some(news) if !self.hand_on(&source, &news).await => Some(ReadEnd::Failed),
                     Some(news) => {
                         let bytes = bytes + news.iter().map(|it| it.text.len()).sum::<usize>();
                         match then {
-                            Then::End => Some(Outcome::Whole),
-                            Then::Broken => Some(Outcome::Failed),
-                            Then::More if bytes >= ROUND_BYTES => Some(Outcome::Cut),
-                            Then::More => {
+                            LogEnd::End => Some(ReadEnd::Whole),
+                            LogEnd::Broken => Some(ReadEnd::Failed),
+                            LogEnd::More if bytes >= ROUND_BYTES => Some(ReadEnd::Cut),
+                            LogEnd::More => {
                                 self.readings.spawn(next(source.clone(), bytes, log));
                                 None
                             }
@@ -126,31 +126,31 @@ impl Hand {
             }
         };
         if let Some(outcome) = outcome {
-            self.course.ended(&source, self.desk.clock.now(), outcome);
+            self.course.ended(&source, self.reader.clock.now(), outcome);
         }
     }
 
     /// Hands lines on, and marks them; whether that succeeded.
-    async fn tell(&mut self, source: &Source, lines: &[Line]) -> bool {
+    async fn hand_on(&mut self, source: &LogSource, lines: &[LogLine]) -> bool {
         if lines.is_empty() {
             return true;
         }
-        let (mut bytes, now) = (Vec::new(), self.desk.clock.wall());
+        let (mut bytes, now) = (Vec::new(), self.reader.clock.wall());
         for each in lines {
             line::write(&mut bytes, source, each, now);
         }
-        let (mut stop, clock) = (self.desk.stop.clone(), self.desk.clock);
+        let (mut stop, clock) = (self.reader.stop.clone(), self.reader.clock);
         let too_late = async {
             stop.stopped().await;
             clock.sleep_until(Some(clock.now() + LAST_WORDS)).await;
         };
         let written = tokio::select! {
             biased;
-            written = self.desk.pipe.write(&bytes) => written.map_err(|cause| report::chain(&cause)),
+            written = self.reader.pipe.write(&bytes) => written.map_err(|cause| report::chain(&cause)),
             () = too_late => Err("whoever reads them does not".to_owned()),
         };
         if self.is_done("hand lines of applications on", written) {
-            self.course.told(source, lines);
+            self.course.note_handed_on(source, lines);
             // In the same turn: nothing waits between the two.
             self.keep();
             return true;
@@ -163,8 +163,8 @@ impl Hand {
         for (key, marks) in self.course.changed() {
             // The next line of this application writes them all again.
             match marks {
-                Some(marks) => self.desk.marks.put(&key, &marks),
-                None => self.desk.marks.take(&key),
+                Some(marks) => self.reader.marks.put(&key, &marks),
+                None => self.reader.marks.take(&key),
             };
         }
     }
@@ -179,7 +179,7 @@ impl Hand {
         false
     }
 
-    fn trouble(&mut self, source: &Source, error: &Error) -> Outcome {
+    fn trouble(&mut self, source: &LogSource, error: &Error) -> ReadEnd {
         let (app, pod, container) = (&source.app, &source.pod, &source.container);
         let (line, next_step) = (error.line(), error.next_step());
         // A container that is just going, or has left no log behind, is nothing to look after.
@@ -196,6 +196,6 @@ impl Hand {
         } else {
             debug!(app, pod, container, error = line, "a log could not be read");
         }
-        if gone { Outcome::Refused } else { Outcome::Failed }
+        if gone { ReadEnd::Refused } else { ReadEnd::Failed }
     }
 }

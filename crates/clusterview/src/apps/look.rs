@@ -5,7 +5,7 @@
 use crate::pods::AppPod;
 use topics::{AppKubeStatus, ENClusterAppStatus};
 
-use super::app::{App, Pod};
+use super::app::{App, PodRole};
 
 /// The status of `app` on the node of this name, out of all pods in any order.
 pub(super) fn status<'a>(
@@ -28,7 +28,7 @@ pub(super) fn status<'a>(
         if runs || status.app_kube_status == AppKubeStatus::NotInCluster {
             status.app_kube_status = if runs { AppKubeStatus::Running } else { AppKubeStatus::NotRunning };
         }
-        if let Pod::Launcher(name) = kind {
+        if let PodRole::Launcher(name) = kind {
             machine = machine.max(Some((runs, name)));
         }
     }

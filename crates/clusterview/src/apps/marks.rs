@@ -18,7 +18,7 @@ const SLACK: SignedDuration = SignedDuration::from_secs(1);
 
 /// How far the log of one run of a container has been handed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct LogMark {
     /// Which run.
     pub(super) restarts: u32,
     /// Lines of moments that are forgotten have been handed on too.
@@ -27,7 +27,7 @@ pub(super) struct Mark {
     moments: VecDeque<(Timestamp, u32)>,
 }
 
-impl Mark {
+impl LogMark {
     /// Nothing of this run has been handed on.
     pub(super) const fn fresh(restarts: u32) -> Self {
         Self { restarts, older: false, moments: VecDeque::new() }
@@ -81,7 +81,7 @@ pub(super) struct Sieve {
 }
 
 impl Sieve {
-    pub(super) fn of(mark: &Mark) -> Self {
+    pub(super) fn of(mark: &LogMark) -> Self {
         let floor = mark.oldest().filter(|_| mark.older);
         Self { left: mark.moments.iter().copied().collect(), floor, anchored: false }
     }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     /// Reads `log` as a container's node gives it: only lines of the second of `since` and later.
-    fn read(mark: &mut Mark, log: &[i64]) -> Vec<usize> {
+    fn read(mark: &mut LogMark, log: &[i64]) -> Vec<usize> {
         let second = |it: Timestamp| it.as_nanosecond().div_euclid(1_000_000_000);
         let since = mark.since().map(second);
         let mut sieve = Sieve::of(mark);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn lines_of_one_moment_are_counted_and_not_taken_for_one() {
-        let mut mark = Mark::fresh(0);
+        let mut mark = LogMark::fresh(0);
         assert_eq!(read(&mut mark, &[1, 1, 1]), [0, 1, 2]);
         assert_eq!(read(&mut mark, &[1, 1, 1, 1, 2]), [3, 4]);
         assert_eq!(read(&mut mark, &[1, 1, 1, 1, 2]), [0_usize; 0]);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_line_behind_a_younger_one_is_not_lost() {
-        let mut mark = Mark::fresh(0);
+        let mut mark = LogMark::fresh(0);
         assert_eq!(read(&mut mark, &[10, 30]), [0, 1]);
         assert_eq!(read(&mut mark, &[10, 30, 20, 40]), [2, 3]);
         assert_eq!(read(&mut mark, &[10, 30, 20, 40]), [0_usize; 0]);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_mark_stays_small_and_knows_that_it_forgot() {
-        let mut mark = Mark::fresh(0);
+        let mut mark = LogMark::fresh(0);
         let log: Vec<i64> = (0..1000).collect();
         assert_eq!(read(&mut mark, &log[..500]).len(), 500);
         assert_eq!(
@@ -156,19 +156,19 @@ mod tests {
         );
         assert_eq!(read(&mut mark, &log), (500..1000).collect::<Vec<_>>());
         let (older, moments) = mark.written();
-        assert_eq!(Mark::read(0, older, &moments), mark);
+        assert_eq!(LogMark::read(0, older, &moments), mark);
     }
 
     #[test]
     fn a_log_that_begins_anew_has_no_line_that_is_known() {
-        let mut mark = Mark::fresh(0);
+        let mut mark = LogMark::fresh(0);
         read(&mut mark, &[1, 2]);
         let mut sieve = Sieve::of(&mark);
         assert!(sieve.is_news(at(3)) && !sieve.is_anchored());
         let mut sieve = Sieve::of(&mark);
         assert!(!sieve.is_news(at(2)) && sieve.is_anchored());
         assert!(sieve.is_news(at(3)));
-        assert!(!Sieve::of(&Mark::fresh(0)).is_anchored());
+        assert!(!Sieve::of(&LogMark::fresh(0)).is_anchored());
     }
 
     proptest! {
@@ -191,7 +191,7 @@ mod tests {
                     log.swap(nth, nth + 1);
                 }
             }
-            let (mut mark, mut seen) = (Mark::fresh(0), vec![0; log.len()]);
+            let (mut mark, mut seen) = (LogMark::fresh(0), vec![0; log.len()]);
             reads.push(true);
             for (nth, read_now) in reads.iter().enumerate() {
                 if *read_now {

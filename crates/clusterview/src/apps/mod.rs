@@ -22,4 +22,4 @@ pub use logs::{BATCH_BYTES, ROUND_BYTES};
 pub use pipe::Pipe;
 pub use task::Apps;
 pub use track::{AGAIN, DOUBT, ROUND};
-pub use wanted::{Console, Wanted};
+pub use wanted::{AppRequirements, Console};

@@ -11,11 +11,11 @@ use topics::{AppInstanceConfig, AppLogMarks, ENClusterAppStatus, go_json};
 use tracing::{debug, info, warn};
 
 use super::app::App;
-use super::app_table::{Act, AppTable};
+use super::app_table::{AppAction, AppTable};
 use super::course::Scene;
 use super::logs;
 use super::pipe::Pipe;
-use super::wanted::Wanted;
+use super::wanted::AppRequirements;
 use kubeapi::own_node::{OwnNode, Values};
 
 enum AppEvent {
@@ -31,7 +31,7 @@ pub struct Apps {
     own_node: OwnNode,
     status: Outlet<ENClusterAppStatus>,
     marks: Outlet<AppLogMarks>,
-    wanted: watch::Sender<Wanted>,
+    wanted: watch::Sender<AppRequirements>,
 }
 
 impl Apps {
@@ -45,7 +45,7 @@ impl Apps {
         troubles: &Troubles,
         cluster: ApiClient,
         own_node: OwnNode,
-        wanted: watch::Sender<Wanted>,
+        wanted: watch::Sender<AppRequirements>,
     ) -> Result<Self, Error> {
         Ok(Self {
             wanted,
@@ -63,30 +63,30 @@ impl Apps {
         let Self { context, cluster, own_node, status, marks, wanted } = self;
         let (scenes, scene) = watch::channel(Scene::default());
         let (clock, stop) = (context.clock, context.stop.clone());
-        let desk = logs::LogReader { cluster: cluster.clone(), clock, stop, marks, pipe };
-        let mut teller = Teller::new(clock, cluster, status, (scenes, wanted));
-        tokio::join!(logs::run(desk, scene), teller.run(&context, own_node.values()));
+        let reader = logs::LogReader { cluster: cluster.clone(), clock, stop, marks, pipe };
+        let mut teller = AppPublisher::new(clock, cluster, status, (scenes, wanted));
+        tokio::join!(logs::run(reader, scene), teller.run(&context, own_node.values()));
     }
 }
 
-struct Teller {
+struct AppPublisher {
     clock: Clock,
     cluster: ApiClient,
     status: Outlet<ENClusterAppStatus>,
     scenes: watch::Sender<Scene>,
-    wanted: watch::Sender<Wanted>,
+    wanted: watch::Sender<AppRequirements>,
     book: AppTable,
     pods: Option<Pods>,
     /// The last failure of the watch, so that it is reported once.
     trouble: Option<String>,
 }
 
-impl Teller {
+impl AppPublisher {
     fn new(
         clock: Clock,
         cluster: ApiClient,
         status: Outlet<ENClusterAppStatus>,
-        (scenes, wanted): (watch::Sender<Scene>, watch::Sender<Wanted>),
+        (scenes, wanted): (watch::Sender<Scene>, watch::Sender<AppRequirements>),
     ) -> Self {
         let book = AppTable::new(status.iter().map(|(key, status)| (key.to_owned(), status.clone())));
         Self { clock, cluster, status, scenes, wanted, book, pods: None, trouble: None }
@@ -103,7 +103,7 @@ impl Teller {
             self.publish();
             let scene = Scene::of(&self.book);
             self.scenes.send_if_modified(|known| (*known != scene).then(|| *known = scene).is_some());
-            let wanted = Wanted::of(&self.book, &self.wanted.borrow());
+            let wanted = AppRequirements::of(&self.book, &self.wanted.borrow());
             self.wanted.send_if_modified(|known| (*known != wanted).then(|| *known = wanted).is_some());
             tokio::select! {
                 biased;
@@ -115,7 +115,7 @@ impl Teller {
                 },
                 (node, _) = names.next() => self.book.node(node.to_string()),
                 () = self.clock.sleep_until(self.book.next_wake()) => {}
-                told = next(&mut self.pods) => self.told(told),
+                told = next(&mut self.pods) => self.take_pods(told),
             }
         }
     }
@@ -131,11 +131,11 @@ impl Teller {
         }
     }
 
-    fn told(&mut self, told: PodsUpdate) {
+    fn take_pods(&mut self, told: PodsUpdate) {
         let Some(pods) = &self.pods else { return };
         match told {
             PodsUpdate::Known => {
-                self.book.heard(pods.known().cloned().collect());
+                self.book.set_pods(pods.known().cloned().collect());
                 if self.trouble.take().is_some() {
                     info!("pods of applications are followed again");
                 }
@@ -156,12 +156,12 @@ impl Teller {
         let now = self.clock.now();
         while let Some(act) = self.book.due(now) {
             let done = match &act {
-                Act::Publish(key, status) => {
+                AppAction::Publish(key, status) => {
                     info!(app = key, designated = status.is_dnid_node, here = status.scheduled_on_this_node,
                         status = %status.app_kube_status.number(), "application in the cluster");
                     self.status.put(key, status)
                 }
-                Act::Withdraw(key) => self.status.take(key),
+                AppAction::Withdraw(key) => self.status.take(key),
             };
             self.book.done(now, act, done);
         }

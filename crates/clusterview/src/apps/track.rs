@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use crate::pods::{Line, State};
+use crate::pods::{ContainerState, LogLine};
 use step::Mono;
 
-use super::marks::{Mark, Sieve};
+use super::marks::{LogMark, Sieve};
 
 /// From the end of one reading to the next (spec/agents.md 4.1).
 pub const ROUND: Duration = Duration::from_secs(10);
@@ -24,16 +24,16 @@ const LAST_READS: u32 = 60;
 
 /// The newest run of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct ContainerRun {
     pub(super) restarts: u32,
-    pub(super) state: State,
+    pub(super) state: ContainerState,
     /// Its pod has been asked to end, or has come to its end: what it still says is read soon.
     pub(super) ending: bool,
 }
 
 /// What is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct LogRange {
     pub(super) previous: bool,
     pub(super) since: Option<jiff::Timestamp>,
     pub(super) ended: bool,
@@ -43,7 +43,7 @@ pub(super) struct Wanted {
 
 /// How a reading ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ReadEnd {
     /// With all that there was.
     Whole,
     /// There is more.
@@ -57,7 +57,7 @@ pub(super) enum Outcome {
 }
 
 #[derive(Debug)]
-struct Reading {
+struct LogReading {
     sieve: Sieve,
     previous: bool,
     ended: bool,
@@ -65,32 +65,32 @@ struct Reading {
 
 /// One container.
 #[derive(Debug)]
-pub(super) struct Track {
-    mark: Mark,
-    run: Run,
+pub(super) struct ContainerTrack {
+    mark: LogMark,
+    run: ContainerRun,
     /// When it is read next; `None` while there is nothing to read.
     next: Option<Mono>,
     /// The last reading met no known line, and the run is still the same.
     doubted: bool,
-    reading: Option<Reading>,
+    reading: Option<LogReading>,
     /// The run has changed during the reading.
     hurry: bool,
     /// Readings since the last change of the run.
     reads: u32,
 }
 
-impl Track {
+impl ContainerTrack {
     /// A container that is read at once.
-    pub(super) fn new(mark: Option<Mark>, run: Run, now: Mono) -> Self {
-        let mark = mark.unwrap_or(Mark::fresh(run.restarts));
+    pub(super) fn new(mark: Option<LogMark>, run: ContainerRun, now: Mono) -> Self {
+        let mark = mark.unwrap_or(LogMark::fresh(run.restarts));
         Self { mark, run, next: Some(now), doubted: false, reading: None, hurry: false, reads: 0 }
     }
 
-    pub(super) fn mark(&self) -> &Mark {
+    pub(super) fn mark(&self) -> &LogMark {
         &self.mark
     }
 
-    pub(super) fn into_mark(self) -> Mark {
+    pub(super) fn into_mark(self) -> LogMark {
         self.mark
     }
 
@@ -98,13 +98,13 @@ impl Track {
         self.reading.is_some()
     }
 
-    /// When [`Track::due`] has something to say.
+    /// When [`ContainerTrack::due`] has something to say.
     pub(super) fn next_wake(&self) -> Option<Mono> {
         self.next.filter(|_| self.reading.is_none())
     }
 
     /// Its newest run as it is now. Another one, and each change of it, is read at once.
-    pub(super) fn see(&mut self, now: Mono, run: Run) {
+    pub(super) fn see(&mut self, now: Mono, run: ContainerRun) {
         if run != self.run {
             self.run = run;
             (self.doubted, self.reads) = (false, 0);
@@ -114,43 +114,43 @@ impl Track {
     }
 
     /// What is to be read now, if anything. A reading has begun then.
-    pub(super) fn due(&mut self, now: Mono) -> Option<Wanted> {
+    pub(super) fn due(&mut self, now: Mono) -> Option<LogRange> {
         if self.next_wake().is_none_or(|at| now < at) {
             return None;
         }
         let newest = self.run.restarts;
         let (mut previous, mut missed) = (false, false);
         if self.mark.restarts > newest {
-            self.mark = Mark::fresh(newest);
+            self.mark = LogMark::fresh(newest);
         }
         if let Some(before) = newest.checked_sub(1).filter(|_| self.mark.restarts < newest) {
             match self.run.state {
-                State::Running | State::Ended => {
+                ContainerState::Running | ContainerState::Ended => {
                     missed = self.mark.restarts < before;
                     if missed {
-                        self.mark = Mark::fresh(before);
+                        self.mark = LogMark::fresh(before);
                     }
                     previous = true;
                 }
                 // Only the newest of the ended runs is kept by the node.
-                State::BackingOff => {
+                ContainerState::BackingOff => {
                     missed = true;
-                    self.mark = Mark::fresh(newest);
+                    self.mark = LogMark::fresh(newest);
                 }
-                State::Waiting => {}
+                ContainerState::Waiting => {}
             }
         }
-        let ended = previous || matches!(self.run.state, State::Ended | State::BackingOff);
-        if !ended && self.run.state == State::Waiting {
+        let ended = previous || matches!(self.run.state, ContainerState::Ended | ContainerState::BackingOff);
+        if !ended && self.run.state == ContainerState::Waiting {
             self.next = None;
             return None;
         }
-        self.reading = Some(Reading { sieve: Sieve::of(&self.mark), previous, ended });
-        Some(Wanted { previous, since: self.mark.since(), ended, missed })
+        self.reading = Some(LogReading { sieve: Sieve::of(&self.mark), previous, ended });
+        Some(LogRange { previous, since: self.mark.since(), ended, missed })
     }
 
     /// The news among the next lines of the reading; `None` when it is not certain that they are of this run.
-    pub(super) fn sift(&mut self, lines: Vec<Line>) -> Option<Vec<Line>> {
+    pub(super) fn sift(&mut self, lines: Vec<LogLine>) -> Option<Vec<LogLine>> {
         let Some(reading) = &mut self.reading else { return Some(Vec::new()) };
         let mut news = Vec::new();
         for line in lines {
@@ -171,22 +171,22 @@ impl Track {
     }
 
     /// The reading has ended.
-    pub(super) fn ended(&mut self, now: Mono, outcome: Outcome) {
+    pub(super) fn ended(&mut self, now: Mono, outcome: ReadEnd) {
         let Some(reading) = self.reading.take() else { return };
-        self.doubted = outcome == Outcome::Doubtful && !self.hurry;
+        self.doubted = outcome == ReadEnd::Doubtful && !self.hurry;
         self.reads = self.reads.saturating_add(1);
         let last = self.run.ending && self.reads <= LAST_READS;
-        let through = reading.previous && matches!(outcome, Outcome::Whole | Outcome::Refused);
+        let through = reading.previous && matches!(outcome, ReadEnd::Whole | ReadEnd::Refused);
         if through {
-            self.mark = Mark::fresh(self.mark.restarts.saturating_add(1));
+            self.mark = LogMark::fresh(self.mark.restarts.saturating_add(1));
         }
         self.next = match outcome {
             _ if through || self.hurry => Some(now),
             // It says nothing more.
-            Outcome::Whole if reading.ended => None,
-            Outcome::Whole | Outcome::Refused | Outcome::Failed if !last => Some(now + ROUND),
-            Outcome::Whole | Outcome::Refused | Outcome::Failed | Outcome::Cut => Some(now + AGAIN),
-            Outcome::Doubtful => Some(now + if last { LAST_DOUBT } else { DOUBT }),
+            ReadEnd::Whole if reading.ended => None,
+            ReadEnd::Whole | ReadEnd::Refused | ReadEnd::Failed if !last => Some(now + ROUND),
+            ReadEnd::Whole | ReadEnd::Refused | ReadEnd::Failed | ReadEnd::Cut => Some(now + AGAIN),
+            ReadEnd::Doubtful => Some(now + if last { LAST_DOUBT } else { DOUBT }),
         };
         self.hurry = false;
     }

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use topics::Affinity;
 
-use super::app::{App, Pod};
+use super::app::{App, PodRole};
 use super::app_table::AppTable;
 
 /// Of all applications of this node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wanted {
+pub struct AppRequirements {
     /// Consoles of machines that run here, by application.
     pub consoles: Option<BTreeMap<String, Console>>,
     /// Ethernet ports of native applications whose designated node is this one.
@@ -30,7 +30,7 @@ pub struct Console {
     pub port: u16,
 }
 
-impl Wanted {
+impl AppRequirements {
     /// What follows from `table`; `before` is what was known earlier.
     pub(super) fn of(table: &AppTable, before: &Self) -> Self {
         if !table.is_read() {
@@ -44,7 +44,7 @@ impl Wanted {
     }
 }
 
-fn consoles(table: &AppTable, before: &Wanted) -> Option<BTreeMap<String, Console>> {
+fn consoles(table: &AppTable, before: &AppRequirements) -> Option<BTreeMap<String, Console>> {
     let apps = || table.apps().iter().filter(|(_, app)| app.console && !app.native);
     if apps().next().is_none() {
         return Some(BTreeMap::new());
@@ -62,8 +62,8 @@ fn consoles(table: &AppTable, before: &Wanted) -> Option<BTreeMap<String, Consol
             .iter()
             .filter(|it| !it.ending && it.phase == "Running" && Some(it.node.as_str()) == table.node_name());
         let machine = here.filter_map(|it| match app.pod(&it.name) {
-            Some(Pod::Launcher(machine)) => Some(machine.to_owned()),
-            Some(Pod::Native) | None => None,
+            Some(PodRole::Launcher(machine)) => Some(machine.to_owned()),
+            Some(PodRole::Native) | None => None,
         });
         Some((key.clone(), Console { machine: machine.max()?, port }))
     };
@@ -106,17 +106,17 @@ mod tests {
         table
     }
 
-    fn machines(table: &AppTable, before: &Wanted) -> Option<Vec<String>> {
-        let consoles = Wanted::of(table, before).consoles?;
+    fn machines(table: &AppTable, before: &AppRequirements) -> Option<Vec<String>> {
+        let consoles = AppRequirements::of(table, before).consoles?;
         Some(consoles.into_values().map(|it| format!("{} {}", it.machine, it.port)).collect())
     }
 
     #[test]
     fn d_v1_the_console_is_of_the_machine_that_runs_here_and_of_no_other_purge() {
-        let none = Wanted::default();
+        let none = AppRequirements::default();
         let mut table = table(&config());
-        table.heard(vec![launcher("ubuntu-b3e2f-1ab1cd", "n1", "Running")]);
-        assert_eq!(Wanted::of(&table, &none), none, "configs were not read yet");
+        table.set_pods(vec![launcher("ubuntu-b3e2f-1ab1cd", "n1", "Running")]);
+        assert_eq!(AppRequirements::of(&table, &none), none, "configs were not read yet");
         table.configs_read();
         let ours = Some(vec!["ubuntu-b3e2f-1ab1cd 5901".to_owned()]);
         assert_eq!(machines(&table, &none), ours);
@@ -129,11 +129,11 @@ mod tests {
             (vec![AppPod { ending: true, ..launcher("ubuntu-b3e2f-1ab1cd", "n1", "Running") }], Some(vec![])),
             (vec![], Some(vec![])),
         ] {
-            table.heard(pods.clone());
+            table.set_pods(pods.clone());
             assert_eq!(machines(&table, &none), found, "{pods:?}");
         }
         // Another one after it moved away and back.
-        table.heard(vec![launcher("ubuntu-b3e2f-1zzzzz", "n1", "Running")]);
+        table.set_pods(vec![launcher("ubuntu-b3e2f-1zzzzz", "n1", "Running")]);
         assert_eq!(machines(&table, &none), Some(vec!["ubuntu-b3e2f-1zzzzz 5901".to_owned()]));
     }
 
@@ -141,11 +141,11 @@ mod tests {
     fn while_the_api_is_away_a_console_stays_and_closes_when_it_is_wanted_no_more() {
         let mut table = table(&config());
         table.configs_read();
-        assert_eq!(machines(&table, &Wanted::default()), None, "nothing is known of pods");
-        table.heard(vec![launcher("ubuntu-b3e2f-1ab1cd", "n1", "Running")]);
-        let before = Wanted::of(&table, &Wanted::default());
+        assert_eq!(machines(&table, &AppRequirements::default()), None, "nothing is known of pods");
+        table.set_pods(vec![launcher("ubuntu-b3e2f-1ab1cd", "n1", "Running")]);
+        let before = AppRequirements::of(&table, &AppRequirements::default());
         table.failed(Mono::START);
-        assert_eq!(Wanted::of(&table, &before), before);
+        assert_eq!(AppRequirements::of(&table, &before), before);
         let off = AppInstanceConfig { remote_console: false, ..config() };
         table.configured(VM.to_owned(), Some(App::of(&off)));
         assert_eq!(machines(&table, &before), Some(vec![]));
@@ -168,7 +168,7 @@ mod tests {
             config.is_designated_node_id = designated;
             let mut table = table(&config);
             table.configs_read();
-            let found = Wanted::of(&table, &Wanted::default());
+            let found = AppRequirements::of(&table, &AppRequirements::default());
             assert_eq!(found.ports.unwrap().iter().map(String::as_str).collect::<Vec<_>>(), ports);
             assert_eq!(found.places.unwrap().keys().map(String::as_str).collect::<Vec<_>>(), places);
         }

@@ -10,36 +10,36 @@ use jiff::Timestamp;
 use kubeapi::nodes::Node;
 
 /// Objects by namespace and name; the namespace is empty where there is none.
-pub type Table<T> = BTreeMap<(String, String), T>;
+pub type ObjectTable<T> = BTreeMap<(String, String), T>;
 
 /// All that is known of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Facts {
+pub struct ClusterFacts {
     /// Nodes.
-    pub nodes: Table<Node>,
+    pub nodes: ObjectTable<Node>,
     /// Pods of all namespaces.
-    pub pods: Table<Pod>,
+    pub pods: ObjectTable<PodFact>,
     /// Virtual machine instances of applications.
-    pub vms: Table<Vm>,
+    pub vms: ObjectTable<Vm>,
     /// Claims of applications.
-    pub claims: Table<Claim>,
+    pub claims: ObjectTable<ClaimFact>,
     /// DaemonSets of Longhorn.
-    pub daemon_sets: Table<DaemonSet>,
+    pub daemon_sets: ObjectTable<DaemonSet>,
     /// Volumes of Longhorn.
-    pub volumes: Table<Volume>,
+    pub volumes: ObjectTable<Volume>,
     /// Replicas of Longhorn's volumes.
-    pub replicas: Table<Replica>,
+    pub replicas: ObjectTable<Replica>,
     /// Engines of Longhorn's volumes.
-    pub engines: Table<Engine>,
+    pub engines: ObjectTable<EngineFact>,
     /// Snapshots of Longhorn's volumes.
-    pub snapshots: Table<Snapshot>,
+    pub snapshots: ObjectTable<Snapshot>,
     /// Longhorn's view of the nodes.
-    pub storage_nodes: Table<StorageNode>,
+    pub storage_nodes: ObjectTable<StorageNode>,
 }
 
 /// A pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Pod {
+pub struct PodFact {
     /// Its phase.
     pub phase: String,
     /// What more is known of it.
@@ -91,7 +91,7 @@ pub struct Vm {
 
 /// A claim.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Claim {
+pub struct ClaimFact {
     /// The volume that it is bound to.
     pub volume: String,
     /// Its phase.
@@ -143,7 +143,7 @@ pub struct Replica {
 
 /// An engine of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Engine {
+pub struct EngineFact {
     /// By replica how it is used: `RW`, `WO` while it is filled, `ERR`.
     pub modes: BTreeMap<String, String>,
     /// By replica where it is reached.

@@ -9,15 +9,18 @@ use std::time::Duration;
 use futures::stream::{self, BoxStream, StreamExt};
 use serde::{Deserialize, Deserializer};
 
-use super::facts::{Claim, DaemonSet, Engine, Facts, Pod, Replica, Snapshot, StorageNode, Table, Vm, Volume};
+use super::facts::{
+    ClaimFact, ClusterFacts, DaemonSet, EngineFact, ObjectTable, PodFact, Replica, Snapshot, StorageNode, Vm,
+    Volume,
+};
 use super::groups::Groups;
 use super::longhorn;
 use super::objects;
-use super::parts::Part;
+use super::parts::Collection;
 use kubeapi::ApiClient;
 use kubeapi::nodes::{self, Node};
-use kubeapi::objects::Raw;
-use kubeapi::watch::{self, Manner, Scope, Update, follow_in};
+use kubeapi::objects::RawObject;
+use kubeapi::watch::{self, Manner, Update, WatchScope, follow_in};
 
 /// One watch is kept open this long: each opening is a request. A connection that died without a word is noticed
 /// so late, too.
@@ -26,34 +29,34 @@ pub(crate) const SLOT: Duration = Duration::from_secs(240);
 pub(super) const ABSENT_PAUSE: Duration = Duration::from_secs(120);
 
 /// Something heard of a part.
-pub(super) struct News {
-    pub(super) part: Part,
-    pub(super) what: What,
+pub(super) struct CollectionNews {
+    pub(super) part: Collection,
+    pub(super) what: NewsContent,
 }
 
-pub(super) enum What {
+pub(super) enum NewsContent {
     /// The content may have changed; the function says whether it has.
-    Content(Box<dyn FnOnce(&mut Facts) -> bool + Send>),
+    Content(Box<dyn FnOnce(&mut ClusterFacts) -> bool + Send>),
     /// Calls succeed again; nothing was missed.
     Recovered,
     /// The cluster does not know the resource. The function empties the part.
-    Absent(fn(&mut Facts) -> bool),
+    Absent(fn(&mut ClusterFacts) -> bool),
     /// A call failed.
     Failed { error: String, next_step: String },
 }
 
 /// All parts at once. The stream never ends; dropping it closes all connections.
-pub(super) fn all(cluster: &ApiClient, seed: u64) -> stream::SelectAll<BoxStream<'static, News>> {
+pub(super) fn all(cluster: &ApiClient, seed: u64) -> stream::SelectAll<BoxStream<'static, CollectionNews>> {
     let groups = Groups::default();
     stream::select_all([
         of::<Node>(cluster, seed, &groups),
-        of::<Pod>(cluster, seed, &groups),
+        of::<PodFact>(cluster, seed, &groups),
         of::<Vm>(cluster, seed, &groups),
-        of::<Claim>(cluster, seed, &groups),
+        of::<ClaimFact>(cluster, seed, &groups),
         of::<DaemonSet>(cluster, seed, &groups),
         of::<Volume>(cluster, seed, &groups),
         of::<Replica>(cluster, seed, &groups),
-        of::<Engine>(cluster, seed, &groups),
+        of::<EngineFact>(cluster, seed, &groups),
         of::<Snapshot>(cluster, seed, &groups),
         of::<StorageNode>(cluster, seed, &groups),
         // It says nothing by itself.
@@ -62,36 +65,36 @@ pub(super) fn all(cluster: &ApiClient, seed: u64) -> stream::SelectAll<BoxStream
 }
 
 /// What is kept of a kind of object.
-pub(crate) trait Fact: Clone + Debug + PartialEq + Send + 'static {
-    fn of(raw: &Raw) -> Self;
+pub(crate) trait ObjectFact: Clone + Debug + PartialEq + Send + 'static {
+    fn of(raw: &RawObject) -> Self;
 }
 
 /// A kind of object that is a part.
-trait Kept: Fact {
+trait PartKind: ObjectFact {
     /// Its part.
-    const PART: Part;
+    const PART: Collection;
     /// Where its objects are listed.
     const PATH: &'static str;
     /// Whether what defines it may not be installed.
     const OPTIONAL: bool;
 
-    fn table(facts: &mut Facts) -> &mut Table<Self>;
+    fn table(facts: &mut ClusterFacts) -> &mut ObjectTable<Self>;
 }
 
 macro_rules! kept {
     ($($kind:ident = $part:ident, $table:ident, $read:path, $optional:literal, $path:literal;)+) => { $(
-        impl Fact for $kind {
-            fn of(raw: &Raw) -> Self {
+        impl ObjectFact for $kind {
+            fn of(raw: &RawObject) -> Self {
                 $read(raw)
             }
         }
 
-        impl Kept for $kind {
-            const PART: Part = Part::$part;
+        impl PartKind for $kind {
+            const PART: Collection = Collection::$part;
             const PATH: &'static str = $path;
             const OPTIONAL: bool = $optional;
 
-            fn table(facts: &mut Facts) -> &mut Table<Self> {
+            fn table(facts: &mut ClusterFacts) -> &mut ObjectTable<Self> {
                 &mut facts.$table
             }
         }
@@ -100,8 +103,8 @@ macro_rules! kept {
 
 kept! {
     Node = Nodes, nodes, nodes::node, false, "/api/v1/nodes";
-    Pod = Pods, pods, objects::pod, false, "/api/v1/pods";
-    Claim = Claims, claims, objects::claim, false, "/api/v1/namespaces/eve-kube-app/persistentvolumeclaims";
+    PodFact = Pods, pods, objects::pod, false, "/api/v1/pods";
+    ClaimFact = Claims, claims, objects::claim, false, "/api/v1/namespaces/eve-kube-app/persistentvolumeclaims";
     DaemonSet = DaemonSets, daemon_sets, objects::daemon_set, false,
         "/apis/apps/v1/namespaces/longhorn-system/daemonsets";
     Vm = Vms, vms, longhorn::vm, true,
@@ -110,7 +113,7 @@ kept! {
         "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/volumes";
     Replica = Replicas, replicas, longhorn::replica, true,
         "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/replicas";
-    Engine = Engines, engines, longhorn::engine, true,
+    EngineFact = Engines, engines, longhorn::engine, true,
         "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/engines";
     Snapshot = Snapshots, snapshots, longhorn::snapshot, true,
         "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/snapshots";
@@ -126,9 +129,9 @@ pub(crate) struct FactItem<T> {
     pub(crate) fact: T,
 }
 
-impl<'de, T: Fact> Deserialize<'de> for FactItem<T> {
+impl<'de, T: ObjectFact> Deserialize<'de> for FactItem<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut raw = Raw::deserialize(from)?;
+        let mut raw = RawObject::deserialize(from)?;
         let fact = T::of(&raw);
         let key =
             (raw.metadata.namespace.take().unwrap_or_default(), raw.metadata.name.take().unwrap_or_default());
@@ -136,32 +139,32 @@ impl<'de, T: Fact> Deserialize<'de> for FactItem<T> {
     }
 }
 
-struct Reader<T> {
+struct CollectionReader<T> {
     cluster: ApiClient,
     seed: u64,
     groups: Groups,
     /// `None` before the first call and while the resource is absent.
-    open: Option<BoxStream<'static, watch::News<FactItem<T>>>>,
+    open: Option<BoxStream<'static, watch::FollowNews<FactItem<T>>>>,
     absent: bool,
 }
 
-fn of<T: Kept>(cluster: &ApiClient, seed: u64, groups: &Groups) -> BoxStream<'static, News> {
+fn of<T: PartKind>(cluster: &ApiClient, seed: u64, groups: &Groups) -> BoxStream<'static, CollectionNews> {
     let (cluster, groups) = (cluster.clone(), groups.clone());
-    let reader = Reader::<T> { cluster, seed, groups, open: None, absent: false };
+    let reader = CollectionReader::<T> { cluster, seed, groups, open: None, absent: false };
     stream::unfold(reader, |mut reader| async move {
-        let news = News { part: T::PART, what: reader.next().await };
+        let news = CollectionNews { part: T::PART, what: reader.next().await };
         Some((news, reader))
     })
     .boxed()
 }
 
-impl<T: Kept> Reader<T> {
-    async fn next(&mut self) -> What {
+impl<T: PartKind> CollectionReader<T> {
+    async fn next(&mut self) -> NewsContent {
         if self.open.is_none() && self.absent {
             self.groups.until_served(T::PATH).await;
         }
         let open = self.open.get_or_insert_with(|| {
-            let scope = Scope {
+            let scope = WatchScope {
                 what: T::PART.text().to_owned(),
                 path: T::PATH.to_owned(),
                 fields: None,
@@ -173,52 +176,52 @@ impl<T: Kept> Reader<T> {
         });
         let Some(news) = open.next().await else { std::future::pending().await };
         match news {
-            watch::News::Recovered => What::Recovered,
-            watch::News::Update(Update::Trouble(error)) => {
+            watch::FollowNews::Recovered => NewsContent::Recovered,
+            watch::FollowNews::Update(Update::Trouble(error)) => {
                 if T::OPTIONAL && error.is_not_found() {
                     self.open = None;
                     self.absent = true;
-                    return What::Absent(|facts| !std::mem::take(T::table(facts)).is_empty());
+                    return NewsContent::Absent(|facts| !std::mem::take(T::table(facts)).is_empty());
                 }
-                What::Failed { error: error.line(), next_step: error.next_step() }
+                NewsContent::Failed { error: error.line(), next_step: error.next_step() }
             }
-            watch::News::Update(Update::Listed(all)) => {
+            watch::FollowNews::Update(Update::Listed(all)) => {
                 // Entry by entry, as below: `collect` sorts, with four kilobytes of code for each type of entry.
-                let mut now: Table<T> = Table::new();
+                let mut now: ObjectTable<T> = ObjectTable::new();
                 now.extend(all.into_iter().map(|it| (it.key, it.fact)));
-                What::Content(Box::new(move |facts| {
+                NewsContent::Content(Box::new(move |facts| {
                     let table = T::table(facts);
                     let changed = *table != now;
                     *table = now;
                     changed
                 }))
             }
-            watch::News::Update(Update::Put(one)) => What::Content(Box::new(move |facts| {
+            watch::FollowNews::Update(Update::Put(one)) => NewsContent::Content(Box::new(move |facts| {
                 let table = T::table(facts);
                 let changed = table.get(&one.key) != Some(&one.fact);
                 table.insert(one.key, one.fact);
                 changed
             })),
-            watch::News::Update(Update::Gone(one)) => {
-                What::Content(Box::new(move |facts| T::table(facts).remove(&one.key).is_some()))
+            watch::FollowNews::Update(Update::Gone(one)) => {
+                NewsContent::Content(Box::new(move |facts| T::table(facts).remove(&one.key).is_some()))
             }
         }
     }
 }
 
 /// Forgets the content of a part.
-pub(super) fn empty(facts: &mut Facts, part: Part) {
+pub(super) fn empty(facts: &mut ClusterFacts, part: Collection) {
     match part {
-        Part::Nodes => facts.nodes.clear(),
-        Part::Pods => facts.pods.clear(),
-        Part::Vms => facts.vms.clear(),
-        Part::Claims => facts.claims.clear(),
-        Part::DaemonSets => facts.daemon_sets.clear(),
-        Part::Volumes => facts.volumes.clear(),
-        Part::Replicas => facts.replicas.clear(),
-        Part::Engines => facts.engines.clear(),
-        Part::Snapshots => facts.snapshots.clear(),
-        Part::StorageNodes => facts.storage_nodes.clear(),
+        Collection::Nodes => facts.nodes.clear(),
+        Collection::Pods => facts.pods.clear(),
+        Collection::Vms => facts.vms.clear(),
+        Collection::Claims => facts.claims.clear(),
+        Collection::DaemonSets => facts.daemon_sets.clear(),
+        Collection::Volumes => facts.volumes.clear(),
+        Collection::Replicas => facts.replicas.clear(),
+        Collection::Engines => facts.engines.clear(),
+        Collection::Snapshots => facts.snapshots.clear(),
+        Collection::StorageNodes => facts.storage_nodes.clear(),
     }
 }
 
@@ -229,10 +232,16 @@ mod tests {
 
     #[test]
     fn the_paths_lie_in_the_two_namespaces() {
-        let apps = [Vm::PATH, Claim::PATH];
+        let apps = [Vm::PATH, ClaimFact::PATH];
         assert!(apps.iter().all(|path| path.contains(&format!("/namespaces/{APP_NAMESPACE}/"))));
-        let storage =
-            [DaemonSet::PATH, Volume::PATH, Replica::PATH, Engine::PATH, Snapshot::PATH, StorageNode::PATH];
+        let storage = [
+            DaemonSet::PATH,
+            Volume::PATH,
+            Replica::PATH,
+            EngineFact::PATH,
+            Snapshot::PATH,
+            StorageNode::PATH,
+        ];
         assert!(storage.iter().all(|path| path.contains(&format!("/namespaces/{STORAGE_NAMESPACE}/"))));
     }
 }

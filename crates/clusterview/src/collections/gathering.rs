@@ -7,16 +7,16 @@ use std::borrow::Cow;
 use futures::stream::{BoxStream, SelectAll, StreamExt};
 use step::Mono;
 
-use super::facts::Facts;
-use super::follow::{self, News, What};
-use super::parts::{Part, Parts};
+use super::facts::ClusterFacts;
+use super::follow::{self, CollectionNews, NewsContent};
+use super::parts::{Collection, Parts};
 use kubeapi::ApiClient;
 
 /// What has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartUpdate {
     /// In this part.
-    pub part: Part,
+    pub part: Collection,
     /// The facts are others.
     pub content: bool,
     /// How the part is doing is another.
@@ -25,9 +25,9 @@ pub struct PartUpdate {
 
 /// Facts that follow the cluster. Dropping it closes all watches.
 pub struct Gathering {
-    facts: Facts,
+    facts: ClusterFacts,
     parts: Parts,
-    streams: SelectAll<BoxStream<'static, News>>,
+    streams: SelectAll<BoxStream<'static, CollectionNews>>,
 }
 
 impl std::fmt::Debug for Gathering {
@@ -40,12 +40,12 @@ impl Gathering {
     /// Nothing is known yet; the first call is made when [`Gathering::next`] is first polled. Gatherers of different
     /// seeds do not ask in step.
     pub fn open(cluster: &ApiClient, seed: u64) -> Self {
-        Self { facts: Facts::default(), parts: Parts::default(), streams: follow::all(cluster, seed) }
+        Self { facts: ClusterFacts::default(), parts: Parts::default(), streams: follow::all(cluster, seed) }
     }
 
     /// The facts now, without those that are too old. These are kept all the same: a watch that continues after a
     /// long failure does not list again.
-    pub fn facts(&self) -> Cow<'_, Facts> {
+    pub fn facts(&self) -> Cow<'_, ClusterFacts> {
         let expired = self.parts.expired();
         if expired.is_empty() {
             return Cow::Borrowed(&self.facts);
@@ -65,13 +65,17 @@ impl Gathering {
     /// Waits for the next thing that is heard, and takes it in. Nothing is heard while nobody waits here; dropping
     /// the wait loses nothing.
     pub async fn next(&mut self, now: impl Fn() -> Mono) -> PartUpdate {
-        let Some(News { part, what }) = self.streams.next().await else { std::future::pending().await };
+        let Some(CollectionNews { part, what }) = self.streams.next().await else {
+            std::future::pending().await
+        };
         let was_expired = self.parts.expired().contains(&part);
         let (content, state) = match what {
-            What::Content(change) => (change(&mut self.facts) || was_expired, self.parts.well(part)),
-            What::Recovered => (was_expired, self.parts.well(part)),
-            What::Absent(clear) => (clear(&mut self.facts), self.parts.absent(part)),
-            What::Failed { error, next_step } => (false, self.parts.failed(part, now(), error, next_step)),
+            NewsContent::Content(change) => (change(&mut self.facts) || was_expired, self.parts.well(part)),
+            NewsContent::Recovered => (was_expired, self.parts.well(part)),
+            NewsContent::Absent(clear) => (clear(&mut self.facts), self.parts.absent(part)),
+            NewsContent::Failed { error, next_step } => {
+                (false, self.parts.failed(part, now(), error, next_step))
+            }
         };
         PartUpdate { part, content, state }
     }

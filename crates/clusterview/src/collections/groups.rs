@@ -32,9 +32,9 @@ struct Group {
 }
 
 /// One kind waits as long as this is kept.
-struct Waiting<'a>(&'a watch::Sender<usize>);
+struct FirstListWait<'a>(&'a watch::Sender<usize>);
 
-impl Drop for Waiting<'_> {
+impl Drop for FirstListWait<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
@@ -48,7 +48,7 @@ impl Groups {
         let is_served = |groups: &BTreeSet<String>| group.is_none_or(|group| groups.contains(group));
         let mut served = self.served.subscribe();
         self.waiting.send_modify(|count| *count += 1);
-        let _waiting = Waiting(&self.waiting);
+        let _waiting = FirstListWait(&self.waiting);
         // The sender is ours: it is there as long as we are.
         while served.changed().await.is_ok() {
             if served.borrow_and_update().as_ref().is_none_or(is_served) {

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::facts::{Engine, Replica, Snapshot, StorageNode, Vm, Volume};
+use super::facts::{EngineFact, Replica, Snapshot, StorageNode, Vm, Volume};
 use super::objects::ready_since;
-use kubeapi::objects::{Raw, condition, text};
+use kubeapi::objects::{RawObject, condition, text};
 
 /// The live data of a volume stands among its snapshots under this name; it is no snapshot.
 const HEAD: &str = "volume-head";
 
-pub(super) fn vm(raw: &Raw) -> Vm {
+pub(super) fn vm(raw: &RawObject) -> Vm {
     Vm {
         phase: text(&raw.status["phase"]),
         created: raw.created(),
@@ -24,7 +24,7 @@ pub(super) fn vm(raw: &Raw) -> Vm {
     }
 }
 
-pub(super) fn volume(raw: &Raw) -> Volume {
+pub(super) fn volume(raw: &RawObject) -> Volume {
     Volume {
         state: text(&raw.status["state"]),
         robustness: text(&raw.status["robustness"]),
@@ -32,7 +32,7 @@ pub(super) fn volume(raw: &Raw) -> Volume {
     }
 }
 
-pub(super) fn replica(raw: &Raw) -> Replica {
+pub(super) fn replica(raw: &RawObject) -> Replica {
     let said = |member: &str| !text(&raw.status[member]).is_empty();
     Replica {
         volume: text(&raw.spec["volumeName"]),
@@ -48,10 +48,10 @@ fn address(ip: &str, port: u64) -> String {
     if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
 }
 
-pub(super) fn engine(raw: &Raw) -> Engine {
+pub(super) fn engine(raw: &RawObject) -> EngineFact {
     let words = |member: &str| each(&raw.status[member], text);
     let percent = |it: &Value| u8::try_from(number(&it["progress"])).unwrap_or(100).min(100);
-    Engine {
+    EngineFact {
         modes: words("replicaModeMap"),
         addresses: words("currentReplicaAddressMap"),
         rebuilt: each(&raw.status["rebuildStatus"], percent),
@@ -63,13 +63,13 @@ fn each<T>(map: &Value, read: impl Fn(&Value) -> T) -> BTreeMap<String, T> {
     members.map(|(name, value)| (name.clone(), read(value))).collect()
 }
 
-pub(super) fn snapshot(raw: &Raw) -> Snapshot {
+pub(super) fn snapshot(raw: &RawObject) -> Snapshot {
     let name = raw.metadata.name.as_deref().unwrap_or_default();
     let bytes = if name.ends_with(HEAD) { 0 } else { number(&raw.status["size"]) };
     Snapshot { volume: text(&raw.spec["volume"]), bytes }
 }
 
-pub(super) fn storage_node(raw: &Raw) -> StorageNode {
+pub(super) fn storage_node(raw: &RawObject) -> StorageNode {
     let mut disks = raw.status["diskStatus"].as_object().into_iter().flatten();
     StorageNode {
         disk_unschedulable: disks.any(|(_, disk)| condition(disk, "Schedulable")["status"] == "False"),
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    fn read<T>(object: Value, read: impl Fn(&Raw) -> T) -> T {
+    fn read<T>(object: Value, read: impl Fn(&RawObject) -> T) -> T {
         read(&serde_json::from_value(object).unwrap())
     }
 
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(seen.modes["r-2"], "WO");
         assert_eq!(seen.addresses["r-2"], "10.42.1.9:10000");
         assert_eq!((seen.rebuilt["tcp://10.42.1.9:10000"], seen.rebuilt["tcp://x"]), (42, 100));
-        assert_eq!(read(json!({ "status": { "replicaModeMap": null } }), engine), Engine::default());
+        assert_eq!(read(json!({ "status": { "replicaModeMap": null } }), engine), EngineFact::default());
     }
 
     #[test]

@@ -13,8 +13,9 @@ mod parts;
 mod quantity;
 
 pub use facts::{
-    Claim, DaemonSet, Detail, Engine, Facts, Pod, Replica, Snapshot, StorageNode, Table, Vm, Volume,
+    ClaimFact, ClusterFacts, DaemonSet, Detail, EngineFact, ObjectTable, PodFact, Replica, Snapshot,
+    StorageNode, Vm, Volume,
 };
-pub(crate) use follow::{Fact, FactItem, SLOT};
+pub(crate) use follow::{FactItem, ObjectFact, SLOT};
 pub use gathering::{Gathering, PartUpdate};
-pub use parts::{LAST_GOOD, Part, Parts, State};
+pub use parts::{Collection, CollectionState, LAST_GOOD, Parts};

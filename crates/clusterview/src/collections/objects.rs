@@ -7,10 +7,10 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::facts::{Claim, DaemonSet, Detail, Pod};
+use super::facts::{ClaimFact, DaemonSet, Detail, PodFact};
 use super::quantity;
 use kubeapi::names::{APP_NAMESPACE, STORAGE_NAMESPACE};
-use kubeapi::objects::{Raw, condition, items, text, time};
+use kubeapi::objects::{RawObject, condition, items, text, time};
 
 /// Since when the condition Ready is true; `None` while it is not.
 pub(super) fn ready_since(status: &Value) -> Option<Timestamp> {
@@ -18,7 +18,7 @@ pub(super) fn ready_since(status: &Value) -> Option<Timestamp> {
     time(&ready["lastTransitionTime"]).filter(|_| ready["status"] == "True")
 }
 
-pub(super) fn pod(raw: &Raw) -> Pod {
+pub(super) fn pod(raw: &RawObject) -> PodFact {
     let detail = match raw.metadata.namespace.as_deref() {
         Some(APP_NAMESPACE) => {
             let containers = items(&raw.status["containerStatuses"]);
@@ -38,12 +38,12 @@ pub(super) fn pod(raw: &Raw) -> Pod {
         }
         Some(_) | None => Detail::Counted,
     };
-    Pod { phase: text(&raw.status["phase"]), detail }
+    PodFact { phase: text(&raw.status["phase"]), detail }
 }
 
-pub(super) fn claim(raw: &Raw) -> Claim {
+pub(super) fn claim(raw: &RawObject) -> ClaimFact {
     let requested = &raw.spec["resources"]["requests"]["storage"];
-    Claim {
+    ClaimFact {
         volume: text(&raw.spec["volumeName"]),
         phase: text(&raw.status["phase"]),
         created: raw.created(),
@@ -51,7 +51,7 @@ pub(super) fn claim(raw: &Raw) -> Claim {
     }
 }
 
-pub(super) fn daemon_set(raw: &Raw) -> DaemonSet {
+pub(super) fn daemon_set(raw: &RawObject) -> DaemonSet {
     DaemonSet {
         app: text(&raw.spec["selector"]["matchLabels"]["app"]),
         desired: raw.status["desiredNumberScheduled"].as_u64().unwrap_or_default(),
@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    fn read<T>(object: Value, read: impl Fn(&Raw) -> T) -> T {
+    fn read<T>(object: Value, read: impl Fn(&RawObject) -> T) -> T {
         read(&serde_json::from_value(object).unwrap())
     }
 
@@ -98,7 +98,10 @@ mod tests {
                 { "type": "Ready", "status": "True", "lastTransitionTime": "2026-03-14T09:30:00Z" },
             ] },
         });
-        assert_eq!(read(object.clone(), pod), Pod { phase: "Pending".to_owned(), detail: Detail::Counted });
+        assert_eq!(
+            read(object.clone(), pod),
+            PodFact { phase: "Pending".to_owned(), detail: Detail::Counted }
+        );
         object["metadata"]["namespace"] = STORAGE_NAMESPACE.into();
         let ready_since = Some("2026-03-14T09:30:00Z".parse().unwrap());
         assert_eq!(read(object, pod).detail, Detail::Storage { app: "x".to_owned(), ready_since });

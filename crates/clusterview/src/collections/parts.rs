@@ -14,7 +14,7 @@ pub const LAST_GOOD: Duration = Duration::from_secs(300);
 
 step::named! {
     /// A collection that is followed.
-    pub enum Part {
+    pub enum Collection {
         /// Nodes.
         Nodes = "nodes",
         /// Pods of all namespaces.
@@ -40,7 +40,7 @@ step::named! {
 
 /// How a part is doing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum State {
+pub enum CollectionState {
     /// Nothing has been heard yet.
     #[default]
     Unheard,
@@ -62,62 +62,62 @@ pub enum State {
 /// All parts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Parts {
-    known: BTreeMap<Part, State>,
-    expired: BTreeSet<Part>,
+    known: BTreeMap<Collection, CollectionState>,
+    expired: BTreeSet<Collection>,
 }
 
 impl Parts {
     /// How this part is doing.
-    pub fn state(&self, part: Part) -> &State {
-        self.known.get(&part).unwrap_or(&State::Unheard)
+    pub fn state(&self, part: Collection) -> &CollectionState {
+        self.known.get(&part).unwrap_or(&CollectionState::Unheard)
     }
 
     /// Something was heard of every part, good or bad.
     pub fn all_heard(&self) -> bool {
-        Part::ALL.iter().all(|part| *self.state(*part) != State::Unheard)
+        Collection::ALL.iter().all(|part| *self.state(*part) != CollectionState::Unheard)
     }
 
     /// Whether this part is there.
-    pub fn is_absent(&self, part: Part) -> bool {
-        *self.state(part) == State::Absent
+    pub fn is_absent(&self, part: Collection) -> bool {
+        *self.state(part) == CollectionState::Absent
     }
 
     /// How many parts are followed.
     pub fn followed(&self) -> usize {
-        self.known.values().filter(|state| **state == State::Well).count()
+        self.known.values().filter(|state| **state == CollectionState::Well).count()
     }
 
     /// The parts that fail, with since when, the failure and the next step.
-    pub fn failing(&self) -> impl Iterator<Item = (Part, Mono, &str, &str)> {
+    pub fn failing(&self) -> impl Iterator<Item = (Collection, Mono, &str, &str)> {
         self.known.iter().filter_map(|(part, state)| match state {
-            State::Failing { since, error, next_step } => {
+            CollectionState::Failing { since, error, next_step } => {
                 Some((*part, *since, error.as_str(), next_step.as_str()))
             }
-            State::Unheard | State::Well | State::Absent => None,
+            CollectionState::Unheard | CollectionState::Well | CollectionState::Absent => None,
         })
     }
 
     /// The part is followed; whether that is new.
-    pub(super) fn well(&mut self, part: Part) -> bool {
-        self.set(part, State::Well)
+    pub(super) fn well(&mut self, part: Collection) -> bool {
+        self.set(part, CollectionState::Well)
     }
 
     /// The resource is not there; whether that is new.
-    pub(super) fn absent(&mut self, part: Part) -> bool {
-        self.set(part, State::Absent)
+    pub(super) fn absent(&mut self, part: Collection) -> bool {
+        self.set(part, CollectionState::Absent)
     }
 
     /// A call failed at `now`; whether that says something new.
-    pub(super) fn failed(&mut self, part: Part, now: Mono, error: String, next_step: String) -> bool {
+    pub(super) fn failed(&mut self, part: Collection, now: Mono, error: String, next_step: String) -> bool {
         let since = match self.state(part) {
-            State::Failing { since, .. } => *since,
-            State::Unheard | State::Well | State::Absent => now,
+            CollectionState::Failing { since, .. } => *since,
+            CollectionState::Unheard | CollectionState::Well | CollectionState::Absent => now,
         };
-        self.set(part, State::Failing { since, error, next_step })
+        self.set(part, CollectionState::Failing { since, error, next_step })
     }
 
-    fn set(&mut self, part: Part, state: State) -> bool {
-        if !matches!(state, State::Failing { .. }) {
+    fn set(&mut self, part: Collection, state: CollectionState) -> bool {
+        if !matches!(state, CollectionState::Failing { .. }) {
             self.expired.remove(&part);
         }
         let new = *self.state(part) != state;
@@ -126,13 +126,13 @@ impl Parts {
     }
 
     /// Parts whose content is too old to be shown.
-    pub fn expired(&self) -> &BTreeSet<Part> {
+    pub fn expired(&self) -> &BTreeSet<Collection> {
         &self.expired
     }
 
     /// Looks which content is too old by now; whether that is new for some.
     pub(super) fn expire(&mut self, now: Mono) -> bool {
-        let old: BTreeSet<Part> =
+        let old: BTreeSet<Collection> =
             self.failing().filter(|(_, since, ..)| now >= *since + LAST_GOOD).map(|it| it.0).collect();
         let new = self.expired != old;
         self.expired = old;
@@ -154,38 +154,38 @@ mod tests {
         Mono::START + Duration::from_secs(secs)
     }
 
-    fn fail(parts: &mut Parts, part: Part, secs: u64) -> bool {
+    fn fail(parts: &mut Parts, part: Collection, secs: u64) -> bool {
         parts.failed(part, at(secs), "cut".to_owned(), "look".to_owned())
     }
 
     #[test]
     fn l6_what_a_failing_part_had_is_kept_for_five_minutes_of_its_first_failure() {
         let mut parts = Parts::default();
-        assert!(fail(&mut parts, Part::Vms, 10));
-        assert!(!fail(&mut parts, Part::Vms, 200), "the same again is nothing new");
-        assert!(fail(&mut parts, Part::Pods, 100));
+        assert!(fail(&mut parts, Collection::Vms, 10));
+        assert!(!fail(&mut parts, Collection::Vms, 200), "the same again is nothing new");
+        assert!(fail(&mut parts, Collection::Pods, 100));
         assert_eq!(parts.next_expiry(), Some(at(310)));
         let expired = |parts: &Parts| parts.expired().iter().copied().collect::<Vec<_>>();
         assert!(!parts.expire(at(309)) && expired(&parts).is_empty());
-        assert!(parts.expire(at(310)) && expired(&parts) == [Part::Vms]);
+        assert!(parts.expire(at(310)) && expired(&parts) == [Collection::Vms]);
         assert!(!parts.expire(at(311)), "once");
         assert_eq!(parts.next_expiry(), Some(at(400)));
         // It comes back, and fails again: its time starts again.
-        assert!(parts.well(Part::Vms) && expired(&parts).is_empty());
-        assert!(fail(&mut parts, Part::Vms, 320));
-        assert!(parts.expire(at(619)) && expired(&parts) == [Part::Pods]);
-        assert!(parts.expire(at(620)) && expired(&parts) == [Part::Pods, Part::Vms]);
+        assert!(parts.well(Collection::Vms) && expired(&parts).is_empty());
+        assert!(fail(&mut parts, Collection::Vms, 320));
+        assert!(parts.expire(at(619)) && expired(&parts) == [Collection::Pods]);
+        assert!(parts.expire(at(620)) && expired(&parts) == [Collection::Pods, Collection::Vms]);
         assert_eq!(parts.next_expiry(), None);
     }
 
     #[test]
     fn everything_is_heard_when_each_part_is_well_absent_or_failing() {
         let mut parts = Parts::default();
-        for &part in Part::ALL {
+        for &part in Collection::ALL {
             assert!(!parts.all_heard());
-            if part == Part::Vms {
+            if part == Collection::Vms {
                 parts.absent(part);
-            } else if part == Part::Pods {
+            } else if part == Collection::Pods {
                 fail(&mut parts, part, 1);
             } else {
                 parts.well(part);
@@ -193,6 +193,6 @@ mod tests {
         }
         assert!(parts.all_heard());
         assert_eq!((parts.followed(), parts.failing().count()), (8, 1));
-        assert!(parts.is_absent(Part::Vms) && !parts.is_absent(Part::Pods));
+        assert!(parts.is_absent(Collection::Vms) && !parts.is_absent(Collection::Pods));
     }
 }

@@ -19,7 +19,7 @@ pub(super) const OPENING: Duration = Duration::from_secs(30);
 
 /// The file as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum ConsoleFileState {
     Absent,
     /// Not JSON, or without a port.
     Unusable,
@@ -28,7 +28,7 @@ pub(super) enum Seen {
 
 /// What is to be done now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum ConsoleAction {
     /// All is as it should be.
     Rest,
     /// Look again in a second; why, for a person.
@@ -49,22 +49,22 @@ pub(super) trait HostProbe {
 
 /// What was seen of the file so far.
 #[derive(Debug, Default)]
-pub(super) struct Claim {
+pub(super) struct ConsoleFileHistory {
     /// The file as it was seen last while a console was wanted, and since when it has been so: while none is, nobody looks.
-    seen: Option<(Seen, Mono)>,
+    seen: Option<(ConsoleFileState, Mono)>,
     /// Port of the last console in it.
     port: Option<u32>,
 }
 
-impl Claim {
+impl ConsoleFileHistory {
     /// Decides on the file, as it is `seen` now.
     pub(super) fn decide(
         &mut self,
         now: Mono,
         wanted: &BTreeMap<String, Console>,
-        seen: &Seen,
+        seen: &ConsoleFileState,
         machine: &impl HostProbe,
-    ) -> Act {
+    ) -> ConsoleAction {
         let since = match &self.seen {
             Some((before, since)) if before == seen => *since,
             Some(_) | None => now,
@@ -72,7 +72,7 @@ impl Claim {
         self.seen = (!wanted.is_empty()).then(|| (seen.clone(), since));
         let first = || wanted.iter().find(|(_, app)| !machine.listens(app.port.into()));
         match seen {
-            Seen::Console(console) => {
+            ConsoleFileState::Console(console) => {
                 self.port = Some(console.vnc_port);
                 if console.caller_pid > 0 {
                     of_edgeview((now, since), !wanted.is_empty(), console, machine)
@@ -81,46 +81,55 @@ impl Claim {
                 }
             }
             // It may be half written.
-            Seen::Absent | Seen::Unusable if wanted.is_empty() => Act::Rest,
-            Seen::Unusable if now < since + GONE => Act::Wait("the file cannot be read"),
-            Seen::Unusable => Act::Remove,
-            Seen::Absent if now < since + GONE => Act::Wait("the proxy has to see that the file is gone"),
-            Seen::Absent => match first() {
-                None => Act::Wait("its port is in use"),
+            ConsoleFileState::Absent | ConsoleFileState::Unusable if wanted.is_empty() => ConsoleAction::Rest,
+            ConsoleFileState::Unusable if now < since + GONE => {
+                ConsoleAction::Wait("the file cannot be read")
+            }
+            ConsoleFileState::Unusable => ConsoleAction::Remove,
+            ConsoleFileState::Absent if now < since + GONE => {
+                ConsoleAction::Wait("the proxy has to see that the file is gone")
+            }
+            ConsoleFileState::Absent => match first() {
+                None => ConsoleAction::Wait("its port is in use"),
                 Some(_) if self.port.is_some_and(|it| machine.listens(it)) => {
-                    Act::Wait("the proxy of the console before it is still open")
+                    ConsoleAction::Wait("the proxy of the console before it is still open")
                 }
-                Some((uuid, app)) => Act::Write(file(uuid, app)),
+                Some((uuid, app)) => ConsoleAction::Write(file(uuid, app)),
             },
         }
     }
 }
 
 /// Of a file that names no process of edgeview.
-fn own(wanted: &BTreeMap<String, Console>, console: &VmiVnc, machine: &impl HostProbe) -> Act {
+fn own(wanted: &BTreeMap<String, Console>, console: &VmiVnc, machine: &impl HostProbe) -> ConsoleAction {
     match wanted.get(&console.app_uuid) {
-        Some(app) if *console == file(&console.app_uuid, app) => Act::Rest,
-        None if console.app_uuid.is_empty() && wanted.is_empty() => Act::Rest,
+        Some(app) if *console == file(&console.app_uuid, app) => ConsoleAction::Rest,
+        None if console.app_uuid.is_empty() && wanted.is_empty() => ConsoleAction::Rest,
         None if console.app_uuid.is_empty() && machine.listens(console.vnc_port) => {
-            Act::Wait("a console of no application is open")
+            ConsoleAction::Wait("a console of no application is open")
         }
         // Of another machine of this application, or nobody's any more: what has no caller is ours.
-        Some(_) | None => Act::Remove,
+        Some(_) | None => ConsoleAction::Remove,
     }
 }
 
 /// Of a file that a process of edgeview has written, and that has been so `since` then.
-fn of_edgeview((now, since): (Mono, Mono), claimed: bool, console: &VmiVnc, machine: &impl HostProbe) -> Act {
+fn of_edgeview(
+    (now, since): (Mono, Mono),
+    claimed: bool,
+    console: &VmiVnc,
+    machine: &impl HostProbe,
+) -> ConsoleAction {
     if !claimed {
-        Act::Rest
+        ConsoleAction::Rest
     } else if !machine.is_edgeview(console.caller_pid) {
-        Act::Remove
+        ConsoleAction::Remove
     } else if machine.listens(console.vnc_port) {
-        Act::Wait("edgeview has a console open")
+        ConsoleAction::Wait("edgeview has a console open")
     } else if now < since + OPENING {
-        Act::Wait("edgeview opens a console")
+        ConsoleAction::Wait("edgeview opens a console")
     } else {
-        Act::Remove
+        ConsoleAction::Remove
     }
 }
 

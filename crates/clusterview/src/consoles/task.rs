@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use topics::{VmiVnc, go_json};
 use tracing::{info, warn};
 
-use super::claim::{Act, Claim, HostProbe, Seen, is_listening};
-use crate::apps::Wanted;
+use super::claim::{ConsoleAction, ConsoleFileHistory, ConsoleFileState, HostProbe, is_listening};
+use crate::apps::AppRequirements;
 
 /// Where the kube container and edgeview look.
 const SHARED: &str = "run/edgeview/VncParams/vmiVNC.run";
@@ -58,29 +58,32 @@ impl ConsoleFiles {
 pub async fn run(
     context: &AgentContext,
     files: ConsoleFiles,
-    mut wanted: watch::Receiver<Wanted>,
+    mut wanted: watch::Receiver<AppRequirements>,
 ) -> Result<(), Error> {
     let (first, second) = files.paths();
-    let desk =
-        Desk { topic_root: context.topic_root.clone(), path: context.topic_root.path(first), copy: second };
-    let (mut claim, mut said) = (Claim::default(), String::new());
+    let task = ConsoleTask {
+        topic_root: context.topic_root.clone(),
+        path: context.topic_root.path(first),
+        copy: second,
+    };
+    let (mut claim, mut said) = (ConsoleFileHistory::default(), String::new());
     loop {
         let consoles = wanted.borrow_and_update().consoles.clone();
         let pause = match consoles {
             None => None,
-            Some(consoles) => match desk.turn(&mut claim, &consoles, context.clock) {
-                Ok(Act::Rest) => {
+            Some(consoles) => match task.turn(&mut claim, &consoles, context.clock) {
+                Ok(ConsoleAction::Rest) => {
                     said.clear();
                     (!consoles.is_empty()).then_some(GLANCE)
                 }
-                Ok(Act::Wait(why)) => {
+                Ok(ConsoleAction::Wait(why)) => {
                     if said != why {
                         info!(why, "a console waits");
                         why.clone_into(&mut said);
                     }
                     Some(LOOK)
                 }
-                Ok(Act::Remove | Act::Write(_)) => Some(LOOK),
+                Ok(ConsoleAction::Remove | ConsoleAction::Write(_)) => Some(LOOK),
                 Err(cause) => {
                     let why = report::chain(&cause);
                     if said != why {
@@ -99,26 +102,26 @@ pub async fn run(
     }
 }
 
-struct Desk {
+struct ConsoleTask {
     topic_root: TopicRoot,
     path: PathBuf,
     copy: Option<&'static str>,
 }
 
-impl Desk {
+impl ConsoleTask {
     /// Looks once, and does what is due.
     fn turn(
         &self,
-        claim: &mut Claim,
+        claim: &mut ConsoleFileHistory,
         wanted: &std::collections::BTreeMap<String, crate::apps::Console>,
         clock: Clock,
-    ) -> Result<Act, pubsub::Error> {
+    ) -> Result<ConsoleAction, pubsub::Error> {
         let (bytes, seen) = look(&self.path)?;
         let act = claim.decide(clock.now(), wanted, &seen, self);
         match &act {
-            Act::Remove => self.remove(bytes.as_ref())?,
-            Act::Write(console) => self.write(console)?,
-            Act::Rest | Act::Wait(_) => {}
+            ConsoleAction::Remove => self.remove(bytes.as_ref())?,
+            ConsoleAction::Write(console) => self.write(console)?,
+            ConsoleAction::Rest | ConsoleAction::Wait(_) => {}
         }
         self.follow(&act, bytes.as_ref(), &seen)?;
         Ok(act)
@@ -153,19 +156,25 @@ impl Desk {
     }
 
     /// The copy is there while ours is in place, and not otherwise.
-    fn follow(&self, act: &Act, bytes: Option<&Vec<u8>>, seen: &Seen) -> Result<(), pubsub::Error> {
+    fn follow(
+        &self,
+        act: &ConsoleAction,
+        bytes: Option<&Vec<u8>>,
+        seen: &ConsoleFileState,
+    ) -> Result<(), pubsub::Error> {
         let Some(copy) = self.copy.map(|it| self.topic_root.path(it)) else { return Ok(()) };
         let ours = match (act, seen) {
-            (Act::Rest, Seen::Console(console))
+            (ConsoleAction::Rest, ConsoleFileState::Console(console))
                 if console.caller_pid == 0 && !console.app_uuid.is_empty() =>
             {
                 bytes.cloned()
             }
-            (Act::Write(console), _) => Some(bytes_of(console)),
-            (Act::Rest | Act::Wait(_) | Act::Remove, _) => None,
+            (ConsoleAction::Write(console), _) => Some(bytes_of(console)),
+            (ConsoleAction::Rest | ConsoleAction::Wait(_) | ConsoleAction::Remove, _) => None,
         };
         let (held, seen) = look(&copy)?;
-        let is_ours = matches!(&seen, Seen::Console(it) if it.caller_pid == 0 && !it.app_uuid.is_empty());
+        let is_ours =
+            matches!(&seen, ConsoleFileState::Console(it) if it.caller_pid == 0 && !it.app_uuid.is_empty());
         if held == ours {
             return Ok(());
         }
@@ -183,16 +192,16 @@ fn bytes_of(console: &VmiVnc) -> Vec<u8> {
 }
 
 /// The file at `path`, and what it says. One that may not be read as a file of ours is nobody's to remove: an error.
-fn look(path: &Path) -> Result<(Option<Vec<u8>>, Seen), pubsub::Error> {
-    let Some(bytes) = store::read(path, LIMIT_BYTES)? else { return Ok((None, Seen::Absent)) };
+fn look(path: &Path) -> Result<(Option<Vec<u8>>, ConsoleFileState), pubsub::Error> {
+    let Some(bytes) = store::read(path, LIMIT_BYTES)? else { return Ok((None, ConsoleFileState::Absent)) };
     let seen = match go_json::from_slice::<VmiVnc>(&bytes) {
-        Ok(console) if console.vnc_port > 0 => Seen::Console(console),
-        Ok(_) | Err(_) => Seen::Unusable,
+        Ok(console) if console.vnc_port > 0 => ConsoleFileState::Console(console),
+        Ok(_) | Err(_) => ConsoleFileState::Unusable,
     };
     Ok((Some(bytes), seen))
 }
 
-impl HostProbe for Desk {
+impl HostProbe for ConsoleTask {
     fn listens(&self, port: u32) -> bool {
         let table = |name: &str| std::fs::read_to_string(self.topic_root.path(name));
         match (table("proc/net/tcp"), table("proc/net/tcp6")) {

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use crate::lease::{self, CallId, Election, ElectionState, LeaseWrite, LogEvent, Times};
-use step::{Core, Mono};
+use crate::lease::{self, Election, ElectionLogEvent, ElectionState, ElectionTimes, ElectionWrite};
+use step::{CallId, Core, Mono};
 use topics::{ConfigGetStatus, GoTime, KubeLeaderElectInfo};
 
 use super::candidacy::Candidacy;
@@ -53,14 +53,14 @@ pub(crate) enum Effect {
     /// Read the lease.
     Read(CallId),
     /// Write the lease.
-    Write(CallId, Box<LeaseWrite>),
+    Write(CallId, Box<ElectionWrite>),
     /// Write to the log.
-    Say(LogEvent),
+    Say(ElectionLogEvent),
 }
 
 /// What zedagent says of its config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Config {
+enum ConfigState {
     /// It is there.
     There,
     /// It was there, and reads as failed since then; every fetch does, for a while.
@@ -72,9 +72,9 @@ enum Config {
 /// This node in the election.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Candidate {
-    times: Times,
+    times: ElectionTimes,
     config_patience: Duration,
-    config: Option<Config>,
+    config: Option<ConfigState>,
     candidacy: Option<Candidacy>,
     leaving: bool,
     election: Option<Election>,
@@ -82,7 +82,7 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    pub(crate) fn new(times: Times, config_patience: Duration) -> Self {
+    pub(crate) fn new(times: ElectionTimes, config_patience: Duration) -> Self {
         Self {
             times,
             config_patience,
@@ -96,38 +96,42 @@ impl Candidate {
 
     fn configured(&mut self, now: Mono, status: Option<ConfigGetStatus>) {
         self.config = Some(match status {
-            Some(ConfigGetStatus::Success | ConfigGetStatus::ReadSaved) => Config::There,
+            Some(ConfigGetStatus::Success | ConfigGetStatus::ReadSaved) => ConfigState::There,
             Some(ConfigGetStatus::Fail) => match self.config {
-                Some(Config::There) => Config::Failing(now),
-                Some(before @ Config::Failing(_)) => before,
-                Some(Config::Away) | None => Config::Away,
+                Some(ConfigState::There) => ConfigState::Failing(now),
+                Some(before @ ConfigState::Failing(_)) => before,
+                Some(ConfigState::Away) | None => ConfigState::Away,
             },
             None
             | Some(ConfigGetStatus::Never | ConfigGetStatus::TemporaryFail | ConfigGetStatus::Stranger(_)) => {
-                Config::Away
+                ConfigState::Away
             }
         });
     }
 
     /// When a config that reads as failed counts as lost.
     fn config_lost_at(&self) -> Option<Mono> {
-        if let Some(Config::Failing(since)) = self.config { Some(since + self.config_patience) } else { None }
+        if let Some(ConfigState::Failing(since)) = self.config {
+            Some(since + self.config_patience)
+        } else {
+            None
+        }
     }
 
     /// Whether this node is to stand; `None` while that is not known.
     fn wanted(&self, now: Mono) -> Option<bool> {
         let leads = self.election.as_ref().is_some_and(|it| it.leads(now));
         match (self.leaving, self.candidacy, self.config) {
-            (true, ..) | (_, Some(Candidacy::Closed), _) | (_, _, Some(Config::Away)) => Some(false),
+            (true, ..) | (_, Some(Candidacy::Closed), _) | (_, _, Some(ConfigState::Away)) => Some(false),
             (_, None, _) | (_, _, None) => None,
             (_, Some(Candidacy::Kept), _) => Some(leads),
-            (_, Some(Candidacy::Open), Some(Config::There | Config::Failing(_))) => Some(true),
+            (_, Some(Candidacy::Open), Some(ConfigState::There | ConfigState::Failing(_))) => Some(true),
         }
     }
 
     /// Says what differs from what was said. What ends is said to those who act before it is published; what begins is
     /// published with the same right.
-    fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
+    fn publish_changes(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let nobody = ElectionState { clear: true, ..ElectionState::default() };
         let state = self.election.as_ref().map_or(nobody, |it| it.state().clone());
         let takes_part = self.election.is_some() && self.wanted(now) == Some(true);
@@ -185,13 +189,13 @@ impl Core for Candidate {
             Event::Lease(event) => self.elect(now, event, &mut calls),
         }
         if self.config_lost_at().is_some_and(|at| now >= at) {
-            self.config = Some(Config::Away);
+            self.config = Some(ConfigState::Away);
         }
         if let Some(wanted) = self.wanted(now) {
             self.elect(now, lease::Event::Wanted(wanted), &mut calls);
         }
         let mut out = Vec::new();
-        self.tell(now, &mut out);
+        self.publish_changes(now, &mut out);
         out.append(&mut calls);
         out
     }

@@ -29,7 +29,7 @@ impl Door {
 
     /// Passes `candidacy` on. Once it is closed, waits until the lease is released, or until that takes too long:
     /// a drain that is done must not fail because of it. Dropping it loses the wait alone.
-    pub async fn tell(&mut self, candidacy: Candidacy) {
+    pub async fn announce(&mut self, candidacy: Candidacy) {
         self.candidacy.send_replace(Some(candidacy));
         if candidacy == Candidacy::Closed {
             cleared(&mut self.clear, self.clock, self.patience, "the drain").await;

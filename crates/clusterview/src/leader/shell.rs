@@ -1,6 +1,6 @@
 //! Wires the election to its topics and to the API server.
 
-use crate::lease::{self, LogEvent};
+use crate::lease::{self, ElectionLogEvent};
 use agent::{AgentContext, Error, Hands, Stop, Tasks, Troubles, Weight, publication, turn};
 use kubeapi::{ApiClient, NodeName};
 use pubsub::{Change, Publication};
@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use super::candidacy::Candidacy;
 use super::core::{Candidate, Effect, Event, Leadership};
 use super::door::{Door, cleared};
-use crate::Limits;
+use crate::DutyLimits;
 use crate::{GLOBAL, NAME};
 use kubeapi::OwnNode;
 
@@ -22,7 +22,7 @@ const CALL: &str = "call";
 /// This node's part in the election, to be run beside the drain.
 pub struct Leader {
     context: AgentContext,
-    limits: Limits,
+    limits: DutyLimits,
     cluster: ApiClient,
     own_node: OwnNode,
     candidacy: watch::Sender<Option<Candidacy>>,
@@ -32,7 +32,12 @@ pub struct Leader {
 
 impl Leader {
     /// Takes no part yet.
-    pub(crate) fn new(context: &AgentContext, limits: Limits, cluster: ApiClient, own_node: OwnNode) -> Self {
+    pub(crate) fn new(
+        context: &AgentContext,
+        limits: DutyLimits,
+        cluster: ApiClient,
+        own_node: OwnNode,
+    ) -> Self {
         Self {
             context: context.clone(),
             limits,
@@ -70,7 +75,7 @@ impl Leader {
 
     async fn take_part(&self, troubles: &Troubles) -> Result<(), Error> {
         let (outbox, inbox) = turn::inbox();
-        let mut desk = ElectionHands {
+        let mut hands = ElectionHands {
             context: self.context.clone(),
             cluster: self.cluster.clone(),
             own_node: self.own_node.clone(),
@@ -83,7 +88,7 @@ impl Leader {
         let mut core = Candidate::new(self.limits.times, self.limits.config_patience);
         // Whatever a killed run has left published is not so.
         let first = core.step(self.context.clock.now(), Candidate::tick());
-        desk.follow(self.candidacy.subscribe());
+        hands.follow(self.candidacy.subscribe());
         let mut stop = self.context.stop.clone();
         let mut clear = self.clear.subscribe();
         let (clock, patience) = (self.context.clock, self.limits.release);
@@ -97,7 +102,7 @@ impl Leader {
             }
         };
         tokio::select! {
-            ended = turn::beside((core, first), desk, inbox, &context, troubles) => ended,
+            ended = turn::beside((core, first), hands, inbox, &context, troubles) => ended,
             () = leave => Ok(()),
         }
     }
@@ -200,7 +205,7 @@ impl Hands for ElectionHands {
                 let cluster = self.cluster.clone();
                 self.tasks.start(CALL, async move {
                     let read = lease::read(&cluster).await;
-                    let read = read.map_err(|error| format!("{} ({})", error.line(), error.next_step()));
+                    let read = read.map_err(|error| error.advice());
                     Some(Event::Lease(lease::Event::Read(id, read)))
                 });
             }
@@ -216,16 +221,18 @@ impl Hands for ElectionHands {
     }
 }
 
-fn say(said: &LogEvent) {
+fn say(said: &ElectionLogEvent) {
     match said {
-        LogEvent::Leads => info!(lease = lease::NAME, "leader election: this node leads"),
-        LogEvent::Lost(why) => warn!(lease = lease::NAME, why, "leader election: this node leads no longer"),
-        LogEvent::Released => info!(lease = lease::NAME, "leader election: lease released"),
-        LogEvent::NotReleased => {
+        ElectionLogEvent::Leads => info!(lease = lease::NAME, "leader election: this node leads"),
+        ElectionLogEvent::Lost(why) => {
+            warn!(lease = lease::NAME, why, "leader election: this node leads no longer");
+        }
+        ElectionLogEvent::Released => info!(lease = lease::NAME, "leader election: lease released"),
+        ElectionLogEvent::NotReleased => {
             warn!(lease = lease::NAME, "leader election: lease not released, it has run out by now");
         }
-        LogEvent::Answers => info!(lease = lease::NAME, "leader election: the cluster answers"),
-        LogEvent::Silent(why) => {
+        ElectionLogEvent::Answers => info!(lease = lease::NAME, "leader election: the cluster answers"),
+        ElectionLogEvent::Silent(why) => {
             warn!(lease = lease::NAME, error = why, "leader election: the cluster does not answer");
         }
     }

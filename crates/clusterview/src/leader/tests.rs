@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lease::{self, Held, LeaseWrite, Times, Wrote};
+use crate::lease::{self, ElectionTimes, ElectionWrite, ElectionWritten, LeaseSnapshot};
 use serde_json::json;
 use step::{Core as _, Mono};
 use topics::{ConfigGetStatus, GoTime, KubeLeaderElectInfo, go_json};
@@ -13,12 +13,12 @@ use super::core::{Candidate, Effect, Event};
 const T0: Mono = Mono::from_start(Duration::from_secs(1_000));
 const PATIENCE: Duration = Duration::from_secs(300);
 
-fn held(version: u64, holder: &str) -> Box<Held> {
+fn held(version: u64, holder: &str) -> Box<LeaseSnapshot> {
     let lease = json!({
         "metadata": { "resourceVersion": version.to_string() },
         "spec": { "holderIdentity": holder, "leaseDurationSeconds": 300, "leaseTransitions": 2 },
     });
-    Box::new(Held::new(serde_json::from_value(lease).unwrap()))
+    Box::new(LeaseSnapshot::new(serde_json::from_value(lease).unwrap()))
 }
 
 struct Bench {
@@ -30,14 +30,14 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let core = Candidate::new(Times::default(), PATIENCE);
+        let core = Candidate::new(ElectionTimes::default(), PATIENCE);
         let mut bench = Self { core, now: T0, last: Vec::new(), published: Vec::new() };
         bench.hear(Candidate::tick());
         bench
     }
 
     /// `node-1` is a candidate.
-    fn standing() -> Self {
+    fn candidate() -> Self {
         let mut bench = Self::new();
         bench.hear(Event::Candidacy(Candidacy::Open));
         bench.hear(Event::Named("node-1".to_owned(), 7));
@@ -46,7 +46,7 @@ impl Bench {
     }
 
     fn leading() -> Self {
-        let mut bench = Self::standing();
+        let mut bench = Self::candidate();
         bench.read(Some(held(1, "")));
         bench.wrote(held(2, "node-1"));
         assert!(bench.newest().is_stats_leader);
@@ -62,24 +62,24 @@ impl Bench {
         }
     }
 
-    fn read(&mut self, found: Option<Box<Held>>) {
+    fn read(&mut self, found: Option<Box<LeaseSnapshot>>) {
         let id = self.last.iter().find_map(|it| if let Effect::Read(id) = it { Some(*id) } else { None });
         self.hear(Event::Lease(lease::Event::Read(id.expect("nothing is read"), Ok(found))));
     }
 
-    fn writing(&self) -> Option<(u64, &LeaseWrite)> {
+    fn writing(&self) -> Option<(u64, &ElectionWrite)> {
         self.last
             .iter()
             .find_map(|it| if let Effect::Write(id, order) = it { Some((*id, &**order)) } else { None })
     }
 
-    fn wrote(&mut self, now: Box<Held>) {
+    fn wrote(&mut self, now: Box<LeaseSnapshot>) {
         let id = self.writing().expect("nothing is written").0;
-        self.hear(Event::Lease(lease::Event::Wrote(id, Wrote::Done(now))));
+        self.hear(Event::Lease(lease::Event::Wrote(id, ElectionWritten::Done(now))));
     }
 
     fn releases(&self) -> bool {
-        matches!(self.writing(), Some((_, LeaseWrite::Release { .. })))
+        matches!(self.writing(), Some((_, ElectionWrite::Release { .. })))
     }
 
     fn newest(&self) -> &KubeLeaderElectInfo {
@@ -117,7 +117,7 @@ fn golden_each_state_is_published_in_the_bytes_of_the_reference() {
     };
     let mut bench = Bench::new();
     assert_eq!(bytes(bench.newest()), golden("zero"));
-    bench = Bench::standing();
+    bench = Bench::candidate();
     bench.read(None);
     assert_eq!(bytes(bench.newest()), golden("started"));
     bench.wrote(held(2, "node-1"));
@@ -125,7 +125,7 @@ fn golden_each_state_is_published_in_the_bytes_of_the_reference() {
     bench.hear(Event::Candidacy(Candidacy::Closed));
     bench.wrote(held(3, ""));
     assert_eq!(bytes(bench.newest()), golden("zero"));
-    let mut other = Bench::standing();
+    let mut other = Bench::candidate();
     other.read(Some(held(5, "node-2")));
     assert_eq!(bytes(other.newest()), golden("follower"));
 }
@@ -210,7 +210,7 @@ fn d_a10_a_fetch_under_way_is_no_loss_and_one_that_never_succeeds_is() {
     }
     assert_eq!(bench.now.since(failed), PATIENCE);
     // One that was never there is not waited for.
-    let mut bench = Bench::standing();
+    let mut bench = Bench::candidate();
     bench.hear(Event::Config(None));
     bench.hear(Event::Config(Some(ConfigGetStatus::Fail)));
     assert!(!bench.newest().in_leader_election);

@@ -7,8 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::GetParams;
 
 use super::NAME;
-use super::election::Wrote;
-use super::record::{Held, LeaseWrite};
+use super::election::ElectionWritten;
+use super::record::{ElectionWrite, LeaseSnapshot};
 use kubeapi::lease::{self, CALL_LIMIT, Unwritten};
 use kubeapi::nodes;
 use kubeapi::{ApiClient, Error};
@@ -17,31 +17,31 @@ use kubeapi::{ApiClient, Error};
 ///
 /// # Errors
 /// Those of [`ApiClient`].
-pub async fn read(cluster: &ApiClient) -> Result<Option<Box<Held>>, Error> {
-    Ok(lease::read(cluster, NAME).await?.map(|lease| Box::new(Held::new(lease))))
+pub async fn read(cluster: &ApiClient) -> Result<Option<Box<LeaseSnapshot>>, Error> {
+    Ok(lease::read(cluster, NAME).await?.map(|lease| Box::new(LeaseSnapshot::new(lease))))
 }
 
 /// Writes `order`; `wall` is what our wall clock shows. Nobody begins to hold the lease of a cluster that does not know
 /// its node: a node that has left would report on a cluster that is no longer its own.
-pub async fn write(cluster: &ApiClient, order: &LeaseWrite, wall: Timestamp) -> Wrote {
+pub async fn write(cluster: &ApiClient, order: &ElectionWrite, wall: Timestamp) -> ElectionWritten {
     if let Some(node) = order.newcomer()
         && let Err(error) = known(cluster, node).await
     {
-        return Wrote::Unknown(if error.is_not_found() {
+        return ElectionWritten::Unknown(if error.is_not_found() {
             format!("this cluster has no node {node}, which therefore does not lead it")
         } else {
-            format!("{} ({})", error.line(), error.next_step())
+            error.advice()
         });
     }
     let verb = match order {
-        LeaseWrite::Create { .. } => "create",
-        LeaseWrite::Hold { .. } => "hold",
-        LeaseWrite::Release { .. } => "release",
+        ElectionWrite::Create { .. } => "create",
+        ElectionWrite::Hold { .. } => "hold",
+        ElectionWrite::Release { .. } => "release",
     };
     match lease::write(cluster, NAME, verb, &order.object(wall)).await {
-        Ok(lease) => Wrote::Done(Box::new(Held::new(lease))),
-        Err(Unwritten::Outdated) => Wrote::Outdated,
-        Err(Unwritten::Unknown(why)) => Wrote::Unknown(why),
+        Ok(lease) => ElectionWritten::Done(Box::new(LeaseSnapshot::new(lease))),
+        Err(Unwritten::Outdated) => ElectionWritten::Outdated,
+        Err(Unwritten::Unknown(why)) => ElectionWritten::Unknown(why),
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use kubeapi::mock::{self, Answer};
+    use kubeapi::mock::{self, MockReply};
 
     const WALL: &str = "2026-03-14T09:26:53.5Z";
 
@@ -76,26 +76,28 @@ mod tests {
         })
     }
 
-    fn held(version: &str, holder: &str) -> Box<Held> {
-        Box::new(Held::new(serde_json::from_value(lease(version, holder)).unwrap()))
+    fn held(version: &str, holder: &str) -> Box<LeaseSnapshot> {
+        Box::new(LeaseSnapshot::new(serde_json::from_value(lease(version, holder)).unwrap()))
     }
 
-    fn node() -> Answer {
+    fn node() -> MockReply {
         mock::object(&json!({ "metadata": { "name": "n1" } }))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_node_that_the_cluster_does_not_know_takes_no_lease_and_keeps_none_of_another() {
         let lease_time = Duration::from_secs(300);
-        let take = LeaseWrite::Hold { on: held("8", "n2"), identity: "n1".to_owned(), lease: lease_time };
-        let make = LeaseWrite::Create { identity: "n1".to_owned(), lease: lease_time };
+        let take = ElectionWrite::Hold { on: held("8", "n2"), identity: "n1".to_owned(), lease: lease_time };
+        let make = ElectionWrite::Create { identity: "n1".to_owned(), lease: lease_time };
         for (order, answer, says) in [
             (&take, mock::status(404, "nodes \"n1\" not found"), "has no node n1"),
             (&make, mock::status(404, "nodes \"n1\" not found"), "has no node n1"),
             (&take, mock::status(503, "busy"), "look for node n1"),
         ] {
             let (cluster, calls) = mock::cluster(vec![answer]);
-            let Wrote::Unknown(why) = write(&cluster, order, wall()).await else { panic!("{order:?}") };
+            let ElectionWritten::Unknown(why) = write(&cluster, order, wall()).await else {
+                panic!("{order:?}")
+            };
             assert!(why.contains(says), "{why}");
             assert_eq!(calls.lines(), ["GET /api/v1/nodes/n1"], "nothing is written");
         }
@@ -115,7 +117,7 @@ mod tests {
         };
         let table = [
             (
-                LeaseWrite::Create { identity: identity.clone(), lease: lease_time },
+                ElectionWrite::Create { identity: identity.clone(), lease: lease_time },
                 format!("POST {URL}?&fieldManager=pillar-rs"),
                 json!({
                     "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -125,7 +127,7 @@ mod tests {
                 }),
             ),
             (
-                LeaseWrite::Hold { on: held("7", "n1"), identity: identity.clone(), lease: lease_time },
+                ElectionWrite::Hold { on: held("7", "n1"), identity: identity.clone(), lease: lease_time },
                 format!("PUT {URL}/{NAME}?&fieldManager=pillar-rs"),
                 whole(
                     "7",
@@ -134,7 +136,7 @@ mod tests {
                 ),
             ),
             (
-                LeaseWrite::Hold { on: held("8", "n2"), identity, lease: Duration::from_millis(1_500) },
+                ElectionWrite::Hold { on: held("8", "n2"), identity, lease: Duration::from_millis(1_500) },
                 format!("PUT {URL}/{NAME}?&fieldManager=pillar-rs"),
                 whole(
                     "8",
@@ -143,7 +145,7 @@ mod tests {
                 ),
             ),
             (
-                LeaseWrite::Release { on: held("9", "n1") },
+                ElectionWrite::Release { on: held("9", "n1") },
                 format!("PUT {URL}/{NAME}?&fieldManager=pillar-rs"),
                 whole(
                     "9",
@@ -156,7 +158,9 @@ mod tests {
             let newcomer = order.newcomer().is_some();
             let answers = newcomer.then(node).into_iter().chain([mock::object(&lease("10", "n1"))]).collect();
             let (cluster, calls) = mock::cluster(answers);
-            let Wrote::Done(now) = write(&cluster, &order, wall()).await else { panic!("{order:?}") };
+            let ElectionWritten::Done(now) = write(&cluster, &order, wall()).await else {
+                panic!("{order:?}")
+            };
             assert_eq!((now.version(), now.holder()), ("10", "n1"));
             let mut all = calls.all();
             if newcomer {
@@ -170,30 +174,32 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_answer_to_a_write_is_told_apart() {
-        let create = || LeaseWrite::Create { identity: "n1".to_owned(), lease: Duration::from_secs(300) };
-        let hold = || LeaseWrite::Hold {
+        let create = || ElectionWrite::Create { identity: "n1".to_owned(), lease: Duration::from_secs(300) };
+        let hold = || ElectionWrite::Hold {
             on: held("7", "n1"),
             identity: "n1".to_owned(),
             lease: Duration::from_secs(300),
         };
-        let table: [(LeaseWrite, Answer, bool); 8] = [
+        let table: [(ElectionWrite, MockReply, bool); 8] = [
             (create(), mock::status(409, "already exists"), true),
             (hold(), mock::status(409, "the object has been modified"), true),
             (hold(), mock::status(404, "not found"), true),
-            (LeaseWrite::Release { on: held("7", "n1") }, mock::status(404, "not found"), true),
+            (ElectionWrite::Release { on: held("7", "n1") }, mock::status(404, "not found"), true),
             // The namespace is not there.
             (create(), mock::status(404, "namespaces \"eve-kube-app\" not found"), false),
             (hold(), mock::status(403, "forbidden"), false),
             (hold(), mock::status(503, "busy"), false),
-            (hold(), Answer::Silence, false),
+            (hold(), MockReply::Silence, false),
         ];
         for (number, (order, answer, outdated)) in table.into_iter().enumerate() {
             let answers = order.newcomer().map(|_| node()).into_iter().chain([answer]).collect();
             let (cluster, _) = mock::cluster(answers);
             match write(&cluster, &order, wall()).await {
-                Wrote::Outdated => assert!(outdated, "row {number}"),
-                Wrote::Unknown(why) => assert!(!outdated && why.contains("lease eve-kube-app/"), "{why}"),
-                Wrote::Done(_) => panic!("row {number}"),
+                ElectionWritten::Outdated => assert!(outdated, "row {number}"),
+                ElectionWritten::Unknown(why) => {
+                    assert!(!outdated && why.contains("lease eve-kube-app/"), "{why}");
+                }
+                ElectionWritten::Done(_) => panic!("row {number}"),
             }
         }
     }

@@ -9,23 +9,20 @@
 
 use std::time::Duration;
 
-use step::{Core, Dice, Mono};
+use step::{CallId, Core, Dice, Mono};
 
-use super::record::{Held, LeaseWrite};
-
-/// Number of a call: the result of another one is not listened to.
-pub type CallId = u64;
+use super::record::{ElectionWrite, LeaseSnapshot};
 
 /// The times of an election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Times {
+pub struct ElectionTimes {
     lease: Duration,
     renew: Duration,
     retry: Duration,
     silence: Duration,
 }
 
-impl Times {
+impl ElectionTimes {
     /// `lease`: how long a holder is left alone after a sign of life. `renew`: how long it leads after its last write;
     /// never more than four fifths of `lease`, as it has to be over first. `retry`: between two looks; up to a fifth
     /// is added by chance. `silence`: the cluster is taken for gone when no look has come through for so long.
@@ -34,7 +31,7 @@ impl Times {
     }
 }
 
-impl Default for Times {
+impl Default for ElectionTimes {
     /// Those of the reference (spec/agents.md 4.10).
     fn default() -> Self {
         let secs = Duration::from_secs;
@@ -48,18 +45,18 @@ pub enum Event {
     /// Whether this node is to stand. Until the first one, nothing is done.
     Wanted(bool),
     /// Answer to [`Effect::Read`]: the lease, `None` when there is none, or why that is not known.
-    Read(CallId, Result<Option<Box<Held>>, String>),
+    Read(CallId, Result<Option<Box<LeaseSnapshot>>, String>),
     /// Answer to [`Effect::Write`].
-    Wrote(CallId, Wrote),
+    Wrote(CallId, ElectionWritten),
     /// Time has passed.
     Tick,
 }
 
 /// What became of a write.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Wrote {
+pub enum ElectionWritten {
     /// It came through: the lease as it is now.
-    Done(Box<Held>),
+    Done(Box<LeaseSnapshot>),
     /// It did not: the lease is not as it was read.
     Outdated,
     /// It failed, or nobody knows.
@@ -72,11 +69,11 @@ pub enum Effect {
     /// Read the lease.
     Read(CallId),
     /// Write it.
-    Write(CallId, Box<LeaseWrite>),
+    Write(CallId, Box<ElectionWrite>),
     /// Where we are has changed.
     ElectionState(ElectionState),
     /// Write to the log.
-    Say(LogEvent),
+    Say(ElectionLogEvent),
 }
 
 /// Where we are.
@@ -94,7 +91,7 @@ pub struct ElectionState {
 
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LogEvent {
+pub enum ElectionLogEvent {
     /// We lead.
     Leads,
     /// We lead no longer, for this reason.
@@ -117,12 +114,12 @@ enum KnownLease {
     /// There is none.
     Absent,
     /// This one, since then.
-    There(Box<Held>, Mono),
+    There(Box<LeaseSnapshot>, Mono),
 }
 
 /// A call that is under way, and when it was begun.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Call {
+enum LeaseCall {
     Read,
     Hold { started: Mono },
     Release,
@@ -131,7 +128,7 @@ enum Call {
 /// The election as one candidate sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Election {
-    times: Times,
+    times: ElectionTimes,
     identity: String,
     wanted: Option<bool>,
     seen: KnownLease,
@@ -139,7 +136,7 @@ pub struct Election {
     sure: bool,
     leads: Option<Mono>,
     calls: CallId,
-    call: Option<Call>,
+    call: Option<LeaseCall>,
     /// Writes in a row that others were faster than.
     outdated: u32,
     /// When the next call is due, while none is under way.
@@ -155,7 +152,7 @@ pub struct Election {
 
 impl Election {
     /// A candidate by this name that does nothing yet. `chance` differs from candidate to candidate.
-    pub fn new(times: Times, identity: impl Into<String>, chance: u64) -> Self {
+    pub fn new(times: ElectionTimes, identity: impl Into<String>, chance: u64) -> Self {
         Self {
             times,
             identity: identity.into(),
@@ -198,7 +195,7 @@ impl Election {
 
     fn lose(&mut self, why: &'static str, out: &mut Vec<Effect>) {
         if self.leads.take().is_some() {
-            out.push(Effect::Say(LogEvent::Lost(why)));
+            out.push(Effect::Say(ElectionLogEvent::Lost(why)));
         }
     }
 
@@ -212,13 +209,13 @@ impl Election {
             self.leaving = None;
             self.due = None;
             self.seen = KnownLease::Unknown;
-            out.push(Effect::Say(LogEvent::NotReleased));
+            out.push(Effect::Say(ElectionLogEvent::NotReleased));
         }
         if self.answers && self.silent_at().is_some_and(|at| now >= at) {
             self.answers = false;
             // Whoever is no candidate any more does not look: that is no trouble.
             if !self.trouble.is_empty() {
-                out.push(Effect::Say(LogEvent::Silent(self.trouble.clone())));
+                out.push(Effect::Say(ElectionLogEvent::Silent(self.trouble.clone())));
             }
         }
     }
@@ -240,12 +237,12 @@ impl Election {
     }
 
     /// What the lease is now.
-    fn observe(&mut self, now: Mono, found: Option<Box<Held>>, out: &mut Vec<Effect>) {
+    fn observe(&mut self, now: Mono, found: Option<Box<LeaseSnapshot>>, out: &mut Vec<Effect>) {
         self.answered = Some(now);
         self.trouble.clear();
         if !self.answers {
             self.answers = true;
-            out.push(Effect::Say(LogEvent::Answers));
+            out.push(Effect::Say(ElectionLogEvent::Answers));
         }
         self.seen = match (std::mem::replace(&mut self.seen, KnownLease::Unknown), found) {
             (_, None) => KnownLease::Absent,
@@ -260,7 +257,7 @@ impl Election {
         }
     }
 
-    fn begin(&mut self, call: Call) -> CallId {
+    fn begin(&mut self, call: LeaseCall) -> CallId {
         self.calls += 1;
         self.call = Some(call);
         self.due = None;
@@ -268,22 +265,22 @@ impl Election {
     }
 
     fn look(&mut self, out: &mut Vec<Effect>) {
-        let id = self.begin(Call::Read);
+        let id = self.begin(LeaseCall::Read);
         out.push(Effect::Read(id));
     }
 
-    fn write(&mut self, call: Call, order: LeaseWrite, out: &mut Vec<Effect>) {
+    fn write(&mut self, call: LeaseCall, order: ElectionWrite, out: &mut Vec<Effect>) {
         let id = self.begin(call);
         out.push(Effect::Write(id, Box::new(order)));
     }
 
-    fn hold(&mut self, now: Mono, on: Option<Box<Held>>, out: &mut Vec<Effect>) {
+    fn hold(&mut self, now: Mono, on: Option<Box<LeaseSnapshot>>, out: &mut Vec<Effect>) {
         let (identity, lease) = (self.identity.clone(), self.times.lease);
         let order = match on {
-            Some(on) => LeaseWrite::Hold { on, identity, lease },
-            None => LeaseWrite::Create { identity, lease },
+            Some(on) => ElectionWrite::Hold { on, identity, lease },
+            None => ElectionWrite::Create { identity, lease },
         };
-        self.write(Call::Hold { started: now }, order, out);
+        self.write(LeaseCall::Hold { started: now }, order, out);
     }
 
     /// The next call, when one is due. A leader that is sure of its record writes at once; everybody else looks first.
@@ -299,8 +296,8 @@ impl Election {
                 self.hold(now, on, out);
             }
             (KnownLease::There(held, _), Some(false)) if self.sure && held.holder() == self.identity => {
-                let order = LeaseWrite::Release { on: held.clone() };
-                self.write(Call::Release, order, out);
+                let order = ElectionWrite::Release { on: held.clone() };
+                self.write(LeaseCall::Release, order, out);
             }
             (_, Some(_)) => self.look(out),
         }
@@ -311,8 +308,8 @@ impl Election {
         let ours = self.is_ours();
         match (&self.seen, self.wanted) {
             (KnownLease::There(held, _), Some(false)) if ours => {
-                let order = LeaseWrite::Release { on: held.clone() };
-                self.write(Call::Release, order, out);
+                let order = ElectionWrite::Release { on: held.clone() };
+                self.write(LeaseCall::Release, order, out);
             }
             (_, Some(false)) => {
                 self.leaving = None;
@@ -337,7 +334,7 @@ impl Election {
     fn failed(&mut self, now: Mono, why: String, out: &mut Vec<Effect>) {
         if !self.answers && self.trouble.is_empty() {
             // Nobody has heard of this trouble yet.
-            out.push(Effect::Say(LogEvent::Silent(why.clone())));
+            out.push(Effect::Say(ElectionLogEvent::Silent(why.clone())));
         }
         self.trouble = why;
         self.sure = false;
@@ -346,28 +343,28 @@ impl Election {
         self.due = Some(now + if self.leaving.is_some() { pause / 10 } else { pause });
     }
 
-    fn wrote(&mut self, now: Mono, call: Call, wrote: Wrote, out: &mut Vec<Effect>) {
+    fn wrote(&mut self, now: Mono, call: LeaseCall, wrote: ElectionWritten, out: &mut Vec<Effect>) {
         match wrote {
-            Wrote::Done(held) => {
+            ElectionWritten::Done(held) => {
                 self.outdated = 0;
                 self.sure = true;
                 self.observe(now, Some(held), out);
                 match call {
-                    Call::Hold { started } => self.held(now, started, out),
-                    Call::Release | Call::Read => {
+                    LeaseCall::Hold { started } => self.held(now, started, out),
+                    LeaseCall::Release | LeaseCall::Read => {
                         self.leaving = None;
                         self.due = (self.wanted == Some(true)).then_some(now);
-                        out.push(Effect::Say(LogEvent::Released));
+                        out.push(Effect::Say(ElectionLogEvent::Released));
                     }
                 }
             }
-            Wrote::Outdated => {
+            ElectionWritten::Outdated => {
                 self.sure = false;
                 self.outdated += 1;
                 // Whoever was faster is looked at; if that happens again and again, with a pause.
                 self.due = Some(if self.outdated > 1 { now + self.pause() } else { now });
             }
-            Wrote::Unknown(why) => self.failed(now, why, out),
+            ElectionWritten::Unknown(why) => self.failed(now, why, out),
         }
     }
 
@@ -379,14 +376,14 @@ impl Election {
             return;
         }
         if self.leads.is_none() {
-            out.push(Effect::Say(LogEvent::Leads));
+            out.push(Effect::Say(ElectionLogEvent::Leads));
         }
         self.leads = Some(until);
         self.due = Some(now + self.times.retry);
     }
 
-    fn tell(&mut self, out: &mut Vec<Effect>) {
-        let holding = matches!(self.call, Some(Call::Hold { .. }));
+    fn report(&mut self, out: &mut Vec<Effect>) {
+        let holding = matches!(self.call, Some(LeaseCall::Hold { .. }));
         let state = ElectionState {
             leads: self.leads,
             leader: match &self.seen {
@@ -412,7 +409,7 @@ impl Core for Election {
         self.expire(now, &mut out);
         match (event, self.call) {
             (Event::Wanted(wanted), _) => self.want(now, wanted, &mut out),
-            (Event::Read(id, read), Some(Call::Read)) if id == self.calls => {
+            (Event::Read(id, read), Some(LeaseCall::Read)) if id == self.calls => {
                 self.call = None;
                 match read {
                     Ok(found) => {
@@ -423,7 +420,7 @@ impl Core for Election {
                     Err(why) => self.failed(now, why, &mut out),
                 }
             }
-            (Event::Wrote(id, wrote), Some(call @ (Call::Hold { .. } | Call::Release)))
+            (Event::Wrote(id, wrote), Some(call @ (LeaseCall::Hold { .. } | LeaseCall::Release)))
                 if id == self.calls =>
             {
                 self.call = None;
@@ -432,7 +429,7 @@ impl Core for Election {
             (Event::Read(..) | Event::Wrote(..) | Event::Tick, _) => {}
         }
         self.advance(now, &mut out);
-        self.tell(&mut out);
+        self.report(&mut out);
         out
     }
 

@@ -10,8 +10,10 @@ mod record;
 mod tests;
 
 pub use calls::{read, write};
-pub use election::{CallId, Effect, Election, ElectionState, Event, LogEvent, Times, Wrote};
-pub use record::{Held, LeaseWrite};
+pub use election::{
+    Effect, Election, ElectionLogEvent, ElectionState, ElectionTimes, ElectionWritten, Event,
+};
+pub use record::{ElectionWrite, LeaseSnapshot};
 
 /// Name of the lease, in the namespace of applications.
 pub const NAME: &str = "eve-kube-stats-leader";

@@ -17,11 +17,11 @@ const RELEASED_SECS: i32 = 1;
 
 /// The lease as it was read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Held {
+pub struct LeaseSnapshot {
     object: Lease,
 }
 
-impl Held {
+impl LeaseSnapshot {
     /// Takes the object as the server gave it.
     pub fn new(object: Lease) -> Self {
         Self { object }
@@ -60,7 +60,7 @@ impl Held {
 
 /// What is to be written.
 #[derive(Debug, Clone, PartialEq)]
-pub enum LeaseWrite {
+pub enum ElectionWrite {
     /// There is no lease: make it, held by us.
     Create {
         /// Us.
@@ -71,7 +71,7 @@ pub enum LeaseWrite {
     /// Hold it: ours still, or ours from now on.
     Hold {
         /// What is replaced.
-        on: Box<Held>,
+        on: Box<LeaseSnapshot>,
         /// Us.
         identity: String,
         /// How long we are to be left alone.
@@ -80,11 +80,11 @@ pub enum LeaseWrite {
     /// Give it back.
     Release {
         /// What is replaced.
-        on: Box<Held>,
+        on: Box<LeaseSnapshot>,
     },
 }
 
-impl LeaseWrite {
+impl ElectionWrite {
     /// Who would hold it from now on and does not yet.
     pub fn newcomer(&self) -> Option<&str> {
         match self {

@@ -4,7 +4,7 @@
 
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::nodes::FIELD_MANAGER;
-use kubeapi::objects::Raw;
+use kubeapi::objects::RawObject;
 use serde_json::{Value, json};
 
 /// Before the name of the interface.
@@ -18,7 +18,7 @@ const INTERFACE_BYTES: usize = 15;
 
 /// A write.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Write {
+pub(super) enum AttachmentWrite {
     Create(Value),
     /// A merge patch.
     Patch(Value),
@@ -54,13 +54,13 @@ fn note(device: &str) -> String {
 
 /// What is to be done so that the object of `interface` serves our node; `Err` with why it is left as it is.
 pub(super) fn needed(
-    found: Option<&Raw>,
+    found: Option<&RawObject>,
     interface: &str,
     (node, device): (&str, &str),
-) -> Result<Option<Write>, &'static str> {
+) -> Result<Option<AttachmentWrite>, &'static str> {
     let text = config_text(interface);
     let Some(found) = found else {
-        return Ok(Some(Write::Create(json!({
+        return Ok(Some(AttachmentWrite::Create(json!({
             "apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
             "metadata": {
                 "name": format!("{PREFIX}{interface}"), "namespace": APP_NAMESPACE,
@@ -77,14 +77,14 @@ pub(super) fn needed(
     if same && found.metadata.annotations.get(note(device)).is_some() {
         return Ok(None);
     }
-    Ok(Some(Write::Patch(json!({
+    Ok(Some(AttachmentWrite::Patch(json!({
         "metadata": { "resourceVersion": version(found), "annotations": { note(device): node } },
         "spec": { "config": text },
     }))))
 }
 
 /// What is to be done so that our node does not need the object any more.
-pub(super) fn not_needed(found: &Raw, device: &str) -> Option<Write> {
+pub(super) fn not_needed(found: &RawObject, device: &str) -> Option<AttachmentWrite> {
     let mine = note(device);
     if !is_ours(found) || found.metadata.annotations.get(&mine).is_none() {
         return None;
@@ -93,16 +93,16 @@ pub(super) fn not_needed(found: &Raw, device: &str) -> Option<Write> {
     let mut notes = found.metadata.annotations.as_object().into_iter().flatten();
     if notes.any(|(it, _)| it.starts_with(NEEDED) && *it != mine) {
         let meta = json!({ "resourceVersion": version, "annotations": { mine: null } });
-        return Some(Write::Patch(json!({ "metadata": meta })));
+        return Some(AttachmentWrite::Patch(json!({ "metadata": meta })));
     }
-    Some(Write::Delete(version))
+    Some(AttachmentWrite::Delete(version))
 }
 
-fn version(found: &Raw) -> String {
+fn version(found: &RawObject) -> String {
     found.metadata.resource_version.clone().unwrap_or_default()
 }
 
-fn is_ours(found: &Raw) -> bool {
+fn is_ours(found: &RawObject) -> bool {
     found.label(MANAGED) == FIELD_MANAGER
 }
 

@@ -8,15 +8,15 @@ use kube::api::{DeleteParams, GetParams, Patch, PostParams, Preconditions};
 use kube::core::Request;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::nodes::{FIELD_MANAGER, signed};
-use kubeapi::objects::Raw;
+use kubeapi::objects::RawObject;
 use kubeapi::pace::Pace;
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, OwnNode, found};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-use super::attachment::{MANAGED, Write, name, needed, not_needed};
-use crate::apps::Wanted;
+use super::attachment::{AttachmentWrite, MANAGED, name, needed, not_needed};
+use crate::apps::AppRequirements;
 
 /// Between two looks: somebody may have changed or deleted an object.
 const LOOK: Duration = Duration::from_mins(10);
@@ -32,10 +32,10 @@ pub async fn run(
     cluster: ApiClient,
     clock: Clock,
     own_node: OwnNode,
-    mut wanted: watch::Receiver<Wanted>,
+    mut wanted: watch::Receiver<AppRequirements>,
 ) -> Result<(), Error> {
     let (node, device) = own_node.known().await;
-    let mut keeper = Keeper { cluster, node: node.to_string(), device, swept: None };
+    let mut keeper = NetworkKeeper { cluster, node: node.to_string(), device, swept: None };
     let (mut said, mut any) = (BTreeSet::new(), false);
     // Nodes do not ask in step.
     let seed = u64::try_from(clock.now().since_start().as_nanos()).unwrap_or_default();
@@ -46,7 +46,7 @@ pub async fn run(
         any |= ports.as_ref().is_some_and(|it| !it.is_empty());
         let mut pause = None;
         if let Some(ports) = ports.filter(|_| any) {
-            let Found { lines: now, failed } = keeper.look(&ports).await;
+            let SweepResult { lines: now, failed } = keeper.look(&ports).await;
             tries = if failed { tries.saturating_add(1) } else { 0 };
             pause = Some(if failed { pace.pause(tries, None) * FAILED_TIMES } else { LOOK });
             for line in now.difference(&said) {
@@ -74,7 +74,7 @@ pub async fn run(
     }
 }
 
-struct Keeper {
+struct NetworkKeeper {
     cluster: ApiClient,
     node: String,
     device: String,
@@ -83,7 +83,7 @@ struct Keeper {
 }
 
 /// What a look came to.
-struct Found {
+struct SweepResult {
     /// What is not as wanted, in words.
     lines: BTreeSet<String>,
     /// Whether a call has failed; the rest is for a person.
@@ -96,10 +96,9 @@ fn request() -> Request {
     ))
 }
 
-impl Keeper {
+impl NetworkKeeper {
     /// Compares and writes what differs.
-    async fn look(&mut self, ports: &BTreeSet<String>) -> Found {
-        let told = |error: &kubeapi::Error| format!("{} ({})", error.line(), error.next_step());
+    async fn look(&mut self, ports: &BTreeSet<String>) -> SweepResult {
         let (mut lines, mut failed) = (BTreeSet::new(), false);
         let mut names = BTreeSet::new();
         for port in ports {
@@ -113,7 +112,7 @@ impl Keeper {
                 Ok(left) => lines.extend(left),
                 Err(error) => {
                     failed = true;
-                    lines.insert(told(&error));
+                    lines.insert(error.advice());
                 }
             }
             names.insert(name);
@@ -123,17 +122,17 @@ impl Keeper {
                 Ok(()) => self.swept = Some(ports.clone()),
                 Err(error) => {
                     failed = true;
-                    lines.insert(told(&error));
+                    lines.insert(error.advice());
                 }
             }
         }
-        Found { lines, failed }
+        SweepResult { lines, failed }
     }
 
     /// Why the object is left as it is, if it is.
     async fn serve(&self, port: &str, name: &str) -> Result<Option<String>, kubeapi::Error> {
         let what = format!("read network attachment {APP_NAMESPACE}/{name}");
-        let read = self.cluster.ask::<Raw>(&what, request().get(name, &GetParams::default())).await;
+        let read = self.cluster.ask::<RawObject>(&what, request().get(name, &GetParams::default())).await;
         match needed(found(read)?.as_ref(), port, (&self.node, &self.device)) {
             Ok(None) => Ok(None),
             Ok(Some(write)) => self.write(name, write).await.map(|()| None),
@@ -146,7 +145,7 @@ impl Keeper {
 
     /// Objects of ours that no application of this node needs.
     async fn sweep(&self, needed: &BTreeSet<String>) -> Result<(), kubeapi::Error> {
-        let scope = Scope {
+        let scope = WatchScope {
             what: "network attachments".to_owned(),
             path: format!(
                 "/apis/k8s.cni.cncf.io/v1/namespaces/{APP_NAMESPACE}/network-attachment-definitions"
@@ -154,7 +153,7 @@ impl Keeper {
             fields: None,
             labels: Some(format!("{MANAGED}={FIELD_MANAGER}")),
         };
-        let Some(all) = found(scope.list_all::<Raw>(&self.cluster).await)? else { return Ok(()) };
+        let Some(all) = found(scope.list_all::<RawObject>(&self.cluster).await)? else { return Ok(()) };
         for one in &all.items {
             let Some(name) = one.metadata.name.as_ref().filter(|it| !needed.contains(*it)) else { continue };
             if let Some(write) = not_needed(one, &self.device) {
@@ -164,15 +163,15 @@ impl Keeper {
         Ok(())
     }
 
-    async fn write(&self, name: &str, write: Write) -> Result<(), kubeapi::Error> {
+    async fn write(&self, name: &str, write: AttachmentWrite) -> Result<(), kubeapi::Error> {
         let (verb, request) = match write {
-            Write::Create(object) => {
+            AttachmentWrite::Create(object) => {
                 let how =
                     PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
                 ("create", request().create(&how, object.to_string().into_bytes()))
             }
-            Write::Patch(body) => ("change", request().patch(name, &signed(), &Patch::Merge(body))),
-            Write::Delete(version) => {
+            AttachmentWrite::Patch(body) => ("change", request().patch(name, &signed(), &Patch::Merge(body))),
+            AttachmentWrite::Delete(version) => {
                 let exactly = Preconditions { resource_version: Some(version), uid: None };
                 let how = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
                 ("delete", request().delete(name, &how))

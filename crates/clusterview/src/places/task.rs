@@ -8,7 +8,7 @@ use kube::api::{GetParams, Patch};
 use kube::core::Request;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::nodes::signed;
-use kubeapi::objects::Raw;
+use kubeapi::objects::RawObject;
 use kubeapi::{ApiClient, OwnNode, found};
 use serde_json::json;
 use tokio::sync::watch;
@@ -16,7 +16,7 @@ use topics::Affinity;
 use tracing::{info, warn};
 
 use super::affinity::{change, wanted};
-use crate::apps::Wanted;
+use crate::apps::AppRequirements;
 
 /// Between two looks: the set comes later than the config, and its template is written by others.
 const LOOK: Duration = Duration::from_mins(1);
@@ -30,7 +30,7 @@ pub async fn run(
     cluster: ApiClient,
     clock: Clock,
     own_node: OwnNode,
-    mut apps: watch::Receiver<Wanted>,
+    mut apps: watch::Receiver<AppRequirements>,
 ) -> Result<(), Error> {
     let (node, _) = own_node.known().await;
     let mut said = BTreeSet::new();
@@ -66,7 +66,7 @@ async fn look(cluster: &ApiClient, node: &str, places: &BTreeMap<String, Affinit
         if let Err(error) = keep(cluster, node, set, *how).await
             && !error.is_conflict()
         {
-            failed.insert(format!("{} ({})", error.line(), error.next_step()));
+            failed.insert(error.advice());
         }
     }
     failed
@@ -78,7 +78,7 @@ async fn keep(cluster: &ApiClient, node: &str, set: &str, how: Affinity) -> Resu
     let read = Request::new(path.as_str()).get(set, &GetParams::default());
     let what = format!("read replica set {APP_NAMESPACE}/{set}");
     // The version is in the metadata that it is read with.
-    let Some(now) = found(cluster.ask::<Raw>(&what, read).await)? else { return Ok(()) };
+    let Some(now) = found(cluster.ask::<RawObject>(&what, read).await)? else { return Ok(()) };
     let Some(change) = change(&now.spec["template"]["spec"]["affinity"], &wanted) else { return Ok(()) };
     let body = json!({
         "metadata": { "resourceVersion": now.metadata.resource_version },

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use futures::stream::{BoxStream, StreamExt};
 
-use super::pod::{AppPod, PodItem};
+use super::pod::{AppPod, AppPodItem};
 use kubeapi::ApiClient;
 use kubeapi::names::APP_NAMESPACE;
-use kubeapi::watch::{Manner, News, SLOT, Scope, Update, follow_in};
+use kubeapi::watch::{FollowNews, Manner, SLOT, Update, WatchScope, follow_in};
 
 /// What has been heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum PodsUpdate {
 /// The pods of the namespace of applications, kept up to date. Dropping it closes the watch.
 pub struct Pods {
     known: BTreeMap<String, AppPod>,
-    stream: BoxStream<'static, News<PodItem>>,
+    stream: BoxStream<'static, FollowNews<AppPodItem>>,
 }
 
 impl std::fmt::Debug for Pods {
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Pods {
 impl Pods {
     /// Nothing is known yet; the first call is made when [`Pods::next`] is first polled.
     pub fn open(cluster: &ApiClient, seed: u64) -> Self {
-        let scope = Scope {
+        let scope = WatchScope {
             what: "pods of applications".to_owned(),
             path: format!("/api/v1/namespaces/{APP_NAMESPACE}/pods"),
             fields: None,
@@ -55,18 +55,18 @@ impl Pods {
     pub async fn next(&mut self) -> PodsUpdate {
         let Some(news) = self.stream.next().await else { std::future::pending().await };
         match news {
-            News::Recovered => {}
-            News::Update(Update::Listed(all)) => {
+            FollowNews::Recovered => {}
+            FollowNews::Update(Update::Listed(all)) => {
                 self.known.clear();
                 self.known.extend(all.into_iter().map(|it| (it.pod.name.clone(), it.pod)));
             }
-            News::Update(Update::Put(one)) => {
+            FollowNews::Update(Update::Put(one)) => {
                 self.known.insert(one.pod.name.clone(), one.pod);
             }
-            News::Update(Update::Gone(one)) => {
+            FollowNews::Update(Update::Gone(one)) => {
                 self.known.remove(&one.pod.name);
             }
-            News::Update(Update::Trouble(error)) => {
+            FollowNews::Update(Update::Trouble(error)) => {
                 return PodsUpdate::Failing { error: error.line(), next_step: error.next_step() };
             }
         }

@@ -10,7 +10,7 @@ pub const LINE_LIMIT_BYTES: usize = 64 << 10;
 
 /// A line of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct LogLine {
     /// When it was written, by the clock of the container's node.
     pub at: Timestamp,
     /// What was written, without the end of the line.
@@ -21,16 +21,16 @@ pub struct Line {
 
 /// Takes bytes as they come.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct LineSplitter {
     begun: Vec<u8>,
     left_out: usize,
     /// Lines without a time so far.
     strange: usize,
 }
 
-impl Lines {
+impl LineSplitter {
     /// Adds the lines that `bytes` complete to `out`. Returns how many bytes of text these are.
-    pub(super) fn feed(&mut self, bytes: &[u8], out: &mut Vec<Line>) -> usize {
+    pub(super) fn feed(&mut self, bytes: &[u8], out: &mut Vec<LogLine>) -> usize {
         let (mut rest, mut taken) = (bytes, 0);
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             self.keep(&rest[..end]);
@@ -42,7 +42,7 @@ impl Lines {
     }
 
     /// Takes what is there for a line, although its end never came: whoever wrote it has ended.
-    pub(super) fn finish(&mut self, out: &mut Vec<Line>) {
+    pub(super) fn finish(&mut self, out: &mut Vec<LogLine>) {
         if !self.begun.is_empty() {
             self.complete(out);
         }
@@ -59,7 +59,7 @@ impl Lines {
         self.left_out += bytes.len() - room;
     }
 
-    fn complete(&mut self, out: &mut Vec<Line>) -> usize {
+    fn complete(&mut self, out: &mut Vec<LogLine>) -> usize {
         let bytes = std::mem::take(&mut self.begun);
         let left_out = std::mem::take(&mut self.left_out);
         let text = String::from_utf8_lossy(&bytes);
@@ -68,7 +68,7 @@ impl Lines {
             self.strange += 1;
             return 0;
         };
-        out.push(Line { at, text: text.to_owned(), left_out });
+        out.push(LogLine { at, text: text.to_owned(), left_out });
         bytes.len()
     }
 }
@@ -79,16 +79,16 @@ mod tests {
 
     const AT: &str = "2026-03-14T09:30:00.000000001Z";
 
-    fn read(pieces: &[&[u8]]) -> (Vec<Line>, Lines) {
-        let (mut lines, mut out) = (Lines::default(), Vec::new());
+    fn read(pieces: &[&[u8]]) -> (Vec<LogLine>, LineSplitter) {
+        let (mut lines, mut out) = (LineSplitter::default(), Vec::new());
         for piece in pieces {
             lines.feed(piece, &mut out);
         }
         (out, lines)
     }
 
-    fn line(text: &str, left_out: usize) -> Line {
-        Line { at: AT.parse().unwrap(), text: text.to_owned(), left_out }
+    fn line(text: &str, left_out: usize) -> LogLine {
+        LogLine { at: AT.parse().unwrap(), text: text.to_owned(), left_out }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use kube::core::Request;
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
-use super::lines::{Line, Lines};
+use super::lines::{LineSplitter, LogLine};
 use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::APP_NAMESPACE;
@@ -38,16 +38,16 @@ pub struct LogRequest {
 
 /// Lines of a log.
 #[derive(Debug, Default)]
-pub struct Read {
+pub struct LogChunk {
     /// In the order of the log.
-    pub lines: Vec<Line>,
+    pub lines: Vec<LogLine>,
     /// What comes after them.
-    pub then: Then,
+    pub then: LogEnd,
 }
 
 /// What comes after lines of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Then {
+pub enum LogEnd {
     /// More of it, at once.
     #[default]
     More,
@@ -58,23 +58,23 @@ pub enum Then {
 }
 
 /// The log of a container, open. Dropping it closes the connection.
-pub struct Log {
+pub struct ContainerLog {
     what: String,
     limit: Duration,
     body: Body,
-    lines: Lines,
+    lines: LineSplitter,
     /// What has come and is not taken yet, and how much of it is.
     come: (Vec<u8>, usize),
     ended: bool,
 }
 
-impl std::fmt::Debug for Log {
+impl std::fmt::Debug for ContainerLog {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Log").field("what", &self.what).finish_non_exhaustive()
     }
 }
 
-impl Log {
+impl ContainerLog {
     /// Opens it, within the limit of a call.
     ///
     /// # Errors
@@ -93,7 +93,14 @@ impl Log {
         let path = format!("/api/v1/namespaces/{APP_NAMESPACE}/pods");
         let request = Request::new(path).logs(&order.pod, &how);
         let (body, limit) = cluster.open(&what, request).await?;
-        Ok(Self { what, limit, body, lines: Lines::default(), come: (Vec::new(), 0), ended: order.ended })
+        Ok(Self {
+            what,
+            limit,
+            body,
+            lines: LineSplitter::default(),
+            come: (Vec::new(), 0),
+            ended: order.ended,
+        })
     }
 
     /// The next lines: about as many bytes of them as `enough`, or what came within the limit of a call.
@@ -101,9 +108,9 @@ impl Log {
     /// # Errors
     /// The connection was cut, or nothing came within the limit.
     #[expect(clippy::disallowed_methods, reason = "a deadline of a call, as everywhere in this crate")]
-    pub async fn next(&mut self, enough: usize) -> Result<Read, Error> {
+    pub async fn next(&mut self, enough: usize) -> Result<LogChunk, Error> {
         let deadline = Instant::now() + self.limit;
-        let mut read = Read::default();
+        let mut read = LogChunk::default();
         let mut taken = 0;
         while taken < enough {
             let (bytes, begin) = &mut self.come;
@@ -125,12 +132,12 @@ impl Log {
                     if self.lines.strange() > 0 {
                         debug!(call = self.what, lines = self.lines.strange(), "lines without a time");
                     }
-                    read.then = Then::End;
+                    read.then = LogEnd::End;
                     break;
                 }
                 // What has come is reported first.
                 Ok(Some(Err(_))) | Err(_) if !read.lines.is_empty() => {
-                    read.then = Then::Broken;
+                    read.then = LogEnd::Broken;
                     break;
                 }
                 Ok(Some(Err(source))) => {
@@ -153,7 +160,7 @@ fn whole_second(at: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kubeapi::mock::{self, Answer};
+    use kubeapi::mock::{self, MockReply};
 
     const ALL: usize = 1 << 20;
 
@@ -173,12 +180,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_request_names_the_whole_second_before_and_never_one_after() {
-        let answer = || Answer::Lines(vec![line(1), line(2)], mock::Then::End);
+        let answer = || MockReply::Lines(vec![line(1), line(2)], mock::AfterLines::End);
         let (cluster, calls) = mock::cluster(vec![answer(), answer()]);
-        let mut log = Log::open(&cluster, &order(Some("2026-03-14T09:30:00.999999999Z"))).await.unwrap();
+        let mut log =
+            ContainerLog::open(&cluster, &order(Some("2026-03-14T09:30:00.999999999Z"))).await.unwrap();
         let read = log.next(ALL).await.unwrap();
-        assert_eq!((read.lines.len(), read.lines[1].text.as_str(), read.then), (2, "line 2", Then::End));
-        Log::open(&cluster, &order(None)).await.unwrap();
+        assert_eq!((read.lines.len(), read.lines[1].text.as_str(), read.then), (2, "line 2", LogEnd::End));
+        ContainerLog::open(&cluster, &order(None)).await.unwrap();
         let path = "GET /api/v1/namespaces/eve-kube-app/pods/web-1/log?&container=web";
         let expected = [
             format!("{path}&sinceTime=2026-03-14T09%3A30%3A00Z&timestamps=true"),
@@ -190,13 +198,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_log_comes_in_pieces_and_no_more_is_held_than_was_asked_for() {
         let all: Vec<String> = (0..60).map(line).collect();
-        let (cluster, _) = mock::cluster(vec![Answer::Lines(all, mock::Then::End)]);
-        let mut log = Log::open(&cluster, &order(None)).await.unwrap();
+        let (cluster, _) = mock::cluster(vec![MockReply::Lines(all, mock::AfterLines::End)]);
+        let mut log = ContainerLog::open(&cluster, &order(None)).await.unwrap();
         let mut pieces = Vec::new();
         loop {
             let read = log.next(100).await.unwrap();
             pieces.push(read.lines.len());
-            if read.then == Then::End {
+            if read.then == LogEnd::End {
                 break;
             }
         }
@@ -206,14 +214,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_comes_all_at_once_is_taken_in_pieces_too() {
         let all: Vec<String> = (0..60).map(|nth| format!("{}{}\n", line(nth), "x".repeat(1000))).collect();
-        let (cluster, _) = mock::cluster(vec![Answer::Full(200, vec![], all.concat())]);
-        let mut log = Log::open(&cluster, &order(None)).await.unwrap();
+        let (cluster, _) = mock::cluster(vec![MockReply::Full(200, vec![], all.concat())]);
+        let mut log = ContainerLog::open(&cluster, &order(None)).await.unwrap();
         let (mut count, mut most) = (0, 0);
         loop {
             let read = log.next(10_000).await.unwrap();
             count += read.lines.len();
             most = most.max(read.lines.len());
-            if read.then == Then::End {
+            if read.then == LogEnd::End {
                 break;
             }
         }
@@ -223,19 +231,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_log_that_stands_still_or_is_cut_ends_in_time_after_what_has_come() {
-        for (then, error) in
-            [(mock::Then::Silence, "no answer within 30 s"), (mock::Then::Cut, "connection reset by peer")]
-        {
+        for (then, error) in [
+            (mock::AfterLines::Silence, "no answer within 30 s"),
+            (mock::AfterLines::Cut, "connection reset by peer"),
+        ] {
             let (cluster, _) =
-                mock::cluster(vec![Answer::Lines(vec![line(1)], then), Answer::Lines(vec![], then)]);
-            let mut log = Log::open(&cluster, &order(None)).await.unwrap();
+                mock::cluster(vec![MockReply::Lines(vec![line(1)], then), MockReply::Lines(vec![], then)]);
+            let mut log = ContainerLog::open(&cluster, &order(None)).await.unwrap();
             let read = log.next(ALL).await.unwrap();
-            assert_eq!((read.lines.len(), read.then), (1, Then::Broken));
-            let mut log = Log::open(&cluster, &order(None)).await.unwrap();
+            assert_eq!((read.lines.len(), read.then), (1, LogEnd::Broken));
+            let mut log = ContainerLog::open(&cluster, &order(None)).await.unwrap();
             let told = log.next(ALL).await.unwrap_err().line();
             assert!(told.contains(error), "{told}");
         }
-        let (cluster, _) = mock::cluster(vec![Answer::Silence]);
-        assert!(Log::open(&cluster, &order(None)).await.is_err());
+        let (cluster, _) = mock::cluster(vec![MockReply::Silence]);
+        assert!(ContainerLog::open(&cluster, &order(None)).await.is_err());
     }
 }

@@ -9,6 +9,6 @@ mod log;
 mod pod;
 
 pub use follow::{Pods, PodsUpdate};
-pub use lines::{LINE_LIMIT_BYTES, Line};
-pub use log::{Log, LogRequest, Read, Then};
-pub use pod::{AppPod, Container, State};
+pub use lines::{LINE_LIMIT_BYTES, LogLine};
+pub use log::{ContainerLog, LogChunk, LogEnd, LogRequest};
+pub use pod::{AppPod, Container, ContainerState};

@@ -33,12 +33,12 @@ pub struct Container {
     /// How often it was started again. With the pod's identity it names one run of the container.
     pub restarts: u32,
     /// What that run is doing.
-    pub state: State,
+    pub state: ContainerState,
 }
 
 /// What the newest run of a container is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum ContainerState {
     /// Not begun: there is no log.
     Waiting,
     /// At work.
@@ -51,21 +51,21 @@ pub enum State {
 
 /// A pod as it is read: nothing but its fact is kept.
 #[derive(Debug, Clone)]
-pub(super) struct PodItem {
+pub(super) struct AppPodItem {
     pub(super) pod: AppPod,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Raw {
+struct RawPod {
     metadata: Value,
     spec: Value,
     status: Value,
 }
 
-impl<'de> Deserialize<'de> for PodItem {
+impl<'de> Deserialize<'de> for AppPodItem {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let Raw { metadata, spec, status, .. } = Raw::deserialize(from)?;
+        let RawPod { metadata, spec, status, .. } = RawPod::deserialize(from)?;
         let list = |name: &str, init: bool| {
             let items = status[name].as_array().map(Vec::as_slice).unwrap_or_default();
             items.iter().map(|it| container(it, init)).collect::<Vec<_>>()
@@ -92,13 +92,13 @@ fn text(value: &Value) -> String {
 fn container(status: &Value, init: bool) -> Container {
     let state = &status["state"];
     let state = if !state["running"].is_null() {
-        State::Running
+        ContainerState::Running
     } else if !state["terminated"].is_null() {
-        State::Ended
+        ContainerState::Ended
     } else if !status["lastState"]["terminated"].is_null() {
-        State::BackingOff
+        ContainerState::BackingOff
     } else {
-        State::Waiting
+        ContainerState::Waiting
     };
     Container {
         name: text(&status["name"]),
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     fn read(object: Value) -> AppPod {
-        serde_json::from_value::<PodItem>(object).unwrap().pod
+        serde_json::from_value::<AppPodItem>(object).unwrap().pod
     }
 
     #[test]
@@ -143,10 +143,10 @@ mod tests {
             phase: "Running".to_owned(),
             ending: true,
             containers: vec![
-                container("i", true, 0, State::Running),
-                container("a", false, 3, State::BackingOff),
-                container("b", false, 0, State::Ended),
-                container("c", false, 0, State::Waiting),
+                container("i", true, 0, ContainerState::Running),
+                container("a", false, 3, ContainerState::BackingOff),
+                container("b", false, 0, ContainerState::Ended),
+                container("c", false, 0, ContainerState::Waiting),
             ],
         };
         assert_eq!(pod, expected);

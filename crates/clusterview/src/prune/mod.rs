@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use topics::EdgeNodeClusterConfig;
 
-use crate::Config;
+use crate::ClusterConfig;
 use crate::leader::Leadership;
 
 /// Goes on until nobody can say any more who leads. Dropping it ends its calls.
@@ -24,7 +24,7 @@ pub(crate) async fn run(
     clock: Clock,
     every: Duration,
     own_node: OwnNode,
-    mut config: Config,
+    mut config: ClusterConfig,
     mut leading: watch::Receiver<Leadership>,
 ) {
     let mut said = Warned::default();
@@ -88,9 +88,8 @@ async fn sweep(
     leading: &watch::Receiver<Leadership>,
     said: &mut Warned,
 ) -> Result<(), String> {
-    let told = |error: kubeapi::Error| format!("{} ({})", error.line(), error.next_step());
     let (_, own) = own_node.get()?;
-    let found = replaced::look(cluster, masters, &own).await.map_err(told)?;
+    let found = replaced::look(cluster, masters, &own).await.map_err(|error| error.advice())?;
     for node in &found.unlabelled {
         if said.is_new(format!("unlabelled {node}")) {
             warn!(node, "a control-plane node without label node-uuid: it is left alone");
@@ -104,7 +103,7 @@ async fn sweep(
         if !leading.borrow().holds(clock.now()) {
             return Ok(());
         }
-        replaced::delete(cluster, stale).await.map_err(told)?;
+        replaced::delete(cluster, stale).await.map_err(|error| error.advice())?;
         info!(
             node = %stale.name,
             device = stale.device_uuid,

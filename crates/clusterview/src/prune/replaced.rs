@@ -14,7 +14,7 @@ use kubeapi::Error;
 use kubeapi::found;
 use kubeapi::names::{CONTROL_PLANE_NOW, NodeName};
 use kubeapi::nodes::{self, UUID_LABEL};
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 
 /// A Node object that has to go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Stale {
 
 /// What the control-plane nodes are, by the list of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Found {
+pub struct ReplacedNodes {
     /// To be deleted.
     pub stale: Vec<Stale>,
     /// Names of nodes without the UUID of a device: they stay.
@@ -41,8 +41,8 @@ pub struct Found {
 ///
 /// # Errors
 /// Those of [`ApiClient`].
-pub async fn look(cluster: &ApiClient, keep: &[String], own: &str) -> Result<Found, Error> {
-    let scope = Scope {
+pub async fn look(cluster: &ApiClient, keep: &[String], own: &str) -> Result<ReplacedNodes, Error> {
+    let scope = WatchScope {
         what: "control-plane nodes".to_owned(),
         path: Node::url_path(&(), None),
         fields: None,
@@ -53,8 +53,8 @@ pub async fn look(cluster: &ApiClient, keep: &[String], own: &str) -> Result<Fou
 }
 
 /// Pure.
-fn judge(nodes: &[Node], keep: &[String], own: &str) -> Result<Found, Error> {
-    let mut found = Found { foreign_list: true, ..Found::default() };
+fn judge(nodes: &[Node], keep: &[String], own: &str) -> Result<ReplacedNodes, Error> {
+    let mut found = ReplacedNodes { foreign_list: true, ..ReplacedNodes::default() };
     for node in nodes {
         let name = NodeName::parse(node.metadata.name.as_deref().unwrap_or_default())?;
         let label = node.metadata.labels.as_ref().and_then(|all| all.get(UUID_LABEL));

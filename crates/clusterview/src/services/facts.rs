@@ -3,10 +3,10 @@
 //! Members of a wrong type count as left out. Sources: spec/eve-rest.md 3.3; the Kubernetes API reference.
 //! Pure: no clock, no I/O, no task.
 
-use kubeapi::objects::{Raw, items, text};
+use kubeapi::objects::{RawObject, items, text};
 use serde_json::Value;
 
-use crate::collections::Fact;
+use crate::collections::ObjectFact;
 
 /// Namespaces of the device's own software.
 const OWN: [&str; 5] = ["kube-system", "kubevirt", "longhorn-system", "cdi", "eve-kube-app"];
@@ -72,9 +72,9 @@ fn number(value: &Value) -> i32 {
     value.as_i64().and_then(|it| i32::try_from(it).ok()).unwrap_or_default()
 }
 
-impl Fact for Service {
-    fn of(raw: &Raw) -> Self {
-        let Raw { metadata, spec, .. } = raw;
+impl ObjectFact for Service {
+    fn of(raw: &RawObject) -> Self {
+        let RawObject { metadata, spec, .. } = raw;
         let [namespace, name] =
             [&metadata.namespace, &metadata.name].map(|it| it.as_deref().unwrap_or_default());
         let first = items(&spec["externalIPs"]).first().map(text).unwrap_or_default();
@@ -93,9 +93,9 @@ impl Fact for Service {
     }
 }
 
-impl Fact for Ingress {
-    fn of(raw: &Raw) -> Self {
-        let Raw { spec, status, .. } = raw;
+impl ObjectFact for Ingress {
+    fn of(raw: &RawObject) -> Self {
+        let RawObject { spec, status, .. } = raw;
         let mut paths = Vec::new();
         for rule in items(&spec["rules"]) {
             for path in items(&rule["http"]["paths"]) {
@@ -120,8 +120,8 @@ impl Fact for Ingress {
     }
 }
 
-impl Fact for Pool {
-    fn of(raw: &Raw) -> Self {
+impl ObjectFact for Pool {
+    fn of(raw: &RawObject) -> Self {
         Self { interface: text(&raw.data["interface-global"]), prefix: text(&raw.data["cidr-global"]) }
     }
 }

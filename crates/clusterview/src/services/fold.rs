@@ -11,7 +11,7 @@ use topics::{
 };
 
 use super::facts::{Ingress, Pool, Service, is_own};
-use super::follow::Table;
+use crate::collections::ObjectTable;
 
 /// Addresses of services inside of the cluster: nothing at an uplink leads there.
 const CLUSTER_ADDRESSES: &str = "10.43.0.0/16";
@@ -23,11 +23,11 @@ const ORPHANS: &str = "kube-vip LB removed but services still have LoadBalancer 
 const OUT_OF_RANGE: &str = "services have LoadBalancer IPs outside the current kube-vip prefix";
 
 /// All that is known.
-pub(super) struct View<'a> {
-    pub(super) services: &'a Table<Service>,
-    pub(super) ingresses: &'a Table<Ingress>,
+pub(super) struct ServicesView<'a> {
+    pub(super) services: &'a ObjectTable<Service>,
+    pub(super) ingresses: &'a ObjectTable<Ingress>,
     /// The load balancer's settings, where there are some; `None` where that is not known.
-    pub(super) pools: Option<&'a Table<Pool>>,
+    pub(super) pools: Option<&'a ObjectTable<Pool>>,
     /// Addresses of this node's ports.
     pub(super) own: &'a BTreeSet<IpAddr>,
     /// What is wrong with the load balancer's addresses in the config of this node.
@@ -36,7 +36,7 @@ pub(super) struct View<'a> {
 }
 
 /// What is to be published after `before`: an error that stays keeps its time.
-pub(super) fn fold(view: &View<'_>, before: Option<&KubeUserServices>) -> KubeUserServices {
+pub(super) fn fold(view: &ServicesView<'_>, before: Option<&KubeUserServices>) -> KubeUserServices {
     let services = ports(view.services);
     let allocated: BTreeSet<&str> =
         services.iter().map(|it| it.load_balancer_ip.as_str()).filter(|it| !it.is_empty()).collect();
@@ -70,7 +70,7 @@ pub(super) fn fold(view: &View<'_>, before: Option<&KubeUserServices>) -> KubeUs
     }
 }
 
-fn ports(services: &Table<Service>) -> Vec<KubeServiceInfo> {
+fn ports(services: &ObjectTable<Service>) -> Vec<KubeServiceInfo> {
     let mut all = Vec::new();
     for ((namespace, name), service) in services.iter().filter(|(_, it)| !it.own) {
         let balanced = service.kind == LOAD_BALANCER;
@@ -96,7 +96,7 @@ fn ports(services: &Table<Service>) -> Vec<KubeServiceInfo> {
     all
 }
 
-fn paths(view: &View<'_>, ports: &[KubeServiceInfo]) -> Vec<KubeIngressInfo> {
+fn paths(view: &ServicesView<'_>, ports: &[KubeServiceInfo]) -> Vec<KubeIngressInfo> {
     let mut all = Vec::new();
     for ((namespace, name), ingress) in view.ingresses.iter().filter(|((namespace, _), _)| !is_own(namespace))
     {
@@ -131,7 +131,11 @@ fn paths(view: &View<'_>, ports: &[KubeServiceInfo]) -> Vec<KubeIngressInfo> {
     all
 }
 
-fn pool(view: &View<'_>, pool: Option<&Pool>, allocated: &BTreeSet<&str>) -> Option<KubeLbPoolStatus> {
+fn pool(
+    view: &ServicesView<'_>,
+    pool: Option<&Pool>,
+    allocated: &BTreeSet<&str>,
+) -> Option<KubeLbPoolStatus> {
     let error = view.config_error.clone();
     match pool.filter(|it| !it.interface.is_empty() && !it.prefix.is_empty()) {
         Some(pool) => Some(KubeLbPoolStatus {

@@ -3,29 +3,24 @@
 //! Not here: how a watch survives (`kubeapi::watch`). A collection that was never listed is not known, and one whose
 //! calls fail keeps what it had: a firewall is not closed because an API server is away (D-V10, D-V11).
 
-use std::collections::BTreeMap;
-
 use futures::stream::{BoxStream, StreamExt as _};
 use kubeapi::ApiClient;
-use kubeapi::watch::{Manner, News, Scope, Update, follow_in};
+use kubeapi::watch::{FollowNews, Manner, Update, WatchScope, follow_in};
 use tracing::{debug, info, warn};
 
-use crate::collections::{Fact, FactItem, SLOT};
-
-/// Objects by namespace, then by name; a server lists them by the bytes of `namespace/name`.
-pub(super) type Table<T> = BTreeMap<(String, String), T>;
+use crate::collections::{FactItem, ObjectFact, ObjectTable, SLOT};
 
 /// Dropping it closes the watch.
-pub(super) struct Followed<T> {
+pub(super) struct FollowedTable<T> {
     what: String,
-    known: Option<Table<T>>,
-    stream: BoxStream<'static, News<FactItem<T>>>,
+    known: Option<ObjectTable<T>>,
+    stream: BoxStream<'static, FollowNews<FactItem<T>>>,
     failing: bool,
 }
 
-impl<T: Fact> Followed<T> {
-    /// The first call is made when [`Followed::changed`] is first polled.
-    pub(super) fn open(cluster: &ApiClient, scope: Scope, seed: u64) -> Self {
+impl<T: ObjectFact> FollowedTable<T> {
+    /// The first call is made when [`FollowedTable::changed`] is first polled.
+    pub(super) fn open(cluster: &ApiClient, scope: WatchScope, seed: u64) -> Self {
         let what = scope.what.clone();
         Self {
             what,
@@ -37,7 +32,7 @@ impl<T: Fact> Followed<T> {
     }
 
     /// The objects; `None` before the first list.
-    pub(super) const fn known(&self) -> Option<&Table<T>> {
+    pub(super) const fn known(&self) -> Option<&ObjectTable<T>> {
         self.known.as_ref()
     }
 
@@ -51,7 +46,7 @@ impl<T: Fact> Followed<T> {
         loop {
             let Some(news) = self.stream.next().await else { std::future::pending().await };
             let changed = match news {
-                News::Update(Update::Trouble(error)) => {
+                FollowNews::Update(Update::Trouble(error)) => {
                     let (error, next_step) = (error.line(), error.next_step());
                     if self.failing {
                         debug!(error, "still cannot follow {}", self.what);
@@ -63,21 +58,21 @@ impl<T: Fact> Followed<T> {
                     }
                     continue;
                 }
-                News::Recovered => false,
-                News::Update(Update::Listed(all)) => {
-                    let mut now = Table::new();
+                FollowNews::Recovered => false,
+                FollowNews::Update(Update::Listed(all)) => {
+                    let mut now = ObjectTable::new();
                     now.extend(all.into_iter().map(|it| (it.key, it.fact)));
                     let changed = self.known.as_ref() != Some(&now);
                     self.known = Some(now);
                     changed
                 }
-                News::Update(Update::Put(one)) => {
+                FollowNews::Update(Update::Put(one)) => {
                     let known = self.known.get_or_insert_default();
                     let changed = known.get(&one.key) != Some(&one.fact);
                     known.insert(one.key, one.fact);
                     changed
                 }
-                News::Update(Update::Gone(one)) => {
+                FollowNews::Update(Update::Gone(one)) => {
                     self.known.as_mut().is_some_and(|known| known.remove(&one.key).is_some())
                 }
             };

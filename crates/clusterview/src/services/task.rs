@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use agent::{AgentContext, Clock, Error, Outlet, Tasks, Troubles, turn};
 use kubeapi::ApiClient;
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use pubsub::Change;
 use step::Mono;
 use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus, ErrorDescription, KubeUserServices};
 use tracing::info;
 
 use super::facts::{Ingress, Pool, Service};
-use super::fold::{View, fold};
-use super::follow::Followed;
+use super::fold::{ServicesView, fold};
+use super::follow::FollowedTable;
 use crate::{GLOBAL, NAME};
 
 /// Between two publications: each has nim make its rules again.
 const GAP: Duration = Duration::from_secs(5);
 
-enum Heard {
+enum ServicesInput {
     /// Addresses of the ports.
     Ports(BTreeSet<IpAddr>),
     /// What is wrong with the load balancer's addresses in our config.
@@ -32,28 +32,29 @@ enum Heard {
 
 /// The collections.
 struct Followers {
-    services: Followed<Service>,
-    ingresses: Followed<Ingress>,
-    pool: Followed<Pool>,
+    services: FollowedTable<Service>,
+    ingresses: FollowedTable<Ingress>,
+    pool: FollowedTable<Pool>,
 }
 
 impl Followers {
     fn open(cluster: &ApiClient, clock: Clock) -> Self {
         // Nodes do not ask in step.
         let seed = u64::try_from(clock.now().since_start().as_nanos()).unwrap_or_default();
-        let services = Scope::all("services of users", "/api/v1/services".to_owned());
-        let ingresses = Scope::all("ingresses of users", "/apis/networking.k8s.io/v1/ingresses".to_owned());
-        let pool = Scope {
+        let services = WatchScope::all("services of users", "/api/v1/services".to_owned());
+        let ingresses =
+            WatchScope::all("ingresses of users", "/apis/networking.k8s.io/v1/ingresses".to_owned());
+        let pool = WatchScope {
             fields: Some("metadata.name=kubevip".to_owned()),
-            ..Scope::all(
+            ..WatchScope::all(
                 "settings of the load balancer",
                 "/api/v1/namespaces/kube-system/configmaps".to_owned(),
             )
         };
         Self {
-            services: Followed::open(cluster, services, seed),
-            ingresses: Followed::open(cluster, ingresses, seed ^ 1),
-            pool: Followed::open(cluster, pool, seed ^ 2),
+            services: FollowedTable::open(cluster, services, seed),
+            ingresses: FollowedTable::open(cluster, ingresses, seed ^ 1),
+            pool: FollowedTable::open(cluster, pool, seed ^ 2),
         }
     }
 
@@ -76,12 +77,12 @@ pub async fn run(context: &AgentContext, troubles: &Troubles, cluster: ApiClient
     let (outbox, mut inbox) = turn::inbox();
     let mut tasks = Tasks::new(outbox);
     tasks.follow::<DeviceNetworkStatus>(&context.topic_root, "nim", |change| match change {
-        Change::Put { value, .. } => Some(Heard::Ports(addresses(&value))),
+        Change::Put { value, .. } => Some(ServicesInput::Ports(addresses(&value))),
         Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
     tasks.follow::<EdgeNodeClusterStatus>(&context.topic_root, NAME, |change| match change {
-        Change::Put { value, .. } => Some(Heard::ConfigError(value.lb_config_error)),
-        Change::Gone { .. } => Some(Heard::ConfigError(ErrorDescription::default())),
+        Change::Put { value, .. } => Some(ServicesInput::ConfigError(value.lb_config_error)),
+        Change::Gone { .. } => Some(ServicesInput::ConfigError(ErrorDescription::default())),
         Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
     let (mut own, mut config_error) = (None, ErrorDescription::default());
@@ -112,8 +113,8 @@ pub async fn run(context: &AgentContext, troubles: &Troubles, cluster: ApiClient
         tokio::select! {
             biased;
             heard = inbox.recv() => match heard {
-                Some(Heard::Ports(ports)) => own = Some(ports),
-                Some(Heard::ConfigError(error)) => config_error = error,
+                Some(ServicesInput::Ports(ports)) => own = Some(ports),
+                Some(ServicesInput::ConfigError(error)) => config_error = error,
                 None => return Ok(()),
             },
             () = changed(&mut followers) => {}
@@ -135,7 +136,7 @@ fn folded(
     if all.pool.known().is_none() && !all.pool.is_failing() {
         return None;
     }
-    let view = View {
+    let view = ServicesView {
         services: all.services.known()?,
         ingresses: all.ingresses.known()?,
         pools: all.pool.known(),

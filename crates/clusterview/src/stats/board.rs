@@ -7,12 +7,12 @@ use tracing::error;
 use crate::GLOBAL;
 
 /// Publishes `KubeClusterInfo` and `KubeStatsState`.
-pub struct Board {
+pub struct StatsPublisher {
     info: Outlet<KubeClusterInfo>,
     state: Outlet<KubeStatsState>,
 }
 
-impl Board {
+impl StatsPublisher {
     /// Becomes the publisher of both, with what an earlier run left.
     ///
     /// # Errors
@@ -32,18 +32,18 @@ impl Board {
     }
 
     /// Says how it is going.
-    pub(super) fn tell(&mut self, state: &KubeStatsState) {
+    pub(super) fn publish_state(&mut self, state: &KubeStatsState) {
         self.state.put(GLOBAL, state);
     }
 }
 
-impl Drop for Board {
+impl Drop for StatsPublisher {
     fn drop(&mut self) {
         if !self.withdraw() {
             error!(
                 "KubeClusterInfo stays published by a node that no longer leads; remove its file under run/zedkube"
             );
         }
-        self.tell(&KubeStatsState::default());
+        self.publish_state(&KubeStatsState::default());
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use kubeapi::nodes::Node;
 
-use crate::collections::{Detail, Facts, Vm};
+use crate::collections::{ClusterFacts, Detail, Vm};
 use topics::{
     GoTime, KubeClusterInfo, KubeNodeInfo, KubeNodeStatus, KubePodInfo, KubePodNameSpaceInfo, KubePodStatus,
     KubeVmiInfo, KubeVmiStatus, NodeAdmission,
@@ -21,7 +21,7 @@ const LAUNCHER: &str = "virt-launcher-";
 
 /// What the facts are seen with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct View {
+pub(super) struct StatsView {
     /// This device has a cluster config.
     pub(super) member: bool,
     /// Longhorn is installed.
@@ -29,7 +29,7 @@ pub(super) struct View {
 }
 
 /// The topic's value.
-pub(super) fn fold(facts: &Facts, view: View) -> KubeClusterInfo {
+pub(super) fn fold(facts: &ClusterFacts, view: StatsView) -> KubeClusterInfo {
     let nodes = facts.nodes.iter().map(|((_, name), fact)| node(name, fact, view.member));
     let storage = if view.longhorn { storage::fold(facts) } else { topics::KubeStorageInfo::default() };
     KubeClusterInfo {
@@ -79,7 +79,7 @@ fn node(name: &str, fact: &Node, member: bool) -> KubeNodeInfo {
     }
 }
 
-fn app_pods(facts: &Facts) -> impl Iterator<Item = KubePodInfo> {
+fn app_pods(facts: &ClusterFacts) -> impl Iterator<Item = KubePodInfo> {
     facts.pods.iter().filter(|((_, name), _)| !name.starts_with(LAUNCHER)).filter_map(|((_, name), pod)| {
         let Detail::App { restarts, restarted, created, ip, node } = &pod.detail else { return None };
         Some(KubePodInfo {
@@ -125,7 +125,7 @@ fn vm(name: &str, fact: &Vm) -> KubeVmiInfo {
 }
 
 /// Pods of each namespace that has some.
-fn namespaces(facts: &Facts) -> impl Iterator<Item = KubePodNameSpaceInfo> {
+fn namespaces(facts: &ClusterFacts) -> impl Iterator<Item = KubePodNameSpaceInfo> {
     let mut counted: BTreeMap<&str, KubePodNameSpaceInfo> = BTreeMap::new();
     for ((namespace, _), pod) in &facts.pods {
         let counts = counted.entry(namespace).or_default();
@@ -150,8 +150,8 @@ mod tests {
     }
 
     fn only_node(fact: Node, member: bool) -> KubeNodeInfo {
-        let facts = Facts { nodes: [(key("", "n1"), fact)].into(), ..Facts::default() };
-        fold(&facts, View { member, longhorn: true }).nodes.unwrap().remove(0)
+        let facts = ClusterFacts { nodes: [(key("", "n1"), fact)].into(), ..ClusterFacts::default() };
+        fold(&facts, StatsView { member, longhorn: true }).nodes.unwrap().remove(0)
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn launchers_and_other_namespaces_are_counted_and_not_listed() {
-        let pod = |phase: &str, app: bool| crate::collections::Pod {
+        let pod = |phase: &str, app: bool| crate::collections::PodFact {
             phase: phase.to_owned(),
             detail: if app {
                 Detail::App {
@@ -197,7 +197,7 @@ mod tests {
                 Detail::Counted
             },
         };
-        let facts = Facts {
+        let facts = ClusterFacts {
             pods: [
                 (key("eve-kube-app", "web-b"), pod("Running", true)),
                 (key("eve-kube-app", "virt-launcher-web-a"), pod("Running", true)),
@@ -207,9 +207,9 @@ mod tests {
                 (key("shop", "z"), pod("Unknown", false)),
             ]
             .into(),
-            ..Facts::default()
+            ..ClusterFacts::default()
         };
-        let info = fold(&facts, View { member: true, longhorn: true });
+        let info = fold(&facts, StatsView { member: true, longhorn: true });
         let names: Vec<String> = info.app_pods.unwrap().into_iter().map(|it| it.name).collect();
         assert_eq!(names, ["web-a", "web-b"]);
         let counts: Vec<_> = info
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn nothing_at_all_is_the_zero_value() {
         for longhorn in [false, true] {
-            let info = fold(&Facts::default(), View { member: true, longhorn });
+            let info = fold(&ClusterFacts::default(), StatsView { member: true, longhorn });
             assert_eq!(info, KubeClusterInfo::default());
         }
     }

@@ -11,6 +11,6 @@ mod state;
 mod storage;
 mod task;
 
-pub use board::Board;
+pub use board::StatsPublisher;
 pub use rhythm::{FIRST_WAIT, GAP};
 pub use task::run;

@@ -21,7 +21,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum StatsAction {
     /// This node leads: follow the cluster.
     Open,
     /// It does not: take back what is published, close the watches.
@@ -34,7 +34,7 @@ pub(super) enum Act {
 
 /// The time in which this node leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Term {
+struct LeaderTerm {
     until: Mono,
     began: Mono,
     /// No publication before this; `None` before the first.
@@ -52,7 +52,7 @@ struct Term {
 /// Begins as after a crash: what an earlier run has left is withdrawn first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rhythm {
-    term: Option<Term>,
+    term: Option<LeaderTerm>,
     /// A withdrawal is owed, from this moment on.
     owed: Option<Mono>,
 }
@@ -65,7 +65,7 @@ impl Default for Rhythm {
 
 impl Rhythm {
     /// Hears who leads; to be reported in every turn, as only the present value counts.
-    pub(super) fn lead(&mut self, now: Mono, leading: Leadership) -> Option<Act> {
+    pub(super) fn lead(&mut self, now: Mono, leading: Leadership) -> Option<StatsAction> {
         let until = leading.until.filter(|_| leading.holds(now));
         match (&mut self.term, until) {
             (None, None) => None,
@@ -81,7 +81,7 @@ impl Rhythm {
             // What is owed comes first.
             (None, Some(_)) if self.owed.is_some() => None,
             (None, Some(until)) => {
-                self.term = Some(Term {
+                self.term = Some(LeaderTerm {
                     until,
                     began: now,
                     next: None,
@@ -90,7 +90,7 @@ impl Rhythm {
                     next_word: now,
                     news: true,
                 });
-                Some(Act::Open)
+                Some(StatsAction::Open)
             }
         }
     }
@@ -121,21 +121,21 @@ impl Rhythm {
     }
 
     /// What is due now. To be asked until nothing is.
-    pub(super) fn due(&mut self, now: Mono) -> Option<Act> {
+    pub(super) fn due(&mut self, now: Mono) -> Option<StatsAction> {
         if self.owed.is_some_and(|at| now >= at) {
-            return Some(Act::Close);
+            return Some(StatsAction::Close);
         }
         let term = self.term.as_mut()?;
         if term.publication().is_some_and(|at| now >= at) {
             term.changed = false;
             term.news = true;
             term.next = Some(now + GAP);
-            return Some(Act::Publish);
+            return Some(StatsAction::Publish);
         }
         if now >= term.word() {
             term.news = false;
             term.next_word = now + TELL_GAP;
-            return Some(Act::Tell);
+            return Some(StatsAction::Tell);
         }
         None
     }
@@ -143,13 +143,17 @@ impl Rhythm {
     /// When something is due, or the term is over, next.
     pub(super) fn next_wake(&self) -> Option<Mono> {
         let term = self.term.as_ref();
-        let times =
-            [self.owed, term.and_then(Term::publication), term.map(Term::word), term.map(|it| it.until)];
+        let times = [
+            self.owed,
+            term.and_then(LeaderTerm::publication),
+            term.map(LeaderTerm::word),
+            term.map(|it| it.until),
+        ];
         times.into_iter().flatten().min()
     }
 }
 
-impl Term {
+impl LeaderTerm {
     /// When a publication is due.
     fn publication(&self) -> Option<Mono> {
         let first = if self.all_heard { self.began } else { self.began + FIRST_WAIT };
@@ -172,10 +176,10 @@ mod tests {
         Mono::START + Duration::from_secs(secs)
     }
 
-    fn due(rhythm: &mut Rhythm, now: Mono) -> Vec<Act> {
+    fn due(rhythm: &mut Rhythm, now: Mono) -> Vec<StatsAction> {
         std::iter::from_fn(|| {
             let act = rhythm.due(now);
-            if act == Some(Act::Close) {
+            if act == Some(StatsAction::Close) {
                 rhythm.closed(now, true);
             }
             act
@@ -190,35 +194,35 @@ mod tests {
             None,
             "what an earlier run left goes first"
         );
-        assert_eq!(due(&mut rhythm, at(0)), [Act::Close]);
-        assert_eq!(rhythm.lead(at(0), Leadership { until: Some(at(1000)) }), Some(Act::Open));
+        assert_eq!(due(&mut rhythm, at(0)), [StatsAction::Close]);
+        assert_eq!(rhythm.lead(at(0), Leadership { until: Some(at(1000)) }), Some(StatsAction::Open));
         rhythm
     }
 
     #[test]
     fn the_first_publication_waits_for_all_parts_and_not_for_long() {
         let mut rhythm = leader();
-        assert_eq!(due(&mut rhythm, at(1)), [Act::Tell]);
+        assert_eq!(due(&mut rhythm, at(1)), [StatsAction::Tell]);
         rhythm.news(true);
-        assert_eq!(due(&mut rhythm, at(2)), [Act::Publish, Act::Tell]);
+        assert_eq!(due(&mut rhythm, at(2)), [StatsAction::Publish, StatsAction::Tell]);
         let mut rhythm = leader();
-        assert_eq!(due(&mut rhythm, at(9)), [Act::Tell]);
+        assert_eq!(due(&mut rhythm, at(9)), [StatsAction::Tell]);
         rhythm.news(false);
-        assert_eq!(due(&mut rhythm, at(10)), [Act::Publish, Act::Tell]);
+        assert_eq!(due(&mut rhythm, at(10)), [StatsAction::Publish, StatsAction::Tell]);
     }
 
     #[test]
     fn publications_are_a_gap_apart_and_come_only_after_a_change() {
         let mut rhythm = leader();
         rhythm.news(true);
-        assert!(due(&mut rhythm, at(0)).contains(&Act::Publish));
-        assert!(!due(&mut rhythm, at(500)).contains(&Act::Publish), "nothing has changed");
+        assert!(due(&mut rhythm, at(0)).contains(&StatsAction::Publish));
+        assert!(!due(&mut rhythm, at(500)).contains(&StatsAction::Publish), "nothing has changed");
         rhythm.changed();
-        assert!(due(&mut rhythm, at(501)).contains(&Act::Publish));
+        assert!(due(&mut rhythm, at(501)).contains(&StatsAction::Publish));
         rhythm.changed();
         assert_eq!(rhythm.next_wake(), Some(at(531)));
-        assert!(!due(&mut rhythm, at(530)).contains(&Act::Publish));
-        assert!(due(&mut rhythm, at(531)).contains(&Act::Publish));
+        assert!(!due(&mut rhythm, at(530)).contains(&StatsAction::Publish));
+        assert!(due(&mut rhythm, at(531)).contains(&StatsAction::Publish));
     }
 
     #[test]
@@ -227,7 +231,7 @@ mod tests {
         assert_eq!(rhythm.lead(at(999), Leadership { until: Some(at(1000)) }), None);
         assert_eq!(rhythm.until(), Some(at(1000)));
         assert_eq!(rhythm.lead(at(1000), Leadership { until: Some(at(1000)) }), None);
-        assert_eq!((rhythm.until(), rhythm.due(at(1000))), (None, Some(Act::Close)));
+        assert_eq!((rhythm.until(), rhythm.due(at(1000))), (None, Some(StatsAction::Close)));
         rhythm.closed(at(1000), false);
         assert_eq!((rhythm.due(at(1000)), rhythm.next_wake()), (None, Some(at(1001))));
         assert_eq!(
@@ -235,9 +239,9 @@ mod tests {
             None,
             "no new term before that is done"
         );
-        assert_eq!(rhythm.due(at(1001)), Some(Act::Close));
+        assert_eq!(rhythm.due(at(1001)), Some(StatsAction::Close));
         rhythm.closed(at(1001), true);
-        assert_eq!(rhythm.lead(at(1001), Leadership { until: Some(at(2000)) }), Some(Act::Open));
+        assert_eq!(rhythm.lead(at(1001), Leadership { until: Some(at(2000)) }), Some(StatsAction::Open));
     }
 
     proptest! {
@@ -262,7 +266,7 @@ mod tests {
                 let mut acts = 0;
                 loop {
                     // As the task does: who leads is read before everything that is done.
-                    if rhythm.lead(now, leading) == Some(Act::Open) {
+                    if rhythm.lead(now, leading) == Some(StatsAction::Open) {
                         prop_assert!(certain && !published);
                         last = None;
                     }
@@ -270,16 +274,16 @@ mod tests {
                     acts += 1;
                     prop_assert!(acts < 9, "it goes round");
                     match act {
-                        Act::Publish => {
+                        StatsAction::Publish => {
                             prop_assert!(certain);
                             prop_assert!(last.is_none_or(|last| now >= last + GAP));
                             (published, last) = (true, Some(now));
                         }
-                        Act::Close => {
+                        StatsAction::Close => {
                             published &= !good;
                             rhythm.closed(now, good);
                         }
-                        Act::Tell | Act::Open => {}
+                        StatsAction::Tell | StatsAction::Open => {}
                     }
                 }
                 if !certain && published {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::collections::{Claim, DaemonSet, Detail, Engine, Facts, Replica};
+use crate::collections::{ClaimFact, ClusterFacts, DaemonSet, Detail, EngineFact, Replica};
 use topics::{
     GoTime, KubeStorageInfo, KubeVolumeInfo, KubeVolumeReplicaInfo, ServiceStatus, StorageHealthStatus,
     StorageVolumePvcStatus, StorageVolumeReplicaStatus, StorageVolumeRobustness, StorageVolumeState,
@@ -16,14 +16,14 @@ use super::fold::{listed, time};
 const CLAIM_SUFFIX: &str = "-pvc-0";
 
 /// All of the storage.
-pub(super) fn fold(facts: &Facts) -> KubeStorageInfo {
+pub(super) fn fold(facts: &ClusterFacts) -> KubeStorageInfo {
     let index = Index::of(facts);
     let volumes = facts.claims.iter().map(|((_, name), claim)| index.volume(name, claim));
     KubeStorageInfo { health: health(facts), transition_time: transition(facts), volumes: listed(volumes) }
 }
 
 /// The lowest of all DaemonSets; a disk that takes no replica lowers it. Without DaemonSets nothing is known.
-fn health(facts: &Facts) -> ServiceStatus {
+fn health(facts: &ClusterFacts) -> ServiceStatus {
     let of = |set: &DaemonSet| {
         if set.ready == set.desired {
             ServiceStatus::Healthy
@@ -42,7 +42,7 @@ fn health(facts: &Facts) -> ServiceStatus {
 }
 
 /// When a pod of the last DaemonSet last became Ready.
-fn transition(facts: &Facts) -> GoTime {
+fn transition(facts: &ClusterFacts) -> GoTime {
     let Some(set) = facts.daemon_sets.values().next_back() else { return GoTime::ZERO };
     let ready = facts.pods.values().filter_map(|pod| match &pod.detail {
         Detail::Storage { app, ready_since } if *app == set.app => *ready_since,
@@ -55,12 +55,12 @@ fn transition(facts: &Facts) -> GoTime {
 struct Index<'a> {
     volumes: BTreeMap<&'a str, &'a crate::collections::Volume>,
     replicas: BTreeMap<&'a str, Vec<(&'a str, &'a Replica)>>,
-    engines: BTreeMap<&'a str, &'a Engine>,
+    engines: BTreeMap<&'a str, &'a EngineFact>,
     snapshot_bytes: BTreeMap<&'a str, u64>,
 }
 
 impl<'a> Index<'a> {
-    fn of(facts: &'a Facts) -> Self {
+    fn of(facts: &'a ClusterFacts) -> Self {
         let mut replicas: BTreeMap<&str, Vec<(&str, &Replica)>> = BTreeMap::new();
         for ((_, name), replica) in facts.replicas.iter().filter(|(_, replica)| replica.placed) {
             replicas.entry(&replica.volume).or_default().push((name, replica));
@@ -79,7 +79,7 @@ impl<'a> Index<'a> {
     }
 
     /// A claim with what Longhorn knows of its volume, which may be nothing yet.
-    fn volume(&self, name: &str, claim: &Claim) -> KubeVolumeInfo {
+    fn volume(&self, name: &str, claim: &ClaimFact) -> KubeVolumeInfo {
         let volume = self.volumes.get(claim.volume.as_str());
         let snapshots = self.snapshot_bytes.get(claim.volume.as_str()).copied().unwrap_or_default();
         let replicas: Vec<KubeVolumeReplicaInfo> = self
@@ -188,7 +188,7 @@ fn substate(robustness: StorageVolumeRobustness, replicas: &[KubeVolumeReplicaIn
 
 #[cfg(test)]
 mod tests {
-    use crate::collections::{Pod, Snapshot, StorageNode, Volume};
+    use crate::collections::{PodFact, Snapshot, StorageNode, Volume};
 
     use super::*;
 
@@ -205,9 +205,9 @@ mod tests {
         (key(app), DaemonSet { app: app.to_owned(), desired, ready })
     }
 
-    fn ready_pod(name: &str, app: &str, at: &str) -> ((String, String), Pod) {
+    fn ready_pod(name: &str, app: &str, at: &str) -> ((String, String), PodFact) {
         let detail = Detail::Storage { app: app.to_owned(), ready_since: at.parse().ok() };
-        (key(name), Pod { phase: "Running".to_owned(), detail })
+        (key(name), PodFact { phase: "Running".to_owned(), detail })
     }
 
     #[test]
@@ -224,10 +224,10 @@ mod tests {
         ];
         for (sets, full, number) in table {
             let sets = sets.iter().enumerate();
-            let facts = Facts {
+            let facts = ClusterFacts {
                 daemon_sets: sets.map(|(at, (ready, of))| set(&format!("s{at}"), *ready, *of)).collect(),
                 storage_nodes: [(key("n"), StorageNode { disk_unschedulable: full })].into(),
-                ..Facts::default()
+                ..ClusterFacts::default()
             };
             assert_eq!(fold(&facts).health.number(), i8::try_from(number).unwrap(), "{facts:?}");
         }
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_time_is_when_a_pod_of_the_last_set_last_became_ready() {
-        let facts = Facts {
+        let facts = ClusterFacts {
             daemon_sets: [set("a", 1, 1), set("b", 2, 2)].into(),
             pods: [
                 ready_pod("p1", "a", "2026-03-14T12:00:00Z"),
@@ -244,14 +244,14 @@ mod tests {
                 ready_pod("p4", "b", "not ready"),
             ]
             .into(),
-            ..Facts::default()
+            ..ClusterFacts::default()
         };
         assert_eq!(fold(&facts).transition_time.to_string(), "2026-03-14T09:30:00Z");
-        assert!(fold(&Facts { pods: [].into(), ..facts }).transition_time.is_zero());
+        assert!(fold(&ClusterFacts { pods: [].into(), ..facts }).transition_time.is_zero());
     }
 
     /// A volume whose replicas r-0, r-1, … have these states and modes.
-    fn volume(robustness: &str, replicas: &[(&str, &str)]) -> Facts {
+    fn volume(robustness: &str, replicas: &[(&str, &str)]) -> ClusterFacts {
         let replica = |(at, (state, _)): (usize, &(&str, &str))| {
             let replica = Replica {
                 volume: "v".to_owned(),
@@ -264,21 +264,22 @@ mod tests {
             (key(&format!("r-{at}")), replica)
         };
         let modes = replicas.iter().enumerate().filter(|(_, (_, mode))| !mode.is_empty());
-        let engine = Engine {
+        let engine = EngineFact {
             modes: modes.map(|(at, (_, mode))| (format!("r-{at}"), (*mode).to_owned())).collect(),
             rebuilt: [("tcp://10.42.0.1:10000".to_owned(), 42)].into(),
-            ..Engine::default()
+            ..EngineFact::default()
         };
-        Facts {
-            claims: [(key("0c1d-pvc-0"), Claim { volume: "v".to_owned(), ..Claim::default() })].into(),
+        ClusterFacts {
+            claims: [(key("0c1d-pvc-0"), ClaimFact { volume: "v".to_owned(), ..ClaimFact::default() })]
+                .into(),
             volumes: [(key("v"), Volume { robustness: robustness.to_owned(), ..Volume::default() })].into(),
             replicas: replicas.iter().enumerate().map(replica).collect(),
             engines: [(key("e"), engine)].into(),
-            ..Facts::default()
+            ..ClusterFacts::default()
         }
     }
 
-    fn only(facts: &Facts) -> KubeVolumeInfo {
+    fn only(facts: &ClusterFacts) -> KubeVolumeInfo {
         fold(facts).volumes.unwrap().remove(0)
     }
 
@@ -351,7 +352,7 @@ mod tests {
         for (name, of, bytes) in [("s1", "v", 7), ("s2", "v", 5), ("s3", "other", 1000)] {
             facts.snapshots.insert(key(name), Snapshot { volume: of.to_owned(), bytes });
         }
-        let waiting = Claim { phase: "Pending".to_owned(), requested_bytes: 9, ..Claim::default() };
+        let waiting = ClaimFact { phase: "Pending".to_owned(), requested_bytes: 9, ..ClaimFact::default() };
         facts.claims.insert(key("zz"), waiting);
         facts.claims.get_mut(&key("0c1d-pvc-0")).unwrap().phase = "Bound".to_owned();
         let volumes = fold(&facts).volumes.unwrap();

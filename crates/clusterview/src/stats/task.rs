@@ -4,19 +4,19 @@
 
 use std::collections::BTreeSet;
 
-use crate::collections::{Gathering, Part, PartUpdate, State};
+use crate::collections::{Collection, CollectionState, Gathering, PartUpdate};
 use agent::Clock;
 use kubeapi::ApiClient;
 use tokio::sync::watch;
 use topics::KubeStatsState;
 use tracing::{debug, info, warn};
 
-use super::board::Board;
+use super::board::StatsPublisher;
 use super::fit;
-use super::fold::{View, fold};
-use super::rhythm::{Act, Rhythm};
+use super::fold::{StatsView, fold};
+use super::rhythm::{Rhythm, StatsAction};
 use super::state::{self, Cuts, Moment};
-use crate::Config;
+use crate::ClusterConfig;
 use crate::leader::Leadership;
 
 /// Reports the cluster whenever this node leads, until nobody can say any more whether it does.
@@ -26,10 +26,10 @@ pub async fn run(
     cluster: ApiClient,
     clock: Clock,
     mut leading: watch::Receiver<Leadership>,
-    mut config: Config,
-    board: Board,
+    mut config: ClusterConfig,
+    board: StatsPublisher,
 ) {
-    let mut desk = StatsTask {
+    let mut task = StatsTask {
         cluster,
         clock,
         board,
@@ -42,26 +42,26 @@ pub async fn run(
     loop {
         // Who leads is read again before each thing that is done: writing takes time.
         loop {
-            let now = desk.clock.now();
+            let now = task.clock.now();
             let leads = *leading.borrow_and_update();
-            let opened = desk.rhythm.lead(now, leads);
-            let Some(act) = opened.or_else(|| desk.rhythm.due(now)) else { break };
-            desk.perform(act, config.borrow().is_some());
+            let opened = task.rhythm.lead(now, leads);
+            let Some(act) = opened.or_else(|| task.rhythm.due(now)) else { break };
+            task.perform(act, config.borrow().is_some());
         }
-        let clock = desk.clock;
-        let expiry = desk.gathering.as_ref().and_then(Gathering::next_expiry);
+        let clock = task.clock;
+        let expiry = task.gathering.as_ref().and_then(Gathering::next_expiry);
         tokio::select! {
             biased;
             changed = leading.changed() => if changed.is_err() { return },
-            () = clock.sleep_until(desk.rhythm.next_wake()) => {}
-            () = clock.sleep_until(expiry), if expiry.is_some() => desk.expire(),
+            () = clock.sleep_until(task.rhythm.next_wake()) => {}
+            () = clock.sleep_until(expiry), if expiry.is_some() => task.expire(),
             changed = config.changed(), if !config_ends => {
                 config_ends = changed.is_err();
-                desk.rhythm.changed();
+                task.rhythm.changed();
             }
             // Its times are made again; the clock lives as long as this process.
-            Ok(()) = boots.changed() => desk.tell(),
-            told = next(&mut desk.gathering, clock) => desk.heard(told),
+            Ok(()) = boots.changed() => task.publish_state(),
+            told = next(&mut task.gathering, clock) => task.take_update(told),
         }
     }
 }
@@ -77,18 +77,18 @@ async fn next(gathering: &mut Option<Gathering>, clock: Clock) -> PartUpdate {
 struct StatsTask {
     cluster: ApiClient,
     clock: Clock,
-    board: Board,
+    board: StatsPublisher,
     rhythm: Rhythm,
     gathering: Option<Gathering>,
     cuts: Cuts,
     /// Parts whose trouble, or absence, has been logged.
-    logged: BTreeSet<Part>,
+    logged: BTreeSet<Collection>,
 }
 
 impl StatsTask {
-    fn perform(&mut self, act: Act, member: bool) {
+    fn perform(&mut self, act: StatsAction, member: bool) {
         match act {
-            Act::Open => {
+            StatsAction::Open => {
                 info!("this node leads: it reports the cluster");
                 // Nodes that come to lead at the same moment of their uptime are rare, and harmless.
                 let seed = u64::try_from(self.clock.now().since_start().as_nanos()).unwrap_or_default();
@@ -96,23 +96,23 @@ impl StatsTask {
                 self.cuts = Cuts::default();
                 self.logged.clear();
             }
-            Act::Close => {
+            StatsAction::Close => {
                 // Taken back before anything else is done.
                 let done = self.board.withdraw();
                 if self.gathering.take().is_some() {
                     info!("this node leads no more: its report of the cluster is withdrawn");
                 }
-                self.board.tell(&KubeStatsState::default());
+                self.board.publish_state(&KubeStatsState::default());
                 self.rhythm.closed(self.clock.now(), done);
             }
-            Act::Publish => self.publish(member),
-            Act::Tell => self.tell(),
+            StatsAction::Publish => self.publish(member),
+            StatsAction::Tell => self.publish_state(),
         }
     }
 
     fn publish(&mut self, member: bool) {
         let Some(gathering) = &self.gathering else { return };
-        let view = View { member, longhorn: !gathering.parts().is_absent(Part::Volumes) };
+        let view = StatsView { member, longhorn: !gathering.parts().is_absent(Collection::Volumes) };
         let mut info = fold(&gathering.facts(), view);
         // What has no form is reported by the publication, which needs the same one.
         let cuts = fit::fit(&mut info).unwrap_or_default();
@@ -124,13 +124,13 @@ impl StatsTask {
         }
     }
 
-    fn tell(&mut self) {
+    fn publish_state(&mut self) {
         let (Some(gathering), Some(until)) = (&self.gathering, self.rhythm.until()) else { return };
         let moment = Moment { now: self.clock.now(), wall: self.clock.wall() };
-        self.board.tell(&state::leading(moment, until, gathering.parts(), &self.cuts));
+        self.board.publish_state(&state::leading(moment, until, gathering.parts(), &self.cuts));
     }
 
-    fn heard(&mut self, told: PartUpdate) {
+    fn take_update(&mut self, told: PartUpdate) {
         let Some(gathering) = &self.gathering else { return };
         if told.content {
             self.rhythm.changed();
@@ -154,20 +154,20 @@ impl StatsTask {
 }
 
 /// Logs what a part is doing now: its trouble and its end once each.
-fn log(logged: &mut BTreeSet<Part>, of: Part, state: &State) {
+fn log(logged: &mut BTreeSet<Collection>, of: Collection, state: &CollectionState) {
     let part = of.text();
     match state {
-        State::Well | State::Unheard => {
+        CollectionState::Well | CollectionState::Unheard => {
             if logged.remove(&of) {
                 info!(part, "followed again for the statistics");
             }
         }
-        State::Absent => {
+        CollectionState::Absent => {
             if logged.insert(of) {
                 info!(part, "this cluster does not know it: its part of the statistics is empty");
             }
         }
-        State::Failing { error, next_step, .. } => {
+        CollectionState::Failing { error, next_step, .. } => {
             if logged.insert(of) {
                 warn!(
                     part,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clusterview::apps::Pipe;
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 
 use super::logs::numbers;
 use super::stage::{APPS, POD, Stage, WEB};
@@ -16,8 +16,15 @@ async fn d_k23_whenever_zedkube_is_killed_and_the_api_fails_each_line_is_told_on
         stage.write_lines(next..next + 3);
         next += 3;
         match round % 4 {
-            0 => stage.sim.faults().script("GET", "/log", 2, Fault::Cut),
-            1 => stage.sim.faults().script("GET", "/pods", 3, Fault::status(503, "ServiceUnavailable")),
+            0 => stage.sim.faults().script("GET", "/log", 2, ScriptedFault::Cut),
+            1 => {
+                stage.sim.faults().script(
+                    "GET",
+                    "/pods",
+                    3,
+                    ScriptedFault::status(503, "ServiceUnavailable"),
+                );
+            }
             2 => {
                 stage.sim.renew_log(APPS, POD, "web");
                 restarts += 1;

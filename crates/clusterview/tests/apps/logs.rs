@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::json;
 
 use super::stage::{APPS, LAUNCHER, POD, Stage, VM, WEB};
@@ -89,9 +89,12 @@ async fn d_k23_each_designated_application_gets_its_backlog_and_machines_their_c
 
 #[tokio::test(start_paused = true)]
 async fn a_log_that_hangs_or_fails_delays_no_other() {
-    for fault in
-        [Fault::Hang, Fault::Cut, Fault::status(403, "Forbidden"), Fault::status(500, "InternalError")]
-    {
+    for fault in [
+        ScriptedFault::Hang,
+        ScriptedFault::Cut,
+        ScriptedFault::status(403, "Forbidden"),
+        ScriptedFault::status(500, "InternalError"),
+    ] {
         let mut stage = Stage::new();
         stage.configure(WEB, "Web", 4, true);
         stage.configure(VM, "Ubuntu", 0, true);

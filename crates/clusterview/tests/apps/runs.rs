@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::{Value, json};
 
 use super::logs::numbers;
@@ -139,7 +139,7 @@ async fn while_pods_cannot_be_followed_nothing_is_read_and_all_is_told_after() {
     let stage = Stage::web().await;
     stage.write_lines(0..2);
     stage.until_said(2).await;
-    stage.sim.faults().script("GET", "/eve-kube-app/pods", u32::MAX, Fault::Cut);
+    stage.sim.faults().script("GET", "/eve-kube-app/pods", u32::MAX, ScriptedFault::Cut);
     stage.pass(Duration::from_secs(60)).await;
     let asked = stage.requests("/log").0;
     stage.write_lines(2..4);

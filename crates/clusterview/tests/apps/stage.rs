@@ -187,7 +187,8 @@ impl Stage {
 
     /// Requests so far whose path holds `path`, and how many of them were no watch.
     pub(crate) fn requests(&self, path: &str) -> (usize, usize) {
-        let seen: Vec<_> = self.sim.faults().seen().into_iter().filter(|it| it.uri.contains(path)).collect();
+        let seen: Vec<_> =
+            self.sim.faults().requests().into_iter().filter(|it| it.uri.contains(path)).collect();
         (seen.len(), seen.iter().filter(|it| !it.uri.contains("watch=true")).count())
     }
 }

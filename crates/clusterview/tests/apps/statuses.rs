@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 
 use super::stage::{APPS, LAUNCHER, POD, Stage, VM, WEB};
 
@@ -23,7 +23,7 @@ async fn the_golden_samples_come_out_of_configs_and_pods_byte_for_byte() {
     // On this node, and not begun.
     stage.pod(POD, "n1", "Succeeded", &["web"]);
     stage.until("a pod", |stage| stage.text(WEB) == Some(golden("not-running"))).await;
-    stage.sim.faults().script("GET", "/pods", u32::MAX, Fault::Cut);
+    stage.sim.faults().script("GET", "/pods", u32::MAX, ScriptedFault::Cut);
     stage.until("the API away", |stage| stage.text(WEB) == Some(golden("api-unreachable"))).await;
 }
 
@@ -71,7 +71,7 @@ async fn a_change_is_published_at_once_and_a_restless_application_every_ten_seco
 
 #[tokio::test(start_paused = true)]
 async fn an_api_that_is_away_for_two_minutes_is_told_once_and_one_that_is_back_at_once() {
-    for fault in [Fault::Cut, Fault::Hang, Fault::status(503, "ServiceUnavailable")] {
+    for fault in [ScriptedFault::Cut, ScriptedFault::Hang, ScriptedFault::status(503, "ServiceUnavailable")] {
         let stage = Stage::web().await;
         stage.sim.faults().script("GET", "/pods", u32::MAX, fault.clone());
         stage.pass(Duration::from_secs(119)).await;

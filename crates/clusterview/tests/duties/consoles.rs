@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use clusterview::apps::{Console, Wanted};
+use clusterview::apps::{AppRequirements, Console};
 use clusterview::consoles::{self, ConsoleFiles};
 use pubsub::store;
 use tokio::sync::watch;
@@ -22,7 +22,7 @@ const EDGEVIEW: i64 = 4711;
 
 struct Bench {
     stage: Stage,
-    wanted: watch::Sender<Wanted>,
+    wanted: watch::Sender<AppRequirements>,
     /// What the proxy serves, each time that it was started.
     served: watch::Sender<Vec<VmiVnc>>,
     /// What it serves now.
@@ -76,7 +76,7 @@ impl Bench {
             ((*app).to_owned(), Console { machine: (*machine).to_owned(), port: *port })
         };
         let consoles: BTreeMap<_, _> = apps.iter().map(console).collect();
-        self.wanted.send_replace(Wanted { consoles: Some(consoles), ..Wanted::default() });
+        self.wanted.send_replace(AppRequirements { consoles: Some(consoles), ..AppRequirements::default() });
     }
 
     fn write(&self, console: &VmiVnc) {
@@ -121,7 +121,7 @@ async fn e7_d_v3_a_console_is_opened_in_the_references_bytes_at_create_and_resta
         .await;
     // Nothing changes by a restart, while what is wanted is not known yet too.
     let inode = stage.inode(FILE);
-    let before = bench.wanted.send_replace(Wanted::default());
+    let before = bench.wanted.send_replace(AppRequirements::default());
     bench
         .run(ConsoleFiles::Both, async {
             stage.pass(Duration::from_mins(1)).await;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use clusterview::apps::Wanted;
+use clusterview::apps::AppRequirements;
 use clusterview::networks;
 use kubeapi::{NodeName, OwnNode};
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -21,9 +21,9 @@ fn own_node(node: &str) -> OwnNode {
     own_node
 }
 
-fn want(sender: &watch::Sender<Wanted>, ports: &[&str]) {
+fn want(sender: &watch::Sender<AppRequirements>, ports: &[&str]) {
     let ports = ports.iter().map(|it| (*it).to_owned()).collect();
-    sender.send_replace(Wanted { ports: Some(ports), ..Wanted::default() });
+    sender.send_replace(AppRequirements { ports: Some(ports), ..AppRequirements::default() });
 }
 
 fn config(stage: &Stage, port: &str) -> Option<String> {
@@ -63,14 +63,14 @@ async fn e8_each_port_has_its_attachment_and_repeating_it_changes_nothing() {
         );
         assert_eq!(stage.lines.text().matches("names no interface").count(), 2, "{}", stage.lines.text());
         // Drift, and a failure in between (D-V9: none is remembered as made).
-        stage.sim.faults().script("PATCH", PATH, 1, Fault::status(503, "ServiceUnavailable"));
+        stage.sim.faults().script("PATCH", PATH, 1, ScriptedFault::status(503, "ServiceUnavailable"));
         stage.sim.edit(KIND, APPS, "host-eth1", |it| it["spec"]["config"] = "{}".into());
         stage.until("it again", |it| config(it, "eth1") == Some(text("eth1"))).await;
         assert!(stage.sim.remove(KIND, APPS, "host-eth2"));
         stage.until("it made again", |it| config(it, "eth2").is_some()).await;
         // D-V8: an adapter that a config dropped.
         // A race with another node is tried again.
-        stage.sim.faults().script("DELETE", PATH, 1, Fault::status(409, "Conflict"));
+        stage.sim.faults().script("DELETE", PATH, 1, ScriptedFault::status(409, "Conflict"));
         want(&sender, &["eth1"]);
         stage.until("it gone", |it| config(it, "eth2").is_none()).await;
         want(&sender, &[]);
@@ -83,7 +83,7 @@ async fn e8_each_port_has_its_attachment_and_repeating_it_changes_nothing() {
 async fn a_cluster_without_attachments_is_asked_less_and_less_and_served_once_they_are_known() {
     let stage = Stage::new();
     for verb in ["GET", "POST"] {
-        stage.sim.faults().script(verb, PATH, u32::MAX, Fault::status(404, "NotFound"));
+        stage.sim.faults().script(verb, PATH, u32::MAX, ScriptedFault::status(404, "NotFound"));
     }
     let sender = watch::Sender::default();
     let duty = networks::run(stage.cluster(), stage.context.clock, own_node("n1"), sender.subscribe());

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use clusterview::apps::Wanted;
+use clusterview::apps::AppRequirements;
 use clusterview::places;
 use kubeapi::{NodeName, OwnNode};
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use topics::Affinity;
@@ -36,7 +36,7 @@ async fn the_affinity_of_a_machines_set_follows_its_designated_node_and_is_writt
     let sender = watch::Sender::default();
     let want = |how: Option<Affinity>| {
         let places = how.map(|it| (SET.to_owned(), it)).into_iter().collect();
-        sender.send_replace(Wanted { places: Some(places), ..Wanted::default() });
+        sender.send_replace(AppRequirements { places: Some(places), ..AppRequirements::default() });
     };
     let own_node = OwnNode::default();
     own_node.set(NodeName::parse("n1").unwrap(), "d".to_owned());
@@ -53,7 +53,7 @@ async fn the_affinity_of_a_machines_set_follows_its_designated_node_and_is_writt
         stage.pass(Duration::from_hours(1)).await;
         let patches = || stage.sim.faults().count("PATCH", SET);
         assert_eq!(patches(), 1, "equal is not written");
-        stage.sim.faults().script("PATCH", SET, 1, Fault::status(409, "Conflict"));
+        stage.sim.faults().script("PATCH", SET, 1, ScriptedFault::status(409, "Conflict"));
         want(Some(Affinity::Required));
         stage.until("required", |it| affinity(it) == here("required")).await;
         // Somebody has written another one, with more in it.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clusterview::services;
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::json;
 use topics::{KubeUserServices, go_json};
 
@@ -124,7 +124,7 @@ async fn settings_of_the_load_balancer_that_cannot_be_read_leave_what_was_publis
     .await;
     let before = published(&stage).unwrap();
     // A restart, with a service less.
-    stage.sim.faults().script("GET", "/configmaps", u32::MAX, Fault::status(403, "Forbidden"));
+    stage.sim.faults().script("GET", "/configmaps", u32::MAX, ScriptedFault::status(403, "Forbidden"));
     assert!(stage.sim.remove("services", "shop", "web"));
     beside(services::run(&stage.context, &stage.troubles, stage.cluster()), async {
         stage.until("a service less", |it| counts(it).is_some_and(|it| it.0 == 1)).await;
@@ -137,7 +137,9 @@ async fn settings_of_the_load_balancer_that_cannot_be_read_leave_what_was_publis
 #[tokio::test(start_paused = true)]
 async fn d_v10_d_v11_a_list_that_fails_publishes_nothing_and_one_that_fails_later_takes_nothing_away() {
     for path in PATHS {
-        for fault in [Fault::status(503, "ServiceUnavailable"), Fault::Cut, Fault::Hang] {
+        for fault in
+            [ScriptedFault::status(503, "ServiceUnavailable"), ScriptedFault::Cut, ScriptedFault::Hang]
+        {
             let stage = stage();
             with_ports(&stage, "192.168.86.10");
             stage.sim.faults().script("GET", path, u32::MAX, fault.clone());

@@ -75,7 +75,8 @@ impl Stage {
 
     /// Requests so far whose path holds `path`: lists, and watches.
     pub(crate) fn requests(&self, path: &str) -> (usize, usize) {
-        let seen: Vec<_> = self.sim.faults().seen().into_iter().filter(|it| it.uri.contains(path)).collect();
+        let seen: Vec<_> =
+            self.sim.faults().requests().into_iter().filter(|it| it.uri.contains(path)).collect();
         let watches = seen.iter().filter(|it| it.uri.contains("watch=true")).count();
         (seen.len() - watches, watches)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use topics::KubeStorageInfo;
 
 use super::seeds;
@@ -10,7 +10,7 @@ use super::stage::Stage;
 
 /// Lists of one kind, and readings of the API groups.
 fn asked(stage: &Stage) -> (usize, usize) {
-    let seen = stage.sim.faults().seen();
+    let seen = stage.sim.faults().requests();
     let volumes = "longhorn.io/v1beta2/namespaces/longhorn-system/volumes";
     (
         seen.iter().filter(|it| it.uri.contains(volumes)).count(),
@@ -20,7 +20,7 @@ fn asked(stage: &Stage) -> (usize, usize) {
 
 fn not_installed(stage: &Stage) {
     for group in ["/apis/kubevirt.io/", "/apis/longhorn.io/"] {
-        stage.sim.faults().script("GET", group, u32::MAX, Fault::status(404, "NotFound"));
+        stage.sim.faults().script("GET", group, u32::MAX, ScriptedFault::status(404, "NotFound"));
     }
 }
 
@@ -28,7 +28,7 @@ fn not_installed(stage: &Stage) {
 async fn a_server_that_does_not_name_its_api_groups_is_asked_for_each_kind_instead() {
     let stage = Stage::new();
     not_installed(&stage);
-    stage.sim.faults().script("GET", "/apis", u32::MAX, Fault::status(403, "Forbidden"));
+    stage.sim.faults().script("GET", "/apis", u32::MAX, ScriptedFault::status(403, "Forbidden"));
     stage.lead(Duration::from_hours(2));
     stage.pass(Duration::from_secs(1230)).await;
     let (lists, _) = asked(&stage);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use topics::{
     GoTime, KubeClusterInfo, ServiceStatus, StorageHealthStatus, StorageVolumeReplicaStatus,
     StorageVolumeRobustness, StorageVolumeState,
@@ -70,10 +70,10 @@ async fn whole() -> KubeClusterInfo {
 async fn l6_each_part_that_fails_leaves_the_others_and_is_named_until_it_is_well() {
     let whole = whole().await;
     let failures = [
-        (Fault::status(403, "Forbidden"), "403 Forbidden", "the role that pillar-rs ships"),
-        (Fault::status(500, "InternalError"), "500 InternalError", "log of the API server"),
-        (Fault::Hang, "no answer within 30 s", "the load of the API server"),
-        (Fault::Cut, "scripted cut", "check that the API server"),
+        (ScriptedFault::status(403, "Forbidden"), "403 Forbidden", "the role that pillar-rs ships"),
+        (ScriptedFault::status(500, "InternalError"), "500 InternalError", "log of the API server"),
+        (ScriptedFault::Hang, "no answer within 30 s", "the load of the API server"),
+        (ScriptedFault::Cut, "scripted cut", "check that the API server"),
     ];
     for (path, name, without) in PARTS {
         for (fault, error, step) in &failures {
@@ -115,7 +115,12 @@ async fn l6_what_a_failing_part_had_is_shown_for_five_minutes_and_comes_back_wit
     stage.lead(Duration::from_hours(10));
     let whole = stage.until("the cluster", |_| true).await;
     // The watches that are open stay so until their time is over.
-    stage.sim.faults().script("GET", "/virtualmachineinstances", u32::MAX, Fault::status(403, "Forbidden"));
+    stage.sim.faults().script(
+        "GET",
+        "/virtualmachineinstances",
+        u32::MAX,
+        ScriptedFault::status(403, "Forbidden"),
+    );
     stage.until_state("the failure", |state| !state.parts.is_empty()).await;
     let failed = stage.now();
     let lists = stage.requests().1;

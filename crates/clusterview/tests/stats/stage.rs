@@ -58,7 +58,8 @@ impl Stage {
     pub(crate) fn start(&mut self) {
         let cluster = kubeapi::ApiClient::from_client(Client::new(self.sim.service(), "default"));
         let (leading, config) = (self.leading.subscribe(), self.config.subscribe());
-        let board = stats::Board::open(&Troubles::open(&self.topic_root, self.clock, "zedkube")).unwrap();
+        let board =
+            stats::StatsPublisher::open(&Troubles::open(&self.topic_root, self.clock, "zedkube")).unwrap();
         self.task.spawn(stats::run(cluster, self.clock, leading, config, board));
     }
 
@@ -132,7 +133,7 @@ impl Stage {
 
     /// How many requests the API server got, and how many of them were lists.
     pub(crate) fn requests(&self) -> (usize, usize) {
-        let seen = self.sim.faults().seen();
+        let seen = self.sim.faults().requests();
         (seen.len(), seen.iter().filter(|it| !it.uri.contains("watch=true")).count())
     }
 }

@@ -21,7 +21,7 @@ use crate::names::NodeName;
 
 /// Where a cluster is, and by which certificates it is believed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ClusterEndpoint {
     /// `https://host:port`.
     pub server: String,
     /// The name that its certificate has to carry, where it is not the host.
@@ -30,7 +30,7 @@ pub struct Place {
     pub authorities: Vec<u8>,
 }
 
-impl Place {
+impl ClusterEndpoint {
     /// The place of this server, whose authorities are in the file `ca`.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Account {
 }
 
 /// A token. It has no `Debug`: it is a secret.
-pub struct Token {
+pub struct ServiceAccountToken {
     /// As it goes into a kubeconfig.
     pub text: String,
     /// Until when the server takes it, as the server writes times; unknown for one of a file.
@@ -85,7 +85,7 @@ pub struct Token {
 
 /// What the server answers.
 #[derive(Deserialize)]
-struct Answer {
+struct TokenResponse {
     status: Granted,
 }
 
@@ -100,7 +100,7 @@ struct Granted {
 ///
 /// # Errors
 /// Those of [`ApiClient`]; 404 where there is no such account.
-pub async fn token(cluster: &ApiClient, account: &Account, secs: u64) -> Result<Token, Error> {
+pub async fn token(cluster: &ApiClient, account: &Account, secs: u64) -> Result<ServiceAccountToken, Error> {
     let what = format!("ask for a token of service account {}/{}", account.namespace, account.name);
     let body = json!({
         "apiVersion": "authentication.k8s.io/v1",
@@ -112,9 +112,9 @@ pub async fn token(cluster: &ApiClient, account: &Account, secs: u64) -> Result<
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(body.to_string().into_bytes());
     let answer = cluster.read(&what, request.map_err(kube::core::request::Error::BuildRequest)).await?;
-    match serde_json::from_slice::<Answer>(&answer) {
-        Ok(Answer { status }) if !status.token.is_empty() => {
-            Ok(Token { text: status.token, expires: status.expiration_timestamp })
+    match serde_json::from_slice::<TokenResponse>(&answer) {
+        Ok(TokenResponse { status }) if !status.token.is_empty() => {
+            Ok(ServiceAccountToken { text: status.token, expires: status.expiration_timestamp })
         }
         // The parser's words may quote the token.
         Ok(_) | Err(_) => {
@@ -127,17 +127,17 @@ pub async fn token(cluster: &ApiClient, account: &Account, secs: u64) -> Result<
 ///
 /// # Errors
 /// It cannot be read, or holds none.
-pub fn token_of(file: &std::path::Path) -> Result<Token, String> {
+pub fn token_of(file: &std::path::Path) -> Result<ServiceAccountToken, String> {
     let bytes = read_file(file)?;
     let text = std::str::from_utf8(&bytes).map(str::trim).unwrap_or_default();
     if text.is_empty() || !text.bytes().all(|it| it.is_ascii_graphic()) {
         return Err(format!("{}: it holds no token in one line", file.display()));
     }
-    Ok(Token { text: text.to_owned(), expires: None })
+    Ok(ServiceAccountToken { text: text.to_owned(), expires: None })
 }
 
 /// The kubeconfig of both: JSON, which is YAML too.
-pub fn kubeconfig(place: &Place, user: &str, token: &Token) -> String {
+pub fn kubeconfig(place: &ClusterEndpoint, user: &str, token: &ServiceAccountToken) -> String {
     let mut cluster = json!({
         "server": place.server,
         "certificate-authority-data": STANDARD.encode(&place.authorities),

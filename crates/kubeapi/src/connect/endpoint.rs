@@ -18,7 +18,7 @@ use crate::error::Error;
 
 /// Where the files of a login with a client certificate are, all PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Login {
+pub struct CertificateLogin {
     /// Certificate of the authority that signed the server's certificate.
     pub ca: PathBuf,
     /// Our certificate.
@@ -39,12 +39,12 @@ impl Endpoint {
     /// The address is none, or a file, which is named, cannot be used. Quotes no content of a file.
     pub fn new(
         address: &str,
-        login: Option<&Login>,
+        login: Option<&CertificateLogin>,
         limit: Duration,
         largest_bytes: usize,
     ) -> Result<Self, String> {
         let mut access = Access { server: address.to_owned(), ..Access::default() };
-        if let Some(Login { ca, certificate, key }) = login {
+        if let Some(CertificateLogin { ca, certificate, key }) = login {
             access.authorities = read_file(ca)?;
             access.identity = Some((read_file(certificate)?, read_file(key)?));
         }

@@ -17,15 +17,15 @@ use super::yaml;
 /// Members as in the file; those that nobody reads are passed over.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
-struct File {
+struct KubeconfigDocument {
     current_context: Option<String>,
-    clusters: Vec<Named<Place>>,
-    contexts: Vec<Named<Context>>,
-    users: Vec<Named<Login>>,
+    clusters: Vec<NamedEntry<ClusterEntry>>,
+    contexts: Vec<NamedEntry<Context>>,
+    users: Vec<NamedEntry<UserEntry>>,
 }
 
 #[derive(Deserialize)]
-struct Named<T> {
+struct NamedEntry<T> {
     name: String,
     #[serde(alias = "cluster", alias = "context", alias = "user")]
     entry: Option<T>,
@@ -41,7 +41,7 @@ struct Context {
 /// Where a cluster is.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
-struct Place {
+struct ClusterEntry {
     server: Option<String>,
     tls_server_name: Option<String>,
     certificate_authority: Option<PathBuf>,
@@ -53,7 +53,7 @@ struct Place {
 /// Who we are there.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
-struct Login {
+struct UserEntry {
     client_certificate: Option<PathBuf>,
     client_certificate_data: Option<String>,
     client_key: Option<PathBuf>,
@@ -70,14 +70,14 @@ struct Login {
 }
 
 /// Some bytes that lie in the kubeconfig, or in a file that it names.
-pub(super) enum Source {
+pub(super) enum InlineOrFile {
     Here(Vec<u8>),
     File(PathBuf),
 }
 
 /// A way to prove who we are by a header.
-pub(super) enum Proof {
-    Token(Source),
+pub(super) enum HeaderCredential {
+    Token(InlineOrFile),
     Password { user: String, password: String },
 }
 
@@ -85,10 +85,10 @@ pub(super) enum Proof {
 pub(super) struct Parsed {
     pub(super) server: String,
     pub(super) server_name: Option<String>,
-    pub(super) authorities: Option<Source>,
+    pub(super) authorities: Option<InlineOrFile>,
     /// Certificate and key.
-    pub(super) identity: Option<(Source, Source)>,
-    pub(super) proof: Option<Proof>,
+    pub(super) identity: Option<(InlineOrFile, InlineOrFile)>,
+    pub(super) proof: Option<HeaderCredential>,
 }
 
 /// Reads `text`; a relative path in it begins at `dir`. The error never quotes the text: secrets may stand there.
@@ -97,13 +97,14 @@ pub(super) fn parse(text: &[u8], dir: &Path) -> Result<Parsed, String> {
     let text = std::str::from_utf8(text).map_err(|_quotes| no_kubeconfig.to_owned())?;
     let value = yaml::read(text)
         .map_err(|at| format!("{no_kubeconfig} at line {}, column {}", at.line, at.column))?;
-    let file: Option<File> = serde_json::from_value(value).map_err(|_quotes| no_kubeconfig.to_owned())?;
+    let file: Option<KubeconfigDocument> =
+        serde_json::from_value(value).map_err(|_quotes| no_kubeconfig.to_owned())?;
     let file = file.unwrap_or_default();
     let current = file.current_context.filter(|it| !it.is_empty()).ok_or("it has no current context")?;
     let context = pick("context", file.contexts, &current)?;
     let place = pick("cluster", file.clusters, &context.cluster)?;
     let login =
-        if context.user.is_empty() { Login::default() } else { pick("user", file.users, &context.user)? };
+        if context.user.is_empty() { UserEntry::default() } else { pick("user", file.users, &context.user)? };
     for (named, what) in [
         (login.exec.is_some(), "exec"),
         (login.auth_provider.is_some(), "auth-provider"),
@@ -115,11 +116,11 @@ pub(super) fn parse(text: &[u8], dir: &Path) -> Result<Parsed, String> {
             return Err(format!("it says {what}, which is not supported: use certificates or a token"));
         }
     }
-    let at = |path: PathBuf| Source::File(dir.join(path));
+    let at = |path: PathBuf| InlineOrFile::File(dir.join(path));
     let source = |what: &str, data: Option<String>, path: Option<PathBuf>| match data {
         Some(data) if !data.is_empty() => {
             let bytes = STANDARD.decode(data).map_err(|why| format!("{what}-data is no base64: {why}"))?;
-            Ok::<_, String>(Some(Source::Here(bytes)))
+            Ok::<_, String>(Some(InlineOrFile::Here(bytes)))
         }
         _ => Ok(path.filter(|it| !it.as_os_str().is_empty()).map(at)),
     };
@@ -134,10 +135,12 @@ pub(super) fn parse(text: &[u8], dir: &Path) -> Result<Parsed, String> {
     };
     // A token file comes before a token, as for kubectl: the text beside it is its last content.
     let token = login.token_file.filter(|it| !it.as_os_str().is_empty()).map(at);
-    let token = token.or_else(|| login.token.map(|token| Source::Here(token.into_bytes())));
+    let token = token.or_else(|| login.token.map(|token| InlineOrFile::Here(token.into_bytes())));
     let proof = match (token, login.username) {
-        (Some(token), _) => Some(Proof::Token(token)),
-        (None, Some(user)) => Some(Proof::Password { user, password: login.password.unwrap_or_default() }),
+        (Some(token), _) => Some(HeaderCredential::Token(token)),
+        (None, Some(user)) => {
+            Some(HeaderCredential::Password { user, password: login.password.unwrap_or_default() })
+        }
         (None, None) => None,
     };
     let server = place.server.filter(|it| !it.is_empty()).ok_or("its cluster has no cluster url")?;
@@ -145,7 +148,7 @@ pub(super) fn parse(text: &[u8], dir: &Path) -> Result<Parsed, String> {
 }
 
 /// The entry of this name.
-fn pick<T: Default>(what: &str, entries: Vec<Named<T>>, name: &str) -> Result<T, String> {
+fn pick<T: Default>(what: &str, entries: Vec<NamedEntry<T>>, name: &str) -> Result<T, String> {
     let named = entries.into_iter().find(|it| it.name == name);
     Ok(named.ok_or_else(|| format!("it has no {what}: {name}"))?.entry.unwrap_or_default())
 }

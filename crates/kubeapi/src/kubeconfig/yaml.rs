@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 
 /// Where a text is no such YAML, from 1.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TextPosition {
     pub(super) line: usize,
     pub(super) column: usize,
 }
 
 /// A mapping or a sequence that is not yet whole.
-enum Open {
+enum OpenNode {
     Mapping(Map<String, Value>, Option<String>),
     Sequence(Vec<Value>),
 }
@@ -24,8 +24,8 @@ enum Open {
 ///
 /// # Errors
 /// It is no YAML, or has what no kubeconfig needs: another document, a name twice or that is no text, an alias.
-pub(super) fn read(text: &str) -> Result<Value, Place> {
-    let mut open: Vec<Open> = Vec::new();
+pub(super) fn read(text: &str) -> Result<Value, TextPosition> {
+    let mut open: Vec<OpenNode> = Vec::new();
     let (mut document, mut documents) = (None, 0);
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|cause| place(cause.marker()))?;
@@ -41,19 +41,19 @@ pub(super) fn read(text: &str) -> Result<Value, Place> {
             }
             Event::Alias(_) => return Err(wrong()),
             Event::MappingStart(..) => {
-                open.push(Open::Mapping(Map::new(), None));
+                open.push(OpenNode::Mapping(Map::new(), None));
                 None
             }
             Event::SequenceStart(..) => {
-                open.push(Open::Sequence(Vec::new()));
+                open.push(OpenNode::Sequence(Vec::new()));
                 None
             }
             Event::MappingEnd | Event::SequenceEnd => match open.pop().ok_or_else(wrong)? {
-                Open::Mapping(members, _) => Some(Value::Object(members)),
-                Open::Sequence(items) => Some(Value::Array(items)),
+                OpenNode::Mapping(members, _) => Some(Value::Object(members)),
+                OpenNode::Sequence(items) => Some(Value::Array(items)),
             },
             Event::Scalar(text, style, ..) => {
-                let is_name = matches!(open.last(), Some(Open::Mapping(_, None)));
+                let is_name = matches!(open.last(), Some(OpenNode::Mapping(_, None)));
                 let plain = style == ScalarStyle::Plain && !is_name;
                 Some(if plain { scalar(&text) } else { Value::String(text.into_owned()) })
             }
@@ -62,17 +62,19 @@ pub(super) fn read(text: &str) -> Result<Value, Place> {
         let Some(whole) = whole else { continue };
         match (open.last_mut(), whole) {
             (None, it) if documents == 1 => document = Some(it),
-            (Some(Open::Sequence(items)), it) => items.push(it),
-            (Some(Open::Mapping(members, name @ None)), Value::String(it)) if !members.contains_key(&it) => {
+            (Some(OpenNode::Sequence(items)), it) => items.push(it),
+            (Some(OpenNode::Mapping(members, name @ None)), Value::String(it))
+                if !members.contains_key(&it) =>
+            {
                 *name = Some(it);
             }
-            (Some(Open::Mapping(members, Some(name))), it) => {
+            (Some(OpenNode::Mapping(members, Some(name))), it) => {
                 members.insert(std::mem::take(name), it);
-                if let Some(Open::Mapping(_, name)) = open.last_mut() {
+                if let Some(OpenNode::Mapping(_, name)) = open.last_mut() {
                     *name = None;
                 }
             }
-            (None | Some(Open::Mapping(_, None)), _) => return Err(wrong()),
+            (None | Some(OpenNode::Mapping(_, None)), _) => return Err(wrong()),
         }
     }
     Ok(document.unwrap_or_default())
@@ -88,8 +90,8 @@ fn scalar(text: &str) -> Value {
     }
 }
 
-fn place(at: &granit_parser::Marker) -> Place {
-    Place { line: at.line(), column: at.col() + 1 }
+fn place(at: &granit_parser::Marker) -> TextPosition {
+    TextPosition { line: at.line(), column: at.col() + 1 }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use kube::api::{GetParams, Patch, PostParams};
 use kube::core::Request;
 use serde_json::{Value, json};
 
-use super::{MachineSeen, MachineWork, Marking, Stopped, Strategy, Turn};
+use super::{MachineAction, MachineSeen, MachineWork, Marking, RunStrategy, Stopped};
 use crate::nodes::signed;
 use crate::objects::{items, text};
 use crate::{ApiClient, Error, found};
@@ -55,8 +55,8 @@ pub fn is_over(object: &Value) -> bool {
     matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
-fn strategy(spec: &Value) -> Strategy {
-    Strategy {
+fn strategy(spec: &Value) -> RunStrategy {
+    RunStrategy {
         run_strategy: spec["runStrategy"].as_str().map(str::to_owned),
         running: spec["running"].as_bool(),
         replicas: spec["replicas"].as_i64(),
@@ -65,7 +65,7 @@ fn strategy(spec: &Value) -> Strategy {
 
 /// A machine, or a replica set of machines; `own` is the guest of a machine that is not over.
 #[must_use]
-pub fn seen(
+pub fn described(
     kind: &'static str,
     object: &Value,
     own: Option<&Value>,
@@ -100,15 +100,15 @@ pub fn seen(
 pub async fn act(cluster: &ApiClient, work: &MachineWork) -> Result<(), Error> {
     let it = &work.machine;
     let done = match &work.turn {
-        Turn::Set(strategy, mark) => set(cluster, it, strategy, mark.as_ref()).await,
-        Turn::Stop(mark) => stop(cluster, it, mark).await,
-        Turn::Start => start(cluster, it).await,
-        Turn::Later => Ok(()),
-        Turn::Leave => set(cluster, it, &Strategy::default(), None).await,
+        MachineAction::Set(strategy, mark) => set(cluster, it, strategy, mark.as_ref()).await,
+        MachineAction::Stop(mark) => stop(cluster, it, mark).await,
+        MachineAction::Start => start(cluster, it).await,
+        MachineAction::Later => Ok(()),
+        MachineAction::Leave => set(cluster, it, &RunStrategy::default(), None).await,
     };
     match done {
         // One that is refused its start is named.
-        Err(error) if error.is_conflict() && work.turn != Turn::Start => Ok(()),
+        Err(error) if error.is_conflict() && work.turn != MachineAction::Start => Ok(()),
         // One that was deleted since it was read is no error.
         other => found(other).map(drop),
     }
@@ -137,7 +137,7 @@ async fn patch(cluster: &ApiClient, it: &MachineSeen, patch: Value) -> Result<()
 async fn set(
     cluster: &ApiClient,
     it: &MachineSeen,
-    strategy: &Strategy,
+    strategy: &RunStrategy,
     mark: Option<&Stopped>,
 ) -> Result<(), Error> {
     let written = mark.map(serde_json::to_string).transpose().map_err(|source| Error::Unaskable {
@@ -152,7 +152,7 @@ async fn set(
 /// What is written there comes first: a machine that is off without it would stay off.
 async fn stop(cluster: &ApiClient, it: &MachineSeen, mark: &Stopped) -> Result<(), Error> {
     if it.mark.as_ref() != Some(mark) {
-        set(cluster, it, &Strategy::default(), Some(mark)).await?;
+        set(cluster, it, &RunStrategy::default(), Some(mark)).await?;
     }
     ask(cluster, it, "stop").await?;
     // KubeVirt before 1.2 changes the word of a machine that it stops by a request.
@@ -163,7 +163,7 @@ async fn stop(cluster: &ApiClient, it: &MachineSeen, mark: &Stopped) -> Result<(
         return Ok(());
     }
     let it = MachineSeen { version: text(&now["metadata"]["resourceVersion"]), ..it.clone() };
-    set(cluster, &it, &Strategy::default(), Some(&Stopped { left, ..mark.clone() })).await
+    set(cluster, &it, &RunStrategy::default(), Some(&Stopped { left, ..mark.clone() })).await
 }
 
 /// What is written there goes last: a machine that was not started is asked once more.

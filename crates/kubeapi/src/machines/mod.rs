@@ -38,7 +38,7 @@ pub fn room(starting: usize) -> usize {
 /// What an object says of when its machines run: one of the three.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Strategy {
+pub struct RunStrategy {
     /// A machine: the word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_strategy: Option<String>,
@@ -50,7 +50,7 @@ pub struct Strategy {
     pub replicas: Option<i64>,
 }
 
-impl std::fmt::Display for Strategy {
+impl std::fmt::Display for RunStrategy {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self { run_strategy: Some(word), .. } => out.write_str(word),
@@ -61,7 +61,7 @@ impl std::fmt::Display for Strategy {
     }
 }
 
-impl Strategy {
+impl RunStrategy {
     /// What a stop by the spec makes of it; `None` for one that is stopped by a request, or is off.
     #[must_use]
     pub fn off(&self) -> Option<Self> {
@@ -105,9 +105,9 @@ pub struct Stopped {
     /// UID of the object: a copy of it under the same name is another one.
     pub uid: String,
     /// What it had before.
-    pub was: Strategy,
+    pub was: RunStrategy,
     /// What it has once it is stopped; another one since then is somebody else's.
-    pub left: Strategy,
+    pub left: RunStrategy,
 }
 
 /// A machine, or a replica set of machines, as it was read.
@@ -126,7 +126,7 @@ pub struct MachineSeen {
     /// When it was made, as the API writes it.
     pub created: String,
     /// What it says now.
-    pub strategy: Strategy,
+    pub strategy: RunStrategy,
     /// Where what is written there is.
     pub marking: &'static Marking,
     /// What is written there.
@@ -149,9 +149,9 @@ impl MachineSeen {
 
 /// What is done with one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Turn {
+pub enum MachineAction {
     /// Its spec is set, and what is written there, in one write.
-    Set(Strategy, Option<Stopped>),
+    Set(RunStrategy, Option<Stopped>),
     /// This is written there, then it is asked to stop.
     Stop(Stopped),
     /// It is asked to start, then nothing is written there any more.
@@ -168,14 +168,14 @@ pub struct MachineWork {
     /// It.
     pub machine: MachineSeen,
     /// What is done with it.
-    pub turn: Turn,
+    pub turn: MachineAction,
 }
 
 impl MachineWork {
     /// The same, with `now` as the time of a stop that is not written there yet.
     #[must_use]
     pub fn stopped_at(mut self, now: &str) -> Self {
-        if let Turn::Set(_, Some(mark)) | Turn::Stop(mark) = &mut self.turn
+        if let MachineAction::Set(_, Some(mark)) | MachineAction::Stop(mark) = &mut self.turn
             && mark.at.is_empty()
         {
             now.clone_into(&mut mark.at);
@@ -189,7 +189,7 @@ impl MachineWork {
 #[must_use]
 pub fn stops(id: &str, node: &str, machines: &[MachineSeen]) -> Vec<MachineWork> {
     let turn = |it: &MachineSeen| {
-        let mark = |left: &Strategy| Stopped {
+        let mark = |left: &RunStrategy| Stopped {
             id: id.to_owned(),
             node: node.to_owned(),
             at: it.mark.as_ref().filter(|it| it.id == id).map(|it| it.at.clone()).unwrap_or_default(),
@@ -200,8 +200,10 @@ pub fn stops(id: &str, node: &str, machines: &[MachineSeen]) -> Vec<MachineWork>
         // One that ran once and is through would run once more.
         let once = it.strategy.run_strategy.as_deref() == Some("Once");
         match it.strategy.off() {
-            Some(off) if it.alive || !once => Some(Turn::Set(off.clone(), Some(mark(&off)))),
-            None if it.alive && !it.stopping && !it.strategy.is_off() => Some(Turn::Stop(mark(&it.strategy))),
+            Some(off) if it.alive || !once => Some(MachineAction::Set(off.clone(), Some(mark(&off)))),
+            None if it.alive && !it.stopping && !it.strategy.is_off() => {
+                Some(MachineAction::Stop(mark(&it.strategy)))
+            }
             Some(_) | None => None,
         }
     };
@@ -220,15 +222,15 @@ pub fn starts(
     let turn = |it: &MachineSeen| {
         let mark = it.mark.as_ref().filter(|it| ours(it))?;
         Some(if mark.uid != it.uid || it.strategy != mark.left {
-            Turn::Leave
+            MachineAction::Leave
         } else if mark.was != mark.left {
-            Turn::Set(mark.was.clone(), None)
+            MachineAction::Set(mark.was.clone(), None)
         } else if it.stopping {
-            Turn::Later
+            MachineAction::Later
         } else if it.alive || it.starting {
-            Turn::Leave
+            MachineAction::Leave
         } else {
-            Turn::Start
+            MachineAction::Start
         })
     };
     let mut work: Vec<MachineWork> = machines

@@ -12,7 +12,7 @@ use kube::core::Request;
 use serde_json::{Value, json};
 
 use super::{FIELD_MANAGER, api, own, signed};
-use crate::client::{ApiClient, Question};
+use crate::client::{ApiClient, BuiltRequest};
 use crate::error::Error;
 use crate::names::NodeName;
 
@@ -27,7 +27,7 @@ const COMPONENT: &str = "pillar-rs";
 
 /// What a node says of its drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct DrainCondition {
     /// `True`, `False` or `Unknown`.
     pub status: &'static str,
     /// Why, in one word in CamelCase.
@@ -40,7 +40,7 @@ pub struct Shown {
 
 /// What is on the node now.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Found {
+pub struct ReportedState {
     /// UID of the Node object.
     pub uid: String,
     /// Status of our condition, and since when; `None` where it is not there.
@@ -53,14 +53,14 @@ pub struct Found {
 ///
 /// # Errors
 /// Those of [`own`].
-pub async fn read(cluster: &ApiClient, node: &NodeName, device_uuid: &str) -> Result<Found, Error> {
+pub async fn read(cluster: &ApiClient, node: &NodeName, device_uuid: &str) -> Result<ReportedState, Error> {
     Ok(found(&own(cluster, node, device_uuid).await?))
 }
 
-fn found(node: &NodeObject) -> Found {
+fn found(node: &NodeObject) -> ReportedState {
     let conditions = node.status.iter().flat_map(|it| it.conditions.iter().flatten());
     let ours = conditions.into_iter().find(|it| it.type_ == CONDITION);
-    Found {
+    ReportedState {
         uid: node.metadata.uid.clone().unwrap_or_default(),
         condition: ours.map(|it| (it.status.clone(), it.last_transition_time.as_ref().map(|it| it.0))),
         annotated: node.metadata.annotations.as_ref().is_some_and(|it| it.contains_key(STATE_ANNOTATION)),
@@ -75,7 +75,7 @@ pub async fn write(
     cluster: &ApiClient,
     node: &NodeName,
     uid: &str,
-    shown: Option<&Shown>,
+    shown: Option<&DrainCondition>,
     (since, now): (Timestamp, Timestamp),
 ) -> Result<(), Error> {
     let condition = match shown {
@@ -156,7 +156,7 @@ pub async fn count(cluster: &ApiClient, event: &NodeEvent) -> Result<bool, Error
     }
 }
 
-fn patch(name: &str, body: Value) -> Question {
+fn patch(name: &str, body: Value) -> BuiltRequest {
     events().patch(name, &signed(), &Patch::Merge(body))
 }
 

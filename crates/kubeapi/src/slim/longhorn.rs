@@ -12,11 +12,11 @@ use serde::{Deserialize, Deserializer};
 
 use crate::names::STORAGE_NAMESPACE;
 use crate::slim::{Condition, Meta};
-use crate::watch::Scope;
+use crate::watch::WatchScope;
 
 /// All objects of a kind, as `volumes`.
-pub fn scope(kind: &str) -> Scope {
-    Scope::all(format!("{kind}.longhorn.io"), path(kind))
+pub fn scope(kind: &str) -> WatchScope {
+    WatchScope::all(format!("{kind}.longhorn.io"), path(kind))
 }
 
 /// Where objects of a kind are.
@@ -31,9 +31,9 @@ fn or_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -
 
 /// The names of a map of which nothing else is read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Names(pub BTreeSet<String>);
+pub struct KeySet(pub BTreeSet<String>);
 
-impl<'de> Deserialize<'de> for Names {
+impl<'de> Deserialize<'de> for KeySet {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Keys;
         impl<'de> Visitor<'de> for Keys {
@@ -126,7 +126,7 @@ types! {
     /// How it is.
     StorageNodeStatus { conditions: Vec<Condition>, disk_status: BTreeMap<String, DiskStatus>, }
     /// A disk of a node, in bytes.
-    DiskStatus { scheduled_replica: Names, storage_available: i64, storage_maximum: i64, }
+    DiskStatus { scheduled_replica: KeySet, storage_available: i64, storage_maximum: i64, }
     /// The process on a node that runs engines and replicas.
     Manager { metadata: Meta, spec: ManagerSpec, status: ManagerStatus, }
     /// Where it runs.
@@ -135,7 +135,7 @@ types! {
         node: String,
     }
     /// What runs in it.
-    ManagerStatus { current_state: String, instance_engines: Names, }
+    ManagerStatus { current_state: String, instance_engines: KeySet, }
     /// A setting.
     Setting { metadata: Meta, value: String, }
 }

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 /// Takes objects one by one.
-pub(super) trait Kind: Send {
+pub(super) trait ObjectSink: Send {
     /// Decodes an object and keeps it.
     fn keep(&mut self, object: &RawValue) -> Result<(), serde_json::Error>;
     /// Drops all that is kept.
@@ -25,7 +25,7 @@ pub(super) trait Kind: Send {
 /// Objects of one kind.
 pub(super) struct Objects<K>(pub(super) Vec<K>);
 
-impl<K: DeserializeOwned + Send> Kind for Objects<K> {
+impl<K: DeserializeOwned + Send> ObjectSink for Objects<K> {
     fn keep(&mut self, object: &RawValue) -> Result<(), serde_json::Error> {
         self.0.push(serde_json::from_slice(object.get().as_bytes())?);
         Ok(())
@@ -39,7 +39,7 @@ impl<K: DeserializeOwned + Send> Kind for Objects<K> {
 /// A list but for its objects.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Page<'a> {
+struct ListPage<'a> {
     metadata: Head,
     // Go writes an empty list as null.
     #[serde(borrow)]
@@ -58,8 +58,8 @@ pub(super) struct Head {
 }
 
 /// Gives the objects of a page to `kind`.
-pub(super) fn page(body: &[u8], kind: &mut dyn Kind) -> Result<Head, serde_json::Error> {
-    let Page { metadata, items } = serde_json::from_slice(body)?;
+pub(super) fn page(body: &[u8], kind: &mut dyn ObjectSink) -> Result<Head, serde_json::Error> {
+    let ListPage { metadata, items } = serde_json::from_slice(body)?;
     for object in items.unwrap_or_default() {
         kind.keep(object)?;
     }
@@ -80,7 +80,7 @@ pub(super) fn version(object: &RawValue) -> Option<String> {
 /// What a line says of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub(super) enum Verb {
+pub(super) enum WatchVerb {
     /// It is new.
     Added,
     /// It has changed.
@@ -95,10 +95,10 @@ pub(super) enum Verb {
 
 /// A line of a watch.
 #[derive(Deserialize)]
-pub(super) struct Line<'a> {
+pub(super) struct WatchLine<'a> {
     /// What it says.
     #[serde(rename = "type")]
-    pub(super) verb: Verb,
+    pub(super) verb: WatchVerb,
     /// The object.
     #[serde(borrow)]
     pub(super) object: &'a RawValue,

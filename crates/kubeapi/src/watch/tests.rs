@@ -9,15 +9,15 @@ use step::Mono;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use crate::mock::{self, Answer, Calls, Then};
-use crate::watch::{MARGIN, Manner, News, QUIET, SLOT, Scope, Update, follow, follow_in};
+use crate::mock::{self, AfterLines, MockReply, RecordedCalls};
+use crate::watch::{FollowNews, MARGIN, Manner, QUIET, SLOT, Update, WatchScope, follow, follow_in};
 
 fn map(name: &str, version: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "resourceVersion": version}})
 }
 
-fn scope() -> Scope {
-    Scope {
+fn scope() -> WatchScope {
+    WatchScope {
         what: "maps".to_owned(),
         path: "/api/v1/configmaps".to_owned(),
         fields: Some("metadata.name=a".to_owned()),
@@ -25,7 +25,7 @@ fn scope() -> Scope {
     }
 }
 
-fn started(answers: Vec<Answer>) -> (BoxStream<'static, Update<ConfigMap>>, Calls) {
+fn started(answers: Vec<MockReply>) -> (BoxStream<'static, Update<ConfigMap>>, RecordedCalls) {
     let (cluster, calls) = mock::cluster(answers);
     (follow(cluster, scope(), 7).boxed(), calls)
 }
@@ -61,7 +61,7 @@ async fn a_list_and_then_what_changes() {
         mock::event("DELETED", &map("b", "8")),
     ];
     let (mut stream, calls) =
-        started(vec![mock::list("5", &[map("a", "3")]), Answer::Lines(lines, Then::Silence)]);
+        started(vec![mock::list("5", &[map("a", "3")]), MockReply::Lines(lines, AfterLines::Silence)]);
     for expected in ["listed a", "put b", "put b", "gone b"] {
         assert_eq!(hear(&mut stream).await, expected);
     }
@@ -70,13 +70,13 @@ async fn a_list_and_then_what_changes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_ends_or_is_cut_goes_on_where_it_was() {
-    for then in [Then::End, Then::Cut] {
+    for then in [AfterLines::End, AfterLines::Cut] {
         let bookmark = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"resourceVersion": "9"}});
         let (mut stream, calls) = started(vec![
             mock::list("5", &[]),
-            Answer::Lines(vec![mock::event("ADDED", &map("b", "6"))], then),
-            Answer::Lines(vec![mock::event("BOOKMARK", &bookmark)], then),
-            Answer::Lines(vec![mock::event("ADDED", &map("c", "10"))], Then::Silence),
+            MockReply::Lines(vec![mock::event("ADDED", &map("b", "6"))], then),
+            MockReply::Lines(vec![mock::event("BOOKMARK", &bookmark)], then),
+            MockReply::Lines(vec![mock::event("ADDED", &map("c", "10"))], AfterLines::Silence),
         ]);
         let mut heard = vec![];
         while heard.last().is_none_or(|last| last != "put c") {
@@ -94,9 +94,9 @@ async fn a_line_that_makes_no_sense_is_told_and_leads_to_a_new_list() {
     odd["metadata"]["name"] = 7.into();
     let (mut stream, calls) = started(vec![
         mock::list("5", &[]),
-        Answer::Lines(vec![mock::event("ADDED", &odd)], Then::Silence),
+        MockReply::Lines(vec![mock::event("ADDED", &odd)], AfterLines::Silence),
         mock::list("7", &[map("b", "7")]),
-        Answer::Lines(vec![], Then::Silence),
+        MockReply::Lines(vec![], AfterLines::Silence),
     ]);
     assert_eq!(hear(&mut stream).await, "listed ");
     assert!(hear(&mut stream).await.contains("invalid type"));
@@ -108,13 +108,14 @@ async fn a_line_that_makes_no_sense_is_told_and_leads_to_a_new_list() {
 async fn a_version_that_is_too_old_leads_to_a_new_list_however_it_is_said() {
     let gone =
         json!({"kind": "Status", "apiVersion": "v1", "code": 410, "reason": "Expired", "message": "old"});
-    let said = [mock::status(410, "old"), Answer::Lines(vec![mock::event("ERROR", &gone)], Then::Silence)];
+    let said =
+        [mock::status(410, "old"), MockReply::Lines(vec![mock::event("ERROR", &gone)], AfterLines::Silence)];
     for answer in said {
         let (mut stream, calls) = started(vec![
             mock::list("5", &[]),
             answer,
             mock::list("50", &[map("a", "40")]),
-            Answer::Lines(vec![], Then::Silence),
+            MockReply::Lines(vec![], AfterLines::Silence),
         ]);
         assert_eq!(hear(&mut stream).await, "listed ");
         assert_eq!(hear(&mut stream).await, "listed a");
@@ -127,7 +128,7 @@ async fn a_server_that_falls_silent_is_asked_anew() {
     let now = mock::clock();
     let (mut stream, calls) = started(vec![
         mock::list("5", &[]),
-        Answer::Lines(vec![], Then::Silence),
+        MockReply::Lines(vec![], AfterLines::Silence),
         mock::list("6", &[map("a", "6")]),
     ]);
     assert_eq!(hear(&mut stream).await, "listed ");
@@ -138,7 +139,7 @@ async fn a_server_that_falls_silent_is_asked_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_never_opened_is_given_up_and_asked_for_again() {
-    let (mut stream, calls) = started(vec![mock::list("5", &[]), Answer::Silence]);
+    let (mut stream, calls) = started(vec![mock::list("5", &[]), MockReply::Silence]);
     assert_eq!(hear(&mut stream).await, "listed ");
     assert_eq!(hear(&mut stream).await, "watch maps: no answer within 30 s");
     assert!(timeout(Duration::from_secs(2), stream.next()).await.is_err());
@@ -147,9 +148,13 @@ async fn a_watch_that_is_never_opened_is_given_up_and_asked_for_again() {
 
 #[tokio::test(start_paused = true)]
 async fn d3_calls_that_fail_are_told_and_repeated_at_growing_distance() {
-    let busy = Answer::Full(429, vec![("retry-after", "20")], "busy".to_owned());
-    let (mut stream, _) =
-        started(vec![Answer::Refused("refused"), mock::status(503, "starting"), busy, mock::list("5", &[])]);
+    let busy = MockReply::Full(429, vec![("retry-after", "20")], "busy".to_owned());
+    let (mut stream, _) = started(vec![
+        MockReply::Refused("refused"),
+        mock::status(503, "starting"),
+        busy,
+        mock::list("5", &[]),
+    ]);
     let now = mock::clock();
     let mut at = vec![];
     for expected in ["refused", "503: starting", "429: busy", "listed "] {
@@ -166,7 +171,7 @@ async fn d3_calls_that_fail_are_told_and_repeated_at_growing_distance() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_closes_every_watch_at_once_is_not_asked_in_a_circle() {
     let mut answers = vec![mock::list("5", &[])];
-    answers.extend((0..1000).map(|_| Answer::Lines(vec![], Then::End)));
+    answers.extend((0..1000).map(|_| MockReply::Lines(vec![], AfterLines::End)));
     let (mut stream, calls) = started(answers);
     assert_eq!(hear(&mut stream).await, "listed ");
     assert!(timeout(Duration::from_secs(60), stream.next()).await.is_err());
@@ -178,7 +183,7 @@ async fn a_long_watch_without_even_a_bookmark_is_given_up_long_before_its_end() 
     let now = mock::clock();
     let (mut stream, _) = paged(vec![
         page("", &[map("a", "2")]),
-        Answer::Lines(vec![], Then::Silence),
+        MockReply::Lines(vec![], AfterLines::Silence),
         page("", &[map("a", "1")]),
     ]);
     assert_eq!(news(&mut stream).await, "listed a");
@@ -194,7 +199,7 @@ async fn watches_that_end_in_time_and_say_nothing_are_no_sign_of_life() {
     for _ in 0..20 {
         let (slot, lines) = mpsc::unbounded_channel();
         slots.push(slot);
-        answers.push(Answer::Live(lines));
+        answers.push(MockReply::Live(lines));
     }
     let (mut stream, calls) = started(answers);
     let ends = async {
@@ -214,23 +219,23 @@ async fn watches_that_end_in_time_and_say_nothing_are_no_sign_of_life() {
     assert!(now() <= Mono::START + QUIET + Duration::from_secs(2), "{:?}", now());
 }
 
-fn page(next: &str, maps: &[Value]) -> Answer {
+fn page(next: &str, maps: &[Value]) -> MockReply {
     mock::object(&json!({
         "apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "5", "continue": next}, "items": maps,
     }))
 }
 
-fn paged(answers: Vec<Answer>) -> (BoxStream<'static, News<ConfigMap>>, Calls) {
+fn paged(answers: Vec<MockReply>) -> (BoxStream<'static, FollowNews<ConfigMap>>, RecordedCalls) {
     let (cluster, calls) = mock::cluster(answers);
     let manner = Manner { slot: Duration::from_secs(240), page: 2 };
-    let scope = Scope { fields: None, labels: None, ..scope() };
+    let scope = WatchScope { fields: None, labels: None, ..scope() };
     (follow_in(cluster, scope, manner, 7).boxed(), calls)
 }
 
-async fn news(stream: &mut BoxStream<'static, News<ConfigMap>>) -> String {
+async fn news(stream: &mut BoxStream<'static, FollowNews<ConfigMap>>) -> String {
     match stream.next().await.unwrap() {
-        News::Recovered => "recovered".to_owned(),
-        News::Update(heard) => hear(&mut futures::stream::iter([heard]).boxed()).await,
+        FollowNews::Recovered => "recovered".to_owned(),
+        FollowNews::Update(heard) => hear(&mut futures::stream::iter([heard]).boxed()).await,
     }
 }
 
@@ -245,7 +250,7 @@ async fn a_list_in_pages_is_heard_as_one_and_the_watch_begins_at_the_version_of_
     let (mut stream, calls) = paged(vec![
         page("more", &[map("a", "2"), map("b", "3")]),
         mock::object(&later),
-        Answer::Lines(vec![mock::event("ADDED", &map("d", "8"))], Then::Silence),
+        MockReply::Lines(vec![mock::event("ADDED", &map("d", "8"))], AfterLines::Silence),
     ]);
     assert_eq!(news(&mut stream).await, "listed a b c");
     assert_eq!(news(&mut stream).await, "put d");
@@ -261,7 +266,7 @@ async fn pages_that_are_too_old_or_fail_are_asked_for_from_the_first_again() {
             page("more", &[map("a", "2"), map("b", "3")]),
             failure,
             page("", &[map("b", "6")]),
-            Answer::Lines(vec![], Then::Silence),
+            MockReply::Lines(vec![], AfterLines::Silence),
         ]);
         if let Some(told) = told {
             let heard = news(&mut stream).await;
@@ -277,8 +282,8 @@ async fn a_watch_that_opens_again_after_trouble_says_so_once() {
     let (mut stream, _) = paged(vec![
         page("", &[map("a", "2")]),
         mock::status(503, "away"),
-        Answer::Lines(vec![], Then::End),
-        Answer::Lines(vec![mock::event("ADDED", &map("b", "6"))], Then::Silence),
+        MockReply::Lines(vec![], AfterLines::End),
+        MockReply::Lines(vec![mock::event("ADDED", &map("b", "6"))], AfterLines::Silence),
     ]);
     assert_eq!(news(&mut stream).await, "listed a");
     assert!(news(&mut stream).await.ends_with("503: away"));

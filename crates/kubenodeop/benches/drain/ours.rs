@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use kubeapi::{ApiClient, NodeName};
-use kubenodeop::{CordonOwner, DrainOrder, Marks, Outcome, Progress, Rules};
+use kubenodeop::{AttemptOutcome, AttemptRules, CordonAnnotation, DrainOrder, Marks, Progress};
 use step::Mono;
 use tokio::sync::watch;
 
@@ -15,16 +15,16 @@ pub(crate) async fn drain(case: Case, file: &Path) {
     let begin = now();
     let cluster = ApiClient::from_kubeconfig(file);
     let order = DrainOrder {
-        runtime: kubenodeop::Runtime::default(),
+        runtime: kubenodeop::RuntimeQuery::default(),
         node: NodeName::parse(NODE).unwrap(),
         device_uuid: DEVICE.to_owned(),
-        owner: CordonOwner {
+        owner: CordonAnnotation {
             boot_id: "bench".to_owned(),
             requested_by: 2,
             requested_at: "2025-01-01T00:00:00Z".to_owned(),
-            ..CordonOwner::default()
+            ..CordonAnnotation::default()
         },
-        rules: Rules::default(),
+        rules: AttemptRules::default(),
         marks: Marks::default(),
     };
     // Somebody reads what is said, as zedkube does.
@@ -32,7 +32,7 @@ pub(crate) async fn drain(case: Case, file: &Path) {
     let clock = move || Mono::from_start(begin.elapsed());
     let outcome = kubenodeop::drain(&cluster, &order, clock, &progress).await;
     let time = begin.elapsed();
-    let Outcome::Drained { evicted, .. } = outcome else { unreachable!("{outcome:?}") };
+    let AttemptOutcome::Drained { evicted, .. } = outcome else { unreachable!("{outcome:?}") };
     assert_eq!(usize::try_from(evicted).unwrap(), case.pods);
     assert_eq!(newest.borrow().evicted, evicted);
     took(time);

@@ -145,7 +145,7 @@ pub(crate) async fn serve(case: Case, file: &Path) {
     let mut lines = tokio::io::BufReader::new(tokio::io::stdin()).lines();
     lines.next_line().await.unwrap();
     let left = sim.list("pods").iter().filter(|pod| pod["spec"]["nodeName"] == NODE).count();
-    said(format_args!("{left} {}", sim.faults().seen().len()));
+    said(format_args!("{left} {}", sim.faults().requests().len()));
     said("removed");
 }
 

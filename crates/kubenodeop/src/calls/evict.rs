@@ -23,7 +23,7 @@ pub async fn evict(cluster: &ApiClient, pod: &PodRef, dry: bool) -> Reply {
     }
 }
 
-fn request(pod: &PodRef, dry: bool) -> kubeapi::client::Question {
+fn request(pod: &PodRef, dry: bool) -> kubeapi::client::BuiltRequest {
     let exactly_this = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
     let order = Eviction {
         metadata: ObjectMeta {
@@ -48,8 +48,8 @@ mod tests {
 
     use super::*;
     use crate::plan::class::tests::pod;
-    use kubeapi::mock::{self, Answer, Then};
-    use kubeapi::reply::Class;
+    use kubeapi::mock::{self, AfterLines, MockReply};
+    use kubeapi::reply::ReplyClass;
 
     #[tokio::test(start_paused = true)]
     async fn d1_the_eviction_names_the_uid_where_the_api_reads_it() {
@@ -62,36 +62,39 @@ mod tests {
         assert_eq!(call.body, body);
     }
 
-    fn with_cause(code: u16, cause: &str) -> Answer {
+    fn with_cause(code: u16, cause: &str) -> MockReply {
         let details = serde_json::json!({"causes": [{"reason": cause, "message": "why"}]});
         let body = serde_json::json!({"kind": "Status", "message": "no", "code": code, "details": details});
-        Answer::Full(code, vec![], body.to_string())
+        MockReply::Full(code, vec![], body.to_string())
     }
 
     #[tokio::test(start_paused = true)]
     async fn d2_each_reply_arrives_in_its_class() {
         let two = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
         let table = [
-            (mock::status(200, ""), Class::Done),
-            (mock::status(404, "pods \"a\" not found"), Class::Done),
+            (mock::status(200, ""), ReplyClass::Done),
+            (mock::status(404, "pods \"a\" not found"), ReplyClass::Done),
             (
                 mock::status(409, "the UID in the precondition (1) does not match the UID in record (2)"),
-                Class::Done,
+                ReplyClass::Done,
             ),
-            (mock::status(409, "the object has been modified"), Class::Transient),
-            (with_cause(429, "DisruptionBudget"), Class::Budget),
-            (mock::status(429, "too many requests"), Class::Throttle),
-            (Answer::Full(429, vec![("retry-after", "7")], "Too many requests".to_owned()), Class::Throttle),
-            (with_cause(403, "NamespaceTerminating"), Class::Transient),
-            (mock::status(500, two), Class::Budget),
-            (mock::status(500, "etcdserver: leader changed"), Class::Transient),
-            (mock::status(503, ""), Class::Transient),
-            (Answer::Full(504, vec![], "<html>bad gateway</html>".to_owned()), Class::Transient),
-            (Answer::Lines(vec!["{".to_owned()], Then::Cut), Class::Transient),
-            (Answer::Refused("connection refused"), Class::Transient),
-            (Answer::Silence, Class::Transient),
-            (mock::status(401, "Unauthorized"), Class::Permanent),
-            (mock::status(403, "pods \"a\" is forbidden"), Class::Permanent),
+            (mock::status(409, "the object has been modified"), ReplyClass::Transient),
+            (with_cause(429, "DisruptionBudget"), ReplyClass::Budget),
+            (mock::status(429, "too many requests"), ReplyClass::Throttle),
+            (
+                MockReply::Full(429, vec![("retry-after", "7")], "Too many requests".to_owned()),
+                ReplyClass::Throttle,
+            ),
+            (with_cause(403, "NamespaceTerminating"), ReplyClass::Transient),
+            (mock::status(500, two), ReplyClass::Budget),
+            (mock::status(500, "etcdserver: leader changed"), ReplyClass::Transient),
+            (mock::status(503, ""), ReplyClass::Transient),
+            (MockReply::Full(504, vec![], "<html>bad gateway</html>".to_owned()), ReplyClass::Transient),
+            (MockReply::Lines(vec!["{".to_owned()], AfterLines::Cut), ReplyClass::Transient),
+            (MockReply::Refused("connection refused"), ReplyClass::Transient),
+            (MockReply::Silence, ReplyClass::Transient),
+            (mock::status(401, "Unauthorized"), ReplyClass::Permanent),
+            (mock::status(403, "pods \"a\" is forbidden"), ReplyClass::Permanent),
         ];
         for (number, (answer, class)) in table.into_iter().enumerate() {
             let (cluster, calls) = mock::cluster(vec![answer]);
@@ -103,7 +106,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn d3_the_retry_after_header_comes_through_also_on_a_body_that_is_no_status() {
-        let busy = Answer::Full(429, vec![("retry-after", "7")], "Too many requests".to_owned());
+        let busy = MockReply::Full(429, vec![("retry-after", "7")], "Too many requests".to_owned());
         let (cluster, _) = mock::cluster(vec![busy]);
         let reply = evict(&cluster, &pod("a").pod, false).await;
         assert_eq!(reply.retry_after(), Some(Duration::from_secs(7)));

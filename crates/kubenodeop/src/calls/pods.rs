@@ -17,13 +17,13 @@ use kube::core::Request;
 use crate::plan::budget::{BudgetFacts, Condition, Holds, Selector};
 use crate::plan::scheduling::tolerates_cordon;
 use crate::plan::tier::{Signs, Tier};
-use crate::plan::{KEPT_APPS_SELECTOR, Owner, PodFacts};
+use crate::plan::{KEPT_APPS_SELECTOR, PodFacts, PodOwner};
 use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::found;
 use kubeapi::names::{NodeName, PodRef, PodUid};
 use kubeapi::slim::{Known, Pod, PodDisruptionBudget};
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 
 /// Kubernetes puts this on the kubelet's images of static pods.
 pub(crate) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -56,8 +56,8 @@ pub async fn list(cluster: &ApiClient, node: &NodeName) -> Result<Vec<PodFacts>,
 }
 
 /// The pods of `node` as a thing to follow.
-pub(crate) fn scope(node: &NodeName) -> Scope {
-    Scope {
+pub(crate) fn scope(node: &NodeName) -> WatchScope {
+    WatchScope {
         what: format!("pods of node {node}"),
         path: Pod::url_path(None),
         fields: Some(format!("spec.nodeName={node}")),
@@ -66,8 +66,8 @@ pub(crate) fn scope(node: &NodeName) -> Scope {
 }
 
 /// The budgets of `namespace` as a thing to follow.
-pub(crate) fn budget_scope(namespace: &str) -> Scope {
-    Scope {
+pub(crate) fn budget_scope(namespace: &str) -> WatchScope {
+    WatchScope {
         what: format!("disruption budgets of namespace {namespace}"),
         path: PodDisruptionBudget::url_path(Some(namespace)),
         fields: None,
@@ -98,7 +98,7 @@ pub(crate) fn looked_up(pod: &Pod, alive: &BTreeMap<(String, String), Option<Str
     let mut facts = facts(pod);
     if let Some((key, uid)) = daemon_set(pod) {
         let there = alive.get(&key).is_some_and(|found| found.as_deref() == Some(uid));
-        facts.owner = if there { Owner::DaemonSet } else { Owner::VanishedDaemonSet };
+        facts.owner = if there { PodOwner::DaemonSet } else { PodOwner::VanishedDaemonSet };
     }
     facts
 }
@@ -123,10 +123,10 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
         never_ready: never_ready(pod),
         grace,
         owner: match controller(pod) {
-            _ if mirror => Owner::Kubelet,
-            None => Owner::Nobody,
-            Some(owner) if owner.kind == "DaemonSet" => Owner::DaemonSet,
-            Some(_) => Owner::Other,
+            _ if mirror => PodOwner::Kubelet,
+            None => PodOwner::Nobody,
+            Some(owner) if owner.kind == "DaemonSet" => PodOwner::DaemonSet,
+            Some(_) => PodOwner::Other,
         },
         workload: controller(pod).map(|it| format!("{}/{}", it.kind, it.name)).unwrap_or_default(),
         tier: tier(pod, !claims.is_empty()),
@@ -246,8 +246,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::plan::{Class, Why};
-    use kubeapi::mock::{self, Answer};
+    use crate::plan::{KeepReason, PodClass};
+    use kubeapi::mock::{self, MockReply};
 
     fn pod_object(name: &str) -> Value {
         json!({
@@ -300,18 +300,18 @@ mod tests {
     fn the_facts_of_a_pod_follow_its_object() {
         let plain = parsed(pod_object("a"));
         assert_eq!((plain.pod.to_string().as_str(), plain.pod.uid.as_str()), ("shop/a", "uid-a"));
-        assert_eq!((plain.owner, plain.grace), (Owner::Nobody, Duration::from_secs(30)));
+        assert_eq!((plain.owner, plain.grace), (PodOwner::Nobody, Duration::from_secs(30)));
         assert!(!plain.finished && !plain.terminating);
 
-        assert_eq!(parsed(owned("a", "ReplicaSet", "r")).owner, Owner::Other);
-        assert_eq!(parsed(owned("a", "DaemonSet", "d")).owner, Owner::DaemonSet);
+        assert_eq!(parsed(owned("a", "ReplicaSet", "r")).owner, PodOwner::Other);
+        assert_eq!(parsed(owned("a", "DaemonSet", "d")).owner, PodOwner::DaemonSet);
         let mut helped = owned("a", "DaemonSet", "d");
         helped["metadata"]["ownerReferences"][0]["controller"] = json!(false);
-        assert_eq!(parsed(helped).owner, Owner::Nobody, "an owner that is no controller");
+        assert_eq!(parsed(helped).owner, PodOwner::Nobody, "an owner that is no controller");
 
         let mut mirror = owned("a", "Node", "n");
         mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "hash"});
-        assert_eq!(parsed(mirror).class(), Class::Keep(Why::Mirror));
+        assert_eq!(parsed(mirror).class(), PodClass::Keep(KeepReason::Mirror));
 
         for (phase, finished) in
             [("Pending", false), ("Running", false), ("Succeeded", true), ("Failed", true)]
@@ -395,10 +395,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_daemon_set_is_looked_up_once_by_name_and_recognised_by_its_uid() {
         let set = |uid: &str| mock::object(&json!({"metadata": {"name": "set", "uid": uid}}));
-        let table: [(Answer, Result<Owner, bool>); 4] = [
-            (set("d"), Ok(Owner::DaemonSet)),
-            (set("younger"), Ok(Owner::VanishedDaemonSet)),
-            (mock::status(404, "not found"), Ok(Owner::VanishedDaemonSet)),
+        let table: [(MockReply, Result<PodOwner, bool>); 4] = [
+            (set("d"), Ok(PodOwner::DaemonSet)),
+            (set("younger"), Ok(PodOwner::VanishedDaemonSet)),
+            (mock::status(404, "not found"), Ok(PodOwner::VanishedDaemonSet)),
             (mock::status(503, ""), Err(true)),
         ];
         for (answer, expected) in table {

@@ -10,15 +10,15 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::debug;
 
-use crate::changes::watched::{Refused, RefusedCall};
-use crate::machines::Policy;
-use crate::machines::kubevirt::Reader;
+use crate::changes::watched::{PermanentRefusal, RefusedCall};
+use crate::machines::MachinePolicy;
+use crate::machines::kubevirt::MachineReader;
 use crate::{calls::evict, calls::pods, calls::remove, drain, node};
 use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
-use kubeapi::reply::{Class, RefusedBy, Reply};
+use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
 
 /// Between two dry runs: a repair is noticed within 2 s, at little more than one call in that time.
 const AGAIN: Duration = Duration::from_millis(1800);
@@ -26,15 +26,19 @@ const AGAIN: Duration = Duration::from_millis(1800);
 const MOST_CALLS: usize = 8;
 
 /// A call that is repeated.
-struct Trial<'a> {
-    refused: &'a Refused,
+struct CallTrial<'a> {
+    refused: &'a PermanentRefusal,
     /// Its dry run is refused too, so that its success will mean something. Credentials and roles count for dry
     /// runs as for others; a webhook may admit each dry run and refuse the call.
     counts: bool,
 }
 
 /// Ends when one of the calls is no longer refused, and says which. Dropping the future loses nothing.
-pub(crate) async fn until_accepted(cluster: &ApiClient, node: &NodeName, refused: &[Refused]) -> String {
+pub(crate) async fn until_accepted(
+    cluster: &ApiClient,
+    node: &NodeName,
+    refused: &[PermanentRefusal],
+) -> String {
     let mut trials = choose(refused);
     if trials.is_empty() {
         return std::future::pending().await;
@@ -53,15 +57,15 @@ pub(crate) async fn until_accepted(cluster: &ApiClient, node: &NodeName, refused
         let reply = rehearse(cluster, node, &trial.refused.call).await;
         debug!(call = name(&trial.refused.call), reply = reply.text(), "dry run of a refused call");
         let trouble = match reply.class() {
-            Class::Permanent => {
+            ReplyClass::Permanent => {
                 trial.counts = true;
                 false
             }
-            Class::Done | Class::Budget if trial.counts => {
+            ReplyClass::Done | ReplyClass::Budget if trial.counts => {
                 return format!("the server no longer refuses to {}", name(&trial.refused.call));
             }
-            Class::Done | Class::Budget => false,
-            Class::Transient | Class::Throttle => true,
+            ReplyClass::Done | ReplyClass::Budget => false,
+            ReplyClass::Transient | ReplyClass::Throttle => true,
         };
         tries = if trouble { tries + 1 } else { 0 };
         let pause = if trouble { pace.pause(tries, reply.retry_after()).max(AGAIN) } else { AGAIN };
@@ -81,13 +85,13 @@ pub(crate) async fn until_accepted(cluster: &ApiClient, node: &NodeName, refused
 }
 
 /// One call for each kind of call, refuser and namespace.
-fn choose(refused: &[Refused]) -> Vec<Trial<'_>> {
-    let kind = |it: &Refused| (discriminant(&it.call), it.by, namespace(&it.call).to_owned());
-    let mut trials: Vec<Trial<'_>> = Vec::new();
+fn choose(refused: &[PermanentRefusal]) -> Vec<CallTrial<'_>> {
+    let kind = |it: &PermanentRefusal| (discriminant(&it.call), it.by, namespace(&it.call).to_owned());
+    let mut trials: Vec<CallTrial<'_>> = Vec::new();
     for one in refused {
         if trials.len() < MOST_CALLS && trials.iter().all(|it| kind(it.refused) != kind(one)) {
             let counts = matches!(one.by, RefusedBy::Credentials | RefusedBy::Role);
-            trials.push(Trial { refused: one, counts });
+            trials.push(CallTrial { refused: one, counts });
         }
     }
     trials
@@ -118,8 +122,8 @@ async fn rehearse(cluster: &ApiClient, node: &NodeName, call: &RefusedCall) -> R
         RefusedCall::Remove(pod, labels) => return remove::remove(cluster, pod, labels, true).await,
         RefusedCall::Delete(pod) => return remove::delete(cluster, pod, true).await,
         RefusedCall::Machines => {
-            let policy = Policy::MigrateOrHold;
-            Reader::new(node.clone(), policy).look(cluster).await.map(drop)
+            let policy = MachinePolicy::MigrateOrHold;
+            MachineReader::new(node.clone(), policy).look(cluster).await.map(drop)
         }
         RefusedCall::Cordon => node::rehearse_patch(cluster, node).await,
         RefusedCall::Look => match pods::list(cluster, node).await {
@@ -144,26 +148,26 @@ mod tests {
 
     use super::*;
     use crate::plan::class::tests::pod;
-    use kubeapi::mock::{self, Answer, Call, Calls};
+    use kubeapi::mock::{self, MockReply, RecordedCall, RecordedCalls};
     use kubeapi::reply;
 
     const LONG: Duration = Duration::from_secs(300);
     const WEBHOOK: &str = "admission webhook \"guard.example.com\" denied the request: not now";
 
-    fn refused(call: RefusedCall, code: u16, message: &str) -> Refused {
-        let answer = reply::Answer { code, message: message.to_owned(), ..reply::Answer::default() };
-        Refused { call, by: answer.refused_by() }
+    fn refused(call: RefusedCall, code: u16, message: &str) -> PermanentRefusal {
+        let answer = reply::ApiAnswer { code, message: message.to_owned(), ..reply::ApiAnswer::default() };
+        PermanentRefusal { call, by: answer.refused_by() }
     }
 
-    fn eviction(code: u16, message: &str) -> Refused {
+    fn eviction(code: u16, message: &str) -> PermanentRefusal {
         refused(RefusedCall::Evict(pod("a").pod), code, message)
     }
 
     /// A server that refuses with this until the flag is set.
-    fn server(code: u16, message: &'static str) -> (ApiClient, Calls, Arc<AtomicBool>) {
+    fn server(code: u16, message: &'static str) -> (ApiClient, RecordedCalls, Arc<AtomicBool>) {
         let open = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&open);
-        let (cluster, calls) = mock::server(move |call: &Call| {
+        let (cluster, calls) = mock::server(move |call: &RecordedCall| {
             if !flag.load(Ordering::SeqCst) {
                 return mock::status(code, message);
             }
@@ -178,7 +182,7 @@ mod tests {
         (cluster, calls, open)
     }
 
-    async fn said(cluster: &ApiClient, refused: &[Refused]) -> Option<String> {
+    async fn said(cluster: &ApiClient, refused: &[PermanentRefusal]) -> Option<String> {
         let node = NodeName::parse("n1").unwrap();
         timeout(LONG, until_accepted(cluster, &node, refused)).await.ok()
     }
@@ -211,9 +215,9 @@ mod tests {
     async fn d16_a_refusal_that_stays_wakes_nobody_nor_does_trouble_with_the_server() {
         let (cluster, _, _) = server(403, "pods is forbidden");
         assert_eq!(said(&cluster, &[eviction(403, "forbidden")]).await, None);
-        let (cluster, _) = mock::server(|_: &Call| Answer::Refused("refused"));
+        let (cluster, _) = mock::server(|_: &RecordedCall| MockReply::Refused("refused"));
         assert_eq!(said(&cluster, &[eviction(401, "")]).await, None);
-        let (cluster, _) = mock::server(|_: &Call| mock::status(429, "busy"));
+        let (cluster, _) = mock::server(|_: &RecordedCall| mock::status(429, "busy"));
         assert_eq!(said(&cluster, &[eviction(403, "")]).await, None);
     }
 
@@ -273,14 +277,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_in_trouble_is_asked_ever_less() {
-        let (cluster, calls) = mock::server(|_: &Call| mock::status(503, "busy"));
+        let (cluster, calls) = mock::server(|_: &RecordedCall| mock::status(503, "busy"));
         assert_eq!(said(&cluster, &[eviction(403, "")]).await, None);
         assert!(calls.lines().len() < 45, "{}", calls.lines().len());
     }
 
     #[test]
     fn one_call_speaks_for_all_of_its_kind_refuser_and_namespace() {
-        let mut all: Vec<Refused> =
+        let mut all: Vec<PermanentRefusal> =
             ["a", "b", "c"].map(|name| refused(RefusedCall::Evict(pod(name).pod), 403, "")).into();
         let mut elsewhere = pod("d").pod;
         elsewhere.namespace = "tools".to_owned();

@@ -53,10 +53,11 @@ pub(crate) async fn remove(
         Ok(read) => read,
         Err(error) => return of_budget(error.reply()),
     };
-    let budgets: Vec<Guard> = budgets.into_iter().filter(|budget| budget.facts.guards(labels)).collect();
-    let open: Vec<&Guard> = budgets.iter().filter(|budget| !budget.claimed_for(pod, now)).collect();
+    let budgets: Vec<GuardingBudget> =
+        budgets.into_iter().filter(|budget| budget.facts.guards(labels)).collect();
+    let open: Vec<&GuardingBudget> = budgets.iter().filter(|budget| !budget.claimed_for(pod, now)).collect();
     if open.iter().any(|budget| !budget.gives_room()) {
-        let lines: Vec<String> = budgets.iter().map(Guard::line).collect();
+        let lines: Vec<String> = budgets.iter().map(GuardingBudget::line).collect();
         return Reply::Budget { text: lines.join("; "), retry_after: None };
     }
     for budget in open {
@@ -89,7 +90,7 @@ async fn ordered(cluster: &ApiClient, pod: &PodRef, how: DeleteParams) -> Reply 
 }
 
 /// One budget that guards the pod.
-struct Guard {
+struct GuardingBudget {
     /// As the server gave it, members that we do not know included: it is written back whole.
     object: Value,
     parsed: PodDisruptionBudget,
@@ -98,7 +99,7 @@ struct Guard {
 
 /// The budgets of the namespace, by name, and the server's time: claims are stamped and judged by it, as the
 /// disruption controller compares them with a clock of the control plane and not with this device's.
-async fn read(cluster: &ApiClient, namespace: &str) -> Result<(Vec<Guard>, Timestamp), Error> {
+async fn read(cluster: &ApiClient, namespace: &str) -> Result<(Vec<GuardingBudget>, Timestamp), Error> {
     let what = format!("list disruption budgets of namespace {namespace}");
     let list = collection(namespace).list(&ListParams::default());
     let (found, now): (ObjectList<Value>, _) = cluster.ask_dated(&what, list).await?;
@@ -110,13 +111,13 @@ async fn read(cluster: &ApiClient, namespace: &str) -> Result<(Vec<Guard>, Times
         // Items of a list do not carry these.
         object["apiVersion"] = json!("policy/v1");
         object["kind"] = json!("PodDisruptionBudget");
-        guards.push(Guard { object, parsed, facts });
+        guards.push(GuardingBudget { object, parsed, facts });
     }
     guards.sort_by(|one, other| one.facts.name.cmp(&other.facts.name));
     Ok((guards, now))
 }
 
-impl Guard {
+impl GuardingBudget {
     fn claims(&self) -> Option<&BTreeMap<String, Time>> {
         self.parsed.status.as_ref()?.disrupted_pods.as_ref()
     }
@@ -218,8 +219,8 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::plan::class::tests::pod;
-    use kubeapi::mock::{self, Answer, Calls, Then};
-    use kubeapi::reply::Class;
+    use kubeapi::mock::{self, AfterLines, MockReply, RecordedCalls};
+    use kubeapi::reply::ReplyClass;
 
     pub(super) const LIST: &str = "GET /apis/policy/v1/namespaces/shop/poddisruptionbudgets?";
     const CLAIM_A: &str = "PUT /apis/policy/v1/namespaces/shop/poddisruptionbudgets/a/status?";
@@ -235,11 +236,11 @@ pub(crate) mod tests {
         })
     }
 
-    pub(super) fn done() -> Answer {
+    pub(super) fn done() -> MockReply {
         mock::object(&json!({}))
     }
 
-    async fn remove(answers: Vec<Answer>) -> (Reply, Calls) {
+    async fn remove(answers: Vec<MockReply>) -> (Reply, RecordedCalls) {
         let (cluster, calls) = mock::cluster(answers);
         let pod = pod("web-0");
         (claim_and_delete(&cluster, &pod.pod, &pod.labels).await, calls)
@@ -313,13 +314,13 @@ pub(crate) mod tests {
 
         let old = [claimed(SignedDuration::from_secs(600)), budget("b", "web", 1)];
         let (reply, calls) = remove(vec![mock::list("9", &old)]).await;
-        assert_eq!((reply.class(), calls.lines()), (Class::Budget, vec![LIST.into()]));
+        assert_eq!((reply.class(), calls.lines()), (ReplyClass::Budget, vec![LIST.into()]));
     }
 
     /// A list as a server answers it whose clock is not ours.
-    pub(super) fn dated(date: &'static str, items: &[Value]) -> Answer {
-        let Answer::Full(code, _, body) = mock::list("9", items) else { panic!() };
-        Answer::Full(code, vec![("date", date)], body)
+    pub(super) fn dated(date: &'static str, items: &[Value]) -> MockReply {
+        let MockReply::Full(code, _, body) = mock::list("9", items) else { panic!() };
+        MockReply::Full(code, vec![("date", date)], body)
     }
 
     #[tokio::test(start_paused = true)]
@@ -333,7 +334,7 @@ pub(crate) mod tests {
         let body: Value = serde_json::from_str(&calls.all()[1].body).unwrap();
         assert_eq!(body["status"]["disruptedPods"]["web-0"], "2031-02-03T04:06:00Z");
         let (reply, calls) = remove(vec![dated("Mon, 03 Feb 2031 04:07:00 GMT", &listed)]).await;
-        assert_eq!((reply.class(), calls.lines()), (Class::Budget, vec![LIST.into()]), "too old for us");
+        assert_eq!((reply.class(), calls.lines()), (ReplyClass::Budget, vec![LIST.into()]), "too old for us");
     }
 
     #[tokio::test(start_paused = true)]
@@ -341,17 +342,17 @@ pub(crate) mod tests {
         let changed = "the UID in the precondition (1) does not match the UID in record (2)";
         let answers = || {
             [
-                (mock::status(404, "not found"), Class::Transient),
-                (mock::status(409, changed), Class::Transient),
-                (mock::status(409, "the object has been modified"), Class::Transient),
-                (mock::status(429, "too many requests"), Class::Throttle),
-                (mock::status(500, "etcdserver: leader changed"), Class::Transient),
-                (mock::status(503, ""), Class::Transient),
-                (Answer::Refused("connection refused"), Class::Transient),
-                (Answer::Lines(vec!["{".to_owned()], Then::Cut), Class::Transient),
-                (Answer::Silence, Class::Transient),
-                (mock::status(401, ""), Class::Permanent),
-                (mock::status(403, "forbidden"), Class::Permanent),
+                (mock::status(404, "not found"), ReplyClass::Transient),
+                (mock::status(409, changed), ReplyClass::Transient),
+                (mock::status(409, "the object has been modified"), ReplyClass::Transient),
+                (mock::status(429, "too many requests"), ReplyClass::Throttle),
+                (mock::status(500, "etcdserver: leader changed"), ReplyClass::Transient),
+                (mock::status(503, ""), ReplyClass::Transient),
+                (MockReply::Refused("connection refused"), ReplyClass::Transient),
+                (MockReply::Lines(vec!["{".to_owned()], AfterLines::Cut), ReplyClass::Transient),
+                (MockReply::Silence, ReplyClass::Transient),
+                (mock::status(401, ""), ReplyClass::Permanent),
+                (mock::status(403, "forbidden"), ReplyClass::Permanent),
             ]
         };
         for (number, (answer, class)) in answers().into_iter().enumerate() {
@@ -371,34 +372,34 @@ pub(crate) mod tests {
         let (reply, _) = remove(vec![listed, mock::status(409, "the object has been modified")]).await;
         assert_eq!(reply, Reply::Conflict { text: "409: the object has been modified".to_owned() });
         let (reply, _) = remove(vec![mock::list("9", &[json!({"metadata": 7})])]).await;
-        assert_eq!(reply.class(), Class::Transient, "{reply:?}");
+        assert_eq!(reply.class(), ReplyClass::Transient, "{reply:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn d2_each_reply_to_a_deletion_arrives_in_its_class() {
-        let busy = Answer::Full(429, vec![("retry-after", "7")], "Too many requests".to_owned());
+        let busy = MockReply::Full(429, vec![("retry-after", "7")], "Too many requests".to_owned());
         let table = [
-            (mock::status(200, ""), Class::Done),
-            (mock::status(202, ""), Class::Done),
-            (mock::status(404, "pods \"web-0\" not found"), Class::Done),
+            (mock::status(200, ""), ReplyClass::Done),
+            (mock::status(202, ""), ReplyClass::Done),
+            (mock::status(404, "pods \"web-0\" not found"), ReplyClass::Done),
             (
                 mock::status(409, "Precondition failed: UID in precondition: 1, UID in object meta: 2"),
-                Class::Done,
+                ReplyClass::Done,
             ),
-            (busy, Class::Throttle),
-            (mock::status(500, ""), Class::Transient),
-            (mock::status(504, ""), Class::Transient),
-            (Answer::Refused("connection refused"), Class::Transient),
-            (Answer::Silence, Class::Transient),
-            (mock::status(401, ""), Class::Permanent),
-            (mock::status(403, "forbidden"), Class::Permanent),
+            (busy, ReplyClass::Throttle),
+            (mock::status(500, ""), ReplyClass::Transient),
+            (mock::status(504, ""), ReplyClass::Transient),
+            (MockReply::Refused("connection refused"), ReplyClass::Transient),
+            (MockReply::Silence, ReplyClass::Transient),
+            (mock::status(401, ""), ReplyClass::Permanent),
+            (mock::status(403, "forbidden"), ReplyClass::Permanent),
         ];
         for (number, (answer, class)) in table.into_iter().enumerate() {
             let (cluster, calls) = mock::cluster(vec![answer]);
             let reply = delete(&cluster, &pod("web-0").pod, false).await;
             assert_eq!(reply.class(), class, "row {number}: {reply:?}");
             assert_eq!(calls.lines(), [DELETE], "row {number}");
-            if class == Class::Throttle {
+            if class == ReplyClass::Throttle {
                 assert_eq!(reply.retry_after(), Some(Duration::from_secs(7)));
             }
         }

@@ -8,7 +8,7 @@ use futures::stream::{BoxStream, StreamExt};
 use k8s_openapi::api::core::v1::Node;
 use serde::{Deserialize, Deserializer};
 
-use crate::engine::{Claim, Event};
+use crate::engine::{ClaimName, Event};
 use crate::plan::PodFacts;
 use crate::plan::budget::BudgetFacts;
 use crate::{calls::pods, calls::volumes, node, storage};
@@ -97,7 +97,7 @@ pub(crate) fn budget_events(cluster: &ApiClient, namespace: String, seed: u64) -
 pub(crate) fn volume_events(
     cluster: &ApiClient,
     node: &NodeName,
-    claims: BTreeSet<Claim>,
+    claims: BTreeSet<ClaimName>,
     seed: u64,
 ) -> BoxStream<'static, Event> {
     volumes::attachments(cluster.clone(), node.clone(), claims, seed)

@@ -20,8 +20,8 @@ use crate::calls::unhealthy_pods::{hindrance, text};
 use crate::machines::undo::is_refused;
 use crate::plan::scheduling::tolerates_cordon;
 use crate::plan::surge::{
-    DeploymentFacts, FROM_ANNOTATION, PodCase, RECORD_ANNOTATION, SURGE_ANNOTATION, Share, SurgeRecord,
-    SurgeRule, Verdict, bounds, deployment_of, judge,
+    DeploymentFacts, FROM_ANNOTATION, PodCase, RECORD_ANNOTATION, SURGE_ANNOTATION, Share, SurgeDecision,
+    SurgeRecord, SurgeRule, bounds, deployment_of, judge,
 };
 use kubeapi::ApiClient;
 use kubeapi::Error;
@@ -29,7 +29,7 @@ use kubeapi::found;
 use kubeapi::names::{NodeName, PodRef, PodUid};
 use kubeapi::nodes::{self, signed};
 use kubeapi::slim::{Meta, Pod, PodSpec};
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 
 /// The time that reading the nodes may take.
 const READ: Duration = Duration::from_secs(30);
@@ -69,10 +69,10 @@ pub enum SurgeAnswer {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Read {
+struct DeploymentObject {
     metadata: Meta,
     spec: Spec,
-    status: Status,
+    status: DeploymentStatus,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -81,13 +81,13 @@ struct Spec {
     replicas: Option<u64>,
     paused: bool,
     selector: Option<LabelSelector>,
-    strategy: Strategy,
+    strategy: DeploymentStrategy,
     template: Template,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Strategy {
+struct DeploymentStrategy {
     r#type: String,
     rolling_update: Option<Rolling>,
 }
@@ -108,14 +108,14 @@ struct Template {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Status {
+struct DeploymentStatus {
     observed_generation: Option<i64>,
     replicas: u64,
     updated_replicas: u64,
     available_replicas: u64,
 }
 
-impl Read {
+impl DeploymentObject {
     fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
@@ -139,7 +139,8 @@ impl Read {
 
     /// Its newest template is rolled out, as `kubectl rollout status` counts it.
     fn is_complete(&self) -> bool {
-        let Status { replicas: all, updated_replicas: new, available_replicas: available, .. } = self.status;
+        let DeploymentStatus { replicas: all, updated_replicas: new, available_replicas: available, .. } =
+            self.status;
         self.is_seen() && new >= self.replicas() && all <= new && available >= new
     }
 
@@ -182,7 +183,7 @@ impl Read {
     /// Its pods: those of its replica sets, not all that its selector finds.
     async fn pods(&self, cluster: &ApiClient) -> Result<Vec<Pod>, Error> {
         let Some(chosen) = self.spec.selector.as_ref() else { return Ok(Vec::new()) };
-        let scope = Scope {
+        let scope = WatchScope {
             what: format!("pods of Deployment {}", self.named()),
             path: Pod::url_path(self.metadata.namespace.as_deref()),
             fields: None,
@@ -232,7 +233,8 @@ pub async fn surge(
     let named = format!("{}/{deployment}", pod.namespace);
     let request = Request::new(Deployment::url_path(&(), Some(&pod.namespace)));
     let what = format!("read Deployment {named}");
-    let read = found(cluster.ask::<Read>(&what, request.get(deployment, &GetParams::default())).await)?;
+    let read =
+        found(cluster.ask::<DeploymentObject>(&what, request.get(deployment, &GetParams::default())).await)?;
     let Some(read) = read else { return Ok(SurgeAnswer::NotNeeded) };
     let pods = read.pods(cluster).await?;
     let is_away = |pod: &&Pod| node_of(pod) != node.as_str();
@@ -253,18 +255,18 @@ pub async fn surge(
     let record = read.record_of(node);
     let under_way = |ours| Ok(SurgeAnswer::UnderWay { deployment: named.clone(), ours });
     match (judge(rule, &read.facts(), &case), over) {
-        (Verdict::NotNeeded, _) => Ok(SurgeAnswer::NotNeeded),
-        (Verdict::Cannot(why), _) => Ok(SurgeAnswer::Without(why)),
-        (Verdict::Ask, None) => {
+        (SurgeDecision::NotNeeded, _) => Ok(SurgeAnswer::NotNeeded),
+        (SurgeDecision::Cannot(why), _) => Ok(SurgeAnswer::Without(why)),
+        (SurgeDecision::Ask, None) => {
             let (node, replica_set) = (case.node, replica_set.clone());
             let record = SurgeRecord { node, replica_set, before: read.from().map(str::to_owned) };
-            patch(cluster, &read, Change::Ask(&record)).await?;
+            patch(cluster, &read, SurgeWrite::Ask(&record)).await?;
             under_way(true)
         }
-        (Verdict::UnderWay, None) => under_way(record.is_some()),
-        (Verdict::Ask | Verdict::UnderWay, Some(over)) => {
+        (SurgeDecision::UnderWay, None) => under_way(record.is_some()),
+        (SurgeDecision::Ask | SurgeDecision::UnderWay, Some(over)) => {
             if let Some(record) = &record {
-                patch(cluster, &read, Change::GiveUp(record)).await?;
+                patch(cluster, &read, SurgeWrite::GiveUp(record)).await?;
             }
             let now = Timestamp::now();
             let new = pods.iter().filter(is_away).find_map(|it| hindrance(it, now));
@@ -293,7 +295,7 @@ pub(crate) async fn foreseen(
     if rule == SurgeRule::Never {
         return Ok(found);
     }
-    for read in deployments().list_all::<Read>(cluster).await?.items {
+    for read in deployments().list_all::<DeploymentObject>(cluster).await?.items {
         let own: Vec<&Pod> = pods.iter().filter(|it| read.owns(it)).collect();
         let (here, away): (Vec<&Pod>, Vec<&Pod>) =
             own.into_iter().partition(|it| node_of(it) == node.as_str());
@@ -306,7 +308,7 @@ pub(crate) async fn foreseen(
                 claims: facts(pod).claims,
                 elsewhere,
             };
-            if matches!(judge(rule, &read.facts(), &case), Verdict::Ask | Verdict::UnderWay) {
+            if matches!(judge(rule, &read.facts(), &case), SurgeDecision::Ask | SurgeDecision::UnderWay) {
                 found.insert(pod_ref(pod).uid, read.named());
             }
         }
@@ -314,8 +316,8 @@ pub(crate) async fn foreseen(
     Ok(found)
 }
 
-fn deployments() -> Scope {
-    Scope::all("Deployments", Deployment::url_path(&(), None))
+fn deployments() -> WatchScope {
+    WatchScope::all("Deployments", Deployment::url_path(&(), None))
 }
 
 /// Ends what drains of `node` have asked for: of a Deployment whose new pods are there the record is removed. With
@@ -324,7 +326,7 @@ fn deployments() -> Scope {
 ///
 /// A Deployment without a record of this node is left alone. Who may not read Deployments has asked none of them.
 pub async fn settle(cluster: &ApiClient, node: &NodeName, undo: bool) -> (Vec<String>, Result<(), Error>) {
-    let all = match deployments().list_all::<Read>(cluster).await {
+    let all = match deployments().list_all::<DeploymentObject>(cluster).await {
         Ok(all) => all.items,
         Err(error) if is_refused(&error) => return (Vec::new(), Ok(())),
         Err(error) => return (Vec::new(), Err(error)),
@@ -345,12 +347,12 @@ pub async fn settle(cluster: &ApiClient, node: &NodeName, undo: bool) -> (Vec<St
 /// Whether it was given up.
 async fn settle_one(
     cluster: &ApiClient,
-    read: &Read,
+    read: &DeploymentObject,
     record: &SurgeRecord,
     undo: bool,
 ) -> Result<bool, Error> {
-    let stands = read.from() == Some(record.from().as_str());
-    let mut is_over = !stands || read.is_complete();
+    let is_current = read.from() == Some(record.from().as_str());
+    let mut is_over = !is_current || read.is_complete();
     if !is_over {
         let pods = read.pods(cluster).await?;
         let (old, new): (Vec<&Pod>, Vec<&Pod>) =
@@ -360,7 +362,7 @@ async fn settle_one(
         is_over =
             u64::try_from(ready).unwrap_or(u64::MAX) >= read.replicas() || (ready > 0 && old.is_empty());
     }
-    let change = if is_over { Change::Clear } else { Change::GiveUp(record) };
+    let change = if is_over { SurgeWrite::Clear } else { SurgeWrite::GiveUp(record) };
     if is_over || undo {
         found(patch(cluster, read, change).await)?;
     }
@@ -368,7 +370,7 @@ async fn settle_one(
 }
 
 /// What is written of a Deployment.
-enum Change<'a> {
+enum SurgeWrite<'a> {
     /// Its template, with the record of that.
     Ask(&'a SurgeRecord),
     /// Its template as it was before, without the record.
@@ -377,18 +379,20 @@ enum Change<'a> {
     Clear,
 }
 
-async fn patch(cluster: &ApiClient, read: &Read, change: Change<'_>) -> Result<(), Error> {
+async fn patch(cluster: &ApiClient, read: &DeploymentObject, change: SurgeWrite<'_>) -> Result<(), Error> {
     let named = read.named();
     let template =
         |from: Value| json!({ "template": { "metadata": { "annotations": { FROM_ANNOTATION: from } } } });
     let (what, record, spec) = match change {
-        Change::Ask(record) => {
+        SurgeWrite::Ask(record) => {
             ("ask for a second copy", json!(json!(record).to_string()), template(record.from().into()))
         }
-        Change::GiveUp(record) if read.from() == Some(record.from().as_str()) => {
+        SurgeWrite::GiveUp(record) if read.from() == Some(record.from().as_str()) => {
             ("give up the second copy", Value::Null, template(json!(record.before)))
         }
-        Change::GiveUp(_) | Change::Clear => ("remove the record of a second copy", Value::Null, json!({})),
+        SurgeWrite::GiveUp(_) | SurgeWrite::Clear => {
+            ("remove the record of a second copy", Value::Null, json!({}))
+        }
     };
     let body = json!({
         "metadata": {
@@ -407,7 +411,7 @@ mod tests {
 
     #[test]
     fn d20_a_rollout_is_complete_only_once_its_controller_has_seen_it() {
-        let read = |generation: i64, seen: i64, [all, new, available]: [u64; 3]| -> Read {
+        let read = |generation: i64, seen: i64, [all, new, available]: [u64; 3]| -> DeploymentObject {
             serde_json::from_value(json!({
                 "metadata": { "name": "web", "namespace": "shop", "generation": generation },
                 "spec": { "replicas": 1, "template": { "spec": {

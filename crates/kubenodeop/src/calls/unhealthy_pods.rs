@@ -9,11 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::calls::pods::pod_ref;
 use crate::calls::remove;
 use crate::plan::budget::{Holds, Selector};
-use crate::plan::unhealthy::{Inspected, UnhealthyPod, Why};
+use crate::plan::unhealthy::{Inspected, UnhealthyPod, UnhealthyReason};
 use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::slim::{Condition, Pod};
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 
 /// As many are named; the first by name.
 const NAMED: usize = 10;
@@ -30,7 +30,7 @@ pub async fn inspect(
     selector: &Selector,
     shared: bool,
 ) -> Result<Inspected, Error> {
-    let scope = Scope {
+    let scope = WatchScope {
         what: format!("pods of a budget in namespace {namespace}"),
         path: Pod::url_path(Some(namespace)),
         fields: None,
@@ -71,19 +71,19 @@ pub(crate) fn hindrance(pod: &Pod, now: Timestamp) -> Option<UnhealthyPod> {
     let (why, since) = if let Some(Time(gone_by)) = pod.metadata.deletion_timestamp.as_ref() {
         // The time stamp is the end of the grace period.
         let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0));
-        (Why::Ending, gone_by.checked_sub(grace).ok())
+        (UnhealthyReason::Ending, gone_by.checked_sub(grace).ok())
     } else if matches!(status.and_then(|it| it.phase.as_deref()), Some("Succeeded" | "Failed")) {
         return None;
     } else if node.is_empty() {
         let placed = condition("PodScheduled");
         let sentence = placed.and_then(|it| it.message.clone()).unwrap_or_default();
-        (Why::Unplaced(sentence), changed(placed).or_else(|| created(pod)))
+        (UnhealthyReason::Unplaced(sentence), changed(placed).or_else(|| created(pod)))
     } else {
         let ready = condition("Ready");
         if ready.is_some_and(|it| it.status == "True") {
             return None;
         }
-        (Why::NotReady, changed(ready).or_else(|| created(pod)))
+        (UnhealthyReason::NotReady, changed(ready).or_else(|| created(pod)))
     };
     let since = since.map(|since| time_of_day(since, now)).unwrap_or_default();
     Some(UnhealthyPod { pod: pod_ref(pod).to_string(), node, since, why })

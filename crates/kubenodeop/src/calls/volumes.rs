@@ -15,10 +15,9 @@ use kubeapi::Error;
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
 use kubeapi::slim::{PersistentVolume, VolumeAttachment};
-use kubeapi::watch::{Scope, Update, follow};
+use kubeapi::watch::{Update, WatchScope, follow};
 
-/// Namespace and name of a claim.
-type Claim = (String, String);
+use crate::engine::ClaimName;
 
 /// One volume that is attached.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +27,7 @@ pub struct AttachmentFacts {
     /// The `PersistentVolume`.
     pub volume: String,
     /// Namespace and name of the claim that the volume is bound to.
-    pub claim: Claim,
+    pub claim: ClaimName,
 }
 
 /// For a person: `shop/data (pv pvc-1)`.
@@ -44,11 +43,11 @@ impl fmt::Display for AttachmentFacts {
 pub fn attachments(
     cluster: ApiClient,
     node: NodeName,
-    claims: BTreeSet<Claim>,
+    claims: BTreeSet<ClaimName>,
     seed: u64,
 ) -> impl Stream<Item = Result<Vec<AttachmentFacts>, Error>> + Send {
-    let at = if claims.is_empty() { At::NoClaims } else { At::Volumes { tries: 0 } };
-    let reader = Reader { cluster, node, claims, seed, pace: Pace::new(seed), at };
+    let at = if claims.is_empty() { VolumeStep::NoClaims } else { VolumeStep::Volumes { tries: 0 } };
+    let reader = VolumeReader { cluster, node, claims, seed, pace: Pace::new(seed), at };
     stream::unfold(reader, |mut reader| async move {
         let item = reader.next().await;
         Some((item, reader))
@@ -56,8 +55,8 @@ pub fn attachments(
 }
 
 /// All attachments of the cluster as a thing to follow; the server selects none by node.
-pub(crate) fn scope() -> Scope {
-    Scope {
+pub(crate) fn scope() -> WatchScope {
+    WatchScope {
         what: "volume attachments".to_owned(),
         path: VolumeAttachment::url_path(None),
         fields: None,
@@ -66,8 +65,8 @@ pub(crate) fn scope() -> Scope {
 }
 
 /// All volumes of the cluster.
-pub(crate) fn volume_scope() -> Scope {
-    Scope {
+pub(crate) fn volume_scope() -> WatchScope {
+    WatchScope {
         what: "persistent volumes".to_owned(),
         path: PersistentVolume::url_path(None),
         fields: None,
@@ -76,7 +75,7 @@ pub(crate) fn volume_scope() -> Scope {
 }
 
 /// Volume by volume the claim that it is bound to.
-pub(crate) fn bound(volumes: &[PersistentVolume]) -> BTreeMap<String, Claim> {
+pub(crate) fn bound(volumes: &[PersistentVolume]) -> BTreeMap<String, ClaimName> {
     let claim = |volume: &PersistentVolume| {
         let claim = volume.spec.as_ref()?.claim_ref.as_ref()?;
         Some((volume.metadata.name.clone()?, (claim.namespace.clone()?, claim.name.clone()?)))
@@ -88,7 +87,7 @@ pub(crate) fn bound(volumes: &[PersistentVolume]) -> BTreeMap<String, Claim> {
 pub(crate) fn facts(
     attachment: &VolumeAttachment,
     node: &NodeName,
-    bound: &BTreeMap<String, Claim>,
+    bound: &BTreeMap<String, ClaimName>,
 ) -> Option<AttachmentFacts> {
     let here = attachment.spec.node_name == node.as_str();
     let volume = attachment.spec.source.persistent_volume_name.as_ref().filter(|_| here)?;
@@ -97,7 +96,7 @@ pub(crate) fn facts(
     Some(AttachmentFacts { name, volume: volume.clone(), claim })
 }
 
-enum At {
+enum VolumeStep {
     /// There is nothing to ask for, and that has not been said yet.
     NoClaims,
     /// That has been said.
@@ -106,31 +105,31 @@ enum At {
     Volumes { tries: u32 },
     /// They are known, and so is what was last said.
     Attachments {
-        bound: BTreeMap<String, Claim>,
+        bound: BTreeMap<String, ClaimName>,
         heard: BoxStream<'static, Update<VolumeAttachment>>,
         last: BTreeMap<String, AttachmentFacts>,
     },
 }
 
-struct Reader {
+struct VolumeReader {
     cluster: ApiClient,
     node: NodeName,
-    claims: BTreeSet<Claim>,
+    claims: BTreeSet<ClaimName>,
     seed: u64,
     pace: Pace,
-    at: At,
+    at: VolumeStep,
 }
 
-impl Reader {
+impl VolumeReader {
     async fn next(&mut self) -> Result<Vec<AttachmentFacts>, Error> {
         loop {
             match &mut self.at {
-                At::NoClaims => {
-                    self.at = At::Over;
+                VolumeStep::NoClaims => {
+                    self.at = VolumeStep::Over;
                     return Ok(Vec::new());
                 }
-                At::Over => std::future::pending().await,
-                At::Volumes { tries } => {
+                VolumeStep::Over => std::future::pending().await,
+                VolumeStep::Volumes { tries } => {
                     if *tries > 0 {
                         sleep(self.pace.pause(*tries, None)).await;
                     }
@@ -139,7 +138,7 @@ impl Reader {
                             let mut bound = bound(&volumes.items);
                             bound.retain(|_, claim| self.claims.contains(claim));
                             let heard = follow(self.cluster.clone(), scope(), self.seed).boxed();
-                            self.at = At::Attachments { bound, heard, last: BTreeMap::new() };
+                            self.at = VolumeStep::Attachments { bound, heard, last: BTreeMap::new() };
                         }
                         Err(error) => {
                             *tries = tries.saturating_add(1);
@@ -147,7 +146,7 @@ impl Reader {
                         }
                     }
                 }
-                At::Attachments { bound, heard, last } => {
+                VolumeStep::Attachments { bound, heard, last } => {
                     let Some(heard) = heard.next().await else { std::future::pending().await };
                     let ours = |it: &VolumeAttachment| {
                         facts(it, &self.node, bound).map(|facts| (facts.name.clone(), facts))
@@ -182,7 +181,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use kubeapi::mock::{self, Answer, Calls, Then};
+    use kubeapi::mock::{self, AfterLines, MockReply, RecordedCalls};
 
     fn volume(name: &str, claim: &str) -> Value {
         json!({"metadata": {"name": name}, "spec": {"claimRef": {"namespace": "shop", "name": claim}}})
@@ -198,7 +197,7 @@ mod tests {
 
     type Sets = BoxStream<'static, Result<Vec<AttachmentFacts>, Error>>;
 
-    fn started(claims: &[&str], answers: Vec<Answer>) -> (Sets, Calls) {
+    fn started(claims: &[&str], answers: Vec<MockReply>) -> (Sets, RecordedCalls) {
         let (cluster, calls) = mock::cluster(answers);
         let claims = claims.iter().map(|name| ("shop".to_owned(), (*name).to_owned())).collect();
         (attachments(cluster, NodeName::parse("n1").unwrap(), claims, 7).boxed(), calls)
@@ -227,7 +226,7 @@ mod tests {
             vec![
                 mock::list("4", &[volume("pv-1", "data"), volume("pv-2", "logs"), volume("pv-9", "others")]),
                 mock::list("5", &[attachment("va-1", "n1", "pv-1"), attachment("va-9", "n1", "pv-9")]),
-                Answer::Lines(lines, Then::Silence),
+                MockReply::Lines(lines, AfterLines::Silence),
             ],
         );
         for expected in
@@ -254,7 +253,7 @@ mod tests {
                 mock::status(503, "starting"),
                 mock::status(403, "forbidden"),
                 mock::list("4", &[volume("pv-1", "data")]),
-                Answer::Refused("refused"),
+                MockReply::Refused("refused"),
                 mock::list("5", &[attachment("va-1", "n1", "pv-1")]),
             ],
         );

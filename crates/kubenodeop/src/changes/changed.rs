@@ -7,9 +7,9 @@
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
 use tracing::debug;
 
-use crate::changes::watched::Watched;
+use crate::changes::watched::WatchedBlockers;
 use crate::engine::Event;
-use crate::storage::Look;
+use crate::storage::StorageView;
 use crate::{calls::refused, calls::streams, calls::volumes, drain};
 use kubeapi::ApiClient;
 use kubeapi::names::NodeName;
@@ -19,7 +19,7 @@ use kubeapi::watch::{Update, follow};
 /// Ends when something in `watched` has changed for the better, also before the call, and says what, as
 /// `budget shop/web now allows 1`. Without a change it never ends; trouble with the server is got over. Dropping
 /// the future closes its watches and loses nothing: the next call sees the same.
-pub async fn until_changed(cluster: &ApiClient, node: &NodeName, watched: &Watched) -> String {
+pub async fn until_changed(cluster: &ApiClient, node: &NodeName, watched: &WatchedBlockers) -> String {
     let mut facts: SelectAll<BoxStream<'static, Event>> = SelectAll::new();
     if !watched.pods.is_empty() {
         facts.push(streams::pod_events(cluster, node, drain::seed()));
@@ -54,7 +54,7 @@ pub async fn until_changed(cluster: &ApiClient, node: &NodeName, watched: &Watch
 }
 
 /// What `fact` changes in what is watched.
-fn change(watched: &Watched, fact: &Event) -> Option<String> {
+fn change(watched: &WatchedBlockers, fact: &Event) -> Option<String> {
     match fact {
         Event::Pods(all) => watched.pods_now(all),
         Event::Pod(facts) => watched.pod_now(facts),
@@ -63,7 +63,7 @@ fn change(watched: &Watched, fact: &Event) -> Option<String> {
         Event::Node(facts) => watched.node_now(facts),
         Event::Storage(Ok(Some(look))) => watched.storage_now(look),
         // Without that storage there is no last copy any more.
-        Event::Storage(Ok(None)) => watched.storage_now(&Look::default()),
+        Event::Storage(Ok(None)) => watched.storage_now(&StorageView::default()),
         Event::Trouble(failure) | Event::Storage(Err(failure)) => {
             debug!(error = failure.text, "trouble while waiting for a change");
             None
@@ -81,7 +81,7 @@ fn change(watched: &Watched, fact: &Event) -> Option<String> {
     }
 }
 
-fn detached(watched: &Watched, heard: &Update<VolumeAttachment>) -> Option<String> {
+fn detached(watched: &WatchedBlockers, heard: &Update<VolumeAttachment>) -> Option<String> {
     fn name(it: &VolumeAttachment) -> &str {
         it.metadata.name.as_deref().unwrap_or_default()
     }
@@ -108,7 +108,7 @@ mod tests {
     use crate::changes::watched::NodeMark;
     use crate::plan::PodFacts;
     use crate::plan::class::tests::pod;
-    use kubeapi::mock::{self, Answer, Call, Then};
+    use kubeapi::mock::{self, AfterLines, MockReply, RecordedCall};
 
     fn pod_object(name: &str, version: &str) -> Value {
         json!({
@@ -148,20 +148,20 @@ mod tests {
         })
     }
 
-    fn watched() -> Watched {
+    fn watched() -> WatchedBlockers {
         let known = pods::budget_facts(&serde_json::from_value(budget(0, 2, "1")).unwrap());
-        Watched {
+        WatchedBlockers {
             budgets: [("shop".to_owned(), vec![known])].into(),
             node: Some(NodeMark { unschedulable: true, ready: false }),
             volumes: [("va-1".to_owned(), "shop/data (pv pv-1)".to_owned())].into(),
-            ..Watched::default()
+            ..WatchedBlockers::default()
         }
         .with_pods(&[pod("a")] as &[PodFacts])
     }
 
     /// A server where each kind answers with a list and then with its lines.
     fn server(kind: &'static str, listed: Option<Value>, lines: Vec<String>) -> ApiClient {
-        mock::server(move |call: &Call| {
+        mock::server(move |call: &RecordedCall| {
             let (of, initial) = [
                 ("/pods?", pod_object("a", "1")),
                 ("/poddisruptionbudgets?", budget(0, 2, "1")),
@@ -173,7 +173,7 @@ mod tests {
             .unwrap();
             let this = of.contains(kind);
             if call.line.contains("watch=true") {
-                Answer::Lines(if this { lines.clone() } else { vec![] }, Then::Silence)
+                MockReply::Lines(if this { lines.clone() } else { vec![] }, AfterLines::Silence)
             } else {
                 let first = listed.clone().filter(|_| this).unwrap_or(initial);
                 let items = if first.is_null() { vec![] } else { vec![first] };
@@ -229,14 +229,14 @@ mod tests {
     async fn d16_nothing_to_watch_asks_for_nothing_and_never_ends_and_trouble_is_got_over() {
         let node = NodeName::parse("n1").unwrap();
         let (cluster, calls) = mock::cluster(vec![]);
-        let nothing = Watched::default();
+        let nothing = WatchedBlockers::default();
         let day = Duration::from_secs(86400);
         assert!(timeout(day, until_changed(&cluster, &node, &nothing)).await.is_err());
         assert!(calls.lines().is_empty());
 
-        let only_pods = Watched::default().with_pods(&[pod("a")]);
+        let only_pods = WatchedBlockers::default().with_pods(&[pod("a")]);
         let (cluster, calls) =
-            mock::cluster(vec![mock::status(503, ""), Answer::Refused("refused"), mock::list("5", &[])]);
+            mock::cluster(vec![mock::status(503, ""), MockReply::Refused("refused"), mock::list("5", &[])]);
         assert_eq!(until_changed(&cluster, &node, &only_pods).await, "pod shop/a is gone");
         assert_eq!(calls.lines().len(), 3);
     }

@@ -12,9 +12,9 @@ use tracing::debug;
 
 use crate::drain;
 use crate::machines::follow::{changes, copies, room};
-use crate::machines::kubevirt::Reader;
-use crate::machines::rules::{Drain, Fate, MachineState, fate};
-use crate::machines::{Policy, View};
+use crate::machines::kubevirt::MachineReader;
+use crate::machines::rules::{DrainIdentity, Fate, MachineState, fate};
+use crate::machines::{MachinePolicy, MachinesView};
 use kubeapi::ApiClient;
 use kubeapi::found;
 use kubeapi::names::{NodeName, PodRef};
@@ -27,20 +27,23 @@ const LOOKS_APART: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedMachines {
     /// The policy of those that name none.
-    policy: Policy,
-    drain: Drain,
+    policy: MachinePolicy,
+    drain: DrainIdentity,
     /// What would have been done about each.
     fates: Vec<(PodRef, Fate)>,
 }
 
 impl WatchedMachines {
     /// `None` where none is left.
-    pub(crate) fn new(policy: Policy, (drain, fates): (Drain, Vec<(PodRef, Fate)>)) -> Option<Self> {
+    pub(crate) fn new(
+        policy: MachinePolicy,
+        (drain, fates): (DrainIdentity, Vec<(PodRef, Fate)>),
+    ) -> Option<Self> {
         (!fates.is_empty()).then_some(Self { policy, drain, fates })
     }
 
     /// What is other now.
-    fn now(&self, view: &View) -> Option<String> {
+    fn now(&self, view: &MachinesView) -> Option<String> {
         self.fates.iter().find_map(|(guest, known)| {
             let Some(machine) = view.machines.iter().find(|it| it.guest.uid == guest.uid) else {
                 return Some(format!("virtual machine {guest} is gone"));
@@ -71,7 +74,7 @@ impl WatchedMachines {
                 changes.next().await;
                 while changes.next().now_or_never().is_some() {}
             }
-            let mut reader = Reader::new(node.clone(), self.policy);
+            let mut reader = MachineReader::new(node.clone(), self.policy);
             let pause = match found(reader.look(cluster).await) {
                 Ok(view) => {
                     tries = 0;

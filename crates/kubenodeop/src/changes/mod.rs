@@ -2,11 +2,11 @@
 //!
 //! Not here: what is done then (zedkube).
 
+mod activity;
 mod changed;
 pub(crate) mod machines;
-mod stirred;
 pub(crate) mod watched;
 
+pub use activity::until_activity;
 pub use changed::until_changed;
-pub use stirred::until_stirred;
-pub use watched::Watched;
+pub use watched::WatchedBlockers;

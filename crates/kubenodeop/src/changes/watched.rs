@@ -13,13 +13,13 @@ use crate::changes::machines::WatchedMachines;
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
 use crate::plan::budget::BudgetFacts;
-use crate::storage::{Cause, Look, VolumeState};
+use crate::storage::{Cause, StorageView, VolumeState};
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::RefusedBy;
 
 /// What is known of the things that held an attempt up. Empty parts are not watched.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Watched {
+pub struct WatchedBlockers {
     /// The pods that block.
     pub pods: BTreeMap<PodUid, PodMark>,
     /// By namespace, all budgets there, as far as they were followed.
@@ -35,12 +35,12 @@ pub struct Watched {
     /// Virtual machines that were left.
     pub machines: Option<WatchedMachines>,
     /// Calls that the server refused for good.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<PermanentRefusal>,
 }
 
 /// A call that the server refused for good, and who refused it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct PermanentRefusal {
     /// The call.
     pub call: RefusedCall,
     /// Who refused it.
@@ -103,7 +103,7 @@ impl From<&NodeFacts> for NodeMark {
     }
 }
 
-impl Watched {
+impl WatchedBlockers {
     /// Notes pods that block.
     #[must_use]
     pub fn with_pods<'a>(mut self, pods: impl IntoIterator<Item = &'a PodFacts>) -> Self {
@@ -179,7 +179,7 @@ impl Watched {
     }
 
     /// The storage is now so.
-    pub fn storage_now(&self, now: &Look) -> Option<String> {
+    pub fn storage_now(&self, now: &StorageView) -> Option<String> {
         if self.storage_unknown {
             return Some("the state of the storage can be read again".to_owned());
         }
@@ -218,7 +218,7 @@ impl Watched {
 mod tests {
     use super::*;
     use crate::node::cordon::{Cordon, tests::node};
-    use crate::plan::Owner;
+    use crate::plan::PodOwner;
     use crate::plan::budget::tests::budget as numbered;
     use crate::plan::class::tests::pod;
     use crate::plan::tier::Tier;
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn d16_a_pod_that_goes_or_looks_different_is_worth_an_attempt_and_flux_is_not() {
-        let watched = Watched::default().with_pods(&[pod("a")]);
+        let watched = WatchedBlockers::default().with_pods(&[pod("a")]);
         let other = |change: fn(&mut PodFacts)| {
             let mut changed = pod("a");
             change(&mut changed);
@@ -237,7 +237,7 @@ mod tests {
         };
         let table = [
             (other(|_| ()), None),
-            (other(|it| it.owner = Owner::VanishedDaemonSet), None),
+            (other(|it| it.owner = PodOwner::VanishedDaemonSet), None),
             (other(|it| it.tier = Tier::System), None),
             (other(|it| it.terminating = true), Some("pod shop/a is ending now")),
             (other(|it| it.finished = true), Some("pod shop/a has run to its end")),
@@ -250,13 +250,15 @@ mod tests {
             assert_eq!(said.as_deref(), expected, "row {number}");
         }
         let ending = PodFacts { terminating: true, ..pod("a") };
-        assert_eq!(Watched::default().with_pods([&ending]).pod_now(&ending), None, "known already");
+        assert_eq!(WatchedBlockers::default().with_pods([&ending]).pod_now(&ending), None, "known already");
     }
 
     #[test]
     fn d16_a_budget_wakes_by_room_or_shape_and_not_by_a_flapping_count() {
-        let watched =
-            Watched { budgets: [("shop".to_owned(), vec![budget(0)])].into(), ..Watched::default() };
+        let watched = WatchedBlockers {
+            budgets: [("shop".to_owned(), vec![budget(0)])].into(),
+            ..WatchedBlockers::default()
+        };
         let named = BudgetFacts { name: "api".to_owned(), ..budget(0) };
         let table: [(Vec<BudgetFacts>, Option<&str>); 9] = [
             (vec![budget(0)], None),
@@ -290,16 +292,16 @@ mod tests {
         ];
         for (known, now, expected) in table {
             let known = Some(NodeMark::from(&node(known.0, known.1)));
-            let watched = Watched { node: known, ..Watched::default() };
+            let watched = WatchedBlockers { node: known, ..WatchedBlockers::default() };
             assert_eq!(watched.node_now(&node(now.0, now.1)).as_deref(), expected, "{now:?}");
         }
-        assert_eq!(Watched::default().node_now(&node(false, true)), None);
+        assert_eq!(WatchedBlockers::default().node_now(&node(false, true)), None);
     }
 
     #[test]
     fn d16_a_volume_wakes_when_its_attachment_is_gone() {
         let volumes = [("va-1".to_owned(), "shop/data (pv pv-1)".to_owned())];
-        let watched = Watched { volumes: volumes.into(), ..Watched::default() };
+        let watched = WatchedBlockers { volumes: volumes.into(), ..WatchedBlockers::default() };
         assert_eq!(watched.volumes_now(&["va-0", "va-1"]), None);
         assert_eq!(watched.volumes_now(&["va-0"]).unwrap(), "volume shop/data (pv pv-1) is detached");
         assert_eq!(watched.volume_gone("va-0"), None);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use kubeapi::ApiClient;
-use kubeapi::mock::{self, Answer, Call, Calls};
+use kubeapi::mock::{self, MockReply, RecordedCall, RecordedCalls};
 use kubeapi::names::OWNER_ANNOTATION;
 
 pub(crate) const PODS: &str = "/api/v1/pods";
@@ -26,7 +26,7 @@ pub(crate) enum Kubelet {
 }
 
 /// Something that happens to the world.
-pub(crate) type Change = fn(&mut World);
+pub(crate) type WorldChange = fn(&mut World);
 
 /// A watch that is open.
 struct Watcher {
@@ -42,9 +42,9 @@ pub(crate) struct World {
     pub(crate) annotation: Option<String>,
     pub(crate) kubelet: Kubelet,
     /// Answers to the next calls whose line contains the text, in place of the world's own.
-    pub(crate) instead: VecDeque<(&'static str, Answer)>,
+    pub(crate) instead: VecDeque<(&'static str, MockReply)>,
     /// A change made when the next call whose line contains the text has been answered.
-    pub(crate) then: VecDeque<(&'static str, Change)>,
+    pub(crate) then: VecDeque<(&'static str, WorldChange)>,
     version: u64,
     /// What watches were told: path, version, line. A watch that opens late is told again.
     history: Vec<(&'static str, u64, String)>,
@@ -53,11 +53,11 @@ pub(crate) struct World {
 
 /// A handle on the world while the cluster uses it.
 #[derive(Clone)]
-pub(crate) struct Fake(Arc<Mutex<World>>);
+pub(crate) struct FakeCluster(Arc<Mutex<World>>);
 
-impl Fake {
+impl FakeCluster {
     /// A node that we have cordoned, with these pods.
-    pub(crate) fn new(pods: Vec<Value>) -> (Self, ApiClient, Calls) {
+    pub(crate) fn new(pods: Vec<Value>) -> (Self, ApiClient, RecordedCalls) {
         let world = World {
             pods,
             budgets: vec![],
@@ -118,10 +118,10 @@ pub(crate) fn budget(name: &str, healthy: i64, desired: i64) -> Value {
 }
 
 impl World {
-    fn serve(&mut self, call: &Call) -> Answer {
+    fn serve(&mut self, call: &RecordedCall) -> MockReply {
         let line = call.line.as_str();
         let answer = match self.instead.iter().position(|(text, _)| line.contains(text)) {
-            Some(place) => self.instead.remove(place).map_or(Answer::Silence, |(_, answer)| answer),
+            Some(place) => self.instead.remove(place).map_or(MockReply::Silence, |(_, answer)| answer),
             None => self.answer(line, &call.body),
         };
         if let Some(place) = self.then.iter().position(|(text, _)| line.contains(text))
@@ -132,7 +132,7 @@ impl World {
         answer
     }
 
-    fn answer(&mut self, line: &str, body: &str) -> Answer {
+    fn answer(&mut self, line: &str, body: &str) -> MockReply {
         let path = [PODS, NODES, BUDGETS].into_iter().find(|path| line.starts_with(&format!("GET {path}?")));
         if let Some(path) = path.filter(|_| line.contains("watch=true")) {
             let from =
@@ -143,7 +143,7 @@ impl World {
                 drop(to.send(Ok(line.clone())));
             }
             self.watchers.push(Watcher { path, to });
-            return Answer::Live(lines);
+            return MockReply::Live(lines);
         }
         let version = self.version.to_string();
         match path {
@@ -174,7 +174,7 @@ impl World {
         })
     }
 
-    fn patch_node(&mut self, body: &str) -> Answer {
+    fn patch_node(&mut self, body: &str) -> MockReply {
         let body: Value = serde_json::from_str(body).unwrap();
         self.annotation = body["metadata"]["annotations"][OWNER_ANNOTATION].as_str().map(str::to_owned);
         self.cordoned(true);
@@ -186,10 +186,10 @@ impl World {
         self.unschedulable = unschedulable;
         self.version += 1;
         let node = self.node();
-        self.tell(NODES, "MODIFIED", node);
+        self.notify_watches(NODES, "MODIFIED", node);
     }
 
-    fn evict(&mut self, body: &str) -> Answer {
+    fn evict(&mut self, body: &str) -> MockReply {
         let order: Value = serde_json::from_str(body).unwrap();
         let name = order["metadata"]["name"].clone();
         let Some(place) = self.pods.iter().position(|pod| pod["metadata"]["name"] == name) else {
@@ -205,7 +205,7 @@ impl World {
                 json!([{"reason": "DisruptionBudget", "message": "The disruption budget web is full"}]);
             let body =
                 json!({"kind": "Status", "message": "Cannot evict pod", "details": {"causes": causes}});
-            return Answer::Full(429, vec![], body.to_string());
+            return MockReply::Full(429, vec![], body.to_string());
         }
         if guarded {
             self.count_healthy(-1);
@@ -218,7 +218,7 @@ impl World {
         self.version += 1;
         self.pods[place]["metadata"]["deletionTimestamp"] = json!("2025-01-01T00:00:00Z");
         let pod = self.pods[place].clone();
-        self.tell(PODS, "MODIFIED", pod);
+        self.notify_watches(PODS, "MODIFIED", pod);
         if self.kubelet == Kubelet::Quick {
             self.finish();
         }
@@ -232,7 +232,7 @@ impl World {
         let ended: Vec<Value> = ended;
         for pod in ended {
             self.version += 1;
-            self.tell(PODS, "DELETED", pod);
+            self.notify_watches(PODS, "DELETED", pod);
         }
     }
 
@@ -240,7 +240,7 @@ impl World {
     pub(crate) fn bind(&mut self, pod: Value) {
         self.version += 1;
         self.pods.push(pod.clone());
-        self.tell(PODS, "ADDED", pod);
+        self.notify_watches(PODS, "ADDED", pod);
     }
 
     /// So many pods more are healthy for every budget.
@@ -252,7 +252,7 @@ impl World {
             let healthy = status["currentHealthy"].as_i64().unwrap() + more;
             let changed = budget(&name, healthy, status["desiredHealthy"].as_i64().unwrap());
             self.budgets[place] = changed.clone();
-            self.tell(BUDGETS, "MODIFIED", changed);
+            self.notify_watches(BUDGETS, "MODIFIED", changed);
         }
     }
 
@@ -279,7 +279,7 @@ impl World {
     }
 
     /// Tells all watches of the newest version.
-    fn tell(&mut self, path: &'static str, kind: &str, mut object: Value) {
+    fn notify_watches(&mut self, path: &'static str, kind: &str, mut object: Value) {
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let line = mock::event(kind, &object);
         self.history.push((path, self.version, line.clone()));

@@ -13,24 +13,24 @@ use tracing::{info, warn};
 
 use super::{DrainOrder, seed, show};
 use crate::changes::machines::WatchedMachines;
-use crate::changes::watched::{Refused, RefusedCall, Watched};
-use crate::engine::Failure;
-use crate::machines::Settings;
-use crate::machines::follow::{Change, changes};
-use crate::machines::kubevirt::{self, Reader, perform};
-use crate::machines::rules::{Action, Drain, MachineState};
-use crate::machines::stage::{Effect, Event, Stage};
+use crate::changes::watched::{PermanentRefusal, RefusedCall, WatchedBlockers};
+use crate::engine::CallFailure;
+use crate::machines::MigrationSettings;
+use crate::machines::follow::{MachineChange, changes};
+use crate::machines::kubevirt::{self, MachineReader, perform};
+use crate::machines::rules::{Action, DrainIdentity, MachineState};
+use crate::machines::stage::{Effect, Event, MachineStage};
 use crate::machines::undo::next_step;
 use crate::node::{self, Cordoned};
-use crate::progress::{Left, MachineShown, Marks, Outcome, Phase, Progress};
+use crate::progress::{AttemptOutcome, AttemptPhase, Left, MachineShown, Marks, Progress};
 use kubeapi::ApiClient;
 use kubeapi::names::PodRef;
 use kubeapi::pace::Pace;
-use kubeapi::reply::Class;
+use kubeapi::reply::ReplyClass;
 
 /// What the stage leaves to the rest of the attempt.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Done {
+pub(super) struct MachineStageResult {
     /// When the attempt began, where the stage had anything to do.
     pub(super) began: Option<Mono>,
     shown: Vec<MachineShown>,
@@ -39,7 +39,7 @@ pub(super) struct Done {
     recordons: u32,
 }
 
-impl Done {
+impl MachineStageResult {
     /// Adds to what the pods say what was of the machines.
     pub(super) fn add(&self, progress: &mut Progress) {
         progress.machines.clone_from(&self.shown);
@@ -49,14 +49,14 @@ impl Done {
     }
 
     /// The same to the end of the attempt.
-    pub(super) fn add_to_end(&self, outcome: Outcome) -> Outcome {
+    pub(super) fn add_to_end(&self, outcome: AttemptOutcome) -> AttemptOutcome {
         match outcome {
-            Outcome::Drained { took, evicted, recordons, mut left } => {
+            AttemptOutcome::Drained { took, evicted, recordons, mut left } => {
                 add_left(&mut left, &self.left);
                 let (evicted, recordons) = (evicted + self.evicted, recordons + self.recordons);
-                Outcome::Drained { took, evicted, recordons, left }
+                AttemptOutcome::Drained { took, evicted, recordons, left }
             }
-            failed @ Outcome::Failed { .. } => failed,
+            failed @ AttemptOutcome::Failed { .. } => failed,
         }
     }
 }
@@ -68,9 +68,9 @@ fn add_left(to: &mut Vec<Left>, from: &[Left]) {
 }
 
 /// The name of the request that is drained for.
-fn drain_of(order: &DrainOrder) -> Drain {
+fn drain_of(order: &DrainOrder) -> DrainIdentity {
     let owner = &order.owner;
-    Drain {
+    DrainIdentity {
         node: order.node.to_string(),
         request: format!("request {} of {}", owner.requested_by, owner.requested_at),
     }
@@ -82,16 +82,16 @@ pub(super) async fn run(
     order: &DrainOrder,
     now: &(impl Fn() -> Mono + Send),
     progress: &watch::Sender<Progress>,
-) -> Result<Done, Outcome> {
+) -> Result<MachineStageResult, AttemptOutcome> {
     let began = order.marks.attempt.unwrap_or_else(now).min(now());
     let marks = Marks { attempt: Some(began), ..order.marks.clone() };
-    let empty = Progress { phase: Phase::Machines, marks: marks.clone(), ..Progress::default() };
+    let empty = Progress { phase: AttemptPhase::Machines, marks: marks.clone(), ..Progress::default() };
     let end = order.rules.machines_end(began, order.marks.drain);
     let mut pace = Pace::new(seed());
     let mut tries = 0;
     let launchers = loop {
         let trouble = match kubevirt::running(cluster, &order.node).await {
-            Ok(launchers) if launchers.is_empty() => return Ok(Done::default()),
+            Ok(launchers) if launchers.is_empty() => return Ok(MachineStageResult::default()),
             Ok(launchers) => break launchers,
             Err(error) => error,
         };
@@ -102,16 +102,21 @@ pub(super) async fn run(
             let secs = end.since(began).as_secs();
             let reason =
                 format!("not done within {secs} s, its machines could not be read: {}", trouble.line());
-            return Err(Outcome::Failed { reason, blockers: Vec::new(), watched: Watched::default(), marks });
+            return Err(AttemptOutcome::Failed {
+                reason,
+                blockers: Vec::new(),
+                watched: WatchedBlockers::default(),
+                marks,
+            });
         }
-        if trouble.reply().class() == Class::Permanent {
+        if trouble.reply().class() == ReplyClass::Permanent {
             // Who empties the node of pods reads them too, and says why that fails.
-            return Ok(Done::default());
+            return Ok(MachineStageResult::default());
         }
         sleep(pace.pause(tries, trouble.reply().retry_after())).await;
     };
-    let mut stage = Stage::new(drain_of(order), launchers, now(), end, seed());
-    let mut executor = Executor::new(cluster, order);
+    let mut stage = MachineStage::new(drain_of(order), launchers, now(), end, seed());
+    let mut executor = MachineExecutor::new(cluster, order);
     loop {
         let at = now();
         let event = match stage.next_wake() {
@@ -142,14 +147,20 @@ pub(super) async fn run(
                 None => {}
                 Some(Ok(())) => {
                     let (shown, left) = (stage.shown(), stage.left());
-                    return Ok(Done { began: Some(began), shown, left, evicted, recordons });
+                    return Ok(MachineStageResult { began: Some(began), shown, left, evicted, recordons });
                 }
                 Some(Err(reason)) => {
                     let machines = WatchedMachines::new(order.rules.machines, stage.fates());
-                    let refused = stage.refused().map(|by| Refused { call: RefusedCall::Machines, by });
+                    let refused =
+                        stage.refused().map(|by| PermanentRefusal { call: RefusedCall::Machines, by });
                     let refused = refused.into_iter().collect();
-                    let watched = Watched { machines, refused, ..Watched::default() };
-                    return Err(Outcome::Failed { reason, blockers: stage.blockers(), watched, marks });
+                    let watched = WatchedBlockers { machines, refused, ..WatchedBlockers::default() };
+                    return Err(AttemptOutcome::Failed {
+                        reason,
+                        blockers: stage.blockers(),
+                        watched,
+                        marks,
+                    });
                 }
             }
         }
@@ -157,26 +168,26 @@ pub(super) async fn run(
 }
 
 /// Calls under way and the watches. Dropping it ends them all; what a call did is read back from the objects.
-struct Executor<'a> {
+struct MachineExecutor<'a> {
     cluster: &'a ApiClient,
     order: &'a DrainOrder,
     /// It is on its way with the look that is under way.
-    reader: Option<Reader>,
+    reader: Option<MachineReader>,
     /// What the reader has read once is not so any more.
     stale: bool,
-    settings: Settings,
-    calls: FuturesUnordered<BoxFuture<'a, (Option<Reader>, Event)>>,
-    changes: BoxStream<'static, Change>,
+    settings: MigrationSettings,
+    calls: FuturesUnordered<BoxFuture<'a, (Option<MachineReader>, Event)>>,
+    changes: BoxStream<'static, MachineChange>,
 }
 
-impl<'a> Executor<'a> {
+impl<'a> MachineExecutor<'a> {
     fn new(cluster: &'a ApiClient, order: &'a DrainOrder) -> Self {
         Self {
             cluster,
             order,
-            reader: Some(Reader::new(order.node.clone(), order.rules.machines)),
+            reader: Some(MachineReader::new(order.node.clone(), order.rules.machines)),
             stale: false,
-            settings: Settings::of_version((1, 0)),
+            settings: MigrationSettings::of_version((1, 0)),
             calls: FuturesUnordered::new(),
             changes: changes(cluster, &order.node, seed()),
         }
@@ -192,7 +203,7 @@ impl<'a> Executor<'a> {
                 event
             }
             Some(change) = self.changes.next() => {
-                self.stale |= change == Change::Once;
+                self.stale |= change == MachineChange::Once;
                 Event::Changed
             }
             else => std::future::pending().await,
@@ -203,12 +214,13 @@ impl<'a> Executor<'a> {
         let (cluster, order, settings) = (self.cluster, self.order, self.settings);
         match effect {
             Effect::Look => {
-                let fresh = || Reader::new(order.node.clone(), order.rules.machines);
+                let fresh = || MachineReader::new(order.node.clone(), order.rules.machines);
                 let stale = std::mem::take(&mut self.stale);
                 let mut reader = self.reader.take().filter(|_| !stale).unwrap_or_else(fresh);
                 self.calls.push(
                     async move {
-                        let failed = |error| Failure { next_step: next_step(&error), ..Failure::from(error) };
+                        let failed =
+                            |error| CallFailure { next_step: next_step(&error), ..CallFailure::from(error) };
                         let seen = reader.look(cluster).await.map_err(failed);
                         (Some(reader), Event::Looked(seen))
                     }

@@ -21,18 +21,18 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::containers::{self, Runtime};
-use crate::engine::{Effect, Engine, Event, Failure, LogEvent, Rules};
+use crate::containers::{self, RuntimeQuery};
+use crate::engine::{AttemptLogEvent, AttemptRules, CallFailure, Effect, Engine, Event};
 use crate::node::Cordoned;
-use crate::node::cordon::CordonOwner;
 use crate::plan::surge::SurgeRule;
-use crate::progress::{Marks, Outcome, Progress};
+use crate::progress::{AttemptOutcome, Marks, Progress};
 use crate::storage;
 use crate::{
     calls::evict, calls::pods, calls::remove, calls::streams, calls::surge, calls::unhealthy_pods, node,
 };
 use kubeapi::ApiClient;
 use kubeapi::names::{NodeName, PodUid};
+use kubeapi::nodes::CordonAnnotation;
 use kubeapi::reply::Reply;
 use kubeapi::slim::Pod;
 
@@ -47,11 +47,11 @@ pub struct DrainOrder {
     /// Our device: a node that carries another one's UUID is not touched.
     pub device_uuid: String,
     /// Who owns the cordon, should it have to be renewed.
-    pub owner: CordonOwner,
+    pub owner: CordonAnnotation,
     /// The container runtime of our node.
-    pub runtime: Runtime,
+    pub runtime: RuntimeQuery,
     /// Limits.
-    pub rules: Rules,
+    pub rules: AttemptRules,
     /// Where an attempt of this boot stood that was cut off, or what an earlier attempt learned.
     pub marks: Marks,
 }
@@ -69,7 +69,7 @@ pub async fn drain(
     order: &DrainOrder,
     now: impl Fn() -> Mono + Send,
     progress: &watch::Sender<Progress>,
-) -> Outcome {
+) -> AttemptOutcome {
     // In a box: the stage is large, and most nodes have no machine.
     let machines = match Box::pin(machines::run(cluster, order, &now, progress)).await {
         Ok(machines) => machines,
@@ -77,7 +77,7 @@ pub async fn drain(
     };
     let marks = Marks { attempt: machines.began.or(order.marks.attempt), ..order.marks.clone() };
     let mut engine = Engine::new(order.rules.clone(), &marks, now(), seed());
-    let mut executor = Executor::new(cluster, order);
+    let mut executor = DrainExecutor::new(cluster, order);
     // When the state that was not told yet may be told, and when the next one may.
     let (mut untold, mut next) = (None::<Mono>, now());
     loop {
@@ -103,13 +103,14 @@ pub async fn drain(
         };
         for effect in effects {
             if let Some(outcome) = executor.perform(effect) {
-                if let (Outcome::Drained { .. }, Some(before)) = (&outcome, engine.volumes_before())
+                if let (AttemptOutcome::Drained { .. }, Some(before)) = (&outcome, engine.volumes_before())
                     && let Err(error) = node::record_volumes(cluster, &order.node, &before).await
                 {
                     // The gate after the boot then waits for every faulted volume, and not for ever.
                     warn!(node = %order.node, error = error.line(), "the state of volumes is not recorded");
                 }
-                if matches!(outcome, Outcome::Drained { .. }) && order.rules.surge != SurgeRule::Never {
+                if matches!(outcome, AttemptOutcome::Drained { .. }) && order.rules.surge != SurgeRule::Never
+                {
                     // What fails is found again once the node is healthy.
                     let (_, done) = surge::settle(cluster, &order.node, false).await;
                     if let Err(error) = done {
@@ -137,7 +138,7 @@ pub(crate) fn seed() -> u64 {
 }
 
 /// Calls under way and watches that are open. Dropping it ends them all.
-struct Executor<'a> {
+struct DrainExecutor<'a> {
     cluster: &'a ApiClient,
     order: &'a DrainOrder,
     calls: FuturesUnordered<BoxFuture<'a, Event>>,
@@ -145,7 +146,7 @@ struct Executor<'a> {
     volumes: BoxStream<'static, Event>,
 }
 
-impl<'a> Executor<'a> {
+impl<'a> DrainExecutor<'a> {
     fn new(cluster: &'a ApiClient, order: &'a DrainOrder) -> Self {
         let mut watches = SelectAll::new();
         watches.push(streams::pod_events(cluster, &order.node, seed()));
@@ -168,7 +169,7 @@ impl<'a> Executor<'a> {
         self.calls.push(call.boxed());
     }
 
-    fn perform(&mut self, effect: Effect) -> Option<Outcome> {
+    fn perform(&mut self, effect: Effect) -> Option<AttemptOutcome> {
         let (cluster, order) = (self.cluster, self.order);
         match effect {
             Effect::Look { turn, storage } => self.call(look(cluster, order, turn, storage)),
@@ -177,7 +178,7 @@ impl<'a> Executor<'a> {
             }
             Effect::Surge(surge) => self.call(async move {
                 let answer = surge::surge(cluster, &order.node, order.rules.surge, &surge).await;
-                Event::Surged { uid: surge.pod.uid, answer: answer.map_err(Failure::from) }
+                Event::Surged { uid: surge.pod.uid, answer: answer.map_err(CallFailure::from) }
             }),
             Effect::Remove(pod, labels) => self.call(async move {
                 answered(pod.uid.clone(), remove::claim_and_delete(cluster, &pod, &labels).await)
@@ -189,12 +190,12 @@ impl<'a> Executor<'a> {
             }
             Effect::Inspect { namespace, budget, selector, shared } => self.call(async move {
                 let found = unhealthy_pods::inspect(cluster, &namespace, &budget, &selector, shared).await;
-                let found = found.map_err(Failure::from);
+                let found = found.map_err(CallFailure::from);
                 Event::Inspected { namespace, budget, found }
             }),
             Effect::Cordon => self.call(async move {
                 let done = node::cordon(cluster, &order.node, &order.device_uuid, &order.owner).await;
-                Event::Cordoned(done.map(|it| it == Cordoned::Written).map_err(Failure::from))
+                Event::Cordoned(done.map(|it| it == Cordoned::Written).map_err(CallFailure::from))
             }),
             Effect::FollowBudgets(namespace) => {
                 self.watches.push(streams::budget_events(cluster, namespace, seed()));
@@ -203,7 +204,8 @@ impl<'a> Executor<'a> {
                 self.volumes = streams::volume_events(cluster, &order.node, claims, seed());
             }
             Effect::AskCopy { volume, wanted } => self.call(async move {
-                let result = storage::ask(cluster, &order.node, &volume, wanted).await.map_err(Failure::from);
+                let result =
+                    storage::ask(cluster, &order.node, &volume, wanted).await.map_err(CallFailure::from);
                 Event::CopyAsked { volume, result }
             }),
             Effect::AskRuntime => self.call(async move {
@@ -235,36 +237,36 @@ async fn look(cluster: &ApiClient, order: &DrainOrder, turn: u64, storage: bool)
         node::read(cluster, &order.node, &order.device_uuid),
         storage
     );
-    let seen = pods.and_then(|pods| Ok((pods, node?, storage?))).map_err(Failure::from);
+    let seen = pods.and_then(|pods| Ok((pods, node?, storage?))).map_err(CallFailure::from);
     Event::Looked { turn, seen }
 }
 
-fn say(node: &NodeName, said: &LogEvent) {
+fn say(node: &NodeName, said: &AttemptLogEvent) {
     match said {
-        LogEvent::Evicted(pod) => {
+        AttemptLogEvent::Evicted(pod) => {
             info!(%node, %pod, uid = %pod.uid, "nodedrain-step:pod-evict-progress eviction accepted");
         }
-        LogEvent::Deleted(pod, rule) => {
+        AttemptLogEvent::Deleted(pod, rule) => {
             warn!(%node, %pod, uid = %pod.uid, rule, "nodedrain-step:pod-evict-progress deletion accepted");
         }
-        LogEvent::Left(pod, rule) => {
+        AttemptLogEvent::Left(pod, rule) => {
             warn!(%node, %pod, uid = %pod.uid, rule, "nodedrain-step:pod-evict-progress pod stays");
         }
-        LogEvent::Gone(pod) => {
+        AttemptLogEvent::Gone(pod) => {
             info!(%node, %pod, uid = %pod.uid, "nodedrain-step:pod-evict-progress pod is gone");
         }
-        LogEvent::ObjectOnly(pod) => {
+        AttemptLogEvent::ObjectOnly(pod) => {
             warn!(
                 %node, %pod, uid = %pod.uid,
                 "nodedrain-step:pod-evict-progress no container of the pod runs; it counts as gone, though its object is there"
             );
         }
-        LogEvent::Held(pod, error) => {
+        AttemptLogEvent::Held(pod, error) => {
             warn!(%node, %pod, uid = %pod.uid, error, "nodedrain-step:pod-evict-err pod is held");
         }
-        LogEvent::CopyAsked(volume) => {
+        AttemptLogEvent::CopyAsked(volume) => {
             warn!(%node, volume, "its last healthy copy is here: another copy was asked for");
         }
-        LogEvent::Uncordoned => warn!(%node, "node was uncordoned in mid-drain, cordoning it again"),
+        AttemptLogEvent::Uncordoned => warn!(%node, "node was uncordoned in mid-drain, cordoning it again"),
     }
 }

@@ -8,34 +8,34 @@ use step::Mono;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::drain::fake::{Change, Fake, Kubelet, World, budget, owned, pod};
+use crate::drain::fake::{FakeCluster, Kubelet, World, WorldChange, budget, owned, pod};
 use crate::drain::{DrainOrder, drain};
-use crate::engine::Rules;
-use crate::node::cordon::CordonOwner;
-use crate::progress::{BlockCode, Marks, Outcome, Progress};
+use crate::engine::AttemptRules;
+use crate::progress::{AttemptOutcome, BlockCode, Marks, Progress};
 use kubeapi::ApiClient;
-use kubeapi::mock::{self, Answer, Calls};
+use kubeapi::mock::{self, MockReply, RecordedCalls};
 use kubeapi::names::NodeName;
+use kubeapi::nodes::CordonAnnotation;
 
 fn order() -> DrainOrder {
     DrainOrder {
-        runtime: crate::Runtime::default(),
+        runtime: crate::RuntimeQuery::default(),
         node: NodeName::parse("n1").unwrap(),
         device_uuid: "d1".to_owned(),
-        owner: CordonOwner {
+        owner: CordonAnnotation {
             boot_id: "b1".to_owned(),
             requested_by: 2,
             requested_at: "t".to_owned(),
-            ..CordonOwner::default()
+            ..CordonAnnotation::default()
         },
-        rules: Rules::default(),
+        rules: AttemptRules::default(),
         marks: Marks::default(),
     }
 }
 
 /// One attempt under way, with what can be seen of it.
 struct Attempt {
-    future: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    future: Pin<Box<dyn Future<Output = AttemptOutcome> + Send>>,
     progress: watch::Receiver<Progress>,
     now: Box<dyn Fn() -> Mono>,
 }
@@ -70,13 +70,13 @@ impl Attempt {
 
     async fn drained(self) -> (u32, u32) {
         match self.future.await {
-            Outcome::Drained { evicted, recordons, .. } => (evicted, recordons),
-            Outcome::Failed { reason, .. } => panic!("{reason}"),
+            AttemptOutcome::Drained { evicted, recordons, .. } => (evicted, recordons),
+            AttemptOutcome::Failed { reason, .. } => panic!("{reason}"),
         }
     }
 }
 
-fn evictions(calls: &Calls) -> Vec<String> {
+fn evictions(calls: &RecordedCalls) -> Vec<String> {
     let name = |line: &str| line.split('/').nth_back(1).unwrap_or_default().to_owned();
     calls.lines().iter().filter(|line| line.starts_with("POST")).map(|line| name(line)).collect()
 }
@@ -102,7 +102,7 @@ async fn everything_leaves_but_daemon_set_and_mirror_pods() {
         finished,
         ending,
     ];
-    let (fake, cluster, calls) = Fake::new(pods);
+    let (fake, cluster, calls) = FakeCluster::new(pods);
     assert_eq!(Attempt::start(&cluster).drained().await, (4, 0));
     let mut asked = evictions(&calls);
     asked.sort_unstable();
@@ -113,10 +113,10 @@ async fn everything_leaves_but_daemon_set_and_mirror_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn d5_the_proof_is_two_lists_from_the_store_a_second_apart() {
-    let (_fake, cluster, calls) = Fake::new(vec![]);
+    let (_fake, cluster, calls) = FakeCluster::new(vec![]);
     let attempt = Attempt::start(&cluster);
     let outcome = attempt.future.await;
-    assert_eq!(outcome, Outcome::Drained { took: secs(1), evicted: 0, recordons: 0, left: vec![] });
+    assert_eq!(outcome, AttemptOutcome::Drained { took: secs(1), evicted: 0, recordons: 0, left: vec![] });
     let looks = calls.lines().iter().filter(|line| line.as_str() == "GET /api/v1/nodes/n1").count();
     assert_eq!(looks, 2);
     let lists: Vec<String> = calls
@@ -137,7 +137,7 @@ async fn d4_a_pod_that_its_budget_holds_delays_nobody_and_is_named_with_numbers(
         pod["metadata"]["labels"] = json!({"app": "other"});
     }
     free.insert(0, pod("held"));
-    let (fake, cluster, _) = Fake::new(free);
+    let (fake, cluster, _) = FakeCluster::new(free);
     fake.world().budgets.push(budget("web", 2, 2));
     let mut attempt = Attempt::start(&cluster);
     let begin = (attempt.now)();
@@ -163,7 +163,7 @@ async fn d4_a_pod_that_its_budget_holds_delays_nobody_and_is_named_with_numbers(
 
 #[tokio::test(start_paused = true)]
 async fn o2_a_held_pod_is_told_with_its_numbers_and_never_otherwise() {
-    let (fake, cluster, _) = Fake::new(vec![pod("held")]);
+    let (fake, cluster, _) = FakeCluster::new(vec![pod("held")]);
     fake.world().budgets.push(budget("web", 2, 2));
     let mut attempt = Attempt::start(&cluster);
     let mut told = std::collections::BTreeSet::new();
@@ -185,7 +185,8 @@ async fn o2_a_held_pod_is_told_with_its_numbers_and_never_otherwise() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_behind_one_budget_go_one_after_another() {
-    let (fake, cluster, _) = Fake::new(vec![owned("web-1", "ReplicaSet"), owned("web-2", "ReplicaSet")]);
+    let (fake, cluster, _) =
+        FakeCluster::new(vec![owned("web-1", "ReplicaSet"), owned("web-2", "ReplicaSet")]);
     fake.world().budgets.push(budget("web", 3, 2));
     let mut attempt = Attempt::start(&cluster);
     attempt.until(|it| it.counts.gone == 1 && it.counts.blocked == 1).await;
@@ -196,7 +197,7 @@ async fn pods_behind_one_budget_go_one_after_another() {
 
 #[tokio::test(start_paused = true)]
 async fn d1_a_pod_that_was_put_back_under_its_name_is_another_one() {
-    let (fake, cluster, calls) = Fake::new(vec![owned("db-0", "StatefulSet")]);
+    let (fake, cluster, calls) = FakeCluster::new(vec![owned("db-0", "StatefulSet")]);
     // While the first eviction is on its way the pod is replaced.
     let changed = "the UID in the precondition (1) does not match the UID in record (2)";
     fake.world().instead.push_back(("/eviction", mock::status(409, changed)));
@@ -215,9 +216,9 @@ async fn d1_a_pod_that_was_put_back_under_its_name_is_another_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_cut_expires_or_falls_silent_costs_time_and_nothing_else() {
-    let table: [(Change, u64); 3] = [(World::cut, 2), (World::expire, 2), (World::fall_silent, 37)];
+    let table: [(WorldChange, u64); 3] = [(World::cut, 2), (World::expire, 2), (World::fall_silent, 37)];
     for (number, (fault, limit)) in table.into_iter().enumerate() {
-        let (fake, cluster, _) = Fake::new(vec![pod("a")]);
+        let (fake, cluster, _) = FakeCluster::new(vec![pod("a")]);
         fake.world().kubelet = Kubelet::Slow;
         let mut attempt = Attempt::start(&cluster);
         attempt.until(|it| it.counts.going == 1).await;
@@ -234,7 +235,7 @@ async fn a_watch_that_is_cut_expires_or_falls_silent_costs_time_and_nothing_else
 
 #[tokio::test(start_paused = true)]
 async fn d5_a_pod_bound_between_the_two_lists_starts_the_proof_over() {
-    let (fake, cluster, calls) = Fake::new(vec![]);
+    let (fake, cluster, calls) = FakeCluster::new(vec![]);
     let mut attempt = Attempt::start(&cluster);
     attempt.pass(Duration::from_millis(700)).await;
     fake.world().bind(pod("late"));
@@ -245,7 +246,7 @@ async fn d5_a_pod_bound_between_the_two_lists_starts_the_proof_over() {
 
 #[tokio::test(start_paused = true)]
 async fn d17_a_foreign_cordon_is_kept_as_it_is() {
-    let (fake, cluster, calls) = Fake::new(vec![pod("a")]);
+    let (fake, cluster, calls) = FakeCluster::new(vec![pod("a")]);
     fake.world().annotation = None;
     assert_eq!(Attempt::start(&cluster).drained().await, (1, 0));
     assert!(!calls.lines().iter().any(|line| line.starts_with("PATCH")));
@@ -254,7 +255,7 @@ async fn d17_a_foreign_cordon_is_kept_as_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn d18_a_node_uncordoned_in_mid_drain_is_cordoned_again_within_five_seconds() {
-    let (fake, cluster, calls) = Fake::new(vec![pod("a")]);
+    let (fake, cluster, calls) = FakeCluster::new(vec![pod("a")]);
     fake.world().kubelet = Kubelet::Slow;
     let mut attempt = Attempt::start(&cluster);
     attempt.until(|it| it.counts.going == 1).await;
@@ -276,7 +277,7 @@ async fn d18_a_node_uncordoned_in_mid_drain_is_cordoned_again_within_five_second
 
 #[tokio::test(start_paused = true)]
 async fn d18_a_node_that_is_open_from_the_start_is_never_called_empty_before_it_is_cordoned() {
-    let (fake, cluster, _) = Fake::new(vec![]);
+    let (fake, cluster, _) = FakeCluster::new(vec![]);
     fake.world().unschedulable = false;
     fake.world().annotation = None;
     assert_eq!(Attempt::start(&cluster).drained().await, (0, 1));
@@ -285,14 +286,14 @@ async fn d18_a_node_that_is_open_from_the_start_is_never_called_empty_before_it_
 
 #[tokio::test(start_paused = true)]
 async fn d2_trouble_that_passes_ends_no_pod() {
-    let (fake, cluster, calls) = Fake::new(vec![pod("a")]);
+    let (fake, cluster, calls) = FakeCluster::new(vec![pod("a")]);
     let passing = [
         mock::status(500, "etcdserver: request timed out"),
         mock::status(503, "starting"),
         mock::status(429, "too many requests"),
         mock::status(409, "the object has been modified"),
-        Answer::Refused("connection refused"),
-        Answer::Silence,
+        MockReply::Refused("connection refused"),
+        MockReply::Silence,
     ];
     let count = passing.len();
     fake.world().instead.extend(passing.into_iter().map(|answer| ("/eviction", answer)));
@@ -302,10 +303,10 @@ async fn d2_trouble_that_passes_ends_no_pod() {
 
 #[tokio::test(start_paused = true)]
 async fn d2_a_refusal_for_good_fails_the_attempt_and_names_the_pod() {
-    let (fake, cluster, _) = Fake::new(vec![pod("a"), pod("b")]);
+    let (fake, cluster, _) = FakeCluster::new(vec![pod("a"), pod("b")]);
     fake.world().instead.push_back(("/a/eviction", mock::status(403, "pods \"a\" is forbidden")));
     let outcome = Attempt::start(&cluster).future.await;
-    let Outcome::Failed { reason, blockers, .. } = outcome else { panic!("{outcome:?}") };
+    let AttemptOutcome::Failed { reason, blockers, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!(reason, "the API server refuses to evict shop/a");
     assert_eq!(blockers[0].reason, "pod shop/a cannot be evicted: 403: pods \"a\" is forbidden");
     assert_eq!(fake.world().pods.len(), 1, "the other one has gone");
@@ -313,7 +314,7 @@ async fn d2_a_refusal_for_good_fails_the_attempt_and_names_the_pod() {
 
 #[tokio::test(start_paused = true)]
 async fn d19_dropping_the_drain_ends_every_call_and_watch() {
-    let (fake, cluster, calls) = Fake::new(vec![pod("a")]);
+    let (fake, cluster, calls) = FakeCluster::new(vec![pod("a")]);
     fake.world().budgets.push(budget("web", 2, 2));
     let mut attempt = Attempt::start(&cluster);
     attempt.until(|it| it.counts.blocked == 1).await;
@@ -327,7 +328,7 @@ async fn d19_dropping_the_drain_ends_every_call_and_watch() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_is_drained_and_proven_though_no_watch_ever_works() {
-    let (fake, cluster, _) = Fake::new(vec![pod("a"), pod("b")]);
+    let (fake, cluster, _) = FakeCluster::new(vec![pod("a"), pod("b")]);
     fake.world().instead.extend((0..10_000).map(|_| ("watch=true", mock::status(410, "too old"))));
     assert_eq!(Attempt::start(&cluster).drained().await, (2, 0));
 }
@@ -336,16 +337,16 @@ async fn a_node_is_drained_and_proven_though_no_watch_ever_works() {
 async fn an_attempt_that_may_not_list_pods_fails_with_the_servers_words() {
     let (cluster, _) = mock::server(|_| mock::status(403, "pods is forbidden"));
     let outcome = Attempt::start(&cluster).future.await;
-    let Outcome::Failed { reason, .. } = outcome else { panic!("{outcome:?}") };
+    let AttemptOutcome::Failed { reason, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!(reason, "list pods of node n1: the server answered 403: pods is forbidden");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_against_a_server_that_is_away_ends_at_its_limit_and_says_why() {
-    let (cluster, _) = mock::server(|_| Answer::Refused("connection refused"));
-    let rules = Rules { attempt: secs(100), ..Rules::default() };
+    let (cluster, _) = mock::server(|_| MockReply::Refused("connection refused"));
+    let rules = AttemptRules { attempt: secs(100), ..AttemptRules::default() };
     let attempt = Attempt::with(&cluster, DrainOrder { rules, ..order() });
     let outcome = attempt.future.await;
-    let Outcome::Failed { reason, .. } = outcome else { panic!("{outcome:?}") };
+    let AttemptOutcome::Failed { reason, .. } = outcome else { panic!("{outcome:?}") };
     assert!(reason.starts_with("not done within 100 s") && reason.contains("connection refused"), "{reason}");
 }

@@ -7,21 +7,23 @@ use std::time::Duration;
 
 use step::{Core, Mono};
 
-use super::calls::Call;
+use super::calls::CallState;
 use super::estimate::estimate;
-use super::pod_table::{PodTable, Source};
-use super::storage::Guard;
+use super::pod_table::{PodSource, PodTable};
+use super::storage::LastCopyGuard;
 use super::volumes::Detaching;
-use super::words::{Effect, Event, Failure, LogEvent, Rules};
-use crate::changes::watched::{NodeMark, Refused, RefusedCall, Watched};
+use super::words::{AttemptLogEvent, AttemptRules, CallFailure, Effect, Event};
+use crate::changes::watched::{NodeMark, PermanentRefusal, RefusedCall, WatchedBlockers};
 use crate::node::cordon::NodeFacts;
 use crate::node::gate::VolumesBefore;
 use crate::plan::PodFacts;
-use crate::progress::{Blocker, Counts, Left, Marks, Outcome, Phase, Progress, Remaining};
-use crate::storage::Look;
+use crate::progress::{
+    AttemptBlocker, AttemptOutcome, AttemptPhase, Counts, Left, Marks, Progress, Remaining,
+};
+use crate::storage::StorageView;
 use kubeapi::names::listed;
 use kubeapi::pace::Pace;
-use kubeapi::reply::{Class, Reply};
+use kubeapi::reply::{Reply, ReplyClass};
 
 /// How long after its last look the engine looks again while a pod is overdue: the safety net under the watch.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -33,7 +35,7 @@ const PLACED_BEFORE: Duration = Duration::from_secs(5);
 /// One attempt to empty a node. The first tick asks for the first list.
 #[derive(Debug)]
 pub struct Engine {
-    rules: Rules,
+    rules: AttemptRules,
     pace: Pace,
     started: Mono,
     /// When the drain began, where that is known.
@@ -44,38 +46,38 @@ pub struct Engine {
     began: Mono,
     roster: PodTable,
     volumes: Detaching,
-    guard: Guard,
+    guard: LastCopyGuard,
     /// Our node when it was last seen.
     node: Option<NodeMark>,
     /// Whether it has the control plane or etcd.
     server: Option<bool>,
     /// The pods of the node have been read.
     listed: bool,
-    look: Call,
+    look: CallState,
     /// Looks in a row that failed.
     look_tries: u32,
     /// When the last look was answered.
     looked_at: Mono,
     /// When the first list of the proof was answered, as long as nothing has spoilt it.
     empty_since: Option<Mono>,
-    cordon: Call,
+    cordon: CallState,
     /// Cordons in a row that failed.
     cordon_tries: u32,
     /// No cordon before this.
     cordon_from: Mono,
     /// Cordons that had to be written.
     recordons: u32,
-    trouble: Option<Failure>,
+    trouble: Option<CallFailure>,
     /// The look or the cordon that the server refused for good.
-    refused: Option<Refused>,
+    refused: Option<PermanentRefusal>,
     /// Counts and phase at the last change of them, and when the attempt was to be done by then.
-    estimated: (Counts, Phase, Option<Mono>),
-    over: Option<Outcome>,
+    estimated: (Counts, AttemptPhase, Option<Mono>),
+    over: Option<AttemptOutcome>,
 }
 
 impl Engine {
     /// An attempt that starts `now`, or goes on from `marks`. `seed` is for jitter.
-    pub fn new(mut rules: Rules, marks: &Marks, now: Mono, seed: u64) -> Self {
+    pub fn new(mut rules: AttemptRules, marks: &Marks, now: Mono, seed: u64) -> Self {
         rules.at_once = rules.at_once.max(1);
         Self {
             pace: Pace::new(seed),
@@ -85,32 +87,33 @@ impl Engine {
             began: now,
             roster: PodTable::new(rules.clone(), marks, now, Pace::new(!seed)),
             volumes: Detaching::new(rules.volumes, marks.volumes),
-            guard: Guard::new(rules.last_copy, rules.last_copy_pass.clone(), marks.storage),
+            guard: LastCopyGuard::new(rules.last_copy, rules.last_copy_pass.clone(), marks.storage),
             node: None,
             server: None,
             listed: false,
             rules,
-            look: Call::Due(now),
+            look: CallState::Due(now),
             look_tries: 0,
             looked_at: now,
             empty_since: None,
-            cordon: Call::Idle,
+            cordon: CallState::Idle,
             cordon_tries: 0,
             cordon_from: now,
             recordons: 0,
             trouble: None,
             refused: None,
-            estimated: (Counts::default(), Phase::Draining, None),
+            estimated: (Counts::default(), AttemptPhase::Draining, None),
             over: None,
         }
     }
 
-    fn phase(&self) -> Phase {
+    fn phase(&self) -> AttemptPhase {
+        let stored = self.roster.book.only_kept() && !self.guard.is_clear() && self.listed;
         match self.empty_since {
-            Some(_) => Phase::Proving,
-            None if !self.roster.is_active() && !self.volumes.is_over() => Phase::Detaching,
-            None if self.roster.book.only_kept() && !self.guard.is_clear() && self.listed => Phase::Storage,
-            None => Phase::Draining,
+            Some(_) => AttemptPhase::Proving,
+            None if !self.roster.is_active() && !self.volumes.is_over() => AttemptPhase::Detaching,
+            None if stored => AttemptPhase::Storage,
+            None => AttemptPhase::Draining,
         }
     }
 
@@ -152,7 +155,7 @@ impl Engine {
         VolumesBefore::of(&self.guard.look()?.findings)
     }
 
-    fn blockers(&self, now: Mono) -> Vec<Blocker> {
+    fn blockers(&self, now: Mono) -> Vec<AttemptBlocker> {
         let mut all = self.roster.blockers(now);
         all.extend(self.guard.blockers());
         all
@@ -180,10 +183,10 @@ impl Engine {
         &mut self,
         now: Mono,
         turn: u64,
-        seen: Result<(Vec<PodFacts>, NodeFacts, Option<Look>), Failure>,
+        seen: Result<(Vec<PodFacts>, NodeFacts, Option<StorageView>), CallFailure>,
         effects: &mut Vec<Effect>,
     ) {
-        self.look = Call::Idle;
+        self.look = CallState::Idle;
         self.looked_at = now;
         let (pods, node, storage) = match seen {
             Ok(seen) => seen,
@@ -193,12 +196,12 @@ impl Engine {
         self.trouble = None;
         self.listed = true;
         let undisturbed = self.roster.turn() == turn;
-        self.roster.see_all(now, pods, Source::Store(turn), effects);
+        self.roster.see_all(now, pods, PodSource::Store(turn), effects);
         self.node(now, &node, effects);
         // One that was asked for before the storage was known proves nothing.
         let guarded = storage.is_some() || !self.guard.is_there();
         if storage.is_some() {
-            self.guard.heard(now, Ok(storage));
+            self.guard.take_view(now, Ok(storage));
         }
         self.follow_volumes(now, effects);
         let empty = !self.roster.is_active() && self.volumes.is_over() && node.unschedulable;
@@ -213,7 +216,7 @@ impl Engine {
         }
         match self.empty_since {
             Some(first) if guarded && now.since(first) >= self.rules.proof_gap => {
-                self.over = Some(Outcome::Drained {
+                self.over = Some(AttemptOutcome::Drained {
                     took: now.since(self.started),
                     evicted: self.roster.book.evicted,
                     recordons: self.recordons,
@@ -221,21 +224,21 @@ impl Engine {
                 });
             }
             first => {
-                let first = first.unwrap_or(now);
-                self.empty_since = Some(first);
-                self.look = Call::Due(now.max(first + self.rules.proof_gap));
+                let first = *self.empty_since.insert(first.unwrap_or(now));
+                self.look = CallState::Due(now.max(first + self.rules.proof_gap));
             }
         }
     }
 
-    fn look_failed(&mut self, now: Mono, failure: Failure) {
+    fn look_failed(&mut self, now: Mono, failure: CallFailure) {
         self.empty_since = None;
         match failure.reply.class() {
             // The node is not there, or the lists are not for us: nothing here can fix it.
-            Class::Permanent | Class::Done => self.refused(now, RefusedCall::Look, failure),
-            Class::Budget | Class::Throttle | Class::Transient => {
+            ReplyClass::Permanent | ReplyClass::Done => self.refused(now, RefusedCall::Look, failure),
+            ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient => {
                 self.look_tries = self.look_tries.saturating_add(1);
-                self.look = Call::Due(now + self.pace.pause(self.look_tries, failure.reply.retry_after()));
+                self.look =
+                    CallState::Due(now + self.pace.pause(self.look_tries, failure.reply.retry_after()));
                 self.trouble = Some(failure);
             }
         }
@@ -253,18 +256,18 @@ impl Engine {
         } else {
             self.roster.count_returns(None);
             self.empty_since = None;
-            if self.cordon == Call::Idle {
+            if self.cordon == CallState::Idle {
                 self.roster.bump();
-                self.cordon = Call::Due(now.max(self.cordon_from));
-                effects.push(Effect::Say(LogEvent::Uncordoned));
+                self.cordon = CallState::Due(now.max(self.cordon_from));
+                effects.push(Effect::Say(AttemptLogEvent::Uncordoned));
             }
         }
     }
 
-    fn cordoned(&mut self, now: Mono, result: Result<bool, Failure>) {
+    fn cordoned(&mut self, now: Mono, result: Result<bool, CallFailure>) {
         self.roster.bump();
         self.empty_since = None;
-        self.cordon = Call::Idle;
+        self.cordon = CallState::Idle;
         match result {
             Ok(written) => {
                 self.cordon_tries = 0;
@@ -272,17 +275,17 @@ impl Engine {
                 self.recordons = self.recordons.saturating_add(u32::from(written));
                 self.roster.count_returns(Some(now + PLACED_BEFORE));
                 // What the watch said while the call was under way was not listened to.
-                if self.look == Call::Idle {
-                    self.look = Call::Due(now);
+                if self.look == CallState::Idle {
+                    self.look = CallState::Due(now);
                 }
             }
             Err(failure) => match failure.reply.class() {
-                Class::Permanent | Class::Done => self.refused(now, RefusedCall::Cordon, failure),
-                Class::Budget | Class::Throttle | Class::Transient => {
+                ReplyClass::Permanent | ReplyClass::Done => self.refused(now, RefusedCall::Cordon, failure),
+                ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient => {
                     self.cordon_tries = self.cordon_tries.saturating_add(1);
                     // At most 4 s, so that the cordon is back within 5 s once it can be.
                     let pause = self.pace.pause(self.cordon_tries.min(3), failure.reply.retry_after());
-                    self.cordon = Call::Due(now + pause);
+                    self.cordon = CallState::Due(now + pause);
                     self.trouble = Some(failure);
                 }
             },
@@ -290,9 +293,9 @@ impl Engine {
     }
 
     /// A look or a cordon of ours fails for good.
-    fn refused(&mut self, now: Mono, call: RefusedCall, failure: Failure) {
+    fn refused(&mut self, now: Mono, call: RefusedCall, failure: CallFailure) {
         if let Reply::Permanent { by, .. } = failure.reply {
-            self.refused = Some(Refused { call, by });
+            self.refused = Some(PermanentRefusal { call, by });
         }
         let reason = failure.text.clone();
         self.trouble = Some(failure);
@@ -304,7 +307,7 @@ impl Engine {
             return;
         }
         let volumes = self.volumes.attached().map(|it| (it.name.clone(), it.to_string())).collect();
-        let watched = Watched {
+        let watched = WatchedBlockers {
             budgets: self.roster.spaces.known(),
             node: self.node,
             volumes,
@@ -314,7 +317,7 @@ impl Engine {
         let blockers = self.blockers(now);
         let watched =
             watched.with_pods(blockers.iter().filter_map(|it| self.roster.facts(&it.subject.pod()?.uid)));
-        self.over = Some(Outcome::Failed { reason, blockers, watched, marks: self.marks(now) });
+        self.over = Some(AttemptOutcome::Failed { reason, blockers, watched, marks: self.marks(now) });
     }
 
     /// Waits for volumes when no pod is left, and not before.
@@ -364,14 +367,14 @@ impl Engine {
         if (self.estimated.0, self.estimated.1) != (counts, phase) {
             let grace = self.roster.book.last_grace();
             let at = estimate(now, self.began, counts, grace, self.rules.proof_gap);
-            self.estimated = (counts, phase, at.filter(|_| phase != Phase::Detaching));
+            self.estimated = (counts, phase, at.filter(|_| phase != AttemptPhase::Detaching));
         }
     }
 
     /// Starts what is due.
     fn act(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         if self.cordon.is_due(now) {
-            self.cordon = Call::Flying;
+            self.cordon = CallState::Flying;
             effects.push(Effect::Cordon);
         }
         self.roster.ask_due(now, effects);
@@ -380,17 +383,17 @@ impl Engine {
         let nothing_left = !self.roster.is_active()
             && self.volumes.is_over()
             && self.guard.is_clear()
-            && self.cordon == Call::Idle;
-        if self.look == Call::Idle && nothing_left {
+            && self.cordon == CallState::Idle;
+        if self.look == CallState::Idle && nothing_left {
             self.look =
-                Call::Due(self.empty_since.map_or(now, |first| now.max(first + self.rules.proof_gap)));
-        } else if self.look == Call::Idle
+                CallState::Due(self.empty_since.map_or(now, |first| now.max(first + self.rules.proof_gap)));
+        } else if self.look == CallState::Idle
             && (self.roster.unsure || self.next_check().is_some_and(|at| at <= now))
         {
-            self.look = Call::Due(now);
+            self.look = CallState::Due(now);
         }
         if self.look.is_due(now) {
-            self.look = Call::Flying;
+            self.look = CallState::Flying;
             // Of the two lists of the proof the last one reads it.
             let storage = nothing_left && self.empty_since.is_some() && self.guard.is_there();
             effects.push(Effect::Look { turn: self.roster.turn(), storage });
@@ -416,11 +419,11 @@ impl Core for Engine {
             Event::Pods(pods) => {
                 self.trouble = None;
                 self.listed = true;
-                self.roster.see_all(now, pods, Source::Watch, &mut effects);
+                self.roster.see_all(now, pods, PodSource::Watch, &mut effects);
             }
             Event::Pod(facts) => {
                 self.trouble = None;
-                self.roster.see(now, facts, Source::Watch, &mut effects);
+                self.roster.see(now, facts, PodSource::Watch, &mut effects);
             }
             Event::PodGone(uid) => {
                 self.trouble = None;
@@ -437,10 +440,10 @@ impl Core for Engine {
             }
             Event::Volumes(attached) => {
                 self.trouble = None;
-                self.volumes.heard(attached);
+                self.volumes.take_attachments(attached);
             }
             Event::CopyAsked { volume, result } => self.guard.asked(now, volume, result, &mut effects),
-            Event::Storage(seen) => self.guard.heard(now, seen),
+            Event::Storage(seen) => self.guard.take_view(now, seen),
             Event::Containers(without) => self.roster.containers(now, &without, &mut effects),
             Event::Node(node) => self.node(now, &node, &mut effects),
             Event::Cordoned(result) => self.cordoned(now, result),
@@ -461,7 +464,7 @@ impl Core for Engine {
     }
 
     fn next_wake(&self) -> Option<Mono> {
-        let check = self.next_check().filter(|_| self.look == Call::Idle);
+        let check = self.next_check().filter(|_| self.look == CallState::Idle);
         let pods = self.roster.next_due(self.now);
         let volumes = self.volumes.next_due().into_iter().chain(self.guard.next_due(self.now)).min();
         let end = self.started + self.rules.end();

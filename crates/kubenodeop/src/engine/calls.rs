@@ -11,8 +11,8 @@ use step::Mono;
 
 use super::index::PodIndex;
 use super::pod_table::PodTable;
-use super::track::{RemovalCall, State, Track};
-use super::words::{Effect, LogEvent};
+use super::track::{PodState, PodTrack, RemovalCall};
+use super::words::{AttemptLogEvent, Effect};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::tier;
 use crate::progress::{BlockCode, Left};
@@ -21,13 +21,13 @@ use kubeapi::reply::Reply;
 
 /// A call of which there is at most one at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum CallState {
     Idle,
     Due(Mono),
     Flying,
 }
 
-impl Call {
+impl CallState {
     pub(super) fn due(self) -> Option<Mono> {
         match self {
             Self::Due(at) => Some(at),
@@ -44,7 +44,7 @@ impl PodTable {
     /// The answer to the call for a pod.
     pub(super) fn answered(&mut self, now: Mono, uid: &PodUid, reply: Reply, effects: &mut Vec<Effect>) {
         let Some(track) = self.book.get(uid) else { return };
-        let State::Asking { way, absent } = track.state else { return };
+        let PodState::Asking { way, absent } = track.state else { return };
         let count = self.replies.entry(reply.word()).or_default();
         *count = count.saturating_add(1);
         let (before, text, done) = (track.code(), reply.text().to_owned(), reply == Reply::Done);
@@ -52,10 +52,11 @@ impl PodTable {
         let many = matches!(reply, Reply::ManyBudgets { .. });
         if done {
             self.returns.sent(&track.facts);
-            let doomed = track.doomed.clone().filter(|_| way == RemovalCall::Delete);
-            let said =
-                doomed.map_or(LogEvent::Evicted(pod.clone()), |why| LogEvent::Deleted(pod.clone(), why));
-            if let LogEvent::Deleted(pod, why) = &said {
+            let deleted_for = track.delete_reason.clone().filter(|_| way == RemovalCall::Delete);
+            let said = deleted_for.map_or(AttemptLogEvent::Evicted(pod.clone()), |why| {
+                AttemptLogEvent::Deleted(pod.clone(), why)
+            });
+            if let AttemptLogEvent::Deleted(pod, why) = &said {
                 self.deleted.push(Left { what: pod.to_string(), why: why.clone() });
             }
             effects.push(Effect::Say(said));
@@ -65,23 +66,23 @@ impl PodTable {
         self.book.change(uid, |track| {
             track.answered(now, pace, reply);
             if absent {
-                track.state = State::Gone;
+                track.state = PodState::Gone;
             }
             track.turn = turn;
         });
         let Some(track) = self.book.get(uid) else { return };
         let code = track.code();
         match track.state {
-            State::Gone => effects.push(Effect::Say(LogEvent::Gone(pod))),
-            State::Going { .. } | State::Left | State::ObjectOnly => {}
-            State::Waiting { .. } | State::Asking { .. } | State::Ended => {
+            PodState::Gone => effects.push(Effect::Say(AttemptLogEvent::Gone(pod))),
+            PodState::Going { .. } | PodState::Left | PodState::ObjectOnly => {}
+            PodState::Waiting { .. } | PodState::Asking { .. } | PodState::Ended => {
                 if matches!(code, Some(BlockCode::Budget | BlockCode::ManyBudgets)) {
                     self.held_by_budget(now, uid, many, effects);
                 } else {
                     self.book.change(uid, |track| track.told = true);
                 }
                 if code != before {
-                    effects.push(Effect::Say(LogEvent::Held(pod, text)));
+                    effects.push(Effect::Say(AttemptLogEvent::Held(pod, text)));
                 }
                 self.settle(now, uid, effects);
             }
@@ -103,7 +104,7 @@ impl PodTable {
         if many {
             self.spaces.share(&namespace, &full);
         }
-        let told = self.spaces.is_told(&namespace);
+        let told = self.spaces.is_reportable(&namespace);
         self.book.change(uid, |track| {
             track.told = told;
             track.on_hold = many && !full.is_empty();
@@ -132,7 +133,7 @@ impl PodTable {
             let on_hold = many && guards.iter().any(|it| !it.has_room());
             let room = guards.iter().all(|it| it.allowed > taken.get(&it.name).copied().unwrap_or(0));
             let changed = before.as_ref().is_none_or(|before| before.guards(&track.facts.labels) != guards);
-            let hurry = changed && room && matches!(track.state, State::Waiting { .. });
+            let hurry = changed && room && matches!(track.state, PodState::Waiting { .. });
             if hurry {
                 for budget in &guards {
                     *taken.entry(budget.name.clone()).or_default() += 1;
@@ -140,7 +141,7 @@ impl PodTable {
             }
             if hurry || on_hold != track.on_hold {
                 self.book.change(&uid, |track| {
-                    track.on_hold = on_hold && track.doomed.is_none();
+                    track.on_hold = on_hold && track.delete_reason.is_none();
                     if hurry {
                         track.hurry(now);
                     }
@@ -152,12 +153,12 @@ impl PodTable {
     }
 
     /// By which call the pod is to be asked now; `None` when it has to wait for its budgets.
-    fn way(&self, track: &Track) -> Option<RemovalCall> {
+    fn way(&self, track: &PodTrack) -> Option<RemovalCall> {
         // A launcher that is deleted takes its guest with it, past KubeVirt's refusal.
         if tier::is_machine(&track.facts.labels) && !track.facts.finished {
             return Some(RemovalCall::Evict);
         }
-        if track.doomed.is_some() {
+        if track.delete_reason.is_some() {
             return Some(RemovalCall::Delete);
         }
         // The eviction API lets a finished pod go, whatever its budgets say.
@@ -176,7 +177,7 @@ impl PodTable {
                 return;
             }
             let mut book = std::mem::take(&mut self.book);
-            let may = |book: &PodIndex, track: &Track| {
+            let may = |book: &PodIndex, track: &PodTrack| {
                 self.way(track) != Some(RemovalCall::Remove)
                     || !book.removing.contains(&track.facts.pod.namespace)
             };
@@ -213,7 +214,7 @@ impl PodTable {
             });
             self.held_by_budget(now, uid, false, effects);
             if before != Some(BlockCode::ManyBudgets) {
-                effects.push(Effect::Say(LogEvent::Held(pod, text)));
+                effects.push(Effect::Say(AttemptLogEvent::Held(pod, text)));
             }
             return true;
         };
@@ -227,7 +228,7 @@ impl PodTable {
         });
         self.book.change(uid, |track| {
             track.asked.get_or_insert(now);
-            track.state = State::Asking { way, absent: false };
+            track.state = PodState::Asking { way, absent: false };
         });
         true
     }
@@ -235,7 +236,7 @@ impl PodTable {
     /// Tells refusals whose numbers are known by now, and looks at what hinders budgets.
     pub(super) fn inspect(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         self.spaces.inspect(now, effects);
-        for namespace in self.spaces.tell(now) {
+        for namespace in self.spaces.release_refusals(now) {
             for uid in self.book.held_in(&namespace) {
                 self.book.change(&uid, |track| track.told = true);
             }

@@ -14,8 +14,8 @@ use std::time::Duration;
 use step::Mono;
 
 use super::pod_table::PodTable;
-use super::track::State;
-use super::words::{Effect, LogEvent};
+use super::track::PodState;
+use super::words::{AttemptLogEvent, Effect};
 use kubeapi::names::PodUid;
 
 /// From one answer to the next question.
@@ -61,7 +61,7 @@ impl RuntimeLooks {
 impl PodTable {
     /// Since when it is to be asked: for the first pod that is overdue, else for one that counts as gone by its word.
     pub(super) fn doubtful(&self) -> Option<Mono> {
-        let objects = || self.book.in_state(&State::ObjectOnly).filter_map(|it| it.without).min();
+        let objects = || self.book.in_state(&PodState::ObjectOnly).filter_map(|it| it.without).min();
         self.book.next_overdue().or_else(objects)
     }
 
@@ -92,7 +92,7 @@ impl PodTable {
                 let least = if track.facts.claims.is_empty() { APART } else { unmounts };
                 let gone = has_none && now.since(*since) >= least;
                 if gone {
-                    track.state = State::ObjectOnly;
+                    track.state = PodState::ObjectOnly;
                 } else if !has_none {
                     track.without = None;
                 }
@@ -100,7 +100,7 @@ impl PodTable {
             });
             if let Some(pod) = gone.flatten() {
                 self.bump();
-                effects.push(Effect::Say(LogEvent::ObjectOnly(pod)));
+                effects.push(Effect::Say(AttemptLogEvent::ObjectOnly(pod)));
             }
         }
     }
@@ -113,7 +113,7 @@ impl PodTable {
         effects: &mut Vec<Effect>,
     ) {
         let Ok(without) = without else { return };
-        let objects = self.book.all().filter(|(_, track)| track.state == State::ObjectOnly);
+        let objects = self.book.all().filter(|(_, track)| track.state == PodState::ObjectOnly);
         let lives = objects.filter(|(uid, _)| !without.contains(uid)).map(|(uid, _)| uid.clone());
         for uid in lives.collect::<Vec<_>>() {
             self.book.change(&uid, |track| {

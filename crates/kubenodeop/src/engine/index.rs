@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use step::Mono;
 
-use super::track::{RemovalCall, SLACK, State, Track};
-use super::words::Claim;
+use super::track::{PodState, PodTrack, RemovalCall, SLACK};
+use super::words::ClaimName;
 use crate::plan::tier::Tier;
 use crate::progress::Counts;
 use kubeapi::names::PodUid;
 
 /// Order of asking within a tier: pods that were never refused, then by priority, then by UID.
-type Turn = (Tier, u32, i32, PodUid);
+type AskOrder = (Tier, u32, i32, PodUid);
 
 /// The pods, and the indexes over them.
 #[derive(Debug, Default)]
 pub(super) struct PodIndex {
-    pods: BTreeMap<PodUid, Track>,
+    pods: BTreeMap<PodUid, PodTrack>,
     /// By state; those that a rule lets stay do not count.
     pub(super) counts: Counts,
     /// Evictions that the server has accepted.
@@ -37,7 +37,7 @@ pub(super) struct PodIndex {
     /// Pods to be asked at a time that is still ahead.
     due: BTreeSet<(Tier, Mono, PodUid)>,
     /// Pods whose time has come.
-    ripe: BTreeSet<Turn>,
+    ripe: BTreeSet<AskOrder>,
     /// Ends of grace periods, with some slack.
     overdue: BTreeSet<(Mono, PodUid)>,
     /// Pods on the node by the time since when they are being asked to leave.
@@ -49,18 +49,18 @@ pub(super) struct PodIndex {
     /// Pods that are not asked, as the storage needs them.
     kept: u32,
     /// Claims of pods that are gone.
-    pub(super) claims: BTreeSet<Claim>,
+    pub(super) claims: BTreeSet<ClaimName>,
 }
 
 impl PodIndex {
     /// No pods yet; of those that have left before, these claims are known.
-    pub(super) fn owing(claims: BTreeSet<Claim>) -> Self {
+    pub(super) fn owing(claims: BTreeSet<ClaimName>) -> Self {
         Self { claims, ..Self::default() }
     }
 
     /// The claims of pods that are gone and of those that are to go.
-    pub(super) fn all_claims(&self) -> BTreeSet<Claim> {
-        let of = |track: &Track| {
+    pub(super) fn all_claims(&self) -> BTreeSet<ClaimName> {
+        let of = |track: &PodTrack| {
             let namespace = track.facts.pod.namespace.clone();
             let claims = track.facts.claims.clone();
             claims.into_iter().map(move |claim| (namespace.clone(), claim))
@@ -68,15 +68,15 @@ impl PodIndex {
         self.claims.iter().cloned().chain(self.pods.values().flat_map(of)).collect()
     }
 
-    pub(super) fn get(&self, uid: &PodUid) -> Option<&Track> {
+    pub(super) fn get(&self, uid: &PodUid) -> Option<&PodTrack> {
         self.pods.get(uid)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = (&PodUid, &Track)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (&PodUid, &PodTrack)> {
         self.pods.iter()
     }
 
-    pub(super) fn insert(&mut self, track: Track) {
+    pub(super) fn insert(&mut self, track: PodTrack) {
         let uid = track.facts.pod.uid.clone();
         self.enter(&uid, &track);
         self.pods.insert(uid, track);
@@ -89,11 +89,11 @@ impl PodIndex {
     }
 
     /// Changes a pod; the only way to do so.
-    pub(super) fn change<T>(&mut self, uid: &PodUid, change: impl FnOnce(&mut Track) -> T) -> Option<T> {
+    pub(super) fn change<T>(&mut self, uid: &PodUid, change: impl FnOnce(&mut PodTrack) -> T) -> Option<T> {
         let mut track = self.pods.remove(uid)?;
         self.leave(uid, &track);
         let outcome = change(&mut track);
-        if matches!(track.state, State::Gone | State::ObjectOnly) {
+        if matches!(track.state, PodState::Gone | PodState::ObjectOnly) {
             // A pod that has gone stays in the list for its count alone.
             let namespace = &track.facts.pod.namespace;
             self.claims.extend(track.facts.claims.drain(..).map(|claim| (namespace.clone(), claim)));
@@ -104,7 +104,7 @@ impl PodIndex {
         Some(outcome)
     }
 
-    fn enter(&mut self, uid: &PodUid, track: &Track) {
+    fn enter(&mut self, uid: &PodUid, track: &PodTrack) {
         self.count(track, u32::saturating_add);
         let facts = &track.facts;
         if let Some(due) = track.due() {
@@ -119,7 +119,7 @@ impl PodIndex {
                 self.never_ready.insert((asked, uid.clone()));
             }
         }
-        if let State::Asking { way, .. } = track.state {
+        if let PodState::Asking { way, .. } = track.state {
             self.asking += 1;
             if way == RemovalCall::Remove {
                 self.removing.insert(facts.pod.namespace.clone());
@@ -127,7 +127,7 @@ impl PodIndex {
         }
     }
 
-    fn leave(&mut self, uid: &PodUid, track: &Track) {
+    fn leave(&mut self, uid: &PodUid, track: &PodTrack) {
         self.count(track, u32::saturating_sub);
         let facts = &track.facts;
         if let Some(due) = track.due() {
@@ -141,7 +141,7 @@ impl PodIndex {
             self.asked.remove(&(asked, uid.clone()));
             self.never_ready.remove(&(asked, uid.clone()));
         }
-        if let State::Asking { way, .. } = track.state {
+        if let PodState::Asking { way, .. } = track.state {
             self.asking -= 1;
             if way == RemovalCall::Remove {
                 self.removing.remove(&facts.pod.namespace);
@@ -149,12 +149,12 @@ impl PodIndex {
         }
     }
 
-    fn count(&mut self, track: &Track, add: fn(u32, u32) -> u32) {
+    fn count(&mut self, track: &PodTrack, add: fn(u32, u32) -> u32) {
         let evicted = matches!(track.accepted, Some(RemovalCall::Evict | RemovalCall::Remove));
         self.evicted = add(self.evicted, u32::from(evicted));
         self.active = add(self.active, u32::from(track.is_active()));
         self.kept = add(self.kept, u32::from(track.is_active() && track.kept.is_some()));
-        self.refused = add(self.refused, u32::from(track.state == State::Ended));
+        self.refused = add(self.refused, u32::from(track.state == PodState::Ended));
         if track.is_here() {
             let here = self.tiers.entry(track.facts.tier).or_default();
             *here = add(*here, 1);
@@ -164,12 +164,12 @@ impl PodIndex {
         }
         let counts = &mut self.counts;
         let count = match track.state {
-            State::Left => return,
-            State::Gone | State::ObjectOnly => &mut counts.gone,
-            State::Going { .. } => &mut counts.going,
-            State::Ended => &mut counts.blocked,
-            State::Waiting { .. } | State::Asking { .. } if track.is_blocked() => &mut counts.blocked,
-            State::Waiting { .. } | State::Asking { .. } => &mut counts.waiting,
+            PodState::Left => return,
+            PodState::Gone | PodState::ObjectOnly => &mut counts.gone,
+            PodState::Going { .. } => &mut counts.going,
+            PodState::Ended => &mut counts.blocked,
+            PodState::Waiting { .. } | PodState::Asking { .. } if track.is_blocked() => &mut counts.blocked,
+            PodState::Waiting { .. } | PodState::Asking { .. } => &mut counts.waiting,
         };
         *count = add(*count, 1);
         counts.total = add(counts.total, 1);
@@ -194,7 +194,7 @@ impl PodIndex {
         &mut self,
         now: Mono,
         most: usize,
-        may: impl Fn(&Self, &Track) -> bool,
+        may: impl Fn(&Self, &PodTrack) -> bool,
     ) -> Vec<PodUid> {
         let Some(open) = self.open_tier() else { return Vec::new() };
         while let Some((tier, at, uid)) = self.due.first().cloned() {
@@ -252,7 +252,7 @@ impl PodIndex {
 
     /// Pods of a namespace that a budget holds, lower priorities first.
     pub(super) fn held_in(&self, namespace: &str) -> Vec<PodUid> {
-        let held = |it: &Track| it.facts.pod.namespace == namespace && it.is_held_by_budget();
+        let held = |it: &PodTrack| it.facts.pod.namespace == namespace && it.is_held_by_budget();
         let mut held: Vec<_> = self.pods.iter().filter(|(_, it)| held(it)).collect();
         held.sort_by_key(|(_, it)| it.facts.priority);
         held.into_iter().map(|(uid, _)| uid.clone()).collect()
@@ -264,11 +264,11 @@ impl PodIndex {
         self.pods
             .values()
             .filter(|it| it.facts.tier == open && it.is_here())
-            .all(|it| it.state == State::Ended)
+            .all(|it| it.state == PodState::Ended)
     }
 
     /// Pods that are in this state.
-    pub(super) fn in_state(&self, state: &State) -> impl Iterator<Item = &Track> {
+    pub(super) fn in_state(&self, state: &PodState) -> impl Iterator<Item = &PodTrack> {
         self.pods.values().filter(move |it| it.state == *state)
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use step::Mono;
 
 use super::pod_table::PodTable;
-use super::track::{Over, Track};
-use super::words::{Effect, NeverReadyAction, PodAction, Rules};
+use super::track::{Over, PodTrack};
+use super::words::{AttemptRules, Effect, NeverReadyAction, PodAction};
 use crate::plan::tier::Tier;
 use crate::progress::Marks;
 use kubeapi::names::{PodUid, listed};
@@ -56,7 +56,7 @@ impl TierClock {
 pub(super) struct WholeLimits([(Over, Option<Mono>, bool); 2]);
 
 impl WholeLimits {
-    pub(super) fn new(rules: &Rules, marks: &Marks, now: Mono) -> Self {
+    pub(super) fn new(rules: &AttemptRules, marks: &Marks, now: Mono) -> Self {
         let own = |over: Over| rules.action(over) != PodAction::GiveUp;
         let attempt = marks.attempt.map_or(now, |mark| mark.min(now)) + rules.attempt;
         let drain = marks.drain.zip(rules.drain.after).map(|(since, after)| since.min(now) + after);
@@ -82,7 +82,7 @@ impl WholeLimits {
     }
 }
 
-impl Rules {
+impl AttemptRules {
     /// How long an attempt lasts before it fails on that.
     pub(crate) fn end(&self) -> Duration {
         if self.attempt_then == PodAction::GiveUp { self.attempt } else { Duration::MAX }
@@ -112,7 +112,7 @@ impl Rules {
 
 impl PodTable {
     /// The limit that a pod is over: one that has it deleted before others.
-    pub(super) fn over(&self, track: &Track) -> Option<Over> {
+    pub(super) fn over(&self, track: &PodTrack) -> Option<Over> {
         let tier = self.clock.is_over(track.facts.tier).then_some(Over::Tier);
         // Nothing is done about a pod that was never asked.
         let asked = self.wholes.over().chain(tier).filter(|_| track.asked.is_some());
@@ -172,12 +172,12 @@ impl PodTable {
         let Some(after) = self.hold_time() else { return };
         let over = self.book.never_ready.iter().take_while(|(asked, _)| *asked + after <= now);
         let held =
-            |uid: &PodUid| self.book.get(uid).is_some_and(|it| it.is_held_by_budget() && it.can_be_doomed());
+            |uid: &PodUid| self.book.get(uid).is_some_and(|it| it.is_held_by_budget() && it.may_be_deleted());
         let over: Vec<PodUid> = over.map(|(_, uid)| uid.clone()).filter(held).collect();
         for uid in over {
             let secs = after.as_secs();
             let why = format!("deleted whatever its budgets say: never Ready, and held for {secs} s");
-            self.book.change(&uid, |track| track.doom(now, why));
+            self.book.change(&uid, |track| track.delete_by_rule(now, why));
         }
     }
 

@@ -23,6 +23,6 @@ mod words;
 
 pub use attempt::Engine;
 pub use words::{
-    Claim, Effect, Event, Failure, Limit, LogEvent, NeverReadyAction, PodAction, Rules, StickyAction,
-    VolumeAction,
+    AttemptLogEvent, AttemptRules, CallFailure, ClaimName, Effect, Event, Limit, NeverReadyAction, PodAction,
+    StickyAction, VolumeAction,
 };

@@ -33,7 +33,7 @@ pub(super) struct NamespaceBudgets {
     /// When to look next at what hinders a budget.
     due: Option<Mono>,
     /// That may be another time by now: nobody walks over a thousand budgets at each event.
-    stirred: bool,
+    look_now: bool,
 }
 
 #[derive(Debug)]
@@ -139,7 +139,7 @@ impl NamespaceBudgets {
     /// Takes the budgets of a namespace as they are now, and gives those of before, if they were known.
     pub(super) fn set(&mut self, now: Mono, namespace: &str, after: Vec<BudgetFacts>) -> Option<Budgets> {
         self.follow(now, namespace);
-        self.stirred = true;
+        self.look_now = true;
         self.all.get_mut(namespace)?.budgets.replace(Budgets::new(after))
     }
 
@@ -148,7 +148,7 @@ impl NamespaceBudgets {
         if let Some(space) = self.all.get_mut(namespace) {
             for (name, inspection) in &mut space.holding {
                 if !names.contains(name) {
-                    self.stirred |= inspection.wanted;
+                    self.look_now |= inspection.wanted;
                     inspection.wanted = false;
                     // What hindered it then may be over when it holds a pod again.
                     inspection.found = Inspected::default();
@@ -163,7 +163,7 @@ impl NamespaceBudgets {
         if let Some(space) = self.all.get_mut(namespace) {
             for name in names {
                 let inspection = space.holding.entry(name.clone()).or_default();
-                self.stirred |= !std::mem::replace(&mut inspection.wanted, true);
+                self.look_now |= !std::mem::replace(&mut inspection.wanted, true);
             }
         }
     }
@@ -173,14 +173,14 @@ impl NamespaceBudgets {
         if let Some(space) = self.all.get_mut(namespace) {
             for name in names {
                 let inspection = space.holding.entry(name.clone()).or_default();
-                self.stirred |= !std::mem::replace(&mut inspection.shared, true);
+                self.look_now |= !std::mem::replace(&mut inspection.shared, true);
             }
         }
     }
 
     /// Looks at what hinders budgets, where that is due.
     pub(super) fn inspect(&mut self, now: Mono, effects: &mut Vec<Effect>) {
-        if !self.stirred && self.due.is_none_or(|at| at > now) {
+        if !self.look_now && self.due.is_none_or(|at| at > now) {
             return;
         }
         for (namespace, space) in &mut self.all {
@@ -199,7 +199,7 @@ impl NamespaceBudgets {
             }
         }
         self.due = self.all.values().flat_map(Space::to_inspect).map(|(_, at)| at).min();
-        self.stirred = false;
+        self.look_now = false;
     }
 
     /// The answer to [`Effect::Inspect`]; `None` when it came to nothing, which leaves what was known.
@@ -208,7 +208,7 @@ impl NamespaceBudgets {
         let inspection = space.and_then(|space| space.holding.get_mut(budget));
         if let Some(inspection) = inspection.filter(|inspection| inspection.flying) {
             inspection.flying = false;
-            self.stirred = true;
+            self.look_now = true;
             inspection.answered = true;
             if let Some(found) = found.filter(|_| inspection.wanted) {
                 inspection.found = found;
@@ -230,12 +230,12 @@ impl NamespaceBudgets {
     }
 
     /// Whether refusals in this namespace may be told.
-    pub(super) fn is_told(&self, namespace: &str) -> bool {
+    pub(super) fn is_reportable(&self, namespace: &str) -> bool {
         self.all.get(namespace).is_none_or(|space| space.told)
     }
 
     /// Namespaces whose refusals may be told from now on.
-    pub(super) fn tell(&mut self, now: Mono) -> Vec<String> {
+    pub(super) fn release_refusals(&mut self, now: Mono) -> Vec<String> {
         let mut told = Vec::new();
         for (namespace, space) in self.all.iter_mut().filter(|(_, space)| !space.told) {
             if space.is_clear() || now.since(space.followed) >= QUIET {

@@ -14,18 +14,18 @@ use super::limits::{TierClock, WholeLimits};
 use super::namespace_budgets::NamespaceBudgets;
 use super::sentence;
 use super::sticky::Returns;
-use super::storage::Needs;
-use super::track::{State, Track};
-use super::words::{Claim, Effect, LogEvent, PodAction, Rules, StickyAction};
+use super::storage::StorageNeeds;
+use super::track::{PodState, PodTrack};
+use super::words::{AttemptLogEvent, AttemptRules, ClaimName, Effect, PodAction, StickyAction};
 use crate::node::cordon::NodeFacts;
-use crate::plan::{Class, Owner, PodFacts};
+use crate::plan::{PodClass, PodFacts, PodOwner};
 use crate::progress::{Left, Marks};
 use kubeapi::names::PodUid;
 use kubeapi::pace::Pace;
 
 /// Where a pod was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum PodSource {
     /// By a watch, which may lag behind our own calls.
     Watch,
     /// In a list read from the store that was asked for in this turn.
@@ -35,7 +35,7 @@ pub(super) enum Source {
 /// All pods that leave or have left.
 #[derive(Debug)]
 pub(super) struct PodTable {
-    pub(super) rules: Rules,
+    pub(super) rules: AttemptRules,
     pub(super) book: PodIndex,
     pub(super) spaces: NamespaceBudgets,
     pub(super) clock: TierClock,
@@ -46,9 +46,9 @@ pub(super) struct PodTable {
     /// Since when pods are asked to leave that an attempt of this boot had asked before.
     marks: BTreeMap<PodUid, Mono>,
     /// The claims of pods that stay here.
-    pub(super) stays: BTreeMap<PodUid, BTreeSet<Claim>>,
+    pub(super) stays: BTreeMap<PodUid, BTreeSet<ClaimName>>,
     /// What the storage needs.
-    pub(super) needs: Needs,
+    pub(super) needs: StorageNeeds,
     /// What is known of the container runtime.
     pub(super) runtime: RuntimeLooks,
     /// Since when nobody reports for the kubelet, and what the node says of it.
@@ -69,7 +69,7 @@ pub(super) struct PodTable {
 }
 
 impl PodTable {
-    pub(super) fn new(rules: Rules, marks: &Marks, now: Mono, pace: Pace) -> Self {
+    pub(super) fn new(rules: AttemptRules, marks: &Marks, now: Mono, pace: Pace) -> Self {
         Self {
             book: PodIndex::owing(marks.claims.clone()),
             spaces: NamespaceBudgets::default(),
@@ -79,7 +79,7 @@ impl PodTable {
             returns_from: Some(now),
             marks: marks.pods.clone(),
             stays: BTreeMap::new(),
-            needs: Needs::default(),
+            needs: StorageNeeds::default(),
             runtime: RuntimeLooks::default(),
             silent: None,
             replies: BTreeMap::new(),
@@ -124,25 +124,33 @@ impl PodTable {
     }
 
     /// One pod as it is now.
-    pub(super) fn see(&mut self, now: Mono, mut facts: PodFacts, source: Source, effects: &mut Vec<Effect>) {
+    pub(super) fn see(
+        &mut self,
+        now: Mono,
+        mut facts: PodFacts,
+        source: PodSource,
+        effects: &mut Vec<Effect>,
+    ) {
         let uid = facts.pod.uid.clone();
-        if source == Source::Watch && self.book.get(&uid).is_some_and(|it| !it.watched) {
+        if source == PodSource::Watch && self.book.get(&uid).is_some_and(|it| !it.watched) {
             self.book.change(&uid, |track| track.watched = true);
         }
         let Some(track) = self.book.get(&uid) else { return self.meet(now, facts, source, effects) };
         match source {
-            Source::Store(turn) if track.turn > turn => return,
+            PodSource::Store(turn) if track.turn > turn => return,
             // A list found out that the DaemonSet is gone; a watch does not look.
-            Source::Watch if track.facts.owner == Owner::VanishedDaemonSet => facts.owner = track.facts.owner,
-            Source::Store(_) | Source::Watch => {}
+            PodSource::Watch if track.facts.owner == PodOwner::VanishedDaemonSet => {
+                facts.owner = track.facts.owner;
+            }
+            PodSource::Store(_) | PodSource::Watch => {}
         }
-        if matches!(facts.class(), Class::Keep(_)) {
+        if matches!(facts.class(), PodClass::Keep(_)) {
             self.turn += 1;
             self.book.remove(&uid);
             self.stay(facts);
             return;
         }
-        if track.state == State::Left && !facts.terminating {
+        if track.state == PodState::Left && !facts.terminating {
             return;
         }
         let (pace, turn) = (&mut self.pace, self.turn + 1);
@@ -151,15 +159,20 @@ impl PodTable {
             let terminating = facts.terminating;
             track.facts = facts;
             match (&before, source) {
-                (State::Asking { way, .. }, _) => track.state = State::Asking { way: *way, absent: false },
-                (State::ObjectOnly, _) if terminating => {}
+                (PodState::Asking { way, .. }, _) => {
+                    track.state = PodState::Asking { way: *way, absent: false }
+                }
+                (PodState::ObjectOnly, _) if terminating => {}
                 (_, _) if terminating => track.going(now),
                 // Only a list withdraws an end that the server has accepted.
-                (State::Waiting { .. } | State::Ended | State::Left, _)
-                | (State::Going { .. }, Source::Watch) => {}
-                (State::Gone, Source::Watch) if track.accepted.is_some() => track.going(now),
-                (State::Going { .. } | State::Gone | State::ObjectOnly, Source::Watch | Source::Store(_)) => {
-                    track.doomed = None;
+                (PodState::Waiting { .. } | PodState::Ended | PodState::Left, _)
+                | (PodState::Going { .. }, PodSource::Watch) => {}
+                (PodState::Gone, PodSource::Watch) if track.accepted.is_some() => track.going(now),
+                (
+                    PodState::Going { .. } | PodState::Gone | PodState::ObjectOnly,
+                    PodSource::Watch | PodSource::Store(_),
+                ) => {
+                    track.delete_reason = None;
                     track.again(now, pace, None);
                 }
             }
@@ -176,10 +189,10 @@ impl PodTable {
     }
 
     /// A pod that was not known before.
-    fn meet(&mut self, now: Mono, facts: PodFacts, source: Source, effects: &mut Vec<Effect>) {
+    fn meet(&mut self, now: Mono, facts: PodFacts, source: PodSource, effects: &mut Vec<Effect>) {
         match facts.class() {
-            Class::Keep(_) => return self.stay(facts),
-            Class::Leave | Class::Await => {}
+            PodClass::Keep(_) => return self.stay(facts),
+            PodClass::Leave | PodClass::Await => {}
         }
         let uid = facts.pod.uid.clone();
         self.stays.remove(&uid);
@@ -189,8 +202,8 @@ impl PodTable {
         if !leave || facts.terminating {
             self.turn += 1;
         }
-        let mut track = Track::new(facts, now, self.turn);
-        track.watched = source == Source::Watch;
+        let mut track = PodTrack::new(facts, now, self.turn);
+        track.watched = source == PodSource::Watch;
         track.kept = self.needs.keeps(&track.facts).then_some(now);
         if let Some(mark) = self.marks.get(&uid) {
             track.asked = Some((*mark).min(now));
@@ -218,10 +231,10 @@ impl PodTable {
     /// Applies to a pod the rules for workloads that come back, and for limits that are over.
     pub(super) fn settle(&mut self, now: Mono, uid: &PodUid, effects: &mut Vec<Effect>) {
         let Some(track) = self.book.get(uid) else { return };
-        let idle = matches!(track.state, State::Waiting { .. } | State::Ended);
+        let idle = matches!(track.state, PodState::Waiting { .. } | PodState::Ended);
         if let Some(why) = self.needs.stays(&track.facts).filter(|_| idle && track.is_held_by_budget()) {
-            let said = LogEvent::Left(track.facts.pod.clone(), why.clone());
-            self.book.change(uid, |track| track.state = State::Left);
+            let said = AttemptLogEvent::Left(track.facts.pod.clone(), why.clone());
+            self.book.change(uid, |track| track.state = PodState::Left);
             effects.push(Effect::Say(said));
             return;
         }
@@ -232,8 +245,8 @@ impl PodTable {
             let (pod, why) = (track.facts.pod.clone(), self.why_sticky(track));
             match self.rules.sticky {
                 StickyAction::Leave => {
-                    self.book.change(uid, |track| track.state = State::Left);
-                    effects.push(Effect::Say(LogEvent::Left(pod, why)));
+                    self.book.change(uid, |track| track.state = PodState::Left);
+                    effects.push(Effect::Say(AttemptLogEvent::Left(pod, why)));
                     return;
                 }
                 StickyAction::GiveUp => {
@@ -243,14 +256,14 @@ impl PodTable {
             }
             self.book.change(uid, |track| {
                 track.sticky = true;
-                track.state = State::Waiting { due: now, not_before: now };
+                track.state = PodState::Waiting { due: now, not_before: now };
             });
-            effects.push(Effect::Say(LogEvent::Held(pod, why)));
+            effects.push(Effect::Say(AttemptLogEvent::Held(pod, why)));
             return;
         }
         let Some(over) = self.over(track).filter(|_| track.is_here()) else { return };
-        let doom = self.rules.action(over) == PodAction::Delete && track.can_be_doomed();
-        if !doom && track.over == Some(over) {
+        let deletes = self.rules.action(over) == PodAction::Delete && track.may_be_deleted();
+        if !deletes && track.over == Some(over) {
             return;
         }
         let why = format!(
@@ -259,29 +272,29 @@ impl PodTable {
         );
         self.book.change(uid, |track| {
             track.over = Some(over);
-            if doom {
-                track.doom(now, why);
+            if deletes {
+                track.delete_by_rule(now, why);
             }
         });
     }
 
     /// What the storage needs, where it may have changed.
-    pub(super) fn need(&mut self, now: Mono, needs: Option<Needs>, effects: &mut Vec<Effect>) {
+    pub(super) fn need(&mut self, now: Mono, needs: Option<StorageNeeds>, effects: &mut Vec<Effect>) {
         let Some(needs) = needs.filter(|needs| *needs != self.needs) else { return };
         let before = std::mem::replace(&mut self.needs, needs);
-        let other = |track: &Track| before.stays(&track.facts) != self.needs.stays(&track.facts);
+        let other = |track: &PodTrack| before.stays(&track.facts) != self.needs.stays(&track.facts);
         let other = self.book.all().filter(|(_, track)| other(track));
         let other: Vec<PodUid> = other.map(|(uid, _)| uid.clone()).collect();
         for uid in other {
             self.book.change(&uid, |track| {
-                if track.state == State::Left {
+                if track.state == PodState::Left {
                     // It passes no longer.
-                    track.state = State::Waiting { due: now, not_before: now };
+                    track.state = PodState::Waiting { due: now, not_before: now };
                 }
             });
             self.settle(now, &uid, effects);
         }
-        let kept = |track: &Track| track.is_here() && self.needs.keeps(&track.facts);
+        let kept = |track: &PodTrack| track.is_here() && self.needs.keeps(&track.facts);
         let changed = self.book.all().filter(|(_, track)| track.kept.is_some() != kept(track));
         let changed: Vec<PodUid> = changed.map(|(uid, _)| uid.clone()).collect();
         for uid in changed {
@@ -292,11 +305,11 @@ impl PodTable {
     }
 
     /// Why it is left in place.
-    pub(super) fn why_left(&self, track: &Track) -> String {
+    pub(super) fn why_left(&self, track: &PodTrack) -> String {
         self.needs.stays(&track.facts).cloned().unwrap_or_else(|| self.why_sticky(track))
     }
 
-    pub(super) fn why_sticky(&self, track: &Track) -> String {
+    pub(super) fn why_sticky(&self, track: &PodTrack) -> String {
         let count = self.returns.count(&track.facts);
         format!("its {} has come back to this node {count} times", track.facts.workload)
     }
@@ -306,19 +319,19 @@ impl PodTable {
         &mut self,
         now: Mono,
         pods: Vec<PodFacts>,
-        source: Source,
+        source: PodSource,
         effects: &mut Vec<Effect>,
     ) {
-        let speaks_of = |track: &Track| match source {
-            Source::Watch => track.watched,
-            Source::Store(turn) => track.turn <= turn,
+        let speaks_of = |track: &PodTrack| match source {
+            PodSource::Watch => track.watched,
+            PodSource::Store(turn) => track.turn <= turn,
         };
         let there: BTreeSet<&PodUid> = pods.iter().map(|facts| &facts.pod.uid).collect();
         let lacks =
-            |(uid, track): (&PodUid, &Track)| track.is_here() && !speaks_of(track) && !there.contains(uid);
-        self.unsure = source == Source::Watch && self.book.all().any(lacks);
-        let absent = |uid: &PodUid, track: &Track| {
-            track.state != State::Gone && speaks_of(track) && !there.contains(uid)
+            |(uid, track): (&PodUid, &PodTrack)| track.is_here() && !speaks_of(track) && !there.contains(uid);
+        self.unsure = source == PodSource::Watch && self.book.all().any(lacks);
+        let absent = |uid: &PodUid, track: &PodTrack| {
+            track.state != PodState::Gone && speaks_of(track) && !there.contains(uid)
         };
         let absent: Vec<PodUid> =
             self.book.all().filter(|(uid, track)| absent(uid, track)).map(|(uid, _)| uid.clone()).collect();
@@ -336,13 +349,15 @@ impl PodTable {
         let Some(track) = self.book.get(uid) else { return };
         let pod = track.facts.pod.clone();
         let state = match track.state {
-            State::Gone => return,
-            State::Left => return self.book.remove(uid),
-            State::Asking { way, .. } => State::Asking { way, absent: true },
-            State::Waiting { .. } | State::Going { .. } | State::Ended | State::ObjectOnly => State::Gone,
+            PodState::Gone => return,
+            PodState::Left => return self.book.remove(uid),
+            PodState::Asking { way, .. } => PodState::Asking { way, absent: true },
+            PodState::Waiting { .. } | PodState::Going { .. } | PodState::Ended | PodState::ObjectOnly => {
+                PodState::Gone
+            }
         };
-        if state == State::Gone {
-            effects.push(Effect::Say(LogEvent::Gone(pod)));
+        if state == PodState::Gone {
+            effects.push(Effect::Say(AttemptLogEvent::Gone(pod)));
         }
         self.turn += 1;
         let turn = self.turn;

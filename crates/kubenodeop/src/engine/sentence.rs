@@ -7,37 +7,38 @@ use step::Mono;
 
 use super::calls::surge::SecondCopy;
 use super::namespace_budgets::NamespaceBudgets;
-use super::storage::Needs;
-use super::track::{Over, Refusal, State, Track};
-use super::words::Rules;
+use super::storage::StorageNeeds;
+use super::track::{Over, PodRefusal, PodState, PodTrack};
+use super::words::AttemptRules;
 use crate::plan::budget::BudgetFacts;
 use crate::plan::held;
 use crate::plan::unhealthy::UnhealthyPod;
-use crate::progress::{BlockCode, Blocker};
+use crate::progress::{AttemptBlocker, BlockCode};
 
 /// What holds the pod, when something does.
 pub(super) fn blocker(
     now: Mono,
-    track: &Track,
-    (spaces, needs, silent): (&NamespaceBudgets, &Needs, Option<&(Mono, String)>),
+    track: &PodTrack,
+    (spaces, needs, silent): (&NamespaceBudgets, &StorageNeeds, Option<&(Mono, String)>),
     returns: u32,
-    rules: &Rules,
-) -> Option<Blocker> {
+    rules: &AttemptRules,
+) -> Option<AttemptBlocker> {
     let pod = &track.facts.pod;
-    let named = |code, reason, since| Some(Blocker { subject: pod.clone().into(), code, reason, since });
-    if let (State::Going { since }, Some((silent, words))) = (&track.state, silent) {
+    let named =
+        |code, reason, since| Some(AttemptBlocker { subject: pod.clone().into(), code, reason, since });
+    if let (PodState::Going { since }, Some((silent, words))) = (&track.state, silent) {
         let reason = format!("the kubelet of this node is silent ({words}), so pod {pod} does not end");
         return named(BlockCode::KubeletSilent, reason, *since.max(silent));
     }
     let (code, reason, since) = match (&track.state, &track.refusal) {
-        (State::Gone | State::ObjectOnly | State::Left, _) => return None,
-        (State::Waiting { .. } | State::Asking { .. }, _) if track.sticky => {
+        (PodState::Gone | PodState::ObjectOnly | PodState::Left, _) => return None,
+        (PodState::Waiting { .. } | PodState::Asking { .. }, _) if track.sticky => {
             let workload = &track.facts.workload;
             let reason =
                 format!("pod {pod} is not asked any more: its {workload} has come back here {returns} times");
             return named(BlockCode::Sticky, reason, track.asked.unwrap_or(now));
         }
-        (State::Waiting { .. } | State::Asking { .. }, _)
+        (PodState::Waiting { .. } | PodState::Asking { .. }, _)
             if let SecondCopy::Awaited(deployment) = &track.copy =>
         {
             let secs = rules.surge_limit.as_secs();
@@ -47,11 +48,13 @@ pub(super) fn blocker(
             );
             return named(BlockCode::Surge, reason, track.asked.unwrap_or(now));
         }
-        (State::Waiting { .. } | State::Ended, _) if track.kept.is_some() => {
+        (PodState::Waiting { .. } | PodState::Ended, _) if track.kept.is_some() => {
             let (code, why) = needs.why(&track.facts)?;
             return named(code, format!("pod {pod} is not evicted yet: {why}"), track.kept.unwrap_or(now));
         }
-        (State::Waiting { .. } | State::Asking { .. } | State::Ended, Some(refusal)) if track.told => {
+        (PodState::Waiting { .. } | PodState::Asking { .. } | PodState::Ended, Some(refusal))
+            if track.told =>
+        {
             let (code, reason) = match needs.budget(&track.facts) {
                 Some(why) if track.is_held_by_budget() => {
                     (BlockCode::StorageManager, format!("pod {pod}: {why}"))
@@ -60,13 +63,13 @@ pub(super) fn blocker(
             };
             (code, reason, refusal.since)
         }
-        (State::Going { since }, _) if track.overdue_at().is_some_and(|at| at <= now) => {
+        (PodState::Going { since }, _) if track.overdue_at().is_some_and(|at| at <= now) => {
             let grace = track.facts.grace.as_secs();
             let runs = if track.lives { "; its containers still run" } else { "" };
             let reason = format!("pod {pod} was asked to end and is still there after its {grace} s{runs}");
             (BlockCode::SlowToEnd, reason, *since)
         }
-        (State::Going { since }, _) if track.over.is_some() => {
+        (PodState::Going { since }, _) if track.over.is_some() => {
             (BlockCode::OverTime, format!("pod {pod} was asked to end and is still there"), *since)
         }
         (_, _) if track.over.is_some() => {
@@ -75,7 +78,7 @@ pub(super) fn blocker(
         (_, _) => return None,
     };
     match track.over {
-        Some(over) if track.state != State::Ended => named(
+        Some(over) if track.state != PodState::Ended => named(
             BlockCode::OverTime,
             format!("{reason}; it is over the limit {}", limit(over, rules)),
             since,
@@ -85,7 +88,7 @@ pub(super) fn blocker(
 }
 
 /// The limit in words: `of 300 s for a pod`.
-pub(super) fn limit(over: Over, rules: &Rules) -> String {
+pub(super) fn limit(over: Over, rules: &AttemptRules) -> String {
     let (after, what) = match over {
         Over::Pod => (rules.pod.after, "a pod"),
         Over::Tier => (rules.tier.after, "a tier"),
@@ -95,7 +98,7 @@ pub(super) fn limit(over: Over, rules: &Rules) -> String {
     format!("of {} s for {what}", after.unwrap_or_default().as_secs())
 }
 
-fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (BlockCode, String) {
+fn refused(track: &PodTrack, refusal: &PodRefusal, spaces: &NamespaceBudgets) -> (BlockCode, String) {
     let (pod, text) = (&track.facts.pod, refusal.reply.text());
     let reason = match refusal.code {
         BlockCode::Budget | BlockCode::ManyBudgets => return by_budget(track, refusal, spaces),
@@ -127,7 +130,7 @@ fn refused(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (Bloc
     (refusal.code, reason)
 }
 
-fn by_budget(track: &Track, refusal: &Refusal, spaces: &NamespaceBudgets) -> (BlockCode, String) {
+fn by_budget(track: &PodTrack, refusal: &PodRefusal, spaces: &NamespaceBudgets) -> (BlockCode, String) {
     let (pod, text) = (&track.facts.pod, refusal.reply.text());
     let guards = spaces.guards(&track.facts);
     if guards.is_empty() {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::plan::PodFacts;
 
 /// Namespace, and kind and name of the controller.
-type Workload = (String, String);
+type WorkloadKey = (String, String);
 
 /// As many counts are kept for the next attempt.
 const KEPT: usize = 64;
@@ -18,13 +18,13 @@ const KEPT: usize = 64;
 pub(super) struct Returns {
     limit: u32,
     /// Workloads of which this attempt has sent a pod away.
-    sent: BTreeSet<Workload>,
-    counts: BTreeMap<Workload, u32>,
+    sent: BTreeSet<WorkloadKey>,
+    counts: BTreeMap<WorkloadKey, u32>,
 }
 
 impl Returns {
     /// A workload is sticky at `limit` returns; `counts` are those of earlier attempts.
-    pub(super) fn new(limit: u32, counts: BTreeMap<Workload, u32>) -> Self {
+    pub(super) fn new(limit: u32, counts: BTreeMap<WorkloadKey, u32>) -> Self {
         Self { limit: limit.max(1), sent: BTreeSet::new(), counts }
     }
 
@@ -52,18 +52,18 @@ impl Returns {
     }
 
     /// The counts for the next attempt; the highest, when there are too many.
-    pub(super) fn marks(&self) -> BTreeMap<Workload, u32> {
+    pub(super) fn marks(&self) -> BTreeMap<WorkloadKey, u32> {
         if self.counts.len() <= KEPT {
             return self.counts.clone();
         }
-        let mut all: Vec<(&Workload, &u32)> = self.counts.iter().collect();
+        let mut all: Vec<(&WorkloadKey, &u32)> = self.counts.iter().collect();
         all.sort_by_key(|(workload, count)| (std::cmp::Reverse(**count), *workload));
         all.into_iter().take(KEPT).map(|(workload, count)| (workload.clone(), *count)).collect()
     }
 }
 
 /// A pod without a controller has none: nobody brings it back.
-fn workload(facts: &PodFacts) -> Option<Workload> {
+fn workload(facts: &PodFacts) -> Option<WorkloadKey> {
     let named = !facts.workload.is_empty();
     named.then(|| (facts.pod.namespace.clone(), facts.workload.clone()))
 }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn d10_counts_go_on_in_the_next_attempt_and_at_most_64_do() {
         let web = of("web", "ReplicaSet/web");
-        let mut earlier: BTreeMap<Workload, u32> =
+        let mut earlier: BTreeMap<WorkloadKey, u32> =
             (0..100).map(|number| (("shop".to_owned(), format!("Job/{number}")), 1)).collect();
         earlier.insert(("shop".to_owned(), web.workload.clone()), 2);
         let mut returns = Returns::new(3, earlier);

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use step::Mono;
 
-use super::words::{Claim, Effect, Failure, Limit, LogEvent, VolumeAction};
-use crate::changes::watched::Watched;
+use super::words::{AttemptLogEvent, CallFailure, ClaimName, Effect, Limit, VolumeAction};
+use crate::changes::watched::WatchedBlockers;
 use crate::plan::PodFacts;
-use crate::progress::{BlockCode, Blocker, Left, VolumeWait};
-use crate::storage::{Cause, Closed, Finding, Look, VolumeState, is_manager};
+use crate::progress::{AttemptBlocker, BlockCode, Left, VolumeWait};
+use crate::storage::{Cause, ClosedBudget, StorageView, VolumeFinding, VolumeState, is_manager};
 use kubeapi::names::{PASS_ANNOTATION, listed};
 
 /// From a failed request for another copy to the next.
@@ -23,7 +23,7 @@ const COPY_BEGINS: Duration = Duration::from_mins(10);
 
 /// Another copy of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Asked {
+enum CopyRequest {
     /// It is being asked for.
     Flying,
     /// It was asked for then.
@@ -34,16 +34,16 @@ enum Asked {
 
 /// The storage as it was seen last.
 #[derive(Debug)]
-enum Known {
+enum KnownStorage {
     NotYet,
     /// There is none to guard.
     Without,
-    With(Look),
+    With(StorageView),
 }
 
 /// What is known of last copies, and how long they are waited for.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(super) struct LastCopyGuard {
     limit: Limit<VolumeAction>,
     /// Volumes and claims that a policy lets pass.
     pass: BTreeSet<String>,
@@ -52,25 +52,25 @@ pub(super) struct Guard {
     /// Since when this one waits for nothing else.
     since: Option<Mono>,
     /// What was seen last.
-    known: Known,
+    known: KnownStorage,
     /// Why what was seen last is not what is.
-    trouble: Option<Failure>,
+    trouble: Option<CallFailure>,
     /// Volumes of which another copy was asked for in this attempt.
-    asked: BTreeMap<String, Asked>,
+    asked: BTreeMap<String, CopyRequest>,
     over: bool,
     /// What the pods need of it may have changed; and when time alone changes it next.
     changed: bool,
     changes_at: Option<Mono>,
 }
 
-impl Guard {
+impl LastCopyGuard {
     pub(super) fn new(limit: Limit<VolumeAction>, pass: BTreeSet<String>, mark: Option<Mono>) -> Self {
         Self {
             limit,
             pass,
             mark,
             since: None,
-            known: Known::NotYet,
+            known: KnownStorage::NotYet,
             trouble: None,
             asked: BTreeMap::new(),
             over: false,
@@ -80,35 +80,35 @@ impl Guard {
     }
 
     /// What the storage is now, or why that could not be read: then nothing is proved by what was seen before.
-    pub(super) fn heard(&mut self, now: Mono, seen: Result<Option<Look>, Failure>) {
+    pub(super) fn take_view(&mut self, now: Mono, seen: Result<Option<StorageView>, CallFailure>) {
         self.changed = true;
         // What was asked for before a restart.
         for it in seen.iter().flatten().flat_map(|it| &it.findings).filter(|it| it.asked) {
-            self.asked.entry(it.volume.clone()).or_insert(Asked::Done(now));
+            self.asked.entry(it.volume.clone()).or_insert(CopyRequest::Done(now));
         }
         match seen {
             Ok(look) => {
-                (self.known, self.trouble) = (look.map_or(Known::Without, Known::With), None);
+                (self.known, self.trouble) = (look.map_or(KnownStorage::Without, KnownStorage::With), None);
             }
             Err(failure) => self.trouble = Some(failure),
         }
     }
 
     /// The newest look, also one that is old.
-    pub(super) fn look(&self) -> Option<&Look> {
+    pub(super) fn look(&self) -> Option<&StorageView> {
         match &self.known {
-            Known::With(look) => Some(look),
-            Known::NotYet | Known::Without => None,
+            KnownStorage::With(look) => Some(look),
+            KnownStorage::NotYet | KnownStorage::Without => None,
         }
     }
 
     fn is_known(&self) -> bool {
-        !matches!(self.known, Known::NotYet)
+        !matches!(self.known, KnownStorage::NotYet)
     }
 
     /// Whether there is storage to guard, as far as is known.
     pub(super) fn is_there(&self) -> bool {
-        !matches!(self.known, Known::Without)
+        !matches!(self.known, KnownStorage::Without)
     }
 
     /// Whether all else is done (again) and only the storage is waited for.
@@ -131,22 +131,22 @@ impl Guard {
     }
 
     /// The volumes whose last healthy copy is here and which no policy lets pass by name.
-    fn last(&self) -> impl Iterator<Item = &Finding> {
+    fn last(&self) -> impl Iterator<Item = &VolumeFinding> {
         let all = self.look().map(|it| it.findings.as_slice()).unwrap_or_default();
         all.iter().filter(|it| it.is_last() && !self.is_passed(it))
     }
 
     /// What is worth another attempt when it changes.
-    pub(super) fn watched(&self) -> Watched {
-        let of = |it: &Finding| match &it.state {
+    pub(super) fn watched(&self) -> WatchedBlockers {
+        let of = |it: &VolumeFinding| match &it.state {
             VolumeState::LastCopy(cause) => Some((it.volume.clone(), cause.clone())),
             VolumeState::Safe | VolumeState::Faulted => None,
         };
         let last_copies = self.last().filter_map(of).collect();
-        Watched { last_copies, storage_unknown: self.trouble.is_some(), ..Watched::default() }
+        WatchedBlockers { last_copies, storage_unknown: self.trouble.is_some(), ..WatchedBlockers::default() }
     }
 
-    fn is_passed(&self, finding: &Finding) -> bool {
+    fn is_passed(&self, finding: &VolumeFinding) -> bool {
         !finding.passed.is_empty() || self.pass.iter().any(|word| finding.is_named(word))
     }
 
@@ -197,10 +197,10 @@ impl Guard {
     pub(super) fn waits(&self) -> Vec<VolumeWait> {
         let Some(look) = self.look() else { return Vec::new() };
         let shown = look.findings.iter().filter(|it| it.state != VolumeState::Safe);
-        let wait = |it: &Finding| {
+        let wait = |it: &VolumeFinding| {
             let failed = match self.asked.get(&it.volume) {
-                Some(Asked::Failed(_, text)) => format!("; another could not be asked for: {text}"),
-                Some(Asked::Flying | Asked::Done(_)) | None => String::new(),
+                Some(CopyRequest::Failed(_, text)) => format!("; another could not be asked for: {text}"),
+                Some(CopyRequest::Flying | CopyRequest::Done(_)) | None => String::new(),
             };
             let passed = match it.passed.as_str() {
                 "" if self.is_passed(it) => "; allowed to go down by last_copy_pass".to_owned(),
@@ -224,12 +224,12 @@ impl Guard {
     }
 
     /// The volumes that keep the node although nothing else does, and for which no other copy is under way.
-    pub(super) fn blockers(&self) -> Vec<Blocker> {
+    pub(super) fn blockers(&self) -> Vec<AttemptBlocker> {
         let (Some(since), Some(look)) = (self.since, self.look()) else { return Vec::new() };
-        let of = |it: &Finding| {
+        let of = |it: &VolumeFinding| {
             let VolumeState::LastCopy(cause) = &it.state else { return None };
             let code = cause.code()?;
-            Some(Blocker { subject: it.subject(), code, reason: it.sentence(&look.policy), since })
+            Some(AttemptBlocker { subject: it.subject(), code, reason: it.sentence(&look.policy), since })
         };
         if self.is_clear() { Vec::new() } else { self.last().filter_map(of).collect() }
     }
@@ -259,7 +259,7 @@ impl Guard {
     }
 
     /// What the drain must leave in place meanwhile; `None` as long as neither the storage nor a time has changed it.
-    pub(super) fn needs(&mut self, now: Mono) -> Option<Needs> {
+    pub(super) fn needs(&mut self, now: Mono) -> Option<StorageNeeds> {
         if !std::mem::take(&mut self.changed) && self.changes_at.is_none_or(|at| now < at) {
             return None;
         }
@@ -267,7 +267,7 @@ impl Guard {
         let budgets = self.look().map(|it| it.managers.clone()).unwrap_or_default();
         let managers = (self.is_there() && !self.is_clear()).then(|| self.words());
         let unknown = !self.is_known() && self.trouble.is_none();
-        Some(Needs { unknown, managers, claims: self.copying(now), staying: self.staying(), budgets })
+        Some(StorageNeeds { unknown, managers, claims: self.copying(now), staying: self.staying(), budgets })
     }
 
     /// Instance managers whose budget only volumes keep closed that pass, each with why it stays: nothing opens it, and
@@ -281,7 +281,7 @@ impl Guard {
             found.is_some_and(|it| it.is_last() && (self.is_passed(it) || self.over))
         };
         let stays = look.managers.iter().filter(|(_, it)| !it.by.is_empty() && it.by.iter().all(passes));
-        let why = |it: &Closed| {
+        let why = |it: &ClosedBudget| {
             format!(
                 "left in place: only volumes that may go down need it, and Longhorn keeps its budget closed: {}",
                 it.why
@@ -296,7 +296,7 @@ impl Guard {
     }
 
     /// Why the state of the storage is not known, when it is not.
-    pub(super) fn trouble(&self) -> Option<&Failure> {
+    pub(super) fn trouble(&self) -> Option<&CallFailure> {
         self.trouble.as_ref()
     }
 
@@ -305,15 +305,15 @@ impl Guard {
         if self.trouble.is_some() || self.look().is_none_or(|it| it.policy.copies_by_cordon()) {
             return;
         }
-        let wants = |it: &&Finding| {
+        let wants = |it: &&VolumeFinding| {
             it.state == VolumeState::LastCopy(Cause::Enough)
-                && !matches!(self.asked.get(&it.volume), Some(Asked::Flying | Asked::Done(_)))
-                && !matches!(self.asked.get(&it.volume), Some(Asked::Failed(again, _)) if now < *again)
+                && !matches!(self.asked.get(&it.volume), Some(CopyRequest::Flying | CopyRequest::Done(_)))
+                && !matches!(self.asked.get(&it.volume), Some(CopyRequest::Failed(again, _)) if now < *again)
         };
         let volumes: Vec<(String, u32)> =
             self.last().filter(wants).map(|it| (it.volume.clone(), it.wanted)).collect();
         for (volume, wanted) in volumes {
-            self.asked.insert(volume.clone(), Asked::Flying);
+            self.asked.insert(volume.clone(), CopyRequest::Flying);
             self.changed = true;
             effects.push(Effect::AskCopy { volume, wanted });
         }
@@ -324,32 +324,32 @@ impl Guard {
         &mut self,
         now: Mono,
         volume: String,
-        result: Result<(), Failure>,
+        result: Result<(), CallFailure>,
         effects: &mut Vec<Effect>,
     ) {
         let asked = match result {
             Ok(()) => {
-                effects.push(Effect::Say(LogEvent::CopyAsked(volume.clone())));
-                Asked::Done(now)
+                effects.push(Effect::Say(AttemptLogEvent::CopyAsked(volume.clone())));
+                CopyRequest::Done(now)
             }
-            Err(failure) => Asked::Failed(now + ASK_AGAIN, failure.text),
+            Err(failure) => CopyRequest::Failed(now + ASK_AGAIN, failure.text),
         };
         self.asked.insert(volume, asked);
         self.changed = true;
     }
 
     /// Claims whose pods stay for now, each with why: a copy is made while its volume is attached here.
-    fn copying(&self, now: Mono) -> BTreeMap<Claim, (BlockCode, String)> {
-        let stays = |it: &&Finding| match (&it.state, self.asked.get(&it.volume)) {
+    fn copying(&self, now: Mono) -> BTreeMap<ClaimName, (BlockCode, String)> {
+        let stays = |it: &&VolumeFinding| match (&it.state, self.asked.get(&it.volume)) {
             (VolumeState::LastCopy(Cause::Rebuilding | Cause::Full(_)), _) => it.asked,
-            (VolumeState::LastCopy(Cause::Enough), Some(Asked::Flying)) => true,
-            (VolumeState::LastCopy(Cause::Enough | Cause::Degraded), Some(Asked::Done(at))) => {
+            (VolumeState::LastCopy(Cause::Enough), Some(CopyRequest::Flying)) => true,
+            (VolumeState::LastCopy(Cause::Enough | Cause::Degraded), Some(CopyRequest::Done(at))) => {
                 now < *at + COPY_BEGINS
             }
             (_, _) => false,
         };
         let Some(look) = self.look().filter(|_| !self.goes_on()) else { return BTreeMap::new() };
-        let of = |it: &Finding| {
+        let of = |it: &VolumeFinding| {
             let full = matches!(it.state, VolumeState::LastCopy(Cause::Full(_)));
             let code = if full { BlockCode::VolumeFull } else { BlockCode::Copying };
             (it.claim.clone(), (code, it.sentence(&look.policy)))
@@ -368,9 +368,9 @@ impl Guard {
     /// When its time is over, if that is still ahead.
     pub(super) fn next_due(&self, now: Mono) -> Option<Mono> {
         let asked = self.asked.values().filter_map(|it| match it {
-            Asked::Flying => None,
-            Asked::Done(at) => Some(*at + COPY_BEGINS),
-            Asked::Failed(again, _) => Some(*again),
+            CopyRequest::Flying => None,
+            CopyRequest::Done(at) => Some(*at + COPY_BEGINS),
+            CopyRequest::Failed(again, _) => Some(*again),
         });
         asked.filter(|at| *at > now).chain(self.due().filter(|_| !self.over)).min()
     }
@@ -378,20 +378,20 @@ impl Guard {
 
 /// What the storage needs of the pods.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Needs {
+pub(super) struct StorageNeeds {
     /// Nothing is known of the storage yet: pods with volumes stay for the moment.
     unknown: bool,
     /// Claims whose pods stay for now, and why, in code and words.
-    claims: BTreeMap<Claim, (BlockCode, String)>,
+    claims: BTreeMap<ClaimName, (BlockCode, String)>,
     /// Why instance managers stay for now: copies are made from what runs in them.
     managers: Option<String>,
     /// For each instance manager: why its budget is closed, and what opens it.
-    budgets: BTreeMap<String, Closed>,
+    budgets: BTreeMap<String, ClosedBudget>,
     /// Instance managers that stay with what passes, and why.
     staying: BTreeMap<String, String>,
 }
 
-impl Needs {
+impl StorageNeeds {
     /// Whether this pod is not to be asked now.
     pub(super) fn keeps(&self, facts: &PodFacts) -> bool {
         (self.unknown && !facts.claims.is_empty()) || self.why(facts).is_some()
@@ -414,7 +414,8 @@ impl Needs {
 
     /// Why the budget of this instance manager is closed, and what opens it.
     pub(super) fn budget(&self, facts: &PodFacts) -> Option<String> {
-        let Closed { why, opens, .. } = self.budgets.get(&facts.pod.name).filter(|_| is_manager(facts))?;
+        let ClosedBudget { why, opens, .. } =
+            self.budgets.get(&facts.pod.name).filter(|_| is_manager(facts))?;
         Some(format!("Longhorn keeps its budget closed: {why}; {opens}"))
     }
 }

@@ -11,12 +11,12 @@ use step::Mono;
 use super::calls::surge::SecondCopy;
 use super::pod_table::PodTable;
 use super::sentence;
-use super::track::{RemovalCall, State, Track};
-use super::words::Claim;
-use crate::changes::watched::{Refused, RefusedCall};
+use super::track::{PodState, PodTrack, RemovalCall};
+use super::words::ClaimName;
+use crate::changes::watched::{PermanentRefusal, RefusedCall};
 use crate::plan::PodFacts;
 use crate::plan::tier;
-use crate::progress::{Blocker, Left, Marks};
+use crate::progress::{AttemptBlocker, Left, Marks};
 use kubeapi::names::{PodUid, listed};
 use kubeapi::reply::Reply;
 
@@ -36,13 +36,13 @@ impl PodTable {
     }
 
     /// What holds the pods: the worst first, then by their names.
-    pub(super) fn blockers(&self, now: Mono) -> Vec<Blocker> {
-        let of = |track: &Track| {
+    pub(super) fn blockers(&self, now: Mono) -> Vec<AttemptBlocker> {
+        let of = |track: &PodTrack| {
             let returns = self.returns.count(&track.facts);
             let silent = self.silent.as_ref();
             sentence::blocker(now, track, (&self.spaces, &self.needs, silent), returns, &self.rules)
         };
-        let mut all: Vec<Blocker> = self.book.all().filter_map(|(_, it)| of(it)).collect();
+        let mut all: Vec<AttemptBlocker> = self.book.all().filter_map(|(_, it)| of(it)).collect();
         all.sort_by(|one, other| (one.code.rank(), &one.subject).cmp(&(other.code.rank(), &other.subject)));
         all
     }
@@ -51,7 +51,7 @@ impl PodTable {
     pub(super) fn failure(&self) -> Option<String> {
         if self.book.only_refused() {
             let mut names: Vec<String> =
-                self.book.in_state(&State::Ended).map(|it| it.facts.pod.to_string()).collect();
+                self.book.in_state(&PodState::Ended).map(|it| it.facts.pod.to_string()).collect();
             names.sort_unstable();
             return Some(format!("the API server refuses to evict {}", listed(&names, ", ")));
         }
@@ -59,8 +59,8 @@ impl PodTable {
     }
 
     /// The calls that the server refused for good.
-    pub(super) fn refused_calls(&self) -> Vec<Refused> {
-        let of = |track: &Track| {
+    pub(super) fn refused_calls(&self) -> Vec<PermanentRefusal> {
+        let of = |track: &PodTrack| {
             let refusal = track.refusal.as_ref()?;
             let Reply::Permanent { by, .. } = refusal.reply else { return None };
             let pod = track.facts.pod.clone();
@@ -69,9 +69,9 @@ impl PodTable {
                 RemovalCall::Remove => RefusedCall::Remove(pod, track.facts.labels.clone()),
                 RemovalCall::Delete => RefusedCall::Delete(pod),
             };
-            Some(Refused { call, by })
+            Some(PermanentRefusal { call, by })
         };
-        self.book.in_state(&State::Ended).filter_map(of).collect()
+        self.book.in_state(&PodState::Ended).filter_map(of).collect()
     }
 
     /// The facts about a pod that is known.
@@ -90,18 +90,18 @@ impl PodTable {
     /// The first by name of the virtual machines that are not gone; one that stays by a rule counts too.
     pub(super) fn machine(&self) -> Option<String> {
         let is_machine =
-            |it: &Track| it.is_on_node() && !it.facts.finished && tier::is_machine(&it.facts.labels);
+            |it: &PodTrack| it.is_on_node() && !it.facts.finished && tier::is_machine(&it.facts.labels);
         let machines = self.book.all().filter(|(_, track)| is_machine(track));
         machines.map(|(_, track)| track.facts.pod.to_string()).min()
     }
 
     /// What a rule lets stay, or had deleted.
     pub(super) fn left(&self) -> Vec<Left> {
-        let stay = self.book.in_state(&State::Left).map(|track| Left {
+        let stay = self.book.in_state(&PodState::Left).map(|track| Left {
             what: track.facts.pod.to_string(),
             why: format!("it stays: {}", self.why_left(track)),
         });
-        let objects = self.book.in_state(&State::ObjectOnly).map(|track| Left {
+        let objects = self.book.in_state(&PodState::ObjectOnly).map(|track| Left {
             what: track.facts.pod.to_string(),
             why: "no container of it runs, by the container runtime; its object is still there, past its grace period"
                 .to_owned(),
@@ -119,7 +119,7 @@ impl PodTable {
     }
 
     /// The claims of pods that are gone, without those that a pod uses which stays.
-    pub(super) fn owed(&self) -> BTreeSet<Claim> {
+    pub(super) fn owed(&self) -> BTreeSet<ClaimName> {
         if self.book.claims.is_empty() {
             return BTreeSet::new();
         }
@@ -127,7 +127,7 @@ impl PodTable {
         for claim in self.stays.values().flatten() {
             owed.remove(claim);
         }
-        for track in self.book.in_state(&State::Left) {
+        for track in self.book.in_state(&PodState::Left) {
             for claim in &track.facts.claims {
                 owed.remove(&(track.facts.pod.namespace.clone(), claim.clone()));
             }

@@ -12,16 +12,16 @@ use super::calls::surge::SecondCopy;
 use crate::plan::PodFacts;
 use crate::progress::BlockCode;
 use kubeapi::pace::Pace;
-use kubeapi::reply::{Class, Reply};
+use kubeapi::reply::{Reply, ReplyClass};
 
 /// How long past its grace period a pod may take before it is named.
 pub(super) const SLACK: Duration = Duration::from_secs(30);
 
 /// A pod that leaves.
 #[derive(Debug, Clone)]
-pub(super) struct Track {
+pub(super) struct PodTrack {
     pub(super) facts: PodFacts,
-    pub(super) state: State,
+    pub(super) state: PodState,
     /// The turn of the engine in which this last changed; older lists do not speak about it.
     pub(super) turn: u64,
     /// The watch has named it. Until then a list of the watch may be older than the one that has shown it.
@@ -35,7 +35,7 @@ pub(super) struct Track {
     /// Which limit it is over.
     pub(super) over: Option<Over>,
     /// By which rule it is to be deleted, whatever its budgets say.
-    pub(super) doomed: Option<String>,
+    pub(super) delete_reason: Option<String>,
     /// How far a second copy elsewhere is.
     pub(super) copy: SecondCopy,
     /// When that was looked at last.
@@ -55,12 +55,12 @@ pub(super) struct Track {
     /// The standing refusal may be told.
     pub(super) told: bool,
     /// The standing refusal.
-    pub(super) refusal: Option<Refusal>,
+    pub(super) refusal: Option<PodRefusal>,
 }
 
 /// Where a pod is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum PodState {
     /// To be asked once `due`; never before `not_before`, which the server set.
     Waiting { due: Mono, not_before: Mono },
     /// The call is under way. `absent` when we have heard meanwhile that the pod is gone: the answer is waited
@@ -104,7 +104,7 @@ pub(super) enum Over {
 
 /// Why the server did not end the pod.
 #[derive(Debug, Clone)]
-pub(super) struct Refusal {
+pub(super) struct PodRefusal {
     pub(super) reply: Reply,
     pub(super) code: BlockCode,
     /// Since when the code holds.
@@ -113,12 +113,12 @@ pub(super) struct Refusal {
     pub(super) way: RemovalCall,
 }
 
-impl Track {
+impl PodTrack {
     pub(super) fn new(facts: PodFacts, now: Mono, turn: u64) -> Self {
         let state = if facts.terminating {
-            State::Going { since: now }
+            PodState::Going { since: now }
         } else {
-            State::Waiting { due: now, not_before: now }
+            PodState::Waiting { due: now, not_before: now }
         };
         Self {
             asked: facts.terminating.then_some(now),
@@ -129,7 +129,7 @@ impl Track {
             tries: 0,
             accepted: None,
             over: None,
-            doomed: None,
+            delete_reason: None,
             copy: SecondCopy::Unknown,
             looked: None,
             give_ups: 0,
@@ -145,36 +145,36 @@ impl Track {
 
     /// On the node, and not because a rule lets it stay.
     pub(super) fn is_here(&self) -> bool {
-        !matches!(self.state, State::Gone | State::ObjectOnly | State::Left)
+        !matches!(self.state, PodState::Gone | PodState::ObjectOnly | PodState::Left)
     }
 
     /// A container of it may be on the node, also because a rule lets it stay.
     pub(super) fn is_on_node(&self) -> bool {
-        !matches!(self.state, State::Gone | State::ObjectOnly)
+        !matches!(self.state, PodState::Gone | PodState::ObjectOnly)
     }
 
     /// Still to be waited for.
     pub(super) fn is_active(&self) -> bool {
-        self.is_here() && self.state != State::Ended
+        self.is_here() && self.state != PodState::Ended
     }
 
     /// When to ask it, unless something else than time decides that.
     pub(super) fn due(&self) -> Option<Mono> {
-        let State::Waiting { due, .. } = self.state else { return None };
+        let PodState::Waiting { due, .. } = self.state else { return None };
         (!self.on_hold && !self.sticky && self.kept.is_none()).then_some(due)
     }
 
     /// When a pod that is ending has had its time.
     pub(super) fn overdue_at(&self) -> Option<Mono> {
-        let State::Going { since } = self.state else { return None };
+        let PodState::Going { since } = self.state else { return None };
         Some(since + self.facts.grace + SLACK)
     }
 
     pub(super) fn going(&mut self, now: Mono) {
         self.refusal = None;
         self.asked.get_or_insert(now);
-        if !matches!(self.state, State::Going { .. }) {
-            self.state = State::Going { since: now };
+        if !matches!(self.state, PodState::Going { .. }) {
+            self.state = PodState::Going { since: now };
             (self.without, self.lives) = (None, false);
         }
     }
@@ -183,20 +183,20 @@ impl Track {
     pub(super) fn again(&mut self, now: Mono, pace: &mut Pace, retry_after: Option<Duration>) {
         self.tries = self.tries.saturating_add(1);
         let due = now + pace.pause(self.tries, retry_after);
-        self.state = State::Waiting { due, not_before: now + retry_after.unwrap_or_default() };
+        self.state = PodState::Waiting { due, not_before: now + retry_after.unwrap_or_default() };
     }
 
     /// The answer to the call that is under way.
     pub(super) fn answered(&mut self, now: Mono, pace: &mut Pace, reply: Reply) {
         let retry_after = reply.retry_after();
         let way = match self.state {
-            State::Asking { way, .. } => way,
-            State::Waiting { .. }
-            | State::Going { .. }
-            | State::Ended
-            | State::Left
-            | State::ObjectOnly
-            | State::Gone => RemovalCall::Evict,
+            PodState::Asking { way, .. } => way,
+            PodState::Waiting { .. }
+            | PodState::Going { .. }
+            | PodState::Ended
+            | PodState::Left
+            | PodState::ObjectOnly
+            | PodState::Gone => RemovalCall::Evict,
         };
         if reply == Reply::Done {
             self.accepted = Some(way);
@@ -206,7 +206,7 @@ impl Track {
         if matches!(reply, Reply::NotFound { .. } | Reply::UidChanged) {
             self.tries = self.tries.saturating_add(1);
             self.refusal = None;
-            self.state = State::Gone;
+            self.state = PodState::Gone;
             return;
         }
         let is_call = |text: &str| text.contains("failed calling webhook");
@@ -217,13 +217,13 @@ impl Track {
         } else {
             BlockCode::of(&reply)
         };
-        let for_good = reply.class() == Class::Permanent;
+        let for_good = reply.class() == ReplyClass::Permanent;
         self.refused(now, reply, code, way);
         if self.facts.terminating {
             // Somebody else ended it while we asked.
             self.going(now);
         } else if for_good {
-            self.state = State::Ended;
+            self.state = PodState::Ended;
         } else {
             self.again(now, pace, retry_after);
         }
@@ -235,35 +235,37 @@ impl Track {
             Some(held) if held.code == code => held.since,
             Some(_) | None => now,
         };
-        self.refusal = Some(Refusal { reply, code, since, way });
+        self.refusal = Some(PodRefusal { reply, code, since, way });
     }
 
     /// Held by one budget or more.
     pub(super) fn is_held_by_budget(&self) -> bool {
-        matches!(self.state, State::Waiting { .. } | State::Asking { .. })
+        matches!(self.state, PodState::Waiting { .. } | PodState::Asking { .. })
             && matches!(self.code(), Some(BlockCode::Budget | BlockCode::ManyBudgets))
     }
 
     /// Asks at once, but not before the server's own time.
     pub(super) fn hurry(&mut self, now: Mono) {
-        if let State::Waiting { due, not_before } = &mut self.state {
+        if let PodState::Waiting { due, not_before } = &mut self.state {
             *due = now.max(*not_before).min(*due);
         }
     }
 
     /// To be deleted by this rule, now.
-    pub(super) fn doom(&mut self, now: Mono, why: String) {
-        if !matches!(self.state, State::Waiting { .. }) {
-            self.state = State::Waiting { due: now, not_before: now };
+    pub(super) fn delete_by_rule(&mut self, now: Mono, why: String) {
+        if !matches!(self.state, PodState::Waiting { .. }) {
+            self.state = PodState::Waiting { due: now, not_before: now };
         }
         self.on_hold = false;
-        self.doomed = Some(why);
+        self.delete_reason = Some(why);
         self.hurry(now);
     }
 
     /// Whether a rule may have it deleted: it neither ends nor is being asked.
-    pub(super) fn can_be_doomed(&self) -> bool {
-        matches!(self.state, State::Waiting { .. } | State::Ended) && self.doomed.is_none() && !self.sticky
+    pub(super) fn may_be_deleted(&self) -> bool {
+        matches!(self.state, PodState::Waiting { .. } | PodState::Ended)
+            && self.delete_reason.is_none()
+            && !self.sticky
     }
 
     /// Held by something that does not pass by itself within seconds, and told so.

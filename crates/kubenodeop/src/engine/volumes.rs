@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use step::Mono;
 
-use super::words::{Claim, Effect, Limit, VolumeAction};
+use super::words::{ClaimName, Effect, Limit, VolumeAction};
 use crate::calls::volumes::AttachmentFacts;
 use crate::progress::Left;
 use kubeapi::names::listed;
@@ -21,9 +21,9 @@ pub(super) struct Detaching {
     /// Since when this one waits; `None` while pods leave.
     since: Option<Mono>,
     /// The claims that are waited for.
-    owed: BTreeSet<Claim>,
+    owed: BTreeSet<ClaimName>,
     /// The claims whose attachments are followed.
-    asked: BTreeSet<Claim>,
+    asked: BTreeSet<ClaimName>,
     /// What of them is attached, once that has been heard.
     heard: Option<Vec<AttachmentFacts>>,
     over: bool,
@@ -49,7 +49,7 @@ impl Detaching {
     }
 
     /// No pod is left, and of those that left these claims are not used by one that stays.
-    pub(super) fn wait(&mut self, now: Mono, owed: BTreeSet<Claim>, effects: &mut Vec<Effect>) {
+    pub(super) fn wait(&mut self, now: Mono, owed: BTreeSet<ClaimName>, effects: &mut Vec<Effect>) {
         self.owed = owed;
         if self.owed.is_empty() {
             return;
@@ -66,7 +66,7 @@ impl Detaching {
     }
 
     /// The answer to the newest [`Effect::FollowVolumes`].
-    pub(super) fn heard(&mut self, attached: Vec<AttachmentFacts>) {
+    pub(super) fn take_attachments(&mut self, attached: Vec<AttachmentFacts>) {
         self.heard = Some(attached);
     }
 

@@ -8,23 +8,23 @@ use std::time::Duration;
 
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::calls::volumes::AttachmentFacts;
-use crate::machines::Policy;
+use crate::machines::MachinePolicy;
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
 use crate::plan::budget::{BudgetFacts, Selector};
 use crate::plan::surge::SurgeRule;
 use crate::plan::unhealthy::Inspected;
-use crate::progress::Outcome;
-use crate::storage::Look;
+use crate::progress::AttemptOutcome;
+use crate::storage::StorageView;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::Reply;
 
 /// Namespace and name of a `PersistentVolumeClaim`.
-pub type Claim = (String, String);
+pub type ClaimName = (String, String);
 
 /// The rules of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rules {
+pub struct AttemptRules {
     /// After this the attempt has failed (`kubernetes.drain.timeout`).
     pub attempt: Duration,
     /// What is done then; of machines it is waited for unless the attempt fails.
@@ -56,7 +56,7 @@ pub struct Rules {
     /// Returns to this node that make a workload sticky.
     pub sticky_returns: u32,
     /// What becomes of virtual machines that name no policy of their own.
-    pub machines: Policy,
+    pub machines: MachinePolicy,
 }
 
 /// A time, and what is done when it is over (goals D15).
@@ -110,7 +110,7 @@ pub enum StickyAction {
     GiveUp,
 }
 
-impl Default for Rules {
+impl Default for AttemptRules {
     fn default() -> Self {
         Self {
             attempt: Duration::from_secs(24 * 3600),
@@ -128,14 +128,14 @@ impl Default for Rules {
             last_copy_pass: BTreeSet::new(),
             sticky: StickyAction::Leave,
             sticky_returns: 3,
-            machines: Policy::MigrateOrShutdown,
+            machines: MachinePolicy::MigrateOrShutdown,
         }
     }
 }
 
 /// A call that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct CallFailure {
     /// What it means.
     pub reply: Reply,
     /// Which call it was and what happened, for a person.
@@ -159,7 +159,7 @@ pub enum Event {
         /// Which look.
         turn: u64,
         /// What it saw, or why it saw nothing.
-        seen: Result<(Vec<PodFacts>, NodeFacts, Option<Look>), Failure>,
+        seen: Result<(Vec<PodFacts>, NodeFacts, Option<StorageView>), CallFailure>,
     },
     /// The answer to [`Effect::Evict`], [`Effect::Remove`] or [`Effect::Delete`].
     Evicted {
@@ -173,7 +173,7 @@ pub enum Event {
         /// For this pod.
         uid: PodUid,
         /// What follows, or why that is not known.
-        answer: Result<SurgeAnswer, Failure>,
+        answer: Result<SurgeAnswer, CallFailure>,
     },
     /// The budgets of a namespace as they are now.
     Budgets {
@@ -189,19 +189,19 @@ pub enum Event {
         /// The budget's name.
         budget: String,
         /// The pods that keep it from having room, or why they are not known.
-        found: Result<Inspected, Failure>,
+        found: Result<Inspected, CallFailure>,
     },
     /// The volumes of the claims of the newest [`Effect::FollowVolumes`] that are attached here now. A stream that
     /// fails says [`Event::Trouble`] instead.
     Volumes(Vec<AttachmentFacts>),
     /// The storage as it is now, `None` without such storage; or why that could not be read: another of these follows.
-    Storage(Result<Option<Look>, Failure>),
+    Storage(Result<Option<StorageView>, CallFailure>),
     /// The answer to [`Effect::AskCopy`].
     CopyAsked {
         /// Of this volume.
         volume: String,
         /// Whether it was written, or why not.
-        result: Result<(), Failure>,
+        result: Result<(), CallFailure>,
     },
     /// The answer to [`Effect::AskRuntime`]: the pods of the node of which no container lives, or in one sentence why they
     /// are not known.
@@ -209,9 +209,9 @@ pub enum Event {
     /// Our node as it is now.
     Node(NodeFacts),
     /// The answer to [`Effect::Cordon`]: whether it had to be written.
-    Cordoned(Result<bool, Failure>),
+    Cordoned(Result<bool, CallFailure>),
     /// A watch fails; it continues by itself.
-    Trouble(Failure),
+    Trouble(CallFailure),
     /// Time has passed.
     Tick,
 }
@@ -255,7 +255,7 @@ pub enum Effect {
         shared: bool,
     },
     /// Follow the attachments of the volumes of these claims, and of no others any more.
-    FollowVolumes(BTreeSet<Claim>),
+    FollowVolumes(BTreeSet<ClaimName>),
     /// Ask for another copy of a volume of which so many are wanted; answer with [`Event::CopyAsked`].
     AskCopy {
         /// Its name in Longhorn.
@@ -266,14 +266,14 @@ pub enum Effect {
     /// Ask the container runtime which pods of the node have no live container; answer with [`Event::Containers`].
     AskRuntime,
     /// Write to the log.
-    Say(LogEvent),
+    Say(AttemptLogEvent),
     /// The attempt is over.
-    End(Outcome),
+    End(AttemptOutcome),
 }
 
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LogEvent {
+pub enum AttemptLogEvent {
     /// The server has accepted the eviction.
     Evicted(PodRef),
     /// The server has accepted the deletion of the pod, and by which rule it was asked for.
@@ -292,7 +292,7 @@ pub enum LogEvent {
     Uncordoned,
 }
 
-impl From<kubeapi::Error> for Failure {
+impl From<kubeapi::Error> for CallFailure {
     fn from(error: kubeapi::Error) -> Self {
         Self { reply: error.reply(), text: error.line(), next_step: error.next_step() }
     }

@@ -15,19 +15,19 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::calls::{pods, remove};
-use crate::containers::Runtime;
+use crate::containers::RuntimeQuery;
 use crate::drain::{DrainOrder, drain};
-use crate::engine::{PodAction, Rules};
+use crate::engine::{AttemptRules, PodAction};
 use crate::node;
-use crate::node::cordon::CordonOwner;
-use crate::progress::{Marks, Outcome, Progress};
+use crate::progress::{AttemptOutcome, Marks, Progress};
 use crate::storage;
 use kubeapi::ApiClient;
 use kubeapi::names::APP_NAMESPACE;
 use kubeapi::names::{NodeName, PodRef};
-use kubeapi::reply::Class;
+use kubeapi::nodes::CordonAnnotation;
+use kubeapi::reply::ReplyClass;
 use kubeapi::slim::Pod;
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use kubeapi::{Error, nodes};
 
 /// Pods deleted at the same time.
@@ -41,9 +41,9 @@ pub struct Leave {
     /// Our device: a Node object with another one's UUID is not touched.
     pub device_uuid: String,
     /// Who owns the cordon.
-    pub owner: CordonOwner,
+    pub owner: CordonAnnotation,
     /// Limits of the one attempt to drain, but for its time.
-    pub rules: Rules,
+    pub rules: AttemptRules,
     /// How long that attempt may last. The newest value counts, also in the middle of it.
     pub attempt: watch::Receiver<Duration>,
     /// Where that attempt stood, should it have been cut off in this boot.
@@ -58,7 +58,7 @@ pub struct Leave {
 
 /// Where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Stage {
+pub enum LeaveStage {
     /// Looks for the cluster.
     #[default]
     Reaching,
@@ -76,9 +76,9 @@ pub enum Stage {
 
 /// How far it is.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct State {
+pub struct LeaveState {
     /// The step.
-    pub stage: Stage,
+    pub stage: LeaveStage,
     /// Why the step is not done yet, or empty.
     pub trouble: String,
     /// What failed in the steps before, and was passed over.
@@ -89,7 +89,7 @@ pub struct State {
 
 /// How it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
+pub enum LeaveEnd {
     /// The Node object is deleted.
     Left,
     /// There was none any more.
@@ -112,8 +112,8 @@ pub async fn leave(
     cluster: &ApiClient,
     order: &Leave,
     now: impl Fn() -> Mono + Send + Sync,
-    told: &watch::Sender<State>,
-) -> (End, Vec<String>) {
+    told: &watch::Sender<LeaveState>,
+) -> (LeaveEnd, Vec<String>) {
     let walk = Walk { cluster, order, now, told };
     let end = walk.walk().await.unwrap_or_else(|end| end);
     (end, told.borrow().passed_over.clone())
@@ -123,17 +123,12 @@ struct Walk<'a, F> {
     cluster: &'a ApiClient,
     order: &'a Leave,
     now: F,
-    told: &'a watch::Sender<State>,
-}
-
-/// An error for a person: what happened, and what to do.
-fn words(error: &Error) -> String {
-    format!("{} ({})", error.line(), error.next_step())
+    told: &'a watch::Sender<LeaveState>,
 }
 
 impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
     /// The steps; one that ends it all comes back as an error.
-    async fn walk(&self) -> Result<End, End> {
+    async fn walk(&self) -> Result<LeaveEnd, LeaveEnd> {
         self.reach().await?;
         self.cordon().await?;
         self.remove_apps().await;
@@ -143,7 +138,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         self.delete().await
     }
 
-    fn enter(&self, stage: Stage) {
+    fn enter(&self, stage: LeaveStage) {
         info!(node = %self.order.node, ?stage, "leaving the cluster");
         self.told.send_modify(|state| {
             state.stage = stage;
@@ -170,33 +165,33 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         });
     }
 
-    async fn reach(&self) -> Result<(), End> {
-        self.enter(Stage::Reaching);
+    async fn reach(&self) -> Result<(), LeaveEnd> {
+        self.enter(LeaveStage::Reaching);
         let began = (self.now)();
         loop {
             match node::others(self.cluster, &self.order.node).await {
-                Ok(others) if others.is_empty() => return Err(End::Alone),
+                Ok(others) if others.is_empty() => return Err(LeaveEnd::Alone),
                 Ok(_) => return Ok(()),
                 Err(error) if (self.now)().since(began) >= self.order.reach => {
-                    return Err(End::NotReached(words(&error)));
+                    return Err(LeaveEnd::NotReached(error.advice()));
                 }
-                Err(error) => self.trouble(&words(&error)),
+                Err(error) => self.trouble(&error.advice()),
             }
             sleep(self.order.pause).await;
         }
     }
 
     /// What an error about our Node object ends, if anything.
-    fn ends(error: &Error) -> Option<End> {
+    fn ends(error: &Error) -> Option<LeaveEnd> {
         if matches!(error, Error::WrongNode { .. } | Error::OtherName { .. }) {
-            Some(End::NotOurs(words(error)))
+            Some(LeaveEnd::NotOurs(error.advice()))
         } else {
-            error.is_not_found().then_some(End::Gone)
+            error.is_not_found().then_some(LeaveEnd::Gone)
         }
     }
 
-    async fn cordon(&self) -> Result<(), End> {
-        self.enter(Stage::Cordoning);
+    async fn cordon(&self) -> Result<(), LeaveEnd> {
+        self.enter(LeaveStage::Cordoning);
         let order = self.order;
         let mut last = String::new();
         for tried in 1..=order.tries.max(1) {
@@ -204,7 +199,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
                 Ok(_) => return Ok(()),
                 Err(error) => match Self::ends(&error) {
                     Some(end) => return Err(end),
-                    None => last = words(&error),
+                    None => last = error.advice(),
                 },
             }
             if tried < order.tries {
@@ -217,7 +212,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
     }
 
     async fn remove_apps(&self) {
-        self.enter(Stage::RemovingApps);
+        self.enter(LeaveStage::RemovingApps);
         let mut last = String::new();
         for tried in 1..=self.order.tries.max(1) {
             match self.remove_apps_once().await {
@@ -233,18 +228,22 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
     }
 
     async fn remove_apps_once(&self) -> Result<(), String> {
-        let scope = Scope {
+        let scope = WatchScope {
             what: format!("pods of namespace {APP_NAMESPACE} on node {}", self.order.node),
             path: Pod::url_path(Some(APP_NAMESPACE)),
             fields: Some(format!("spec.nodeName={}", self.order.node)),
             labels: None,
         };
-        let list = scope.list_all::<Pod>(self.cluster).await.map_err(|error| words(&error))?;
-        let standing = list.items.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
-        let standing: Vec<PodRef> = standing.map(|pod| pods::facts(pod).pod).collect();
-        let deleted = stream::iter(standing).map(|pod| async move {
+        let list = scope.list_all::<Pod>(self.cluster).await.map_err(|error| error.advice())?;
+        let remaining = list.items.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        let remaining: Vec<PodRef> = remaining.map(|pod| pods::facts(pod).pod).collect();
+        let deleted = stream::iter(remaining).map(|pod| async move {
             let reply = remove::delete(self.cluster, &pod, false).await;
-            if reply.class() == Class::Done { Ok(()) } else { Err(format!("pod {pod}: {}", reply.text())) }
+            if reply.class() == ReplyClass::Done {
+                Ok(())
+            } else {
+                Err(format!("pod {pod}: {}", reply.text()))
+            }
         });
         let failed: Vec<String> =
             deleted.buffer_unordered(AT_ONCE).filter_map(|it| async { it.err() }).collect().await;
@@ -256,7 +255,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
 
     /// Whether replicas of volumes live on the node. Where that cannot be found out, they may.
     async fn has_replicas(&self) -> bool {
-        self.enter(Stage::CheckingReplicas);
+        self.enter(LeaveStage::CheckingReplicas);
         let mut last = String::new();
         for tried in 1..=self.order.tries.max(1) {
             match storage::count(self.cluster, &self.order.node).await {
@@ -264,7 +263,7 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
                     info!(node = %self.order.node, replicas = here, "leaving the cluster");
                     return here > 0;
                 }
-                Err(error) => last = words(&error),
+                Err(error) => last = error.advice(),
             }
             if tried < self.order.tries {
                 self.trouble(&last);
@@ -277,17 +276,17 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
 
     /// One attempt. Another limit for it takes it up where it stands.
     async fn drain(&self) {
-        self.enter(Stage::Draining);
+        self.enter(LeaveStage::Draining);
         let (mut marks, mut limit) = (self.order.marks.clone(), self.order.attempt.clone());
         let outcome = loop {
             let attempt = *limit.borrow_and_update();
             let order = DrainOrder {
-                runtime: Runtime::default(),
+                runtime: RuntimeQuery::default(),
                 node: self.order.node.clone(),
                 device_uuid: self.order.device_uuid.clone(),
                 owner: self.order.owner.clone(),
                 // A leave must come to an end, whatever a drain may do.
-                rules: Rules { attempt, attempt_then: PodAction::GiveUp, ..self.order.rules.clone() },
+                rules: AttemptRules { attempt, attempt_then: PodAction::GiveUp, ..self.order.rules.clone() },
                 marks: marks.clone(),
             };
             let (sender, mut progress) = watch::channel(Progress { marks, ..Progress::default() });
@@ -307,30 +306,30 @@ impl<F: Fn() -> Mono + Send + Sync> Walk<'_, F> {
         };
         self.told.send_modify(|state| state.drain = None);
         match outcome {
-            Outcome::Drained { evicted, .. } => {
+            AttemptOutcome::Drained { evicted, .. } => {
                 info!(node = %self.order.node, evicted, "leaving the cluster: drained");
             }
-            Outcome::Failed { reason, .. } => {
+            AttemptOutcome::Failed { reason, .. } => {
                 self.pass_over(format!("the node could not be drained: {reason}"));
             }
         }
     }
 
-    async fn delete(&self) -> Result<End, End> {
-        self.enter(Stage::Deleting);
+    async fn delete(&self) -> Result<LeaveEnd, LeaveEnd> {
+        self.enter(LeaveStage::Deleting);
         let began = (self.now)();
         loop {
             let error = match self.delete_once().await {
-                Ok(()) => return Ok(End::Left),
+                Ok(()) => return Ok(LeaveEnd::Left),
                 Err(error) => error,
             };
             if let Some(end) = Self::ends(&error) {
                 return Ok(end);
             }
             if (self.now)().since(began) >= self.order.reach {
-                return Ok(End::Stays(words(&error)));
+                return Ok(LeaveEnd::Stays(error.advice()));
             }
-            self.trouble(&words(&error));
+            self.trouble(&error.advice());
             sleep(self.order.pause).await;
         }
     }

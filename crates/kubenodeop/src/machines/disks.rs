@@ -15,7 +15,7 @@ const DRIVER: &str = "driver.longhorn.io";
 
 /// One volume of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Disk {
+pub struct MachineDisk {
     /// As `shop/data (pvc-1)`.
     pub name: String,
     /// Longhorn's word.
@@ -27,7 +27,7 @@ pub struct Disk {
 }
 
 /// For a person: `volume shop/data (pvc-1) is degraded and being rebuilt, 42 %`.
-impl fmt::Display for Disk {
+impl fmt::Display for MachineDisk {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "volume {} is {}", self.name, self.robustness)?;
         if self.rebuilds {
@@ -54,7 +54,7 @@ pub(super) fn names(
 }
 
 /// All volumes of Longhorn, by name; none without it.
-pub(super) async fn read(cluster: &ApiClient) -> Result<BTreeMap<String, Disk>, Error> {
+pub(super) async fn read(cluster: &ApiClient) -> Result<BTreeMap<String, MachineDisk>, Error> {
     let (volumes, engines) = (scope("volumes"), scope("engines"));
     let all = try_join(volumes.list_all::<Volume>(cluster), engines.list_all::<Engine>(cluster)).await;
     let Some((volumes, engines)) = found(all)? else { return Ok(BTreeMap::new()) };
@@ -63,7 +63,7 @@ pub(super) async fn read(cluster: &ApiClient) -> Result<BTreeMap<String, Disk>, 
         let own = || engines.items.iter().filter(|it| it.spec.volume_name == name).map(|it| &it.status);
         let rebuilt = own().flat_map(|it| it.rebuild_status.values()).filter(|it| it.is_rebuilding);
         let percent = rebuilt.map(|it| it.progress.min(100)).max();
-        let disk = Disk {
+        let disk = MachineDisk {
             name: String::new(),
             robustness: volume.status.robustness,
             rebuilds: own().any(|it| it.replica_mode_map.values().any(|mode| mode == "WO")),

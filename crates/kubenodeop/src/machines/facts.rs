@@ -3,15 +3,15 @@
 //! Members of a wrong type count as left out. Not here: reading them (`kubevirt`). Source: spec/vm-storage.md A1, A2, A6,
 //! A7. Pure: no clock, no I/O, no task.
 
-use kubeapi::machines::calls::{MACHINES, is_over, seen};
+use kubeapi::machines::calls::{MACHINES, described, is_over};
 use kubeapi::machines::{DRAIN, MachineSeen};
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::objects::{condition, items, text};
 use serde_json::Value;
 
 use super::{
-    ASKED, Asked, Launcher, MachineOwner, Migratable, Migration, POLICY, Policy, REBUILDING, Settings,
-    Strategy,
+    ASKED, EvictionStrategy, Launcher, MachineOwner, MachinePolicy, Migratable, Migration, MigrationRequest,
+    MigrationSettings, POLICY, REBUILDING,
 };
 
 /// Label of an instance, and selector: its node.
@@ -37,7 +37,7 @@ pub fn unread(guest: &Value, machine: Option<&Value>, migrations: &[Value]) -> O
     let is_text = |it: &Value| it.is_null() || it.is_string();
     let is_condition = |it: &Value| it["type"].is_string() && it["status"].is_string();
     let strategy = &guest["spec"]["evictionStrategy"];
-    let is_word = |it: &Strategy| strategy == it.text();
+    let is_word = |it: &EvictionStrategy| strategy == it.text();
     let conditions = &guest["status"]["conditions"];
     let state = &guest["status"]["migrationState"];
     let place = named(guest);
@@ -45,7 +45,7 @@ pub fn unread(guest: &Value, machine: Option<&Value>, migrations: &[Value]) -> O
     let bad = |it: &&Value| !it["spec"]["vmiName"].is_string() || !is_text(&it["status"]["phase"]);
     let shown = |object: &str, member: &str, it: &Value| Some(format!("{member} of its {object} is {it}"));
     let texts = ["phase", "nodeName", "evacuationNodeName"].map(|it| (it, &guest["status"][it]));
-    if !strategy.is_null() && !Strategy::ALL.iter().any(is_word) {
+    if !strategy.is_null() && !EvictionStrategy::ALL.iter().any(is_word) {
         return shown("instance", "spec.evictionStrategy", strategy);
     }
     if let Some((member, it)) = texts.into_iter().find(|(_, it)| !is_text(it)) {
@@ -77,13 +77,13 @@ pub fn is_ending(object: &Value) -> bool {
 
 /// The strategy of an instance; `default` where it names none.
 #[must_use]
-pub fn strategy(guest: &Value, default: Strategy) -> Strategy {
+pub fn strategy(guest: &Value, default: EvictionStrategy) -> EvictionStrategy {
     let word = guest["spec"]["evictionStrategy"].as_str();
     word.map_or(default, strategy_of)
 }
 
-fn strategy_of(word: &str) -> Strategy {
-    Strategy::ALL.iter().copied().find(|it| it.text() == word).unwrap_or(Strategy::None)
+fn strategy_of(word: &str) -> EvictionStrategy {
+    EvictionStrategy::ALL.iter().copied().find(|it| it.text() == word).unwrap_or(EvictionStrategy::None)
 }
 
 /// KubeVirt's word for a guest that an IO error of a disk has paused.
@@ -116,9 +116,9 @@ fn reason(guest: &Value, said: &Value) -> String {
 
 /// What a drain of `node` has written there.
 #[must_use]
-pub fn asked(guest: &Value, node: &str) -> Option<Asked> {
+pub fn asked(guest: &Value, node: &str) -> Option<MigrationRequest> {
     let written = guest["metadata"]["annotations"][ASKED].as_str()?;
-    serde_json::from_str::<Asked>(written).ok().filter(|it| it.node == node)
+    serde_json::from_str::<MigrationRequest>(written).ok().filter(|it| it.node == node)
 }
 
 /// A migration that is not over, as its instance has it too.
@@ -192,7 +192,7 @@ pub fn controller(guest: &Value) -> Option<(String, String)> {
 /// A machine whose instance this is.
 #[must_use]
 pub fn machine(object: &Value, guest: Option<&Value>) -> MachineSeen {
-    seen(MACHINES, object, guest.filter(|it| !is_over(it)), &DRAIN)
+    described(MACHINES, object, guest.filter(|it| !is_over(it)), &DRAIN)
 }
 
 /// Who made an instance; `machine` is its machine, where it has one that was read.
@@ -210,12 +210,17 @@ pub fn owner(guest: &Value, machine: Option<&Value>) -> MachineOwner {
 /// The policy of a machine, and who says so: its VirtualMachine, its instance, its namespace, then the limits file. A word
 /// that nobody knows holds it.
 #[must_use]
-pub fn policy(objects: [(&str, Option<&Value>); 3], default: Policy) -> (Policy, String) {
+pub fn policy(objects: [(&str, Option<&Value>); 3], default: MachinePolicy) -> (MachinePolicy, String) {
     for (of, object) in objects {
         let word = object.and_then(|it| it["metadata"]["annotations"][POLICY].as_str());
         if let Some(word) = word {
-            return Policy::parse(word).map_or_else(
-                || (Policy::MigrateOrHold, format!("{POLICY} of its {of} has the unknown word \"{word}\"")),
+            return MachinePolicy::parse(word).map_or_else(
+                || {
+                    (
+                        MachinePolicy::MigrateOrHold,
+                        format!("{POLICY} of its {of} has the unknown word \"{word}\""),
+                    )
+                },
                 |policy| (policy, format!("{POLICY} of its {of}")),
             );
         }
@@ -270,7 +275,7 @@ pub fn manager(machine: &Value) -> Option<String> {
 
 /// Limits of migrations, and the strategy of instances that name none, from KubeVirt's settings.
 #[must_use]
-pub fn settings(kubevirt: &Value) -> (Settings, Strategy) {
+pub fn settings(kubevirt: &Value) -> (MigrationSettings, EvictionStrategy) {
     let version = text(&kubevirt["status"]["observedKubeVirtVersion"]);
     let mut numbers = version.trim_start_matches('v').split('.').map(|it| it.parse::<u32>().ok());
     // Nothing said is the oldest that is known.
@@ -279,14 +284,14 @@ pub fn settings(kubevirt: &Value) -> (Settings, Strategy) {
         _ => (1, 0),
     };
     let configuration = &kubevirt["spec"]["configuration"];
-    let (said, usual) = (&configuration["migrations"], Settings::of_version(version));
+    let (said, usual) = (&configuration["migrations"], MigrationSettings::of_version(version));
     let count =
         |name: &str, usual: u32| said[name].as_u64().and_then(|it| u32::try_from(it).ok()).unwrap_or(usual);
-    let settings = Settings {
+    let settings = MigrationSettings {
         version,
         at_once: count("parallelMigrationsPerCluster", usual.at_once),
         from_node: count("parallelOutboundMigrationsPerNode", usual.from_node),
         limits: usual.limits.with(said),
     };
-    (settings, configuration["evictionStrategy"].as_str().map_or(Strategy::None, strategy_of))
+    (settings, configuration["evictionStrategy"].as_str().map_or(EvictionStrategy::None, strategy_of))
 }

@@ -13,7 +13,7 @@ use kubeapi::machines::calls::{MACHINES, path};
 use kubeapi::names::NodeName;
 use kubeapi::slim::longhorn::{self, Engine};
 use kubeapi::slim::{Known, Meta, Pod};
-use kubeapi::watch::{Scope, Update, follow};
+use kubeapi::watch::{Update, WatchScope, follow};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -44,7 +44,7 @@ struct PlacedStatus {
 
 /// What has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum MachineChange {
     /// Something that each look reads.
     Look,
     /// Something that is read once in an attempt.
@@ -53,52 +53,52 @@ pub(crate) enum Change {
 
 /// One item whenever an instance of `node`, a launcher there, a migration, or the spec or an annotation of a machine or a
 /// namespace has changed, or what another node offers. It never ends.
-pub(crate) fn changes(cluster: &ApiClient, node: &NodeName, seed: u64) -> BoxStream<'static, Change> {
-    let scope = |what: &str, kind: &str| Scope::all(what, path(kind));
+pub(crate) fn changes(cluster: &ApiClient, node: &NodeName, seed: u64) -> BoxStream<'static, MachineChange> {
+    let scope = |what: &str, kind: &str| WatchScope::all(what, path(kind));
     let version = |it: &Known| it.metadata.resource_version.clone();
-    let all = |scope, seed| marked(cluster, scope, seed, version, Change::Look);
+    let all = |scope, seed| marked(cluster, scope, seed, version, MachineChange::Look);
     // The status of a machine follows that of its instance.
     let wanted = |it: &Known| {
         let Meta { uid, generation, annotations, labels, .. } = &it.metadata;
         (uid.clone(), *generation, annotations.clone(), labels.clone())
     };
     let (machines, namespaces) =
-        (scope("virtual machines", MACHINES), Scope::all("namespaces", Namespace::url_path(&(), None)));
-    let nodes = Scope::all("nodes", Node::url_path(&(), None));
+        (scope("virtual machines", MACHINES), WatchScope::all("namespaces", Namespace::url_path(&(), None)));
+    let nodes = WatchScope::all("nodes", Node::url_path(&(), None));
     stream::select_all([
         all(guests(node), seed),
         all(launchers(node), seed ^ 1),
         all(scope("migrations of virtual machines", MIGRATIONS), seed ^ 2),
-        marked(cluster, machines, seed ^ 3, wanted, Change::Look),
-        marked(cluster, namespaces, seed ^ 4, wanted, Change::Once),
-        marked(cluster, nodes, seed ^ 5, peer, Change::Look),
+        marked(cluster, machines, seed ^ 3, wanted, MachineChange::Look),
+        marked(cluster, namespaces, seed ^ 4, wanted, MachineChange::Once),
+        marked(cluster, nodes, seed ^ 5, peer, MachineChange::Look),
     ])
     .boxed()
 }
 
 /// One item whenever a copy of a volume of Longhorn is in sync, or is not any more. For who knows that Longhorn is there.
-pub(crate) fn copies(cluster: &ApiClient, seed: u64) -> BoxStream<'static, Change> {
+pub(crate) fn copies(cluster: &ApiClient, seed: u64) -> BoxStream<'static, MachineChange> {
     let modes = |it: &Engine| it.status.replica_mode_map.clone();
-    marked(cluster, longhorn::scope("engines"), seed, modes, Change::Look)
+    marked(cluster, longhorn::scope("engines"), seed, modes, MachineChange::Look)
 }
 
 /// One item whenever a pod of the cluster has got a node, has left it or has ended. For who waits for room.
-pub(crate) fn room(cluster: &ApiClient, seed: u64) -> BoxStream<'static, Change> {
+pub(crate) fn room(cluster: &ApiClient, seed: u64) -> BoxStream<'static, MachineChange> {
     let node = |it: &Placed| {
         let over = matches!(it.status.phase.as_str(), "Succeeded" | "Failed");
         it.spec.node_name.clone().filter(|_| !over)
     };
-    marked(cluster, Scope::all("pods", Pod::url_path(None)), seed, node, Change::Look)
+    marked(cluster, WatchScope::all("pods", Pod::url_path(None)), seed, node, MachineChange::Look)
 }
 
 /// `change` whenever the mark of one of these objects is another one.
-fn marked<K: Named, M: PartialEq + Send + 'static>(
+fn marked<K: NamedObject, M: PartialEq + Send + 'static>(
     cluster: &ApiClient,
-    scope: Scope,
+    scope: WatchScope,
     seed: u64,
     mark: impl Fn(&K) -> M + Send + 'static,
-    change: Change,
-) -> BoxStream<'static, Change> {
+    change: MachineChange,
+) -> BoxStream<'static, MachineChange> {
     let mut marks: Option<BTreeMap<(String, String), M>> = None;
     follow::<K>(cluster.clone(), scope, seed)
         .filter_map(move |heard| {
@@ -125,32 +125,32 @@ fn marked<K: Named, M: PartialEq + Send + 'static>(
         .boxed()
 }
 
-trait Named: DeserializeOwned + Send + 'static {
+trait NamedObject: DeserializeOwned + Send + 'static {
     /// Namespace and name.
     fn key(&self) -> (String, String);
 }
 
-impl Named for Known {
+impl NamedObject for Known {
     fn key(&self) -> (String, String) {
         let Meta { namespace, name, .. } = &self.metadata;
         (namespace.clone().unwrap_or_default(), name.clone().unwrap_or_default())
     }
 }
 
-impl Named for Placed {
+impl NamedObject for Placed {
     fn key(&self) -> (String, String) {
         let Meta { namespace, name, .. } = &self.metadata;
         (namespace.clone().unwrap_or_default(), name.clone().unwrap_or_default())
     }
 }
 
-impl Named for Engine {
+impl NamedObject for Engine {
     fn key(&self) -> (String, String) {
         (String::new(), self.metadata.name.clone().unwrap_or_default())
     }
 }
 
-impl Named for Node {
+impl NamedObject for Node {
     fn key(&self) -> (String, String) {
         (String::new(), self.metadata.name.clone().unwrap_or_default())
     }

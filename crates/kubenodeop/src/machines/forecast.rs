@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::VirtualMachine;
 use super::facts::CREATED_BY;
 use super::rules::needs_target;
-use crate::plan::placement::{Needs, Peer};
+use crate::plan::placement::{PeerNode, SchedulingNeeds};
 use crate::plan::residents::{Resident, Residents};
 
 /// KubeVirt puts machines on nodes with this label only.
@@ -27,7 +27,7 @@ const HAS_FEATURE: &str = "cpu-feature.node.kubevirt.io/";
 #[derive(Debug, Clone, Default)]
 pub struct Asks {
     /// Its launcher, of nodes.
-    pub needs: Needs,
+    pub needs: SchedulingNeeds,
     /// The guest has the CPU model of its node.
     pub host_model: bool,
     /// Its launcher, among other pods.
@@ -44,7 +44,7 @@ pub struct Asks {
 pub fn target(
     asks: &Asks,
     own: &BTreeMap<String, String>,
-    peers: &[Peer],
+    peers: &[PeerNode],
     residents: Option<&Residents>,
 ) -> Result<String, String> {
     let mut whys = Vec::new();
@@ -74,7 +74,7 @@ pub fn target(
 pub fn set_off(
     machines: &mut [(VirtualMachine, Asks)],
     own: &BTreeMap<String, String>,
-    peers: &[Peer],
+    peers: &[PeerNode],
     residents: &mut Residents,
 ) {
     let busy = |it: &VirtualMachine| it.here && (it.marked || it.migration.is_some());
@@ -102,7 +102,12 @@ pub fn set_off(
     }
 }
 
-fn why_not(needs: &Needs, host_model: bool, own: &BTreeMap<String, String>, peer: &Peer) -> Option<String> {
+fn why_not(
+    needs: &SchedulingNeeds,
+    host_model: bool,
+    own: &BTreeMap<String, String>,
+    peer: &PeerNode,
+) -> Option<String> {
     if let Some(why) = needs.why_not(peer, false) {
         return Some(why);
     }

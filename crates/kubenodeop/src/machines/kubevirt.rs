@@ -19,7 +19,7 @@ use kubeapi::names::{NodeName, PodRef};
 use kubeapi::nodes::signed;
 use kubeapi::reply::Reply;
 use kubeapi::slim::{PersistentVolume, Pod};
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -27,9 +27,12 @@ use serde_json::{Value, json};
 use super::facts;
 use super::forecast::Asks;
 use super::rules::{Action, needs_target};
-use super::{ASKED, Asked, Disk, Policy, Settings, Strategy, View, VirtualMachine, disks, forecast, limits};
+use super::{
+    ASKED, EvictionStrategy, MachineDisk, MachinePolicy, MachinesView, MigrationRequest, MigrationSettings,
+    VirtualMachine, disks, forecast, limits,
+};
 use crate::calls::{evict, volumes};
-use crate::plan::placement::Peer;
+use crate::plan::placement::PeerNode;
 use crate::plan::residents::{Resident, Residents};
 use crate::plan::scheduling::{needs, peer, resident};
 
@@ -38,8 +41,8 @@ const MIGRATION_POLICIES: &str = "/apis/migrations.kubevirt.io/v1alpha1/migratio
 /// Objects read at the same time.
 const AT_ONCE: usize = 8;
 
-pub(super) fn launchers(node: &NodeName) -> Scope {
-    Scope {
+pub(super) fn launchers(node: &NodeName) -> WatchScope {
+    WatchScope {
         what: format!("pods of node {node}"),
         path: Pod::url_path(None),
         fields: Some(format!("spec.nodeName={node}")),
@@ -47,8 +50,8 @@ pub(super) fn launchers(node: &NodeName) -> Scope {
     }
 }
 
-pub(super) fn guests(node: &NodeName) -> Scope {
-    Scope {
+pub(super) fn guests(node: &NodeName) -> WatchScope {
+    WatchScope {
         what: format!("virtual machine instances of node {node}"),
         path: path(GUESTS),
         fields: None,
@@ -67,23 +70,23 @@ pub async fn running(cluster: &ApiClient, node: &NodeName) -> Result<Vec<PodRef>
 
 /// Reads the machines of one node. What does not change in an attempt is read once.
 #[derive(Debug)]
-pub struct Reader {
+pub struct MachineReader {
     node: NodeName,
-    policy: Policy,
-    settings: Option<(Settings, Strategy)>,
+    policy: MachinePolicy,
+    settings: Option<(MigrationSettings, EvictionStrategy)>,
     volumes: Option<Vec<PersistentVolume>>,
     policies: Option<Vec<Value>>,
     /// Volumes of Longhorn by name, as they were read last.
-    disks: BTreeMap<String, Disk>,
+    disks: BTreeMap<String, MachineDisk>,
     namespaces: BTreeMap<String, Value>,
     /// All pods, where the caller has read them for the next look.
     pods: Option<Vec<Resident>>,
 }
 
-impl Reader {
+impl MachineReader {
     /// `policy` holds where no object names one.
     #[must_use]
-    pub const fn new(node: NodeName, policy: Policy) -> Self {
+    pub const fn new(node: NodeName, policy: MachinePolicy) -> Self {
         Self {
             node,
             policy,
@@ -107,10 +110,10 @@ impl Reader {
     ///
     /// # Errors
     /// Those of [`ApiClient`].
-    pub async fn look(&mut self, cluster: &ApiClient) -> Result<View, Error> {
+    pub async fn look(&mut self, cluster: &ApiClient) -> Result<MachinesView, Error> {
         let (all, here) =
-            (Scope::all("migrations of virtual machines", path(MIGRATIONS)), guests(&self.node));
-        let nodes = Scope::all("nodes", Node::url_path(&(), None));
+            (WatchScope::all("migrations of virtual machines", path(MIGRATIONS)), guests(&self.node));
+        let nodes = WatchScope::all("nodes", Node::url_path(&(), None));
         let pods = launchers(&self.node);
         // Launchers first: an instance that comes to this node is there before its pod runs.
         let pods = pods.list_all::<Value>(cluster).await?.items;
@@ -126,8 +129,9 @@ impl Reader {
         let (own, others): (Vec<&Node>, Vec<&Node>) = nodes.items.iter().partition(is_own);
         let own = own.first();
         let labels = own.and_then(|it| it.metadata.labels.clone()).unwrap_or_default();
-        let peers: Vec<Peer> = others.into_iter().map(peer).collect();
-        let (settings, default) = self.settings.unwrap_or((Settings::of_version((1, 0)), Strategy::None));
+        let peers: Vec<PeerNode> = others.into_iter().map(peer).collect();
+        let (settings, default) =
+            self.settings.unwrap_or((MigrationSettings::of_version((1, 0)), EvictionStrategy::None));
         let of = |guest: &Value| {
             let machine = read.get(&key(guest));
             self.machine(guest, machine, &pods, &migrations.items, (&settings, default))
@@ -156,7 +160,7 @@ impl Reader {
             forecast::set_off(&mut machines, &labels, &peers, residents);
         }
         self.add_disks(cluster, &mut machines).await?;
-        Ok(View {
+        Ok(MachinesView {
             settings,
             machines: machines.into_iter().map(|it| it.0).collect(),
             running: migrations
@@ -185,7 +189,7 @@ impl Reader {
         for it in machines {
             let own =
                 names(it).into_iter().filter_map(|(volume, name)| Some((self.disks.get(&volume)?, name)));
-            it.0.disks = own.map(|(disk, name)| Disk { name, ..disk.clone() }).collect();
+            it.0.disks = own.map(|(disk, name)| MachineDisk { name, ..disk.clone() }).collect();
         }
         Ok(())
     }
@@ -203,9 +207,9 @@ impl Reader {
         for pod in missing {
             let (namespace, name) = (pod["metadata"]["namespace"].as_str(), facts::launched(pod));
             let (Some(namespace), Some(name)) = (namespace, name) else { continue };
-            let one = Scope {
+            let one = WatchScope {
                 fields: Some(format!("metadata.name={name}")),
-                ..Scope::all("virtual machine instances", in_namespace(GUESTS, namespace))
+                ..WatchScope::all("virtual machine instances", in_namespace(GUESTS, namespace))
             };
             let found = one.list_all::<Value>(cluster).await?.items;
             guests.extend(found.into_iter().filter(|it| facts::launches(pod, it)));
@@ -216,11 +220,11 @@ impl Reader {
     async fn read_once(&mut self, cluster: &ApiClient, guests: &[Value]) -> Result<(), Error> {
         if self.settings.is_none() {
             let all =
-                Scope::all("settings of KubeVirt", path("kubevirts")).list_all::<Value>(cluster).await?;
+                WatchScope::all("settings of KubeVirt", path("kubevirts")).list_all::<Value>(cluster).await?;
             self.settings = Some(facts::settings(all.items.first().unwrap_or(&Value::Null)));
         }
         if self.policies.is_none() {
-            let all = Scope::all("migration policies", MIGRATION_POLICIES.to_owned());
+            let all = WatchScope::all("migration policies", MIGRATION_POLICIES.to_owned());
             // KubeVirt before 0.53 has none.
             self.policies =
                 Some(found(all.list_all::<Value>(cluster).await)?.map(|it| it.items).unwrap_or_default());
@@ -247,7 +251,7 @@ impl Reader {
         machine: Option<&Value>,
         pods: &[Value],
         migrations: &[Value],
-        (settings, default): (&Settings, Strategy),
+        (settings, default): (&MigrationSettings, EvictionStrategy),
     ) -> (VirtualMachine, Asks) {
         let name = facts::named(guest);
         let status = &guest["status"];
@@ -311,13 +315,13 @@ fn key(object: &Value) -> (String, String) {
 /// Of each pod of the cluster that has a node nothing but what it takes of it.
 async fn residents(cluster: &ApiClient) -> Result<Vec<Resident>, Error> {
     #[derive(Debug, Clone)]
-    struct Item(Option<Resident>);
-    impl<'de> Deserialize<'de> for Item {
+    struct ResidentItem(Option<Resident>);
+    impl<'de> Deserialize<'de> for ResidentItem {
         fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
             Ok(Self(resident(&Pod::deserialize(from)?)))
         }
     }
-    let all = Scope::all("pods", Pod::url_path(None)).list_all::<Item>(cluster).await?;
+    let all = WatchScope::all("pods", Pod::url_path(None)).list_all::<ResidentItem>(cluster).await?;
     Ok(all.items.into_iter().filter_map(|it| it.0).collect())
 }
 
@@ -341,7 +345,7 @@ async fn machines(cluster: &ApiClient, guests: &[Value]) -> Result<BTreeMap<(Str
 pub(crate) async fn perform(
     cluster: &ApiClient,
     node: &NodeName,
-    settings: Settings,
+    settings: MigrationSettings,
     guest: &PodRef,
     action: &Action,
 ) -> Reply {
@@ -359,7 +363,11 @@ pub(crate) async fn perform(
 }
 
 /// Writes on an instance what the drain does with it, or removes that.
-pub(crate) async fn mark(cluster: &ApiClient, guest: &PodRef, asked: Option<&Asked>) -> Result<(), Error> {
+pub(crate) async fn mark(
+    cluster: &ApiClient,
+    guest: &PodRef,
+    asked: Option<&MigrationRequest>,
+) -> Result<(), Error> {
     let what = format!("mark virtual machine instance {guest}");
     let written = asked.map(serde_json::to_string).transpose();
     let written = written.map_err(|source| Error::Unaskable { what: what.clone(), source: source.into() })?;
@@ -373,7 +381,7 @@ pub(crate) async fn mark(cluster: &ApiClient, guest: &PodRef, asked: Option<&Ask
 pub(crate) async fn clear(
     cluster: &ApiClient,
     node: &NodeName,
-    settings: Settings,
+    settings: MigrationSettings,
     guest: &PodRef,
 ) -> Result<(), Error> {
     let what = format!("cancel the evacuation of virtual machine instance {guest}");

@@ -9,14 +9,14 @@ use std::time::Duration;
 use kubeapi::objects::{items, text};
 use serde_json::Value;
 
-use super::{Settings, VirtualMachine};
+use super::{MigrationSettings, VirtualMachine};
 use crate::plan::placement::thousandths;
 
 const GIBIBYTE: u64 = 1 << 30;
 
 /// Limits of one migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct MigrationLimits {
     /// It may take so long for each GiB; none for ever.
     pub completion_per_gib: Option<Duration>,
     /// So long may it have no progress; none for ever.
@@ -31,7 +31,7 @@ pub struct Limits {
     pub disrupts: bool,
 }
 
-impl Limits {
+impl MigrationLimits {
     /// These, with what `said` says otherwise: the settings of KubeVirt, a policy, or a migration of itself.
     #[must_use]
     pub fn with(mut self, said: &Value) -> Self {
@@ -74,11 +74,11 @@ pub fn policy<'a>(policies: &'a [Value], guest: &Value, namespace: &Value) -> Op
 /// Limits that hold for `guest`, and who says so; `migration` is the UID of its migration that runs.
 #[must_use]
 pub fn of(
-    settings: &Settings,
+    settings: &MigrationSettings,
     policies: &[Value],
     (guest, namespace): (&Value, &Value),
     migration: Option<&str>,
-) -> (Limits, String) {
+) -> (MigrationLimits, String) {
     let state = &guest["status"]["migrationState"];
     let own = &state["migrationConfiguration"];
     if own.is_object() && migration.is_some_and(|it| state["migrationUid"] == it) {
@@ -142,7 +142,7 @@ pub fn estimate(it: &VirtualMachine) -> Option<Duration> {
 
 /// How long `machines` take together, each with what is left of it, as many at the same time as the settings allow.
 #[must_use]
-pub fn together(settings: &Settings, machines: &[Duration]) -> Duration {
+pub fn together(settings: &MigrationSettings, machines: &[Duration]) -> Duration {
     let places = settings.at_once.min(settings.from_node).max(1);
     let sum = machines.iter().fold(Duration::ZERO, |sum, it| sum.saturating_add(*it));
     machines.iter().copied().max().unwrap_or_default().max(sum / places)

@@ -26,19 +26,19 @@ use kubeapi::machines::MachineSeen;
 use kubeapi::names::PodRef;
 use serde::{Deserialize, Serialize};
 
-pub use disks::Disk;
-pub use limits::Limits;
+pub use disks::MachineDisk;
+pub use limits::MigrationLimits;
 
-/// Annotation of an instance that a drain asked to migrate: a JSON object [`Asked`].
+/// Annotation of an instance that a drain asked to migrate: a JSON object [`MigrationRequest`].
 pub const ASKED: &str = "pillar-rs/drain-asked";
 /// Annotation of the same three: `migrate` lets it be migrated while a volume of it is rebuilt.
 pub const REBUILDING: &str = "pillar-rs/drain-rebuilding";
-/// Annotation of a machine, its instance or its namespace that names its [`Policy`].
+/// Annotation of a machine, its instance or its namespace that names its [`MachinePolicy`].
 pub const POLICY: &str = "pillar-rs/drain-policy";
 
 step::named! {
     /// What becomes of a machine.
-    pub enum Policy {
+    pub enum MachinePolicy {
         /// Migrated; shut down where that cannot be.
         MigrateOrShutdown = "migrate-or-shutdown",
         /// Migrated; where that cannot be, the drain waits.
@@ -50,7 +50,7 @@ step::named! {
     }
 }
 
-impl Policy {
+impl MachinePolicy {
     /// The policy of this word.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
@@ -60,7 +60,7 @@ impl Policy {
 
 step::named! {
     /// What KubeVirt does about the eviction of a launcher.
-    pub enum Strategy {
+    pub enum EvictionStrategy {
         /// Nothing: the guest is shut down.
         None = "None",
         /// It migrates the machine, or refuses.
@@ -97,7 +97,7 @@ pub enum MachineOwner {
 /// What a drain writes on an instance before it asks for a migration.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Asked {
+pub struct MigrationRequest {
     /// The node that is drained.
     pub node: String,
     /// The request of that drain.
@@ -162,13 +162,13 @@ pub struct VirtualMachine {
     /// The instance is being deleted.
     pub ending: bool,
     /// What an eviction does.
-    pub strategy: Strategy,
+    pub strategy: EvictionStrategy,
     /// Whether it can be migrated.
     pub migratable: Migratable,
     /// It is marked for leaving our node.
     pub marked: bool,
     /// What this drain, or an earlier one of our node, has written there.
-    pub asked: Option<Asked>,
+    pub asked: Option<MigrationRequest>,
     /// Who made it.
     pub owner: MachineOwner,
     /// Kind and name of what made its VirtualMachine, where that was not a person.
@@ -180,13 +180,13 @@ pub struct VirtualMachine {
     /// It is paused, but not by its migration: since when.
     pub paused: Option<String>,
     /// Its volumes of Longhorn, where they were read.
-    pub disks: Vec<Disk>,
+    pub disks: Vec<MachineDisk>,
     /// It may be migrated while one of them is rebuilt.
     pub although_rebuilding: bool,
     /// Its pods on our node.
     pub launchers: Vec<Launcher>,
     /// What becomes of it.
-    pub policy: Policy,
+    pub policy: MachinePolicy,
     /// Who says so.
     pub policy_from: String,
     /// A node that can take it, or why none can.
@@ -200,14 +200,14 @@ pub struct VirtualMachine {
     /// Its disks are copied too.
     pub copies_disks: bool,
     /// Limits of its migration.
-    pub limits: Limits,
+    pub limits: MigrationLimits,
     /// Who says so.
     pub limits_of: String,
 }
 
 /// Limits of KubeVirt's migrations, read from its settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct MigrationSettings {
     /// Version as (major, minor).
     pub version: (u32, u32),
     /// Migrations at the same time in the cluster.
@@ -215,10 +215,10 @@ pub struct Settings {
     /// Migrations at the same time away from one node.
     pub from_node: u32,
     /// Limits of one migration, where nobody says otherwise.
-    pub limits: Limits,
+    pub limits: MigrationLimits,
 }
 
-impl Settings {
+impl MigrationSettings {
     /// What holds where the settings say nothing.
     #[must_use]
     pub const fn of_version(version: (u32, u32)) -> Self {
@@ -227,7 +227,7 @@ impl Settings {
             version,
             at_once: 5,
             from_node: 2,
-            limits: Limits {
+            limits: MigrationLimits {
                 completion_per_gib: Some(Duration::from_secs(if old { 800 } else { 150 })),
                 progress: Some(Duration::from_secs(150)),
                 bandwidth: None,
@@ -247,9 +247,9 @@ impl Settings {
 
 /// All machines of our node at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct View {
+pub struct MachinesView {
     /// Limits of KubeVirt.
-    pub settings: Settings,
+    pub settings: MigrationSettings,
     /// The machines.
     pub machines: Vec<VirtualMachine>,
     /// Migrations that run in the whole cluster.

@@ -6,11 +6,14 @@
 use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
-use kubeapi::machines::{MachineSeen, MachineWork, Turn, stops};
+use kubeapi::machines::{MachineAction, MachineSeen, MachineWork, stops};
 use kubeapi::names::PodRef;
 
 use super::facts::IO_ERROR;
-use super::{Asked, MachineOwner, Migratable, Migration, Policy, Strategy, VirtualMachine, limits};
+use super::{
+    EvictionStrategy, MachineOwner, MachinePolicy, Migratable, Migration, MigrationRequest, VirtualMachine,
+    limits,
+};
 use crate::progress::BlockCode;
 
 /// Migrations of one machine that may fail in one drain; KubeVirt itself never gives up.
@@ -58,7 +61,7 @@ step::named! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Writes on the instance what this drain does with it.
-    Mark(Asked),
+    Mark(MigrationRequest),
     /// Evicts this launcher.
     Evict(PodRef),
     /// Removes KubeVirt's mark.
@@ -88,14 +91,14 @@ pub struct Decision {
 
 /// Whose drain it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drain {
+pub struct DrainIdentity {
     /// Our node.
     pub node: String,
     /// The request.
     pub request: String,
 }
 
-impl Drain {
+impl DrainIdentity {
     /// The name of the drain in what is written on a machine that it stops.
     #[must_use]
     pub fn id(&self) -> String {
@@ -128,7 +131,7 @@ fn acts(state: MachineState, text: impl Into<String>, act: Action) -> Decision {
 
 /// What is done about `machine` that has been as it is for `since`. `others` of the cluster's migrations run.
 #[must_use]
-pub fn decide(drain: &Drain, machine: &VirtualMachine, since: Duration, others: usize) -> Decision {
+pub fn decide(drain: &DrainIdentity, machine: &VirtualMachine, since: Duration, others: usize) -> Decision {
     let it = machine;
     if let Some(why) = it.unread.as_ref().filter(|_| !it.launchers.is_empty()) {
         return decision(MachineState::Unreadable, format!("cannot be read: {why}"));
@@ -155,11 +158,11 @@ pub fn decide(drain: &Drain, machine: &VirtualMachine, since: Duration, others: 
     {
         return stop(drain, it, seen, "it was stopped for this drain");
     }
-    if it.policy == Policy::Shutdown {
+    if it.policy == MachinePolicy::Shutdown {
         return shut_down(drain, it, &format!("its policy is shutdown ({})", it.policy_from));
     }
     match (it.strategy, &it.migratable) {
-        (Strategy::None, _) => {
+        (EvictionStrategy::None, _) => {
             cannot_move(drain, it, "its eviction strategy is None, so KubeVirt does not migrate it")
         }
         (_, Migratable::Unknown) if since < UNREPORTED => {
@@ -170,13 +173,15 @@ pub fn decide(drain: &Drain, machine: &VirtualMachine, since: Duration, others: 
         }
         (_, Migratable::No(reason, text)) => cannot_move(drain, it, &refused(it, reason, text)),
         (_, Migratable::Yes) => match &it.target {
-            Err(why) if it.lacks_room && it.policy == Policy::MigrateOrShutdown && since < ROOM => Decision {
-                code: Some(BlockCode::NoOtherNode),
-                ..decision(
-                    MachineState::Waiting,
-                    format!("waits up to {} s for room on another node: {why}", ROOM.as_secs()),
-                )
-            },
+            Err(why) if it.lacks_room && it.policy == MachinePolicy::MigrateOrShutdown && since < ROOM => {
+                Decision {
+                    code: Some(BlockCode::NoOtherNode),
+                    ..decision(
+                        MachineState::Waiting,
+                        format!("waits up to {} s for room on another node: {why}", ROOM.as_secs()),
+                    )
+                }
+            }
             Err(why) => cannot_move(drain, it, &format!("no other node can take it: {why}")),
             Ok(_) if let Some(why) = &it.crowded => decision(
                 MachineState::Waiting,
@@ -221,7 +226,7 @@ impl Eq for Fate {}
 
 /// What a drain would do about `machine` if each time limit of it were over and no other one moved.
 #[must_use]
-pub fn fate(drain: &Drain, machine: &VirtualMachine) -> Fate {
+pub fn fate(drain: &DrainIdentity, machine: &VirtualMachine) -> Fate {
     let found = decide(drain, machine, Duration::MAX, 0);
     let rebuilds = found.code == Some(BlockCode::Rebuilding);
     let lacks_room = needs_target(machine) && (machine.target.is_err() || machine.crowded.is_some());
@@ -235,13 +240,13 @@ pub fn fate(drain: &Drain, machine: &VirtualMachine) -> Fate {
 }
 
 /// Asks for one migration. What is written on the instance comes first: a restart knows by it that the mark is ours.
-fn ask(drain: &Drain, it: &VirtualMachine, target: &str) -> Decision {
+fn ask(drain: &DrainIdentity, it: &VirtualMachine, target: &str) -> Decision {
     let text = format!("is asked to migrate; node {target} can take it; {}", limits::words(it));
     let evict = it.launchers.iter().find(|it| !it.ending).map(|it| Action::Evict(it.pod.clone()));
     let (act, then) = if it.asked.as_ref().is_some_and(|it| it.request == drain.request) {
         (evict, None)
     } else {
-        let asked = Asked {
+        let asked = MigrationRequest {
             node: drain.node.clone(),
             request: drain.request.clone(),
             failed_before: it.failed.iter().map(|(uid, _)| uid.clone()).collect(),
@@ -253,7 +258,7 @@ fn ask(drain: &Drain, it: &VirtualMachine, target: &str) -> Decision {
 }
 
 /// A migration was asked for, by us or by somebody else.
-fn under_way(drain: &Drain, it: &VirtualMachine, since: Duration, others: usize) -> Decision {
+fn under_way(drain: &DrainIdentity, it: &VirtualMachine, since: Duration, others: usize) -> Decision {
     let before = it.asked.as_ref().map(|it| it.failed_before.as_slice()).unwrap_or_default();
     let failed: Vec<&(String, String)> = it.failed.iter().filter(|(uid, _)| !before.contains(uid)).collect();
     let tried = match failed.len() {
@@ -262,8 +267,12 @@ fn under_way(drain: &Drain, it: &VirtualMachine, since: Duration, others: usize)
     };
     let give_up = |why: String| {
         let asked = it.asked.clone().unwrap_or_default();
-        let asked =
-            Asked { node: drain.node.clone(), request: drain.request.clone(), gave_up: why.clone(), ..asked };
+        let asked = MigrationRequest {
+            node: drain.node.clone(),
+            request: drain.request.clone(),
+            gave_up: why.clone(),
+            ..asked
+        };
         acts(MachineState::Aborting, format!("is not migrated: {why}"), Action::Mark(asked))
     };
     let limit = stalled_after(it, others);
@@ -325,7 +334,7 @@ fn stalled_after(it: &VirtualMachine, others: usize) -> Option<Duration> {
 }
 
 /// No migration is waited for any more: what there is of one is ended, then the policy holds.
-fn given_up(drain: &Drain, it: &VirtualMachine, why: &str) -> Decision {
+fn given_up(drain: &DrainIdentity, it: &VirtualMachine, why: &str) -> Decision {
     let aborting = |text: String, act| Decision { act, ..decision(MachineState::Aborting, text) };
     if it.migration.as_ref().is_some_and(|it| it.post_copy) {
         return decision(MachineState::Moving, "migrates; in post-copy it cannot be ended");
@@ -341,7 +350,7 @@ fn given_up(drain: &Drain, it: &VirtualMachine, why: &str) -> Decision {
 }
 
 /// It cannot be migrated: its policy holds.
-fn cannot_move(drain: &Drain, it: &VirtualMachine, why: &str) -> Decision {
+fn cannot_move(drain: &DrainIdentity, it: &VirtualMachine, why: &str) -> Decision {
     let stays = |state| {
         decision(
             state,
@@ -349,9 +358,11 @@ fn cannot_move(drain: &Drain, it: &VirtualMachine, why: &str) -> Decision {
         )
     };
     match it.policy {
-        Policy::MigrateOrShutdown | Policy::Shutdown => shut_down(drain, it, &format!("cannot move: {why}")),
-        Policy::MigrateOrHold => stays(MachineState::Held),
-        Policy::Fail => stays(MachineState::Failed),
+        MachinePolicy::MigrateOrShutdown | MachinePolicy::Shutdown => {
+            shut_down(drain, it, &format!("cannot move: {why}"))
+        }
+        MachinePolicy::MigrateOrHold => stays(MachineState::Held),
+        MachinePolicy::Fail => stays(MachineState::Failed),
     }
 }
 
@@ -368,12 +379,12 @@ fn refused(it: &VirtualMachine, reason: &str, text: &str) -> String {
 /// Whether an eviction ends the guest in place of migrating it.
 fn eviction_ends(it: &VirtualMachine) -> bool {
     match it.strategy {
-        Strategy::None => true,
+        EvictionStrategy::None => true,
         // KubeVirt knows nothing of the two reasons that are ours, and would migrate it.
-        Strategy::LiveMigrateIfPossible => {
+        EvictionStrategy::LiveMigrateIfPossible => {
             matches!(&it.migratable, Migratable::No(reason, _) if reason != IO_ERROR && reason != FLAPPING)
         }
-        Strategy::LiveMigrate | Strategy::External => false,
+        EvictionStrategy::LiveMigrate | EvictionStrategy::External => false,
     }
 }
 
@@ -385,14 +396,14 @@ pub fn needs_target(it: &VirtualMachine) -> bool {
         return false;
     }
     let gave_up = it.asked.as_ref().is_some_and(|it| !it.gave_up.is_empty());
-    let asked = it.policy != Policy::Shutdown && it.strategy != Strategy::None && !gave_up;
-    let stays = matches!(it.policy, Policy::MigrateOrHold | Policy::Fail);
+    let asked = it.policy != MachinePolicy::Shutdown && it.strategy != EvictionStrategy::None && !gave_up;
+    let stays = matches!(it.policy, MachinePolicy::MigrateOrHold | MachinePolicy::Fail);
     let always = |it: &MachineSeen| it.strategy.is_always();
     let again = matches!(&it.owner, MachineOwner::Machine(Some(seen)) if always(seen));
     (asked && it.migratable == Migratable::Yes) || (again && eviction_ends(it) && !stays)
 }
 
-fn shut_down(drain: &Drain, it: &VirtualMachine, why: &str) -> Decision {
+fn shut_down(drain: &DrainIdentity, it: &VirtualMachine, why: &str) -> Decision {
     let evict = |left: String| {
         let pod = it.launchers.iter().find(|it| !it.ending).map(|it| Action::Evict(it.pod.clone()));
         Decision { act: pod, left, ..decision(MachineState::ShuttingDown, format!("is shut down: {why}")) }
@@ -425,12 +436,12 @@ fn shut_down(drain: &Drain, it: &VirtualMachine, why: &str) -> Decision {
 }
 
 /// Stops a machine; what it had is written on it, and it is started again after the boot.
-fn stop(drain: &Drain, it: &VirtualMachine, seen: &MachineSeen, why: &str) -> Decision {
+fn stop(drain: &DrainIdentity, it: &VirtualMachine, seen: &MachineSeen, why: &str) -> Decision {
     let work = stops(&drain.id(), &drain.node, std::slice::from_ref(seen)).pop();
     let manager = it.manager.as_ref();
     let manager =
         manager.map(|it| format!(" (it belongs to {it}, which may start it before)")).unwrap_or_default();
     let left = format!("shut down, and started again once node {} is back{manager}: {why}", drain.node);
-    let act = work.filter(|it| !matches!(it.turn, Turn::Later)).map(|it| Action::Stop(Box::new(it)));
+    let act = work.filter(|it| !matches!(it.turn, MachineAction::Later)).map(|it| Action::Stop(Box::new(it)));
     Decision { act, left, ..decision(MachineState::ShuttingDown, format!("is shut down: {why}")) }
 }

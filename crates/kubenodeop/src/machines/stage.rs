@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::pace::Pace;
-use kubeapi::reply::{Class, RefusedBy, Reply};
+use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
 use step::{Core, Mono};
 
-use super::rules::{Action, Decision, Drain, FLAPPING, Fate, MachineState, decide, fate, gone};
-use super::{Migratable, Settings, View, VirtualMachine, limits};
-use crate::engine::Failure;
-use crate::progress::{BlockCode, Blocker, Left, MachineShown, Subject};
+use super::rules::{Action, Decision, DrainIdentity, FLAPPING, Fate, MachineState, decide, fate, gone};
+use super::{MachinesView, Migratable, MigrationSettings, VirtualMachine, limits};
+use crate::engine::CallFailure;
+use crate::progress::{AttemptBlocker, BlockCode, Left, MachineShown, Subject};
 
 /// Least time between two looks.
 const LOOKS_APART: Duration = Duration::from_millis(500);
@@ -31,7 +31,7 @@ const AT_ONCE: usize = 32;
 #[derive(Debug)]
 pub enum Event {
     /// What was read.
-    Looked(Result<View, Failure>),
+    Looked(Result<MachinesView, CallFailure>),
     /// Something of it has changed since.
     Changed,
     /// The answer to a call.
@@ -59,7 +59,7 @@ pub enum Effect {
 
 /// What is kept of one machine.
 #[derive(Debug)]
-struct Track {
+struct MachineTrack {
     guest: PodRef,
     /// What it is in whose time limits are counted, and since when.
     key: (String, String),
@@ -84,7 +84,7 @@ struct Track {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum NextLook {
     /// Under way; whether something has changed since it began.
     Running(bool),
     Due(Mono),
@@ -92,19 +92,19 @@ enum Look {
 
 /// The machines of one attempt.
 #[derive(Debug)]
-pub struct Stage {
-    drain: Drain,
+pub struct MachineStage {
+    drain: DrainIdentity,
     end: Mono,
     pace: Pace,
-    tracks: BTreeMap<PodUid, Track>,
+    tracks: BTreeMap<PodUid, MachineTrack>,
     left: BTreeMap<PodRef, Left>,
-    look: Look,
+    look: NextLook,
     looked: Option<Mono>,
     /// Launchers that were on the node at the beginning.
     launchers: Vec<PodRef>,
     /// Looks that failed in a row, and why the last one did, and since when.
     tries: u32,
-    trouble: Option<Failure>,
+    trouble: Option<CallFailure>,
     troubled: Mono,
     cordoning: bool,
     recordons: u32,
@@ -113,9 +113,9 @@ pub struct Stage {
     estimate: Option<Mono>,
 }
 
-impl Stage {
+impl MachineStage {
     /// Ends at `end` at the latest. It looks at once.
-    pub fn new(drain: Drain, launchers: Vec<PodRef>, now: Mono, end: Mono, seed: u64) -> Self {
+    pub fn new(drain: DrainIdentity, launchers: Vec<PodRef>, now: Mono, end: Mono, seed: u64) -> Self {
         Self {
             drain,
             launchers,
@@ -123,7 +123,7 @@ impl Stage {
             pace: Pace::new(seed),
             tracks: BTreeMap::new(),
             left: BTreeMap::new(),
-            look: Look::Due(now),
+            look: NextLook::Due(now),
             looked: None,
             tries: 0,
             trouble: None,
@@ -136,7 +136,7 @@ impl Stage {
         }
     }
 
-    fn seen(&mut self, now: Mono, view: &View, out: &mut Vec<Effect>) {
+    fn take_view(&mut self, now: Mono, view: &MachinesView, out: &mut Vec<Effect>) {
         (self.tries, self.trouble) = (0, None);
         if !view.cordoned && !std::mem::replace(&mut self.cordoning, true) {
             out.push(Effect::Cordon);
@@ -159,7 +159,7 @@ impl Stage {
             }
             let keeps = old.as_ref().is_some_and(|it| it.last == new.act);
             let state_since = old.as_ref().filter(|_| same).map_or(now, |it| it.state_since);
-            let mut track = Track {
+            let mut track = MachineTrack {
                 guest: machine.guest.clone(),
                 key,
                 since,
@@ -233,9 +233,9 @@ impl Stage {
     fn changed(&mut self, now: Mono) {
         let soon = self.looked.map_or(now, |it| it + LOOKS_APART);
         self.look = match self.look {
-            Look::Running(_) => Look::Running(true),
-            Look::Due(at) if self.tries == 0 => Look::Due(at.min(soon.max(now))),
-            due @ Look::Due(_) => due,
+            NextLook::Running(_) => NextLook::Running(true),
+            NextLook::Due(at) if self.tries == 0 => NextLook::Due(at.min(soon.max(now))),
+            due @ NextLook::Due(_) => due,
         };
     }
 
@@ -244,7 +244,7 @@ impl Stage {
             return;
         }
         if now >= self.end {
-            self.look = Look::Running(false);
+            self.look = NextLook::Running(false);
             let here = self.tracks.values().filter(|it| it.decision.state != MachineState::Gone);
             let names: Vec<String> = here.map(|it| it.guest.to_string()).collect();
             let names = kubeapi::listed(&names, ", ");
@@ -257,7 +257,7 @@ impl Stage {
                 && !track.busy
                 && track.not_before <= now
                 && self.trouble.is_none()
-                && matches!(self.look, Look::Due(_))
+                && matches!(self.look, NextLook::Due(_))
                 && let Some(act) = track.decision.act.take()
             {
                 free -= 1;
@@ -265,8 +265,8 @@ impl Stage {
                 out.push(Effect::Act(track.guest.clone(), act));
             }
         }
-        if matches!(self.look, Look::Due(at) if at <= now) {
-            self.look = Look::Running(false);
+        if matches!(self.look, NextLook::Due(at) if at <= now) {
+            self.look = NextLook::Running(false);
             self.looked = Some(now);
             out.push(Effect::Look);
         }
@@ -274,7 +274,7 @@ impl Stage {
 
     /// When the last machine is estimated to have left; none while one waits for a person, shuts down, or has no limit of
     /// its bandwidth.
-    fn estimated(&self, now: Mono, settings: &Settings) -> Option<Mono> {
+    fn estimated(&self, now: Mono, settings: &MigrationSettings) -> Option<Mono> {
         let mut rest = Vec::new();
         for it in self.tracks.values() {
             match it.decision.state {
@@ -300,7 +300,7 @@ impl Stage {
 
     /// What a reader sees of each machine.
     pub fn shown(&self) -> Vec<MachineShown> {
-        let shown = |it: &Track| MachineShown {
+        let shown = |it: &MachineTrack| MachineShown {
             name: it.guest.to_string(),
             state: it.decision.state,
             text: it.decision.text.clone(),
@@ -311,15 +311,15 @@ impl Stage {
     }
 
     /// What holds the drain up.
-    pub fn blockers(&self) -> Vec<Blocker> {
-        let mut all: Vec<Blocker> = self.tracks.values().filter_map(blocker).collect();
+    pub fn blockers(&self) -> Vec<AttemptBlocker> {
+        let mut all: Vec<AttemptBlocker> = self.tracks.values().filter_map(blocker).collect();
         if let Some(failure) = &self.trouble
-            && failure.reply.class() == Class::Permanent
+            && failure.reply.class() == ReplyClass::Permanent
         {
             let reason = |pod: &PodRef| {
                 format!("pod {pod} stays: its virtual machine cannot be read: {}", failure.text)
             };
-            all.extend(self.launchers.iter().map(|pod| Blocker {
+            all.extend(self.launchers.iter().map(|pod| AttemptBlocker {
                 subject: pod.clone().into(),
                 code: BlockCode::of(&failure.reply),
                 reason: reason(pod),
@@ -336,7 +336,7 @@ impl Stage {
     }
 
     /// What would be done about those that are left, and for whom.
-    pub fn fates(&self) -> (Drain, Vec<(PodRef, Fate)>) {
+    pub fn fates(&self) -> (DrainIdentity, Vec<(PodRef, Fate)>) {
         let left = self.tracks.values().filter(|it| it.decision.state != MachineState::Gone);
         (self.drain.clone(), left.map(|it| (it.guest.clone(), it.fate.clone())).collect())
     }
@@ -352,13 +352,13 @@ impl Stage {
     }
 
     /// Why nothing can be read, if that is so.
-    pub const fn trouble(&self) -> Option<&Failure> {
+    pub const fn trouble(&self) -> Option<&CallFailure> {
         self.trouble.as_ref()
     }
 }
 
 /// When a machine was paused or resumed in the last minutes, as far as it was seen.
-fn flips(now: Mono, old: Option<&Track>, machine: &VirtualMachine) -> Vec<Mono> {
+fn flips(now: Mono, old: Option<&MachineTrack>, machine: &VirtualMachine) -> Vec<Mono> {
     let Some(old) = old else { return Vec::new() };
     let count = match (&old.paused, &machine.paused) {
         (before, after) if before == after => 0,
@@ -392,10 +392,10 @@ fn key(machine: &VirtualMachine) -> (String, String) {
     }
 }
 
-fn blocker(it: &Track) -> Option<Blocker> {
+fn blocker(it: &MachineTrack) -> Option<AttemptBlocker> {
     let tries = it.tries;
     let subject = Subject::Machine(it.guest.clone());
-    let named = |code, reason: String, since| Some(Blocker { subject, code, reason, since });
+    let named = |code, reason: String, since| Some(AttemptBlocker { subject, code, reason, since });
     let text = format!("virtual machine {} {}", it.guest, it.decision.text);
     if let Some(refusal) = &it.refusal {
         // Up to KubeVirt 1.4 the budget refuses each eviction: only where no mark follows does it hold anything up.
@@ -406,7 +406,7 @@ fn blocker(it: &Track) -> Option<Blocker> {
     it.decision.code.and_then(|code| named(code, text, it.state_since))
 }
 
-impl Core for Stage {
+impl Core for MachineStage {
     type Event = Event;
     type Effect = Effect;
 
@@ -414,20 +414,20 @@ impl Core for Stage {
         let mut out = Vec::new();
         match event {
             Event::Looked(seen) => {
-                let again = matches!(self.look, Look::Running(true));
-                self.look = Look::Due(if again { now + LOOKS_APART } else { now + LOOK_AGAIN });
+                let again = matches!(self.look, NextLook::Running(true));
+                self.look = NextLook::Due(if again { now + LOOKS_APART } else { now + LOOK_AGAIN });
                 match seen {
-                    Ok(view) => self.seen(now, &view, &mut out),
+                    Ok(view) => self.take_view(now, &view, &mut out),
                     // There is no KubeVirt, whatever the label of the pod says.
-                    Err(Failure { reply: Reply::NotFound { .. }, .. }) => self.finish(Ok(()), &mut out),
+                    Err(CallFailure { reply: Reply::NotFound { .. }, .. }) => self.finish(Ok(()), &mut out),
                     Err(failure) => {
                         if self.trouble.is_none() {
                             self.troubled = now;
                         }
                         self.tries = self.tries.saturating_add(1);
                         let wait = self.pace.pause(self.tries, failure.reply.retry_after());
-                        self.look = Look::Due(now + wait);
-                        if failure.reply.class() == Class::Permanent {
+                        self.look = NextLook::Due(now + wait);
+                        if failure.reply.class() == ReplyClass::Permanent {
                             let reason = format!("virtual machines cannot be read: {}", failure.text);
                             self.finish(Err(reason), &mut out);
                         }
@@ -452,7 +452,7 @@ impl Core for Stage {
         if self.over {
             return None;
         }
-        let look = if let Look::Due(at) = self.look { Some(at) } else { None };
+        let look = if let NextLook::Due(at) = self.look { Some(at) } else { None };
         let busy = self.tracks.values().filter(|it| it.busy).count();
         let calls = self.tracks.values().filter(|it| it.decision.act.is_some() && !it.busy);
         let open = look.is_some() && self.trouble.is_none() && busy < AT_ONCE;

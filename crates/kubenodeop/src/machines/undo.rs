@@ -8,15 +8,15 @@ use std::time::Duration;
 use kube::api::GetParams;
 use kube::core::Request;
 use kubeapi::machines::calls::{GROUP, GUESTS, MACHINES, act, is_over, path};
-use kubeapi::machines::{DRAIN, MachineWork, Stopped, Turn, room, starts};
+use kubeapi::machines::{DRAIN, MachineAction, MachineWork, Stopped, room, starts};
 use kubeapi::names::{NodeName, PodRef};
-use kubeapi::reply::{Class, RefusedBy, Reply};
-use kubeapi::watch::Scope;
+use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
+use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found};
 use serde_json::Value;
 
 use super::kubevirt::{clear, delete, mark};
-use super::{Asked, Migration, Settings, facts};
+use super::{Migration, MigrationRequest, MigrationSettings, facts};
 
 /// Between two looks at machines that are still to be started again.
 pub const LOOKS_APART: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ pub struct AskedOne {
     /// It.
     pub guest: PodRef,
     /// What is written there.
-    pub asked: Asked,
+    pub asked: MigrationRequest,
     /// It is marked for leaving our node.
     pub marked: bool,
     /// Its migration that is not over.
@@ -61,7 +61,7 @@ pub fn takes_back(it: &AskedOne) -> Vec<Undo> {
 }
 
 async fn listed(cluster: &ApiClient, kind: &str, labels: Option<String>) -> Result<Vec<Value>, Error> {
-    let scope = Scope { labels, ..Scope::all(kind, path(kind)) };
+    let scope = WatchScope { labels, ..WatchScope::all(kind, path(kind)) };
     match found(scope.list_all::<Value>(cluster).await) {
         Ok(list) => Ok(list.map(|it| it.items).unwrap_or_default()),
         // Who may read nothing of it is refused also where it is not installed. Anybody may ask which groups there are.
@@ -85,7 +85,7 @@ pub(crate) async fn is_installed(cluster: &ApiClient) -> Result<bool, Error> {
 /// Whether the API does not let us (401, 403): that passes only when somebody changes it, and holds no node up.
 #[must_use]
 pub fn is_refused(error: &Error) -> bool {
-    error.reply().class() == Class::Permanent
+    error.reply().class() == ReplyClass::Permanent
 }
 
 /// What a person can type about machines that cannot be read or written.
@@ -107,13 +107,14 @@ pub async fn take_back(cluster: &ApiClient, node: &NodeName) -> Result<(), Error
     let here = Some(format!("{}={node}", facts::NODE_LABEL));
     let all = listed(cluster, GUESTS, here).await?;
     let asked = |guest: &Value| facts::asked(guest, node.as_str());
-    let guests: Vec<(&Value, Asked)> = all.iter().filter_map(|it| Some((it, asked(it)?))).collect();
+    let guests: Vec<(&Value, MigrationRequest)> =
+        all.iter().filter_map(|it| Some((it, asked(it)?))).collect();
     if guests.is_empty() {
         return Ok(());
     }
     let migrations = listed(cluster, "virtualmachineinstancemigrations", None).await?;
     let kubevirt = listed(cluster, "kubevirts", None).await?;
-    let (settings, _): (Settings, _) = facts::settings(kubevirt.first().unwrap_or(&Value::Null));
+    let (settings, _): (MigrationSettings, _) = facts::settings(kubevirt.first().unwrap_or(&Value::Null));
     for (guest, asked) in guests {
         let one = AskedOne {
             guest: facts::named(guest),
@@ -167,7 +168,7 @@ async fn stopped_and_starting(cluster: &ApiClient) -> Result<(Vec<(MachineWork, 
 ///
 /// # Errors
 /// The first that occurred, once both were tried.
-pub async fn give_back(cluster: &ApiClient, node: &NodeName) -> Result<usize, Error> {
+pub async fn undo_all(cluster: &ApiClient, node: &NodeName) -> Result<usize, Error> {
     let taken = take_back(cluster, node).await;
     let later = start_again(cluster, |it| it == node.as_str()).await;
     taken.and(later)
@@ -188,7 +189,7 @@ async fn start_some(cluster: &ApiClient, of: impl Fn(&str) -> bool) -> Result<(u
     let (all, starting) = stopped_and_starting(cluster).await?;
     let (mut room, mut later, mut failed) = (room(starting), (0, 0), None);
     for (work, node) in all.into_iter().filter(|(_, node)| of(node)) {
-        if work.turn == Turn::Later {
+        if work.turn == MachineAction::Later {
             later.0 += 1;
         } else if room == 0 {
             later.1 += 1;
@@ -197,7 +198,7 @@ async fn start_some(cluster: &ApiClient, of: impl Fn(&str) -> bool) -> Result<(u
             tracing::warn!(machine = work.machine.path(), %node, error = error.line(), "virtual machine is not started");
             failed.get_or_insert(error);
         } else {
-            room -= usize::from(work.turn != Turn::Leave);
+            room -= usize::from(work.turn != MachineAction::Leave);
             tracing::info!(machine = work.machine.path(), %node, "virtual machine that a drain stopped: {}", word(&work.turn));
         }
     }
@@ -241,7 +242,8 @@ pub async fn not_up(cluster: &ApiClient, node: &NodeName) -> Result<Option<Vec<N
     };
     let mut all: Vec<NotUp> = stopped.iter().filter(of_ours).map(off).collect();
     for labels in [format!("{}={node}", facts::NODE_LABEL), format!("!{}", facts::NODE_LABEL)] {
-        let scope = Scope { labels: Some(labels), ..Scope::all("virtual machine instances", path(GUESTS)) };
+        let scope =
+            WatchScope { labels: Some(labels), ..WatchScope::all("virtual machine instances", path(GUESTS)) };
         let Some(guests) = found(scope.list_all::<Value>(cluster).await)? else { return Ok(None) };
         let down = guests.items.iter().filter(|it| !is_over(it)).filter_map(|it| {
             let (name, how) = (facts::named(it).to_string(), facts::not_up(it)?);
@@ -255,11 +257,11 @@ pub async fn not_up(cluster: &ApiClient, node: &NodeName) -> Result<Option<Vec<N
 }
 
 /// What was done with one, for the log.
-const fn word(turn: &Turn) -> &'static str {
+const fn word(turn: &MachineAction) -> &'static str {
     match turn {
-        Turn::Set(..) | Turn::Start => "started again",
-        Turn::Leave => "left as it is now",
-        Turn::Stop(_) => "stopped",
-        Turn::Later => "still shutting down",
+        MachineAction::Set(..) | MachineAction::Start => "started again",
+        MachineAction::Leave => "left as it is now",
+        MachineAction::Stop(_) => "stopped",
+        MachineAction::Later => "still shutting down",
     }
 }

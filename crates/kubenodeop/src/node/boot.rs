@@ -23,13 +23,13 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use crate::node::gate::{Fact, Gate, Layer, LeaseSeen, Limits, NodeSeen, Verdict, VolumesSeen};
+use crate::node::gate::{Gate, GateFact, GateNode, GateStatus, Layer, LayerLimits, LeaseSeen, VolumesSeen};
 use crate::node::leftovers::LeftoverPods;
 use crate::{node, node::taints, storage};
 use kubeapi::ApiClient;
 use kubeapi::names::NodeName;
 use kubeapi::reply::Reach;
-use kubeapi::watch::{Scope, Update, follow};
+use kubeapi::watch::{Update, WatchScope, follow};
 use kubeapi::{Error, nodes};
 
 /// The namespace of the leases of nodes.
@@ -45,7 +45,7 @@ const WAITS_LOOK: Duration = Duration::from_secs(10);
 
 /// What to watch over.
 #[derive(Debug, Clone)]
-pub struct Boot {
+pub struct BootWatch {
     /// Our node.
     pub node: NodeName,
     /// The UUID of our device.
@@ -53,7 +53,7 @@ pub struct Boot {
     /// The boot that it is.
     pub boot_id: String,
     /// Limits of the gate.
-    pub limits: Limits,
+    pub limits: LayerLimits,
     /// Wanted kernel parameters that this boot is without.
     pub lost: Vec<String>,
     /// The addresses of the node before this boot; empty where they are not known.
@@ -62,7 +62,7 @@ pub struct Boot {
 
 /// What the machine itself shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Local {
+pub struct LocalHealth {
     /// Device nodes that are not there.
     pub missing: Vec<String>,
     /// What is wrong with the wall clock; empty for nothing.
@@ -71,9 +71,9 @@ pub struct Local {
 
 /// How the gate stands, and what was fixed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Report {
+pub struct GateReport {
     /// `None` before the first look.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<GateStatus>,
     /// How often each stale taint was removed since the watch began.
     pub repairs: BTreeMap<String, u32>,
     /// Pods that the former boot has left.
@@ -85,28 +85,28 @@ pub struct Report {
 /// waits for, or nothing, `clock` the time. Each change goes to `report`; only the newest counts. Dropping the future loses no more than what was seen of the lease.
 pub async fn watch_over<W: Future<Output = String>>(
     cluster: &ApiClient,
-    boot: &Boot,
-    local: impl Fn() -> Local,
-    upper: impl Fn() -> BoxFuture<'static, Vec<Fact>>,
+    boot: &BootWatch,
+    local: impl Fn() -> LocalHealth,
+    upper: impl Fn() -> BoxFuture<'static, Vec<GateFact>>,
     waits: impl Fn() -> W,
     clock: impl Fn() -> Mono,
-    report: &watch::Sender<Report>,
+    report: &watch::Sender<GateReport>,
 ) {
-    let mut facts: SelectAll<BoxStream<'static, Fact>> = SelectAll::new();
+    let mut facts: SelectAll<BoxStream<'static, GateFact>> = SelectAll::new();
     facts.push(node_facts(cluster, boot));
     facts.push(lease_facts(cluster, boot));
     facts.push(pods::follow(cluster, boot));
     facts.push(volume_facts(cluster));
     let mut gate = Gate::new(boot.node.as_str(), boot.limits, clock());
-    gate.hear(clock(), Fact::Lost(boot.lost.clone()));
-    gate.hear(clock(), Fact::Known(boot.addresses.clone()));
+    gate.hear(clock(), GateFact::Lost(boot.lost.clone()));
+    gate.hear(clock(), GateFact::Known(boot.addresses.clone()));
     let mut look_at = clock() + boot.limits.look;
     let (mut ask_at, mut upper_seen) = (clock(), None);
     loop {
-        let Local { missing, clock: wrong } = local();
+        let LocalHealth { missing, clock: wrong } = local();
         let lacks = !missing.is_empty() || !wrong.is_empty();
-        gate.hear(clock(), Fact::Devices(missing));
-        gate.hear(clock(), Fact::Clock(wrong));
+        gate.hear(clock(), GateFact::Devices(missing));
+        gate.hear(clock(), GateFact::Clock(wrong));
         if clock() >= look_at {
             // Beside the watches, so that no renewal is heard late.
             facts.push(looked(cluster.clone(), boot.clone()));
@@ -119,10 +119,10 @@ pub async fn watch_over<W: Future<Output = String>>(
             upper_seen = Some(clock());
         }
         if gate.is_away() && clock() >= ask_at {
-            gate.hear(clock(), Fact::Waits(waits().await));
+            gate.hear(clock(), GateFact::Waits(waits().await));
             ask_at = clock() + WAITS_LOOK;
         }
-        if gate.mends(clock()) {
+        if gate.removes_taints(clock()) {
             mend(cluster, boot, report).await;
         }
         let now = clock();
@@ -144,11 +144,11 @@ pub async fn watch_over<W: Future<Output = String>>(
 
 /// Ends when taints of an outage are on our node, and says which. It keeps one watch open, of our Node object alone,
 /// and lists once. Dropping the future loses nothing.
-pub async fn until_tainted(cluster: &ApiClient, boot: &Boot) -> Vec<String> {
+pub async fn until_tainted(cluster: &ApiClient, boot: &BootWatch) -> Vec<String> {
     let mut facts = node_facts(cluster, boot);
     loop {
         match facts.next().await {
-            Some(Fact::Node(NodeSeen { taints, .. })) if !taints.is_empty() => return taints,
+            Some(GateFact::Node(GateNode { taints, .. })) if !taints.is_empty() => return taints,
             Some(_) => {}
             None => return std::future::pending().await,
         }
@@ -162,30 +162,30 @@ fn upper_due(gate: &Gate, seen: Option<Mono>, now: Mono) -> Mono {
 }
 
 /// One look at everything, from the bottom up.
-fn looked(cluster: ApiClient, boot: Boot) -> BoxStream<'static, Fact> {
+fn looked(cluster: ApiClient, boot: BootWatch) -> BoxStream<'static, GateFact> {
     let look = async move {
         if let Err(error) = nodes::probe(&cluster).await
             && error.reach() == Reach::Unreachable
         {
-            return vec![Fact::Service(Err(error.line()))];
+            return vec![GateFact::Service(Err(error.line()))];
         }
         let node = node_fact(&boot, listed(&cluster, &node::scope(&boot.node)).await);
         let lease = lease_fact(&boot, listed(&cluster, &lease_scope(&boot)).await);
         let pods = pods::look(&cluster, &boot).await;
         let volumes = volume_fact(storage::troubled(&cluster).await);
-        [vec![Fact::Service(Ok(())), node, lease], pods, vec![volumes]].concat()
+        [vec![GateFact::Service(Ok(())), node, lease], pods, vec![volumes]].concat()
     };
     stream::once(look).flat_map(stream::iter).boxed()
 }
 
-async fn listed<K: DeserializeOwned + Send>(cluster: &ApiClient, scope: &Scope) -> Update<K> {
+async fn listed<K: DeserializeOwned + Send>(cluster: &ApiClient, scope: &WatchScope) -> Update<K> {
     match scope.list_all::<K>(cluster).await {
         Ok(list) => Update::Listed(list.items),
         Err(error) => Update::Trouble(error),
     }
 }
 
-async fn mend(cluster: &ApiClient, boot: &Boot, report: &watch::Sender<Report>) {
+async fn mend(cluster: &ApiClient, boot: &BootWatch, report: &watch::Sender<GateReport>) {
     match taints::remove_stale(cluster, &boot.node, &boot.device_uuid).await {
         Ok(removed) if removed.is_empty() => {}
         Ok(removed) => {
@@ -203,29 +203,27 @@ async fn mend(cluster: &ApiClient, boot: &Boot, report: &watch::Sender<Report>) 
 }
 
 /// What a failed call says of a layer, or of the API below it.
-fn trouble(layer: Layer, error: &Error) -> Fact {
+fn trouble(layer: Layer, error: &Error) -> GateFact {
     debug!(layer = layer.text(), error = error.line(), "trouble at the gate");
     match error.reach() {
-        Reach::Unreachable => Fact::Away(error.line()),
-        Reach::Reachable | Reach::Throttled => {
-            Fact::Trouble(layer, format!("{} ({})", error.line(), error.next_step()))
-        }
+        Reach::Unreachable => GateFact::Away(error.line()),
+        Reach::Reachable | Reach::Throttled => GateFact::Trouble(layer, error.advice()),
     }
 }
 
-fn heard<K: DeserializeOwned + Send + 'static>(
+fn follow_objects<K: DeserializeOwned + Send + 'static>(
     cluster: &ApiClient,
-    scope: Scope,
+    scope: WatchScope,
 ) -> BoxStream<'static, Update<K>> {
     follow::<K>(cluster.clone(), scope, RandomState::new().hash_one("jitter")).boxed()
 }
 
-fn node_facts(cluster: &ApiClient, boot: &Boot) -> BoxStream<'static, Fact> {
+fn node_facts(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
     let boot = boot.clone();
-    heard::<Node>(cluster, node::scope(&boot.node)).map(move |heard| node_fact(&boot, heard)).boxed()
+    follow_objects::<Node>(cluster, node::scope(&boot.node)).map(move |heard| node_fact(&boot, heard)).boxed()
 }
 
-fn node_fact(boot: &Boot, heard: Update<Node>) -> Fact {
+fn node_fact(boot: &BootWatch, heard: Update<Node>) -> GateFact {
     let node = match heard {
         Update::Listed(all) => {
             all.into_iter().find(|it| it.metadata.name.as_deref() == Some(boot.node.as_str()))
@@ -235,10 +233,10 @@ fn node_fact(boot: &Boot, heard: Update<Node>) -> Fact {
         Update::Trouble(error) => return trouble(Layer::Node, &error),
     };
     let Some(node) = node else {
-        return Fact::Trouble(Layer::Node, "there is no such Node object".to_owned());
+        return GateFact::Trouble(Layer::Node, "there is no such Node object".to_owned());
     };
     match node::owned(&node, &boot.device_uuid) {
-        Ok(_) => Fact::Node(NodeSeen {
+        Ok(_) => GateFact::Node(GateNode {
             not_ready: node::not_ready(&node),
             taints: taints::of_outage(&node),
             addresses: addresses(&node),
@@ -253,8 +251,8 @@ fn addresses(node: &Node) -> Vec<String> {
     all.filter(|it| it.type_ == "InternalIP").map(|it| it.address.clone()).collect()
 }
 
-fn lease_scope(boot: &Boot) -> Scope {
-    Scope {
+fn lease_scope(boot: &BootWatch) -> WatchScope {
+    WatchScope {
         what: format!("lease {LEASES}/{}", boot.node),
         path: Lease::url_path(&(), Some(LEASES)),
         fields: Some(format!("metadata.name={}", boot.node)),
@@ -262,12 +260,12 @@ fn lease_scope(boot: &Boot) -> Scope {
     }
 }
 
-fn lease_facts(cluster: &ApiClient, boot: &Boot) -> BoxStream<'static, Fact> {
+fn lease_facts(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
     let boot = boot.clone();
-    heard::<Lease>(cluster, lease_scope(&boot)).map(move |heard| lease_fact(&boot, heard)).boxed()
+    follow_objects::<Lease>(cluster, lease_scope(&boot)).map(move |heard| lease_fact(&boot, heard)).boxed()
 }
 
-fn lease_fact(boot: &Boot, heard: Update<Lease>) -> Fact {
+fn lease_fact(boot: &BootWatch, heard: Update<Lease>) -> GateFact {
     let lease = match heard {
         Update::Listed(all) => {
             all.into_iter().find(|it| it.metadata.name.as_deref() == Some(boot.node.as_str()))
@@ -277,12 +275,12 @@ fn lease_fact(boot: &Boot, heard: Update<Lease>) -> Fact {
         Update::Trouble(error) => return trouble(Layer::Lease, &error),
     };
     lease.map_or_else(
-        || Fact::Trouble(Layer::Lease, "there is no such lease".to_owned()),
-        |lease| Fact::Lease(seen(&lease)),
+        || GateFact::Trouble(Layer::Lease, "there is no such lease".to_owned()),
+        |lease| GateFact::Lease(renewal(&lease)),
     )
 }
 
-fn seen(lease: &Lease) -> LeaseSeen {
+fn renewal(lease: &Lease) -> LeaseSeen {
     let spec = lease.spec.as_ref();
     let renewed = spec.and_then(|spec| spec.renew_time.as_ref()).map(|time| time.0.to_string());
     let lasts = spec.and_then(|spec| spec.lease_duration_seconds).and_then(|secs| u64::try_from(secs).ok());
@@ -293,10 +291,10 @@ fn seen(lease: &Lease) -> LeaseSeen {
 }
 
 /// Volumes as they are, again whenever one of them changes. Without Longhorn nothing is followed.
-fn volume_facts(cluster: &ApiClient) -> BoxStream<'static, Fact> {
+fn volume_facts(cluster: &ApiClient) -> BoxStream<'static, GateFact> {
     storage::follow_troubled(cluster.clone(), RandomState::new().hash_one("jitter")).map(volume_fact).boxed()
 }
 
-fn volume_fact(seen: Result<VolumesSeen, Error>) -> Fact {
-    seen.map_or_else(|error| trouble(Layer::Volumes, &error), Fact::Volumes)
+fn volume_fact(seen: Result<VolumesSeen, Error>) -> GateFact {
+    seen.map_or_else(|error| trouble(Layer::Volumes, &error), GateFact::Volumes)
 }

@@ -6,35 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use kubeapi::names::{NodeName, is_server};
-
-/// What our annotation says about the one who cordoned; its text is this as JSON.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CordonOwner {
-    /// The boot in which the cordon was made.
-    pub boot_id: String,
-    /// The number of the requester.
-    pub requested_by: u8,
-    /// When it was requested, RFC 3339.
-    pub requested_at: String,
-    /// Number of the turn in which it was made; 0 where nodes take no turns.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub fence: u32,
-    /// UID of the Lease of that turn; empty likewise.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub lease_uid: String,
-    /// The whole-site operation that it was made for; empty where a request was.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub site: String,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_none(fence: &u32) -> bool {
-    *fence == 0
-}
+use kubeapi::nodes::CordonAnnotation;
 
 /// The cordon of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -43,7 +16,7 @@ pub enum Cordon {
     #[default]
     None,
     /// Unschedulable, our annotation is there, and the server knows of nobody else who wrote the flag.
-    Ours(CordonOwner),
+    Ours(CordonAnnotation),
     /// Unschedulable without our annotation, with one that does not parse, or by another hand since: somebody
     /// else's, never undone.
     Foreign,
@@ -63,7 +36,7 @@ pub struct NodeFacts {
     /// Whose cordon it is.
     pub cordon: Cordon,
     /// Our annotation, also when somebody has uncordoned the node, or cordoned it again, and left it behind.
-    pub annotation: Option<CordonOwner>,
+    pub annotation: Option<CordonAnnotation>,
     /// Label `tie-breaker-node=true`: the node carries no workloads.
     pub tie_breaker: bool,
     /// All labels.
@@ -90,7 +63,7 @@ impl NodeFacts {
     }
 
     /// How to come to a cordon in the name of `owner`.
-    pub fn cordon_step(&self, owner: &CordonOwner) -> CordonStep {
+    pub fn cordon_step(&self, owner: &CordonAnnotation) -> CordonStep {
         match &self.cordon {
             Cordon::None => CordonStep::Write,
             // A cordon of ours from a former request or boot changes its owner, so that the cleaning after a
@@ -128,12 +101,12 @@ pub(crate) mod tests {
         }
     }
 
-    fn owner(boot: &str) -> CordonOwner {
-        CordonOwner {
+    fn owner(boot: &str) -> CordonAnnotation {
+        CordonAnnotation {
             boot_id: boot.to_owned(),
             requested_by: 2,
             requested_at: "t".to_owned(),
-            ..CordonOwner::default()
+            ..CordonAnnotation::default()
         }
     }
 

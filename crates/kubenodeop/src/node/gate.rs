@@ -17,9 +17,9 @@ use std::time::Duration;
 use step::Mono;
 
 pub use checks::Warning;
-use checks::{Checks, Patience, Trouble};
-pub use facts::{Fact, LeaseSeen, NodeSeen, VirtualIp};
-pub use layers::{Layer, Limits};
+use checks::{Checks, LayerPatience, LayerTrouble};
+pub use facts::{GateFact, GateNode, LeaseSeen, VirtualIp};
+pub use layers::{Layer, LayerLimits};
 use volumes::{Volumes, VolumesVerdict};
 pub use volumes::{VolumesBefore, VolumesSeen};
 
@@ -29,7 +29,7 @@ pub const DEVICE_NODES: [&str; 1] = ["dev/kmsg"];
 const MEND_PAUSE: Duration = Duration::from_secs(5);
 
 /// A layer that is not healthy, what was seen, and what a person can do.
-type Finding = (Layer, String, String);
+type LayerFinding = (Layer, String, String);
 
 /// Renewals that were seen to happen, none later than the lease lasts after the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ struct Beats {
 
 /// Whether the gate is open, and if not, why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct GateStatus {
     /// The lowest layer that is not healthy; `None` when the gate is open.
     pub layer: Option<Layer>,
     /// What was seen, in one sentence.
@@ -59,7 +59,7 @@ pub struct Verdict {
     pub warnings: Vec<Warning>,
 }
 
-impl Verdict {
+impl GateStatus {
     /// Whether the node may take workloads again.
     pub const fn is_open(&self) -> bool {
         self.layer.is_none()
@@ -70,7 +70,7 @@ impl Verdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gate {
     node_name: String,
-    limits: Limits,
+    limits: LayerLimits,
     missing: Vec<String>,
     /// `None` before the first answer.
     service: Option<Result<(), String>>,
@@ -78,12 +78,12 @@ pub struct Gate {
     waits: String,
     /// Wanted kernel parameters that this boot is without.
     lost: Vec<String>,
-    node: Result<NodeSeen, String>,
+    node: Result<GateNode, String>,
     lease: Result<LeaseSeen, String>,
     storage: Result<Vec<String>, String>,
     volumes: Volumes,
     checks: Checks,
-    patience: Patience,
+    patience: LayerPatience,
     /// When time alone changes what volumes mean.
     volumes_due: Option<Mono>,
     beats: Option<Beats>,
@@ -96,7 +96,7 @@ pub struct Gate {
 
 impl Gate {
     /// Nothing is known yet.
-    pub fn new(node_name: &str, limits: Limits, now: Mono) -> Self {
+    pub fn new(node_name: &str, limits: LayerLimits, now: Mono) -> Self {
         let unknown = || "not looked at yet".to_owned();
         Self {
             node_name: node_name.to_owned(),
@@ -110,7 +110,7 @@ impl Gate {
             storage: Err(unknown()),
             volumes: Volumes::unknown(unknown()),
             checks: Checks::unknown(&unknown()),
-            patience: Patience::default(),
+            patience: LayerPatience::default(),
             volumes_due: None,
             beats: None,
             healthy_since: None,
@@ -120,23 +120,23 @@ impl Gate {
     }
 
     /// Takes a fact in. Whatever comes from the API shows that it answers.
-    pub fn hear(&mut self, now: Mono, fact: Fact) {
+    pub fn hear(&mut self, now: Mono, fact: GateFact) {
         if fact.is_answer() {
             self.service = Some(Ok(()));
         }
         match fact {
-            Fact::Devices(missing) => self.missing = missing,
-            Fact::Clock(wrong) => self.checks.clock = wrong,
-            Fact::Known(addresses) => self.checks.known = addresses,
-            Fact::Service(answer) => self.service = Some(answer),
-            Fact::Away(why) => {
+            GateFact::Devices(missing) => self.missing = missing,
+            GateFact::Clock(wrong) => self.checks.clock = wrong,
+            GateFact::Known(addresses) => self.checks.known = addresses,
+            GateFact::Service(answer) => self.service = Some(answer),
+            GateFact::Away(why) => {
                 if !matches!(self.service, Some(Err(_))) {
                     self.service = Some(Err(why));
                 }
             }
-            Fact::Waits(waits) => self.waits = waits,
-            Fact::Lost(lost) => self.lost = lost,
-            Fact::Node(node) => {
+            GateFact::Waits(waits) => self.waits = waits,
+            GateFact::Lost(lost) => self.lost = lost,
+            GateFact::Node(node) => {
                 if let Some(record) = &node.volumes {
                     self.volumes.recorded(record);
                 }
@@ -147,17 +147,17 @@ impl Gate {
                 self.checks.addressed(now, &self.node_name, &node.addresses);
                 self.node = Ok(node);
             }
-            Fact::Lease(lease) => self.beat(now, lease),
-            Fact::Storage(crashing) => self.storage = Ok(crashing),
-            Fact::Unconnected(pods) => self.checks.unconnected = pods,
-            Fact::System(pods) => self.checks.system = pods,
-            Fact::Runtime(wrong) => self.checks.runtime = wrong,
-            Fact::Network(leases) => self.checks.network(leases),
-            Fact::Pending(pods) => self.checks.pending = Ok(pods),
-            Fact::Machines(machines) => self.checks.machines = Ok(machines),
-            Fact::Probes(found) => self.checks.probes = Some(found),
-            Fact::Volumes(seen) => self.volumes.seen = Ok(seen),
-            Fact::Trouble(layer, why) => match layer {
+            GateFact::Lease(lease) => self.beat(now, lease),
+            GateFact::Storage(crashing) => self.storage = Ok(crashing),
+            GateFact::Unconnected(pods) => self.checks.unconnected = pods,
+            GateFact::System(pods) => self.checks.system = pods,
+            GateFact::Runtime(wrong) => self.checks.runtime = wrong,
+            GateFact::Network(leases) => self.checks.network(leases),
+            GateFact::Pending(pods) => self.checks.pending = Ok(pods),
+            GateFact::Machines(machines) => self.checks.machines = Ok(machines),
+            GateFact::Probes(found) => self.checks.probes = Some(found),
+            GateFact::Volumes(seen) => self.volumes.seen = Ok(seen),
+            GateFact::Trouble(layer, why) => match layer {
                 Layer::Node => self.node = Err(why),
                 Layer::Lease => self.lease = Err(why),
                 Layer::Storage => self.storage = Err(why),
@@ -213,7 +213,7 @@ impl Gate {
     }
 
     /// The gate as it stands now.
-    pub fn judge(&mut self, now: Mono) -> Verdict {
+    pub fn judge(&mut self, now: Mono) -> GateStatus {
         let mut warnings = Vec::new();
         let mut finding = self.lowest(now, &mut warnings);
         let mut volumes = VolumesVerdict::default();
@@ -254,7 +254,7 @@ impl Gate {
         };
         let (since, failed) = (self.at.1, layer.is_some_and(over));
         let holds_turn = volumes.holds_turn || warnings.iter().any(|it| !it.failed);
-        Verdict { layer, words, next_step, since, failed, taints, holds_turn, warnings }
+        GateStatus { layer, words, next_step, since, failed, taints, holds_turn, warnings }
     }
 
     fn healthy(&self, volumes: &str) -> (String, String) {
@@ -280,7 +280,7 @@ impl Gate {
     }
 
     /// The lowest layer that is not healthy, up to the storage pods.
-    fn lowest(&mut self, now: Mono, warnings: &mut Vec<Warning>) -> Option<Finding> {
+    fn lowest(&mut self, now: Mono, warnings: &mut Vec<Warning>) -> Option<LayerFinding> {
         let finding = self.devices();
         let finding = self.timed(now, finding, Layer::Clock, warnings);
         let finding = finding.or_else(|| self.api()).or_else(|| self.kubelet(now));
@@ -297,10 +297,10 @@ impl Gate {
     fn timed(
         &mut self,
         now: Mono,
-        below: Option<Finding>,
+        below: Option<LayerFinding>,
         layer: Layer,
         warnings: &mut Vec<Warning>,
-    ) -> Option<Finding> {
+    ) -> Option<LayerFinding> {
         if below.is_some() {
             self.patience.wait(now, layer);
             return below;
@@ -326,7 +326,7 @@ impl Gate {
         None
     }
 
-    fn devices(&self) -> Option<Finding> {
+    fn devices(&self) -> Option<LayerFinding> {
         if self.missing.is_empty() {
             return None;
         }
@@ -336,7 +336,7 @@ impl Gate {
         Some((Layer::Devices, format!("no device node {missing}"), next.to_owned()))
     }
 
-    fn api(&self) -> Option<Finding> {
+    fn api(&self) -> Option<LayerFinding> {
         let away = match &self.service {
             None => Some("not looked at yet"),
             Some(Err(why)) => Some(why.as_str()),
@@ -354,7 +354,7 @@ impl Gate {
     }
 
     /// Our node and its lease.
-    fn kubelet(&self, now: Mono) -> Option<Finding> {
+    fn kubelet(&self, now: Mono) -> Option<LayerFinding> {
         let node = &self.node_name;
         let not_ready = match &self.node {
             Err(why) => Some(why.as_str()),
@@ -379,13 +379,13 @@ impl Gate {
         None
     }
 
-    fn crashing(&self) -> Option<Finding> {
+    fn crashing(&self) -> Option<LayerFinding> {
         let all = self.storage.as_deref().ok()?;
         let next = format!("look at `kubectl logs --previous` of {}", all.first()?);
         Some((Layer::Storage, format!("storage pods are crash-looping: {}", all.join(", ")), next))
     }
 
-    fn unread_pods(&self) -> Option<Trouble> {
+    fn unread_pods(&self) -> Option<LayerTrouble> {
         let why = self.storage.as_ref().err()?;
         let next = "look at `kubectl get pods -A` of this node".to_owned();
         Some((format!("pods of node {}: {why}", self.node_name), next))
@@ -393,7 +393,7 @@ impl Gate {
 
     /// Whether stale taints are to be removed now: the node is Ready and its lease has been renewed for long enough.
     /// What lies above does not matter, as storage may be what the taints keep away. Asking counts as a try.
-    pub fn mends(&mut self, now: Mono) -> bool {
+    pub fn removes_taints(&mut self, now: Mono) -> bool {
         let tainted = self.node.as_ref().is_ok_and(|it| it.not_ready.is_empty() && !it.taints.is_empty());
         let long = self.beats.is_some_and(|it| it.last.since(it.first) >= self.limits.taints);
         let due = tainted

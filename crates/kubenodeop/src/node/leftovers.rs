@@ -18,12 +18,12 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::boot::{Boot, Report};
+use super::boot::{BootWatch, GateReport};
 use crate::calls::pods::{self, pod_ref};
 use crate::calls::remove;
-use crate::containers::{self, Runtime};
+use crate::containers::{self, RuntimeQuery};
 use crate::node;
-use crate::plan::{Owner, tier};
+use crate::plan::{PodOwner, tier};
 use kubeapi::names::{PodRef, PodUid, listed};
 use kubeapi::reply::Reply;
 use kubeapi::slim::Pod;
@@ -64,15 +64,15 @@ struct LeftPod {
 /// more than what was seen of them.
 pub async fn clear(
     cluster: &ApiClient,
-    boot: &Boot,
-    runtime: &Runtime,
+    boot: &BootWatch,
+    runtime: &RuntimeQuery,
     clock: impl Fn() -> Mono,
-    report: &watch::Sender<Report>,
+    report: &watch::Sender<GateReport>,
 ) {
     let (mut cleared, mut said, mut ready_since) = (0, String::new(), None::<Mono>);
     // Those of which the last answer of the runtime has shown no container, and those whose deletion was accepted.
     let (mut without, mut deleted) = (BTreeSet::new(), BTreeSet::new());
-    tell(report, LeftoverPods { pending: true, ..LeftoverPods::default() });
+    send_report(report, LeftoverPods { pending: true, ..LeftoverPods::default() });
     loop {
         let (mut words, mut next_step) = (String::new(), String::new());
         let looked = look(cluster, boot, clock(), &deleted).await;
@@ -83,11 +83,11 @@ pub async fn clear(
                 words = format!("pods of the former boot cannot be looked for: {}", error.line());
                 next_step = error.next_step();
             }
-            Ok(Looked { ready: false, .. }) => {
+            Ok(LeftoverCheck { ready: false, .. }) => {
                 ready_since = None;
                 without.clear();
             }
-            Ok(Looked { left, any_ending, pods, .. }) => {
+            Ok(LeftoverCheck { left, any_ending, pods, .. }) => {
                 let since = *ready_since.get_or_insert(clock());
                 nothing_ends = !any_ending;
                 if !left.is_empty() && clock().since(since) >= KUBELETS_TIME {
@@ -127,7 +127,7 @@ pub async fn clear(
             }
             said.clone_from(&words);
         }
-        tell(report, LeftoverPods { pending: !done, cleared, words, next_step });
+        send_report(report, LeftoverPods { pending: !done, cleared, words, next_step });
         if nothing_ends {
             return std::future::pending().await;
         }
@@ -135,7 +135,7 @@ pub async fn clear(
     }
 }
 
-fn tell(report: &watch::Sender<Report>, newest: LeftoverPods) {
+fn send_report(report: &watch::Sender<GateReport>, newest: LeftoverPods) {
     report.send_if_modified(|held| {
         let changed = held.leftovers != newest;
         held.leftovers = newest;
@@ -144,7 +144,7 @@ fn tell(report: &watch::Sender<Report>, newest: LeftoverPods) {
 }
 
 /// What one look has shown.
-struct Looked {
+struct LeftoverCheck {
     ready: bool,
     /// What the former boot has left.
     left: Vec<LeftPod>,
@@ -156,10 +156,10 @@ struct Looked {
 
 async fn look(
     cluster: &ApiClient,
-    boot: &Boot,
+    boot: &BootWatch,
     since_boot: Mono,
     deleted: &BTreeSet<PodUid>,
-) -> Result<Looked, Error> {
+) -> Result<LeftoverCheck, Error> {
     let ready = node::read(cluster, &boot.node, &boot.device_uuid).await?.ready;
     let of_node = ListParams::default().fields(&format!("spec.nodeName={}", boot.node));
     let list = Request::new(Pod::url_path(None)).list(&of_node);
@@ -171,7 +171,7 @@ async fn look(
     let before = |it: &Pod| if deleted.contains(&pod_ref(it).uid) { Timestamp::MAX } else { booted };
     let left = pods.items.iter().filter_map(|it| left_by(it, before(it))).collect();
     let any_ending = pods.items.iter().any(|it| left_by(it, Timestamp::MAX).is_some());
-    Ok(Looked { ready, left, any_ending, pods: pods.items })
+    Ok(LeftoverCheck { ready, left, any_ending, pods: pods.items })
 }
 
 /// The pod, if its end began before the boot at `booted`, or nobody has known anything of it since.
@@ -188,7 +188,7 @@ fn left_by(pod: &Pod, booted: Timestamp) -> Option<LeftPod> {
         None => return None,
     };
     // What a static pod's mirror shows is the kubelet's own.
-    (began < booted && facts.owner != Owner::Kubelet).then(|| LeftPod {
+    (began < booted && facts.owner != PodOwner::Kubelet).then(|| LeftPod {
         of_machine: tier::is_machine(&facts.labels) || facts.is_hotplug(),
         pod: facts.pod,
         finalizers: meta.finalizers.clone().unwrap_or_default(),

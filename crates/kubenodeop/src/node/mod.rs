@@ -11,7 +11,7 @@ pub mod taints;
 #[cfg(test)]
 mod tests;
 
-pub use cordon::{Cordon, CordonOwner, NodeFacts};
+pub use cordon::{Cordon, NodeFacts};
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::Resource;
@@ -24,8 +24,9 @@ use cordon::CordonStep;
 use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::{NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, VOLUMES_ANNOTATION};
+use kubeapi::nodes::CordonAnnotation;
 use kubeapi::nodes::{self, FIELD_MANAGER, api, signed};
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use step::Mono;
 
 /// What [`cordon`] did.
@@ -92,7 +93,7 @@ pub async fn cordon(
     cluster: &ApiClient,
     name: &NodeName,
     device_uuid: &str,
-    owner: &CordonOwner,
+    owner: &CordonAnnotation,
 ) -> Result<Cordoned, Error> {
     let node = read(cluster, name, device_uuid).await?;
     match node.cordon_step(owner) {
@@ -105,7 +106,8 @@ pub async fn cordon(
         }
         CordonStep::Write => {
             let what = format!("cordon node {name}");
-            let owner = serde_json::to_string(owner)
+            let owner = owner
+                .text()
                 .map_err(|source| Error::Unaskable { what: what.clone(), source: source.into() })?;
             let body = json!({
                 "metadata": {
@@ -212,8 +214,8 @@ pub(crate) async fn rehearse_patch(cluster: &ApiClient, name: &NodeName) -> Resu
 }
 
 /// One node as a thing to follow.
-pub(crate) fn scope(name: &NodeName) -> Scope {
-    Scope {
+pub(crate) fn scope(name: &NodeName) -> WatchScope {
+    WatchScope {
         what: format!("node {name}"),
         path: Node::url_path(&(), None),
         fields: Some(format!("metadata.name={name}")),
@@ -250,7 +252,7 @@ pub(crate) fn facts(node: &Node) -> Result<NodeFacts, Error> {
     let spec = node.spec.as_ref();
     let unschedulable = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
     let annotation = node.metadata.annotations.as_ref().and_then(|all| all.get(OWNER_ANNOTATION));
-    let owner = annotation.and_then(|text| serde_json::from_str::<CordonOwner>(text).ok());
+    let owner = annotation.and_then(|text| CordonAnnotation::parse(text));
     let labels = node.metadata.labels.clone().unwrap_or_default();
     Ok(NodeFacts {
         name,

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::node::cordon::{Cordon, CordonOwner};
+use crate::node::cordon::Cordon;
 use crate::node::{Cordoned, Uncordoned, cordon, facts, others, read, uncordon_own};
 use kubeapi::Error;
 use kubeapi::client::PROBE_LIMIT;
-use kubeapi::mock::{self, Answer, Then};
+use kubeapi::mock::{self, AfterLines, MockReply};
 use kubeapi::names::NodeName;
 use kubeapi::names::OWNER_ANNOTATION;
+use kubeapi::nodes::CordonAnnotation;
 use kubeapi::nodes::probe;
 use kubeapi::reply::Reach;
 use step::Mono;
@@ -38,12 +39,12 @@ fn name() -> NodeName {
     NodeName::parse("n1").unwrap()
 }
 
-fn owner() -> CordonOwner {
-    CordonOwner {
+fn owner() -> CordonAnnotation {
+    CordonAnnotation {
         boot_id: "b1".to_owned(),
         requested_by: 2,
         requested_at: "2025-01-01T00:00:00Z".to_owned(),
-        ..CordonOwner::default()
+        ..CordonAnnotation::default()
     }
 }
 
@@ -288,11 +289,11 @@ async fn d_k2_refused_silent_and_broken_servers_are_unreachable_and_busy_ones_ar
         (mock::status(500, ""), Some(Reach::Unreachable)),
         (mock::status(503, ""), Some(Reach::Unreachable)),
         (mock::status(504, ""), Some(Reach::Unreachable)),
-        (Answer::Full(200, vec![], "<html>".to_owned()), Some(Reach::Unreachable)),
-        (Answer::Lines(vec![], Then::Cut), Some(Reach::Unreachable)),
-        (Answer::Refused("connection refused"), Some(Reach::Unreachable)),
-        (Answer::Refused(expired), Some(Reach::Unreachable)),
-        (Answer::Silence, Some(Reach::Unreachable)),
+        (MockReply::Full(200, vec![], "<html>".to_owned()), Some(Reach::Unreachable)),
+        (MockReply::Lines(vec![], AfterLines::Cut), Some(Reach::Unreachable)),
+        (MockReply::Refused("connection refused"), Some(Reach::Unreachable)),
+        (MockReply::Refused(expired), Some(Reach::Unreachable)),
+        (MockReply::Silence, Some(Reach::Unreachable)),
     ];
     for (number, (answer, reach)) in table.into_iter().enumerate() {
         let (cluster, calls) = mock::cluster(vec![answer]);
@@ -308,7 +309,8 @@ async fn d_k2_refused_silent_and_broken_servers_are_unreachable_and_busy_ones_ar
 
 #[tokio::test(start_paused = true)]
 async fn trouble_with_certificates_says_what_to_renew() {
-    let (cluster, _) = mock::cluster(vec![Answer::Refused("tls: invalid peer certificate: UnknownIssuer")]);
+    let (cluster, _) =
+        mock::cluster(vec![MockReply::Refused("tls: invalid peer certificate: UnknownIssuer")]);
     let error = probe(&cluster).await.unwrap_err();
     assert!(error.line().contains("UnknownIssuer"), "{}", error.line());
     assert!(error.next_step().contains("renew"), "{}", error.next_step());

@@ -40,7 +40,7 @@ pub struct PodFacts {
     /// The time that it may take to end, once asked.
     pub grace: Duration,
     /// Who made it.
-    pub owner: Owner,
+    pub owner: PodOwner,
     /// The controller's kind and name, as `ReplicaSet/web-5f7d`; a pod with the same one in the same namespace is
     /// the same workload come back. Empty without a controller.
     pub workload: String,
@@ -56,7 +56,7 @@ pub struct PodFacts {
 
 /// The controller of a pod, as far as a drain cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
+pub enum PodOwner {
     /// None: nobody makes the pod again.
     Nobody,
     /// The kubelet, of whose static pod this is an image: deleting it stops nothing.
@@ -71,9 +71,9 @@ pub enum Owner {
 
 /// What a drain does with a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum PodClass {
     /// Not touched, not waited for.
-    Keep(Why),
+    Keep(KeepReason),
     /// Evicted and waited for.
     Leave,
     /// Already leaving: waited for.
@@ -82,7 +82,7 @@ pub enum Class {
 
 /// Why a pod stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum KeepReason {
     /// One of [`KEPT_APPS`].
     KeptApp,
     /// Its `DaemonSet` would put it back.
@@ -99,18 +99,18 @@ impl PodFacts {
 
     /// What a drain does with this pod. Forced as the reference forces it: pods without a controller leave too,
     /// and emptyDir data is lost.
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> PodClass {
         let kept_app = self.labels.get("app").is_some_and(|app| KEPT_APPS.contains(&app.as_str()));
         if kept_app {
-            Class::Keep(Why::KeptApp)
-        } else if self.owner == Owner::DaemonSet && !self.finished {
-            Class::Keep(Why::DaemonSet)
-        } else if self.owner == Owner::Kubelet {
-            Class::Keep(Why::Mirror)
+            PodClass::Keep(KeepReason::KeptApp)
+        } else if self.owner == PodOwner::DaemonSet && !self.finished {
+            PodClass::Keep(KeepReason::DaemonSet)
+        } else if self.owner == PodOwner::Kubelet {
+            PodClass::Keep(KeepReason::Mirror)
         } else if self.terminating || (self.is_hotplug() && !self.finished) {
-            Class::Await
+            PodClass::Await
         } else {
-            Class::Leave
+            PodClass::Leave
         }
     }
 }
@@ -133,7 +133,7 @@ pub(crate) mod tests {
             terminating: false,
             never_ready: false,
             grace: Duration::from_secs(30),
-            owner: Owner::Other,
+            owner: PodOwner::Other,
             workload: format!("ReplicaSet/{name}"),
             tier: Tier::Application,
             priority: 0,
@@ -146,19 +146,22 @@ pub(crate) mod tests {
     fn the_classes_are_those_of_a_forced_kubectl_drain() {
         let plain = pod("a");
         let table = [
-            (plain.clone(), Class::Leave),
-            (PodFacts { owner: Owner::Nobody, ..plain.clone() }, Class::Leave),
-            (PodFacts { finished: true, ..plain.clone() }, Class::Leave),
-            (PodFacts { terminating: true, ..plain.clone() }, Class::Await),
-            (PodFacts { owner: Owner::Kubelet, ..plain.clone() }, Class::Keep(Why::Mirror)),
-            (PodFacts { owner: Owner::Kubelet, finished: true, ..plain.clone() }, Class::Keep(Why::Mirror)),
-            (PodFacts { owner: Owner::DaemonSet, ..plain.clone() }, Class::Keep(Why::DaemonSet)),
+            (plain.clone(), PodClass::Leave),
+            (PodFacts { owner: PodOwner::Nobody, ..plain.clone() }, PodClass::Leave),
+            (PodFacts { finished: true, ..plain.clone() }, PodClass::Leave),
+            (PodFacts { terminating: true, ..plain.clone() }, PodClass::Await),
+            (PodFacts { owner: PodOwner::Kubelet, ..plain.clone() }, PodClass::Keep(KeepReason::Mirror)),
             (
-                PodFacts { owner: Owner::DaemonSet, terminating: true, ..plain.clone() },
-                Class::Keep(Why::DaemonSet),
+                PodFacts { owner: PodOwner::Kubelet, finished: true, ..plain.clone() },
+                PodClass::Keep(KeepReason::Mirror),
             ),
-            (PodFacts { owner: Owner::DaemonSet, finished: true, ..plain.clone() }, Class::Leave),
-            (PodFacts { owner: Owner::VanishedDaemonSet, ..plain }, Class::Leave),
+            (PodFacts { owner: PodOwner::DaemonSet, ..plain.clone() }, PodClass::Keep(KeepReason::DaemonSet)),
+            (
+                PodFacts { owner: PodOwner::DaemonSet, terminating: true, ..plain.clone() },
+                PodClass::Keep(KeepReason::DaemonSet),
+            ),
+            (PodFacts { owner: PodOwner::DaemonSet, finished: true, ..plain.clone() }, PodClass::Leave),
+            (PodFacts { owner: PodOwner::VanishedDaemonSet, ..plain }, PodClass::Leave),
         ];
         for (given, class) in table {
             assert_eq!(given.class(), class, "{given:?}");
@@ -169,7 +172,7 @@ pub(crate) mod tests {
     fn longhorns_own_parts_stay_by_rule_and_by_selector() {
         for app in KEPT_APPS {
             let kept = PodFacts { labels: BTreeMap::from([("app".to_owned(), app.to_owned())]), ..pod("a") };
-            assert_eq!(kept.class(), Class::Keep(Why::KeptApp), "{app}");
+            assert_eq!(kept.class(), PodClass::Keep(KeepReason::KeptApp), "{app}");
         }
         let selector: Vec<String> = KEPT_APPS.iter().map(|app| format!("app!={app}")).collect();
         assert_eq!(KEPT_APPS_SELECTOR, selector.join(","));
@@ -179,7 +182,7 @@ pub(crate) mod tests {
     fn a_pod_that_holds_disks_of_a_running_machine_is_waited_for_and_never_asked() {
         let labels = BTreeMap::from([("kubevirt.io".to_owned(), "hotplug-disk".to_owned())]);
         let disks = PodFacts { labels, ..pod("hp-volume-x") };
-        assert_eq!(disks.class(), Class::Await);
-        assert_eq!(PodFacts { finished: true, ..disks }.class(), Class::Leave);
+        assert_eq!(disks.class(), PodClass::Await);
+        assert_eq!(PodFacts { finished: true, ..disks }.class(), PodClass::Leave);
     }
 }

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 
 use crate::plan::forecast::Foreseen;
 use crate::progress::BlockCode;
-use crate::storage::{Cause, Finding, Look, VolumeState};
+use crate::storage::{Cause, StorageView, VolumeFinding, VolumeState};
 
 /// Volumes that would keep the node, and what a person should know of others.
-pub(super) fn foreseen(look: &Look) -> (Vec<Foreseen>, Vec<String>) {
+pub(super) fn foreseen(look: &StorageView) -> (Vec<Foreseen>, Vec<String>) {
     let (mut blockers, mut notes) = (Vec::new(), Vec::new());
     for it in look.findings.iter().filter(|it| !it.full.is_empty()) {
         let (code, on) = (BlockCode::VolumeFull, it.full.join(", "));
@@ -51,10 +51,11 @@ pub(super) fn foreseen(look: &Look) -> (Vec<Foreseen>, Vec<String>) {
 }
 
 /// Virtual machines that run with degraded volumes, and with one of which a single copy is healthy.
-fn at_risk(look: &Look) -> Vec<String> {
+fn at_risk(look: &StorageView) -> Vec<String> {
     let machines: BTreeSet<&String> = look.findings.iter().flat_map(|it| &it.machines).collect();
     let of = |machine: &String| {
-        let used: Vec<&Finding> = look.findings.iter().filter(|it| it.machines.contains(machine)).collect();
+        let used: Vec<&VolumeFinding> =
+            look.findings.iter().filter(|it| it.machines.contains(machine)).collect();
         let degraded = used.iter().filter(|it| !it.is_whole() && it.state != VolumeState::Faulted);
         let degraded: Vec<String> =
             degraded.map(|it| format!("{it}: {} of {} copies healthy", it.healthy, it.wanted)).collect();
@@ -74,10 +75,10 @@ fn at_risk(look: &Look) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::Policy;
+    use crate::storage::NodeDrainPolicy;
 
-    fn finding(volume: &str, state: VolumeState) -> Finding {
-        Finding {
+    fn finding(volume: &str, state: VolumeState) -> VolumeFinding {
+        VolumeFinding {
             volume: volume.to_owned(),
             claim: ("shop".to_owned(), "data".to_owned()),
             attached: String::new(),
@@ -97,20 +98,21 @@ mod tests {
     #[test]
     fn u6_a_machine_on_degraded_volumes_of_which_one_has_a_single_copy_is_named_with_them_and_a_full_disk_too()
      {
-        let volume = |name: &str, healthy, wanted| Finding {
+        let volume = |name: &str, healthy, wanted| VolumeFinding {
             healthy,
             wanted,
             machines: vec!["shop/db".to_owned()],
             ..finding(name, VolumeState::Safe)
         };
-        let notes =
-            |all: &[Finding]| foreseen(&Look { findings: all.to_vec(), ..Look::default() }).1.join("; ");
+        let notes = |all: &[VolumeFinding]| {
+            foreseen(&StorageView { findings: all.to_vec(), ..StorageView::default() }).1.join("; ")
+        };
         let table = [
             (vec![volume("a", 1, 2)], true),
             (vec![volume("a", 2, 3), volume("b", 1, 1)], true),
             (vec![volume("a", 2, 3)], false),
             (vec![volume("a", 1, 1)], false),
-            (vec![Finding { machines: vec![], ..volume("a", 1, 2) }], false),
+            (vec![VolumeFinding { machines: vec![], ..volume("a", 1, 2) }], false),
         ];
         for (number, (all, named)) in table.into_iter().enumerate() {
             let said = notes(&all);
@@ -120,7 +122,7 @@ mod tests {
                 "{said}"
             );
         }
-        let full = Finding { full: vec!["n2".to_owned()], ..finding("a", VolumeState::Safe) };
+        let full = VolumeFinding { full: vec!["n2".to_owned()], ..finding("a", VolumeState::Safe) };
         let expected =
             "volume-full: the disk with a copy of volume shop/data (a) is full on node n2: make room";
         assert!(notes(&[full]).starts_with(expected));
@@ -129,8 +131,8 @@ mod tests {
     #[test]
     fn o5_d14_what_a_person_lets_pass_is_no_blocker_and_is_named() {
         let last = VolumeState::LastCopy(Cause::StrictLocal);
-        let passed = Finding { passed: "its disk is dead".to_owned(), ..finding("a", last) };
-        let (blockers, notes) = foreseen(&Look { findings: vec![passed], ..Look::default() });
+        let passed = VolumeFinding { passed: "its disk is dead".to_owned(), ..finding("a", last) };
+        let (blockers, notes) = foreseen(&StorageView { findings: vec![passed], ..StorageView::default() });
         assert_eq!(blockers, []);
         assert!(notes[0].ends_with("allowed to go down by a person: its disk is dead"), "{notes:?}");
     }
@@ -138,8 +140,12 @@ mod tests {
     #[test]
     fn o5_d14_what_no_wait_copies_is_foreseen_by_its_code_and_what_is_copied_is_a_note() {
         let said = |state: VolumeState, policy: &str, healthy: u32| {
-            let finding = Finding { healthy, ..finding("pvc-1", state) };
-            let look = Look { policy: Policy::parse(policy), findings: vec![finding], ..Look::default() };
+            let finding = VolumeFinding { healthy, ..finding("pvc-1", state) };
+            let look = StorageView {
+                policy: NodeDrainPolicy::parse(policy),
+                findings: vec![finding],
+                ..StorageView::default()
+            };
             let (blockers, notes) = foreseen(&look);
             (blockers.first().map(|it| it.code), notes.len())
         };

@@ -9,22 +9,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use checks::Finding;
 
 use crate::calls::volumes::AttachmentFacts;
-use crate::machines::View;
+use crate::machines::MachinesView;
 use crate::node::cordon::{Cordon, NodeFacts};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::copies;
 use crate::plan::held;
 use crate::plan::machines::{self, PlannedMachine};
-use crate::plan::placement::{Needs, Peer};
+use crate::plan::placement::{PeerNode, SchedulingNeeds};
 use crate::plan::tier::{self, Tier};
 use crate::plan::unhealthy::UnhealthyPod;
-use crate::plan::{Class, Owner, PodFacts, Why};
+use crate::plan::{KeepReason, PodClass, PodFacts, PodOwner};
 use crate::progress::{BlockCode, Subject};
-use crate::storage::{Look, is_manager};
+use crate::storage::{StorageView, is_manager};
 use kubeapi::names::{PodRef, PodUid};
 
 /// Namespace and name.
-type Named = (String, String);
+type NamespacedName = (String, String);
 
 /// The cluster as it was read.
 #[derive(Debug, Clone)]
@@ -36,15 +36,15 @@ pub struct Survey {
     /// All budgets.
     pub budgets: Vec<BudgetFacts>,
     /// Budgets that let pods pass that are not Ready (`unhealthyPodEvictionPolicy: AlwaysAllow`).
-    pub lenient: BTreeSet<Named>,
+    pub lenient: BTreeSet<NamespacedName>,
     /// What keeps budgets without room from having any, by namespace and name.
-    pub hindrances: BTreeMap<Named, Vec<UnhealthyPod>>,
+    pub hindrances: BTreeMap<NamespacedName, Vec<UnhealthyPod>>,
     /// Virtual machines of the node.
-    pub machines: Option<View>,
+    pub machines: Option<MachinesView>,
     /// Pods whose Deployments are asked for a second copy first, with their names, or why that cannot be read.
     pub copies: Result<BTreeMap<PodUid, String>, String>,
     /// The other nodes.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<PeerNode>,
     /// What speaks against the drain and holds up no single pod.
     pub findings: Vec<Finding>,
     /// Namespaces that are being deleted.
@@ -52,7 +52,7 @@ pub struct Survey {
     /// Volumes of claims that are attached to the node.
     pub attached: Vec<AttachmentFacts>,
     /// Volumes with a copy on the node, where there is such storage.
-    pub storage: Option<Look>,
+    pub storage: Option<StorageView>,
     /// Resource by resource the version that was read.
     pub versions: BTreeMap<String, String>,
 }
@@ -63,7 +63,7 @@ pub struct Surveyed {
     /// As a drain sees it, its `DaemonSet` looked up.
     pub facts: PodFacts,
     /// What it asks of a node.
-    pub needs: Needs,
+    pub needs: SchedulingNeeds,
     /// Its condition Ready is True.
     pub ready: bool,
     /// Its phase is Pending.
@@ -221,7 +221,7 @@ pub fn forecast(survey: &Survey) -> Plan {
     counts.blocked = u32::try_from(blockers.len()).unwrap_or(u32::MAX);
     let (held, copied) = survey.storage.as_ref().map(copies::foreseen).unwrap_or_default();
     blockers.extend(held);
-    let leaving: BTreeSet<Named> = pods
+    let leaving: BTreeSet<NamespacedName> = pods
         .iter()
         .filter(|(class, _)| !class.stays())
         .flat_map(|(_, pod)| {
@@ -253,22 +253,22 @@ pub fn forecast(survey: &Survey) -> Plan {
 }
 
 /// Why a node takes no pods at all, or empty.
-fn closed(peer: &Peer) -> String {
-    Needs::default().why_not(peer, false).unwrap_or_default()
+fn closed(peer: &PeerNode) -> String {
+    SchedulingNeeds::default().why_not(peer, false).unwrap_or_default()
 }
 
 impl Survey {
     fn class(&self, pod: &Surveyed) -> PlanClass {
         match pod.facts.class() {
-            Class::Keep(Why::KeptApp) => PlanClass::KeepExcluded,
-            Class::Keep(Why::DaemonSet) => PlanClass::KeepDaemonSet,
-            Class::Keep(Why::Mirror) => PlanClass::KeepMirror,
-            Class::Await => PlanClass::Going,
-            Class::Leave if pod.facts.owner == Owner::VanishedDaemonSet => PlanClass::Orphan,
-            Class::Leave if pod.facts.finished => PlanClass::Finished,
-            Class::Leave if self.is_pinned(pod) => PlanClass::Pinned,
-            Class::Leave if pod.facts.tolerates_cordon => PlanClass::TolerateCordon,
-            Class::Leave => PlanClass::Evict,
+            PodClass::Keep(KeepReason::KeptApp) => PlanClass::KeepExcluded,
+            PodClass::Keep(KeepReason::DaemonSet) => PlanClass::KeepDaemonSet,
+            PodClass::Keep(KeepReason::Mirror) => PlanClass::KeepMirror,
+            PodClass::Await => PlanClass::Going,
+            PodClass::Leave if pod.facts.owner == PodOwner::VanishedDaemonSet => PlanClass::Orphan,
+            PodClass::Leave if pod.facts.finished => PlanClass::Finished,
+            PodClass::Leave if self.is_pinned(pod) => PlanClass::Pinned,
+            PodClass::Leave if pod.facts.tolerates_cordon => PlanClass::TolerateCordon,
+            PodClass::Leave => PlanClass::Evict,
         }
     }
 
@@ -302,7 +302,7 @@ impl Survey {
     fn blockers(&self, pods: &[(PlanClass, &Surveyed)]) -> Vec<Foreseen> {
         let mut found = Vec::new();
         // Room that budgets have had from the start and lose for good, as what leaves by it comes up nowhere.
-        let mut lost: BTreeMap<Named, Vec<(PodRef, String)>> = BTreeMap::new();
+        let mut lost: BTreeMap<NamespacedName, Vec<(PodRef, String)>> = BTreeMap::new();
         for (class, pod) in pods {
             if class.stays() || *class == PlanClass::Going {
                 continue;
@@ -382,7 +382,7 @@ impl Survey {
             let why = self.homeless(pod).unwrap_or_default();
             notes.push(format!("no other node is one of those it asks for: {why}"));
         } else if !class.stays()
-            && facts.owner == Owner::Other
+            && facts.owner == PodOwner::Other
             && !facts.finished
             && let Some(why) = self.homeless(pod)
         {
@@ -392,7 +392,7 @@ impl Survey {
             notes.push("it tolerates a cordon, so a replacement pod may be scheduled here again".to_owned());
         }
         if matches!(class, PlanClass::Evict | PlanClass::Pinned | PlanClass::TolerateCordon)
-            && facts.owner == Owner::Nobody
+            && facts.owner == PodOwner::Nobody
         {
             notes.push("nobody creates it again".to_owned());
         }

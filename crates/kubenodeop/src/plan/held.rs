@@ -5,7 +5,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use crate::plan::budget::BudgetFacts;
-use crate::plan::unhealthy::{UnhealthyPod, Why};
+use crate::plan::unhealthy::{UnhealthyPod, UnhealthyReason};
 use crate::progress::BlockCode;
 use kubeapi::names::PodRef;
 
@@ -50,8 +50,8 @@ pub fn is_stuck(budget: &BudgetFacts) -> bool {
 /// The scheduler's sentence about a pod that no node takes.
 fn unplaced(hindrance: &UnhealthyPod) -> Option<&str> {
     match &hindrance.why {
-        Why::Unplaced(sentence) if !sentence.is_empty() => Some(sentence),
-        Why::Unplaced(_) | Why::NotReady | Why::Ending => None,
+        UnhealthyReason::Unplaced(sentence) if !sentence.is_empty() => Some(sentence),
+        UnhealthyReason::Unplaced(_) | UnhealthyReason::NotReady | UnhealthyReason::Ending => None,
     }
 }
 
@@ -61,7 +61,7 @@ mod tests {
     use crate::plan::budget::tests::budget;
     use crate::plan::class::tests::pod;
 
-    fn hindrance(name: &str, why: Why) -> UnhealthyPod {
+    fn hindrance(name: &str, why: UnhealthyReason) -> UnhealthyPod {
         UnhealthyPod { pod: format!("shop/{name}"), node: String::new(), since: String::new(), why }
     }
 
@@ -70,8 +70,11 @@ mod tests {
         let (full, other, stuck) =
             (budget("web", [0, 2, 2, 3]), budget("all", [1, 9, 8, 9]), budget("web", [0, 3, 3, 3]));
         let sick: Vec<UnhealthyPod> =
-            ["a", "b", "c", "d"].iter().map(|name| hindrance(name, Why::NotReady)).collect();
-        let homeless = [hindrance("a", Why::NotReady), hindrance("b", Why::Unplaced("0/2 nodes".to_owned()))];
+            ["a", "b", "c", "d"].iter().map(|name| hindrance(name, UnhealthyReason::NotReady)).collect();
+        let homeless = [
+            hindrance("a", UnhealthyReason::NotReady),
+            hindrance("b", UnhealthyReason::Unplaced("0/2 nodes".to_owned())),
+        ];
         let none = BudgetFacts { uncounted: "no scale".to_owned(), ..budget("vm", [0, 1, 0, 0]) };
         let table = [
             (

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use crate::machines::rules::{Drain, MachineState, decide};
-use crate::machines::{Migratable, Settings, View, VirtualMachine, limits};
+use crate::machines::rules::{DrainIdentity, MachineState, decide};
+use crate::machines::{MachinesView, Migratable, MigrationSettings, VirtualMachine, limits};
 use crate::node::cordon::NodeFacts;
 use crate::plan::forecast::Foreseen;
 use crate::progress::Subject;
@@ -28,8 +28,11 @@ pub struct PlannedMachine {
 }
 
 /// What a drain would do with each machine, which ones hold it up, and how long those that migrate are estimated to take.
-pub(super) fn foreseen(node: &NodeFacts, view: &View) -> (Vec<PlannedMachine>, Vec<Foreseen>, Vec<String>) {
-    let drain = Drain { node: node.name.to_string(), request: String::new() };
+pub(super) fn foreseen(
+    node: &NodeFacts,
+    view: &MachinesView,
+) -> (Vec<PlannedMachine>, Vec<Foreseen>, Vec<String>) {
+    let drain = DrainIdentity { node: node.name.to_string(), request: String::new() };
     let (mut held, mut copies) = (Vec::new(), Vec::new());
     let planned = |it: &VirtualMachine| {
         // The others have left by then.
@@ -63,7 +66,7 @@ pub(super) fn foreseen(node: &NodeFacts, view: &View) -> (Vec<PlannedMachine>, V
 }
 
 /// For all that migrate; none of them, no sentence.
-fn estimate(settings: &Settings, copies: &[Option<Duration>]) -> Option<String> {
+fn estimate(settings: &MigrationSettings, copies: &[Option<Duration>]) -> Option<String> {
     let known: Vec<Duration> = copies.iter().copied().flatten().collect();
     let places = settings.at_once.min(settings.from_node);
     let what = format!("{} virtual machines migrate, at most {places} at the same time", copies.len());

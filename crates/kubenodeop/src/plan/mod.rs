@@ -18,7 +18,7 @@ pub mod survey;
 pub mod tier;
 pub mod unhealthy;
 
-pub use class::{Class, KEPT_APPS, KEPT_APPS_SELECTOR, Owner, PodFacts, Why};
+pub use class::{KEPT_APPS, KEPT_APPS_SELECTOR, KeepReason, PodClass, PodFacts, PodOwner};
 pub use forecast::{Foreseen, Plan, PlanClass, PlanCounts, Planned};
 pub use machines::PlannedMachine;
 pub use tier::Tier;

@@ -10,7 +10,7 @@ use crate::plan::budget::Holds;
 
 /// What a pod asks of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Needs {
+pub struct SchedulingNeeds {
     /// `nodeSelector`: labels that must be there with this value.
     pub labels: BTreeMap<String, String>,
     /// Required affinity of the pod and of each of its volumes: of every one, some term must hold.
@@ -29,21 +29,21 @@ pub struct Affinity {
     /// Whose it is: `its affinity`, `volume pv-1`.
     pub of: String,
     /// One of these must hold.
-    pub terms: Vec<Term>,
+    pub terms: Vec<SelectorTerm>,
 }
 
 /// Conditions that must all hold. None at all hold for no node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Term {
+pub struct SelectorTerm {
     /// On labels.
-    pub labels: Vec<Asked>,
+    pub labels: Vec<TermCondition>,
     /// On the node's name, the only field that there is.
-    pub names: Vec<Asked>,
+    pub names: Vec<TermCondition>,
 }
 
 /// One condition of a term.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum TermCondition {
     /// As of a label selector.
     Like(String, Holds),
     /// A number, and the value must be above it.
@@ -76,7 +76,7 @@ pub struct Taint {
 
 /// Another node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Peer {
+pub struct PeerNode {
     /// Its name.
     pub name: String,
     /// Its kubelet is well.
@@ -95,14 +95,14 @@ pub struct Peer {
     pub pods: Option<u64>,
 }
 
-impl Needs {
+impl SchedulingNeeds {
     /// Whether the pod asks for certain nodes at all.
     pub fn is_choosy(&self) -> bool {
         !self.labels.is_empty() || !self.affinities.is_empty()
     }
 
     /// Why this node is none of those that it asks for, whatever the node's state.
-    pub fn not_meant(&self, peer: &Peer) -> Option<String> {
+    pub fn not_meant(&self, peer: &PeerNode) -> Option<String> {
         let missing = self.labels.iter().find(|(key, value)| peer.labels.get(*key) != Some(value));
         if let Some((key, value)) = missing {
             return Some(format!("has no label {key}={value}"));
@@ -112,7 +112,7 @@ impl Needs {
     }
 
     /// Why this node cannot take the pod now.
-    pub fn why_not(&self, peer: &Peer, tolerates_cordon: bool) -> Option<String> {
+    pub fn why_not(&self, peer: &PeerNode, tolerates_cordon: bool) -> Option<String> {
         let taint = || {
             let hard =
                 peer.taints.iter().filter(|it| matches!(it.effect.as_str(), "NoSchedule" | "NoExecute"));
@@ -135,15 +135,15 @@ impl Needs {
     }
 }
 
-impl Term {
-    fn holds(&self, peer: &Peer) -> bool {
+impl SelectorTerm {
+    fn holds(&self, peer: &PeerNode) -> bool {
         let some = !self.labels.is_empty() || !self.names.is_empty();
         some && self.labels.iter().all(|asked| asked.holds(|key| peer.labels.get(key)))
             && self.names.iter().all(|asked| asked.holds(|_| Some(&peer.name)))
     }
 }
 
-impl Asked {
+impl TermCondition {
     fn holds<'a>(&self, value: impl Fn(&str) -> Option<&'a String>) -> bool {
         let number = |key: &str| value(key)?.parse::<i64>().ok();
         match self {
@@ -202,49 +202,53 @@ pub fn thousandths(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn peer(labels: &[(&str, &str)]) -> Peer {
-        Peer {
+    fn peer(labels: &[(&str, &str)]) -> PeerNode {
+        PeerNode {
             name: "n2".to_owned(),
             ready: true,
             labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
             cpu_milli: Some(4000),
             memory_bytes: Some(8 << 30),
-            ..Peer::default()
+            ..PeerNode::default()
         }
     }
 
-    fn affinity(terms: Vec<Term>) -> Needs {
-        Needs { affinities: vec![Affinity { of: "its affinity".to_owned(), terms }], ..Needs::default() }
+    fn affinity(terms: Vec<SelectorTerm>) -> SchedulingNeeds {
+        SchedulingNeeds {
+            affinities: vec![Affinity { of: "its affinity".to_owned(), terms }],
+            ..SchedulingNeeds::default()
+        }
     }
 
-    fn on_label(asked: Vec<Asked>) -> Term {
-        Term { labels: asked, names: vec![] }
+    fn on_label(asked: Vec<TermCondition>) -> SelectorTerm {
+        SelectorTerm { labels: asked, names: vec![] }
     }
 
     #[test]
     fn a_pod_fits_where_selector_and_affinity_say_so() {
-        let like = |holds| Asked::Like("zone".to_owned(), holds);
+        let like = |holds| TermCondition::Like("zone".to_owned(), holds);
         let zone = |value: &str| vec![value.to_owned()];
-        let by_name = |name: &str| Term {
+        let by_name = |name: &str| SelectorTerm {
             labels: vec![],
-            names: vec![Asked::Like("metadata.name".to_owned(), Holds::In(zone(name)))],
+            names: vec![TermCondition::Like("metadata.name".to_owned(), Holds::In(zone(name)))],
         };
-        let selector = Needs { labels: peer(&[("disk", "ssd")]).labels, ..Needs::default() };
+        let selector =
+            SchedulingNeeds { labels: peer(&[("disk", "ssd")]).labels, ..SchedulingNeeds::default() };
         let table = [
-            (Needs::default(), true),
+            (SchedulingNeeds::default(), true),
             (selector, false),
             (affinity(vec![on_label(vec![like(Holds::In(zone("a")))])]), true),
             (affinity(vec![on_label(vec![like(Holds::In(zone("b")))])]), false),
             (affinity(vec![on_label(vec![like(Holds::In(zone("b")))]), by_name("n2")]), true),
             (affinity(vec![by_name("n1")]), false),
-            (affinity(vec![Term::default()]), false),
+            (affinity(vec![SelectorTerm::default()]), false),
             (affinity(vec![]), false),
             (affinity(vec![on_label(vec![like(Holds::NotIn(zone("a")))])]), false),
             (affinity(vec![on_label(vec![like(Holds::Exists)])]), true),
             (affinity(vec![on_label(vec![like(Holds::Absent)])]), false),
-            (affinity(vec![on_label(vec![Asked::Above("cores".to_owned(), 4)])]), true),
-            (affinity(vec![on_label(vec![Asked::Below("cores".to_owned(), 4)])]), false),
-            (affinity(vec![on_label(vec![Asked::Above("zone".to_owned(), 4)])]), false),
+            (affinity(vec![on_label(vec![TermCondition::Above("cores".to_owned(), 4)])]), true),
+            (affinity(vec![on_label(vec![TermCondition::Below("cores".to_owned(), 4)])]), false),
+            (affinity(vec![on_label(vec![TermCondition::Above("zone".to_owned(), 4)])]), false),
         ];
         for (needs, fits) in table {
             let why = needs.why_not(&peer(&[("zone", "a"), ("cores", "8")]), false);
@@ -257,17 +261,17 @@ mod tests {
     fn a_pod_fits_where_the_node_takes_pods_bears_its_taints_and_is_large_enough() {
         let tainted = |effect: &str| {
             let taint = Taint { key: "k".to_owned(), value: "v".to_owned(), effect: effect.to_owned() };
-            Peer { taints: vec![taint], ..peer(&[]) }
+            PeerNode { taints: vec![taint], ..peer(&[]) }
         };
         let tolerating = |key: &str, value: Option<&str>, effect: &str| {
             let value = value.map(str::to_owned);
             let one = Tolerated { key: key.to_owned(), value, effect: effect.to_owned() };
-            Needs { tolerations: vec![one], ..Needs::default() }
+            SchedulingNeeds { tolerations: vec![one], ..SchedulingNeeds::default() }
         };
-        let any = Needs::default;
+        let any = SchedulingNeeds::default;
         let table = [
-            (any(), Peer { ready: false, ..peer(&[]) }, Some("is not Ready")),
-            (any(), Peer { unschedulable: true, ..peer(&[]) }, Some("is cordoned")),
+            (any(), PeerNode { ready: false, ..peer(&[]) }, Some("is not Ready")),
+            (any(), PeerNode { unschedulable: true, ..peer(&[]) }, Some("is cordoned")),
             (any(), tainted("NoSchedule"), Some("has taint k:NoSchedule")),
             (any(), tainted("NoExecute"), Some("has taint k:NoExecute")),
             (any(), tainted("PreferNoSchedule"), None),
@@ -276,23 +280,23 @@ mod tests {
             (tolerating("k", Some("w"), ""), tainted("NoSchedule"), Some("has taint k:NoSchedule")),
             (tolerating("k", None, "NoExecute"), tainted("NoSchedule"), Some("has taint k:NoSchedule")),
             (tolerating("j", None, ""), tainted("NoSchedule"), Some("has taint k:NoSchedule")),
-            (Needs { cpu_milli: 4000, ..any() }, peer(&[]), None),
+            (SchedulingNeeds { cpu_milli: 4000, ..any() }, peer(&[]), None),
             (
-                Needs { cpu_milli: 4001, ..any() },
+                SchedulingNeeds { cpu_milli: 4001, ..any() },
                 peer(&[]),
                 Some("has 4000m CPU in all, 4001m are requested"),
             ),
             (
-                Needs { memory_bytes: (8 << 30) + 1, ..any() },
+                SchedulingNeeds { memory_bytes: (8 << 30) + 1, ..any() },
                 peer(&[]),
                 Some("has 8589934592 bytes of memory in all, 8589934593 are requested"),
             ),
-            (Needs { cpu_milli: 9000, ..any() }, Peer { cpu_milli: None, ..peer(&[]) }, None),
+            (SchedulingNeeds { cpu_milli: 9000, ..any() }, PeerNode { cpu_milli: None, ..peer(&[]) }, None),
         ];
         for (needs, peer, expected) in table {
             assert_eq!(needs.why_not(&peer, false).as_deref(), expected, "{needs:?} {peer:?}");
         }
-        assert_eq!(any().why_not(&Peer { unschedulable: true, ..peer(&[]) }, true), None);
+        assert_eq!(any().why_not(&PeerNode { unschedulable: true, ..peer(&[]) }, true), None);
     }
 
     #[test]

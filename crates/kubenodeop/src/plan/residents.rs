@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::plan::budget::Selector;
-use crate::plan::placement::Peer;
+use crate::plan::placement::PeerNode;
 
 /// A pod that has a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -68,7 +68,7 @@ pub struct Residents {
 
 impl Residents {
     /// Why `peer` cannot take one more pod like `pod`.
-    pub fn why_not(&self, pod: &Resident, peer: &Peer) -> Option<String> {
+    pub fn why_not(&self, pod: &Resident, peer: &PeerNode) -> Option<String> {
         let there = || self.pods.iter().filter(|it| it.node == peer.name && it.priority >= pod.priority);
         let cpu = there().map(|it| it.cpu_milli).fold(0, u64::saturating_add);
         let memory = there().map(|it| it.memory_bytes).fold(0, u64::saturating_add);
@@ -147,22 +147,22 @@ mod tests {
         }
     }
 
-    fn peer(name: &str, all: &Residents) -> Peer {
-        Peer {
+    fn peer(name: &str, all: &Residents) -> PeerNode {
+        PeerNode {
             name: name.to_owned(),
             ready: true,
             labels: all.nodes[name].clone(),
             cpu_milli: Some(2000),
             memory_bytes: Some(4 << 30),
             pods: Some(2),
-            ..Peer::default()
+            ..PeerNode::default()
         }
     }
 
     #[test]
     fn room_is_what_the_requests_of_the_pods_there_leave() {
         let all = residents();
-        let of = |pod: Resident, peer: Peer| all.why_not(&pod, &peer);
+        let of = |pod: Resident, peer: PeerNode| all.why_not(&pod, &peer);
         let wanted = pod("db", "n1", "db");
         let n2 = || peer("n2", &all);
         assert_eq!(of(wanted.clone(), n2()), None);
@@ -171,12 +171,12 @@ mod tests {
         let memory = Resident { memory_bytes: (2 << 30) + 1, ..wanted.clone() };
         let said = of(memory, n2()).unwrap();
         assert_eq!(said, "has 2147483648 bytes of memory free, 2147483649 are requested");
-        assert_eq!(of(wanted.clone(), Peer { pods: Some(1), ..n2() }).unwrap(), "has all of its 1 pods");
+        assert_eq!(of(wanted.clone(), PeerNode { pods: Some(1), ..n2() }).unwrap(), "has all of its 1 pods");
         // The scheduler makes room for it.
         let first = Resident { priority: 1, cpu_milli: 1001, ..wanted.clone() };
         assert_eq!(of(first, n2()), None);
         // What it does not say is no limit.
-        let silent = Peer { cpu_milli: None, memory_bytes: None, pods: None, ..n2() };
+        let silent = PeerNode { cpu_milli: None, memory_bytes: None, pods: None, ..n2() };
         assert_eq!(of(Resident { cpu_milli: 9999, ..wanted }, silent), None);
     }
 

@@ -7,7 +7,7 @@
 use checks::{Finding, Severity};
 use kubeapi::names::listed;
 
-use crate::plan::placement::{Needs, Peer};
+use crate::plan::placement::{PeerNode, SchedulingNeeds};
 use crate::plan::residents::Resident;
 
 /// What pods request together.
@@ -35,12 +35,13 @@ impl Sum {
 /// What `leaving` lacks on the nodes that take pods, beside the `residents` that are there; code `room`. A node that does
 /// not say how much it has is taken to have enough.
 #[must_use]
-pub fn room(leaving: Sum, peers: &[Peer], residents: &[Resident]) -> Vec<Finding> {
+pub fn room(leaving: Sum, peers: &[PeerNode], residents: &[Resident]) -> Vec<Finding> {
     if leaving.pods == 0 {
         return Vec::new();
     }
     let found = |text: String, next: &str| vec![Finding::new("room", text, next).with(Severity::Warns)];
-    let open: Vec<&Peer> = peers.iter().filter(|it| Needs::default().why_not(it, false).is_none()).collect();
+    let open: Vec<&PeerNode> =
+        peers.iter().filter(|it| SchedulingNeeds::default().why_not(it, false).is_none()).collect();
     if open.is_empty() {
         let text = format!("no other node takes pods: {} pods have nowhere to go", leaving.pods);
         return found(
@@ -48,9 +49,9 @@ pub fn room(leaving: Sum, peers: &[Peer], residents: &[Resident]) -> Vec<Finding
             "zedbox drain plan shows why each node takes none; what leaves stays Pending meanwhile",
         );
     }
-    let free = |has: fn(&Peer) -> Option<u64>, takes: fn(Sum) -> u64| {
-        let on = |peer: &Peer| Sum::of(residents.iter().filter(|it| it.node == peer.name));
-        let left = |it: &&Peer| has(it).map(|all| all.saturating_sub(takes(on(it))));
+    let free = |has: fn(&PeerNode) -> Option<u64>, takes: fn(Sum) -> u64| {
+        let on = |peer: &PeerNode| Sum::of(residents.iter().filter(|it| it.node == peer.name));
+        let left = |it: &&PeerNode| has(it).map(|all| all.saturating_sub(takes(on(it))));
         open.iter().map(left).try_fold(0_u64, |sum, it| Some(sum.saturating_add(it?)))
     };
     let lack = |free: Option<u64>, wanted: u64| free.filter(|it| *it < wanted);
@@ -89,14 +90,14 @@ pub fn unranked<'a>(pods: impl Iterator<Item = &'a Resident>) -> Option<Finding>
 mod tests {
     use super::*;
 
-    fn peer(name: &str) -> Peer {
-        Peer {
+    fn peer(name: &str) -> PeerNode {
+        PeerNode {
             name: name.to_owned(),
             ready: true,
             cpu_milli: Some(1000),
             memory_bytes: Some(1 << 30),
             pods: Some(3),
-            ..Peer::default()
+            ..PeerNode::default()
         }
     }
 
@@ -117,8 +118,8 @@ mod tests {
     #[test]
     fn u6_room_on_the_other_nodes_is_judged_by_sums_of_requests_and_by_counts_of_pods() {
         let leaving = |pods, cpu_milli, mib: u64| Sum { pods, cpu_milli, memory_bytes: mib << 20 };
-        let cordoned = Peer { unschedulable: true, ..peer("n3") };
-        let silent = Peer { cpu_milli: None, memory_bytes: None, pods: None, ..peer("n2") };
+        let cordoned = PeerNode { unschedulable: true, ..peer("n3") };
+        let silent = PeerNode { cpu_milli: None, memory_bytes: None, pods: None, ..peer("n2") };
         let table = [
             (leaving(2, 1500, 1024), vec![peer("n2"), peer("n3")], ""),
             (leaving(0, 0, 0), vec![], ""),

@@ -11,9 +11,11 @@ use kubeapi::names::NodeName;
 
 use crate::calls::pods::{self, selector};
 use crate::node::is_ready;
-use crate::plan::Class;
+use crate::plan::PodClass;
 use crate::plan::budget::Holds;
-use crate::plan::placement::{Affinity, Asked, Needs, Peer, Taint, Term, Tolerated, thousandths};
+use crate::plan::placement::{
+    Affinity, PeerNode, SchedulingNeeds, SelectorTerm, Taint, TermCondition, Tolerated, thousandths,
+};
 use crate::plan::residents::{Neighbours, Resident};
 use crate::plan::room::{Sum, room, unranked};
 
@@ -21,8 +23,8 @@ use crate::plan::room::{Sum, room, unranked};
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// What `pod` asks of a node, with what the volumes of its `claims` ask.
-pub(crate) fn needs(pod: &Pod, claims: &[String], volumes: &[PersistentVolume]) -> Needs {
-    let Some(spec) = pod.spec.as_ref() else { return Needs::default() };
+pub(crate) fn needs(pod: &Pod, claims: &[String], volumes: &[PersistentVolume]) -> SchedulingNeeds {
+    let Some(spec) = pod.spec.as_ref() else { return SchedulingNeeds::default() };
     let required = spec.affinity.as_ref().and_then(|it| it.node_affinity.as_ref());
     let required = required.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
     let own = required.map(|it| affinity("its affinity".to_owned(), it));
@@ -37,7 +39,7 @@ pub(crate) fn needs(pod: &Pod, claims: &[String], volumes: &[PersistentVolume]) 
         let required = volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
         Some(affinity(format!("volume {}", volume.metadata.name.as_deref().unwrap_or_default()), required))
     });
-    Needs {
+    SchedulingNeeds {
         labels: spec.node_selector.clone().unwrap_or_default(),
         affinities: own.into_iter().chain(theirs).collect(),
         tolerations: spec.tolerations.iter().flatten().filter_map(tolerated).collect(),
@@ -77,11 +79,11 @@ pub(crate) fn resident(pod: &Pod) -> Option<Resident> {
 }
 
 /// Whether the other nodes have room for the pods that leave `node` and come up again.
-pub(crate) fn room_of(node: &NodeName, all: &[Pod], peers: &[Peer]) -> Vec<Finding> {
+pub(crate) fn room_of(node: &NodeName, all: &[Pod], peers: &[PeerNode]) -> Vec<Finding> {
     let residents: Vec<Resident> = all.iter().filter_map(resident).collect();
     let leaves = |pod: &&Pod| {
         let facts = pods::facts(pod);
-        facts.class() == Class::Leave && !facts.workload.is_empty()
+        facts.class() == PodClass::Leave && !facts.workload.is_empty()
     };
     let leaving: Vec<(&Pod, Resident)> =
         all.iter().filter(leaves).filter_map(|pod| Some((pod, resident(pod)?))).collect();
@@ -133,27 +135,28 @@ pub(crate) fn tolerates_cordon(toleration: &Toleration) -> bool {
 fn affinity(of: String, selector: &NodeSelector) -> Affinity {
     let asked = |all: &Option<Vec<NodeSelectorRequirement>>| all.iter().flatten().map(asked).collect();
     let terms = selector.node_selector_terms.iter();
-    let terms = terms.map(|it| Term { labels: asked(&it.match_expressions), names: asked(&it.match_fields) });
+    let terms =
+        terms.map(|it| SelectorTerm { labels: asked(&it.match_expressions), names: asked(&it.match_fields) });
     Affinity { of, terms: terms.collect() }
 }
 
-fn asked(requirement: &NodeSelectorRequirement) -> Asked {
+fn asked(requirement: &NodeSelectorRequirement) -> TermCondition {
     let values = requirement.values.clone().unwrap_or_default();
     let number = || values.first().and_then(|it| it.parse().ok());
     let key = requirement.key.clone();
     match requirement.operator.as_str() {
-        "Gt" => Asked::Above(key, number().unwrap_or(i64::MAX)),
-        "Lt" => Asked::Below(key, number().unwrap_or(i64::MIN)),
-        operator => Asked::Like(key, Holds::new(operator, values)),
+        "Gt" => TermCondition::Above(key, number().unwrap_or(i64::MAX)),
+        "Lt" => TermCondition::Below(key, number().unwrap_or(i64::MIN)),
+        operator => TermCondition::Like(key, Holds::new(operator, values)),
     }
 }
 
 /// The facts about another node.
-pub(crate) fn peer(node: &Node) -> Peer {
+pub(crate) fn peer(node: &Node) -> PeerNode {
     let (spec, status) = (node.spec.as_ref(), node.status.as_ref());
     let offered = |resource: &str| thousandths(&status?.allocatable.as_ref()?.get(resource)?.0);
     let taints = spec.and_then(|it| it.taints.as_deref()).unwrap_or_default();
-    Peer {
+    PeerNode {
         name: node.metadata.name.clone().unwrap_or_default(),
         ready: is_ready(node),
         unschedulable: spec.and_then(|it| it.unschedulable).unwrap_or(false),
@@ -230,7 +233,7 @@ mod tests {
         assert_eq!(found.tolerations.len(), 2, "what bears nothing is none");
         let of: Vec<&str> = found.affinities.iter().map(|it| it.of.as_str()).collect();
         assert_eq!(of, ["its affinity", "volume pv-1"]);
-        let like = |holds| Asked::Like("k".to_owned(), holds);
+        let like = |holds| TermCondition::Like("k".to_owned(), holds);
         let a = || vec!["a".to_owned()];
         assert_eq!(
             found.affinities[0].terms[0].labels,
@@ -239,13 +242,13 @@ mod tests {
                 like(Holds::NotIn(a())),
                 like(Holds::Exists),
                 like(Holds::Absent),
-                Asked::Above("k".to_owned(), 4),
-                Asked::Below("k".to_owned(), 4),
+                TermCondition::Above("k".to_owned(), 4),
+                TermCondition::Below("k".to_owned(), 4),
                 like(Holds::Stranger("Near".to_owned())),
             ]
         );
         assert_eq!(found.affinities[0].terms[0].names.len(), 1);
-        assert_eq!(needs(&Pod::default(), &[], &[]), Needs::default());
+        assert_eq!(needs(&Pod::default(), &[], &[]), SchedulingNeeds::default());
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub(crate) struct PodCase {
 
 /// What follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum SurgeDecision {
     /// Nothing: it is evicted like any other.
     NotNeeded,
     /// It would be wanted, and cannot be, for this reason.
@@ -115,57 +115,57 @@ pub(crate) enum Verdict {
 }
 
 /// What follows for a pod of a Deployment.
-pub(crate) fn judge(rule: SurgeRule, of: &DeploymentFacts, pod: &PodCase) -> Verdict {
+pub(crate) fn judge(rule: SurgeRule, of: &DeploymentFacts, pod: &PodCase) -> SurgeDecision {
     let wanted = match rule {
         SurgeRule::Never => false,
         SurgeRule::Annotated => of.word == YES,
         SurgeRule::All => of.word != NO,
     };
     if !wanted || of.replicas == 0 || !pod.ready || pod.elsewhere > 0 {
-        return Verdict::NotNeeded;
+        return SurgeDecision::NotNeeded;
     }
     let name = &of.name;
     let ours = of.record.as_ref().filter(|it| it.node == pod.node);
-    let stands = ours.is_some_and(|it| of.from.as_ref() == Some(&it.from()));
-    if ours.is_some() && !stands {
-        return Verdict::Cannot(format!(
+    let is_current = ours.is_some_and(|it| of.from.as_ref() == Some(&it.from()));
+    if ours.is_some() && !is_current {
+        return SurgeDecision::Cannot(format!(
             "somebody has withdrawn the one that Deployment {name} was asked for"
         ));
     }
     if ours.is_some() && !of.rolling {
-        return Verdict::Cannot(format!("the new pod of Deployment {name} is on this node, too"));
+        return SurgeDecision::Cannot(format!("the new pod of Deployment {name} is on this node, too"));
     }
     // Once is enough, whatever came of it.
     if ours.is_none() && pod.asked {
-        return Verdict::Cannot(format!("Deployment {name} was asked for one in this drain already"));
+        return SurgeDecision::Cannot(format!("Deployment {name} was asked for one in this drain already"));
     }
     if of.rolling {
-        return Verdict::UnderWay;
+        return SurgeDecision::UnderWay;
     }
     if of.tolerates_cordon {
-        return Verdict::Cannot(format!("the pods of Deployment {name} tolerate a cordon"));
+        return SurgeDecision::Cannot(format!("the pods of Deployment {name} tolerate a cordon"));
     }
     // A claim can be bound to one node; whoever shares it for sure has told nobody here.
     if let Some(claim) = pod.claims.first() {
-        return Verdict::Cannot(format!(
+        return SurgeDecision::Cannot(format!(
             "its pods mount a volume (claim {claim}), which may be for one node only"
         ));
     }
     if of.paused {
-        return Verdict::Cannot(format!("Deployment {name} is paused"));
+        return SurgeDecision::Cannot(format!("Deployment {name} is paused"));
     }
     if of.recreate {
-        return Verdict::Cannot(format!("Deployment {name} has the strategy Recreate"));
+        return SurgeDecision::Cannot(format!("Deployment {name} has the strategy Recreate"));
     }
     if of.surge == 0 || of.unavailable >= of.replicas {
         let (unavailable, surge) = (of.unavailable, of.surge);
-        return Verdict::Cannot(format!(
+        return SurgeDecision::Cannot(format!(
             "a rollout of Deployment {name} may leave it without a Ready pod: maxUnavailable is {unavailable} and maxSurge \
              {surge} of {} replicas",
             of.replicas
         ));
     }
-    Verdict::Ask
+    SurgeDecision::Ask
 }
 
 /// Pods that a rollout may do without and may make in addition, as its controller counts them: shares are rounded down and

@@ -12,20 +12,20 @@ use kube::Resource;
 
 use crate::calls::surge::foreseen;
 use crate::calls::unhealthy_pods::hindrance;
-use crate::machines::kubevirt::Reader;
-use crate::machines::{Policy, View};
+use crate::machines::kubevirt::MachineReader;
+use crate::machines::{MachinePolicy, MachinesView};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
-use crate::plan::placement::{Needs, Peer};
+use crate::plan::placement::{PeerNode, SchedulingNeeds};
 use crate::plan::scheduling::{needs, peer, room_of};
 use crate::plan::surge::SurgeRule;
 use crate::plan::tier::is_machine;
 use crate::plan::unhealthy::UnhealthyPod;
 use crate::{calls::pods, calls::volumes, node, storage};
 use kubeapi::names::NodeName;
-use kubeapi::reply::Answer;
+use kubeapi::reply::ApiAnswer;
 use kubeapi::slim::{Known, Meta, PersistentVolume, Pod, PodDisruptionBudget, VolumeAttachment};
-use kubeapi::watch::{List, Scope};
+use kubeapi::watch::{List, WatchScope};
 use kubeapi::{ApiClient, Error, found};
 
 /// What a drain of `node` would do and what it would meet; `machines` is what becomes of virtual machines that name no
@@ -36,7 +36,7 @@ use kubeapi::{ApiClient, Error, found};
 pub async fn plan(
     cluster: &ApiClient,
     node: &NodeName,
-    machines: Policy,
+    machines: MachinePolicy,
     surge: SurgeRule,
 ) -> Result<Plan, Error> {
     Ok(forecast(&Box::pin(survey(cluster, node, machines, surge)).await?))
@@ -45,18 +45,18 @@ pub async fn plan(
 async fn survey(
     cluster: &ApiClient,
     name: &NodeName,
-    policy: Policy,
+    policy: MachinePolicy,
     surge: SurgeRule,
 ) -> Result<Survey, Error> {
     let (nodes, all_pods, budgets, sets, namespaces, bound, attached, storage) = tokio::try_join!(
-        all::<Node>(cluster, Scope::all("nodes", Node::url_path(&(), None))),
-        all::<Pod>(cluster, Scope::all("pods", Pod::url_path(None))),
+        all::<Node>(cluster, WatchScope::all("nodes", Node::url_path(&(), None))),
+        all::<Pod>(cluster, WatchScope::all("pods", Pod::url_path(None))),
         all::<PodDisruptionBudget>(
             cluster,
-            Scope::all("disruption budgets", PodDisruptionBudget::url_path(None))
+            WatchScope::all("disruption budgets", PodDisruptionBudget::url_path(None))
         ),
-        all::<Known>(cluster, Scope::all("DaemonSets", DaemonSet::url_path(&(), None))),
-        all::<Known>(cluster, Scope::all("namespaces", Namespace::url_path(&(), None))),
+        all::<Known>(cluster, WatchScope::all("DaemonSets", DaemonSet::url_path(&(), None))),
+        all::<Known>(cluster, WatchScope::all("namespaces", Namespace::url_path(&(), None))),
         all::<PersistentVolume>(cluster, volumes::volume_scope()),
         all::<VolumeAttachment>(cluster, volumes::scope()),
         Box::pin(storage::look(cluster, name)),
@@ -72,12 +72,12 @@ async fn survey(
     ];
     let own = nodes.items.iter().find(|it| it.metadata.name.as_deref() == Some(name.as_str()));
     let own = own.ok_or_else(|| no_such(name))?;
-    let peers: Vec<Peer> =
+    let peers: Vec<PeerNode> =
         nodes.items.iter().filter(|it| it.metadata.name != own.metadata.name).map(peer).collect();
 
     let closed = |node: &str| {
         let peer = peers.iter().find(|it| it.name == node);
-        peer.is_none_or(|it| Needs::default().why_not(it, false).is_some())
+        peer.is_none_or(|it| SchedulingNeeds::default().why_not(it, false).is_some())
     };
     let copies = foreseen(cluster, name, surge, &all_pods.items, closed).await;
     let alive: BTreeMap<(String, String), Option<String>> = sets
@@ -134,9 +134,9 @@ async fn survey(
 /// The machines of the node, where it has a launcher; `None` where it has none, or there is no KubeVirt.
 async fn machines(
     cluster: &ApiClient,
-    (node, policy): (&NodeName, Policy),
+    (node, policy): (&NodeName, MachinePolicy),
     pods: &[Pod],
-) -> Result<Option<View>, Error> {
+) -> Result<Option<MachinesView>, Error> {
     let bare = BTreeMap::new();
     let here =
         |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node.as_str());
@@ -145,7 +145,7 @@ async fn machines(
     if !pods.iter().filter(here).any(launches) {
         return Ok(None);
     }
-    found(Reader::new(node.clone(), policy).with_pods(pods).look(cluster).await)
+    found(MachineReader::new(node.clone(), policy).with_pods(pods).look(cluster).await)
 }
 
 fn ending(namespaces: Vec<Known>) -> BTreeSet<String> {
@@ -173,14 +173,14 @@ fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String
 
 async fn all<K: serde::de::DeserializeOwned + Send>(
     cluster: &ApiClient,
-    scope: Scope,
+    scope: WatchScope,
 ) -> Result<List<K>, Error> {
     scope.list_all(cluster).await
 }
 
 fn no_such(name: &NodeName) -> Error {
     let message = format!("nodes \"{name}\" not found");
-    let answer = Answer { code: 404, reason: "NotFound".to_owned(), message, ..Answer::default() };
+    let answer = ApiAnswer { code: 404, reason: "NotFound".to_owned(), message, ..ApiAnswer::default() };
     Error::Refused { what: format!("read node {name}"), answer: Box::new(answer) }
 }
 
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::plan::KEPT_APPS;
     use crate::progress::BlockCode;
-    use kubeapi::mock::{self, Answer, Call, Calls};
+    use kubeapi::mock::{self, MockReply, RecordedCall, RecordedCalls};
 
     fn pod(name: &str, node: &str, app: &str) -> Value {
         json!({
@@ -205,7 +205,7 @@ mod tests {
     }
 
     /// What a small cluster answers to each list.
-    fn answer(call: &Call) -> Answer {
+    fn answer(call: &RecordedCall) -> MockReply {
         let node = |name: &str| json!({"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
         let mut sick = pod("web-1", "n2", "web");
         sick["status"]["conditions"][0] =
@@ -233,7 +233,7 @@ mod tests {
         mock::list("9", &items)
     }
 
-    fn lines(calls: &Calls) -> Vec<String> {
+    fn lines(calls: &RecordedCalls) -> Vec<String> {
         let mut lines = calls.lines();
         lines.sort();
         lines
@@ -242,10 +242,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn o5_a_plan_is_one_list_of_each_kind_from_the_store_and_nothing_else() {
         let (cluster, calls) = mock::server(answer);
-        let plan =
-            plan(&cluster, &NodeName::parse("n1").unwrap(), Policy::MigrateOrShutdown, SurgeRule::Never)
-                .await
-                .unwrap();
+        let plan = plan(
+            &cluster,
+            &NodeName::parse("n1").unwrap(),
+            MachinePolicy::MigrateOrShutdown,
+            SurgeRule::Never,
+        )
+        .await
+        .unwrap();
         assert_eq!(
             lines(&calls),
             [
@@ -280,10 +284,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_node_that_is_not_there_and_a_list_that_is_refused_are_named_with_the_next_step() {
         let (cluster, _) = mock::server(answer);
-        let error =
-            plan(&cluster, &NodeName::parse("n9").unwrap(), Policy::MigrateOrShutdown, SurgeRule::Never)
-                .await
-                .unwrap_err();
+        let error = plan(
+            &cluster,
+            &NodeName::parse("n9").unwrap(),
+            MachinePolicy::MigrateOrShutdown,
+            SurgeRule::Never,
+        )
+        .await
+        .unwrap_err();
         assert_eq!(error.line(), "read node n9: the server answered 404 NotFound: nodes \"n9\" not found");
         assert_eq!(error.next_step(), "check the name with kubectl get nodes");
 
@@ -294,10 +302,14 @@ mod tests {
                 answer(call)
             }
         });
-        let error =
-            plan(&cluster, &NodeName::parse("n1").unwrap(), Policy::MigrateOrShutdown, SurgeRule::Never)
-                .await
-                .unwrap_err();
+        let error = plan(
+            &cluster,
+            &NodeName::parse("n1").unwrap(),
+            MachinePolicy::MigrateOrShutdown,
+            SurgeRule::Never,
+        )
+        .await
+        .unwrap_err();
         assert_eq!(error.line(), "list persistent volumes: the server answered 403: forbidden");
         assert!(error.next_step().contains("role"), "{}", error.next_step());
     }

@@ -83,16 +83,16 @@ impl Signs<'_> {
     /// When the pod leaves. One that mounts a claim, and does not itself give volumes, leaves before storage,
     /// however important it is and whatever its label says.
     pub fn tier(&self) -> Tier {
-        let tier = self.told().unwrap_or_else(|| self.seen());
+        let tier = self.annotated().unwrap_or_else(|| self.derived());
         if self.mounts_claims && tier != Tier::Storage { tier.min(Tier::Device) } else { tier }
     }
 
     /// What a person has written on it. A word that is no tier says nothing.
-    fn told(&self) -> Option<Tier> {
+    fn annotated(&self) -> Option<Tier> {
         [self.labels, self.annotations].into_iter().find_map(|from| Tier::parse(from.get(TIER_KEY)?))
     }
 
-    fn seen(&self) -> Tier {
+    fn derived(&self) -> Tier {
         if is_machine(self.labels) {
             Tier::Application
         } else if self.gives_volumes() {

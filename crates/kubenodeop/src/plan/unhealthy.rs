@@ -26,12 +26,12 @@ pub struct UnhealthyPod {
     /// not say.
     pub since: String,
     /// What is wrong with it.
-    pub why: Why,
+    pub why: UnhealthyReason,
 }
 
 /// What is wrong with a pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
+pub enum UnhealthyReason {
     /// It runs, or is about to, and is not Ready.
     NotReady,
     /// No node takes it; the scheduler's own sentence, or empty.
@@ -49,16 +49,16 @@ impl fmt::Display for UnhealthyPod {
             write!(out, " on node {node}")?;
         }
         out.write_str(match why {
-            Why::NotReady => " is not Ready",
-            Why::Unplaced(_) => " has no node",
-            Why::Ending => " is ending",
+            UnhealthyReason::NotReady => " is not Ready",
+            UnhealthyReason::Unplaced(_) => " has no node",
+            UnhealthyReason::Ending => " is ending",
         })?;
         if !since.is_empty() {
             write!(out, " since {since}")?;
         }
         match why {
-            Why::Unplaced(sentence) if !sentence.is_empty() => write!(out, " ({sentence})"),
-            Why::NotReady | Why::Unplaced(_) | Why::Ending => Ok(()),
+            UnhealthyReason::Unplaced(sentence) if !sentence.is_empty() => write!(out, " ({sentence})"),
+            UnhealthyReason::NotReady | UnhealthyReason::Unplaced(_) | UnhealthyReason::Ending => Ok(()),
         }
     }
 }
@@ -78,17 +78,17 @@ mod tests {
         let sentence = "0/2 nodes are available".to_owned();
         let table = [
             (
-                given("n2", "14:03 UTC", Why::NotReady),
+                given("n2", "14:03 UTC", UnhealthyReason::NotReady),
                 "pod shop/web-1 on node n2 is not Ready since 14:03 UTC",
             ),
-            (given("n2", "", Why::NotReady), "pod shop/web-1 on node n2 is not Ready"),
+            (given("n2", "", UnhealthyReason::NotReady), "pod shop/web-1 on node n2 is not Ready"),
             (
-                given("", "14:03 UTC", Why::Unplaced(sentence)),
+                given("", "14:03 UTC", UnhealthyReason::Unplaced(sentence)),
                 "pod shop/web-1 has no node since 14:03 UTC (0/2 nodes are available)",
             ),
-            (given("", "", Why::Unplaced(String::new())), "pod shop/web-1 has no node"),
+            (given("", "", UnhealthyReason::Unplaced(String::new())), "pod shop/web-1 has no node"),
             (
-                given("n2", "2025-11-20 14:03 UTC", Why::Ending),
+                given("n2", "2025-11-20 14:03 UTC", UnhealthyReason::Ending),
                 "pod shop/web-1 on node n2 is ending since 2025-11-20 14:03 UTC",
             ),
         ];

@@ -24,14 +24,14 @@ use crate::node::{self, gate::VolumesBefore};
 
 /// The mark on a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Mark {
+pub(super) struct CopyMark {
     /// Copies that were wanted before.
     was: u32,
     /// The node that leaves.
     pub(super) node: String,
 }
 
-impl Mark {
+impl CopyMark {
     /// The mark of a volume. One that cannot be read is a foreign change.
     pub(super) fn of(volume: &Volume) -> Option<Self> {
         let text = volume.metadata.annotations.as_ref()?.get(COPY_ANNOTATION)?;
@@ -64,7 +64,7 @@ pub async fn ask(cluster: &ApiClient, node: &NodeName, volume: &str, wanted: u32
     if marked || now.spec.number_of_replicas != wanted {
         return Ok(());
     }
-    let mark = Mark { was: wanted, node: node.to_string() };
+    let mark = CopyMark { was: wanted, node: node.to_string() };
     let body = json!({
         "metadata": {
             "resourceVersion": now.metadata.resource_version,
@@ -94,7 +94,7 @@ async fn volumes(cluster: &ApiClient) -> Result<Vec<Volume>, Error> {
 /// Those of [`ApiClient`].
 pub async fn asked_for(cluster: &ApiClient) -> Result<BTreeSet<String>, Error> {
     let all = volumes(cluster).await?;
-    let marked = all.iter().filter_map(|it| Some(Mark::of(it)?.node));
+    let marked = all.iter().filter_map(|it| Some(CopyMark::of(it)?.node));
     Ok(marked.chain(all.iter().filter_map(|it| Some(passed(it)?.0.to_owned()))).collect())
 }
 
@@ -112,7 +112,7 @@ pub async fn take_back(
     };
     let (mut done, mut failed) = (Vec::new(), Ok(()));
     for volume in all {
-        let mark = Mark::of(&volume).filter(|it| of(&it.node));
+        let mark = CopyMark::of(&volume).filter(|it| of(&it.node));
         let is_passed = passed(&volume).is_some_and(|(node, _)| of(node)) && used(&volume.name());
         if mark.is_none() && !is_passed {
             continue;
@@ -142,7 +142,7 @@ pub async fn take_back(
 
 /// Takes back what drains of our node have asked of volumes, and the words of persons that a drain has used: those that
 /// let volumes go down with it. Of which volumes, and the first failure; then it is to be called again.
-pub async fn give_back(cluster: &ApiClient, name: &NodeName) -> (Vec<String>, Result<(), Error>) {
+pub async fn withdraw_all(cluster: &ApiClient, name: &NodeName) -> (Vec<String>, Result<(), Error>) {
     let what = format!("read node {name}");
     let read = cluster.ask::<Node>(&what, api().get(name.as_str(), &GetParams::default()));
     let record = match found(read.await) {

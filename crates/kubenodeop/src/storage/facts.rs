@@ -9,7 +9,7 @@ use kubeapi::slim::longhorn::{Engine, Manager, Replica, StorageNode, Volume, con
 
 /// Longhorn's setting `node-drain-policy`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Policy {
+pub enum NodeDrainPolicy {
     /// The budget of an instance manager stays while it has a last copy.
     #[default]
     BlockLast,
@@ -25,7 +25,7 @@ pub enum Policy {
     Other(String),
 }
 
-impl Policy {
+impl NodeDrainPolicy {
     /// All values of the setting that are known, Longhorn's default first.
     pub const WORDS: [&str; 5] = [
         "block-if-contains-last-replica",
@@ -67,7 +67,7 @@ impl Policy {
 
 /// A node of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NodeState {
+pub struct NodeReadiness {
     /// Its kubelet is well.
     pub ready: bool,
     /// It is cordoned.
@@ -76,9 +76,9 @@ pub struct NodeState {
 
 /// All that the guard judges by, each kind by name.
 #[derive(Debug, Clone, Default)]
-pub struct Facts {
+pub struct StorageFacts {
     /// The policy.
-    pub policy: Policy,
+    pub policy: NodeDrainPolicy,
     /// Volumes.
     pub volumes: BTreeMap<String, Volume>,
     /// Their copies.
@@ -90,10 +90,10 @@ pub struct Facts {
     /// Nodes as Longhorn knows them.
     pub storage_nodes: BTreeMap<String, StorageNode>,
     /// Nodes as Kubernetes knows them.
-    pub nodes: BTreeMap<String, NodeState>,
+    pub nodes: BTreeMap<String, NodeReadiness>,
 }
 
-impl Facts {
+impl StorageFacts {
     /// Why a copy on `node` does not count as one that survives; `None` when it does.
     pub(super) fn unusable(&self, node: &str) -> Option<&'static str> {
         let Some(state) = self.nodes.get(node) else { return Some("is not in the cluster") };
@@ -146,10 +146,14 @@ mod tests {
             ("always-allow", false),
             ("something-new", false),
         ] {
-            let policy = Policy::parse(text);
+            let policy = NodeDrainPolicy::parse(text);
             assert_eq!((policy.text(), policy.copies_by_cordon()), (text, copies));
         }
-        assert!(Policy::WORDS.iter().all(|it| !matches!(Policy::parse(it), Policy::Other(_))));
-        assert_eq!(Policy::parse(""), Policy::parse(Policy::WORDS[0]));
+        assert!(
+            NodeDrainPolicy::WORDS
+                .iter()
+                .all(|it| !matches!(NodeDrainPolicy::parse(it), NodeDrainPolicy::Other(_)))
+        );
+        assert_eq!(NodeDrainPolicy::parse(""), NodeDrainPolicy::parse(NodeDrainPolicy::WORDS[0]));
     }
 }

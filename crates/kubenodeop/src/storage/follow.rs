@@ -8,9 +8,9 @@ use kubeapi::pace::Pace;
 use tokio::time::sleep;
 
 /// What was read: what it shows, and where there is something to follow, what is kept of it and its updates.
-pub(super) type Read<T, P, S> = (S, Option<(T, BoxStream<'static, P>)>);
+pub(super) type FollowStart<T, P, S> = (S, Option<(T, BoxStream<'static, P>)>);
 
-enum At<T, P, S> {
+enum StorageFollowStep<T, P, S> {
     /// All is to be read, after a pause when it has failed before.
     Read,
     /// It was read, and is followed; what it has shown last.
@@ -32,28 +32,30 @@ where
     T: Send,
     P: Send + 'static,
     S: Clone + PartialEq + Send,
-    F: Future<Output = Result<Read<T, P, S>, Error>> + Send,
+    F: Future<Output = Result<FollowStart<T, P, S>, Error>> + Send,
 {
-    let state = (At::Read, Pace::new(seed), 0_u32, (read, take, show));
+    let state = (StorageFollowStep::Read, Pace::new(seed), 0_u32, (read, take, show));
     stream::unfold(state, |(mut at, mut pace, mut tries, calls)| async move {
         let (read, take, show) = &calls;
         let item = match &mut at {
-            At::Read => {
+            StorageFollowStep::Read => {
                 if tries > 0 {
                     sleep(pace.pause(tries, None)).await;
                 }
                 read().await.map(|(first, kept)| {
                     at = match kept {
-                        Some((kept, updates)) => At::Follow(Box::new(kept), updates, first.clone()),
-                        None => At::Over,
+                        Some((kept, updates)) => {
+                            StorageFollowStep::Follow(Box::new(kept), updates, first.clone())
+                        }
+                        None => StorageFollowStep::Over,
                     };
                     first
                 })
             }
-            At::Follow(kept, updates, last) => loop {
+            StorageFollowStep::Follow(kept, updates, last) => loop {
                 let Some(update) = updates.next().await else { std::future::pending().await };
                 if let Some(error) = take(kept, update) {
-                    at = At::Read;
+                    at = StorageFollowStep::Read;
                     break Err(error);
                 }
                 let now = show(kept);
@@ -63,7 +65,7 @@ where
                     break Ok(now);
                 }
             },
-            At::Over => std::future::pending().await,
+            StorageFollowStep::Over => std::future::pending().await,
         };
         if item.is_err() {
             tries = tries.saturating_add(1);

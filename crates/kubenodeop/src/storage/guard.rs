@@ -8,15 +8,15 @@ use std::fmt;
 
 use kubeapi::slim::longhorn::{Engine, Replica, Volume, VolumeUser, condition, named};
 
-use super::Closed;
-use super::copies::{Mark, pass_of};
-use super::facts::{Facts, Policy};
+use super::ClosedBudget;
+use super::copies::{CopyMark, pass_of};
+use super::facts::{NodeDrainPolicy, StorageFacts};
 use crate::progress::{BlockCode, Subject};
 use kubeapi::names::PASS_ANNOTATION;
 
 /// A volume with a copy on our node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct VolumeFinding {
     /// Its name in Longhorn.
     pub volume: String,
     /// Namespace and name of its claim; empty without one.
@@ -98,13 +98,13 @@ impl Cause {
 }
 
 /// For a person: `shop/data (pvc-1)`.
-impl fmt::Display for Finding {
+impl fmt::Display for VolumeFinding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&named(&self.claim.0, &self.claim.1, &self.volume))
     }
 }
 
-impl Finding {
+impl VolumeFinding {
     /// Whether as many copies are healthy as are wanted.
     pub const fn is_whole(&self) -> bool {
         self.healthy >= self.wanted
@@ -126,7 +126,7 @@ impl Finding {
     }
 
     /// What is the matter, as the end of a sentence; empty when it is safe.
-    pub fn words(&self, policy: &Policy) -> String {
+    pub fn words(&self, policy: &NodeDrainPolicy) -> String {
         let cause = match &self.state {
             VolumeState::Safe => return String::new(),
             VolumeState::Faulted => return "no copy is healthy on any node".to_owned(),
@@ -170,7 +170,7 @@ impl Finding {
     }
 
     /// The same with its name, a sentence without its end.
-    pub fn sentence(&self, policy: &Policy) -> String {
+    pub fn sentence(&self, policy: &NodeDrainPolicy) -> String {
         format!("volume {self}: {}", self.words(policy))
     }
 
@@ -213,7 +213,7 @@ impl Finding {
 }
 
 /// All volumes with a copy on the node `own`, by name.
-pub fn judge(facts: &Facts, own: &str) -> Vec<Finding> {
+pub fn judge(facts: &StorageFacts, own: &str) -> Vec<VolumeFinding> {
     let mut names: Vec<&str> = present(facts)
         .filter(|(_, it)| {
             it.spec.node == own && (!it.spec.healthy_at.is_empty() || !it.spec.failed_at.is_empty())
@@ -226,12 +226,12 @@ pub fn judge(facts: &Facts, own: &str) -> Vec<Finding> {
 }
 
 /// Copies that are not being deleted and have a node.
-fn present(facts: &Facts) -> impl Iterator<Item = (&String, &Replica)> {
+fn present(facts: &StorageFacts) -> impl Iterator<Item = (&String, &Replica)> {
     let there = |it: &Replica| it.metadata.deletion_timestamp.is_none() && !it.spec.node.is_empty();
     facts.replicas.iter().filter(move |(_, it)| there(it))
 }
 
-fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
+fn of_volume(facts: &StorageFacts, own: &str, name: &str) -> VolumeFinding {
     let replicas: Vec<(&String, &Replica)> =
         present(facts).filter(|(_, it)| it.spec.volume_name == name).collect();
     let engine = engine(facts, name);
@@ -279,7 +279,7 @@ fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
     let runs = |it: &&VolumeUser| it.workload_type == "VirtualMachineInstance" && it.pod_status == "Running";
     let machines = claimed.workloads_status.iter().filter(runs);
     let machines = machines.map(|it| format!("{}/{}", claimed.namespace, it.workload_name)).collect();
-    Finding {
+    VolumeFinding {
         volume: name.to_owned(),
         passed: volume.map(|it| pass_of(it, own)).unwrap_or_default(),
         full: full.iter().map(|(_, it)| it.spec.node.clone()).collect(),
@@ -291,13 +291,13 @@ fn of_volume(facts: &Facts, own: &str, name: &str) -> Finding {
         failed: failed.unwrap_or_default(),
         healthy: u32::try_from(here.len() + others.len()).unwrap_or(u32::MAX),
         wanted: volume.map_or(0, |it| it.spec.number_of_replicas),
-        asked: volume.and_then(Mark::of).is_some_and(|it| it.node == own),
+        asked: volume.and_then(CopyMark::of).is_some_and(|it| it.node == own),
         state,
     }
 }
 
 /// The running engine of a volume that knows its copies; while a machine moves, the one that serves it.
-fn engine<'a>(facts: &'a Facts, volume: &str) -> Option<&'a Engine> {
+fn engine<'a>(facts: &'a StorageFacts, volume: &str) -> Option<&'a Engine> {
     let runs = |it: &&Engine| {
         it.spec.volume_name == volume
             && it.status.current_state == "running"
@@ -307,7 +307,7 @@ fn engine<'a>(facts: &'a Facts, volume: &str) -> Option<&'a Engine> {
 }
 
 /// Whether a copy outside of `own` is being rebuilt, and how far.
-fn rebuilt(facts: &Facts, engine: &Engine, own: &str) -> (bool, Option<u8>) {
+fn rebuilt(facts: &StorageFacts, engine: &Engine, own: &str) -> (bool, Option<u8>) {
     let status = &engine.status;
     let written = status.replica_mode_map.iter().filter(|(_, mode)| *mode == "WO");
     let mut others =
@@ -321,7 +321,7 @@ fn rebuilt(facts: &Facts, engine: &Engine, own: &str) -> (bool, Option<u8>) {
 }
 
 fn cause(
-    facts: &Facts,
+    facts: &StorageFacts,
     own: &str,
     volume: Option<&Volume>,
     (engine, rebuilds): (Option<&Engine>, bool),
@@ -356,7 +356,12 @@ fn cause(
 }
 
 /// Why the budget of the instance manager `name` of `own` is closed, and what opens it.
-pub(super) fn manager_budget(facts: &Facts, own: &str, name: &str, findings: &[Finding]) -> Closed {
+pub(super) fn manager_budget(
+    facts: &StorageFacts,
+    own: &str,
+    name: &str,
+    findings: &[VolumeFinding],
+) -> ClosedBudget {
     let engines: Vec<&str> = facts
         .managers
         .get(name)
@@ -371,20 +376,20 @@ pub(super) fn manager_budget(facts: &Facts, own: &str, name: &str, findings: &[F
         let opens =
             "it opens once they are detached: `kubectl -n longhorn-system get volumeattachments.longhorn.io`";
         let why = format!("volumes are attached through it: {names}");
-        return Closed { why, opens: opens.to_owned(), by: Vec::new() };
+        return ClosedBudget { why, opens: opens.to_owned(), by: Vec::new() };
     }
     let policy = facts.policy.text();
-    let last = |it: &&Finding| it.is_last();
+    let last = |it: &&VolumeFinding| it.is_last();
     let kept: BTreeSet<&str> = match &facts.policy {
-        Policy::AlwaysAllow | Policy::Other(_) => BTreeSet::new(),
-        Policy::EvictAll => {
+        NodeDrainPolicy::AlwaysAllow | NodeDrainPolicy::Other(_) => BTreeSet::new(),
+        NodeDrainPolicy::EvictAll => {
             let here = present(facts).filter(|(_, it)| it.spec.node == own);
             here.map(|(_, it)| it.spec.volume_name.as_str()).collect()
         }
-        Policy::BlockLast | Policy::EvictLast => {
+        NodeDrainPolicy::BlockLast | NodeDrainPolicy::EvictLast => {
             findings.iter().filter(last).map(|it| it.volume.as_str()).collect()
         }
-        Policy::AllowStopped => {
+        NodeDrainPolicy::AllowStopped => {
             let stopped = |volume: &str| {
                 present(facts)
                     .filter(|(_, it)| it.spec.node == own && it.spec.volume_name == volume)
@@ -398,15 +403,17 @@ pub(super) fn manager_budget(facts: &Facts, own: &str, name: &str, findings: &[F
         let opens = "Longhorn removes it within seconds: if not, look at longhorn-manager of this node: `kubectl -n \
                      longhorn-system get pods -l app=longhorn-manager -o wide`";
         let why = "nothing keeps it any more".to_owned();
-        return Closed { why, opens: opens.to_owned(), by: Vec::new() };
+        return ClosedBudget { why, opens: opens.to_owned(), by: Vec::new() };
     }
     let (why, opens) = match &facts.policy {
-        Policy::EvictAll => ("copies are still on this node", "it opens once all of them have moved"),
-        Policy::BlockLast
-        | Policy::EvictLast
-        | Policy::AllowStopped
-        | Policy::AlwaysAllow
-        | Policy::Other(_) => {
+        NodeDrainPolicy::EvictAll => {
+            ("copies are still on this node", "it opens once all of them have moved")
+        }
+        NodeDrainPolicy::BlockLast
+        | NodeDrainPolicy::EvictLast
+        | NodeDrainPolicy::AllowStopped
+        | NodeDrainPolicy::AlwaysAllow
+        | NodeDrainPolicy::Other(_) => {
             ("last healthy copies are on this node", "it opens once another node has a healthy copy of each")
         }
     };
@@ -416,7 +423,7 @@ pub(super) fn manager_budget(facts: &Facts, own: &str, name: &str, findings: &[F
     };
     let names = volumes(kept.iter().map(shown).collect());
     let by = kept.into_iter().map(str::to_owned).collect();
-    Closed { why: format!("node-drain-policy {policy}: {why}: {names}"), opens: opens.to_owned(), by }
+    ClosedBudget { why: format!("node-drain-policy {policy}: {why}: {names}"), opens: opens.to_owned(), by }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::node::gate::VolumesSeen;
 /// # Errors
 /// Those of [`ApiClient`]; without Longhorn there are none.
 pub(crate) async fn troubled(cluster: &ApiClient) -> Result<VolumesSeen, Error> {
-    Ok(volumes(cluster).await?.map(|all| seen(all.values())).unwrap_or_default())
+    Ok(volumes(cluster).await?.map(|all| summary(all.values())).unwrap_or_default())
 }
 
 async fn volumes(cluster: &ApiClient) -> Result<Option<BTreeMap<String, Volume>>, Error> {
@@ -28,7 +28,7 @@ async fn volumes(cluster: &ApiClient) -> Result<Option<BTreeMap<String, Volume>>
     Ok(Some(all))
 }
 
-fn seen<'a>(all: impl Iterator<Item = &'a Volume>) -> VolumesSeen {
+fn summary<'a>(all: impl Iterator<Item = &'a Volume>) -> VolumesSeen {
     let mut seen = VolumesSeen::default();
     for volume in all {
         let (name, shown) = (volume.name(), volume.shown());
@@ -50,11 +50,11 @@ pub(crate) fn follow_troubled(
         let cluster = cluster.clone();
         async move {
             let all = volumes(&cluster).await?;
-            let first = all.as_ref().map(|it| seen(it.values())).unwrap_or_default();
+            let first = all.as_ref().map(|it| summary(it.values())).unwrap_or_default();
             let updates = || follow::<Volume>(cluster, scope("volumes"), seed).boxed();
             Ok((first, all.map(|it| (it, updates()))))
         }
     };
     let take = |all: &mut BTreeMap<_, _>, update| put(all, update, |it: &Volume| &it.metadata);
-    follow_read(read, take, |all| seen(all.values()), seed)
+    follow_read(read, take, |all| summary(all.values()), seed)
 }

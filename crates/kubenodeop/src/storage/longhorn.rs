@@ -12,13 +12,13 @@ use kube::Resource as _;
 use kubeapi::names::NodeName;
 use kubeapi::slim::longhorn::{Engine, Manager, Replica, Setting, StorageNode, Volume, condition, scope};
 use kubeapi::slim::{Condition, Meta};
-use kubeapi::watch::{Scope, Update, follow};
+use kubeapi::watch::{Update, WatchScope, follow};
 use kubeapi::{ApiClient, Error, found};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::follow::follow_read;
-use super::{Facts, Look, NodeState, Policy};
+use super::{NodeDrainPolicy, NodeReadiness, StorageFacts, StorageView};
 
 /// The setting that says what a cordon means to Longhorn.
 const POLICY: &str = "node-drain-policy";
@@ -45,14 +45,14 @@ struct PlainStatus {
 }
 
 impl PlainNode {
-    fn state(&self) -> NodeState {
+    fn state(&self) -> NodeReadiness {
         let ready = condition(&self.status.conditions, "Ready").is_some_and(|it| it.status == "True");
-        NodeState { ready, cordoned: self.spec.unschedulable }
+        NodeReadiness { ready, cordoned: self.spec.unschedulable }
     }
 }
 
-fn nodes() -> Scope {
-    Scope::all("nodes", Node::url_path(&(), None))
+fn nodes() -> WatchScope {
+    WatchScope::all("nodes", Node::url_path(&(), None))
 }
 
 fn name(meta: &Meta) -> String {
@@ -63,9 +63,9 @@ fn name(meta: &Meta) -> String {
 ///
 /// # Errors
 /// Those of [`ApiClient`]: then nothing is proved.
-pub async fn look(cluster: &ApiClient, node: &NodeName) -> Result<Option<Look>, Error> {
+pub async fn look(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageView>, Error> {
     let facts = read(cluster, node).await?;
-    Ok(facts.map(|facts| Look::of(&facts, node.as_str())))
+    Ok(facts.map(|facts| StorageView::of(&facts, node.as_str())))
 }
 
 /// A volume whose last healthy copy is on `node`, by name.
@@ -90,20 +90,20 @@ async fn replicas(cluster: &ApiClient) -> Result<Option<Vec<Replica>>, Error> {
 
 fn all<K: DeserializeOwned + Send>(
     cluster: &ApiClient,
-    scope: Scope,
+    scope: WatchScope,
 ) -> BoxFuture<'_, Result<Vec<K>, Error>> {
     async move { Ok(scope.list_all::<K>(cluster).await?.items) }.boxed()
 }
 
 /// `None` without Longhorn; nothing but the copies when none is on `node`.
-async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<Facts>, Error> {
+async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageFacts>, Error> {
     let Some(replicas) = replicas(cluster).await? else { return Ok(None) };
-    let mut facts = Facts::default();
+    let mut facts = StorageFacts::default();
     put(&mut facts.replicas, Update::Listed(replicas), |it| &it.metadata);
     if !has_copy(&facts, node) {
         return Ok(Some(facts));
     }
-    let settings = Scope { fields: Some(format!("metadata.name={POLICY}")), ..scope("settings") };
+    let settings = WatchScope { fields: Some(format!("metadata.name={POLICY}")), ..scope("settings") };
     let ((volumes, engines), ((storage_nodes, managers), (nodes, settings))) = try_join(
         try_join(all(cluster, scope("volumes")), all(cluster, scope("engines"))),
         try_join(
@@ -113,7 +113,7 @@ async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<Facts>, Err
     )
     .await?;
     let policy = settings.iter().find(|it| it.metadata.name.as_deref() == Some(POLICY));
-    facts.policy = Policy::parse(policy.map_or("", |it| &it.value));
+    facts.policy = NodeDrainPolicy::parse(policy.map_or("", |it| &it.value));
     put(&mut facts.volumes, Update::Listed(volumes), |it: &Volume| &it.metadata);
     put(&mut facts.engines, Update::Listed(engines), |it: &Engine| &it.metadata);
     put(&mut facts.storage_nodes, Update::Listed(storage_nodes), |it: &StorageNode| &it.metadata);
@@ -122,7 +122,7 @@ async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<Facts>, Err
     Ok(Some(facts))
 }
 
-fn has_copy(facts: &Facts, node: &NodeName) -> bool {
+fn has_copy(facts: &StorageFacts, node: &NodeName) -> bool {
     facts.replicas.values().any(|it| it.spec.node == node.as_str())
 }
 
@@ -145,7 +145,7 @@ pub(super) fn put<K>(
 }
 
 /// Something heard of one kind.
-enum Piece {
+enum StorageUpdate {
     Volume(Update<Volume>),
     Replica(Update<Replica>),
     Engine(Update<Engine>),
@@ -154,9 +154,9 @@ enum Piece {
     Node(Update<PlainNode>),
 }
 
-impl Piece {
+impl StorageUpdate {
     /// Takes it into `facts`. The trouble in it is given back.
-    fn into(self, facts: &mut Facts) -> Option<Error> {
+    fn into(self, facts: &mut StorageFacts) -> Option<Error> {
         match self {
             Self::Volume(it) => put(&mut facts.volumes, it, |it| &it.metadata),
             Self::Replica(it) => put(&mut facts.replicas, it, |it| &it.metadata),
@@ -187,37 +187,37 @@ pub(crate) fn follow_looks(
     cluster: ApiClient,
     node: NodeName,
     seed: u64,
-) -> impl Stream<Item = Result<Option<Look>, Error>> + Send {
+) -> impl Stream<Item = Result<Option<StorageView>, Error>> + Send {
     let own = node.to_string();
     let read = move || {
         let (cluster, node) = (cluster.clone(), node.clone());
         async move {
             let facts = read(&cluster, &node).await?;
-            let first = facts.as_ref().map(|it| Look::of(it, node.as_str()));
+            let first = facts.as_ref().map(|it| StorageView::of(it, node.as_str()));
             let facts = facts.filter(|it| has_copy(it, &node));
             Ok((first, facts.map(|it| (it, pieces(&cluster, seed)))))
         }
     };
-    let take = |facts: &mut Facts, piece: Piece| piece.into(facts);
-    follow_read(read, take, move |facts| Some(Look::of(facts, &own)), seed)
+    let take = |facts: &mut StorageFacts, piece: StorageUpdate| piece.into(facts);
+    follow_read(read, take, move |facts| Some(StorageView::of(facts, &own)), seed)
 }
 
-fn pieces(cluster: &ApiClient, seed: u64) -> BoxStream<'static, Piece> {
-    fn heard<K: DeserializeOwned + Send + 'static>(
+fn pieces(cluster: &ApiClient, seed: u64) -> BoxStream<'static, StorageUpdate> {
+    fn updates<K: DeserializeOwned + Send + 'static>(
         cluster: &ApiClient,
-        scope: Scope,
+        scope: WatchScope,
         seed: u64,
-        piece: fn(Update<K>) -> Piece,
-    ) -> BoxStream<'static, Piece> {
+        piece: fn(Update<K>) -> StorageUpdate,
+    ) -> BoxStream<'static, StorageUpdate> {
         follow::<K>(cluster.clone(), scope, seed).map(piece).boxed()
     }
     stream::select_all([
-        heard(cluster, scope("volumes"), seed, Piece::Volume),
-        heard(cluster, scope("replicas"), seed, Piece::Replica),
-        heard(cluster, scope("engines"), seed, Piece::Engine),
-        heard(cluster, scope("instancemanagers"), seed, Piece::Manager),
-        heard(cluster, scope("nodes"), seed, Piece::StorageNode),
-        heard(cluster, nodes(), seed, Piece::Node),
+        updates(cluster, scope("volumes"), seed, StorageUpdate::Volume),
+        updates(cluster, scope("replicas"), seed, StorageUpdate::Replica),
+        updates(cluster, scope("engines"), seed, StorageUpdate::Engine),
+        updates(cluster, scope("instancemanagers"), seed, StorageUpdate::Manager),
+        updates(cluster, scope("nodes"), seed, StorageUpdate::StorageNode),
+        updates(cluster, nodes(), seed, StorageUpdate::Node),
     ])
     .boxed()
 }

@@ -14,14 +14,14 @@ mod longhorn;
 mod reserve;
 mod settings;
 
-pub use copies::{ask, asked_for, give_back, take_back};
-pub use facts::{Facts, NodeState, Policy};
-pub use guard::{Cause, Finding, VolumeState, judge};
+pub use copies::{ask, asked_for, take_back, withdraw_all};
+pub use facts::{NodeDrainPolicy, NodeReadiness, StorageFacts};
+pub use guard::{Cause, VolumeFinding, VolumeState, judge};
 pub(crate) use health::{follow_troubled, troubled};
 pub(crate) use longhorn::{count, follow_looks};
 pub use longhorn::{last_of_volume, look};
 pub use reserve::reserve;
-pub use settings::{Kept, keep_drain_policy, keep_snapshot_job};
+pub use settings::{SettingWrite, keep_drain_policy, keep_snapshot_job};
 
 use std::collections::BTreeMap;
 
@@ -34,18 +34,18 @@ pub(crate) fn is_manager(facts: &PodFacts) -> bool {
 
 /// The storage of a cluster as seen from our node at one moment. Equal values mean that nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Look {
+pub struct StorageView {
     /// What Longhorn does about a cordoned node.
-    pub policy: Policy,
+    pub policy: NodeDrainPolicy,
     /// Volumes with a copy here, by name.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<VolumeFinding>,
     /// The budget of each instance manager of our node.
-    pub managers: BTreeMap<String, Closed>,
+    pub managers: BTreeMap<String, ClosedBudget>,
 }
 
 /// Why the budget of an instance manager is closed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Closed {
+pub struct ClosedBudget {
     /// Why.
     pub why: String,
     /// What opens it.
@@ -54,9 +54,9 @@ pub struct Closed {
     pub by: Vec<String>,
 }
 
-impl Look {
+impl StorageView {
     /// What `facts` mean for the node `own`.
-    pub fn of(facts: &Facts, own: &str) -> Self {
+    pub fn of(facts: &StorageFacts, own: &str) -> Self {
         let managers = facts.managers.iter().filter(|(_, it)| it.spec.node == own);
         let findings = judge(facts, own);
         Self {
@@ -69,7 +69,7 @@ impl Look {
     }
 
     /// The first by name of the volumes whose last healthy copy is here.
-    pub fn last(&self) -> Option<&Finding> {
+    pub fn last(&self) -> Option<&VolumeFinding> {
         self.findings.iter().find(|it| it.is_last())
     }
 }

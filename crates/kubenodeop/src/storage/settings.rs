@@ -8,7 +8,7 @@ use kube::api::{DeleteParams, GetParams, Patch, PostParams, Preconditions};
 use kube::core::Request;
 use kubeapi::names::STORAGE_NAMESPACE;
 use kubeapi::nodes::{FIELD_MANAGER, signed};
-use kubeapi::objects::{Meta, Raw};
+use kubeapi::objects::{Meta, RawObject};
 use kubeapi::slim::longhorn::path;
 use kubeapi::{ApiClient, Error, found};
 use serde::Deserialize;
@@ -21,7 +21,7 @@ const JOB: &str = "default-eve-kube-app-snapshot";
 
 /// What a look has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum SettingWrite {
     /// Longhorn is not there, or not so far.
     Absent,
     /// It is as wanted.
@@ -32,7 +32,7 @@ pub enum Kept {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Setting {
+struct LonghornSetting {
     metadata: Meta,
     value: String,
 }
@@ -41,33 +41,34 @@ struct Setting {
 ///
 /// # Errors
 /// Those of [`ApiClient`]; a lost race is [`Error::is_conflict`].
-pub async fn keep_drain_policy(cluster: &ApiClient, policy: &str) -> Result<Kept, Error> {
+pub async fn keep_drain_policy(cluster: &ApiClient, policy: &str) -> Result<SettingWrite, Error> {
     let request = || Request::new(path("settings"));
     let read = request().get(POLICY, &GetParams::default());
-    let now = found(cluster.ask::<Setting>(&format!("read Longhorn's setting {POLICY}"), read).await)?;
-    let Some(now) = now else { return Ok(Kept::Absent) };
+    let now =
+        found(cluster.ask::<LonghornSetting>(&format!("read Longhorn's setting {POLICY}"), read).await)?;
+    let Some(now) = now else { return Ok(SettingWrite::Absent) };
     if now.value == policy {
-        return Ok(Kept::Equal);
+        return Ok(SettingWrite::Equal);
     }
     let body = json!({ "metadata": { "resourceVersion": now.metadata.resource_version }, "value": policy });
     let what = format!("write Longhorn's setting {POLICY}");
     cluster.order(&what, request().patch(POLICY, &signed(), &Patch::Merge(body))).await?;
-    Ok(Kept::Written)
+    Ok(SettingWrite::Written)
 }
 
 /// Has Longhorn make a snapshot of its volumes by `cron`, and keep three; with an empty one the job is deleted.
 ///
 /// # Errors
 /// Those of [`ApiClient`]; a lost race is [`Error::is_conflict`].
-pub async fn keep_snapshot_job(cluster: &ApiClient, cron: &str) -> Result<Kept, Error> {
+pub async fn keep_snapshot_job(cluster: &ApiClient, cron: &str) -> Result<SettingWrite, Error> {
     let request = || Request::new(path("recurringjobs"));
     let read = request().get(JOB, &GetParams::default());
-    let now = found(cluster.ask::<Raw>(&format!("read Longhorn's recurring job {JOB}"), read).await)?;
+    let now = found(cluster.ask::<RawObject>(&format!("read Longhorn's recurring job {JOB}"), read).await)?;
     let spec =
         json!({ "task": "snapshot", "groups": ["default"], "cron": cron, "retain": 3, "concurrency": 1 });
     let Some(now) = now else {
         if cron.is_empty() {
-            return Ok(Kept::Equal);
+            return Ok(SettingWrite::Equal);
         }
         let object = json!({
             "apiVersion": "longhorn.io/v1beta2", "kind": "RecurringJob",
@@ -78,8 +79,8 @@ pub async fn keep_snapshot_job(cluster: &ApiClient, cron: &str) -> Result<Kept, 
         let create = request().create(&how, object.to_string().into_bytes());
         // Not found: the namespace is not there, or the kind.
         return Ok(match found(cluster.order(&what, create).await)? {
-            Some(()) => Kept::Written,
-            None => Kept::Absent,
+            Some(()) => SettingWrite::Written,
+            None => SettingWrite::Absent,
         });
     };
     let version = now.metadata.resource_version;
@@ -87,14 +88,14 @@ pub async fn keep_snapshot_job(cluster: &ApiClient, cron: &str) -> Result<Kept, 
         let exactly = Preconditions { resource_version: version, uid: None };
         let how = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
         cluster.order(&format!("delete Longhorn's recurring job {JOB}"), request().delete(JOB, &how)).await?;
-        return Ok(Kept::Written);
+        return Ok(SettingWrite::Written);
     }
     let differs = |(name, value): (&String, &serde_json::Value)| now.spec[name] != *value;
     if !spec.as_object().is_some_and(|it| it.iter().any(differs)) {
-        return Ok(Kept::Equal);
+        return Ok(SettingWrite::Equal);
     }
     let body = json!({ "metadata": { "resourceVersion": version }, "spec": spec });
     let what = format!("change Longhorn's recurring job {JOB}");
     cluster.order(&what, request().patch(JOB, &signed(), &Patch::Merge(body))).await?;
-    Ok(Kept::Written)
+    Ok(SettingWrite::Written)
 }

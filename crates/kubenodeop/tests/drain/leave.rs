@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::stage::{DEVICE, are_ready, clock, cluster, n1, on_n1, owner};
 use kubeapi::ApiClient;
-use kubenodeop::leave::{End, Leave, Stage, State, leave};
-use kubenodeop::{Marks, Rules};
-use kubesim::{Fault, Sim};
+use kubenodeop::leave::{Leave, LeaveEnd, LeaveStage, LeaveState, leave};
+use kubenodeop::{AttemptRules, Marks};
+use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -18,7 +18,7 @@ fn order() -> Leave {
         node: n1(),
         device_uuid: DEVICE.to_owned(),
         owner: owner(),
-        rules: Rules::default(),
+        rules: AttemptRules::default(),
         attempt: watch::channel(Duration::from_secs(600)).1,
         marks: Marks::default(),
         tries: 3,
@@ -46,8 +46,8 @@ fn replica(sim: &Sim, name: &str, node: &str) {
     );
 }
 
-async fn left(cluster: &ApiClient) -> (End, Vec<String>) {
-    leave(cluster, &order(), clock(), &watch::Sender::new(State::default())).await
+async fn left(cluster: &ApiClient) -> (LeaveEnd, Vec<String>) {
+    leave(cluster, &order(), clock(), &watch::Sender::new(LeaveState::default())).await
 }
 
 fn is_there(sim: &Sim) -> bool {
@@ -56,7 +56,7 @@ fn is_there(sim: &Sim) -> bool {
 
 /// Writes to the API in their order, as `DELETE /api/v1/nodes/n1`.
 fn writes(sim: &Sim) -> Vec<String> {
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let writes = seen.iter().filter(|it| it.method != "GET");
     writes.map(|it| format!("{} {}", it.method, it.uri.split('?').next().unwrap_or_default())).collect()
 }
@@ -66,7 +66,7 @@ async fn a_node_without_replicas_is_cordoned_loses_its_applications_and_its_obje
     let (sim, cluster) = with_app().await;
     replica(&sim, "r2", "n2");
     let others: Vec<String> = on_n1(&sim.list("pods")).into_iter().filter(|it| it != "app").collect();
-    assert_eq!(left(&cluster).await, (End::Left, vec![]));
+    assert_eq!(left(&cluster).await, (LeaveEnd::Left, vec![]));
     assert_eq!(
         writes(&sim),
         [
@@ -78,14 +78,14 @@ async fn a_node_without_replicas_is_cordoned_loses_its_applications_and_its_obje
     assert!(!is_there(&sim));
     assert!(others.iter().all(|it| on_n1(&sim.list("pods")).contains(it)), "no replicas here, no drain");
     // Begun again, as after a crash at the very end.
-    assert_eq!(left(&cluster).await, (End::Gone, vec![]));
+    assert_eq!(left(&cluster).await, (LeaveEnd::Gone, vec![]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_with_replicas_is_drained_before_its_object_goes() {
     let (sim, cluster) = with_app().await;
     replica(&sim, "r1", "n1");
-    assert_eq!(left(&cluster).await, (End::Left, vec![]));
+    assert_eq!(left(&cluster).await, (LeaveEnd::Left, vec![]));
     let writes = writes(&sim);
     let last = writes.iter().rposition(|it| it.ends_with("/eviction")).unwrap();
     assert_eq!(writes[last + 1..], ["DELETE /api/v1/nodes/n1"]);
@@ -95,8 +95,8 @@ async fn a_node_with_replicas_is_drained_before_its_object_goes() {
 #[tokio::test(start_paused = true)]
 async fn a_cluster_without_longhorn_has_no_replicas() {
     let (sim, cluster) = with_app().await;
-    sim.faults().script("GET", "/replicas", 1, Fault::status(404, "NotFound"));
-    assert_eq!(left(&cluster).await, (End::Left, vec![]));
+    sim.faults().script("GET", "/replicas", 1, ScriptedFault::status(404, "NotFound"));
+    assert_eq!(left(&cluster).await, (LeaveEnd::Left, vec![]));
     assert!(!writes(&sim).iter().any(|it| it.ends_with("/eviction")));
 }
 
@@ -107,7 +107,7 @@ async fn a_drain_that_fails_is_told_and_the_node_goes_all_the_same() {
     sim.edit("policy/poddisruptionbudgets", "shop", "web", |it| it["spec"]["minAvailable"] = json!(3));
     let now = clock();
     let (end, passed_over) = left(&cluster).await;
-    assert_eq!(end, End::Left);
+    assert_eq!(end, LeaveEnd::Left);
     assert!(passed_over.len() == 1 && passed_over[0].contains("could not be drained"), "{passed_over:?}");
     assert!(now().since_start() >= Duration::from_secs(600), "not before the attempt's own limit");
     assert!(!is_there(&sim));
@@ -123,9 +123,9 @@ async fn a_step_that_fails_is_tried_passed_over_and_named() {
         ("GET", "/replicas", "replicas could not be looked for", true),
     ] {
         let (sim, cluster) = with_app().await;
-        sim.faults().script(method, path, 3, Fault::status(500, "InternalError"));
+        sim.faults().script(method, path, 3, ScriptedFault::status(500, "InternalError"));
         let (end, passed_over) = left(&cluster).await;
-        assert_eq!(end, End::Left, "{method} {path}");
+        assert_eq!(end, LeaveEnd::Left, "{method} {path}");
         assert!(
             passed_over.len() == 1 && passed_over[0].starts_with(words),
             "{method} {path}: {passed_over:?}"
@@ -133,8 +133,8 @@ async fn a_step_that_fails_is_tried_passed_over_and_named() {
         assert_eq!(writes(&sim).iter().any(|it| it.ends_with("/eviction")), evicts, "{method} {path}");
         // One failure less is none.
         let (sim, cluster) = with_app().await;
-        sim.faults().script(method, path, 2, Fault::status(500, "InternalError"));
-        assert_eq!(left(&cluster).await, (End::Left, vec![]), "{method} {path}");
+        sim.faults().script(method, path, 2, ScriptedFault::status(500, "InternalError"));
+        assert_eq!(left(&cluster).await, (LeaveEnd::Left, vec![]), "{method} {path}");
     }
 }
 
@@ -142,7 +142,7 @@ async fn a_step_that_fails_is_tried_passed_over_and_named() {
 async fn the_only_node_of_a_cluster_has_nothing_to_leave() {
     let (sim, cluster) = with_app().await;
     assert!(sim.remove("nodes", "", "n2") && sim.remove("nodes", "", "n3"));
-    assert_eq!(left(&cluster).await, (End::Alone, vec![]));
+    assert_eq!(left(&cluster).await, (LeaveEnd::Alone, vec![]));
     assert_eq!(writes(&sim), Vec::<String>::new());
     assert!(is_there(&sim));
 }
@@ -152,25 +152,25 @@ async fn the_object_of_another_device_is_not_touched() {
     let (sim, cluster) = with_app().await;
     sim.edit("nodes", "", "n1", |it| it["metadata"]["labels"]["node-uuid"] = json!("another"));
     let (end, _) = left(&cluster).await;
-    assert!(matches!(&end, End::NotOurs(why) if why.contains("another")), "{end:?}");
+    assert!(matches!(&end, LeaveEnd::NotOurs(why) if why.contains("another")), "{end:?}");
     assert_eq!(writes(&sim), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_out_of_reach_and_an_object_that_stays_end_within_their_time() {
     let (sim, cluster) = with_app().await;
-    sim.faults().script("GET", "/api/v1/nodes", u32::MAX, Fault::Cut);
+    sim.faults().script("GET", "/api/v1/nodes", u32::MAX, ScriptedFault::Cut);
     let now = clock();
     let (end, _) = left(&cluster).await;
-    assert!(matches!(&end, End::NotReached(_)), "{end:?}");
+    assert!(matches!(&end, LeaveEnd::NotReached(_)), "{end:?}");
     assert!(now().since_start() >= REACH && now().since_start() < REACH * 2, "{:?}", now());
     assert_eq!(writes(&sim), Vec::<String>::new());
 
     sim.faults().clear();
-    sim.faults().script("DELETE", NODE, u32::MAX, Fault::status(403, "Forbidden"));
+    sim.faults().script("DELETE", NODE, u32::MAX, ScriptedFault::status(403, "Forbidden"));
     let now = clock();
     let (end, _) = left(&cluster).await;
-    assert!(matches!(&end, End::Stays(why) if why.contains("403")), "{end:?}");
+    assert!(matches!(&end, LeaveEnd::Stays(why) if why.contains("403")), "{end:?}");
     assert!(now().since_start() >= REACH && now().since_start() < REACH * 2, "{:?}", now());
     assert!(is_there(&sim));
 }
@@ -178,16 +178,16 @@ async fn a_cluster_out_of_reach_and_an_object_that_stays_end_within_their_time()
 #[tokio::test(start_paused = true)]
 async fn cut_off_in_any_step_and_begun_anew_the_node_leaves() {
     for stage in [
-        Stage::Reaching,
-        Stage::Cordoning,
-        Stage::RemovingApps,
-        Stage::CheckingReplicas,
-        Stage::Draining,
-        Stage::Deleting,
+        LeaveStage::Reaching,
+        LeaveStage::Cordoning,
+        LeaveStage::RemovingApps,
+        LeaveStage::CheckingReplicas,
+        LeaveStage::Draining,
+        LeaveStage::Deleting,
     ] {
         let (sim, cluster) = with_app().await;
         replica(&sim, "r1", "n1");
-        let told = watch::Sender::new(State::default());
+        let told = watch::Sender::new(LeaveState::default());
         let mut seen = told.subscribe();
         let order = order();
         tokio::select! {
@@ -196,7 +196,7 @@ async fn cut_off_in_any_step_and_begun_anew_the_node_leaves() {
             ended = leave(&cluster, &order, clock(), &told) => panic!("{stage:?} was not reached: {ended:?}"),
         }
         assert!(is_there(&sim), "{stage:?}");
-        assert_eq!(left(&cluster).await, (End::Left, vec![]), "{stage:?}");
+        assert_eq!(left(&cluster).await, (LeaveEnd::Left, vec![]), "{stage:?}");
         assert!(!is_there(&sim), "{stage:?}");
         let rest: Vec<Value> = sim.list("pods");
         assert!(!on_n1(&rest).iter().any(|it| it == "app" || it.starts_with("web")), "{stage:?}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::stage::{Attempt, DEVICE, are_ready, clock, cluster, cluster_with, cordoned, n1, on_n1, owner};
 use kubenodeop::{BlockCode, Cordoned, Progress, Uncordoned, node};
-use kubesim::{Fault, SimConfig};
+use kubesim::{ScriptedFault, SimConfig};
 use serde_json::json;
 
 const BUDGET: &str = "policy/poddisruptionbudgets";
@@ -65,8 +65,8 @@ async fn watches_that_are_cut_refused_or_too_old_do_not_stop_a_drain() {
     let (sim, cluster) = cluster(2).await;
     cordoned(&cluster).await;
     for (method, path) in [("GET", "/api/v1/pods"), ("GET", "/api/v1/nodes"), ("GET", "disruptionbudgets")] {
-        sim.faults().script(method, path, 3, Fault::Cut);
-        sim.faults().script(method, path, 2, Fault::status(503, "ServiceUnavailable"));
+        sim.faults().script(method, path, 3, ScriptedFault::Cut);
+        sim.faults().script(method, path, 2, ScriptedFault::status(503, "ServiceUnavailable"));
     }
     let mut attempt = Attempt::start(&cluster);
     attempt.until(|it| it.counts.total > 0).await;
@@ -79,15 +79,15 @@ async fn watches_that_are_cut_refused_or_too_old_do_not_stop_a_drain() {
 async fn evictions_that_fail_in_passing_are_repeated_with_the_servers_wait() {
     let (sim, cluster) = cluster(2).await;
     cordoned(&cluster).await;
-    let busy = Fault::Status {
+    let busy = ScriptedFault::Status {
         code: 429,
         reason: "TooManyRequests".to_owned(),
         message: "too many requests".to_owned(),
         retry_after: Some(20),
     };
     sim.faults().script("POST", "/shell/eviction", 1, busy);
-    sim.faults().script("POST", "/import/eviction", 1, Fault::Hang);
-    sim.faults().script("POST", "/web", 2, Fault::status(500, "InternalError"));
+    sim.faults().script("POST", "/import/eviction", 1, ScriptedFault::Hang);
+    sim.faults().script("POST", "/web", 2, ScriptedFault::status(500, "InternalError"));
     let mut attempt = Attempt::start(&cluster);
     let held = |code| move |it: &Progress| it.blockers.iter().any(|blocker| blocker.code == code);
     attempt.until(held(BlockCode::Throttled)).await;
@@ -105,7 +105,7 @@ async fn a_pod_that_comes_while_the_node_is_proven_empty_leaves_too() {
     let (sim, cluster) = cluster_with(2, config).await;
     cordoned(&cluster).await;
     let mut attempt = Attempt::start(&cluster);
-    attempt.until(|it| it.phase == kubenodeop::Phase::Proving).await;
+    attempt.until(|it| it.phase == kubenodeop::AttemptPhase::Proving).await;
     // It names its node itself, so the cordon does not keep it away.
     sim.add_bare_pod("tools", "late", "n1");
     attempt.drained().await;
@@ -155,7 +155,7 @@ async fn a_node_uncordoned_in_mid_drain_is_cordoned_again_and_ends_empty() {
 #[tokio::test(start_paused = true)]
 async fn nine_lost_races_and_then_a_cordon() {
     let (sim, cluster) = cluster(2).await;
-    sim.faults().script("PATCH", "/api/v1/nodes/n1", 9, Fault::status(409, "Conflict"));
+    sim.faults().script("PATCH", "/api/v1/nodes/n1", 9, ScriptedFault::status(409, "Conflict"));
     for _ in 0..9 {
         let error = node::cordon(&cluster, &n1(), DEVICE, &owner()).await.unwrap_err();
         assert!(error.is_conflict() && error.is_retryable(), "{}", error.line());

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use kubenodeop::{Limit, NeverReadyAction, Rules};
-use kubesim::{Fault, Sim};
+use kubenodeop::{AttemptRules, Limit, NeverReadyAction};
+use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 
 use crate::stage::{Attempt, cluster, cordoned, on_n1};
@@ -33,8 +33,8 @@ async fn add_pod(sim: &Sim, never: bool) {
     });
 }
 
-fn rules(then: NeverReadyAction) -> Rules {
-    Rules { never_ready: Limit { after: Some(HOLD), then }, ..Rules::default() }
+fn rules(then: NeverReadyAction) -> AttemptRules {
+    AttemptRules { never_ready: Limit { after: Some(HOLD), then }, ..AttemptRules::default() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,7 +53,7 @@ async fn d8_a_never_ready_pod_is_deleted_only_where_a_budget_holds_it_and_the_ru
             let counted = |it: &Value| it["status"]["expectedPods"] == 1;
             sim.until("policy/poddisruptionbudgets", |all| all.iter().any(counted)).await;
         } else {
-            let fault = Fault::status(500, "InternalError");
+            let fault = ScriptedFault::status(500, "InternalError");
             sim.faults().script("POST", "/pods/sick/eviction", 1_000_000, fault);
         }
         cordoned(&cluster).await;

@@ -6,8 +6,10 @@ use std::time::Duration;
 use kubeapi::ApiClient;
 use kubenodeop::plan::survey;
 use kubenodeop::storage::Cause;
-use kubenodeop::{BlockCode, Limit, Outcome, Phase, Rules, VolumeAction, Watched, storage};
-use kubesim::{Fault, Sim};
+use kubenodeop::{
+    AttemptOutcome, AttemptPhase, AttemptRules, BlockCode, Limit, VolumeAction, WatchedBlockers, storage,
+};
+use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 
 use crate::stage::{Attempt, cluster, cordoned, n1};
@@ -47,8 +49,8 @@ fn rebuild(sim: &Sim, how: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn d14_under_each_policy_another_copy_is_healthy_when_the_node_is_released() {
-    for policy in storage::Policy::WORDS {
-        let asks = !storage::Policy::parse(policy).copies_by_cordon();
+    for policy in storage::NodeDrainPolicy::WORDS {
+        let asks = !storage::NodeDrainPolicy::parse(policy).copies_by_cordon();
         let (sim, cluster) = with_copy(policy).await;
         Attempt::start(&cluster).drained().await;
         let elsewhere = healthy_at(&sim).iter().any(|node| node != "n1");
@@ -68,7 +70,7 @@ async fn d14_under_each_policy_another_copy_is_healthy_when_the_node_is_released
 async fn d14_a_rebuild_is_shown_in_percent_and_one_that_hangs_holds_the_node() {
     let (sim, cluster) = with_copy("block-if-contains-last-replica").await;
     rebuild(&sim, "hangs");
-    let rules = Rules { attempt: Duration::from_secs(3600), ..Rules::default() };
+    let rules = AttemptRules { attempt: Duration::from_secs(3600), ..AttemptRules::default() };
     let mut attempt = Attempt::by(&cluster, rules);
     let percent = |it: &kubenodeop::Progress| it.storage.iter().any(|it| it.percent == Some(50));
     let shown = attempt.until(percent).await;
@@ -77,7 +79,9 @@ async fn d14_a_rebuild_is_shown_in_percent_and_one_that_hangs_holds_the_node() {
         BlockCode::Copying
     );
     attempt.pass(Duration::from_secs(3000)).await;
-    let Outcome::Failed { reason, watched, .. } = attempt.future.await else { panic!("it ended well") };
+    let AttemptOutcome::Failed { reason, watched, .. } = attempt.future.await else {
+        panic!("it ended well")
+    };
     assert!(reason.contains("shop/player"), "{reason}");
     assert_eq!(watched.last_copies.keys().collect::<Vec<_>>(), ["pvc-1"]);
 }
@@ -89,7 +93,7 @@ async fn d14_a_copy_that_finds_no_place_lets_the_pod_go_and_holds_the_node_by_na
         it["metadata"]["annotations"]["kubesim/unschedulable"] = "insufficient storage".into();
     });
     let mut attempt = Attempt::start(&cluster);
-    let blocked = |it: &kubenodeop::Progress| it.phase == Phase::Storage && !it.blockers.is_empty();
+    let blocked = |it: &kubenodeop::Progress| it.phase == AttemptPhase::Storage && !it.blockers.is_empty();
     let shown = attempt.until(blocked).await;
     assert!(shown.storage[0].words.starts_with("the last healthy copy is here"), "{shown:?}");
     attempt.pass(Duration::from_secs(3600)).await;
@@ -97,8 +101,9 @@ async fn d14_a_copy_that_finds_no_place_lets_the_pod_go_and_holds_the_node_by_na
 }
 
 async fn foreseen(cluster: &ApiClient) -> Vec<BlockCode> {
-    let plan =
-        survey::plan(cluster, &n1(), Rules::default().machines, kubenodeop::SurgeRule::Never).await.unwrap();
+    let plan = survey::plan(cluster, &n1(), AttemptRules::default().machines, kubenodeop::SurgeRule::Never)
+        .await
+        .unwrap();
     plan.blockers.iter().map(|it| it.code).collect()
 }
 
@@ -145,11 +150,13 @@ async fn d14_a_detached_volume_whose_only_copy_is_here_holds_the_node_where_noth
         cordoned(&cluster).await;
         let mut attempt = Attempt::start(&cluster);
         if held {
-            let shown = attempt.until(|it| it.phase == Phase::Storage && !it.blockers.is_empty()).await;
+            let shown =
+                attempt.until(|it| it.phase == AttemptPhase::Storage && !it.blockers.is_empty()).await;
             let blocker = shown.blockers.iter().find(|it| it.code == BlockCode::LastCopy).unwrap();
             assert!(blocker.reason.contains("it is detached"), "{policy}: {}", blocker.reason);
             attempt.pass(Duration::from_secs(3600)).await;
-            let pass = Rules { last_copy_pass: ["shop/data".to_owned()].into(), ..Rules::default() };
+            let pass =
+                AttemptRules { last_copy_pass: ["shop/data".to_owned()].into(), ..AttemptRules::default() };
             if policy == "always-allow" {
                 Attempt::by(&cluster, pass).drained().await;
             }
@@ -170,8 +177,9 @@ async fn d14_all_nodes_cordoned_is_a_deadlock_by_name_and_an_uncordon_ends_it() 
     };
     cordon(true);
     let limit = Limit { after: Some(Duration::from_secs(60)), then: VolumeAction::GiveUp };
-    let outcome = Attempt::by(&cluster, Rules { last_copy: limit, ..Rules::default() }).future.await;
-    let Outcome::Failed { reason, watched, blockers, .. } = outcome else { panic!("it ended well") };
+    let outcome =
+        Attempt::by(&cluster, AttemptRules { last_copy: limit, ..AttemptRules::default() }).future.await;
+    let AttemptOutcome::Failed { reason, watched, blockers, .. } = outcome else { panic!("it ended well") };
     assert!(reason.contains("uncordon one"), "{reason}");
     assert!(blockers.iter().any(|it| it.code == BlockCode::AllCordoned), "{blockers:?}");
     // A change of it wakes a paused drain within 2 s.
@@ -189,14 +197,14 @@ async fn d14_all_nodes_cordoned_is_a_deadlock_by_name_and_an_uncordon_ends_it() 
 #[tokio::test(start_paused = true)]
 async fn d16_an_attempt_that_failed_as_the_storage_could_not_be_read_goes_on_once_it_can() {
     let (sim, cluster) = with_copy("always-allow").await;
-    sim.faults().script("GET", "/replicas", 10_000, Fault::status(500, "InternalError"));
-    let rules = Rules { attempt: Duration::from_secs(60), ..Rules::default() };
-    let Outcome::Failed { watched, .. } = Attempt::by(&cluster, rules).future.await else {
+    sim.faults().script("GET", "/replicas", 10_000, ScriptedFault::status(500, "InternalError"));
+    let rules = AttemptRules { attempt: Duration::from_secs(60), ..AttemptRules::default() };
+    let AttemptOutcome::Failed { watched, .. } = Attempt::by(&cluster, rules).future.await else {
         panic!("it ended well")
     };
     assert!(watched.storage_unknown && watched.last_copies.is_empty(), "{watched:?}");
     // Nothing but the storage.
-    let watched = Watched { storage_unknown: true, ..Watched::default() };
+    let watched = WatchedBlockers { storage_unknown: true, ..WatchedBlockers::default() };
     let node = n1();
     let mut woken = Box::pin(kubenodeop::until_changed(&cluster, &node, &watched));
     let minute = Duration::from_secs(60);
@@ -218,7 +226,7 @@ async fn d16_an_attempt_that_failed_for_want_of_room_goes_on_within_two_seconds_
     place(json!({ "kubesim/unschedulable": "insufficient storage" }));
     sim.until(VOLUMES, |all| all[0]["status"]["conditions"][0]["status"] == "False").await;
     let last_copies = [("pvc-1".to_owned(), Cause::NoPlace("insufficient storage".to_owned()))].into();
-    let (node, watched) = (n1(), Watched { last_copies, ..Watched::default() });
+    let (node, watched) = (n1(), WatchedBlockers { last_copies, ..WatchedBlockers::default() });
     let mut woken = Box::pin(kubenodeop::until_changed(&cluster, &node, &watched));
     assert!(tokio::time::timeout(Duration::from_secs(60), &mut woken).await.is_err(), "there is no room yet");
     place(json!({}));

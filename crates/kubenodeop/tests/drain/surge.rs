@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kubeapi::{ApiClient, NodeName};
 use kubenodeop::calls::surge;
-use kubenodeop::{BlockCode, Outcome, Rules, SurgeRule};
-use kubesim::{Fault, Sim};
+use kubenodeop::{AttemptOutcome, AttemptRules, BlockCode, SurgeRule};
+use kubesim::{ScriptedFault, Sim};
 use serde_json::{Value, json};
 
 use crate::stage::{Attempt, cluster, cordoned};
@@ -22,8 +22,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 const FROM: &str = "pillar-rs/drain-surge-from";
 const RECORD: &str = "pillar-rs/drain-surge-record";
 
-fn rules() -> Rules {
-    Rules { surge: SurgeRule::All, ..Rules::default() }
+fn rules() -> AttemptRules {
+    AttemptRules { surge: SurgeRule::All, ..AttemptRules::default() }
 }
 
 fn open(sim: &Sim, open: bool) {
@@ -104,7 +104,7 @@ async fn ended(sim: &Sim, attempt: Attempt) -> (Vec<String>, usize) {
         outcome = attempt.future => outcome,
         () = watch => unreachable!("it never ends"),
     };
-    let Outcome::Drained { left, .. } = outcome else { panic!("{outcome:?}") };
+    let AttemptOutcome::Drained { left, .. } = outcome else { panic!("{outcome:?}") };
     let fewest = *fewest.lock().unwrap();
     (left.iter().map(ToString::to_string).collect(), fewest)
 }
@@ -132,7 +132,7 @@ async fn d20_a_second_copy_is_ready_elsewhere_before_the_only_one_leaves_and_non
     }
     // Without it the same budget holds the same drain.
     let (sim, cluster) = solo(true, |_| {}).await;
-    let mut attempt = Attempt::by(&cluster, Rules::default());
+    let mut attempt = Attempt::by(&cluster, AttemptRules::default());
     attempt.until(|it| it.blockers.iter().any(|it| it.code == BlockCode::BudgetStuck)).await;
     attempt.pass(Duration::from_secs(600)).await;
     assert_eq!((ready(&sim.list("pods")), asked(&sim)), (vec!["n1".to_owned()], 0));
@@ -158,7 +158,7 @@ async fn d20_what_can_have_no_second_copy_is_evicted_as_before_and_named() {
     ];
     for (surge, change, why) in cases {
         let (sim, cluster) = solo(false, &change).await;
-        let (left, fewest) = ended(&sim, Attempt::by(&cluster, Rules { surge, ..rules() })).await;
+        let (left, fewest) = ended(&sim, Attempt::by(&cluster, AttemptRules { surge, ..rules() })).await;
         assert_eq!((fewest, evictions(&sim), asked(&sim)), (0, 1, 0), "{surge:?} {why}");
         assert_eq!(left.len(), usize::from(!why.is_empty()), "{left:?}");
         assert!(
@@ -168,7 +168,7 @@ async fn d20_what_can_have_no_second_copy_is_evicted_as_before_and_named() {
         settled(&sim).await;
     }
     let (sim, cluster) = solo(false, says("yes")).await;
-    let annotated = Rules { surge: SurgeRule::Annotated, ..rules() };
+    let annotated = AttemptRules { surge: SurgeRule::Annotated, ..rules() };
     assert_eq!(ended(&sim, Attempt::by(&cluster, annotated)).await.1, 1);
 }
 
@@ -346,14 +346,14 @@ async fn d20_a_refusal_of_one_deployment_does_not_keep_the_others_from_being_giv
         it["spec"]["template"]["metadata"]["annotations"] = json!({ FROM: "n1/solo-5f7d" });
     });
     sim.until("pods", |pods| pods.iter().any(|it| it["metadata"]["labels"]["app"] == "early")).await;
-    sim.faults().script("PATCH", "/deployments/early", 1, Fault::status(403, "Forbidden"));
+    sim.faults().script("PATCH", "/deployments/early", 1, ScriptedFault::status(403, "Forbidden"));
     let (deployments, trouble) = settle(&cluster, "n1").await;
     assert_eq!(deployments, ["shop/solo"]);
     let error = trouble.unwrap();
     assert!(error.contains("give up the second copy of Deployment shop/early"), "{error}");
     assert_eq!(given_up(&cluster, "n1").await, ["shop/early"]);
     // Who may not list them has asked none.
-    sim.faults().script("GET", "/apis/apps/v1/deployments", 1, Fault::status(403, "Forbidden"));
+    sim.faults().script("GET", "/apis/apps/v1/deployments", 1, ScriptedFault::status(403, "Forbidden"));
     assert_eq!(given_up(&cluster, "n1").await, [""; 0]);
 }
 
@@ -396,7 +396,7 @@ async fn d20_only_pods_of_the_deployment_on_nodes_that_stay_count_as_copies() {
 #[tokio::test(start_paused = true)]
 async fn d20_without_the_right_the_pod_is_evicted_as_before_and_the_role_is_named() {
     let (sim, cluster) = solo(false, |_| {}).await;
-    sim.faults().script("GET", "/deployments/solo", 1_000, Fault::status(403, "Forbidden"));
+    sim.faults().script("GET", "/deployments/solo", 1_000, ScriptedFault::status(403, "Forbidden"));
     let (left, _) = ended(&sim, Attempt::by(&cluster, rules())).await;
     assert!(
         left.iter().all(|it| it.contains("read Deployment shop/solo") && it.contains("pillar-rs-surge")),
@@ -409,7 +409,7 @@ async fn d20_without_the_right_the_pod_is_evicted_as_before_and_the_role_is_name
 #[tokio::test(start_paused = true)]
 async fn d20_the_plan_counts_on_a_second_copy_where_one_would_be_asked_for_and_reads_nothing_where_none_is() {
     let n1 = NodeName::parse("n1").unwrap();
-    let machines = Rules::default().machines;
+    let machines = AttemptRules::default().machines;
     // The rule, what is done to the Deployment, whether its budget blocks, and a word of the pod's note.
     let table: [(SurgeRule, Change, bool, &str); 4] = [
         (SurgeRule::Never, Box::new(|_| {}), true, ""),
@@ -432,7 +432,7 @@ async fn d20_the_plan_counts_on_a_second_copy_where_one_would_be_asked_for_and_r
         assert_eq!(asked(&sim), 0);
     }
     let (sim, cluster) = solo(true, |_| {}).await;
-    sim.faults().script("GET", "/deployments", u32::MAX, Fault::status(403, "Forbidden"));
+    sim.faults().script("GET", "/deployments", u32::MAX, ScriptedFault::status(403, "Forbidden"));
     let plan = kubenodeop::survey::plan(&cluster, &n1, machines, SurgeRule::All).await.unwrap();
     assert_eq!(plan.blockers.len(), 1);
     assert!(

@@ -26,7 +26,7 @@ async fn with_disk() -> (Sim, ApiClient) {
 }
 
 fn asked_for_longhorn(sim: &Sim, after: usize) -> Vec<String> {
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let all = seen.iter().skip(after).map(|it| path(it).to_owned());
     all.filter(|it| it.ends_with("/volumes") || it.ends_with("/engines")).collect()
 }
@@ -62,9 +62,9 @@ async fn d16_the_end_of_the_rebuild_wakes_the_next_attempt() {
     };
     script("hangs", 3);
     sim.until(ENGINES, |all| all[0]["status"]["replicaModeMap"].to_string().contains("WO")).await;
-    let rules = Rules { attempt: Duration::from_secs(60), ..Rules::default() };
+    let rules = AttemptRules { attempt: Duration::from_secs(60), ..AttemptRules::default() };
     let outcome = Attempt::by(&cluster, rules).future.await;
-    let Outcome::Failed { watched, .. } = outcome else { panic!("{outcome:?}") };
+    let AttemptOutcome::Failed { watched, .. } = outcome else { panic!("{outcome:?}") };
     let node = n1();
     let woken = kubenodeop::until_changed(&cluster, &node, &watched);
     tokio::pin!(woken);
@@ -102,7 +102,7 @@ async fn a_guest_that_an_io_error_has_paused_is_named_as_such_with_its_volume() 
             "lastTransitionTime": "2026-01-01T00:00:00Z" });
         it["status"]["conditions"].as_array_mut().unwrap().push(paused);
     });
-    let rules = Rules { machines: MachinePolicy::MigrateOrHold, ..Rules::default() };
+    let rules = AttemptRules { machines: MachinePolicy::MigrateOrHold, ..AttemptRules::default() };
     let mut attempt = Attempt::by(&cluster, rules);
     let seen = attempt.until(|it| !it.blockers.is_empty()).await;
     let reason = &seen.blockers[0].reason;
@@ -115,7 +115,7 @@ async fn a_guest_that_an_io_error_has_paused_is_named_as_such_with_its_volume() 
 async fn a_guest_that_is_paused_and_resumed_again_and_again_stays_although_kubevirt_would_move_it() {
     let (sim, cluster) = with_disk().await;
     sim.script_migrations("shop", "db", "hang");
-    let rules = Rules { machines: MachinePolicy::MigrateOrHold, ..Rules::default() };
+    let rules = AttemptRules { machines: MachinePolicy::MigrateOrHold, ..AttemptRules::default() };
     let mut attempt = Attempt::by(&cluster, rules);
     attempt.until(|it| it.machines.iter().any(|it| it.text.contains("phase Running"))).await;
     for nth in 0..4 {
@@ -149,13 +149,13 @@ async fn nothing_of_longhorn_is_read_for_a_machine_without_a_volume_of_it() {
         sim.script_migrations("shop", "db", "hang");
     })
     .await;
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     let mut attempt = Attempt::start(&cluster);
     attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
     assert_eq!(asked_for_longhorn(&sim, before), [""; 0]);
     let (sim, cluster) = with_disk().await;
     sim.script_migrations("shop", "db", "hang");
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     let mut attempt = Attempt::start(&cluster);
     attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
     assert!(!asked_for_longhorn(&sim, before).is_empty());

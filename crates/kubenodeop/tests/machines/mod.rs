@@ -15,8 +15,10 @@ use std::time::Duration;
 use crate::stage::order::{DEVICE, clock, n1, order, owner};
 use kube::Client;
 use kubeapi::ApiClient;
-use kubenodeop::{BlockCode, MachinePolicy, Outcome, Phase, Progress, Rules, drain, node};
-use kubesim::{Fault, Sim, SimConfig};
+use kubenodeop::{
+    AttemptOutcome, AttemptPhase, AttemptRules, BlockCode, MachinePolicy, Progress, drain, node,
+};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -50,16 +52,16 @@ fn migratable() -> Value {
 }
 
 struct Attempt {
-    future: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    future: Pin<Box<dyn Future<Output = AttemptOutcome> + Send>>,
     progress: watch::Receiver<Progress>,
 }
 
 impl Attempt {
     fn start(cluster: &ApiClient) -> Self {
-        Self::by(cluster, Rules::default())
+        Self::by(cluster, AttemptRules::default())
     }
 
-    fn by(cluster: &ApiClient, rules: Rules) -> Self {
+    fn by(cluster: &ApiClient, rules: AttemptRules) -> Self {
         let (sender, progress) = watch::channel(Progress::default());
         let (cluster, order) = (cluster.clone(), order(rules));
         let future = async move { drain(&cluster, &order, clock(), &sender).await };
@@ -75,8 +77,8 @@ impl Attempt {
 
     async fn drained(self) -> Vec<String> {
         match self.future.await {
-            Outcome::Drained { left, .. } => left.iter().map(ToString::to_string).collect(),
-            Outcome::Failed { reason, .. } => panic!("{reason}"),
+            AttemptOutcome::Drained { left, .. } => left.iter().map(ToString::to_string).collect(),
+            AttemptOutcome::Failed { reason, .. } => panic!("{reason}"),
         }
     }
 }
@@ -100,7 +102,7 @@ fn path(asked: &kubesim::ApiRequest) -> &str {
 
 /// Names of the pods that were asked to leave.
 fn evictions(sim: &Sim) -> Vec<String> {
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let asked = seen.iter().filter(|it| it.method == "POST" && path(it).ends_with("/eviction"));
     asked.map(|it| path(it).split('/').nth_back(1).unwrap_or_default().to_owned()).collect()
 }
@@ -116,7 +118,7 @@ async fn d12_a_migratable_machine_moves_by_exactly_one_migration_in_each_version
         let uid = sim.get(GUESTS, "shop", "db").unwrap()["metadata"]["uid"].clone();
         let mut attempt = Attempt::start(&cluster);
         let seen = attempt.until(|it| it.machines.iter().any(|it| it.state.text() == "moving")).await;
-        assert_eq!((seen.phase, seen.machines[0].name.as_str()), (Phase::Machines, "shop/db"));
+        assert_eq!((seen.phase, seen.machines[0].name.as_str()), (AttemptPhase::Machines, "shop/db"));
         assert!(!evictions(&sim).contains(&"shell".to_owned()), "pods come after the machines");
         assert_eq!(attempt.drained().await, [""; 0], "{version}");
         assert_eq!(sim.list(MIGRATIONS).len(), 1, "{version}");
@@ -127,7 +129,7 @@ async fn d12_a_migratable_machine_moves_by_exactly_one_migration_in_each_version
             "{version}: never shut down"
         );
         assert_eq!(launchers_on_n1(&sim), 0);
-        let created = sim.faults().seen();
+        let created = sim.faults().requests();
         assert!(
             !created.iter().any(|it| it.method == "POST" && path(it).ends_with("migrations")),
             "none is ours"
@@ -159,8 +161,8 @@ async fn d12_an_agent_that_is_killed_again_and_again_leads_to_the_same_end() {
         };
         tokio::select! {
             outcome = &mut attempt.future => match outcome {
-                Outcome::Drained { left, .. } => break left,
-                Outcome::Failed { reason, .. } => panic!("{reason}"),
+                AttemptOutcome::Drained { left, .. } => break left,
+                AttemptOutcome::Failed { reason, .. } => panic!("{reason}"),
             },
             () = killed => {}
         }
@@ -190,7 +192,7 @@ async fn d12_one_that_cannot_be_migrated_follows_its_policy() {
                 "DisksNotLiveMigratable: not shared".into();
         });
     };
-    let by = |machines| Rules { machines, ..Rules::default() };
+    let by = |machines| AttemptRules { machines, ..AttemptRules::default() };
     let says_no = |all: &[Value]| {
         all.iter().all(|it| it["status"]["conditions"].to_string().contains("DisksNotLiveMigratable"))
     };
@@ -206,14 +208,14 @@ async fn d12_one_that_cannot_be_migrated_follows_its_policy() {
     sim.until(GUESTS, says_no).await;
     let mut attempt = Attempt::by(&held, by(MachinePolicy::MigrateOrHold));
     let seen = attempt.until(|it| !it.blockers.is_empty()).await;
-    assert_eq!((seen.blockers[0].code, seen.phase), (BlockCode::CannotMove, Phase::Machines));
+    assert_eq!((seen.blockers[0].code, seen.phase), (BlockCode::CannotMove, AttemptPhase::Machines));
     assert!(seen.blockers[0].reason.contains("DisksNotLiveMigratable: not shared"), "{seen:?}");
     assert_eq!((evictions(&sim).len(), launchers_on_n1(&sim)), (0, 1));
     drop(attempt);
     // The attempt fails.
     let failed = Attempt::by(&held, by(MachinePolicy::Fail)).future.await;
     assert!(
-        matches!(&failed, Outcome::Failed { reason, .. } if reason.contains("its policy is fail")),
+        matches!(&failed, AttemptOutcome::Failed { reason, .. } if reason.contains("its policy is fail")),
         "{failed:?}"
     );
     assert_eq!((evictions(&sim).len(), launchers_on_n1(&sim)), (0, 1));
@@ -282,9 +284,9 @@ async fn while_virt_api_is_down_a_machine_waits_and_then_moves() {
 #[tokio::test(start_paused = true)]
 async fn a_node_without_machines_asks_nothing_of_kubevirt() {
     let (sim, cluster) = cluster("v1.7.3", |sim| sim.add_bare_pod("tools", "shell", "n1")).await;
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     Attempt::start(&cluster).drained().await;
-    let asked: Vec<String> = sim.faults().seen().into_iter().skip(before).map(|it| it.uri).collect();
+    let asked: Vec<String> = sim.faults().requests().into_iter().skip(before).map(|it| it.uri).collect();
     assert!(!asked.is_empty() && asked.iter().all(|it| !it.contains("kubevirt.io/v1")), "{asked:?}");
 }
 
@@ -305,18 +307,25 @@ async fn o5_a_plan_writes_nothing_and_foretells_what_the_drain_then_does_with_ea
         all.iter().any(|it| it["status"]["conditions"].to_string().contains("not shared"))
     })
     .await;
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     let held =
         kubenodeop::survey::plan(&cluster, &n1(), MachinePolicy::MigrateOrHold, kubenodeop::SurgeRule::Never)
             .await
             .unwrap();
     let policy = |name: &str| held.machines.iter().find(|it| it.name == name).unwrap().policy;
     assert_eq!((policy("shop/db"), held.blockers.len()), ("migrate-or-hold", 2), "as the limits file says");
-    let plan =
-        kubenodeop::survey::plan(&cluster, &n1(), Rules::default().machines, kubenodeop::SurgeRule::Never)
-            .await
-            .unwrap();
-    assert!(sim.faults().seen().iter().skip(before).all(|it| it.method == "GET"), "a plan writes nothing");
+    let plan = kubenodeop::survey::plan(
+        &cluster,
+        &n1(),
+        AttemptRules::default().machines,
+        kubenodeop::SurgeRule::Never,
+    )
+    .await
+    .unwrap();
+    assert!(
+        sim.faults().requests().iter().skip(before).all(|it| it.method == "GET"),
+        "a plan writes nothing"
+    );
     let fates: Vec<(&str, &str)> =
         plan.machines.iter().map(|it| (it.name.as_str(), it.fate.as_str())).collect();
     assert!(fates[0].0 == "shop/db" && fates[0].1.contains("is asked to migrate"), "{fates:?}");

@@ -27,7 +27,7 @@ fn of(gibibytes: &str) -> Value {
 
 /// Lists of all pods of the cluster.
 fn lists_of_all_pods(sim: &Sim, after: usize) -> usize {
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let all = seen.iter().skip(after).filter(|it| it.uri.starts_with("/api/v1/pods?"));
     all.filter(|it| !it.uri.contains("Selector") && !it.uri.contains("watch")).count()
 }
@@ -35,7 +35,7 @@ fn lists_of_all_pods(sim: &Sim, after: usize) -> usize {
 #[tokio::test(start_paused = true)]
 async fn d12_a_machine_is_not_asked_to_migrate_where_no_peer_has_room_and_is_once_one_has() {
     let (sim, cluster) = full(of("2Gi")).await;
-    let rules = Rules { machines: MachinePolicy::MigrateOrHold, ..Rules::default() };
+    let rules = AttemptRules { machines: MachinePolicy::MigrateOrHold, ..AttemptRules::default() };
     let mut attempt = Attempt::by(&cluster, rules);
     let seen = attempt.until(|it| !it.blockers.is_empty()).await;
     let reason = &seen.blockers[0].reason;
@@ -84,9 +84,9 @@ async fn d12_required_affinity_between_pods_and_the_count_of_pods_of_a_peer_hold
     }
     sim.edit("pods", "shop", "big-n3", |it| it["metadata"]["labels"] = json!({}));
     sim.edit("nodes", "", "n3", |it| it["status"]["allocatable"]["pods"] = "1".into());
-    let rules = || Rules { machines: MachinePolicy::Fail, ..Rules::default() };
+    let rules = || AttemptRules { machines: MachinePolicy::Fail, ..AttemptRules::default() };
     let failed = Attempt::by(&cluster, rules()).future.await;
-    let Outcome::Failed { reason, .. } = failed else { panic!("{failed:?}") };
+    let AttemptOutcome::Failed { reason, .. } = failed else { panic!("{failed:?}") };
     assert!(reason.contains("node n2 runs pod shop/big-n2, with which it has anti-affinity"), "{reason}");
     assert!(reason.contains("node n3 has all of its 1 pods"), "{reason}");
     sim.edit("nodes", "", "n3", |it| it["status"]["allocatable"]["pods"] = "110".into());
@@ -97,7 +97,7 @@ async fn d12_required_affinity_between_pods_and_the_count_of_pods_of_a_peer_hold
 #[tokio::test(start_paused = true)]
 async fn all_pods_are_listed_once_for_a_forecast_and_not_where_no_machine_needs_a_target() {
     let (sim, cluster) = full(of("1Gi")).await;
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     Attempt::start(&cluster).drained().await;
     assert_eq!(sim.list(MIGRATIONS).len(), 1);
     let lists = lists_of_all_pods(&sim, before);
@@ -106,17 +106,19 @@ async fn all_pods_are_listed_once_for_a_forecast_and_not_where_no_machine_needs_
         "{lists}: once when it is marked, and once when it is asked at the most"
     );
     let (sim, cluster) = full(of("1Gi")).await;
-    let before = sim.faults().seen().len();
-    Attempt::by(&cluster, Rules { machines: MachinePolicy::Shutdown, ..Rules::default() }).drained().await;
+    let before = sim.faults().requests().len();
+    Attempt::by(&cluster, AttemptRules { machines: MachinePolicy::Shutdown, ..AttemptRules::default() })
+        .drained()
+        .await;
     assert_eq!(lists_of_all_pods(&sim, before), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn d16_room_that_becomes_free_on_a_peer_wakes_the_next_attempt() {
     let (sim, cluster) = full(of("2Gi")).await;
-    let rules = Rules { machines: MachinePolicy::Fail, ..Rules::default() };
+    let rules = AttemptRules { machines: MachinePolicy::Fail, ..AttemptRules::default() };
     let outcome = Attempt::by(&cluster, rules).future.await;
-    let Outcome::Failed { watched, .. } = outcome else { panic!("{outcome:?}") };
+    let AttemptOutcome::Failed { watched, .. } = outcome else { panic!("{outcome:?}") };
     let node = n1();
     let woken = kubenodeop::until_changed(&cluster, &node, &watched);
     tokio::pin!(woken);
@@ -143,7 +145,7 @@ async fn d12_o5_machines_that_leave_together_are_set_off_against_each_other() {
     let foretold: Vec<(String, &str)> =
         plan.blockers.iter().map(|it| (it.subject.to_string(), it.code.text())).collect();
     assert_eq!(foretold, [("virtual machine shop/db".to_owned(), "cannot-move")]);
-    let rules = Rules { machines: MachinePolicy::MigrateOrHold, ..Rules::default() };
+    let rules = AttemptRules { machines: MachinePolicy::MigrateOrHold, ..AttemptRules::default() };
     let mut attempt = Attempt::by(&cluster, rules);
     let waits = |it: &Progress| {
         it.machines

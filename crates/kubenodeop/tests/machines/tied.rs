@@ -58,7 +58,7 @@ async fn a_machine_of_an_outside_manager_is_held_or_shut_down_and_nothing_of_it_
             |all: &[Value]| all[0]["status"]["conditions"].to_string().contains("DisksNotLiveMigratable");
         sim.until(GUESTS, says_no).await;
         let before = sim.get(MACHINES, "shop", "worker").unwrap()["metadata"]["uid"].clone();
-        let mut attempt = Attempt::by(&cluster, Rules { machines: policy, ..Rules::default() });
+        let mut attempt = Attempt::by(&cluster, AttemptRules { machines: policy, ..AttemptRules::default() });
         if policy == MachinePolicy::MigrateOrHold {
             attempt.until(|it| !it.blockers.is_empty()).await;
             assert_eq!(launchers_on_n1(&sim), 1);
@@ -76,7 +76,8 @@ async fn a_machine_of_an_outside_manager_is_held_or_shut_down_and_nothing_of_it_
         let after = sim.get(MACHINES, "shop", "worker").unwrap();
         assert_eq!(after["metadata"]["uid"], before);
         assert!(policy == MachinePolicy::MigrateOrHold || after["spec"]["runStrategy"] == "Always");
-        let deleted: Vec<_> = sim.faults().seen().into_iter().filter(|it| it.method == "DELETE").collect();
+        let deleted: Vec<_> =
+            sim.faults().requests().into_iter().filter(|it| it.method == "DELETE").collect();
         assert!(deleted.is_empty(), "{deleted:?}");
     }
 }

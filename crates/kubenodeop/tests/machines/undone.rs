@@ -74,7 +74,7 @@ async fn d12_what_was_shut_down_starts_again_as_it_was_unless_somebody_has_chang
         }
     })
     .await;
-    let rules = Rules { machines: MachinePolicy::Shutdown, ..Rules::default() };
+    let rules = AttemptRules { machines: MachinePolicy::Shutdown, ..AttemptRules::default() };
     let left = Attempt::by(&cluster, rules).drained().await;
     assert_eq!(left.len(), 5, "{left:?}");
     for machine in sim.list(MACHINES) {
@@ -101,7 +101,7 @@ async fn d12_what_was_shut_down_starts_again_as_it_was_unless_somebody_has_chang
 async fn machines_that_may_not_be_read_are_no_reason_to_say_that_there_are_none() {
     let (sim, cluster) = moving("v1.7.3", "hang").await;
     for code in [401, 403] {
-        sim.faults().script("GET", "kubevirt.io/v1/", u32::MAX, Fault::status(code, "no"));
+        sim.faults().script("GET", "kubevirt.io/v1/", u32::MAX, ScriptedFault::status(code, "no"));
         let error = undo::take_back(&cluster, &n1()).await.unwrap_err();
         assert!(undo::is_refused(&error), "{error:?}");
         let error = undo::start_again(&cluster, |_| true).await.unwrap_err();
@@ -115,7 +115,7 @@ async fn machines_that_may_not_be_read_are_no_reason_to_say_that_there_are_none(
     // Without KubeVirt the API refuses as well.
     let sim = Sim::new(SimConfig::default());
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
-    sim.faults().script("GET", "kubevirt.io/v1/", u32::MAX, Fault::status(403, "no"));
+    sim.faults().script("GET", "kubevirt.io/v1/", u32::MAX, ScriptedFault::status(403, "no"));
     undo::take_back(&cluster, &n1()).await.unwrap();
     assert_eq!(undo::start_again(&cluster, |_| true).await.unwrap(), 0);
 }
@@ -135,17 +135,17 @@ async fn d12_machines_are_started_in_the_order_of_their_stops_and_a_few_at_a_tim
         });
     }
     // The one that was stopped first is refused: the next one has its place.
-    sim.faults().script("PATCH", "virtualmachines/vm7", 1, Fault::status(403, "no"));
+    sim.faults().script("PATCH", "virtualmachines/vm7", 1, ScriptedFault::status(403, "no"));
     undo::start_again(&cluster, |_| true).await.unwrap_err();
     let started = || {
-        let seen = sim.faults().seen();
+        let seen = sim.faults().requests();
         let asked = seen.iter().filter(|it| it.method == "PATCH" && path(it).contains("/virtualmachines/"));
         asked.map(|it| path(it).rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(started(), ["vm7", "vm6", "vm5", "vm4", "vm3", "vm2"]);
-    let (before, now) = (sim.faults().seen().len(), clock());
+    let (before, now) = (sim.faults().requests().len(), clock());
     assert_eq!(undo::start_all(&cluster, |_| true).await.unwrap(), 0);
-    let seen = sim.faults().seen();
+    let seen = sim.faults().requests();
     let looks = seen.iter().skip(before).filter(|it| path(it).ends_with("v1/virtualmachines")).count();
     let pauses = now().since_start().as_millis() / undo::LOOKS_APART.as_millis();
     assert!(pauses > 0, "they are not all started at once");

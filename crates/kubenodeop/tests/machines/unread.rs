@@ -16,10 +16,10 @@ async fn d12_what_the_role_does_not_let_us_read_is_named_and_the_next_attempt_st
         })
         .await;
         let path = if list.contains('/') { list.to_owned() } else { format!("kubevirt.io/v1/{list}") };
-        sim.faults().script("GET", &path, u32::MAX, Fault::status(403, "User \"edge\" cannot list"));
+        sim.faults().script("GET", &path, u32::MAX, ScriptedFault::status(403, "User \"edge\" cannot list"));
         let mut attempt = Attempt::start(&cluster);
         let outcome = (&mut attempt.future).await;
-        let Outcome::Failed { reason, blockers, watched, .. } = outcome else {
+        let AttemptOutcome::Failed { reason, blockers, watched, .. } = outcome else {
             panic!("{list}: {outcome:?}")
         };
         assert!(

@@ -1,6 +1,6 @@
 //! What wakes the next attempt after one that machines have made fail.
 
-use kubenodeop::{Watched, until_changed};
+use kubenodeop::{WatchedBlockers, until_changed};
 use tokio::time::timeout;
 
 use super::*;
@@ -8,7 +8,7 @@ use super::*;
 const LONG: Duration = Duration::from_secs(200);
 
 /// An attempt that has failed by the policy `fail`, with what it knew at its end. The machine may run on n1 and n2 only.
-async fn failed() -> (Sim, ApiClient, Watched) {
+async fn failed() -> (Sim, ApiClient, WatchedBlockers) {
     let (sim, cluster) = cluster("v1.7.3", |sim| {
         let mut spec = migratable();
         spec["nodeSelector"] = json!({ "disk": "ssd" });
@@ -22,9 +22,9 @@ async fn failed() -> (Sim, ApiClient, Watched) {
         }
     })
     .await;
-    let rules = Rules { machines: MachinePolicy::Fail, ..Rules::default() };
+    let rules = AttemptRules { machines: MachinePolicy::Fail, ..AttemptRules::default() };
     let outcome = Attempt::by(&cluster, rules).future.await;
-    let Outcome::Failed { watched, .. } = outcome else { panic!("{outcome:?}") };
+    let AttemptOutcome::Failed { watched, .. } = outcome else { panic!("{outcome:?}") };
     (sim, cluster, watched)
 }
 
@@ -81,9 +81,9 @@ async fn d16_what_makes_no_difference_to_a_machine_wakes_nobody() {
     sim.edit("nodes", "", "n3", |it| it["spec"]["unschedulable"] = false.into());
     sim.edit(GUESTS, "shop", "db", |it| it["status"]["guestOSInfo"] = json!({ "name": "Linux" }));
     sim.edit("nodes", "", "n2", |it| it["metadata"]["labels"]["other"] = "x".into());
-    let before = sim.faults().seen().len();
+    let before = sim.faults().requests().len();
     assert!(timeout(LONG, &mut woken).await.is_err());
-    let asked = sim.faults().seen();
+    let asked = sim.faults().requests();
     let looks = asked.iter().skip(before).filter(|it| it.uri.contains("/kubevirts")).count();
     assert!(looks <= 3, "{looks} looks: it is watched, not polled");
 }
@@ -95,7 +95,7 @@ async fn the_policy_of_a_namespace_that_changes_while_a_machine_is_held_counts_a
         sim.apply("namespaces", json!({ "metadata": { "name": "shop", "annotations": {} } }));
     })
     .await;
-    let rules = Rules { machines: MachinePolicy::MigrateOrHold, ..Rules::default() };
+    let rules = AttemptRules { machines: MachinePolicy::MigrateOrHold, ..AttemptRules::default() };
     let mut attempt = Attempt::by(&cluster, rules);
     attempt.until(|it| !it.blockers.is_empty()).await;
     sim.edit("namespaces", "", "shop", shutdown);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::Client;
 use kubeapi::ApiClient;
-use kubenodeop::{Outcome, Progress, Rules, drain, node};
+use kubenodeop::{AttemptOutcome, AttemptRules, Progress, drain, node};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -62,16 +62,16 @@ pub(crate) async fn floor() -> Result<Duration, kubeapi::Error> {
 /// The drain, with the proof that the node is empty.
 pub(crate) async fn ours() -> Result<Ours, kubeapi::Error> {
     let (sim, cluster) = twenty().await?;
-    let (now, before) = (clock(), sim.faults().seen().len());
+    let (now, before) = (clock(), sim.faults().requests().len());
     let (sender, mut progress) = watch::channel(Progress::default());
-    let order = order(Rules::default());
+    let order = order(AttemptRules::default());
     let attempt = drain(&cluster, &order, clock(), &sender);
     tokio::pin!(attempt);
     let mut most = 0;
     loop {
         tokio::select! {
             outcome = &mut attempt => {
-                assert!(matches!(outcome, Outcome::Drained { .. }), "{outcome:?}");
+                assert!(matches!(outcome, AttemptOutcome::Drained { .. }), "{outcome:?}");
                 break;
             }
             Ok(()) = progress.changed() => {
@@ -82,6 +82,6 @@ pub(crate) async fn ours() -> Result<Ours, kubeapi::Error> {
         }
     }
     let took = now().since_start();
-    let requests = sim.faults().seen().len() - before;
+    let requests = sim.faults().requests().len() - before;
     Ok(Ours { took, migrations: (sim.list(MIGRATIONS).len(), most), requests })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kube::Client;
 use kubeapi::ApiClient;
-use kubenodeop::{Cordoned, Outcome, Progress, Rules, drain, node};
+use kubenodeop::{AttemptOutcome, AttemptRules, Cordoned, Progress, drain, node};
 use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -48,16 +48,16 @@ pub(crate) async fn cluster_with(least: u64, config: SimConfig) -> (Sim, ApiClie
 }
 
 pub(crate) struct Attempt {
-    pub(crate) future: Pin<Box<dyn Future<Output = Outcome> + Send>>,
+    pub(crate) future: Pin<Box<dyn Future<Output = AttemptOutcome> + Send>>,
     pub(crate) progress: watch::Receiver<Progress>,
 }
 
 impl Attempt {
     pub(crate) fn start(cluster: &ApiClient) -> Self {
-        Self::by(cluster, Rules::default())
+        Self::by(cluster, AttemptRules::default())
     }
 
-    pub(crate) fn by(cluster: &ApiClient, rules: Rules) -> Self {
+    pub(crate) fn by(cluster: &ApiClient, rules: AttemptRules) -> Self {
         let (sender, progress) = watch::channel(Progress::default());
         let cluster = cluster.clone();
         let order = order(rules);
@@ -81,8 +81,8 @@ impl Attempt {
 
     pub(crate) async fn drained(self) -> (u32, u32) {
         match self.future.await {
-            Outcome::Drained { evicted, recordons, .. } => (evicted, recordons),
-            Outcome::Failed { reason, .. } => panic!("{reason}"),
+            AttemptOutcome::Drained { evicted, recordons, .. } => (evicted, recordons),
+            AttemptOutcome::Failed { reason, .. } => panic!("{reason}"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What is ordered: to empty n1, in the name of one request, on the test's clock.
 
 use kubeapi::NodeName;
-use kubenodeop::{CordonOwner, DrainOrder, Marks, Rules};
+use kubenodeop::{AttemptRules, CordonAnnotation, DrainOrder, Marks};
 use step::Mono;
 use tokio::time::Instant;
 
@@ -17,18 +17,18 @@ pub(crate) fn n1() -> NodeName {
     NodeName::parse("n1").unwrap()
 }
 
-pub(crate) fn owner() -> CordonOwner {
-    CordonOwner {
+pub(crate) fn owner() -> CordonAnnotation {
+    CordonAnnotation {
         boot_id: "b1".to_owned(),
         requested_by: 2,
         requested_at: "2025-01-01T00:00:00Z".to_owned(),
-        ..CordonOwner::default()
+        ..CordonAnnotation::default()
     }
 }
 
 /// The first attempt to empty n1.
-pub(crate) fn order(rules: Rules) -> DrainOrder {
-    let runtime = kubenodeop::Runtime::default();
+pub(crate) fn order(rules: AttemptRules) -> DrainOrder {
+    let runtime = kubenodeop::RuntimeQuery::default();
     DrainOrder {
         runtime,
         node: n1(),

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::api::Answer;
+use crate::api::SimResponse;
 use crate::failure::Failure;
 use crate::kinds::{self, KINDS};
-use crate::store::Store;
+use crate::store::ObjectStore;
 use crate::{openapi, scale};
 
 /// The Kubernetes version that is spoken.
@@ -24,12 +24,12 @@ pub(crate) fn is_discovery(path: &str) -> bool {
 }
 
 /// Answers such a path.
-pub(crate) fn answer(store: &Store, path: &str) -> Result<Answer, Failure> {
+pub(crate) fn answer(store: &ObjectStore, path: &str) -> Result<SimResponse, Failure> {
     let path = path.trim_matches('/');
     match path {
-        "healthz" | "livez" | "readyz" => return Ok(Answer::Text(200, "ok".to_owned())),
+        "healthz" | "livez" | "readyz" => return Ok(SimResponse::Text(200, "ok".to_owned())),
         "version" => {
-            return Ok(Answer::Json(
+            return Ok(SimResponse::Json(
                 200,
                 json!({
                     "major": "1", "minor": MINOR, "gitVersion": format!("v1.{MINOR}.0-kubesim"), "gitCommit": "",
@@ -38,12 +38,12 @@ pub(crate) fn answer(store: &Store, path: &str) -> Result<Answer, Failure> {
                 }),
             ));
         }
-        "api" => return Ok(Answer::Json(200, json!({ "kind": "APIVersions", "versions": ["v1"] }))),
+        "api" => return Ok(SimResponse::Json(200, json!({ "kind": "APIVersions", "versions": ["v1"] }))),
         "apis" => {
             let custom =
                 store.api_versions().into_iter().filter(|it| it.contains('/') && !groups().contains(it));
             let groups: Vec<Value> = groups().into_iter().chain(custom).map(group).collect();
-            return Ok(Answer::Json(
+            return Ok(SimResponse::Json(
                 200,
                 json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups }),
             ));
@@ -51,14 +51,14 @@ pub(crate) fn answer(store: &Store, path: &str) -> Result<Answer, Failure> {
         _ => {}
     }
     if let Some(document) = openapi::document(path) {
-        return Ok(Answer::Json(200, document));
+        return Ok(SimResponse::Json(200, document));
     }
     let all = groups().into_iter().chain(store.api_versions());
     if let Some(version) = all.into_iter().find(|it| path.strip_prefix("apis/") == Some(kinds::group(it))) {
         let mut group = group(version);
         group["kind"] = "APIGroup".into();
         group["apiVersion"] = "v1".into();
-        return Ok(Answer::Json(200, group));
+        return Ok(SimResponse::Json(200, group));
     }
     let version = path.strip_prefix("apis/").or(path.strip_prefix("api/")).unwrap_or_default();
     let mut resources = resources(version);
@@ -74,7 +74,7 @@ pub(crate) fn answer(store: &Store, path: &str) -> Result<Answer, Failure> {
     if resources.is_empty() {
         return Err(Failure::no_such_path());
     }
-    Ok(Answer::Json(
+    Ok(SimResponse::Json(
         200,
         json!({ "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources }),
     ))

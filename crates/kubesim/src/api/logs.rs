@@ -9,35 +9,40 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Asked};
+use crate::api::{SimRequest, SimResponse};
 use crate::failure::Failure;
-use crate::path::Target;
-use crate::{Shared, Sim};
+use crate::path::ResourcePath;
+use crate::{Sim, SimShared};
 
 /// Namespace, pod, container.
-type Place = (String, String, String);
+type ContainerKey = (String, String, String);
 /// A moment and what was written then, with the end of the line, if it has one.
-type Line = (Timestamp, String);
+type StampedLine = (Timestamp, String);
 
 /// The run before the newest, and the newest.
-type Runs = (Option<Vec<Line>>, Vec<Line>);
+type Runs = (Option<Vec<StampedLine>>, Vec<StampedLine>);
 
 /// Logs of all containers.
 #[derive(Debug, Default)]
-pub(crate) struct Logs(Mutex<BTreeMap<Place, Runs>>);
+pub(crate) struct Logs(Mutex<BTreeMap<ContainerKey, Runs>>);
 
 impl Logs {
-    fn held(&self) -> MutexGuard<'_, BTreeMap<Place, Runs>> {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<ContainerKey, Runs>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn place(namespace: &str, pod: &str, container: &str) -> Place {
+fn place(namespace: &str, pod: &str, container: &str) -> ContainerKey {
     (namespace.to_owned(), pod.to_owned(), container.to_owned())
 }
 
 /// The log of a pod's container as it was asked for.
-pub(crate) fn answer(shared: &Shared, target: &Target, pod: &str, asked: &Asked) -> Result<Answer, Failure> {
+pub(crate) fn answer(
+    shared: &SimShared,
+    target: &ResourcePath,
+    pod: &str,
+    asked: &SimRequest,
+) -> Result<SimResponse, Failure> {
     let object = shared.store().held(target, pod)?;
     let names =
         ["initContainers", "containers"].map(|it| object["spec"][it].as_array().cloned().unwrap_or_default());
@@ -83,7 +88,7 @@ pub(crate) fn answer(shared: &Shared, target: &Target, pod: &str, asked: &Asked)
             (0..=limit.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
         text.truncate(end);
     }
-    Ok(Answer::Text(200, text))
+    Ok(SimResponse::Text(200, text))
 }
 
 impl Sim {

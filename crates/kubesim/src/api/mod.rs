@@ -20,16 +20,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::path::Target;
+use crate::path::ResourcePath;
 use crate::table::{Include, table};
-use crate::watch::{Scope, Watch};
-use crate::{Shared, machines, scale, writes};
+use crate::watch::{PendingWatch, SelectedObjects};
+use crate::{SimShared, machines, scale, writes};
 
 /// Where KubeVirt is asked to do something with a machine or a guest.
 const MACHINE_CALLS: &str = "subresources/virtualmachine";
 
 /// A request, taken apart.
-pub(crate) struct Asked {
+pub(crate) struct SimRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) query: BTreeMap<String, String>,
@@ -38,7 +38,7 @@ pub(crate) struct Asked {
     pub(crate) body: Vec<u8>,
 }
 
-impl Asked {
+impl SimRequest {
     /// A member of the query.
     pub(crate) fn given(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str).filter(|it| !it.is_empty())
@@ -75,19 +75,19 @@ impl Asked {
 }
 
 /// What the server says.
-pub(crate) enum Answer {
+pub(crate) enum SimResponse {
     Json(u16, Value),
     Text(u16, String),
-    Watch(Box<Watch>),
+    Watch(Box<PendingWatch>),
 }
 
 /// Answers one request.
-pub(crate) fn answer(shared: &Arc<Shared>, asked: &Asked) -> Answer {
-    answered(shared, asked).unwrap_or_else(|failure| Answer::Json(failure.code, failure.status()))
+pub(crate) fn answer(shared: &Arc<SimShared>, asked: &SimRequest) -> SimResponse {
+    answered(shared, asked).unwrap_or_else(|failure| SimResponse::Json(failure.code, failure.status()))
 }
 
-fn answered(shared: &Arc<Shared>, asked: &Asked) -> Result<Answer, Failure> {
-    let target = Target::parse(&asked.path).filter(|_| !discovery::is_discovery(&asked.path));
+fn answered(shared: &Arc<SimShared>, asked: &SimRequest) -> Result<SimResponse, Failure> {
+    let target = ResourcePath::parse(&asked.path).filter(|_| !discovery::is_discovery(&asked.path));
     let Some(target) = target else { return discovery::answer(&shared.store(), &asked.path) };
     match (asked.method.as_str(), target.name.as_deref(), target.sub.as_deref()) {
         // Guests have no status of their own: it is written like the rest.
@@ -100,7 +100,7 @@ fn answered(shared: &Arc<Shared>, asked: &Asked) -> Result<Answer, Failure> {
                 Some(include) => table(&target, std::slice::from_ref(&held), &meta, include),
                 None => held,
             };
-            Ok(Answer::Json(200, shown))
+            Ok(SimResponse::Json(200, shown))
         }
         ("GET", Some(name), Some("log")) if target.resource == "pods" => {
             logs::answer(shared, &target, name, asked)
@@ -123,11 +123,14 @@ fn answered(shared: &Arc<Shared>, asked: &Asked) -> Result<Answer, Failure> {
     }
 }
 
-fn list(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Result<Answer, Failure> {
+fn list(shared: &Arc<SimShared>, target: &ResourcePath, asked: &SimRequest) -> Result<SimResponse, Failure> {
     let text = |name: &str| asked.given(name).unwrap_or_default().to_owned();
     // A name in the path of a watch or list narrows it as a field selector does.
-    let scope =
-        Scope { target: target.clone(), labels: text("labelSelector"), fields: text("fieldSelector") };
+    let scope = SelectedObjects {
+        target: target.clone(),
+        labels: text("labelSelector"),
+        fields: text("fieldSelector"),
+    };
     let store = shared.store();
     let (version, start, then) = match asked.given("continue") {
         None => (store.version(), 0, None),
@@ -172,9 +175,9 @@ fn list(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Result<Answer, 
     }
     let page: Vec<Value> = items.into_iter().skip(start).take(limit).collect();
     if let Some(include) = asked.table() {
-        return Ok(Answer::Json(200, table(target, &page, &meta, include)));
+        return Ok(SimResponse::Json(200, table(target, &page, &meta, include)));
     }
-    Ok(Answer::Json(
+    Ok(SimResponse::Json(
         200,
         json!({
             "kind": format!("{}List", target.kind()), "apiVersion": target.api_version, "metadata": meta,
@@ -192,13 +195,13 @@ fn page(token: &str) -> Result<(u64, usize), Failure> {
 
 /// A watch from version `from`; `items` are what is there at `version`.
 fn watch(
-    shared: &Arc<Shared>,
-    scope: Scope,
+    shared: &Arc<SimShared>,
+    scope: SelectedObjects,
     from: u64,
     version: u64,
     items: Vec<Value>,
-    asked: &Asked,
-) -> Result<Answer, Failure> {
+    asked: &SimRequest,
+) -> Result<SimResponse, Failure> {
     let invalid = |why: &str| {
         Err(Failure::new(422, "Invalid", format!("ListOptions.meta.k8s.io \"\" is invalid: {why}")))
     };
@@ -228,7 +231,7 @@ fn watch(
         }
     }
     let seconds = asked.number("timeoutSeconds")?.filter(|it| *it > 0);
-    Ok(Answer::Watch(Box::new(Watch {
+    Ok(SimResponse::Watch(Box::new(PendingWatch {
         shared: Arc::clone(shared),
         version: if begins || from == 0 { version } else { from },
         scope,

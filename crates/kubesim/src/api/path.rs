@@ -6,7 +6,7 @@ use crate::kinds::{self, Resource};
 
 /// `/api/v1/...` and `/apis/<group>/<version>/...` taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct ResourcePath {
     /// `v1`, `policy/v1`.
     pub(crate) api_version: String,
     /// `pods`, `policy/poddisruptionbudgets`: the name in the store.
@@ -30,7 +30,7 @@ const EVENT_MEMBERS: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-impl Target {
+impl ResourcePath {
     pub(crate) fn parse(path: &str) -> Option<Self> {
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (api_version, rest) = match parts.as_slice() {
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn urls_name_their_objects() {
         let target = |path: &str| {
-            let it = Target::parse(path).unwrap();
+            let it = ResourcePath::parse(path).unwrap();
             format!("{} {} {} {:?} {:?}", it.api_version, it.resource, it.namespace, it.name, it.sub)
         };
         assert_eq!(target("/api/v1/nodes/n1"), "v1 nodes  Some(\"n1\") None");
@@ -127,13 +127,13 @@ mod tests {
             target("/apis/policy/v1/poddisruptionbudgets"),
             "policy/v1 policy/poddisruptionbudgets  None None"
         );
-        assert!(Target::parse("/version").is_none());
+        assert!(ResourcePath::parse("/version").is_none());
     }
 
     #[test]
     fn an_event_has_two_forms_and_one_place() {
-        let old = Target::parse("/api/v1/namespaces/a/events").unwrap();
-        let new = Target::parse("/apis/events.k8s.io/v1/namespaces/a/events").unwrap();
+        let old = ResourcePath::parse("/api/v1/namespaces/a/events").unwrap();
+        let new = ResourcePath::parse("/apis/events.k8s.io/v1/namespaces/a/events").unwrap();
         assert_eq!(old.resource, new.resource);
         let held = new.inward(json!({ "note": "gone", "regarding": { "name": "p" } }));
         assert_eq!(held, json!({ "message": "gone", "involvedObject": { "name": "p" } }));

@@ -20,10 +20,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tracing::debug;
 
-use crate::Shared;
-use crate::api::{self, Answer, Asked};
+use crate::SimShared;
+use crate::api::{self, SimRequest, SimResponse};
 use crate::failure::Failure;
-use crate::faults::Fault;
+use crate::faults::ScriptedFault;
 use crate::kubelets;
 
 /// The body of an answer.
@@ -32,13 +32,13 @@ pub type SimBody = UnsyncBoxBody<Bytes, Infallible>;
 /// The API; cloneable, to be given to `kube::Client::new`.
 #[derive(Clone)]
 pub struct SimService {
-    shared: Arc<Shared>,
+    shared: Arc<SimShared>,
     /// The node that asks; empty for somebody else.
     from: String,
 }
 
 impl SimService {
-    pub(crate) fn new(shared: Arc<Shared>, from: &str) -> Self {
+    pub(crate) fn new(shared: Arc<SimShared>, from: &str) -> Self {
         Self { shared, from: from.to_owned() }
     }
 
@@ -69,10 +69,10 @@ impl SimService {
         }
         match self.shared.faults.meet(parts.method.as_str(), &uri, &body) {
             None => {}
-            Some(Fault::Delay(wait)) => tokio::time::sleep(wait).await,
-            Some(Fault::Hang) => std::future::pending().await,
-            Some(Fault::Cut) => return Err(std::io::Error::other("scripted cut")),
-            Some(Fault::Status { code, reason, message, retry_after }) => {
+            Some(ScriptedFault::Delay(wait)) => tokio::time::sleep(wait).await,
+            Some(ScriptedFault::Hang) => std::future::pending().await,
+            Some(ScriptedFault::Cut) => return Err(std::io::Error::other("scripted cut")),
+            Some(ScriptedFault::Status { code, reason, message, retry_after }) => {
                 let mut response = json(code, &Failure::new(code, &reason, message).status())?;
                 if let Some(secs) = retry_after {
                     response.headers_mut().insert(http::header::RETRY_AFTER, secs.into());
@@ -87,7 +87,7 @@ impl SimService {
         }
         let header =
             |name| parts.headers.get(name).and_then(|it: &HeaderValue| it.to_str().ok()).unwrap_or_default();
-        let asked = Asked {
+        let asked = SimRequest {
             method: parts.method.to_string(),
             path: parts.uri.path().to_owned(),
             query: query(parts.uri.query().unwrap_or_default()),
@@ -96,11 +96,11 @@ impl SimService {
             body,
         };
         match api::answer(&self.shared, &asked) {
-            Answer::Json(code, value) => json(code, &value),
-            Answer::Text(code, text) => {
+            SimResponse::Json(code, value) => json(code, &value),
+            SimResponse::Text(code, text) => {
                 respond(code, "text/plain", Full::new(Bytes::from(text)).boxed_unsync())
             }
-            Answer::Watch(watch) => {
+            SimResponse::Watch(watch) => {
                 let both = (Box::pin(watch.lines()), Box::pin(self.cut_off()));
                 let lines = futures::stream::unfold(both, |(mut lines, mut cut)| async move {
                     tokio::select! {
@@ -173,14 +173,14 @@ where
 }
 
 /// The API over HTTP, or over TLS. It ends when this is dropped.
-pub struct Server {
+pub struct SimServer {
     address: SocketAddr,
     #[cfg(feature = "tls")]
     tls: Option<Arc<super::tls::Tls>>,
     _tasks: JoinSet<()>,
 }
 
-impl Server {
+impl SimServer {
     pub(crate) async fn start(service: SimService) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;

@@ -11,14 +11,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::path::Target;
+use crate::path::ResourcePath;
 
 /// See [`check`].
-pub(crate) type Check = fn(&Target, &Value, bool) -> Result<(), Failure>;
+pub(crate) type StrictCheck = fn(&ResourcePath, &Value, bool) -> Result<(), Failure>;
 
 /// Refuses an object of wrong types; with `strict` also one with members that its type does not have.
 /// The object is in the form in which it is stored.
-pub(crate) fn check(target: &Target, object: &Value, strict: bool) -> Result<(), Failure> {
+pub(crate) fn check(target: &ResourcePath, object: &Value, strict: bool) -> Result<(), Failure> {
     let read = match target.resource.as_str() {
         "nodes" => through::<core::Node>,
         "pods" => through::<core::Pod>,
@@ -60,7 +60,7 @@ pub(crate) fn check(target: &Target, object: &Value, strict: bool) -> Result<(),
     Ok(())
 }
 
-fn stored_version(target: &Target) -> &str {
+fn stored_version(target: &ResourcePath) -> &str {
     if target.resource == "events" { "v1" } else { &target.api_version }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     fn pod(object: &Value, strict: bool) -> Result<(), String> {
-        let target = Target::parse("/api/v1/namespaces/a/pods").unwrap();
+        let target = ResourcePath::parse("/api/v1/namespaces/a/pods").unwrap();
         check(&target, object, strict).map_err(|failure| failure.message)
     }
 

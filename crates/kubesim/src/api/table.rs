@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::path::Target;
+use crate::path::ResourcePath;
 use crate::store::is_true;
 
 /// How a table shows its objects.
@@ -27,7 +27,7 @@ impl Include {
 }
 
 /// A table of these objects, which are in their outward form.
-pub(crate) fn table(target: &Target, objects: &[Value], meta: &Value, include: Include) -> Value {
+pub(crate) fn table(target: &ResourcePath, objects: &[Value], meta: &Value, include: Include) -> Value {
     let columns: Vec<Value> = columns(&target.resource)
         .split(',')
         .map(|column| {

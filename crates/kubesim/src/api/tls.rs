@@ -23,14 +23,14 @@ pub(crate) struct Tls {
     issuer: Issuer<'static, KeyPair>,
     /// As PEM.
     authority: String,
-    shown: Arc<Shown>,
+    shown: Arc<ServedCertificate>,
 }
 
 /// The certificate of the server, with its key.
 #[derive(Debug)]
-struct Shown(Mutex<Arc<CertifiedKey>>);
+struct ServedCertificate(Mutex<Arc<CertifiedKey>>);
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for ServedCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
@@ -43,7 +43,7 @@ impl Tls {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = params.self_signed(&key).unwrap().pem();
         let issuer = Issuer::new(params, key);
-        let shown = Arc::new(Shown(Mutex::new(leaf(&issuer, dates))));
+        let shown = Arc::new(ServedCertificate(Mutex::new(leaf(&issuer, dates))));
         Self { issuer, authority, shown }
     }
 

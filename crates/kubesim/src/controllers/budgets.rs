@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use crate::selectors::spec_matches;
-use crate::store::{Place, Store, all, condition, is_true, stamp};
-use crate::timers::{Timers, What};
+use crate::store::{ObjectName, ObjectStore, all, condition, is_true, stamp};
+use crate::timers::{SimTimers, TimerKey};
 
 const BUDGETS: &str = "policy/poddisruptionbudgets";
 /// How long a claimed pod is given to begin its end.
@@ -23,7 +23,7 @@ const CLAIM_HOLDS: Duration = Duration::from_secs(120);
 
 /// Why an eviction is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum EvictionRefusal {
     /// The budget of this name has no room: 429.
     NoRoom(String, String),
     /// More than one budget selects the pod: 500.
@@ -44,7 +44,7 @@ fn is_terminating(pod: &Value) -> bool {
 }
 
 /// Brings the status of every budget up to date that the changes after a version have to do with.
-pub(crate) fn update(store: &mut Store, after: u64) {
+pub(crate) fn update(store: &mut ObjectStore, after: u64) {
     let changes = store.since(after);
     let Some(changes) = changes else {
         for budget in all(store, BUDGETS) {
@@ -52,7 +52,7 @@ pub(crate) fn update(store: &mut Store, after: u64) {
         }
         return;
     };
-    let mut due: BTreeSet<Place> = BTreeSet::new();
+    let mut due: BTreeSet<ObjectName> = BTreeSet::new();
     for change in &changes {
         let (namespace, name) = change.place();
         match change.resource.as_str() {
@@ -72,7 +72,7 @@ pub(crate) fn update(store: &mut Store, after: u64) {
     }
 }
 
-fn count(store: &mut Store, budget: &Value) {
+fn count(store: &mut ObjectStore, budget: &Value) {
     let namespace = text(budget, "namespace");
     let pods: Vec<&Value> = store.list_in("pods", namespace).filter(|pod| guards(budget, pod)).collect();
     let mut claimed = Map::new();
@@ -125,12 +125,12 @@ fn age(since: &Value) -> Duration {
 }
 
 /// Lets go of claims whose pods have not begun their end in time.
-pub(crate) fn forget(store: &mut Store, timers: &mut Timers, now: Instant, place: &Place) {
+pub(crate) fn forget(store: &mut ObjectStore, timers: &mut SimTimers, now: Instant, place: &ObjectName) {
     let Some(budget) = store.found(BUDGETS, &place.0, &place.1).map(Arc::clone) else { return };
     for (pod, since) in budget["status"]["disruptedPods"].as_object().into_iter().flatten() {
         let left = CLAIM_HOLDS.saturating_sub(age(since));
         let since = since.as_str().unwrap_or_default();
-        let what = What::Disrupted(place.clone(), pod.clone(), since.to_owned());
+        let what = TimerKey::Disrupted(place.clone(), pod.clone(), since.to_owned());
         if timers.is_due(what, now, left) {
             store.edit(BUDGETS, &place.0, &place.1, |it| {
                 drop(it["status"]["disruptedPods"].as_object_mut().and_then(|all| all.remove(pod)));
@@ -140,7 +140,7 @@ pub(crate) fn forget(store: &mut Store, timers: &mut Timers, now: Instant, place
 }
 
 /// The pods that the owners of these pods want.
-fn expected(store: &Store, pods: &[&Value]) -> u64 {
+fn expected(store: &ObjectStore, pods: &[&Value]) -> u64 {
     let mut owners: Vec<(&str, &str, &str)> = Vec::new();
     let mut bare = 0;
     for pod in pods {
@@ -185,7 +185,7 @@ fn desired(spec: &Value, expected: u64) -> u64 {
 }
 
 /// Whether the pod may be evicted; if so, the budget has counted it.
-pub(crate) fn admit(store: &mut Store, pod: &Value) -> Result<(), Refusal> {
+pub(crate) fn admit(store: &mut ObjectStore, pod: &Value) -> Result<(), EvictionRefusal> {
     let phase = pod["status"]["phase"].as_str().unwrap_or_default();
     if matches!(phase, "Pending" | "Succeeded" | "Failed") || is_terminating(pod) {
         return Ok(());
@@ -198,7 +198,7 @@ pub(crate) fn admit(store: &mut Store, pod: &Value) -> Result<(), Refusal> {
     let budget = match guarding.as_slice() {
         [] => return Ok(()),
         [budget] => budget,
-        _ => return Err(Refusal::Many),
+        _ => return Err(EvictionRefusal::Many),
     };
     let number = |name: &str| budget["status"][name].as_u64().unwrap_or_default();
     if !is_true(pod, "Ready") {
@@ -214,7 +214,7 @@ pub(crate) fn admit(store: &mut Store, pod: &Value) -> Result<(), Refusal> {
             number("desiredHealthy"),
             number("currentHealthy")
         );
-        return Err(Refusal::NoRoom(text(budget, "name").to_owned(), why));
+        return Err(EvictionRefusal::NoRoom(text(budget, "name").to_owned(), why));
     }
     let left = number("disruptionsAllowed") - 1;
     store.edit(BUDGETS, text(budget, "namespace"), text(budget, "name"), |it| {

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::SimConfig;
-use crate::store::{Place, Store, condition, is_held_back, is_true, name, namespace, uid};
-use crate::timers::{Timers, What};
+use crate::store::{ObjectName, ObjectStore, condition, is_held_back, is_true, name, namespace, uid};
+use crate::timers::{SimTimers, TimerKey};
 
 pub(crate) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 const AWAY_TAINT: &str = "node.kubernetes.io/unreachable";
@@ -18,7 +18,7 @@ pub(crate) fn has_power(node: &Value) -> bool {
 }
 
 /// Whether this node and the API do not reach each other; nobody else is ever cut off.
-pub(crate) fn is_cut_off(store: &Store, node: &str) -> bool {
+pub(crate) fn is_cut_off(store: &ObjectStore, node: &str) -> bool {
     store.get("nodes", "", node).is_some_and(is_cut)
 }
 
@@ -27,12 +27,18 @@ fn is_cut(node: &Value) -> bool {
 }
 
 /// A node becomes Ready some time after it has got power; a cordoned one carries the taint, another one does not.
-pub(crate) fn node(store: &mut Store, config: SimConfig, timers: &mut Timers, now: Instant, node: &str) {
+pub(crate) fn node(
+    store: &mut ObjectStore,
+    config: SimConfig,
+    timers: &mut SimTimers,
+    now: Instant,
+    node: &str,
+) {
     taint(store, node);
     let Some(node) = store.found("nodes", "", node).cloned() else { return };
-    let what = What::Node(name(&node), uid(&node));
-    let renewal = What::Renewal(name(&node), uid(&node));
-    let lost = What::Lost(name(&node), uid(&node));
+    let what = TimerKey::Node(name(&node), uid(&node));
+    let renewal = TimerKey::Renewal(name(&node), uid(&node));
+    let lost = TimerKey::Lost(name(&node), uid(&node));
     let is_ready = is_true(&node, "Ready");
     if !has_power(&node) || is_cut(&node) {
         timers.cancel(&what);
@@ -63,7 +69,7 @@ pub(crate) fn renewed() -> String {
 }
 
 /// A kubelet says that it lives.
-fn renew(store: &mut Store, node: &str) {
+fn renew(store: &mut ObjectStore, node: &str) {
     let renewed = renewed();
     if !store.edit(LEASES, LEASE_NAMESPACE, node, |it| it["spec"]["renewTime"] = renewed.clone().into()) {
         store.put(
@@ -81,7 +87,7 @@ fn is_away(node: &Value) -> bool {
 }
 
 /// Both taints of a node that cannot be reached, or none.
-fn set_away(store: &mut Store, node: &Value, away: bool) {
+fn set_away(store: &mut ObjectStore, node: &Value, away: bool) {
     let mut taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
     taints.retain(|it| it["key"] != AWAY_TAINT);
     if away {
@@ -90,7 +96,7 @@ fn set_away(store: &mut Store, node: &Value, away: bool) {
     store.edit("nodes", "", &name(node), |it| it["spec"]["taints"] = taints.into());
 }
 
-fn taint(store: &mut Store, node: &str) {
+fn taint(store: &mut ObjectStore, node: &str) {
     let Some(node) = store.found("nodes", "", node).cloned() else { return };
     let cordoned = node["spec"]["unschedulable"] == true;
     let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
@@ -110,10 +116,16 @@ pub(crate) fn is_left_behind(pod: &Value) -> bool {
 }
 
 /// Starts and ends the containers of a pod.
-pub(crate) fn pod(store: &mut Store, config: SimConfig, timers: &mut Timers, now: Instant, place: &Place) {
+pub(crate) fn pod(
+    store: &mut ObjectStore,
+    config: SimConfig,
+    timers: &mut SimTimers,
+    now: Instant,
+    place: &ObjectName,
+) {
     let Some(pod) = store.found("pods", &place.0, &place.1).cloned() else { return };
-    let start = What::Start(place.clone(), uid(&pod));
-    let stop = What::Stop(place.clone(), uid(&pod));
+    let start = TimerKey::Start(place.clone(), uid(&pod));
+    let stop = TimerKey::Stop(place.clone(), uid(&pod));
     let node = pod["spec"]["nodeName"].as_str();
     if is_left_behind(&pod) {
         timers.cancel(&start);
@@ -136,7 +148,7 @@ pub(crate) fn pod(store: &mut Store, config: SimConfig, timers: &mut Timers, now
     }
 }
 
-fn set_ready(store: &mut Store, resource: &str, object: &Value, ready: bool) {
+fn set_ready(store: &mut ObjectStore, resource: &str, object: &Value, ready: bool) {
     let is_lost = resource == "nodes" && !ready;
     store.edit(resource, &namespace(object), &name(object), |it| {
         let mut conditions = it["status"]["conditions"].as_array().cloned().unwrap_or_default();

@@ -24,12 +24,12 @@ use std::sync::Weak;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
-use crate::store::{Changed, Key, Place, Store, all, place};
-use crate::timers::{Tick, Timers, What};
-use crate::{Shared, SimConfig};
+use crate::store::{Changed, ObjectKey, ObjectName, ObjectStore, all, place};
+use crate::timers::{SimTimers, Tick, TimerKey};
+use crate::{SimConfig, SimShared};
 
 /// Runs all controllers as long as the cluster exists.
-pub(crate) async fn run(shared: Weak<Shared>) {
+pub(crate) async fn run(shared: Weak<SimShared>) {
     let mut controllers = Controllers::default();
     loop {
         let next = {
@@ -86,28 +86,28 @@ async fn wait(until: Option<Instant>) {
 struct Controllers {
     /// The version up to which changes have been looked at.
     seen: u64,
-    timers: Timers,
+    timers: SimTimers,
     /// Pods without a node.
-    unplaced: BTreeSet<Place>,
+    unplaced: BTreeSet<ObjectName>,
     /// Pods that mount claims.
-    mounting: BTreeSet<Place>,
+    mounting: BTreeSet<ObjectName>,
 }
 
 /// What is to be looked at in one round.
 #[derive(Default)]
-struct Work {
+struct RoundWork {
     nodes: BTreeSet<String>,
-    workloads: BTreeSet<Key>,
-    pods: BTreeSet<Place>,
-    budgets: BTreeSet<Place>,
-    virtual_ips: BTreeSet<Key>,
+    workloads: BTreeSet<ObjectKey>,
+    pods: BTreeSet<ObjectName>,
+    budgets: BTreeSet<ObjectName>,
+    virtual_ips: BTreeSet<ObjectKey>,
     volumes: bool,
     longhorn: bool,
 }
 
 impl Controllers {
-    fn round(&mut self, store: &mut Store, config: SimConfig) {
-        let mut work = Work::default();
+    fn round(&mut self, store: &mut ObjectStore, config: SimConfig) {
+        let mut work = RoundWork::default();
         match store.since(self.seen) {
             Some(changes) => changes.iter().for_each(|change| self.note(store, change, &mut work)),
             None => self.look_at_all(store, &mut work),
@@ -116,15 +116,15 @@ impl Controllers {
         let now = now();
         for what in self.timers.ripen(now) {
             match what {
-                What::Node(node, _) | What::Renewal(node, _) | What::Lost(node, _) => {
+                TimerKey::Node(node, _) | TimerKey::Renewal(node, _) | TimerKey::Lost(node, _) => {
                     work.nodes.insert(node);
                 }
-                What::Start(pod, _) | What::Stop(pod, _) => drop(work.pods.insert(pod)),
-                What::Detach(..) => work.volumes = true,
-                What::Disrupted(budget, ..) => drop(work.budgets.insert(budget)),
-                What::Step(key, _) if key.0.starts_with("longhorn/") => work.longhorn = true,
-                What::Step(key, _) if key.0 == kubelets::LEASES => drop(work.virtual_ips.insert(key)),
-                What::Step(key, _) => drop(work.workloads.insert(key)),
+                TimerKey::Start(pod, _) | TimerKey::Stop(pod, _) => drop(work.pods.insert(pod)),
+                TimerKey::Detach(..) => work.volumes = true,
+                TimerKey::Disrupted(budget, ..) => drop(work.budgets.insert(budget)),
+                TimerKey::Step(key, _) if key.0.starts_with("longhorn/") => work.longhorn = true,
+                TimerKey::Step(key, _) if key.0 == kubelets::LEASES => drop(work.virtual_ips.insert(key)),
+                TimerKey::Step(key, _) => drop(work.workloads.insert(key)),
             }
         }
         for node in &work.nodes {
@@ -156,7 +156,7 @@ impl Controllers {
     }
 
     /// What a change asks to look at.
-    fn note(&mut self, store: &Store, change: &Changed, work: &mut Work) {
+    fn note(&mut self, store: &ObjectStore, change: &Changed, work: &mut RoundWork) {
         let place = change.place();
         work.longhorn |= longhorn::concerns(change);
         for object in change.forms() {
@@ -202,7 +202,7 @@ impl Controllers {
     }
 
     /// Changes are not known: everything may have changed.
-    fn look_at_all(&mut self, store: &Store, work: &mut Work) {
+    fn look_at_all(&mut self, store: &ObjectStore, work: &mut RoundWork) {
         self.unplaced.clear();
         self.mounting.clear();
         for resource in [
@@ -228,12 +228,12 @@ impl Controllers {
     }
 }
 
-fn key(resource: &str, object: &Value) -> Key {
+fn key(resource: &str, object: &Value) -> ObjectKey {
     let (namespace, name) = place(object);
     (resource.to_owned(), namespace, name)
 }
 
-fn keep(places: &mut BTreeSet<Place>, place: &Place, is_in: bool) {
+fn keep(places: &mut BTreeSet<ObjectName>, place: &ObjectName, is_in: bool) {
     if is_in {
         places.insert(place.clone());
     } else {

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::store::{Store, name, namespace, uid};
+use crate::store::{ObjectStore, name, namespace, uid};
 use crate::workloads::{count, reference, replica_set_name, say, wanted};
 
 const SETS: &str = "apps/replicasets";
 
 /// Does what is missing for one Deployment.
-pub(crate) fn deployment(store: &mut Store, deployment: &Value) {
+pub(crate) fn deployment(store: &mut ObjectStore, deployment: &Value) {
     let sets = store.owned(SETS, &uid(deployment));
     let same = |set: &&Arc<Value>| template(set) == template(deployment);
     let Some(new) = sets.iter().find(same).or(sets.first().filter(|_| is_paused(deployment))).cloned() else {
@@ -62,7 +62,7 @@ fn is_paused(deployment: &Value) -> bool {
 }
 
 /// A replica set for the template; of one that follows others without a pod.
-fn make(store: &mut Store, deployment: &Value, is_first: bool) {
+fn make(store: &mut ObjectStore, deployment: &Value, is_first: bool) {
     let mut hasher = DefaultHasher::new();
     template(deployment).to_string().hash(&mut hasher);
     let next = format!("{}-{:x}", name(deployment), hasher.finish() % 0x1000_0000);
@@ -78,7 +78,7 @@ fn make(store: &mut Store, deployment: &Value, is_first: bool) {
     store.put(SETS, json!({ "metadata": meta, "spec": spec }));
 }
 
-fn scale(store: &mut Store, set: &Value, replicas: u64) {
+fn scale(store: &mut ObjectStore, set: &Value, replicas: u64) {
     if wanted(set) != replicas {
         store.edit(SETS, &namespace(set), &name(set), |it| it["spec"]["replicas"] = replicas.into());
     }
@@ -96,7 +96,7 @@ fn part(value: &Value, whole: u64, up: bool) -> u64 {
 }
 
 /// One step of a rolling update: as many new pods as may be, as many old ones less as can be spared.
-fn roll(store: &mut Store, deployment: &Value, new: &Value, old: &[Arc<Value>]) {
+fn roll(store: &mut ObjectStore, deployment: &Value, new: &Value, old: &[Arc<Value>]) {
     let (rules, whole) = (&deployment["spec"]["strategy"]["rollingUpdate"], wanted(deployment));
     let surge = part(&rules["maxSurge"], whole, true);
     let unavailable = part(&rules["maxUnavailable"], whole, false);

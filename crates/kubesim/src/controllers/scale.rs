@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::Shared;
-use crate::api::{Answer, Asked};
+use crate::SimShared;
+use crate::api::{SimRequest, SimResponse};
 use crate::failure::Failure;
 use crate::patch::Patch;
-use crate::path::Target;
+use crate::path::ResourcePath;
 use crate::writes;
 
 /// Whether objects of a resource have a scale.
@@ -18,17 +18,17 @@ pub(crate) fn scales(resource: &str) -> bool {
 
 /// Answers a request for `/scale`.
 pub(crate) fn answer(
-    shared: &Arc<Shared>,
-    target: &Target,
+    shared: &Arc<SimShared>,
+    target: &ResourcePath,
     name: &str,
-    asked: &Asked,
-) -> Result<Answer, Failure> {
+    asked: &SimRequest,
+) -> Result<SimResponse, Failure> {
     if !scales(&target.resource) {
         return Err(Failure::no_such_path());
     }
     let written = match asked.method.as_str() {
         "GET" => {
-            return Ok(Answer::Json(200, form(&shared.store().held(target, name)?)));
+            return Ok(SimResponse::Json(200, form(&shared.store().held(target, name)?)));
         }
         "PUT" => {
             let new = asked.json()?;
@@ -42,8 +42,8 @@ pub(crate) fn answer(
         }
     };
     Ok(match written {
-        Answer::Json(code, object) => Answer::Json(code, form(&object)),
-        other @ (Answer::Text(..) | Answer::Watch(_)) => other,
+        SimResponse::Json(code, object) => SimResponse::Json(code, form(&object)),
+        other @ (SimResponse::Text(..) | SimResponse::Watch(_)) => other,
     })
 }
 

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::kubelets::CORDON_TAINT;
 use crate::selectors::spec_matches;
-use crate::store::{Place, Store, condition, is_true, name, namespace};
+use crate::store::{ObjectName, ObjectStore, condition, is_true, name, namespace};
 
 /// Puts a pod without a node on the one with the fewest pods of those that may take it; whether it has one now.
-pub(crate) fn place(store: &mut Store, pod: &Place) -> bool {
+pub(crate) fn place(store: &mut ObjectStore, pod: &ObjectName) -> bool {
     let (namespace, pod_name) = pod;
     let Some(pod) = store.found("pods", namespace, pod_name).cloned() else { return true };
     if !pod["spec"]["nodeName"].is_null() || !pod["metadata"]["deletionTimestamp"].is_null() {
@@ -39,7 +39,7 @@ pub(crate) fn place(store: &mut Store, pod: &Place) -> bool {
 }
 
 /// Why a node cannot take a pod, in the words of the Kubernetes scheduler.
-fn hindrance(store: &Store, pod: &Value, node: &Value) -> Option<String> {
+fn hindrance(store: &ObjectStore, pod: &Value, node: &Value) -> Option<String> {
     let untolerated = |key: &str, value: &str| format!("node(s) had untolerated taint {{{key}: {value}}}");
     let cordon = json!({ "key": CORDON_TAINT, "effect": "NoSchedule" });
     if node["spec"]["unschedulable"] == true && !tolerates(pod, &cordon) {
@@ -69,7 +69,7 @@ fn hindrance(store: &Store, pod: &Value, node: &Value) -> Option<String> {
         return Some(format!("Insufficient {resource}"));
     }
     let apart = affinity["podAntiAffinity"][required].as_array().map(Vec::as_slice).unwrap_or_default();
-    let meets = |place: &Place| {
+    let meets = |place: &ObjectName| {
         let other =
             store.get("pods", &place.0, &place.1).filter(|it| place.0 == namespace(pod) && !is_over(it));
         other.is_some_and(|it| {
@@ -84,7 +84,7 @@ fn is_over(pod: &Value) -> bool {
 }
 
 /// Whether the requests of the pods on a node leave too little of a resource for one more; never of what it does not offer.
-fn lacks(store: &Store, pod: &Value, node: &Value, resource: &str) -> bool {
+fn lacks(store: &ObjectStore, pod: &Value, node: &Value, resource: &str) -> bool {
     let Some(offered) = amount(&node["status"]["allocatable"][resource]) else { return false };
     let node = name(node);
     let there = store.pods_on(&node).filter_map(|it| store.get("pods", &it.0, &it.1));
@@ -122,7 +122,7 @@ fn tolerates(pod: &Value, taint: &Value) -> bool {
     })
 }
 
-fn unplaced(store: &mut Store, namespace: &str, pod: &str, reasons: &BTreeMap<String, usize>) {
+fn unplaced(store: &mut ObjectStore, namespace: &str, pod: &str, reasons: &BTreeMap<String, usize>) {
     let count: usize = reasons.values().sum();
     let mut listed: Vec<String> = reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     listed.sort();

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::SimConfig;
-use crate::store::{Key, Place};
+use crate::store::{ObjectKey, ObjectName};
 
 /// What a time is kept for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum What {
+pub(crate) enum TimerKey {
     /// The node of this name and UID becomes Ready.
     Node(String, String),
     /// The kubelet of the node of this name and UID renews its lease.
@@ -18,32 +18,32 @@ pub(crate) enum What {
     /// The node of this name and UID has been away for too long.
     Lost(String, String),
     /// The pod at this place with this UID starts.
-    Start(Place, String),
+    Start(ObjectName, String),
     /// The pod at this place with this UID has ended.
-    Stop(Place, String),
+    Stop(ObjectName, String),
     /// The attachment of this name and UID is detached.
     Detach(String, String),
     /// The budget at this place no longer waits for the end of a pod that was claimed at a time.
-    Disrupted(Place, String, String),
+    Disrupted(ObjectName, String, String),
     /// The object at this key takes its step of this name.
-    Step(Key, String),
+    Step(ObjectKey, String),
 }
 
 /// What a controller has besides the objects.
 pub(crate) struct Tick<'a> {
     pub(crate) config: SimConfig,
-    pub(crate) timers: &'a mut Timers,
+    pub(crate) timers: &'a mut SimTimers,
     pub(crate) now: Instant,
 }
 
 impl Tick<'_> {
     /// Whether the object at this key takes its step of this name now: some time after the first question.
-    pub(crate) fn is_time(&mut self, key: &Key, step: &str, after: Duration) -> bool {
-        self.timers.is_due(What::Step(key.clone(), step.to_owned()), self.now, after)
+    pub(crate) fn is_time(&mut self, key: &ObjectKey, step: &str, after: Duration) -> bool {
+        self.timers.is_due(TimerKey::Step(key.clone(), step.to_owned()), self.now, after)
     }
 
     /// Has the object looked at after this time, and again each time that this is asked.
-    pub(crate) fn again(&mut self, key: &Key, step: &str, after: Duration) {
+    pub(crate) fn again(&mut self, key: &ObjectKey, step: &str, after: Duration) {
         if self.is_time(key, step, after) {
             self.is_time(key, step, after);
         }
@@ -52,20 +52,20 @@ impl Tick<'_> {
 
 /// Times that are to come, and those that have come in this round.
 #[derive(Debug, Default)]
-pub(crate) struct Timers {
-    due: BTreeMap<What, Instant>,
-    queue: BTreeSet<(Instant, What)>,
-    ripe: BTreeSet<What>,
+pub(crate) struct SimTimers {
+    due: BTreeMap<TimerKey, Instant>,
+    queue: BTreeSet<(Instant, TimerKey)>,
+    ripe: BTreeSet<TimerKey>,
 }
 
-impl Timers {
+impl SimTimers {
     /// When the next one is due.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.queue.first().map(|(at, _)| *at)
     }
 
     /// Begins a round: what has become due, each only in this round.
-    pub(crate) fn ripen(&mut self, now: Instant) -> Vec<What> {
+    pub(crate) fn ripen(&mut self, now: Instant) -> Vec<TimerKey> {
         self.ripe.clear();
         while self.queue.first().is_some_and(|(at, _)| *at <= now) {
             if let Some((_, what)) = self.queue.pop_first() {
@@ -77,7 +77,7 @@ impl Timers {
     }
 
     /// Whether this is due; the first question starts the time.
-    pub(crate) fn is_due(&mut self, what: What, now: Instant, after: Duration) -> bool {
+    pub(crate) fn is_due(&mut self, what: TimerKey, now: Instant, after: Duration) -> bool {
         if self.ripe.remove(&what) || after.is_zero() {
             return true;
         }
@@ -89,7 +89,7 @@ impl Timers {
     }
 
     /// Forgets a time.
-    pub(crate) fn cancel(&mut self, what: &What) {
+    pub(crate) fn cancel(&mut self, what: &TimerKey) {
         if let Some(at) = self.due.remove(what) {
             self.queue.remove(&(at, what.clone()));
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::kubelets::{LEASES, has_power, renewed};
-use crate::store::{Key, Store, is_true, name};
-use crate::timers::{Tick, What};
+use crate::store::{ObjectKey, ObjectStore, is_true, name};
+use crate::timers::{Tick, TimerKey};
 
 /// Its retry period.
 const EVERY: Duration = Duration::from_secs(2);
@@ -20,7 +20,7 @@ pub(crate) fn is_one(lease: &Value) -> bool {
 }
 
 /// What is due at one of them.
-pub(crate) fn round(store: &mut Store, tick: &mut Tick<'_>, key: &Key) {
+pub(crate) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKey) {
     let (_, namespace, lease) = key;
     let Some(held) = store.get(LEASES, namespace, lease).cloned() else { return };
     let serves = |node: &Value| has_power(node) && is_true(node, "Ready");
@@ -28,7 +28,7 @@ pub(crate) fn round(store: &mut Store, tick: &mut Tick<'_>, key: &Key) {
     let is_served = store.get("nodes", "", &holder).is_some_and(serves);
     let (step, after) = if is_served { ("renew", EVERY) } else { ("lost", LASTS) };
     if is_served {
-        tick.timers.cancel(&What::Step(key.clone(), "lost".to_owned()));
+        tick.timers.cancel(&TimerKey::Step(key.clone(), "lost".to_owned()));
     }
     let is_time = tick.is_time(key, step, after);
     // It is looked at again, also when a node that is away comes back.

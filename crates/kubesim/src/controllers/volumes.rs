@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::SimConfig;
-use crate::store::{Place, Store, all, name, uid};
-use crate::timers::{Timers, What};
+use crate::store::{ObjectName, ObjectStore, all, name, uid};
+use crate::timers::{SimTimers, TimerKey};
 
 const ATTACHMENTS: &str = "storage/volumeattachments";
 /// Who attaches, for volumes that name no driver.
@@ -30,11 +30,11 @@ pub(crate) fn claims(pod: &Value) -> Vec<String> {
 
 /// Attaches and detaches. `mounting` are all pods that mount claims.
 pub(crate) fn round(
-    store: &mut Store,
+    store: &mut ObjectStore,
     config: SimConfig,
-    timers: &mut Timers,
+    timers: &mut SimTimers,
     now: Instant,
-    mounting: &BTreeSet<Place>,
+    mounting: &BTreeSet<ObjectName>,
 ) {
     let mut wanted: BTreeSet<(String, String)> = BTreeSet::new();
     for (namespace, pod) in mounting {
@@ -60,7 +60,7 @@ pub(crate) fn round(
             store.retire(ATTACHMENTS, "", &name(&held), None);
         }
         let is_held = finalizers(&held).contains(&FINALIZER.into());
-        let what = What::Detach(name(&held), uid(&held));
+        let what = TimerKey::Detach(name(&held), uid(&held));
         if !is_held || timers.is_due(what, now, config.detach_time) {
             detach(store, &name(&held));
         }
@@ -95,7 +95,7 @@ fn finalizers(object: &Value) -> Vec<Value> {
 }
 
 /// Takes our finalizer away; the attachment goes if it was the last one.
-fn detach(store: &mut Store, attachment: &str) {
+fn detach(store: &mut ObjectStore, attachment: &str) {
     let mut others = Vec::new();
     store.edit(ATTACHMENTS, "", attachment, |it| {
         others = finalizers(it);

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::kubelets::CORDON_TAINT;
 use crate::machines;
 use crate::rollouts;
-use crate::store::{Key, Store, all, is_true, name, namespace, uid};
+use crate::store::{ObjectKey, ObjectStore, all, is_true, name, namespace, uid};
 use crate::timers::Tick;
 
 /// Does what is missing for one workload.
-pub(crate) fn mend(store: &mut Store, tick: &mut Tick<'_>, workload: &Key) {
+pub(crate) fn mend(store: &mut ObjectStore, tick: &mut Tick<'_>, workload: &ObjectKey) {
     let (resource, namespace, name) = workload;
     let Some(set) = store.found(resource, namespace, name).cloned() else { return };
     match resource.as_str() {
@@ -26,7 +26,7 @@ pub(crate) fn mend(store: &mut Store, tick: &mut Tick<'_>, workload: &Key) {
 }
 
 /// The workload that an object belongs to.
-pub(crate) fn owner(object: &Value) -> Option<Key> {
+pub(crate) fn owner(object: &Value) -> Option<ObjectKey> {
     let owner = &object["metadata"]["ownerReferences"][0];
     let named = owner["name"].as_str()?;
     // A pod that holds a disk belongs to the guest of its launcher.
@@ -51,7 +51,7 @@ pub(crate) fn replica_set_name(deployment: &str) -> String {
 }
 
 /// Asks to end what a workload owns, as the garbage collector does when the workload is deleted.
-pub(crate) fn retire_owned(store: &mut Store, owner: &Value) {
+pub(crate) fn retire_owned(store: &mut ObjectStore, owner: &Value) {
     for resource in ["apps/replicasets", "pods"] {
         for owned in store.owned(resource, &uid(owner)) {
             retire_owned(store, &owned);
@@ -94,7 +94,7 @@ pub(crate) fn count(pods: &[Arc<Value>]) -> (usize, usize) {
     (pods.iter().filter(|it| is_alive(it)).count(), ready)
 }
 
-pub(crate) fn say(store: &mut Store, resource: &str, set: &Value, status: &Value) {
+pub(crate) fn say(store: &mut ObjectStore, resource: &str, set: &Value, status: &Value) {
     store.edit(resource, &namespace(set), &name(set), |it| {
         for (member, value) in status.as_object().into_iter().flatten() {
             it["status"][member] = value.clone();
@@ -102,7 +102,7 @@ pub(crate) fn say(store: &mut Store, resource: &str, set: &Value, status: &Value
     });
 }
 
-fn replica_set(store: &mut Store, set: &Value) {
+fn replica_set(store: &mut ObjectStore, set: &Value) {
     let mut pods: Vec<Arc<Value>> =
         store.owned("pods", &uid(set)).into_iter().filter(|it| is_alive(it)).collect();
     let wanted = usize::try_from(wanted(set)).unwrap_or(usize::MAX);
@@ -124,7 +124,7 @@ fn replica_set(store: &mut Store, set: &Value) {
     say(store, "apps/replicasets", set, &status);
 }
 
-fn stateful_set(store: &mut Store, set: &Value) {
+fn stateful_set(store: &mut ObjectStore, set: &Value) {
     let wanted = wanted(set);
     let pod_name = |ordinal: u64| format!("{}-{ordinal}", name(set));
     for ordinal in 0..wanted {
@@ -152,7 +152,7 @@ fn stateful_set(store: &mut Store, set: &Value) {
     say(store, "apps/statefulsets", set, &status);
 }
 
-fn daemon_set(store: &mut Store, set: &Value) {
+fn daemon_set(store: &mut ObjectStore, set: &Value) {
     let nodes = all(store, "nodes");
     for node in &nodes {
         let pod = format!("{}-{}", name(set), name(node));

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::kinds;
-use crate::path::Target;
+use crate::path::ResourcePath;
 
 /// Longest reason, action and instance; longest message of an Event with an event time.
 const WORD_CHARS: usize = 128;
@@ -29,7 +29,7 @@ const FIXED: [&str; 13] = [
 ];
 
 /// Refuses an Event that a server refuses; `held` is the one that it replaces.
-pub(crate) fn admit(target: &Target, event: &Value, held: Option<&Value>) -> Result<(), Failure> {
+pub(crate) fn admit(target: &ResourcePath, event: &Value, held: Option<&Value>) -> Result<(), Failure> {
     let broken = broken(event).or_else(|| match (kinds::group(&target.api_version), held) {
         ("events.k8s.io", None) => strange(event),
         ("events.k8s.io", Some(held)) => changed(event, held),
@@ -111,7 +111,7 @@ mod tests {
     const NEW: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 
     fn said(path: &str, event: &Value, held: Option<&Value>) -> Result<(), String> {
-        admit(&Target::parse(path).unwrap(), event, held).map_err(|it| it.message)
+        admit(&ResourcePath::parse(path).unwrap(), event, held).map_err(|it| it.message)
     }
 
     fn old() -> Value {

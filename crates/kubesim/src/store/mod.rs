@@ -19,13 +19,13 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::kinds::Resource;
-use crate::path::Target;
+use crate::path::ResourcePath;
 
 /// `(resource, namespace, name)`.
-pub(crate) type Key = (String, String, String);
+pub(crate) type ObjectKey = (String, String, String);
 
 /// `(namespace, name)`.
-pub(crate) type Place = (String, String);
+pub(crate) type ObjectName = (String, String);
 
 /// What happened to an object.
 #[derive(Debug, Clone)]
@@ -44,25 +44,25 @@ impl Changed {
         self.old.iter().chain(&self.new).map(AsRef::as_ref)
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> ObjectName {
         self.forms().next().map(place).unwrap_or_default()
     }
 }
 
 /// All objects.
 #[derive(Clone)]
-pub(crate) struct Store {
+pub(crate) struct ObjectStore {
     version: u64,
-    objects: BTreeMap<String, BTreeMap<Place, Arc<Value>>>,
+    objects: BTreeMap<String, BTreeMap<ObjectName, Arc<Value>>>,
     /// What belongs to the owner of this UID.
-    owned: BTreeMap<String, BTreeSet<Key>>,
+    owned: BTreeMap<String, BTreeSet<ObjectKey>>,
     /// Pods on the node of this name.
-    on_node: BTreeMap<String, BTreeSet<Place>>,
+    on_node: BTreeMap<String, BTreeSet<ObjectName>>,
     history: VecDeque<Changed>,
     keep: usize,
 }
 
-impl Store {
+impl ObjectStore {
     pub(crate) fn new(keep: usize) -> Self {
         Self {
             version: 1,
@@ -101,7 +101,7 @@ impl Store {
     }
 
     /// The object `name` where `target` looks for it, or the failure that a client is told.
-    pub(crate) fn held(&self, target: &Target, name: &str) -> Result<Value, Failure> {
+    pub(crate) fn held(&self, target: &ResourcePath, name: &str) -> Result<Value, Failure> {
         let held = self.get(&target.resource, &target.namespace, name).cloned();
         held.ok_or_else(|| Failure::not_found(target, name))
     }
@@ -111,7 +111,7 @@ impl Store {
     }
 
     /// The objects of a resource as they were at a version; `None` once that is forgotten.
-    pub(crate) fn list_at(&self, resource: &str, version: u64) -> Option<BTreeMap<Place, Arc<Value>>> {
+    pub(crate) fn list_at(&self, resource: &str, version: u64) -> Option<BTreeMap<ObjectName, Arc<Value>>> {
         let mut all = self.objects.get(resource).cloned().unwrap_or_default();
         for change in self.since(version)?.into_iter().rev().filter(|it| it.resource == resource) {
             match (change.old, change.new) {
@@ -137,8 +137,8 @@ impl Store {
     }
 
     /// Pods on a node.
-    pub(crate) fn pods_on(&self, node: &str) -> impl ExactSizeIterator<Item = &Place> {
-        static NONE: BTreeSet<Place> = BTreeSet::new();
+    pub(crate) fn pods_on(&self, node: &str) -> impl ExactSizeIterator<Item = &ObjectName> {
+        static NONE: BTreeSet<ObjectName> = BTreeSet::new();
         self.on_node.get(node).unwrap_or(&NONE).iter()
     }
 
@@ -247,11 +247,11 @@ impl Store {
 
     /// Removes all that is in a namespace.
     pub(crate) fn empty(&mut self, namespace: &str) {
-        let keys = |(resource, all): (&String, &BTreeMap<Place, _>)| -> Vec<Key> {
+        let keys = |(resource, all): (&String, &BTreeMap<ObjectName, _>)| -> Vec<ObjectKey> {
             let inside = all.keys().filter(|it| it.0 == namespace);
             inside.map(|it| (resource.clone(), it.0.clone(), it.1.clone())).collect()
         };
-        let inside: Vec<Key> = self.objects.iter().flat_map(keys).collect();
+        let inside: Vec<ObjectKey> = self.objects.iter().flat_map(keys).collect();
         for (resource, namespace, name) in inside {
             self.remove(&resource, &namespace, &name);
         }
@@ -335,7 +335,7 @@ fn node_name(object: &Value) -> &str {
 }
 
 /// Where an object is among those of its resource.
-pub(crate) fn place(object: &Value) -> Place {
+pub(crate) fn place(object: &Value) -> ObjectName {
     (namespace(object), name(object))
 }
 
@@ -357,7 +357,7 @@ pub(crate) fn uid(object: &Value) -> String {
 }
 
 /// Copies of all objects of a resource, to be looked at while they are changed.
-pub(crate) fn all(store: &Store, resource: &str) -> Vec<Arc<Value>> {
+pub(crate) fn all(store: &ObjectStore, resource: &str) -> Vec<Arc<Value>> {
     store.objects.get(resource).into_iter().flat_map(BTreeMap::values).cloned().collect()
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tracing::debug;
 
 use crate::failure::Failure;
-use crate::path::Target;
+use crate::path::ResourcePath;
 use crate::strategic::{self, Unfit};
 
 /// A patch that could be read.
@@ -18,7 +18,7 @@ pub(crate) enum Patch {
 }
 
 impl Patch {
-    pub(crate) fn read(target: &Target, content_type: &str, body: &[u8]) -> Result<Self, Failure> {
+    pub(crate) fn read(target: &ResourcePath, content_type: &str, body: &[u8]) -> Result<Self, Failure> {
         let unread =
             |error: serde_json::Error| Failure::bad_request(format!("error decoding patch: {error}"));
         match content_type.split(';').next().unwrap_or_default().trim() {
@@ -47,7 +47,7 @@ impl Patch {
     }
 
     /// The object with the patch applied.
-    pub(crate) fn apply(&self, target: &Target, held: &Value) -> Result<Value, Failure> {
+    pub(crate) fn apply(&self, target: &ResourcePath, held: &Value) -> Result<Value, Failure> {
         match self {
             Self::Json(patch) => {
                 let mut new = held.clone();

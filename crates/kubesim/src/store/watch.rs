@@ -8,20 +8,20 @@ use futures::Stream;
 use serde_json::{Value, json};
 use tokio::time::{Interval, interval, sleep};
 
-use crate::Shared;
-use crate::path::Target;
+use crate::SimShared;
+use crate::path::ResourcePath;
 use crate::selectors::{fields_match, labels_match};
 use crate::table::{Include, table};
 
 /// What is watched.
 #[derive(Debug, Clone)]
-pub(crate) struct Scope {
-    pub(crate) target: Target,
+pub(crate) struct SelectedObjects {
+    pub(crate) target: ResourcePath,
     pub(crate) labels: String,
     pub(crate) fields: String,
 }
 
-impl Scope {
+impl SelectedObjects {
     /// Whether an object is in the scope.
     pub(crate) fn holds(&self, object: &Value) -> Result<bool, String> {
         let meta = &object["metadata"];
@@ -71,9 +71,9 @@ impl Scope {
 }
 
 /// A watch that is to begin.
-pub(crate) struct Watch {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) scope: Scope,
+pub(crate) struct PendingWatch {
+    pub(crate) shared: Arc<SimShared>,
+    pub(crate) scope: SelectedObjects,
     /// Changes after this one are told.
     pub(crate) version: u64,
     /// Objects are shown as tables of one row.
@@ -86,15 +86,15 @@ pub(crate) struct Watch {
     pub(crate) limit: Duration,
 }
 
-struct State {
-    shared: Arc<Shared>,
-    scope: Scope,
+struct WatchState {
+    shared: Arc<SimShared>,
+    scope: SelectedObjects,
     version: u64,
     ready: Vec<Value>,
     over: bool,
 }
 
-impl Watch {
+impl PendingWatch {
     /// Its events as lines of JSON.
     pub(crate) fn lines(self) -> impl Stream<Item = Bytes> {
         let end = Box::pin(sleep(self.limit));
@@ -104,7 +104,7 @@ impl Watch {
             beat
         });
         let Self { shared, scope, version, first, table, .. } = self;
-        let state = State { shared, scope, version, ready: first, over: false };
+        let state = WatchState { shared, scope, version, ready: first, over: false };
         futures::stream::unfold((state, end, beat), move |(mut state, mut end, mut beat)| async move {
             loop {
                 if !state.ready.is_empty() {
@@ -148,7 +148,7 @@ async fn tick(beat: Option<&mut Interval>) {
     }
 }
 
-impl State {
+impl WatchState {
     /// Takes what has happened; whether there is something to say.
     fn advance(&mut self) -> bool {
         let changes = self.shared.store().since(self.version);

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Asked};
-use crate::budgets::{self, Refusal};
+use crate::api::{SimRequest, SimResponse};
+use crate::budgets::{self, EvictionRefusal};
 use crate::failure::{self, Failure};
 use crate::patch::Patch;
-use crate::path::Target;
-use crate::store::{Store, events, is_held_back};
-use crate::{Shared, machines, workloads};
+use crate::path::ResourcePath;
+use crate::store::{ObjectStore, events, is_held_back};
+use crate::{SimShared, machines, workloads};
 
 /// Resources whose updates must name the version that they change.
 const CONDITIONAL: [&str; 2] = ["coordination/leases", "policy/poddisruptionbudgets"];
@@ -19,7 +19,7 @@ const SHOWN_WHEN_DELETED: [&str; 5] =
     ["pods", "namespaces", "persistentvolumeclaims", "persistentvolumes", "services"];
 
 /// Whether the request is a rehearsal: `dryRun=All` in the query or in the delete options.
-fn is_dry(target: &Target, asked: &Asked, options: &Value) -> Result<bool, Failure> {
+fn is_dry(target: &ResourcePath, asked: &SimRequest, options: &Value) -> Result<bool, Failure> {
     let listed = options["dryRun"].as_array().map(Vec::as_slice).unwrap_or_default();
     let listed = listed.iter().map(|it| it.as_str().unwrap_or_default());
     let mut dry = false;
@@ -34,7 +34,7 @@ fn is_dry(target: &Target, asked: &Asked, options: &Value) -> Result<bool, Failu
 }
 
 /// A body must be about the object that the URL names.
-fn check(target: &Target, object: &Value) -> Result<(), Failure> {
+fn check(target: &ResourcePath, object: &Value) -> Result<(), Failure> {
     if !object.is_object() {
         return Err(Failure::bad_request("the body is no object"));
     }
@@ -67,12 +67,21 @@ fn check(target: &Target, object: &Value) -> Result<(), Failure> {
     }
 }
 
-fn check_types(shared: &Shared, target: &Target, object: &Value, asked: &Asked) -> Result<(), Failure> {
+fn check_types(
+    shared: &SimShared,
+    target: &ResourcePath,
+    object: &Value,
+    asked: &SimRequest,
+) -> Result<(), Failure> {
     let strict = asked.given("fieldValidation") == Some("Strict");
     shared.check.map_or(Ok(()), |check| check(target, object, strict))
 }
 
-pub(crate) fn create(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Result<Answer, Failure> {
+pub(crate) fn create(
+    shared: &Arc<SimShared>,
+    target: &ResourcePath,
+    asked: &SimRequest,
+) -> Result<SimResponse, Failure> {
     let dry = is_dry(target, asked, &Value::Null)?;
     let object = asked.json()?;
     check(target, &object)?;
@@ -118,18 +127,18 @@ pub(crate) fn create(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Re
             "events" => events::admit(target, &object, None)?,
             _ => {}
         }
-        Ok(Answer::Json(201, target.outward(store.put(&target.resource, object))))
+        Ok(SimResponse::Json(201, target.outward(store.put(&target.resource, object))))
     })
 }
 
 /// Writes `change` of the present object, if the version that it names is the present one.
 pub(crate) fn replace(
-    shared: &Arc<Shared>,
-    target: &Target,
+    shared: &Arc<SimShared>,
+    target: &ResourcePath,
     name: &str,
-    asked: &Asked,
+    asked: &SimRequest,
     change: impl FnOnce(&Value) -> Result<Value, Failure>,
-) -> Result<Answer, Failure> {
+) -> Result<SimResponse, Failure> {
     let dry = is_dry(target, asked, &Value::Null)?;
     shared.attempt(dry, |store| {
         let held = store.held(target, name)?;
@@ -159,12 +168,12 @@ pub(crate) fn replace(
         if finished {
             store.remove(&target.resource, &target.namespace, name);
         }
-        Ok(Answer::Json(200, target.outward(new)))
+        Ok(SimResponse::Json(200, target.outward(new)))
     })
 }
 
 /// Puts back what a write at this URL does not reach.
-fn keep(target: &Target, held: &Value, new: &mut Value) {
+fn keep(target: &ResourcePath, held: &Value, new: &mut Value) {
     let fixed =
         ["uid", "creationTimestamp", "name", "namespace", "deletionTimestamp", "deletionGracePeriodSeconds"];
     for fixed in fixed {
@@ -192,11 +201,11 @@ fn restore(new: &mut Value, held: &Value, member: &str) {
 }
 
 pub(crate) fn update(
-    shared: &Arc<Shared>,
-    target: &Target,
+    shared: &Arc<SimShared>,
+    target: &ResourcePath,
     name: &str,
-    asked: &Asked,
-) -> Result<Answer, Failure> {
+    asked: &SimRequest,
+) -> Result<SimResponse, Failure> {
     let object = asked.json()?;
     check(target, &object)?;
     let unversioned = object["metadata"]["resourceVersion"].as_str().is_none_or(str::is_empty);
@@ -208,11 +217,11 @@ pub(crate) fn update(
 }
 
 pub(crate) fn patch(
-    shared: &Arc<Shared>,
-    target: &Target,
+    shared: &Arc<SimShared>,
+    target: &ResourcePath,
     name: &str,
-    asked: &Asked,
-) -> Result<Answer, Failure> {
+    asked: &SimRequest,
+) -> Result<SimResponse, Failure> {
     let patch = Patch::read(target, &asked.content_type, &asked.body)?;
     replace(shared, target, name, asked, |held| {
         let new = patch.apply(target, held)?;
@@ -222,11 +231,11 @@ pub(crate) fn patch(
 }
 
 pub(crate) fn delete(
-    shared: &Arc<Shared>,
-    target: &Target,
+    shared: &Arc<SimShared>,
+    target: &ResourcePath,
     name: &str,
-    asked: &Asked,
-) -> Result<Answer, Failure> {
+    asked: &SimRequest,
+) -> Result<SimResponse, Failure> {
     let mut options = if asked.body.is_empty() { json!({}) } else { asked.json()? };
     if let Some(grace) = asked.given("gracePeriodSeconds").and_then(|it| it.parse::<u64>().ok()) {
         options["gracePeriodSeconds"] = grace.into();
@@ -235,18 +244,23 @@ pub(crate) fn delete(
     let object = shared.attempt(dry, |store| remove(store, target, name, &options))?;
     let goes_on = !object["metadata"]["deletionTimestamp"].is_null();
     if goes_on || SHOWN_WHEN_DELETED.contains(&target.resource.as_str()) || target.known().is_none() {
-        return Ok(Answer::Json(200, target.outward(object)));
+        return Ok(SimResponse::Json(200, target.outward(object)));
     }
     let mut details = failure::about(target, name);
     details["uid"] = object["metadata"]["uid"].clone();
-    Ok(Answer::Json(
+    Ok(SimResponse::Json(
         200,
         json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details }),
     ))
 }
 
 /// Asks an object to end, with what it owns.
-fn remove(store: &mut Store, target: &Target, name: &str, options: &Value) -> Result<Value, Failure> {
+fn remove(
+    store: &mut ObjectStore,
+    target: &ResourcePath,
+    name: &str,
+    options: &Value,
+) -> Result<Value, Failure> {
     let (resource, namespace) = (target.resource.as_str(), target.namespace.as_str());
     let held = store.held(target, name)?;
     let conditions = [
@@ -276,11 +290,11 @@ fn remove(store: &mut Store, target: &Target, name: &str, options: &Value) -> Re
 }
 
 pub(crate) fn evict(
-    shared: &Arc<Shared>,
-    target: &Target,
+    shared: &Arc<SimShared>,
+    target: &ResourcePath,
     name: &str,
-    asked: &Asked,
-) -> Result<Answer, Failure> {
+    asked: &SimRequest,
+) -> Result<SimResponse, Failure> {
     let order = asked.json()?;
     let named = order["metadata"]["name"].as_str().unwrap_or(name);
     if named != name {
@@ -302,21 +316,21 @@ pub(crate) fn evict(
     if !dry {
         shared.faults.note_evicted(&uid);
     }
-    Ok(Answer::Json(
+    Ok(SimResponse::Json(
         201,
         json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success" }),
     ))
 }
 
-fn refused(refusal: Refusal) -> Failure {
+fn refused(refusal: EvictionRefusal) -> Failure {
     match refusal {
         // The server gives no reason with this one.
-        Refusal::Many => Failure::new(
+        EvictionRefusal::Many => Failure::new(
             500,
             "",
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
         ),
-        Refusal::NoRoom(_, why) => {
+        EvictionRefusal::NoRoom(_, why) => {
             let text = "Cannot evict pod as it would violate the pod's disruption budget.";
             let mut failure = Failure::new(429, "TooManyRequests", text);
             failure.details = json!({ "causes": [{ "reason": "DisruptionBudget", "message": why }] });

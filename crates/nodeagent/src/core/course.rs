@@ -2,41 +2,44 @@
 //!
 //! Source: spec agents.md 2.4. Pure: no clock, no I/O, no task.
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use requester::{completes, undone};
 use step::{Fault, Mono, planted};
 use topics::{Answer, NodeDrainStatus, OutageKind, OutageRole};
 
 use super::machine::{due, over};
-use super::phase::Phase;
-use super::{Effect, NodeAgent, Note, Order, Resumed, Source, Took, Why, order};
+use super::phase::OrderPhase;
+use super::{
+    Effect, MachineOrder, NodeAgent, NodeLogEvent, OrderCause, RequiredReading, Resumed, Took, order,
+};
 use crate::limits::{ANSWER_LIMIT, LAST_SYNC, NO_CONTROLLER_TURN, OWN_SETTLING, OWN_TURN};
 
 impl NodeAgent {
     /// The operation that the facts call for, strongest first; a shutdown leaves the power on, so it comes last.
-    fn called_for(&self, now: Mono) -> Option<(Order, Why)> {
+    fn called_for(&self, now: Mono) -> Option<(MachineOrder, OrderCause)> {
         let wish = &self.wish;
-        let command =
-            |operation| Some((order::commanded(operation, &wish.reason, wish.boot_reason), Why::Command));
+        let command = |operation| {
+            Some((order::commanded(operation, &wish.reason, wish.boot_reason), OrderCause::Command))
+        };
         // A node in no cluster has nothing to drain, so it skips nothing.
         let undrained = if self.has_drain() { " without a drain" } else { "" };
         if wish.reboot {
-            command(Operation::Reboot)
+            command(MachineOperation::Reboot)
         } else if wish.poweroff {
-            command(Operation::Poweroff)
+            command(MachineOperation::Poweroff)
         } else if let Some((label, version)) = self.partitions.to_try() {
-            Some((order::update(label, version), Why::Update))
+            Some((order::update(label, version), OrderCause::Update))
         } else if let Some(over) = over(self.fallback_at(), now) {
-            Some((order::fallback(self.waits.fallback, over, undrained), Why::Fallback))
+            Some((order::fallback(self.waits.fallback, over, undrained), OrderCause::Fallback))
         } else if let Some(over) =
             over(self.vault.shut_for(self.waits.vault), now).filter(|_| self.partitions.in_test())
         {
             let order = order::vault(self.waits.vault, over, self.vault.mismatching(), undrained);
-            Some((order, Why::Vault))
+            Some((order, OrderCause::Vault))
         } else if let Some(over) = over(self.controller.lost_for(self.waits.no_controller), now) {
-            Some((order::disconnect(self.waits.no_controller, over, undrained), Why::Disconnect))
+            Some((order::disconnect(self.waits.no_controller, over, undrained), OrderCause::Disconnect))
         } else if wish.shutdown {
-            command(Operation::Shutdown)
+            command(MachineOperation::Shutdown)
         } else {
             None
         }
@@ -55,8 +58,12 @@ impl NodeAgent {
         }
         if own {
             let limit = match why {
-                Why::Disconnect => NO_CONTROLLER_TURN,
-                Why::Command | Why::Update | Why::Fallback | Why::Vault | Why::Resumed => OWN_TURN,
+                OrderCause::Disconnect => NO_CONTROLLER_TURN,
+                OrderCause::Command
+                | OrderCause::Update
+                | OrderCause::Fallback
+                | OrderCause::Vault
+                | OrderCause::Resumed => OWN_TURN,
             };
             if !self.may_restart(now, limit, out) {
                 return;
@@ -64,78 +71,80 @@ impl NodeAgent {
             order.reason.push_str(&self.talk.take_note());
         }
         let undrained = why.skips_drain() && self.has_drain();
-        out.push(Effect::Say(Note::Latched { order: order.clone(), why, undrained }));
+        out.push(Effect::Say(NodeLogEvent::Latched { order: order.clone(), why, undrained }));
         out.push(Effect::Journal(Resumed { order: order.clone(), done: false }));
         self.flag(order.operation);
-        self.phase = Phase::Delay { order, until: now + self.limits.min_reboot_delay() };
+        self.phase = OrderPhase::Delay { order, until: now + self.limits.min_reboot_delay() };
     }
 
     /// Takes the operation as far as it goes now.
     pub(super) fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
         // What was latched in this step is published before anything of it is done.
-        self.tell(now, out);
+        self.publish_changes(now, out);
         loop {
             let next = match &self.phase {
-                Phase::Delay { order, until } if now >= *until || self.wish.ours => {
-                    if order.operation != Operation::Shutdown {
+                OrderPhase::Delay { order, until } if now >= *until || self.wish.ours => {
+                    if order.operation != MachineOperation::Shutdown {
                         out.push(Effect::Reason {
                             order: order.clone(),
                             image: self.status.cur_part.clone(),
                         });
                     }
                     let until = now + self.limits.domain_halt_limit();
-                    Phase::Halting { order: order.clone(), until, tell_at: now }
+                    OrderPhase::Halting { order: order.clone(), until, tell_at: now }
                 }
-                Phase::Halting { order, until, .. } if self.all_halted() || now >= *until => {
+                OrderPhase::Halting { order, until, .. } if self.all_halted() || now >= *until => {
                     let order = order.clone();
                     if !self.active.is_empty() {
-                        out.push(Effect::Say(Note::NotHalted {
+                        out.push(Effect::Say(NodeLogEvent::NotHalted {
                             left: self.active.iter().cloned().collect(),
                         }));
                     }
                     self.status.all_domains_halted = true;
-                    self.tell(now, out);
-                    if order.operation == Operation::Shutdown {
+                    self.publish_changes(now, out);
+                    if order.operation == MachineOperation::Shutdown {
                         sync(now, order, out)
                     } else {
                         out.push(Effect::Sync);
                         let delay = self.limits.min_reboot_delay();
                         let delay = if self.wish.ours { delay.min(OWN_SETTLING) } else { delay };
-                        Phase::Settling { order, until: now + delay }
+                        OrderPhase::Settling { order, until: now + delay }
                     }
                 }
-                Phase::Halting { order, until, tell_at } if now >= *tell_at => {
+                OrderPhase::Halting { order, until, tell_at } if now >= *tell_at => {
                     let left = self.active.iter().cloned().collect();
                     let limit_secs = until.since(now).as_secs();
-                    out.push(Effect::Say(Note::Halting { left, limit_secs }));
+                    out.push(Effect::Say(NodeLogEvent::Halting { left, limit_secs }));
                     let tell_at = now + self.limits.domain_halt_step();
-                    Phase::Halting { order: order.clone(), until: *until, tell_at }
+                    OrderPhase::Halting { order: order.clone(), until: *until, tell_at }
                 }
-                Phase::Settling { order, until: at }
-                | Phase::Held { order, again_at: at }
-                | Phase::Refused { order, again_at: at }
+                OrderPhase::Settling { order, until: at }
+                | OrderPhase::Held { order, again_at: at }
+                | OrderPhase::Refused { order, again_at: at }
                     if now >= *at =>
                 {
                     sync(now, order.clone(), out)
                 }
-                Phase::Hooks { order, until, trouble } if now >= *until => {
+                OrderPhase::Hooks { order, until, trouble } if now >= *until => {
                     let secs = self.limits.hooks_limit().as_secs();
                     let mut why =
                         format!("the hooks before the reboot were waited for no longer after {secs} s");
                     if !trouble.is_empty() {
                         why = format!("{why}: {trouble}");
                     }
-                    out.push(Effect::Say(Note::NotHooked { secs, trouble: trouble.clone() }));
+                    out.push(Effect::Say(NodeLogEvent::NotHooked { secs, trouble: trouble.clone() }));
                     out.push(Effect::Mark { order: order.clone(), why });
                     sync(now, order.clone(), out)
                 }
-                Phase::Syncing { order, until } if now >= *until => {
+                OrderPhase::Syncing { order, until } if now >= *until => {
                     let secs = LAST_SYNC.as_secs();
-                    out.push(Effect::Say(Note::NotSynced { secs }));
+                    out.push(Effect::Say(NodeLogEvent::NotSynced { secs }));
                     self.check(now, order.clone(), out)
                 }
-                Phase::Looking { order, until } if now >= *until => self.unanswered(now, order.clone(), out),
-                Phase::Turning { order } => {
+                OrderPhase::Looking { order, until } if now >= *until => {
+                    self.unanswered(now, order.clone(), out)
+                }
+                OrderPhase::Turning { order } => {
                     let order = order.clone();
                     if !self.may_restart(now, OWN_TURN, out) {
                         return;
@@ -146,28 +155,28 @@ impl NodeAgent {
                     }
                     self.operate(now, order, out)
                 }
-                Phase::Asked { order, leave_at } if due(*leave_at, now) => {
+                OrderPhase::Asked { order, leave_at } if due(*leave_at, now) => {
                     out.push(Effect::Exit(order.clone()));
-                    Phase::Leaving { order: order.clone() }
+                    OrderPhase::Leaving { order: order.clone() }
                 }
-                Phase::Obeyed { order, leave_at } if now >= *leave_at => {
+                OrderPhase::Obeyed { order, leave_at } if now >= *leave_at => {
                     out.push(Effect::Exit(order.clone()));
-                    Phase::Leaving { order: order.clone() }
+                    OrderPhase::Leaving { order: order.clone() }
                 }
-                Phase::Idle
-                | Phase::Delay { .. }
-                | Phase::Halting { .. }
-                | Phase::Settling { .. }
-                | Phase::Hooks { .. }
-                | Phase::Syncing { .. }
-                | Phase::Checking { .. }
-                | Phase::Looking { .. }
-                | Phase::Held { .. }
-                | Phase::Asked { .. }
-                | Phase::Obeyed { .. }
-                | Phase::Refused { .. }
-                | Phase::Down { .. }
-                | Phase::Leaving { .. } => return,
+                OrderPhase::Idle
+                | OrderPhase::Delay { .. }
+                | OrderPhase::Halting { .. }
+                | OrderPhase::Settling { .. }
+                | OrderPhase::Hooks { .. }
+                | OrderPhase::Syncing { .. }
+                | OrderPhase::Checking { .. }
+                | OrderPhase::Looking { .. }
+                | OrderPhase::Held { .. }
+                | OrderPhase::Asked { .. }
+                | OrderPhase::Obeyed { .. }
+                | OrderPhase::Refused { .. }
+                | OrderPhase::Down { .. }
+                | OrderPhase::Leaving { .. } => return,
             };
             self.phase = next;
         }
@@ -175,47 +184,50 @@ impl NodeAgent {
 
     /// Hears that hooks are called before everything is brought to the disks, and why that has failed so far.
     pub(super) fn hooking(&mut self, now: Mono, trouble: String) {
-        if let Phase::Hooks { trouble: last, .. } = &mut self.phase {
+        if let OrderPhase::Hooks { trouble: last, .. } = &mut self.phase {
             *last = trouble;
-        } else if let Phase::Syncing { order, .. } = &self.phase {
+        } else if let OrderPhase::Syncing { order, .. } = &self.phase {
             let until = now + self.limits.hooks_limit();
-            self.phase = Phase::Hooks { order: order.clone(), until, trouble };
+            self.phase = OrderPhase::Hooks { order: order.clone(), until, trouble };
         }
     }
 
     /// Hears that all were called.
     pub(super) fn hooked(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        if let Phase::Hooks { order, .. } = &self.phase {
+        if let OrderPhase::Hooks { order, .. } = &self.phase {
             self.phase = sync(now, order.clone(), out);
         }
     }
 
     /// Everything is on the disks.
     pub(super) fn synced(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        if let Phase::Syncing { order, .. } = &self.phase {
+        if let OrderPhase::Syncing { order, .. } = &self.phase {
             self.phase = self.check(now, order.clone(), out);
         }
     }
 
     /// The last look before the device is asked, where a drain has made way for it.
-    fn check(&mut self, now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
+    fn check(&mut self, now: Mono, order: MachineOrder, out: &mut Vec<Effect>) -> OrderPhase {
         if order.drained_for().is_some() && !planted(Fault::LastLook) {
             out.push(Effect::Check);
-            Phase::Checking { order, unasked: String::new() }
+            OrderPhase::Checking { order, unasked: String::new() }
         } else if order.drained_for().is_none() && self.needs_turn() {
-            Phase::Turning { order }
+            OrderPhase::Turning { order }
         } else {
             self.operate(now, order, out)
         }
     }
 
-    pub(super) fn operate(&mut self, now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
+    pub(super) fn operate(&mut self, now: Mono, order: MachineOrder, out: &mut Vec<Effect>) -> OrderPhase {
         // A stand-in stays up, and so would this.
         self.talk.free();
-        self.talk.tell(out);
+        self.talk.publish_question(out);
         out.push(Effect::Operate(order.clone()));
         let leave_at = now + self.limits.hard_exit();
-        Phase::Asked { leave_at: (order.operation != Operation::Shutdown).then_some(leave_at), order }
+        OrderPhase::Asked {
+            leave_at: (order.operation != MachineOperation::Shutdown).then_some(leave_at),
+            order,
+        }
     }
 
     /// What zedkube says right now: the device is asked, unless the node is not drained any more for whom it was.
@@ -227,7 +239,7 @@ impl NodeAgent {
         ours: bool,
         out: &mut Vec<Effect>,
     ) {
-        let Phase::Checking { order, unasked } = &self.phase else { return };
+        let OrderPhase::Checking { order, unasked } = &self.phase else { return };
         let (order, unasked) = (order.clone(), unasked.clone());
         let by = order.drained_for();
         let held = by.and_then(|by| undone(by, self.drain, answers, forced));
@@ -238,7 +250,7 @@ impl NodeAgent {
         self.phase = match held {
             None if ours && !released && unasked.is_empty() && self.talk.role() != OutageRole::None => {
                 self.talk.ask(now, OutageKind::LastLook, order.operation, by);
-                Phase::Looking { order, until: now + ANSWER_LIMIT }
+                OrderPhase::Looking { order, until: now + ANSWER_LIMIT }
             }
             None => {
                 if !unasked.is_empty() {
@@ -248,9 +260,9 @@ impl NodeAgent {
             }
             Some(status) => {
                 if self.held_by != Some(status) {
-                    out.push(Effect::Say(Note::Held { operation: order.operation, status }));
+                    out.push(Effect::Say(NodeLogEvent::Held { operation: order.operation, status }));
                 }
-                Phase::Held { order, again_at: now + self.limits.refused_pause() }
+                OrderPhase::Held { order, again_at: now + self.limits.refused_pause() }
             }
         };
         self.held_by = held;
@@ -259,23 +271,23 @@ impl NodeAgent {
     /// zedkube says something else: whoever is held looks again, and whoever has asked did so about another state of the
     /// node.
     pub(super) fn drain_moved(&mut self, now: Mono) {
-        if let Phase::Held { order, .. } | Phase::Looking { order, .. } = &self.phase {
-            self.phase = Phase::Held { order: order.clone(), again_at: now };
+        if let OrderPhase::Held { order, .. } | OrderPhase::Looking { order, .. } = &self.phase {
+            self.phase = OrderPhase::Held { order: order.clone(), again_at: now };
         }
     }
 
     fn all_halted(&self) -> bool {
-        self.active.is_empty() && self.heard.contains(&Source::Applications)
+        self.active.is_empty() && self.heard.contains(&RequiredReading::Applications)
     }
 
     pub(super) fn operated(
         &mut self,
         now: Mono,
-        operation: Operation,
+        operation: MachineOperation,
         outcome: Result<Took, String>,
         out: &mut Vec<Effect>,
     ) {
-        let Phase::Asked { order, leave_at } = &self.phase else { return };
+        let OrderPhase::Asked { order, leave_at } = &self.phase else { return };
         // An answer to a shutdown may come when a reboot has taken its place.
         if order.operation != operation {
             return;
@@ -283,25 +295,29 @@ impl NodeAgent {
         let order = order.clone();
         self.phase = match (outcome, *leave_at) {
             (Ok(took @ Took::Machine), Some(leave_at)) => {
-                out.push(Effect::Say(Note::Done { operation, took }));
-                Phase::Obeyed { order, leave_at }
+                out.push(Effect::Say(NodeLogEvent::Done { operation, took }));
+                OrderPhase::Obeyed { order, leave_at }
             }
             (Ok(took @ Took::Machine), None) | (Ok(took @ Took::StandIn), _) => {
-                out.push(Effect::Say(Note::Done { operation, took }));
+                out.push(Effect::Say(NodeLogEvent::Done { operation, took }));
                 out.push(Effect::Journal(Resumed { order: order.clone(), done: true }));
-                Phase::Down { order }
+                OrderPhase::Down { order }
             }
             (Err(reason), _) => {
                 let pause = self.limits.refused_pause();
-                out.push(Effect::Say(Note::Refused { operation, reason, again_secs: pause.as_secs() }));
-                Phase::Refused { order, again_at: now + pause }
+                out.push(Effect::Say(NodeLogEvent::Refused {
+                    operation,
+                    reason,
+                    again_secs: pause.as_secs(),
+                }));
+                OrderPhase::Refused { order, again_at: now + pause }
             }
         };
     }
 }
 
 /// Before the last look: it may take long, and what was seen before it would be old by its end.
-fn sync(now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
+fn sync(now: Mono, order: MachineOrder, out: &mut Vec<Effect>) -> OrderPhase {
     out.push(Effect::LastSync);
-    Phase::Syncing { order, until: now + LAST_SYNC }
+    OrderPhase::Syncing { order, until: now + LAST_SYNC }
 }

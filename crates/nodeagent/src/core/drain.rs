@@ -20,14 +20,14 @@
 use step::{Fault, planted};
 use topics::{DrainStatus, NodeDrainStatus, Requester};
 
-use super::Note;
+use super::NodeLogEvent;
 
 /// The new WaitDrainInProgress and the line about it, or `None` where `status` is no word on it.
-pub(super) fn waits(status: NodeDrainStatus) -> Option<(bool, Note)> {
+pub(super) fn waits(status: NodeDrainStatus) -> Option<(bool, NodeLogEvent)> {
     let device_op = status.requested_by == Requester::DeviceOp;
     match status.status {
         DrainStatus::NotSupported | DrainStatus::NotRequested if planted(Fault::N1) => None,
-        DrainStatus::NotSupported | DrainStatus::NotRequested => Some((false, Note::NoDrain(status))),
+        DrainStatus::NotSupported | DrainStatus::NotRequested => Some((false, NodeLogEvent::NoDrain(status))),
         DrainStatus::Requested
         | DrainStatus::Starting
         | DrainStatus::Cordoned
@@ -36,9 +36,9 @@ pub(super) fn waits(status: NodeDrainStatus) -> Option<(bool, Note)> {
         | DrainStatus::FailedDrain
             if device_op =>
         {
-            Some((true, Note::DrainInProgress(status)))
+            Some((true, NodeLogEvent::DrainInProgress(status)))
         }
-        DrainStatus::Complete if device_op => Some((false, Note::DrainComplete(status))),
+        DrainStatus::Complete if device_op => Some((false, NodeLogEvent::DrainComplete(status))),
         DrainStatus::Unknown
         | DrainStatus::Requested
         | DrainStatus::Starting

@@ -5,13 +5,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use topics::{
     Answer, BootReason, ConfigGetStatus, NodeAgentStatus, NodeDrainStatus, OutageAnswer, OutageQuestion,
     ZbootConfig,
 };
 
-use super::{LastBoot, Order, Partition, Vault, Why};
+use super::{LastBoot, MachineOrder, OrderCause, PartitionFacts, Vault};
 
 /// A fact. Each carries the latest value, so that hearing one twice changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,13 +19,13 @@ pub enum Event {
     /// What zedkube publishes about the node.
     Drain(NodeDrainStatus),
     /// What zedagent wants of the device and knows of the controller.
-    Wish(Wish),
+    Wish(DeviceCommand),
     /// What baseosmgr publishes about a partition.
     Partition {
         /// `IMGA` or `IMGB`.
         label: String,
         /// Its state.
-        value: Partition,
+        value: PartitionFacts,
     },
     /// Whether the application `key` still runs.
     Application {
@@ -65,11 +65,11 @@ pub enum Event {
     /// What zedkube has answered last, to this question or another one.
     Answer(OutageAnswer),
     /// All that `0` had on disk at start was heard.
-    Heard(Source),
+    Heard(RequiredReading),
     /// What came of [`Effect::Operate`].
     Operated {
         /// The operation that the device was asked for.
-        operation: Operation,
+        operation: MachineOperation,
         /// What it did, or why it refused.
         outcome: Result<Took, String>,
     },
@@ -79,7 +79,7 @@ pub enum Event {
 
 /// The part of ZedAgentStatus that matters here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wish {
+pub struct DeviceCommand {
     /// Restart.
     pub reboot: bool,
     /// Take the applications down.
@@ -101,7 +101,7 @@ pub struct Wish {
 
 /// Topics whose first reading matters: until it is through, silence does not mean "none".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum RequiredReading {
     /// NodeDrainStatus of zedkube.
     Drain,
     /// DomainStatus of domainmgr.
@@ -134,7 +134,7 @@ pub enum Took {
 
 /// What an earlier run in this boot, and the boot before, left behind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Found {
+pub struct SavedNodeState {
     /// How the boot before this one ended.
     pub last_boot: LastBoot,
     /// The status that an earlier run of this boot published last.
@@ -153,7 +153,7 @@ pub struct Found {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resumed {
     /// The operation.
-    pub order: Order,
+    pub order: MachineOrder,
     /// It was carried out and the machine is up by intention: a shutdown, or a stand-in.
     pub done: bool,
 }
@@ -162,7 +162,7 @@ pub struct Resumed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// A line of the log.
-    Say(Note),
+    Say(NodeLogEvent),
     /// Remember the operation for a restart of the agent within this boot.
     Journal(Resumed),
     /// Publish the status.
@@ -172,7 +172,7 @@ pub enum Effect {
     /// Note beside the reason of this boot's end what was not as it should be.
     Mark {
         /// The operation and its reason.
-        order: Order,
+        order: MachineOrder,
         /// What.
         why: String,
     },
@@ -181,7 +181,7 @@ pub enum Effect {
     /// Store for the next boot why this one ends, unless another reason is stored already (D-N4).
     Reason {
         /// The operation and its reason.
-        order: Order,
+        order: MachineOrder,
         /// The partition that runs.
         image: String,
     },
@@ -193,14 +193,14 @@ pub enum Effect {
     /// [`Event::Hooked`]. Without one, bring everything to the disks; answered by [`Event::Synced`]. It may take long.
     LastSync,
     /// Ask the device for it at once; answered by [`Event::Operated`].
-    Operate(Order),
+    Operate(MachineOrder),
     /// Leave, so that the watchdog of the machine restarts it.
-    Exit(Order),
+    Exit(MachineOrder),
 }
 
 /// A line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Note {
+pub enum NodeLogEvent {
     /// A drain for a device operation is not complete.
     DrainInProgress(NodeDrainStatus),
     /// A drain for a device operation is complete.
@@ -210,9 +210,9 @@ pub enum Note {
     /// An operation is on its way.
     Latched {
         /// The operation and its reason.
-        order: Order,
+        order: MachineOrder,
         /// What it comes from.
-        why: Why,
+        why: OrderCause,
         /// Whether the node goes down undrained, of which the reason is in `order`.
         undrained: bool,
     },
@@ -243,7 +243,7 @@ pub enum Note {
     /// The drain that the operation waited for does not hold any more.
     Held {
         /// What the device was to be asked for.
-        operation: Operation,
+        operation: MachineOperation,
         /// What zedkube says.
         status: NodeDrainStatus,
     },
@@ -259,7 +259,7 @@ pub enum Note {
     /// The device refused.
     Refused {
         /// What it was asked for.
-        operation: Operation,
+        operation: MachineOperation,
         /// Its answer.
         reason: String,
         /// Seconds until it is asked again.
@@ -268,7 +268,7 @@ pub enum Note {
     /// The operation was carried out as far as it goes.
     Done {
         /// The operation.
-        operation: Operation,
+        operation: MachineOperation,
         /// By what.
         took: Took,
     },

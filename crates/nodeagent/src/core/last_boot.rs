@@ -56,7 +56,7 @@ pub struct Evidence {
 
 impl LastBoot {
     /// Reads the traces. `now` is for the cases that left none.
-    pub fn tell(stored: Stored, evidence: Evidence, now: GoTime, restart_counter: u32) -> Self {
+    pub fn from_traces(stored: Stored, evidence: Evidence, now: GoTime, restart_counter: u32) -> Self {
         let image = stored.image.unwrap_or_default();
         let time = stored.time.unwrap_or(now);
         let (reason, boot_reason, stack) = if let Some(reason) = stored.reason {
@@ -138,7 +138,7 @@ mod tests {
         ];
         for (first_boot, power_cycled, watchdog_reset, text, number) in rows {
             let evidence = Evidence { first_boot, power_cycled, watchdog_reset };
-            let told = LastBoot::tell(Stored::default(), evidence, now(), 3);
+            let told = LastBoot::from_traces(Stored::default(), evidence, now(), 3);
             assert!(
                 told.reason.starts_with(text) && told.reason.ends_with(&now().to_string()),
                 "{}",
@@ -158,7 +158,8 @@ mod tests {
             stack: None,
             time: Some(earlier),
         };
-        let told = LastBoot::tell(stored, Evidence { first_boot: true, ..Evidence::default() }, now(), 0);
+        let told =
+            LastBoot::from_traces(stored, Evidence { first_boot: true, ..Evidence::default() }, now(), 0);
         assert_eq!(
             (told.reason.as_str(), told.boot_reason),
             ("NORMAL: controller reboot", BootReason::RebootCmd)
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     fn a_number_without_words_stays() {
         let stored = Stored { boot_reason: Some(BootReason::OOM), ..Stored::default() };
-        let told = LastBoot::tell(stored, Evidence::default(), now(), 0);
+        let told = LastBoot::from_traces(stored, Evidence::default(), now(), 0);
         assert_eq!(told.boot_reason, BootReason::OOM);
         assert!(told.reason.starts_with("Unknown reboot reason"), "{}", told.reason);
     }
@@ -179,7 +180,7 @@ mod tests {
         let stack = |runes: usize| {
             let stored =
                 Stored { reason: Some("x".into()), stack: Some("é".repeat(runes)), ..Stored::default() };
-            LastBoot::tell(stored, Evidence::default(), now(), 0).stack
+            LastBoot::from_traces(stored, Evidence::default(), now(), 0).stack
         };
         assert_eq!(stack(1700), "é".repeat(1700));
         assert_eq!(stack(1701), format!("...\n{}", "é".repeat(1600)));

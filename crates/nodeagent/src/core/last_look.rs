@@ -11,12 +11,12 @@
 
 use std::time::Duration;
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use step::Mono;
 use topics::{OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict, Requester};
 
-use super::phase::Phase;
-use super::{Effect, NodeAgent, Note, Order};
+use super::phase::OrderPhase;
+use super::{Effect, MachineOrder, NodeAgent, NodeLogEvent};
 use crate::limits::{ANSWER_LIMIT, EMERGENCY, LOOK_LIMIT};
 
 /// Behind the reason of a restart that waited for its turn in vain.
@@ -32,14 +32,14 @@ pub(super) struct Talk {
     answer: Option<OutageAnswer>,
     /// Since when questions about a drained node stay without an answer.
     silent_since: Option<Mono>,
-    own: Own,
+    own: OwnTurn,
     /// What is to be noted beside the reason of a restart on our own account.
     note: String,
 }
 
 /// How far the turn for a restart on our own account is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Own {
+enum OwnTurn {
     /// Not asked for, or granted.
     #[default]
     None,
@@ -71,7 +71,13 @@ impl Talk {
     }
 
     /// Asks, with a number of its own.
-    pub(super) fn ask(&mut self, now: Mono, kind: OutageKind, operation: Operation, by: Option<Requester>) {
+    pub(super) fn ask(
+        &mut self,
+        now: Mono,
+        kind: OutageKind,
+        operation: MachineOperation,
+        by: Option<Requester>,
+    ) {
         let clock = u64::try_from(now.since_start().as_micros()).unwrap_or_default();
         let question = &mut self.question;
         question.number = clock.max(question.number + 1);
@@ -89,8 +95,12 @@ impl Talk {
     /// Says why the machine is not down yet.
     fn hold(&mut self, why: String, next_step: String, out: &mut Vec<Effect>) {
         if self.question.held != why {
-            let op = if self.own == Own::None { "last look" } else { "restart" };
-            out.push(Effect::Say(Note::NotNow { op, why: why.clone(), next_step: next_step.clone() }));
+            let op = if self.own == OwnTurn::None { "last look" } else { "restart" };
+            out.push(Effect::Say(NodeLogEvent::NotNow {
+                op,
+                why: why.clone(),
+                next_step: next_step.clone(),
+            }));
         }
         (self.question.held, self.question.next_step) = (why, next_step);
     }
@@ -102,7 +112,7 @@ impl Talk {
 
     /// A restart on our own account is no longer called for.
     pub(super) fn withdraw(&mut self) {
-        if std::mem::take(&mut self.own) != Own::None {
+        if std::mem::take(&mut self.own) != OwnTurn::None {
             self.question.kind = OutageKind::None;
             self.note.clear();
             self.free();
@@ -111,14 +121,14 @@ impl Talk {
 
     /// Whether a restart on our own account waits.
     pub(super) fn waits(&self) -> bool {
-        matches!(self.own, Own::Waits { .. } | Own::Emergency { .. })
+        matches!(self.own, OwnTurn::Waits { .. } | OwnTurn::Emergency { .. })
     }
 
     /// When that is to be looked at again.
     pub(super) fn due(&self) -> Option<Mono> {
         match self.own {
-            Own::Waits { until, .. } | Own::Emergency { until } => Some(until),
-            Own::None | Own::Waived => None,
+            OwnTurn::Waits { until, .. } | OwnTurn::Emergency { until } => Some(until),
+            OwnTurn::None | OwnTurn::Waived => None,
         }
     }
 
@@ -128,7 +138,7 @@ impl Talk {
     }
 
     /// Publishes what differs from what is published.
-    pub(super) fn tell(&mut self, out: &mut Vec<Effect>) {
+    pub(super) fn publish_question(&mut self, out: &mut Vec<Effect>) {
         if self.said != self.question {
             self.said = self.question.clone();
             out.push(Effect::Question(Box::new(self.question.clone())));
@@ -142,13 +152,13 @@ impl NodeAgent {
         self.talk.answer = Some(answer);
         let Some(answer) = self.talk.answer().cloned() else { return };
         let goes = answer.verdict == OutageVerdict::Go;
-        if let Phase::Held { again_at, .. } = &mut self.phase
+        if let OrderPhase::Held { again_at, .. } = &mut self.phase
             && goes
         {
             *again_at = now;
         }
         // What comes too late may be old by now.
-        let Phase::Looking { order, until } = &self.phase else { return };
+        let OrderPhase::Looking { order, until } = &self.phase else { return };
         if now >= *until {
             return;
         }
@@ -161,12 +171,12 @@ impl NodeAgent {
             self.operate(now, order, out)
         } else {
             self.talk.hold(answer.why, answer.next_step, out);
-            Phase::Held { order, again_at: now + self.limits.refused_pause() }
+            OrderPhase::Held { order, again_at: now + self.limits.refused_pause() }
         };
     }
 
     /// zedkube has not answered in time whether the machine may go down.
-    pub(super) fn unanswered(&mut self, now: Mono, order: Order, out: &mut Vec<Effect>) -> Phase {
+    pub(super) fn unanswered(&mut self, now: Mono, order: MachineOrder, out: &mut Vec<Effect>) -> OrderPhase {
         let asked = Mono::from_start(now.since_start().saturating_sub(ANSWER_LIMIT));
         let since = *self.talk.silent_since.get_or_insert(asked);
         let limit = LOOK_LIMIT;
@@ -178,7 +188,7 @@ impl NodeAgent {
             );
             // It was waited for: what it says of the drain may be another by now.
             out.push(Effect::Check);
-            return Phase::Checking { order, unasked };
+            return OrderPhase::Checking { order, unasked };
         }
         let whom = if order.drained_for() == Some(Requester::Update) { "update" } else { "reboot" };
         let then = if worker {
@@ -188,13 +198,13 @@ impl NodeAgent {
         };
         let why = "zedkube does not answer whether this node may go down now".to_owned();
         self.talk.hold(why, format!("check that zedkube runs: `zedbox drain status`; {then}"), out);
-        Phase::Held { order, again_at: now + self.limits.refused_pause() }
+        OrderPhase::Held { order, again_at: now + self.limits.refused_pause() }
     }
 
     /// Whether a restart on our own account needs a turn, and has not waived it.
     pub(super) fn needs_turn(&self) -> bool {
         let asks = self.talk.answer.is_some() && self.talk.role() != OutageRole::None;
-        self.has_drain() && asks && self.talk.own != Own::Waived
+        self.has_drain() && asks && self.talk.own != OwnTurn::Waived
     }
 
     /// Whether a restart on our own account may happen now: it is its turn, or that is waited for no longer. `limit` is
@@ -207,18 +217,18 @@ impl NodeAgent {
         let answer = self.talk.answer().cloned();
         let talk = &mut self.talk;
         match talk.own {
-            Own::None => {
-                talk.ask(now, OutageKind::Turn, Operation::Reboot, None);
-                talk.own = Own::Waits { since: now, place: 0, until: now + look_limit };
+            OwnTurn::None => {
+                talk.ask(now, OutageKind::Turn, MachineOperation::Reboot, None);
+                talk.own = OwnTurn::Waits { since: now, place: 0, until: now + look_limit };
                 false
             }
-            Own::Waits { since, place, until } => {
+            OwnTurn::Waits { since, place, until } => {
                 let until = match answer {
                     Some(answer) if answer.verdict == OutageVerdict::Go => {
                         if answer.unread {
                             talk.note = format!("; {}", answer.why);
                         }
-                        talk.own = Own::None;
+                        talk.own = OwnTurn::None;
                         talk.free();
                         return true;
                     }
@@ -227,7 +237,7 @@ impl NodeAgent {
                         let moved = place < before || (before == 0 && place > 0);
                         let since = if moved { now } else { since };
                         let until = since + limit.saturating_mul(place.max(1));
-                        talk.own = Own::Waits { since, place, until };
+                        talk.own = OwnTurn::Waits { since, place, until };
                         let mins = limit.as_secs() / 60;
                         let then = format!(
                             "it restarts without its turn after {mins} min for each node before it and itself"
@@ -238,21 +248,21 @@ impl NodeAgent {
                     None => until,
                 };
                 if now >= until {
-                    talk.ask(now, OutageKind::Emergency, Operation::Reboot, None);
-                    talk.own = Own::Emergency { until: now + EMERGENCY };
+                    talk.ask(now, OutageKind::Emergency, MachineOperation::Reboot, None);
+                    talk.own = OwnTurn::Emergency { until: now + EMERGENCY };
                 }
                 false
             }
-            Own::Emergency { until } => {
+            OwnTurn::Emergency { until } => {
                 let goes = answer.is_some_and(|it| it.verdict == OutageVerdict::Go);
                 if goes || now >= until {
-                    talk.own = Own::Waived;
+                    talk.own = OwnTurn::Waived;
                     talk.note = format!("; {LATE}");
                     talk.free();
                 }
                 goes || now >= until
             }
-            Own::Waived => true,
+            OwnTurn::Waived => true,
         }
     }
 }

@@ -5,17 +5,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use step::{Core, Mono};
 use topics::{DrainStatus, MaintenanceModeReason, NodeAgentStatus, NodeDrainStatus, ZbootConfig};
 
 use super::controller::Controller;
 use super::last_look::Talk;
-use super::partitions::Partitions;
-use super::phase::Phase;
-use super::trial::{Conditions, Trial};
-use super::vault::Watch;
-use super::{Effect, Event, Found, LABELS, Note, Resumed, Source, Waits, Why, Wish, drain};
+use super::partitions::KnownPartitions;
+use super::phase::OrderPhase;
+use super::trial::{Conditions, ImageTrial};
+use super::vault::VaultWatch;
+use super::{
+    DeviceCommand, Effect, Event, LABELS, NodeLogEvent, OrderCause, RequiredReading, Resumed, SavedNodeState,
+    Waits, drain,
+};
 use crate::limits::FIRST_WORD;
 use crate::{Limits, NAME};
 
@@ -24,18 +27,18 @@ use crate::{Limits, NAME};
 pub struct NodeAgent {
     pub(super) limits: Limits,
     pub(super) waits: Waits,
-    pub(super) wish: Wish,
+    pub(super) wish: DeviceCommand,
     pub(super) drain: Option<NodeDrainStatus>,
-    pub(super) partitions: Partitions,
+    pub(super) partitions: KnownPartitions,
     /// Applications that still run.
     pub(super) active: BTreeSet<String>,
-    pub(super) heard: BTreeSet<Source>,
+    pub(super) heard: BTreeSet<RequiredReading>,
     space: Option<u64>,
     tpm_fails: bool,
     pub(super) controller: Controller,
-    pub(super) vault: Watch,
-    trial: Trial,
-    pub(super) phase: Phase,
+    pub(super) vault: VaultWatch,
+    trial: ImageTrial,
+    pub(super) phase: OrderPhase,
     /// What the operation was last held for.
     pub(super) held_by: Option<NodeDrainStatus>,
     /// What zedkube is asked before the machine goes down.
@@ -57,7 +60,7 @@ pub struct NodeAgent {
 impl NodeAgent {
     /// Starts at `now` from what was found. An operation that an earlier run was at begins again, with its
     /// waits: they serve others, who may have seen this agent go and come.
-    pub fn new(limits: Limits, waits: Waits, found: Found, now: Mono) -> Self {
+    pub fn new(limits: Limits, waits: Waits, found: SavedNodeState, now: Mono) -> Self {
         let (last, said) = (found.last_boot, found.said.unwrap_or_default());
         // What depends on facts stands as it was said until they are heard; the operation is as journaled.
         let going = found.resumed.is_some();
@@ -81,17 +84,17 @@ impl NodeAgent {
         let mut core = Self {
             limits,
             waits,
-            wish: Wish::default(),
+            wish: DeviceCommand::default(),
             drain: None,
-            partitions: Partitions::default(),
+            partitions: KnownPartitions::default(),
             active: BTreeSet::new(),
             heard: BTreeSet::new(),
             space: None,
             tpm_fails: false,
             controller: Controller::new(now),
-            vault: Watch::default(),
-            trial: Trial::Idle,
-            phase: Phase::Idle,
+            vault: VaultWatch::default(),
+            trial: ImageTrial::Idle,
+            phase: OrderPhase::Idle,
             held_by: None,
             talk: Talk::new(found.question),
             status,
@@ -106,16 +109,16 @@ impl NodeAgent {
         };
         if let Some(Resumed { order, done }) = found.resumed {
             core.flag(order.operation);
-            core.opening.push(Effect::Say(Note::Latched {
+            core.opening.push(Effect::Say(NodeLogEvent::Latched {
                 order: order.clone(),
-                why: Why::Resumed,
+                why: OrderCause::Resumed,
                 undrained: false,
             }));
             core.phase = if done {
                 core.status.all_domains_halted = true;
-                Phase::Down { order }
+                OrderPhase::Down { order }
             } else {
-                Phase::Delay { order, until: now + limits.min_reboot_delay() }
+                OrderPhase::Delay { order, until: now + limits.min_reboot_delay() }
             };
         }
         core
@@ -158,7 +161,7 @@ impl NodeAgent {
         self.drain_moved(now);
         if let Some((waits, note)) = drain::waits(status) {
             // That an idle node is idle is no news.
-            if waits || self.status.wait_drain_in_progress || matches!(note, Note::DrainComplete(_)) {
+            if waits || self.status.wait_drain_in_progress || matches!(note, NodeLogEvent::DrainComplete(_)) {
                 out.push(Effect::Say(note));
             }
             self.status.wait_drain_in_progress = waits;
@@ -168,8 +171,8 @@ impl NodeAgent {
     /// What follows from the facts but for operations.
     fn judge(&mut self, now: Mono, out: &mut Vec<Effect>) {
         if let Some((label, _)) = self.partitions.running() {
-            if self.trial == Trial::Idle && self.verdicts.get(label) == Some(&true) {
-                self.trial = Trial::Passed;
+            if self.trial == ImageTrial::Idle && self.verdicts.get(label) == Some(&true) {
+                self.trial = ImageTrial::Passed;
             }
             self.status.cur_part = label.to_owned();
             self.status.update_inprogress = self.partitions.in_test();
@@ -179,13 +182,26 @@ impl NodeAgent {
         self.trial = before.update(now, &on);
         let image = self.status.cur_part.clone();
         match (before, self.trial) {
-            (Trial::Idle | Trial::Held, Trial::Running { .. }) => {
-                out.push(Effect::Say(Note::TestStarted { image, secs: self.waits.image_test.as_secs() }));
+            (ImageTrial::Idle | ImageTrial::Held, ImageTrial::Running { .. }) => {
+                out.push(Effect::Say(NodeLogEvent::TestStarted {
+                    image,
+                    secs: self.waits.image_test.as_secs(),
+                }));
             }
-            (Trial::Running { .. }, Trial::Passed) => out.push(Effect::Say(Note::TestPassed { image })),
+            (ImageTrial::Running { .. }, ImageTrial::Passed) => {
+                out.push(Effect::Say(NodeLogEvent::TestPassed { image }));
+            }
             (
-                Trial::Idle | Trial::Held | Trial::Running { .. } | Trial::Passed | Trial::Taken,
-                Trial::Idle | Trial::Held | Trial::Running { .. } | Trial::Passed | Trial::Taken,
+                ImageTrial::Idle
+                | ImageTrial::Held
+                | ImageTrial::Running { .. }
+                | ImageTrial::Passed
+                | ImageTrial::Taken,
+                ImageTrial::Idle
+                | ImageTrial::Held
+                | ImageTrial::Running { .. }
+                | ImageTrial::Passed
+                | ImageTrial::Taken,
             ) => {}
         }
         let remaining = self.trial.remaining(&on).as_nanos();
@@ -195,7 +211,7 @@ impl NodeAgent {
         // Without an image to fall back from, only a person can help.
         if !on.in_test && due(self.vault.shut_for(self.waits.vault), now) {
             self.vault.lock_up();
-            out.push(Effect::Say(Note::VaultShut { secs: self.waits.vault.as_secs() }));
+            out.push(Effect::Say(NodeLogEvent::VaultShut { secs: self.waits.vault.as_secs() }));
         }
         let holding = [
             (self.vault.locked_up(), MaintenanceModeReason::VaultLockedUp),
@@ -236,34 +252,38 @@ impl NodeAgent {
         self.drain.is_none_or(|drain| drain.status != DrainStatus::NotSupported)
     }
 
-    pub(super) fn flag(&mut self, operation: Operation) {
+    pub(super) fn flag(&mut self, operation: MachineOperation) {
         match operation {
-            Operation::Reboot => self.status.device_reboot = true,
-            Operation::Shutdown => self.status.device_shutdown = true,
-            Operation::Poweroff => self.status.device_poweroff = true,
+            MachineOperation::Reboot => self.status.device_reboot = true,
+            MachineOperation::Shutdown => self.status.device_shutdown = true,
+            MachineOperation::Poweroff => self.status.device_poweroff = true,
         }
     }
 
     /// Publishes what differs from what was published. Nothing new once the machine was asked to go down.
-    pub(super) fn tell(&mut self, now: Mono, out: &mut Vec<Effect>) {
+    pub(super) fn publish_changes(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let asked = matches!(
             self.phase,
-            Phase::Asked { .. } | Phase::Obeyed { .. } | Phase::Down { .. } | Phase::Leaving { .. }
+            OrderPhase::Asked { .. }
+                | OrderPhase::Obeyed { .. }
+                | OrderPhase::Down { .. }
+                | OrderPhase::Leaving { .. }
         );
         if asked && self.phase.going_down() && self.said.is_some() {
             return;
         }
-        self.talk.tell(out);
-        self.tell_verdicts(out);
+        self.talk.publish_question(out);
+        self.publish_verdicts(out);
         if let Some(until) = self.silent_until {
-            let partitions = self.partitions.running().is_some() || self.heard.contains(&Source::Partitions);
-            let known = partitions && self.heard.contains(&Source::Drain);
+            let partitions =
+                self.partitions.running().is_some() || self.heard.contains(&RequiredReading::Partitions);
+            let known = partitions && self.heard.contains(&RequiredReading::Drain);
             let late = now >= until;
-            if !known && !late && self.phase == Phase::Idle {
+            if !known && !late && self.phase == OrderPhase::Idle {
                 return;
             }
             if !known && late {
-                out.push(Effect::Say(Note::Unheard));
+                out.push(Effect::Say(NodeLogEvent::Unheard));
             }
             self.silent_until = None;
         }
@@ -273,7 +293,7 @@ impl NodeAgent {
         }
     }
 
-    fn tell_verdicts(&mut self, out: &mut Vec<Effect>) {
+    fn publish_verdicts(&mut self, out: &mut Vec<Effect>) {
         if let Some((running, _)) = self.partitions.running() {
             for (label, verdict) in &mut self.verdicts {
                 *verdict = label == running && self.trial.passed();
@@ -310,7 +330,7 @@ impl Core for NodeAgent {
         self.judge(now, &mut out);
         self.latch(now, &mut out);
         self.advance(now, &mut out);
-        self.tell(now, &mut out);
+        self.publish_changes(now, &mut out);
         out
     }
 
@@ -320,7 +340,7 @@ impl Core for NodeAgent {
         [
             self.phase.due(),
             self.talk.due(),
-            self.silent_until.filter(|_| self.phase == Phase::Idle),
+            self.silent_until.filter(|_| self.phase == OrderPhase::Idle),
             self.trial.due(&self.conditions()),
             open(self.fallback_at()),
             open(self.controller.lost_for(self.waits.no_controller)),

@@ -17,11 +17,13 @@ mod phase;
 mod trial;
 mod vault;
 
-pub use event::{Effect, Event, Found, Note, Resumed, Source, Took, Waits, Wish};
+pub use event::{
+    DeviceCommand, Effect, Event, NodeLogEvent, RequiredReading, Resumed, SavedNodeState, Took, Waits,
+};
 pub use last_boot::{Evidence, LastBoot, Stored};
 pub use machine::NodeAgent;
-pub use order::{Order, Why};
-pub use partitions::{LABELS, Partition};
+pub use order::{MachineOrder, OrderCause};
+pub use partitions::{LABELS, PartitionFacts};
 pub use vault::Vault;
 
 #[cfg(test)]

@@ -4,21 +4,21 @@
 
 use std::time::Duration;
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use topics::{BootReason, Requester};
 
 /// An operation that the device is taken through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
+pub struct MachineOrder {
     /// What is done.
-    pub operation: Operation,
+    pub operation: MachineOperation,
     /// Why, for the log of the next boot.
     pub reason: String,
     /// Why, as a number.
     pub boot_reason: BootReason,
 }
 
-impl Order {
+impl MachineOrder {
     /// In whose name the node was drained for it; `None` where nobody asked for a drain.
     pub const fn drained_for(&self) -> Option<Requester> {
         if matches!(
@@ -36,7 +36,7 @@ impl Order {
 
 /// What an order comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum OrderCause {
     /// zedagent wants it; it has seen to the drain.
     Command,
     /// baseosmgr has switched to another image; it has seen to the drain.
@@ -51,7 +51,7 @@ pub enum Why {
     Resumed,
 }
 
-impl Why {
+impl OrderCause {
     /// Whether nobody has asked for a drain. Such an order comes from a limit whose meaning is that the device
     /// cannot be helped otherwise; a drain needs the very controller, vault or image that is in trouble.
     pub const fn skips_drain(self) -> bool {
@@ -66,39 +66,39 @@ impl Why {
 ///
 /// The first one wins, and a repeat is ignored. A shutdown alone gives way: it leaves the power on, so that a
 /// reboot or power-off after it is the second half of one wish, not a change of mind.
-pub(super) const fn may_follow(latched: Option<Operation>, next: Operation) -> bool {
+pub(super) const fn may_follow(latched: Option<MachineOperation>, next: MachineOperation) -> bool {
     match (latched, next) {
-        (None, Operation::Reboot | Operation::Shutdown | Operation::Poweroff)
-        | (Some(Operation::Shutdown), Operation::Reboot | Operation::Poweroff) => true,
-        (Some(Operation::Reboot | Operation::Poweroff), _)
-        | (Some(Operation::Shutdown), Operation::Shutdown) => false,
+        (None, MachineOperation::Reboot | MachineOperation::Shutdown | MachineOperation::Poweroff)
+        | (Some(MachineOperation::Shutdown), MachineOperation::Reboot | MachineOperation::Poweroff) => true,
+        (Some(MachineOperation::Reboot | MachineOperation::Poweroff), _)
+        | (Some(MachineOperation::Shutdown), MachineOperation::Shutdown) => false,
     }
 }
 
 /// A command of zedagent; without a reason of its own it gets one.
-pub(super) fn commanded(operation: Operation, reason: &str, boot_reason: BootReason) -> Order {
+pub(super) fn commanded(operation: MachineOperation, reason: &str, boot_reason: BootReason) -> MachineOrder {
     let reason = match (reason.trim(), operation) {
-        ("", Operation::Reboot) => "NORMAL: reboot without a stated reason",
-        ("", Operation::Shutdown) => "NORMAL: shutdown without a stated reason",
-        ("", Operation::Poweroff) => "NORMAL: power-off without a stated reason",
+        ("", MachineOperation::Reboot) => "NORMAL: reboot without a stated reason",
+        ("", MachineOperation::Shutdown) => "NORMAL: shutdown without a stated reason",
+        ("", MachineOperation::Poweroff) => "NORMAL: power-off without a stated reason",
         (stated, _) => stated,
     };
-    Order { operation, reason: reason.to_owned(), boot_reason }
+    MachineOrder { operation, reason: reason.to_owned(), boot_reason }
 }
 
 /// The restart into the image of partition `label`.
-pub(super) fn update(label: &str, version: &str) -> Order {
+pub(super) fn update(label: &str, version: &str) -> MachineOrder {
     reboot(format!("NORMAL: baseos-update({label}) to EVE version {version} reboot"), BootReason::Update)
 }
 
 /// No controller for `limit` and `over` while the image is in test.
-pub(super) fn fallback(limit: Duration, over: Duration, undrained: &str) -> Order {
+pub(super) fn fallback(limit: Duration, over: Duration, undrained: &str) -> MachineOrder {
     let outage = outage("Exceeded fallback outage for controller connectivity", limit, over);
     reboot(format!("{outage}; rebooting{undrained}"), BootReason::Fallback)
 }
 
 /// A vault that stayed shut for `limit` and `over` while the image is in test; `pcrs` may be why.
-pub(super) fn vault(limit: Duration, over: Duration, pcrs: &[i64], undrained: &str) -> Order {
+pub(super) fn vault(limit: Duration, over: Duration, pcrs: &[i64], undrained: &str) -> MachineOrder {
     let outage = outage("Exceeded time for vault to be ready", limit, over);
     let indexes: Vec<String> = pcrs.iter().map(ToString::to_string).collect();
     let why = match indexes.as_slice() {
@@ -109,7 +109,7 @@ pub(super) fn vault(limit: Duration, over: Duration, pcrs: &[i64], undrained: &s
 }
 
 /// No controller for `limit` and `over`.
-pub(super) fn disconnect(limit: Duration, over: Duration, undrained: &str) -> Order {
+pub(super) fn disconnect(limit: Duration, over: Duration, undrained: &str) -> MachineOrder {
     let outage = outage("Exceeded outage for controller connectivity", limit, over);
     reboot(format!("{outage}; rebooting{undrained}"), BootReason::Disconnect)
 }
@@ -119,6 +119,6 @@ fn outage(what: &str, limit: Duration, over: Duration) -> String {
     format!("{what} {} by {} seconds", limit.as_secs(), over.as_secs())
 }
 
-const fn reboot(reason: String, boot_reason: BootReason) -> Order {
-    Order { operation: Operation::Reboot, reason, boot_reason }
+const fn reboot(reason: String, boot_reason: BootReason) -> MachineOrder {
+    MachineOrder { operation: MachineOperation::Reboot, reason, boot_reason }
 }

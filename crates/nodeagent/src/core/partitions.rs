@@ -9,7 +9,7 @@ pub const LABELS: [&str; 2] = ["IMGA", "IMGB"];
 
 /// One partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Partition {
+pub struct PartitionFacts {
     /// `active`, `inprogress`, `updating` or `unused`.
     pub state: String,
     /// Version of the image in it.
@@ -22,15 +22,15 @@ pub struct Partition {
 
 /// What is known of them. One that is unpublished stays as it was: partitions do not go away.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Partitions(BTreeMap<String, Partition>);
+pub(super) struct KnownPartitions(BTreeMap<String, PartitionFacts>);
 
-impl Partitions {
-    pub(super) fn hear(&mut self, label: String, value: Partition) {
+impl KnownPartitions {
+    pub(super) fn hear(&mut self, label: String, value: PartitionFacts) {
         self.0.insert(label, value);
     }
 
     /// The one that this boot runs.
-    pub(super) fn running(&self) -> Option<(&str, &Partition)> {
+    pub(super) fn running(&self) -> Option<(&str, &PartitionFacts)> {
         self.0.iter().find(|(_, it)| it.current).map(|(label, it)| (label.as_str(), it))
     }
 

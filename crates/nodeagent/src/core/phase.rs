@@ -12,59 +12,59 @@
 //! A restart on the agent's own account waits for its turn before Delay, and again in Turning in the place of Checking.
 //! ```
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use step::Mono;
 
-use super::Order;
+use super::MachineOrder;
 
 /// How far it is, each with what is valid there.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) enum Phase {
+pub(super) enum OrderPhase {
     /// No operation.
     #[default]
     Idle,
     /// Latched and published; others get time to end in order.
-    Delay { order: Order, until: Mono },
+    Delay { order: MachineOrder, until: Mono },
     /// The reason is stored; applications halt.
-    Halting { order: Order, until: Mono, tell_at: Mono },
+    Halting { order: MachineOrder, until: Mono, tell_at: Mono },
     /// All applications are down, or are no longer waited for.
-    Settling { order: Order, until: Mono },
+    Settling { order: MachineOrder, until: Mono },
     /// The hooks before a reboot are called, for at most so long.
     Hooks {
-        order: Order,
+        order: MachineOrder,
         until: Mono,
         /// Why the last try failed, or empty.
         trouble: String,
     },
     /// Everything is brought to the disks, for at most so long: nothing slow may come after the last look.
-    Syncing { order: Order, until: Mono },
+    Syncing { order: MachineOrder, until: Mono },
     /// What zedkube says right now about the node is being read.
     Checking {
-        order: Order,
+        order: MachineOrder,
         /// Why zedkube is not asked any more.
         unasked: String,
     },
     /// zedkube was asked whether the machine may go down now, and may answer until then.
-    Looking { order: Order, until: Mono },
+    Looking { order: MachineOrder, until: Mono },
     /// A restart on our own account is about to happen, as soon as it is its turn, or is waited for no longer.
-    Turning { order: Order },
+    Turning { order: MachineOrder },
     /// The node is being drained again, or zedkube holds it back: looked at when that says something else, and then.
-    Held { order: Order, again_at: Mono },
+    Held { order: MachineOrder, again_at: Mono },
     /// The device was asked. `leave_at`: a machine that is up then does not go down by itself.
-    Asked { order: Order, leave_at: Option<Mono> },
+    Asked { order: MachineOrder, leave_at: Option<Mono> },
     /// The device obeys: the machine is about to go.
-    Obeyed { order: Order, leave_at: Mono },
+    Obeyed { order: MachineOrder, leave_at: Mono },
     /// The device refused.
-    Refused { order: Order, again_at: Mono },
+    Refused { order: MachineOrder, again_at: Mono },
     /// Carried out, and the machine is up by intention.
-    Down { order: Order },
+    Down { order: MachineOrder },
     /// The machine did not go down; the agent leaves.
-    Leaving { order: Order },
+    Leaving { order: MachineOrder },
 }
 
-impl Phase {
+impl OrderPhase {
     /// The operation that is latched.
-    pub(super) const fn order(&self) -> Option<&Order> {
+    pub(super) const fn order(&self) -> Option<&MachineOrder> {
         match self {
             Self::Idle => None,
             Self::Delay { order, .. }
@@ -86,7 +86,7 @@ impl Phase {
 
     /// The machine itself is about to go down, with no way back.
     pub(super) fn going_down(&self) -> bool {
-        self.order().is_some_and(|order| order.operation != Operation::Shutdown)
+        self.order().is_some_and(|order| order.operation != MachineOperation::Shutdown)
     }
 
     /// When to look again.

@@ -10,7 +10,7 @@ use super::controller::Contact;
 
 /// How far the test is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Trial {
+pub(super) enum ImageTrial {
     /// Nothing to test, or not begun.
     #[default]
     Idle,
@@ -46,7 +46,7 @@ pub(super) struct Conditions {
     pub(super) tick: Duration,
 }
 
-impl Trial {
+impl ImageTrial {
     /// Where the test is now.
     pub(super) fn update(self, now: Mono, on: &Conditions) -> Self {
         if !on.in_test {

@@ -23,13 +23,13 @@ pub enum Vault {
 
 /// The watch over it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Watch {
+pub(super) struct VaultWatch {
     said: Vault,
-    state: State,
+    state: VaultState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum State {
+enum VaultState {
     #[default]
     Fine,
     /// Shut, while the controller was there to help.
@@ -38,7 +38,7 @@ enum State {
     LockedUp,
 }
 
-impl Watch {
+impl VaultWatch {
     pub(super) fn hear(&mut self, said: Vault) {
         self.said = said;
     }
@@ -46,10 +46,11 @@ impl Watch {
     /// Takes what is known now. The time counts only once the controller gave a config, as it may have to help.
     pub(super) fn update(&mut self, now: Mono, controller_had: bool) {
         self.state = match (&self.said, self.state) {
-            (Vault::Open, _) | (Vault::Silent | Vault::Opening, State::Fine | State::Shut { .. }) => {
-                State::Fine
+            (Vault::Open, _)
+            | (Vault::Silent | Vault::Opening, VaultState::Fine | VaultState::Shut { .. }) => {
+                VaultState::Fine
             }
-            (Vault::Shut(_), State::Fine) if controller_had => State::Shut { since: now },
+            (Vault::Shut(_), VaultState::Fine) if controller_had => VaultState::Shut { since: now },
             (Vault::Silent | Vault::Opening | Vault::Shut(_), state) => state,
         };
     }
@@ -57,8 +58,8 @@ impl Watch {
     /// When it will have been shut for `limit`, unless it opens.
     pub(super) fn shut_for(&self, limit: Duration) -> Option<Mono> {
         match self.state {
-            State::Shut { since } => Some(since + limit),
-            State::Fine | State::LockedUp => None,
+            VaultState::Shut { since } => Some(since + limit),
+            VaultState::Fine | VaultState::LockedUp => None,
         }
     }
 
@@ -72,10 +73,10 @@ impl Watch {
 
     /// It was shut for too long and no fallback can help.
     pub(super) fn lock_up(&mut self) {
-        self.state = State::LockedUp;
+        self.state = VaultState::LockedUp;
     }
 
     pub(super) fn locked_up(&self) -> bool {
-        self.state == State::LockedUp
+        self.state == VaultState::LockedUp
     }
 }

@@ -32,7 +32,7 @@ async fn the_device_is_asked_only_when_no_application_runs() {
     assert_eq!(world.recorded(), []);
     assert!(!world.status(|_| true).await.all_domains_halted);
     std::fs::remove_file(world.topic_root.path("run/domainmgr/DomainStatus/b.json")).unwrap();
-    assert_eq!(world.until_recorded().await, [(Operation::Reboot, REASON.into())]);
+    assert_eq!(world.until_recorded().await, [(MachineOperation::Reboot, REASON.into())]);
     world.kill().await;
 }
 
@@ -45,7 +45,7 @@ async fn the_waits_end_beside_a_zedagent_that_holds_the_lock_of_its_topic_and_st
         world.start();
         world.command_reboot();
         if ours {
-            assert_eq!(world.until_recorded().await, [(Operation::Reboot, REASON.into())]);
+            assert_eq!(world.until_recorded().await, [(MachineOperation::Reboot, REASON.into())]);
         } else {
             world.status(|it| it.device_reboot).await;
             assert_eq!((world.recorded(), world.text(agent::reasons::NUMBER)), (vec![], None));
@@ -86,7 +86,7 @@ async fn another_image_is_booted_into() {
     world.status(|_| true).await;
     world.partitions("active", "updating");
     let reason = "NORMAL: baseos-update(IMGB) to EVE version 14.5.0-k reboot";
-    assert_eq!(world.until_recorded().await, [(Operation::Reboot, reason.into())]);
+    assert_eq!(world.until_recorded().await, [(MachineOperation::Reboot, reason.into())]);
     assert_eq!(world.text(agent::reasons::NUMBER).as_deref(), Some("BootReasonUpdate"));
     world.kill().await;
 }
@@ -97,7 +97,7 @@ async fn a_shutdown_stores_no_reason_and_a_power_off_may_follow() {
     world.start();
     world.zedagent(|it| it.shutdown_cmd = true);
     world.until_journal("\"Done\":true").await;
-    assert_eq!(world.recorded()[0].0, Operation::Shutdown);
+    assert_eq!(world.recorded()[0].0, MachineOperation::Shutdown);
     assert_eq!(world.text(agent::reasons::NUMBER), None);
     world.zedagent(|it| {
         (it.shutdown_cmd, it.poweroff_cmd) = (true, true);
@@ -107,7 +107,7 @@ async fn a_shutdown_stores_no_reason_and_a_power_off_may_follow() {
     world.until_journal("\"Done\":true").await;
     assert_eq!(
         world.recorded().iter().map(|it| it.0).collect::<Vec<_>>(),
-        [Operation::Shutdown, Operation::Poweroff]
+        [MachineOperation::Shutdown, MachineOperation::Poweroff]
     );
     assert_eq!(world.text(agent::reasons::NUMBER).as_deref(), Some("BootReasonPoweroffCmd"));
     let status = world.status(|_| true).await;

@@ -51,7 +51,7 @@ async fn a_disk_that_takes_no_reason_does_not_keep_the_device_from_going_down() 
     // No log can be written where a file is in the place of its folder.
     world.write("persist/log", "no folder");
     world.command_reboot();
-    assert_eq!(world.until_recorded().await, [(Operation::Reboot, REASON.into())]);
+    assert_eq!(world.until_recorded().await, [(MachineOperation::Reboot, REASON.into())]);
     assert!(world.text(agent::reasons::REASON).unwrap().starts_with(STORED));
     world.kill().await;
 }

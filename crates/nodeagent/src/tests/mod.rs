@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-use agent::device::{self, Choice, Device, Operation};
+use agent::device::{self, Device, DeviceChoice, MachineOperation};
 use agent::{AgentContext, Clock, Error, Stop, Stopper};
 use pubsub::{FileRule, FileState, TopicRoot, store};
 use tokio::task::JoinSet;
@@ -83,12 +83,12 @@ impl World {
     }
 
     fn start(&mut self) {
-        self.start_with(Choice::Record.open(&self.topic_root, Clock::new()));
+        self.start_with(DeviceChoice::Record.open(&self.topic_root, Clock::new()));
     }
 
     fn start_with(&mut self, device: Box<dyn Device>) {
         let (stopper, stop) = Stop::new();
-        let boot_id = Choice::Record.boot_id(&self.topic_root).unwrap();
+        let boot_id = DeviceChoice::Record.boot_id(&self.topic_root).unwrap();
         let context = AgentContext { topic_root: self.topic_root.clone(), clock: self.clock, stop, boot_id };
         let mut running = JoinSet::new();
         running.spawn(crate::run(context, self.limits, device));
@@ -178,7 +178,7 @@ impl World {
         });
     }
 
-    fn recorded(&self) -> Vec<(Operation, String)> {
+    fn recorded(&self) -> Vec<(MachineOperation, String)> {
         device::recorded(&self.topic_root).unwrap().into_iter().map(|it| (it.operation, it.reason)).collect()
     }
 
@@ -207,7 +207,7 @@ impl World {
         parse(&self.until(STATUS, |text| wanted(&parse(text))).await)
     }
 
-    async fn until_recorded(&self) -> Vec<(Operation, String)> {
+    async fn until_recorded(&self) -> Vec<(MachineOperation, String)> {
         self.until(device::RECORD, |_| true).await;
         self.recorded()
     }

@@ -38,7 +38,7 @@ async fn an_agent_killed_in_mid_reboot_ends_in_the_same_reboot_done_once() {
             "the reason of this boot's end is not that of the last"
         );
         assert_eq!(status.restart_counter, 0);
-        assert_eq!(world.recorded(), [(Operation::Reboot, REASON.into())], "killed at {mark}");
+        assert_eq!(world.recorded(), [(MachineOperation::Reboot, REASON.into())], "killed at {mark}");
         assert!(world.text(agent::reasons::REASON).unwrap().starts_with(STORED));
         assert_eq!(world.text(reasons::COUNTER).as_deref(), Some("1"));
         world.kill().await;

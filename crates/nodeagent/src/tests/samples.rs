@@ -18,7 +18,7 @@ async fn an_idle_device_a_drain_and_a_reboot_read_as_in_the_samples() {
     world.command_reboot();
     let sample = golden("NodeAgentStatus/device-reboot-domains-halted.json");
     world.until(STATUS, |text| text == sample).await;
-    assert_eq!(world.until_recorded().await, [(Operation::Reboot, REASON.into())]);
+    assert_eq!(world.until_recorded().await, [(MachineOperation::Reboot, REASON.into())]);
     assert_eq!(world.text(STATUS), Some(sample));
     world.kill().await;
 }

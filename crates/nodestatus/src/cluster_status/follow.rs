@@ -10,10 +10,10 @@ use tokio::sync::watch;
 use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus};
 use tracing::info;
 
-use super::rules::{Facts, Place, Verdict, place};
+use super::rules::{NodeAddress, StatusDecision, StatusFacts, place};
 use crate::ClusterMembership;
 use crate::GLOBAL;
-use crate::token::{self, Answer};
+use crate::token::{self, BlockAnswer};
 use agent::duties;
 
 enum StatusEvent {
@@ -21,11 +21,11 @@ enum StatusEvent {
     /// The ports have been looked for; there may be none.
     NetworkRead,
     /// The token of a config.
-    Token(Box<Answer>),
+    Token(Box<BlockAnswer>),
 }
 
-impl From<Answer> for StatusEvent {
-    fn from(answer: Answer) -> Self {
+impl From<BlockAnswer> for StatusEvent {
+    fn from(answer: BlockAnswer) -> Self {
         Self::Token(Box::new(answer))
     }
 }
@@ -49,18 +49,18 @@ impl Speaker {
     pub(crate) fn follow(
         &self,
         context: AgentContext,
-        standing: watch::Receiver<ClusterMembership>,
-        places: watch::Sender<Option<Place>>,
+        cluster_membership: watch::Receiver<ClusterMembership>,
+        places: watch::Sender<Option<NodeAddress>>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        run(context, Arc::downgrade(&self.0), standing, places)
+        run(context, Arc::downgrade(&self.0), cluster_membership, places)
     }
 }
 
 async fn run(
     context: AgentContext,
     said: Weak<Mutex<StatusOutlet>>,
-    mut standing: watch::Receiver<ClusterMembership>,
-    places: watch::Sender<Option<Place>>,
+    mut cluster_membership: watch::Receiver<ClusterMembership>,
+    places: watch::Sender<Option<NodeAddress>>,
 ) {
     let (outbox, mut inbox) = turn::inbox();
     let mut tasks = Tasks::new(outbox);
@@ -82,9 +82,9 @@ async fn run(
         };
         duties::keep_until_stop("cluster token", &here, follow).await;
     });
-    let mut facts = Facts::default();
+    let mut facts = StatusFacts::default();
     loop {
-        facts.stands(&standing.borrow_and_update());
+        facts.learn_membership(&cluster_membership.borrow_and_update());
         sealed.send_if_modified(|asked| {
             let wanted = facts.sealed();
             let other = *asked != wanted;
@@ -104,13 +104,13 @@ async fn run(
                 Some(heard) => take(&mut facts, heard),
                 None => return,
             },
-            changed = standing.changed() => if changed.is_err() { return },
+            changed = cluster_membership.changed() => if changed.is_err() { return },
             () = context.clock.sleep_until(again) => {}
         }
     }
 }
 
-fn take(facts: &mut Facts, heard: StatusEvent) {
+fn take(facts: &mut StatusFacts, heard: StatusEvent) {
     match heard {
         StatusEvent::Token(answer) => facts.opened(*answer),
         StatusEvent::Network(network) => facts.network = Some(*network),
@@ -121,11 +121,11 @@ fn take(facts: &mut Facts, heard: StatusEvent) {
 }
 
 /// Says what is to be said; the server is told its place last, and only what was said.
-fn publish(said: &mut StatusOutlet, verdict: Verdict, places: &watch::Sender<Option<Place>>) {
+fn publish(said: &mut StatusOutlet, verdict: StatusDecision, places: &watch::Sender<Option<NodeAddress>>) {
     let now = match verdict {
-        Verdict::Keep => return,
-        Verdict::Stay => said.get(GLOBAL).and_then(place),
-        Verdict::Nothing => {
+        StatusDecision::Keep => return,
+        StatusDecision::Stay => said.get(GLOBAL).and_then(place),
+        StatusDecision::Nothing => {
             if said.get(GLOBAL).is_some() {
                 if !said.take(GLOBAL) {
                     return;
@@ -134,7 +134,7 @@ fn publish(said: &mut StatusOutlet, verdict: Verdict, places: &watch::Sender<Opt
             }
             None
         }
-        Verdict::Status(status) => {
+        StatusDecision::Status(status) => {
             if !said.put(GLOBAL, &status) {
                 return;
             }
@@ -166,7 +166,7 @@ mod tests {
         json!({ "Ports": [{ "IfName": "eth7", "Logicallabel": "lan", "ClusterIPAddr": address }] })
     }
 
-    fn standing(membership: Membership) -> ClusterMembership {
+    fn cluster_membership(membership: Membership) -> ClusterMembership {
         let valid = membership == Membership::Member;
         let config = json!({
             "Initialized": true, "Valid": valid, "ClusterName": "c", "ClusterInterface": "lan",
@@ -189,13 +189,13 @@ mod tests {
             boot_id: String::new(),
         };
         let (sender, mut places) = watch::channel(None);
-        let stands = watch::Sender::new(ClusterMembership::default());
+        let members = watch::Sender::new(ClusterMembership::default());
         let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
         let speaker = Speaker::open(&troubles).unwrap();
         let mut task = JoinSet::new();
-        task.spawn(speaker.follow(context.clone(), stands.subscribe(), sender));
+        task.spawn(speaker.follow(context.clone(), members.subscribe(), sender));
         let said = || wire::peek::<EdgeNodeClusterStatus>(&topic_root, NAME, GLOBAL).unwrap();
-        stands.send_replace(standing(Membership::Member));
+        members.send_replace(cluster_membership(Membership::Member));
         write(root.path(), NETWORK, &network("10.244.244.2"));
         let place = places.wait_for(Option::is_some).await.unwrap().unwrap();
         assert_eq!(place.address.to_string(), "10.244.244.2");
@@ -210,16 +210,16 @@ mod tests {
         write(root.path(), NETWORK, &network("10.244.244.2"));
         places.wait_for(Option::is_some).await.unwrap();
         // On its way out it keeps its address, also over a restart of the agent.
-        stands.send_replace(standing(Membership::Leaving));
+        members.send_replace(cluster_membership(Membership::Leaving));
         write(root.path(), NETWORK, &network("10.244.244.3"));
         drop((task, speaker));
         let (sender, mut places) = watch::channel(None);
         let speaker = Speaker::open(&troubles).unwrap();
         let mut task = JoinSet::new();
-        task.spawn(speaker.follow(context, stands.subscribe(), sender));
+        task.spawn(speaker.follow(context, members.subscribe(), sender));
         assert_eq!(*places.wait_for(Option::is_some).await.unwrap(), Some(place));
         assert_eq!(said(), Some(status));
-        stands.send_replace(standing(Membership::Outside));
+        members.send_replace(cluster_membership(Membership::Outside));
         places.wait_for(Option::is_none).await.unwrap();
         assert_eq!(said(), None);
         drop(stopper);

@@ -7,4 +7,4 @@ mod follow;
 mod rules;
 
 pub(crate) use follow::Speaker;
-pub(crate) use rules::Place;
+pub(crate) use rules::NodeAddress;

@@ -15,11 +15,11 @@ use topics::{
 use super::balance::balance;
 use crate::ClusterMembership;
 use crate::Membership;
-use crate::token::{Answer, Sealed, Token};
+use crate::token::{BlockAnswer, ClusterToken, Sealed};
 
 /// The newest facts.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct StatusFacts {
     /// The last config that was decided upon; `None` before the first. One that is gone is one that is not valid. On
     /// the way out of the cluster, the one from before, where that is known.
     pub(super) config: Option<Arc<EdgeNodeClusterConfig>>,
@@ -28,12 +28,12 @@ pub(super) struct Facts {
     /// The ports; `None` before they have been looked for.
     pub(super) network: Option<DeviceNetworkStatus>,
     /// The token of that config.
-    pub(super) token: Token,
+    pub(super) token: ClusterToken,
 }
 
 /// What is to be published.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum StatusDecision {
     /// What stands, until more is known.
     Keep,
     /// What stands, also as a place: the node needs it until it has left.
@@ -46,21 +46,21 @@ pub(super) enum Verdict {
 
 /// Where this node can be reached in its cluster, as long as it can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct NodeAddress {
     /// Its address there.
     pub(crate) address: IpAddr,
     /// The cluster.
     pub(crate) cluster: GoUuid,
 }
 
-impl Facts {
+impl StatusFacts {
     /// Takes how the node stands; a config with another token forgets the last one.
-    pub(super) fn stands(&mut self, standing: &ClusterMembership) {
-        self.leaving = standing.membership == Membership::Leaving;
-        let config = standing.left.as_ref().or(standing.config.as_ref());
+    pub(super) fn learn_membership(&mut self, cluster_membership: &ClusterMembership) {
+        self.leaving = cluster_membership.membership == Membership::Leaving;
+        let config = cluster_membership.left.as_ref().or(cluster_membership.config.as_ref());
         let wanted = config.map(AsRef::as_ref).and_then(Sealed::of).map(|it| it.block);
         if wanted != self.sealed().map(|it| it.block) {
-            self.token = if wanted.is_some() { Token::Pending } else { Token::None };
+            self.token = if wanted.is_some() { ClusterToken::Pending } else { ClusterToken::None };
         }
         self.config = config.cloned();
     }
@@ -71,37 +71,37 @@ impl Facts {
     }
 
     /// Takes what became of a block; one of an earlier config says nothing.
-    pub(super) fn opened(&mut self, answer: Answer) {
+    pub(super) fn opened(&mut self, answer: BlockAnswer) {
         if self.sealed().is_some_and(|it| it.block == answer.of.block) {
             self.token = answer.token;
         }
     }
 
     /// Judges the facts. `last` is what was said last, whose errors keep their time; `now` is for new ones.
-    pub(super) fn judge(&self, last: Option<&EdgeNodeClusterStatus>, now: GoTime) -> Verdict {
+    pub(super) fn judge(&self, last: Option<&EdgeNodeClusterStatus>, now: GoTime) -> StatusDecision {
         let known = self.config.as_ref().filter(|it| it.valid || !self.leaving);
         let Some(config) = known else {
-            return if self.leaving { Verdict::Stay } else { Verdict::Keep };
+            return if self.leaving { StatusDecision::Stay } else { StatusDecision::Keep };
         };
         if self.leaving && last.is_some_and(|it| serves(it, config)) {
-            return Verdict::Stay;
+            return StatusDecision::Stay;
         }
         if !config.valid {
-            return Verdict::Nothing;
+            return StatusDecision::Nothing;
         }
-        let Some(network) = &self.network else { return Verdict::Keep };
+        let Some(network) = &self.network else { return StatusDecision::Keep };
         let ports = network.ports.as_deref().unwrap_or_default();
         let wanted = config.lb_interfaces.as_deref().unwrap_or_default();
         let balance = balance(config, ports);
         let (token, fault) = match &self.token {
             // A moment, after which there is a token or a fault: until then what stands is not withdrawn.
-            Token::Pending => return Verdict::Keep,
-            Token::None => (Secret::default(), ""),
-            Token::Clear(token) => (token.clone(), ""),
-            Token::Failed(why) => (Secret::default(), why.as_str()),
+            ClusterToken::Pending => return StatusDecision::Keep,
+            ClusterToken::None => (Secret::default(), ""),
+            ClusterToken::Clear(token) => (token.clone(), ""),
+            ClusterToken::Failed(why) => (Secret::default(), why.as_str()),
         };
         let before = last.map(|it| (&it.lb_config_error, &it.error));
-        Verdict::Status(Box::new(EdgeNodeClusterStatus {
+        StatusDecision::Status(Box::new(EdgeNodeClusterStatus {
             cluster_name: config.cluster_name.clone(),
             cluster_id: config.cluster_id.clone(),
             cluster_interface: linux_name(&config.cluster_interface, ports),
@@ -115,8 +115,18 @@ impl Facts {
             lb_ip_prefixes: some(
                 wanted.iter().map(|it| &it.ip_prefix).filter(|it| !it.is_empty()).cloned().collect(),
             ),
-            lb_config_error: told(balance.fault, ErrorSeverity::Error, before.map(|it| it.0), now),
-            error: told(fault.to_owned(), ErrorSeverity::Unspecified, before.map(|it| it.1), now),
+            lb_config_error: error_description(
+                balance.fault,
+                ErrorSeverity::Error,
+                before.map(|it| it.0),
+                now,
+            ),
+            error: error_description(
+                fault.to_owned(),
+                ErrorSeverity::Unspecified,
+                before.map(|it| it.1),
+                now,
+            ),
         }))
     }
 }
@@ -129,9 +139,9 @@ fn serves(status: &EdgeNodeClusterStatus, config: &EdgeNodeClusterConfig) -> boo
 }
 
 /// The place that a status names.
-pub(super) fn place(status: &EdgeNodeClusterStatus) -> Option<Place> {
+pub(super) fn place(status: &EdgeNodeClusterStatus) -> Option<NodeAddress> {
     let address = status.cluster_ip_prefix.as_ref()?.ip.0.filter(|_| status.cluster_ip_is_ready)?;
-    Some(Place { address, cluster: status.cluster_id.uuid })
+    Some(NodeAddress { address, cluster: status.cluster_id.uuid })
 }
 
 /// Whether the cluster's address is up: a usable port of that label has it.
@@ -157,7 +167,7 @@ fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
 }
 
 /// An error; with the text of the last one it is that one.
-fn told(
+fn error_description(
     error: String,
     error_severity: ErrorSeverity,
     last: Option<&ErrorDescription>,

@@ -21,12 +21,12 @@ use uuid::Uuid;
 
 use super::joined::Joined;
 use super::node_list::NodeList;
-use super::peers::{Peers, Question};
-use super::statement::Statement;
+use super::peers::{PeerQuestion, Peers};
+use super::statement::OutageStatement;
 use super::totals::Totals;
-use super::view::View;
+use super::view::NodeView;
 use super::{app, metrics, page};
-use crate::cluster_status::Place;
+use crate::cluster_status::NodeAddress;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
@@ -106,9 +106,9 @@ fn below(path: &str, start: &str, leaf: fn(Option<Uuid>) -> Leaf) -> Option<Leaf
 
 /// Whether an answer waits for other nodes: then it has more time.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Patience(Arc<AtomicBool>);
+pub(super) struct AnswerPatience(Arc<AtomicBool>);
 
-impl Patience {
+impl AnswerPatience {
     /// Whether there is more time.
     pub(super) fn is_given(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -128,7 +128,7 @@ pub(crate) struct Router {
     joined: Arc<Joined>,
     node_list: Arc<NodeList>,
     peers: Arc<Peers>,
-    outage: Arc<Statement>,
+    outage: Arc<OutageStatement>,
     /// What is counted; nothing where nobody counts.
     totals: Option<watch::Receiver<Totals>>,
     readers: Arc<Semaphore>,
@@ -141,7 +141,7 @@ impl Router {
         joined: Joined,
         node_list: Arc<NodeList>,
         peers: Peers,
-        outage: Statement,
+        outage: OutageStatement,
     ) -> Self {
         let (joined, peers, outage) = (Arc::new(joined), Arc::new(peers), Arc::new(outage));
         let readers = Arc::new(Semaphore::new(READERS));
@@ -169,9 +169,9 @@ impl Router {
     /// `joined` and `node_list` do, and for other nodes only after it has asked for `patience`.
     pub(super) async fn answer(
         &self,
-        place: Option<Place>,
+        place: Option<NodeAddress>,
         own: SocketAddr,
-        patience: &Patience,
+        patience: &AnswerPatience,
         method: &Method,
         path: &str,
     ) -> Response<Full<Bytes>> {
@@ -214,7 +214,7 @@ impl Router {
                     let report = self.look(move |topic_root, now| report(topic_root, app, now)).await;
                     report.unwrap_or_else(|| "{}".to_owned())
                 };
-                match self.peers.answer(Question { app, own }, own_report).await {
+                match self.peers.answer(PeerQuestion { app, own }, own_report).await {
                     Some(answer) => respond(StatusCode::OK, JSON, answer),
                     None => {
                         respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, "busy: ask again in some seconds\n")
@@ -238,17 +238,17 @@ impl Router {
     async fn read(
         &self,
         kind: &'static str,
-        make: impl FnOnce(View, GoTime) -> String + Send + 'static,
+        make: impl FnOnce(NodeView, GoTime) -> String + Send + 'static,
     ) -> Response<Full<Bytes>> {
         made(kind, self.view(make).await)
     }
 
     async fn view<T: Send + 'static>(
         &self,
-        make: impl FnOnce(View, GoTime) -> T + Send + 'static,
+        make: impl FnOnce(NodeView, GoTime) -> T + Send + 'static,
     ) -> Option<T> {
         let boot_id = Arc::clone(&self.boot_id);
-        self.look(move |topic_root, now| make(View::read(topic_root, &boot_id, now), now)).await
+        self.look(move |topic_root, now| make(NodeView::read(topic_root, &boot_id, now), now)).await
     }
 
     /// Reads files where it holds nobody up, few at a time. Dropping it leaves a reading under way to its end.
@@ -290,7 +290,7 @@ fn made(kind: &'static str, body: Option<String>) -> Response<Full<Bytes>> {
 }
 
 /// What has to be known before drains of this node can be told.
-fn waits_for(view: &View) -> Option<&'static str> {
+fn waits_for(view: &NodeView) -> Option<&'static str> {
     if view.node.is_empty() {
         return Some("the name of this node is not known yet");
     }

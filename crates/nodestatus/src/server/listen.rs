@@ -22,9 +22,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-use super::answer::{Patience, Router};
+use super::answer::{AnswerPatience, Router};
 use super::connection_counts::ConnectionCounts;
-use crate::cluster_status::Place;
+use crate::cluster_status::NodeAddress;
 
 /// No head of a request is longer.
 const HEAD_BYTES: usize = 8 << 10;
@@ -35,7 +35,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Where and within what limits is served.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct ServerLimits {
     /// TCP port; 0 for any that is free.
     pub port: u16,
     /// Addresses besides the one in the cluster, as loopback.
@@ -54,7 +54,7 @@ pub struct Limits {
     pub retry: Duration,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             port: 12346,
@@ -71,9 +71,9 @@ impl Default for Limits {
 
 /// Serves at each place in turn, and at the further addresses all along. `bound` says where in the cluster it listens.
 pub(crate) async fn serve(
-    limits: Limits,
+    limits: ServerLimits,
     router: Router,
-    places: watch::Receiver<Option<Place>>,
+    places: watch::Receiver<Option<NodeAddress>>,
     bound: watch::Sender<Option<SocketAddr>>,
 ) {
     let counts = Arc::new(Mutex::new(ConnectionCounts::new(limits.most, limits.most_of_one)));
@@ -126,9 +126,9 @@ async fn listen(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr
 struct Connections {
     counts: Arc<Mutex<ConnectionCounts>>,
     tasks: JoinSet<()>,
-    limits: Limits,
+    limits: ServerLimits,
     router: Router,
-    places: watch::Receiver<Option<Place>>,
+    places: watch::Receiver<Option<NodeAddress>>,
     /// Where this node is asked in its cluster.
     bound: watch::Receiver<Option<SocketAddr>>,
 }
@@ -185,7 +185,7 @@ impl Connections {
     }
 
     /// Serves one connection in a task of its own, if there is room for it; else it is closed at once.
-    fn take(&mut self, stream: TcpStream, from: IpAddr, place: Option<Place>, own: SocketAddr) {
+    fn take(&mut self, stream: TcpStream, from: IpAddr, place: Option<NodeAddress>, own: SocketAddr) {
         if !self.counts.lock().unwrap_or_else(PoisonError::into_inner).admit(from) {
             debug!(%from, "too many connections, one more is closed");
             return;
@@ -205,11 +205,11 @@ impl Connections {
 pub(super) async fn serve_one(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
-    place: Option<Place>,
+    place: Option<NodeAddress>,
     own: SocketAddr,
-    limits: &Limits,
+    limits: &ServerLimits,
 ) -> bool {
-    let patience = Patience::default();
+    let patience = AnswerPatience::default();
     let mut talk = pin!(converse(stream, router, place, own, patience.clone(), limits.request));
     if timeout(limits.request, &mut talk).await.is_ok() {
         return true;
@@ -222,9 +222,9 @@ pub(super) async fn serve_one(
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
-    place: Option<Place>,
+    place: Option<NodeAddress>,
     own: SocketAddr,
-    patience: Patience,
+    patience: AnswerPatience,
     limit: Duration,
 ) {
     let service = service_fn(move |request: Request<Incoming>| {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, StepWord};
 
 use super::totals::{Totals, repair};
-use super::view::View;
+use super::view::NodeView;
 
 /// Codes of blockers that are told by name; any other is `other`.
 pub const CODES: [&str; 26] = [
@@ -66,8 +66,8 @@ const WARNED: [&str; 6] = ["clock", "network", "storage-pods", "system-pods", "m
 pub(super) const OTHER: &str = "other";
 
 /// All figures at `now`.
-pub(super) fn metrics(view: &View, totals: &Totals, now: GoTime) -> String {
-    let mut out = Page::default();
+pub(super) fn metrics(view: &NodeView, totals: &Totals, now: GoTime) -> String {
+    let mut out = MetricsPage::default();
     out.one("pillar_up", "1 while zedkube runs", 1);
     totals.write(&mut out);
     if let Some(progress) = &view.progress {
@@ -83,7 +83,7 @@ pub(super) fn metrics(view: &View, totals: &Totals, now: GoTime) -> String {
     out.text()
 }
 
-fn present(out: &mut Page, progress: &NodeDrainProgress, now: GoTime) {
+fn present(out: &mut MetricsPage, progress: &NodeDrainProgress, now: GoTime) {
     let counts = progress.counts;
     let seconds = if progress.status.is_under_way() { between(progress.started_at, now) } else { 0 };
     let (mut pods, mut waits) = (BTreeMap::new(), BTreeMap::new());
@@ -128,7 +128,7 @@ fn present(out: &mut Page, progress: &NodeDrainProgress, now: GoTime) {
     out.many("pillar_repairs", "what zedkube removed after an outage since it started", "kind", repairs);
 }
 
-fn past(out: &mut Page, history: &DrainHistory) {
+fn past(out: &mut MetricsPage, history: &DrainHistory) {
     let (mut ends, mut skips) = (BTreeMap::new(), BTreeMap::new());
     let mut repairs = BTreeMap::from([("recordon", 0_u64), ("restarted", 0), ("void", 0)]);
     for drain in &history.drains {
@@ -197,9 +197,9 @@ pub(super) fn word(value: &impl Serialize) -> String {
 
 /// The text that Prometheus reads.
 #[derive(Default)]
-pub(super) struct Page(String);
+pub(super) struct MetricsPage(String);
 
-impl Page {
+impl MetricsPage {
     pub(super) fn text(self) -> String {
         self.0
     }
@@ -256,7 +256,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn view() -> View {
+    fn view() -> NodeView {
         let blocker = |code: &str, since: &str| Blocker {
             pod: "shop/\"web\"".to_owned(),
             code: code.to_owned(),
@@ -317,7 +317,7 @@ mod tests {
             drain(DrainStatus::FailedDrain, "", 900, &[StepWord::Restarted]),
         ];
         let history = DrainHistory { drains, ..DrainHistory::default() };
-        View { progress: Some(progress), history: Some(history), ..View::default() }
+        NodeView { progress: Some(progress), history: Some(history), ..NodeView::default() }
     }
 
     /// Those have a test of their own.
@@ -376,7 +376,7 @@ pillar_drain_history_repairs{kind=\"void\"} 1";
         };
         let leader = Some(topics::KubeLeaderElectInfo::default());
         assert_eq!(
-            named(&metrics(&View { leader, ..view() }, &Totals::default(), GoTime::ZERO)),
+            named(&metrics(&NodeView { leader, ..view() }, &Totals::default(), GoTime::ZERO)),
             named(page)
         );
     }

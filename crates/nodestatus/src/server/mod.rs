@@ -35,19 +35,19 @@ use pubsub::TopicRoot;
 use tokio::sync::watch;
 use topics::{GoTime, Headline};
 
-use crate::cluster_status::Place;
+use crate::cluster_status::NodeAddress;
 use kubeapi::OwnNode;
 
 use answer::Router;
 use joined::Joined;
-pub use listen::Limits;
+pub use listen::ServerLimits;
 pub use metrics::CODES;
 use node_list::NodeList;
 use peers::Peers;
 pub use statement::Make;
-use statement::Statement;
+use statement::OutageStatement;
 pub use totals::Totals;
-use view::View;
+use view::NodeView;
 
 /// Longest wait for the API: the rest of a request's time is for the request.
 const API_LIMIT: Duration = Duration::from_secs(3);
@@ -55,10 +55,10 @@ const API_LIMIT: Duration = Duration::from_secs(3);
 /// Serves at each place in turn for good. Dropping it closes everything.
 pub(crate) fn run(
     context: AgentContext,
-    limits: Limits,
+    limits: ServerLimits,
     cluster: ApiClient,
     own_node: OwnNode,
-    places: watch::Receiver<Option<Place>>,
+    places: watch::Receiver<Option<NodeAddress>>,
     (outage, totals): (Make, watch::Receiver<Totals>),
 ) -> impl Future<Output = ()> + Send + use<> {
     let (clock, limit) = (context.clock, API_LIMIT.min(limits.request / 2));
@@ -66,7 +66,7 @@ pub(crate) fn run(
     let (bound, listens) = watch::channel(None);
     let node_list = Arc::new(NodeList::new(cluster, clock, limit, listens));
     let peers = Peers::new(Arc::clone(&node_list), clock, limits.peer);
-    let outage = Statement::new(outage, clock, limit);
+    let outage = OutageStatement::new(outage, clock, limit);
     let router = Router::new(
         (context.topic_root, clock, &context.boot_id),
         joined,
@@ -82,5 +82,5 @@ pub(crate) fn run(
 
 /// See [`crate::headline`].
 pub(crate) fn headline(topic_root: &TopicRoot, boot_id: &str, now: GoTime) -> Headline {
-    page::headline(&View { silent: None, ..View::read(topic_root, boot_id, now) }, now)
+    page::headline(&NodeView { silent: None, ..NodeView::read(topic_root, boot_id, now) }, now)
 }

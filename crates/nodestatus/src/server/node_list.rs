@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use agent::Clock;
 use kubeapi::ApiClient;
-use kubeapi::nodes::{Member, members};
+use kubeapi::nodes::{ReachableNode, members};
 use step::Mono;
 use tokio::sync::{Notify, watch};
 use topics::{GoTime, Headline};
@@ -30,8 +30,8 @@ const WORD: Duration = Duration::from_secs(15);
 
 /// The nodes and when they were read.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
-    pub(super) members: Arc<[Member]>,
+pub(super) struct NodesSnapshot {
+    pub(super) members: Arc<[ReachableNode]>,
     /// What those that answered say of themselves, by name.
     pub(super) words: Arc<BTreeMap<String, NodeWord>>,
     /// When they were asked.
@@ -49,8 +49,8 @@ pub(super) struct NodeWord {
 }
 
 #[cfg(test)]
-impl Known {
-    pub(super) fn at(at: GoTime, members: impl Into<Arc<[Member]>>) -> Self {
+impl NodesSnapshot {
+    pub(super) fn at(at: GoTime, members: impl Into<Arc<[ReachableNode]>>) -> Self {
         Self {
             members: members.into(),
             words: Arc::default(),
@@ -63,9 +63,9 @@ impl Known {
 
 /// What has come of the calls so far.
 #[derive(Debug, Clone, Default)]
-struct Calls {
+struct NodeCalls {
     ended: Option<Mono>,
-    good: Option<Known>,
+    good: Option<NodesSnapshot>,
 }
 
 /// The nodes, read when they are asked for.
@@ -79,7 +79,7 @@ pub(crate) struct NodeList {
     wanted: Notify,
     /// Somebody wants to know what the nodes say.
     words_wanted: AtomicBool,
-    calls: watch::Sender<Calls>,
+    calls: watch::Sender<NodeCalls>,
 }
 
 impl NodeList {
@@ -110,7 +110,7 @@ impl NodeList {
                     Ok(members) => {
                         let (words, asked) =
                             calls.good.take().map(|it| (it.words, it.asked)).unwrap_or_default();
-                        calls.good = Some(Known { members: members.into(), words, asked, at, since });
+                        calls.good = Some(NodesSnapshot { members: members.into(), words, asked, at, since });
                     }
                     Err(error) => debug!(error = error.line(), "the nodes of the cluster cannot be read"),
                 }
@@ -121,14 +121,14 @@ impl NodeList {
             {
                 let asked = self.clock.now();
                 let words = Arc::new(peers::headlines(own, &good.members, self.limit).await);
-                self.calls.send_modify(|calls| calls.good = Some(Known { words, asked, ..good }));
+                self.calls.send_modify(|calls| calls.good = Some(NodesSnapshot { words, asked, ..good }));
             }
         }
     }
 
     /// The nodes, at most ten seconds old if the API answers, at most five minutes old if it does not. Waits no
     /// longer than `patience`. Dropping it loses nothing.
-    pub(super) async fn within(&self, patience: Duration) -> Option<Known> {
+    pub(super) async fn within(&self, patience: Duration) -> Option<NodesSnapshot> {
         let mut calls = self.calls.subscribe();
         if !self.is_fresh() {
             self.wanted.notify_one();
@@ -140,11 +140,11 @@ impl NodeList {
     }
 
     /// The same for somebody who wants to know what the nodes say too: they are asked once the nodes have been read again.
-    pub(super) async fn with_words(&self, patience: Duration) -> Option<Known> {
+    pub(super) async fn with_words(&self, patience: Duration) -> Option<NodesSnapshot> {
         self.words_wanted.store(true, Ordering::Relaxed);
         let known = self.within(patience).await?;
         let is_new = self.clock.now().since(known.asked) < WORD;
-        Some(if is_new { known } else { Known { words: Arc::default(), ..known } })
+        Some(if is_new { known } else { NodesSnapshot { words: Arc::default(), ..known } })
     }
 
     fn is_fresh(&self) -> bool {
@@ -164,7 +164,7 @@ mod tests {
         let word = NodeWord { headline: Headline::default(), at: "127.0.0.2:1".parse().unwrap() };
         let words = Arc::new(BTreeMap::from([("n2".to_owned(), word)]));
         let (asked, since) = (clock.now(), clock.now());
-        let known = Known { words, asked, since, ..Known::at(clock.wall(), []) };
+        let known = NodesSnapshot { words, asked, since, ..NodesSnapshot::at(clock.wall(), []) };
         list.calls.send_modify(|calls| calls.good = Some(known));
         let told = async || list.with_words(Duration::ZERO).await.unwrap().words.len();
         tokio::time::advance(Duration::from_secs(14)).await;

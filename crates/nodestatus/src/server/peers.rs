@@ -16,7 +16,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use kubeapi::nodes::Member;
+use kubeapi::nodes::ReachableNode;
 use step::Mono;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -47,7 +47,7 @@ const LIST_LIMIT: Duration = Duration::from_secs(3);
 
 /// What is asked, and as whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Question {
+pub(super) struct PeerQuestion {
     /// One application, or none.
     pub(super) app: Option<Uuid>,
     /// Where this node is asked: peers are at the same port.
@@ -56,7 +56,7 @@ pub(super) struct Question {
 
 /// The last round.
 struct Last {
-    question: Question,
+    question: PeerQuestion,
     at: Mono,
     answer: Bytes,
 }
@@ -81,7 +81,7 @@ impl Peers {
     /// Dropping it gives up a round under way.
     pub(super) async fn answer<F: Future<Output = String>>(
         &self,
-        question: Question,
+        question: PeerQuestion,
         own: F,
     ) -> Option<Bytes> {
         let _turn = tokio::time::timeout(self.limit * 3 / 2, self.turn.acquire()).await.ok()?.ok()?;
@@ -98,7 +98,7 @@ impl Peers {
     }
 
     /// The answer of the last round, if it was asked the same and is young.
-    fn recent(&self, question: Question) -> Option<Bytes> {
+    fn recent(&self, question: PeerQuestion) -> Option<Bytes> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let last = last.as_ref().filter(|it| it.question == question)?;
         (self.clock.now().since(last.at) < GAP).then(|| last.answer.clone())
@@ -118,7 +118,7 @@ impl Peers {
     }
 
     /// Asks all; their answers come in the order of the peers.
-    async fn round(&self, question: Question, peers: Vec<IpAddr>) -> Vec<PeerBytes> {
+    async fn round(&self, question: PeerQuestion, peers: Vec<IpAddr>) -> Vec<PeerBytes> {
         let limit = self.limit;
         let mut heard: Vec<PeerBytes> = peers.iter().map(|peer| PeerBytes::Silent(*peer, limit)).collect();
         let mut next = peers.into_iter().enumerate();
@@ -150,17 +150,17 @@ impl Peers {
 
 /// One address of each other node: the first of the family of `own`, else the first. Addresses that lead to no node
 /// are left out, and so are those of this machine alone unless `own` is one of them.
-fn addresses(members: &[Member], own: IpAddr) -> Vec<IpAddr> {
+fn addresses(members: &[ReachableNode], own: IpAddr) -> Vec<IpAddr> {
     others(members, own).map(|(_, address)| address).collect()
 }
 
 /// The same with the name of each.
-fn others(members: &[Member], own: IpAddr) -> impl Iterator<Item = (&str, IpAddr)> {
+fn others(members: &[ReachableNode], own: IpAddr) -> impl Iterator<Item = (&str, IpAddr)> {
     let fit = move |it: &&IpAddr| {
         !it.is_unspecified() && !it.is_multicast() && (!it.is_loopback() || own.is_loopback())
     };
     let others = members.iter().filter(move |it| !it.addresses.contains(&own));
-    let one = move |member: &Member| {
+    let one = move |member: &ReachableNode| {
         let mut all = member.addresses.iter().filter(fit);
         let first = all.clone().next();
         all.find(|it| it.is_ipv4() == own.is_ipv4()).or(first).copied()
@@ -171,7 +171,7 @@ fn others(members: &[Member], own: IpAddr) -> impl Iterator<Item = (&str, IpAddr
 /// What the other nodes say of their drain, of those that answer within `limit`; this node is `own`.
 pub(super) async fn headlines(
     own: SocketAddr,
-    members: &[Member],
+    members: &[ReachableNode],
     limit: Duration,
 ) -> BTreeMap<String, NodeWord> {
     let mut next = others(members, own.ip()).map(|(name, ip)| (name.to_owned(), ip));
@@ -207,7 +207,7 @@ async fn headline(to: SocketAddr, limit: Duration) -> Option<Headline> {
 }
 
 /// What one peer says within `limit`.
-async fn ask(question: Question, peer: IpAddr, limit: Duration) -> PeerBytes {
+async fn ask(question: PeerQuestion, peer: IpAddr, limit: Duration) -> PeerBytes {
     let to = SocketAddr::new(peer, question.own.port());
     let path = question.app.map_or_else(|| "/app/".to_owned(), |app| format!("/app/{app}"));
     match tokio::time::timeout(limit, exchange(Method::POST, path, to, ANSWER_BYTES)).await {
@@ -226,10 +226,10 @@ async fn ask(question: Question, peer: IpAddr, limit: Duration) -> PeerBytes {
     }
 }
 
-type Trouble = Box<dyn std::error::Error + Send + Sync>;
+type PeerError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Sends a request and reads the body of a 200, of `most` bytes at most.
-async fn exchange(method: Method, path: String, to: SocketAddr, most: usize) -> Result<Bytes, Trouble> {
+async fn exchange(method: Method, path: String, to: SocketAddr, most: usize) -> Result<Bytes, PeerError> {
     let request = Request::builder().method(method).uri(path).header(HOST, to.to_string());
     let request = request.body(Empty::<Bytes>::new())?;
     let stream = TcpStream::connect(to).await?;
@@ -256,9 +256,9 @@ mod tests {
 
     #[test]
     fn each_other_node_is_asked_at_one_address_that_leads_to_it() {
-        let member = |all: &[&str]| Member {
+        let member = |all: &[&str]| ReachableNode {
             addresses: all.iter().map(|it| it.parse().unwrap()).collect(),
-            ..Member::default()
+            ..ReachableNode::default()
         };
         let members = [
             member(&["10.0.0.1", "fd00::1"]),
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(told("10.0.0.1"), "10.0.0.2 fd00::3");
         assert_eq!(told("fd00::1"), "fd00::2 fd00::3");
         assert_eq!(told("127.0.0.9"), "10.0.0.1 10.0.0.2 fd00::3 127.0.0.1");
-        let crowd: Vec<Member> = (1..=200).map(|nth| member(&[&format!("10.0.1.{nth}")])).collect();
+        let crowd: Vec<ReachableNode> = (1..=200).map(|nth| member(&[&format!("10.0.1.{nth}")])).collect();
         assert_eq!(addresses(&crowd, "10.0.0.1".parse().unwrap()).len(), MOST);
     }
 }

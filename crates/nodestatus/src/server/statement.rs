@@ -18,7 +18,7 @@ pub type Make = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = String> + Send>> + S
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The statement, made when it is asked for.
-pub(crate) struct Statement {
+pub(crate) struct OutageStatement {
     make: Make,
     clock: Clock,
     limit: Duration,
@@ -26,7 +26,7 @@ pub(crate) struct Statement {
     turn: Semaphore,
 }
 
-impl Statement {
+impl OutageStatement {
     /// None yet. No asker waits longer than `limit`.
     pub(crate) fn new(make: Make, clock: Clock, limit: Duration) -> Self {
         Self { make, clock, limit, last: Mutex::default(), turn: Semaphore::new(1) }

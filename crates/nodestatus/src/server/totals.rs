@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::metrics::{OTHER, Page, REPLIES, known, skip};
+use super::metrics::{MetricsPage, OTHER, REPLIES, known, skip};
 
 /// Ends of a drain.
 const ENDS: [&str; 5] = ["complete", "skipped", "forced", "failed", "withdrawn"];
@@ -63,7 +63,7 @@ impl Totals {
     }
 
     /// All counters.
-    pub(super) fn write(&self, out: &mut Page) {
+    pub(super) fn write(&self, out: &mut MetricsPage) {
         let build = [(env!("CARGO_PKG_VERSION"), 1)];
         out.many("pillar_build_info", "1, with the version of this program", "version", build);
         out.counters("pillar_drains_total", "drains that ended", "end", all(&ENDS, &self.drains));
@@ -120,7 +120,7 @@ mod tests {
         totals.repair("node.kubernetes.io/unreachable:NoExecute", 2);
         totals.repair("pod of the former boot", 1);
         totals.event("DrainStarted");
-        let mut out = Page::default();
+        let mut out = MetricsPage::default();
         totals.write(&mut out);
         let text = out.text();
         for line in [

@@ -16,13 +16,13 @@ use topics::{GoTime, GoUuid, NodeShown, NodeStatus};
 use super::answer::Router;
 use super::frame::{PeerBytes, frame, object};
 use super::joined::Joined;
-use super::listen::{Limits, serve_one};
+use super::listen::{ServerLimits, serve_one};
 use super::node_list::NodeList;
 use super::page;
 use super::peers::Peers;
-use super::statement::Statement;
-use super::view::View;
-use crate::cluster_status::Place;
+use super::statement::OutageStatement;
+use super::view::NodeView;
+use crate::cluster_status::NodeAddress;
 use kubeapi::OwnNode;
 
 /// No wait is longer: nobody is there to be waited for.
@@ -42,13 +42,13 @@ pub async fn serve(
     let (topic_root, clock) = (TopicRoot::open(root)?, Clock::new());
     let cluster = ApiClient::from_kubeconfig(topic_root.path("no-kubeconfig"));
     let own = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
-    let place = Place { address: own.ip(), cluster: GoUuid::default() };
+    let place = NodeAddress { address: own.ip(), cluster: GoUuid::default() };
     let joined = Joined::new(cluster.clone(), OwnNode::default(), clock, LIMIT);
     let node_list = Arc::new(NodeList::new(cluster, clock, LIMIT, watch::channel(None).1));
     let peers = Peers::new(Arc::clone(&node_list), clock, LIMIT);
-    let outage = Statement::new(Arc::new(|| Box::pin(async { OWN.to_owned() })), clock, LIMIT);
+    let outage = OutageStatement::new(Arc::new(|| Box::pin(async { OWN.to_owned() })), clock, LIMIT);
     let router = Router::new((topic_root, clock, ""), joined, Arc::clone(&node_list), peers, outage);
-    let limits = Limits::default();
+    let limits = ServerLimits::default();
     tokio::select! {
         () = node_list.keep() => Ok(false),
         in_time = serve_one(stream, router, Some(place), own, &limits) => Ok(in_time),
@@ -72,7 +72,7 @@ pub fn shown(
     now: GoTime,
     nodes: Vec<NodeShown>,
 ) -> Result<(NodeStatus, String), Error> {
-    let view = View::read(&TopicRoot::open(root)?, boot_id, now);
+    let view = NodeView::read(&TopicRoot::open(root)?, boot_id, now);
     let nodes_source = "as of 4 s ago".to_owned();
     let status = NodeStatus { nodes, nodes_source, ..page::report(view, None, now) };
     let page = page::page(&status);

@@ -22,7 +22,7 @@ const AGENTS: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", NAME];
 
 /// What is known; what is not there, or cannot be used, is `None`.
 #[derive(Debug, Clone, Default)]
-pub(super) struct View {
+pub(super) struct NodeView {
     /// Name of the Kubernetes node, or empty.
     pub(super) node: String,
     pub(super) status: Option<NodeDrainStatus>,
@@ -57,7 +57,7 @@ struct Nodes {
     nodes: Option<Vec<KubeNodeInfo>>,
 }
 
-impl View {
+impl NodeView {
     /// Reads it all at `now`; `boot_id` is empty where it is not known.
     pub(super) fn read(topic_root: &TopicRoot, boot_id: &str, now: GoTime) -> Self {
         let leader: Option<KubeLeaderElectInfo> = peek(topic_root, NAME, GLOBAL);

@@ -11,7 +11,7 @@ use topics::{Base64, CipherBlockStatus};
 use zeroize::Zeroizing;
 
 use super::cert::{Certs, key, public_key};
-use super::fault::Fault;
+use super::fault::TokenFault;
 
 /// Key exchange by Diffie-Hellman on an elliptic curve.
 const ECDH: i32 = 1;
@@ -21,7 +21,7 @@ const AES_256_CFB: i32 = 1;
 pub(super) const COORDINATE_BYTES: usize = 32;
 
 /// A point that both sides can compute and nobody else: X and Y, each filled up with zeros at the left.
-pub(super) type Shared = Zeroizing<[u8; 2 * COORDINATE_BYTES]>;
+pub(super) type SharedPoint = Zeroizing<[u8; 2 * COORDINATE_BYTES]>;
 
 /// A block that can be opened.
 pub(super) struct BlockRequest {
@@ -40,33 +40,35 @@ pub(super) struct BlockRequest {
 ///
 /// # Errors
 /// What is not.
-pub(super) fn plan(block: &CipherBlockStatus, certs: &Certs) -> Result<BlockRequest, Fault> {
+pub(super) fn plan(block: &CipherBlockStatus, certs: &Certs) -> Result<BlockRequest, TokenFault> {
     if !block.error.is_empty() {
-        return Err(Fault::NotReady(block.error.clone()));
+        return Err(TokenFault::NotReady(block.error.clone()));
     }
-    let context = block.cipher_context.as_ref().ok_or(Fault::Lacks("cipher context"))?;
+    let context = block.cipher_context.as_ref().ok_or(TokenFault::Lacks("cipher context"))?;
     let scheme = |what, number, known| {
-        if number == known { Ok(()) } else { Err(Fault::Scheme { what, number, known }) }
+        if number == known { Ok(()) } else { Err(TokenFault::Scheme { what, number, known }) }
     };
     scheme("key exchange scheme", context.key_exchange_scheme, ECDH)?;
     scheme("encryption scheme", context.encryption_scheme, AES_256_CFB)?;
     let bytes = |member: &Option<Base64>| member.as_ref().map(|it| it.0.clone()).filter(|it| !it.is_empty());
     let start = bytes(&block.initial_value).and_then(|it| it.try_into().ok());
-    let start = start.ok_or(Fault::Lacks("initial value of 16 bytes"))?;
-    let data = bytes(&block.cipher_data).ok_or(Fault::Lacks("data"))?;
-    let hash = bytes(&block.clear_text_hash).ok_or(Fault::Lacks("hash of the clear text"))?;
+    let start = start.ok_or(TokenFault::Lacks("initial value of 16 bytes"))?;
+    let data = bytes(&block.cipher_data).ok_or(TokenFault::Lacks("data"))?;
+    let hash = bytes(&block.clear_text_hash).ok_or(TokenFault::Lacks("hash of the clear text"))?;
     let (topic, next) = ("ControllerCert", "check that zedagent has fetched the controller's certificates");
     let at = key(context.controller_cert_hash.as_ref());
     let Some(cert) = certs.controller.get(&at) else {
-        return Err(Fault::NoCert { topic, key: at, next });
+        return Err(TokenFault::NoCert { topic, key: at, next });
     };
-    let peer = public_key(cert.cert.as_ref()).map_err(|why| Fault::BadCert { topic, key: at, why, next })?;
+    let peer =
+        public_key(cert.cert.as_ref()).map_err(|why| TokenFault::BadCert { topic, key: at, why, next })?;
     let (topic, next) = ("EdgeNodeCert", "check that tpmmgr has published the device's certificates");
     let at = key(context.device_cert_hash.as_ref());
     let Some(cert) = certs.device.get(&at) else {
-        return Err(Fault::NoCert { topic, key: at, next });
+        return Err(TokenFault::NoCert { topic, key: at, next });
     };
-    let own = public_key(cert.cert.as_ref()).map_err(|why| Fault::BadCert { topic, key: at, why, next })?;
+    let own =
+        public_key(cert.cert.as_ref()).map_err(|why| TokenFault::BadCert { topic, key: at, why, next })?;
     Ok(BlockRequest { peer, own, in_tpm: cert.is_tpm, start, data, hash })
 }
 
@@ -75,13 +77,13 @@ impl BlockRequest {
     ///
     /// # Errors
     /// It is not what the controller encrypted.
-    pub(super) fn open(&self, shared: &Shared) -> Result<Zeroizing<Vec<u8>>, Fault> {
+    pub(super) fn open(&self, shared: &SharedPoint) -> Result<Zeroizing<Vec<u8>>, TokenFault> {
         let mut cipher_key = Zeroizing::new([0; 32]);
         cipher_key.copy_from_slice(digest(&SHA256, shared.as_slice()).as_ref());
         let mut clear = Zeroizing::new(self.data.clone());
         Decryptor::<Aes256>::new((&*cipher_key).into(), (&self.start).into()).decrypt(&mut clear);
         if digest(&SHA256, &clear).as_ref() != self.hash {
-            return Err(Fault::Mismatch);
+            return Err(TokenFault::Mismatch);
         }
         Ok(clear)
     }

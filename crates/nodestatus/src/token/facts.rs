@@ -6,7 +6,7 @@ use topics::{CipherBlockStatus, EdgeNodeClusterConfig, Secret};
 
 /// The cluster's token in clear text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) enum Token {
+pub(crate) enum ClusterToken {
     /// The config has none, or none that is encrypted.
     #[default]
     None,
@@ -37,9 +37,9 @@ impl Sealed {
 
 /// What became of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct BlockAnswer {
     /// The block.
     pub(crate) of: Sealed,
     /// What came out.
-    pub(crate) token: Token,
+    pub(crate) token: ClusterToken,
 }

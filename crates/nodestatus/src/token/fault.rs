@@ -7,7 +7,7 @@ const BEGINNING: &str = "decryptClusterTokenAndManifest: failed to decrypt clust
 
 /// What keeps a token or its manifest shut.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum TokenFault {
     /// The controller could not make the block.
     #[error("the block is not ready: {0}; look at the cluster's token at the controller")]
     NotReady(String),
@@ -59,9 +59,9 @@ pub(super) enum Fault {
     Place(String),
 }
 
-impl Fault {
+impl TokenFault {
     /// As EdgeNodeClusterStatus tells it.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn status_text(&self) -> String {
         format!("{BEGINNING}{self}")
     }
 

@@ -15,7 +15,7 @@ const TOKEN_LIMIT_BYTES: usize = 4096;
 
 /// What is wanted; empty where the message has nothing.
 #[derive(PartialEq, Eq, Default)]
-pub(super) struct Fields<'a> {
+pub(super) struct TokenFields<'a> {
     /// The token.
     pub(super) token: &'a str,
     /// The manifest, packed by gzip.
@@ -26,8 +26,8 @@ pub(super) struct Fields<'a> {
 ///
 /// # Errors
 /// What makes no sense; nothing of its content.
-pub(super) fn read(mut message: &[u8]) -> Result<Fields<'_>, &'static str> {
-    let mut fields = Fields::default();
+pub(super) fn read(mut message: &[u8]) -> Result<TokenFields<'_>, &'static str> {
+    let mut fields = TokenFields::default();
     while !message.is_empty() {
         let tag = varint(&mut message)?;
         match (tag >> 3, tag & 7) {

@@ -14,10 +14,10 @@ use topics::{ControllerCert, EdgeNodeCert, Secret, Topic};
 use tracing::{info, warn};
 
 use super::block::BlockRequest;
-use super::facts::{Answer, Sealed, Token};
-use super::fault::Fault;
+use super::facts::{BlockAnswer, ClusterToken, Sealed};
+use super::fault::TokenFault;
 use super::keys::Keys;
-use super::token_state::{Act, Opened, TokenEvent, TokenState};
+use super::token_state::{OpenedBlock, TokenAction, TokenEvent, TokenState};
 use super::{fields, manifest};
 
 /// A key that has not answered after so long is asked again later. A TPM needs about a second.
@@ -26,7 +26,7 @@ const KEY_LIMIT: Duration = Duration::from_secs(30);
 const OPEN: &str = "open";
 
 /// Answers what `asked` asks for, as long as somebody asks. Dropping it leaves a call to the TPM to end by itself.
-pub(crate) async fn follow<E: From<Answer> + Send + 'static>(
+pub(crate) async fn follow<E: From<BlockAnswer> + Send + 'static>(
     context: AgentContext,
     asked: watch::Receiver<Option<Sealed>>,
     answers: Outbox<E>,
@@ -36,7 +36,7 @@ pub(crate) async fn follow<E: From<Answer> + Send + 'static>(
 }
 
 /// The same with other keys.
-pub(super) async fn follow_with<E: From<Answer> + Send + 'static>(
+pub(super) async fn follow_with<E: From<BlockAnswer> + Send + 'static>(
     context: AgentContext,
     keys: Keys,
     mut asked: watch::Receiver<Option<Sealed>>,
@@ -96,8 +96,8 @@ fn follow_certs<T: Topic>(
 }
 
 /// Does what the desk wants; false once nobody listens any more.
-async fn perform<E: From<Answer>>(
-    acts: Vec<Act>,
+async fn perform<E: From<BlockAnswer>>(
+    acts: Vec<TokenAction>,
     tasks: &mut Tasks<TokenEvent>,
     topic_root: &TopicRoot,
     keys: &Keys,
@@ -105,7 +105,7 @@ async fn perform<E: From<Answer>>(
 ) -> bool {
     for act in acts {
         match act {
-            Act::Open(of, order) => {
+            TokenAction::Open(of, order) => {
                 let (topic_root, keys) = (topic_root.clone(), keys.clone());
                 tasks.start(OPEN, async move {
                     let bootstrap = of.bootstrap;
@@ -120,35 +120,40 @@ async fn perform<E: From<Answer>>(
                     };
                     let result = match timeout(KEY_LIMIT, work).await {
                         Ok(Ok(result)) => result,
-                        Ok(Err(_)) => Err(Fault::Late("the work on the key ended early")),
-                        Err(_) => Err(Fault::Late("the key has not answered within 30 s")),
+                        Ok(Err(_)) => Err(TokenFault::Late("the work on the key ended early")),
+                        Err(_) => Err(TokenFault::Late("the key has not answered within 30 s")),
                     };
                     Some(TokenEvent::Opened(Box::new((of, result))))
                 });
             }
-            Act::Tell(answer) => {
-                if matches!(answer.token, Token::Clear(_)) {
+            TokenAction::Tell(answer) => {
+                if matches!(answer.token, ClusterToken::Clear(_)) {
                     info!("the cluster's token is decrypted");
                 }
                 if !answers.send(answer.into()).await {
                     return false;
                 }
             }
-            Act::Written => {
+            TokenAction::Written => {
                 info!(path = %topic_root.path(manifest::FILE).display(), "the registration manifest is written");
             }
-            Act::Warn(error) => warn!(error, "the cluster's token or its manifest waits"),
+            TokenAction::Warn(error) => warn!(error, "the cluster's token or its manifest waits"),
         }
     }
     true
 }
 
 /// Opens a block; blocks its thread.
-fn open(topic_root: &TopicRoot, keys: &Keys, order: &BlockRequest, bootstrap: bool) -> Result<Opened, Fault> {
+fn open(
+    topic_root: &TopicRoot,
+    keys: &Keys,
+    order: &BlockRequest,
+    bootstrap: bool,
+) -> Result<OpenedBlock, TokenFault> {
     let shared = keys.shared(order)?;
     let clear = order.open(&shared)?;
-    let fields = fields::read(&clear).map_err(Fault::Content)?;
-    Ok(Opened {
+    let fields = fields::read(&clear).map_err(TokenFault::Content)?;
+    Ok(OpenedBlock {
         token: Secret::new(fields.token.to_owned()),
         manifest: manifest::put(topic_root, if bootstrap { fields.manifest } else { &[] }),
     })

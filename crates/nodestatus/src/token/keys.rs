@@ -16,8 +16,8 @@ use rustls_pki_types::pem::PemObject as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
-use super::block::{BlockRequest, COORDINATE_BYTES, Shared};
-use super::fault::Fault;
+use super::block::{BlockRequest, COORDINATE_BYTES, SharedPoint};
+use super::fault::TokenFault;
 use super::tpm::{self, No};
 
 /// The key on devices without a TPM.
@@ -41,9 +41,9 @@ pub(super) trait Tpm: Send {
 }
 
 /// The kernel's device.
-struct Device(PathBuf);
+struct KernelDevice(PathBuf);
 
-impl Tpm for Device {
+impl Tpm for KernelDevice {
     fn ask(&mut self, command: &[u8]) -> io::Result<Zeroizing<Vec<u8>>> {
         let mut device = OpenOptions::new().read(true).write(true).open(&self.0)?;
         // The driver takes a command in one piece, and gives the response in one.
@@ -74,7 +74,7 @@ impl Keys {
 
     /// Those under the root of `topic_root`.
     pub(super) fn new(topic_root: &TopicRoot) -> Self {
-        Self::with(topic_root, Device(topic_root.path(TPM)))
+        Self::with(topic_root, KernelDevice(topic_root.path(TPM)))
     }
 
     /// The same with another TPM.
@@ -90,7 +90,7 @@ impl Keys {
     ///
     /// # Errors
     /// The key cannot be had.
-    pub(super) fn shared(&self, order: &BlockRequest) -> Result<Shared, Fault> {
+    pub(super) fn shared(&self, order: &BlockRequest) -> Result<SharedPoint, TokenFault> {
         let there = |path| self.topic_root.path(path).exists();
         if order.in_tpm && there(DEVICE_CERT_FILE) && !there(DEVICE_KEY_FILE) {
             self.by_tpm(order)
@@ -99,9 +99,9 @@ impl Keys {
         }
     }
 
-    fn by_file(&self, order: &BlockRequest) -> Result<Shared, Fault> {
+    fn by_file(&self, order: &BlockRequest) -> Result<SharedPoint, TokenFault> {
         let path = self.topic_root.path(KEY_FILE);
-        let fault = |why: String| Fault::KeyFile { path: path.display().to_string(), why };
+        let fault = |why: String| TokenFault::KeyFile { path: path.display().to_string(), why };
         let read = store::read(&path, KEY_FILE_BYTES).map_err(|error| fault(error.to_string()))?;
         let pem = Zeroizing::new(read.ok_or_else(|| fault("there is none".to_owned()))?);
         // The causes of these errors are left out: they may tell of the key.
@@ -115,26 +115,26 @@ impl Keys {
         Ok(coordinates(&point))
     }
 
-    fn by_tpm(&self, order: &BlockRequest) -> Result<Shared, Fault> {
+    fn by_tpm(&self, order: &BlockRequest) -> Result<SharedPoint, TokenFault> {
         let path = || self.topic_root.path(TPM).display().to_string();
         let peer = coordinates(order.peer.as_affine());
         let (x, y) = peer.split_at(COORDINATE_BYTES);
         let (Ok(x), Ok(y)) = (x.try_into(), y.try_into()) else {
-            return Err(Fault::Lacks("point of the controller"));
+            return Err(TokenFault::Lacks("point of the controller"));
         };
         let mut tpm = self.tpm.lock().unwrap_or_else(PoisonError::into_inner);
         let response = tpm
             .ask(&tpm::command(x, y))
-            .map_err(|error| Fault::Device { path: path(), why: error.to_string() })?;
+            .map_err(|error| TokenFault::Device { path: path(), why: error.to_string() })?;
         tpm::point(&response).map_err(|no| match no {
-            No::Refused(code) => Fault::Refused { path: path(), key: tpm::KEY, code },
-            No::Garbled(why) => Fault::Response { path: path(), why },
+            No::Refused(code) => TokenFault::Refused { path: path(), key: tpm::KEY, code },
+            No::Garbled(why) => TokenFault::Response { path: path(), why },
         })
     }
 }
 
 /// The coordinates of a point; zeros for the point at infinity, which no product of healthy keys is.
-fn coordinates(point: &AffinePoint) -> Shared {
+fn coordinates(point: &AffinePoint) -> SharedPoint {
     let mut shared = Zeroizing::new([0; 2 * COORDINATE_BYTES]);
     let encoded = Zeroizing::new(point.to_sec1_point(false).as_bytes().to_vec());
     if let Some(bytes) = encoded.get(1..).filter(|it| it.len() == shared.len()) {

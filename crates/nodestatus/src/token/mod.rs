@@ -18,5 +18,5 @@ mod tests;
 mod token_state;
 mod tpm;
 
-pub(crate) use facts::{Answer, Sealed, Token};
+pub(crate) use facts::{BlockAnswer, ClusterToken, Sealed};
 pub(crate) use follow::follow;

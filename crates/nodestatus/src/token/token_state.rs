@@ -11,8 +11,8 @@ use topics::{ControllerCert, EdgeNodeCert, Secret};
 
 use super::block::{BlockRequest, plan};
 use super::cert::Certs;
-use super::facts::{Answer, Sealed, Token};
-use super::fault::Fault;
+use super::facts::{BlockAnswer, ClusterToken, Sealed};
+use super::fault::TokenFault;
 use super::manifest::Manifest;
 
 /// Pause before trouble with the device is looked at again.
@@ -28,24 +28,24 @@ pub(super) enum TokenEvent {
     ControllersRead,
     /// The device's.
     DevicesRead,
-    /// What came of an [`Act::Open`].
-    Opened(Box<(Sealed, Result<Opened, Fault>)>),
+    /// What came of an [`TokenAction::Open`].
+    Opened(Box<(Sealed, Result<OpenedBlock, TokenFault>)>),
 }
 
 /// What was in a block.
-pub(super) struct Opened {
+pub(super) struct OpenedBlock {
     /// The token.
     pub(super) token: Secret,
     /// What became of the manifest.
-    pub(super) manifest: Result<Manifest, Fault>,
+    pub(super) manifest: Result<Manifest, TokenFault>,
 }
 
 /// What is to be done.
-pub(super) enum Act {
+pub(super) enum TokenAction {
     /// Open this, in place of what is being opened.
     Open(Sealed, Box<BlockRequest>),
     /// Tell this.
-    Tell(Answer),
+    Tell(BlockAnswer),
     /// Log that the manifest is written.
     Written,
     /// Log why something is not done: a text that was not logged last.
@@ -59,7 +59,7 @@ pub(super) struct TokenState {
     controllers_read: bool,
     devices_read: bool,
     wanted: Option<Sealed>,
-    state: State,
+    state: BlockState,
     /// The token of `wanted` has been told in the clear.
     clear: bool,
     warned: String,
@@ -67,12 +67,12 @@ pub(super) struct TokenState {
 
 /// What continues with it.
 #[derive(Default)]
-enum State {
+enum BlockState {
     /// It is to be judged.
     #[default]
     Due,
     /// It is being opened; whether a certificate has changed meanwhile.
-    Opening { stirred: bool },
+    Opening { changed: bool },
     /// It is open or shut; when it is judged again by itself.
     Settled(Option<Mono>),
 }
@@ -85,20 +85,20 @@ impl TokenState {
         }
         let block = |it: &Option<Sealed>| it.as_ref().map(|it| it.block.clone());
         self.clear = self.clear && block(&self.wanted) == block(&wanted);
-        (self.wanted, self.state) = (wanted, State::Due);
+        (self.wanted, self.state) = (wanted, BlockState::Due);
         self.warned.clear();
     }
 
     /// When [`TokenState::turn`] is due without anything heard.
     pub(super) fn due(&self) -> Option<Mono> {
         match self.state {
-            State::Settled(again) => again,
-            State::Due | State::Opening { .. } => None,
+            BlockState::Settled(again) => again,
+            BlockState::Due | BlockState::Opening { .. } => None,
         }
     }
 
     /// Hears of something; what follows is for [`TokenState::turn`], but for what came of an opening.
-    pub(super) fn hear(&mut self, now: Mono, heard: TokenEvent) -> Vec<Act> {
+    pub(super) fn hear(&mut self, now: Mono, heard: TokenEvent) -> Vec<TokenAction> {
         match heard {
             TokenEvent::ControllersRead => self.controllers_read = true,
             TokenEvent::DevicesRead => self.devices_read = true,
@@ -112,48 +112,48 @@ impl TokenState {
             }
         }
         match &mut self.state {
-            State::Opening { stirred } => *stirred = true,
-            State::Settled(_) if !self.clear => self.state = State::Due,
-            State::Settled(_) | State::Due => {}
+            BlockState::Opening { changed } => *changed = true,
+            BlockState::Settled(_) if !self.clear => self.state = BlockState::Due,
+            BlockState::Settled(_) | BlockState::Due => {}
         }
         vec![]
     }
 
     /// What is to be done now.
-    pub(super) fn turn(&mut self, now: Mono) -> Vec<Act> {
+    pub(super) fn turn(&mut self, now: Mono) -> Vec<TokenAction> {
         if self.due().is_some_and(|due| due <= now) {
-            self.state = State::Due;
+            self.state = BlockState::Due;
         }
         let Some(wanted) = &self.wanted else { return vec![] };
-        if !matches!(self.state, State::Due) || !self.controllers_read || !self.devices_read {
+        if !matches!(self.state, BlockState::Due) || !self.controllers_read || !self.devices_read {
             return vec![];
         }
         let of = wanted.clone();
         match plan(&of.block, &self.certs) {
             Ok(order) => {
-                self.state = State::Opening { stirred: false };
-                vec![Act::Open(of, Box::new(order))]
+                self.state = BlockState::Opening { changed: false };
+                vec![TokenAction::Open(of, Box::new(order))]
             }
             Err(fault) => self.shut(now, of, &fault),
         }
     }
 
-    fn opened(&mut self, now: Mono, of: Sealed, result: Result<Opened, Fault>) -> Vec<Act> {
-        let stirred = matches!(self.state, State::Opening { stirred: true });
+    fn opened(&mut self, now: Mono, of: Sealed, result: Result<OpenedBlock, TokenFault>) -> Vec<TokenAction> {
+        let changed = matches!(self.state, BlockState::Opening { changed: true });
         let opened = match result {
             Ok(opened) => opened,
-            Err(_) if stirred => {
-                self.state = State::Due;
+            Err(_) if changed => {
+                self.state = BlockState::Due;
                 return vec![];
             }
             Err(fault) => return self.shut(now, of, &fault),
         };
         self.clear = true;
-        let mut acts = vec![Act::Tell(Answer { of, token: Token::Clear(opened.token) })];
+        let mut acts = vec![TokenAction::Tell(BlockAnswer { of, token: ClusterToken::Clear(opened.token) })];
         let again = match opened.manifest {
-            Ok(Manifest::Stands) => None,
+            Ok(Manifest::Unchanged) => None,
             Ok(Manifest::Written) => {
-                acts.push(Act::Written);
+                acts.push(TokenAction::Written);
                 None
             }
             Err(fault) => {
@@ -161,26 +161,29 @@ impl TokenState {
                 fault.may_pass().then(|| now + PAUSE)
             }
         };
-        self.state = State::Settled(again);
+        self.state = BlockState::Settled(again);
         acts
     }
 
-    fn shut(&mut self, now: Mono, of: Sealed, fault: &Fault) -> Vec<Act> {
+    fn shut(&mut self, now: Mono, of: Sealed, fault: &TokenFault) -> Vec<TokenAction> {
         // One that is clear was opened again for its manifest alone.
-        self.state = State::Settled((fault.may_pass() || self.clear).then(|| now + PAUSE));
+        self.state = BlockState::Settled((fault.may_pass() || self.clear).then(|| now + PAUSE));
         let mut acts = self.warn(fault.to_string());
         if !self.clear {
-            acts.push(Act::Tell(Answer { of, token: Token::Failed(fault.told()) }));
+            acts.push(TokenAction::Tell(BlockAnswer {
+                of,
+                token: ClusterToken::Failed(fault.status_text()),
+            }));
         }
         acts
     }
 
-    fn warn(&mut self, text: String) -> Vec<Act> {
+    fn warn(&mut self, text: String) -> Vec<TokenAction> {
         if self.warned == text {
             return vec![];
         }
         self.warned.clone_from(&text);
-        vec![Act::Warn(text)]
+        vec![TokenAction::Warn(text)]
     }
 }
 

@@ -5,7 +5,7 @@
 
 use zeroize::Zeroizing;
 
-use super::block::{COORDINATE_BYTES, Shared};
+use super::block::{COORDINATE_BYTES, SharedPoint};
 
 /// Where the TPM keeps the key for exchanges.
 pub(super) const KEY: u32 = 0x8100_0005;
@@ -58,7 +58,7 @@ pub(super) fn command(x: &[u8; COORDINATE_BYTES], y: &[u8; COORDINATE_BYTES]) ->
 ///
 /// # Errors
 /// It has none.
-pub(super) fn point(response: &[u8]) -> Result<Shared, No> {
+pub(super) fn point(response: &[u8]) -> Result<SharedPoint, No> {
     let (tag, rest) = short(response)?;
     let (size, rest) = long(rest)?;
     let (code, body) = long(rest)?;

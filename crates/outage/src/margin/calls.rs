@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use futures::future::join3;
 use kubeapi::Error;
-use kubeapi::connect::endpoint::{Endpoint, Login};
+use kubeapi::connect::endpoint::{CertificateLogin, Endpoint};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::facts::{Data, Member, MemberList, Own, Readyz};
+use super::facts::{Data, ListedMemberFacts, MemberList, OwnEtcd, Readyz};
 use super::metrics::{self, Metrics};
 use super::paths::Paths;
 
@@ -41,7 +41,7 @@ impl Default for Addresses {
 
 /// What a person sets for other places, as `--etcd-metrics`; named in errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct EtcdSettings {
     /// For [`Addresses::metrics`].
     pub metrics: &'static str,
     /// For [`Addresses::gateway`].
@@ -52,13 +52,13 @@ pub struct Settings {
 
 /// Where and how to ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct EtcdAccess {
     /// Where.
     pub addresses: Addresses,
     /// Data and login.
     pub paths: Paths,
     /// Words for errors.
-    pub settings: Settings,
+    pub settings: EtcdSettings,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -70,7 +70,7 @@ struct Header {
 /// Numbers of 64 bits are texts of decimal digits; members with the default value are left out.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Members {
+struct MemberListReply {
     header: Header,
     members: Vec<ListedMember>,
 }
@@ -103,25 +103,25 @@ struct Alarm {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Status {
+struct EtcdStatus {
     header: Header,
     leader: String,
 }
 
 /// Reads all that our own etcd says, at once. Dropping it loses nothing.
-pub async fn read(source: &Source) -> Own {
+pub async fn read(source: &EtcdAccess) -> OwnEtcd {
     let (metrics, readyz, (members, alarms)) =
         join3(read_metrics(source), read_readyz(source), read_gateway(source)).await;
     let alarms = match alarms {
         Ok(alarms) => Ok(alarms),
         Err(_reported_with_the_members) => read_health(source).await,
     };
-    Own { data: source.paths.data(source.settings.data), metrics, readyz, members, alarms }
+    OwnEtcd { data: source.paths.data(source.settings.data), metrics, readyz, members, alarms }
 }
 
 /// What our own etcd waits for while it knows no leader: how many of its members are here, as "1 of 3 members of etcd
 /// are here, 2 are required". Nothing where there is no etcd, it cannot be asked, or knows one.
-pub async fn waits(source: &Source) -> Option<String> {
+pub async fn waits(source: &EtcdAccess) -> Option<String> {
     let keeps = source.paths.data(source.settings.data);
     keeps.ok().filter(|it| *it == Data::Present)?;
     let metrics = read_metrics(source).await.ok().filter(|it| !it.has_leader)?;
@@ -129,7 +129,7 @@ pub async fn waits(source: &Source) -> Option<String> {
     Some(format!("{here} of {all} members of etcd are here, {} are required", all / 2 + 1))
 }
 
-async fn read_metrics(source: &Source) -> Result<Metrics, String> {
+async fn read_metrics(source: &EtcdAccess) -> Result<Metrics, String> {
     let what = "read the metrics of etcd";
     let text = local(source, metrics::LARGEST_BYTES)?.get(what, "/metrics").await;
     let text = text.map_err(|error| elsewhere(source, &error))?;
@@ -141,7 +141,7 @@ async fn read_metrics(source: &Source) -> Result<Metrics, String> {
     })
 }
 
-async fn read_readyz(source: &Source) -> Result<Readyz, String> {
+async fn read_readyz(source: &EtcdAccess) -> Result<Readyz, String> {
     let answer =
         local(source, LARGEST_ANSWER_BYTES)?.get("ask etcd whether it is ready", "/readyz?verbose").await;
     match answer {
@@ -160,7 +160,7 @@ fn failed(checks: &str) -> String {
 }
 
 /// Alarms as `/health` names them, which looks for them before anything else: the first, or none.
-async fn read_health(source: &Source) -> Result<Vec<String>, String> {
+async fn read_health(source: &EtcdAccess) -> Result<Vec<String>, String> {
     match local(source, LARGEST_ANSWER_BYTES)?.get("ask etcd for its health", "/health").await {
         Ok(_healthy) => Ok(vec![]),
         Err(Error::Refused { answer, .. }) if answer.code == 503 => {
@@ -173,7 +173,7 @@ async fn read_health(source: &Source) -> Result<Vec<String>, String> {
     }
 }
 
-async fn read_gateway(source: &Source) -> (Result<MemberList, String>, Result<Vec<String>, String>) {
+async fn read_gateway(source: &EtcdAccess) -> (Result<MemberList, String>, Result<Vec<String>, String>) {
     let gateway = match gateway(source, CALL_LIMIT) {
         Ok(gateway) => gateway,
         Err(why) => return (Err(why.clone()), Err(why)),
@@ -181,15 +181,15 @@ async fn read_gateway(source: &Source) -> (Result<MemberList, String>, Result<Ve
     futures::future::join(read_members(source, &gateway), read_alarms(source, &gateway)).await
 }
 
-async fn read_members(source: &Source, gateway: &Endpoint) -> Result<MemberList, String> {
+async fn read_members(source: &EtcdAccess, gateway: &Endpoint) -> Result<MemberList, String> {
     let (what, body) = ("list the members of etcd", json!({ "linearizable": true }));
-    let list: Members = gateway
+    let list: MemberListReply = gateway
         .post(what, "/v3/cluster/member/list", &body)
         .await
         .map_err(|error| elsewhere_gateway(source, &error))?;
     let member = |it: ListedMember| {
         let address = it.peer_urls.iter().find_map(|url| host(url));
-        Ok(Member { id: number(what, &it.id)?, name: it.name, learner: it.is_learner, address })
+        Ok(ListedMemberFacts { id: number(what, &it.id)?, name: it.name, learner: it.is_learner, address })
     };
     Ok(MemberList {
         by: number(what, &list.header.member_id)?,
@@ -197,7 +197,7 @@ async fn read_members(source: &Source, gateway: &Endpoint) -> Result<MemberList,
     })
 }
 
-async fn read_alarms(source: &Source, gateway: &Endpoint) -> Result<Vec<String>, String> {
+async fn read_alarms(source: &EtcdAccess, gateway: &Endpoint) -> Result<Vec<String>, String> {
     let (what, body) = ("list the alarms of etcd", json!({ "action": "GET" }));
     let list: Alarms = gateway
         .post(what, "/v3/maintenance/alarm", &body)
@@ -215,7 +215,7 @@ async fn read_alarms(source: &Source, gateway: &Endpoint) -> Result<Vec<String>,
 ///
 /// # Errors
 /// Our member still leads, or that is not known: why.
-pub async fn hand_over(source: &Source, to: u64) -> Result<(), String> {
+pub async fn hand_over(source: &EtcdAccess, to: u64) -> Result<(), String> {
     let slow = gateway(source, HAND_OVER_LIMIT)?;
     let what = format!("move the leadership of etcd to member {to:x}");
     let body = json!({ "targetID": to.to_string() });
@@ -223,7 +223,7 @@ pub async fn hand_over(source: &Source, to: u64) -> Result<(), String> {
     let Err(error) = slow.post::<serde_json::Value>(&what, path, &body).await else { return Ok(()) };
     // "not leader" is success, and so is a move whose answer was lost.
     let what = "ask etcd who leads";
-    let status: Status = gateway(source, CALL_LIMIT)?
+    let status: EtcdStatus = gateway(source, CALL_LIMIT)?
         .post(what, "/v3/maintenance/status", &json!({}))
         .await
         .map_err(|second| format!("{}; then {}", error.line(), second.line()))?;
@@ -242,11 +242,11 @@ fn number(what: &str, text: &str) -> Result<u64, String> {
     text.parse().map_err(|_no_number| format!("{what}: {text:.40?} is not the id of a member"))
 }
 
-fn local(source: &Source, largest_bytes: usize) -> Result<Endpoint, String> {
+fn local(source: &EtcdAccess, largest_bytes: usize) -> Result<Endpoint, String> {
     endpoint(&source.addresses.metrics, None, CALL_LIMIT, largest_bytes, source.settings.metrics)
 }
 
-fn gateway(source: &Source, limit: Duration) -> Result<Endpoint, String> {
+fn gateway(source: &EtcdAccess, limit: Duration) -> Result<Endpoint, String> {
     // Without TLS there is nothing to log in to.
     let login = source.addresses.gateway.starts_with("https:").then(|| source.paths.login());
     endpoint(&source.addresses.gateway, login.as_ref(), limit, LARGEST_ANSWER_BYTES, source.settings.gateway)
@@ -254,7 +254,7 @@ fn gateway(source: &Source, limit: Duration) -> Result<Endpoint, String> {
 
 fn endpoint(
     address: &str,
-    login: Option<&Login>,
+    login: Option<&CertificateLogin>,
     limit: Duration,
     largest_bytes: usize,
     setting: &str,
@@ -263,12 +263,12 @@ fn endpoint(
         .map_err(|why| format!("use etcd at {why}; where it is elsewhere, set {setting}"))
 }
 
-fn elsewhere(source: &Source, error: &Error) -> String {
+fn elsewhere(source: &EtcdAccess, error: &Error) -> String {
     let (at, setting) = (&source.addresses.metrics, source.settings.metrics);
     format!("{}; if etcd's metrics are not at {at}, set {setting}", error.line())
 }
 
-fn elsewhere_gateway(source: &Source, error: &Error) -> String {
+fn elsewhere_gateway(source: &EtcdAccess, error: &Error) -> String {
     let (at, setting) = (&source.addresses.gateway, source.settings.gateway);
     format!("{}; if etcd's JSON calls are not at {at}, set {setting}", error.line())
 }

@@ -18,20 +18,20 @@ const MEMBER_NAMES: [&str; 2] = ["etcd.k3s.cattle.io/node-name", "etcd.rke2.catt
 
 /// Everything that one judgement needs. All of it should be read within a few seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct EtcdFacts {
     /// Our Node object's name.
     pub node: String,
     /// Our own etcd.
-    pub own: Own,
+    pub own: OwnEtcd,
     /// The Node objects.
     pub kubernetes: Kubernetes,
     /// What the agents of peers say of their own etcd. A peer without an entry has no agent there.
-    pub words: Vec<Word>,
+    pub words: Vec<PeerReport>,
 }
 
 /// What our own etcd says. An error says what could not be read, where, and what to type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Own {
+pub struct OwnEtcd {
     /// Whether etcd keeps data on this node.
     pub data: Result<Data, String>,
     /// Port 2381, `/metrics`.
@@ -71,12 +71,12 @@ pub struct MemberList {
     /// Id of the member that answered.
     pub by: u64,
     /// All members.
-    pub members: Vec<Member>,
+    pub members: Vec<ListedMemberFacts>,
 }
 
 /// A member of etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
+pub struct ListedMemberFacts {
     /// Its id.
     pub id: u64,
     /// Its name, `<node>-<8 hex digits>` with k3s and rke2; empty when it never started.
@@ -135,12 +135,12 @@ pub struct EtcdIsVoter {
 
 /// What the agent of a peer says of its own etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Word {
+pub struct PeerReport {
     /// The peer's node.
     pub node: String,
     /// Its member's id, where it says one.
     pub member: Option<u64>,
-    /// [`Own::health`] there; an agent that does not say it, or not in time, is a reason not to count its member.
+    /// [`OwnEtcd::health`] there; an agent that does not say it, or not in time, is a reason not to count its member.
     pub health: Result<(), String>,
 }
 
@@ -170,7 +170,7 @@ impl ServerNode {
     }
 }
 
-impl Own {
+impl OwnEtcd {
     /// Whether our own member is healthy, for the peers to read.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kubeapi::connect::endpoint::Login;
+use kubeapi::connect::endpoint::CertificateLogin;
 
 use super::facts::Data;
 
@@ -54,10 +54,14 @@ impl Paths {
     }
 
     /// The login for port 2382: the files of the first place that has etcd's data, else of the first.
-    pub fn login(&self) -> Login {
+    pub fn login(&self) -> CertificateLogin {
         let with_data = self.0.iter().find(|it| it.join(DATABASE).exists());
         let place = with_data.or_else(|| self.0.first()).map_or_else(|| Path::new("/"), PathBuf::as_path);
         let file = |name: &str| place.join("server/tls/etcd").join(name);
-        Login { ca: file("server-ca.crt"), certificate: file("client.crt"), key: file("client.key") }
+        CertificateLogin {
+            ca: file("server-ca.crt"),
+            certificate: file("client.crt"),
+            key: file("client.key"),
+        }
     }
 }

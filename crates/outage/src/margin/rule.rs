@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::facts::{Data, Facts, Kubernetes, Member, Readyz, ServerNode};
+use super::facts::{Data, EtcdFacts, Kubernetes, ListedMemberFacts, Readyz, ServerNode};
 use super::metrics::Metrics;
 
 /// An `EtcdIsVoter` that was not written for so long is stale: k3s writes it every 5 minutes at least.
@@ -39,7 +39,7 @@ pub enum Margin {
 
 /// A judgement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct MarginVerdict {
     /// Whether this node may go.
     pub margin: Margin,
     /// Healthy voters besides this one, node and member id; empty unless there is margin and the member list was read.
@@ -48,13 +48,13 @@ pub struct Verdict {
 
 /// Judges. The rule: V voters, quorum Q = V/2 + 1; this node may go when Q healthy voters are left without it, whether
 /// it is healthy itself or not.
-pub fn judge(facts: &Facts) -> Verdict {
+pub fn judge(facts: &EtcdFacts) -> MarginVerdict {
     let mut healthy_peers = Vec::new();
     let margin = weigh(facts, &mut healthy_peers).unwrap_or_else(|why| {
         healthy_peers.clear();
         Margin::None { why }
     });
-    Verdict { margin, healthy_peers }
+    MarginVerdict { margin, healthy_peers }
 }
 
 /// The member that takes over leadership: a healthy voter, if possible none of `next`, the nodes that go next.
@@ -63,7 +63,7 @@ pub fn successor<'a>(healthy_peers: &'a [(String, u64)], next: &[String]) -> Opt
 }
 
 /// A voter besides this one.
-struct Peer<'a> {
+struct PeerVoter<'a> {
     name: &'a str,
     /// `None` while the API is unreachable.
     node: Option<&'a ServerNode>,
@@ -71,7 +71,7 @@ struct Peer<'a> {
     id: Option<u64>,
 }
 
-fn weigh(facts: &Facts, healthy_peers: &mut Vec<(String, u64)>) -> Result<Margin, String> {
+fn weigh(facts: &EtcdFacts, healthy_peers: &mut Vec<(String, u64)>) -> Result<Margin, String> {
     let nodes = match &facts.kubernetes {
         Kubernetes::Read(nodes) => Some(nodes.as_slice()),
         Kubernetes::Unreachable(_) => None,
@@ -159,7 +159,7 @@ fn weigh(facts: &Facts, healthy_peers: &mut Vec<(String, u64)>) -> Result<Margin
 }
 
 /// Why this node is no member of etcd; `None` if it is one.
-fn no_member(facts: &Facts, nodes: Option<&[ServerNode]>) -> Result<Option<String>, String> {
+fn no_member(facts: &EtcdFacts, nodes: Option<&[ServerNode]>) -> Result<Option<String>, String> {
     let data = facts.own.data.as_ref().map_err(Clone::clone)?;
     let Some(nodes) = nodes else {
         return match data {
@@ -203,7 +203,7 @@ fn no_member(facts: &Facts, nodes: Option<&[ServerNode]>) -> Result<Option<Strin
 }
 
 /// That our own member votes and knows a leader; without one most other sources are silent.
-fn in_the_cluster(facts: &Facts, metrics: &Metrics) -> Result<(), String> {
+fn in_the_cluster(facts: &EtcdFacts, metrics: &Metrics) -> Result<(), String> {
     let node = &facts.node;
     if metrics.is_learner {
         return Err(format!(
@@ -220,7 +220,7 @@ fn in_the_cluster(facts: &Facts, metrics: &Metrics) -> Result<(), String> {
 }
 
 /// The sentence of a single server.
-fn alone(facts: &Facts) -> String {
+fn alone(facts: &EtcdFacts) -> String {
     let mut why = format!(
         "node {} is the only etcd server: the Kubernetes API is not available while it is down",
         facts.node
@@ -234,10 +234,10 @@ fn alone(facts: &Facts) -> String {
 
 /// The member list, checked against the metrics and the nodes; its own error where it could not be read.
 fn listed<'a>(
-    facts: &'a Facts,
+    facts: &'a EtcdFacts,
     metrics: &Metrics,
     servers: Option<&[&ServerNode]>,
-) -> Result<Result<&'a [Member], &'a str>, String> {
+) -> Result<Result<&'a [ListedMemberFacts], &'a str>, String> {
     let list = match &facts.own.members {
         Ok(list) => list,
         Err(why) if servers.is_some() => return Ok(Err(why)),
@@ -289,7 +289,7 @@ fn listed<'a>(
 
 /// Whether a member is the one of this node: by the node's annotation, else by its name, which is the node's with a
 /// dash and 8 hexadecimal digits.
-fn is_of(member: &Member, node: &str, servers: Option<&[&ServerNode]>) -> bool {
+fn is_of(member: &ListedMemberFacts, node: &str, servers: Option<&[&ServerNode]>) -> bool {
     let object = servers.and_then(|all| all.iter().find(|it| it.name == node));
     match object.and_then(|it| it.member.as_ref()) {
         Some(annotated) => *annotated == member.name,
@@ -298,7 +298,7 @@ fn is_of(member: &Member, node: &str, servers: Option<&[&ServerNode]>) -> bool {
 }
 
 /// The node of a member, as its name has it: with a dash and 8 hexadecimal digits behind it.
-pub(crate) fn node_of(member: &Member) -> &str {
+pub(crate) fn node_of(member: &ListedMemberFacts) -> &str {
     let is_suffix = |it: &str| it.len() == 8 && it.bytes().all(|byte| byte.is_ascii_hexdigit());
     let split = member.name.rsplit_once('-').filter(|(_, end)| is_suffix(end));
     split.map_or(member.name.as_str(), |(node, _)| node)
@@ -343,16 +343,16 @@ fn is_voter(server: &ServerNode, is_only_source: bool, knows_itself_sick: bool) 
 
 /// All voters but this one.
 fn peers<'a>(
-    facts: &'a Facts,
+    facts: &'a EtcdFacts,
     servers: Option<&[&'a ServerNode]>,
-    members: Result<&'a [Member], &str>,
-) -> Result<Vec<Peer<'a>>, String> {
+    members: Result<&'a [ListedMemberFacts], &str>,
+) -> Result<Vec<PeerVoter<'a>>, String> {
     let others = || servers.into_iter().flatten().copied().filter(|it| it.name != facts.node);
     let Ok(members) = members else {
-        return Ok(others().map(|node| Peer { name: &node.name, node: Some(node), id: None }).collect());
+        return Ok(others().map(|node| PeerVoter { name: &node.name, node: Some(node), id: None }).collect());
     };
-    let is_own = |it: &&Member| is_of(it, &facts.node, servers);
-    let peer = |member: &'a Member| {
+    let is_own = |it: &&ListedMemberFacts| is_of(it, &facts.node, servers);
+    let peer = |member: &'a ListedMemberFacts| {
         let node = others().find(|node| is_of(member, &node.name, servers));
         if servers.is_some() && node.is_none() {
             return Err(format!(
@@ -360,13 +360,13 @@ fn peers<'a>(
                 member.name, member.id
             ));
         }
-        Ok(Peer { name: node.map_or_else(|| node_of(member), |it| &it.name), node, id: Some(member.id) })
+        Ok(PeerVoter { name: node.map_or_else(|| node_of(member), |it| &it.name), node, id: Some(member.id) })
     };
     members.iter().filter(|it| !is_own(it)).map(peer).collect()
 }
 
 /// Why a peer is not healthy; `None` if it is. `stream`: whether our etcd is connected to it, if that is known.
-fn sickness(facts: &Facts, peer: &Peer<'_>, stream: Option<bool>) -> Result<Option<String>, String> {
+fn sickness(facts: &EtcdFacts, peer: &PeerVoter<'_>, stream: Option<bool>) -> Result<Option<String>, String> {
     let name = peer.name;
     let lost = stream == Some(false);
     // Of two words about one node the bad one counts.

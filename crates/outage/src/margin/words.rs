@@ -14,8 +14,8 @@ use kubeapi::connect::endpoint::Endpoint;
 use tokio::time::timeout;
 use topics::{EtcdMember, NodeOutage};
 
-use super::calls::{self, Source};
-use super::facts::{Data, Word};
+use super::calls::{self, EtcdAccess};
+use super::facts::{Data, PeerReport};
 
 /// The time for reading our own etcd when a peer asks: less than the peer waits.
 const OWN_LIMIT: Duration = Duration::from_millis(1_500);
@@ -29,7 +29,7 @@ const LONGEST_WHY: usize = 1_000;
 pub const PATH: &str = "/outage";
 
 /// What this node says of its own etcd, read now; `None` on a node without one.
-pub async fn own(source: &Source) -> Option<EtcdMember> {
+pub async fn own(source: &EtcdAccess) -> Option<EtcdMember> {
     if let Ok(Data::Absent { .. }) = source.paths.data(source.settings.data) {
         return None;
     }
@@ -84,16 +84,16 @@ async fn ask_one(node: &str, address: SocketAddr) -> Option<Result<NodeOutage, S
 }
 
 /// What an answer means for the margin.
-pub fn word(node: String, answer: Result<NodeOutage, String>) -> Word {
+pub fn word(node: String, answer: Result<NodeOutage, String>) -> PeerReport {
     let etcd = match answer {
         Ok(answer) => answer.etcd,
-        Err(why) => return Word { node, member: None, health: Err(why) },
+        Err(why) => return PeerReport { node, member: None, health: Err(why) },
     };
     let Some(EtcdMember { member, healthy, why, .. }) = etcd else {
         let health = Err("its agent says that it has no etcd".to_owned());
-        return Word { node, member: None, health };
+        return PeerReport { node, member: None, health };
     };
     let health =
         if healthy { Ok(()) } else { Err(format!("its agent says that its etcd is not healthy: {why}")) };
-    Word { node, member: u64::from_str_radix(&member, 16).ok(), health }
+    PeerReport { node, member: u64::from_str_radix(&member, 16).ok(), health }
 }

@@ -14,12 +14,12 @@ use kube::api::GetParams;
 use kube::core::Request;
 use kubeapi::names::VIRTUAL_IPS;
 use kubeapi::objects::{items, text};
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found};
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use crate::turn::rule::NodeSeen;
+use crate::turn::rule::TurnNode;
 
 const NAMESPACE: &str = "kube-system";
 /// The labels of its DaemonSet.
@@ -38,7 +38,7 @@ impl Address {
     ///
     /// # Errors
     /// Those of [`ApiClient`].
-    pub async fn look(&mut self, cluster: &ApiClient, nodes: &[NodeSeen]) -> Result<String, Error> {
+    pub async fn look(&mut self, cluster: &ApiClient, nodes: &[TurnNode]) -> Result<String, Error> {
         let (mut used, mut late) = (false, String::new());
         for name in VIRTUAL_IPS {
             let what = format!("read lease {NAMESPACE}/{name}");
@@ -79,7 +79,7 @@ impl Address {
 
 /// Address and port of the control plane, as kube-vip was given them.
 async fn configured(cluster: &ApiClient) -> Result<Option<String>, Error> {
-    let mut sets = Scope::all("daemonsets of kube-vip", DaemonSet::url_path(&(), Some(NAMESPACE)));
+    let mut sets = WatchScope::all("daemonsets of kube-vip", DaemonSet::url_path(&(), Some(NAMESPACE)));
     sets.labels = Some(LABELS.to_owned());
     let sets = sets.list_all::<Value>(cluster).await?;
     let mut variables = BTreeMap::new();

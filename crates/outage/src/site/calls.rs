@@ -16,13 +16,13 @@ use kubeapi::names::STORAGE_NAMESPACE;
 use kubeapi::nodes::signed;
 use kubeapi::objects::{items, named, text};
 use kubeapi::slim::longhorn::{self, Volume};
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::coordinate::{Found, Need, Workload};
+use super::coordinate::{Need, PhaseReadings, ScaledWorkload};
 use super::machine_calls;
 
 /// Annotation of a workload: what a whole-site operation changed there, a JSON object [`Scaled`].
@@ -44,8 +44,8 @@ pub struct Scaled {
 ///
 /// # Errors
 /// Those of [`ApiClient`].
-pub async fn find(cluster: &ApiClient, need: Need, id: &str) -> Result<Found, Error> {
-    let mut found = Found::default();
+pub async fn find(cluster: &ApiClient, need: Need, id: &str) -> Result<PhaseReadings, Error> {
+    let mut found = PhaseReadings::default();
     match need {
         Need::Nodes => {}
         Need::Applications => {
@@ -71,7 +71,7 @@ pub(super) async fn listed<T>(cluster: &ApiClient, what: &str, path: String) -> 
 where
     T: DeserializeOwned + Send,
 {
-    Ok(Scope::all(what, path).list_installed(cluster).await?.unwrap_or_default())
+    Ok(WatchScope::all(what, path).list_installed(cluster).await?.unwrap_or_default())
 }
 
 /// Volumes that are attached to a node, and those of Longhorn that are not detached.
@@ -103,7 +103,12 @@ async fn workloads(cluster: &ApiClient) -> Result<Vec<(&'static str, Value)>, Er
     let mut all = Vec::new();
     for (kind, path) in paths() {
         all.extend(
-            Scope::all(kind, path).list_all::<Value>(cluster).await?.items.into_iter().map(|it| (kind, it)),
+            WatchScope::all(kind, path)
+                .list_all::<Value>(cluster)
+                .await?
+                .items
+                .into_iter()
+                .map(|it| (kind, it)),
         );
     }
     Ok(all)
@@ -123,8 +128,8 @@ fn is_once(modes: &Value) -> bool {
 
 /// Workloads whose pods hold a volume that one node alone may use, and that have replicas: what they are to have, and
 /// what is to be written there.
-async fn applications(cluster: &ApiClient, id: &str) -> Result<Vec<Workload>, Error> {
-    let claims = Scope::all("persistent volume claims", "/api/v1/persistentvolumeclaims".to_owned());
+async fn applications(cluster: &ApiClient, id: &str) -> Result<Vec<ScaledWorkload>, Error> {
+    let claims = WatchScope::all("persistent volume claims", "/api/v1/persistentvolumeclaims".to_owned());
     let claims = claims.list_all::<Value>(cluster).await?;
     let once: BTreeSet<String> =
         claims.items.iter().filter(|it| is_once(&it["spec"]["accessModes"])).map(named).collect();
@@ -153,7 +158,7 @@ async fn applications(cluster: &ApiClient, id: &str) -> Result<Vec<Workload>, Er
 }
 
 /// Workloads that the operation `id` has scaled down. Those that somebody has scaled since keep what they have.
-async fn scaled(cluster: &ApiClient, id: &str) -> Result<Vec<Workload>, Error> {
+async fn scaled(cluster: &ApiClient, id: &str) -> Result<Vec<ScaledWorkload>, Error> {
     let order = |(kind, it): (&'static str, Value)| {
         let mark = mark(&it).filter(|it| it.id == id)?;
         let wanted = if replicas(&it) == 0 { mark.replicas } else { replicas(&it) };
@@ -162,9 +167,9 @@ async fn scaled(cluster: &ApiClient, id: &str) -> Result<Vec<Workload>, Error> {
     Ok(workloads(cluster).await?.into_iter().filter_map(order).collect())
 }
 
-fn workload(kind: &'static str, object: &Value, replicas: i64, mark: Option<String>) -> Workload {
+fn workload(kind: &'static str, object: &Value, replicas: i64, mark: Option<String>) -> ScaledWorkload {
     let meta = &object["metadata"];
-    Workload {
+    ScaledWorkload {
         kind,
         namespace: text(&meta["namespace"]),
         name: text(&meta["name"]),
@@ -179,7 +184,7 @@ fn workload(kind: &'static str, object: &Value, replicas: i64, mark: Option<Stri
 ///
 /// # Errors
 /// Those of [`ApiClient`] but a conflict.
-pub async fn scale(cluster: &ApiClient, it: &Workload) -> Result<(), Error> {
+pub async fn scale(cluster: &ApiClient, it: &ScaledWorkload) -> Result<(), Error> {
     let patch = Patch::Merge(json!({
         "metadata": { "resourceVersion": it.version, "annotations": { SCALED: it.mark } },
         "spec": { "replicas": it.replicas },

@@ -9,17 +9,17 @@ use std::time::Duration;
 use kubeapi::machines::room;
 use kubeapi::names::listed;
 
-use super::machines::{self, MachineWork, Machines, Turn};
-use super::record::{Member, NodeStep, Site, SiteKind, SitePhase};
+use super::machines::{self, MachineAction, MachineWork, Machines};
+use super::record::{NodeStep, SiteKind, SiteMember, SitePhase, SiteRecord};
 use super::restart;
-use crate::turn::rule::NodeSeen;
+use crate::turn::rule::TurnNode;
 
 /// How long the way up waits for a node, and the end for its cordon; then it continues without it and names it.
 pub const NODE_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// A workload that is scaled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Workload {
+pub struct ScaledWorkload {
     /// `deployments` or `statefulsets`.
     pub kind: &'static str,
     /// Its namespace.
@@ -36,7 +36,7 @@ pub struct Workload {
 
 /// What was read for the phase.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Found {
+pub struct PhaseReadings {
     /// What is in the way, each by name: attached volumes, faulted volumes; of a restart, layers that are not well.
     pub blocking: Vec<String>,
     /// Why the virtual IP of the API is not there yet, a sentence or empty.
@@ -44,7 +44,7 @@ pub struct Found {
     /// Virtual machines.
     pub machines: Machines,
     /// Workloads to be scaled.
-    pub work: Vec<Workload>,
+    pub work: Vec<ScaledWorkload>,
     /// Nodes that hold a turn.
     pub holders: Vec<String>,
     /// How long this phase has been seen; of a restart, this step of the node that goes.
@@ -63,11 +63,11 @@ pub enum Move {
     /// It waits for this; and what a person can type.
     Wait(String, String),
     /// These are scaled.
-    Scale(Vec<Workload>),
+    Scale(Vec<ScaledWorkload>),
     /// These are stopped or started, one after another.
     Machines(Vec<MachineWork>),
     /// The record in its next phase.
-    To(Box<Site>),
+    To(Box<SiteRecord>),
     /// The operation is over.
     End,
 }
@@ -108,18 +108,18 @@ pub fn need(phase: &SitePhase) -> Need {
     }
 }
 
-pub(super) fn seen<'a>(member: &Member, nodes: &'a [NodeSeen]) -> Option<&'a NodeSeen> {
+pub(super) fn node_of<'a>(member: &SiteMember, nodes: &'a [TurnNode]) -> Option<&'a TurnNode> {
     nodes.iter().find(|it| it.name == member.node && it.uid == member.uid)
 }
 
-pub(super) fn is_alive(member: &Member, nodes: &[NodeSeen]) -> bool {
-    seen(member, nodes).is_some_and(|it| it.ready && !it.lease_unmoved)
+pub(super) fn is_alive(member: &SiteMember, nodes: &[TurnNode]) -> bool {
+    node_of(member, nodes).is_some_and(|it| it.ready && !it.lease_unmoved)
 }
 
 /// Whether this node is off, or was since it said something last.
 #[must_use]
-pub fn is_gone(site: &Site, member: &Member, nodes: &[NodeSeen]) -> bool {
-    let Some(node) = seen(member, nodes) else { return true };
+pub fn is_gone(site: &SiteRecord, member: &SiteMember, nodes: &[TurnNode]) -> bool {
+    let Some(node) = node_of(member, nodes) else { return true };
     let ack = site.ack(&member.node);
     let other_boot = ack
         .is_some_and(|it| !node.boot_id.is_empty() && !it.boot_id.is_empty() && it.boot_id != node.boot_id);
@@ -130,8 +130,8 @@ pub fn is_gone(site: &Site, member: &Member, nodes: &[NodeSeen]) -> bool {
 /// Whether this node works for all: the first by name of the servers that are there and do not go, or of all nodes
 /// where there is no server. Before it begins, each server does: the record alone decides then.
 #[must_use]
-pub fn is_coordinator(node: &str, site: &Site, nodes: &[NodeSeen]) -> bool {
-    let servers = site.nodes.iter().any(Member::is_server);
+pub fn is_coordinator(node: &str, site: &SiteRecord, nodes: &[TurnNode]) -> bool {
+    let servers = site.nodes.iter().any(SiteMember::is_server);
     if site.phase == SitePhase::Armed {
         return site.nodes.iter().any(|it| it.node == node && (!servers || it.is_server()));
     }
@@ -140,9 +140,9 @@ pub fn is_coordinator(node: &str, site: &Site, nodes: &[NodeSeen]) -> bool {
 }
 
 /// Whether this node may work for all. Of a restart one that goes does where there is no other one: its limit has to end.
-pub(super) fn may_coordinate(node: &str, site: &Site, nodes: &[NodeSeen]) -> bool {
-    let servers = site.nodes.iter().any(Member::is_server);
-    let may = |it: &Member, going: bool| {
+pub(super) fn may_coordinate(node: &str, site: &SiteRecord, nodes: &[TurnNode]) -> bool {
+    let servers = site.nodes.iter().any(SiteMember::is_server);
+    let may = |it: &SiteMember, going: bool| {
         let step = site.step(&it.node);
         (!servers || it.is_server())
             && step.is_some_and(|it| going || *it != NodeStep::Going)
@@ -154,7 +154,7 @@ pub(super) fn may_coordinate(node: &str, site: &Site, nodes: &[NodeSeen]) -> boo
 
 /// What is done next for all.
 #[must_use]
-pub fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
+pub fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
     match &site.phase {
         SitePhase::Armed => armed(site, found),
         SitePhase::Announced => all_said(site, &NodeStep::Seen, SitePhase::Cordoning),
@@ -183,8 +183,8 @@ pub fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
 }
 
 /// It begins once all nodes are ordered it, and nobody holds a turn. An operator ends the first wait alone.
-fn armed(site: &Site, found: &Found) -> Move {
-    let asked = |it: &Member| site.step(&it.node).is_some_and(|it| *it != NodeStep::NotAsked);
+fn armed(site: &SiteRecord, found: &PhaseReadings) -> Move {
+    let asked = |it: &SiteMember| site.step(&it.node).is_some_and(|it| *it != NodeStep::NotAsked);
     let late: Vec<String> = site.nodes.iter().filter(|it| !asked(it)).map(|it| it.node.clone()).collect();
     if !late.is_empty() && !site.is_passed() {
         return Move::Wait(
@@ -202,11 +202,11 @@ fn armed(site: &Site, found: &Found) -> Move {
 }
 
 /// Machines first, and only then what their guests may need.
-fn stopping(site: &Site, found: &Found) -> Move {
+fn stopping(site: &SiteRecord, found: &PhaseReadings) -> Move {
     if !site.leave_machines && !site.is_passed() {
         let work = machines::stops(&site.id, &found.machines.all);
         if let Some(machines) = machines::noted(&site.machines, &work) {
-            return Move::To(Box::new(Site { machines, ..site.clone() }));
+            return Move::To(Box::new(SiteRecord { machines, ..site.clone() }));
         }
         if !work.is_empty() {
             return Move::Machines(work);
@@ -218,7 +218,7 @@ fn stopping(site: &Site, found: &Found) -> Move {
     if found.work.is_empty() { to(site, SitePhase::Detaching) } else { Move::Scale(found.work.clone()) }
 }
 
-fn guests(site: &Site, machines: &Machines) -> Move {
+fn guests(site: &SiteRecord, machines: &Machines) -> Move {
     let waits = format!("virtual machines to be off: {}", listed(&machines.guests, ", "));
     let (waits, own) = match machines.loose.first() {
         None => (waits, "kubectl get vmi -A shows how far they are".to_owned()),
@@ -235,7 +235,7 @@ fn guests(site: &Site, machines: &Machines) -> Move {
 }
 
 /// Applications first: guests may need them.
-fn restoring(site: &Site, found: &Found) -> Move {
+fn restoring(site: &SiteRecord, found: &PhaseReadings) -> Move {
     if !found.work.is_empty() {
         return Move::Scale(found.work.clone());
     }
@@ -243,7 +243,7 @@ fn restoring(site: &Site, found: &Found) -> Move {
     if work.is_empty() || site.is_passed() {
         return Move::End;
     }
-    let ready = work.iter().filter(|it| it.turn != Turn::Later);
+    let ready = work.iter().filter(|it| it.turn != MachineAction::Later);
     let ready: Vec<MachineWork> = ready.take(room(found.machines.starting)).cloned().collect();
     if !ready.is_empty() {
         return Move::Machines(ready);
@@ -257,7 +257,7 @@ fn restoring(site: &Site, found: &Found) -> Move {
 
 /// What a person can type about machines that are refused a start or a stop.
 #[must_use]
-pub fn refused_step(site: &Site) -> String {
+pub fn refused_step(site: &SiteRecord) -> String {
     format!("it is tried again; `kubectl get vm,vmi -A` shows more; or continue without: {}", pass_step(site))
 }
 
@@ -265,13 +265,13 @@ pub fn refused_step(site: &Site) -> String {
 pub(super) const CANCEL: &str = "zedbox site cancel --reason '...'";
 
 /// What ends the wait of this phase.
-pub(super) fn pass_step(site: &Site) -> String {
+pub(super) fn pass_step(site: &SiteRecord) -> String {
     let goes = (site.kind == SiteKind::Restart).then(|| restart::in_turn(site)).flatten();
     let node = goes.map(|(it, _)| format!(" --node {}", it.node)).unwrap_or_default();
     format!("zedbox site continue --phase {}{node} --reason '...'", site.phase.text())
 }
 
-fn to(site: &Site, phase: SitePhase) -> Move {
+fn to(site: &SiteRecord, phase: SitePhase) -> Move {
     let mut site = site.clone();
     (site.phase, site.waits, site.next, site.since) = (phase, String::new(), String::new(), String::new());
     if site.phase == SitePhase::ServersGoing {
@@ -281,11 +281,11 @@ fn to(site: &Site, phase: SitePhase) -> Move {
 }
 
 /// Waits until every node has said `step`, the first or the second of all, or a later one.
-fn all_said(site: &Site, step: &NodeStep, then: SitePhase) -> Move {
+fn all_said(site: &SiteRecord, step: &NodeStep, then: SitePhase) -> Move {
     let first = *step == NodeStep::Seen;
     let before =
         |it: &NodeStep| matches!(it, NodeStep::NotAsked | NodeStep::Asked) || *it == NodeStep::Seen && !first;
-    let late = |it: &&Member| site.step(&it.node).is_none_or(before);
+    let late = |it: &&SiteMember| site.step(&it.node).is_none_or(before);
     let late: Vec<String> = site.nodes.iter().filter(late).map(|it| it.node.clone()).collect();
     if late.is_empty() || site.is_passed() {
         return to(site, then);
@@ -306,8 +306,8 @@ fn down(kind: &SiteKind) -> &'static str {
     if *kind == SiteKind::Reboot { "reboot" } else { "be off" }
 }
 
-fn workers(site: &Site, nodes: &[NodeSeen]) -> Move {
-    let up = |it: &&Member| !it.is_server() && !is_gone(site, it, nodes);
+fn workers(site: &SiteRecord, nodes: &[TurnNode]) -> Move {
+    let up = |it: &&SiteMember| !it.is_server() && !is_gone(site, it, nodes);
     let up: Vec<String> = site.nodes.iter().filter(up).map(|it| it.node.clone()).collect();
     if up.is_empty() || site.is_passed() {
         return to(site, SitePhase::ServersGoing);
@@ -319,10 +319,10 @@ fn workers(site: &Site, nodes: &[NodeSeen]) -> Move {
 }
 
 /// The first node that is back asks this: whether all have gone.
-fn servers(site: &Site, nodes: &[NodeSeen]) -> Move {
-    let back = |it: &Member| matches!(site.step(&it.node), Some(NodeStep::Booted | NodeStep::Open));
+fn servers(site: &SiteRecord, nodes: &[TurnNode]) -> Move {
+    let back = |it: &SiteMember| matches!(site.step(&it.node), Some(NodeStep::Booted | NodeStep::Open));
     let concerned = || {
-        let servers = site.nodes.iter().any(Member::is_server);
+        let servers = site.nodes.iter().any(SiteMember::is_server);
         site.nodes.iter().filter(move |it| !servers || it.is_server())
     };
     let up: Vec<String> =
@@ -343,8 +343,8 @@ fn servers(site: &Site, nodes: &[NodeSeen]) -> Move {
     Move::Wait(waits, next)
 }
 
-fn starting(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
-    let there = |it: &Member| {
+fn starting(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
+    let there = |it: &SiteMember| {
         is_alive(it, nodes) && matches!(site.step(&it.node), Some(NodeStep::Booted | NodeStep::Open))
     };
     let missing: Vec<String> = site.nodes.iter().filter(|it| !there(it)).map(|it| it.node.clone()).collect();
@@ -374,11 +374,11 @@ fn starting(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
             format!("kubectl -n longhorn-system get volumes; or start all the same: {}", pass_step(site)),
         );
     }
-    to(&Site { missing, ..site.clone() }, SitePhase::Uncordoning)
+    to(&SiteRecord { missing, ..site.clone() }, SitePhase::Uncordoning)
 }
 
-fn uncordoning(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
-    let waits_for = |it: &&Member| {
+fn uncordoning(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
+    let waits_for = |it: &&SiteMember| {
         !site.missing.contains(&it.node)
             && site.step(&it.node) != Some(&NodeStep::Open)
             // A withdrawal finds nodes that are off, or that never took part.

@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use kubeapi::machines::SITE;
 pub use kubeapi::machines::calls::act;
-use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, SETS, is_over, path, seen};
+use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, SETS, described, is_over, path};
 use kubeapi::objects::{items, named, text};
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
 use serde_json::Value;
 
@@ -20,11 +20,11 @@ use super::machines::Machines;
 
 /// Reads them.
 pub(super) async fn find(cluster: &ApiClient) -> Result<Machines, Error> {
-    let guests = Scope::all("virtual machines", path(GUESTS)).list_installed(cluster).await?;
+    let guests = WatchScope::all("virtual machines", path(GUESTS)).list_installed(cluster).await?;
     let Some(guests) = guests else { return Ok(Machines::default()) };
-    let launchers = Scope {
+    let launchers = WatchScope {
         labels: Some(LAUNCHERS.to_owned()),
-        ..Scope::all("launchers of virtual machines", Pod::url_path(&(), None))
+        ..WatchScope::all("launchers of virtual machines", Pod::url_path(&(), None))
     };
     let (machines, sets, launchers) = futures::try_join!(
         listed(cluster, MACHINES, path(MACHINES)),
@@ -35,12 +35,12 @@ pub(super) async fn find(cluster: &ApiClient) -> Result<Machines, Error> {
     let running: BTreeSet<String> = guests.iter().map(|it| named(it)).collect();
     let own = |machine: &Value| guests.iter().find(|it| named(it) == named(machine)).copied();
     let mut found = Machines {
-        all: machines.iter().map(|it| seen(MACHINES, it, own(it), &SITE)).collect(),
+        all: machines.iter().map(|it| described(MACHINES, it, own(it), &SITE)).collect(),
         guests: running.iter().cloned().collect(),
         loose: guests.iter().filter(|it| is_loose(it)).map(|it| named(it)).collect(),
         starting: guests.iter().filter(|it| it["status"]["phase"] != "Running").count(),
     };
-    found.all.extend(sets.iter().map(|it| seen(SETS, it, None, &SITE)));
+    found.all.extend(sets.iter().map(|it| described(SETS, it, None, &SITE)));
     let guest = |pod: &Value| {
         let meta = &pod["metadata"];
         format!("{}/{}", text(&meta["namespace"]), text(&meta["annotations"]["kubevirt.io/domain"]))

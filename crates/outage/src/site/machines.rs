@@ -5,7 +5,7 @@
 //! clock, no I/O, no task.
 
 use kubeapi::machines;
-pub use kubeapi::machines::{MachineSeen, MachineWork, Strategy, Turn};
+pub use kubeapi::machines::{MachineAction, MachineSeen, MachineWork, RunStrategy};
 use serde::{Deserialize, Serialize};
 
 /// A machine in the record of the operation; their order is that in which they are started.
@@ -20,7 +20,7 @@ pub struct VmRecord {
     /// Its UID.
     pub uid: String,
     /// What it had before.
-    pub was: Strategy,
+    pub was: RunStrategy,
 }
 
 /// All there is of virtual machines.

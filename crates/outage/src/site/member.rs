@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::record::{NodeStep, Site, SiteKind, SitePhase};
+use super::record::{NodeStep, SiteKind, SitePhase, SiteRecord};
 use super::restart;
 
 /// How long a server that may go waits at most for those before it, and for an API that has fallen silent.
@@ -19,7 +19,7 @@ pub const CLOCK_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// This node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Own {
+pub struct OwnIdentity {
     /// Name of its Node object.
     pub node: String,
     /// UID of its Node object.
@@ -30,7 +30,7 @@ pub struct Own {
 
 /// What is on its own disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Local {
+pub struct LocalSite {
     /// The operation.
     pub id: String,
     /// What is done with the machine.
@@ -51,18 +51,18 @@ pub struct Local {
 
 /// What was read in the Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Word {
+pub enum LeaseReading {
     /// Nothing: no answer, or one that cannot be used; why.
     Silent(String),
     /// There is no operation.
     Over,
     /// This one.
-    Site(Box<Site>),
+    Site(Box<SiteRecord>),
 }
 
 /// What the node sees of itself and of others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Facts {
+pub struct SiteFacts {
     /// It is cordoned, by whomever.
     pub cordoned: bool,
     /// Its device config has ordered what the operation does, and that waits.
@@ -100,7 +100,7 @@ pub struct Reboot {
 
 /// What this node does to itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
+pub enum SiteMemberAction {
     /// Nothing: it is in no operation, or needs it no more.
     None,
     /// No drain begins, and no cordon is removed.
@@ -115,11 +115,11 @@ pub enum Hold {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Next {
     /// What is to be on disk, first of all; `None` for nothing.
-    pub local: Option<Local>,
+    pub local: Option<LocalSite>,
     /// It is to be cordoned.
     pub cordon: bool,
     /// What it is held to.
-    pub hold: Hold,
+    pub hold: SiteMemberAction,
     /// What is to be said in the Lease, if that says otherwise: how far it is.
     pub say: Option<NodeStep>,
     /// What it waits for, a sentence or empty.
@@ -130,21 +130,21 @@ impl Next {
     /// Nothing: there is no operation for this node.
     #[must_use]
     pub fn out() -> Self {
-        Self { local: None, cordon: false, hold: Hold::None, say: None, waits: String::new() }
+        Self { local: None, cordon: false, hold: SiteMemberAction::None, say: None, waits: String::new() }
     }
 
-    fn kept(local: Local, say: Option<NodeStep>, waits: impl Into<String>) -> Self {
-        Self { local: Some(local), cordon: false, hold: Hold::Kept, say, waits: waits.into() }
+    fn kept(local: LocalSite, say: Option<NodeStep>, waits: impl Into<String>) -> Self {
+        Self { local: Some(local), cordon: false, hold: SiteMemberAction::Kept, say, waits: waits.into() }
     }
 }
 
 /// What this node does now.
 #[must_use]
-pub fn next(own: &Own, local: Option<&Local>, word: &Word, facts: &Facts) -> Next {
+pub fn next(own: &OwnIdentity, local: Option<&LocalSite>, word: &LeaseReading, facts: &SiteFacts) -> Next {
     match (word, local) {
-        (Word::Over, _) | (Word::Silent(_), None) => Next::out(),
-        (Word::Silent(why), Some(local)) => Next { say: None, ..alone(own, local, why, facts) },
-        (Word::Site(site), local) => {
+        (LeaseReading::Over, _) | (LeaseReading::Silent(_), None) => Next::out(),
+        (LeaseReading::Silent(why), Some(local)) => Next { say: None, ..alone(own, local, why, facts) },
+        (LeaseReading::Site(site), local) => {
             let Some(member) = site.member(&own.node, &own.uid) else { return Next::out() };
             if site.kind == SiteKind::Restart {
                 return restart::member(own, site, facts);
@@ -154,7 +154,7 @@ pub fn next(own: &Own, local: Option<&Local>, word: &Word, facts: &Facts) -> Nex
                 let step = if facts.asked { NodeStep::Asked } else { NodeStep::NotAsked };
                 return Next { say: Some(step), ..Next::out() };
             }
-            let fresh = || Local {
+            let fresh = || LocalSite {
                 id: site.id.clone(),
                 kind: site.kind.clone(),
                 step: NodeStep::Seen,
@@ -172,11 +172,11 @@ pub fn next(own: &Own, local: Option<&Local>, word: &Word, facts: &Facts) -> Nex
 
 /// It went, and this is a later boot. Power that is lost once a server has the order of going does the same as going:
 /// whoever is up then waits for the others, and does not go once more.
-fn is_back(own: &Own, local: &Local) -> bool {
+fn is_back(own: &OwnIdentity, local: &LocalSite) -> bool {
     matches!(local.step, NodeStep::Ready | NodeStep::Going) && local.boot_id != own.boot_id
 }
 
-fn with_site(own: &Own, mut local: Local, site: &Site, facts: &Facts) -> Next {
+fn with_site(own: &OwnIdentity, mut local: LocalSite, site: &SiteRecord, facts: &SiteFacts) -> Next {
     if site.phase.is_up_again() {
         local.released = true;
         if facts.open {
@@ -184,7 +184,13 @@ fn with_site(own: &Own, mut local: Local, site: &Site, facts: &Facts) -> Next {
         }
         let say = facts.open.then_some(NodeStep::Open);
         let waits = if facts.open { "" } else { "its cordon to be removed behind the checks after boot" };
-        return Next { local: Some(local), cordon: false, hold: Hold::None, say, waits: waits.to_owned() };
+        return Next {
+            local: Some(local),
+            cordon: false,
+            hold: SiteMemberAction::None,
+            say,
+            waits: waits.to_owned(),
+        };
     }
     // Going is not said before it is on disk, and the disk is not asked again once it is.
     if local.step == NodeStep::Going && !is_back(own, &local) {
@@ -226,7 +232,7 @@ fn with_site(own: &Own, mut local: Local, site: &Site, facts: &Facts) -> Next {
     }
 }
 
-fn cordoned(own: &Own, mut local: Local, facts: &Facts) -> Next {
+fn cordoned(own: &OwnIdentity, mut local: LocalSite, facts: &SiteFacts) -> Next {
     local.boot_id.clone_from(&own.boot_id);
     if !facts.cordoned {
         return Next { cordon: true, ..Next::kept(local, Some(NodeStep::Seen), "its cordon") };
@@ -239,7 +245,7 @@ fn cordoned(own: &Own, mut local: Local, facts: &Facts) -> Next {
 }
 
 /// A server once the servers go.
-fn server(own: &Own, mut local: Local, site: &Site, facts: &Facts) -> Next {
+fn server(own: &OwnIdentity, mut local: LocalSite, site: &SiteRecord, facts: &SiteFacts) -> Next {
     local.order.clone_from(&site.order);
     local.step = NodeStep::Ready;
     let has_order =
@@ -254,7 +260,7 @@ fn server(own: &Own, mut local: Local, site: &Site, facts: &Facts) -> Next {
 }
 
 /// Nothing can be read in the Lease: what is on disk decides.
-fn alone(own: &Own, local: &Local, why: &str, facts: &Facts) -> Next {
+fn alone(own: &OwnIdentity, local: &LocalSite, why: &str, facts: &SiteFacts) -> Next {
     if local.step == NodeStep::Draining {
         return restart::alone(own, local, why);
     }
@@ -272,7 +278,7 @@ fn alone(own: &Own, local: &Local, why: &str, facts: &Facts) -> Next {
 }
 
 /// Whether it is this server's turn to go.
-fn in_order(own: &Own, mut local: Local, silent: Option<&str>, facts: &Facts) -> Next {
+fn in_order(own: &OwnIdentity, mut local: LocalSite, silent: Option<&str>, facts: &SiteFacts) -> Next {
     local.boot_id.clone_from(&own.boot_id);
     let at = local.order.iter().position(|it| *it == own.node).unwrap_or(local.order.len());
     let before = &local.order[..at];
@@ -292,24 +298,24 @@ fn in_order(own: &Own, mut local: Local, silent: Option<&str>, facts: &Facts) ->
     Next::kept(local, silent.is_none().then_some(NodeStep::Ready), waits)
 }
 
-fn go(own: &Own, mut local: Local) -> Next {
+fn go(own: &OwnIdentity, mut local: LocalSite) -> Next {
     local.step = NodeStep::Going;
     local.boot_id.clone_from(&own.boot_id);
     going(local)
 }
 
-fn going(local: Local) -> Next {
+fn going(local: LocalSite) -> Next {
     let waits = "this machine to go down";
-    Next { hold: Hold::Go, ..Next::kept(local, Some(NodeStep::Going), waits) }
+    Next { hold: SiteMemberAction::Go, ..Next::kept(local, Some(NodeStep::Going), waits) }
 }
 
 /// What a node that is back waits for by itself, or empty.
-pub(super) fn unready(facts: &Facts) -> &str {
+pub(super) fn unready(facts: &SiteFacts) -> &str {
     if !facts.clock.is_empty() && facts.up < CLOCK_LIMIT { &facts.clock } else { &facts.etcd }
 }
 
 /// It is back: its own checks come before it says so.
-fn booted(own: &Own, mut local: Local, facts: &Facts) -> Next {
+fn booted(own: &OwnIdentity, mut local: LocalSite, facts: &SiteFacts) -> Next {
     let waits = unready(facts);
     if !waits.is_empty() {
         return Next::kept(local, None, waits);

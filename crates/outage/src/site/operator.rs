@@ -4,23 +4,23 @@
 //! Pure: no clock, no I/O, no task.
 
 use super::preflight::Finding;
-use super::record::{Ack, Member, Site, SiteKind, SitePhase, Statement};
+use super::record::{Ack, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
 use super::restart;
-use crate::turn::record::{Class, Record};
-use crate::turn::rule::{NodeSeen, Refused};
+use crate::turn::record::{Class, TurnRecord};
+use crate::turn::rule::{OperatorRefusal, TurnNode};
 
-/// Annotation of the Lease: the last restart that has ended, as [`Site`]; no decision reads it.
+/// Annotation of the Lease: the last restart that has ended, as [`SiteRecord`]; no decision reads it.
 pub const LAST: &str = "pillar-rs/site-last-restart";
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish {
+pub struct SiteRequest {
     /// Identity, new for each operation.
     pub id: String,
     /// What is done with every machine.
     pub kind: SiteKind,
     /// Who, why, when.
-    pub by: Statement,
+    pub by: OperatorStatement,
     /// Virtual machines may go down with their nodes.
     pub leave_machines: bool,
     /// The nodes' device configs begin it.
@@ -34,25 +34,31 @@ pub struct Wish {
 /// The operation of a record, if there is one.
 ///
 /// # Errors
-/// [`Refused::Site`]: it cannot be read.
-pub fn current(record: &Record) -> Result<Option<Site>, Refused> {
-    record.mode.as_ref().map(Site::of).transpose().map_err(Refused::Site)
+/// [`OperatorRefusal::Site`]: it cannot be read.
+pub fn current(record: &TurnRecord) -> Result<Option<SiteRecord>, OperatorRefusal> {
+    record.mode.as_ref().map(SiteRecord::of).transpose().map_err(OperatorRefusal::Site)
 }
 
-fn with(record: &Record, site: &Site) -> Result<Record, Refused> {
-    let mode = site.mode().map_err(|why| Refused::Site(format!("the operation cannot be written: {why}")))?;
-    Ok(Record { mode: Some(mode), ..record.clone() })
+fn with(record: &TurnRecord, site: &SiteRecord) -> Result<TurnRecord, OperatorRefusal> {
+    let mode = site
+        .mode()
+        .map_err(|why| OperatorRefusal::Site(format!("the operation cannot be written: {why}")))?;
+    Ok(TurnRecord { mode: Some(mode), ..record.clone() })
 }
 
-fn reason(said: &Statement) -> Result<(), Refused> {
-    if said.why.trim().is_empty() { Err(Refused::NoReason) } else { Ok(()) }
+fn reason(said: &OperatorStatement) -> Result<(), OperatorRefusal> {
+    if said.why.trim().is_empty() { Err(OperatorRefusal::NoReason) } else { Ok(()) }
 }
 
 /// The record with a new operation of these nodes.
 ///
 /// # Errors
-/// [`Refused`]: there is one, a node holds a turn, or there is no reason or no node.
-pub fn begin(record: &Record, wish: &Wish, nodes: &[NodeSeen]) -> Result<Record, Refused> {
+/// [`OperatorRefusal`]: there is one, a node holds a turn, or there is no reason or no node.
+pub fn begin(
+    record: &TurnRecord,
+    wish: &SiteRequest,
+    nodes: &[TurnNode],
+) -> Result<TurnRecord, OperatorRefusal> {
     with(record, &begun(record, wish, nodes)?)
 }
 
@@ -60,16 +66,20 @@ pub fn begin(record: &Record, wish: &Wish, nodes: &[NodeSeen]) -> Result<Record,
 ///
 /// # Errors
 /// Those of [`begin`].
-pub fn begun(record: &Record, wish: &Wish, nodes: &[NodeSeen]) -> Result<Site, Refused> {
+pub fn begun(
+    record: &TurnRecord,
+    wish: &SiteRequest,
+    nodes: &[TurnNode],
+) -> Result<SiteRecord, OperatorRefusal> {
     reason(&wish.by)?;
     if let Some(mode) = &record.mode {
-        return Err(Refused::Site(format!(
+        return Err(OperatorRefusal::Site(format!(
             "the whole-site operation {} ({}) is in progress; look at it: zedbox site status",
             mode.kind, mode.id
         )));
     }
     if let Some(holder) = record.holders.first().filter(|_| !wish.although_held) {
-        return Err(Refused::Site(format!(
+        return Err(OperatorRefusal::Site(format!(
             "node {} holds a turn ({}, phase {}): wait until it is back, or add --although-held, which stops what it does",
             holder.node,
             holder.op.text(),
@@ -77,9 +87,9 @@ pub fn begun(record: &Record, wish: &Wish, nodes: &[NodeSeen]) -> Result<Site, R
         )));
     }
     if nodes.is_empty() {
-        return Err(Refused::Site("the cluster has no nodes".to_owned()));
+        return Err(OperatorRefusal::Site("the cluster has no nodes".to_owned()));
     }
-    let member = |it: &NodeSeen| Member {
+    let member = |it: &TurnNode| SiteMember {
         node: it.name.clone(),
         uid: it.uid.clone(),
         class: match (it.tie_breaker, it.server || it.etcd) {
@@ -89,7 +99,7 @@ pub fn begun(record: &Record, wish: &Wish, nodes: &[NodeSeen]) -> Result<Site, R
         },
     };
     let restarts = wish.kind == SiteKind::Restart;
-    let mut site = Site {
+    let mut site = SiteRecord {
         id: wish.id.clone(),
         kind: wish.kind.clone(),
         by: wish.by.clone(),
@@ -121,32 +131,33 @@ pub fn begun(record: &Record, wish: &Wish, nodes: &[NodeSeen]) -> Result<Site, R
 
 /// The last restart of the site that has ended, if the record still has it.
 #[must_use]
-pub fn last_restart(record: &Record) -> Option<Site> {
+pub fn last_restart(record: &TurnRecord) -> Option<SiteRecord> {
     serde_json::from_str(record.others.get(LAST)?).ok()
 }
 
 /// The record without its operation; of a restart it is kept how it ended.
-fn ended(record: &Record, site: &Site) -> Result<Record, Refused> {
-    let mut record = Record { mode: None, ..record.clone() };
+fn ended(record: &TurnRecord, site: &SiteRecord) -> Result<TurnRecord, OperatorRefusal> {
+    let mut record = TurnRecord { mode: None, ..record.clone() };
     if site.kind == SiteKind::Restart {
         let text = serde_json::to_string(site);
-        let text = text.map_err(|why| Refused::Site(format!("the restart cannot be written: {why}")))?;
+        let text =
+            text.map_err(|why| OperatorRefusal::Site(format!("the restart cannot be written: {why}")))?;
         record.others.insert(LAST.to_owned(), text);
     }
     Ok(record)
 }
 
-fn existing(record: &Record) -> Result<Site, Refused> {
-    current(record)?.ok_or_else(|| Refused::Site("no whole-site operation is in progress".to_owned()))
+fn existing(record: &TurnRecord) -> Result<SiteRecord, OperatorRefusal> {
+    current(record)?.ok_or_else(|| OperatorRefusal::Site("no whole-site operation is in progress".to_owned()))
 }
 
 /// The record with what a node says of itself by what it has read, `from`; as it was where the operation is another one,
 /// or something else is written there of the node meanwhile.
 ///
 /// # Errors
-/// [`Refused::Site`]: it cannot be read or written.
-pub fn hear(record: &Record, from: &Site, ack: &Ack) -> Result<Record, Refused> {
-    let as_read = |it: &Site| it.id == from.id && it.ack(&ack.node) == from.ack(&ack.node);
+/// [`OperatorRefusal::Site`]: it cannot be read or written.
+pub fn hear(record: &TurnRecord, from: &SiteRecord, ack: &Ack) -> Result<TurnRecord, OperatorRefusal> {
+    let as_read = |it: &SiteRecord| it.id == from.id && it.ack(&ack.node) == from.ack(&ack.node);
     let Some(mut site) = current(record)?.filter(as_read) else { return Ok(record.clone()) };
     site.hear(ack.clone());
     with(record, &site)
@@ -156,8 +167,12 @@ pub fn hear(record: &Record, from: &Site, ack: &Ack) -> Result<Record, Refused> 
 /// more, or where it would begin while a node holds a turn.
 ///
 /// # Errors
-/// [`Refused::Site`]: it cannot be read or written.
-pub fn advance(record: &Record, from: &Site, to: Option<&Site>) -> Result<Record, Refused> {
+/// [`OperatorRefusal::Site`]: it cannot be read or written.
+pub fn advance(
+    record: &TurnRecord,
+    from: &SiteRecord,
+    to: Option<&SiteRecord>,
+) -> Result<TurnRecord, OperatorRefusal> {
     let begins = from.phase == SitePhase::Armed && to.is_some_and(|it| it.phase != SitePhase::Armed);
     if begins && !record.holders.is_empty() {
         return Ok(record.clone());
@@ -173,18 +188,18 @@ pub fn advance(record: &Record, from: &Site, to: Option<&Site>) -> Result<Record
 /// taken out at once.
 ///
 /// # Errors
-/// [`Refused`]: there is none, or the servers go already.
-pub fn cancel(record: &Record, said: &Statement) -> Result<Record, Refused> {
+/// [`OperatorRefusal`]: there is none, or the servers go already.
+pub fn cancel(record: &TurnRecord, said: &OperatorStatement) -> Result<TurnRecord, OperatorRefusal> {
     reason(said)?;
     let mut site = existing(record)?;
     if site.cancelled.is_some() {
         return Ok(record.clone());
     }
     if site.phase == SitePhase::Armed {
-        return Ok(Record { mode: None, ..record.clone() });
+        return Ok(TurnRecord { mode: None, ..record.clone() });
     }
     if !site.phase.may_cancel() {
-        return Err(Refused::Site(format!(
+        return Err(OperatorRefusal::Site(format!(
             "the whole-site {} {} is in phase {} and cannot be withdrawn any more; it ends by itself once all nodes are \
              back: zedbox site status",
             site.kind.text(),
@@ -192,7 +207,7 @@ pub fn cancel(record: &Record, said: &Statement) -> Result<Record, Refused> {
             site.phase.text()
         )));
     }
-    site.cancelled = Some(Statement { phase: site.phase.text().to_owned(), ..said.clone() });
+    site.cancelled = Some(OperatorStatement { phase: site.phase.text().to_owned(), ..said.clone() });
     if site.kind == SiteKind::Restart {
         // A drain that was ordered by it ends like any that is withdrawn.
         return ended(record, &site);
@@ -205,17 +220,17 @@ pub fn cancel(record: &Record, said: &Statement) -> Result<Record, Refused> {
 /// The record with the wait of the present phase ended.
 ///
 /// # Errors
-/// [`Refused`]: there is no operation, it is in another phase than the one named, or of a restart another node goes.
+/// [`OperatorRefusal`]: there is no operation, it is in another phase than the one named, or of a restart another node goes.
 pub fn pass(
-    record: &Record,
+    record: &TurnRecord,
     phase: &SitePhase,
     node: Option<&str>,
-    said: &Statement,
-) -> Result<Record, Refused> {
+    said: &OperatorStatement,
+) -> Result<TurnRecord, OperatorRefusal> {
     reason(said)?;
     let mut site = existing(record)?;
     if site.phase != *phase {
-        return Err(Refused::Site(format!(
+        return Err(OperatorRefusal::Site(format!(
             "the whole-site operation is in phase {}, not {}; look again: zedbox site status",
             site.phase.text(),
             phase.text()
@@ -227,19 +242,26 @@ pub fn pass(
     if site.is_passed() {
         return Ok(record.clone());
     }
-    site.passed.push(Statement { phase: phase.text().to_owned(), ..said.clone() });
+    site.passed.push(OperatorStatement { phase: phase.text().to_owned(), ..said.clone() });
     with(record, &site)
 }
 
 /// The record of a restart that leaves a node out.
 ///
 /// # Errors
-/// [`Refused`]: no restart is in progress, or not this node is to be skipped.
-pub fn skip(record: &Record, node: &str, said: &Statement) -> Result<Record, Refused> {
+/// [`OperatorRefusal`]: no restart is in progress, or not this node is to be skipped.
+pub fn skip(
+    record: &TurnRecord,
+    node: &str,
+    said: &OperatorStatement,
+) -> Result<TurnRecord, OperatorRefusal> {
     reason(said)?;
     let site = existing(record)?;
     if site.kind != SiteKind::Restart {
-        return Err(Refused::Site(format!("nodes are skipped in a restart, not in a {}", site.kind.text())));
+        return Err(OperatorRefusal::Site(format!(
+            "nodes are skipped in a restart, not in a {}",
+            site.kind.text()
+        )));
     }
     with(record, &restart::skip(site, node, said)?)
 }

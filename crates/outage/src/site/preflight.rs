@@ -8,14 +8,14 @@ pub use checks::{Finding, blocking};
 use jiff::Timestamp;
 use kubeapi::ApiClient;
 
-use crate::turn::record::Record;
+use crate::turn::record::TurnRecord;
 
 /// All codes.
 pub const CODES: [&str; 8] =
     ["turn", "nodes", "paused", "etcd", "snapshot", "certificates", "volumes", "backups"];
 
 /// Looks at all of it; `now` is the wall clock.
-pub async fn look(cluster: &ApiClient, record: &Record, now: Timestamp) -> Vec<Finding> {
+pub async fn look(cluster: &ApiClient, record: &TurnRecord, now: Timestamp) -> Vec<Finding> {
     let turn = record.holders.iter().map(|it| {
         let text = format!("node {} holds a turn ({}, phase {})", it.node, it.op.text(), it.phase.text());
         Finding::new("turn", text, "wait until it is back, or stop what it does: --although-held")

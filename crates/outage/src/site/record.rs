@@ -122,7 +122,7 @@ const COURSE: [SitePhase; 10] = [
 
 /// A node of the site when the operation began.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Member {
+pub struct SiteMember {
     /// Name of its Node object.
     pub node: String,
     /// UID of its Node object.
@@ -131,7 +131,7 @@ pub struct Member {
     pub class: Class,
 }
 
-impl Member {
+impl SiteMember {
     /// Whether it has the control plane or etcd.
     #[must_use]
     pub fn is_server(&self) -> bool {
@@ -174,7 +174,7 @@ pub struct Ack {
 
 /// Somebody's word.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-pub struct Statement {
+pub struct OperatorStatement {
     /// Who.
     pub who: String,
     /// Why.
@@ -189,20 +189,20 @@ pub struct Statement {
 /// The whole-site operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Site {
+pub struct SiteRecord {
     /// Identity of the operation.
     pub id: String,
     /// What is done with every machine.
     pub kind: SiteKind,
     /// Who asked for it, why and when.
-    pub by: Statement,
+    pub by: OperatorStatement,
     /// Virtual machines may go down with their nodes.
     #[serde(default)]
     pub leave_machines: bool,
     /// How far it is.
     pub phase: SitePhase,
     /// The nodes.
-    pub nodes: Vec<Member>,
+    pub nodes: Vec<SiteMember>,
     /// The servers in the order in which they go, from `servers-going` on; of a restart all nodes, from its beginning on.
     #[serde(default)]
     pub order: Vec<String>,
@@ -226,10 +226,10 @@ pub struct Site {
     pub machines: Vec<VmRecord>,
     /// Phases whose wait an operator has ended.
     #[serde(default)]
-    pub passed: Vec<Statement>,
+    pub passed: Vec<OperatorStatement>,
     /// The withdrawal.
     #[serde(default)]
-    pub cancelled: Option<Statement>,
+    pub cancelled: Option<OperatorStatement>,
     /// Nodes without which the site went on, by name.
     #[serde(default)]
     pub missing: Vec<String>,
@@ -241,7 +241,7 @@ pub struct Site {
     pub rest: Map<String, Value>,
 }
 
-impl Site {
+impl SiteRecord {
     /// Reads it out of the Lease's [`Mode`].
     ///
     /// # Errors
@@ -261,7 +261,7 @@ impl Site {
 
     /// The node of this name and UID, if it is one of the site.
     #[must_use]
-    pub fn member(&self, node: &str, uid: &str) -> Option<&Member> {
+    pub fn member(&self, node: &str, uid: &str) -> Option<&SiteMember> {
         self.nodes.iter().find(|it| it.node == node && it.uid == uid)
     }
 
@@ -307,11 +307,11 @@ impl Site {
     /// the leader, or empty. Of two that say that they lead, the last by name is taken.
     #[must_use]
     pub fn off_order(&self) -> (Vec<String>, String) {
-        let leads = |it: &&Member| self.ack(&it.node).is_some_and(|it| it.leads);
+        let leads = |it: &&SiteMember| self.ack(&it.node).is_some_and(|it| it.leads);
         let servers = || self.nodes.iter().filter(|it| it.is_server());
         let leader = servers().filter(leads).map(|it| it.node.clone()).max().unwrap_or_default();
-        let rank = |it: &Member| (it.node == leader, it.class != Class::TieBreaker, it.node.clone());
-        let mut order: Vec<&Member> = servers().collect();
+        let rank = |it: &SiteMember| (it.node == leader, it.class != Class::TieBreaker, it.node.clone());
+        let mut order: Vec<&SiteMember> = servers().collect();
         order.sort_by_key(|it| rank(it));
         (order.into_iter().map(|it| it.node.clone()).collect(), leader)
     }

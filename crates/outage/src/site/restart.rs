@@ -12,11 +12,13 @@ use kubeapi::names::listed;
 use serde_json::Map;
 use step::Mono;
 
-use super::coordinate::{CANCEL, Found, Move, NODE_LIMIT, is_alive, may_coordinate, pass_step, seen};
-use super::member::{Facts, Hold, Local, Next, Own, unready};
-use super::record::{Ack, Member, NodeStep, Site, SiteKind, SitePhase, Statement};
+use super::coordinate::{
+    CANCEL, Move, NODE_LIMIT, PhaseReadings, is_alive, may_coordinate, node_of, pass_step,
+};
+use super::member::{LocalSite, Next, OwnIdentity, SiteFacts, SiteMemberAction, unready};
+use super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
 use crate::turn::record::Class;
-use crate::turn::rule::{NodeSeen, Refused};
+use crate::turn::rule::{OperatorRefusal, TurnNode};
 
 /// The cluster is well once it has been so for as long.
 pub const WELL: Duration = Duration::from_secs(5);
@@ -28,17 +30,17 @@ pub const STAND_IN: Duration = Duration::from_mins(3);
 /// Since when nothing has changed in the record, but what the nodes wait for: by that another server knows that the one that
 /// works for all does nothing, though its kubelet answers.
 #[derive(Debug, Default)]
-pub struct Quiet(Option<(Site, Mono)>);
+pub struct Quiet(Option<(SiteRecord, Mono)>);
 
 impl Quiet {
-    fn bare(site: &Site) -> Site {
+    fn bare(site: &SiteRecord) -> SiteRecord {
         let mut site = site.clone();
         site.seen.iter_mut().for_each(|it| it.waits.clear());
         site
     }
 
     /// Whether this server does what is due, which another one has left undone.
-    pub fn stands_in(&mut self, node: &str, site: &Site, nodes: &[NodeSeen], now: Mono) -> bool {
+    pub fn stands_in(&mut self, node: &str, site: &SiteRecord, nodes: &[TurnNode], now: Mono) -> bool {
         let site = Self::bare(site);
         let held = self.0.take().filter(|(of, _)| *of == site);
         let (site, since) = self.0.insert(held.unwrap_or((site, now)));
@@ -46,7 +48,7 @@ impl Quiet {
     }
 
     /// What it has written itself is no sign of the other one.
-    pub fn wrote(&mut self, to: &Site) {
+    pub fn wrote(&mut self, to: &SiteRecord) {
         if let Some((site, _)) = &mut self.0 {
             *site = Self::bare(to);
         }
@@ -55,7 +57,7 @@ impl Quiet {
 
 /// The node that goes, and how far it is.
 #[must_use]
-pub fn in_turn(site: &Site) -> Option<(&Member, &Ack)> {
+pub fn in_turn(site: &SiteRecord) -> Option<(&SiteMember, &Ack)> {
     let goes = |step: &NodeStep| !matches!(step, NodeStep::Seen | NodeStep::Done | NodeStep::Skipped);
     site.nodes.iter().find_map(|it| Some((it, site.ack(&it.node).filter(|ack| goes(&ack.step))?)))
 }
@@ -63,17 +65,17 @@ pub fn in_turn(site: &Site) -> Option<(&Member, &Ack)> {
 /// All nodes in the order in which they go, and who leads etcd, or empty: first those that have gone, as they went; then
 /// workers, the tie-breaker, servers, and last the one that leads.
 #[must_use]
-pub fn plan(site: &Site) -> (Vec<String>, String) {
+pub fn plan(site: &SiteRecord) -> (Vec<String>, String) {
     let (_, leader) = site.off_order();
     let waits = |node: &str| matches!(site.step(node), None | Some(NodeStep::Seen));
     let mut order: Vec<String> = site.order.iter().filter(|it| !waits(it)).cloned().collect();
-    let rank = |it: &Member| match it.class {
+    let rank = |it: &SiteMember| match it.class {
         _ if it.node == leader => 3,
         Class::Worker => 0,
         Class::TieBreaker => 1,
         Class::Follower | Class::Leader | Class::Stranger(_) => 2,
     };
-    let mut rest: Vec<&Member> = site.nodes.iter().filter(|it| !order.contains(&it.node)).collect();
+    let mut rest: Vec<&SiteMember> = site.nodes.iter().filter(|it| !order.contains(&it.node)).collect();
     rest.sort_by_key(|it| (rank(it), it.node.clone()));
     order.extend(rest.into_iter().map(|it| it.node.clone()));
     (order, leader)
@@ -81,7 +83,7 @@ pub fn plan(site: &Site) -> (Vec<String>, String) {
 
 /// What is counted while it lasts: the node that goes, its step, and whether it is there.
 #[must_use]
-pub fn stage(site: &Site, nodes: &[NodeSeen]) -> String {
+pub fn stage(site: &SiteRecord, nodes: &[TurnNode]) -> String {
     let goes = in_turn(site).map_or_else(String::new, |(it, ack)| {
         format!("{} {} {} {}", it.node, ack.step.text(), ack.boot_id, is_alive(it, nodes))
     });
@@ -90,19 +92,19 @@ pub fn stage(site: &Site, nodes: &[NodeSeen]) -> String {
 
 /// Whether the cluster is to be looked at now.
 #[must_use]
-pub fn is_verifying(site: &Site) -> bool {
+pub fn is_verifying(site: &SiteRecord) -> bool {
     site.phase == SitePhase::Checking || in_turn(site).is_some_and(|(_, ack)| ack.step == NodeStep::Verifying)
 }
 
 /// What this node does for itself.
-pub(super) fn member(own: &Own, site: &Site, facts: &Facts) -> Next {
+pub(super) fn member(own: &OwnIdentity, site: &SiteRecord, facts: &SiteFacts) -> Next {
     let Some(ack) = site.ack(&own.node) else { return Next { say: Some(NodeStep::Seen), ..Next::out() } };
-    let at = |step: NodeStep| Local {
+    let at = |step: NodeStep| LocalSite {
         id: site.id.clone(),
         kind: site.kind.clone(),
         step,
         boot_id: own.boot_id.clone(),
-        server: site.member(&own.node, &own.uid).is_some_and(Member::is_server),
+        server: site.member(&own.node, &own.uid).is_some_and(SiteMember::is_server),
         order: Vec::new(),
         all_ready: false,
         // Nothing but its own drain holds it.
@@ -127,7 +129,7 @@ pub(super) fn member(own: &Own, site: &Site, facts: &Facts) -> Next {
             };
             Next {
                 local: Some(at(NodeStep::Draining)),
-                hold: Hold::Drain,
+                hold: SiteMemberAction::Drain,
                 say: Some(step),
                 waits,
                 ..Next::out()
@@ -163,17 +165,17 @@ pub(super) fn member(own: &Own, site: &Site, facts: &Facts) -> Next {
 }
 
 /// Nothing can be read in the Lease. A drain that has begun continues: it has its own rule for that.
-pub(super) fn alone(own: &Own, local: &Local, why: &str) -> Next {
+pub(super) fn alone(own: &OwnIdentity, local: &LocalSite, why: &str) -> Next {
     let waits = format!("the Kubernetes API: {why}");
     if local.boot_id == own.boot_id {
-        return Next { local: Some(local.clone()), hold: Hold::Drain, waits, ..Next::out() };
+        return Next { local: Some(local.clone()), hold: SiteMemberAction::Drain, waits, ..Next::out() };
     }
-    let local = Local { step: NodeStep::Booted, boot_id: own.boot_id.clone(), ..local.clone() };
+    let local = LocalSite { step: NodeStep::Booted, boot_id: own.boot_id.clone(), ..local.clone() };
     Next { local: Some(local), waits, ..Next::out() }
 }
 
 /// The record with this node at `step`; since when is written by whoever writes it.
-fn mark(mut site: Site, member: &Member, step: NodeStep, waits: &str) -> Site {
+fn mark(mut site: SiteRecord, member: &SiteMember, step: NodeStep, waits: &str) -> SiteRecord {
     let known = site.ack(&member.node);
     site.hear(Ack {
         node: member.node.clone(),
@@ -190,12 +192,12 @@ fn mark(mut site: Site, member: &Member, step: NodeStep, waits: &str) -> Site {
     site
 }
 
-fn ack_of<'a>(site: &'a mut Site, member: &Member) -> Option<&'a mut Ack> {
+fn ack_of<'a>(site: &'a mut SiteRecord, member: &SiteMember) -> Option<&'a mut Ack> {
     site.seen.iter_mut().find(|it| it.node == member.node)
 }
 
 /// It has failed: nothing more starts. Of a node that has said nothing, nothing is written: its boot is not known.
-fn pause(site: &Site, member: &Member, why: &str) -> Move {
+fn pause(site: &SiteRecord, member: &SiteMember, why: &str) -> Move {
     let mut site = site.clone();
     if site.ack(&member.node).is_some() {
         site = mark(site, member, NodeStep::Failed, why);
@@ -212,33 +214,34 @@ fn pause(site: &Site, member: &Member, why: &str) -> Move {
 }
 
 /// The record without a reboot of this node.
-fn skipped(site: Site, member: &Member, why: String) -> Site {
+fn skipped(site: SiteRecord, member: &SiteMember, why: String) -> SiteRecord {
     let mut site = mark(site, member, NodeStep::Skipped, "");
     if let Some(ack) = ack_of(&mut site, member) {
         ack.verified = why;
     }
-    Site { waits: String::new(), next: String::new(), ..site }
+    SiteRecord { waits: String::new(), next: String::new(), ..site }
 }
 
 /// Whether its kubelet reports the boot that the node itself has said.
-fn has_said_its_boot(site: &Site, member: &Member, nodes: &[NodeSeen]) -> bool {
-    let (Some(ack), Some(node)) = (site.ack(&member.node), seen(member, nodes)) else { return false };
+fn has_said_its_boot(site: &SiteRecord, member: &SiteMember, nodes: &[TurnNode]) -> bool {
+    let (Some(ack), Some(node)) = (site.ack(&member.node), node_of(member, nodes)) else { return false };
     !ack.boot_id.is_empty() && (node.boot_id.is_empty() || node.boot_id == ack.boot_id)
 }
 
-fn to(site: &Site, member: &Member, step: NodeStep) -> Move {
-    let site = Site { waits: String::new(), next: String::new(), ..site.clone() };
+fn to(site: &SiteRecord, member: &SiteMember, step: NodeStep) -> Move {
+    let site = SiteRecord { waits: String::new(), next: String::new(), ..site.clone() };
     Move::To(Box::new(mark(site, member, step, "")))
 }
 
 /// What is done next for all.
-pub(super) fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
+pub(super) fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
     let (order, leader) = plan(site);
     if (&order, &leader) != (&site.order, &site.leader) {
-        return Move::To(Box::new(Site { order, leader, ..site.clone() }));
+        return Move::To(Box::new(SiteRecord { order, leader, ..site.clone() }));
     }
-    let left = |it: &&Member| {
-        !matches!(site.step(&it.node), Some(NodeStep::Done | NodeStep::Skipped)) && seen(it, nodes).is_none()
+    let left = |it: &&SiteMember| {
+        !matches!(site.step(&it.node), Some(NodeStep::Done | NodeStep::Skipped))
+            && node_of(it, nodes).is_none()
     };
     if let Some(member) = site.nodes.iter().find(left) {
         let why = "it was deleted from the cluster".to_owned();
@@ -269,10 +272,10 @@ pub(super) fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
             wait(format!("the turn of node {node} to end"), "zedbox lock status".to_owned())
         }
         NodeStep::Verifying => match look_at(site, found, &format!("with node {node} back")) {
-            Look::Waits(waits) => waits,
-            Look::Late(why) => pause(site, member, &why),
-            Look::Well => {
-                let mut site = Site { waits: String::new(), next: String::new(), ..site.clone() };
+            RestartCheck::Waits(waits) => waits,
+            RestartCheck::Late(why) => pause(site, member, &why),
+            RestartCheck::Well => {
+                let mut site = SiteRecord { waits: String::new(), next: String::new(), ..site.clone() };
                 if let Some(ack) = ack_of(&mut site, member) {
                     ack.verified.clone_from(&found.verified);
                 }
@@ -295,7 +298,7 @@ pub(super) fn next(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
 }
 
 /// What a look at the cluster says.
-enum Look {
+enum RestartCheck {
     Well,
     Waits(Move),
     /// For too long it is not well: why.
@@ -303,25 +306,25 @@ enum Look {
 }
 
 /// Whether the cluster is well, and has been so for long enough; `when` is said of what is waited for.
-fn look_at(site: &Site, found: &Found, when: &str) -> Look {
-    let wait = |what: String, next: String| Look::Waits(Move::Wait(what, next));
+fn look_at(site: &SiteRecord, found: &PhaseReadings, when: &str) -> RestartCheck {
+    let wait = |what: String, next: String| RestartCheck::Waits(Move::Wait(what, next));
     let (limit, hours) = (NODE_LIMIT.as_secs() / 60, REBUILD_LIMIT.as_secs() / 3600);
     let (blocking, rebuilding) = (listed(&found.blocking, "; "), listed(&found.rebuilding, "; "));
     match (found.blocking.is_empty(), found.rebuilding.is_empty()) {
-        (true, true) if found.well >= WELL => Look::Well,
+        (true, true) if found.well >= WELL => RestartCheck::Well,
         (true, true) => wait(
             format!("the cluster to stay well for {} s {when}", WELL.as_secs()),
             "zedbox verify".to_owned(),
         ),
         (true, false) if found.lasted >= REBUILD_LIMIT => {
-            Look::Late(format!("for {hours} h copies of volumes are missing: {rebuilding}"))
+            RestartCheck::Late(format!("for {hours} h copies of volumes are missing: {rebuilding}"))
         }
         (true, false) => wait(
             format!("copies of volumes to be made again {when}: {rebuilding}"),
             format!("kubectl -n longhorn-system get volumes; or take it as well: {}", pass_step(site)),
         ),
         (false, _) if found.lasted >= NODE_LIMIT => {
-            Look::Late(format!("for {limit} min the cluster is not well: {blocking}"))
+            RestartCheck::Late(format!("for {limit} min the cluster is not well: {blocking}"))
         }
         (false, _) => wait(
             format!("the cluster to be well {when}: {blocking}"),
@@ -331,14 +334,14 @@ fn look_at(site: &Site, found: &Found, when: &str) -> Look {
 }
 
 /// It was paused: the cluster has to be well before anything starts again.
-pub(super) fn checking(site: &Site, found: &Found) -> Move {
+pub(super) fn checking(site: &SiteRecord, found: &PhaseReadings) -> Move {
     let mut site = site.clone();
     match look_at(&site, found, "before the restart continues") {
-        Look::Waits(waits) => return waits,
-        Look::Well => {
+        RestartCheck::Waits(waits) => return waits,
+        RestartCheck::Well => {
             (site.phase, site.waits, site.next) = (SitePhase::Restarting, String::new(), String::new());
         }
-        Look::Late(why) => {
+        RestartCheck::Late(why) => {
             (site.phase, site.waits) = (SitePhase::Paused, why);
             site.next = format!("repair that, then {}; or end it: {CANCEL}", pass_step(&site));
         }
@@ -347,14 +350,14 @@ pub(super) fn checking(site: &Site, found: &Found) -> Move {
 }
 
 /// The next node, if one is left.
-fn first(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
-    let waits = |it: &&Member| matches!(site.step(&it.node), None | Some(NodeStep::Seen));
+fn first(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
+    let waits = |it: &&SiteMember| matches!(site.step(&it.node), None | Some(NodeStep::Seen));
     let named = |name: &String| site.nodes.iter().find(|it| it.node == *name);
-    let waiting: Vec<&Member> = site.order.iter().filter_map(named).filter(waits).collect();
+    let waiting: Vec<&SiteMember> = site.order.iter().filter_map(named).filter(waits).collect();
     let Some(member) = waiting.first() else { return Move::End };
     let (node, limit) = (&member.node, NODE_LIMIT.as_secs() / 60);
     // Which of them leads etcd, each server says itself.
-    let concerned = |it: &&&Member| it.node == *node || member.is_server() && is_alive(it, nodes);
+    let concerned = |it: &&&SiteMember| it.node == *node || member.is_server() && is_alive(it, nodes);
     let silent = waiting.iter().filter(concerned).find(|it| !has_said_its_boot(site, it, nodes));
     let (waits, next) = match silent {
         _ if !is_alive(member, nodes) => ("is not Ready".to_owned(), format!("kubectl describe node {node}")),
@@ -374,22 +377,26 @@ fn first(site: &Site, nodes: &[NodeSeen], found: &Found) -> Move {
 /// well, without that.
 ///
 /// # Errors
-/// [`Refused::Site`]: it waits for something that nobody can pass, or another node than `node` goes.
-pub(super) fn resume(mut site: Site, node: Option<&str>, said: &Statement) -> Result<Site, Refused> {
+/// [`OperatorRefusal::Site`]: it waits for something that nobody can pass, or another node than `node` goes.
+pub(super) fn resume(
+    mut site: SiteRecord,
+    node: Option<&str>,
+    said: &OperatorStatement,
+) -> Result<SiteRecord, OperatorRefusal> {
     let known = in_turn(&site).map(|(member, ack)| (member.clone(), ack.clone()));
     let (paused, checking) = (site.phase == SitePhase::Paused, site.phase == SitePhase::Checking);
     let goes = known.as_ref().map(|(member, _)| member.node.as_str());
     if let Some(named) = node.filter(|it| goes.is_some_and(|goes| goes != *it) || goes.is_none() && !paused) {
         let goes = goes.map_or_else(|| "no node goes now".to_owned(), |it| format!("node {it} goes now"));
-        return Err(Refused::Site(format!("{goes}, not {named}; look again: zedbox site status")));
+        return Err(OperatorRefusal::Site(format!("{goes}, not {named}; look again: zedbox site status")));
     }
     if known.is_none() && !paused && !checking {
         let why = "no node goes now, and there is nothing to pass; look again: zedbox site status";
-        return Err(Refused::Site(why.to_owned()));
+        return Err(OperatorRefusal::Site(why.to_owned()));
     }
     if !paused && !checking && node.is_none() {
         let goes = goes.unwrap_or_default();
-        return Err(Refused::Site(format!("name the node that is taken as well: add --node {goes}")));
+        return Err(OperatorRefusal::Site(format!("name the node that is taken as well: add --node {goes}")));
     }
     let mut to = if paused { SitePhase::Checking } else { SitePhase::Restarting };
     if let Some((member, ack)) = known.filter(|_| !checking) {
@@ -400,7 +407,7 @@ pub(super) fn resume(mut site: Site, node: Option<&str>, said: &Statement) -> Re
             // It was paused again while the cluster was looked at.
             (step @ (NodeStep::Draining | NodeStep::Going), _) if paused => step,
             (step, _) => {
-                return Err(Refused::Site(format!(
+                return Err(OperatorRefusal::Site(format!(
                     "node {} is at step {}, which nobody can pass; look at it: zedbox site status; or end the restart: {CANCEL}",
                     member.node,
                     step.text()
@@ -425,7 +432,7 @@ pub(super) fn resume(mut site: Site, node: Option<&str>, said: &Statement) -> Re
         // Time has passed: boots and who leads etcd are asked again.
         site.seen.retain(|it| it.step != NodeStep::Seen);
     }
-    site.passed.push(Statement { phase: site.phase.text().to_owned(), ..said.clone() });
+    site.passed.push(OperatorStatement { phase: site.phase.text().to_owned(), ..said.clone() });
     (site.phase, site.waits, site.next) = (to, String::new(), String::new());
     site.since.clone_from(&said.when);
     Ok(site)
@@ -434,9 +441,13 @@ pub(super) fn resume(mut site: Site, node: Option<&str>, said: &Statement) -> Re
 /// The record of a restart without this node, by a person's word; one that is paused for it continues.
 ///
 /// # Errors
-/// [`Refused::Site`]: it is none that is to go, or another one is in its turn.
-pub(super) fn skip(mut site: Site, node: &str, said: &Statement) -> Result<Site, Refused> {
-    let refused = |why: String| Err(Refused::Site(format!("{why}; look again: zedbox site status")));
+/// [`OperatorRefusal::Site`]: it is none that is to go, or another one is in its turn.
+pub(super) fn skip(
+    mut site: SiteRecord,
+    node: &str,
+    said: &OperatorStatement,
+) -> Result<SiteRecord, OperatorRefusal> {
+    let refused = |why: String| Err(OperatorRefusal::Site(format!("{why}; look again: zedbox site status")));
     let Some(member) = site.nodes.iter().find(|it| it.node == node).cloned() else {
         return refused(format!("node {node} is none of this restart"));
     };
@@ -457,6 +468,6 @@ pub(super) fn skip(mut site: Site, node: &str, said: &Statement) -> Result<Site,
         site.phase = SitePhase::Checking;
         site.since.clone_from(&said.when);
     }
-    site.passed.push(Statement { phase: format!("node {node}"), ..said.clone() });
+    site.passed.push(OperatorStatement { phase: format!("node {node}"), ..said.clone() });
     Ok(site)
 }

@@ -4,14 +4,14 @@ use checks::Severity;
 use jiff::Timestamp;
 use kube::Client;
 use kubeapi::ApiClient;
-use kubesim::{Fault, Sim, SimConfig};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::json;
 
 use crate::findings::look;
 use crate::operator::change;
-use crate::turn::record::{Holder, LEASE, Mode, Record};
+use crate::turn::record::{Holder, LEASE, Mode, TurnRecord};
 
-fn texts(record: &Record, node: &str) -> Vec<String> {
+fn texts(record: &TurnRecord, node: &str) -> Vec<String> {
     crate::findings::of(record, node).into_iter().map(|it| it.text).collect()
 }
 
@@ -21,11 +21,11 @@ fn u6_who_else_is_down_and_an_operation_on_the_whole_site_are_found_before_a_dra
         "node": "n2", "nodeUID": "u", "op": "reboot", "fence": 3, "phase": "draining",
     }))
     .unwrap();
-    let free = Record::default();
-    let taken = Record { holders: vec![holder], ..Record::default() };
+    let free = TurnRecord::default();
+    let taken = TurnRecord { holders: vec![holder], ..TurnRecord::default() };
     let mode: Mode =
         serde_json::from_value(json!({ "id": "1", "kind": "shutdown", "waits": "n3 is silent" })).unwrap();
-    let site = Record { mode: Some(mode), ..Record::default() };
+    let site = TurnRecord { mode: Some(mode), ..TurnRecord::default() };
     assert!(texts(&free, "n1").is_empty());
     assert_eq!(
         texts(&taken, "n1"),
@@ -40,7 +40,7 @@ async fn u6_a_record_that_cannot_be_read_is_found_and_none_at_all_is_not() {
     let sim = Sim::new(SimConfig::default());
     let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
     assert!(look(&cluster, "n1").await.is_empty());
-    change(&cluster, Timestamp::UNIX_EPOCH, |it| Ok(Record { limit: 2, ..it.clone() })).await.unwrap();
+    change(&cluster, Timestamp::UNIX_EPOCH, |it| Ok(TurnRecord { limit: 2, ..it.clone() })).await.unwrap();
     assert!(look(&cluster, "n1").await.is_empty());
     sim.edit("coordination/leases", "eve-kube-app", LEASE, |it| {
         it["metadata"]["annotations"]["pillar-rs/outage-limit"] = json!("many");
@@ -52,10 +52,10 @@ async fn u6_a_record_that_cannot_be_read_is_found_and_none_at_all_is_not() {
     );
     // An API that refuses, or does not answer.
     for (fault, words) in [
-        (Fault::status(403, "Forbidden"), "the server answered 403"),
-        (Fault::status(500, "InternalError"), "the server answered 500"),
-        (Fault::Cut, "eve-kube-app/pillar-rs-outage"),
-        (Fault::Hang, "no answer within"),
+        (ScriptedFault::status(403, "Forbidden"), "the server answered 403"),
+        (ScriptedFault::status(500, "InternalError"), "the server answered 500"),
+        (ScriptedFault::Cut, "eve-kube-app/pillar-rs-outage"),
+        (ScriptedFault::Hang, "no answer within"),
     ] {
         sim.faults().clear();
         sim.faults().script("GET", LEASE, u32::MAX, fault.clone());

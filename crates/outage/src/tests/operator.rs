@@ -5,13 +5,13 @@ use std::cell::Cell;
 use jiff::Timestamp;
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
-use kubesim::{Fault, Sim, SimConfig};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
 
 use crate::calls;
-use crate::operator::{Away, Failed, change, mark, view};
-use crate::turn::record::{LEASE, Record};
-use crate::turn::rule::{IGNORE_ANNOTATION, Refused, with_limit};
+use crate::operator::{AwayMark, Failed, change, mark, view};
+use crate::turn::record::{LEASE, TurnRecord};
+use crate::turn::rule::{IGNORE_ANNOTATION, OperatorRefusal, with_limit};
 
 fn cluster() -> (Sim, ApiClient) {
     let sim = Sim::new(SimConfig::default());
@@ -26,8 +26,8 @@ fn lease(sim: &Sim) -> Value {
     sim.get("coordination/leases", "eve-kube-app", LEASE).unwrap()
 }
 
-fn away() -> Away {
-    Away { who: "operator field".to_owned(), why: "in repair".to_owned(), when: String::new() }
+fn away() -> AwayMark {
+    AwayMark { who: "operator field".to_owned(), why: "in repair".to_owned(), when: String::new() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,7 +35,7 @@ async fn a_write_between_reading_and_writing_is_not_lost() {
     let (sim, cluster) = cluster();
     change(&cluster, Timestamp::UNIX_EPOCH, |record| with_limit(record, 2)).await.unwrap();
     let tries = Cell::new(0);
-    let edit = |record: &Record| {
+    let edit = |record: &TurnRecord| {
         tries.set(tries.get() + 1);
         if tries.get() == 1 {
             // A node is faster.
@@ -58,7 +58,7 @@ async fn a_lease_that_was_deleted_and_made_again_is_not_written_by_its_old_versi
     change(&cluster, Timestamp::UNIX_EPOCH, |record| with_limit(record, 2)).await.unwrap();
     let old = lease(&sim)["metadata"]["uid"].clone();
     let tries = Cell::new(0);
-    let edit = |record: &Record| {
+    let edit = |record: &TurnRecord| {
         tries.set(tries.get() + 1);
         if tries.get() == 1 {
             assert!(sim.remove("coordination/leases", "eve-kube-app", LEASE));
@@ -81,7 +81,7 @@ async fn a_node_that_became_a_member_of_etcd_meanwhile_is_not_marked() {
     assert_eq!(calls::mark(&cluster, &node, Some("away")).await, Ok(false));
     let name = NodeName::parse("n1").unwrap();
     let refused = mark(&cluster, &name, Some(&away())).await;
-    assert_eq!(refused, Err(Failed::Refused(Refused::Member("n1".to_owned()))));
+    assert_eq!(refused, Err(Failed::Refused(OperatorRefusal::Member("n1".to_owned()))));
     assert_eq!(
         sim.get("nodes", "", "n1").unwrap()["metadata"]["annotations"][IGNORE_ANNOTATION],
         Value::Null
@@ -95,7 +95,7 @@ async fn a_node_that_became_a_member_of_etcd_meanwhile_is_not_marked() {
 #[tokio::test(start_paused = true)]
 async fn a_write_without_an_answer_is_not_made_again() {
     let (sim, cluster) = cluster();
-    sim.faults().script("POST", "/leases", 1, Fault::Cut);
+    sim.faults().script("POST", "/leases", 1, ScriptedFault::Cut);
     let lost = change(&cluster, Timestamp::UNIX_EPOCH, |record| with_limit(record, 2)).await.unwrap_err();
     assert!(matches!(lost, Failed::InDoubt(_)), "{lost}");
     assert!(lost.to_string().ends_with("whether it was written: zedbox lock status"), "{lost}");

@@ -11,17 +11,17 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::calls::Looked;
+use crate::calls::NodeListing;
 use crate::keeper::Ours;
-use crate::margin::calls::{Addresses, Settings, Source};
+use crate::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
 use crate::margin::facts::{EtcdIsVoter, Kubernetes, ServerNode};
 use crate::margin::paths::Paths;
 use crate::margin::words;
 use crate::spare::{ask_idle, spare};
-use crate::turn::rule::NodeSeen;
+use crate::turn::rule::TurnNode;
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
-const SETTINGS: Settings = Settings { metrics: "m", gateway: "g", data: "d" };
+const SETTINGS: EtcdSettings = EtcdSettings { metrics: "m", gateway: "g", data: "d" };
 const SOON: Duration = Duration::from_secs(20);
 
 /// What an agent does with a question.
@@ -92,15 +92,15 @@ fn sick(node: &str, id: &str) -> Agent {
     says(node, &json!({ "Member": id, "Why": "its disk is full" }), true)
 }
 
-fn healthy_node(name: &str) -> NodeSeen {
-    NodeSeen {
+fn healthy_node(name: &str) -> TurnNode {
+    TurnNode {
         name: name.to_owned(),
         uid: format!("{name}-uid"),
         boot_id: "b".to_owned(),
         ready: true,
         server: true,
         etcd: true,
-        ..NodeSeen::default()
+        ..TurnNode::default()
     }
 }
 
@@ -120,7 +120,7 @@ impl Site {
     fn ours(&self, port: u16) -> Ours {
         let addresses =
             Addresses { metrics: self.etcd.metrics_url("n1"), gateway: self.etcd.gateway_url("n1") };
-        let etcd = Source { addresses, paths: Paths::at(self.root.path()), settings: SETTINGS };
+        let etcd = EtcdAccess { addresses, paths: Paths::at(self.root.path()), settings: SETTINGS };
         let node = NodeName::parse("n1").unwrap();
         Ours { node, device_uuid: String::new(), boot_id: String::new(), etcd, port }
     }
@@ -217,7 +217,7 @@ async fn what_a_node_says_of_its_etcd_follows_its_etcd() {
     site.etcd.script("n1", &[EtcdFault::Down]);
     let word = words::own(&source).await.unwrap();
     assert!(!word.healthy && !word.leads && word.why.contains("read the metrics of etcd"), "{word:?}");
-    let none = Source { paths: Paths::at(&site.root.path().join("elsewhere")), ..source };
+    let none = EtcdAccess { paths: Paths::at(&site.root.path().join("elsewhere")), ..source };
     assert_eq!(words::own(&none).await, None);
 }
 
@@ -226,7 +226,7 @@ async fn u2_of_the_holders_those_are_idle_whose_agent_says_so_and_others_are_not
     let site = Site::new().await;
     let idle = |name: &str, idle| (site.etcd.address(name).unwrap(), says(name, &Value::Null, idle));
     let agents = Agents::open(&[idle("n1", true), idle("n2", true), idle("n3", false)]).await;
-    let mut looked = Looked { nodes: NODES.map(healthy_node).to_vec(), servers: site.nodes() };
+    let mut looked = NodeListing { nodes: NODES.map(healthy_node).to_vec(), servers: site.nodes() };
     let holders = ["n2", "n3", "gone"].map(str::to_owned);
     timeout(SOON, ask_idle(&mut looked, &holders, agents.port)).await.unwrap();
     assert_eq!(looked.nodes.iter().map(|it| it.idle).collect::<Vec<_>>(), [false, true, false]);

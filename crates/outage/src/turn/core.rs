@@ -8,14 +8,15 @@
 use std::time::Duration;
 
 use kubeapi::names::APP_NAMESPACE;
-use step::{Core, Dice, Fault, Mono, planted};
+use step::{CallId, Core, Dice, Fault, Mono, planted};
 
 use super::enter::far_back;
-use super::event::{CallId, Effect, Event, Trouble, TurnState, Unconfirmed, Want, Wrote};
+use super::event::{Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, Unconfirmed};
 use super::look::LookStep;
 use super::observed::Observed;
-use super::record::{Fence, Held, Holder, LEASE, LeaseWrite, Phase, Record};
-use super::rule::{Me, NodeSeen, Refusal, Rule};
+use super::record::{Fence, Holder, LEASE, Phase, RecordSnapshot, RecordWrite, TurnRecord};
+use super::rule::{Me, TurnNode, TurnRefusal, TurnRule};
+use super::state::{DesiredTurn, KnownRecord, TurnGrant};
 
 /// A write whose result is not known may come through for so long; the API server ends requests within 60 s.
 pub const IN_DOUBT: Duration = Duration::from_secs(65);
@@ -28,47 +29,16 @@ const OUTDATED: (Duration, Duration) = (Duration::from_millis(200), Duration::fr
 /// Pause while the record is unusable; the watch ends it sooner.
 const BAD_RECORD: Duration = Duration::from_secs(60);
 
-/// What we know of the Lease.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum KnownLease {
-    /// Nothing.
-    Unknown,
-    /// There is none.
-    Absent,
-    /// This one.
-    There(Box<Held>),
-}
-
-/// What this node wants.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Wanted {
-    /// Nobody has said yet.
-    Unknown,
-    /// No turn.
-    Nothing,
-    /// A turn for this.
-    Turn(Want),
-}
-
-/// The turn as this process has it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Grant {
-    None,
-    Held { fence: Fence, lease_uid: String },
-    Lost { why: String },
-    Booted { fence: Fence, listed: bool },
-}
-
 /// A call that is under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Call {
+pub(super) enum TurnCall {
     Read,
     Confirm,
     /// A step of the last look, for the question of this number.
     Look(u64, LookStep),
     Cluster,
     /// With the nodes as they were read before it.
-    Margin(Vec<NodeSeen>),
+    Margin(Vec<TurnNode>),
     /// `looked`: the nodes were read for it.
     Write {
         looked: bool,
@@ -79,9 +49,9 @@ pub(super) enum Call {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Turn {
     pub(super) me: Me,
-    pub(super) want: Wanted,
-    pub(super) seen: KnownLease,
-    pub(super) grant: Grant,
+    pub(super) want: DesiredTurn,
+    pub(super) seen: KnownRecord,
+    pub(super) grant: TurnGrant,
     /// The fence of a grant that was written without a known result, and until when it may come through.
     pub(super) attempt: Option<(Fence, Mono)>,
     /// Until when a write that we do not remember, or whose result we do not know, may come through.
@@ -89,7 +59,7 @@ pub struct Turn {
     pub(super) gate: Option<bool>,
     /// The phase that our own entry is to say.
     pub(super) phase: Phase,
-    pub(super) call: Option<Call>,
+    pub(super) call: Option<TurnCall>,
     pub(super) calls: CallId,
     /// The Lease must be read again.
     pub(super) dirty: bool,
@@ -107,7 +77,7 @@ pub struct Turn {
     /// After a failed attempt.
     pub(super) paused: Option<Mono>,
     pub(super) since: Mono,
-    pub(super) refusal: Option<Refusal>,
+    pub(super) refusal: Option<TurnRefusal>,
     pub(super) observed: Observed,
     /// It wants no turn, a reading has shown no entry of ours, and no write of ours may still come through.
     pub(super) idle: bool,
@@ -120,9 +90,9 @@ impl Turn {
     pub fn new(me: Me, chance: u64) -> Self {
         Self {
             me,
-            want: Wanted::Unknown,
-            seen: KnownLease::Unknown,
-            grant: Grant::None,
+            want: DesiredTurn::Unknown,
+            seen: KnownRecord::Unknown,
+            grant: TurnGrant::None,
             attempt: None,
             doubt: None,
             gate: None,
@@ -157,20 +127,20 @@ impl Turn {
     /// Our own entry among the holders.
     pub(super) fn own(&self) -> Option<&Holder> {
         match &self.seen {
-            KnownLease::There(held) => held.record.holder(&self.me.node, &self.me.uid),
-            KnownLease::Absent | KnownLease::Unknown => None,
+            KnownRecord::There(held) => held.record.holder(&self.me.node, &self.me.uid),
+            KnownRecord::Absent | KnownRecord::Unknown => None,
         }
     }
 
     fn is_queued(&self) -> bool {
-        matches!(&self.seen, KnownLease::There(held) if held.record.waits(&self.me.node))
+        matches!(&self.seen, KnownRecord::There(held) if held.record.waits(&self.me.node))
     }
 
     /// The record as it was read, or the one of a cluster without.
-    pub(super) fn record(&self) -> Record {
+    pub(super) fn record(&self) -> TurnRecord {
         match &self.seen {
-            KnownLease::There(held) => held.record.clone(),
-            KnownLease::Absent | KnownLease::Unknown => Record::default(),
+            KnownRecord::There(held) => held.record.clone(),
+            KnownRecord::Absent | KnownRecord::Unknown => TurnRecord::default(),
         }
     }
 
@@ -181,7 +151,7 @@ impl Turn {
         grown + grown * thousandth / 2_000
     }
 
-    pub(super) fn begin(&mut self, call: Call) -> CallId {
+    pub(super) fn begin(&mut self, call: TurnCall) -> CallId {
         self.calls += 1;
         self.call = Some(call);
         self.due = None;
@@ -189,24 +159,30 @@ impl Turn {
     }
 
     pub(super) fn read_cluster(&mut self, out: &mut Vec<Effect>) {
-        out.push(Effect::ReadCluster(self.begin(Call::Cluster)));
+        out.push(Effect::ReadCluster(self.begin(TurnCall::Cluster)));
     }
 
-    pub(super) fn read_margin(&mut self, nodes: Vec<NodeSeen>, out: &mut Vec<Effect>) {
-        out.push(Effect::ReadMargin(self.begin(Call::Margin(nodes))));
+    pub(super) fn read_margin(&mut self, nodes: Vec<TurnNode>, out: &mut Vec<Effect>) {
+        out.push(Effect::ReadMargin(self.begin(TurnCall::Margin(nodes))));
     }
 
-    pub(super) fn write(&mut self, record: Record, looked: bool, out: &mut Vec<Effect>) {
+    pub(super) fn write(&mut self, record: TurnRecord, looked: bool, out: &mut Vec<Effect>) {
         let on = match &self.seen {
-            KnownLease::There(held) => Some((held.uid.clone(), held.resource_version.clone())),
-            KnownLease::Absent | KnownLease::Unknown => None,
+            KnownRecord::There(held) => Some((held.uid.clone(), held.resource_version.clone())),
+            KnownRecord::Absent | KnownRecord::Unknown => None,
         };
-        let id = self.begin(Call::Write { looked });
-        out.push(Effect::Write(id, Box::new(LeaseWrite { on, record })));
+        let id = self.begin(TurnCall::Write { looked });
+        out.push(Effect::Write(id, Box::new(RecordWrite { on, record })));
     }
 
     /// Writes the record with a grant for this node.
-    pub(super) fn enter(&mut self, now: Mono, mut record: Record, want: &Want, out: &mut Vec<Effect>) {
+    pub(super) fn enter(
+        &mut self,
+        now: Mono,
+        mut record: TurnRecord,
+        want: &TurnClaim,
+        out: &mut Vec<Effect>,
+    ) {
         let phase = if want.emergency { Phase::Emergency } else { Phase::Granted };
         let Me { node, uid, boot_id, server } = self.me.clone();
         record.release(&node, &uid);
@@ -227,33 +203,33 @@ impl Turn {
         self.write(record, true, out);
     }
 
-    pub(super) fn wants(&mut self, now: Mono, want: Option<Want>) {
-        let want = want.map_or(Wanted::Nothing, Wanted::Turn);
+    pub(super) fn wants(&mut self, now: Mono, want: Option<TurnClaim>) {
+        let want = want.map_or(DesiredTurn::Nothing, DesiredTurn::Turn);
         if self.want == want {
             return;
         }
         self.idle = false;
-        if !matches!(self.want, Wanted::Turn(_)) {
+        if !matches!(self.want, DesiredTurn::Turn(_)) {
             self.since = now;
         }
         match &want {
-            Wanted::Nothing | Wanted::Unknown => {
+            DesiredTurn::Nothing | DesiredTurn::Unknown => {
                 (self.paused, self.refusal, self.failures) = (None, None, 0);
                 self.observed = Observed::default();
             }
-            Wanted::Turn(want) if want.emergency => {
+            DesiredTurn::Turn(want) if want.emergency => {
                 self.paused = None;
                 self.phase = Phase::Emergency;
-                if matches!(self.grant, Grant::Lost { .. }) {
-                    self.grant = Grant::None;
+                if matches!(self.grant, TurnGrant::Lost { .. }) {
+                    self.grant = TurnGrant::None;
                 }
             }
-            Wanted::Turn(_) => self.refusal.take_if(|it| it.rule == Rule::Preflight).map_or((), drop),
+            DesiredTurn::Turn(_) => drop(self.refusal.take_if(|it| it.rule == TurnRule::Preflight)),
         }
         // A turn that is held serves the next request as well.
-        let serves = matches!(self.grant, Grant::Held { .. })
-            && matches!(&want, Wanted::Turn(want) if !want.emergency)
-            && matches!(self.want, Wanted::Turn(_));
+        let serves = matches!(self.grant, TurnGrant::Held { .. })
+            && matches!(&want, DesiredTurn::Turn(want) if !want.emergency)
+            && matches!(self.want, DesiredTurn::Turn(_));
         self.want = want;
         if !serves {
             self.due = Some(now);
@@ -262,24 +238,24 @@ impl Turn {
 
     /// The watch shows a value. Whoever wants no turn and is not in it, or is far back in the queue, takes it as it is; others
     /// ask the store.
-    pub(super) fn changed(&mut self, now: Mono, value: Option<Box<Held>>) {
+    pub(super) fn changed(&mut self, now: Mono, value: Option<Box<RecordSnapshot>>) {
         let known = match (&self.seen, &value) {
-            (KnownLease::There(old), Some(new)) => {
+            (KnownRecord::There(old), Some(new)) => {
                 (&old.uid, &old.resource_version) == (&new.uid, &new.resource_version)
             }
-            (KnownLease::Absent, None) => true,
-            (KnownLease::Unknown | KnownLease::Absent | KnownLease::There(_), _) => false,
+            (KnownRecord::Absent, None) => true,
+            (KnownRecord::Unknown | KnownRecord::Absent | KnownRecord::There(_), _) => false,
         };
         if known {
             return;
         }
         let Me { node, uid, .. } = &self.me;
-        let ours = |it: &Held| it.record.holder(node, uid).is_some() || it.record.waits(node);
+        let ours = |it: &RecordSnapshot| it.record.holder(node, uid).is_some() || it.record.waits(node);
         if (self.idle || self.stays_out()) && self.call.is_none() && !value.as_deref().is_some_and(ours) {
-            self.seen = value.map_or(KnownLease::Absent, KnownLease::There);
+            self.seen = value.map_or(KnownRecord::Absent, KnownRecord::There);
             return;
         }
-        if let (Grant::None, Wanted::Turn(want), Some(new), None) =
+        if let (TurnGrant::None, DesiredTurn::Turn(want), Some(new), None) =
             (&self.grant, &self.want, &value, &self.call)
             && new.record.holder(&self.me.node, &self.me.uid).is_none()
             && self.paused.is_none()
@@ -291,7 +267,7 @@ impl Turn {
                 return;
             }
             self.refusal = Some(far_back(&new.record, &self.waiter(want, &new.record)));
-            self.seen = value.map_or(KnownLease::Absent, KnownLease::There);
+            self.seen = value.map_or(KnownRecord::Absent, KnownRecord::There);
             self.far = None;
             self.rest(now);
             return;
@@ -303,14 +279,14 @@ impl Turn {
         self.failures += 1;
         let pause = self.pause(RETRY, self.failures);
         self.paused = Some(now + pause);
-        self.refusal = Some(Refusal {
-            rule: Rule::Pause,
+        self.refusal = Some(TurnRefusal {
+            rule: TurnRule::Pause,
             nodes: Vec::new(),
             why: format!("attempt {} failed: {why}; the next one is in {} s", self.failures, pause.as_secs()),
             next: "zedbox lock status".to_owned(),
         });
-        if matches!(self.grant, Grant::Lost { .. }) {
-            self.grant = Grant::None;
+        if matches!(self.grant, TurnGrant::Lost { .. }) {
+            self.grant = TurnGrant::None;
         }
         self.due = Some(now);
     }
@@ -319,18 +295,18 @@ impl Turn {
         self.paused.is_some_and(|until| now < until)
     }
 
-    pub(super) fn failed(&mut self, now: Mono, trouble: Trouble) {
+    pub(super) fn failed(&mut self, now: Mono, trouble: ReadError) {
         self.troubles += 1;
         let (rule, why, pause, next) = match trouble {
-            Trouble::NoAnswer(why) | Trouble::Refused(why) => {
-                (Rule::Api, why, self.pause(NO_ANSWER, self.troubles), "kubectl get nodes".to_owned())
+            ReadError::NoAnswer(why) | ReadError::Refused(why) => {
+                (TurnRule::Api, why, self.pause(NO_ANSWER, self.troubles), "kubectl get nodes".to_owned())
             }
-            Trouble::BadRecord(why) => {
+            ReadError::BadRecord(why) => {
                 let next = format!("kubectl -n {APP_NAMESPACE} get lease {LEASE} -o yaml");
-                (Rule::Record, why.to_string(), BAD_RECORD, next)
+                (TurnRule::Record, why.to_string(), BAD_RECORD, next)
             }
         };
-        self.refusal = Some(Refusal { rule, nodes: Vec::new(), why, next });
+        self.refusal = Some(TurnRefusal { rule, nodes: Vec::new(), why, next });
         self.due = Some(now + pause);
     }
 
@@ -338,7 +314,7 @@ impl Turn {
         &mut self,
         now: Mono,
         confirm: bool,
-        read: Result<Option<Box<Held>>, Trouble>,
+        read: Result<Option<Box<RecordSnapshot>>, ReadError>,
         out: &mut Vec<Effect>,
     ) {
         match read {
@@ -348,7 +324,7 @@ impl Turn {
                     // Somebody else took our place away: our node may be another object, so the nodes are read.
                     self.far = Some(now);
                 }
-                self.seen = found.map_or(KnownLease::Absent, KnownLease::There);
+                self.seen = found.map_or(KnownRecord::Absent, KnownRecord::There);
                 self.reconcile(now, out);
                 if confirm {
                     self.confirmed(out);
@@ -364,29 +340,29 @@ impl Turn {
         }
     }
 
-    pub(super) fn wrote(&mut self, now: Mono, looked: bool, wrote: Wrote, out: &mut Vec<Effect>) {
+    pub(super) fn wrote(&mut self, now: Mono, looked: bool, wrote: RecordWritten, out: &mut Vec<Effect>) {
         match wrote {
-            Wrote::Done(held) => {
+            RecordWritten::Done(held) => {
                 (self.troubles, self.outdated) = (0, 0);
-                self.seen = KnownLease::There(held);
+                self.seen = KnownRecord::There(held);
                 self.reconcile(now, out);
-                if looked && self.grant == Grant::None && matches!(self.want, Wanted::Turn(_)) {
+                if looked && self.grant == TurnGrant::None && matches!(self.want, DesiredTurn::Turn(_)) {
                     // The nodes were read for this write: nothing else follows from it.
                     self.rest(now);
                 } else {
                     self.decide(now, out);
                 }
             }
-            Wrote::Outdated => {
+            RecordWritten::Outdated => {
                 self.outdated += 1;
                 // What the watch has shown is read after the pause.
-                self.dirty &= self.grant != Grant::None;
+                self.dirty &= self.grant != TurnGrant::None;
                 let pause = self.pause(OUTDATED, self.outdated);
                 self.due = Some(now + pause);
             }
-            Wrote::Unknown(why) => {
+            RecordWritten::Unknown(why) => {
                 self.doubt = Some(now + IN_DOUBT);
-                self.failed(now, Trouble::NoAnswer(why));
+                self.failed(now, ReadError::NoAnswer(why));
             }
         }
     }
@@ -398,16 +374,16 @@ impl Turn {
         }
         if let Some(number) = self.look.take() {
             self.dirty = false;
-            out.push(Effect::Read(self.begin(Call::Look(number, LookStep::Lease))));
+            out.push(Effect::Read(self.begin(TurnCall::Look(number, LookStep::Lease))));
         } else if self.confirm {
             self.confirm = false;
             self.dirty = false;
-            out.push(Effect::Read(self.begin(Call::Confirm)));
+            out.push(Effect::Read(self.begin(TurnCall::Confirm)));
         } else if self.dirty || self.due.is_some_and(|due| due <= now) {
             // A process of before may have left a write under way.
             self.doubt.get_or_insert(now + IN_DOUBT);
             self.dirty = false;
-            out.push(Effect::Read(self.begin(Call::Read)));
+            out.push(Effect::Read(self.begin(TurnCall::Read)));
         }
     }
 }
@@ -428,37 +404,39 @@ impl Core for Turn {
             Event::Retry(why) => self.retry(now, &why),
             Event::Gate(open) => {
                 self.gate = Some(open);
-                if matches!(self.grant, Grant::Booted { .. }) {
+                if matches!(self.grant, TurnGrant::Booted { .. }) {
                     self.due = Some(now);
                 }
             }
             Event::Phase(phase) => {
-                if matches!(self.grant, Grant::Held { .. }) && self.phase != phase {
+                if matches!(self.grant, TurnGrant::Held { .. }) && self.phase != phase {
                     (self.phase, self.due) = (phase, Some(now));
                 }
             }
             Event::Read(id, read) if id == self.calls => match self.call.take() {
-                Some(Call::Read) => self.read(now, false, read, &mut out),
-                Some(Call::Confirm) => self.read(now, true, read, &mut out),
-                Some(Call::Look(number, _)) => self.look_at_lease(now, number, read, &mut out),
+                Some(TurnCall::Read) => self.read(now, false, read, &mut out),
+                Some(TurnCall::Confirm) => self.read(now, true, read, &mut out),
+                Some(TurnCall::Look(number, _)) => self.look_at_lease(now, number, read, &mut out),
                 other => self.call = other,
             },
             Event::Cluster(id, read) if id == self.calls => match (self.call.take(), read) {
-                (Some(Call::Cluster), Ok(nodes)) => self.evaluate(now, nodes, None, &mut out),
-                (Some(Call::Cluster), Err(trouble)) => self.failed(now, trouble),
-                (Some(Call::Look(number, step)), read) => {
+                (Some(TurnCall::Cluster), Ok(nodes)) => self.evaluate(now, nodes, None, &mut out),
+                (Some(TurnCall::Cluster), Err(trouble)) => self.failed(now, trouble),
+                (Some(TurnCall::Look(number, step)), read) => {
                     self.look_at_nodes(now, number, step, read, &mut out);
                 }
                 (other, _) => self.call = other,
             },
             Event::Margin(id, margin) if id == self.calls => match self.call.take() {
-                Some(Call::Margin(nodes)) => self.evaluate(now, nodes, Some(&margin), &mut out),
-                Some(Call::Look(number, step)) => self.look_at_margin(now, number, step, margin, &mut out),
+                Some(TurnCall::Margin(nodes)) => self.evaluate(now, nodes, Some(&margin), &mut out),
+                Some(TurnCall::Look(number, step)) => {
+                    self.look_at_margin(now, number, step, margin, &mut out);
+                }
                 other => self.call = other,
             },
             Event::Wrote(id, wrote) if id == self.calls => match self.call.take() {
-                Some(Call::Write { looked }) => self.wrote(now, looked, wrote, &mut out),
-                Some(Call::Look(number, _)) => self.said_going_down(now, number, wrote, &mut out),
+                Some(TurnCall::Write { looked }) => self.wrote(now, looked, wrote, &mut out),
+                Some(TurnCall::Look(number, _)) => self.said_going_down(now, number, wrote, &mut out),
                 other => self.call = other,
             },
             Event::Read(..) | Event::Cluster(..) | Event::Margin(..) | Event::Wrote(..) | Event::Tick => {}

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use step::{Fault, Mono, planted};
 
-use super::core::{Grant, KnownLease, Turn, Wanted};
-use super::event::{Effect, Want};
-use super::record::{Holder, Op, Record, Waiter};
-use super::rule::{self, NodeSeen, Proof, Reading, Refusal, Rule};
+use super::core::Turn;
+use super::event::{Effect, TurnClaim};
+use super::record::{Holder, Op, TurnRecord, Waiter};
+use super::rule::{self, TakeoverProof, TurnNode, TurnReading, TurnRefusal, TurnRule};
+use super::state::{DesiredTurn, KnownRecord, TurnGrant};
 
 /// So many of the queue read the nodes; the others wait for changes of the Lease.
 const NEAR: usize = 3;
@@ -21,7 +22,7 @@ const FAR_LOOK: Duration = Duration::from_secs(600);
 
 impl Turn {
     /// Our place in the queue as it is to be; members of another version stay in it.
-    pub(super) fn waiter(&self, want: &Want, record: &Record) -> Waiter {
+    pub(super) fn waiter(&self, want: &TurnClaim, record: &TurnRecord) -> Waiter {
         let old = record.queue.iter().find(|it| it.node == self.me.node && it.node_uid == self.me.uid);
         Waiter {
             node: self.me.node.clone(),
@@ -34,12 +35,12 @@ impl Turn {
     }
 
     /// Whether `mine` is one of the first.
-    pub(super) fn is_near(mine: &Waiter, record: &Record) -> bool {
+    pub(super) fn is_near(mine: &Waiter, record: &TurnRecord) -> bool {
         rule::ahead(record, mine).len() < NEAR
     }
 
     /// The Lease is fresh and this node wants a turn that it does not hold.
-    pub(super) fn seek(&mut self, now: Mono, want: &Want, out: &mut Vec<Effect>) {
+    pub(super) fn seek(&mut self, now: Mono, want: &TurnClaim, out: &mut Vec<Effect>) {
         let mut record = self.record();
         let mine = self.waiter(want, &record);
         if let Some(refusal) = rule::held_back(&want.op, &record).filter(|_| self.own().is_none()) {
@@ -48,7 +49,7 @@ impl Turn {
         }
         let near = Self::is_near(&mine, &record);
         let far = *self.far.get_or_insert(now + FAR_LOOK);
-        if near || self.seen == KnownLease::Absent || self.own().is_some() || far <= now {
+        if near || self.seen == KnownRecord::Absent || self.own().is_some() || far <= now {
             self.far = None;
             self.read_cluster(out);
             return;
@@ -65,25 +66,26 @@ impl Turn {
     pub(super) fn evaluate(
         &mut self,
         now: Mono,
-        nodes: Vec<NodeSeen>,
+        nodes: Vec<TurnNode>,
         margin: Option<&Result<(), String>>,
         out: &mut Vec<Effect>,
     ) {
         // It may have been withdrawn, or something was lost or failed, while the calls were under way.
-        let (Wanted::Turn(want), Grant::None, false) = (self.want.clone(), &self.grant, self.is_paused(now))
+        let (DesiredTurn::Turn(want), TurnGrant::None, false) =
+            (self.want.clone(), &self.grant, self.is_paused(now))
         else {
             self.dirty = true;
             return;
         };
         let held = match &self.seen {
-            KnownLease::There(held) => Some((**held).clone()),
-            KnownLease::Absent => None,
-            KnownLease::Unknown => {
+            KnownRecord::There(held) => Some((**held).clone()),
+            KnownRecord::Absent => None,
+            KnownRecord::Unknown => {
                 self.dirty = true;
                 return;
             }
         };
-        let reading = Reading { held, nodes };
+        let reading = TurnReading { held, nodes };
         let rebuilt = rule::rebuild(&reading);
         let nodes = reading.nodes;
         if rebuilt.is_some() && reading.held.is_some() {
@@ -109,7 +111,7 @@ impl Turn {
             self.stay_out(record, out);
             return;
         }
-        if self.seen == KnownLease::Absent {
+        if self.seen == KnownRecord::Absent {
             // A creation names no version: the Lease may have been created, used and deleted since the nodes were
             // read. So it grants nothing, and the nodes are read again after it.
             queue(&mut record, mine);
@@ -129,21 +131,21 @@ impl Turn {
     }
 
     /// Whether its drain is not known to be able to start: a node like that holds the turn of the cluster for nothing.
-    pub(super) fn is_unfit(want: &Want) -> bool {
+    pub(super) fn is_unfit(want: &TurnClaim) -> bool {
         !want.fit && !want.emergency && !planted(Fault::TurnPreflight)
     }
 
     /// It has said so, and nothing in the record changes that.
     pub(super) fn stays_out(&self) -> bool {
-        self.grant == Grant::None
-            && matches!(&self.want, Wanted::Turn(want) if Self::is_unfit(want))
-            && self.refusal.as_ref().is_some_and(|it| it.rule == Rule::Preflight)
+        self.grant == TurnGrant::None
+            && matches!(&self.want, DesiredTurn::Turn(want) if Self::is_unfit(want))
+            && self.refusal.as_ref().is_some_and(|it| it.rule == TurnRule::Preflight)
     }
 
     /// Neither in the queue nor among the holders, until the drain can start.
-    pub(super) fn stay_out(&mut self, record: Record, out: &mut Vec<Effect>) {
-        let refusal = Refusal {
-            rule: Rule::Preflight,
+    pub(super) fn stay_out(&mut self, record: TurnRecord, out: &mut Vec<Effect>) {
+        let refusal = TurnRefusal {
+            rule: TurnRule::Preflight,
             nodes: Vec::new(),
             why: "the preflight of its drain is not clean yet".to_owned(),
             next: "zedbox drain status".to_owned(),
@@ -152,7 +154,7 @@ impl Turn {
     }
 
     /// Neither in the queue nor among the holders, until `refusal` holds no more.
-    fn stand_back(&mut self, mut record: Record, refusal: Refusal, out: &mut Vec<Effect>) {
+    fn stand_back(&mut self, mut record: TurnRecord, refusal: TurnRefusal, out: &mut Vec<Effect>) {
         record.release(&self.me.node, &self.me.uid);
         record.queue.retain(|it| it.node != self.me.node);
         self.refusal = Some(refusal);
@@ -167,7 +169,7 @@ impl Turn {
     fn take_over(
         &mut self,
         now: Mono,
-        record: &mut Record,
+        record: &mut TurnRecord,
         margin: &Result<(), String>,
         out: &mut Vec<Effect>,
     ) -> bool {
@@ -178,14 +180,14 @@ impl Turn {
         let mut asks = false;
         record.holders.retain(|it| {
             let Some(proof) = self.observed.proof(now, &it.node_uid, it.fence) else { return true };
-            let server = proof == Proof::Gone && it.server;
+            let server = proof == TakeoverProof::Gone && it.server;
             asks |= server;
             if server && margin.is_err() {
                 return true;
             }
             let why = match proof {
-                Proof::Gone => "was deleted from the cluster",
-                Proof::Idle => "is healthy and not in that turn",
+                TakeoverProof::Gone => "was deleted from the cluster",
+                TakeoverProof::Idle => "is healthy and not in that turn",
             };
             out.push(Effect::Say(format!("turn of node {} (fence {}) ended: it {why}", it.node, it.fence)));
             false
@@ -195,15 +197,15 @@ impl Turn {
 
     /// After a restart of the agent in the same boot: a turn under which this node is cordoned continues, and so does one for
     /// the same update of k3s, which may need no cordon.
-    fn adopt(&mut self, entry: &Holder, want: &Want, nodes: &[NodeSeen], out: &mut Vec<Effect>) -> bool {
+    fn adopt(&mut self, entry: &Holder, want: &TurnClaim, nodes: &[TurnNode], out: &mut Vec<Effect>) -> bool {
         let own = nodes.iter().find(|it| it.name == self.me.node && it.uid == self.me.uid);
         let mark = own.and_then(|it| it.mark.as_ref());
         let marked = mark.filter(|it| it.fence == entry.fence && it.boot_id == self.me.boot_id);
         let k3s = (&entry.op, &entry.op, entry.counter) == (&Op::K3sUpdate, &want.op, want.counter);
         let lease_uid = match (marked, &self.seen) {
             (Some(mark), _) => mark.lease_uid.clone(),
-            (None, KnownLease::There(held)) if k3s && entry.boot_id == self.me.boot_id => held.uid.clone(),
-            (None, KnownLease::There(_) | KnownLease::Absent | KnownLease::Unknown) => return false,
+            (None, KnownRecord::There(held)) if k3s && entry.boot_id == self.me.boot_id => held.uid.clone(),
+            (None, KnownRecord::There(_) | KnownRecord::Absent | KnownRecord::Unknown) => return false,
         };
         out.push(Effect::Say(format!("continues the turn with fence {}", entry.fence)));
         self.hold(entry.fence, lease_uid, entry.phase.clone());
@@ -212,10 +214,17 @@ impl Turn {
     }
 
     /// Not yet: what the reading has changed is written, our place in the queue with it.
-    fn wait(&mut self, now: Mono, mut record: Record, mine: Waiter, refusal: Refusal, out: &mut Vec<Effect>) {
+    fn wait(
+        &mut self,
+        now: Mono,
+        mut record: TurnRecord,
+        mine: Waiter,
+        refusal: TurnRefusal,
+        out: &mut Vec<Effect>,
+    ) {
         let near = Self::is_near(&mine, &record);
         // A node that is not there waits for its object, and for nothing before it.
-        if refusal.rule != Rule::NotListed {
+        if refusal.rule != TurnRule::NotListed {
             queue(&mut record, mine);
         }
         self.refusal = Some(refusal);
@@ -242,13 +251,13 @@ impl Turn {
 }
 
 /// Why a node waits that does not read the others: for those before it.
-pub(super) fn far_back(record: &Record, mine: &Waiter) -> Refusal {
+pub(super) fn far_back(record: &TurnRecord, mine: &Waiter) -> TurnRefusal {
     let ahead = rule::ahead(record, mine);
     let holders: Vec<String> = record.holders.iter().map(|it| it.node.clone()).collect();
     let holder = if holders.is_empty() { "none".to_owned() } else { holders.join(", ") };
     let first = ahead.first().map(|it| it.node.clone());
-    Refusal {
-        rule: Rule::Order,
+    TurnRefusal {
+        rule: TurnRule::Order,
         nodes: if holders.is_empty() { first.into_iter().collect() } else { holders },
         why: format!("{} nodes are before this node in the queue; current holders: {holder}", ahead.len()),
         next: "zedbox lock status".to_owned(),
@@ -256,7 +265,7 @@ pub(super) fn far_back(record: &Record, mine: &Waiter) -> Refusal {
 }
 
 /// Puts `mine` in its place in the queue, or at the end; returns whether that changes anything.
-fn queue(record: &mut Record, mine: Waiter) -> bool {
+fn queue(record: &mut TurnRecord, mine: Waiter) -> bool {
     let old = record.queue.clone();
     let at = old.iter().position(|it| it.node == mine.node && it.node_uid == mine.node_uid);
     // One entry for each node: a joined node's earlier one goes.

@@ -2,17 +2,14 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use step::Mono;
+use step::{CallId, Mono};
 
-use super::record::{BadRecord, Class, Fence, Held, LeaseWrite, Op, Phase};
-use super::rule::{NodeSeen, Rule};
-
-/// Number of a call: the answer to another one changes nothing. Every call must be answered, if only by a timeout.
-pub type CallId = u64;
+use super::record::{BadRecord, Class, Fence, Op, Phase, RecordSnapshot, RecordWrite};
+use super::rule::{TurnNode, TurnRule};
 
 /// What this node wants a turn for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Want {
+pub struct TurnClaim {
     /// The operation.
     pub op: Op,
     /// Which request of that kind.
@@ -27,7 +24,7 @@ pub struct Want {
 
 /// Why a reading is not there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Trouble {
+pub enum ReadError {
     /// The API cannot be reached.
     NoAnswer(String),
     /// It answers, and not with the object: throttled, refused.
@@ -36,7 +33,7 @@ pub enum Trouble {
     BadRecord(BadRecord),
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for ReadError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NoAnswer(why) | Self::Refused(why) => out.write_str(why),
@@ -47,9 +44,9 @@ impl std::fmt::Display for Trouble {
 
 /// What became of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Wrote {
+pub enum RecordWritten {
     /// It came through: the Lease as it is now.
-    Done(Box<Held>),
+    Done(Box<RecordSnapshot>),
     /// It did not: the Lease is not as it was read.
     Outdated,
     /// It failed, or nobody knows; it may still come through within [`super::core::IN_DOUBT`].
@@ -60,17 +57,17 @@ pub enum Wrote {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event {
     /// What this node wants a turn for; `None` when it wants none.
-    Want(Option<Want>),
+    Want(Option<TurnClaim>),
     /// Answer to [`Effect::Read`].
-    Read(CallId, Result<Option<Box<Held>>, Trouble>),
+    Read(CallId, Result<Option<Box<RecordSnapshot>>, ReadError>),
     /// Answer to [`Effect::ReadCluster`].
-    Cluster(CallId, Result<Vec<NodeSeen>, Trouble>),
+    Cluster(CallId, Result<Vec<TurnNode>, ReadError>),
     /// Answer to [`Effect::ReadMargin`]: whether the cluster can spare this node, or why not.
     Margin(CallId, Result<(), String>),
     /// Answer to [`Effect::Write`].
-    Wrote(CallId, Wrote),
+    Wrote(CallId, RecordWritten),
     /// The watch of the Lease shows this value, `None` for a deleted one. It may be older than what is known.
-    Changed(Option<Box<Held>>),
+    Changed(Option<Box<RecordSnapshot>>),
     /// What kept the last call from being answered may be over: look now.
     Look,
     /// The holder is about to evict: look again. Answered by [`Effect::Confirmed`].
@@ -98,9 +95,9 @@ pub enum Effect {
     /// Ask whether the cluster can spare this node now.
     ReadMargin(CallId),
     /// Write the Lease as ordered, or not at all.
-    Write(CallId, Box<LeaseWrite>),
+    Write(CallId, Box<RecordWrite>),
     /// Where this node is has changed.
-    Stand(TurnState),
+    State(TurnState),
     /// What the look of [`Event::Confirm`] has shown.
     Confirmed(Result<(), Unconfirmed>),
     /// What the last look of [`Event::LastLook`] has shown. After `Ok` our entry says that it goes down, as far as it
@@ -137,7 +134,7 @@ pub enum TurnState {
         idle: bool,
     },
     /// It waits for a turn.
-    Waiting(Box<Waiting>),
+    Waiting(Box<TurnWait>),
     /// The turn is its own.
     Held {
         /// Number of the grant.
@@ -163,11 +160,11 @@ pub enum TurnState {
 
 /// What a node waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Waiting {
+pub struct TurnWait {
     /// The nodes that it waits for.
     pub nodes: Vec<String>,
     /// The rule that makes it wait.
-    pub rule: Rule,
+    pub rule: TurnRule,
     /// The same as a sentence.
     pub why: String,
     /// Since when it waits.

@@ -4,59 +4,60 @@
 
 use step::{Fault, Mono, planted};
 
-use super::core::{Grant, KnownLease, Turn, Wanted};
+use super::core::Turn;
 use super::event::{Effect, Unconfirmed};
 use super::record::{Fence, LEASE, Phase};
+use super::state::{DesiredTurn, KnownRecord, TurnGrant};
 
 impl Turn {
     /// The turn is ours.
     pub(super) fn hold(&mut self, fence: Fence, lease_uid: String, phase: Phase) {
         (self.refusal, self.paused, self.phase) = (None, None, phase);
-        self.grant = Grant::Held { fence, lease_uid };
+        self.grant = TurnGrant::Held { fence, lease_uid };
     }
 
     /// What the record says about our turn.
     pub(super) fn reconcile(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let mine = self.own().cloned();
         let uid = match &self.seen {
-            KnownLease::There(held) => held.uid.clone(),
-            KnownLease::Absent | KnownLease::Unknown => String::new(),
+            KnownRecord::There(held) => held.uid.clone(),
+            KnownRecord::Absent | KnownRecord::Unknown => String::new(),
         };
         let attempted = self.attempt.take_if(|_| mine.is_some());
         match (&mut self.grant, mine) {
-            (Grant::None, Some(entry)) if entry.boot_id != self.me.boot_id => {
+            (TurnGrant::None, Some(entry)) if entry.boot_id != self.me.boot_id => {
                 out.push(Effect::Say(format!("back from the turn with fence {} in a new boot", entry.fence)));
-                self.grant = Grant::Booted { fence: entry.fence, listed: true };
+                self.grant = TurnGrant::Booted { fence: entry.fence, listed: true };
             }
-            (Grant::None, Some(entry))
+            (TurnGrant::None, Some(entry))
                 if attempted.is_some_and(|(fence, until)| fence == entry.fence && now < until) =>
             {
                 out.push(Effect::Say(format!("turn granted with fence {}", entry.fence)));
                 let phase = self.phase.clone();
                 self.hold(entry.fence, uid, phase);
             }
-            (Grant::Held { fence, lease_uid }, entry) => {
+            (TurnGrant::Held { fence, lease_uid }, entry) => {
                 let own = entry.is_some_and(|entry| entry.fence == *fence) && *lease_uid == uid;
                 // Whoever releases finds its entry missing.
-                let leaves = self.paused.is_some() || self.want == Wanted::Nothing;
+                let leaves = self.paused.is_some() || self.want == DesiredTurn::Nothing;
                 if !own && !leaves {
                     let why = self.why_lost();
                     out.push(Effect::Say(why.clone()));
-                    self.grant = Grant::Lost { why };
+                    self.grant = TurnGrant::Lost { why };
                 }
             }
-            (Grant::Booted { listed, .. }, None)
+            (TurnGrant::Booted { listed, .. }, None)
                 if *listed && self.gate != Some(true) && !planted(Fault::TurnGate) =>
             {
                 *listed = false;
                 out.push(Effect::Say(self.why_lost()));
             }
-            (Grant::None | Grant::Lost { .. } | Grant::Booted { .. }, _) => {}
+            (TurnGrant::None | TurnGrant::Lost { .. } | TurnGrant::Booted { .. }, _) => {}
         }
     }
 
     pub(super) fn why_lost(&self) -> String {
-        let KnownLease::There(held) = &self.seen else {
+        let KnownRecord::There(held) = &self.seen else {
             return format!("Lease {LEASE} was deleted, and our turn with it");
         };
         match held.record.forced.iter().rev().find(|it| it.node_uid == self.me.uid) {
@@ -71,32 +72,35 @@ impl Turn {
     pub(super) fn decide(&mut self, now: Mono, out: &mut Vec<Effect>) {
         self.reconcile(now, out);
         match (self.grant.clone(), self.want.clone()) {
-            (Grant::Lost { .. }, Wanted::Nothing) => {
-                self.grant = Grant::None;
+            (TurnGrant::Lost { .. }, DesiredTurn::Nothing) => {
+                self.grant = TurnGrant::None;
                 self.leave(None, out);
             }
-            (Grant::Held { .. }, Wanted::Turn(_)) if self.paused.is_some() => self.leave(None, out),
-            (Grant::None, Wanted::Turn(want)) if want.emergency => self.enter(now, self.record(), &want, out),
-            (Grant::None, Wanted::Turn(_)) if self.is_paused(now) => self.leave(self.paused, out),
-            (Grant::None, Wanted::Turn(want)) if Self::is_unfit(&want) && self.own().is_none() => {
+            (TurnGrant::Held { .. }, DesiredTurn::Turn(_)) if self.paused.is_some() => self.leave(None, out),
+            (TurnGrant::None, DesiredTurn::Turn(want)) if want.emergency => {
+                self.enter(now, self.record(), &want, out);
+            }
+            (TurnGrant::None, DesiredTurn::Turn(_)) if self.is_paused(now) => self.leave(self.paused, out),
+            (TurnGrant::None, DesiredTurn::Turn(want)) if Self::is_unfit(&want) && self.own().is_none() => {
                 self.stay_out(self.record(), out);
             }
-            (Grant::None, Wanted::Turn(want)) => self.seek(now, &want, out),
-            (Grant::Held { .. } | Grant::None, Wanted::Nothing) => {
+            (TurnGrant::None, DesiredTurn::Turn(want)) => self.seek(now, &want, out),
+            (TurnGrant::Held { .. } | TurnGrant::None, DesiredTurn::Nothing) => {
                 self.leave(self.doubt.filter(|until| now < *until), out);
             }
-            (Grant::Booted { .. }, _) if self.gate == Some(true) || planted(Fault::TurnGate) => {
+            (TurnGrant::Booted { .. }, _) if self.gate == Some(true) || planted(Fault::TurnGate) => {
                 self.leave(None, out);
             }
-            (Grant::Booted { .. }, Wanted::Turn(want)) if want.emergency => {
+            (TurnGrant::Booted { .. }, DesiredTurn::Turn(want)) if want.emergency => {
                 self.say_phase(Phase::Emergency, out);
             }
-            (Grant::Booted { .. }, _) => {
+            (TurnGrant::Booted { .. }, _) => {
                 let phase = if self.gate == Some(false) { Phase::Gate } else { Phase::Booted };
                 self.say_phase(phase, out);
             }
-            (Grant::Held { .. }, _) => self.say_phase(self.phase.clone(), out),
-            (Grant::Lost { .. }, Wanted::Turn(_) | Wanted::Unknown) | (Grant::None, Wanted::Unknown) => {}
+            (TurnGrant::Held { .. }, _) => self.say_phase(self.phase.clone(), out),
+            (TurnGrant::Lost { .. }, DesiredTurn::Turn(_) | DesiredTurn::Unknown)
+            | (TurnGrant::None, DesiredTurn::Unknown) => {}
         }
     }
 
@@ -120,14 +124,14 @@ impl Turn {
             self.write(record, false, out);
             return;
         }
-        if let Grant::Held { fence, .. } | Grant::Booted { fence, .. } = self.grant {
+        if let TurnGrant::Held { fence, .. } | TurnGrant::Booted { fence, .. } = self.grant {
             out.push(Effect::Say(format!("turn with fence {fence} released")));
             self.phase = Phase::Granted;
-            self.grant = Grant::None;
+            self.grant = TurnGrant::None;
             // A turn may be wanted again, after a pause or at once.
-            self.dirty = matches!(self.want, Wanted::Turn(_));
+            self.dirty = matches!(self.want, DesiredTurn::Turn(_));
         }
-        self.idle = next.is_none() && self.want == Wanted::Nothing;
+        self.idle = next.is_none() && self.want == DesiredTurn::Nothing;
         self.due = next;
     }
 
@@ -135,9 +139,9 @@ impl Turn {
     pub(super) fn confirmed(&mut self, out: &mut Vec<Effect>) {
         self.end_in_mode();
         let answer = match &self.grant {
-            Grant::Held { .. } => Ok(()),
-            Grant::Lost { why } => Err(Unconfirmed::Lost(why.clone())),
-            Grant::None | Grant::Booted { .. } => {
+            TurnGrant::Held { .. } => Ok(()),
+            TurnGrant::Lost { why } => Err(Unconfirmed::Lost(why.clone())),
+            TurnGrant::None | TurnGrant::Booted { .. } => {
                 Err(Unconfirmed::Lost("this node holds no turn".to_owned()))
             }
         };
@@ -147,9 +151,9 @@ impl Turn {
     /// A whole-cluster operation ends every other turn.
     pub(super) fn end_in_mode(&mut self) {
         let begun = self.record().mode.is_some_and(|it| !it.keeps_turns());
-        if begun && matches!(self.grant, Grant::Held { .. }) {
+        if begun && matches!(self.grant, TurnGrant::Held { .. }) {
             let why = "a whole-cluster operation has begun, and no other turn may be used in it".to_owned();
-            self.grant = Grant::Lost { why };
+            self.grant = TurnGrant::Lost { why };
         }
     }
 }

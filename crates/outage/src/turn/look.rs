@@ -7,10 +7,11 @@
 
 use step::Mono;
 
-use super::core::{Call, Grant, KnownLease, Turn};
-use super::event::{Effect, Trouble, Unconfirmed, Wrote};
-use super::record::{Held, LEASE, Phase};
-use super::rule::{self, NodeSeen, Reading};
+use super::core::{Turn, TurnCall};
+use super::event::{Effect, ReadError, RecordWritten, Unconfirmed};
+use super::record::{LEASE, Phase, RecordSnapshot};
+use super::rule::{self, TurnNode, TurnReading};
+use super::state::{KnownRecord, TurnGrant};
 
 /// How far a last look is. On a server it continues without the API: `unread` says why that cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -30,24 +31,24 @@ impl Turn {
         &mut self,
         now: Mono,
         number: u64,
-        read: Result<Option<Box<Held>>, Trouble>,
+        read: Result<Option<Box<RecordSnapshot>>, ReadError>,
         out: &mut Vec<Effect>,
     ) {
         match read {
             Ok(found) => {
                 self.troubles = 0;
-                self.seen = found.map_or(KnownLease::Absent, KnownLease::There);
+                self.seen = found.map_or(KnownRecord::Absent, KnownRecord::There);
                 self.reconcile(now, out);
                 self.end_in_mode();
                 let refused = match &self.grant {
-                    Grant::Held { .. } | Grant::Booted { listed: true, .. } => None,
-                    Grant::Lost { why } => Some(Unconfirmed::Lost(why.clone())),
-                    Grant::Booted { listed: false, .. } => Some(Unconfirmed::Lost(self.why_lost())),
+                    TurnGrant::Held { .. } | TurnGrant::Booted { listed: true, .. } => None,
+                    TurnGrant::Lost { why } => Some(Unconfirmed::Lost(why.clone())),
+                    TurnGrant::Booted { listed: false, .. } => Some(Unconfirmed::Lost(self.why_lost())),
                     // After a restart of the agent, until the nodes were read.
-                    Grant::None if self.own().is_some() => {
+                    TurnGrant::None if self.own().is_some() => {
                         Some(Unconfirmed::Unknown("the turn of this node is being checked".to_owned()))
                     }
-                    Grant::None => Some(Unconfirmed::Lost("this node holds no turn".to_owned())),
+                    TurnGrant::None => Some(Unconfirmed::Lost("this node holds no turn".to_owned())),
                 };
                 match refused {
                     None => self.look_on(number, LookStep::Nodes { unread: None }, out),
@@ -57,7 +58,7 @@ impl Turn {
                     }
                 }
             }
-            Err(Trouble::NoAnswer(why)) if self.me.server => {
+            Err(ReadError::NoAnswer(why)) if self.me.server => {
                 self.look_on(number, LookStep::Nodes { unread: Some(why) }, out);
             }
             Err(trouble) => self.look_failed(now, number, trouble, out),
@@ -69,23 +70,23 @@ impl Turn {
         now: Mono,
         number: u64,
         step: LookStep,
-        read: Result<Vec<NodeSeen>, Trouble>,
+        read: Result<Vec<TurnNode>, ReadError>,
         out: &mut Vec<Effect>,
     ) {
         let unread = if let LookStep::Nodes { unread } = step { unread } else { None };
         match (read, unread) {
             // It answers again.
-            (Ok(_), Some(why)) => self.look_failed(now, number, Trouble::Refused(why), out),
+            (Ok(_), Some(why)) => self.look_failed(now, number, ReadError::Refused(why), out),
             (Ok(nodes), None) => {
                 let held =
-                    if let KnownLease::There(held) = &self.seen { Some((**held).clone()) } else { None };
-                let reading = Reading { held, nodes };
+                    if let KnownRecord::There(held) = &self.seen { Some((**held).clone()) } else { None };
+                let reading = TurnReading { held, nodes };
                 if rule::rebuild(&reading).is_some() {
                     let why = format!(
                         "Lease {LEASE} was deleted or restored: nodes have marks of turns that it does not know"
                     );
                     out.push(Effect::Say(why.clone()));
-                    self.grant = Grant::Lost { why: why.clone() };
+                    self.grant = TurnGrant::Lost { why: why.clone() };
                     out.push(Effect::LookedLast(number, Err(Unconfirmed::Lost(why))));
                     self.decide(now, out);
                 } else if self.me.server && !rule::is_alone(&self.me, &reading.nodes) {
@@ -94,7 +95,7 @@ impl Turn {
                     self.say_going_down(number, out);
                 }
             }
-            (Err(Trouble::NoAnswer(why)), unread) if self.me.server => {
+            (Err(ReadError::NoAnswer(why)), unread) if self.me.server => {
                 self.look_on(number, LookStep::Margin { unread: Some(unread.unwrap_or(why)) }, out);
             }
             (Err(trouble), _) => self.look_failed(now, number, trouble, out),
@@ -114,7 +115,7 @@ impl Turn {
             (Some(why), margin) => {
                 let refused = Unconfirmed::Unreachable { why: why.clone(), margin };
                 out.push(Effect::LookedLast(number, Err(refused)));
-                self.failed(now, Trouble::NoAnswer(why));
+                self.failed(now, ReadError::NoAnswer(why));
             }
             (None, Ok(())) => self.say_going_down(number, out),
             (None, Err(why)) => {
@@ -125,45 +126,51 @@ impl Turn {
     }
 
     /// What became of our entry. Only another writer is a reason to look again.
-    pub(super) fn said_going_down(&mut self, now: Mono, number: u64, wrote: Wrote, out: &mut Vec<Effect>) {
+    pub(super) fn said_going_down(
+        &mut self,
+        now: Mono,
+        number: u64,
+        wrote: RecordWritten,
+        out: &mut Vec<Effect>,
+    ) {
         match wrote {
-            Wrote::Outdated => self.look = self.look.or(Some(number)),
-            Wrote::Done(held) => {
-                self.seen = KnownLease::There(held);
+            RecordWritten::Outdated => self.look = self.look.or(Some(number)),
+            RecordWritten::Done(held) => {
+                self.seen = KnownRecord::There(held);
                 out.push(Effect::LookedLast(number, Ok(())));
                 self.decide(now, out);
             }
-            Wrote::Unknown(why) => {
+            RecordWritten::Unknown(why) => {
                 out.push(Effect::LookedLast(number, Ok(())));
-                self.failed(now, Trouble::NoAnswer(why));
+                self.failed(now, ReadError::NoAnswer(why));
             }
         }
     }
 
     fn look_on(&mut self, number: u64, step: LookStep, out: &mut Vec<Effect>) {
         let margin = matches!(step, LookStep::Margin { .. });
-        let id = self.begin(Call::Look(number, step));
+        let id = self.begin(TurnCall::Look(number, step));
         out.push(if margin { Effect::ReadMargin(id) } else { Effect::ReadCluster(id) });
     }
 
     fn say_going_down(&mut self, number: u64, out: &mut Vec<Effect>) {
         let before = self.calls;
         // Of a boot before, or of an emergency, the entry says enough.
-        if matches!(self.grant, Grant::Held { .. }) && self.phase != Phase::Emergency {
+        if matches!(self.grant, TurnGrant::Held { .. }) && self.phase != Phase::Emergency {
             self.phase = Phase::GoingDown;
             self.say_phase(Phase::GoingDown, out);
         }
         if self.calls == before {
             out.push(Effect::LookedLast(number, Ok(())));
         } else {
-            self.call = Some(Call::Look(number, LookStep::GoingDown));
+            self.call = Some(TurnCall::Look(number, LookStep::GoingDown));
         }
     }
 
-    fn look_failed(&mut self, now: Mono, number: u64, trouble: Trouble, out: &mut Vec<Effect>) {
+    fn look_failed(&mut self, now: Mono, number: u64, trouble: ReadError, out: &mut Vec<Effect>) {
         let refused = match &trouble {
-            Trouble::NoAnswer(why) => Unconfirmed::Unreachable { why: why.clone(), margin: Ok(()) },
-            Trouble::Refused(_) | Trouble::BadRecord(_) => Unconfirmed::Unknown(trouble.to_string()),
+            ReadError::NoAnswer(why) => Unconfirmed::Unreachable { why: why.clone(), margin: Ok(()) },
+            ReadError::Refused(_) | ReadError::BadRecord(_) => Unconfirmed::Unknown(trouble.to_string()),
         };
         out.push(Effect::LookedLast(number, Err(refused)));
         self.failed(now, trouble);

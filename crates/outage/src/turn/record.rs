@@ -24,7 +24,7 @@ pub const ARMED: &str = "armed";
 pub const MODE: &str = "pillar-rs/outage-mode";
 /// The kind of a whole-cluster operation in which nodes reboot one after another, each in a turn.
 pub const RESTART: &str = "restart";
-/// Annotation: the last releases by an operator, a JSON list of [`Forced`].
+/// Annotation: the last releases by an operator, a JSON list of [`ForcedRelease`].
 pub const FORCED: &str = "pillar-rs/outage-forced";
 /// Annotation: how many nodes may be down at once, a number from 1; control-plane nodes are always limited to one.
 pub const LIMIT: &str = "pillar-rs/outage-limit";
@@ -233,7 +233,7 @@ impl Mode {
 /// A release by an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Forced {
+pub struct ForcedRelease {
     /// The node that held.
     pub node: String,
     /// UID of its Node object.
@@ -254,7 +254,7 @@ pub struct Forced {
 
 /// The whole record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Record {
+pub struct TurnRecord {
     /// Who holds a turn.
     pub holders: Vec<Holder>,
     /// Who waits.
@@ -262,7 +262,7 @@ pub struct Record {
     /// The whole-cluster operation.
     pub mode: Option<Mode>,
     /// The last releases by an operator, oldest first.
-    pub forced: Vec<Forced>,
+    pub forced: Vec<ForcedRelease>,
     /// How many nodes may be down at once, from 1.
     pub limit: u32,
     /// Which nodes go first.
@@ -273,7 +273,7 @@ pub struct Record {
     pub others: BTreeMap<String, String>,
 }
 
-impl Default for Record {
+impl Default for TurnRecord {
     /// Nobody holds, nobody waits, one node at a time.
     fn default() -> Self {
         Self {
@@ -291,9 +291,9 @@ impl Default for Record {
 
 /// The record as it was read, and what a write must name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Held {
+pub struct RecordSnapshot {
     /// What it says.
-    pub record: Record,
+    pub record: TurnRecord,
     /// UID of the Lease: another one after it was deleted and created.
     pub uid: String,
     /// Another one after every write by anybody.
@@ -302,11 +302,11 @@ pub struct Held {
 
 /// A write: the whole record in place of the version that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct LeaseWrite {
+pub struct RecordWrite {
     /// UID and resource version that the write must name; `None` creates the Lease.
     pub on: Option<(String, String)>,
     /// What is written.
-    pub record: Record,
+    pub record: TurnRecord,
 }
 
 /// Why a Lease cannot be used as a record of turns. Nobody enters until a person has fixed it.
@@ -358,7 +358,7 @@ fn named<'a>(names: impl Iterator<Item = &'a String>, key: &'static str) -> Resu
     names.try_for_each(|name| name.map(drop).map_err(|why| bad(key, EMPTY_LIST, &why)))
 }
 
-impl Record {
+impl TurnRecord {
     /// Reads the record out of all annotations of the Lease and its `spec.leaseTransitions`.
     ///
     /// # Errors
@@ -454,7 +454,7 @@ impl Record {
     }
 
     /// Remembers a release by an operator.
-    pub fn remember(&mut self, forced: Forced) {
+    pub fn remember(&mut self, forced: ForcedRelease) {
         self.forced.push(forced);
         let over = self.forced.len().saturating_sub(FORCED_KEPT);
         self.forced.drain(..over);

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
+use kubeapi::nodes::CordonAnnotation;
 use step::{Fault, planted};
 
-use super::record::{Class, Fence, Forced, Held, Holder, Op, Phase, Record, Sequence, Waiter};
+use super::record::{
+    Class, Fence, ForcedRelease, Holder, Op, Phase, RecordSnapshot, Sequence, TurnRecord, Waiter,
+};
 
 /// Annotation of a Node: an operator says that it is away and does not count. Not honoured for an etcd member.
 pub const IGNORE_ANNOTATION: &str = "pillar-rs/outage-ignore";
@@ -27,9 +29,8 @@ pub struct Me {
 }
 
 /// What our cordon on a Node says about the turn it was made in; one of a version without turns says nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Mark {
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CordonMark {
     /// Number of the grant.
     pub fence: Fence,
     /// UID of the Lease of the grant.
@@ -38,10 +39,19 @@ pub struct Mark {
     pub boot_id: String,
 }
 
+impl CordonMark {
+    /// What `cordon` says; `None` where it was made in no turn.
+    #[must_use]
+    pub fn of(cordon: CordonAnnotation) -> Option<Self> {
+        let CordonAnnotation { fence, lease_uid, boot_id, .. } = cordon;
+        (fence > 0 && !lease_uid.is_empty()).then_some(Self { fence, lease_uid, boot_id })
+    }
+}
+
 /// A node as it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that are true or not, each by itself")]
-pub struct NodeSeen {
+pub struct TurnNode {
     /// Name of its Node object.
     pub name: String,
     /// UID of its Node object.
@@ -69,16 +79,16 @@ pub struct NodeSeen {
     /// Its agent says that it neither has nor wants a turn.
     pub idle: bool,
     /// Our cordon mark.
-    pub mark: Option<Mark>,
+    pub mark: Option<CordonMark>,
 }
 
 /// The Lease, and the nodes as they were read after it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Reading {
+pub struct TurnReading {
     /// The Lease; `None` when there is none.
-    pub held: Option<Held>,
+    pub held: Option<RecordSnapshot>,
     /// All nodes.
-    pub nodes: Vec<NodeSeen>,
+    pub nodes: Vec<TurnNode>,
 }
 
 /// A node that counts as down.
@@ -96,7 +106,7 @@ pub struct Down {
 
 step::named! {
     /// The rule that makes a node wait.
-    pub enum Rule {
+    pub enum TurnRule {
         /// Nothing has been read yet.
         Reading = "reading",
         /// The API does not answer.
@@ -126,9 +136,9 @@ step::named! {
 
 /// Why a node may not enter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Refusal {
+pub struct TurnRefusal {
     /// The rule.
-    pub rule: Rule,
+    pub rule: TurnRule,
     /// The nodes that it waits for.
     pub nodes: Vec<String>,
     /// A sentence.
@@ -139,7 +149,7 @@ pub struct Refusal {
 
 /// Why a turn may be taken over; there is no other reason but an operator's release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Proof {
+pub enum TakeoverProof {
     /// No node of that name and UID is in the list.
     Gone,
     /// It is healthy, not cordoned by us, and its agent says that it is in no turn.
@@ -147,7 +157,7 @@ pub enum Proof {
 }
 
 /// The nodes other than `me` that are down or count as such (the set D); all of them for a reader that is no node.
-pub fn down(me: Option<&Me>, record: &Record, nodes: &[NodeSeen]) -> Vec<Down> {
+pub fn down(me: Option<&Me>, record: &TurnRecord, nodes: &[TurnNode]) -> Vec<Down> {
     let is_me = |name: &str, uid: &str| me.is_some_and(|me| name == me.node && uid == me.uid);
     let held = record.holders.iter().filter(|it| !is_me(&it.node, &it.node_uid)).map(|it| Down {
         node: it.node.clone(),
@@ -171,7 +181,7 @@ pub fn down(me: Option<&Me>, record: &Record, nodes: &[NodeSeen]) -> Vec<Down> {
 }
 
 /// Why a node that holds nothing counts as down.
-fn away(node: &NodeSeen) -> Option<&'static str> {
+fn away(node: &TurnNode) -> Option<&'static str> {
     // The tie-breaker is cordoned for good; only our mark makes an outage of that.
     let cordoned = node.unschedulable && (!node.tie_breaker || node.mark.is_some());
     [
@@ -199,14 +209,14 @@ pub fn rank(waiter: &Waiter, order: &Sequence) -> u8 {
 }
 
 /// The queue in the order of turns.
-pub fn order(record: &Record) -> Vec<&Waiter> {
+pub fn order(record: &TurnRecord) -> Vec<&Waiter> {
     let mut ordered: Vec<&Waiter> = record.queue.iter().collect();
     ordered.sort_by_key(|it| rank(it, &record.order));
     ordered
 }
 
 /// Those before `mine`, in order. A node that is not in the queue is last of its class.
-pub fn ahead<'a>(record: &'a Record, mine: &Waiter) -> Vec<&'a Waiter> {
+pub fn ahead<'a>(record: &'a TurnRecord, mine: &Waiter) -> Vec<&'a Waiter> {
     let (queue, rank) = (&record.queue, |it: &Waiter| rank(it, &record.order));
     let queued = queue.iter().position(|it| it.node == mine.node);
     let before = |(at, it): (usize, &Waiter)| {
@@ -218,7 +228,7 @@ pub fn ahead<'a>(record: &'a Record, mine: &Waiter) -> Vec<&'a Waiter> {
 }
 
 /// Whether this node is the only one of the cluster: nothing is to be protected from its absence.
-pub fn is_alone(me: &Me, nodes: &[NodeSeen]) -> bool {
+pub fn is_alone(me: &Me, nodes: &[TurnNode]) -> bool {
     matches!(nodes, [one] if one.name == me.node && one.uid == me.uid)
 }
 
@@ -226,15 +236,15 @@ pub fn is_alone(me: &Me, nodes: &[NodeSeen]) -> bool {
 /// in the queue, or the one it would take; `passed` are waiters that left an open grant for too long.
 ///
 /// # Errors
-/// [`Refusal`]: the first rule that does not hold.
+/// [`TurnRefusal`]: the first rule that does not hold.
 pub fn may_enter(
     me: &Me,
     mine: &Waiter,
-    record: &Record,
-    nodes: &[NodeSeen],
+    record: &TurnRecord,
+    nodes: &[TurnNode],
     passed: &BTreeSet<String>,
     margin: &Result<(), String>,
-) -> Result<(), Refusal> {
+) -> Result<(), TurnRefusal> {
     let down = may_be_down(me, &mine.op, record, nodes)?;
     if is_alone(me, nodes) {
         return Ok(());
@@ -244,15 +254,15 @@ pub fn may_enter(
         passed.contains(&it.node) || absent(it) || down.iter().any(|other| other.node == it.node)
     };
     if let Some(first) = ahead(record, mine).into_iter().find(|it| !may_skip(it)) {
-        return Err(Refusal {
-            rule: Rule::Order,
+        return Err(TurnRefusal {
+            rule: TurnRule::Order,
             nodes: vec![first.node.clone()],
             why: format!("node {} ({}) is before this node in the queue", first.node, first.class.text()),
             next: "zedbox lock status".to_owned(),
         });
     }
-    margin.clone().map_err(|why| Refusal {
-        rule: Rule::Margin,
+    margin.clone().map_err(|why| TurnRefusal {
+        rule: TurnRule::Margin,
         nodes: Vec::new(),
         why: format!("the cluster cannot spare this node: {why}"),
         next: "zedbox lock status".to_owned(),
@@ -261,11 +271,11 @@ pub fn may_enter(
 
 /// Why a node that wants this takes no turn for it: an operation of the whole site does it, once all nodes are ordered it.
 #[must_use]
-pub fn held_back(op: &Op, record: &Record) -> Option<Refusal> {
+pub fn held_back(op: &Op, record: &TurnRecord) -> Option<TurnRefusal> {
     let mode = record.mode.as_ref().filter(|it| it.is_armed() && it.kind == op.text())?;
     let waits = if mode.waits().is_empty() { "its first look" } else { mode.waits() };
-    Some(Refusal {
-        rule: Rule::Mode,
+    Some(TurnRefusal {
+        rule: TurnRule::Mode,
         nodes: Vec::new(),
         why: format!("it goes with the whole-site {} {}, which waits for {waits}", mode.kind, mode.id),
         next: "zedbox site status".to_owned(),
@@ -273,20 +283,20 @@ pub fn held_back(op: &Op, record: &Record) -> Option<Refusal> {
 }
 
 /// Whether the number of nodes that are down allows one more, `me`; those that are down and do not prevent it.
-fn may_be_down(me: &Me, op: &Op, record: &Record, nodes: &[NodeSeen]) -> Result<Vec<Down>, Refusal> {
+fn may_be_down(me: &Me, op: &Op, record: &TurnRecord, nodes: &[TurnNode]) -> Result<Vec<Down>, TurnRefusal> {
     let refuse = |rule, down: &[&Down], why: String, next: String| {
-        Err(Refusal { rule, nodes: down.iter().map(|it| it.node.clone()).collect(), why, next })
+        Err(TurnRefusal { rule, nodes: down.iter().map(|it| it.node.clone()).collect(), why, next })
     };
     if !nodes.iter().any(|it| it.name == me.node && it.uid == me.uid) {
         let why = format!("the cluster has no node {} with UID {}", me.node, me.uid);
-        return refuse(Rule::NotListed, &[], why, format!("kubectl get node {} -o yaml", me.node));
+        return refuse(TurnRule::NotListed, &[], why, format!("kubectl get node {} -o yaml", me.node));
     }
     if let Some(refusal) = held_back(op, record) {
         return Err(refusal);
     }
     if let Some(mode) = record.mode.as_ref().filter(|it| !it.keeps_turns()) {
         let why = format!("the whole-cluster operation {} ({}) is in progress", mode.kind, mode.id);
-        return refuse(Rule::Mode, &[], why, "zedbox lock status".to_owned());
+        return refuse(TurnRule::Mode, &[], why, "zedbox lock status".to_owned());
     }
     if is_alone(me, nodes) {
         return Ok(Vec::new());
@@ -304,42 +314,43 @@ fn may_be_down(me: &Me, op: &Op, record: &Record, nodes: &[NodeSeen]) -> Result<
     let holder = in_the_way.iter().find_map(|it| it.fence.map(|fence| (&it.node, fence)));
     if let Some((node, fence)) = holder {
         let next = format!("zedbox lock release {node} --fence {fence} --reason '...'");
-        return refuse(Rule::Holder, &in_the_way, why, next);
+        return refuse(TurnRule::Holder, &in_the_way, why, next);
     }
-    let rule = if me.server && in_the_way.iter().all(|it| it.server) { Rule::Server } else { Rule::Down };
+    let rule =
+        if me.server && in_the_way.iter().all(|it| it.server) { TurnRule::Server } else { TurnRule::Down };
     let first = in_the_way.first().map(|it| it.node.clone()).unwrap_or_default();
     refuse(rule, &in_the_way, why, format!("kubectl describe node {first}"))
 }
 
 /// Whether `waiter` could enter as far as another node can see: everything but its own margin.
-pub fn is_open_for(waiter: &Waiter, record: &Record, nodes: &[NodeSeen]) -> bool {
+pub fn is_open_for(waiter: &Waiter, record: &TurnRecord, nodes: &[TurnNode]) -> bool {
     let server = !matches!(waiter.class, Class::Worker);
     let (node, uid) = (waiter.node.clone(), waiter.node_uid.clone());
     may_be_down(&Me { node, uid, boot_id: String::new(), server }, &waiter.op, record, nodes).is_ok()
 }
 
 /// Why the turn of `holder` may be taken over, as far as one reading can show it. It must show it again a minute later.
-pub fn proof(holder: &Holder, nodes: &[NodeSeen]) -> Option<Proof> {
+pub fn proof(holder: &Holder, nodes: &[TurnNode]) -> Option<TakeoverProof> {
     let Some(node) = nodes.iter().find(|it| it.name == holder.node && it.uid == holder.node_uid) else {
-        return Some(Proof::Gone);
+        return Some(TakeoverProof::Gone);
     };
     if planted(Fault::TurnExpiry) {
-        return Some(Proof::Idle);
+        return Some(TakeoverProof::Idle);
     }
     let healthy = node.ready && !node.lease_unmoved && node.mark.is_none();
     // Healthy alone is not enough: so is a node that has just got its turn, or is behind its gate after a boot.
-    (healthy && node.idle).then_some(Proof::Idle)
+    (healthy && node.idle).then_some(TakeoverProof::Idle)
 }
 
 /// Whether the Lease knows nothing of the turn in which this mark was made: it was deleted, or restored to a state of
 /// before.
-fn is_behind(held: &Held, mark: &Mark) -> bool {
+fn is_behind(held: &RecordSnapshot, mark: &CordonMark) -> bool {
     mark.lease_uid != held.uid || (mark.fence > held.record.fence && !planted(Fault::TurnFence))
 }
 
 /// The record of a Lease that was deleted or restored, rebuilt from the cordon marks of the nodes; `None` when it lacks
 /// nothing. A release by an operator is not undone.
-pub fn rebuild(reading: &Reading) -> Option<Record> {
+pub fn rebuild(reading: &TurnReading) -> Option<TurnRecord> {
     let marked = reading.nodes.iter().filter_map(|node| Some((node, node.mark.as_ref()?)));
     let mut record = reading.held.as_ref().map(|held| held.record.clone()).unwrap_or_default();
     let highest = reading
@@ -349,7 +360,7 @@ pub fn rebuild(reading: &Reading) -> Option<Record> {
         .filter(|_| reading.held.is_none() || !planted(Fault::TurnFence))
         .max()
         .unwrap_or_default();
-    let missing: Vec<(&NodeSeen, &Mark)> = marked
+    let missing: Vec<(&TurnNode, &CordonMark)> = marked
         .filter(|(_, mark)| reading.held.as_ref().is_none_or(|held| is_behind(held, mark)))
         .filter(|(node, mark)| {
             let known = record.holder(&node.name, &node.uid).is_some_and(|it| it.fence == mark.fence);
@@ -382,7 +393,7 @@ pub fn rebuild(reading: &Reading) -> Option<Record> {
 /// Why a word of an operator is not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the text of each variant says what its members are")]
-pub enum Refused {
+pub enum OperatorRefusal {
     /// That grant is not the current one.
     #[error(
         "node {node} does not hold a turn with fence {fence}; current holders: {current}; look again: zedbox lock status"
@@ -407,17 +418,17 @@ pub enum Refused {
 /// The record after an operator released the turn of `forced.node` with `forced.fence`.
 ///
 /// # Errors
-/// [`Refused::Stale`] when that node does not hold with that fence, [`Refused::NoReason`].
-pub fn release(record: &Record, mut forced: Forced) -> Result<Record, Refused> {
+/// [`OperatorRefusal::Stale`] when that node does not hold with that fence, [`OperatorRefusal::NoReason`].
+pub fn release(record: &TurnRecord, mut forced: ForcedRelease) -> Result<TurnRecord, OperatorRefusal> {
     if forced.why.trim().is_empty() {
-        return Err(Refused::NoReason);
+        return Err(OperatorRefusal::NoReason);
     }
     let named = |it: &Holder| it.node == forced.node && it.fence == forced.fence;
     let Some(holder) = record.holders.iter().find(|it| named(it)) else {
         let holders = record.holders.iter().map(|it| format!("{} (fence {})", it.node, it.fence));
         let current: Vec<String> = holders.collect();
         let current = if current.is_empty() { "none".to_owned() } else { current.join(", ") };
-        return Err(Refused::Stale { node: forced.node, fence: forced.fence, current });
+        return Err(OperatorRefusal::Stale { node: forced.node, fence: forced.fence, current });
     };
     forced.node_uid.clone_from(&holder.node_uid);
     let mut record = record.clone();
@@ -429,15 +440,15 @@ pub fn release(record: &Record, mut forced: Forced) -> Result<Record, Refused> {
 /// The record with another limit. A lower one ends no turn: nobody enters until there is room.
 ///
 /// # Errors
-/// [`Refused::Limit`] for 0.
-pub fn with_limit(record: &Record, limit: u32) -> Result<Record, Refused> {
-    if limit == 0 { Err(Refused::Limit) } else { Ok(Record { limit, ..record.clone() }) }
+/// [`OperatorRefusal::Limit`] for 0.
+pub fn with_limit(record: &TurnRecord, limit: u32) -> Result<TurnRecord, OperatorRefusal> {
+    if limit == 0 { Err(OperatorRefusal::Limit) } else { Ok(TurnRecord { limit, ..record.clone() }) }
 }
 
 /// Whether an operator may say that `node` is away and does not count.
 ///
 /// # Errors
-/// [`Refused::Member`].
-pub fn may_ignore(node: &NodeSeen) -> Result<(), Refused> {
-    if node.etcd { Err(Refused::Member(node.name.clone())) } else { Ok(()) }
+/// [`OperatorRefusal::Member`].
+pub fn may_ignore(node: &TurnNode) -> Result<(), OperatorRefusal> {
+    if node.etcd { Err(OperatorRefusal::Member(node.name.clone())) } else { Ok(()) }
 }

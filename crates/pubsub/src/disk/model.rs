@@ -14,7 +14,7 @@ use crate::Error;
 
 /// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum DiskFault {
     /// The power is cut instead of this call: it and all later ones fail without effect.
     Cut(usize),
     /// This one call fails.
@@ -26,12 +26,12 @@ pub(crate) enum Fault {
 
 /// Copies are the same disk.
 #[derive(Debug, Clone)]
-pub(crate) struct Model(Arc<Mutex<State>>);
+pub(crate) struct Model(Arc<Mutex<ModelState>>);
 
 #[derive(Debug, Clone)]
-struct State {
-    nodes: Vec<Node>,
-    fault: Fault,
+struct ModelState {
+    nodes: Vec<ModelNode>,
+    fault: DiskFault,
     /// A write takes at most as many bytes.
     most_bytes: usize,
     calls: usize,
@@ -40,23 +40,23 @@ struct State {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Node {
+enum ModelNode {
     File { now: Vec<u8>, safe: Vec<u8> },
-    Dir { now: Names, safe: Names, pending: Vec<Change> },
+    Dir { now: DirNames, safe: DirNames, pending: Vec<NameChange> },
 }
 
-type Names = BTreeMap<OsString, usize>;
+type DirNames = BTreeMap<OsString, usize>;
 
 /// One change of names, whole or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Change {
+enum NameChange {
     Add(OsString, usize),
     Remove(OsString),
     Rename(OsString, OsString, usize),
 }
 
-impl Change {
-    fn apply(&self, names: &mut Names) {
+impl NameChange {
+    fn apply(&self, names: &mut DirNames) {
         match self {
             Self::Add(name, node) => drop(names.insert(name.clone(), *node)),
             Self::Remove(name) => drop(names.remove(name)),
@@ -70,24 +70,25 @@ impl Change {
 
 impl Model {
     pub(crate) fn new() -> Self {
-        let root = Node::Dir { now: Names::new(), safe: Names::new(), pending: Vec::new() };
+        let root = ModelNode::Dir { now: DirNames::new(), safe: DirNames::new(), pending: Vec::new() };
         Self::of(vec![root])
     }
 
-    fn of(nodes: Vec<Node>) -> Self {
-        let state = State { nodes, fault: Fault::None, most_bytes: usize::MAX, calls: 0, log: Vec::new() };
+    fn of(nodes: Vec<ModelNode>) -> Self {
+        let state =
+            ModelState { nodes, fault: DiskFault::None, most_bytes: usize::MAX, calls: 0, log: Vec::new() };
         Self(Arc::new(Mutex::new(state)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ModelState> {
         self.0.lock().unwrap()
     }
 
     /// From the next call on, which is number 0.
-    pub(crate) fn set_fault(&self, fault: Fault) {
+    pub(crate) fn set_fault(&self, fault: DiskFault) {
         let mut state = self.lock();
         (state.fault, state.calls) = (fault, 0);
-        if fault != Fault::None {
+        if fault != DiskFault::None {
             state.log.clear();
         }
     }
@@ -117,7 +118,7 @@ impl Model {
             let outcomes = node.outcomes();
             left = left
                 .iter()
-                .flat_map(|before: &Vec<Node>| {
+                .flat_map(|before: &Vec<ModelNode>| {
                     outcomes.iter().map(|it| [&before[..], std::slice::from_ref(it)].concat())
                 })
                 .collect();
@@ -129,10 +130,10 @@ impl Model {
     pub(crate) fn contents(&self, dir: &Path) -> BTreeMap<String, Vec<u8>> {
         let state = self.lock();
         let Ok(at) = state.find(dir) else { return BTreeMap::new() };
-        let Node::Dir { now, .. } = &state.nodes[at] else { panic!("{} is a file", dir.display()) };
+        let ModelNode::Dir { now, .. } = &state.nodes[at] else { panic!("{} is a file", dir.display()) };
         let content = |node: usize| match &state.nodes[node] {
-            Node::File { now, .. } => now.clone(),
-            Node::Dir { .. } => Vec::new(),
+            ModelNode::File { now, .. } => now.clone(),
+            ModelNode::Dir { .. } => Vec::new(),
         };
         now.iter().map(|(name, node)| (name.to_str().unwrap().to_owned(), content(*node))).collect()
     }
@@ -141,16 +142,16 @@ impl Model {
     pub(crate) fn remove_dir_all(&self, dir: &Path) {
         let mut state = self.lock();
         let at = state.find(dir).unwrap();
-        if let Node::Dir { now, safe, pending } = &mut state.nodes[at] {
+        if let ModelNode::Dir { now, safe, pending } = &mut state.nodes[at] {
             now.clear();
             safe.clear();
             pending.clear();
         }
-        state.change(dir.parent().unwrap(), Change::Remove(dir.file_name().unwrap().to_owned())).unwrap();
+        state.change(dir.parent().unwrap(), NameChange::Remove(dir.file_name().unwrap().to_owned())).unwrap();
     }
 }
 
-impl Node {
+impl ModelNode {
     fn outcomes(&self) -> Vec<Self> {
         match self {
             Self::File { now, safe } => {
@@ -176,7 +177,7 @@ impl Node {
     }
 }
 
-impl State {
+impl ModelState {
     /// One system call, which may be the last.
     fn call(&mut self, what: &str, path: &Path, changes: bool) -> io::Result<()> {
         let number = self.calls;
@@ -184,17 +185,17 @@ impl State {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         self.log.push(format!("{what} {name}"));
         match self.fault {
-            Fault::Cut(at) if number >= at => Err(io::Error::other("the power is cut")),
-            Fault::Once(at, kind) if number == at => Err(kind.into()),
-            Fault::From(at, kind) if number >= at && changes => Err(kind.into()),
-            Fault::Cut(_) | Fault::Once(..) | Fault::From(..) | Fault::None => Ok(()),
+            DiskFault::Cut(at) if number >= at => Err(io::Error::other("the power is cut")),
+            DiskFault::Once(at, kind) if number == at => Err(kind.into()),
+            DiskFault::From(at, kind) if number >= at && changes => Err(kind.into()),
+            DiskFault::Cut(_) | DiskFault::Once(..) | DiskFault::From(..) | DiskFault::None => Ok(()),
         }
     }
 
     fn find(&self, path: &Path) -> io::Result<usize> {
         let mut at = 0;
         for part in path.iter().skip(1) {
-            let Node::Dir { now, .. } = &self.nodes[at] else {
+            let ModelNode::Dir { now, .. } = &self.nodes[at] else {
                 return Err(io::ErrorKind::NotADirectory.into());
             };
             at = *now.get(part).ok_or(io::ErrorKind::NotFound)?;
@@ -202,9 +203,9 @@ impl State {
         Ok(at)
     }
 
-    fn change(&mut self, dir: &Path, change: Change) -> io::Result<()> {
+    fn change(&mut self, dir: &Path, change: NameChange) -> io::Result<()> {
         let at = self.find(dir)?;
-        let Node::Dir { now, pending, .. } = &mut self.nodes[at] else {
+        let ModelNode::Dir { now, pending, .. } = &mut self.nodes[at] else {
             return Err(io::ErrorKind::NotADirectory.into());
         };
         change.apply(now);
@@ -212,7 +213,7 @@ impl State {
         Ok(())
     }
 
-    fn add(&mut self, path: &Path, node: Node) -> io::Result<usize> {
+    fn add(&mut self, path: &Path, node: ModelNode) -> io::Result<usize> {
         let (dir, name) = split(path)?;
         self.find(dir)?;
         if self.find(path).is_ok() {
@@ -220,7 +221,7 @@ impl State {
         }
         self.nodes.push(node);
         let number = self.nodes.len() - 1;
-        self.change(dir, Change::Add(name.to_owned(), number))?;
+        self.change(dir, NameChange::Add(name.to_owned(), number))?;
         Ok(number)
     }
 }
@@ -229,8 +230,8 @@ impl Disk for Model {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Draft>> {
         let mut state = self.lock();
         state.call("create", path, true)?;
-        let node = state.add(path, Node::File { now: Vec::new(), safe: Vec::new() })?;
-        Ok(Box::new(Open { model: self.clone(), node, path: path.to_owned() }))
+        let node = state.add(path, ModelNode::File { now: Vec::new(), safe: Vec::new() })?;
+        Ok(Box::new(ModelFile { model: self.clone(), node, path: path.to_owned() }))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -241,7 +242,7 @@ impl Disk for Model {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let (dir, name) = split(to)?;
-        state.change(dir, Change::Add(name.to_owned(), node))
+        state.change(dir, NameChange::Add(name.to_owned(), node))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -249,7 +250,7 @@ impl Disk for Model {
         state.call("rename to", to, true)?;
         let node = state.find(from)?;
         let ((dir, from), (_, to)) = (split(from)?, split(to)?);
-        state.change(dir, Change::Rename(from.to_owned(), to.to_owned(), node))
+        state.change(dir, NameChange::Rename(from.to_owned(), to.to_owned(), node))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -257,7 +258,7 @@ impl Disk for Model {
         state.call("remove", path, true)?;
         state.find(path)?;
         let (dir, name) = split(path)?;
-        state.change(dir, Change::Remove(name.to_owned()))
+        state.change(dir, NameChange::Remove(name.to_owned()))
     }
 
     fn remove_unclaimed(&self, path: &Path) {
@@ -267,7 +268,7 @@ impl Disk for Model {
     fn make_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.lock();
         state.call("make", dir, true)?;
-        let node = Node::Dir { now: Names::new(), safe: Names::new(), pending: Vec::new() };
+        let node = ModelNode::Dir { now: DirNames::new(), safe: DirNames::new(), pending: Vec::new() };
         state.add(dir, node).map(drop)
     }
 
@@ -275,7 +276,7 @@ impl Disk for Model {
         let mut state = self.lock();
         state.call("open", dir, false)?;
         let node = state.find(dir)?;
-        Ok(Box::new(Open { model: self.clone(), node, path: dir.to_owned() }))
+        Ok(Box::new(ModelFile { model: self.clone(), node, path: dir.to_owned() }))
     }
 
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
@@ -290,8 +291,8 @@ impl Disk for Model {
         let mut state = self.lock();
         state.call("look at", path, false).ok()?;
         match &state.nodes[state.find(path).ok()?] {
-            Node::File { now, .. } => Some(now.len() as u64),
-            Node::Dir { .. } => None,
+            ModelNode::File { now, .. } => Some(now.len() as u64),
+            ModelNode::Dir { .. } => None,
         }
     }
 
@@ -299,26 +300,26 @@ impl Disk for Model {
         let mut state = self.lock();
         state.call("read", path, false).map_err(Error::io("read", path))?;
         match state.find(path).map(|node| &state.nodes[node]) {
-            Ok(Node::File { now, .. }) => Ok(Some(now.clone())),
-            Ok(Node::Dir { .. }) => panic!("{} is a directory", path.display()),
+            Ok(ModelNode::File { now, .. }) => Ok(Some(now.clone())),
+            Ok(ModelNode::Dir { .. }) => panic!("{} is a directory", path.display()),
             Err(_) => Ok(None),
         }
     }
 }
 
 #[derive(Debug)]
-struct Open {
+struct ModelFile {
     model: Model,
     node: usize,
     path: PathBuf,
 }
 
-impl Draft for Open {
+impl Draft for ModelFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.model.lock();
         state.call("write", &self.path, true)?;
         let taken = &bytes[..bytes.len().min(state.most_bytes)];
-        if let Node::File { now, .. } = &mut state.nodes[self.node] {
+        if let ModelNode::File { now, .. } = &mut state.nodes[self.node] {
             now.extend_from_slice(taken);
         }
         Ok(taken.len())
@@ -327,7 +328,7 @@ impl Draft for Open {
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.model.lock();
         state.call("sync", &self.path, true)?;
-        if let Node::File { now, safe } = &mut state.nodes[self.node] {
+        if let ModelNode::File { now, safe } = &mut state.nodes[self.node] {
             safe.clone_from(now);
         }
         Ok(())
@@ -338,11 +339,11 @@ impl Draft for Open {
     }
 }
 
-impl Dir for Open {
+impl Dir for ModelFile {
     fn sync(&self) -> io::Result<()> {
         let mut state = self.model.lock();
         state.call("sync", &self.path, true)?;
-        if let Node::Dir { now, safe, pending } = &mut state.nodes[self.node] {
+        if let ModelNode::Dir { now, safe, pending } = &mut state.nodes[self.node] {
             safe.clone_from(now);
             pending.clear();
         }

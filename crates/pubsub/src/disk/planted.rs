@@ -4,18 +4,18 @@ use std::cell::Cell;
 
 use rustix::io::Errno;
 
-use super::Call;
+use super::ReadCall;
 
 thread_local! {
-    static PLANTED: Cell<Option<(Call, Errno)>> = const { Cell::new(None) };
+    static PLANTED: Cell<Option<(ReadCall, Errno)>> = const { Cell::new(None) };
 }
 
 /// From now on `call` fails so; `None` ends it.
-pub(crate) fn plant(planted: Option<(Call, Errno)>) {
+pub(crate) fn plant(planted: Option<(ReadCall, Errno)>) {
     PLANTED.set(planted);
 }
 
-pub(super) fn failure(call: Call) -> Result<(), Errno> {
+pub(super) fn failure(call: ReadCall) -> Result<(), Errno> {
     match PLANTED.get() {
         Some((planted, error)) if planted == call => Err(error),
         Some(_) | None => Ok(()),
@@ -32,7 +32,7 @@ mod tests {
 
     /// Of the runtime's time, which passes at once.
     const LONG: Duration = Duration::from_secs(600);
-    const CALLS: [Call; 4] = [Call::Open, Call::LookAt, Call::Read, Call::List];
+    const CALLS: [ReadCall; 4] = [ReadCall::Open, ReadCall::LookAt, ReadCall::Read, ReadCall::List];
     const ERRORS: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::IO, Errno::NOMEM, Errno::ACCESS];
 
     fn codec() -> Codec<Vec<u8>> {
@@ -101,7 +101,7 @@ mod tests {
             plant(Some((call, error)));
             let mut first = said(&mut topic).await;
             // There is no such file to be looked at or read, which is known.
-            if matches!(call, Call::LookAt | Call::Read) && first == "gone b" {
+            if matches!(call, ReadCall::LookAt | ReadCall::Read) && first == "gone b" {
                 first = said(&mut topic).await;
             }
             assert!(first.starts_with("bad "), "{call:?} {error:?}: {first}");
@@ -120,7 +120,7 @@ mod tests {
         let plain = FileRule { limit_bytes: 9, order: false };
         for rule in [order, plain] {
             for (call, error) in CALLS.into_iter().flat_map(|call| ERRORS.map(|error| (call, error))) {
-                if call == Call::List || (rule.order && error == Errno::ACCESS) {
+                if call == ReadCall::List || (rule.order && error == Errno::ACCESS) {
                     continue;
                 }
                 let root = tempfile::tempdir().unwrap();
@@ -144,7 +144,7 @@ mod tests {
     async fn an_order_that_may_not_be_opened_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();
-        plant(Some((Call::Open, Errno::ACCESS)));
+        plant(Some((ReadCall::Open, Errno::ACCESS)));
         let state =
             topic_root.file(topic_root.path("a"), FileRule { limit_bytes: 9, order: true }).next().await;
         plant(None);

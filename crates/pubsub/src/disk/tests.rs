@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::Disk as _;
-use super::model::{Fault, Model};
+use super::model::{DiskFault, Model};
 use crate::lock::Lock;
 use crate::name::{BACKUP, RESTARTED};
 use crate::store::{is_temp, remove_on, replace_on};
@@ -241,7 +241,7 @@ fn r2_a_power_cut_after_any_call_leaves_every_file_old_or_new() {
             for cut in 0..=calls {
                 let mut trial = Trial::new(&name);
                 trial.model.set_most_bytes(most_bytes);
-                trial.model.set_fault(Fault::Cut(cut));
+                trial.model.set_fault(DiskFault::Cut(cut));
                 trial.run(Then::Stop);
                 trial.check(&trial.model.killed(), &trial.ledger, &format!("killed after call {cut}"));
                 for left in trial.model.power_cuts() {
@@ -260,7 +260,7 @@ fn r2_what_a_publisher_finds_after_a_kill_stays_when_the_power_is_cut_later() {
     for name in names() {
         for cut in 0..=calls_of(&name, usize::MAX) {
             let mut trial = Trial::new(&name);
-            trial.model.set_fault(Fault::Cut(cut));
+            trial.model.set_fault(DiskFault::Cut(cut));
             trial.run(Then::Stop);
             let disk = trial.model.killed();
             let mut next = trial.open(&disk).unwrap();
@@ -283,12 +283,12 @@ fn r2_a_call_that_fails_leaves_old_or_new_and_the_next_publish_puts_an_end_to_it
     for name in names() {
         for kind in [ErrorKind::StorageFull, ErrorKind::ReadOnlyFilesystem] {
             for at in 0..=calls_of(&name, 4) {
-                for fault in [Fault::Once(at, kind), Fault::From(at, kind)] {
+                for fault in [DiskFault::Once(at, kind), DiskFault::From(at, kind)] {
                     let mut trial = Trial::new(&name);
                     trial.model.set_most_bytes(4);
                     trial.model.set_fault(fault);
                     trial.run(Then::GoOn);
-                    trial.model.set_fault(Fault::None);
+                    trial.model.set_fault(DiskFault::None);
                     trial.check(&trial.model.killed(), &trial.ledger, &format!("{fault:?}"));
                     for left in trial.model.power_cuts() {
                         trial.check(&left, &trial.ledger, &format!("power cut after {fault:?}"));
@@ -305,7 +305,7 @@ fn r2_a_value_whose_writing_failed_is_written_at_the_next_call_whatever_readers_
         let first = |trial: &Trial| {
             let mut publication = trial.open(&trial.model).unwrap();
             publication.publish("a", &"old".to_owned()).unwrap();
-            trial.model.set_fault(Fault::None);
+            trial.model.set_fault(DiskFault::None);
             publication
         };
         let trial = Trial::new(&name);
@@ -314,10 +314,10 @@ fn r2_a_value_whose_writing_failed_is_written_at_the_next_call_whatever_readers_
             for back in ["old", "new"] {
                 let trial = Trial::new(&name);
                 let mut publication = first(&trial);
-                trial.model.set_fault(Fault::Once(at, ErrorKind::StorageFull));
+                trial.model.set_fault(DiskFault::Once(at, ErrorKind::StorageFull));
                 let failed = publication.publish("a", &"new".to_owned()).is_err();
                 assert_eq!(publication.get("a").unwrap(), if failed { "old" } else { "new" });
-                trial.model.set_fault(Fault::None);
+                trial.model.set_fault(DiskFault::None);
                 publication.publish("a", &back.to_owned()).unwrap();
                 let sure = BTreeMap::from([("a.json".to_owned(), format!("\"{back}\""))]);
                 let ledger = Ledger { sure, ..Ledger::default() };
@@ -365,7 +365,7 @@ fn r2_a_plain_file_is_old_or_new_as_well() {
     run(&whole, false);
     for at in 0..=whole.calls() {
         let model = Model::new();
-        model.set_fault(Fault::Cut(at));
+        model.set_fault(DiskFault::Cut(at));
         let right = run(&model, false);
         for left in model.power_cuts() {
             check(&left, &right, &format!("cut after call {at}"));
@@ -377,7 +377,7 @@ fn r2_a_plain_file_is_old_or_new_as_well() {
             check(&left, &[Some("next".to_owned())], &format!("killed after call {at}, cut later"));
         }
         let model = Model::new();
-        model.set_fault(Fault::Once(at, ErrorKind::StorageFull));
+        model.set_fault(DiskFault::Once(at, ErrorKind::StorageFull));
         let right = run(&model, true);
         for left in model.power_cuts() {
             check(&left, &right, &format!("cut after call {at} failed"));
@@ -406,7 +406,7 @@ fn k3_a_start_that_cannot_read_what_is_there_fails_and_the_next_one_has_it_all()
         for kind in [ErrorKind::Other, ErrorKind::OutOfMemory, ErrorKind::PermissionDenied] {
             for at in 0..calls {
                 let model = trial.model.killed();
-                model.set_fault(Fault::Once(at, kind));
+                model.set_fault(DiskFault::Once(at, kind));
                 match trial.open(&model) {
                     Ok(opened) => {
                         assert_eq!(
@@ -420,7 +420,7 @@ fn k3_a_start_that_cannot_read_what_is_there_fails_and_the_next_one_has_it_all()
                     Err(_) => failed += 1,
                 }
                 assert_eq!(trial.found(&model), before, "{kind:?} at {}", model.log());
-                model.set_fault(Fault::None);
+                model.set_fault(DiskFault::None);
                 let mut next = trial.open(&model).unwrap();
                 assert_eq!((next.get("a").map(String::as_str), next.restarted()), (Some("new"), 1));
                 assert_eq!(next.take_findings(), []);

@@ -9,7 +9,7 @@ use tracing::{debug, trace};
 
 use crate::Retry;
 use crate::error::chain;
-use crate::record::{MESSAGE_LIMIT_BYTES, Record, parse_record};
+use crate::record::{MESSAGE_LIMIT_BYTES, SocketRecord, parse_record};
 use crate::socket::Link;
 
 /// Hears one topic for good, whether or not somebody publishes it yet.
@@ -44,10 +44,10 @@ impl SocketFeed {
             self.retry.worked();
             self.link = Some(link);
             match buffer.get(..bytes).and_then(parse_record) {
-                Some(Record::Update { topic, key, value }) if topic == self.topic => {
+                Some(SocketRecord::Update { topic, key, value }) if topic == self.topic => {
                     return (key, Some(value));
                 }
-                Some(Record::Delete { topic, key }) if topic == self.topic => return (key, None),
+                Some(SocketRecord::Delete { topic, key }) if topic == self.topic => return (key, None),
                 Some(_) => {}
                 None => debug!(topic = self.topic, bytes, "left out a record that makes no sense"),
             }
@@ -75,7 +75,7 @@ impl SocketFeed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::socket::Listener;
+    use crate::socket::SocketListener;
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_accepts_and_closes_is_asked_less_and_less_often() {
@@ -83,7 +83,7 @@ mod tests {
         let began = tokio::time::Instant::now();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("T.sock");
-        let listener = Listener::bind(&path).unwrap();
+        let listener = SocketListener::bind(&path).unwrap();
         let mut feed = SocketFeed::new(path, "T".to_owned());
         let closed = async {
             for _ in 0..8 {

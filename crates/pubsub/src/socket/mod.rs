@@ -32,7 +32,7 @@ const BACKLOG: i32 = 128;
 
 /// What is at the path of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum SocketState {
     /// Nothing.
     Nothing,
     /// A socket of a publisher that is gone.
@@ -45,10 +45,10 @@ pub(crate) enum Found {
 ///
 /// # Errors
 /// Something else than a socket is there, a link included, or it cannot be looked at.
-pub(crate) fn probe(path: &Path) -> Result<Found, Error> {
+pub(crate) fn probe(path: &Path) -> Result<SocketState, Error> {
     let kind = match fs::symlink_metadata(path) {
         Ok(seen) => seen.file_type(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(SocketState::Nothing),
         Err(error) => return Err(Error::io("look at", path)(error)),
     };
     if !kind.is_socket() {
@@ -58,21 +58,21 @@ pub(crate) fn probe(path: &Path) -> Result<Found, Error> {
     let socket = socket().map_err(Error::io("connect to", path))?;
     match connect(&socket, &address(path)?) {
         // A full queue, or a socket of another kind, has a listener as well.
-        Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => Ok(Found::Live),
-        Err(Errno::CONNREFUSED) => Ok(Found::Stale),
-        Err(Errno::NOENT) => Ok(Found::Nothing),
+        Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => Ok(SocketState::Live),
+        Err(Errno::CONNREFUSED) => Ok(SocketState::Stale),
+        Err(Errno::NOENT) => Ok(SocketState::Nothing),
         Err(error) => Err(Error::io("connect to", path)(error.into())),
     }
 }
 
 /// Waits for connections at a path.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct SocketListener {
     socket: UnixDatagram,
     closed: AtomicBool,
 }
 
-impl Listener {
+impl SocketListener {
     /// Listens at `path`, where nothing is.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Listener {
         Ok(Self { socket, closed: AtomicBool::new(false) })
     }
 
-    /// The next connection; `None` once [`Listener::close`] was called. Dropping it loses nothing.
+    /// The next connection; `None` once [`SocketListener::close`] was called. Dropping it loses nothing.
     ///
     /// # Errors
     /// The kernel has no room for another connection.

@@ -14,8 +14,8 @@ use tracing::{debug, warn};
 
 use crate::error::chain;
 use crate::large::{Large, Unread};
-use crate::record::{Fault, MESSAGE_LIMIT_BYTES, REQUEST_LIMIT_BYTES, Record, parse_request};
-use crate::server::Board;
+use crate::record::{MESSAGE_LIMIT_BYTES, REQUEST_LIMIT_BYTES, RecordFault, SocketRecord, parse_request};
+use crate::server::SocketBoard;
 use crate::socket::Link;
 use crate::{Name, ToWire};
 
@@ -59,55 +59,55 @@ impl PeersShared {
 
 /// Talks to one peer until it goes or the topic ends. Its unread files go with the peer; they stay when the
 /// topic ends, as the peer may still read them.
-pub(crate) async fn serve(desk: Arc<PeersShared>, link: Link, board: watch::Receiver<Board>) {
+pub(crate) async fn serve(shared: Arc<PeersShared>, link: Link, board: watch::Receiver<SocketBoard>) {
     // What a peer may know from an earlier publisher: the reference's subscribers keep such a key until they are told.
     let sent = board.borrow().former.iter().map(|key| (key.clone(), 0)).collect();
-    let mut peer = Peer { desk, link, board, sent, restarted: 0, unread: Unread::default() };
+    let mut peer = SocketPeer { shared, link, board, sent, restarted: 0, unread: Unread::default() };
     if !peer.is_asked().await {
         return;
     }
     if let Err(error) = peer.talk().await {
-        debug!(topic = peer.desk.name, %error, "a subscriber is gone");
+        debug!(topic = peer.shared.name, %error, "a subscriber is gone");
         peer.unread.remove();
     }
 }
 
-struct Peer {
-    desk: Arc<PeersShared>,
+struct SocketPeer {
+    shared: Arc<PeersShared>,
     link: Link,
-    board: watch::Receiver<Board>,
+    board: watch::Receiver<SocketBoard>,
     /// The state of each key that the peer was told last; 0 when an earlier publisher may have told it.
     sent: BTreeMap<String, u64>,
     restarted: u32,
     unread: Unread,
 }
 
-impl Peer {
+impl SocketPeer {
     async fn is_asked(&self) -> bool {
         let mut buffer = [0; REQUEST_LIMIT_BYTES];
         let Ok(received) = tokio::time::timeout(REQUEST_LIMIT, self.link.recv(&mut buffer)).await else {
-            self.desk.refuse("it sent no request");
+            self.shared.refuse("it sent no request");
             return false;
         };
         // Those that only look whether somebody listens close without a word.
         let Ok(bytes @ 1..) = received else { return false };
         let asked = match buffer.get(..bytes) {
             Some(message) => parse_request(message),
-            None => Err(Fault::TooLong { bytes, limit: REQUEST_LIMIT_BYTES - 1 }),
+            None => Err(RecordFault::TooLong { bytes, limit: REQUEST_LIMIT_BYTES - 1 }),
         };
         match asked {
-            Ok(topic) if topic == self.desk.topic => return true,
-            Ok(topic) => self.desk.refuse(&format!("it asked for another topic, {topic:?}")),
-            Err(fault) => self.desk.refuse(&fault.to_string()),
+            Ok(topic) if topic == self.shared.topic => return true,
+            Ok(topic) => self.shared.refuse(&format!("it asked for another topic, {topic:?}")),
+            Err(fault) => self.shared.refuse(&fault.to_string()),
         }
         false
     }
 
     /// Returns once the topic ended.
     async fn talk(&mut self) -> io::Result<()> {
-        let topic = || self.desk.topic.clone();
-        let hello = Record::Hello { topic: topic(), persistent: self.desk.persistent };
-        let complete = Record::Complete { topic: topic() };
+        let topic = || self.shared.topic.clone();
+        let hello = SocketRecord::Hello { topic: topic(), persistent: self.shared.persistent };
+        let complete = SocketRecord::Complete { topic: topic() };
         self.say(&hello).await?;
         let restarted = self.bring_up().await?;
         self.say(&complete).await?;
@@ -118,7 +118,7 @@ impl Peer {
                 news = self.board.changed() => news.is_err(),
                 heard = self.link.recv(&mut word) => {
                     if heard? > 0 {
-                        self.desk.refuse("it sent more than its request");
+                        self.shared.refuse("it sent more than its request");
                     }
                     return Err(io::ErrorKind::ConnectionReset.into());
                 }
@@ -138,7 +138,7 @@ impl Peer {
         for key in gone {
             if !self.board.borrow().values.contains_key(&key) {
                 self.sent.remove(&key);
-                self.say(&Record::Delete { topic: self.desk.topic.clone(), key }).await?;
+                self.say(&SocketRecord::Delete { topic: self.shared.topic.clone(), key }).await?;
             }
         }
         for key in new {
@@ -150,7 +150,9 @@ impl Peer {
     fn due(&mut self) -> (Vec<String>, Vec<String>, u32) {
         let board = self.board.borrow_and_update();
         let gone = self.sent.keys().filter(|key| !board.values.contains_key(*key)).cloned().collect();
-        let new = |(key, held): &(&String, &crate::server::Held)| self.sent.get(*key) != Some(&held.state);
+        let new = |(key, held): &(&String, &crate::server::PublishedValue)| {
+            self.sent.get(*key) != Some(&held.state)
+        };
         let new = board.values.iter().filter(new).map(|(key, _)| key.clone()).collect();
         (gone, new, board.restarted)
     }
@@ -170,7 +172,7 @@ impl Peer {
             }
             Err(error) => {
                 // It is tried again with the next change of the topic.
-                warn!(topic = self.desk.name, key, error, "cannot send a value to a subscriber");
+                warn!(topic = self.shared.name, key, error, "cannot send a value to a subscriber");
                 for (path, _) in written {
                     crate::large::remove(path.as_ref());
                 }
@@ -180,14 +182,14 @@ impl Peer {
     }
 
     fn message(&self, key: &str, disk: &[u8], written: &mut Vec<(String, usize)>) -> Result<String, String> {
-        let wire = (self.desk.to_wire)(disk, &mut |member, content| {
-            let path = self.desk.large.write(member, content)?;
+        let wire = (self.shared.to_wire)(disk, &mut |member, content| {
+            let path = self.shared.large.write(member, content)?;
             written.push((path.clone(), content.len()));
             Ok(path)
         });
         let value = wire.map_err(|error| chain(&*error))?;
-        let message =
-            Record::Update { topic: self.desk.topic.clone(), key: key.to_owned(), value }.to_message();
+        let message = SocketRecord::Update { topic: self.shared.topic.clone(), key: key.to_owned(), value }
+            .to_message();
         if message.len() > MESSAGE_LIMIT_BYTES {
             return Err(format!(
                 "its message has {} bytes, the limit is {MESSAGE_LIMIT_BYTES}",
@@ -202,10 +204,10 @@ impl Peer {
             return Ok(());
         }
         self.restarted = restarted;
-        self.say(&Record::Restarted { topic: self.desk.topic.clone(), count: restarted }).await
+        self.say(&SocketRecord::Restarted { topic: self.shared.topic.clone(), count: restarted }).await
     }
 
-    async fn say(&self, record: &Record) -> io::Result<()> {
+    async fn say(&self, record: &SocketRecord) -> io::Result<()> {
         self.link.send(record.to_message().as_bytes()).await
     }
 }

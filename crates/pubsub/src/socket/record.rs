@@ -14,7 +14,7 @@ pub const MESSAGE_LIMIT_BYTES: usize = 65534;
 
 /// A message of a publisher.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Record {
+pub enum SocketRecord {
     /// The publisher's first word.
     Hello {
         /// The topic.
@@ -55,7 +55,7 @@ pub enum Record {
 /// What is wrong with a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the text of each variant says what its members are")]
-pub enum Fault {
+pub enum RecordFault {
     /// It is longer than any legal one.
     #[error("a message of {bytes} bytes or more, the limit is {limit}")]
     TooLong { bytes: usize, limit: usize },
@@ -70,7 +70,7 @@ pub enum Fault {
     Words(usize),
 }
 
-impl Record {
+impl SocketRecord {
     /// The message; that it is not too long is for the caller to see.
     pub fn to_message(&self) -> String {
         match self {
@@ -91,37 +91,37 @@ impl Record {
 ///
 /// # Errors
 /// It is too long, no text, no request, or has another number of words than two.
-pub fn parse_request(message: &[u8]) -> Result<&str, Fault> {
+pub fn parse_request(message: &[u8]) -> Result<&str, RecordFault> {
     if message.len() >= REQUEST_LIMIT_BYTES {
-        return Err(Fault::TooLong { bytes: message.len(), limit: REQUEST_LIMIT_BYTES - 1 });
+        return Err(RecordFault::TooLong { bytes: message.len(), limit: REQUEST_LIMIT_BYTES - 1 });
     }
-    let Ok(text) = std::str::from_utf8(message) else { return Err(Fault::NoText) };
+    let Ok(text) = std::str::from_utf8(message) else { return Err(RecordFault::NoText) };
     let mut words = text.split(' ');
     match (words.next(), words.next(), words.count()) {
         (Some("request"), Some(topic), 0) => Ok(topic),
-        (Some("request"), topic, rest) => Err(Fault::Words(1 + usize::from(topic.is_some()) + rest)),
+        (Some("request"), topic, rest) => Err(RecordFault::Words(1 + usize::from(topic.is_some()) + rest)),
         // Cut: it goes into a log.
-        (verb, ..) => Err(Fault::Verb(verb.unwrap_or_default().chars().take(20).collect())),
+        (verb, ..) => Err(RecordFault::Verb(verb.unwrap_or_default().chars().take(20).collect())),
     }
 }
 
 /// Reads a message of a publisher; `None` where it makes no sense.
-pub fn parse_record(message: &[u8]) -> Option<Record> {
+pub fn parse_record(message: &[u8]) -> Option<SocketRecord> {
     let words: Vec<&str> = std::str::from_utf8(message).ok()?.split(' ').collect();
     let key = |text: &str| String::from_utf8(STANDARD.decode(text).ok()?).ok();
     match *words.as_slice() {
         ["hello", topic, persistent] => {
-            Some(Record::Hello { topic: topic.to_owned(), persistent: persistent == "true" })
+            Some(SocketRecord::Hello { topic: topic.to_owned(), persistent: persistent == "true" })
         }
-        ["update", topic, of, value] => Some(Record::Update {
+        ["update", topic, of, value] => Some(SocketRecord::Update {
             topic: topic.to_owned(),
             key: key(of)?,
             value: STANDARD.decode(value).ok()?,
         }),
-        ["delete", topic, of] => Some(Record::Delete { topic: topic.to_owned(), key: key(of)? }),
-        ["complete", topic] => Some(Record::Complete { topic: topic.to_owned() }),
+        ["delete", topic, of] => Some(SocketRecord::Delete { topic: topic.to_owned(), key: key(of)? }),
+        ["complete", topic] => Some(SocketRecord::Complete { topic: topic.to_owned() }),
         ["restarted", topic, count] => {
-            Some(Record::Restarted { topic: topic.to_owned(), count: count.parse().ok()? })
+            Some(SocketRecord::Restarted { topic: topic.to_owned(), count: count.parse().ok()? })
         }
         _ => None,
     }
@@ -149,18 +149,18 @@ mod tests {
     fn records_are_the_messages_of_the_transcript() {
         let key = || "global".to_owned();
         for (record, message) in [
-            (Record::Hello { topic: topic(), persistent: false }, "hello NodeDrainStatus false"),
+            (SocketRecord::Hello { topic: topic(), persistent: false }, "hello NodeDrainStatus false"),
             (
-                Record::Update {
+                SocketRecord::Update {
                     topic: topic(),
                     key: key(),
                     value: br#"{"RequestedBy":1,"Status":1}"#.to_vec(),
                 },
                 "update NodeDrainStatus Z2xvYmFs eyJSZXF1ZXN0ZWRCeSI6MSwiU3RhdHVzIjoxfQ==",
             ),
-            (Record::Delete { topic: topic(), key: key() }, "delete NodeDrainStatus Z2xvYmFs"),
-            (Record::Complete { topic: topic() }, "complete NodeDrainStatus"),
-            (Record::Restarted { topic: topic(), count: 2 }, "restarted NodeDrainStatus 2"),
+            (SocketRecord::Delete { topic: topic(), key: key() }, "delete NodeDrainStatus Z2xvYmFs"),
+            (SocketRecord::Complete { topic: topic() }, "complete NodeDrainStatus"),
+            (SocketRecord::Restarted { topic: topic(), count: 2 }, "restarted NodeDrainStatus 2"),
         ] {
             assert_eq!(record.to_message(), message);
             assert_eq!(parse_record(message.as_bytes()), Some(record));
@@ -168,7 +168,7 @@ mod tests {
         for bytes in 0..9 {
             let (key, value) = ("k".repeat(bytes), vec![b'v'; 8 - bytes]);
             let length = update_bytes("T", &key, value.len());
-            assert_eq!(Record::Update { topic: "T".into(), key, value }.to_message().len(), length);
+            assert_eq!(SocketRecord::Update { topic: "T".into(), key, value }.to_message().len(), length);
         }
     }
 
@@ -185,7 +185,7 @@ mod tests {
     fn limits_are_those_of_the_reference() {
         let request = |bytes: usize| format!("request {}", "x".repeat(bytes - 8)).into_bytes();
         assert!(parse_request(&request(255)).is_ok());
-        assert_eq!(parse_request(&request(256)), Err(Fault::TooLong { bytes: 256, limit: 255 }));
-        assert_eq!(parse_request(b"\xff\xfe"), Err(Fault::NoText));
+        assert_eq!(parse_request(&request(256)), Err(RecordFault::TooLong { bytes: 256, limit: 255 }));
+        assert_eq!(parse_request(b"\xff\xfe"), Err(RecordFault::NoText));
     }
 }

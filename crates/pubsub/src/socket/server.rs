@@ -20,8 +20,8 @@ use crate::large::{self, LEFT_OVER, Large, MEMBER_LIMIT_BYTES};
 use crate::peer::{self, PeersShared};
 use crate::record::{MESSAGE_LIMIT_BYTES, update_bytes};
 use crate::removed::Removed;
-use crate::socket::{Found, Listener, probe};
-use crate::{BoxError, Error, Name, ToWire};
+use crate::socket::{SocketListener, SocketState, probe};
+use crate::{CodecError, Error, Name, ToWire};
 
 /// More subscribers than this at one topic are turned away.
 const MOST_PEERS: usize = 64;
@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// A value that is published.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
+pub(crate) struct PublishedValue {
     /// Differs at each change of the topic; never 0.
     pub(crate) state: u64,
     /// Its form on disk.
@@ -41,8 +41,8 @@ pub(crate) struct Held {
 
 /// What is published now.
 #[derive(Debug, Default)]
-pub(crate) struct Board {
-    pub(crate) values: BTreeMap<String, Held>,
+pub(crate) struct SocketBoard {
+    pub(crate) values: BTreeMap<String, PublishedValue>,
     pub(crate) restarted: u32,
     /// Keys of earlier processes of this boot: a peer may know them from one, also where they are gone by now.
     pub(crate) former: Vec<String>,
@@ -51,11 +51,11 @@ pub(crate) struct Board {
 
 /// Serves one topic. Dropping it ends every connection at once, as a crash would.
 #[derive(Debug)]
-pub(crate) struct Server {
-    desk: Arc<PeersShared>,
+pub(crate) struct SocketServer {
+    shared: Arc<PeersShared>,
     path: PathBuf,
-    listener: Arc<Listener>,
-    board: watch::Sender<Board>,
+    listener: Arc<SocketListener>,
+    board: watch::Sender<SocketBoard>,
     removed: Removed,
     tasks: JoinSet<()>,
 }
@@ -64,12 +64,12 @@ pub(crate) struct Server {
 pub(crate) fn refuse_live(name: &Name, root: &Path) -> Result<(), Error> {
     let Some(socket) = name.socket(root) else { return Ok(()) };
     match probe(&socket)? {
-        Found::Nothing | Found::Stale => Ok(()),
-        Found::Live => Err(Error::Live { topic: name.to_string(), socket }),
+        SocketState::Nothing | SocketState::Stale => Ok(()),
+        SocketState::Live => Err(Error::Live { topic: name.to_string(), socket }),
     }
 }
 
-impl Server {
+impl SocketServer {
     /// Listens for subscribers of `name`. A socket that a dead publisher left is replaced. `None` for a topic of
     /// no agent.
     pub(crate) fn open(name: &Name, root: &Path, to_wire: ToWire) -> Result<Option<Self>, Error> {
@@ -82,11 +82,11 @@ impl Server {
             Err(error) => return Err(Error::io("remove", path)(error)),
         }
         let removed = Removed::load(&path)?;
-        let listener = Arc::new(Listener::bind(&path)?);
-        let desk = Arc::new(PeersShared::new(name, Large::of(name, root), to_wire));
-        let left_over = desk.large.left_over()?;
+        let listener = Arc::new(SocketListener::bind(&path)?);
+        let shared = Arc::new(PeersShared::new(name, Large::of(name, root), to_wire));
+        let left_over = shared.large.left_over()?;
         let former = removed.iter().map(str::to_owned).collect();
-        let board = watch::Sender::new(Board { former, ..Board::default() });
+        let board = watch::Sender::new(SocketBoard { former, ..SocketBoard::default() });
         let mut tasks = JoinSet::new();
         if !left_over.is_empty() {
             tasks.spawn(async move {
@@ -96,30 +96,30 @@ impl Server {
                 }
             });
         }
-        tasks.spawn(welcome(Arc::clone(&desk), Arc::clone(&listener), board.subscribe()));
-        Ok(Some(Self { desk, path, listener, board, removed, tasks }))
+        tasks.spawn(welcome(Arc::clone(&shared), Arc::clone(&listener), board.subscribe()));
+        Ok(Some(Self { shared, path, listener, board, removed, tasks }))
     }
 
     /// Refuses a value that could not be sent, before anything has changed.
     pub(crate) fn check(&self, key: &str, disk: &[u8]) -> Result<(), Error> {
-        let topic = || self.desk.name.clone();
-        if is_plain(disk) && update_bytes(&self.desk.topic, key, 6 * disk.len()) <= MESSAGE_LIMIT_BYTES {
+        let topic = || self.shared.name.clone();
+        if is_plain(disk) && update_bytes(&self.shared.topic, key, 6 * disk.len()) <= MESSAGE_LIMIT_BYTES {
             return Ok(());
         }
         let mut long = None;
-        let wire = (self.desk.to_wire)(disk, &mut |member, content| {
+        let wire = (self.shared.to_wire)(disk, &mut |member, content| {
             if content.len() > MEMBER_LIMIT_BYTES {
                 long = Some((member.to_owned(), content.len()));
                 return Err("too long".into());
             }
-            self.desk.large.sample(member)
+            self.shared.large.sample(member)
         });
         if let Some((member, bytes)) = long {
             let (topic, key, limit) = (topic(), key.to_owned(), MEMBER_LIMIT_BYTES);
             return Err(Error::MemberTooLong { topic, key, member, bytes, limit });
         }
         let wire = wire.map_err(|source| Error::Encode { topic: topic(), key: key.to_owned(), source })?;
-        let bytes = update_bytes(&self.desk.topic, key, wire.len());
+        let bytes = update_bytes(&self.shared.topic, key, wire.len());
         if bytes > MESSAGE_LIMIT_BYTES {
             let limit = MESSAGE_LIMIT_BYTES;
             return Err(Error::MessageTooLong { topic: topic(), key: key.to_owned(), bytes, limit });
@@ -128,7 +128,7 @@ impl Server {
     }
 
     /// Puts up a value that an earlier process published, or says why it cannot be sent.
-    pub(crate) fn put_anew(&self, key: &str, disk: Result<Vec<u8>, BoxError>) -> Result<(), String> {
+    pub(crate) fn put_anew(&self, key: &str, disk: Result<Vec<u8>, CodecError>) -> Result<(), String> {
         let disk = disk.map_err(|error| chain(&*error))?;
         self.check(key, &disk).map_err(|error| chain(&error))?;
         self.put(key, disk.into());
@@ -143,7 +143,7 @@ impl Server {
                 return false;
             }
             board.states += 1;
-            board.values.insert(key.to_owned(), Held { state: board.states, disk });
+            board.values.insert(key.to_owned(), PublishedValue { state: board.states, disk });
             true
         });
     }
@@ -178,7 +178,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for SocketServer {
     fn drop(&mut self) {
         // The task dies later, at its next wait; a successor may ask before that.
         self.listener.close();
@@ -193,7 +193,11 @@ fn is_plain(disk: &[u8]) -> bool {
 }
 
 /// Lets subscribers in until the service is closed, then waits for those that are there.
-async fn welcome(desk: Arc<PeersShared>, listener: Arc<Listener>, board: watch::Receiver<Board>) {
+async fn welcome(
+    shared: Arc<PeersShared>,
+    listener: Arc<SocketListener>,
+    board: watch::Receiver<SocketBoard>,
+) {
     let mut peers = JoinSet::new();
     let (mut full, mut broken) = (false, false);
     loop {
@@ -208,16 +212,20 @@ async fn welcome(desk: Arc<PeersShared>, listener: Arc<Listener>, board: watch::
             Ok(Some(link)) if peers.len() < MOST_PEERS => {
                 full = false;
                 broken = false;
-                peers.spawn(peer::serve(Arc::clone(&desk), link, board.clone()));
+                peers.spawn(peer::serve(Arc::clone(&shared), link, board.clone()));
             }
             Ok(Some(_)) => {
                 if !std::mem::replace(&mut full, true) {
-                    warn!(topic = desk.name, limit = MOST_PEERS, "too many subscribers, one was turned away");
+                    warn!(
+                        topic = shared.name,
+                        limit = MOST_PEERS,
+                        "too many subscribers, one was turned away"
+                    );
                 }
             }
             Err(error) => {
                 if !std::mem::replace(&mut broken, true) {
-                    warn!(topic = desk.name, %error, "cannot let a subscriber in; raise the limit of open files");
+                    warn!(topic = shared.name, %error, "cannot let a subscriber in; raise the limit of open files");
                 }
                 tokio::time::sleep(PAUSE).await;
             }
@@ -226,6 +234,6 @@ async fn welcome(desk: Arc<PeersShared>, listener: Arc<Listener>, board: watch::
     drop(board);
     let last = async { while peers.join_next().await.is_some() {} };
     if tokio::time::timeout(CLOSE_LIMIT, last).await.is_err() {
-        debug!(topic = desk.name, "a subscriber did not read its last records");
+        debug!(topic = shared.name, "a subscriber did not read its last records");
     }
 }

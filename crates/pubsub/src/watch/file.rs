@@ -10,8 +10,8 @@ use std::time::SystemTime;
 use tracing::warn;
 
 use crate::error::chain;
-use crate::watch::{Follows, Notifier, Pending, WatchHub};
-use crate::{Error, Finding, Retry, disk, trust};
+use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
+use crate::{BadFile, Error, Retry, disk, trust};
 
 /// Only the owner of a file may remove it from such a directory.
 const STICKY: u32 = 0o1000;
@@ -34,19 +34,19 @@ pub enum FileState {
     /// Its content.
     Present(Vec<u8>),
     /// It breaks the rule, or, where it would order something, may not be opened.
-    Bad(Finding),
+    Bad(BadFile),
 }
 
 /// Who wrote a file and when, as the file itself tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Author {
+pub struct FileAuthor {
     /// User who owns it; of a link, the link's.
     pub uid: u32,
     /// When its content was last written.
     pub written: SystemTime,
 }
 
-impl Author {
+impl FileAuthor {
     fn of(seen: &Metadata) -> Option<Self> {
         seen.modified().ok().map(|written| Self { uid: seen.uid(), written })
     }
@@ -55,15 +55,15 @@ impl Author {
 /// Follows one file for good.
 pub struct FileWatch {
     hub: Arc<WatchHub>,
-    bell: Arc<Notifier>,
-    place: Place,
+    bell: Arc<DirNotifier>,
+    place: WatchedPath,
     last: Option<FileState>,
-    author: Option<Author>,
+    author: Option<FileAuthor>,
     retry: Retry,
 }
 
 /// Where the file is, and what it must be like.
-struct Place {
+struct WatchedPath {
     path: PathBuf,
     rule: FileRule,
 }
@@ -74,7 +74,7 @@ impl FileState {
     /// # Errors
     /// It cannot be read: nothing is known of it.
     pub fn now(path: &Path, rule: FileRule) -> Result<Self, Error> {
-        Place { path: path.to_owned(), rule }.look().map(|(state, _)| state)
+        WatchedPath { path: path.to_owned(), rule }.look().map(|(state, _)| state)
     }
 }
 
@@ -82,7 +82,7 @@ impl FileWatch {
     pub(crate) fn new(hub: Arc<WatchHub>, path: PathBuf, rule: FileRule) -> Self {
         let follows = Follows::File(path.file_name().unwrap_or_default().to_owned());
         let bell = WatchHub::bell(path.parent().unwrap_or(Path::new("/")), follows);
-        let place = Place { path, rule };
+        let place = WatchedPath { path, rule };
         Self { hub, bell, place, last: None, author: None, retry: Retry::default() }
     }
 
@@ -119,26 +119,26 @@ impl FileWatch {
     }
 
     /// Whose file it was that [`FileWatch::next`] told last; `None` without a file, or where it cannot be had.
-    pub const fn author(&self) -> Option<Author> {
+    pub const fn author(&self) -> Option<FileAuthor> {
         self.author
     }
 }
 
-impl Place {
+impl WatchedPath {
     /// The file now.
     ///
     /// # Errors
     /// It cannot be read: nothing is known of it.
-    fn look(&self) -> Result<(FileState, Option<Author>), Error> {
+    fn look(&self) -> Result<(FileState, Option<FileAuthor>), Error> {
         match disk::open(&self.path) {
             Ok(Some(file)) => {
-                let author = file.metadata().ok().as_ref().and_then(Author::of);
+                let author = file.metadata().ok().as_ref().and_then(FileAuthor::of);
                 Ok((self.read(&file)?, author))
             }
             Ok(None) => Ok((FileState::Absent, None)),
             Err(error) if error.is_refusal() || self.is_kept_from(&error) => {
                 // A link is not opened, but its maker has tried to order something.
-                let author = fs::symlink_metadata(&self.path).ok().as_ref().and_then(Author::of);
+                let author = fs::symlink_metadata(&self.path).ok().as_ref().and_then(FileAuthor::of);
                 Ok((self.bad(error.to_string()), author))
             }
             Err(error) => Err(error),
@@ -165,7 +165,7 @@ impl Place {
     }
 
     fn bad(&self, reason: String) -> FileState {
-        FileState::Bad(Finding { path: self.path.clone(), reason })
+        FileState::Bad(BadFile { path: self.path.clone(), reason })
     }
 
     /// Why the file may not order anything; `None` when it may.

@@ -14,9 +14,9 @@ use tokio::task::AbortHandle;
 use tracing::warn;
 
 use crate::error::chain;
-use crate::folder::{Folder, Former, Place};
+use crate::folder::{DirChange, Folder, Former};
 use crate::name::RESTARTED;
-use crate::watch::{Follows, Notifier, Pending, WatchHub};
+use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
 use crate::{Error, Retry};
 
 /// Whoever removes a file again and again is answered no more often.
@@ -31,8 +31,8 @@ pub(crate) struct Files {
     renew: bool,
 }
 
-/// Shared by a publication and its [`Keeper`].
-pub(crate) type Shared = Arc<Mutex<Files>>;
+/// Shared by a publication and its [`DirKeeper`].
+pub(crate) type SharedFiles = Arc<Mutex<Files>>;
 
 pub(crate) fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
     files.lock().unwrap_or_else(PoisonError::into_inner)
@@ -76,7 +76,12 @@ impl Files {
     }
 
     /// As [`Folder::replace`].
-    pub(crate) fn replace(&mut self, name: &str, bytes: &Arc<[u8]>, former: Former) -> Result<Place, Error> {
+    pub(crate) fn replace(
+        &mut self,
+        name: &str,
+        bytes: &Arc<[u8]>,
+        former: Former,
+    ) -> Result<DirChange, Error> {
         let place = self.folder.replace(name, bytes, former)?;
         match self.held.get_mut(name) {
             Some(held) => *held = Arc::clone(bytes),
@@ -86,7 +91,7 @@ impl Files {
     }
 
     /// As [`Folder::remove`].
-    pub(crate) fn remove(&mut self, names: &[&str]) -> Result<Place, Error> {
+    pub(crate) fn remove(&mut self, names: &[&str]) -> Result<DirChange, Error> {
         let place = self.folder.remove(names.iter().copied())?;
         for name in names {
             self.held.remove(*name);
@@ -95,12 +100,12 @@ impl Files {
     }
 
     /// Notes where a change went to, for the next [`Files::catch_up`].
-    pub(crate) fn note(&mut self, place: Place) {
-        self.renew |= place == Place::New;
+    pub(crate) fn note(&mut self, place: DirChange) {
+        self.renew |= place == DirChange::New;
     }
 
     /// Writes everything again where the directory was removed or replaced behind our back.
-    pub(crate) fn catch_up(&mut self, place: Place) -> Result<(), Error> {
+    pub(crate) fn catch_up(&mut self, place: DirChange) -> Result<(), Error> {
         self.note(place);
         if !self.renew {
             return Ok(());
@@ -134,7 +139,7 @@ impl Files {
         let count = gone.len();
         self.write_again(gone)?;
         // Notices another directory in the place of ours.
-        let place = if names.is_none() { self.folder.remove([])? } else { Place::Same };
+        let place = if names.is_none() { self.folder.remove([])? } else { DirChange::Same };
         self.catch_up(place)?;
         Ok(count)
     }
@@ -142,14 +147,14 @@ impl Files {
 
 /// Follows the directory of a volatile topic, and writes again what somebody removes there. It ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct DirKeeper {
     task: AbortHandle,
-    files: Shared,
+    files: SharedFiles,
 }
 
-impl Keeper {
+impl DirKeeper {
     /// `None` outside of a runtime: then the next publish writes again what is missing.
-    pub(crate) fn start(hub: Arc<WatchHub>, files: &Shared) -> Option<Self> {
+    pub(crate) fn start(hub: Arc<WatchHub>, files: &SharedFiles) -> Option<Self> {
         let runtime = Handle::try_current().ok()?;
         let bell = WatchHub::bell(&lock(files).folder.path(""), Follows::Own);
         let task = runtime.spawn(keep(hub, bell, Arc::downgrade(files))).abort_handle();
@@ -157,7 +162,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for DirKeeper {
     fn drop(&mut self) {
         self.task.abort();
         // A turn that is under way on another thread has its end; a later one finds nothing to write.
@@ -165,7 +170,7 @@ impl Drop for Keeper {
     }
 }
 
-async fn keep(hub: Arc<WatchHub>, bell: Arc<Notifier>, files: Weak<Mutex<Files>>) {
+async fn keep(hub: Arc<WatchHub>, bell: Arc<DirNotifier>, files: Weak<Mutex<Files>>) {
     let mut retry = Retry::default();
     loop {
         let names = match bell.take() {

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::disk::{Dir, Disk};
-use crate::store::{self, Owner};
+use crate::store::{self, TempFileOwner};
 use crate::{Error, FILE_LIMIT_BYTES};
 
 /// Which directory a change went to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Place {
+pub(crate) enum DirChange {
     /// The one that holds all the earlier changes.
     Same,
     /// Another one: the former was removed or replaced behind our back, and what it held is to be written again.
@@ -76,14 +76,14 @@ impl Folder {
     ///
     /// # Errors
     /// The step that failed. When it was the last one, readers may see the new content already.
-    pub(crate) fn replace(&mut self, name: &str, bytes: &[u8], former: Former) -> Result<Place, Error> {
+    pub(crate) fn replace(&mut self, name: &str, bytes: &[u8], former: Former) -> Result<DirChange, Error> {
         let path = self.path(name);
-        let mut place = Place::Same;
-        let temp = match self.disk.write_beside(&self.path, bytes, Owner::Topic) {
+        let mut place = DirChange::Same;
+        let temp = match self.disk.write_beside(&self.path, bytes, TempFileOwner::Topic) {
             Err(error) if store::is_missing(&error) => {
                 self.disk.make_dirs(&self.path)?;
-                place = Place::New;
-                self.disk.write_beside(&self.path, bytes, Owner::Topic)?
+                place = DirChange::New;
+                self.disk.write_beside(&self.path, bytes, TempFileOwner::Topic)?
             }
             written => written?,
         };
@@ -109,8 +109,8 @@ impl Folder {
         {
             warn_backup::<()>(&path, &error);
         }
-        if self.sync()? == Place::New {
-            place = Place::New;
+        if self.sync()? == DirChange::New {
+            place = DirChange::New;
         }
         Ok(place)
     }
@@ -119,25 +119,28 @@ impl Folder {
     ///
     /// # Errors
     /// The step that failed; those before are gone.
-    pub(crate) fn remove<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) -> Result<Place, Error> {
+    pub(crate) fn remove<'a>(
+        &mut self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<DirChange, Error> {
         for name in names {
             if self.disk.take_away(&self.path(name))? {
                 self.behind = true;
             }
         }
-        if self.behind || !self.held.is_at(&self.path) { self.sync() } else { Ok(Place::Same) }
+        if self.behind || !self.held.is_at(&self.path) { self.sync() } else { Ok(DirChange::Same) }
     }
 
     /// Brings the directory to disk that is at the path now.
-    fn sync(&mut self) -> Result<Place, Error> {
+    fn sync(&mut self) -> Result<DirChange, Error> {
         if self.held.is_at(&self.path) {
             self.held.sync().map_err(Error::io("bring to disk", &self.path))?;
             self.behind = false;
-            return Ok(Place::Same);
+            return Ok(DirChange::Same);
         }
         self.disk.make_dirs(&self.path)?;
         self.hold()?;
-        Ok(Place::New)
+        Ok(DirChange::New)
     }
 
     /// Takes hold of the directory that is at the path now, once it and all above it are on disk.

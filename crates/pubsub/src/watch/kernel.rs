@@ -32,7 +32,7 @@ pub(crate) enum KernelEvent<'a> {
 
 /// Why a directory is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Watch {
+pub(crate) enum WatchPurpose {
     /// Its files are followed.
     Files,
     /// It is on the way to a directory that is followed: only names that come and go matter, not what is written
@@ -43,7 +43,7 @@ pub(crate) enum Watch {
     Removals,
 }
 
-impl Watch {
+impl WatchPurpose {
     fn flags(self) -> WatchFlags {
         // Added to what is asked for already: a directory can be followed and on the way to another one.
         let removals = WatchFlags::DELETE
@@ -65,17 +65,17 @@ impl Watch {
 #[derive(Debug)]
 pub(crate) struct Kernel {
     queue: OwnedFd,
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedDirs>,
 }
 
 /// Two paths can be one directory, which the kernel watches under one number.
 #[derive(Debug, Default)]
-struct Watched {
+struct WatchedDirs {
     paths: HashMap<i32, Vec<PathBuf>>,
     numbers: HashMap<PathBuf, i32>,
 }
 
-impl Watched {
+impl WatchedDirs {
     /// Parts a path from its number; the number when no other path has it.
     fn part(&mut self, dir: &Path) -> Option<i32> {
         let number = self.numbers.remove(dir)?;
@@ -96,7 +96,7 @@ impl Kernel {
     }
 
     /// Watches the directory that is at `dir` now, and no longer one that was there before.
-    pub(crate) fn watch(&self, dir: &Path, why: Watch) -> Result<(), Errno> {
+    pub(crate) fn watch(&self, dir: &Path, why: WatchPurpose) -> Result<(), Errno> {
         // Held meanwhile, so that nobody takes an event whose number is not known yet.
         let mut watched = lock(&self.watched);
         let number = inotify::add_watch(&self.queue, dir, why.flags())?;
@@ -181,7 +181,7 @@ mod tests {
     use crate::store;
     use std::fs::{self, File};
 
-    fn heard(kernel: &Kernel) -> Vec<String> {
+    fn changed_paths(kernel: &Kernel) -> Vec<String> {
         let mut all = Vec::new();
         let mut tell = |heard: KernelEvent<'_>| match heard {
             KernelEvent::Name(_, name) => all.push(name.to_str().unwrap().to_owned()),
@@ -198,17 +198,17 @@ mod tests {
         let (file, dir) = (root.path().join("a.json"), root.path());
         store::replace(&file, b"1").unwrap();
         let kernel = Kernel::open().unwrap();
-        kernel.watch(dir, Watch::Files).unwrap();
+        kernel.watch(dir, WatchPurpose::Files).unwrap();
         for _ in 0..100 {
             assert_eq!(store::read(&file, 9).unwrap().unwrap(), b"1");
             assert_eq!(fs::read_dir(dir).unwrap().count(), 1);
             File::open(dir).unwrap().sync_all().unwrap();
             assert!(file.exists());
-            kernel.watch(dir, Watch::Files).unwrap();
+            kernel.watch(dir, WatchPurpose::Files).unwrap();
         }
-        assert_eq!(heard(&kernel), [""; 0]);
+        assert_eq!(changed_paths(&kernel), [""; 0]);
         fs::rename(&file, dir.join("b.json")).unwrap();
-        assert_eq!(heard(&kernel), ["a.json", "b.json"]);
+        assert_eq!(changed_paths(&kernel), ["a.json", "b.json"]);
     }
 
     #[test]
@@ -221,17 +221,17 @@ mod tests {
             file.set_modified(std::time::UNIX_EPOCH).unwrap();
         };
         touch();
-        kernel.watch(root.path(), Watch::Way).unwrap();
+        kernel.watch(root.path(), WatchPurpose::Way).unwrap();
         touch();
-        assert_eq!(heard(&kernel), [""; 0]);
+        assert_eq!(changed_paths(&kernel), [""; 0]);
         fs::create_dir(root.path().join("agent")).unwrap();
         fs::remove_dir(root.path().join("agent")).unwrap();
-        assert_eq!(heard(&kernel), ["agent", "agent"]);
+        assert_eq!(changed_paths(&kernel), ["agent", "agent"]);
         // Followed as well, by whoever asks first.
-        for why in [Watch::Files, Watch::Way] {
+        for why in [WatchPurpose::Files, WatchPurpose::Way] {
             kernel.watch(root.path(), why).unwrap();
             touch();
-            assert!(!heard(&kernel).is_empty(), "{why:?}");
+            assert!(!changed_paths(&kernel).is_empty(), "{why:?}");
         }
     }
 
@@ -239,13 +239,13 @@ mod tests {
     fn a_file_written_in_place_is_heard_when_it_is_new_and_when_it_is_whole() {
         let root = tempfile::tempdir().unwrap();
         let kernel = Kernel::open().unwrap();
-        kernel.watch(root.path(), Watch::Files).unwrap();
+        kernel.watch(root.path(), WatchPurpose::Files).unwrap();
         let mut file = File::create(root.path().join("a.json")).unwrap();
-        assert_eq!(heard(&kernel), ["a.json"]);
+        assert_eq!(changed_paths(&kernel), ["a.json"]);
         io::Write::write_all(&mut file, b"half").unwrap();
-        assert_eq!(heard(&kernel), [""; 0]);
+        assert_eq!(changed_paths(&kernel), [""; 0]);
         drop(file);
-        assert_eq!(heard(&kernel), ["a.json"]);
+        assert_eq!(changed_paths(&kernel), ["a.json"]);
     }
 
     #[test]
@@ -253,13 +253,13 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
         let kernel = Kernel::open().unwrap();
-        kernel.watch(root.path(), Watch::Files).unwrap();
+        kernel.watch(root.path(), WatchPurpose::Files).unwrap();
         let names = ["a", "b"].map(|name| root.path().join(name));
         File::create(&names[0]).unwrap();
         for round in 0..most.trim().parse::<usize>().unwrap() {
             fs::rename(&names[round % 2], &names[(round + 1) % 2]).unwrap();
         }
-        assert_eq!(heard(&kernel).last().unwrap(), "everything");
+        assert_eq!(changed_paths(&kernel).last().unwrap(), "everything");
     }
 
     #[test]
@@ -269,23 +269,23 @@ mod tests {
         fs::create_dir(&dir).unwrap();
         std::os::unix::fs::symlink(&dir, &link).unwrap();
         let kernel = Kernel::open().unwrap();
-        kernel.watch(&dir, Watch::Files).unwrap();
-        kernel.watch(&link, Watch::Files).unwrap();
+        kernel.watch(&dir, WatchPurpose::Files).unwrap();
+        kernel.watch(&link, WatchPurpose::Files).unwrap();
         File::create(dir.join("a")).unwrap();
-        assert_eq!(heard(&kernel), ["a", "a", "a", "a"]);
+        assert_eq!(changed_paths(&kernel), ["a", "a", "a", "a"]);
         kernel.forget(&link);
         fs::remove_file(dir.join("a")).unwrap();
-        assert_eq!(heard(&kernel), ["a"]);
+        assert_eq!(changed_paths(&kernel), ["a"]);
         // Another directory takes its place: the former one is heard no more.
         fs::rename(&dir, &away).unwrap();
-        assert_eq!(heard(&kernel), ["."]);
+        assert_eq!(changed_paths(&kernel), ["."]);
         fs::create_dir(&dir).unwrap();
-        kernel.watch(&dir, Watch::Files).unwrap();
+        kernel.watch(&dir, WatchPurpose::Files).unwrap();
         File::create(away.join("a")).unwrap();
-        assert_eq!(heard(&kernel), [""; 0]);
+        assert_eq!(changed_paths(&kernel), [""; 0]);
         fs::remove_dir(&dir).unwrap();
-        assert!(heard(&kernel).contains(&".".to_owned()));
+        assert!(changed_paths(&kernel).contains(&".".to_owned()));
         assert_eq!(kernel.watched(), [""; 0].map(PathBuf::from));
-        assert_eq!(kernel.watch(&dir, Watch::Files), Err(Errno::NOENT));
+        assert_eq!(kernel.watch(&dir, WatchPurpose::Files), Err(Errno::NOENT));
     }
 }

@@ -17,12 +17,12 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The directories and the thread that looks at them, once there is one to look at.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct DirPoller {
     every: Duration,
     looking: Mutex<(Option<PollWatcher>, BTreeSet<PathBuf>)>,
 }
 
-impl Look {
+impl DirPoller {
     pub(super) fn new(every: Duration) -> Self {
         Self { every, looking: Mutex::default() }
     }
@@ -45,7 +45,7 @@ impl Look {
         Ok(dirs.insert(dir.to_owned()))
     }
 
-    /// Ends what [`Look::watch`] began.
+    /// Ends what [`DirPoller::watch`] began.
     pub(super) fn forget(&self, dir: &Path) {
         let (watcher, dirs) = &mut *lock(&self.looking);
         if dirs.remove(dir)

@@ -35,8 +35,8 @@ use tracing::{debug, info, warn};
 
 use crate::name::{RESTARTED, SUFFIX};
 use crate::{Error, Retry};
-use kernel::{Kernel, KernelEvent, Watch};
-use look::{LOOK_EVERY, Look};
+use kernel::{Kernel, KernelEvent, WatchPurpose};
+use look::{DirPoller, LOOK_EVERY};
 
 /// More changed names than this and the whole directory is read.
 const MOST_NAMES: usize = 256;
@@ -102,17 +102,17 @@ impl Follows {
         }
     }
 
-    const fn watch(&self) -> Watch {
+    const fn watch(&self) -> WatchPurpose {
         match self {
-            Self::Topic | Self::File(_) => Watch::Files,
-            Self::Own => Watch::Removals,
+            Self::Topic | Self::File(_) => WatchPurpose::Files,
+            Self::Own => WatchPurpose::Removals,
         }
     }
 }
 
 /// Rung when a followed directory may have changed.
 #[derive(Debug)]
-pub(crate) struct Notifier {
+pub(crate) struct DirNotifier {
     /// The directory whose files are followed.
     dir: PathBuf,
     follows: Follows,
@@ -120,7 +120,7 @@ pub(crate) struct Notifier {
     rung: Notify,
 }
 
-impl Notifier {
+impl DirNotifier {
     /// The directory whose files are followed.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
@@ -155,11 +155,11 @@ impl Notifier {
 
 /// The bells that hang on each watched directory.
 #[derive(Debug, Default)]
-struct Bells(Mutex<HashMap<PathBuf, Vec<Weak<Notifier>>>>);
+struct Bells(Mutex<HashMap<PathBuf, Vec<Weak<DirNotifier>>>>);
 
 impl Bells {
     /// Hangs a bell on `dir`. Returns the directories on which none hangs any more.
-    fn hang(&self, dir: &Path, bell: &Arc<Notifier>) -> Vec<PathBuf> {
+    fn hang(&self, dir: &Path, bell: &Arc<DirNotifier>) -> Vec<PathBuf> {
         let mut bells = lock(&self.0);
         let hung = bells.entry(dir.to_owned()).or_default();
         if !hung.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(bell))) {
@@ -219,17 +219,17 @@ impl Bells {
 }
 
 /// Opens the kernel's queue of events.
-type Open = fn() -> io::Result<Kernel>;
+type OpenKernel = fn() -> io::Result<Kernel>;
 
 /// The kernel's queue of events, once it could be opened.
-type Opened = Arc<OnceLock<Arc<Kernel>>>;
+type OpenedKernel = Arc<OnceLock<Arc<Kernel>>>;
 
 /// What rings the bells.
 #[derive(Debug)]
 pub(crate) struct WatchHub {
-    kernel: Opened,
-    open: Open,
-    look: Look,
+    kernel: OpenedKernel,
+    open: OpenKernel,
+    look: DirPoller,
     bells: Arc<Bells>,
     listening: Mutex<Option<JoinHandle<()>>>,
 }
@@ -239,8 +239,8 @@ impl WatchHub {
         Self::of(Kernel::open, LOOK_EVERY)
     }
 
-    fn of(open: Open, look_every: Duration) -> Arc<Self> {
-        let kernel = Opened::default();
+    fn of(open: OpenKernel, look_every: Duration) -> Arc<Self> {
+        let kernel = OpenedKernel::default();
         if let Err(error) = opened(&kernel, open) {
             warn!(
                 %error,
@@ -249,13 +249,13 @@ impl WatchHub {
             );
         }
         let (bells, listening) = (Arc::default(), Mutex::default());
-        Arc::new(Self { kernel, open, look: Look::new(look_every), bells, listening })
+        Arc::new(Self { kernel, open, look: DirPoller::new(look_every), bells, listening })
     }
 
     /// A bell for what is followed in the directory `dir`, which need not exist.
-    pub(crate) fn bell(dir: &Path, follows: Follows) -> Arc<Notifier> {
+    pub(crate) fn bell(dir: &Path, follows: Follows) -> Arc<DirNotifier> {
         let dirt = Mutex::new(Pending::All);
-        Arc::new(Notifier { dir: dir.to_owned(), follows, dirt, rung: Notify::new() })
+        Arc::new(DirNotifier { dir: dir.to_owned(), follows, dirt, rung: Notify::new() })
     }
 
     /// Watches the bell's directory and the one above it; where they are missing, the nearest one that exists.
@@ -263,7 +263,7 @@ impl WatchHub {
     ///
     /// # Errors
     /// Some change may be missed: to be called again after a pause.
-    pub(crate) fn attend(&self, bell: &Arc<Notifier>) -> Result<(), Error> {
+    pub(crate) fn attend(&self, bell: &Arc<DirNotifier>) -> Result<(), Error> {
         loop {
             let nearest = self.watch_nearest(bell)?;
             // A directory that was made before the one above it was watched has caused no event.
@@ -274,7 +274,7 @@ impl WatchHub {
     }
 
     /// The nearest directory that is watched now.
-    fn watch_nearest<'a>(&self, bell: &'a Arc<Notifier>) -> Result<Option<&'a Path>, Error> {
+    fn watch_nearest<'a>(&self, bell: &'a Arc<DirNotifier>) -> Result<Option<&'a Path>, Error> {
         let mut nearest = None;
         for dir in existing(bell) {
             let dir = dir?;
@@ -290,7 +290,7 @@ impl WatchHub {
     }
 
     /// Watches a directory that was there a moment ago; false when it is not there any more.
-    fn watch(&self, dir: &Path, bell: &Arc<Notifier>) -> Result<bool, Error> {
+    fn watch(&self, dir: &Path, bell: &Arc<DirNotifier>) -> Result<bool, Error> {
         let kernel = self.kernel.get();
         for bare in self.bells.hang(dir, bell) {
             if let Some(kernel) = kernel {
@@ -298,7 +298,7 @@ impl WatchHub {
             }
             self.look.forget(&bare);
         }
-        let why = if dir == bell.dir { bell.follows.watch() } else { Watch::Way };
+        let why = if dir == bell.dir { bell.follows.watch() } else { WatchPurpose::Way };
         // Asked again each time: the path may be another directory than before. The kernel knows whether it is.
         let refused = match kernel.map(|kernel| kernel.watch(dir, why)) {
             Some(Ok(())) => {
@@ -325,7 +325,7 @@ impl WatchHub {
     ///
     /// Events are taken by a task of the first runtime in which somebody waits; when that runtime is gone, by one
     /// of the next.
-    pub(crate) async fn wait(&self, bell: &Notifier) {
+    pub(crate) async fn wait(&self, bell: &DirNotifier) {
         {
             let mut listening = lock(&self.listening);
             if listening.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -346,16 +346,16 @@ impl Drop for WatchHub {
 }
 
 /// What the runtime waits for.
-struct Queue(Arc<Kernel>);
+struct KernelQueue(Arc<Kernel>);
 
-impl AsRawFd for Queue {
+impl AsRawFd for KernelQueue {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 }
 
 /// The kernel's queue; it is opened when it is not open yet.
-fn opened(kernel: &Opened, open: Open) -> io::Result<Arc<Kernel>> {
+fn opened(kernel: &OpenedKernel, open: OpenKernel) -> io::Result<Arc<Kernel>> {
     match kernel.get() {
         Some(kernel) => Ok(Arc::clone(kernel)),
         None => open().map(|opened| Arc::clone(kernel.get_or_init(|| Arc::new(opened)))),
@@ -363,7 +363,7 @@ fn opened(kernel: &Opened, open: Open) -> io::Result<Arc<Kernel>> {
 }
 
 /// The directories on the way to that of a bell which exist, the nearest first.
-fn existing(bell: &Notifier) -> impl Iterator<Item = Result<&Path, Error>> {
+fn existing(bell: &DirNotifier) -> impl Iterator<Item = Result<&Path, Error>> {
     let way = bell.dir.ancestors().filter(|dir| !dir.as_os_str().is_empty());
     way.filter_map(|dir| match dir.metadata() {
         Ok(seen) => seen.is_dir().then_some(Ok(dir)),
@@ -375,7 +375,7 @@ fn existing(bell: &Notifier) -> impl Iterator<Item = Result<&Path, Error>> {
 }
 
 /// Takes events for good, and rings; what fails is tried again after a pause.
-async fn listen(kernel: Opened, open: Open, bells: Arc<Bells>) {
+async fn listen(kernel: OpenedKernel, open: OpenKernel, bells: Arc<Bells>) {
     let mut retry = Retry::default();
     loop {
         let late = kernel.get().is_none();
@@ -384,7 +384,7 @@ async fn listen(kernel: Opened, open: Open, bells: Arc<Bells>) {
                 deprecated,
                 reason = "its successor is unsafe; this descriptor is owned as long as it is waited for"
             )]
-            AsyncFd::with_interest(Queue(kernel), Interest::READABLE)
+            AsyncFd::with_interest(KernelQueue(kernel), Interest::READABLE)
         });
         match waiting {
             Ok(queue) => {
@@ -406,7 +406,7 @@ async fn listen(kernel: Opened, open: Open, bells: Arc<Bells>) {
 }
 
 /// Takes events until that fails.
-async fn take_events(queue: AsyncFd<Queue>, bells: &Bells) -> io::Error {
+async fn take_events(queue: AsyncFd<KernelQueue>, bells: &Bells) -> io::Error {
     loop {
         let mut ready = match queue.readable().await {
             Ok(ready) => ready,

@@ -5,7 +5,7 @@ use crate::{Change, Codec, FileRule, FileState, FileWatch, Subscription, store};
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-fn bell(hub: &WatchHub, dir: &Path, follows: Follows) -> Arc<Notifier> {
+fn bell(hub: &WatchHub, dir: &Path, follows: Follows) -> Arc<DirNotifier> {
     let bell = WatchHub::bell(dir, follows);
     hub.attend(&bell).unwrap();
     assert_eq!(bell.take(), Pending::All);

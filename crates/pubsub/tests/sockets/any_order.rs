@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use proptest::prelude::*;
-use pubsub::record::Record;
+use pubsub::record::SocketRecord;
 
 use super::wired::{Peer, Place, record};
 
@@ -64,7 +64,7 @@ impl Listener {
             return;
         };
         match record(std::str::from_utf8(&message).unwrap()).unwrap() {
-            Record::Update { key, value, .. } => {
+            SocketRecord::Update { key, value, .. } => {
                 let mut value = String::from_utf8(value).unwrap();
                 if let Some(path) = value.strip_prefix("file:").map(str::to_owned) {
                     value = fs::read_to_string(&path).unwrap();
@@ -72,11 +72,11 @@ impl Listener {
                 }
                 self.told.insert(key, value);
             }
-            Record::Delete { key, .. } => {
+            SocketRecord::Delete { key, .. } => {
                 assert!(self.told.remove(&key).is_some() || !self.complete, "{key} was not there");
             }
-            Record::Complete { .. } => self.complete = true,
-            Record::Hello { .. } | Record::Restarted { .. } => {}
+            SocketRecord::Complete { .. } => self.complete = true,
+            SocketRecord::Hello { .. } | SocketRecord::Restarted { .. } => {}
         }
     }
 }

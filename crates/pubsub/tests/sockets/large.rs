@@ -5,14 +5,14 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use pubsub::record::Record;
+use pubsub::record::SocketRecord;
 use pubsub::store;
 
 use super::wired::{PATIENCE, Place, restarted, text, update};
 
 /// The path in the update of a large text.
-fn told(record: Record) -> PathBuf {
-    let Record::Update { value, .. } = record else { panic!("no update: {record:?}") };
+fn large_path(record: SocketRecord) -> PathBuf {
+    let SocketRecord::Update { value, .. } = record else { panic!("no update: {record:?}") };
     String::from_utf8(value).unwrap().strip_prefix("file:").unwrap().into()
 }
 
@@ -23,7 +23,7 @@ async fn each_peer_gets_its_own_files_and_they_go_with_it() {
     let (one, two) = (place.peer().await, place.peer().await);
     assert_eq!((one.dump().await.len(), two.dump().await.len()), (0, 0));
     publication.publish("a", &text("large:1")).unwrap();
-    let (first, second) = (told(one.hear().await), told(two.hear().await));
+    let (first, second) = (large_path(one.hear().await), large_path(two.hear().await));
     assert!(first != second && first.parent() == Some(place.large().as_path()), "{}", first.display());
     assert_eq!(fs::read(&first).unwrap(), b"large:1");
     assert_eq!(place.files(), 2);
@@ -31,8 +31,8 @@ async fn each_peer_gets_its_own_files_and_they_go_with_it() {
     fs::remove_file(first).unwrap();
     drop(two);
     let third = place.peer().await;
-    assert!(matches!(third.hear().await, Record::Hello { .. }));
-    told(third.hear().await);
+    assert!(matches!(third.hear().await, SocketRecord::Hello { .. }));
+    large_path(third.hear().await);
     let removed = async {
         while second.exists() {
             tokio::task::yield_now().await;
@@ -80,7 +80,7 @@ async fn unread_files_of_one_peer_are_bounded() {
     let mut paths = Vec::new();
     for number in 0..40 {
         publication.publish("a", &format!("large:{number} {}", "x".repeat(1_000_000))).unwrap();
-        paths.push(told(peer.hear().await));
+        paths.push(large_path(peer.hear().await));
     }
     let left: Vec<bool> = paths.iter().map(|path| path.exists()).collect();
     assert_eq!(left.iter().filter(|left| **left).count(), 16);
@@ -103,6 +103,6 @@ async fn a_file_that_cannot_be_written_costs_its_key_only_and_is_tried_again() {
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0, "a link was followed");
     fs::remove_file(place.large()).unwrap();
     publication.publish("b", &text("3")).unwrap();
-    assert_eq!(fs::read(told(peer.hear().await)).unwrap(), b"large:1");
+    assert_eq!(fs::read(large_path(peer.hear().await)).unwrap(), b"large:1");
     assert_eq!(peer.hear().await, update("b", "3"));
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, symlink};
 
 use super::wired::{PATIENCE, Peer, Place, codec, delete, restarted, text, to_wire, update};
-use pubsub::record::Record;
+use pubsub::record::SocketRecord;
 use pubsub::{Name, store};
 
 #[tokio::test]
@@ -73,11 +73,11 @@ async fn d_p1_a_key_that_a_successor_removed_is_named_to_peers_that_come_later()
     second.publish("again", &text("3")).unwrap();
     for _ in 0..2 {
         let peer = place.peer().await;
-        assert!(matches!(peer.hear().await, Record::Hello { .. }));
+        assert!(matches!(peer.hear().await, SocketRecord::Hello { .. }));
         assert_eq!(peer.hear().await, delete("gone"));
         assert_eq!(peer.hear().await, update("again", "3"));
         assert_eq!(peer.hear().await, update("kept", "1"));
-        assert!(matches!(peer.hear().await, Record::Complete { .. }));
+        assert!(matches!(peer.hear().await, SocketRecord::Complete { .. }));
     }
 }
 
@@ -97,18 +97,18 @@ async fn d_p1_a_key_that_was_removed_in_this_boot_is_named_by_every_later_publis
     for _ in 0..3 {
         let next = place.publication();
         let peer = place.peer().await;
-        assert!(matches!(peer.hear().await, Record::Hello { .. }));
+        assert!(matches!(peer.hear().await, SocketRecord::Hello { .. }));
         assert_eq!(peer.hear().await, delete("gone"));
         assert_eq!(peer.hear().await, update("again", "2"));
         assert_eq!(peer.hear().await, update("kept", "1"));
-        assert!(matches!(peer.hear().await, Record::Complete { .. }));
+        assert!(matches!(peer.hear().await, SocketRecord::Complete { .. }));
         // Killed before anybody else came.
         drop((peer, next));
     }
     place.publication().close().unwrap();
     let _last = place.publication();
     let peer = place.peer().await;
-    assert!(matches!(peer.hear().await, Record::Hello { .. }));
+    assert!(matches!(peer.hear().await, SocketRecord::Hello { .. }));
     for key in ["again", "gone", "kept"] {
         assert_eq!(peer.hear().await, delete(key));
     }
@@ -153,7 +153,7 @@ async fn a_peer_that_never_reads_delays_nobody_and_later_hears_the_latest_only()
     assert_eq!(silent.dump().await, []);
     let mut heard = 0;
     loop {
-        let Record::Update { value, .. } = silent.hear().await else { panic!("no update") };
+        let SocketRecord::Update { value, .. } = silent.hear().await else { panic!("no update") };
         heard += 1;
         if value.starts_with(format!("{last} ").as_bytes()) {
             break;
@@ -337,7 +337,7 @@ async fn d_p5_a_value_that_cannot_be_sent_changes_nothing() {
     publication.publish("a", &longest).unwrap();
     assert_eq!(peer.hear().await, update("a", &longest));
     publication.publish("a", &format!("large:{}", "x".repeat((1 << 20) - 7))).unwrap();
-    assert!(matches!(peer.hear().await, Record::Update { .. }));
+    assert!(matches!(peer.hear().await, SocketRecord::Update { .. }));
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use pubsub::record::Record;
-use pubsub::{BoxError, Codec, Name, Publication, Store, TopicRoot};
+use pubsub::record::SocketRecord;
+use pubsub::{Codec, CodecError, Name, Publication, StoreLarge, TopicRoot};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
@@ -23,7 +23,7 @@ pub(crate) fn codec() -> Codec<String> {
     }
 }
 
-pub(crate) fn to_wire(disk: &[u8], store: &mut Store<'_>) -> Result<Vec<u8>, BoxError> {
+pub(crate) fn to_wire(disk: &[u8], store: &mut StoreLarge<'_>) -> Result<Vec<u8>, CodecError> {
     if disk.starts_with(b"large:") {
         return Ok(format!("file:{}", store("Text", disk)?).into_bytes());
     }
@@ -107,7 +107,7 @@ impl Peer {
         (bytes > 0).then_some(buffer)
     }
 
-    pub(crate) async fn hear(&self) -> Record {
+    pub(crate) async fn hear(&self) -> SocketRecord {
         let message = String::from_utf8(self.message().await.unwrap()).unwrap();
         assert!(message.len() <= pubsub::record::MESSAGE_LIMIT_BYTES);
         record(&message).unwrap()
@@ -115,14 +115,14 @@ impl Peer {
 
     /// Hears everything up to `complete`; the values of it.
     pub(crate) async fn dump(&self) -> Vec<(String, String)> {
-        assert!(matches!(self.hear().await, Record::Hello { .. }));
+        assert!(matches!(self.hear().await, SocketRecord::Hello { .. }));
         let mut values = Vec::new();
         loop {
             let record = self.hear().await;
-            if matches!(record, Record::Complete { .. }) {
+            if matches!(record, SocketRecord::Complete { .. }) {
                 return values;
             }
-            let Record::Update { key, value, .. } = record else { panic!("no update: {record:?}") };
+            let SocketRecord::Update { key, value, .. } = record else { panic!("no update: {record:?}") };
             values.push((key, String::from_utf8(value).unwrap()));
         }
     }
@@ -134,33 +134,35 @@ fn socket() -> std::os::fd::OwnedFd {
 }
 
 /// What a message says, read as the reference's subscriber reads it.
-pub(crate) fn record(message: &str) -> Option<Record> {
+pub(crate) fn record(message: &str) -> Option<SocketRecord> {
     let bytes = |word: &str| STANDARD.decode(word).ok();
     let key = |word: &str| String::from_utf8(bytes(word)?).ok();
     Some(match message.split(' ').collect::<Vec<_>>()[..] {
         ["hello", topic, persistent] => {
-            Record::Hello { topic: topic.into(), persistent: persistent.parse().ok()? }
+            SocketRecord::Hello { topic: topic.into(), persistent: persistent.parse().ok()? }
         }
         ["update", topic, name, value] => {
-            Record::Update { topic: topic.into(), key: key(name)?, value: bytes(value)? }
+            SocketRecord::Update { topic: topic.into(), key: key(name)?, value: bytes(value)? }
         }
-        ["delete", topic, name] => Record::Delete { topic: topic.into(), key: key(name)? },
-        ["complete", topic] => Record::Complete { topic: topic.into() },
-        ["restarted", topic, count] => Record::Restarted { topic: topic.into(), count: count.parse().ok()? },
+        ["delete", topic, name] => SocketRecord::Delete { topic: topic.into(), key: key(name)? },
+        ["complete", topic] => SocketRecord::Complete { topic: topic.into() },
+        ["restarted", topic, count] => {
+            SocketRecord::Restarted { topic: topic.into(), count: count.parse().ok()? }
+        }
         _ => return None,
     })
 }
 
-pub(crate) fn update(key: &str, value: &str) -> Record {
-    Record::Update { topic: "Topic".into(), key: key.into(), value: value.into() }
+pub(crate) fn update(key: &str, value: &str) -> SocketRecord {
+    SocketRecord::Update { topic: "Topic".into(), key: key.into(), value: value.into() }
 }
 
-pub(crate) fn delete(key: &str) -> Record {
-    Record::Delete { topic: "Topic".into(), key: key.into() }
+pub(crate) fn delete(key: &str) -> SocketRecord {
+    SocketRecord::Delete { topic: "Topic".into(), key: key.into() }
 }
 
-pub(crate) fn restarted(count: u32) -> Record {
-    Record::Restarted { topic: "Topic".into(), count }
+pub(crate) fn restarted(count: u32) -> SocketRecord {
+    SocketRecord::Restarted { topic: "Topic".into(), count }
 }
 
 pub(crate) fn text(value: &str) -> String {

@@ -148,7 +148,8 @@ pub enum StepWord {
     /// The Kubernetes API answered.
     ApiReached,
     /// It could not start, and asked for no turn.
-    Hindered,
+    #[serde(rename = "hindered")]
+    CannotStart,
     /// Findings of the preflight were passed by a person's word.
     Passed,
     /// It waits for a window to start in.
@@ -196,7 +197,7 @@ impl StepWord {
             Self::Taken => "request accepted",
             Self::Restarted => "zedkube restarted and continues",
             Self::ApiReached => "Kubernetes API reachable",
-            Self::Hindered => "could not start",
+            Self::CannotStart => "could not start",
             Self::Passed => "findings passed",
             Self::OutsideWindow => "waits for a window",
             Self::Paused => "paused",

@@ -11,8 +11,8 @@ mod wire;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use tree::{Fault, Tree};
-pub use wire::{BoxError, Store, to_wire};
+use tree::{JsonFault, Tree};
+pub use wire::{BoxError, StoreMember, to_wire};
 pub(crate) use wire::{FILE, LARGE, rest_of};
 
 /// A value that cannot be written or a text that cannot be read.
@@ -69,7 +69,7 @@ fn parsed(bytes: &[u8]) -> Result<Tree, Error> {
 }
 
 fn value_of<T: DeserializeOwned>(tree: &Tree) -> Result<T, Error> {
-    T::deserialize(tree).map_err(|Fault { pointer, text }| Error::Member { pointer, text })
+    T::deserialize(tree).map_err(|JsonFault { pointer, text }| Error::Member { pointer, text })
 }
 
 /// Go escapes what HTML or JavaScript would take for markup. In JSON these stand within strings only.

@@ -2,14 +2,14 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use requester::{Own, Verdict, Why};
+use requester::{DrainJudgement, OwnRequest, ProceedReason};
 use step::{Fault, Mono, planted};
 use topics::{
     BootReason, DeviceOp, FORCE_FILE, GoTime, NodeDrainRequest, PendingState, RequestId, Requester,
 };
 
-use super::facts::{Effect, LogEvent};
-use super::machine::{Gate, Zedagent};
+use super::facts::{DeviceOpLogEvent, Effect};
+use super::machine::{OperationGate, Zedagent};
 
 /// What a commanded operation waits for, and what shows how far it is.
 const CARRIED_OUT: (&str, &str) =
@@ -32,17 +32,17 @@ impl Zedagent {
             "zedkube to take the drain request".clone_into(&mut pending.waiting_for);
             "see run/zedkube/NodeDrainProgress/global.json".clone_into(&mut pending.next_step);
             out.push(Effect::Journal(pending.clone()));
-            out.push(Effect::Say(LogEvent::Deferred(op, pending.waiting_for.clone())));
+            out.push(Effect::Say(DeviceOpLogEvent::Deferred(op, pending.waiting_for.clone())));
         }
         self.ask_from = None;
-        self.own = Some(Own::new(request.context.clone(), Some(id), &self.drain));
+        self.own = Some(OwnRequest::new(request.context.clone(), Some(id), &self.drain));
         out.push(Effect::Request(request));
     }
 
     pub(super) fn failed(&mut self, now: Mono, op: DeviceOp, reason: String, out: &mut Vec<Effect>) {
         self.count_failure(now, op, reason, out);
         self.withdraw(out);
-        if let Gate::Wait { waiting_for, next_step } = self.ask_gate(now) {
+        if let OperationGate::Wait { waiting_for, next_step } = self.ask_gate(now) {
             self.wait(op, &waiting_for, next_step, out);
         }
     }
@@ -54,8 +54,8 @@ impl Zedagent {
         let (Some(op), Some(own)) = (self.commanded(), &self.own) else { return };
         let under_way = self.drain.status.is_some_and(|it| it.status.is_under_way());
         match self.judge(Some(own), None) {
-            Verdict::Failed(_) if planted(Fault::CommandedOnce) => {}
-            Verdict::Failed(reason) => {
+            DrainJudgement::Failed(_) if planted(Fault::CommandedOnce) => {}
+            DrainJudgement::Failed(reason) => {
                 if !own.failed {
                     self.count_failure(now, op, reason, out);
                 }
@@ -63,27 +63,29 @@ impl Zedagent {
                     own.failed = true;
                 }
                 match self.ask_gate(now) {
-                    Gate::Wait { waiting_for, next_step } => {
-                        self.told(op, PendingState::Commanded, &waiting_for, next_step, out);
+                    OperationGate::Wait { waiting_for, next_step } => {
+                        self.record_wait(op, PendingState::Commanded, &waiting_for, next_step, out);
                     }
-                    Gate::Open(_) | Gate::Ask | Gate::Failed(_) => self.ask(now, op, out),
+                    OperationGate::Open(_) | OperationGate::Ask | OperationGate::Failed(_) => {
+                        self.ask(now, op, out);
+                    }
                 }
             }
-            Verdict::Open(Why::Complete { .. }) => {
-                self.told(op, PendingState::Commanded, CARRIED_OUT.0, CARRIED_OUT.1, out);
+            DrainJudgement::Open(ProceedReason::Complete { .. }) => {
+                self.record_wait(op, PendingState::Commanded, CARRIED_OUT.0, CARRIED_OUT.1, out);
             }
-            Verdict::Wait | Verdict::Unanswered(_) if under_way => {
+            DrainJudgement::Wait | DrainJudgement::Unanswered(_) if under_way => {
                 let waiting_for = format!("the node to be drained again: {}", self.drain.words(own));
                 let next_step = "see run/zedkube/NodeDrainProgress/global.json";
-                self.told(op, PendingState::Commanded, &waiting_for, next_step, out);
+                self.record_wait(op, PendingState::Commanded, &waiting_for, next_step, out);
             }
-            Verdict::Open(_)
-            | Verdict::Ask
-            | Verdict::Wait
-            | Verdict::Unanswered(_)
-            | Verdict::Silent
-            | Verdict::Stranger(_)
-            | Verdict::Held(_) => {}
+            DrainJudgement::Open(_)
+            | DrainJudgement::Ask
+            | DrainJudgement::Wait
+            | DrainJudgement::Unanswered(_)
+            | DrainJudgement::Silent
+            | DrainJudgement::Stranger(_)
+            | DrainJudgement::Held(_) => {}
         }
     }
 
@@ -91,15 +93,15 @@ impl Zedagent {
         self.failures = self.failures.saturating_add(1);
         let pause = self.limits.ask_again(self.failures);
         self.ask_from = Some(now + pause);
-        out.push(Effect::Say(LogEvent::DrainFailed(op, reason, pause.as_secs())));
+        out.push(Effect::Say(DeviceOpLogEvent::DrainFailed(op, reason, pause.as_secs())));
     }
 
     pub(super) fn wait(&mut self, op: DeviceOp, waiting_for: &str, next_step: &str, out: &mut Vec<Effect>) {
-        self.told(op, PendingState::Pending, waiting_for, next_step, out);
+        self.record_wait(op, PendingState::Pending, waiting_for, next_step, out);
     }
 
     /// Writes down what an operation in `state` waits for.
-    fn told(
+    fn record_wait(
         &mut self,
         op: DeviceOp,
         state: PendingState,
@@ -114,30 +116,30 @@ impl Zedagent {
             waiting_for.clone_into(&mut pending.waiting_for);
             next_step.clone_into(&mut pending.next_step);
             out.push(Effect::Journal(pending.clone()));
-            out.push(Effect::Say(LogEvent::Deferred(op, waiting_for.to_owned())));
+            out.push(Effect::Say(DeviceOpLogEvent::Deferred(op, waiting_for.to_owned())));
         }
     }
 
     /// Tells nodeagent. From here on only a boot ends the operation.
-    pub(super) fn command(&mut self, op: DeviceOp, why: Why, out: &mut Vec<Effect>) {
+    pub(super) fn command(&mut self, op: DeviceOp, why: ProceedReason, out: &mut Vec<Effect>) {
         let skip = match why {
-            Why::Complete { skip } => skip,
-            Why::NotSupported | Why::Early => {
-                if why == Why::Early {
-                    out.push(Effect::Say(LogEvent::Early(op)));
+            ProceedReason::Complete { skip } => skip,
+            ProceedReason::NotSupported | ProceedReason::Early => {
+                if why == ProceedReason::Early {
+                    out.push(Effect::Say(DeviceOpLogEvent::Early(op)));
                 }
                 // A drain that was asked for in a cluster that the node has left since was not for nothing: it is
                 // told that it never came.
                 let asked = self.pending.get(&op).is_some_and(|it| it.attempts > 0);
                 if asked { LEFT.to_owned() } else { String::new() }
             }
-            Why::Forced(forced) => format!("forced {forced} by {FORCE_FILE}"),
-            Why::Silent { waited_secs } => {
+            ProceedReason::Forced(forced) => format!("forced {forced} by {FORCE_FILE}"),
+            ProceedReason::Silent { waited_secs } => {
                 format!("zedkube has said nothing about this {} for {waited_secs} s", self.kind())
             }
         };
         if !skip.is_empty() && skip != LEFT {
-            out.push(Effect::Say(LogEvent::Skipped(op, skip.clone())));
+            out.push(Effect::Say(DeviceOpLogEvent::Skipped(op, skip.clone())));
         }
         let Some(pending) = self.pending.get_mut(&op) else { return };
         pending.state = PendingState::Commanded;
@@ -151,7 +153,7 @@ impl Zedagent {
         out.push(Effect::Journal(pending.clone()));
         self.command_again(op);
         let reason = self.reason(op);
-        out.push(Effect::Say(LogEvent::Commanded(op, reason)));
+        out.push(Effect::Say(DeviceOpLogEvent::Commanded(op, reason)));
     }
 
     pub(super) fn reason(&self, op: DeviceOp) -> String {

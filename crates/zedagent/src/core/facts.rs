@@ -9,7 +9,7 @@ use topics::{
 
 /// What the device config says of the machine itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wanted {
+pub struct DesiredDevice {
     /// Commands by operation; one that is absent here is absent in the config.
     pub commands: BTreeMap<DeviceOp, DeviceOpsCmd>,
     /// Operations whose section makes no sense: neither wanted nor withdrawn.
@@ -28,7 +28,7 @@ pub struct Wanted {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// What the config wants.
-    Config(Wanted),
+    Config(DesiredDevice),
     /// There is no config to be had, not even an old one.
     NoConfig,
     /// NodeDrainStatus, or that there is none.
@@ -91,12 +91,12 @@ pub enum Effect {
     /// The order in the force file was carried out: remove it.
     UseForce,
     /// Write to the log.
-    Say(LogEvent),
+    Say(DeviceOpLogEvent),
 }
 
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LogEvent {
+pub enum DeviceOpLogEvent {
     /// The first counter that this device ever saw.
     FirstCounter(DeviceOp, u32),
     /// A whole-site operation or a person wants one.
@@ -121,7 +121,7 @@ pub enum LogEvent {
 
 /// What an earlier run left.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Found {
+pub struct SavedDeviceOps {
     /// Counters that were carried out last.
     pub counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
     /// Operations that were pending.

@@ -4,22 +4,24 @@
 
 use std::collections::BTreeMap;
 
-use requester::{LatestAnswers, Membership, Own, Verdict, View, Why, is_used, judge};
+use requester::{
+    DeviceClustering, DrainJudgement, JudgeInput, LatestAnswers, OwnRequest, ProceedReason, is_used, judge,
+};
 use step::{Core, Fault, Mono, planted};
 use topics::{
     DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, GoTime, MaintenanceModeReason,
     NodeAgentStatus, NodeDrainStatus, OperationPause, PendingState, Requester, ZedAgentStatus,
 };
 
-use super::facts::{Effect, Event, Found, LogEvent, SiteOrder, Wanted};
+use super::facts::{DesiredDevice, DeviceOpLogEvent, Effect, Event, SavedDeviceOps, SiteOrder};
 use crate::limits::Limits;
 
 /// Operations in the order in which they are served.
 const OPERATIONS: [DeviceOp; 2] = [DeviceOp::Reboot, DeviceOp::Shutdown];
 
 /// What is in the way of an operation.
-pub(super) enum Gate {
-    Open(Why),
+pub(super) enum OperationGate {
+    Open(ProceedReason),
     /// A drain must be asked for.
     Ask,
     /// The drain failed, for this reason; it is asked for again later.
@@ -38,13 +40,13 @@ pub struct Zedagent {
     pub(super) boot_id: String,
     /// When the monotonic clock started, by the wall clock.
     pub(super) booted_at: GoTime,
-    pub(super) wanted: Option<Wanted>,
+    pub(super) wanted: Option<DesiredDevice>,
     pub(super) counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
     pub(super) pending: BTreeMap<DeviceOp, DeviceOpPending>,
     /// Operations that have waited for the test of an image.
     pub(super) tested: Vec<DeviceOp>,
     /// Our request.
-    pub(super) own: Option<Own>,
+    pub(super) own: Option<OwnRequest>,
     /// A drain is not asked for before then.
     pub(super) ask_from: Option<Mono>,
     pub(super) failures: u32,
@@ -71,7 +73,7 @@ pub struct Zedagent {
 impl Zedagent {
     /// Starts with what an earlier run left, and says what follows from it at once. `booted_at` is when the monotonic
     /// clock started, by the wall clock as it is now.
-    pub fn new(limits: Limits, found: Found, now: Mono, booted_at: GoTime) -> (Self, Vec<Effect>) {
+    pub fn new(limits: Limits, found: SavedDeviceOps, now: Mono, booted_at: GoTime) -> (Self, Vec<Effect>) {
         let unknown_until = now + limits.unknown_wait();
         let status = ZedAgentStatus {
             name: "zedagent".to_owned(),
@@ -90,7 +92,7 @@ impl Zedagent {
                 .map(|it| (it.op, it))
                 .collect(),
             tested: Vec::new(),
-            own: found.request.as_ref().map(Own::survived),
+            own: found.request.as_ref().map(OwnRequest::survived),
             ask_from: None,
             failures: 0,
             unknown_until,
@@ -144,7 +146,7 @@ impl Zedagent {
             self.counters.insert(op, command);
         }
         out.push(Effect::Forget(op));
-        out.push(Effect::Say(LogEvent::Executed(op, counter)));
+        out.push(Effect::Say(DeviceOpLogEvent::Executed(op, counter)));
     }
 
     /// The controller's counters against what was carried out and what is pending.
@@ -176,7 +178,7 @@ impl Zedagent {
                     // A journal without a counter file: the wish is older than this config.
                     if !self.pending.contains_key(&op) {
                         out.push(Effect::SaveCounter(op, command.clone()));
-                        out.push(Effect::Say(LogEvent::FirstCounter(op, command.counter)));
+                        out.push(Effect::Say(DeviceOpLogEvent::FirstCounter(op, command.counter)));
                         self.counters.insert(op, command.clone());
                     }
                 }
@@ -195,7 +197,7 @@ impl Zedagent {
         if known.is_some_and(|it| it.counter == command.counter) {
             return;
         }
-        out.push(Effect::Say(LogEvent::Wanted(op, command.counter)));
+        out.push(Effect::Say(DeviceOpLogEvent::Wanted(op, command.counter)));
         let before = known.cloned().unwrap_or_default();
         let pending = DeviceOpPending {
             op,
@@ -219,7 +221,7 @@ impl Zedagent {
 
     pub(super) fn take_back(&mut self, op: DeviceOp, out: &mut Vec<Effect>) {
         let Some(pending) = self.pending.remove(&op) else { return };
-        out.push(Effect::Say(LogEvent::TakenBack(op, pending.counter)));
+        out.push(Effect::Say(DeviceOpLogEvent::TakenBack(op, pending.counter)));
         if self.own.as_ref().is_some_and(|it| it.context == op.word()) {
             self.withdraw(out);
         }
@@ -250,27 +252,27 @@ impl Zedagent {
         let of_site = OPERATIONS.into_iter().find(|op| is_pending(op) && self.is_ordered(*op));
         let Some(op) = of_site.or_else(|| OPERATIONS.into_iter().find(is_pending)) else { return };
         match self.paused(op, out).unwrap_or_else(|| self.gate(now, op)) {
-            Gate::Open(why) => self.command(op, why, out),
-            Gate::Ask => self.ask(now, op, out),
-            Gate::Failed(reason) => self.failed(now, op, reason, out),
-            Gate::Wait { waiting_for, next_step } => self.wait(op, &waiting_for, next_step, out),
+            OperationGate::Open(why) => self.command(op, why, out),
+            OperationGate::Ask => self.ask(now, op, out),
+            OperationGate::Failed(reason) => self.failed(now, op, reason, out),
+            OperationGate::Wait { waiting_for, next_step } => self.wait(op, &waiting_for, next_step, out),
         }
         for later in OPERATIONS.into_iter().filter(|it| *it > op) {
             self.wait(later, "the reboot to be carried out first", "nothing", out);
         }
     }
 
-    pub(super) fn gate(&mut self, now: Mono, op: DeviceOp) -> Gate {
+    pub(super) fn gate(&mut self, now: Mono, op: DeviceOp) -> OperationGate {
         if self.update_in_progress {
             if !self.tested.contains(&op) {
                 self.tested.push(op);
             }
-            return Gate::Wait {
+            return OperationGate::Wait {
                 waiting_for: "the test of the new image to end".to_owned(),
                 next_step: "nothing: RemainingTestTime in NodeAgentStatus says how long",
             };
         }
-        let drained = || Gate::Open(Why::Complete { skip: String::new() });
+        let drained = || OperationGate::Open(ProceedReason::Complete { skip: String::new() });
         if planted(Fault::A5) && self.tested.contains(&op) {
             return drained();
         }
@@ -281,38 +283,38 @@ impl Zedagent {
         let shared = self.commanded().is_some();
         let own = self.own.as_ref().filter(|own| shared || own.context == op.word());
         match self.judge(own, self.forced) {
-            Verdict::Open(why) => Gate::Open(why),
-            Verdict::Ask => self.ask_gate(now),
+            DrainJudgement::Open(why) => OperationGate::Open(why),
+            DrainJudgement::Ask => self.ask_gate(now),
             // Asked for again in the name of what is commanded.
-            Verdict::Failed(_) if shared => self.ask_gate(now),
-            Verdict::Failed(reason) => Gate::Failed(reason),
-            Verdict::Silent => self.silent_gate(now),
-            Verdict::Held(forced) => Gate::Wait {
+            DrainJudgement::Failed(_) if shared => self.ask_gate(now),
+            DrainJudgement::Failed(reason) => OperationGate::Failed(reason),
+            DrainJudgement::Silent => self.silent_gate(now),
+            DrainJudgement::Held(forced) => OperationGate::Wait {
                 waiting_for: format!("the forced status {forced} to end"),
                 next_step: "remove persist/kube-status/force-NodeDrainStatus-global.json",
             },
-            Verdict::Stranger(number) => Gate::Wait {
+            DrainJudgement::Stranger(number) => OperationGate::Wait {
                 waiting_for: format!(
                     "another NodeDrainStatus than {number}, which this version does not know"
                 ),
                 next_step: "see run/zedkube/NodeDrainProgress/global.json",
             },
-            Verdict::Wait | Verdict::Unanswered(_) => Gate::Wait {
+            DrainJudgement::Wait | DrainJudgement::Unanswered(_) => OperationGate::Wait {
                 waiting_for: own.map(|own| self.drain.words(own)).unwrap_or_default(),
                 next_step: "see run/zedkube/NodeDrainProgress/global.json",
             },
         }
     }
 
-    pub(super) fn judge(&self, own: Option<&Own>, forced: Option<NodeDrainStatus>) -> Verdict {
-        judge(View {
+    pub(super) fn judge(&self, own: Option<&OwnRequest>, forced: Option<NodeDrainStatus>) -> DrainJudgement {
+        judge(JudgeInput {
             by: Requester::DeviceOp,
             own,
             heard: &self.drain,
             cluster: match &self.wanted {
-                None => Membership::Undecided,
-                Some(wanted) if wanted.clustered => Membership::Clustered,
-                Some(_) => Membership::Single,
+                None => DeviceClustering::Undecided,
+                Some(wanted) if wanted.clustered => DeviceClustering::Clustered,
+                Some(_) => DeviceClustering::Single,
             },
             // One that is on its way out was in a cluster until now: it waits for the end, as for a drain.
             has_to_leave: self.has_to_leave != Some(false),
@@ -321,20 +323,20 @@ impl Zedagent {
     }
 
     /// Nobody who knows a cluster has spoken.
-    fn silent_gate(&self, now: Mono) -> Gate {
+    fn silent_gate(&self, now: Mono) -> OperationGate {
         if self.wanted.is_none() {
-            return Gate::Wait {
+            return OperationGate::Wait {
                 waiting_for: "the device config".to_owned(),
                 next_step: "put a config at persist/config/edge-dev-config.json",
             };
         }
         if now < self.unknown_until {
-            return Gate::Wait {
+            return OperationGate::Wait {
                 waiting_for: format!("zedkube to say how this {} is", self.kind()),
                 next_step: "check that zedkube runs",
             };
         }
-        Gate::Open(Why::Silent { waited_secs: self.limits.unknown_wait().as_secs() })
+        OperationGate::Open(ProceedReason::Silent { waited_secs: self.limits.unknown_wait().as_secs() })
     }
 
     /// What this node is, for a person.
@@ -346,9 +348,9 @@ impl Zedagent {
         }
     }
 
-    pub(super) fn ask_gate(&self, now: Mono) -> Gate {
+    pub(super) fn ask_gate(&self, now: Mono) -> OperationGate {
         match self.ask_from {
-            Some(from) if now < from || planted(Fault::A4NotAgain) => Gate::Wait {
+            Some(from) if now < from || planted(Fault::A4NotAgain) => OperationGate::Wait {
                 waiting_for: format!(
                     "the next try, {}, after {} failed drains",
                     self.wall(from),
@@ -356,11 +358,11 @@ impl Zedagent {
                 ),
                 next_step: "fix what Reason in run/zedkube/NodeDrainProgress/global.json says, or force COMPLETE",
             },
-            Some(_) | None => Gate::Ask,
+            Some(_) | None => OperationGate::Ask,
         }
     }
 
-    pub(super) fn config(&mut self, wanted: Wanted) {
+    pub(super) fn config(&mut self, wanted: DesiredDevice) {
         self.status.config_get_status = wanted.config_get_status;
         self.status.maintenance_mode = wanted.maintenance;
         let reason = if wanted.maintenance {
@@ -423,7 +425,7 @@ impl Core for Zedagent {
                     && !status.wait_drain_in_progress
                     && let Some(op) = OPERATIONS.into_iter().find(asked)
                 {
-                    self.command(op, Why::Complete { skip: String::new() }, &mut out);
+                    self.command(op, ProceedReason::Complete { skip: String::new() }, &mut out);
                 }
             }
             Event::Forced(forced) => {

@@ -11,5 +11,5 @@ mod wall;
 #[cfg(test)]
 mod tests;
 
-pub use facts::{Effect, Event, Found, LogEvent, SiteOrder, Wanted};
+pub use facts::{DesiredDevice, DeviceOpLogEvent, Effect, Event, SavedDeviceOps, SiteOrder};
 pub use machine::Zedagent;

@@ -4,12 +4,12 @@
 //! It goes before what the controller wants, and takes no counter of the controller with it but one that it carries out
 //! as well. Not here: when the machine's turn has come (`outage::site`). Pure: no clock, no I/O, no task.
 
-use requester::{Operation, Orderer, Paused, paused};
+use requester::{Orderer, PausableOperation, Paused, paused};
 use step::Mono;
 use topics::{DeviceOp, DeviceOpPending, PendingState, Requester};
 
-use super::facts::{Effect, LogEvent, SiteOrder};
-use super::machine::{Gate, Zedagent};
+use super::facts::{DeviceOpLogEvent, Effect, SiteOrder};
+use super::machine::{OperationGate, Zedagent};
 
 impl Zedagent {
     /// Hears what zedkube orders; an order of an earlier boot was carried out by the boot, and so was what the controller
@@ -34,7 +34,7 @@ impl Zedagent {
 
     /// What keeps this operation waiting by a person's pause; a drain that was asked for it alone is taken back where that
     /// refuses what has started.
-    pub(super) fn paused(&mut self, op: DeviceOp, out: &mut Vec<Effect>) -> Option<Gate> {
+    pub(super) fn paused(&mut self, op: DeviceOp, out: &mut Vec<Effect>) -> Option<OperationGate> {
         let shared = self.commanded().is_some();
         let started = self.own.as_ref().is_some_and(|own| shared || own.context == op.word());
         let of_site = self.site.iter().flatten().any(|it| it.op == op);
@@ -43,12 +43,12 @@ impl Zedagent {
             (true, false) => Orderer::Person,
             (false, _) => Orderer::Controller,
         };
-        let operation = Operation { by: Requester::DeviceOp, from, started, forced: self.forced };
+        let operation = PausableOperation { by: Requester::DeviceOp, from, started, forced: self.forced };
         let Paused { waiting_for, next_step, withdraws } = paused(self.pause.as_ref(), operation)?;
         if withdraws && !shared {
             self.withdraw(out);
         }
-        Some(Gate::Wait { waiting_for, next_step })
+        Some(OperationGate::Wait { waiting_for, next_step })
     }
 
     /// What is ordered is pending; what is ordered no longer is not. The site goes before a person at one node.
@@ -70,7 +70,7 @@ impl Zedagent {
         if same || self.is_ordered(op) {
             return;
         }
-        out.push(Effect::Say(LogEvent::WantedBy(op, by.clone())));
+        out.push(Effect::Say(DeviceOpLogEvent::WantedBy(op, by.clone())));
         let before = self.pending.get(&op).cloned().unwrap_or_default();
         let pending = DeviceOpPending {
             op,

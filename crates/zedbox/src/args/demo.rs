@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as Group, ValueEnum};
 
-use super::{NAMES, Options};
+use super::{AgentOptions, NAMES};
 
 /// What the demo shows, and where it works.
 #[derive(Debug, Clone, Group)]
@@ -43,5 +43,5 @@ pub(crate) struct DemoAgent {
     #[arg(value_parser = NAMES)]
     pub(crate) agent: String,
     #[command(flatten)]
-    pub(crate) options: Options,
+    pub(crate) options: AgentOptions,
 }

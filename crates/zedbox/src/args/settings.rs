@@ -24,14 +24,14 @@ const ALIKE: f64 = 0.7;
 
 /// What is wrong in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct SettingsFault {
     /// Counted from 1; 0 for the whole file.
     pub(crate) line: usize,
     pub(crate) expected: String,
     pub(crate) found: String,
 }
 
-impl Fault {
+impl SettingsFault {
     fn new(line: usize, expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self { line, expected: expected.into(), found: found.into() }
     }
@@ -44,17 +44,17 @@ impl Fault {
 
 /// Why the program does not start.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum StartRefusal {
     /// The words, which clap explains.
     Words(clap::Error),
     /// The settings file.
-    File { path: PathBuf, faults: Vec<Fault> },
+    File { path: PathBuf, faults: Vec<SettingsFault> },
 }
 
 /// Reads the command line, and for agents the settings file below the root. Words go before variables of the
 /// environment, both before the file. A link runs on `/` unless another root is named.
-pub(crate) fn parse(words: Vec<OsString>, link: bool) -> Result<Args, Refused> {
-    let refused = |error| Refused::Words(error);
+pub(crate) fn parse(words: Vec<OsString>, link: bool) -> Result<Args, StartRefusal> {
+    let refused = |error| StartRefusal::Words(error);
     let given = rootless(Args::command()).try_get_matches_from(words.clone()).map_err(refused)?;
     let mut words = words;
     if let Some((_, given)) = given.subcommand().filter(|(name, _)| is_agent(name)) {
@@ -95,7 +95,7 @@ fn is_given(given: &ArgMatches, id: &str) -> bool {
 }
 
 /// What the file says that neither words nor environment do, as words.
-fn from_file(given: &ArgMatches) -> Result<Vec<OsString>, Refused> {
+fn from_file(given: &ArgMatches) -> Result<Vec<OsString>, StartRefusal> {
     let root = given.get_one::<PathBuf>("root").filter(|_| is_given(given, "root"));
     let path = root.map_or(Path::new("/"), PathBuf::as_path).join(FOLDER).join(NAME);
     let table = options();
@@ -108,12 +108,12 @@ fn from_file(given: &ArgMatches) -> Result<Vec<OsString>, Refused> {
             let word = |(name, value): (String, String)| OsString::from(format!("--{name}={value}"));
             Ok(set.into_iter().filter(|(name, _)| is_open(name)).map(word).collect())
         }
-        Err(faults) => Err(Refused::File { path, faults }),
+        Err(faults) => Err(StartRefusal::File { path, faults }),
     }
 }
 
 /// What is wrong in the file at `path`; nothing where there is none.
-pub(crate) fn faults(path: &Path) -> Vec<Fault> {
+pub(crate) fn faults(path: &Path) -> Vec<SettingsFault> {
     read(path, &options()).err().unwrap_or_default()
 }
 
@@ -135,8 +135,8 @@ fn options() -> Command {
     run.no_binary_name(true).mut_args(|option| option.env(None::<&str>))
 }
 
-fn read(path: &Path, table: &Command) -> Result<Vec<(String, String)>, Vec<Fault>> {
-    let whole = |found: String| vec![Fault::new(0, "a file of root's that agents read", found)];
+fn read(path: &Path, table: &Command) -> Result<Vec<(String, String)>, Vec<SettingsFault>> {
+    let whole = |found: String| vec![SettingsFault::new(0, "a file of root's that agents read", found)];
     match FileState::now(path, RULE) {
         Ok(FileState::Absent) => Ok(Vec::new()),
         Ok(FileState::Present(bytes)) => match String::from_utf8(bytes) {
@@ -149,19 +149,19 @@ fn read(path: &Path, table: &Command) -> Result<Vec<(String, String)>, Vec<Fault
 }
 
 /// All options that `text` sets, or all that is wrong in it.
-fn judge(text: &str, table: &Command) -> Result<Vec<(String, String)>, Vec<Fault>> {
+fn judge(text: &str, table: &Command) -> Result<Vec<(String, String)>, Vec<SettingsFault>> {
     let line = |at: usize| 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
     let (found, broken) = DeTable::parse_recoverable(text);
     let mut set = Vec::new();
-    let mut faults: Vec<Fault> = broken
+    let mut faults: Vec<SettingsFault> = broken
         .iter()
-        .map(|error| Fault::new(line(error.span().map_or(0, |it| it.start)), "TOML", error.message()))
+        .map(|error| SettingsFault::new(line(error.span().map_or(0, |it| it.start)), "TOML", error.message()))
         .collect();
     for (name, value) in found.get_ref() {
         let (at, name) = (line(name.span().start), name.get_ref().as_ref());
         match option(table, name, value.get_ref().as_str()) {
             Ok(value) => set.push((name.to_owned(), value)),
-            Err((expected, found)) => faults.push(Fault::new(at, expected, found)),
+            Err((expected, found)) => faults.push(SettingsFault::new(at, expected, found)),
         }
     }
     faults.sort_by_key(|it| it.line);
@@ -203,7 +203,7 @@ fn first_lines(cause: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Options;
+    use crate::args::AgentOptions;
     use agent::{device, partitions};
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt as _;
@@ -214,11 +214,11 @@ mod tests {
         root
     }
 
-    fn parsed(words: &str, link: bool) -> Result<Args, Refused> {
+    fn parsed(words: &str, link: bool) -> Result<Args, StartRefusal> {
         parse(words.split(' ').map(OsString::from).collect(), link)
     }
 
-    fn of(args: Args) -> Options {
+    fn of(args: Args) -> AgentOptions {
         use crate::args::Command::{Baseosmgr, Nodeagent, Run, Zedagent, Zedkube};
         let (Run(it) | Zedagent(it) | Baseosmgr(it) | Nodeagent(it) | Zedkube(it)) = args.command else {
             panic!("no agent")
@@ -270,15 +270,15 @@ log-format = \"journald\"
             assert_eq!((args.log.as_deref(), args.log_format), (Some("debug"), Some(LogFormat::Journald)));
             let options = of(args);
             assert_eq!(options.root.display().to_string(), root.to_string());
-            assert_eq!(options.device, device::Choice::Record);
-            assert_eq!(options.partitions, partitions::Choice::Gpt("/dev/sda".into()));
+            assert_eq!(options.device, device::DeviceChoice::Record);
+            assert_eq!(options.partitions, partitions::PartitionsChoice::Gpt("/dev/sda".into()));
             assert_eq!(options.current_partition.unwrap().to_string(), "IMGB");
             assert_eq!(options.limits.as_deref(), Some(Path::new("/l")));
         }
         let before = parsed(&format!("zedbox --log debug run --root {root}"), false).unwrap();
         assert_eq!(before.log.as_deref(), Some("debug"));
         let options = of(parsed(&format!("zedbox run --root {root}/none"), false).unwrap());
-        assert_eq!((options.device, options.limits), (device::Choice::Record, None));
+        assert_eq!((options.device, options.limits), (device::DeviceChoice::Record, None));
     }
 
     #[test]
@@ -288,10 +288,10 @@ log-format = \"journald\"
             let args = parse(words, true).unwrap();
             assert_eq!(of(args).root, Path::new("/"), "{agent}");
         }
-        assert!(matches!(parsed("zedbox run", false), Err(Refused::Words(_))), "only a link does");
+        assert!(matches!(parsed("zedbox run", false), Err(StartRefusal::Words(_))), "only a link does");
         let root = tree("device = \"exec:/d\"");
         let line = format!("zedkube zedkube --root {}", root.path().display());
-        assert_eq!(of(parsed(&line, true).unwrap()).device, device::Choice::Exec("/d".into()));
+        assert_eq!(of(parsed(&line, true).unwrap()).device, device::DeviceChoice::Exec("/d".into()));
     }
 
     #[test]
@@ -330,12 +330,12 @@ log-format = \"journald\"
         assert!(start().is_ok() && faults(&path).is_empty());
         fs::set_permissions(&path, Permissions::from_mode(0o620)).unwrap();
         assert!(faults(&path)[0].found.contains("others may write it (mode 620)"), "{:?}", faults(&path));
-        assert!(matches!(start(), Err(Refused::File { .. })));
+        assert!(matches!(start(), Err(StartRefusal::File { .. })));
         fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         assert!(start().is_ok());
         fs::rename(&path, root.path().join("real.toml")).unwrap();
         std::os::unix::fs::symlink(root.path().join("real.toml"), &path).unwrap();
         assert_eq!(faults(&path).len(), 1);
-        assert!(matches!(start(), Err(Refused::File { .. })));
+        assert!(matches!(start(), Err(StartRefusal::File { .. })));
     }
 }

@@ -2,7 +2,7 @@
 //! Never what their makers put into them: no environment, no command, no annotation, no data.
 
 use kubeapi::ApiClient;
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
@@ -26,7 +26,7 @@ const OURS: &str = "pillar-rs/";
 /// Adds them below `cluster`; what cannot be listed, with the reason.
 pub(super) async fn collect(cluster: &ApiClient, contents: &mut Contents) {
     for (name, path, with_spec) in COLLECTIONS {
-        let scope = Scope::all(name, path.to_owned());
+        let scope = WatchScope::all(name, path.to_owned());
         let failed = match timeout(TIME, scope.list_installed::<Value>(cluster)).await {
             Ok(Ok(None)) => continue,
             Ok(Ok(Some(objects))) => {

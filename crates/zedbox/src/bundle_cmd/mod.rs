@@ -61,7 +61,7 @@ impl Contents {
 /// What was written, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Done<'a> {
+struct BundleWritten<'a> {
     /// The archive.
     file: &'a Path,
     /// How many files are in it.
@@ -114,7 +114,7 @@ async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
     store::replace(&file, &archive).with_context(|| format!("write {}", file.display()))?;
     let (files, bytes) = (contents.0.len(), archive.len());
     match voice.output {
-        Output::Json => Voice::json(&Done { file: &file, files, bytes }, false)?,
+        Output::Json => Voice::json(&BundleWritten { file: &file, files, bytes }, false)?,
         Output::Text => voice.paragraph(&format!(
             "{}: {files} files, {} kB. Kubeconfigs, tokens, keys and the device config are left out; names and \
              addresses of pods, nodes and machines and the agents' log are in it.{}",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent::Clock;
 use anyhow::bail;
-use kubesim::{ApiRequest, Fault, Server, Sim, SimConfig};
+use kubesim::{ApiRequest, ScriptedFault, Sim, SimConfig, SimServer};
 use outage::turn::record::{HOLDERS, LEASE, MODE};
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ const MACHINES: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What runs on which node.
-pub(super) struct Running {
+pub(super) struct RunningPods {
     /// Each virtual machine that runs, by namespace and name.
     pub(super) machines: BTreeMap<String, String>,
     /// Pods that are Ready, by namespace and application.
@@ -41,7 +41,7 @@ pub(super) struct Running {
 /// The cluster, served over HTTP on loopback.
 pub(super) struct DemoCluster {
     pub(super) sim: Sim,
-    server: Server,
+    server: SimServer,
     clock: Clock,
     /// How much had been asked when the quorum was lost.
     asked: Cell<usize>,
@@ -161,7 +161,12 @@ impl DemoCluster {
 
     /// No pod may be evicted.
     pub(super) fn hold_evictions(&self) {
-        self.sim.faults().script("POST", "/eviction", u32::MAX, Fault::status(429, "TooManyRequests"));
+        self.sim.faults().script(
+            "POST",
+            "/eviction",
+            u32::MAX,
+            ScriptedFault::status(429, "TooManyRequests"),
+        );
     }
 
     /// Every pod may.
@@ -171,7 +176,7 @@ impl DemoCluster {
 
     /// The servers have no quorum: what was known is read, all nodes Ready, and nothing can be written.
     pub(super) fn without_quorum(&self) {
-        self.asked.set(self.sim.faults().seen().len());
+        self.asked.set(self.sim.faults().requests().len());
         self.sim.quorum(false);
     }
 
@@ -182,7 +187,7 @@ impl DemoCluster {
 
     /// Nobody has tried to let pods on a node again since there is no quorum.
     pub(super) fn none_let_go(&self) -> anyhow::Result<()> {
-        let asked = self.sim.faults().seen().split_off(self.asked.get());
+        let asked = self.sim.faults().requests().split_off(self.asked.get());
         let lets_go = |it: &&ApiRequest| {
             let body: Value = serde_json::from_slice(&it.body).unwrap_or_default();
             it.uri.contains("/nodes/")
@@ -212,7 +217,7 @@ impl DemoCluster {
     }
 
     /// What runs now.
-    pub(super) fn running(&self) -> Running {
+    pub(super) fn running(&self) -> RunningPods {
         let nodes = |resource: &str, name: &str, of: &dyn Fn(&Value) -> Option<String>| {
             let all = self.sim.list(resource);
             let some = all.iter().filter_map(|it| Some((of(it)?, text(&it[name]["nodeName"]))));
@@ -225,14 +230,14 @@ impl DemoCluster {
             let app = it["metadata"]["labels"]["app"].as_str().filter(|_| is_kept)?;
             Some(format!("{}/{app}", text(&it["metadata"]["namespace"])))
         };
-        Running {
+        RunningPods {
             machines: nodes(GUESTS, "status", &machine).into_iter().collect(),
             pods: nodes("pods", "spec", &app),
         }
     }
 
     /// What ran before and does not run now, one sentence each; what was on the node `off` is not looked for.
-    pub(super) fn lacks(&self, before: &Running, off: &str) -> Vec<String> {
+    pub(super) fn lacks(&self, before: &RunningPods, off: &str) -> Vec<String> {
         let now = self.running();
         let mut lacks = Vec::new();
         for (machine, _) in before.machines.iter().filter(|it| it.1 != off) {
@@ -247,7 +252,7 @@ impl DemoCluster {
             }
         }
         let count =
-            |all: &Running, app: &str| all.pods.iter().filter(|it| it.0 == app && it.1 != off).count();
+            |all: &RunningPods, app: &str| all.pods.iter().filter(|it| it.0 == app && it.1 != off).count();
         let apps: BTreeSet<&String> = before.pods.iter().map(|it| &it.0).collect();
         for app in apps {
             let (wanted, there) = (count(before, app), count(&now, app));
@@ -284,7 +289,7 @@ impl DemoCluster {
     }
 
     /// Until all that ran before runs again.
-    pub(super) async fn all_back(&self, before: &Running, off: &str) {
+    pub(super) async fn all_back(&self, before: &RunningPods, off: &str) {
         self.sim.until("pods", |_| self.lacks(before, off).is_empty()).await;
     }
 

@@ -20,8 +20,8 @@ use topics::{CordonOwner, DrainStatus, NodeDrainProgress};
 use super::cluster::{DemoCluster, NODES};
 use super::fresh_root;
 use super::machine::DemoMachine;
-use super::stage::Stage;
-use super::teller::Teller;
+use super::stage::DemoTopics;
+use super::teller::Narrator;
 
 /// How long a single node without a quorum is looked at before the next one gets its power.
 const ALONE: Duration = Duration::from_secs(5);
@@ -73,7 +73,7 @@ fn clock(text: &str) -> Result<WallClock, String> {
 
 /// When what was seen of one node, since its power came back.
 #[derive(Debug, Clone, Default)]
-struct Times {
+struct DrillTimes {
     /// Each layer of the gate that held it, and for how long it did.
     layers: Vec<(String, Mono)>,
     open: Option<Mono>,
@@ -81,15 +81,15 @@ struct Times {
 }
 
 /// One machine of the drill.
-struct Seen {
+struct DrillMachine {
     machine: DemoMachine,
     /// When it got its power back.
     on: Option<Mono>,
-    times: Arc<Mutex<Times>>,
+    times: Arc<Mutex<DrillTimes>>,
     follows: JoinSet<()>,
 }
 
-impl Seen {
+impl DrillMachine {
     fn new(dir: &Path, at: usize) -> anyhow::Result<Self> {
         let (machine, times) = (DemoMachine::new(dir, at)?, Arc::default());
         Ok(Self { machine, on: None, times, follows: JoinSet::new() })
@@ -104,8 +104,8 @@ impl Seen {
         self.machine.feed(&self.machine.config(counter)?)
     }
 
-    fn stage(&self, clock: Clock) -> Stage {
-        Stage::open(&self.machine.topic_root, clock)
+    fn stage(&self, clock: Clock) -> DemoTopics {
+        DemoTopics::open(&self.machine.topic_root, clock)
     }
 
     /// Its agents start, in a new boot where it had lost its power.
@@ -144,7 +144,7 @@ impl Seen {
         });
     }
 
-    fn times(&self) -> Times {
+    fn times(&self) -> DrillTimes {
         self.times.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -174,7 +174,7 @@ impl Seen {
 
 /// How it went.
 #[derive(Debug)]
-struct Report {
+struct DrillReport {
     lines: Vec<String>,
     /// What ran before and does not run again, and which nodes take no pods.
     lacks: Vec<String>,
@@ -185,7 +185,7 @@ pub(crate) async fn run(options: &DrillOptions) -> anyhow::Result<()> {
     drill(options, |_| ()).await?.end()
 }
 
-impl Report {
+impl DrillReport {
     fn end(self) -> anyhow::Result<()> {
         println!();
         for line in self.lines {
@@ -199,7 +199,7 @@ impl Report {
 }
 
 /// The drill; `meanwhile` is what somebody does while the power is off.
-async fn drill(options: &DrillOptions, meanwhile: impl Fn(&DemoCluster)) -> anyhow::Result<Report> {
+async fn drill(options: &DrillOptions, meanwhile: impl Fn(&DemoCluster)) -> anyhow::Result<DrillReport> {
     let mut order = options.order.clone();
     order.retain(|it| Some(*it) != options.missing);
     let mut sorted = order.clone();
@@ -211,7 +211,7 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&DemoCluster)) -> anyh
     let off = options.missing.map_or("", |at| NODES[at].0);
     let dir = fresh_root(&options.dir)?;
     let clock = Clock::new();
-    let tell = Teller::new(clock);
+    let tell = Narrator::new(clock);
     println!(
         "zedbox site drill: a simulation, nothing of this site is touched; three nodes lose their power; files in {}",
         dir.display()
@@ -219,7 +219,8 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&DemoCluster)) -> anyh
     let cluster = DemoCluster::start(clock).await.context("start the embedded cluster")?;
     cluster.open_budget();
     cluster.add_machines().await?;
-    let mut machines = (0..NODES.len()).map(|at| Seen::new(&dir, at)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut machines =
+        (0..NODES.len()).map(|at| DrillMachine::new(&dir, at)).collect::<anyhow::Result<Vec<_>>>()?;
     for machine in &mut machines {
         machine.feed(6)?;
         machine.start(&cluster, clock)?;
@@ -296,15 +297,15 @@ async fn drill(options: &DrillOptions, meanwhile: impl Fn(&DemoCluster)) -> anyh
     lines.push(format!("  virtual IP: served by {}", cluster.server()));
     lines.push(format!("  turns: {turn}"));
     lines.extend(lacks.iter().map(|it| format!("  NOT BACK: {it}")));
-    Ok(Report { lines, lacks })
+    Ok(DrillReport { lines, lacks })
 }
 
 /// The reboot that the power cut has come into is carried out once, behind a drain of its own.
 async fn reboots(
-    machine: &mut Seen,
+    machine: &mut DrillMachine,
     cluster: &DemoCluster,
     clock: Clock,
-    tell: &Teller,
+    tell: &Narrator,
 ) -> anyhow::Result<()> {
     cluster.let_go();
     machine.stage(clock).recorded_reboot().await?;
@@ -335,22 +336,22 @@ mod tests {
     use crate::site_cmd::{self, SiteCommand};
 
     #[derive(clap::Parser)]
-    struct Line {
+    struct DrillLine {
         #[command(flatten)]
         site: SiteCommand,
     }
 
     #[derive(clap::Parser)]
-    struct Options {
+    struct DrillOptionsLine {
         #[command(flatten)]
         options: DrillOptions,
     }
 
-    async fn report(args: &[&str], meanwhile: impl Fn(&DemoCluster)) -> Report {
+    async fn report(args: &[&str], meanwhile: impl Fn(&DemoCluster)) -> DrillReport {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("drill");
         let line = ["drill", "--dir", dir.to_str().unwrap()].into_iter().chain(args.iter().copied());
-        drill(&Options::parse_from(line).options, meanwhile).await.unwrap()
+        drill(&DrillOptionsLine::parse_from(line).options, meanwhile).await.unwrap()
     }
 
     #[tokio::test(start_paused = true)]
@@ -418,9 +419,9 @@ mod tests {
         let dir = dir.path().join("drill");
         let line =
             ["site", "drill", "--missing", "edge-node-3", "--clock", "+400d", "--dir", dir.to_str().unwrap()];
-        assert_eq!(Box::pin(site_cmd::run(&Line::parse_from(line).site)).await, Exit::Done);
+        assert_eq!(Box::pin(site_cmd::run(&DrillLine::parse_from(line).site)).await, Exit::Done);
         let occupied = dir.parent().unwrap().to_str().unwrap();
         let line = ["site", "drill", "--dir", occupied];
-        assert_eq!(Box::pin(site_cmd::run(&Line::parse_from(line).site)).await, Exit::Failed);
+        assert_eq!(Box::pin(site_cmd::run(&DrillLine::parse_from(line).site)).await, Exit::Failed);
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use agent::device::{self, Operation};
+use agent::device::{self, MachineOperation};
 use agent::{Clock, Stop};
 use anyhow::{Context as _, bail};
 use pubsub::{FileRule, store};
@@ -20,11 +20,11 @@ use tokio::process::{Child, Command};
 use topics::DrainStatus;
 
 use super::machine::{DemoMachine, KUBECONFIG, address, brisk};
-use super::scenarios::Place;
-use super::stage::Stage;
-use super::{DemoCluster, NODES, Teller, interrupted, quoted};
+use super::scenarios::DemoWorld;
+use super::stage::DemoTopics;
+use super::{DemoCluster, NODES, Narrator, interrupted, quoted};
 use crate::args::DemoAgent;
-use crate::log::Levels;
+use crate::log::LogLevels;
 use crate::supervisor::{self, Agent};
 
 /// What a machine takes to boot.
@@ -95,7 +95,7 @@ edge-node-1/log and so on. Ctrl-C ends the demo and leaves its files.
 "#;
 
 /// Runs one agent of the demo. It ends with the demo, however that ends.
-pub(crate) async fn agent(command: &DemoAgent, levels: &Levels) -> anyhow::Result<()> {
+pub(crate) async fn agent(command: &DemoAgent, levels: &LogLevels) -> anyhow::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("end with the demo")?;
     let Some(agent) = Agent::ALL.into_iter().find(|it| it.name() == command.agent) else {
         bail!("run the agent {}: there is none", command.agent);
@@ -104,7 +104,7 @@ pub(crate) async fn agent(command: &DemoAgent, levels: &Levels) -> anyhow::Resul
 }
 
 /// Keeps the three machines until somebody ends it.
-pub(super) async fn run(place: &mut Place) -> anyhow::Result<()> {
+pub(super) async fn run(place: &mut DemoWorld) -> anyhow::Result<()> {
     let port = free_port()?;
     for machine in &mut place.machines {
         machine.limits = brisk();
@@ -114,10 +114,11 @@ pub(super) async fn run(place: &mut Place) -> anyhow::Result<()> {
         }
     }
     let (dir, clock, tell, cluster) = (quoted(&place.root), place.clock, &place.tell, &place.cluster);
-    let stages: Vec<Stage> = place.machines.iter().map(|it| Stage::open(&it.topic_root, clock)).collect();
+    let stages: Vec<DemoTopics> =
+        place.machines.iter().map(|it| DemoTopics::open(&it.topic_root, clock)).collect();
     let (stopper, stop) = Stop::new();
     let last_off = Cell::new(None);
-    let site = Site { clock, tell, cluster, last_off: &last_off };
+    let site = DemoShared { clock, tell, cluster, last_off: &last_off };
     let machines = place.machines.iter_mut().map(async |machine| {
         let kept = Box::pin(site.keep(machine, stop.clone())).await;
         // Without one of them the others end too.
@@ -162,21 +163,21 @@ fn free_port() -> anyhow::Result<u16> {
 
 /// What the machines share.
 #[derive(Clone, Copy)]
-struct Site<'a> {
+struct DemoShared<'a> {
     clock: Clock,
-    tell: &'a Teller,
+    tell: &'a Narrator,
     cluster: &'a DemoCluster,
     /// When the last machine was switched off.
     last_off: &'a Cell<Option<Mono>>,
 }
 
-impl Site<'_> {
+impl DemoShared<'_> {
     /// Keeps a machine running, boot after boot, until it is to stop.
     async fn keep(self, machine: &mut DemoMachine, mut stop: Stop) -> anyhow::Result<()> {
         loop {
             let Some(operation) = self.boot(machine, stop.clone()).await? else { return Ok(()) };
             machine.cut(self.cluster).await?;
-            if operation == Operation::Reboot {
+            if operation == MachineOperation::Reboot {
                 self.tell.say(
                     machine.name(),
                     "stand-in reboot: the node goes away, run/ is wiped, a new boot begins",
@@ -203,7 +204,11 @@ impl Site<'_> {
     }
 
     /// One boot of a machine; ends with what it was ordered, or with none when it is to stop. No agent runs then.
-    async fn boot(self, machine: &mut DemoMachine, mut stop: Stop) -> anyhow::Result<Option<Operation>> {
+    async fn boot(
+        self,
+        machine: &mut DemoMachine,
+        mut stop: Stop,
+    ) -> anyhow::Result<Option<MachineOperation>> {
         machine.power_on(self.cluster)?;
         let network = json!({ "Ports": [{
             "IfName": "lo", "Logicallabel": "eth1", "ClusterIPAddr": machine.address(), "Up": true, "IsL3Port": true,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{DemoCluster, NODES};
 use crate::limits::Limits;
-use crate::supervisor::{Agent, Crew, Setting};
+use crate::supervisor::{Agent, AgentsSetup, Crew};
 
 /// The controller's command of the reference: reboot counter 7.
 const REBOOT: &str = include_str!("../../../../tests/golden/EdgeDevConfig/cluster-reboot.json");
@@ -85,15 +85,15 @@ impl DemoMachine {
     /// Power on, and its agents start as tasks.
     pub(super) fn start(&mut self, cluster: &DemoCluster, clock: Clock) -> anyhow::Result<()> {
         self.power_on(cluster)?;
-        let device = device::Choice::Record;
-        let setting = Setting {
+        let device = device::DeviceChoice::Record;
+        let setting = AgentsSetup {
             boot_id: device.boot_id(&self.topic_root)?,
             cluster: kubeapi::ApiClient::from_kubeconfig(self.topic_root.path(KUBECONFIG)),
             limits: Limits::of(self.limits.clone())?,
             topic_root: self.topic_root.clone(),
             clock,
             device,
-            partitions: partitions::Choice::Record,
+            partitions: partitions::PartitionsChoice::Record,
             current_partition: None,
         };
         self.crew = Some(Crew::start(&Agent::ALL, &setting));

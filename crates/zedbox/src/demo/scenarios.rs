@@ -13,8 +13,8 @@ use topics::DrainStatus;
 
 use super::cluster::DemoCluster;
 use super::machine::DemoMachine;
-use super::stage::Stage;
-use super::teller::Teller;
+use super::stage::DemoTopics;
+use super::teller::Narrator;
 use super::typed_drain;
 use crate::Exit;
 use crate::args::Scenario;
@@ -27,9 +27,9 @@ const CONTENT: &str = "5c1f6e0a-3a5e-4a80-9d6f-2b9f5d6e7a01";
 const VERSION: &str = "14.5.1-lts-kubevirt-amd64";
 
 /// The embedded cluster with its three machines.
-pub(super) struct Place {
+pub(super) struct DemoWorld {
     pub(super) clock: Clock,
-    pub(super) tell: Teller,
+    pub(super) tell: Narrator,
     pub(super) cluster: DemoCluster,
     pub(super) machines: Vec<DemoMachine>,
     /// The directory of all.
@@ -49,12 +49,12 @@ pub(super) fn title(scenario: Scenario) -> &'static str {
 
 /// A line that somebody could type.
 #[derive(clap::Parser)]
-struct Site {
+struct SiteLine {
     #[command(flatten)]
     site: SiteCommand,
 }
 
-impl Place {
+impl DemoWorld {
     /// Shows the scenario; at its end all machines are up and idle, and the budget allows a disruption.
     pub(super) async fn show(&mut self, scenario: Scenario) -> anyhow::Result<()> {
         match scenario {
@@ -157,12 +157,12 @@ impl Place {
         let (kubeconfig, root) = (self.root.join("kubeconfig"), self.machines[0].topic_root.path(""));
         let words = ["site", "shutdown", "--reason", "work on the mains"].map(std::ffi::OsStr::new);
         let place = ["--kubeconfig".as_ref(), kubeconfig.as_os_str(), "--root".as_ref(), root.as_os_str()];
-        let line = Site::try_parse_from(words.into_iter().chain(place))?;
+        let line = SiteLine::try_parse_from(words.into_iter().chain(place))?;
         anyhow::ensure!(site_cmd::run(&line.site).await == Exit::Done, "shut the site down");
         self.tell.show("\n");
         let (clock, tell, cluster) = (self.clock, &self.tell, &self.cluster);
         let each = self.machines.iter_mut().map(async |machine| {
-            Stage::open(&machine.topic_root, clock).recorded_reboot().await?;
+            DemoTopics::open(&machine.topic_root, clock).recorded_reboot().await?;
             tell.say(machine.name(), "is switched off");
             machine.stop().await;
             machine.cut(cluster).await
@@ -183,8 +183,8 @@ impl Place {
         Ok(())
     }
 
-    fn stage(&self, at: usize) -> Stage {
-        Stage::open(&self.machines[at].topic_root, self.clock)
+    fn stage(&self, at: usize) -> DemoTopics {
+        DemoTopics::open(&self.machines[at].topic_root, self.clock)
     }
 
     /// The controller asks for reboot 7 of the first machine.
@@ -219,7 +219,7 @@ impl Place {
 
     /// The first machine goes down when it is ordered to, and boots. Ends once its node is schedulable and `counter` counts as
     /// executed.
-    async fn boots(&mut self, show: JoinSet<()>, counter: u32) -> anyhow::Result<Stage> {
+    async fn boots(&mut self, show: JoinSet<()>, counter: u32) -> anyhow::Result<DemoTopics> {
         self.stage(0).recorded_reboot().await?;
         self.tell.say("demo", "stand-in reboot: the node goes away, run/ is wiped, a new boot begins");
         let machine = &mut self.machines[0];
@@ -228,7 +228,7 @@ impl Place {
         machine.cut(&self.cluster).await?;
         machine.start(&self.cluster, self.clock)?;
         let (stage, show) =
-            (Stage::open(&machine.topic_root, self.clock), self.tell.follow(&machine.topic_root));
+            (DemoTopics::open(&machine.topic_root, self.clock), self.tell.follow(&machine.topic_root));
         stage.idle_with_counter(counter).await?;
         self.cluster.schedulable().await?;
         stage.settled().await?;

@@ -14,12 +14,12 @@ use topics::{
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The topics that the demo waits for.
-pub(super) struct Stage {
+pub(super) struct DemoTopics {
     topic_root: TopicRoot,
     clock: Clock,
 }
 
-impl Stage {
+impl DemoTopics {
     pub(super) fn open(topic_root: &TopicRoot, clock: Clock) -> Self {
         Self { topic_root: topic_root.clone(), clock }
     }

@@ -22,7 +22,7 @@ use crate::drain_cmd::voice::Voice;
 
 /// Prints transitions.
 #[derive(Clone)]
-pub(super) struct Teller {
+pub(super) struct Narrator {
     clock: Clock,
     start: Mono,
     terminal: bool,
@@ -31,7 +31,7 @@ pub(super) struct Teller {
     drawn: Arc<AtomicBool>,
 }
 
-impl Teller {
+impl Narrator {
     pub(super) fn new(clock: Clock) -> Self {
         let (voice, terminal) =
             (Voice::new(Output::Text, &Surroundings::of_this_process()), stdout().is_terminal());

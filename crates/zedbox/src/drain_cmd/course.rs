@@ -26,14 +26,14 @@ pub(super) enum Goal {
 
 /// How a watched drain ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct WatchEnd {
     pub(super) exit: Exit,
     pub(super) words: String,
 }
 
 /// What was told so far.
 #[derive(Debug)]
-pub(super) struct Course {
+pub(super) struct WatchCourse {
     goal: Goal,
     under_way: bool,
     line: String,
@@ -45,7 +45,7 @@ pub(super) struct Course {
     troubles: Vec<String>,
 }
 
-impl Course {
+impl WatchCourse {
     pub(super) fn new(goal: Goal) -> Self {
         Self {
             goal,
@@ -96,7 +96,7 @@ impl Course {
     }
 
     /// The end of the watched drain, if it has come.
-    pub(super) fn end(&mut self, seen: &DrainView) -> Option<End> {
+    pub(super) fn end(&mut self, seen: &DrainView) -> Option<WatchEnd> {
         match self.goal {
             Goal::Any => self.end_of_any(seen),
             Goal::Own(id) => end_of_own(seen, id),
@@ -104,7 +104,7 @@ impl Course {
         }
     }
 
-    fn end_of_machine(&mut self, seen: &DrainView, op: DeviceOp) -> Option<End> {
+    fn end_of_machine(&mut self, seen: &DrainView, op: DeviceOp) -> Option<WatchEnd> {
         // The controller's shutdown leaves the power on; that one is not waited for.
         let ours = |it: &DeviceOpPending| op == DeviceOp::Reboot || !it.site.is_empty();
         let pending = seen.pending.values().find(|it| it.op == op && ours(it));
@@ -120,7 +120,7 @@ impl Course {
         }
     }
 
-    fn end_of_any(&mut self, seen: &DrainView) -> Option<End> {
+    fn end_of_any(&mut self, seen: &DrainView) -> Option<WatchEnd> {
         // Between two files of zedkube nothing ends.
         let settled = seen.settled();
         match seen.drain_state() {
@@ -135,7 +135,7 @@ impl Course {
             | DrainState::Failed)
                 if settled =>
             {
-                Some(End { exit: state.exit(), words: outcome(seen, state) })
+                Some(WatchEnd { exit: state.exit(), words: outcome(seen, state) })
             }
             DrainState::Idle if settled && self.under_way && seen.requests.is_empty() => Some(withdrawn()),
             DrainState::Unknown
@@ -150,20 +150,20 @@ impl Course {
 }
 
 /// The machine goes down: behind a drain, or for what reason without one.
-fn goes(op: DeviceOp, skip: &str) -> End {
+fn goes(op: DeviceOp, skip: &str) -> WatchEnd {
     let now = match op {
         DeviceOp::Reboot => "the machine reboots now",
         DeviceOp::Shutdown => "the machine is switched off now",
     };
     let exit = match skip {
-        "" => return End { exit: Exit::Done, words: format!("complete: {now}") },
+        "" => return WatchEnd { exit: Exit::Done, words: format!("complete: {now}") },
         it if it.starts_with("forced") => Exit::Forced,
         _ => Exit::Skipped,
     };
-    End { exit, words: format!("{NOT_DRAINED}: {skip}; {now}") }
+    WatchEnd { exit, words: format!("{NOT_DRAINED}: {skip}; {now}") }
 }
 
-fn end_of_own(seen: &DrainView, id: RequestId) -> Option<End> {
+fn end_of_own(seen: &DrainView, id: RequestId) -> Option<WatchEnd> {
     if seen.requests.get(OPERATOR).is_none_or(|it| it.requested_at != id.at) {
         return Some(withdrawn());
     }
@@ -181,11 +181,11 @@ fn end_of_own(seen: &DrainView, id: RequestId) -> Option<End> {
         }
         DrainState::Failed => "`zedbox drain request` asks again, `zedbox drain cancel` gives up",
     };
-    Some(End { exit: state.exit(), words: format!("{}; {ways}", outcome(seen, state)) })
+    Some(WatchEnd { exit: state.exit(), words: format!("{}; {ways}", outcome(seen, state)) })
 }
 
-fn withdrawn() -> End {
-    End { exit: Exit::Withdrawn, words: format!("{NOT_DRAINED}: the request was withdrawn") }
+fn withdrawn() -> WatchEnd {
+    WatchEnd { exit: Exit::Withdrawn, words: format!("{NOT_DRAINED}: the request was withdrawn") }
 }
 
 /// How a drain ended, in words that claim no more than is known.
@@ -270,7 +270,7 @@ mod tests {
         Answer, Blocker, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester,
     };
 
-    fn seen(status: DrainStatus) -> DrainView {
+    fn view_with(status: DrainStatus) -> DrainView {
         let requested_by = Requester::DeviceOp;
         DrainView {
             status: Some(NodeDrainStatus { status, requested_by }),
@@ -284,27 +284,28 @@ mod tests {
     }
 
     fn exits(goal: Goal, way: &[DrainView]) -> Vec<Option<Exit>> {
-        let mut course = Course::new(goal);
+        let mut course = WatchCourse::new(goal);
         way.iter().map(|seen| course.end(seen).map(|end| end.exit)).collect()
     }
 
     #[test]
     fn idle_is_an_end_only_after_something_was_under_way() {
-        let way = [DrainStatus::NotRequested, DrainStatus::Cordoned, DrainStatus::NotRequested].map(seen);
+        let way =
+            [DrainStatus::NotRequested, DrainStatus::Cordoned, DrainStatus::NotRequested].map(view_with);
         assert_eq!(exits(Goal::Any, &way), [None, None, Some(Exit::Withdrawn)]);
-        let way = [DrainStatus::Unknown, DrainStatus::NotSupported, DrainStatus::NotRequested].map(seen);
+        let way = [DrainStatus::Unknown, DrainStatus::NotSupported, DrainStatus::NotRequested].map(view_with);
         assert_eq!(exits(Goal::Any, &way), [None; 3]);
     }
 
     #[test]
     fn a_restart_of_zedkube_ends_nothing() {
         let gone = DrainView::default();
-        let way = [seen(DrainStatus::Cordoned), gone, seen(DrainStatus::Cordoned)];
+        let way = [view_with(DrainStatus::Cordoned), gone, view_with(DrainStatus::Cordoned)];
         assert_eq!(exits(Goal::Any, &way), [None; 3]);
         // It says that it is in no cluster before it has heard that it is; the request still stands.
-        let mut early = seen(DrainStatus::NotSupported);
+        let mut early = view_with(DrainStatus::NotSupported);
         early.requests.insert("zedagent", NodeDrainRequest::default());
-        assert_eq!(exits(Goal::Any, &[seen(DrainStatus::Cordoned), early]), [None; 2]);
+        assert_eq!(exits(Goal::Any, &[view_with(DrainStatus::Cordoned), early]), [None; 2]);
     }
 
     #[test]
@@ -314,11 +315,11 @@ mod tests {
             (DrainStatus::FailedDrain, Exit::DrainFailed),
             (DrainStatus::FailedCordon, Exit::DrainFailed),
         ] {
-            let mut between = seen(status);
-            between.status = seen(DrainStatus::Cordoned).status;
-            let mut late = seen(DrainStatus::Cordoned);
-            late.status = seen(status).status;
-            assert_eq!(exits(Goal::Any, &[between, late, seen(status)]), [None, None, Some(exit)]);
+            let mut between = view_with(status);
+            between.status = view_with(DrainStatus::Cordoned).status;
+            let mut late = view_with(DrainStatus::Cordoned);
+            late.status = view_with(status).status;
+            assert_eq!(exits(Goal::Any, &[between, late, view_with(status)]), [None, None, Some(exit)]);
         }
     }
 
@@ -330,7 +331,7 @@ mod tests {
             context: "operator field: disk".to_owned(),
         };
         let told = |status: DrainStatus, by: Requester, answer: DrainStatus| {
-            let mut seen = seen(status);
+            let mut seen = view_with(status);
             seen.requests.insert(OPERATOR, mine.clone());
             let answer = Answer {
                 requested_by: by,
@@ -348,13 +349,16 @@ mod tests {
             told(DrainStatus::Complete, Requester::Operator, DrainStatus::Complete),
         ];
         assert_eq!(exits(Goal::Own(mine.id()), &way), [None, None, None, Some(Exit::Done)]);
-        assert_eq!(exits(Goal::Own(mine.id()), &[seen(DrainStatus::NotRequested)]), [Some(Exit::Withdrawn)]);
+        assert_eq!(
+            exits(Goal::Own(mine.id()), &[view_with(DrainStatus::NotRequested)]),
+            [Some(Exit::Withdrawn)]
+        );
     }
 
     #[test]
     fn what_has_not_changed_is_not_told_again_and_blockers_come_and_go_by_name() {
-        let mut course = Course::new(Goal::Any);
-        let mut seen = seen(DrainStatus::Cordoned);
+        let mut course = WatchCourse::new(Goal::Any);
+        let mut seen = view_with(DrainStatus::Cordoned);
         assert_eq!(course.news(&seen).len(), 1);
         assert_eq!(course.news(&seen).len(), 0);
         let progress = seen.progress.as_mut().unwrap();

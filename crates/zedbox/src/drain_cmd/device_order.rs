@@ -14,13 +14,13 @@ use topics::{
 };
 
 use super::course::Goal;
-use super::force::{order_it, refuse_directory, seen_by_agents};
+use super::force::{order_it, read_as_agents_do, refuse_directory};
 use super::orders::pause::refuse_while_paused;
 use super::person;
 use super::request::doubts;
 use super::view::Follow;
 use super::voice::Voice;
-use super::watch::{self, Patience};
+use super::watch::{self, WatchPatience};
 use crate::Exit;
 use crate::args::{Blocked, OrderOptions, Output, Surroundings};
 
@@ -32,7 +32,7 @@ const LIMIT_BYTES: u64 = 4096;
 /// What became of an order, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Done<'a> {
+struct DeviceOrderResult<'a> {
     /// `ordered` or `withdrawn`.
     result: &'a str,
     /// The file concerned.
@@ -88,7 +88,7 @@ async fn act(
     }
     let by = person::name(surroundings);
     let order = DeviceOrder { op, boot_id, ordered_at: clock.wall(), reason: reason.to_owned(), by };
-    let seen = Follow::open(&topic_root, clock).await.seen().clone();
+    let seen = Follow::open(&topic_root, clock).await.view().clone();
     match refuse_while_paused(&seen, &doing()) {
         // Power that fails asks nobody.
         Err(paused) if within.is_some() => {
@@ -102,14 +102,14 @@ async fn act(
     refuse_directory(&file).with_context(doing)?;
     let bytes = go_json::to_vec(&order).with_context(doing)?;
     store::replace(&file, &bytes).map_err(person::root_needed).with_context(doing)?;
-    seen_by_agents(&topic_root, &file).await.with_context(doing)?;
+    read_as_agents_do(&topic_root, &file).await.with_context(doing)?;
     for line in doubts(&seen, None) {
         Voice::warn_of(word, &line);
     }
     let waits = options.wait || within.is_some();
     match voice.output {
         Output::Json if !waits => {
-            Voice::json(&Done { result: "ordered", file: &file, order: Some(&order) }, false)?;
+            Voice::json(&DeviceOrderResult { result: "ordered", file: &file, order: Some(&order) }, false)?;
         }
         Output::Json => {}
         Output::Text => {
@@ -136,7 +136,7 @@ async fn act(
         Blocked::Fail | Blocked::Force => within.is_none().then_some(BLOCKED),
     };
     let acts = within.is_some() || options.if_blocked != Blocked::Wait;
-    let patience = Patience { blocked, acts, ..Patience::until(clock, within.or(options.timeout)) };
+    let patience = WatchPatience { blocked, acts, ..WatchPatience::until(clock, within.or(options.timeout)) };
     let goal = Goal::Machine(op);
     let exit = watch::run(&topic_root, clock, goal, patience, voice).await?;
     let over = matches!(exit, Exit::UnderWay | Exit::Blocked);
@@ -168,7 +168,7 @@ async fn go(
         .await
         .context("let the machine go without the rest of its drain")?;
     Voice::warn_of(op.word(), "NOT DRAINED: what still runs on this node is cut off");
-    watch::run(topic_root, clock, Goal::Machine(op), Patience::default(), voice).await
+    watch::run(topic_root, clock, Goal::Machine(op), WatchPatience::default(), voice).await
 }
 
 /// What lets the machine go for this order.
@@ -199,7 +199,7 @@ fn cancel(topic_root: &TopicRoot, op: DeviceOp, voice: &Voice) -> anyhow::Result
     }
     match voice.output {
         Output::Json => {
-            Voice::json(&Done { result: "withdrawn", file, order: order.as_ref() }, false)?;
+            Voice::json(&DeviceOrderResult { result: "withdrawn", file, order: order.as_ref() }, false)?;
         }
         Output::Text => {
             voice.paragraph(

@@ -28,7 +28,7 @@ const NAMED: usize = 5;
 /// What became of the force file, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Done<'a> {
+struct ForceResult<'a> {
     /// `forced` or `removed`.
     result: &'a str,
     /// The file.
@@ -45,7 +45,7 @@ pub(super) async fn run(
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let seen = Follow::open(topic_root, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.view().clone();
     match options.status {
         Some(DrainStatus::Complete) if options.whom.is_none() => {
             Voice::warn("COMPLETE needs a target: `--for reboot` or `--for update`");
@@ -91,7 +91,9 @@ async fn write(
         );
     }
     match voice.output {
-        Output::Json => Voice::json(&Done { result: "forced", file: &file, order: Some(forced) }, false)?,
+        Output::Json => {
+            Voice::json(&ForceResult { result: "forced", file: &file, order: Some(forced) }, false)?
+        }
         Output::Text => voice.paragraph(&format!(
             "{} says {}: {}",
             file.display(),
@@ -130,12 +132,12 @@ pub(super) async fn order_it(
             file
         }
     };
-    seen_by_agents(topic_root, &file).await?;
+    read_as_agents_do(topic_root, &file).await?;
     Ok((file, forced))
 }
 
 /// Reads an order with the agents' eyes: what they refuse must not look done.
-pub(super) async fn seen_by_agents(topic_root: &TopicRoot, file: &Path) -> anyhow::Result<()> {
+pub(super) async fn read_as_agents_do(topic_root: &TopicRoot, file: &Path) -> anyhow::Result<()> {
     match topic_root.file(file, super::view::order(LIMIT_BYTES)).next().await {
         FileState::Bad(finding) => bail!("the agents refuse the file {}: {}", file.display(), finding.reason),
         // An agent may have used it up already.
@@ -157,7 +159,7 @@ fn remove(topic_root: &TopicRoot, seen: &DrainView, voice: &Voice) -> anyhow::Re
     };
     let order = seen.force.as_ref().and_then(|it| it.order);
     match voice.output {
-        Output::Json => Voice::json(&Done { result: "removed", file: &file, order }, false)?,
+        Output::Json => Voice::json(&ForceResult { result: "removed", file: &file, order }, false)?,
         Output::Text => {
             let what = match (&seen.force, order) {
                 (_, Some(order)) => format!("it ordered {order}"),

@@ -27,7 +27,7 @@ use crate::Exit;
 use crate::args::{DrainAction, DrainCommand, Surroundings};
 use course::Goal;
 use voice::Voice;
-use watch::Patience;
+use watch::WatchPatience;
 
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(command: &DrainCommand) -> Exit {
@@ -67,7 +67,8 @@ async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice)
         }
         DrainAction::History => history::run(&topic_root, voice),
         DrainAction::Watch(options) => {
-            watch::run(&topic_root, clock, Goal::Any, Patience::until(clock, options.timeout), voice).await
+            watch::run(&topic_root, clock, Goal::Any, WatchPatience::until(clock, options.timeout), voice)
+                .await
         }
     }
 }

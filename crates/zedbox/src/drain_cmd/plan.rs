@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use agent::Clock;
 use agent::wire;
 use anyhow::{Context as _, bail};
-use checks::cluster::{self, Source};
+use checks::cluster::{self, ClusterSource};
 use checks::workloads::is_system_namespace;
 use checks::{blocking, local, settled};
 use kubeapi::names::listed;
@@ -64,7 +64,7 @@ pub(crate) async fn run(
         ));
     }
     let own_clock = || clock.wall().to_timestamp();
-    let everything = Source::ALL.into();
+    let everything = ClusterSource::ALL.into();
     let found = Box::pin(cluster::drain(&cluster, node.as_str(), &everything, own_clock)).await;
     let mut findings = std::mem::take(&mut plan.findings);
     findings.extend(found.into_values().flatten());
@@ -88,7 +88,7 @@ pub(crate) async fn run(
     let steps = steps(&plan, limits.take_turns);
     let is_free = plan.blockers.is_empty() && blocking(&plan.findings, &pass.codes).is_empty();
     match voice.output {
-        Output::Json => Voice::json(&Form::of(&plan, &pass, &steps), false)?,
+        Output::Json => Voice::json(&PlanForm::of(&plan, &pass, &steps), false)?,
         Output::Text => Voice::print(&sheet(&plan, &pass, &steps, voice.columns()))?,
     };
     Ok(if is_free { Exit::Done } else { Exit::Blocked })
@@ -245,7 +245,7 @@ fn counts(plan: &Plan) -> String {
 /// The plan for a program.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Form<'a> {
+struct PlanForm<'a> {
     node: &'a str,
     /// `none`, `ours` or `foreign`.
     cordon: &'static str,
@@ -335,7 +335,7 @@ struct PeerForm<'a> {
     closed: &'a str,
 }
 
-impl<'a> Form<'a> {
+impl<'a> PlanForm<'a> {
     fn of(plan: &'a Plan, pass: &PreflightPass, steps: &'a [String]) -> Self {
         let counts = plan.counts;
         Self {

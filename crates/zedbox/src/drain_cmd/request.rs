@@ -17,7 +17,7 @@ use super::person;
 use super::state::DrainState;
 use super::view::{DrainView, Follow, OPERATOR, operator_file};
 use super::voice::Voice;
-use super::watch::{self, Patience};
+use super::watch::{self, WatchPatience};
 use super::words::request_words;
 use crate::Exit;
 use crate::args::{Output, RequestOptions, Surroundings};
@@ -28,7 +28,7 @@ const REQUEST: &str = "request a drain";
 /// What became of a request, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Done<'a> {
+struct RequestResult<'a> {
     /// `requested` or `cancelled`.
     result: &'a str,
     /// The file concerned.
@@ -46,7 +46,7 @@ pub(super) async fn ask(
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
     let reason = person::reason(&options.reason).context(REQUEST)?;
-    let seen = Follow::open(topic_root, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.view().clone();
     refuse_while_paused(&seen, REQUEST)?;
     let mut own = publication(topic_root, REQUEST)?;
     let file = operator_file(topic_root);
@@ -66,7 +66,7 @@ pub(super) async fn ask(
     let id = request.id();
     match voice.output {
         Output::Json if !options.wait => {
-            Voice::json(&Done { result: "requested", file: &file, request: Some(&request) }, false)?;
+            Voice::json(&RequestResult { result: "requested", file: &file, request: Some(&request) }, false)?;
         }
         Output::Json => {}
         Output::Text => {
@@ -86,7 +86,7 @@ pub(super) async fn ask(
         Voice::warn("NOT DRAINED: this node is in no cluster, so nothing is drained; not waiting");
         return Ok(Exit::Skipped);
     }
-    watch::run(topic_root, clock, Goal::Own(id), Patience::until(clock, options.timeout), voice).await
+    watch::run(topic_root, clock, Goal::Own(id), WatchPatience::until(clock, options.timeout), voice).await
 }
 
 /// Whether there is one, readable or not.
@@ -98,7 +98,7 @@ pub(super) fn operator_file_exists(topic_root: &TopicRoot) -> bool {
 /// Withdraws a person's own request.
 pub(super) async fn cancel(topic_root: &TopicRoot, clock: Clock, voice: &Voice) -> anyhow::Result<Exit> {
     let file = operator_file(topic_root);
-    let seen = Follow::open(topic_root, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.view().clone();
     if !operator_file_exists(topic_root) {
         let others: Vec<String> = seen
             .requests
@@ -122,7 +122,10 @@ pub(super) async fn cancel(topic_root: &TopicRoot, clock: Clock, voice: &Voice) 
     drop(own);
     match voice.output {
         Output::Json => {
-            Voice::json(&Done { result: "cancelled", file: &file, request: request.as_ref() }, false)?;
+            Voice::json(
+                &RequestResult { result: "cancelled", file: &file, request: request.as_ref() },
+                false,
+            )?;
         }
         Output::Text => {
             let what = match &request {
@@ -205,11 +208,11 @@ fn refuse_second(
     now: GoTime,
 ) -> anyhow::Result<()> {
     let path = file.display();
-    if let Some(standing) = own.get(GLOBAL) {
-        if seen.state_of(standing.id()) == DrainState::Failed {
+    if let Some(current) = own.get(GLOBAL) {
+        if seen.state_of(current.id()) == DrainState::Failed {
             return Ok(());
         }
-        let words = request_words(standing, standing.requested_at, now);
+        let words = request_words(current, current.requested_at, now);
         bail!("{REQUEST}: {path} exists already, {words}; `zedbox drain cancel` withdraws it");
     }
     if file.symlink_metadata().is_ok() {

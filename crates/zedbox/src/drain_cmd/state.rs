@@ -1,6 +1,6 @@
 //! Where the drain stands, in one word, and how a program that asked for it ends.
 
-use requester::{RequestAnswer, told};
+use requester::{RequestAnswer, classify};
 use topics::{
     Answer, Blocker, DeviceOpPending, DrainPhase, DrainStatus, NodeDrainProgress, NodeDrainRequest,
     PendingState, RequestId,
@@ -48,7 +48,7 @@ impl DrainState {
 
     /// How a request stands that has this answer.
     fn answered(answer: &Answer) -> Option<Self> {
-        match told(answer) {
+        match classify(answer) {
             RequestAnswer::Complete { forced: true, .. } => Some(Self::Forced),
             RequestAnswer::Complete { skip, .. } if !skip.is_empty() => Some(Self::Skipped),
             RequestAnswer::Complete { .. } => Some(Self::Complete),
@@ -125,10 +125,10 @@ impl DrainView {
         if answers.is_empty() {
             answers = progress.answers.iter().collect();
         }
-        let stands: Vec<DrainState> = answers.into_iter().filter_map(DrainState::answered).collect();
-        if progress.phase == DrainPhase::Forced || stands.contains(&DrainState::Forced) {
+        let states: Vec<DrainState> = answers.into_iter().filter_map(DrainState::answered).collect();
+        if progress.phase == DrainPhase::Forced || states.contains(&DrainState::Forced) {
             DrainState::Forced
-        } else if !progress.skip.is_empty() || stands.contains(&DrainState::Skipped) {
+        } else if !progress.skip.is_empty() || states.contains(&DrainState::Skipped) {
             DrainState::Skipped
         } else {
             DrainState::Complete
@@ -164,9 +164,9 @@ impl DrainView {
 
     /// The request that is being served, or the first that waits for it.
     pub(super) fn served(&self) -> Option<&NodeDrainRequest> {
-        let standing = || REQUESTERS.iter().filter_map(|agent| self.requests.get(agent));
+        let requests = || REQUESTERS.iter().filter_map(|agent| self.requests.get(agent));
         let asked = self.agreed().map(|it| it.requested_at);
-        standing().find(|it| Some(it.requested_at) == asked).or_else(|| standing().next())
+        requests().find(|it| Some(it.requested_at) == asked).or_else(|| requests().next())
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use topics::{NodeDrainStatus, Requester};
 
-    fn seen(status: u8) -> DrainView {
+    fn view_with(status: u8) -> DrainView {
         let status = DrainStatus::from(status);
         let requested_by = Requester::DeviceOp;
         DrainView { status: Some(NodeDrainStatus { status, requested_by }), ..DrainView::default() }
@@ -199,36 +199,36 @@ mod tests {
             (255, Exit::Unknown),
         ];
         for (status, exit) in table {
-            assert_eq!(seen(status).state().exit(), exit, "{status}");
+            assert_eq!(view_with(status).state().exit(), exit, "{status}");
         }
         assert_eq!(DrainView::default().state().exit(), Exit::Unknown);
     }
 
     #[test]
     fn a_pod_that_is_held_makes_it_blocked_while_progress_and_status_agree() {
-        let mut held = seen(5);
+        let mut held = view_with(5);
         let mut progress =
             NodeDrainProgress { status: DrainStatus::Cordoned, ..NodeDrainProgress::default() };
         progress.counts.blocked = 1;
         held.progress = Some(progress);
         assert_eq!(held.state(), DrainState::Blocked);
-        // What was told before the status changed says nothing about now.
-        held.status = seen(8).status;
+        // What was published before the status changed says nothing about now.
+        held.status = view_with(8).status;
         assert_eq!(held.state(), DrainState::Failed);
     }
 
     #[test]
     fn k7_a_complete_is_a_proof_only_without_a_skip_and_without_force() {
         let complete = |skip: &str, forced: bool| {
-            let mut told = seen(9);
+            let mut view = view_with(9);
             let answer =
                 Answer { status: DrainStatus::Complete, skip: skip.to_owned(), forced, ..Answer::default() };
-            told.progress = Some(NodeDrainProgress {
+            view.progress = Some(NodeDrainProgress {
                 status: DrainStatus::Complete,
                 answers: vec![Answer { skip: String::new(), forced: false, ..answer.clone() }, answer],
                 ..NodeDrainProgress::default()
             });
-            told
+            view
         };
         for (skip, forced, exit) in [
             ("", false, Exit::Done),
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(skipped.state(), DrainState::Skipped);
         // Of a status that a person holds up nothing is believed.
         for status in [1, 6, 8, 9] {
-            let mut held = seen(status);
+            let mut held = view_with(status);
             held.progress = Some(NodeDrainProgress {
                 status: DrainStatus::from(status),
                 phase: DrainPhase::Forced,
@@ -257,7 +257,7 @@ mod tests {
     fn k7_an_old_request_that_was_skipped_says_nothing_of_the_proof_for_the_one_at_hand() {
         let at = |text: &str| text.parse().unwrap();
         let (old, new) = (at("2026-03-14T09:00:00Z"), at("2026-03-14T10:00:00Z"));
-        let mut told = seen(9);
+        let mut view = view_with(9);
         let answer = |requested_by, requested_at, skip: &str| Answer {
             requested_by,
             requested_at,
@@ -275,32 +275,32 @@ mod tests {
             answer(Requester::Operator, old, "the API was not reachable"),
             answer(Requester::DeviceOp, new, ""),
         ];
-        told.progress = Some(progress.clone());
-        assert_eq!(told.state(), DrainState::Complete);
+        view.progress = Some(progress.clone());
+        assert_eq!(view.state(), DrainState::Complete);
         // The other way round nothing is proved, nor where the one at hand has no answer.
         progress.answers[1].skip = "no quorum".to_owned();
-        told.progress = Some(progress.clone());
-        assert_eq!(told.state(), DrainState::Skipped);
+        view.progress = Some(progress.clone());
+        assert_eq!(view.state(), DrainState::Skipped);
         progress.answers.pop();
-        told.progress = Some(progress);
-        assert_eq!(told.state(), DrainState::Skipped);
+        view.progress = Some(progress);
+        assert_eq!(view.state(), DrainState::Skipped);
     }
 
     #[test]
     fn an_operation_that_waits_without_a_request_is_under_way() {
         for status in [1, 2] {
-            let mut told = seen(status);
+            let mut view = view_with(status);
             let op = DeviceOpPending { state: PendingState::Commanded, ..DeviceOpPending::default() };
-            told.pending.insert("reboot".to_owned(), op.clone());
-            assert_eq!(told.state(), DrainState::Idle, "{status}");
-            told.pending.insert("reboot".to_owned(), DeviceOpPending { state: PendingState::Pending, ..op });
-            assert_eq!(told.state(), DrainState::UnderWay, "{status}");
+            view.pending.insert("reboot".to_owned(), op.clone());
+            assert_eq!(view.state(), DrainState::Idle, "{status}");
+            view.pending.insert("reboot".to_owned(), DeviceOpPending { state: PendingState::Pending, ..op });
+            assert_eq!(view.state(), DrainState::UnderWay, "{status}");
         }
     }
 
     #[test]
     fn a_request_that_nobody_has_taken_is_under_way() {
-        let mut asked = seen(2);
+        let mut asked = view_with(2);
         asked.requests.insert("zedbox", NodeDrainRequest::default());
         assert_eq!(asked.state(), DrainState::UnderWay);
     }
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn anothers_complete_is_no_answer_to_this_request() {
         let mine = RequestId { by: Requester::Operator, at: "2026-03-14T09:30:00Z".parse().unwrap() };
-        let mut told = seen(9);
+        let mut view = view_with(9);
         let answer = |by: Requester, status: DrainStatus| Answer {
             requested_by: by,
             requested_at: mine.at,
@@ -316,20 +316,20 @@ mod tests {
             ..Answer::default()
         };
         let answers = vec![answer(Requester::DeviceOp, DrainStatus::Complete)];
-        told.progress = Some(NodeDrainProgress {
+        view.progress = Some(NodeDrainProgress {
             status: DrainStatus::Complete,
             answers,
             ..NodeDrainProgress::default()
         });
-        assert_eq!(told.state_of(mine), DrainState::UnderWay);
+        assert_eq!(view.state_of(mine), DrainState::UnderWay);
         for (status, state) in [
             (DrainStatus::Cordoned, DrainState::UnderWay),
             (DrainStatus::FailedDrain, DrainState::Failed),
             (DrainStatus::Complete, DrainState::Complete),
         ] {
-            told.progress.as_mut().unwrap().answers.push(answer(Requester::Operator, status));
-            assert_eq!(told.state_of(mine), state, "{status:?}");
-            told.progress.as_mut().unwrap().answers.pop();
+            view.progress.as_mut().unwrap().answers.push(answer(Requester::Operator, status));
+            assert_eq!(view.state_of(mine), state, "{status:?}");
+            view.progress.as_mut().unwrap().answers.pop();
         }
     }
 }

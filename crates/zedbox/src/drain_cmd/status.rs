@@ -8,7 +8,7 @@ use topics::{GoTime, PAUSE_FILE};
 
 use super::person::user;
 use super::state::DrainState;
-use super::text::{Sheet, Weight, number, paragraph, row};
+use super::text::{RowWeight, Sheet, number, paragraph, row};
 use super::view::{DrainView, Follow};
 use super::voice::Voice;
 use super::words::{
@@ -27,7 +27,7 @@ pub(super) async fn run(
 ) -> anyhow::Result<Exit> {
     let mut follow = Follow::open(topic_root, clock).await;
     follow.settle(clock).await;
-    let mut seen = follow.seen().clone();
+    let mut seen = follow.view().clone();
     if options.as_of.is_some() {
         // Of files of another time only the touch file says whether zedkube ran.
         seen.live.running = None;
@@ -80,7 +80,7 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
     let state = seen.state();
     let headline = headline(seen, now);
     let mut out = Sheet::new(&paragraph("", &headline, columns), colour(state));
-    let mut add = |weight: Weight, label: &str, text: &str| out.add(weight, &row(label, text, columns));
+    let mut add = |weight: RowWeight, label: &str, text: &str| out.add(weight, &row(label, text, columns));
     if let Some(progress) = seen.agreed() {
         let rows = progress_rows(progress, state, now);
         // A reason that the first line gives already is not given twice.
@@ -95,7 +95,7 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
     }
     let served = seen.served();
     for request in seen.requests.values().filter(|it| Some(*it) != served) {
-        add(Weight::Detail, "also", &request_words(request, seen.asked_at(request.id()), now));
+        add(RowWeight::Detail, "also", &request_words(request, seen.asked_at(request.id()), now));
     }
     for (op, pending) in &seen.pending {
         let skip = if pending.skip.is_empty() {
@@ -104,40 +104,44 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
             format!("; without a drain: {}", pending.skip)
         };
         let text = format!("{op} {} waits for {}{skip}", pending.counter, pending.waiting_for);
-        add(Weight::Cause, "pending", &text);
+        add(RowWeight::Cause, "pending", &text);
     }
     for update in seen.updates.values() {
-        add(Weight::Cause, "pending", &update_words(update, now));
+        add(RowWeight::Cause, "pending", &update_words(update, now));
     }
     if let Some(it) = &seen.last_look {
-        add(Weight::Cause, "held", &format!("nodeagent holds the {} back: {}", it.op, it.held));
+        add(RowWeight::Cause, "held", &format!("nodeagent holds the {} back: {}", it.op, it.held));
     }
     if let Some(leave) = &seen.leave {
-        add(Weight::Cause, "cluster", &leave_words(leave, now));
+        add(RowWeight::Cause, "cluster", &leave_words(leave, now));
     }
     if let Some(pause) = &seen.pause {
-        add(Weight::Essential, "paused", &pause_words(pause, now));
+        add(RowWeight::Essential, "paused", &pause_words(pause, now));
     }
     if let Some(forced) = &seen.force {
         match forced.order {
-            Some(order) => add(Weight::Cause, "force file", &format!("{} orders {order}", forced.file)),
+            Some(order) => add(RowWeight::Cause, "force file", &format!("{} orders {order}", forced.file)),
             None => {
-                add(Weight::Cause, "force file", &format!("{} is refused: {}", forced.file, forced.refused));
+                add(
+                    RowWeight::Cause,
+                    "force file",
+                    &format!("{} is refused: {}", forced.file, forced.refused),
+                );
             }
         }
     }
     for text in super::trouble::rows(seen, now) {
-        add(Weight::Cause, "trouble", &text);
+        add(RowWeight::Cause, "trouble", &text);
     }
     if !seen.broken.is_empty() {
         let files = number(seen.broken.len(), "file");
-        add(Weight::Cause, "broken", &format!("{files} cannot be used; `zedbox drain status` names them"));
+        add(RowWeight::Cause, "broken", &format!("{files} cannot be used; `zedbox drain status` names them"));
     }
     if !seen.denied.is_empty() {
-        add(Weight::Cause, "unread", "not all files may be read; run this as root, with sudo");
+        add(RowWeight::Cause, "unread", "not all files may be read; run this as root, with sudo");
     }
-    add(Weight::Essential, "next step", &next_step(seen));
-    let weight = if seen.live.is_dead() { Weight::Cause } else { Weight::Detail };
+    add(RowWeight::Essential, "next step", &next_step(seen));
+    let weight = if seen.live.is_dead() { RowWeight::Cause } else { RowWeight::Detail };
     add(weight, "zedkube", &live_words(seen.live, now));
     out
 }

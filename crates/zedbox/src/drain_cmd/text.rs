@@ -79,7 +79,7 @@ pub(crate) fn row(label: &str, text: &str, columns: usize) -> String {
 
 /// How much a row matters where not all of them have room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Weight {
+pub(crate) enum RowWeight {
     /// The first line, the first blocker, the next step.
     Essential,
     /// What else holds the drain up, or what it has come to.
@@ -93,7 +93,7 @@ pub(crate) enum Weight {
 /// Rows of a screen, in the order in which they are read, each with its weight.
 #[derive(Debug)]
 pub(crate) struct Sheet {
-    rows: Vec<(Weight, Vec<String>)>,
+    rows: Vec<(RowWeight, Vec<String>)>,
     /// Of the first row.
     colour: Option<&'static str>,
 }
@@ -101,17 +101,17 @@ pub(crate) struct Sheet {
 impl Sheet {
     pub(crate) fn new(headline: &str, colour: Option<&'static str>) -> Self {
         let mut sheet = Self { rows: Vec::new(), colour };
-        sheet.add(Weight::Essential, headline);
+        sheet.add(RowWeight::Essential, headline);
         sheet
     }
 
-    pub(crate) fn add(&mut self, weight: Weight, row: &str) {
+    pub(crate) fn add(&mut self, weight: RowWeight, row: &str) {
         self.rows.push((weight, row.lines().map(str::to_owned).collect()));
     }
 
     /// All of it.
     pub(crate) fn text(&self, colours: bool) -> String {
-        let lines = |(at, (_, lines)): (usize, &(Weight, Vec<String>))| match self
+        let lines = |(at, (_, lines)): (usize, &(RowWeight, Vec<String>))| match self
             .colour
             .filter(|_| colours && at == 0)
         {
@@ -133,7 +133,7 @@ impl Sheet {
             let last = self
                 .rows
                 .iter()
-                .rposition(|(weight, _)| Some(*weight) == heaviest && *weight > Weight::Essential);
+                .rposition(|(weight, _)| Some(*weight) == heaviest && *weight > RowWeight::Essential);
             if let Some(last) = last {
                 dropped += self.rows.remove(last).1.len();
                 continue;
@@ -145,7 +145,7 @@ impl Sheet {
         }
         if dropped > 0 {
             self.rows.push((
-                Weight::Essential,
+                RowWeight::Essential,
                 vec![format!("... {} more: zedbox drain status", number(dropped, "line"))],
             ));
         }
@@ -272,12 +272,12 @@ mod tests {
         let sheet = || {
             let mut sheet = Sheet::new("state 1\nstate 2\n", Some("33"));
             for (weight, row) in [
-                (Weight::Course, "pods"),
-                (Weight::Detail, "tier"),
-                (Weight::Essential, "blocked 1\nblocked 2\nblocked 3"),
-                (Weight::Cause, "pending"),
-                (Weight::Essential, "next step"),
-                (Weight::Detail, "zedkube"),
+                (RowWeight::Course, "pods"),
+                (RowWeight::Detail, "tier"),
+                (RowWeight::Essential, "blocked 1\nblocked 2\nblocked 3"),
+                (RowWeight::Cause, "pending"),
+                (RowWeight::Essential, "next step"),
+                (RowWeight::Detail, "zedkube"),
             ] {
                 sheet.add(weight, row);
             }

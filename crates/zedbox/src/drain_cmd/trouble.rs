@@ -14,9 +14,9 @@ use super::view::DrainView;
 const AGENTS: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
 
 /// Follows the troubles of all agents.
-pub(super) struct Troubles([Subscription<AgentTrouble>; 4]);
+pub(super) struct TroubleFollower([Subscription<AgentTrouble>; 4]);
 
-impl Troubles {
+impl TroubleFollower {
     /// To be called within a runtime.
     pub(super) fn open(topic_root: &TopicRoot) -> Self {
         let topic = |agent| {

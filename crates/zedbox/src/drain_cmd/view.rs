@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use agent::device::kernel_boot_id;
 use agent::wire::GLOBAL;
 use agent::{Clock, force, operator, report, wire};
-use pubsub::{Change, FileRule, FileState, FileWatch, Finding, Subscription, TopicRoot};
+use pubsub::{BadFile, Change, FileRule, FileState, FileWatch, Subscription, TopicRoot};
 use rustix::fs::Access;
 use rustix::io::Errno;
 use serde::Serialize;
@@ -19,7 +19,7 @@ use topics::{
 };
 
 use super::orders;
-use super::trouble::Troubles;
+use super::trouble::TroubleFollower;
 
 /// Under whose name a person's request is published.
 pub(super) const OPERATOR: &str = "zedbox";
@@ -63,7 +63,7 @@ pub(super) struct DrainView {
     /// OS images that wait for another try after an error, by content tree.
     pub(super) updates: BTreeMap<String, BaseOsStatus>,
     /// The force file; `None` without one.
-    pub(super) force: Option<Forced>,
+    pub(super) force: Option<ForceFileOrder>,
     /// A person's pause that counts now; `None` without one.
     pub(super) pause: Option<OperationPause>,
     /// What agents cannot write or read at present.
@@ -79,7 +79,7 @@ pub(super) struct DrainView {
 /// The force file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct Forced {
+pub(super) struct ForceFileOrder {
     /// Where it stands, under the root.
     pub(super) file: &'static str,
     /// What it orders; `None` when it is refused.
@@ -164,8 +164,8 @@ pub(super) struct Follow {
     last_look: Subscription<OutageQuestion>,
     force: [FileWatch; 2],
     /// What they say, by place.
-    forced: BTreeMap<&'static str, Forced>,
-    troubles: Troubles,
+    forced: BTreeMap<&'static str, ForceFileOrder>,
+    troubles: TroubleFollower,
     /// Plain files that have not been read once.
     unread: BTreeSet<&'static str>,
 }
@@ -193,7 +193,7 @@ impl Follow {
             force: force::PLACES
                 .map(|place| topic_root.file(topic_root.path(place), order(force::LIMIT_BYTES))),
             forced: BTreeMap::new(),
-            troubles: Troubles::open(topic_root),
+            troubles: TroubleFollower::open(topic_root),
             unread: BTreeSet::from([operator::FILE, PAUSE_FILE, FORCE_FILE, force::FALLBACK]),
             topic_root: topic_root.clone(),
         };
@@ -234,7 +234,7 @@ impl Follow {
     }
 
     /// What is known.
-    pub(super) const fn seen(&self) -> &DrainView {
+    pub(super) const fn view(&self) -> &DrainView {
         &self.seen
     }
 
@@ -353,13 +353,13 @@ impl DrainView {
         }
     }
 
-    fn forced(&mut self, place: &'static str, file: PathBuf, state: FileState) -> Option<Forced> {
+    fn forced(&mut self, place: &'static str, file: PathBuf, state: FileState) -> Option<ForceFileOrder> {
         self.usable(&file);
-        let refused = |refused: String| Some(Forced { file: place, order: None, refused });
+        let refused = |refused: String| Some(ForceFileOrder { file: place, order: None, refused });
         match state {
             FileState::Absent => None,
             FileState::Present(bytes) => match read_force(&bytes) {
-                Ok(order) => Some(Forced { file: place, order: Some(order), refused: String::new() }),
+                Ok(order) => Some(ForceFileOrder { file: place, order: Some(order), refused: String::new() }),
                 Err(cause) => refused(cause.to_string()),
             },
             FileState::Bad(finding) if is_denied(&file) => {
@@ -376,7 +376,7 @@ impl DrainView {
             Change::Put { key, .. } | Change::Gone { key, .. } => {
                 self.usable(&wire::path::<T>(topic_root, agent, &key));
             }
-            Change::Bad(Finding { path, reason }) => self.unusable(path, reason),
+            Change::Bad(BadFile { path, reason }) => self.unusable(path, reason),
             Change::Synced | Change::Restarted(_) => {}
         }
     }

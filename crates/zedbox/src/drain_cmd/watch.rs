@@ -12,7 +12,7 @@ use pubsub::TopicRoot;
 use step::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::course::{Course, End, Goal, NOT_DRAINED};
+use super::course::{Goal, NOT_DRAINED, WatchCourse, WatchEnd};
 use super::state::DrainState;
 use super::status::{sheet, warnings};
 use super::text::{clean, height, lines_of, seconds};
@@ -28,7 +28,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// How long somebody waits for the end of a drain.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Patience {
+pub(super) struct WatchPatience {
     /// Not beyond this.
     pub(super) until: Option<Mono>,
     /// Not with something that blocks it for so long without a break.
@@ -37,7 +37,7 @@ pub(super) struct Patience {
     pub(super) acts: bool,
 }
 
-impl Patience {
+impl WatchPatience {
     /// For so long from now on; for ever without a time.
     pub(super) fn until(clock: Clock, time: Option<Duration>) -> Self {
         Self { until: time.map(|it| clock.now() + it), ..Self::default() }
@@ -50,15 +50,15 @@ pub(super) async fn run(
     topic_root: &TopicRoot,
     clock: Clock,
     goal: Goal,
-    patience: Patience,
+    patience: WatchPatience,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for Ctrl-C")?;
     let mut resized = signal(SignalKind::window_change()).context("listen for the terminal's size")?;
     let mut follow = Follow::open(topic_root, clock).await;
-    let mut course = Course::new(goal);
-    let mut teller = Teller { voice, clock, shown: String::new(), last: None };
-    for line in warnings(topic_root, follow.seen()) {
+    let mut course = WatchCourse::new(goal);
+    let mut teller = WatchOutput { voice, clock, shown: String::new(), last: None };
+    for line in warnings(topic_root, follow.view()) {
         Voice::warn(&line);
     }
     let (mut drawn, mut looked): (Option<Mono>, Mono) = (None, clock.now());
@@ -67,13 +67,13 @@ pub(super) async fn run(
     let mut blocked: Option<Mono> = None;
     loop {
         let now = clock.now();
-        unsettled = if follow.seen().settled() { None } else { unsettled.or(Some(now + SETTLING)) };
+        unsettled = if follow.view().settled() { None } else { unsettled.or(Some(now + SETTLING)) };
         // In the middle of a change of zedkube nothing is told that the next file withdraws.
         let held = unsettled.filter(|until| now < *until);
-        let end = if held.is_some() { None } else { course.end(follow.seen()) };
+        let end = if held.is_some() { None } else { course.end(follow.view()) };
         let may_draw = drawn.is_none_or(|at| now.since(at) >= DRAW_PAUSE);
         if end.is_some() || (stale && may_draw && held.is_none()) {
-            match teller.tell(follow.seen(), &mut course) {
+            match teller.show(follow.view(), &mut course) {
                 Ok(true) => {}
                 Ok(false) | Err(_) if patience.acts => {}
                 Ok(false) => return Ok(Exit::Interrupted),
@@ -81,11 +81,11 @@ pub(super) async fn run(
             }
             (stale, drawn) = (false, Some(now));
         }
-        if let Some(End { exit, words }) = end {
+        if let Some(WatchEnd { exit, words }) = end {
             teller.last_words(&words)?;
             return Ok(exit);
         }
-        let is_blocked = follow.seen().drain_state() == DrainState::Blocked;
+        let is_blocked = follow.view().drain_state() == DrainState::Blocked;
         blocked = if is_blocked { blocked.or(Some(now)) } else { None };
         let stuck = blocked.zip(patience.blocked).map(|(since, limit)| since + limit);
         let over = [patience.until, stuck].into_iter().flatten().min();
@@ -117,7 +117,7 @@ pub(super) async fn run(
 }
 
 /// Tells what is seen, in the form that suits the reader.
-struct Teller<'a> {
+struct WatchOutput<'a> {
     voice: &'a Voice,
     clock: Clock,
     /// The sheet that stands on the terminal.
@@ -126,9 +126,9 @@ struct Teller<'a> {
     last: Option<DrainView>,
 }
 
-impl Teller<'_> {
+impl WatchOutput<'_> {
     /// False when nobody reads any more.
-    fn tell(&mut self, seen: &DrainView, course: &mut Course) -> anyhow::Result<bool> {
+    fn show(&mut self, seen: &DrainView, course: &mut WatchCourse) -> anyhow::Result<bool> {
         match self.voice.output {
             Output::Json => self.object(seen),
             Output::Text if self.voice.redraws => self.draw(seen),

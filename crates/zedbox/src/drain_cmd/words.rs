@@ -6,7 +6,7 @@ use topics::{
 };
 
 use super::state::DrainState;
-use super::text::{Weight, bar, moment, number, span, unix_secs};
+use super::text::{RowWeight, bar, moment, number, span, unix_secs};
 use super::view::{DrainView, Live};
 
 /// Blockers beyond these are counted only; `-o json` has them all.
@@ -89,54 +89,54 @@ pub(super) fn progress_rows(
     progress: &NodeDrainProgress,
     state: DrainState,
     now: GoTime,
-) -> Vec<(Weight, &'static str, String)> {
+) -> Vec<(RowWeight, &'static str, String)> {
     let mut rows = Vec::new();
     let counts = progress.counts;
     if counts.total > 0 {
-        rows.push((Weight::Course, "pods", counts_words(progress)));
+        rows.push((RowWeight::Course, "pods", counts_words(progress)));
     }
     if !progress.tier.is_empty() {
-        rows.push((Weight::Detail, "tier", progress.tier.clone()));
+        rows.push((RowWeight::Detail, "tier", progress.tier.clone()));
     }
     for (weight, label, at) in [
-        (Weight::Detail, "started", progress.started_at),
-        (Weight::Course, "deadline", progress.deadline),
-        (Weight::Detail, "estimate", progress.estimate),
+        (RowWeight::Detail, "started", progress.started_at),
+        (RowWeight::Course, "deadline", progress.deadline),
+        (RowWeight::Detail, "estimate", progress.estimate),
     ] {
         if !at.is_zero() {
             rows.push((weight, label, moment(at, now)));
         }
     }
-    rows.extend(progress.limits.iter().map(|it| (Weight::Course, "limit", limit_words(it, now))));
+    rows.extend(progress.limits.iter().map(|it| (RowWeight::Course, "limit", limit_words(it, now))));
     if matches!(state, DrainState::UnderWay | DrainState::Blocked)
         && progress.estimate.is_zero()
         && counts.total > 0
     {
-        rows.push((Weight::Detail, "estimate", "not available yet".to_owned()));
+        rows.push((RowWeight::Detail, "estimate", "not available yet".to_owned()));
     }
     if !progress.api_silent_since.is_zero() {
         let since = moment(progress.api_silent_since, now);
-        rows.push((Weight::Cause, "silent", format!("no answer from the Kubernetes API since {since}")));
+        rows.push((RowWeight::Cause, "silent", format!("no answer from the Kubernetes API since {since}")));
     }
     rows.extend(blocker_rows(progress, now));
     let going = progress.machines.iter().filter(|it| it.state != "gone");
     rows.extend(
-        going.map(|it| (Weight::Course, "machine", format!("{} [{}] {}", it.name, it.state, it.reason))),
+        going.map(|it| (RowWeight::Course, "machine", format!("{} [{}] {}", it.name, it.state, it.reason))),
     );
     rows.extend(more("machine", 0, progress.machines_omitted));
-    let detail = |label: &'static str, text: String| (Weight::Detail, label, text);
+    let detail = |label: &'static str, text: String| (RowWeight::Detail, label, text);
     rows.extend(
-        progress.volumes.iter().map(|it| (Weight::Cause, "volume", format!("{it} is still attached"))),
+        progress.volumes.iter().map(|it| (RowWeight::Cause, "volume", format!("{it} is still attached"))),
     );
     rows.extend(more("volume", 0, progress.volumes_omitted));
     let storage = |it: &topics::StorageWait| format!("{}: {}; {}", it.volume, it.reason, it.next_step);
-    rows.extend(progress.storage.iter().map(|it| (Weight::Cause, "storage", storage(it))));
+    rows.extend(progress.storage.iter().map(|it| (RowWeight::Cause, "storage", storage(it))));
     rows.extend(more("storage", 0, progress.storage_omitted));
     rows.extend(progress.left.iter().map(|it| detail("left", format!("in place by policy: {it}"))));
     rows.extend(more("left", 0, progress.left_omitted));
     rows.extend(progress.hooks.iter().map(|it| detail("hooks", it.clone())));
     if progress.cordon == CordonOwner::Foreign {
-        rows.push((Weight::Course, "cordon", "not ours: somebody else set it; it is kept".to_owned()));
+        rows.push((RowWeight::Course, "cordon", "not ours: somebody else set it; it is kept".to_owned()));
     }
     if progress.recordons > 0 {
         rows.push(detail("cordon", recordons(progress.recordons)));
@@ -144,10 +144,10 @@ pub(super) fn progress_rows(
     if !progress.gate.layer.is_empty() {
         let failed = if progress.gate.failed { ", over its time limit; still retrying" } else { "" };
         let text = format!("closed at {}{failed}: {}", progress.gate.layer, progress.gate.words);
-        rows.push((Weight::Cause, "gate", text));
+        rows.push((RowWeight::Cause, "gate", text));
     }
     rows.extend(progress.gate.warnings.iter().map(|it| {
-        let weight = if it.failed { Weight::Cause } else { Weight::Detail };
+        let weight = if it.failed { RowWeight::Cause } else { RowWeight::Detail };
         let turn = if it.failed { "" } else { "; its turn is held for this for a time" };
         let since = moment(it.since, now);
         (weight, "warning", format!("{}: {}, since {since}{turn}; {}", it.layer, it.words, it.next_step))
@@ -162,11 +162,11 @@ pub(super) fn progress_rows(
             .map(|(what, count)| detail("repaired", format!("{what}, {}", number(*count, "time")))),
     );
     if !progress.skip.is_empty() && !progress.reason.contains(&progress.skip) {
-        rows.push((Weight::Cause, "skipped", progress.skip.clone()));
+        rows.push((RowWeight::Cause, "skipped", progress.skip.clone()));
     }
     let reason = beyond_counts(progress);
     if !reason.is_empty() {
-        rows.push((Weight::Cause, "reason", reason.to_owned()));
+        rows.push((RowWeight::Cause, "reason", reason.to_owned()));
     }
     rows
 }
@@ -226,10 +226,10 @@ pub(super) fn counts_words(progress: &NodeDrainProgress) -> String {
 }
 
 /// The first blockers: code, sentence, since when; then how many more there are.
-fn blocker_rows(progress: &NodeDrainProgress, now: GoTime) -> Vec<(Weight, &'static str, String)> {
-    let mut rows: Vec<(Weight, &'static str, String)> = Vec::new();
+fn blocker_rows(progress: &NodeDrainProgress, now: GoTime) -> Vec<(RowWeight, &'static str, String)> {
+    let mut rows: Vec<(RowWeight, &'static str, String)> = Vec::new();
     for it in progress.blockers.iter().take(SHOWN) {
-        let weight = if rows.is_empty() { Weight::Essential } else { Weight::Cause };
+        let weight = if rows.is_empty() { RowWeight::Essential } else { RowWeight::Cause };
         let since =
             if it.since.is_zero() { String::new() } else { format!("; since {}", moment(it.since, now)) };
         let what = if it.reason.contains(&it.pod) { String::new() } else { format!("{}: ", it.subject()) };
@@ -249,7 +249,7 @@ pub(super) fn finding_words(it: &DrainFinding) -> String {
 
 /// What the preflight of the drain has found, what stops it first, each with what a person can do; nothing while no drain
 /// is at work.
-pub(super) fn preflight_rows(seen: &DrainView) -> Vec<(Weight, &'static str, String)> {
+pub(super) fn preflight_rows(seen: &DrainView) -> Vec<(RowWeight, &'static str, String)> {
     let waits =
         seen.agreed().is_some_and(|it| matches!(it.phase, DrainPhase::OutsideWindow | DrainPhase::Paused));
     let Some(report) = seen.preflight.as_ref().filter(|_| seen.state() != DrainState::Idle && !waits) else {
@@ -257,7 +257,7 @@ pub(super) fn preflight_rows(seen: &DrainView) -> Vec<(Weight, &'static str, Str
     };
     let shown = report.findings.iter().take(SHOWN).map(|it| {
         let stops = it.severity == "blocks" && it.passed_by.is_empty();
-        let weight = if stops { Weight::Cause } else { Weight::Detail };
+        let weight = if stops { RowWeight::Cause } else { RowWeight::Detail };
         (weight, "finding", format!("{}; {}", finding_words(it), it.next_step))
     });
     let hidden = report.findings.len().saturating_sub(SHOWN);
@@ -265,7 +265,7 @@ pub(super) fn preflight_rows(seen: &DrainView) -> Vec<(Weight, &'static str, Str
 }
 
 /// A row for what is not shown: items that the value has, and those that it had no room for.
-fn more(label: &'static str, hidden: usize, omitted: u32) -> Option<(Weight, &'static str, String)> {
+fn more(label: &'static str, hidden: usize, omitted: u32) -> Option<(RowWeight, &'static str, String)> {
     let omitted = usize::try_from(omitted).unwrap_or(usize::MAX);
     let text = match (hidden, hidden.saturating_add(omitted)) {
         (_, 0) => return None,
@@ -273,7 +273,7 @@ fn more(label: &'static str, hidden: usize, omitted: u32) -> Option<(Weight, &'s
         (_, all) if omitted == 0 => format!("… and {all} more; `zedbox drain status -o json` shows all"),
         (_, all) => format!("… and {all} more; `zedbox drain status -o json` shows {hidden} of them"),
     };
-    Some((Weight::Cause, label, text))
+    Some((RowWeight::Cause, label, text))
 }
 
 /// Who keeps what from starting, why, since when, and what ends it.

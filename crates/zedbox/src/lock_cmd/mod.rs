@@ -7,8 +7,8 @@ pub(crate) mod status;
 use agent::Clock;
 use anyhow::Context as _;
 use kubeapi::{ApiClient, NodeName};
-use outage::operator::{self, Away};
-use outage::turn::record::{Forced, Record, Sequence};
+use outage::operator::{self, AwayMark};
+use outage::turn::record::{ForcedRelease, Sequence, TurnRecord};
 use outage::turn::rule;
 use serde::Serialize;
 
@@ -51,8 +51,8 @@ async fn act(command: &LockCommand, surroundings: &Surroundings, voice: &Voice) 
 }
 
 /// Who says something, why and when.
-fn word(clock: Clock, surroundings: &Surroundings, reason: &str) -> anyhow::Result<Away> {
-    Ok(Away {
+fn word(clock: Clock, surroundings: &Surroundings, reason: &str) -> anyhow::Result<AwayMark> {
+    Ok(AwayMark {
         who: format!("operator {}", person::at(surroundings)),
         why: person::reason(reason)?.to_owned(),
         when: clock.wall().to_timestamp().to_string(),
@@ -62,7 +62,7 @@ fn word(clock: Clock, surroundings: &Surroundings, reason: &str) -> anyhow::Resu
 /// What was done, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Done<'a> {
+struct LockResult<'a> {
     /// `released`, `ignored`, `counted`, `limited`, `ordered`, or `unchanged`.
     result: &'a str,
     /// The node concerned, or empty.
@@ -73,7 +73,7 @@ struct Done<'a> {
     limit: Option<u32>,
 }
 
-fn say(voice: &Voice, done: &Done<'_>, text: &str) -> anyhow::Result<()> {
+fn say(voice: &Voice, done: &LockResult<'_>, text: &str) -> anyhow::Result<()> {
     match voice.output {
         Output::Json => Voice::json(done, false),
         Output::Text => voice.paragraph(text),
@@ -86,11 +86,11 @@ async fn release(
     clock: Clock,
     node: &str,
     fence: u32,
-    word: Away,
+    word: AwayMark,
     voice: &Voice,
 ) -> anyhow::Result<()> {
     let (who, why) = (word.who.clone(), word.why.clone());
-    let forced = Forced {
+    let forced = ForcedRelease {
         node: node.to_owned(),
         node_uid: String::new(),
         fence,
@@ -99,7 +99,7 @@ async fn release(
         when: word.when,
         rest: serde_json::Map::new(),
     };
-    let edit = |record: &Record| rule::release(record, forced.clone());
+    let edit = |record: &TurnRecord| rule::release(record, forced.clone());
     let (before, after) = operator::change(cluster, clock.wall().to_timestamp(), edit)
         .await
         .with_context(|| format!("release the turn of node {node}"))?;
@@ -114,10 +114,10 @@ async fn release(
          what it does under this turn, removes its own cordon and starts over; a reboot that was already ordered is not \
          stopped. No other program is informed: make sure yourself that node {node} is healthy or off. {next}"
     );
-    say(voice, &Done { result: "released", node, fence: Some(fence), limit: None }, &text)
+    say(voice, &LockResult { result: "released", node, fence: Some(fence), limit: None }, &text)
 }
 
-async fn ignore(cluster: &ApiClient, node: &str, word: &Away, voice: &Voice) -> anyhow::Result<()> {
+async fn ignore(cluster: &ApiClient, node: &str, word: &AwayMark, voice: &Voice) -> anyhow::Result<()> {
     let name = NodeName::parse(node).context("ignore a node")?;
     operator::mark(cluster, &name, Some(word)).await.with_context(|| format!("ignore node {node}"))?;
     let text = format!(
@@ -125,7 +125,7 @@ async fn ignore(cluster: &ApiClient, node: &str, word: &Away, voice: &Voice) -> 
          `zedbox lock count {node}` undoes this; type it when the node is repaired.",
         word.who, word.why
     );
-    say(voice, &Done { result: "ignored", node, fence: None, limit: None }, &text)
+    say(voice, &LockResult { result: "ignored", node, fence: None, limit: None }, &text)
 }
 
 async fn count(cluster: &ApiClient, node: &str, voice: &Voice) -> anyhow::Result<()> {
@@ -135,7 +135,7 @@ async fn count(cluster: &ApiClient, node: &str, voice: &Voice) -> anyhow::Result
         Some(_) => ("counted", format!("Node {node} counts again: while it is down, others wait.")),
         None => ("unchanged", format!("Node {node} was not ignored: it counts as before.")),
     };
-    say(voice, &Done { result, node, fence: None, limit: None }, &text)
+    say(voice, &LockResult { result, node, fence: None, limit: None }, &text)
 }
 
 async fn set_order(cluster: &ApiClient, clock: Clock, first: First, voice: &Voice) -> anyhow::Result<()> {
@@ -148,18 +148,18 @@ async fn set_order(cluster: &ApiClient, clock: Clock, first: First, voice: &Voic
             (Sequence::ServersFirst, "The tie-breaker and the control plane go before workers.")
         }
     };
-    let edit = |record: &Record| Ok(Record { order: order.clone(), ..record.clone() });
+    let edit = |record: &TurnRecord| Ok(TurnRecord { order: order.clone(), ..record.clone() });
     let (before, _) =
         operator::change(cluster, clock.wall().to_timestamp(), edit).await.context("set the order")?;
     let result = if before.order == order { "unchanged" } else { "ordered" };
     let text = format!(
         "{text} Turns that are held stay. Nodes with an older version of this program keep to workers first."
     );
-    say(voice, &Done { result, node: "", fence: None, limit: None }, &text)
+    say(voice, &LockResult { result, node: "", fence: None, limit: None }, &text)
 }
 
 async fn set_limit(cluster: &ApiClient, clock: Clock, limit: u32, voice: &Voice) -> anyhow::Result<()> {
-    let edit = |record: &Record| rule::with_limit(record, limit);
+    let edit = |record: &TurnRecord| rule::with_limit(record, limit);
     let (before, after) =
         operator::change(cluster, clock.wall().to_timestamp(), edit).await.context("set the limit")?;
     let holders = match after.holders.len() {
@@ -173,5 +173,5 @@ async fn set_limit(cluster: &ApiClient, clock: Clock, limit: u32, voice: &Voice)
         number(limit, "node"),
         before.limit
     );
-    say(voice, &Done { result, node: "", fence: None, limit: Some(limit) }, &text)
+    say(voice, &LockResult { result, node: "", fence: None, limit: Some(limit) }, &text)
 }

@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 use agent::Clock;
 use anyhow::{Context as _, bail};
 use kubeapi::{ApiClient, NodeName};
-use outage::operator::{self, Away, View};
-use outage::turn::record::{Class, Holder, Record, Sequence, Waiter};
-use outage::turn::rule::{self, Me, Refusal, Rule};
+use outage::operator::{self, AwayMark, TurnView};
+use outage::turn::record::{Class, Holder, Sequence, TurnRecord, Waiter};
+use outage::turn::rule::{self, Me, TurnRefusal, TurnRule};
 use serde::Serialize;
 use topics::GoTime;
 
 use crate::args::Output;
-use crate::drain_cmd::text::{Sheet, Weight, moment, number, paragraph, row};
+use crate::drain_cmd::text::{RowWeight, Sheet, moment, number, paragraph, row};
 use crate::drain_cmd::voice::Voice;
 
 /// Prints it, with more of `node`, or of the first in the queue.
@@ -28,7 +28,7 @@ pub(super) async fn run(
         NodeName::parse(node).context("show turns")?;
     }
     let view = operator::view(cluster).await.context("show turns")?;
-    let look = Look::of(&view, node)?;
+    let look = LockStatusView::of(&view, node)?;
     match voice.output {
         Output::Json => Voice::json(&look.form(), false)?,
         Output::Text => Voice::print(&look.sheet(clock.wall(), voice.columns()).text(voice.colours))?,
@@ -37,17 +37,17 @@ pub(super) async fn run(
 }
 
 /// What is shown.
-struct Look<'a> {
-    view: &'a View,
-    record: Record,
+struct LockStatusView<'a> {
+    view: &'a TurnView,
+    record: TurnRecord,
     down: Vec<rule::Down>,
     /// What is said of one node: a sentence, empty when there is nothing to say.
     about: String,
     next: String,
 }
 
-impl<'a> Look<'a> {
-    fn of(view: &'a View, node: Option<&str>) -> anyhow::Result<Self> {
+impl<'a> LockStatusView<'a> {
+    fn of(view: &'a TurnView, node: Option<&str>) -> anyhow::Result<Self> {
         let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
         let down = rule::down(None, &record, &view.nodes);
         let mut look = Self { view, record, down, about: String::new(), next: "nothing".to_owned() };
@@ -68,7 +68,7 @@ impl<'a> Look<'a> {
     }
 
     /// Why this one may not enter, as far as another one than itself can see.
-    fn refusal(&self, waiter: &Waiter) -> Option<Refusal> {
+    fn refusal(&self, waiter: &Waiter) -> Option<TurnRefusal> {
         let server = !matches!(waiter.class, Class::Worker);
         let (node, uid) = (waiter.node.clone(), waiter.node_uid.clone());
         let me = Me { node, uid, boot_id: String::new(), server };
@@ -77,7 +77,7 @@ impl<'a> Look<'a> {
 
     fn of_waiter(&self, waiter: &Waiter) -> (String, String) {
         let Waiter { node, op, .. } = waiter;
-        let Some(Refusal { rule, nodes, why, next }) = self.refusal(waiter) else {
+        let Some(TurnRefusal { rule, nodes, why, next }) = self.refusal(waiter) else {
             let about = format!(
                 "node {node} waits for a turn ({}), and nothing of other nodes prevents it",
                 op.text()
@@ -88,22 +88,22 @@ impl<'a> Look<'a> {
         };
         let first = nodes.first().cloned().unwrap_or_default();
         let next = match rule {
-            Rule::Holder => release_step(&first, &next),
-            Rule::Server | Rule::Down => match self.view.nodes.iter().find(|it| it.name == first) {
+            TurnRule::Holder => release_step(&first, &next),
+            TurnRule::Server | TurnRule::Down => match self.view.nodes.iter().find(|it| it.name == first) {
                 Some(it) if rule::may_ignore(it).is_ok() => format!(
                     "repair node {first}: `{next}`; if it is away for long: `zedbox lock ignore {first} --reason '...'`"
                 ),
                 Some(_) | None => format!("repair node {first}: `{next}`"),
             },
-            Rule::Order => "nothing: those before it come first".to_owned(),
-            Rule::Mode => "wait until that operation is over".to_owned(),
-            Rule::Reading
-            | Rule::Api
-            | Rule::Record
-            | Rule::Preflight
-            | Rule::Pause
-            | Rule::NotListed
-            | Rule::Margin => next,
+            TurnRule::Order => "nothing: those before it come first".to_owned(),
+            TurnRule::Mode => "wait until that operation is over".to_owned(),
+            TurnRule::Reading
+            | TurnRule::Api
+            | TurnRule::Record
+            | TurnRule::Preflight
+            | TurnRule::Pause
+            | TurnRule::NotListed
+            | TurnRule::Margin => next,
         };
         (format!("node {node} waits for a turn ({}): {why}", op.text()), next)
     }
@@ -121,7 +121,7 @@ impl<'a> Look<'a> {
     }
 
     fn headline(&self) -> String {
-        let Record { holders, queue, mode, .. } = &self.record;
+        let TurnRecord { holders, queue, mode, .. } = &self.record;
         let armed = mode.as_ref().filter(|it| it.keeps_turns());
         let armed = armed.map_or_else(String::new, |it| {
             let does = if it.is_armed() { "waits for device configs" } else { "is in progress" };
@@ -148,7 +148,7 @@ impl<'a> Look<'a> {
     fn sheet(&self, now: GoTime, columns: usize) -> Sheet {
         let colour = (!self.record.holders.is_empty()).then_some("36");
         let mut out = Sheet::new(&paragraph("", &self.headline(), columns), colour);
-        let mut add = |label: &str, text: &str| out.add(Weight::Essential, &row(label, text, columns));
+        let mut add = |label: &str, text: &str| out.add(RowWeight::Essential, &row(label, text, columns));
         let limit = number(self.record.limit, "node");
         add(
             "limit",
@@ -173,7 +173,7 @@ impl<'a> Look<'a> {
             add("down", &it.why);
         }
         for (node, text) in &self.view.away {
-            let by = match serde_json::from_str::<Away>(text) {
+            let by = match serde_json::from_str::<AwayMark>(text) {
                 Ok(it) => format!("{}, {}: {}", it.who, when(&it.when, now), it.why),
                 Err(_) => text.clone(),
             };
@@ -200,16 +200,19 @@ impl<'a> Look<'a> {
         self.view.nodes.iter().any(|it| it.name == node && rule::may_ignore(it).is_err())
     }
 
-    fn form(&self) -> Form<'_> {
+    fn form(&self) -> TurnsForm<'_> {
         let queue = rule::order(&self.record).into_iter().enumerate();
         let away = |(node, text): (&'a String, &'a String)| {
             let said = serde_json::from_str(text);
-            let said =
-                said.unwrap_or_else(|_| Away { who: String::new(), why: text.clone(), when: String::new() });
-            let Away { who, why, when } = said;
+            let said = said.unwrap_or_else(|_| AwayMark {
+                who: String::new(),
+                why: text.clone(),
+                when: String::new(),
+            });
+            let AwayMark { who, why, when } = said;
             IgnoredForm { node, counts: self.counts(node), who, why, when }
         };
-        Form {
+        TurnsForm {
             lease: self.view.held.is_some(),
             limit: self.record.limit,
             order: self.record.order.text(),
@@ -276,7 +279,7 @@ pub(crate) fn when(text: &str, now: GoTime) -> String {
 /// The turns for a program.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Form<'a> {
+struct TurnsForm<'a> {
     /// There is a record; without one no node ever asked for a turn.
     lease: bool,
     limit: u32,

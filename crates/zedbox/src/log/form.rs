@@ -24,7 +24,7 @@ const OWN: [&str; 10] =
     ["level", "time", "msg", "pid", "func", "file", "source", "appuuid", "containername", "eventtime"];
 
 /// Writes lines.
-pub(super) enum Form {
+pub(super) enum LineFormat {
     /// For newlogd.
     Json(Json),
     /// For people.
@@ -41,7 +41,7 @@ pub(super) struct Json {
     source: &'static str,
 }
 
-impl Form {
+impl LineFormat {
     pub(super) fn new(format: LogFormat, alone: Option<&'static str>) -> Self {
         match format {
             LogFormat::Json => Self::Json(Json {
@@ -55,7 +55,7 @@ impl Form {
     }
 }
 
-impl<S, N> FormatEvent<S, N> for Form
+impl<S, N> FormatEvent<S, N> for LineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -83,7 +83,7 @@ where
 impl Json {
     fn line(&self, event: &Event<'_>) -> Value {
         let meta = event.metadata();
-        let mut fields = Fields::default();
+        let mut fields = LogFields::default();
         event.record(&mut fields);
         let mut all = fields.0;
         let named = all.get("agent").and_then(Value::as_str);
@@ -126,9 +126,9 @@ fn severity(level: Level) -> u8 {
 
 /// The fields of a line as members.
 #[derive(Default)]
-struct Fields(Map<String, Value>);
+struct LogFields(Map<String, Value>);
 
-impl Fields {
+impl LogFields {
     fn put(&mut self, field: &Field, value: Value) {
         let name = match field.name() {
             "message" => "msg".to_owned(),
@@ -139,7 +139,7 @@ impl Fields {
     }
 }
 
-impl Visit for Fields {
+impl Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.put(field, format!("{value:?}").into());
     }
@@ -172,9 +172,9 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt as _;
 
     #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Log {
+    impl Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -185,8 +185,8 @@ mod tests {
     }
 
     /// What is written in this form while `say` runs.
-    fn written(form: Form, words: &str, say: impl FnOnce()) -> String {
-        let log = Log::default();
+    fn written(form: LineFormat, words: &str, say: impl FnOnce()) -> String {
+        let log = LogBuffer::default();
         let writer = log.clone();
         let lines = tracing_subscriber::fmt()
             .with_max_level(LevelFilter::TRACE)
@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn json(alone: Option<&'static str>, say: impl FnOnce()) -> Vec<Value> {
-        let text = written(Form::new(LogFormat::Json, alone), "trace", say);
+        let text = written(LineFormat::new(LogFormat::Json, alone), "trace", say);
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
@@ -214,7 +214,7 @@ mod tests {
             ("info,kube_client=info", (true, true)),
             ("off,kube_client=debug", (true, false)),
         ] {
-            let text = written(Form::new(LogFormat::Text, None), words, || {
+            let text = written(LineFormat::new(LogFormat::Text, None), words, || {
                 tracing::error!(target: "kube_client::client::builder", "of the library");
                 tracing::info!(target: "zedkube::shell", "of ours");
             });
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn e3_for_the_journal_each_line_begins_with_its_level() {
-        let text = written(Form::new(LogFormat::Journald, None), "trace", || {
+        let text = written(LineFormat::new(LogFormat::Journald, None), "trace", || {
             tracing::error!(target: "zedkube::shell", node = "n1", "two\nlines");
             tracing::warn!(target: "zedkube::shell", "w");
             tracing::info!(target: "zedkube::shell", "i");

@@ -13,10 +13,10 @@ use anyhow::{Context as _, bail};
 use clap::{Args as Group, Subcommand};
 use kubeapi::ApiClient;
 use outage::operator as lease;
-use outage::site::operator::{self, Wish};
+use outage::site::operator::{self, SiteRequest};
 use outage::site::preflight::{self, CODES, Finding};
-use outage::site::record::{SiteKind, SitePhase, Statement};
-use outage::turn::record::Record;
+use outage::site::record::{OperatorStatement, SiteKind, SitePhase};
+use outage::turn::record::TurnRecord;
 use serde::Serialize;
 use topics::SiteFinding;
 
@@ -123,8 +123,8 @@ pub(crate) async fn run(command: &SiteCommand) -> Exit {
 async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {
     let cluster = command.place.cluster();
     let clock = Clock::new();
-    let said = |reason: &str| -> anyhow::Result<Statement> {
-        Ok(Statement {
+    let said = |reason: &str| -> anyhow::Result<OperatorStatement> {
+        Ok(OperatorStatement {
             who: format!("operator {}", person::at(surroundings)),
             why: person::reason(reason)?.to_owned(),
             when: clock.wall().to_timestamp().to_string(),
@@ -157,7 +157,7 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
         }
         SiteAction::Continue { skip: Some(node), reason, .. } => {
             let said = said(reason).context("continue")?;
-            let edit = |record: &Record| operator::skip(record, node, &said);
+            let edit = |record: &TurnRecord| operator::skip(record, node, &said);
             change(&cluster, clock, edit, "continue").await?;
             let text = format!(
                 "Node {node} is left out of the restart and not rebooted by it, by {}: {}. A turn that it holds is still \
@@ -169,7 +169,7 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
         SiteAction::Continue { phase, node, reason, skip: None } => {
             let phase = SitePhase::from(phase.clone().unwrap_or_default());
             let said = said(reason).context("continue")?;
-            let edit = |record: &Record| operator::pass(record, &phase, node.as_deref(), &said);
+            let edit = |record: &TurnRecord| operator::pass(record, &phase, node.as_deref(), &said);
             let (_, after) = change(&cluster, clock, edit, "continue").await?;
             if operator::current(&after)?.is_some_and(|it| it.kind == SiteKind::Restart) {
                 let text = format!("The restart of the site continues, by {}: {}.", said.who, said.why);
@@ -185,7 +185,7 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
         }
         SiteAction::Cancel { reason } => {
             let said = said(reason).context("withdraw the whole-site operation")?;
-            let edit = |record: &Record| operator::cancel(record, &said);
+            let edit = |record: &TurnRecord| operator::cancel(record, &said);
             let (before, _) = change(&cluster, clock, edit, "withdraw the whole-site operation").await?;
             let before = operator::current(&before)?;
             if before.as_ref().is_some_and(|it| it.kind == SiteKind::Restart) {
@@ -212,9 +212,9 @@ async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) 
 async fn change(
     cluster: &ApiClient,
     clock: Clock,
-    edit: impl Fn(&Record) -> Result<Record, outage::turn::rule::Refused>,
+    edit: impl Fn(&TurnRecord) -> Result<TurnRecord, outage::turn::rule::OperatorRefusal>,
     what: &'static str,
-) -> anyhow::Result<(Record, Record)> {
+) -> anyhow::Result<(TurnRecord, TurnRecord)> {
     lease::change(cluster, clock.wall().to_timestamp(), edit).await.context(what)
 }
 
@@ -222,7 +222,7 @@ async fn begin(
     cluster: &ApiClient,
     clock: Clock,
     kind: SiteKind,
-    (options, by): (&BeginOptions, Statement),
+    (options, by): (&BeginOptions, OperatorStatement),
     voice: &Voice,
 ) -> anyhow::Result<()> {
     let what = if kind == SiteKind::Reboot { "reboot the site" } else { "shut the site down" };
@@ -233,7 +233,7 @@ async fn begin(
     }
     none_blocks(&findings, &pass, what, voice)?;
     let nodes = lease::view(cluster).await.context(what)?.nodes;
-    let wish = Wish {
+    let wish = SiteRequest {
         id: identity(&by),
         kind,
         by,
@@ -258,7 +258,7 @@ async fn begin(
 }
 
 /// Two persons at once get two identities; the record takes one.
-fn identity(by: &Statement) -> String {
+fn identity(by: &OperatorStatement) -> String {
     let chance = RandomState::new().hash_one(&by.who) & 0xffff;
     format!("{}-{chance:04x}", by.when.get(..19).unwrap_or(&by.when))
 }
@@ -326,14 +326,14 @@ struct Checked<'a> {
 /// What was done, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Done<'a> {
+struct SiteResult<'a> {
     /// `begun`, `armed`, `continued`, `cancelled`.
     result: &'a str,
 }
 
 fn say(voice: &Voice, result: &str, text: &str) -> anyhow::Result<()> {
     match voice.output {
-        Output::Json => Voice::json(&Done { result }, false),
+        Output::Json => Voice::json(&SiteResult { result }, false),
         Output::Text => voice.paragraph(text),
     }
     .map(drop)

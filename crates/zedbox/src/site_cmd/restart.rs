@@ -11,10 +11,10 @@ use checks::{Finding, verify};
 use clap::Args as Group;
 use clap::builder::PossibleValuesParser;
 use kubeapi::ApiClient;
-use outage::operator::{self as lease, View};
-use outage::site::operator::{self, Wish};
+use outage::operator::{self as lease, TurnView};
+use outage::site::operator::{self, SiteRequest};
 use outage::site::preflight::CODES;
-use outage::site::record::{Ack, NodeStep, Site, SiteKind, SitePhase, Statement};
+use outage::site::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use topics::{GoTime, VerifyResult};
 
 use super::{change, checked, identity, none_blocks, say, status};
@@ -57,7 +57,7 @@ fn codes() -> Vec<&'static str> {
 pub(super) async fn begin(
     cluster: &ApiClient,
     clock: Clock,
-    (options, by): (&RestartOptions, Statement),
+    (options, by): (&RestartOptions, OperatorStatement),
     voice: &Voice,
 ) -> anyhow::Result<()> {
     let what = "restart the site";
@@ -72,7 +72,7 @@ pub(super) async fn begin(
     }
     none_blocks(&findings, &options.pass, what, voice)?;
     let view = lease::view(cluster).await.context(what)?;
-    let wish = Wish {
+    let wish = SiteRequest {
         id: identity(&by),
         kind: SiteKind::Restart,
         by,
@@ -140,9 +140,9 @@ pub(super) async fn follow(
 }
 
 /// The restart of this identity, and whether it has ended.
-fn seen(view: &View, id: Option<&str>, known: Option<&Site>) -> anyhow::Result<(Site, bool)> {
+fn seen(view: &TurnView, id: Option<&str>, known: Option<&SiteRecord>) -> anyhow::Result<(SiteRecord, bool)> {
     let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
-    let ours = |it: &Site| it.kind == SiteKind::Restart && id.is_none_or(|id| it.id == id);
+    let ours = |it: &SiteRecord| it.kind == SiteKind::Restart && id.is_none_or(|id| it.id == id);
     if let Some(site) = operator::current(&record).context("follow the restart")?.filter(ours) {
         return Ok((site, false));
     }
@@ -163,7 +163,7 @@ fn seen(view: &View, id: Option<&str>, known: Option<&Site>) -> anyhow::Result<(
 }
 
 /// What has changed of the nodes since it was asked last.
-fn news(site: &Site, steps: &mut BTreeMap<String, NodeStep>) -> Vec<String> {
+fn news(site: &SiteRecord, steps: &mut BTreeMap<String, NodeStep>) -> Vec<String> {
     let mut lines = Vec::new();
     for node in &site.order {
         let Some(step) = site.step(node).filter(|it| **it != NodeStep::Seen) else { continue };
@@ -174,7 +174,7 @@ fn news(site: &Site, steps: &mut BTreeMap<String, NodeStep>) -> Vec<String> {
     lines
 }
 
-fn result(site: &Site, paused: bool) -> anyhow::Result<()> {
+fn result(site: &SiteRecord, paused: bool) -> anyhow::Result<()> {
     if paused {
         bail!("restart the site: it is paused: {}; {}", site.waits, site.next);
     }

@@ -9,19 +9,19 @@ use agent::{Clock, wire};
 use anyhow::Context as _;
 use kubeapi::ApiClient;
 use kubeapi::names::APP_NAMESPACE;
-use outage::operator::{self as lease, View};
+use outage::operator::{self as lease, TurnView};
 use outage::site::machines::VmRecord;
 use outage::site::operator;
 use outage::site::preflight::Finding;
-use outage::site::record::{Member, NodeStep, Site, SiteKind, SitePhase};
+use outage::site::record::{NodeStep, SiteKind, SiteMember, SitePhase, SiteRecord};
 use outage::turn::record::LEASE;
-use outage::turn::rule::NodeSeen;
+use outage::turn::rule::TurnNode;
 use pubsub::TopicRoot;
 use topics::{GoTime, SiteFinding, SiteMachine, SiteNode, SiteOperation, SiteStatus, SiteStep};
 
 use super::restart;
 use crate::args::Output;
-use crate::drain_cmd::text::{Sheet, Weight, moment, paragraph, row};
+use crate::drain_cmd::text::{RowWeight, Sheet, moment, paragraph, row};
 use crate::drain_cmd::voice::Voice;
 use crate::lock_cmd::status::when;
 
@@ -53,9 +53,9 @@ pub(super) async fn run(cluster: &ApiClient, clock: Clock, root: &Path, voice: &
 
 /// Shows an operation that is in progress, or a restart that has ended.
 pub(super) fn show(
-    site: Option<&Site>,
+    site: Option<&SiteRecord>,
     ended: bool,
-    view: &View,
+    view: &TurnView,
     clock: Clock,
     voice: &Voice,
 ) -> anyhow::Result<()> {
@@ -80,7 +80,7 @@ fn of_disk(record: &SiteOperation, why: &str, clock: Clock, voice: &Voice) -> an
         record.id
     );
     let mut out = Sheet::new(&paragraph("", &headline, columns), Some("36"));
-    let mut add = |label: &str, text: &str| out.add(Weight::Essential, &row(label, text, columns));
+    let mut add = |label: &str, text: &str| out.add(RowWeight::Essential, &row(label, text, columns));
     add("by", &record.by);
     add("phase", &record.phase);
     add("this node", &format!("{}; since {}", record.step, moment(record.at, now)));
@@ -99,9 +99,9 @@ fn of_disk(record: &SiteOperation, why: &str, clock: Clock, voice: &Voice) -> an
 }
 
 /// What nodes have under way by a Lease that is gone: each with a sentence.
-fn under_way(view: &View, own: Option<&SiteOperation>, clock: Clock) -> Vec<SiteNode> {
+fn under_way(view: &TurnView, own: Option<&SiteOperation>, clock: Clock) -> Vec<SiteNode> {
     let held = view.held.as_ref().map(|it| it.uid.as_str());
-    let gone = |it: &&NodeSeen| it.mark.as_ref().is_some_and(|mark| Some(mark.lease_uid.as_str()) != held);
+    let gone = |it: &&TurnNode| it.mark.as_ref().is_some_and(|mark| Some(mark.lease_uid.as_str()) != held);
     let of = |node: &str, state: &str, waits: String| SiteNode {
         node: node.to_owned(),
         state: state.to_owned(),
@@ -136,13 +136,13 @@ fn show_under_way(nodes: Vec<SiteNode>, voice: &Voice) -> anyhow::Result<()> {
     let mut out = Sheet::new(&paragraph("", &headline, columns), Some("33"));
     for it in nodes {
         let text = format!("{}: {}; waits for {}", it.node, it.state, it.waits_for);
-        out.add(Weight::Essential, &row("node", &text, columns));
+        out.add(RowWeight::Essential, &row("node", &text, columns));
     }
-    out.add(Weight::Essential, &row("next step", next, columns));
+    out.add(RowWeight::Essential, &row("next step", next, columns));
     Voice::print(&out.text(voice.colours)).map(drop)
 }
 
-fn headline(site: &Site, ended: bool) -> String {
+fn headline(site: &SiteRecord, ended: bool) -> String {
     let withdrawn = if site.cancelled.is_some() { ", withdrawn" } else { "" };
     let what = format!("whole-site {} {}{withdrawn}", site.kind.text(), site.id);
     if ended {
@@ -152,12 +152,12 @@ fn headline(site: &Site, ended: bool) -> String {
 }
 
 /// How a node looks from here: its own word, or what the cluster says of it.
-fn step<'a>(site: &'a Site, member: &Member) -> &'a str {
+fn step<'a>(site: &'a SiteRecord, member: &SiteMember) -> &'a str {
     let Some(step) = site.step(&member.node) else { return "not heard of" };
     if site.kind == SiteKind::Restart { restart::word(step) } else { step.text() }
 }
 
-fn state(member: &Member, view: &View) -> &'static str {
+fn state(member: &SiteMember, view: &TurnView) -> &'static str {
     match view.nodes.iter().find(|it| it.name == member.node && it.uid == member.uid) {
         None => "gone",
         Some(it) if !it.ready => "not Ready",
@@ -166,10 +166,10 @@ fn state(member: &Member, view: &View) -> &'static str {
     }
 }
 
-fn sheet(site: Option<&Site>, ended: bool, view: &View, now: GoTime, columns: usize) -> Sheet {
+fn sheet(site: Option<&SiteRecord>, ended: bool, view: &TurnView, now: GoTime, columns: usize) -> Sheet {
     let Some(site) = site else { return Sheet::new("no whole-site operation is in progress", None) };
     let mut out = Sheet::new(&paragraph("", &headline(site, ended), columns), Some("36"));
-    let mut add = |label: &str, text: &str| out.add(Weight::Essential, &row(label, text, columns));
+    let mut add = |label: &str, text: &str| out.add(RowWeight::Essential, &row(label, text, columns));
     add("by", &format!("{}, {}: {}", site.by.who, when(&site.by.when, now), site.by.why));
     if !site.since.is_empty() {
         add("since", &when(&site.since, now));
@@ -231,17 +231,17 @@ fn sheet(site: Option<&Site>, ended: bool, view: &View, now: GoTime, columns: us
 }
 
 /// The nodes as they are listed: of a restart in the order in which they go.
-fn in_order(site: &Site) -> Vec<&Member> {
-    let mut nodes: Vec<&Member> = site.nodes.iter().collect();
+fn in_order(site: &SiteRecord) -> Vec<&SiteMember> {
+    let mut nodes: Vec<&SiteMember> = site.nodes.iter().collect();
     if site.kind == SiteKind::Restart {
         nodes.sort_by_key(|it| site.order.iter().position(|name| *name == it.node));
     }
     nodes
 }
 
-fn form(site: Option<&Site>, ended: bool, view: &View) -> SiteStatus {
+fn form(site: Option<&SiteRecord>, ended: bool, view: &TurnView) -> SiteStatus {
     let Some(site) = site else { return SiteStatus::default() };
-    let node = |it: &Member| {
+    let node = |it: &SiteMember| {
         let ack = site.ack(&it.node);
         SiteNode {
             node: it.node.clone(),

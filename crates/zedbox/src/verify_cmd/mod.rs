@@ -149,7 +149,7 @@ fn cluster_port(topic_root: &TopicRoot) -> Option<String> {
 
 /// Adds a finding to a layer that was looked at from outside.
 fn merge(layers: &mut Vec<VerifyLayer>, name: &str, finding: Finding) {
-    let more = verify::Looked::default().read("this machine").found([finding]).layer(name);
+    let more = verify::LayerCheck::default().read("this machine").found([finding]).layer(name);
     let Some(layer) = layers.iter_mut().find(|it| it.layer == name) else {
         layers.push(more);
         return;
@@ -175,7 +175,7 @@ fn devices(topic_root: &TopicRoot, here: bool) -> VerifyLayer {
         let next = format!("mknod /{path} c 1 11, or start zedbox by its unit, which does so");
         Finding::new("devices", format!("there is no device node /{path}"), next)
     });
-    verify::Looked::default().read(format!("/{}", DEVICE_NODES.join(", /"))).found(found).layer("devices")
+    verify::LayerCheck::default().read(format!("/{}", DEVICE_NODES.join(", /"))).found(found).layer("devices")
 }
 
 /// Who is down, or may be.
@@ -202,7 +202,7 @@ async fn turns(cluster: &ApiClient) -> VerifyLayer {
     let count = |all: usize| number(u32::try_from(all).unwrap_or(u32::MAX), "node");
     let (holders, waiting) = (count(held.record.holders.len()), count(held.record.queue.len()));
     let read = format!("{holders} with a turn to be out of service, {waiting} waiting for one");
-    verify::Looked::default().read(read).found(found).layer("turns")
+    verify::LayerCheck::default().read(read).found(found).layer("turns")
 }
 
 /// Looks until nothing fails and everything could be looked at, twice in a row, or `limit` is over.

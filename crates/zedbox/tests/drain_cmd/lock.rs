@@ -93,7 +93,7 @@ impl Place {
 
     /// What was asked other than to read.
     pub(crate) fn written(&self) -> Vec<(String, String)> {
-        let seen = self.sim.faults().seen().into_iter();
+        let seen = self.sim.faults().requests().into_iter();
         seen.filter(|it| it.method != "GET").map(|it| (it.method, it.uri)).collect()
     }
 }
@@ -303,7 +303,7 @@ fn a_record_that_cannot_be_used_is_named_with_what_to_type_and_nothing_is_writte
 #[test]
 fn a_cluster_that_does_not_answer_and_wrong_words_are_told_apart() {
     let place = place();
-    place.sim.faults().script("GET", LEASE, 1, kubesim::Fault::status(403, "Forbidden"));
+    place.sim.faults().script("GET", LEASE, 1, kubesim::ScriptedFault::status(403, "Forbidden"));
     let told = place.lock("status", &[]);
     assert!(told.code == 1 && told.err.contains("docs/reference/role.yaml"), "{told:?}");
     for words in ["limit 0", "release n2 --reason x", "ignore n2", ""] {

@@ -1,6 +1,6 @@
 //! What an operator writes with `zedbox lock`: a release, a mark on a node, the limit; stale words and lost races.
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::{Value, json};
 
 use crate::drain_cmd::lock::{LEASE, place, words};
@@ -22,7 +22,7 @@ fn note(lease: &Value, key: &str) -> Value {
 /// Methods and paths of what was asked, in order.
 fn asked(place: &Place) -> Vec<String> {
     let path = |uri: &str| uri.split('?').next().unwrap().to_owned();
-    place.sim.faults().seen().iter().map(|it| format!("{} {}", it.method, path(&it.uri))).collect()
+    place.sim.faults().requests().iter().map(|it| format!("{} {}", it.method, path(&it.uri))).collect()
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_release_of_a_turn_that_is_not_the_present_one_is_refused() {
 fn a_lost_race_is_made_again_from_a_fresh_reading_five_times_at_most() {
     let place = place();
     place.turns(SINCE);
-    place.sim.faults().script("PUT", LEASE, 4, Fault::status(409, "Conflict"));
+    place.sim.faults().script("PUT", LEASE, 4, ScriptedFault::status(409, "Conflict"));
     let told = place.lock("release n2 --fence 7 --reason x -o json", &[]);
     assert_eq!(told.code, 0, "{told:?}");
     assert_eq!(told.json(), json!({ "Result": "released", "Node": "n2", "Fence": 7, "Limit": null }));
@@ -103,14 +103,14 @@ fn a_lost_race_is_made_again_from_a_fresh_reading_five_times_at_most() {
     let once = [format!("GET {lease}"), format!("PUT {lease}")];
     assert_eq!(asked(&place), std::iter::repeat_n(once, 5).flatten().collect::<Vec<_>>());
 
-    place.sim.faults().script("PUT", LEASE, 5, Fault::status(409, "Conflict"));
+    place.sim.faults().script("PUT", LEASE, 5, ScriptedFault::status(409, "Conflict"));
     let told = place.lock("limit 2", &[]);
     assert_eq!(told.code, 1);
     let why = "write lease eve-kube-app/pillar-rs-outage: somebody else wrote it first, 5 times; type the command again";
     assert!(told.err.contains(why), "{}", told.err);
     assert_eq!(place.sim.faults().count("PUT", LEASE), 10);
 
-    place.sim.faults().script("PATCH", "/nodes/n4", 2, Fault::status(409, "Conflict"));
+    place.sim.faults().script("PATCH", "/nodes/n4", 2, ScriptedFault::status(409, "Conflict"));
     assert_eq!(place.lock("ignore n4 --reason x", &[]).code, 0);
     assert_eq!(place.sim.faults().count("PATCH", "/nodes/n4"), 3);
 }
@@ -200,7 +200,7 @@ fn the_limit_is_set_also_before_any_node_asked_for_a_turn() {
     });
     // Another program makes it first.
     let leases = "/apis/coordination.k8s.io/v1/namespaces/eve-kube-app/leases";
-    place.sim.faults().script("POST", leases, 1, Fault::status(409, "AlreadyExists"));
+    place.sim.faults().script("POST", leases, 1, ScriptedFault::status(409, "AlreadyExists"));
     let told = place.lock("limit 2", &[]);
     assert_eq!((told.code, told.err.as_str()), (0, ""), "{told:?}");
     let said = words(&told.out);

@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
-use kubesim::{Server, Sim, SimConfig};
+use kubesim::{Sim, SimConfig, SimServer};
 use serde_json::Value;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -16,7 +16,7 @@ use crate::drain_cmd::node::Node;
 pub(crate) struct Place {
     pub(crate) sim: Sim,
     pub(crate) node: Node,
-    pub(crate) server: Arc<Server>,
+    pub(crate) server: Arc<SimServer>,
     /// The cluster's thread ends when this is dropped.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,

@@ -28,7 +28,8 @@ fn seed(sim: &Sim) {
 impl Place {
     fn plan(&self, words: &str) -> Ended {
         let told = self.node.drain(&format!("plan {words}"));
-        let written: Vec<_> = self.sim.faults().seen().into_iter().filter(|it| it.method != "GET").collect();
+        let written: Vec<_> =
+            self.sim.faults().requests().into_iter().filter(|it| it.method != "GET").collect();
         assert!(written.is_empty(), "a plan writes nothing: {written:?}");
         told
     }

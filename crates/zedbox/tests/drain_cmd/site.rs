@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::{Value, json};
 
 use crate::drain_cmd::lock::{self, LEASE, words};
@@ -268,7 +268,7 @@ fn a_shutdown_waits_for_the_turn_of_a_node_unless_it_is_told_otherwise() {
 #[test]
 fn u13_without_the_api_the_status_is_that_of_the_disk() {
     let place = place();
-    place.sim.faults().script("GET", LEASE, u32::MAX, Fault::status(503, "ServiceUnavailable"));
+    place.sim.faults().script("GET", LEASE, u32::MAX, ScriptedFault::status(503, "ServiceUnavailable"));
     let failed = place.site("status", &[]);
     assert!(failed.code == 1 && failed.err.contains("failed to show the site"), "{failed:?}");
     place.node.put(

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::{Value, json};
 use topics::GoTime;
 
@@ -333,7 +333,7 @@ fn v1_each_exit_code_has_its_case() {
         (|_| {}, "--patience", 2, "unexpected argument '--patience'"),
         (|it| it.probe("name = \"a\""), "", 2, "probe `a`: one of url, haproxy and service is needed"),
         (
-            |it| it.sim.faults().script("GET", "/api/v1/pods", 9, Fault::status(403, "Forbidden")),
+            |it| it.sim.faults().script("GET", "/api/v1/pods", 9, ScriptedFault::status(403, "Forbidden")),
             "",
             3,
             "docs/reference/role.yaml",

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use kubesim::{Server, Sim, SimConfig};
+use kubesim::{Sim, SimConfig, SimServer};
 use pubsub::{FileRule, FileState, TopicRoot, store};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ struct Node {
 }
 
 impl Node {
-    fn start(number: u8, server: &Server) -> Self {
+    fn start(number: u8, server: &SimServer) -> Self {
         let root = tempfile::tempdir().unwrap();
         let put =
             |path: &str, text: String| store::replace(&root.path().join(path), text.as_bytes()).unwrap();
@@ -87,7 +87,7 @@ fn uuid(number: u8) -> String {
     format!("{number}1111111-1111-4111-8111-111111111111")
 }
 
-async fn cluster() -> (Sim, Server) {
+async fn cluster() -> (Sim, SimServer) {
     let sim = Sim::new(SimConfig::default());
     for number in 1..=3 {
         sim.add_node(&format!("n{number}"), &uuid(number));

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use scenarios::{Agent, World, bring_image, reboot_config, script, with_image};
 use serde_json::{Value, json};
 use topics::{DrainStatus, NodeDrainProgress, Requester};
@@ -111,7 +111,7 @@ async fn bad_drains(agent: &mut Vec<(Agent, Vec<String>)>) {
         {
             world.limits["zedkube"][limit] = value;
         }
-        world.cluster.sim().faults().script(method, path, u32::MAX, Fault::status(code, "Refused"));
+        world.cluster.sim().faults().script(method, path, u32::MAX, ScriptedFault::status(code, "Refused"));
         world.start_all();
         world.status(DrainStatus::NotRequested).await;
         bring_image(&world);
@@ -139,7 +139,7 @@ async fn bad_drains(agent: &mut Vec<(Agent, Vec<String>)>) {
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     for method in ["GET", "POST", "PATCH"] {
-        world.cluster.sim().faults().script(method, "/", u32::MAX, Fault::Cut);
+        world.cluster.sim().faults().script(method, "/", u32::MAX, ScriptedFault::Cut);
     }
     config["reboot"]["counter"] = 7.into();
     world.config(&config);

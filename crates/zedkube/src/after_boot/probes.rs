@@ -24,7 +24,7 @@ use checks::{Finding, verify};
 use futures::future::join_all;
 use kubeapi::connect::endpoint::Endpoint;
 use kubeapi::objects::{items, text};
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
 use pubsub::store;
 use serde::Deserialize;
@@ -43,14 +43,14 @@ const ANSWER_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct File {
+struct ProbeFile {
     delay: u64,
-    probe: Vec<Line>,
+    probe: Vec<ProbeLine>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Line {
+struct ProbeLine {
     name: String,
     url: Option<String>,
     code: Option<u16>,
@@ -60,7 +60,7 @@ struct Line {
 
 /// What is tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Target {
+enum ProbeTarget {
     /// A GET is answered with this code.
     Url(String, u16),
     /// Each back end that HAProxy lists at this address is up.
@@ -73,7 +73,7 @@ enum Target {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Probe {
     name: String,
-    target: Target,
+    target: ProbeTarget,
 }
 
 /// All of a file.
@@ -95,21 +95,21 @@ pub fn read(root: &Path, given: Option<&Path>) -> Result<Probes, String> {
         return if given.is_some() { Err(wrong(&"there is no such file")) } else { Ok(Probes::default()) };
     };
     let text = String::from_utf8(bytes).map_err(|error| wrong(&error))?;
-    let file: File = toml::from_str(&text).map_err(|error| wrong(&error))?;
+    let file: ProbeFile = toml::from_str(&text).map_err(|error| wrong(&error))?;
     let all: Result<Vec<Probe>, String> = file.probe.into_iter().map(probe).collect();
     Ok(Probes { delay: Duration::from_secs(file.delay), all: all.map_err(|error| wrong(&error))? })
 }
 
-fn probe(line: Line) -> Result<Probe, String> {
-    let Line { name, url, code, haproxy, service } = line;
+fn probe(line: ProbeLine) -> Result<Probe, String> {
+    let ProbeLine { name, url, code, haproxy, service } = line;
     let wrong = |what: &str| format!("probe `{name}`: {what}");
     let is_url = |it: &str| it.starts_with("http://") || it.starts_with("https://");
     let target = match (url, haproxy, service) {
-        (Some(url), None, None) if is_url(&url) => Target::Url(url, code.unwrap_or(200)),
-        (None, Some(url), None) if is_url(&url) && code.is_none() => Target::Haproxy(url),
+        (Some(url), None, None) if is_url(&url) => ProbeTarget::Url(url, code.unwrap_or(200)),
+        (None, Some(url), None) if is_url(&url) && code.is_none() => ProbeTarget::Haproxy(url),
         (None, None, Some(service)) if code.is_none() => match service.split_once('/') {
             Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
-                Target::Service(namespace.to_owned(), name.to_owned())
+                ProbeTarget::Service(namespace.to_owned(), name.to_owned())
             }
             _ => return Err(wrong("service must be NAMESPACE/NAME, for example kube-system/kube-dns")),
         },
@@ -133,7 +133,7 @@ pub async fn look(probes: &Probes, cluster: &ApiClient, here: bool) -> VerifyLay
     }
     tokio::time::sleep(probes.delay).await;
     let (read, found) = try_all(probes, cluster, here).await;
-    verify::Looked::default().read(read.join(", ")).found(found).layer("probes")
+    verify::LayerCheck::default().read(read.join(", ")).found(found).layer("probes")
 }
 
 /// Tries all of them at once: what was tried, and what was found.
@@ -156,7 +156,7 @@ pub(crate) async fn troubles(root: &Path, cluster: &ApiClient) -> Vec<(String, S
 /// What was tried, and what is wrong with it; `here`: this machine is a node.
 async fn ask(probe: &Probe, cluster: &ApiClient, here: bool) -> (String, Option<Finding>) {
     let (how, wrong) = match &probe.target {
-        Target::Url(url, code) => {
+        ProbeTarget::Url(url, code) => {
             let why = match got(url).await {
                 Ok((seen, _)) if seen == *code => None,
                 Ok((seen, _)) => Some(format!("{url} answers {seen}, not {code}")),
@@ -164,7 +164,7 @@ async fn ask(probe: &Probe, cluster: &ApiClient, here: bool) -> (String, Option<
             };
             (String::new(), why.map(|why| [why, format!("look at what serves it: curl -v {url}")]))
         }
-        Target::Haproxy(url) => {
+        ProbeTarget::Haproxy(url) => {
             let why = match got(url).await {
                 Ok((200, body)) => down(&String::from_utf8_lossy(&body)),
                 Ok((seen, _)) => Some(format!("{url} answers {seen}, not 200")),
@@ -172,7 +172,7 @@ async fn ask(probe: &Probe, cluster: &ApiClient, here: bool) -> (String, Option<
             };
             (String::new(), why.map(|why| [why, format!("look at its servers: curl '{url}'")]))
         }
-        Target::Service(namespace, name) => match service(cluster, namespace, name, here).await {
+        ProbeTarget::Service(namespace, name) => match service(cluster, namespace, name, here).await {
             Ok(tried) => tried,
             Err(error) => return (probe.name.clone(), Some(Finding::unreadable("probe", &error))),
         },
@@ -210,7 +210,7 @@ async fn service(
 
 /// Whether a service has an end point that is ready.
 async fn is_backed(cluster: &ApiClient, namespace: &str, service: &str) -> Result<bool, Error> {
-    let scope = Scope {
+    let scope = WatchScope {
         what: format!("end points of service {namespace}/{service}"),
         path: format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"),
         fields: None,
@@ -225,7 +225,7 @@ async fn addresses(
     namespace: &str,
     service: &str,
 ) -> Result<Result<Vec<String>, &'static str>, Error> {
-    let scope = Scope {
+    let scope = WatchScope {
         what: format!("service {namespace}/{service}"),
         path: format!("/api/v1/namespaces/{namespace}/services"),
         fields: Some(format!("metadata.name={service}")),
@@ -314,8 +314,11 @@ mod tests {
         let good = "delay = 5\n[[probe]]\nname = \"shop\"\nurl = \"https://10.0.0.5/healthz\"\n[[probe]]\nname = \"dns\"\n\
                     service = \"kube-system/kube-dns\"\n";
         let probes = parsed(good).unwrap();
-        assert_eq!(probes.all[0].target, Target::Url("https://10.0.0.5/healthz".to_owned(), 200));
-        assert_eq!(probes.all[1].target, Target::Service("kube-system".to_owned(), "kube-dns".to_owned()));
+        assert_eq!(probes.all[0].target, ProbeTarget::Url("https://10.0.0.5/healthz".to_owned(), 200));
+        assert_eq!(
+            probes.all[1].target,
+            ProbeTarget::Service("kube-system".to_owned(), "kube-dns".to_owned())
+        );
         assert_eq!(probes.delay, Duration::from_secs(5));
         let rows = [
             ("[[probe]]\nname = \"a\"\n", "one of url, haproxy and service"),

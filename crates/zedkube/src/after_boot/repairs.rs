@@ -9,8 +9,8 @@ use std::time::Duration;
 use agent::wire::{self, GLOBAL};
 use agent::{Clock, device};
 use kubeapi::{ApiClient, NodeName};
-use kubenodeop::node::boot::{self, Boot, Report};
-use kubenodeop::node::gate::{Fact, Layer};
+use kubenodeop::node::boot::{self, BootWatch, GateReport};
+use kubenodeop::node::gate::{GateFact, Layer};
 use kubenodeop::node::leftovers;
 use pubsub::TopicRoot;
 use tokio::sync::watch;
@@ -38,7 +38,7 @@ pub async fn once(
     let info = info.ok_or("zedagent has written no EdgeNodeInfo here: type the command on the node")?;
     let node = NodeName::parse(&info.kube_name()).map_err(|it| chain(&it))?;
     let (boot_id, limits) = (device::kernel_boot_id().map_err(|it| chain(&it))?, Limits::default());
-    let boot = Boot {
+    let boot = BootWatch {
         node,
         device_uuid: info.device_id.to_string(),
         boot_id,
@@ -47,7 +47,7 @@ pub async fn once(
         addresses: Vec::new(),
     };
     say("repairs what it may: its kubelet has to renew its lease for 60 s before anything is touched");
-    let (sender, report) = watch::channel(Report::default());
+    let (sender, report) = watch::channel(GateReport::default());
     let nothing = || std::future::ready(String::new());
     tokio::select! {
         () = run(topic_root, cluster, &boot, &limits, clock, nothing, &sender) => Ok(false),
@@ -57,10 +57,10 @@ pub async fn once(
 }
 
 /// Ends once the node has neither stale taints nor pods of its former boot that are still looked after.
-async fn until_made(mut report: watch::Receiver<Report>, say: &impl Fn(&str)) {
+async fn until_made(mut report: watch::Receiver<GateReport>, say: &impl Fn(&str)) {
     let mut said = 0;
     while report.changed().await.is_ok() {
-        let Report { verdict, repairs, leftovers } = report.borrow_and_update().clone();
+        let GateReport { verdict, repairs, leftovers } = report.borrow_and_update().clone();
         let sum = repairs.values().sum::<u32>() + leftovers.cleared;
         if sum > said {
             said = sum;
@@ -82,11 +82,11 @@ async fn until_made(mut report: watch::Receiver<Report>, say: &impl Fn(&str)) {
 pub(crate) async fn run<W: Future<Output = String>>(
     topic_root: &TopicRoot,
     cluster: &ApiClient,
-    boot: &Boot,
+    boot: &BootWatch,
     limits: &Limits,
     clock: Clock,
     waits: impl Fn() -> W,
-    report: &watch::Sender<Report>,
+    report: &watch::Sender<GateReport>,
 ) {
     let (machine, runtime) = (ClockCheck::new(topic_root, clock), runtime::seam(topic_root.root(), limits));
     let socket = runtime::socket(topic_root.root(), limits);
@@ -94,9 +94,9 @@ pub(crate) async fn run<W: Future<Output = String>>(
         let (socket, cluster, root) = (socket.clone(), cluster.clone(), topic_root.root().to_owned());
         let asked = async move {
             let (runtime, probes) = tokio::join!(socket.trouble(), probes::troubles(&root, &cluster));
-            vec![Fact::Runtime(runtime.unwrap_or_default()), Fact::Probes(probes)]
+            vec![GateFact::Runtime(runtime.unwrap_or_default()), GateFact::Probes(probes)]
         };
-        Box::pin(asked) as Pin<Box<dyn Future<Output = Vec<Fact>> + Send>>
+        Box::pin(asked) as Pin<Box<dyn Future<Output = Vec<GateFact>> + Send>>
     };
     tokio::select! {
         () = boot::watch_over(cluster, boot, || machine.look(), upper, waits, || clock.now(), report) => {}
@@ -106,7 +106,7 @@ pub(crate) async fn run<W: Future<Output = String>>(
 
 #[cfg(test)]
 mod tests {
-    use agent::runtime::mock::{Answer, pod, serve};
+    use agent::runtime::mock::{RuntimeReply, pod, serve};
     use kube::Client;
     use kubesim::{Sim, SimConfig};
     use pubsub::store;
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(once(&topic_root, &cluster, clock, limit, |_| ()).await, Ok(false));
         assert_eq!(names(), ["db", "web"]);
         {
-            let list = move || Answer::Pods(vec![pod(&lives, true)]);
+            let list = move || RuntimeReply::Pods(vec![pod(&lives, true)]);
             let _runtime = serve(&socket, list).unwrap();
             assert_eq!(once(&topic_root, &cluster, clock, limit, |_| ()).await, Ok(false));
             assert_eq!(names(), ["db"]);
@@ -187,7 +187,8 @@ mod tests {
         })
         .await;
         let live = sim.clone();
-        let list = move || Answer::Pods(live.live_pods("n1").iter().map(|uid| pod(uid, true)).collect());
+        let list =
+            move || RuntimeReply::Pods(live.live_pods("n1").iter().map(|uid| pod(uid, true)).collect());
         let _runtime = serve(&socket, list).unwrap();
         assert_eq!(once(&topic_root, &cluster, clock, limit, |_| ()).await, Ok(true));
         assert_eq!(names(), ["known"]);

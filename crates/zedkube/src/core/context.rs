@@ -42,8 +42,8 @@ pub(crate) struct NodeContext {
 
 impl NodeContext {
     /// The turn in which it may be cordoned; `None` while it has to wait for one.
-    pub(crate) fn grant(&self) -> Option<super::facts::Grant> {
-        if self.limits.take_turns { self.turn.held() } else { Some(super::facts::Grant::default()) }
+    pub(crate) fn grant(&self) -> Option<super::facts::CordonTurn> {
+        if self.limits.take_turns { self.turn.held() } else { Some(super::facts::CordonTurn::default()) }
     }
 
     /// Hears what was read of the cluster.

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
+use agent::force::OrderedBy;
 use agent::settings::Properties;
-use kubenodeop::node::boot::Report;
-use kubenodeop::node::gate::{Verdict, Warning};
-use kubenodeop::{Blocker, Left, Marks, Progress, Watched};
+use kubenodeop::node::boot::GateReport;
+use kubenodeop::node::gate::{GateStatus, Warning};
+use kubenodeop::{AttemptBlocker, Left, Marks, Progress, WatchedBlockers};
 use step::Mono;
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
     OperationPause, OutageAnswer, OutageQuestion, Requester,
 };
 
-use super::drain::{Closed, Pass};
+use super::drain::{ClosedWindow, Pass};
 use super::k3s::K3sHold;
 use super::site::SiteHold;
 use clusterview::leader::Candidacy;
@@ -38,7 +39,7 @@ pub enum Event {
     /// The topic of a requester has been read once.
     RequestsRead(Requester),
     /// Who wrote the force file that is heard of next, where that can be had.
-    ForceBy(Option<Author>),
+    ForceBy(Option<OrderedBy>),
     /// The force file.
     Force(Force),
     /// Whether a fault-injection file of root's asks to hold a drain that is done.
@@ -48,7 +49,7 @@ pub enum Event {
     /// Answer to [`Effect::Probe`]: that the API is there, or how it is not.
     Probed(RunId, Result<(), String>),
     /// Answer to [`Effect::Preflight`]: the pods that would not leave, or why the drain cannot start at all.
-    Preflighted(RunId, Result<Vec<Blocker>, Hindered>),
+    Preflighted(RunId, Result<Vec<AttemptBlocker>, StartObstacle>),
     /// Findings of that look which a person has it pass, who and why.
     Passed(RunId, String),
     /// Answer to [`Effect::Cordon`]: whose cordon it is, or why there is none.
@@ -57,11 +58,11 @@ pub enum Event {
     Draining(RunId, Box<Progress>),
     /// Whether the API answers: while [`Effect::Drain`] has trouble with it, and with each [`Effect::Probe`]. Throttled or
     /// refused, or with a certificate that is not accepted, it does.
-    Away(RunId, Option<Box<Away>>),
+    Away(RunId, Option<Box<UnansweredCall>>),
     /// A Longhorn volume whose last healthy replica is on our node, or `none`; empty where that cannot be known.
     LastReplica(RunId, String),
     /// Answer to [`Effect::Drain`].
-    Drained(RunId, Result<Done, Box<Failure>>),
+    Drained(RunId, Result<DrainSuccess, Box<AttemptFailure>>),
     /// Answer to [`Effect::Await`]: what has changed, in words.
     BlockerChanged(RunId, String),
     /// Answer to [`Effect::Look`]: whose cordon is on the node now, or why that is not known.
@@ -69,7 +70,7 @@ pub enum Event {
     /// Answer to [`Effect::Guard`]: what has happened, in words.
     NodeActivity(String),
     /// How the gate after the boot is, and what was fixed; as long as [`Effect::Gate`] says.
-    Gate(Box<Report>),
+    Gate(Box<GateReport>),
     /// Answer to [`Effect::Taints`]: these taints of an outage are on our node.
     Tainted(Vec<String>),
     /// Why what a drain of our node has asked of virtual machines and volumes is not taken back, and what a person can do;
@@ -106,7 +107,7 @@ pub enum Event {
     /// What came of hooks, for a reader.
     HookNotes(Vec<String>),
     /// Why no drain may start now by the windows that are set; `None` when one may.
-    Window(Option<Closed>),
+    Window(Option<ClosedWindow>),
     /// A person's word that a drain starts outside of the windows.
     WindowPass(Option<Pass>),
     /// A person's pause on this node, or none.
@@ -135,21 +136,6 @@ pub enum Force {
     Refused(String),
 }
 
-/// Who wrote a file.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Author {
-    /// User who owns it.
-    pub uid: u32,
-    /// Name of that user, or empty.
-    pub name: String,
-    /// When it was written, as its time stamp says.
-    pub written: GoTime,
-    /// Who wrote it by its own words, or empty.
-    pub by: String,
-    /// Why, or empty.
-    pub reason: String,
-}
-
 /// What one look at the cluster has shown, for times without an API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Learned {
@@ -167,7 +153,7 @@ pub struct Learned {
 
 /// The turn that a cordon was made in; the default where nodes take no turns.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Grant {
+pub struct CordonTurn {
     /// Number of the grant.
     pub fence: u32,
     /// UID of the Lease.
@@ -176,7 +162,7 @@ pub struct Grant {
 
 /// A drain that is proved done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Done {
+pub struct DrainSuccess {
     /// How long the attempt took.
     pub took: Duration,
     /// Evictions that were accepted.
@@ -189,7 +175,7 @@ pub struct Done {
 
 /// What keeps a drain from starting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hindered {
+pub struct StartObstacle {
     /// In one sentence.
     pub why: String,
     /// What a person can do.
@@ -202,7 +188,7 @@ pub struct Hindered {
 
 /// The API did not answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Away {
+pub struct UnansweredCall {
     /// When it was asked.
     pub asked: Mono,
     /// Its address, or where that comes from.
@@ -213,13 +199,13 @@ pub struct Away {
 
 /// An attempt that failed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
+pub struct AttemptFailure {
     /// In one sentence.
     pub reason: String,
     /// What held it up at the end.
-    pub blockers: Vec<Blocker>,
+    pub blockers: Vec<AttemptBlocker>,
     /// What was last known of all that held it up.
-    pub watched: Watched,
+    pub watched: WatchedBlockers,
     /// What the next attempt takes over.
     pub marks: Marks,
 }
@@ -284,21 +270,21 @@ pub enum Effect {
     /// Ask the keeper of this node's turn.
     Turn(Ask),
     /// Cordon the node in the name of this request, in this turn.
-    Cordon(RunId, NodeDrainRequest, Grant),
+    Cordon(RunId, NodeDrainRequest, CordonTurn),
     /// Drain the node: one attempt, at most so long, from these marks on.
-    Drain(RunId, (NodeDrainRequest, Grant), Duration, Box<Marks>),
+    Drain(RunId, (NodeDrainRequest, CordonTurn), Duration, Box<Marks>),
     /// Wait for a change of what held the failed attempt up.
-    Await(RunId, Box<Watched>),
+    Await(RunId, Box<WatchedBlockers>),
     /// End whatever task is at work on the cluster, a look and a guard too.
     Cancel,
     /// Watch the drained node until something happens there.
     Guard,
-    /// Look at the node and, while it is kept, at its pods; `give_back` removes a cordon of ours.
+    /// Look at the node and, while it is kept, at its pods; `uncordon` removes a cordon of ours.
     Look {
         /// To be repeated in the answer.
         nth: u64,
         /// Whether a cordon of ours has to go.
-        give_back: bool,
+        uncordon: bool,
         /// The gate after the boot is open: that may be one of an earlier boot.
         gate_open: bool,
     },
@@ -314,7 +300,7 @@ pub enum Effect {
     /// Call the hooks that come after a boot.
     HooksAfterBoot,
     /// Write to the log.
-    Say(LogEvent),
+    Say(DrainLogEvent),
 }
 
 /// How the reason of a skip begins for which the API was away.
@@ -322,7 +308,7 @@ pub const API_AWAY: &str = "the Kubernetes API was not reachable";
 
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq)]
-pub enum LogEvent {
+pub enum DrainLogEvent {
     /// The status changes.
     Changing(NodeDrainStatus, NodeDrainStatus),
     /// A request was taken.
@@ -330,7 +316,7 @@ pub enum LogEvent {
     /// A run starts.
     Starting,
     /// The drain cannot start, for this reason, and no turn is asked for.
-    Hindered(String),
+    CannotStart(String),
     /// Findings of the preflight are passed: which, by whom, why.
     Passed(String),
     /// It waits for a window, for this reason.
@@ -378,7 +364,7 @@ pub enum LogEvent {
     /// A forced status holds; who forced it and why.
     Forced(NodeDrainStatus, String),
     /// The cordon of ours is gone.
-    GivenBack,
+    CordonRemoved,
     /// The node cannot be checked or uncordoned yet.
     LookFailed(String),
     /// What a drain has asked of virtual machines and volumes is not taken back, for this reason; empty once it is.
@@ -388,7 +374,7 @@ pub enum LogEvent {
     /// Something has happened on the drained node, in words.
     NodeActivity(String),
     /// How the gate after the boot is now.
-    Gate(Verdict),
+    Gate(GateStatus),
     /// Something that a boot had left was fixed.
     Repaired(String),
     /// Taints of an outage are on the node again.

@@ -7,7 +7,7 @@ use step::Mono;
 use topics::{DrainStatus, NodeDrainRequest, Requester};
 
 use super::answers::Answers;
-use super::drain::Words;
+use super::drain::StateWords;
 use super::machine::Zedkube;
 
 /// Why the node was not drained for it.
@@ -31,7 +31,7 @@ impl K3sHold {
     }
 
     /// The words of a state, with what the update waits for.
-    pub(super) fn beside(&self, words: &mut Words) {
+    pub(super) fn beside(&self, words: &mut StateWords) {
         if self.holds() {
             let failed = if self.failed { "has failed and " } else { "" };
             words.reason = format!("{}; the update of k3s {failed}{}", words.reason, self.what);

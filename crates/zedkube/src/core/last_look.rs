@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use agent::settings;
 use nodestatus::Membership;
-use outage::keeper::{Ask, Wish};
+use outage::keeper::{Ask, TurnRequest};
 use outage::turn::event::Unconfirmed;
 use outage::turn::record::Op;
 use step::Mono;
 use topics::{DrainStatus, OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict, Requester};
 
 use super::answers::is_drained;
-use super::facts::{Effect, LogEvent};
+use super::facts::{DrainLogEvent, Effect};
 use super::machine::Zedkube;
 
 /// How long a machine that restarts whatever the record says waits for its entry there.
@@ -83,7 +83,7 @@ fn hold(why: impl Into<String>, next_step: impl Into<String>) -> OutageAnswer {
 
 impl Zedkube {
     /// The turn that nodeagent wants for a restart that nobody has asked a drain for.
-    pub(super) fn own_wish(&self) -> Option<Wish> {
+    pub(super) fn own_wish(&self) -> Option<TurnRequest> {
         let question = &self.looks.question;
         let (counter, emergency) = match question.kind {
             OutageKind::Turn => (question.number, false),
@@ -91,7 +91,7 @@ impl Zedkube {
             OutageKind::LastLook if self.is_undrained(question.requested_by) => (0, false),
             OutageKind::None | OutageKind::LastLook => return None,
         };
-        Some(Wish { op: Op::Restart, counter, emergency, fit: true })
+        Some(TurnRequest { op: Op::Restart, counter, emergency, fit: true })
     }
 
     /// Nobody has asked for a drain, and nobody was answered one.
@@ -360,7 +360,7 @@ impl Zedkube {
         let answer =
             OutageAnswer { number: self.looks.question.number, role: self.looks.answer.role, ..answer };
         if answer != self.looks.answer {
-            out.push(Effect::Say(LogEvent::OutageAnswer(answer.clone())));
+            out.push(Effect::Say(DrainLogEvent::OutageAnswer(answer.clone())));
             self.looks.answer = answer;
         }
     }

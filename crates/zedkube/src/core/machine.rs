@@ -16,7 +16,7 @@ use super::context::NodeContext;
 use super::drain::Drain;
 use super::facts::{Effect, Event};
 use super::last_look::LastLook;
-use super::records::{History, Published};
+use super::records::{History, PublishedRecords};
 use crate::limits::Limits;
 
 /// The core of zedkube.
@@ -26,7 +26,7 @@ pub struct Zedkube {
     pub(super) drain: Drain,
     pub(super) cleanup: CordonCleanup,
     pub(super) answers: Answers,
-    pub(super) published: Published,
+    pub(super) published: PublishedRecords,
     pub(super) history: History,
     pub(super) looks: LastLook,
 }
@@ -61,7 +61,7 @@ impl Zedkube {
             drain: Drain::new(same_boot),
             cleanup: CordonCleanup::new(now, same_boot.map(|it| it.cordon)),
             answers: Answers::new(now, same_boot.map(|it| (it.answers.clone(), it.asked.clone()))),
-            published: Published::beside(journal.clone()),
+            published: PublishedRecords::beside(journal.clone()),
             history: History::default(),
             looks: LastLook::default(),
         };
@@ -167,7 +167,7 @@ impl Core for Zedkube {
                 self.drain.preflighted(now, found, &self.node, &mut out);
             }
             Event::Passed(run, what) if run == self.drain.run_id() => {
-                out.push(Effect::Say(super::facts::LogEvent::Passed(what)));
+                out.push(Effect::Say(super::facts::DrainLogEvent::Passed(what)));
             }
             Event::Cordoned(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.cordoned(now, result, &self.node, &mut out);
@@ -193,7 +193,7 @@ impl Core for Zedkube {
             Event::Gate(report) => self.cleanup.gate(now, report, &mut out),
             Event::Tainted(taints) => self.cleanup.tainted(taints, &mut out),
             Event::Leftovers(why, next) => self.cleanup.leftovers_heard((why, next), &mut out),
-            Event::Turn(standing) => self.turn_heard(now, *standing, &mut out),
+            Event::Turn(turn_state) => self.turn_heard(now, *turn_state, &mut out),
             Event::TurnConfirmed(result) => self.turn_confirmed(now, result.is_ok(), &mut out),
             Event::Learned(learned) => self.node.learn(*learned),
             Event::ServersOut(servers) => self.node.known.servers_out = servers,

@@ -18,11 +18,11 @@ mod view;
 mod tests;
 
 pub use clusterview::leader::Candidacy;
-pub use drain::{Closed, Pass};
+pub use drain::{ClosedWindow, Pass};
 pub(crate) use drain::{blocker, kept_marks, marks, ms};
 pub use facts::{
-    API_AWAY, Author, Away, Done, Effect, Event, Failure, Force, Grant, Hindered, Learned, LogEvent,
-    NodeLook, RemainingPod, RunId,
+    API_AWAY, AttemptFailure, CordonTurn, DrainLogEvent, DrainSuccess, Effect, Event, Force, Learned,
+    NodeLook, RemainingPod, RunId, StartObstacle, UnansweredCall,
 };
 pub use k3s::K3sHold;
 pub use machine::Zedkube;

@@ -11,11 +11,11 @@ use step::{Fault, Mono, planted};
 use topics::{Answer, CordonOwner, DrainStatus};
 
 use super::answers::{is_drained, is_operation};
-use super::cleanup::{Voided, Wanted};
-use super::drain::{End, Outcome};
-use super::facts::{Effect, LogEvent, NodeLook};
+use super::cleanup::{DesiredNode, Voided};
+use super::drain::{DrainEnd, DrainStepOutcome};
+use super::facts::{DrainLogEvent, Effect, NodeLook};
 use super::machine::Zedkube;
-use super::turn::Levels;
+use super::turn::KeeperLevels;
 
 impl Zedkube {
     /// Whether this node is in a cluster as far as drains are concerned.
@@ -34,13 +34,13 @@ impl Zedkube {
     }
 
     /// How the node is to be as things are now.
-    pub(super) fn wanted(&self) -> Wanted {
+    pub(super) fn wanted(&self) -> DesiredNode {
         if self.node.member != Membership::Leaving && !self.drain.keeps_cordon(&self.node) {
-            Wanted::Schedulable
+            DesiredNode::Schedulable
         } else if self.answers.any_drained() {
-            Wanted::Drained
+            DesiredNode::Drained
         } else {
-            Wanted::Cordoned
+            DesiredNode::Cordoned
         }
     }
 
@@ -74,7 +74,7 @@ impl Zedkube {
     /// What time alone brings.
     pub(super) fn advance(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let outcome = self.drain.advance(now, &self.node, out);
-        let complete = outcome == Some(Outcome::Drained);
+        let complete = outcome == Some(DrainStepOutcome::Drained);
         self.follow(now, outcome);
         if self.may_look() && !complete {
             self.cleanup.advance(now, self.wanted(), out);
@@ -82,20 +82,22 @@ impl Zedkube {
     }
 
     /// What a step of the drain means for the node and for whoever waits.
-    pub(super) fn follow(&mut self, now: Mono, outcome: Option<Outcome>) {
+    pub(super) fn follow(&mut self, now: Mono, outcome: Option<DrainStepOutcome>) {
         match outcome {
             None => {}
-            Some(Outcome::CordonSent) => self.cleanup.cordon_sent(),
-            Some(Outcome::Cordoned(owner)) => self.cleanup.cordoned(owner),
-            Some(Outcome::Drained) => {
+            Some(DrainStepOutcome::CordonSent) => self.cleanup.cordon_sent(),
+            Some(DrainStepOutcome::Cordoned(owner)) => self.cleanup.cordoned(owner),
+            Some(DrainStepOutcome::Drained) => {
                 self.answers.give(now, DrainStatus::Complete, "", &self.node);
                 // At once: with the first check the watch begins.
                 self.cleanup.check_at(now);
             }
-            Some(Outcome::TurnAlone) => self.turn_alone(now),
-            Some(Outcome::Skipped(skip)) => self.answers.give(now, DrainStatus::Complete, &skip, &self.node),
-            Some(Outcome::TurnLost(_) | Outcome::TurnRefused) => self.uncordon_soon(now),
-            Some(Outcome::Failed(status)) => {
+            Some(DrainStepOutcome::TurnAlone) => self.turn_alone(now),
+            Some(DrainStepOutcome::Skipped(skip)) => {
+                self.answers.give(now, DrainStatus::Complete, &skip, &self.node);
+            }
+            Some(DrainStepOutcome::TurnLost(_) | DrainStepOutcome::TurnRefused) => self.uncordon_soon(now),
+            Some(DrainStepOutcome::Failed(status)) => {
                 self.answers.give(now, status, "", &self.node);
                 self.uncordon_soon(now);
             }
@@ -108,7 +110,7 @@ impl Zedkube {
     }
 
     /// Ends whatever is under way on the cluster.
-    pub(super) fn end_drain(&mut self, end: Option<End>, out: &mut Vec<Effect>) {
+    pub(super) fn end_drain(&mut self, end: Option<DrainEnd>, out: &mut Vec<Effect>) {
         self.drain.end(end, out);
         self.cleanup.guard_ended();
     }
@@ -120,7 +122,7 @@ impl Zedkube {
         let left = self.node.member != Membership::Undecided && !self.is_member();
         if (withdrawn || left) && !(self.drain.is_idle() && self.answers.given().is_empty()) {
             if withdrawn && self.drain.is_active() {
-                out.push(Effect::Say(LogEvent::Withdrawn));
+                out.push(Effect::Say(DrainLogEvent::Withdrawn));
             }
             self.end_drain(None, out);
             self.uncordon_soon(now);
@@ -145,9 +147,9 @@ impl Zedkube {
     /// A forced COMPLETE answers the request that it names; the drain continues for others.
     fn settle_force(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let Some((order, skip)) = self.answers.give_forced(now, &self.node) else { return };
-        out.push(Effect::Say(LogEvent::Forced(order, self.history.forced_by())));
+        out.push(Effect::Say(DrainLogEvent::Forced(order, self.history.forced_by())));
         if self.answers.open().next().is_none() {
-            self.end_drain(Some(End::Skipped(skip)), out);
+            self.end_drain(Some(DrainEnd::Skipped(skip)), out);
         }
     }
 
@@ -159,7 +161,7 @@ impl Zedkube {
         if let Some(status) = self.answers.best_final()
             && self.drain.own_status() != status
         {
-            self.end_drain(Some(End::Resumed(status)), out);
+            self.end_drain(Some(DrainEnd::Resumed(status)), out);
             self.cleanup.check_at(now);
         }
     }
@@ -179,7 +181,7 @@ impl Zedkube {
     /// Begins a drain for the first request that has no final answer.
     fn begin(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let Some(request) = self.answers.open().next().cloned() else { return };
-        if self.wanted() == Wanted::Schedulable {
+        if self.wanted() == DesiredNode::Schedulable {
             self.drain.forget_left();
         }
         self.drain.begin(now, request, &self.answers, &self.node, out);
@@ -219,12 +221,12 @@ impl Zedkube {
 
     /// Hears where this node stands with its turn. A turn that is lost takes COMPLETE with it: somebody else may be
     /// down now.
-    pub(super) fn turn_heard(&mut self, now: Mono, standing: TurnState, out: &mut Vec<Effect>) {
-        if !self.node.turn.hear(standing) {
+    pub(super) fn turn_heard(&mut self, now: Mono, turn_state: TurnState, out: &mut Vec<Effect>) {
+        if !self.node.turn.hear(turn_state) {
             return;
         }
         let outcome = self.drain.turn(now, &self.node, out);
-        if let Some(Outcome::TurnLost(why)) = &outcome {
+        if let Some(DrainStepOutcome::TurnLost(why)) = &outcome {
             self.void(format!("its turn to be down is no longer its own: {why}"), is_drained, out);
         }
         self.follow(now, outcome);
@@ -255,8 +257,8 @@ impl Zedkube {
 
     /// What hooks have done before a drain is undone once that has ended without a boot; those after a boot are called
     /// once its gate has opened.
-    fn settle_hooks(&mut self, wanted: Wanted, busy: bool, out: &mut Vec<Effect>) {
-        let free = wanted == Wanted::Schedulable && self.can_drain();
+    fn settle_hooks(&mut self, wanted: DesiredNode, busy: bool, out: &mut Vec<Effect>) {
+        let free = wanted == DesiredNode::Schedulable && self.can_drain();
         // What was prepared for does not come in this cluster any more.
         let leaves =
             matches!(self.node.member, Membership::Leaving | Membership::Outside) && !self.drain.is_active();
@@ -285,10 +287,10 @@ impl Zedkube {
         let own = self.own_wish();
         let kept = self.answers.keeps_turn();
         let drain = self.drain.wants_turn(&self.node)
-            || self.wanted() == Wanted::Drained
+            || self.wanted() == DesiredNode::Drained
             || cordoned
             || kept.is_some();
-        let levels = Levels {
+        let levels = KeeperLevels {
             wanted: drain || own.is_some(),
             own,
             fit,
@@ -303,9 +305,9 @@ impl Zedkube {
 
     /// Takes from what was seen the pods that are left in place by policy, and all pods where nobody was answered
     /// COMPLETE after a drain.
-    fn without_left(&self, seen: NodeLook, wanted: Wanted) -> NodeLook {
+    fn without_left(&self, seen: NodeLook, wanted: DesiredNode) -> NodeLook {
         let NodeLook::HasPods(owner, mut pods) = seen else { return seen };
-        let drained = wanted == Wanted::Drained && !planted(Fault::Peopled);
+        let drained = wanted == DesiredNode::Drained && !planted(Fault::NewPods);
         pods.retain(|it| drained && !self.drain.leaves(it, &self.node));
         match (pods.is_empty(), owner) {
             (false, _) => NodeLook::HasPods(owner, pods),
@@ -334,7 +336,7 @@ impl Zedkube {
         if !self.answers.any_complete() {
             return;
         }
-        out.push(Effect::Say(LogEvent::Void(why)));
+        out.push(Effect::Say(DrainLogEvent::Void(why)));
         self.answers.void(which);
         if !self.answers.any_complete() {
             self.drain.void();

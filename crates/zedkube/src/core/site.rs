@@ -8,8 +8,8 @@ use nodestatus::Membership;
 use step::Mono;
 use topics::{DrainPhase, Requester};
 
-use super::drain::{End, Words, words};
-use super::facts::{Effect, LogEvent};
+use super::drain::{DrainEnd, StateWords, words};
+use super::facts::{DrainLogEvent, Effect};
 use super::machine::Zedkube;
 
 /// What a whole-site operation holds this node to.
@@ -87,13 +87,13 @@ impl Zedkube {
         }
         let skip = format!("{what}: pods stay");
         if self.answers.skip_for(now, Requester::DeviceOp, &skip, &self.node) {
-            out.push(Effect::Say(LogEvent::Skipped(skip.clone())));
-            self.end_drain(Some(End::Skipped(skip)), out);
+            out.push(Effect::Say(DrainLogEvent::Skipped(skip.clone())));
+            self.end_drain(Some(DrainEnd::Skipped(skip)), out);
         }
     }
 
     /// What a person reads while it is held.
-    pub(super) fn site_words(&self) -> Option<Words> {
+    pub(super) fn site_words(&self) -> Option<StateWords> {
         let what = self.node.site.holds()?;
         Some(words(
             DrainPhase::Held,

@@ -3,21 +3,21 @@
 //! Asked are levels: whether a turn is wanted, whether the node is healthy after its boot, how far it is. Not here: whose
 //! turn it is (`outage`). Sources: design.md section 12; goals U1, U10, U12. Pure: no clock, no I/O, no task.
 
-use outage::keeper::{Ask, Wish};
-use outage::turn::event::{TurnState, Waiting};
+use outage::keeper::{Ask, TurnRequest};
+use outage::turn::event::{TurnState, TurnWait};
 use outage::turn::record::{Op, Phase};
-use outage::turn::rule::Rule;
+use outage::turn::rule::TurnRule;
 use topics::{NodeDrainRequest, Requester};
 
-use super::facts::{Effect, Grant};
+use super::facts::{CordonTurn, Effect};
 
 /// What the keeper has said, and what it was asked last.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[expect(clippy::option_option, reason = "not asked yet, and that nothing is wanted, differ")]
 pub(crate) struct Turns {
     /// Where this node is; `None` before the keeper's first word.
-    standing: Option<TurnState>,
-    want: Option<Option<Wish>>,
+    turn_state: Option<TurnState>,
+    want: Option<Option<TurnRequest>>,
     gate: Option<bool>,
     phase: Option<Phase>,
     /// The loss after which it was asked to try again.
@@ -25,11 +25,11 @@ pub(crate) struct Turns {
 }
 
 /// What the keeper is to know.
-pub(crate) struct Levels<'a> {
+pub(crate) struct KeeperLevels<'a> {
     /// A turn is wanted, or kept.
     pub(crate) wanted: bool,
     /// For a restart on the node's own account.
-    pub(crate) own: Option<Wish>,
+    pub(crate) own: Option<TurnRequest>,
     /// Nothing is known that would keep the drain from starting.
     pub(crate) fit: bool,
     /// In whose name.
@@ -44,12 +44,12 @@ pub(crate) struct Levels<'a> {
 
 impl Turns {
     /// Hears where this node is; says whether that is new.
-    pub(crate) fn hear(&mut self, standing: TurnState) -> bool {
-        let standing = Some(standing);
-        if self.standing == standing {
+    pub(crate) fn hear(&mut self, turn_state: TurnState) -> bool {
+        let turn_state = Some(turn_state);
+        if self.turn_state == turn_state {
             return false;
         }
-        self.standing = standing;
+        self.turn_state = turn_state;
         if self.lost().is_none() {
             self.retried = false;
         }
@@ -57,36 +57,36 @@ impl Turns {
     }
 
     /// The turn, if it is ours.
-    pub(crate) fn held(&self) -> Option<Grant> {
-        let Some(TurnState::Held { fence, lease_uid, .. }) = &self.standing else { return None };
-        Some(Grant { fence: *fence, lease_uid: lease_uid.clone() })
+    pub(crate) fn held(&self) -> Option<CordonTurn> {
+        let Some(TurnState::Held { fence, lease_uid, .. }) = &self.turn_state else { return None };
+        Some(CordonTurn { fence: *fence, lease_uid: lease_uid.clone() })
     }
 
     /// What it waits for.
-    pub(crate) fn waiting(&self) -> Option<&Waiting> {
-        if let Some(TurnState::Waiting(waiting)) = &self.standing { Some(waiting) } else { None }
+    pub(crate) fn waiting(&self) -> Option<&TurnWait> {
+        if let Some(TurnState::Waiting(waiting)) = &self.turn_state { Some(waiting) } else { None }
     }
 
     /// It waits for somebody else, by a rule that was looked at: nothing of before counts any more.
     pub(crate) fn is_refused(&self) -> bool {
         self.waiting().is_some_and(|it| {
-            !matches!(it.rule, Rule::Reading | Rule::Preflight | Rule::Api | Rule::NotListed)
+            !matches!(it.rule, TurnRule::Reading | TurnRule::Preflight | TurnRule::Api | TurnRule::NotListed)
         })
     }
 
     /// It waits because the API does not answer, or knows no such node.
     pub(crate) fn is_unreachable(&self) -> bool {
-        self.waiting().is_some_and(|it| matches!(it.rule, Rule::Api | Rule::NotListed))
+        self.waiting().is_some_and(|it| matches!(it.rule, TurnRule::Api | TurnRule::NotListed))
     }
 
     /// It is back in a new boot, and the turn is kept until the node is healthy.
     pub(crate) fn is_back(&self) -> bool {
-        matches!(&self.standing, Some(TurnState::Booted { listed: true, .. }))
+        matches!(&self.turn_state, Some(TurnState::Booted { listed: true, .. }))
     }
 
     /// Why the turn is no longer ours, if it was.
     pub(crate) fn lost(&self) -> Option<&str> {
-        if let Some(TurnState::Lost { why }) = &self.standing { Some(why) } else { None }
+        if let Some(TurnState::Lost { why }) = &self.turn_state { Some(why) } else { None }
     }
 
     /// The drain cannot start any more: it must not queue, whatever else is not known yet.
@@ -101,12 +101,12 @@ impl Turns {
     }
 
     /// Asks the keeper for what has changed.
-    pub(crate) fn settle(&mut self, now: &Levels<'_>, out: &mut Vec<Effect>) {
+    pub(crate) fn settle(&mut self, now: &KeeperLevels<'_>, out: &mut Vec<Effect>) {
         let wish = now.wanted.then(|| match (&now.own, now.serves, &self.want) {
             (Some(own), serves, _) if own.emergency || serves.is_none() => own.clone(),
             (_, Some(request), _) => wish(request, now.fit),
             (_, None, Some(Some(before))) => before.clone(),
-            (_, None, _) => Wish { op: Op::Drain, counter: 0, emergency: false, fit: true },
+            (_, None, _) => TurnRequest { op: Op::Drain, counter: 0, emergency: false, fit: true },
         });
         if self.gate != Some(now.healthy) {
             self.gate = Some(now.healthy);
@@ -131,7 +131,7 @@ impl Turns {
     }
 }
 
-fn wish(request: &NodeDrainRequest, fit: bool) -> Wish {
+fn wish(request: &NodeDrainRequest, fit: bool) -> TurnRequest {
     let op = match request.requested_by {
         Requester::DeviceOp if request.context == "shutdown" => Op::Shutdown,
         Requester::DeviceOp => Op::Reboot,
@@ -141,5 +141,5 @@ fn wish(request: &NodeDrainRequest, fit: bool) -> Wish {
     };
     // What tells one request from the next: a later one has its own time at the front of the queue.
     let counter = u64::try_from(request.requested_at.to_timestamp().as_millisecond()).unwrap_or_default();
-    Wish { op, counter, emergency: false, fit }
+    TurnRequest { op, counter, emergency: false, fit }
 }

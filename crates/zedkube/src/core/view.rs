@@ -10,7 +10,7 @@ use topics::{
 };
 
 use super::cleanup::cordoned;
-use super::drain::{Words, words};
+use super::drain::{StateWords, words};
 use super::facts::{Effect, Force};
 use super::machine::Zedkube;
 use super::records::kept_short;
@@ -76,7 +76,7 @@ impl Zedkube {
 
     /// The newest progress.
     pub(super) fn progress(&self) -> NodeDrainProgress {
-        let Words { phase, reason, next_step } = self.words();
+        let StateWords { phase, reason, next_step } = self.words();
         NodeDrainProgress {
             phase,
             status: self.status().status,
@@ -110,7 +110,7 @@ impl Zedkube {
         })
     }
 
-    fn words(&self) -> Words {
+    fn words(&self) -> StateWords {
         let drain = self.drain.words(&self.answers, &self.node);
         let mut words = drain.unwrap_or_else(|| self.idle_words());
         self.node.k3s.beside(&mut words);
@@ -135,7 +135,7 @@ impl Zedkube {
         words
     }
 
-    fn idle_words(&self) -> Words {
+    fn idle_words(&self) -> StateWords {
         match self.node.member {
             // Whatever else is known: a cordon of ours that stays is shown with its cause.
             _ if self.cleanup.after_boot().earlier_cordon() == Some(true) => words(

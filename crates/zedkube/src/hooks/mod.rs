@@ -11,7 +11,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::device::hooks::{self, About, Found, Hook, Stage, Verb};
+use agent::device::hooks::{self, About, Hook, HookFolder, HookStage, HookVerb};
 use agent::{AgentContext, Outbox};
 use kubeapi::OwnNode;
 use tokio::sync::Mutex;
@@ -19,15 +19,15 @@ use topics::{NodeDrainRequest, Requester};
 use tracing::{info, warn};
 
 use crate::core::{Event, RunId};
-use crate::work::Work;
-use record::Record;
+use crate::work::TaskContext;
+use record::HookRecord;
 
 /// How often an undo is tried, and the pause in between. Nothing else is held up by one that cannot be done.
 const UNDO: (u32, Duration) = (3, Duration::from_secs(30));
 
 /// Calls hooks, one at a time.
 #[derive(Clone)]
-pub(crate) struct Hooks {
+pub(crate) struct DrainHooks {
     context: AgentContext,
     own_node: OwnNode,
     limit: Duration,
@@ -37,8 +37,8 @@ pub(crate) struct Hooks {
     calling: Arc<Mutex<()>>,
 }
 
-impl Hooks {
-    pub(crate) fn new(context: &AgentContext, work: &Work) -> Self {
+impl DrainHooks {
+    pub(crate) fn new(context: &AgentContext, work: &TaskContext) -> Self {
         let limits = work.limits();
         Self {
             context: context.clone(),
@@ -51,9 +51,9 @@ impl Hooks {
 
     /// What an earlier run left.
     pub(crate) fn left(&self) -> [Event; 2] {
-        let record = Record::read(&self.context.topic_root).unwrap_or_else(|why| {
+        let record = HookRecord::read(&self.context.topic_root).unwrap_or_else(|why| {
             warn!("which hooks were called is not known, none is undone: {why}");
-            Record::default()
+            HookRecord::default()
         });
         let boot = &self.context.boot_id;
         let in_place = record.is_of(boot) && !record.called.is_empty();
@@ -103,12 +103,12 @@ impl Hooks {
         outbox: &Outbox<Event>,
     ) -> Result<(), String> {
         let topic_root = &self.context.topic_root;
-        let Found { hooks, refused } = hooks::find(topic_root, Stage::BeforeDrain)?;
+        let HookFolder { hooks, refused } = hooks::find(topic_root, HookStage::BeforeDrain)?;
         // A record that cannot be read stops nobody who has no hooks.
         if hooks.is_empty() && refused.is_empty() {
             return Ok(());
         }
-        let mut record = Record::read(topic_root)?;
+        let mut record = HookRecord::read(topic_root)?;
         if record.is_of(&self.context.boot_id) && record.complete {
             return Ok(());
         }
@@ -123,7 +123,7 @@ impl Hooks {
             record.write(topic_root)?;
             outbox.send(Event::Hooking(run, format!("hook {} is running", hook.name))).await;
             info!(hook = hook.name, "calls a hook before the drain");
-            if let Err(why) = hook.call(topic_root, Verb::Run, &record.about(), self.limit).await {
+            if let Err(why) = hook.call(topic_root, HookVerb::Run, &record.about(), self.limit).await {
                 if hook.is_blocking() {
                     record.write(topic_root)?;
                     return Err(why);
@@ -150,7 +150,7 @@ impl Hooks {
 
     async fn undo_all(&self, outbox: &Outbox<Event>) -> Result<(), String> {
         let topic_root = &self.context.topic_root;
-        let mut record = Record::read(topic_root)?;
+        let mut record = HookRecord::read(topic_root)?;
         if !record.is_of(&self.context.boot_id) {
             return Ok(());
         }
@@ -170,8 +170,9 @@ impl Hooks {
         let mut count = 1;
         loop {
             info!(hook = name, "undoes a hook, as the drain has ended without a boot");
-            let hook = Hook::named(&self.context.topic_root, Stage::BeforeDrain, name)?;
-            let Err(why) = hook.call(&self.context.topic_root, Verb::Undo, about, self.limit).await else {
+            let hook = Hook::named(&self.context.topic_root, HookStage::BeforeDrain, name)?;
+            let Err(why) = hook.call(&self.context.topic_root, HookVerb::Undo, about, self.limit).await
+            else {
                 return Ok(());
             };
             if count == tries {
@@ -196,7 +197,7 @@ impl Hooks {
             let then = if tried < tries { "is tried again" } else { "is given up, with those after it" };
             warn!(tried, of = tries, "a hook after the boot {then}: {why}");
             let calling = self.calling.lock().await;
-            if let Ok(mut record) = Record::read(&self.context.topic_root) {
+            if let Ok(mut record) = HookRecord::read(&self.context.topic_root) {
                 self.note(&mut record, [format!("{then}: {why}")], &outbox).await;
                 if tried == tries {
                     record.after_boot.clone_from(&self.context.boot_id);
@@ -219,8 +220,8 @@ impl Hooks {
         outbox: &Outbox<Event>,
     ) -> Result<(), String> {
         let topic_root = &self.context.topic_root;
-        let mut record = Record::read(topic_root)?;
-        let Found { hooks, refused } = hooks::find(topic_root, Stage::AfterBoot)?;
+        let mut record = HookRecord::read(topic_root)?;
+        let HookFolder { hooks, refused } = hooks::find(topic_root, HookStage::AfterBoot)?;
         if !record.is_of(&self.context.boot_id) {
             // What was called before the boot ends with it.
             record.notes.clear();
@@ -234,7 +235,7 @@ impl Hooks {
                 continue;
             }
             info!(hook = hook.name, "calls a hook after the boot");
-            match hook.call(topic_root, Verb::Run, &about, self.limit).await {
+            match hook.call(topic_root, HookVerb::Run, &about, self.limit).await {
                 Ok(()) => {}
                 Err(why) if hook.is_blocking() => return Err(why),
                 Err(why) => {
@@ -250,7 +251,7 @@ impl Hooks {
     /// Keeps what a reader has to know, says it, and shows it.
     async fn note(
         &self,
-        record: &mut Record,
+        record: &mut HookRecord,
         notes: impl IntoIterator<Item = String>,
         outbox: &Outbox<Event>,
     ) {
@@ -268,13 +269,8 @@ impl Hooks {
     }
 
     fn about(&self, request: &NodeDrainRequest) -> About {
-        let operation = match request.requested_by {
-            Requester::DeviceOp => request.context.as_str(),
-            Requester::Update => "update",
-            Requester::K3sUpdate => "k3s",
-            Requester::Operator => "operator",
-            Requester::None | Requester::Unset | Requester::Stranger(_) => "",
-        };
+        let by = request.requested_by;
+        let operation = if by == Requester::DeviceOp { request.context.as_str() } else { operation(by) };
         About {
             operation: operation.to_owned(),
             node: self.node(),
@@ -292,5 +288,16 @@ impl Hooks {
     async fn sleep(&self, pause: Duration) {
         let clock = self.context.clock;
         clock.sleep_until(Some(clock.now() + pause)).await;
+    }
+}
+
+/// The word for an operation of `by`; a device has several, which the context of its request names.
+pub(crate) const fn operation(by: Requester) -> &'static str {
+    match by {
+        Requester::DeviceOp => "device",
+        Requester::Update => "update",
+        Requester::K3sUpdate => "k3s",
+        Requester::Operator => "operator",
+        Requester::None | Requester::Unset | Requester::Stranger(_) => "",
     }
 }

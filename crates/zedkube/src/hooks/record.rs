@@ -18,7 +18,7 @@ const TEXT_BYTES: usize = 400;
 /// What is known of the hooks before a drain, and of those after a boot.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-pub(super) struct Record {
+pub(super) struct HookRecord {
     /// The boot in which those before a drain were called.
     #[serde(rename = "BootID")]
     boot_id: String,
@@ -47,7 +47,7 @@ pub(super) struct Called {
     done: bool,
 }
 
-impl Record {
+impl HookRecord {
     /// The one that was called last, and that counts as called no longer: its undo may be cut off.
     pub(super) fn undoes_last(&mut self) -> Option<String> {
         let last = self.called.last_mut()?;

@@ -11,7 +11,7 @@ use super::*;
 
 struct Device {
     root: tempfile::TempDir,
-    hooks: Hooks,
+    hooks: DrainHooks,
     outbox: Outbox<Event>,
     inbox: Inbox<Event>,
     _stopper: Stopper,
@@ -24,7 +24,7 @@ impl Device {
         let (outbox, inbox) = turn::inbox();
         let topic_root = TopicRoot::open(root.path()).unwrap();
         let context = AgentContext { topic_root, clock: Clock::new(), stop, boot_id: "b1".to_owned() };
-        let hooks = Hooks {
+        let hooks = DrainHooks {
             context,
             own_node: OwnNode::default(),
             limit: Duration::from_secs(20),
@@ -35,7 +35,7 @@ impl Device {
     }
 
     /// A hook that writes down its call, and then does this.
-    fn put(&self, stage: Stage, name: &str, script: &str) -> std::path::PathBuf {
+    fn put(&self, stage: HookStage, name: &str, script: &str) -> std::path::PathBuf {
         let path = self.root.path().join(hooks::FOLDER).join(stage.folder()).join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let said = self.root.path().join("said");
@@ -111,8 +111,8 @@ async fn u9_without_hooks_nothing_is_said_and_nothing_is_written() {
 #[tokio::test]
 async fn u9_each_is_called_once_and_undone_once_the_last_one_first() {
     let mut device = Device::new();
-    device.put(Stage::BeforeDrain, "10-a", "");
-    device.put(Stage::BeforeDrain, "20-b.optional", "test \"$1\" = undo");
+    device.put(HookStage::BeforeDrain, "10-a", "");
+    device.put(HookStage::BeforeDrain, "20-b.optional", "test \"$1\" = undo");
     let (called, events) = device.before().await;
     assert!(called && ends(&events) == Some(&Ok(())), "{events:?}");
     assert_eq!(device.said(), ["10-a run", "20-b.optional run"]);
@@ -134,9 +134,9 @@ async fn u9_each_is_called_once_and_undone_once_the_last_one_first() {
 #[tokio::test]
 async fn u9_one_that_fails_is_called_again_and_undone_with_those_before_it() {
     let mut device = Device::new();
-    device.put(Stage::BeforeDrain, "10-a", "");
-    device.put(Stage::BeforeDrain, "20-b", "test \"$1\" = undo || { echo no backup >&2; exit 1; }");
-    device.put(Stage::BeforeDrain, "30-c", "");
+    device.put(HookStage::BeforeDrain, "10-a", "");
+    device.put(HookStage::BeforeDrain, "20-b", "test \"$1\" = undo || { echo no backup >&2; exit 1; }");
+    device.put(HookStage::BeforeDrain, "30-c", "");
     for calls in [["10-a run", "20-b run"].as_slice(), &["20-b run"]] {
         let (_, events) = device.before().await;
         let why = ends(&events).unwrap().as_ref().unwrap_err();
@@ -150,8 +150,8 @@ async fn u9_one_that_fails_is_called_again_and_undone_with_those_before_it() {
 #[tokio::test]
 async fn u9_one_that_was_cut_off_is_known_after_a_restart_and_one_that_was_removed_is_named() {
     let mut device = Device::new();
-    let first = device.put(Stage::BeforeDrain, "10-a", "");
-    device.put(Stage::BeforeDrain, "20-b", "test \"$1\" = undo || sleep 600");
+    let first = device.put(HookStage::BeforeDrain, "10-a", "");
+    device.put(HookStage::BeforeDrain, "20-b", "test \"$1\" = undo || sleep 600");
     let begun = {
         let hooks = device.hooks.clone();
         let outbox = device.outbox.clone();
@@ -183,10 +183,10 @@ async fn u9_one_that_was_cut_off_is_known_after_a_restart_and_one_that_was_remov
 #[tokio::test]
 async fn u9_after_a_boot_nothing_is_undone_and_those_for_it_are_called_once_the_last_one_first() {
     let mut device = Device::new();
-    device.put(Stage::BeforeDrain, "10-a", "");
-    device.put(Stage::AfterBoot, "10-a", "test $ZEDBOX_HOOK_OPERATION = reboot");
+    device.put(HookStage::BeforeDrain, "10-a", "");
+    device.put(HookStage::AfterBoot, "10-a", "test $ZEDBOX_HOOK_OPERATION = reboot");
     device.put(
-        Stage::AfterBoot,
+        HookStage::AfterBoot,
         "20-b",
         "test -e $ZEDBOX_HOOK_STATE/tried || { touch $ZEDBOX_HOOK_STATE/tried; exit 1; }",
     );
@@ -204,7 +204,7 @@ async fn u9_after_a_boot_nothing_is_undone_and_those_for_it_are_called_once_the_
 #[tokio::test]
 async fn u9_what_cannot_be_trusted_or_read_stops_the_drain_with_its_reason() {
     let mut device = Device::new();
-    let path = device.put(Stage::BeforeDrain, "10-a", "");
+    let path = device.put(HookStage::BeforeDrain, "10-a", "");
     let folder = path.parent().unwrap();
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
     let (called, events) = device.before().await;

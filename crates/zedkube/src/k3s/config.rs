@@ -31,7 +31,7 @@ impl fmt::Debug for Override {
 
 /// What is wanted; a member that makes no sense is `None`, and what is in force stays.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Wanted {
+pub(super) struct DesiredK3s {
     pub(super) version: Option<String>,
     /// The override file; empty for none.
     pub(super) file: Option<Override>,
@@ -40,7 +40,7 @@ pub(super) struct Wanted {
 }
 
 /// Reads what is wanted, and a line for each value that makes no sense.
-pub(super) fn wanted(map: &ConfigItemValueMap) -> (Wanted, Vec<String>) {
+pub(super) fn wanted(map: &ConfigItemValueMap) -> (DesiredK3s, Vec<String>) {
     let mut refused = Vec::new();
     let mut text = |name: &str, read: fn(&str) -> Result<Vec<u8>, String>| {
         let item = map.global_settings.as_ref()?.get(name)?;
@@ -56,7 +56,7 @@ pub(super) fn wanted(map: &ConfigItemValueMap) -> (Wanted, Vec<String>) {
     let events = text(DESCHEDULE, |it| Ok(it.as_bytes().to_vec()));
     let on_boot =
         events.map(|it| it.split(|byte| *byte == b',').any(|word| word.trim_ascii() == BOOT.as_bytes()));
-    (Wanted { version, file, on_boot }, refused)
+    (DesiredK3s { version, file, on_boot }, refused)
 }
 
 /// It ends in a path of a download, so it is no free text.
@@ -108,11 +108,12 @@ mod tests {
         );
         assert_eq!(refused, [""; 0]);
         let (read, refused) = wanted(&map("v1/../x y", "not base64"));
-        assert_eq!(read, Wanted::default());
+        assert_eq!(read, DesiredK3s::default());
         assert!(refused[0].starts_with("k3s.version: found no version"), "{refused:?}");
         assert!(refused[1].starts_with("k3s.config.override: found no base64"), "{refused:?}");
-        assert_eq!(wanted(&ConfigItemValueMap::default()), (Wanted::default(), Vec::new()));
-        let none = Wanted { version: Some(String::new()), file: Some(Override::default()), on_boot: None };
+        assert_eq!(wanted(&ConfigItemValueMap::default()), (DesiredK3s::default(), Vec::new()));
+        let none =
+            DesiredK3s { version: Some(String::new()), file: Some(Override::default()), on_boot: None };
         assert_eq!(wanted(&map("", "")).0, none);
     }
 

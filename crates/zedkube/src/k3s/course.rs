@@ -5,12 +5,15 @@
 use std::time::Duration;
 
 use agent::settings::doubled;
-use requester::{Membership, Operation, Orderer, Own, Paused, Verdict, View, Why, judge, paused};
+use requester::{
+    DeviceClustering, DrainJudgement, JudgeInput, Orderer, OwnRequest, PausableOperation, Paused,
+    ProceedReason, judge, paused,
+};
 use step::Mono;
 use topics::{FORCE_FILE, K3S_RESTART, K3sStage, K3sUpdate, NodeDrainRequest, Requester};
 
-use super::facts::{Effect, LogEvent};
-use super::rules::{Change, K3s, PATIENCE, Reported, millis};
+use super::facts::{Effect, K3sLogEvent};
+use super::rules::{K3s, K3sChange, PATIENCE, Reported, millis};
 
 /// Between two looks at what the kubelet reports, while that is waited for.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -23,7 +26,7 @@ const SEE_DRAIN: &str = "zedbox drain status";
 
 impl K3s {
     /// Something else is wanted than the kube container is told.
-    pub(super) fn hold_back(&mut self, now: Mono, change: Change, out: &mut Vec<Effect>) {
+    pub(super) fn hold_back(&mut self, now: Mono, change: K3sChange, out: &mut Vec<Effect>) {
         let to = change.version.clone().unwrap_or_else(|| self.version.clone());
         let file = change.file.is_some();
         let known = |it: &K3sUpdate| it.stage != K3sStage::Done && it.to == to && it.changes_override == file;
@@ -41,7 +44,7 @@ impl K3s {
                 ..self.record.clone().filter(|_| applied).unwrap_or_default()
             };
             self.reported = Reported::Unasked;
-            out.push(Effect::Say(LogEvent::Wanted(named(&self.version), named(&to), file)));
+            out.push(Effect::Say(K3sLogEvent::Wanted(named(&self.version), named(&to), file)));
             self.keep(record, out);
         }
         let drains = change.version.is_some();
@@ -61,7 +64,7 @@ impl K3s {
         // What was answered for a turn alone is no answer to a drain.
         let own = self.own.as_ref().filter(|it| !drains || it.context != K3S_RESTART);
         let (by, from, forced) = (Requester::K3sUpdate, Orderer::Controller, self.forced);
-        let operation = Operation { by, from, started: self.own.is_some(), forced };
+        let operation = PausableOperation { by, from, started: self.own.is_some(), forced };
         if let Some(Paused { waiting_for, next_step, withdraws }) = paused(self.pause.as_ref(), operation) {
             // One that replaces what was applied keeps its turn: the node is not healthy in between.
             if withdraws && !self.is_applied() {
@@ -69,7 +72,7 @@ impl K3s {
             }
             return self.waits(&waiting_for, next_step, out);
         }
-        let verdict = judge(View {
+        let verdict = judge(JudgeInput {
             by: Requester::K3sUpdate,
             own,
             heard: &self.heard,
@@ -79,24 +82,24 @@ impl K3s {
         });
         let words = own.map(|own| self.heard.words(own)).unwrap_or_default();
         match verdict {
-            Verdict::Open(why) => self.apply(now, change, skip(why), out),
-            Verdict::Silent if self.member == Membership::Undecided || now < self.patience => {
+            DrainJudgement::Open(why) => self.apply(now, change, skip(why), out),
+            DrainJudgement::Silent if self.member == DeviceClustering::Undecided || now < self.patience => {
                 self.waits("it is not known whether this node is in a cluster", SEE_DRAIN, out);
             }
-            Verdict::Silent => {
+            DrainJudgement::Silent => {
                 let secs = PATIENCE.as_secs();
                 self.apply(now, change, format!("nothing was said about its drain for {secs} s"), out);
             }
-            Verdict::Failed(reason) => self.refused(now, reason, out),
-            Verdict::Ask if self.drain_read && self.ask_from.is_none_or(|at| now >= at) => {
+            DrainJudgement::Failed(reason) => self.refused(now, reason, out),
+            DrainJudgement::Ask if self.drain_read && self.ask_from.is_none_or(|at| now >= at) => {
                 self.ask(now, context, out);
             }
-            Verdict::Ask => {}
-            Verdict::Held(status) => {
+            DrainJudgement::Ask => {}
+            DrainJudgement::Held(status) => {
                 let waits = format!("the forced status {status} to end");
                 self.waits(&waits, &format!("remove {FORCE_FILE}"), out);
             }
-            Verdict::Wait | Verdict::Unanswered(_) | Verdict::Stranger(_) => {
+            DrainJudgement::Wait | DrainJudgement::Unanswered(_) | DrainJudgement::Stranger(_) => {
                 self.reword(context, out);
                 self.waits(&words, SEE_DRAIN, out);
             }
@@ -110,7 +113,7 @@ impl K3s {
         let pause = doubled(ASK_AGAIN.0, ASK_AGAIN.1, self.failures);
         self.ask_from = Some(now + pause);
         let waits = format!("the next try, after {} failed: {reason}", self.failures);
-        out.push(Effect::Say(LogEvent::Refused(reason, pause.as_secs())));
+        out.push(Effect::Say(K3sLogEvent::Refused(reason, pause.as_secs())));
         self.withdraw(out);
         self.waits(&waits, SEE_DRAIN, out);
     }
@@ -119,7 +122,7 @@ impl K3s {
         self.ask_from = None;
         let requested_by = Requester::K3sUpdate;
         let request = NodeDrainRequest { requested_at: self.wall(now), requested_by, context };
-        self.own = Some(Own::new(request.context.clone(), Some(request.id()), &self.heard));
+        self.own = Some(OwnRequest::new(request.context.clone(), Some(request.id()), &self.heard));
         if let Some(record) = &self.record {
             let attempts = record.attempts.saturating_add(1);
             let waiting_for = "zedkube to take the request".to_owned();
@@ -143,9 +146,9 @@ impl K3s {
     }
 
     /// Tells the kube container.
-    fn apply(&mut self, now: Mono, change: Change, skip: String, out: &mut Vec<Effect>) {
+    fn apply(&mut self, now: Mono, change: K3sChange, skip: String, out: &mut Vec<Effect>) {
         let Some(record) = self.record.clone() else { return };
-        out.push(Effect::Say(LogEvent::Applied(named(&record.to), skip.clone())));
+        out.push(Effect::Say(K3sLogEvent::Applied(named(&record.to), skip.clone())));
         let record = K3sUpdate {
             stage: K3sStage::Applied,
             applied_at: self.wall(now),
@@ -208,7 +211,7 @@ impl K3s {
             let lost = self.own.is_some()
                 && !matches!(rule, "" | "reading" | "api" | "not-listed" | "record" | "preflight");
             if lost {
-                out.push(Effect::Say(LogEvent::Released));
+                out.push(Effect::Say(K3sLogEvent::Released));
                 self.withdraw(out);
                 let next_step = "set k3s.version in the device config again".to_owned();
                 self.keep(K3sUpdate { released: true, next_step, ..record }, out);
@@ -216,7 +219,7 @@ impl K3s {
             return;
         }
         if now >= began + self.limits.k3s_update() {
-            out.push(Effect::Say(LogEvent::Failed(waits.clone())));
+            out.push(Effect::Say(K3sLogEvent::Failed(waits.clone())));
             let next_step = format!(
                 "look at the log of the kube container; then set k3s.version back to `{}` in the device config, or give \
                  the turn back: `zedbox lock status` shows its number for `zedbox lock release`",
@@ -229,7 +232,7 @@ impl K3s {
     }
 
     fn done(&mut self, record: &K3sUpdate, out: &mut Vec<Effect>) {
-        out.push(Effect::Say(LogEvent::Done(named(&record.to))));
+        out.push(Effect::Say(K3sLogEvent::Done(named(&record.to))));
         let (waiting_for, next_step) = (String::new(), "nothing".to_owned());
         self.keep(K3sUpdate { stage: K3sStage::Done, waiting_for, next_step, ..record.clone() }, out);
         self.watch_gate(false, out);
@@ -270,11 +273,13 @@ fn named(version: &str) -> String {
 }
 
 /// Why it goes without a drain, or empty.
-fn skip(why: Why) -> String {
+fn skip(why: ProceedReason) -> String {
     match why {
-        Why::Complete { skip } => skip,
-        Why::NotSupported | Why::Early => String::new(),
-        Why::Forced(forced) => format!("forced {forced} by {FORCE_FILE}"),
-        Why::Silent { waited_secs } => format!("nothing was said about its drain for {waited_secs} s"),
+        ProceedReason::Complete { skip } => skip,
+        ProceedReason::NotSupported | ProceedReason::Early => String::new(),
+        ProceedReason::Forced(forced) => format!("forced {forced} by {FORCE_FILE}"),
+        ProceedReason::Silent { waited_secs } => {
+            format!("nothing was said about its drain for {waited_secs} s")
+        }
     }
 }

@@ -1,19 +1,19 @@
 //! What the rules of k3s updates hear and say. Pure: no clock, no I/O, no task.
 
-use requester::{Membership, Word};
+use requester::{DeviceClustering, DrainTopicUpdate};
 use topics::{GoTime, K3sUpdate, NodeDrainRequest, NodeDrainStatus, OperationPause};
 
-use super::config::{Override, Wanted};
+use super::config::{DesiredK3s, Override};
 
 /// A fact.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Event {
     /// What the device config wants.
-    Wanted(Wanted),
+    Wanted(DesiredK3s),
     /// Something that the drain half of this agent has said.
-    Drain(Word),
+    Drain(DrainTopicUpdate),
     /// How this node stands to a cluster, and whether it has yet to leave one.
-    Member(Membership, bool),
+    Member(DeviceClustering, bool),
     /// The force file, as far as it counts.
     Forced(Option<NodeDrainStatus>),
     /// A person's pause on this node, or none.
@@ -55,12 +55,12 @@ pub(super) enum Effect {
     /// Watch over the gate, or do so no longer.
     Gate(bool),
     /// Write to the log.
-    Say(LogEvent),
+    Say(K3sLogEvent),
 }
 
 /// What is worth a line in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum LogEvent {
+pub(super) enum K3sLogEvent {
     /// Another version or override file is wanted: from, to, whether the file changes.
     Wanted(String, String, bool),
     /// It is wanted no more.

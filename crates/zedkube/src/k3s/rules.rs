@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use requester::{LatestAnswers, Membership, Own, Word};
+use requester::{DeviceClustering, DrainTopicUpdate, LatestAnswers, OwnRequest};
 use step::{Core, Mono};
 use topics::{GoTime, K3sStage, K3sUpdate, NodeDrainRequest, NodeDrainStatus, OperationPause};
 
-use super::config::{Override, Wanted};
-use super::facts::{Effect, Event, LogEvent};
+use super::config::{DesiredK3s, Override};
+use super::facts::{Effect, Event, K3sLogEvent};
 use crate::limits::Limits;
 
 /// Between two readings of a file in a vault that is shut.
@@ -20,7 +20,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What an earlier run has left.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Found {
+pub(super) struct SavedK3sUpdate {
     pub(super) version: String,
     pub(super) on_boot: bool,
     pub(super) record: Option<K3sUpdate>,
@@ -47,7 +47,7 @@ pub(super) struct K3s {
     pub(super) limits: Limits,
     pub(super) boot_id: String,
     pub(super) booted_at: GoTime,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: DesiredK3s,
     /// What the kube container is told.
     pub(super) version: String,
     /// What is published of virtual machines that are to be moved back.
@@ -56,11 +56,11 @@ pub(super) struct K3s {
     pub(super) file: Option<Override>,
     pub(super) read_file_at: Option<Mono>,
     pub(super) record: Option<K3sUpdate>,
-    pub(super) own: Option<Own>,
+    pub(super) own: Option<OwnRequest>,
     pub(super) heard: LatestAnswers,
     /// Both topics of the drain half were read.
     pub(super) drain_read: bool,
-    pub(super) member: Membership,
+    pub(super) member: DeviceClustering,
     pub(super) has_to_leave: bool,
     pub(super) forced: Option<NodeDrainStatus>,
     /// A person's pause on this node.
@@ -79,14 +79,14 @@ pub(super) struct K3s {
 
 /// What an update changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct K3sChange {
     pub(super) version: Option<String>,
     pub(super) file: Option<Override>,
 }
 
 impl K3s {
-    pub(super) fn new(limits: Limits, found: Found, now: Mono) -> (Self, Vec<Effect>) {
-        let Found { version, on_boot, mut record, request, pause, boot_id, booted_at } = found;
+    pub(super) fn new(limits: Limits, found: SavedK3sUpdate, now: Mono) -> (Self, Vec<Effect>) {
+        let SavedK3sUpdate { version, on_boot, mut record, request, pause, boot_id, booted_at } = found;
         if let Some(record) = record.as_mut().filter(|it| it.is_under_way() && it.boot_id != boot_id) {
             // Whatever was restarting then has been restarted by the boot: its time begins again.
             record.stage = K3sStage::Applied;
@@ -97,16 +97,16 @@ impl K3s {
             limits,
             boot_id,
             booted_at,
-            wanted: Wanted::default(),
+            wanted: DesiredK3s::default(),
             version,
             on_boot,
             file: None,
             read_file_at: None,
             record,
-            own: request.as_ref().map(Own::survived),
+            own: request.as_ref().map(OwnRequest::survived),
             heard: LatestAnswers::default(),
             drain_read: false,
-            member: Membership::Undecided,
+            member: DeviceClustering::Undecided,
             has_to_leave: false,
             forced: None,
             pause,
@@ -134,10 +134,10 @@ impl K3s {
     }
 
     /// What the kube container would have to be told; `None` when it knows all that is wanted.
-    fn change(&self) -> Option<Change> {
+    fn change(&self) -> Option<K3sChange> {
         let version = self.wanted.version.clone().filter(|it| *it != self.version);
         let file = self.wanted.file.clone().filter(|it| self.file.as_ref().is_some_and(|held| held != it));
-        (version.is_some() || file.is_some()).then_some(Change { version, file })
+        (version.is_some() || file.is_some()).then_some(K3sChange { version, file })
     }
 
     /// Moves the update on as far as facts allow.
@@ -172,11 +172,11 @@ impl K3s {
             return;
         }
         if record.stage == K3sStage::Held {
-            out.extend([Effect::Say(LogEvent::TakenBack), Effect::Forget]);
+            out.extend([Effect::Say(K3sLogEvent::TakenBack), Effect::Forget]);
             (self.record, self.reported) = (None, Reported::Unasked);
         } else if record.to != self.version && record.stage != K3sStage::Done {
             // Another one was wanted after it was applied, and is not any more.
-            out.push(Effect::Say(LogEvent::TakenBack));
+            out.push(Effect::Say(K3sLogEvent::TakenBack));
             let to = self.version.clone();
             self.reported = Reported::Unasked;
             self.keep(K3sUpdate { to, ..record }, out);
@@ -223,9 +223,9 @@ impl Core for K3s {
                     out.push(Effect::OnBoot(on_boot));
                 }
             }
-            Event::Drain(Word::Status(status)) => self.heard.status(status),
-            Event::Drain(Word::Progress(progress)) => self.heard.progress(progress),
-            Event::Drain(Word::Read) => {
+            Event::Drain(DrainTopicUpdate::Status(status)) => self.heard.status(status),
+            Event::Drain(DrainTopicUpdate::Progress(progress)) => self.heard.progress(progress),
+            Event::Drain(DrainTopicUpdate::Read) => {
                 self.heard.read();
                 self.drain_read = true;
             }

@@ -1,7 +1,7 @@
 //! Wires the rules of k3s updates to topics and files, and to the Node object of this node.
 
 use agent::{AgentContext, Error, Hands, Tasks, Troubles, Weight, publication, turn, wire};
-use kubenodeop::node::boot::Report;
+use kubenodeop::node::boot::GateReport;
 use nodestatus::{ClusterMembership, Membership};
 use pubsub::{Change, Publication, TopicRoot, store};
 use tokio::sync::watch;
@@ -9,11 +9,11 @@ use topics::{ConfigItemValueMap, K3sStage, K3sUpdate, KubeConfig, NodeDrainReque
 use tracing::{error, info, warn};
 
 use super::config::{OVERRIDE_BYTES, Override, wanted};
-use super::facts::{Effect, Event, LogEvent};
-use super::rules::{Found, K3s};
+use super::facts::{Effect, Event, K3sLogEvent};
+use super::rules::{K3s, SavedK3sUpdate};
 use crate::core::K3sHold;
 use crate::limits::Limits;
-use crate::work::Work;
+use crate::work::TaskContext;
 use crate::{GLOBAL, NAME};
 
 /// Below it are files that are encrypted with a key of the TPM.
@@ -33,13 +33,13 @@ pub(crate) struct Updates {
     limits: Limits,
     shell: Shell,
     inbox: turn::Inbox<Event>,
-    found: Found,
+    found: SavedK3sUpdate,
 }
 
 struct Shell {
     topic_root: TopicRoot,
     tasks: Tasks<Event>,
-    work: Work,
+    work: TaskContext,
     config: Publication<KubeConfig>,
     record: Publication<K3sUpdate>,
     request: Publication<NodeDrainRequest>,
@@ -51,7 +51,7 @@ impl Updates {
     ///
     /// # Errors
     /// A topic that cannot be had.
-    pub(crate) fn open(context: &AgentContext, limits: &Limits, work: Work) -> Result<Self, Error> {
+    pub(crate) fn open(context: &AgentContext, limits: &Limits, work: TaskContext) -> Result<Self, Error> {
         let topic_root = &context.topic_root;
         let (outbox, inbox) = turn::inbox();
         let record: Publication<K3sUpdate> = publication(topic_root, NAME)?;
@@ -64,7 +64,7 @@ impl Updates {
             topic_root: topic_root.clone(),
             tasks: Tasks::new(outbox),
         };
-        let found = Found {
+        let found = SavedK3sUpdate {
             version: shell.config.get(GLOBAL).map(|it| it.k3s_version.clone()).unwrap_or_default(),
             on_boot: shell.config.get(GLOBAL).is_some_and(|it| it.vmi_deschedule_events.on_boot),
             record: shell.record.get(GLOBAL).cloned(),
@@ -87,21 +87,21 @@ impl Updates {
     /// What could not be performed and is not tried again.
     pub(crate) async fn run(
         self: Box<Self>,
-        standing: watch::Receiver<ClusterMembership>,
+        cluster_membership: watch::Receiver<ClusterMembership>,
         troubles: &Troubles,
     ) -> Result<(), Error> {
         let Self { context, limits, mut shell, inbox, mut found } = *self;
         let mut pauses = context.pauses();
         found.pause = pauses.next().await;
         shell.tasks.follow_pause(pauses, Event::Pause);
-        shell.follow(&context, standing);
+        shell.follow(&context, cluster_membership);
         let core = K3s::new(limits, found, context.clock.now());
         turn::beside(core, shell, inbox, &context, troubles).await
     }
 }
 
 impl Shell {
-    fn follow(&mut self, context: &AgentContext, mut standing: watch::Receiver<ClusterMembership>) {
+    fn follow(&mut self, context: &AgentContext, mut cluster_membership: watch::Receiver<ClusterMembership>) {
         let topic_root = self.topic_root.clone();
         self.tasks.follow_wall(context.clock, Event::Wall);
         let mut told = Vec::new();
@@ -122,10 +122,12 @@ impl Shell {
             requester::follow(topic_root, outbox, |word| Some(Event::Drain(word)))
         });
         self.tasks.follow_force(context, |order| Event::Forced(order.ok().flatten()));
-        self.tasks.events("follow the standing in the cluster", move |outbox| async move {
+        self.tasks.events("follow the membership in the cluster", move |outbox| async move {
             loop {
-                let (member, leaves) = stands(standing.borrow_and_update().membership);
-                if !outbox.send(Event::Member(member, leaves)).await || standing.changed().await.is_err() {
+                let (member, leaves) = clustering(cluster_membership.borrow_and_update().membership);
+                if !outbox.send(Event::Member(member, leaves)).await
+                    || cluster_membership.changed().await.is_err()
+                {
                     return;
                 }
             }
@@ -134,12 +136,12 @@ impl Shell {
 }
 
 /// Whether there is a cluster to leave in order, and whether this node has yet to.
-fn stands(membership: Membership) -> (requester::Membership, bool) {
+fn clustering(membership: Membership) -> (requester::DeviceClustering, bool) {
     match membership {
-        Membership::Undecided => (requester::Membership::Undecided, false),
-        Membership::Member => (requester::Membership::Clustered, false),
-        Membership::Leaving => (requester::Membership::Single, true),
-        Membership::Outside => (requester::Membership::Single, false),
+        Membership::Undecided => (requester::DeviceClustering::Undecided, false),
+        Membership::Member => (requester::DeviceClustering::Clustered, false),
+        Membership::Leaving => (requester::DeviceClustering::Single, true),
+        Membership::Outside => (requester::DeviceClustering::Single, false),
     }
 }
 
@@ -152,7 +154,7 @@ fn hold(record: Option<&K3sUpdate>) -> K3sHold {
     })
 }
 
-fn report(report: Report) -> Event {
+fn report(report: GateReport) -> Event {
     Event::Gate(match report.verdict {
         Some(it) if it.is_open() => None,
         Some(it) if it.words.is_empty() => Some("the first check is under way".to_owned()),
@@ -244,24 +246,24 @@ impl Hands for Shell {
     }
 }
 
-fn say(said: &LogEvent) {
+fn say(said: &K3sLogEvent) {
     match said {
-        LogEvent::Wanted(from, to, file) => {
+        K3sLogEvent::Wanted(from, to, file) => {
             info!(from, to, file, "k3s update requested: it waits for the turn of this node");
         }
-        LogEvent::TakenBack => info!("k3s update withdrawn"),
-        LogEvent::Refused(why, secs) => {
+        K3sLogEvent::TakenBack => info!("k3s update withdrawn"),
+        K3sLogEvent::Refused(why, secs) => {
             warn!(why, pause_secs = secs, "no turn for the update of k3s: asked for again");
         }
-        LogEvent::Applied(to, skip) if skip.is_empty() => info!(to, "handed to the kube container"),
-        LogEvent::Applied(to, skip) => warn!(to, skip, "handed to the kube container without a drain"),
-        LogEvent::Failed(why) => {
+        K3sLogEvent::Applied(to, skip) if skip.is_empty() => info!(to, "handed to the kube container"),
+        K3sLogEvent::Applied(to, skip) => warn!(to, skip, "handed to the kube container without a drain"),
+        K3sLogEvent::Failed(why) => {
             error!(
                 waits_for = why,
                 "k3s update timed out: this node keeps its turn, see `zedbox lock status`"
             );
         }
-        LogEvent::Released => warn!("the turn of the failed update of k3s was taken away"),
-        LogEvent::Done(to) => info!(to, "the kubelet reports it, and the node is healthy"),
+        K3sLogEvent::Released => warn!("the turn of the failed update of k3s was taken away"),
+        K3sLogEvent::Done(to) => info!(to, "the kubelet reports it, and the node is healthy"),
     }
 }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use requester::{Membership, Word};
+use requester::{DeviceClustering, DrainTopicUpdate};
 use step::{Core as _, Mono};
 use topics::{
     Answer, DrainStatus, GoTime, K3S_RESTART, K3sStage, K3sUpdate, NodeDrainProgress, NodeDrainRequest,
     NodeDrainStatus, OperationPause, PauseScope, Requester, TurnShown,
 };
 
-use super::config::{Override, Wanted};
+use super::config::{DesiredK3s, Override};
 use super::facts::{Effect, Event};
-use super::rules::{Found, K3s};
+use super::rules::{K3s, SavedK3sUpdate};
 use crate::limits::Limits;
 
 const T0: Mono = Mono::from_start(Duration::from_secs(100));
@@ -31,7 +31,7 @@ struct Bench {
     now: Mono,
     boot: u32,
     disk: Disk,
-    wanted: Wanted,
+    wanted: DesiredK3s,
     last: Vec<Effect>,
     /// Performs so many more effects, then the agent is gone.
     fuse: usize,
@@ -47,21 +47,21 @@ fn booted_at() -> GoTime {
     "2026-03-14T09:25:13Z".parse().unwrap()
 }
 
-fn want(version: &str, file: &str) -> Wanted {
-    Wanted { version: Some(version.to_owned()), file: Some(Override(file.into())), on_boot: None }
+fn want(version: &str, file: &str) -> DesiredK3s {
+    DesiredK3s { version: Some(version.to_owned()), file: Some(Override(file.into())), on_boot: None }
 }
 
 impl Bench {
     /// A node of a cluster that runs `v1`, as `KubeConfig` says.
     fn new() -> Self {
         let disk = Disk { version: "v1".to_owned(), ..Disk::default() };
-        let (core, _) = K3s::new(Limits::default(), Found::default(), T0);
+        let (core, _) = K3s::new(Limits::default(), SavedK3sUpdate::default(), T0);
         let mut bench = Self {
             core,
             now: T0,
             boot: 0,
             disk,
-            wanted: Wanted::default(),
+            wanted: DesiredK3s::default(),
             last: Vec::new(),
             fuse: usize::MAX,
             gate: false,
@@ -75,7 +75,7 @@ impl Bench {
 
     /// The agent starts with what is on disk, and hears what there is to hear.
     fn start(&mut self) {
-        let found = Found {
+        let found = SavedK3sUpdate {
             version: self.disk.version.clone(),
             on_boot: self.disk.on_boot,
             record: self.disk.record.clone(),
@@ -88,13 +88,13 @@ impl Bench {
         let (core, first) = K3s::new(Limits::default(), found, self.now);
         self.core = core;
         self.perform(first);
-        self.hear(Event::Member(Membership::Clustered, false));
-        self.hear(Event::Drain(Word::Status(Some(NodeDrainStatus {
+        self.hear(Event::Member(DeviceClustering::Clustered, false));
+        self.hear(Event::Drain(DrainTopicUpdate::Status(Some(NodeDrainStatus {
             status: DrainStatus::NotRequested,
             requested_by: Requester::None,
         }))));
-        self.hear(Event::Drain(Word::Progress(Some(Box::default()))));
-        self.hear(Event::Drain(Word::Read));
+        self.hear(Event::Drain(DrainTopicUpdate::Progress(Some(Box::default()))));
+        self.hear(Event::Drain(DrainTopicUpdate::Read));
         let wanted = self.wanted.clone();
         self.hear(Event::Wanted(wanted));
         if self.earned.is_some() && self.disk.request.is_some() {
@@ -115,7 +115,7 @@ impl Bench {
         self.perform(effects);
     }
 
-    fn wants(&mut self, wanted: Wanted) {
+    fn wants(&mut self, wanted: DesiredK3s) {
         self.wanted = wanted.clone();
         self.hear(Event::Wanted(wanted));
     }
@@ -172,8 +172,8 @@ impl Bench {
         let fence = u32::from(status == DrainStatus::Complete);
         let turn = TurnShown { fence, ..TurnShown::default() };
         let progress = NodeDrainProgress { answers: vec![answer], turn, ..NodeDrainProgress::default() };
-        self.hear(Event::Drain(Word::Progress(Some(Box::new(progress)))));
-        self.hear(Event::Drain(Word::Status(Some(NodeDrainStatus { status, requested_by }))));
+        self.hear(Event::Drain(DrainTopicUpdate::Progress(Some(Box::new(progress)))));
+        self.hear(Event::Drain(DrainTopicUpdate::Status(Some(NodeDrainStatus { status, requested_by }))));
     }
 
     fn report(&mut self) {
@@ -250,7 +250,7 @@ fn u7_e6_another_version_is_held_back_until_the_answer_to_its_own_request() {
     }
     // Somebody else's COMPLETE is none.
     let said = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::DeviceOp };
-    bench.hear(Event::Drain(Word::Status(Some(said))));
+    bench.hear(Event::Drain(DrainTopicUpdate::Status(Some(said))));
     assert_eq!(bench.disk.version, "v1");
     bench.answer(DrainStatus::Complete);
     assert_eq!(bench.disk.version, "v2");
@@ -383,7 +383,7 @@ fn a_version_that_is_not_reported_in_time_keeps_the_turn_and_says_what_to_type()
     let mut bench = failed();
     let turn = TurnShown { rule: "pause".into(), ..TurnShown::default() };
     let progress = NodeDrainProgress { turn, ..NodeDrainProgress::default() };
-    bench.hear(Event::Drain(Word::Progress(Some(Box::new(progress)))));
+    bench.hear(Event::Drain(DrainTopicUpdate::Progress(Some(Box::new(progress)))));
     assert!(bench.has(|it| *it == Effect::Withdraw));
     let record = bench.disk.record.clone().unwrap();
     assert!(record.released && !record.is_under_way());
@@ -438,7 +438,7 @@ fn a_boot_in_the_middle_keeps_the_turn_of_before_and_asks_for_no_other() {
 
 #[test]
 fn e6_whether_machines_are_moved_back_is_published_at_once_and_never_when_it_is_so_already() {
-    let boot = |on_boot| Wanted { on_boot, ..want("v1", "") };
+    let boot = |on_boot| DesiredK3s { on_boot, ..want("v1", "") };
     let mut bench = Bench::new();
     bench.wants(boot(Some(false)));
     assert!(!bench.has(|it| matches!(it, Effect::OnBoot(_))), "it is so already");

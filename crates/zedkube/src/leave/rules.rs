@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubenodeop::leave::{End, Stage, State};
+use kubenodeop::leave::{LeaveEnd, LeaveStage, LeaveState};
 use kubenodeop::{Marks, Progress};
 use step::Mono;
 use topics::{
@@ -32,17 +32,17 @@ const INTERFACES: usize = 16;
 
 /// What is known.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(super) struct LeaveRules {
     record: NodeLeave,
     /// The last config that was decided upon.
     config: Option<Arc<EdgeNodeClusterConfig>>,
     /// Whether its file is still there.
-    stands: bool,
+    has_config: bool,
     /// What our zedagent says of the device config.
     decision: ConfigMembership,
     fetch: Fetch,
     /// Since when there is a word that counts, and which.
-    word: Option<(Mono, Word)>,
+    word: Option<(Mono, LeaveSignal)>,
     notice: Duration,
     unchanged: Duration,
     config_patience: Duration,
@@ -64,7 +64,7 @@ enum Fetch {
 
 /// What is heard.
 #[derive(Debug)]
-pub(super) enum Fact {
+pub(super) enum LeaveFact {
     /// EdgeNodeClusterConfig; `None` when its file is gone.
     Config(Option<Box<EdgeNodeClusterConfig>>),
     /// ClusterDecision; unknown when its file is gone.
@@ -75,14 +75,14 @@ pub(super) enum Fact {
 
 /// A positive word for leaving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Word {
+enum LeaveSignal {
     /// Our zedagent has read a whole device config without a cluster section.
     Decided,
     /// A zedagent of the reference says `Valid: false`, which it says of a bad section too.
     Reference,
 }
 
-impl Word {
+impl LeaveSignal {
     fn reason(self) -> &'static str {
         match self {
             Self::Decided => "the device config has no cluster section any more: the node leaves its cluster",
@@ -94,7 +94,7 @@ impl Word {
     }
 }
 
-impl Rules {
+impl LeaveRules {
     /// Goes on from `record` in this boot.
     pub(super) fn new(mut record: NodeLeave, limits: &Limits, boot_id: &str) -> Self {
         if record.boot_id != boot_id {
@@ -104,7 +104,7 @@ impl Rules {
         Self {
             record,
             config: None,
-            stands: false,
+            has_config: false,
             decision: ConfigMembership::Unknown,
             fetch: Fetch::Bad,
             word: None,
@@ -128,15 +128,15 @@ impl Rules {
     }
 
     /// Hears a fact. A config that is not decided upon says nothing, and one that is gone says no more than that.
-    pub(super) fn hear(&mut self, now: Mono, fact: Fact) {
+    pub(super) fn hear(&mut self, now: Mono, fact: LeaveFact) {
         match fact {
-            Fact::Config(None) => self.stands = false,
-            Fact::Config(Some(config)) if config.initialized => {
-                (self.config, self.stands) = (Some(config.into()), true);
+            LeaveFact::Config(None) => self.has_config = false,
+            LeaveFact::Config(Some(config)) if config.initialized => {
+                (self.config, self.has_config) = (Some(config.into()), true);
             }
-            Fact::Config(Some(_)) => {}
-            Fact::Decision(decision) => self.decision = decision,
-            Fact::Fetch(status) => {
+            LeaveFact::Config(Some(_)) => {}
+            LeaveFact::Decision(decision) => self.decision = decision,
+            LeaveFact::Fetch(status) => {
                 self.fetch = match status {
                     Some(ConfigGetStatus::Success) => Fetch::Good,
                     Some(ConfigGetStatus::Fail) => match self.fetch {
@@ -156,18 +156,18 @@ impl Rules {
     }
 
     /// The word for leaving that is given right now, or why there is none that counts. Absence is no word, whose ever.
-    fn heard_word(&self, now: Mono) -> Result<Word, &'static str> {
-        if !self.stands {
+    fn heard_word(&self, now: Mono) -> Result<LeaveSignal, &'static str> {
+        if !self.has_config {
             return Err("the file of EdgeNodeClusterConfig is gone, which says nothing; the node stays");
         }
         match (self.decision, self.fetch) {
-            (ConfigMembership::NoCluster, _) => Ok(Word::Decided),
+            (ConfigMembership::NoCluster, _) => Ok(LeaveSignal::Decided),
             (ConfigMembership::Member, _) => Err(
                 "EdgeNodeClusterConfig says Valid: false, but ClusterDecision says member; the node stays",
             ),
-            (ConfigMembership::Unknown, Fetch::Good) => Ok(Word::Reference),
+            (ConfigMembership::Unknown, Fetch::Good) => Ok(LeaveSignal::Reference),
             (ConfigMembership::Unknown, Fetch::Failing(since)) if now < since + self.config_patience => {
-                Ok(Word::Reference)
+                Ok(LeaveSignal::Reference)
             }
             (ConfigMembership::Unknown, Fetch::Failing(_) | Fetch::Bad) => Err(
                 "EdgeNodeClusterConfig says Valid: false, but the device config is not fetched (ConfigGetStatus in \
@@ -181,8 +181,8 @@ impl Rules {
         self.word.map(|(since, word)| {
             since
                 + match word {
-                    Word::Decided => self.notice,
-                    Word::Reference => self.unchanged,
+                    LeaveSignal::Decided => self.notice,
+                    LeaveSignal::Reference => self.unchanged,
                 }
         })
     }
@@ -190,7 +190,7 @@ impl Rules {
     /// When time alone decides something.
     pub(super) fn next_wake(&self) -> Option<Mono> {
         let lost = match (self.word, self.fetch) {
-            (Some((_, Word::Reference)), Fetch::Failing(since)) => Some(since + self.config_patience),
+            (Some((_, LeaveSignal::Reference)), Fetch::Failing(since)) => Some(since + self.config_patience),
             _ => None,
         };
         self.due().into_iter().chain(lost).min()
@@ -291,13 +291,13 @@ impl Rules {
     }
 
     /// Whether this is another step than the one that is kept.
-    pub(super) fn is_other_step(&self, stage: Stage) -> bool {
+    pub(super) fn is_other_step(&self, stage: LeaveStage) -> bool {
         self.record.phase != phase(stage)
     }
 
     /// Hears how far the walk is `now`; `wall` turns points of its clock into times.
-    pub(super) fn walked(&mut self, now: Mono, state: &State, wall: impl Fn(Mono) -> GoTime) {
-        if state.stage == Stage::Draining {
+    pub(super) fn walked(&mut self, now: Mono, state: &LeaveState, wall: impl Fn(Mono) -> GoTime) {
+        if state.stage == LeaveStage::Draining {
             self.keep_marks(now, state.drain.as_deref());
         }
         let record = &mut self.record;
@@ -308,7 +308,7 @@ impl Rules {
         let waits =
             "nothing; whoever cannot wait deletes the Node object of this node by hand, from another node";
         let (reason, next_step) = match (state.stage, &state.drain) {
-            (Stage::Draining, Some(drain)) => {
+            (LeaveStage::Draining, Some(drain)) => {
                 let beyond = drain.blockers.len().saturating_sub(BLOCKERS);
                 record.blockers_omitted = u32::try_from(beyond).unwrap_or(u32::MAX);
                 let held = drain.blockers.iter().take(BLOCKERS);
@@ -336,7 +336,7 @@ impl Rules {
     }
 
     /// What the clock shows for a point in this boot by which all times of this run are made: also while it was set
-    /// already and [`Rules::clock_set`] has yet to be told.
+    /// already and [`LeaveRules::clock_set`] has yet to be told.
     pub(super) fn wall(&self, at: Mono) -> GoTime {
         self.booted_at.plus(at.since_start())
     }
@@ -358,29 +358,31 @@ impl Rules {
     }
 
     /// Hears the end of the walk.
-    pub(super) fn ended(&mut self, end: &End, passed_over: &[String], node: &str, wall: GoTime) {
+    pub(super) fn ended(&mut self, end: &LeaveEnd, passed_over: &[String], node: &str, wall: GoTime) {
         let by_hand = format!(
             "on another node of that cluster: `kubectl delete node {node}`, or {node} cannot join again"
         );
         let (phase, reason, next_step) = match end {
-            End::Left => (LeavePhase::Left, "its Node object is deleted".to_owned(), "nothing".to_owned()),
-            End::Gone => (
+            LeaveEnd::Left => {
+                (LeavePhase::Left, "its Node object is deleted".to_owned(), "nothing".to_owned())
+            }
+            LeaveEnd::Gone => (
                 LeavePhase::Left,
                 "its Node object had been deleted already".to_owned(),
                 "nothing".to_owned(),
             ),
-            End::Alone => (
+            LeaveEnd::Alone => (
                 LeavePhase::Alone,
                 "it is the only node that its cluster's API knows: there is nothing to leave".to_owned(),
                 "nothing".to_owned(),
             ),
-            End::NotOurs(why) => {
+            LeaveEnd::NotOurs(why) => {
                 (LeavePhase::Failed, format!("its Node object is not touched: {why}"), by_hand)
             }
-            End::NotReached(why) => {
+            LeaveEnd::NotReached(why) => {
                 (LeavePhase::NotReached, format!("its cluster was out of reach: {why}"), by_hand)
             }
-            End::Stays(why) => {
+            LeaveEnd::Stays(why) => {
                 (LeavePhase::Failed, format!("its Node object could not be deleted: {why}"), by_hand)
             }
         };
@@ -411,25 +413,25 @@ fn kept(config: &EdgeNodeClusterConfig) -> EdgeNodeClusterConfig {
     }
 }
 
-fn phase(stage: Stage) -> LeavePhase {
+fn phase(stage: LeaveStage) -> LeavePhase {
     match stage {
-        Stage::Reaching => LeavePhase::Reaching,
-        Stage::Cordoning => LeavePhase::Cordoning,
-        Stage::RemovingApps => LeavePhase::RemovingApps,
-        Stage::CheckingReplicas => LeavePhase::CheckingReplicas,
-        Stage::Draining => LeavePhase::Draining,
-        Stage::Deleting => LeavePhase::Deleting,
+        LeaveStage::Reaching => LeavePhase::Reaching,
+        LeaveStage::Cordoning => LeavePhase::Cordoning,
+        LeaveStage::RemovingApps => LeavePhase::RemovingApps,
+        LeaveStage::CheckingReplicas => LeavePhase::CheckingReplicas,
+        LeaveStage::Draining => LeavePhase::Draining,
+        LeaveStage::Deleting => LeavePhase::Deleting,
     }
 }
 
-fn doing(stage: Stage) -> &'static str {
+fn doing(stage: LeaveStage) -> &'static str {
     match stage {
-        Stage::Reaching => "looks for the cluster that is to be left",
-        Stage::Cordoning => "makes the node unschedulable",
-        Stage::RemovingApps => "deletes the pods of applications",
-        Stage::CheckingReplicas => "looks for replicas of volumes on this node",
-        Stage::Draining => "replicas of volumes live here, the node is drained",
-        Stage::Deleting => "deletes the Node object",
+        LeaveStage::Reaching => "looks for the cluster that is to be left",
+        LeaveStage::Cordoning => "makes the node unschedulable",
+        LeaveStage::RemovingApps => "deletes the pods of applications",
+        LeaveStage::CheckingReplicas => "looks for replicas of volumes on this node",
+        LeaveStage::Draining => "replicas of volumes live here, the node is drained",
+        LeaveStage::Deleting => "deletes the Node object",
     }
 }
 

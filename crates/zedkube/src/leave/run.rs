@@ -7,8 +7,8 @@ use std::time::Duration;
 use agent::outlet::Tries;
 use agent::{AgentContext, Error, Tasks, Troubles, publication, turn, wire};
 use kubeapi::ApiClient;
-use kubenodeop::CordonOwner;
-use kubenodeop::leave::{End, Leave, State, leave};
+use kubenodeop::CordonAnnotation;
+use kubenodeop::leave::{Leave, LeaveEnd, LeaveState, leave};
 use pubsub::{Change, Publication, TopicRoot};
 use step::Mono;
 use tokio::sync::watch;
@@ -17,7 +17,7 @@ use topics::{
 };
 use tracing::{info, warn};
 
-use super::rules::{Fact, Rules};
+use super::rules::{LeaveFact, LeaveRules};
 use crate::limits::LEAVE_REACH;
 use crate::limits::Limits;
 use crate::{GLOBAL, NAME};
@@ -25,7 +25,7 @@ use kubeapi::OwnNode;
 use nodestatus::{ClusterMembership, Membership};
 
 /// What the walk came to: its end, what it passed over, and the node.
-type Walked = (End, Vec<String>, String);
+type Walked = (LeaveEnd, Vec<String>, String);
 
 /// The one who says how this node stands to its cluster.
 pub(crate) struct Leaver {
@@ -33,8 +33,8 @@ pub(crate) struct Leaver {
     limits: Limits,
     /// `None` while it cannot be had: then this node counts as what the config says, and no walk begins.
     topic: Option<Publication<NodeLeave>>,
-    rules: Rules,
-    standing: watch::Sender<ClusterMembership>,
+    rules: LeaveRules,
+    cluster_membership: watch::Sender<ClusterMembership>,
     /// What the drain was told last of it.
     heard: watch::Sender<Option<Membership>>,
     tries: Tries,
@@ -53,25 +53,25 @@ impl Leaver {
             Some(topic) => topic.get(GLOBAL).cloned(),
             None => wire::peek(&context.topic_root, NAME, GLOBAL).map_err(Error::pubsub("NodeLeave"))?,
         };
-        let mut rules = Rules::new(record.unwrap_or_default(), limits, &context.boot_id);
+        let mut rules = LeaveRules::new(record.unwrap_or_default(), limits, &context.boot_id);
         rules.clock_set(*context.clock.boots().borrow());
         let now = context.clock.now();
-        let standing = rules.settle(now, rules.wall(now));
-        let (standing, _) = watch::channel(standing);
+        let cluster_membership = rules.settle(now, rules.wall(now));
+        let (cluster_membership, _) = watch::channel(cluster_membership);
         Ok(Self {
             context: context.clone(),
             limits: limits.clone(),
             topic,
             rules,
-            standing,
+            cluster_membership,
             heard: watch::Sender::default(),
             tries: Tries::new(troubles),
         })
     }
 
     /// How this node stands, from before the first config on.
-    pub(crate) fn standing(&self) -> watch::Receiver<ClusterMembership> {
-        self.standing.subscribe()
+    pub(crate) fn membership(&self) -> watch::Receiver<ClusterMembership> {
+        self.cluster_membership.subscribe()
     }
 
     /// For what the drain was told. No walk begins before it knows: only then does it give the cordon of a walk back
@@ -93,7 +93,7 @@ impl Leaver {
         follow(&mut tasks, &self.context.topic_root);
         let mut stop = self.context.stop.clone();
         let mut walk: Option<Pin<Box<dyn Future<Output = Walked> + Send>>> = None;
-        let (to_state, mut state) = watch::channel(State::default());
+        let (to_state, mut state) = watch::channel(LeaveState::default());
         // When news of the walk are written, and when they were.
         let (mut due, mut written_at) = (None::<Mono>, Mono::START);
         let mut boots = self.context.clock.boots();
@@ -101,20 +101,20 @@ impl Leaver {
         loop {
             let now = self.context.clock.now();
             let before = self.rules.record().phase;
-            let standing = self.rules.settle(now, self.rules.wall(now));
+            let cluster_membership = self.rules.settle(now, self.rules.wall(now));
             self.announce(before);
             // The record first: whoever walks must be found walking after a power cut. All else waits for no disk.
             let written = self.write();
             let again = self.tries.next_try();
-            if written || standing.membership != Membership::Leaving {
-                self.tell(standing);
+            if written || cluster_membership.membership != Membership::Leaving {
+                self.tell(cluster_membership);
                 if !self.rules.walks() {
                     if walk.take().is_some() {
                         due = None;
                         info!("leaving the cluster: called off, this node is a member again");
                     }
                 } else if walk.is_none() && *heard.borrow_and_update() == Some(Membership::Leaving) {
-                    to_state.send_replace(State::default());
+                    to_state.send_replace(LeaveState::default());
                     state.mark_unchanged();
                     walk = Some(Box::pin(self.walk(&cluster, &own_node, limit.clone(), to_state.clone())));
                 }
@@ -157,7 +157,7 @@ impl Leaver {
         cluster: &ApiClient,
         own_node: &OwnNode,
         attempt: watch::Receiver<Duration>,
-        told: watch::Sender<State>,
+        told: watch::Sender<LeaveState>,
     ) -> impl Future<Output = Walked> + Send + use<> {
         let (cluster, own_node, context) = (cluster.clone(), own_node.clone(), self.context.clone());
         let (limits, marks) = (self.limits.clone(), self.rules.marks());
@@ -169,15 +169,15 @@ impl Leaver {
                 known = own_node.known() => known,
                 () = late => {
                     let why = "the name of this node is not known: zedagent publishes no EdgeNodeInfo".to_owned();
-                    return (End::NotReached(why), Vec::new(), "this node".to_owned());
+                    return (LeaveEnd::NotReached(why), Vec::new(), "this node".to_owned());
                 }
             };
             // No requester has this number: the drain gives such a cordon back if the leave is called off.
-            let owner = CordonOwner {
+            let owner = CordonAnnotation {
                 boot_id: context.boot_id.clone(),
                 requested_by: 0,
                 requested_at: started_at,
-                ..CordonOwner::default()
+                ..CordonAnnotation::default()
             };
             let rules = limits.rules(*attempt.borrow());
             let order = Leave {
@@ -230,27 +230,30 @@ impl Leaver {
         }
     }
 
-    fn tell(&self, standing: ClusterMembership) {
-        self.standing.send_if_modified(|held| {
-            let other = *held != standing;
-            if other && standing.membership == Membership::Leaving && held.membership != Membership::Leaving {
+    fn tell(&self, cluster_membership: ClusterMembership) {
+        self.cluster_membership.send_if_modified(|held| {
+            let other = *held != cluster_membership;
+            if other
+                && cluster_membership.membership == Membership::Leaving
+                && held.membership != Membership::Leaving
+            {
                 warn!("the config says that this node is in no cluster any more: it leaves");
             }
-            *held = standing;
+            *held = cluster_membership;
             other
         });
     }
 }
 
-fn follow(tasks: &mut Tasks<Fact>, topic_root: &TopicRoot) {
+fn follow(tasks: &mut Tasks<LeaveFact>, topic_root: &TopicRoot) {
     tasks.follow::<EdgeNodeClusterConfig>(topic_root, "zedagent", |change| match change {
-        Change::Put { value, .. } => Some(Fact::Config(Some(Box::new(value)))),
-        Change::Gone { .. } => Some(Fact::Config(None)),
+        Change::Put { value, .. } => Some(LeaveFact::Config(Some(Box::new(value)))),
+        Change::Gone { .. } => Some(LeaveFact::Config(None)),
         Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
     tasks.follow::<ClusterDecision>(topic_root, "zedagent", |change| match change {
-        Change::Put { value, .. } => Some(Fact::Decision(value.membership)),
-        Change::Gone { .. } => Some(Fact::Decision(ConfigMembership::Unknown)),
+        Change::Put { value, .. } => Some(LeaveFact::Decision(value.membership)),
+        Change::Gone { .. } => Some(LeaveFact::Decision(ConfigMembership::Unknown)),
         Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
     });
     let mut last = None;
@@ -261,7 +264,7 @@ fn follow(tasks: &mut Tasks<Fact>, topic_root: &TopicRoot) {
             Change::Synced | Change::Restarted(_) | Change::Bad(_) => return None,
         };
         // The rest of that topic is no news here.
-        (last.replace(status) != Some(status)).then_some(Fact::Fetch(status))
+        (last.replace(status) != Some(status)).then_some(LeaveFact::Fetch(status))
     });
 }
 
@@ -299,7 +302,7 @@ mod tests {
         };
         let troubles = Troubles::open(&topic_root, context.clock, NAME);
         let leaver = Leaver::open(&context, &troubles, &Limits::default()).unwrap();
-        assert_eq!(leaver.standing().borrow().membership, Membership::Leaving);
+        assert_eq!(leaver.membership().borrow().membership, Membership::Leaving);
     }
     #[tokio::test(start_paused = true)]
     async fn no_walk_begins_before_the_drain_has_heard_of_it() {

@@ -1,7 +1,7 @@
 //! Longhorn's properties on an embedded cluster.
 
 use kube::Client;
-use kubesim::{Fault, Sim, SimConfig};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::{Value, json};
 use topics::ConfigItemValue;
 
@@ -28,15 +28,15 @@ fn map(cron: &str, policy: &str) -> ConfigItemValueMap {
     }
 }
 
-fn want(cron: &str, policy: &str) -> Wanted {
-    wanted(&map(cron, policy), &Wanted::default()).0
+fn want(cron: &str, policy: &str) -> DesiredLonghorn {
+    wanted(&map(cron, policy), &DesiredLonghorn::default()).0
 }
 
 #[test]
 fn what_makes_no_sense_leaves_what_is_in_force() {
     let text = |it: &str| Some(it.to_owned());
     let before = want("0 0 * * *", "always-allow");
-    assert_eq!(before, Wanted { cron: text("0 0 * * *"), policy: text("always-allow") });
+    assert_eq!(before, DesiredLonghorn { cron: text("0 0 * * *"), policy: text("always-allow") });
     assert_eq!(want(" @every 1h ", "block-for-eviction").cron, text("@every 1h"));
     assert_eq!(want("0 6 ? * MON", "").cron, text("0 6 ? * MON"));
     assert_eq!(want("", "always-allow").cron, text(""));
@@ -44,12 +44,16 @@ fn what_makes_no_sense_leaves_what_is_in_force() {
         let (now, refused) = wanted(&map(cron, policy), &before);
         assert_eq!((now, refused.len()), (before.clone(), 2), "{cron} {policy}");
     }
-    assert_eq!(wanted(&ConfigItemValueMap::default(), &before).0, Wanted::default(), "nothing is wanted");
+    assert_eq!(
+        wanted(&ConfigItemValueMap::default(), &before).0,
+        DesiredLonghorn::default(),
+        "nothing is wanted"
+    );
 }
 
 struct Bench {
     sim: Sim,
-    wanted: watch::Sender<Wanted>,
+    wanted: watch::Sender<DesiredLonghorn>,
     leads: watch::Sender<Leadership>,
 }
 
@@ -110,7 +114,12 @@ async fn e9_policy_and_snapshot_job_are_kept_by_the_node_that_leads_and_only_whe
         }
         bench.sim.longhorn_setting("node-drain-policy", "always-allow");
         bench.sim.remove(JOBS, NAMESPACE, JOB);
-        bench.sim.faults().script("PATCH", "settings/node-drain-policy", 1, Fault::status(409, "Conflict"));
+        bench.sim.faults().script(
+            "PATCH",
+            "settings/node-drain-policy",
+            1,
+            ScriptedFault::status(409, "Conflict"),
+        );
         hour().await;
         assert_eq!((bench.job(), bench.policy()), (spec("0 0 * * *"), Some("block-for-eviction".into())));
         // What somebody has put beside ours stays.
@@ -145,7 +154,7 @@ async fn e9_a_cluster_without_longhorn_is_waited_for() {
     let cluster = ApiClient::from_client(Client::new(bench.sim.service(), "default"));
     bench.lead(clock);
     bench.wanted.send_replace(want("0 0 * * *", "always-allow"));
-    bench.sim.faults().script("POST", "recurringjobs", 30, Fault::status(404, "NotFound"));
+    bench.sim.faults().script("POST", "recurringjobs", 30, ScriptedFault::status(404, "NotFound"));
     let duty = run(cluster, clock, bench.leads.subscribe(), bench.wanted.subscribe());
     let course = async {
         tokio::time::sleep(Duration::from_mins(20)).await;

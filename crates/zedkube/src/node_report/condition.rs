@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use kubeapi::nodes::report::Shown;
+use kubeapi::nodes::report::DrainCondition;
 use topics::{DrainPhase, Headline, NodeDrainProgress, NodeState, cut_text};
 
 use super::notices::next_step;
@@ -11,7 +11,7 @@ use super::notices::next_step;
 const MESSAGE_BYTES: usize = 512;
 
 /// What the Node shows. `True` is said of a node that is proved empty alone, however it is released.
-pub(crate) fn shown(headline: &Headline, progress: &NodeDrainProgress, stalled: bool) -> Shown {
+pub(crate) fn shown(headline: &Headline, progress: &NodeDrainProgress, stalled: bool) -> DrainCondition {
     let proved = progress.phase == DrainPhase::Complete;
     let is_true = matches!(headline.state, NodeState::Safe | NodeState::Drained)
         || matches!(headline.state, NodeState::Blocked | NodeState::UnderWay) && proved;
@@ -24,7 +24,7 @@ pub(crate) fn shown(headline: &Headline, progress: &NodeDrainProgress, stalled: 
         .then(|| format!("; {}", next_step(progress)));
     let stall = if stalled { "; no progress for long" } else { "" };
     let message = format!("{}{}{stall}", headline.text, step.unwrap_or_default());
-    Shown {
+    DrainCondition {
         status,
         reason: if stalled { "Stalled" } else { reason(headline.state) },
         message: cut_text(&message, MESSAGE_BYTES),

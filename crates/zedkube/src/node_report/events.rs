@@ -10,7 +10,7 @@ use kubeapi::NodeName;
 use step::Mono;
 use topics::GoTime;
 
-use super::notices::{Kind, Notice};
+use super::notices::{Notice, NoticeKind};
 
 /// Most writes of Events in an hour.
 pub(crate) const HOURLY: usize = 30;
@@ -31,7 +31,7 @@ pub(crate) struct EventLog {
 
 impl EventLog {
     /// Whether one more write at `now` is within the bound; it counts then.
-    pub(crate) fn admits(&mut self, now: Mono, kind: Kind) -> bool {
+    pub(crate) fn admits(&mut self, now: Mono, kind: NoticeKind) -> bool {
         while self.writes.front().is_some_and(|at| now.since(*at) >= HOUR) {
             self.writes.pop_front();
         }

@@ -26,8 +26,8 @@ use topics::{GoTime, NodeDrainProgress};
 use tracing::warn;
 
 use crate::limits::Limits;
-use notices::{Announcer, Kind, Notice};
-use notify::Notifier;
+use notices::{Announcer, Notice, NoticeKind};
+use notify::HookNotifier;
 use sender::Sender;
 
 /// Notices that wait for the API; more are left out.
@@ -35,7 +35,7 @@ const QUEUE: usize = 16;
 
 /// What the drain half of zedkube has published and done.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Published {
+pub(crate) struct DrainActivity {
     /// The newest progress that was published.
     pub(crate) progress: Option<Arc<NodeDrainProgress>>,
     /// How often our cordon was removed since the start of zedkube.
@@ -44,23 +44,23 @@ pub(crate) struct Published {
 
 /// What it is made of.
 #[derive(Clone)]
-pub(crate) struct Report {
+pub(crate) struct NodeReport {
     pub(crate) context: AgentContext,
     pub(crate) cluster: ApiClient,
     pub(crate) own_node: OwnNode,
     pub(crate) members: watch::Receiver<ClusterMembership>,
-    pub(crate) published: watch::Receiver<Published>,
+    pub(crate) published: watch::Receiver<DrainActivity>,
     pub(crate) totals: watch::Sender<Totals>,
 }
 
-impl Report {
+impl NodeReport {
     /// Runs until nobody publishes any more. Dropping it loses what was not yet sent.
     pub(crate) async fn run(self, limits: &Limits) {
         let (notices, inbox) = mpsc::channel(QUEUE);
         let (stalls, stalled) = watch::channel(false);
         let (hooks, to_hooks) = mpsc::channel(QUEUE);
-        let notifier = Box::pin(Notifier::new(&self.context, &self.own_node, to_hooks).run());
-        let listener = Listener {
+        let notifier = Box::pin(HookNotifier::new(&self.context, &self.own_node, to_hooks).run());
+        let listener = ReportListener {
             clock: self.context.clock,
             published: self.published.clone(),
             totals: self.totals.clone(),
@@ -80,9 +80,9 @@ impl Report {
 }
 
 /// Hears what is published, and says what follows from it.
-struct Listener {
+struct ReportListener {
     clock: Clock,
-    published: watch::Receiver<Published>,
+    published: watch::Receiver<DrainActivity>,
     totals: watch::Sender<Totals>,
     notices: Option<mpsc::Sender<(Notice, GoTime)>>,
     /// For the hooks that tell it elsewhere.
@@ -90,12 +90,12 @@ struct Listener {
     stalls: watch::Sender<bool>,
 }
 
-impl Listener {
+impl ReportListener {
     async fn run(mut self, stall_after: Duration, pause_again: Duration) {
         let mut announcer = Announcer::new(stall_after, pause_again);
         let mut before: Option<Arc<NodeDrainProgress>> = None;
         loop {
-            let Published { progress, uncordons } = self.published.borrow_and_update().clone();
+            let DrainActivity { progress, uncordons } = self.published.borrow_and_update().clone();
             if let Some(newest) = progress {
                 let wall = self.clock.wall();
                 let said = announcer.step(self.clock.now(), &newest, uncordons);
@@ -120,18 +120,18 @@ impl Listener {
 
     fn say(&self, notice: Notice, at: GoTime) {
         match notice.kind {
-            Kind::Stalled => warn!("the drain of this node is stalled: {}", notice.message),
-            Kind::Paused | Kind::StillPaused | Kind::Resumed => warn!("{}", notice.message),
-            Kind::Started
-            | Kind::Blocked
-            | Kind::WaitingForTurn
-            | Kind::WaitingForWindow
-            | Kind::Complete
-            | Kind::Skipped
-            | Kind::Forced
-            | Kind::Failed
-            | Kind::Withdrawn
-            | Kind::Uncordoned => {}
+            NoticeKind::Stalled => warn!("the drain of this node is stalled: {}", notice.message),
+            NoticeKind::Paused | NoticeKind::StillPaused | NoticeKind::Resumed => warn!("{}", notice.message),
+            NoticeKind::Started
+            | NoticeKind::Blocked
+            | NoticeKind::WaitingForTurn
+            | NoticeKind::WaitingForWindow
+            | NoticeKind::Complete
+            | NoticeKind::Skipped
+            | NoticeKind::Forced
+            | NoticeKind::Failed
+            | NoticeKind::Withdrawn
+            | NoticeKind::Uncordoned => {}
         }
         if self.hooks.try_send((notice.clone(), at)).is_err() {
             warn!("hooks: not called, as {QUEUE} notices wait already: {}", notice.message);

@@ -17,7 +17,7 @@ const MESSAGE_BYTES: usize = 1000;
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum NoticeKind {
     /// Its turn has come: hooks, cordon and evictions follow.
     Started,
     /// Something does not leave, or keeps it from starting.
@@ -48,7 +48,7 @@ pub(crate) enum Kind {
     Resumed,
 }
 
-impl Kind {
+impl NoticeKind {
     /// The reason of an Event.
     pub(crate) const fn reason(self) -> &'static str {
         match self {
@@ -94,7 +94,7 @@ impl Kind {
 /// Something to be said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
-    pub(crate) kind: Kind,
+    pub(crate) kind: NoticeKind,
     /// The drain that it is about.
     pub(crate) id: RequestId,
     /// What of it: the same is said again under the same name.
@@ -106,8 +106,8 @@ pub(crate) struct Notice {
 
 /// What holds a drain up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Hold {
-    kind: Kind,
+struct NoticedHold {
+    kind: NoticeKind,
     subject: String,
     since: Mono,
     said: bool,
@@ -115,7 +115,7 @@ struct Hold {
 
 /// What shows that a drain progresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Mark {
+struct ProgressMark {
     id: RequestId,
     attempt: u32,
     phase: DrainPhase,
@@ -128,7 +128,7 @@ struct Mark {
     gate: String,
 }
 
-impl Mark {
+impl ProgressMark {
     fn of(progress: &NodeDrainProgress) -> Self {
         let machines = progress.machines.iter().map(|it| (it.name.clone(), it.state.clone()));
         Self {
@@ -153,8 +153,8 @@ pub(crate) struct Announcer {
     before: Option<NodeDrainProgress>,
     /// The drain whose start was said.
     started: Option<RequestId>,
-    hold: Option<Hold>,
-    mark: Option<(Mark, Mono)>,
+    hold: Option<NoticedHold>,
+    mark: Option<(ProgressMark, Mono)>,
     stalled: bool,
     /// How often our cordon was removed.
     uncordons: u32,
@@ -195,7 +195,7 @@ impl Announcer {
         let before = self.before.replace(progress.clone());
         let is_new = before.is_some();
         let id = id(progress);
-        let mut say = |kind: Kind, id: RequestId, subject: &str, message: String| {
+        let mut say = |kind: NoticeKind, id: RequestId, subject: &str, message: String| {
             let message = cut_text(&message, MESSAGE_BYTES);
             out.push(Notice { kind, id, subject: subject.to_owned(), message, is_new });
         };
@@ -209,7 +209,7 @@ impl Announcer {
         let is_asked = !matches!(id.by, Requester::Unset | Requester::None);
         if works(phase) && is_asked && self.started != Some(id) {
             self.started = Some(id);
-            say(Kind::Started, id, "", format!("draining this node for {what}"));
+            say(NoticeKind::Started, id, "", format!("draining this node for {what}"));
         }
         if phase == DrainPhase::Idle {
             self.started = None;
@@ -227,10 +227,10 @@ impl Announcer {
             let what = purpose(answer.requested_by, &answer.context);
             if answer.forced {
                 let message = format!("{what} goes ahead without a proved drain: {}", answer.skip);
-                say(Kind::Forced, answer.id(), "", message);
+                say(NoticeKind::Forced, answer.id(), "", message);
             } else if !answer.skip.is_empty() {
                 let message = format!("{what} goes ahead without a drain: {}", answer.skip);
-                say(Kind::Skipped, answer.id(), "", message);
+                say(NoticeKind::Skipped, answer.id(), "", message);
             }
         }
         let proved = progress.answer(id).is_none_or(|it| !it.forced && it.skip.is_empty());
@@ -238,22 +238,22 @@ impl Announcer {
             let left = if progress.left.is_empty() { "" } else { "; some are left in place by policy" };
             let message =
                 format!("this node is drained and verified for {what}: no pod has to leave any more{left}");
-            say(Kind::Complete, id, "", message);
+            say(NoticeKind::Complete, id, "", message);
         }
         if entered(&[DrainPhase::Forced]) {
-            say(Kind::Forced, id, "status", with_step(&progress.reason, &progress.next_step));
+            say(NoticeKind::Forced, id, "status", with_step(&progress.reason, &progress.next_step));
         }
         if entered(&[DrainPhase::FailedCordon, DrainPhase::FailedDrain]) {
             let why = with_step(&progress.reason, &progress.next_step);
-            say(Kind::Failed, id, "", format!("the drain for {what} failed: {why}"));
+            say(NoticeKind::Failed, id, "", format!("the drain for {what} failed: {why}"));
         }
         if let Some(started) = self.started.filter(|_| entered(&[DrainPhase::Withdrawing])) {
             let text = "nobody requests this drain any more: our cordon is being removed";
-            say(Kind::Withdrawn, started, "", text.to_owned());
+            say(NoticeKind::Withdrawn, started, "", text.to_owned());
         }
         if uncordons > std::mem::replace(&mut self.uncordons, uncordons) {
             let text = "our cordon is removed: the node is schedulable";
-            say(Kind::Uncordoned, RequestId::default(), "", text.to_owned());
+            say(NoticeKind::Uncordoned, RequestId::default(), "", text.to_owned());
         }
         if let Some((kind, subject, message)) = self.pause.step(now, &progress.pause) {
             say(kind, RequestId::default(), &subject, message);
@@ -261,7 +261,7 @@ impl Announcer {
         if self.stall(now, progress) {
             let waited = self.stall_after.as_secs() / 60;
             let why = with_step(&progress.reason, next_step(progress));
-            say(Kind::Stalled, id, "", format!("no progress for {waited} min: {why}"));
+            say(NoticeKind::Stalled, id, "", format!("no progress for {waited} min: {why}"));
         }
         out
     }
@@ -269,9 +269,9 @@ impl Announcer {
     /// What holds the drain up now, since when.
     fn hold(&mut self, now: Mono, progress: &NodeDrainProgress) {
         let found = held(progress);
-        let same = |it: &Hold| found.as_ref().is_some_and(|now| *now == (it.kind, it.subject.clone()));
+        let same = |it: &NoticedHold| found.as_ref().is_some_and(|now| *now == (it.kind, it.subject.clone()));
         if !self.hold.as_ref().is_some_and(same) {
-            self.hold = found.map(|(kind, subject)| Hold { kind, subject, since: now, said: false });
+            self.hold = found.map(|(kind, subject)| NoticedHold { kind, subject, since: now, said: false });
         }
     }
 
@@ -281,7 +281,7 @@ impl Announcer {
             (self.mark, self.stalled) = (None, false);
             return false;
         }
-        let mark = Mark::of(progress);
+        let mark = ProgressMark::of(progress);
         let since = match &self.mark {
             Some((held, since)) if *held == mark => *since,
             Some(_) | None => {
@@ -339,7 +339,7 @@ const fn may_stall(phase: DrainPhase) -> bool {
 }
 
 /// What holds the drain up, and what of it.
-fn held(progress: &NodeDrainProgress) -> Option<(Kind, String)> {
+fn held(progress: &NodeDrainProgress) -> Option<(NoticeKind, String)> {
     if matches!(progress.requested_by, Requester::Unset | Requester::None) {
         return None;
     }
@@ -347,20 +347,20 @@ fn held(progress: &NodeDrainProgress) -> Option<(Kind, String)> {
     let first = progress.blockers.first().map(|it| format!("{} {}", it.code, it.pod));
     let phase = progress.phase;
     if phase == DrainPhase::OutsideWindow {
-        return Some((Kind::WaitingForWindow, String::new()));
+        return Some((NoticeKind::WaitingForWindow, String::new()));
     }
     if phase == DrainPhase::WaitingForTurn && turn.rule == "preflight" {
-        return Some((Kind::Blocked, first.unwrap_or_else(|| "preflight".to_owned())));
+        return Some((NoticeKind::Blocked, first.unwrap_or_else(|| "preflight".to_owned())));
     }
     if phase == DrainPhase::WaitingForTurn {
-        return Some((Kind::WaitingForTurn, turn.rule.clone()));
+        return Some((NoticeKind::WaitingForTurn, turn.rule.clone()));
     }
     let blocked = works(phase) || phase == DrainPhase::Checking;
-    first.filter(|_| blocked).map(|it| (Kind::Blocked, it))
+    first.filter(|_| blocked).map(|it| (NoticeKind::Blocked, it))
 }
 
-fn hold_words(kind: Kind, what: &str, progress: &NodeDrainProgress) -> String {
-    if let Some(first) = progress.blockers.first().filter(|_| kind == Kind::Blocked) {
+fn hold_words(kind: NoticeKind, what: &str, progress: &NodeDrainProgress) -> String {
+    if let Some(first) = progress.blockers.first().filter(|_| kind == NoticeKind::Blocked) {
         let why = with_step(&first.reason, &first.next_step);
         return format!("the drain for {what} is blocked: {} does not leave: {why}", first.subject());
     }

@@ -7,20 +7,21 @@
 use std::time::Duration;
 
 use agent::AgentContext;
-use agent::device::hooks::{About, Found, Stage, find};
+use agent::device::hooks::{About, HookFolder, HookStage, find};
 use kubeapi::OwnNode;
 use tokio::sync::mpsc;
-use topics::{GoTime, RequestId, Requester};
+use topics::{GoTime, RequestId};
 use tracing::warn;
 
 use super::events::EventLog;
 use super::notices::Notice;
+use crate::hooks::operation;
 
 /// How long one of them may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Calls them.
-pub(crate) struct Notifier {
+pub(crate) struct HookNotifier {
     context: AgentContext,
     own_node: OwnNode,
     inbox: mpsc::Receiver<(Notice, GoTime)>,
@@ -30,7 +31,7 @@ pub(crate) struct Notifier {
     wrong: Vec<String>,
 }
 
-impl Notifier {
+impl HookNotifier {
     pub(crate) fn new(
         context: &AgentContext,
         own_node: &OwnNode,
@@ -57,9 +58,9 @@ impl Notifier {
             if !notice.is_new {
                 continue;
             }
-            let Found { hooks, refused } = match find(&self.context.topic_root, Stage::Notify) {
+            let HookFolder { hooks, refused } = match find(&self.context.topic_root, HookStage::Notify) {
                 Ok(found) => found,
-                Err(why) => Found { refused: vec![why], ..Found::default() },
+                Err(why) => HookFolder { refused: vec![why], ..HookFolder::default() },
             };
             let mut wrong: Vec<String> = refused.iter().map(|it| format!("not called: {it}")).collect();
             if !hooks.is_empty() && self.log.admits(self.context.clock.now(), notice.kind) {
@@ -72,7 +73,7 @@ impl Notifier {
                     ("ZEDBOX_HOOK_AT", at.as_str()),
                 ];
                 for hook in hooks {
-                    if let Err(why) = hook.tell(&self.context.topic_root, &about, &told, self.limit).await {
+                    if let Err(why) = hook.notify(&self.context.topic_root, &about, &told, self.limit).await {
                         wrong.push(format!("failed, and stops nothing: {why}"));
                     }
                 }
@@ -86,15 +87,8 @@ impl Notifier {
 
     fn about(&self, notice: &Notice) -> About {
         let is_of_drain = notice.id != RequestId::default();
-        let operation = match notice.id.by {
-            Requester::DeviceOp => "device",
-            Requester::Update => "update",
-            Requester::K3sUpdate => "k3s",
-            Requester::Operator => "operator",
-            Requester::None | Requester::Unset | Requester::Stranger(_) => "",
-        };
         About {
-            operation: operation.to_owned(),
+            operation: operation(notice.id.by).to_owned(),
             node: self.own_node.get().map(|(node, _)| node.to_string()).unwrap_or_default(),
             request: if is_of_drain { notice.id.to_string() } else { String::new() },
             boot_id: self.context.boot_id.clone(),

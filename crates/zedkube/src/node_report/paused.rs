@@ -8,7 +8,7 @@ use std::time::Duration;
 use step::Mono;
 use topics::{OperationPause, PauseScope};
 
-use super::notices::Kind;
+use super::notices::NoticeKind;
 
 /// Remembers what was said of the pause.
 #[derive(Debug, Clone, Default)]
@@ -30,7 +30,7 @@ impl PauseTeller {
     }
 
     /// What is to be said at `now`, with its subject and its sentence.
-    pub(crate) fn step(&mut self, now: Mono, pause: &OperationPause) -> Option<(Kind, String, String)> {
+    pub(crate) fn step(&mut self, now: Mono, pause: &OperationPause) -> Option<(NoticeKind, String, String)> {
         let subject = pause.since.to_string();
         let what = match pause.scope {
             PauseScope::Node => "no operation starts on this node",
@@ -41,17 +41,17 @@ impl PauseTeller {
             let ended = std::mem::replace(&mut self.pause, pause.clone());
             self.said = pause.is_set().then_some(now);
             return Some(if pause.is_set() {
-                (Kind::Paused, subject, words)
+                (NoticeKind::Paused, subject, words)
             } else {
                 let words = format!("operations may start again: no longer {}", ended.words());
-                (Kind::Resumed, ended.since.to_string(), words)
+                (NoticeKind::Resumed, ended.since.to_string(), words)
             });
         }
         if self.due().is_none_or(|at| now < at) {
             return None;
         }
         self.said = Some(now);
-        Some((Kind::StillPaused, subject, format!("still {words}")))
+        Some((NoticeKind::StillPaused, subject, format!("still {words}")))
     }
 }
 
@@ -83,10 +83,10 @@ mod tests {
         assert_eq!(
             kinds,
             [
-                (1, Kind::Paused, true),
-                (101, Kind::StillPaused, true),
-                (250, Kind::StillPaused, true),
-                (251, Kind::Resumed, true)
+                (1, NoticeKind::Paused, true),
+                (101, NoticeKind::StillPaused, true),
+                (250, NoticeKind::StillPaused, true),
+                (251, NoticeKind::Resumed, true)
             ]
         );
         assert_eq!(teller.due(), None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::Clock;
 use jiff::Timestamp;
-use kubeapi::nodes::report::{self, Found, NodeEvent, Shown};
+use kubeapi::nodes::report::{self, DrainCondition, NodeEvent, ReportedState};
 use kubeapi::{ApiClient, Error, NodeName};
 use nodestatus::Membership;
 use step::Mono;
@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 use super::condition::shown;
 use super::events::{EventLog, name};
 use super::notices::Notice;
-use super::{QUEUE, Report};
+use super::{NodeReport, QUEUE};
 
 /// Longest time of one call.
 const CALL: Duration = Duration::from_secs(10);
@@ -32,10 +32,10 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins
 const REMOVALS: u32 = 5;
 
 /// What is to be on the Node.
-enum Wish {
+enum DesiredReport {
     /// Not known yet: nothing is touched.
     Wait,
-    Shown(Box<Shown>),
+    Shown(Box<DrainCondition>),
     Removed,
 }
 
@@ -75,15 +75,15 @@ impl Backoff {
 }
 
 pub(super) struct Sender {
-    report: Report,
+    report: NodeReport,
     cluster: ApiClient,
     inbox: mpsc::Receiver<(Notice, GoTime)>,
     stalled: watch::Receiver<bool>,
     queue: VecDeque<(Notice, GoTime)>,
     log: EventLog,
-    node: Option<Found>,
+    node: Option<ReportedState>,
     /// What was written last, and when.
-    written: Option<(Shown, Mono)>,
+    written: Option<(DrainCondition, Mono)>,
     read_at: Option<Mono>,
     removed: bool,
     on_node: Backoff,
@@ -92,7 +92,7 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(
-        report: Report,
+        report: NodeReport,
         inbox: mpsc::Receiver<(Notice, GoTime)>,
         stalled: watch::Receiver<bool>,
     ) -> Self {
@@ -125,9 +125,9 @@ impl Sender {
             }
             let wish = self.wish().await;
             let next = match wish {
-                Wish::Wait => None,
-                Wish::Removed => self.remove(&node, &uuid).await,
-                Wish::Shown(wanted) => {
+                DesiredReport::Wait => None,
+                DesiredReport::Removed => self.remove(&node, &uuid).await,
+                DesiredReport::Shown(wanted) => {
                     self.removed = false;
                     self.show(&node, &uuid, *wanted).await
                 }
@@ -155,13 +155,13 @@ impl Sender {
     }
 
     /// What is to be on the node by what is published now.
-    async fn wish(&mut self) -> Wish {
+    async fn wish(&mut self) -> DesiredReport {
         let progress = self.report.published.borrow_and_update().progress.clone();
         let membership = self.report.members.borrow_and_update().membership;
         let stalled = *self.stalled.borrow_and_update();
         match (membership, progress) {
-            (Membership::Outside, _) => Wish::Removed,
-            (Membership::Undecided, _) | (_, None) => Wish::Wait,
+            (Membership::Outside, _) => DesiredReport::Removed,
+            (Membership::Undecided, _) | (_, None) => DesiredReport::Wait,
             (Membership::Member | Membership::Leaving, Some(progress)) => {
                 let (context, now) = (&self.report.context, self.clock().wall());
                 let (topic_root, boot_id) = (context.topic_root.clone(), context.boot_id.clone());
@@ -171,16 +171,16 @@ impl Sender {
                 // The API does not answer the drain: it is not asked either.
                 match read {
                     Ok(headline) if progress.api_silent_since.is_zero() => {
-                        Wish::Shown(Box::new(shown(&headline, &progress, stalled)))
+                        DesiredReport::Shown(Box::new(shown(&headline, &progress, stalled)))
                     }
-                    Ok(_) | Err(_) => Wish::Wait,
+                    Ok(_) | Err(_) => DesiredReport::Wait,
                 }
             }
         }
     }
 
     /// Writes what differs, then what waits to be said. Returns when to look again.
-    async fn show(&mut self, node: &NodeName, uuid: &str, wanted: Shown) -> Option<Mono> {
+    async fn show(&mut self, node: &NodeName, uuid: &str, wanted: DrainCondition) -> Option<Mono> {
         let now = self.clock().now();
         if self.on_node.waits(now) {
             return self.on_node.until;
@@ -189,7 +189,7 @@ impl Sender {
         if (is_due || self.node.is_none()) && !self.look(node, uuid).await {
             return self.on_node.until;
         }
-        let state = |it: &Shown| (it.status, it.reason);
+        let state = |it: &DrainCondition| (it.status, it.reason);
         let words_at = match &self.written {
             Some((held, _)) if !is_due && *held == wanted => None,
             Some((held, at)) if !is_due && state(held) == state(&wanted) => Some(*at + WORDS),
@@ -220,7 +220,7 @@ impl Sender {
         }
     }
 
-    async fn write(&mut self, node: &NodeName, wanted: Option<Shown>) -> bool {
+    async fn write(&mut self, node: &NodeName, wanted: Option<DrainCondition>) -> bool {
         let Some(found) = &mut self.node else { return false };
         let now = self.report.context.clock.wall().to_timestamp();
         let since = match (&found.condition, &wanted) {

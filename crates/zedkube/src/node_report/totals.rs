@@ -5,7 +5,7 @@
 use nodestatus::Totals;
 use topics::{GoTime, NodeDrainProgress};
 
-use super::notices::{Kind, Notice};
+use super::notices::{Notice, NoticeKind};
 
 /// Adds what `now` has more than `before`, and what was said of it.
 pub(crate) fn add(
@@ -33,30 +33,30 @@ pub(crate) fn add(
     }
     for notice in said.iter().filter(|it| it.is_new) {
         let end = match notice.kind {
-            Kind::Complete => "complete",
-            Kind::Skipped => "skipped",
-            Kind::Forced => "forced",
-            Kind::Failed => "failed",
-            Kind::Withdrawn => "withdrawn",
-            Kind::Stalled => {
+            NoticeKind::Complete => "complete",
+            NoticeKind::Skipped => "skipped",
+            NoticeKind::Forced => "forced",
+            NoticeKind::Failed => "failed",
+            NoticeKind::Withdrawn => "withdrawn",
+            NoticeKind::Stalled => {
                 totals.stalls += 1;
                 continue;
             }
-            Kind::Started
-            | Kind::Blocked
-            | Kind::WaitingForTurn
-            | Kind::WaitingForWindow
-            | Kind::Uncordoned
-            | Kind::Paused
-            | Kind::StillPaused
-            | Kind::Resumed => continue,
+            NoticeKind::Started
+            | NoticeKind::Blocked
+            | NoticeKind::WaitingForTurn
+            | NoticeKind::WaitingForWindow
+            | NoticeKind::Uncordoned
+            | NoticeKind::Paused
+            | NoticeKind::StillPaused
+            | NoticeKind::Resumed => continue,
         };
         totals.ended(end);
         let skip = now.answer(notice.id).map_or("", |it| it.skip.as_str());
-        if matches!(notice.kind, Kind::Skipped | Kind::Forced) && !skip.is_empty() {
+        if matches!(notice.kind, NoticeKind::Skipped | NoticeKind::Forced) && !skip.is_empty() {
             totals.skipped(skip);
         }
-        if notice.kind == Kind::Complete && !now.started_at.is_zero() {
+        if notice.kind == NoticeKind::Complete && !now.started_at.is_zero() {
             totals.drain_seconds += wall.apart(now.started_at).as_secs();
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use outage::site::member::{Hold, Local, Next};
-use outage::site::record::{NodeStep, Site, SiteKind};
+use outage::site::member::{LocalSite, Next, SiteMemberAction};
+use outage::site::record::{NodeStep, SiteKind, SiteRecord};
 use topics::{DeviceOp, GoTime, SiteOperation};
 
 use crate::core::SiteHold;
@@ -14,8 +14,8 @@ pub(super) fn op(kind: &SiteKind) -> DeviceOp {
 }
 
 /// What the rule needs of the record.
-pub(super) fn local(record: &SiteOperation) -> Local {
-    Local {
+pub(super) fn local(record: &SiteOperation) -> LocalSite {
+    LocalSite {
         id: record.id.clone(),
         kind: match record.op {
             DeviceOp::Reboot => SiteKind::Reboot,
@@ -34,13 +34,13 @@ pub(super) fn local(record: &SiteOperation) -> Local {
 /// `newest` is the newest drain that is over.
 pub(super) fn record(
     next: &Next,
-    site: Option<&Site>,
+    site: Option<&SiteRecord>,
     before: Option<&SiteOperation>,
     (at, newest): (GoTime, &str),
 ) -> Option<SiteOperation> {
     let local = next.local.as_ref()?;
     let before = before.cloned().unwrap_or_default();
-    let go = matches!(next.hold, Hold::Go | Hold::Drain);
+    let go = matches!(next.hold, SiteMemberAction::Go | SiteMemberAction::Drain);
     let by = site.map(|it| format!("{}: {}", it.by.who, it.by.why));
     let is_ordered = before.id == local.id && before.step == local.step.text();
     let record = SiteOperation {

@@ -10,7 +10,7 @@ mod run;
 pub(crate) use run::Sites;
 
 /// Whether the device config has ordered what the operation does, and that waits.
-fn asked(context: &agent::AgentContext, site: &outage::site::record::Site) -> Result<bool, String> {
+fn asked(context: &agent::AgentContext, site: &outage::site::record::SiteRecord) -> Result<bool, String> {
     let op = local::op(&site.kind);
     let pending = agent::wire::peek::<topics::DeviceOpPending>(&context.topic_root, "zedagent", op.word());
     let pending = pending.map_err(|why| format!("cannot read DeviceOpPending {}: {why}", op.word()))?;

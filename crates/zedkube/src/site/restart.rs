@@ -8,9 +8,9 @@ use std::time::Duration;
 use agent::{AgentContext, Clock, wire};
 use checks::{Severity, verify};
 use kubeapi::ApiClient;
-use outage::site::coordinate::Found;
-use outage::site::member::{Next, Own, Reboot};
-use outage::site::record::{NodeStep, Site, SiteKind};
+use outage::site::coordinate::PhaseReadings;
+use outage::site::member::{Next, OwnIdentity, Reboot};
+use outage::site::record::{NodeStep, SiteKind, SiteRecord};
 use outage::site::restart::is_verifying;
 use step::Mono;
 use topics::{
@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 const TEXT_BYTES: usize = 300;
 
 /// The boot in which a node says how far it is. What it says of a step that is over is about the boot of that.
-pub(super) fn boot_id(site: &Site, next: &Next, own: &Own) -> String {
+pub(super) fn boot_id(site: &SiteRecord, next: &Next, own: &OwnIdentity) -> String {
     let held = site.ack(&own.node).filter(|_| site.kind == SiteKind::Restart && next.local.is_none());
     let over = held.filter(|it| it.step != NodeStep::Seen);
     over.map_or_else(|| own.boot_id.clone(), |it| it.boot_id.clone())
@@ -50,7 +50,7 @@ impl Ordered {
     pub(super) fn look(
         &mut self,
         context: &AgentContext,
-        site: &Site,
+        site: &SiteRecord,
         (own, record): (&str, Option<&SiteOperation>),
     ) -> Reboot {
         if site.kind != SiteKind::Restart {
@@ -67,7 +67,7 @@ impl Ordered {
     fn read(
         &mut self,
         context: &AgentContext,
-        site: &Site,
+        site: &SiteRecord,
         ordered: Option<&SiteOperation>,
     ) -> Result<Reboot, String> {
         let history = wire::peek::<DrainHistory>(&context.topic_root, NAME, GLOBAL);
@@ -145,8 +145,8 @@ impl Verify {
         &mut self,
         cluster: &ApiClient,
         clock: Clock,
-        (site, stage): (&Site, String),
-        found: &mut Found,
+        (site, stage): (&SiteRecord, String),
+        found: &mut PhaseReadings,
     ) {
         if !is_verifying(site) || self.stage != stage {
             *self = Self { stage, ..Self::default() };
@@ -173,7 +173,7 @@ impl Verify {
 }
 
 /// What is not well. What was passed when the restart began stays passed, as the same text; what is new does not.
-fn judged(layers: &[VerifyLayer], site: &Site) -> Judged {
+fn judged(layers: &[VerifyLayer], site: &SiteRecord) -> Judged {
     let passed = |it: &VerifyFinding| {
         site.findings.iter().any(|of| of.severity == Severity::Blocks && of.text == it.text)
     };
@@ -207,10 +207,10 @@ fn judged(layers: &[VerifyLayer], site: &Site) -> Judged {
 #[cfg(test)]
 mod tests {
     use checks::Finding;
-    use outage::site::operator::{Wish, begun};
-    use outage::site::record::{Ack, Statement};
-    use outage::turn::record::Record;
-    use outage::turn::rule::NodeSeen;
+    use outage::site::operator::{SiteRequest, begun};
+    use outage::site::record::{Ack, OperatorStatement};
+    use outage::turn::record::TurnRecord;
+    use outage::turn::rule::TurnNode;
     use topics::GoTime;
 
     use super::*;
@@ -280,18 +280,18 @@ mod tests {
         }
     }
 
-    fn site(findings: Vec<Finding>) -> Site {
-        let wish = Wish {
+    fn site(findings: Vec<Finding>) -> SiteRecord {
+        let wish = SiteRequest {
             id: "op".to_owned(),
             kind: SiteKind::Restart,
-            by: Statement { why: "update".to_owned(), ..Statement::default() },
+            by: OperatorStatement { why: "update".to_owned(), ..OperatorStatement::default() },
             leave_machines: false,
             by_config: false,
             although_held: true,
             findings,
         };
-        let node = NodeSeen { name: "n1".to_owned(), uid: "u1".to_owned(), ..NodeSeen::default() };
-        begun(&Record::default(), &wish, &[node]).unwrap()
+        let node = TurnNode { name: "n1".to_owned(), uid: "u1".to_owned(), ..TurnNode::default() };
+        begun(&TurnRecord::default(), &wish, &[node]).unwrap()
     }
 
     #[test]
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn v3_what_is_said_of_a_step_that_is_over_is_about_the_boot_of_that_step() {
-        let own = Own { node: "n1".to_owned(), uid: "u1".to_owned(), boot_id: "b2".to_owned() };
+        let own = OwnIdentity { node: "n1".to_owned(), uid: "u1".to_owned(), boot_id: "b2".to_owned() };
         for (step, expected) in [(NodeStep::Seen, "b2"), (NodeStep::Failed, "b1"), (NodeStep::Done, "b1")] {
             let mut site = site(vec![]);
             site.hear(Ack {

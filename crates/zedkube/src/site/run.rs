@@ -9,21 +9,21 @@ use std::time::Duration;
 use agent::outlet::Tries;
 use agent::{AgentContext, Error, Troubles, publication, wire};
 use kubeapi::{ApiClient, NodeName, OwnNode};
-use kubenodeop::{Cordon, CordonOwner, node};
+use kubenodeop::{Cordon, CordonAnnotation, node};
 use nodestatus::{ClusterMembership, Membership};
 use outage::calls::{self, Newest, Pulses};
 use outage::margin;
-use outage::margin::facts::{Data, Own as Etcd, Readyz};
+use outage::margin::facts::{Data, OwnEtcd as Etcd, Readyz};
 use outage::operator::{self as lease, Failed};
 use outage::site::address::Address;
 use outage::site::calls as site_calls;
 use outage::site::coordinate::{self, Move, Need};
 use outage::site::machine_calls;
-use outage::site::member::{self, Facts, Next, Own, Word};
+use outage::site::member::{self, LeaseReading, Next, OwnIdentity, SiteFacts};
 use outage::site::operator;
-use outage::site::record::{Ack, Site, SitePhase};
-use outage::turn::record::{Held, Record};
-use outage::turn::rule::NodeSeen;
+use outage::site::record::{Ack, SitePhase, SiteRecord};
+use outage::turn::record::{RecordSnapshot, TurnRecord};
+use outage::turn::rule::TurnNode;
 use pubsub::Publication;
 use step::Mono;
 use tokio::sync::watch;
@@ -57,19 +57,19 @@ pub(crate) struct Sites {
     /// Of a restart: how this node's own reboot is.
     ordered: restart::Ordered,
     /// What the last look found where it waits for device configs: until that changes, nobody is asked again.
-    looked: Option<(Record, bool)>,
+    looked: Option<(TurnRecord, bool)>,
     /// The last look failed, and nothing is on disk yet.
     failed: bool,
 }
 
 /// What one look has read.
-struct Read<'a> {
+struct SiteReadings<'a> {
     name: &'a NodeName,
     device_uuid: &'a str,
-    own: Own,
-    held: &'a Held,
-    site: &'a Site,
-    nodes: Vec<NodeSeen>,
+    own: OwnIdentity,
+    held: &'a RecordSnapshot,
+    site: &'a SiteRecord,
+    nodes: Vec<TurnNode>,
 }
 
 impl Sites {
@@ -115,16 +115,17 @@ impl Sites {
         cluster: ApiClient,
         own_node: OwnNode,
         mut lease: Newest,
-        mut standing: watch::Receiver<ClusterMembership>,
+        mut cluster_membership: watch::Receiver<ClusterMembership>,
     ) {
         let mut stop = self.context.stop.clone();
         let clock = self.context.clock;
         loop {
-            let membership = standing.borrow_and_update().membership;
+            let membership = cluster_membership.borrow_and_update().membership;
             let at_rest = self.record.is_none() && !self.failed && membership == Membership::Member;
             let look = async {
-                let begun =
-                    |held: &Option<Box<Held>>| held.as_ref().is_some_and(|it| it.record.mode.is_some());
+                let begun = |held: &Option<Box<RecordSnapshot>>| {
+                    held.as_ref().is_some_and(|it| it.record.mode.is_some())
+                };
                 if at_rest && lease.wait_for(begun).await.is_err() {
                     return std::future::pending().await;
                 }
@@ -151,14 +152,14 @@ impl Sites {
             tokio::select! {
                 () = stop.stopped() => return,
                 () = look => {}
-                changed = standing.changed() => if changed.is_err() { return stop.stopped().await },
+                changed = cluster_membership.changed() => if changed.is_err() { return stop.stopped().await },
             }
         }
     }
 
     /// The record of an operation that has not begun, and whether it is ordered here; of a restart that is paused, the
     /// record.
-    fn armed(&self, lease: &Newest) -> Option<(Record, bool)> {
+    fn armed(&self, lease: &Newest) -> Option<(TurnRecord, bool)> {
         let record = lease.borrow().as_ref()?.record.clone();
         let site = operator::current(&record).ok()??;
         let asked = asked(&self.context, &site).ok()?;
@@ -193,13 +194,13 @@ impl Sites {
         };
         let own = self.own(name, String::new());
         let etcd = self.etcd(record.server).await;
-        let facts = Facts { waited: self.waited(true), ..self.facts(etcd.as_ref()) };
-        let next = member::next(&own, Some(&local::local(&record)), &Word::Silent(why), &facts);
+        let facts = SiteFacts { waited: self.waited(true), ..self.facts(etcd.as_ref()) };
+        let next = member::next(&own, Some(&local::local(&record)), &LeaseReading::Silent(why), &facts);
         self.keep(&next, None);
     }
 
-    fn own(&self, name: &NodeName, uid: String) -> Own {
-        Own { node: name.to_string(), uid, boot_id: self.context.boot_id.clone() }
+    fn own(&self, name: &NodeName, uid: String) -> OwnIdentity {
+        OwnIdentity { node: name.to_string(), uid, boot_id: self.context.boot_id.clone() }
     }
 
     async fn take_part(
@@ -207,7 +208,7 @@ impl Sites {
         cluster: &ApiClient,
         name: &NodeName,
         device_uuid: &str,
-        (held, site): (&Held, &Site),
+        (held, site): (&RecordSnapshot, &SiteRecord),
     ) -> Result<(), String> {
         let uid = calls::own(cluster, name, device_uuid).await.map_err(|it| it.line())?.uid;
         let own = self.own(name, uid);
@@ -217,7 +218,7 @@ impl Sites {
         };
         let facts = node::read(cluster, name, device_uuid).await.map_err(|it| it.line())?;
         let now = self.context.clock.now();
-        let alone = !site.nodes.iter().any(outage::site::record::Member::is_server);
+        let alone = !site.nodes.iter().any(outage::site::record::SiteMember::is_server);
         // Only servers look at the others: one of them works for all, and they go one after another.
         let begun = site.phase != SitePhase::Armed;
         let nodes = if begun && (member.is_server() || alone) {
@@ -233,7 +234,7 @@ impl Sites {
             .filter(|it| !nodes.is_empty() && coordinate::is_gone(site, it, &nodes))
             .map(|it| it.node.clone())
             .collect();
-        let facts = Facts {
+        let facts = SiteFacts {
             cordoned: facts.unschedulable,
             asked: !begun && asked(&self.context, site)?,
             open: !matches!(facts.cordon, Cordon::Ours(_)),
@@ -243,10 +244,10 @@ impl Sites {
             ..self.facts(etcd.as_ref())
         };
         let leads = facts.leads;
-        let word = Word::Site(Box::new(site.clone()));
+        let word = LeaseReading::Site(Box::new(site.clone()));
         let next = member::next(&own, self.record.as_ref().map(local::local).as_ref(), &word, &facts);
         let kept = self.keep(&next, Some(site));
-        let read = Read { name, device_uuid, own, held, site, nodes };
+        let read = SiteReadings { name, device_uuid, own, held, site, nodes };
         if kept && next.cordon {
             self.cordon(cluster, &read).await?;
         }
@@ -275,11 +276,11 @@ impl Sites {
     }
 
     /// What is seen without the API.
-    fn facts(&self, etcd: Option<&Etcd>) -> Facts {
+    fn facts(&self, etcd: Option<&Etcd>) -> SiteFacts {
         let clock = self.context.clock;
         let (shown, least) = (clock.wall(), self.record.as_ref().map_or(GoTime::ZERO, |it| it.at));
         let behind = || format!("its clock to be set: it shows {shown}, and was at {least} before");
-        let mut facts = Facts { up: clock.now().since(self.started), ..Facts::default() };
+        let mut facts = SiteFacts { up: clock.now().since(self.started), ..SiteFacts::default() };
         if shown < least {
             facts.clock = behind();
         }
@@ -320,7 +321,7 @@ impl Sites {
     }
 
     /// Writes the record and holds the node to it. Returns whether it is on disk.
-    fn keep(&mut self, next: &Next, site: Option<&Site>) -> bool {
+    fn keep(&mut self, next: &Next, site: Option<&SiteRecord>) -> bool {
         let at = (self.context.clock.wall(), self.ordered.before.as_str());
         let record = local::record(next, site, self.record.as_ref(), at);
         let written = self.write(record.as_ref());
@@ -349,8 +350,8 @@ impl Sites {
         }
     }
 
-    async fn cordon(&self, cluster: &ApiClient, read: &Read<'_>) -> Result<(), String> {
-        let owner = CordonOwner {
+    async fn cordon(&self, cluster: &ApiClient, read: &SiteReadings<'_>) -> Result<(), String> {
+        let owner = CordonAnnotation {
             boot_id: self.context.boot_id.clone(),
             requested_by: 0,
             requested_at: read.site.by.when.clone(),
@@ -361,7 +362,7 @@ impl Sites {
         node::cordon(cluster, read.name, read.device_uuid, &owner).await.map(drop).map_err(|it| it.line())
     }
 
-    async fn say(&self, cluster: &ApiClient, site: &Site, mut ack: Ack) -> Result<(), String> {
+    async fn say(&self, cluster: &ApiClient, site: &SiteRecord, mut ack: Ack) -> Result<(), String> {
         let known = site.ack(&ack.node);
         let said = known.is_some_and(|it| {
             (&it.step, &it.boot_id, it.leads, &it.waits) == (&ack.step, &ack.boot_id, ack.leads, &ack.waits)
@@ -376,7 +377,7 @@ impl Sites {
     }
 
     /// What is done for all.
-    async fn coordinate(&mut self, cluster: &ApiClient, read: &Read<'_>) -> Result<(), String> {
+    async fn coordinate(&mut self, cluster: &ApiClient, read: &SiteReadings<'_>) -> Result<(), String> {
         let (site, now) = (read.site, self.context.clock.now());
         let stage = (site.phase.clone(), outage::site::restart::stage(site, &read.nodes));
         let seen = self.phase.take().filter(|(of, ..)| *of == stage);
@@ -441,7 +442,12 @@ impl Sites {
         }
     }
 
-    async fn advance(&mut self, cluster: &ApiClient, from: &Site, to: Option<Site>) -> Result<(), String> {
+    async fn advance(
+        &mut self,
+        cluster: &ApiClient,
+        from: &SiteRecord,
+        to: Option<SiteRecord>,
+    ) -> Result<(), String> {
         if to.as_ref() == Some(from) {
             return Ok(());
         }
@@ -469,6 +475,6 @@ impl Sites {
     }
 }
 
-fn waiting(site: &Site, waits: String, next: String) -> Site {
-    Site { waits, next, ..site.clone() }
+fn waiting(site: &SiteRecord, waits: String, next: String) -> SiteRecord {
+    SiteRecord { waits, next, ..site.clone() }
 }

@@ -10,7 +10,7 @@ const NOW: &str = "2026-03-14T09:26:53Z";
 
 fn value(words: [&str; 5]) -> Result<Handed, String> {
     let [device, component, status, version, error] = words;
-    Words { device, component, status, version, error }.value(NOW.parse().unwrap())
+    UpdateStatusArgs { device, component, status, version, error }.value(NOW.parse().unwrap())
 }
 
 #[test]

@@ -13,7 +13,7 @@ use topics::{WINDOW_PASS, WindowPass, go_json};
 use tracing::warn;
 
 use super::Windows;
-use crate::core::{Closed, Event, Pass};
+use crate::core::{ClosedWindow, Event, Pass};
 
 /// How often the clock is looked at: no later a window is seen to open or close.
 const LOOK: Duration = Duration::from_secs(10);
@@ -62,7 +62,7 @@ pub(crate) fn follow(
     Event::Window(first)
 }
 
-fn closed(windows: &Windows, clock: Clock, trouble: Option<&str>) -> Option<Closed> {
+fn closed(windows: &Windows, clock: Clock, trouble: Option<&str>) -> Option<ClosedWindow> {
     match trouble {
         Some(trouble) => windows.closed_by(trouble),
         None => windows.closed(clock.wall().to_timestamp()),

@@ -13,7 +13,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use topics::GoTime;
 
-use crate::core::Closed;
+use crate::core::ClosedWindow;
 
 /// No window is longer: what is open for longer needs none.
 const LONGEST_MINUTES: u32 = 7 * 24 * 60;
@@ -32,7 +32,7 @@ pub struct Windows(Vec<Window>);
 /// One window.
 #[derive(Debug, Clone)]
 struct Window {
-    words: Words,
+    words: WindowText,
     zone: TimeZone,
     /// By the clock on the wall, which it takes for UTC: what a zone makes of an hour that comes twice or not at all is
     /// ours to say.
@@ -42,7 +42,7 @@ struct Window {
 /// A window as it is set.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Words {
+struct WindowText {
     /// Minute, hour, day of the month, month, day of the week.
     start: String,
     /// A name of the IANA's.
@@ -61,13 +61,13 @@ impl Eq for Window {}
 
 impl<'de> Deserialize<'de> for Window {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        Self::new(Words::deserialize(text)?).map_err(D::Error::custom)
+        Self::new(WindowText::deserialize(text)?).map_err(D::Error::custom)
     }
 }
 
 impl Window {
-    fn new(words: Words) -> Result<Self, String> {
-        let Words { start, zone, minutes } = &words;
+    fn new(words: WindowText) -> Result<Self, String> {
+        let WindowText { start, zone, minutes } = &words;
         if start.split_ascii_whitespace().count() != FIELDS {
             return Err(format!(
                 "windows.start: found \"{start}\", expected five fields as in \"0 22 * * SAT\" (minute, hour, day of the \
@@ -133,13 +133,13 @@ impl Windows {
     }
 
     /// Why no drain starts at `now`, by the wall clock; `None` when one may.
-    pub(crate) fn closed(&self, now: Timestamp) -> Option<Closed> {
+    pub(crate) fn closed(&self, now: Timestamp) -> Option<ClosedWindow> {
         if self.is_empty() {
             return None;
         }
         if !CALENDAR_SECS.contains(&now.as_second()) {
             let why = format!("the windows are closed, as the clock of this node shows {now}");
-            return Some(Closed { why, opens: None });
+            return Some(ClosedWindow { why, opens: None });
         }
         if self.0.iter().any(|it| it.is_open(now)) {
             return None;
@@ -148,9 +148,9 @@ impl Windows {
         let next = starts.min_by_key(|(_, start)| start.timestamp());
         let Some((window, start)) = next else {
             let why = "no window opens in the next four years by the clock of this node; check `windows` in the limits file".to_owned();
-            return Some(Closed { why, opens: None });
+            return Some(ClosedWindow { why, opens: None });
         };
-        let Words { start: set, zone, minutes } = &window.words;
+        let WindowText { start: set, zone, minutes } = &window.words;
         let local = start.strftime("%Y-%m-%d %H:%M %:z");
         let left = start.timestamp().duration_since(now).unsigned_abs();
         let open = shown(Duration::from_mins(u64::from(*minutes)));
@@ -158,12 +158,12 @@ impl Windows {
             "outside its windows: \"{set}\" {zone} opens next, {local} there, in {} and for {open}",
             shown(left)
         );
-        Some(Closed { why, opens: Some(GoTime::from(start.timestamp())) })
+        Some(ClosedWindow { why, opens: Some(GoTime::from(start.timestamp())) })
     }
 
     /// Why no drain starts, whatever the time: this is wrong with the clock.
-    pub(crate) fn closed_by(&self, trouble: &str) -> Option<Closed> {
-        (!self.is_empty()).then(|| Closed {
+    pub(crate) fn closed_by(&self, trouble: &str) -> Option<ClosedWindow> {
+        (!self.is_empty()).then(|| ClosedWindow {
             why: format!("the windows are closed, as the clock of this node cannot be believed: {trouble}"),
             opens: None,
         })

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use agent::{AgentContext, Clock, Stop, Stopper};
 use kube::Client;
-use kubesim::{Fault, Sim, SimConfig};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use pubsub::{FileRule, FileState, TopicRoot, store};
 use serde_json::{Value, json};
 use step::Mono;
@@ -375,7 +375,7 @@ impl Device {
     /// No request comes through to our node, or all do again.
     pub(crate) fn offline(&self, away: bool) {
         if away {
-            self.sim.faults().script("GET", "/api/v1/nodes/n1", u32::MAX, Fault::Cut);
+            self.sim.faults().script("GET", "/api/v1/nodes/n1", u32::MAX, ScriptedFault::Cut);
         } else {
             self.sim.faults().clear();
         }
@@ -383,12 +383,17 @@ impl Device {
 
     /// Every write to our node fails with a conflict, `times` times.
     pub(crate) fn conflicts(&self, times: u32) {
-        self.sim.faults().script("PATCH", "/api/v1/nodes/n1", times, Fault::status(409, "Conflict"));
+        self.sim.faults().script("PATCH", "/api/v1/nodes/n1", times, ScriptedFault::status(409, "Conflict"));
     }
 
     /// The bare pod may not be evicted, `times` times: so often an attempt fails.
     pub(crate) fn refusals(&self, times: u32) {
-        self.sim.faults().script("POST", "/pods/shell/eviction", times, Fault::status(403, "Forbidden"));
+        self.sim.faults().script(
+            "POST",
+            "/pods/shell/eviction",
+            times,
+            ScriptedFault::status(403, "Forbidden"),
+        );
     }
 
     /// No pod of the Deployment may go, or one.

@@ -22,12 +22,12 @@ impl Device {
         Self { root, topic_root }
     }
 
-    fn path(&self, stage: Stage, name: &str) -> PathBuf {
+    fn path(&self, stage: HookStage, name: &str) -> PathBuf {
         self.root.path().join(FOLDER).join(stage.folder()).join(name)
     }
 
     /// A hook that is this script.
-    fn put(&self, stage: Stage, name: &str, script: &str) -> PathBuf {
+    fn put(&self, stage: HookStage, name: &str, script: &str) -> PathBuf {
         let path = self.path(stage, name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         store::replace(&path, format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
@@ -35,38 +35,38 @@ impl Device {
         path
     }
 
-    fn names(&self, stage: Stage) -> Vec<String> {
+    fn names(&self, stage: HookStage) -> Vec<String> {
         find(&self.topic_root, stage).unwrap().hooks.into_iter().map(|it| it.name).collect()
     }
 
     fn hook(&self, name: &str) -> Hook {
-        Hook::named(&self.topic_root, Stage::BeforeDrain, name).unwrap()
+        Hook::named(&self.topic_root, HookStage::BeforeDrain, name).unwrap()
     }
 
     async fn call(&self, name: &str, limit: Duration) -> Result<(), String> {
-        self.hook(name).call(&self.topic_root, Verb::Run, &About::default(), limit).await
+        self.hook(name).call(&self.topic_root, HookVerb::Run, &About::default(), limit).await
     }
 }
 
 #[test]
 fn u9_hooks_are_called_by_name_and_after_a_boot_the_other_way_round() {
     let device = Device::new();
-    for stage in [Stage::BeforeDrain, Stage::BeforeReboot, Stage::AfterBoot] {
+    for stage in [HookStage::BeforeDrain, HookStage::BeforeReboot, HookStage::AfterBoot] {
         assert_eq!(device.names(stage), [""; 0], "no folder is no hook");
         for name in ["30-c", "10-a", "20-b.optional"] {
             device.put(stage, name, "true");
         }
     }
-    assert_eq!(device.names(Stage::BeforeDrain), ["10-a", "20-b.optional", "30-c"]);
-    assert_eq!(device.names(Stage::BeforeReboot), ["10-a", "20-b.optional", "30-c"]);
-    assert_eq!(device.names(Stage::AfterBoot), ["30-c", "20-b.optional", "10-a"]);
+    assert_eq!(device.names(HookStage::BeforeDrain), ["10-a", "20-b.optional", "30-c"]);
+    assert_eq!(device.names(HookStage::BeforeReboot), ["10-a", "20-b.optional", "30-c"]);
+    assert_eq!(device.names(HookStage::AfterBoot), ["30-c", "20-b.optional", "10-a"]);
     assert!(device.hook("10-a").is_blocking() && !device.hook("20-b.optional").is_blocking());
 }
 
 #[test]
 fn u9_what_others_than_root_may_have_written_is_refused_by_name_and_the_rest_is_called() {
     let device = Device::new();
-    let stage = Stage::BeforeDrain;
+    let stage = HookStage::BeforeDrain;
     let mode = |name: &str, mode: u32| {
         let path = device.put(stage, name, "true");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
@@ -106,12 +106,12 @@ fn u9_what_others_than_root_may_have_written_is_refused_by_name_and_the_rest_is_
 #[test]
 fn u9_a_hook_of_another_user_is_refused() {
     let device = Device::new();
-    let path = device.put(Stage::BeforeDrain, "10-theirs", "true");
+    let path = device.put(HookStage::BeforeDrain, "10-theirs", "true");
     if std::os::unix::fs::chown(&path, Some(1234), None).is_err() {
         writeln!(io::stderr(), "skipped: only root may give a file away").unwrap();
         return;
     }
-    let found = find(&device.topic_root, Stage::BeforeDrain).unwrap();
+    let found = find(&device.topic_root, HookStage::BeforeDrain).unwrap();
     assert_eq!(found.hooks, []);
     assert!(found.refused[0].contains("belongs to user 1234"), "{:?}", found.refused);
 }
@@ -119,24 +119,24 @@ fn u9_a_hook_of_another_user_is_refused() {
 #[test]
 fn u9_a_folder_that_others_may_write_or_that_is_a_link_is_an_error_not_an_empty_one() {
     let device = Device::new();
-    device.put(Stage::BeforeDrain, "10-good", "true");
+    device.put(HookStage::BeforeDrain, "10-good", "true");
     let folder = device.root.path().join(FOLDER).join("before-drain.d");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
-    let refused = find(&device.topic_root, Stage::BeforeDrain).unwrap_err();
+    let refused = find(&device.topic_root, HookStage::BeforeDrain).unwrap_err();
     assert!(refused.contains("before-drain.d can be written by others than root"), "{refused}");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     for above in ["etc", "etc/zedbox", FOLDER] {
         let path = device.root.path().join(above);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o775)).unwrap();
-        let refused = find(&device.topic_root, Stage::BeforeDrain).unwrap_err();
+        let refused = find(&device.topic_root, HookStage::BeforeDrain).unwrap_err();
         assert!(refused.contains(&format!("{above} can be written by others than root")), "{refused}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    assert_eq!(find(&device.topic_root, Stage::BeforeDrain).unwrap().hooks.len(), 1);
+    assert_eq!(find(&device.topic_root, HookStage::BeforeDrain).unwrap().hooks.len(), 1);
     let elsewhere = device.root.path().join("elsewhere");
     fs::rename(&folder, &elsewhere).unwrap();
     symlink(&elsewhere, &folder).unwrap();
-    let refused = find(&device.topic_root, Stage::BeforeDrain).unwrap_err();
+    let refused = find(&device.topic_root, HookStage::BeforeDrain).unwrap_err();
     assert!(refused.contains("before-drain.d is no directory"), "{refused}");
 }
 
@@ -144,7 +144,7 @@ fn u9_a_folder_that_others_may_write_or_that_is_a_link_is_an_error_not_an_empty_
 async fn u9_a_hook_knows_what_it_is_called_for_and_nothing_of_the_agents_environment() {
     let device = Device::new();
     device.put(
-        Stage::BeforeDrain,
+        HookStage::BeforeDrain,
         "10-env",
         "echo \"$1 $(pwd)\" > $ZEDBOX_HOOK_STATE/said; env >> $ZEDBOX_HOOK_STATE/said",
     );
@@ -156,7 +156,7 @@ async fn u9_a_hook_knows_what_it_is_called_for_and_nothing_of_the_agents_environ
         attempt: 2,
         boot_id: "b1".into(),
     };
-    device.hook("10-env").call(&device.topic_root, Verb::Undo, &about, LIMIT).await.unwrap();
+    device.hook("10-env").call(&device.topic_root, HookVerb::Undo, &about, LIMIT).await.unwrap();
     let state = device.root.path().join(STATE).join("10-env");
     let said = fs::read_to_string(state.join("said")).unwrap();
     for line in [
@@ -178,21 +178,21 @@ async fn u9_a_hook_knows_what_it_is_called_for_and_nothing_of_the_agents_environ
 #[tokio::test]
 async fn u9_a_hook_that_fails_says_why_and_one_that_prints_megabytes_harms_nobody() {
     let device = Device::new();
-    device.put(Stage::BeforeDrain, "10-fails", "echo 'no backup since Monday' >&2; exit 3");
+    device.put(HookStage::BeforeDrain, "10-fails", "echo 'no backup since Monday' >&2; exit 3");
     let why = device.call("10-fails", LIMIT).await.unwrap_err();
     assert!(why.starts_with("hook ") && why.contains("10-fails run ended with exit status: 3"), "{why}");
     assert!(why.contains("no backup since Monday"), "{why}");
-    device.put(Stage::BeforeDrain, "20-says", "echo 'nobody is home'; exit 1");
+    device.put(HookStage::BeforeDrain, "20-says", "echo 'nobody is home'; exit 1");
     let why = device.call("20-says", LIMIT).await.unwrap_err();
     assert!(why.ends_with("nobody is home"), "{why}");
     let megabytes = "head -c 3000000 /dev/zero | tr '\\0' x; head -c 3000000 /dev/zero | tr '\\0' y >&2";
-    device.put(Stage::BeforeDrain, "30-loud", megabytes);
+    device.put(HookStage::BeforeDrain, "30-loud", megabytes);
     device.call("30-loud", LIMIT).await.unwrap();
-    device.put(Stage::BeforeDrain, "40-loud", &format!("{megabytes}; exit 1"));
+    device.put(HookStage::BeforeDrain, "40-loud", &format!("{megabytes}; exit 1"));
     let why = device.call("40-loud", LIMIT).await.unwrap_err();
     assert!(why.len() < 600 && why.contains("exit status: 1: yyy"), "{why}");
     // It is no program.
-    let path = device.put(Stage::BeforeDrain, "50-none", "");
+    let path = device.put(HookStage::BeforeDrain, "50-none", "");
     store::replace(&path, b"#!/no/such/shell\n").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
     let why = device.call("50-none", LIMIT).await.unwrap_err();
@@ -202,7 +202,7 @@ async fn u9_a_hook_that_fails_says_why_and_one_that_prints_megabytes_harms_nobod
 #[tokio::test]
 async fn u9_a_hook_that_was_just_written_is_tried_again_until_nobody_holds_it_open() {
     let device = Device::new();
-    let path = device.put(Stage::BeforeDrain, "10-new", "exit 0");
+    let path = device.put(HookStage::BeforeDrain, "10-new", "exit 0");
     let mut writing = Some(fs::OpenOptions::new().append(true).open(&path).unwrap());
     let let_go = async {
         tokio::task::yield_now().await;
@@ -218,7 +218,7 @@ async fn u9_a_hook_that_hangs_is_ended_by_its_limit_with_all_that_it_has_started
     let pids = device.root.path().join("pids");
     let script =
         format!("echo $$ >> {0}; (echo $$; exec sleep 600) & echo $! >> {0}; sleep 600", pids.display());
-    device.put(Stage::BeforeDrain, "10-hangs", &script);
+    device.put(HookStage::BeforeDrain, "10-hangs", &script);
     #[expect(clippy::disallowed_methods, reason = "the hook is real, and so is its time")]
     let begun = Instant::now();
     let why = device.call("10-hangs", Duration::from_secs(1)).await.unwrap_err();

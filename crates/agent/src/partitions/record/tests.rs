@@ -11,21 +11,21 @@ use tokio::sync::watch;
 use super::super::Bytes;
 use super::*;
 
-struct Root {
+struct Fixture {
     dir: tempfile::TempDir,
     topic_root: TopicRoot,
     zboot: RecordStore,
 }
 
-fn root() -> Root {
+fn fixture() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let topic_root = TopicRoot::open(dir.path()).unwrap();
     let zboot = RecordStore::open(&topic_root).unwrap();
-    assert_eq!(zboot.choose_once("boot-1").unwrap(), Boot::Same);
-    Root { dir, topic_root, zboot }
+    assert_eq!(zboot.choose_once("boot-1").unwrap(), BootResult::Same);
+    Fixture { dir, topic_root, zboot }
 }
 
-impl Root {
+impl Fixture {
     fn states(&self) -> (Label, PartitionState, PartitionState) {
         let now = self.zboot.now().unwrap();
         (now.current, now.a.state, now.b.state)
@@ -38,7 +38,7 @@ impl Root {
     }
 
     async fn write(&self, bytes: Bytes) -> Result<String, Error> {
-        let image = Image {
+        let image = ImageToWrite {
             content: "tree#0".to_owned(),
             version: "2.0-k-amd64".to_owned(),
             bytes,
@@ -48,7 +48,7 @@ impl Root {
     }
 
     async fn updating() -> Self {
-        let root = root();
+        let root = fixture();
         root.write(Bytes::Inline("image".to_owned())).await.unwrap();
         root.zboot.set(Label::B, PartitionState::Updating).unwrap();
         root
@@ -67,7 +67,7 @@ const UNUSED: PartitionState = PartitionState::Unused;
 
 #[test]
 fn a_fresh_root_runs_imga_and_has_imgb_to_spare() {
-    let root = root();
+    let root = fixture();
     assert_eq!(root.states(), (Label::A, ACTIVE, UNUSED));
     let spare = root.zboot.now().unwrap().get(Label::B).clone();
     assert_eq!(
@@ -89,42 +89,42 @@ fn a_fresh_root_takes_its_version_from_the_release_file() {
 
 #[tokio::test]
 async fn a_new_image_gets_one_try_and_is_kept_once_it_is_found_good() {
-    let root = Root::updating().await;
-    assert_eq!(root.zboot.choose_once("boot-2").unwrap(), Boot::Tried);
+    let root = Fixture::updating().await;
+    assert_eq!(root.zboot.choose_once("boot-2").unwrap(), BootResult::Tried);
     assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS));
     root.zboot.mark().unwrap();
     assert_eq!(root.states(), (Label::B, UNUSED, ACTIVE));
-    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), Boot::Same);
+    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), BootResult::Same);
     assert_eq!(root.states(), (Label::B, UNUSED, ACTIVE));
 }
 
 #[tokio::test]
 async fn an_image_that_was_not_found_good_falls_back_and_keeps_its_mark() {
-    let root = Root::updating().await;
+    let root = Fixture::updating().await;
     root.zboot.choose_once("boot-2").unwrap();
-    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), Boot::FellBack);
+    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), BootResult::FellBack);
     assert_eq!(root.states(), (Label::A, ACTIVE, INPROGRESS));
-    assert_eq!(root.zboot.choose_once("boot-4").unwrap(), Boot::Same);
+    assert_eq!(root.zboot.choose_once("boot-4").unwrap(), BootResult::Same);
 }
 
 #[tokio::test]
 async fn one_boot_chooses_once_however_often_the_agents_start() {
-    let root = Root::updating().await;
-    assert_eq!(root.zboot.choose_once("boot-1").unwrap(), Boot::Again);
+    let root = Fixture::updating().await;
+    assert_eq!(root.zboot.choose_once("boot-1").unwrap(), BootResult::Again);
     assert_eq!(root.states(), (Label::A, ACTIVE, UPDATING));
     root.zboot.choose_once("boot-2").unwrap();
     let again = RecordStore::open(&root.topic_root).unwrap();
-    assert_eq!(again.choose_once("boot-2").unwrap(), Boot::Again);
+    assert_eq!(again.choose_once("boot-2").unwrap(), BootResult::Again);
     assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS));
 }
 
 #[tokio::test]
 async fn power_lost_while_the_boot_loader_chooses_is_a_failed_try() {
-    let root = Root::updating().await;
+    let root = Fixture::updating().await;
     root.zboot.choose_once("boot-2").unwrap();
     // As if `current` and `boot-id` had not been reached.
     store::replace(&root.topic_root.path("persist/zboot/current"), b"IMGA").unwrap();
-    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), Boot::Same);
+    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), BootResult::Same);
     assert_eq!(root.states(), (Label::A, ACTIVE, INPROGRESS));
 }
 
@@ -133,7 +133,7 @@ async fn r1_killed_between_any_two_writes_of_a_choice_the_same_boot_makes_the_sa
     // In the order in which they are written.
     let files = ["choice", "IMGB.json", "current", "boot-id"];
     for written in 0..files.len() {
-        let root = Root::updating().await;
+        let root = Fixture::updating().await;
         let path = |name: &str| root.topic_root.path("persist/zboot").join(name);
         let before = files.map(|name| std::fs::read(path(name)).unwrap());
         root.zboot.choose_once("boot-2").unwrap();
@@ -141,39 +141,39 @@ async fn r1_killed_between_any_two_writes_of_a_choice_the_same_boot_makes_the_sa
             store::replace(&path(name), &bytes).unwrap();
         }
         let again = RecordStore::open(&root.topic_root).unwrap();
-        assert_eq!(again.choose_once("boot-2").unwrap(), Boot::Tried, "killed after {written} writes");
+        assert_eq!(again.choose_once("boot-2").unwrap(), BootResult::Tried, "killed after {written} writes");
         assert_eq!(root.states(), (Label::B, ACTIVE, INPROGRESS), "killed after {written} writes");
-        assert_eq!(again.choose_once("boot-2").unwrap(), Boot::Again);
+        assert_eq!(again.choose_once("boot-2").unwrap(), BootResult::Again);
     }
 }
 
 #[tokio::test]
 async fn a_mark_that_was_cut_in_two_is_finished_by_the_next_one() {
-    let root = Root::updating().await;
+    let root = Fixture::updating().await;
     root.zboot.choose_once("boot-2").unwrap();
     let record = root.topic_root.path("persist/zboot/IMGB.json");
     let text = std::fs::read_to_string(&record).unwrap().replace("inprogress", "active");
     store::replace(&record, text.as_bytes()).unwrap();
     assert_eq!(root.states(), (Label::B, ACTIVE, ACTIVE));
-    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), Boot::Same);
+    assert_eq!(root.zboot.choose_once("boot-3").unwrap(), BootResult::Same);
     root.zboot.mark().unwrap();
     assert_eq!(root.states(), (Label::B, UNUSED, ACTIVE));
 }
 
 #[test]
 fn without_a_partition_to_boot_the_one_before_goes_on() {
-    let root = root();
+    let root = fixture();
     let record = root.topic_root.path("persist/zboot/IMGA.json");
     let text = std::fs::read_to_string(&record).unwrap().replace("active", "inprogress");
     store::replace(&record, text.as_bytes()).unwrap();
-    assert_eq!(root.zboot.choose_once("boot-2").unwrap(), Boot::LastResort);
+    assert_eq!(root.zboot.choose_once("boot-2").unwrap(), BootResult::LastResort);
     assert_eq!(root.states(), (Label::A, INPROGRESS, UNUSED));
 }
 
 #[tokio::test]
 async fn the_running_partition_is_neither_written_nor_set() {
-    let root = Root::updating().await;
-    let image = Image {
+    let root = Fixture::updating().await;
+    let image = ImageToWrite {
         content: String::new(),
         version: String::new(),
         bytes: Bytes::Inline("x".to_owned()),
@@ -186,7 +186,7 @@ async fn the_running_partition_is_neither_written_nor_set() {
 
 #[test]
 fn a_partition_without_an_image_is_not_booted() {
-    let root = root();
+    let root = fixture();
     let refused = root.zboot.set(Label::B, UPDATING).unwrap_err().to_string();
     assert!(refused.contains("no whole image"), "{refused}");
     assert_eq!(root.states(), (Label::A, ACTIVE, UNUSED));
@@ -194,7 +194,7 @@ fn a_partition_without_an_image_is_not_booted() {
 
 #[tokio::test]
 async fn an_image_is_copied_and_its_own_version_counts() {
-    let root = root();
+    let root = fixture();
     let bytes: Vec<u8> = b"version: 3.1-k-amd64\n"
         .iter()
         .copied()
@@ -212,14 +212,14 @@ async fn an_image_is_copied_and_its_own_version_counts() {
 
 #[tokio::test]
 async fn an_image_that_names_no_version_has_the_one_that_was_wanted() {
-    let root = root();
+    let root = fixture();
     assert_eq!(root.write(Bytes::Inline("stand-in".to_owned())).await.unwrap(), "2.0-k-amd64");
     assert_eq!(std::fs::read(root.topic_root.path("persist/zboot/IMGB.img")).unwrap(), b"stand-in");
 }
 
 #[tokio::test]
 async fn a_write_that_fails_leaves_no_image_and_says_why() {
-    let root = root();
+    let root = fixture();
     root.write(Bytes::Inline("good".to_owned())).await.unwrap();
     let missing = root.dir.path().join("missing");
     let refused = root.write(Bytes::File(missing)).await.unwrap_err().to_string();
@@ -232,7 +232,7 @@ async fn a_write_that_fails_leaves_no_image_and_says_why() {
 
 #[tokio::test]
 async fn an_image_larger_than_its_partition_is_refused() {
-    let root = root();
+    let root = fixture();
     let record = root.topic_root.path("persist/zboot/IMGB.json");
     let text = std::fs::read_to_string(&record).unwrap().replace("536870912", "4");
     store::replace(&record, text.as_bytes()).unwrap();
@@ -244,8 +244,8 @@ async fn an_image_larger_than_its_partition_is_refused() {
 
 #[tokio::test]
 async fn from_the_start_of_a_write_an_updating_partition_is_not_booted() {
-    let root = Root::updating().await;
-    let image = Image {
+    let root = Fixture::updating().await;
+    let image = ImageToWrite {
         content: "other#0".to_owned(),
         version: "3".to_owned(),
         bytes: Bytes::Inline("x".to_owned()),
@@ -260,8 +260,8 @@ async fn from_the_start_of_a_write_an_updating_partition_is_not_booted() {
 
 #[tokio::test]
 async fn a_newer_write_is_not_ended_by_an_older_one() {
-    let root = root();
-    let image = |text: &str| Image {
+    let root = fixture();
+    let image = |text: &str| ImageToWrite {
         content: text.to_owned(),
         version: text.to_owned(),
         bytes: Bytes::Inline(text.to_owned()),
@@ -279,12 +279,12 @@ async fn a_newer_write_is_not_ended_by_an_older_one() {
 
 #[test]
 fn a_write_that_was_dropped_in_its_middle_never_ends_well() {
-    let root = root();
+    let root = fixture();
     // A pipe holds the copying thread until the test lets go of it.
     let pipe = root.dir.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let image = Image {
+    let image = ImageToWrite {
         content: "tree#0".to_owned(),
         version: "2".to_owned(),
         bytes: Bytes::File(pipe.clone()),
@@ -305,7 +305,7 @@ fn a_write_that_was_dropped_in_its_middle_never_ends_well() {
 
 #[test]
 fn a_broken_record_is_named_with_its_file() {
-    let root = root();
+    let root = fixture();
     store::replace(&root.topic_root.path("persist/zboot/IMGB.json"), b"{").unwrap();
     let refused = root.zboot.now().unwrap_err().to_string();
     assert!(refused.contains("IMGB.json"), "{refused}");
@@ -313,7 +313,7 @@ fn a_broken_record_is_named_with_its_file() {
 
 #[tokio::test]
 async fn nothing_is_written_outside_of_the_folder() {
-    let root = Root::updating().await;
+    let root = Fixture::updating().await;
     let at = |path: &Path| -> Vec<_> {
         let mut names: Vec<_> = std::fs::read_dir(path).unwrap().map(|it| it.unwrap().file_name()).collect();
         names.sort();

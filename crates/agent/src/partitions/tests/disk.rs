@@ -1,6 +1,6 @@
 //! What only the door to a disk does: names, words of the kernel, tables of others.
 
-use super::super::table::{Sectors, Table};
+use super::super::table::{GptTable, Sectors};
 use super::*;
 
 async fn read(machine: &Machine, running: Option<Label>) -> Result<Partitions, String> {
@@ -28,7 +28,7 @@ async fn the_running_partition_is_the_one_that_the_kernel_was_given_or_the_one_t
 async fn a_word_that_is_no_state_is_told_with_what_puts_it_right() {
     let machine = Machine::new();
     let mut disk = std::fs::File::options().read(true).write(true).open(&machine.disk).unwrap();
-    Table::write(&mut disk, &[(3, 0x112)]).unwrap();
+    GptTable::write(&mut disk, &[(3, 0x112)]).unwrap();
     let refused = read(&machine, None).await.unwrap_err();
     let command = format!("type cgpt add -i 3 -A 0 {}", machine.disk.display());
     assert!(refused.contains("IMGB has the attribute word 0x112") && refused.contains(&command), "{refused}");
@@ -65,7 +65,7 @@ async fn b1_a_change_that_was_cut_off_is_taken_to_its_end_at_the_next_start() {
     let mut half = disk();
     let whole = {
         let mut disk = std::fs::File::options().read(true).write(true).open(&machine.disk).unwrap();
-        Table::write(&mut disk, &[(2, 0x102), (3, 0x13)]).unwrap();
+        GptTable::write(&mut disk, &[(2, 0x102), (3, 0x13)]).unwrap();
         machine.bytes()
     };
     // All but the entries of the primary copy.

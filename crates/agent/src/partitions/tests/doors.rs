@@ -37,7 +37,7 @@ struct Bench {
     kind: Kind,
     machine: Machine,
     boots: u32,
-    store: Box<dyn Store>,
+    store: Box<dyn PartitionStore>,
 }
 
 impl Bench {
@@ -64,7 +64,7 @@ impl Bench {
     }
 
     /// The machine restarts, and the boot loader does its part.
-    async fn boot(&mut self) -> Boot {
+    async fn boot(&mut self) -> BootResult {
         self.boots += 1;
         let running = match self.kind {
             Kind::Record => None,
@@ -100,7 +100,7 @@ impl Bench {
         self.machine.dir.path().join("zboot").join(name)
     }
 
-    async fn write(&mut self, image: Image) -> Result<String, Error> {
+    async fn write(&mut self, image: ImageToWrite) -> Result<String, Error> {
         self.store.write_image(Label::B, image, nobody()).await
     }
 
@@ -125,11 +125,11 @@ impl Bench {
     }
 }
 
-fn open(kind: Kind, machine: &Machine) -> Box<dyn Store> {
+fn open(kind: Kind, machine: &Machine) -> Box<dyn PartitionStore> {
     let choice = match kind {
-        Kind::Gpt => Choice::Gpt(machine.disk.clone()),
-        Kind::Exec => Choice::Exec(machine.dir.path().join("zboot/zboot")),
-        Kind::Record => Choice::Record,
+        Kind::Gpt => PartitionsChoice::Gpt(machine.disk.clone()),
+        Kind::Exec => PartitionsChoice::Exec(machine.dir.path().join("zboot/zboot")),
+        Kind::Record => PartitionsChoice::Record,
     };
     choice.open(&machine.topic_root, None).unwrap().unwrap()
 }
@@ -141,7 +141,7 @@ fn content() -> Vec<u8> {
 #[tokio::test]
 async fn both_partitions_are_read_as_they_are() {
     for mut bench in Bench::all() {
-        assert_eq!(bench.store.boot("boot-1").await.unwrap(), Boot::Same);
+        assert_eq!(bench.store.boot("boot-1").await.unwrap(), BootResult::Same);
         let now = bench.store.read().await.unwrap();
         assert_eq!((now.current, now.a.state, now.b.state), (Label::A, ACTIVE, UNUSED));
         assert_eq!((now.a.short_version.as_str(), now.b.short_version.as_str()), (OLD, ""));
@@ -153,19 +153,19 @@ async fn both_partitions_are_read_as_they_are() {
 #[tokio::test]
 async fn an_image_gets_one_try_and_is_kept_once_it_is_found_good() {
     for mut bench in Bench::all() {
-        assert_eq!(bench.store.boot("boot-1").await.unwrap(), Boot::Same);
+        assert_eq!(bench.store.boot("boot-1").await.unwrap(), BootResult::Same);
         let file = bench.machine.put("new.img", &content());
         assert_eq!(bench.write(image(Bytes::File(file))).await.unwrap(), NEW);
         assert_eq!(bench.held(content().len()), content());
         assert_eq!(bench.states().await, (Label::A, ACTIVE, UNUSED), "nothing is booted yet");
         bench.store.set_state(Label::B, UPDATING).await.unwrap();
         assert_eq!(bench.states().await, (Label::A, ACTIVE, UPDATING));
-        assert_eq!(bench.boot().await, Boot::Tried);
+        assert_eq!(bench.boot().await, BootResult::Tried);
         assert_eq!(bench.states().await, (Label::B, ACTIVE, INPROGRESS));
         bench.store.mark_current_active().await.unwrap();
         assert_eq!(bench.states().await, (Label::B, UNUSED, ACTIVE));
         bench.store.mark_current_active().await.unwrap();
-        assert_eq!(bench.boot().await, Boot::Same);
+        assert_eq!(bench.boot().await, BootResult::Same);
         assert_eq!(bench.states().await, (Label::B, UNUSED, ACTIVE));
     }
 }
@@ -177,13 +177,13 @@ async fn an_image_that_was_not_found_good_falls_back_and_keeps_its_mark() {
         let file = bench.machine.put("new.img", &content());
         bench.write(image(Bytes::File(file))).await.unwrap();
         bench.store.set_state(Label::B, UPDATING).await.unwrap();
-        assert_eq!(bench.boot().await, Boot::Tried);
-        assert_eq!(bench.boot().await, Boot::FellBack);
+        assert_eq!(bench.boot().await, BootResult::Tried);
+        assert_eq!(bench.boot().await, BootResult::FellBack);
         assert_eq!(bench.states().await, (Label::A, ACTIVE, INPROGRESS));
         let spare = bench.spare().await;
         assert_eq!((spare.short_version.as_str(), spare.content.as_str()), (NEW, "tree#0"));
         bench.store.set_state(Label::B, UPDATING).await.unwrap();
-        assert_eq!(bench.boot().await, Boot::Tried, "another try of the same image");
+        assert_eq!(bench.boot().await, BootResult::Tried, "another try of the same image");
     }
 }
 
@@ -229,7 +229,7 @@ async fn b3_an_image_of_another_digest_is_no_image() {
         let file = bench.machine.put("new.img", &content());
         bench.write(image(Bytes::File(file.clone()))).await.unwrap();
         bench.store.set_state(Label::B, UPDATING).await.unwrap();
-        let wrong = Image { sha256: "00".repeat(32), ..image(Bytes::File(file)) };
+        let wrong = ImageToWrite { sha256: "00".repeat(32), ..image(Bytes::File(file)) };
         let refused = bench.write(wrong).await.unwrap_err().to_string();
         assert!(refused.contains("new.img has the sha256") && refused.contains("not 0000"), "{refused}");
         assert_eq!(bench.states().await, (Label::A, ACTIVE, UNUSED));

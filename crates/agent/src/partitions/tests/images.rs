@@ -6,9 +6,9 @@ use std::io::Write as _;
 use ring::digest::{SHA256, digest};
 
 use super::super::contents;
-use super::super::source::Source;
+use super::super::source::ImageSource;
 use super::super::table::Sectors;
-use super::super::target::Target;
+use super::super::target::PartitionTarget;
 use super::*;
 
 fn content() -> Vec<u8> {
@@ -29,7 +29,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 const ZSTD: &[u8] = include_bytes!("../../../testdata/content.zst");
 
 async fn write(machine: &Machine, bytes: Bytes, sha256: &str) -> Result<String, String> {
-    let image = Image { sha256: sha256.to_owned(), ..image(bytes) };
+    let image = ImageToWrite { sha256: sha256.to_owned(), ..image(bytes) };
     let mut store = GptStore::new(&machine.topic_root, &machine.disk, None);
     store.write_image(Label::B, image, nobody()).await.map_err(|cause| crate::report::chain(&cause))
 }
@@ -190,7 +190,7 @@ async fn b3_a_layout_of_another_image_or_with_changed_blobs_is_refused() {
 struct Cut {
     synced: Vec<u8>,
     open: Vec<(usize, Vec<u8>)>,
-    target: Target,
+    target: PartitionTarget,
     image: Vec<u8>,
     moments: usize,
 }
@@ -243,9 +243,9 @@ fn b3_a_cut_at_any_write_of_an_image_leaves_the_whole_image_or_none() {
     before.extend(whole.iter().map(|byte| !byte));
     let file = machine.put("new", &whole);
     let bytes = whole.len() as u64;
-    let target = Target { path: machine.disk.clone(), offset: 4096, bytes };
+    let target = PartitionTarget { path: machine.disk.clone(), offset: 4096, bytes };
     let mut cut = Cut { synced: before, open: Vec::new(), target: target.clone(), image: whole, moments: 0 };
-    let source = Source::open(&image(Bytes::File(file)), nobody()).unwrap();
+    let source = ImageSource::open(&image(Bytes::File(file)), nobody()).unwrap();
     contents::copy(&mut cut, (Label::B, &target), source, &AtomicBool::new(false)).unwrap();
     assert_eq!(cut.synced[4096..], cut.image);
     assert!(cut.moments >= 7, "{}", cut.moments);

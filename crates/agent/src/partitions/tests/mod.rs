@@ -91,8 +91,13 @@ fn disk_bytes(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     bytes
 }
 
-fn image(bytes: Bytes) -> Image {
-    Image { content: "tree#0".to_owned(), version: "2.0-k-amd64".to_owned(), bytes, sha256: String::new() }
+fn image(bytes: Bytes) -> ImageToWrite {
+    ImageToWrite {
+        content: "tree#0".to_owned(),
+        version: "2.0-k-amd64".to_owned(),
+        bytes,
+        sha256: String::new(),
+    }
 }
 
 /// Whether `program` is installed; where it is not, that is said.

@@ -83,7 +83,7 @@ fn hanging(machine: &Machine) -> (ExecStore, std::thread::JoinHandle<Vec<String>
 
 /// Polls `work` until the program hangs.
 async fn until_it_hangs<T: fmt::Debug>(
-    work: &mut Work<T>,
+    work: &mut PartitionWork<T>,
     pids: std::thread::JoinHandle<Vec<String>>,
 ) -> Vec<String> {
     let heard = tokio::task::spawn_blocking(move || pids.join().unwrap());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::process::Command;
 
-use super::super::table::{Sectors, Table};
+use super::super::table::{GptTable, Sectors};
 use super::*;
 
 /// States before and after: the words of IMGA and IMGB.
@@ -87,14 +87,14 @@ fn words(disk: &[u8]) -> Option<Words> {
 
 /// As this program reads them.
 fn own_words(disk: &[u8]) -> Words {
-    let slots = Table::read(&mut Recorded::new(disk.to_vec())).unwrap().slots();
+    let slots = GptTable::read(&mut Recorded::new(disk.to_vec())).unwrap().slots();
     LABELS.map(|label| slots.iter().find(|slot| slot.label == label).unwrap().word)
 }
 
 fn change(disk: &[u8], to: Words) -> Recorded {
     let mut recorded = Recorded::new(disk.to_vec());
     let words = [(NUMBERS[0], to[0]), (NUMBERS[1], to[1])];
-    Table::write(&mut recorded, &words).unwrap();
+    GptTable::write(&mut recorded, &words).unwrap();
     recorded
 }
 
@@ -104,7 +104,7 @@ fn in_state(words: Words) -> Vec<u8> {
 
 #[test]
 fn a_table_that_sgdisk_made_is_read() {
-    let slots = Table::read(&mut Recorded::new(disk())).unwrap().slots();
+    let slots = GptTable::read(&mut Recorded::new(disk())).unwrap().slots();
     let labels: Vec<&str> = slots.iter().map(|slot| slot.label.as_str()).collect();
     assert_eq!(labels, ["EFI System", "IMGA", "IMGB", "CONFIG", "P3"]);
     let imgb = &slots[2];
@@ -152,7 +152,7 @@ fn b1_a_cut_at_any_write_leaves_the_old_or_the_new_meaning() {
             states += 1;
             // What is half done is taken to its end, and cut off again.
             let mut healed = Recorded::new(left.clone());
-            Table::write(&mut healed, &[]).unwrap();
+            GptTable::write(&mut healed, &[]).unwrap();
             assert_eq!(words(&healed.bytes), Some(read));
             assert_eq!(in_state(read), healed.bytes, "both copies say the same, and nothing else changed");
             // Or something else is asked for meanwhile.
@@ -208,11 +208,11 @@ fn without_a_whole_copy_nothing_is_written() {
         disk[last - 500] ^= 1;
     }));
     let before = broken.bytes.clone();
-    let refused = Table::write(&mut broken, &[(3, 0x13)]).unwrap_err();
+    let refused = GptTable::write(&mut broken, &[(3, 0x13)]).unwrap_err();
     assert!(refused.contains("no GUID partition table is whole"), "{refused}");
     assert_eq!((broken.bytes, broken.writes), (before, 0));
     let mut small = Recorded::new(vec![0; 100]);
-    assert!(Table::read(&mut small).is_err());
+    assert!(GptTable::read(&mut small).is_err());
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn the_table_of_a_disk_with_sectors_of_4096_bytes_is_changed_too() {
     }
     assert_eq!(own_words(&wide), GOOD);
     let mut done = Recorded { sector, ..Recorded::new(wide) };
-    Table::write(&mut done, &[(3, 0x13)]).unwrap();
+    GptTable::write(&mut done, &[(3, 0x13)]).unwrap();
     assert_eq!((own_words(&done.bytes), done.writes), (UPDATING, 4));
     assert!(done.left.iter().all(|left| [GOOD, UPDATING].contains(&own_words(left))));
 }

@@ -11,8 +11,8 @@ use topics::{DrainStatus, NodeDrainRequest, NodeDrainStatus, Requester, SwState}
 
 use super::world::{NEW, NEWER, World, X, Z};
 use crate::core::Event;
-use crate::core::stage::Stage;
-use requester::Membership;
+use crate::core::stage::ImageStage;
+use requester::DeviceClustering;
 
 #[derive(Debug, Clone, Copy)]
 enum Op {
@@ -118,9 +118,9 @@ impl Watched {
                 }
             }
             Op::HasToLeave(it) => world.say(Event::HasToLeave(it)),
-            Op::Cluster(0) => world.say(Event::Cluster(Membership::Undecided)),
-            Op::Cluster(1) => world.say(Event::Cluster(Membership::Single)),
-            Op::Cluster(_) => world.say(Event::Cluster(Membership::Clustered)),
+            Op::Cluster(0) => world.say(Event::Cluster(DeviceClustering::Undecided)),
+            Op::Cluster(1) => world.say(Event::Cluster(DeviceClustering::Single)),
+            Op::Cluster(_) => world.say(Event::Cluster(DeviceClustering::Clustered)),
             Op::Force(None) => world.say(Event::Forced(None)),
             Op::Force(Some((status, by))) => world.say(Event::Forced(Some(NodeDrainStatus {
                 status: DrainStatus::from(status),
@@ -151,7 +151,7 @@ impl Watched {
             .facts
             .stages()
             .into_iter()
-            .any(|(key, _, stage)| *key == own.context && stage == Stage::Written);
+            .any(|(key, _, stage)| *key == own.context && stage == ImageStage::Written);
         let held = core.order_trouble.is_some() || core.facts.forced.is_some();
         assert!(!complete || !written || held, "complete and written, but not switched");
     }
@@ -160,7 +160,7 @@ impl Watched {
     fn finish(&mut self) {
         let world = &mut self.world;
         world.say(Event::Forced(None));
-        world.say(Event::Cluster(Membership::Clustered));
+        world.say(Event::Cluster(DeviceClustering::Clustered));
         world.report();
         world.zedkube(DrainStatus::NotRequested, Requester::None);
         world.unwant(Z);

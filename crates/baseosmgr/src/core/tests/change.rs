@@ -7,8 +7,8 @@ use topics::{DrainStatus, NodeDrainStatus, Requester};
 
 use super::way::waiting;
 use super::world::{NEW, NEWER, World, X, Z, drained};
-use crate::core::{Effect, Event, Note};
-use requester::Why;
+use crate::core::{Effect, Event, UpdateLogEvent};
+use requester::ProceedReason;
 
 #[test]
 fn a_config_withdrawn_in_the_middle_of_a_drain_takes_its_request_with_it() {
@@ -67,7 +67,7 @@ fn a_request_never_names_another_image_than_the_one_that_waits() {
     world.unwant(X);
     assert_eq!(world.request, None, "nobody is there to be asked for the new one");
     world.wait(Duration::from_secs(300));
-    assert_eq!(world.switches(), [(Z.to_owned(), Why::Silent { waited_secs: 300 })]);
+    assert_eq!(world.switches(), [(Z.to_owned(), ProceedReason::Silent { waited_secs: 300 })]);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn against_a_force_file_nothing_is_asked_after_the_switch_and_its_failure_counts
     let (status, requested_by) = (DrainStatus::FailedDrain, Requester::None);
     world.say(Event::Forced(Some(NodeDrainStatus { status, requested_by })));
     world.wait(Duration::from_secs(1000));
-    let counted = |it: &&Effect| matches!(it, Effect::Say(Note::DrainFailed { .. }));
+    let counted = |it: &&Effect| matches!(it, Effect::Say(UpdateLogEvent::DrainFailed { .. }));
     assert_eq!((world.asks(), world.done.iter().filter(counted).count()), (1, 1));
     world.say(Event::Forced(None));
     world.wait(Duration::from_secs(1000));

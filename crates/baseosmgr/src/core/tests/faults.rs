@@ -161,10 +161,10 @@ fn d_b4_a_mark_that_failed_reaches_the_status_of_the_running_image() {
 fn d_b4_the_reason_of_a_failed_update_reaches_its_status() {
     let mut world = failed();
     assert!(world.statuses[X].error.contains("did not pass its test"));
-    world.say(Event::LastBoot(crate::core::LastBoot {
+    world.say(Event::LastBoot(crate::core::LastBootReport {
         reason: "Vault not ready".to_owned(),
         image: "IMGB".to_owned(),
-        ..crate::core::LastBoot::default()
+        ..crate::core::LastBootReport::default()
     }));
     assert_eq!(world.statuses[X].error, "Vault not ready");
 }

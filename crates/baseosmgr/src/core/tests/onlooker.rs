@@ -4,7 +4,7 @@ use topics::{DrainStatus, NodeDrainStatus, Requester};
 
 use super::world::{Level, World};
 use crate::core::Event;
-use requester::Membership;
+use requester::DeviceClustering;
 
 impl World {
     /// What zedkube published last.
@@ -51,7 +51,7 @@ impl World {
                 return Some("complete of a reference zedkube");
             }
         }
-        let single = self.levels.get(&Level::Cluster) == Some(&Event::Cluster(Membership::Single));
+        let single = self.levels.get(&Level::Cluster) == Some(&Event::Cluster(DeviceClustering::Single));
         let out = self.levels.get(&Level::HasToLeave) != Some(&Event::HasToLeave(true));
         if single && out && self.unsaid() {
             return Some("in no cluster");

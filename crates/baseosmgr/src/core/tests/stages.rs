@@ -4,7 +4,7 @@ use agent::partitions::{Label, PartitionState};
 use topics::{BaseOsStatus, SwState};
 
 use super::world::{NEW, NEWER, OLD, World, X};
-use crate::core::{Event, LastBoot};
+use crate::core::{Event, LastBootReport};
 
 type Case = (&'static str, fn(&mut World), Row);
 type Row = (SwState, bool, bool, &'static str, &'static str);
@@ -129,10 +129,10 @@ fn a_failed_image_shows_why_the_device_went_down() {
     in_spare(&mut world, NEW, PartitionState::Inprogress);
     let time = "2026-03-14T09:30:00Z".parse().unwrap();
     let reason = "Update failed: no controller for 300 s".to_owned();
-    world.say(Event::LastBoot(LastBoot { reason: reason.clone(), time, image: "IMGB".to_owned() }));
+    world.say(Event::LastBoot(LastBootReport { reason: reason.clone(), time, image: "IMGB".to_owned() }));
     world.want(X, NEW);
     assert_eq!((&world.statuses[X].error, world.statuses[X].error_time), (&reason, time));
-    world.say(Event::LastBoot(LastBoot { reason, time, image: "IMGA".to_owned() }));
+    world.say(Event::LastBoot(LastBootReport { reason, time, image: "IMGA".to_owned() }));
     assert!(world.statuses[X].error.contains("did not pass its test"), "that was about the running image");
 }
 
@@ -156,10 +156,10 @@ fn content_of_a_new_generation_is_written_again() {
 
 #[test]
 fn partitions_are_told_before_anything_is_heard_and_then_said_to_be_ready() {
-    use crate::core::{BaseOs, Counters, Effect, Found};
+    use crate::core::{BaseOs, Counters, Effect, SavedUpdates};
     use step::{Core as _, Mono};
     let world = World::bare();
-    let found = Found { request: None, statuses: vec![], counters: Counters::default() };
+    let found = SavedUpdates { request: None, statuses: vec![], counters: Counters::default() };
     let mut core = BaseOs::new(crate::Limits::default(), world.partitions, found);
     assert_eq!(core.next_wake(), Some(Mono::START));
     let told = core.step(Mono::START, Event::Tick);

@@ -7,7 +7,7 @@ use topics::{DrainStatus, NodeDrainStatus, Requester, SwState};
 
 use super::world::{NEW, NEWER, OLD, World, X, Z, drained};
 use crate::core::{Effect, Event};
-use requester::{Membership, Why};
+use requester::{DeviceClustering, ProceedReason};
 
 /// [`X`] is written and waits for its drain.
 pub(super) fn waiting() -> World {
@@ -143,9 +143,11 @@ fn a_drain_at_work_is_waited_for_without_limit() {
 
 #[test]
 fn a_node_in_no_cluster_switches_at_once_and_says_early_when_zedkube_is_not_up() {
-    for (status, why) in [(None, Why::Early), (Some(DrainStatus::NotSupported), Why::NotSupported)] {
+    for (status, why) in
+        [(None, ProceedReason::Early), (Some(DrainStatus::NotSupported), ProceedReason::NotSupported)]
+    {
         let mut world = World::bare();
-        world.say(Event::Cluster(Membership::Single));
+        world.say(Event::Cluster(DeviceClustering::Single));
         if let Some(status) = status {
             world.zedkube(status, Requester::None);
         }
@@ -161,7 +163,7 @@ fn a_node_on_its_way_out_waits_until_it_has_left_and_not_for_ever() {
     let leaving = |status: Option<DrainStatus>| {
         let mut world = World::bare();
         world.say(Event::HasToLeave(true));
-        world.say(Event::Cluster(Membership::Single));
+        world.say(Event::Cluster(DeviceClustering::Single));
         if let Some(status) = status {
             world.zedkube(status, Requester::None);
         }
@@ -180,13 +182,13 @@ fn a_node_on_its_way_out_waits_until_it_has_left_and_not_for_ever() {
         world.zedkube(DrainStatus::NotSupported, Requester::None);
         assert_eq!(world.switches(), [], "its record says otherwise");
         world.say(Event::HasToLeave(false));
-        assert_eq!(world.switches(), [(X.to_owned(), Why::NotSupported)]);
+        assert_eq!(world.switches(), [(X.to_owned(), ProceedReason::NotSupported)]);
         // One that never speaks is not waited for for ever.
         let mut world = leaving(first);
         world.wait(Duration::from_secs(299));
         assert_eq!(world.switches(), []);
         world.wait(Duration::from_secs(1));
-        assert_eq!(world.switches(), [(X.to_owned(), Why::Silent { waited_secs: 300 })]);
+        assert_eq!(world.switches(), [(X.to_owned(), ProceedReason::Silent { waited_secs: 300 })]);
     }
 }
 
@@ -194,7 +196,7 @@ fn a_node_on_its_way_out_waits_until_it_has_left_and_not_for_ever() {
 fn without_a_word_of_zedkube_a_clustered_node_waits_five_minutes_and_names_the_skip() {
     for first in [None, Some(DrainStatus::NotSupported)] {
         let mut world = World::bare();
-        world.say(Event::Cluster(Membership::Clustered));
+        world.say(Event::Cluster(DeviceClustering::Clustered));
         if let Some(status) = first {
             world.zedkube(status, Requester::None);
         }
@@ -203,7 +205,7 @@ fn without_a_word_of_zedkube_a_clustered_node_waits_five_minutes_and_names_the_s
         world.wait(Duration::from_secs(299));
         assert_eq!(world.switches(), []);
         world.wait(Duration::from_secs(1));
-        assert_eq!(world.switches(), [(X.to_owned(), Why::Silent { waited_secs: 300 })]);
+        assert_eq!(world.switches(), [(X.to_owned(), ProceedReason::Silent { waited_secs: 300 })]);
     }
 }
 
@@ -213,7 +215,7 @@ fn a_zedkube_that_comes_up_in_the_wait_is_asked() {
     world.want(X, NEW);
     world.loaded(X);
     world.wait(Duration::from_secs(250));
-    world.say(Event::Cluster(Membership::Clustered));
+    world.say(Event::Cluster(DeviceClustering::Clustered));
     world.zedkube(DrainStatus::NotRequested, Requester::None);
     assert_eq!(world.asks(), 1);
     world.answer(DrainStatus::Cordoned);
@@ -227,7 +229,7 @@ fn the_force_file_releases_the_update_and_is_used_once() {
     world.answer(DrainStatus::Cordoned);
     let forced = NodeDrainStatus { status: DrainStatus::Complete, requested_by: Requester::Update };
     world.say(Event::Forced(Some(forced)));
-    assert_eq!(world.switches(), [(X.to_owned(), Why::Forced(forced))]);
+    assert_eq!(world.switches(), [(X.to_owned(), ProceedReason::Forced(forced))]);
     assert!(!world.done.contains(&Effect::RemoveForce), "nodeagent would find no order");
     // Drained, but zedkube has not heard of the order: nodeagent would find none where it is held at the last look.
     world.answer(DrainStatus::Complete);
@@ -277,7 +279,7 @@ fn a_skip_of_zedkube_is_a_complete_that_keeps_its_name() {
     let progress =
         topics::NodeDrainProgress { answers: vec![answer], ..topics::NodeDrainProgress::default() };
     world.say(Event::Progress(Some(Box::new(progress))));
-    let why = Why::Complete { skip: "kubernetes API not reachable for 300 s".to_owned() };
+    let why = ProceedReason::Complete { skip: "kubernetes API not reachable for 300 s".to_owned() };
     assert_eq!(world.switches(), [(X.to_owned(), why)]);
 }
 

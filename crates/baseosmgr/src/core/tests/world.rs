@@ -11,8 +11,11 @@ use topics::{
 };
 
 use crate::Limits;
-use crate::core::{BaseOs, Counter, Counters, Effect, Event, Found, Note, PartitionChange, Source, Write};
-use requester::{Membership, Why};
+use crate::core::{
+    BaseOs, Counter, Counters, Effect, Event, PartitionChange, PartitionWrite, RequiredTopic, SavedUpdates,
+    UpdateLogEvent,
+};
+use requester::{DeviceClustering, ProceedReason};
 
 pub(super) const OLD: &str = "14.4.0-k-amd64";
 pub(super) const NEW: &str = "14.5.0-k-amd64";
@@ -57,7 +60,7 @@ pub(super) struct World {
     pub(super) slow_results: bool,
     /// What nodeagent says when it is asked.
     pub(super) going_down: bool,
-    pub(super) write: Option<Write>,
+    pub(super) write: Option<PartitionWrite>,
     /// Since when zedkube has said nothing of use, as far as this run of the agent knows.
     pub(super) unsaid_since: Option<Mono>,
     /// zedkube said something else since the open request was made in this run.
@@ -78,7 +81,7 @@ impl World {
     /// A clustered node that runs [`OLD`] from IMGA, with zedkube idle and nothing wanted.
     pub(super) fn new() -> Self {
         let mut world = Self::bare();
-        world.say(Event::Cluster(Membership::Clustered));
+        world.say(Event::Cluster(DeviceClustering::Clustered));
         world.zedkube(DrainStatus::NotRequested, Requester::None);
         world
     }
@@ -100,7 +103,7 @@ impl World {
             b: partition(Label::B, PartitionState::Unused, "", "/dev/sda3"),
         };
         let (counters, limits) = (Counters::default(), Limits::default());
-        let found = Found { request: None, statuses: vec![], counters };
+        let found = SavedUpdates { request: None, statuses: vec![], counters };
         let mut world = Self {
             core: BaseOs::new(limits.clone(), partitions.clone(), found),
             now: Mono::START,
@@ -141,7 +144,7 @@ impl World {
             .trees
             .iter()
             .map(|(key, it)| Event::Tree { key: key.clone(), value: Some(Box::new(it.clone())) });
-        let heard = Source::ALL.into_iter().map(Event::Heard);
+        let heard = RequiredTopic::ALL.into_iter().map(Event::Heard);
         let all: Vec<Event> = levels.into_iter().chain(configs).chain(trees).chain(heard).collect();
         all.into_iter().try_for_each(|event| self.try_event(event))
     }
@@ -333,7 +336,7 @@ impl World {
         self.unsaid_since = self.unsaid().then_some(self.now);
         self.results.clear();
         self.write = None;
-        let found = Found {
+        let found = SavedUpdates {
             request: self.request.clone(),
             statuses: self.statuses.clone().into_iter().collect(),
             counters: self.counters,
@@ -454,13 +457,10 @@ impl World {
     }
 
     /// Every switch that was ordered, with what it was for and why.
-    pub(super) fn switches(&self) -> Vec<(String, Why)> {
+    pub(super) fn switches(&self) -> Vec<(String, ProceedReason)> {
         let switch = |effect: &Effect| {
-            if let Effect::Say(Note::Switch { context, why }) = effect {
-                Some((context.clone(), why.clone()))
-            } else {
-                None
-            }
+            let Effect::Say(UpdateLogEvent::Switch { context, why }) = effect else { return None };
+            Some((context.clone(), why.clone()))
         };
         self.done.iter().filter_map(switch).collect()
     }
@@ -474,6 +474,6 @@ fn keep<T>(map: &mut BTreeMap<String, T>, key: &str, value: Option<T>) {
 }
 
 /// COMPLETE after a full drain.
-pub(super) fn drained() -> Why {
-    Why::Complete { skip: String::new() }
+pub(super) fn drained() -> ProceedReason {
+    ProceedReason::Complete { skip: String::new() }
 }

@@ -31,11 +31,11 @@ fn due(book: &mut AppTable, now: Mono) -> Vec<u8> {
     let mut said = Vec::new();
     while let Some(act) = book.due(now) {
         said.push(match &act {
-            Act::Publish(key, status) => {
+            AppAction::Publish(key, status) => {
                 assert_eq!(key, KEY);
                 status.app_kube_status.number()
             }
-            Act::Withdraw(_) => 9,
+            AppAction::Withdraw(_) => 9,
         });
         book.done(now, act, true);
     }
@@ -57,7 +57,7 @@ fn book() -> AppTable {
 fn nothing_is_said_before_the_pods_are_known() {
     let mut book = book();
     assert_eq!((due(&mut book, at(0)), book.next_wake()), (vec![], None));
-    book.heard(vec![]);
+    book.set_pods(vec![]);
     assert_eq!(due(&mut book, at(0)), [2]);
     assert_eq!((due(&mut book, at(1000)), book.next_wake()), (vec![], None), "the same again is nothing new");
 }
@@ -65,24 +65,24 @@ fn nothing_is_said_before_the_pods_are_known() {
 #[test]
 fn a_change_is_said_at_once_and_the_next_one_after_the_gap_with_the_newest_value() {
     let mut book = book();
-    book.heard(pods("Pending"));
+    book.set_pods(pods("Pending"));
     assert_eq!(due(&mut book, at(100)), [3]);
-    book.heard(pods("Running"));
+    book.set_pods(pods("Running"));
     assert_eq!((due(&mut book, at(100)), book.next_wake()), (vec![], Some(at(110))));
-    book.heard(vec![]);
+    book.set_pods(vec![]);
     assert_eq!((due(&mut book, at(109)), due(&mut book, at(110))), (vec![], vec![2]));
     // It goes and comes back within the gap: nothing to say.
-    book.heard(pods("Running"));
-    book.heard(vec![]);
+    book.set_pods(pods("Running"));
+    book.set_pods(vec![]);
     assert_eq!((due(&mut book, at(120)), book.next_wake()), (vec![], None));
-    book.heard(pods("Running"));
+    book.set_pods(pods("Running"));
     assert_eq!(due(&mut book, at(500)), [4], "at once");
 }
 
 #[test]
 fn a_config_that_is_another_is_said_and_one_that_is_gone_takes_its_status_back_at_once() {
     let mut book = book();
-    book.heard(pods("Running"));
+    book.set_pods(pods("Running"));
     assert_eq!(due(&mut book, at(0)), [4]);
     book.configured(KEY.to_owned(), Some(app(false)));
     assert_eq!((due(&mut book, at(9)), due(&mut book, at(10))), (vec![], vec![4]));
@@ -91,7 +91,7 @@ fn a_config_that_is_another_is_said_and_one_that_is_gone_takes_its_status_back_a
     // Its pods are not known any more when it comes back.
     book.configured(KEY.to_owned(), Some(app(true)));
     assert!(due(&mut book, at(10)).is_empty());
-    book.heard(pods("Running"));
+    book.set_pods(pods("Running"));
     assert_eq!(due(&mut book, at(10)), [4]);
 }
 
@@ -102,21 +102,21 @@ fn what_an_earlier_run_left_goes_once_the_configs_are_read_and_not_before() {
     assert!(due(&mut book, at(0)).is_empty());
     book.configured(KEY.to_owned(), Some(app(true)));
     book.configs_read();
-    assert_eq!(book.due(at(0)), Some(Act::Withdraw("gone".to_owned())));
+    assert_eq!(book.due(at(0)), Some(AppAction::Withdraw("gone".to_owned())));
     assert_eq!(due(&mut book, at(0)), [9], "the other one stays until its pods are known");
 }
 
 #[test]
 fn two_minutes_without_the_api_are_said_once_of_what_was_said_before() {
     let mut book = book();
-    book.heard(pods("Running"));
+    book.set_pods(pods("Running"));
     assert_eq!(due(&mut book, at(0)), [4]);
     book.failed(at(100));
     book.failed(at(150));
     // Configs that come meanwhile are not judged by pods of long ago.
     book.configured("new".to_owned(), Some(app(true)));
     assert_eq!((due(&mut book, at(219)), book.next_wake()), (vec![], Some(at(220))));
-    let Some(Act::Publish(key, status)) = book.due(at(220)) else { panic!("nothing is said") };
+    let Some(AppAction::Publish(key, status)) = book.due(at(220)) else { panic!("nothing is said") };
     assert_eq!((key.as_str(), status.app_kube_status), (KEY, AppKubeStatus::ApiUnreachable));
     assert!(!status.scheduled_on_this_node && status.is_dnid_node);
     assert_eq!(due(&mut book, at(220)), [1]);
@@ -124,19 +124,19 @@ fn two_minutes_without_the_api_are_said_once_of_what_was_said_before() {
     assert_eq!((due(&mut book, at(5000)), book.next_wake()), (vec![], None), "once");
     // It is back.
     book.configured("new".to_owned(), None);
-    book.heard(pods("Running"));
+    book.set_pods(pods("Running"));
     assert_eq!(due(&mut book, at(5001)), [4]);
 }
 
 #[test]
 fn a_short_failure_says_nothing_and_a_new_one_is_counted_anew() {
     let mut book = book();
-    book.heard(pods("Running"));
+    book.set_pods(pods("Running"));
     assert_eq!(due(&mut book, at(0)), [4]);
     for from in [100, 200, 300] {
         book.failed(at(from));
         assert!(due(&mut book, at(from + 99)).is_empty());
-        book.heard(pods("Running"));
+        book.set_pods(pods("Running"));
         assert_eq!((due(&mut book, at(from + 99)), book.next_wake()), (vec![], None));
     }
 }
@@ -155,7 +155,7 @@ fn an_api_that_never_answered_leaves_what_an_earlier_run_said_unreachable() {
 #[test]
 fn what_could_not_be_written_is_written_after_the_gap() {
     let mut book = book();
-    book.heard(pods("Running"));
+    book.set_pods(pods("Running"));
     for from in [0, 10] {
         let act = book.due(at(from)).unwrap();
         book.done(at(from), act, false);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::pods::{Container, State};
+use crate::pods::{Container, ContainerState};
 use topics::{AppInstanceConfig, VmMode};
 
 use super::*;
@@ -12,7 +12,7 @@ fn at(secs: u64) -> Mono {
 }
 
 fn container(name: &str, init: bool) -> Container {
-    Container { name: name.to_owned(), init, restarts: 0, state: State::Running }
+    Container { name: name.to_owned(), init, restarts: 0, state: ContainerState::Running }
 }
 
 fn pod(name: &str, containers: Vec<Container>) -> AppPod {
@@ -33,7 +33,7 @@ fn book(apps: &[(&str, App)], pods: Vec<AppPod>) -> AppTable {
     }
     book.configs_read();
     book.node("n1".to_owned());
-    book.heard(pods);
+    book.set_pods(pods);
     book
 }
 
@@ -42,12 +42,12 @@ fn web() -> AppPod {
 }
 
 /// `app/container` of all that is read at once.
-fn read(course: &mut Course) -> Vec<String> {
+fn read(course: &mut LogCourse) -> Vec<String> {
     std::iter::from_fn(|| course.due(at(0))).map(|(it, ..)| format!("{}/{}", it.app, it.container)).collect()
 }
 
-fn seen(book: &AppTable) -> Course {
-    let mut course = Course::default();
+fn course_of(book: &AppTable) -> LogCourse {
+    let mut course = LogCourse::default();
     course.see(at(0), &Scene::of(book));
     course
 }
@@ -67,15 +67,15 @@ fn containers_of_native_applications_are_read_and_the_console_of_machines() {
         pod("vm-00000-00-x7k2p", vec![container("c", false)]),
     ];
     let apps = [("n", app("web", VmMode::NoHyper, true)), ("m", app("vm", VmMode::default(), true))];
-    assert_eq!(read(&mut seen(&book(&apps, pods.clone()))), ["m/guest-console-log", "n/a", "n/b"]);
+    assert_eq!(read(&mut course_of(&book(&apps, pods.clone()))), ["m/guest-console-log", "n/a", "n/b"]);
     let elsewhere = [("n", app("web", VmMode::NoHyper, false)), ("m", app("vm", VmMode::default(), false))];
-    assert!(read(&mut seen(&book(&elsewhere, pods))).is_empty(), "its designated node reads it");
+    assert!(read(&mut course_of(&book(&elsewhere, pods))).is_empty(), "its designated node reads it");
 }
 
 #[test]
 fn without_news_of_the_pods_nothing_is_read_and_nothing_forgotten() {
     let mut book = book(&[("n", app("web", VmMode::NoHyper, true))], vec![web()]);
-    let mut course = seen(&book);
+    let mut course = course_of(&book);
     assert_eq!(course.changed().len(), 1);
     book.failed(at(0));
     course.see(at(0), &Scene::of(&book));
@@ -86,7 +86,7 @@ fn without_news_of_the_pods_nothing_is_read_and_nothing_forgotten() {
 #[test]
 fn marks_stay_as_long_as_their_pod_and_their_application_do() {
     let native = |designated| ("n", app("web", VmMode::NoHyper, designated));
-    let mut course = seen(&book(&[native(true)], vec![web()]));
+    let mut course = course_of(&book(&[native(true)], vec![web()]));
     let kept = course.changed();
     let marks = kept[0].1.clone().unwrap();
     assert_eq!((kept[0].0.as_str(), marks.containers[0].pod_uid.as_str()), ("n", "uid of web-00000-0-x7k2p"));
@@ -98,7 +98,7 @@ fn marks_stay_as_long_as_their_pod_and_their_application_do() {
     course.see(at(0), &Scene::of(&book(&[native(true)], vec![])));
     assert_eq!(course.changed(), [("n".to_owned(), None)], "its pod is gone");
     // After a restart.
-    let mut course = Course::new([("n", &marks), ("o", &marks)]);
+    let mut course = LogCourse::new([("n", &marks), ("o", &marks)]);
     course.see(at(0), &Scene::default());
     assert!(course.changed().is_empty(), "nothing is known yet");
     course.see(at(0), &Scene::of(&book(&[native(true)], vec![web()])));
@@ -108,13 +108,13 @@ fn marks_stay_as_long_as_their_pod_and_their_application_do() {
 #[test]
 fn a_pod_that_goes_during_a_reading_is_read_to_its_end() {
     let native = [("n", app("web", VmMode::NoHyper, true))];
-    let mut course = seen(&book(&native, vec![web()]));
+    let mut course = course_of(&book(&native, vec![web()]));
     let (source, ..) = course.due(at(0)).unwrap();
     course.changed();
     course.see(at(1), &Scene::of(&book(&native, vec![])));
-    let line = Line { at: jiff::Timestamp::UNIX_EPOCH, text: String::new(), left_out: 0 };
+    let line = LogLine { at: jiff::Timestamp::UNIX_EPOCH, text: String::new(), left_out: 0 };
     assert_eq!(course.sift(&source, vec![line.clone()]), None, "it is doubted, as the first of its run");
-    course.ended(&source, at(1), Outcome::Doubtful);
+    course.ended(&source, at(1), ReadEnd::Doubtful);
     assert_eq!(course.changed(), [("n".to_owned(), None)]);
     assert_eq!(course.sift(&source, vec![line]), Some(vec![]));
 }

@@ -31,8 +31,8 @@ fn wanted(apps: &[&str]) -> BTreeMap<String, Console> {
     apps.iter().map(|it| ((*it).to_owned(), console())).collect()
 }
 
-fn console(machine: &str, port: u32, app: &str, pid: i64) -> Seen {
-    Seen::Console(VmiVnc {
+fn console(machine: &str, port: u32, app: &str, pid: i64) -> ConsoleFileState {
+    ConsoleFileState::Console(VmiVnc {
         vmi_name: machine.to_owned(),
         vnc_port: port,
         app_uuid: app.to_owned(),
@@ -41,9 +41,9 @@ fn console(machine: &str, port: u32, app: &str, pid: i64) -> Seen {
 }
 
 /// What is decided once the same was seen for long: no claim, and a claim.
-fn decided(seen: &Seen, fake: &Fake) -> (Act, Act) {
+fn decided(seen: &ConsoleFileState, fake: &Fake) -> (ConsoleAction, ConsoleAction) {
     let decide = |wanted: &BTreeMap<String, Console>| {
-        let mut claim = Claim::default();
+        let mut claim = ConsoleFileHistory::default();
         claim.decide(at(0), wanted, seen, fake);
         claim.decide(at(100), wanted, seen, fake)
     };
@@ -55,12 +55,12 @@ fn e7_every_row_of_the_claim_table() {
     let our_file = file(OURS, &wanted(&[OURS])[OURS]);
     let vm = "ubuntu-b3e2f-0ab1cd";
     let open = |ports: &[u32], pids: &[i64]| Fake { open: ports.to_vec(), alive: pids.to_vec() };
-    let (rest, remove, write) = (Act::Rest, Act::Remove, Act::Write(our_file));
-    let wait = Act::Wait("");
+    let (rest, remove, write) = (ConsoleAction::Rest, ConsoleAction::Remove, ConsoleAction::Write(our_file));
+    let wait = ConsoleAction::Wait("");
     for (row, seen, fake, without, with) in [
-        ("no file", Seen::Absent, open(&[], &[]), &rest, &write),
-        ("no file, port in use", Seen::Absent, open(&[5901], &[]), &rest, &wait),
-        ("unparsable", Seen::Unusable, open(&[], &[]), &rest, &remove),
+        ("no file", ConsoleFileState::Absent, open(&[], &[]), &rest, &write),
+        ("no file, port in use", ConsoleFileState::Absent, open(&[5901], &[]), &rest, &wait),
+        ("unparsable", ConsoleFileState::Unusable, open(&[], &[]), &rest, &remove),
         ("edgeview at work", console(vm, 5902, OTHER, 7), open(&[5902], &[7]), &rest, &wait),
         ("edgeview for this application", console(vm, 5901, OURS, 7), open(&[5901], &[7]), &rest, &wait),
         ("edgeview lives, port closed", console(vm, 5902, OTHER, 7), open(&[], &[7]), &rest, &remove),
@@ -83,75 +83,98 @@ fn e7_every_row_of_the_claim_table() {
         ("no application, open", console("web", 5902, "", 0), open(&[5902], &[]), &rest, &wait),
     ] {
         let found = decided(&seen, &fake);
-        let bare = |act: Act| if matches!(act, Act::Wait(_)) { Act::Wait("") } else { act };
+        let bare = |act: ConsoleAction| {
+            if matches!(act, ConsoleAction::Wait(_)) { ConsoleAction::Wait("") } else { act }
+        };
         assert_eq!((bare(found.0), bare(found.1)), (without.clone(), with.clone()), "{row}");
     }
 }
 
 #[test]
 fn d_v2_of_two_consoles_the_one_that_is_open_stays_until_it_is_wanted_no_more() {
-    let (mut claim, both) = (Claim::default(), wanted(&[OURS, OTHER]));
+    let (mut claim, both) = (ConsoleFileHistory::default(), wanted(&[OURS, OTHER]));
     let other = console("ubuntu-b3e2f-0ab1cd", 5901, OTHER, 0);
-    assert_eq!(claim.decide(at(0), &both, &other, &Fake::default()), Act::Rest);
-    assert_eq!(claim.decide(at(9), &wanted(&[OURS]), &other, &Fake::default()), Act::Remove);
-    let mut act = claim.decide(at(10), &wanted(&[OURS]), &Seen::Absent, &Fake::default());
-    assert!(matches!(act, Act::Wait(_)));
-    act = claim.decide(at(12), &wanted(&[OURS]), &Seen::Absent, &Fake::default());
-    assert!(matches!(act, Act::Write(VmiVnc { app_uuid, .. }) if app_uuid == OURS));
+    assert_eq!(claim.decide(at(0), &both, &other, &Fake::default()), ConsoleAction::Rest);
+    assert_eq!(claim.decide(at(9), &wanted(&[OURS]), &other, &Fake::default()), ConsoleAction::Remove);
+    let mut act = claim.decide(at(10), &wanted(&[OURS]), &ConsoleFileState::Absent, &Fake::default());
+    assert!(matches!(act, ConsoleAction::Wait(_)));
+    act = claim.decide(at(12), &wanted(&[OURS]), &ConsoleFileState::Absent, &Fake::default());
+    assert!(matches!(act, ConsoleAction::Write(VmiVnc { app_uuid, .. }) if app_uuid == OURS));
 }
 
 #[test]
 fn the_two_seconds_count_from_the_first_look_while_a_console_is_wanted() {
-    let (mut claim, fake) = (Claim::default(), Fake::default());
-    assert_eq!(claim.decide(at(0), &wanted(&[]), &Seen::Absent, &fake), Act::Rest);
+    let (mut claim, fake) = (ConsoleFileHistory::default(), Fake::default());
+    assert_eq!(claim.decide(at(0), &wanted(&[]), &ConsoleFileState::Absent, &fake), ConsoleAction::Rest);
     // What became of the file meanwhile nobody has seen.
-    assert!(matches!(claim.decide(at(100), &wanted(&[OURS]), &Seen::Absent, &fake), Act::Wait(_)));
-    assert!(matches!(claim.decide(at(102), &wanted(&[OURS]), &Seen::Absent, &fake), Act::Write(_)));
+    assert!(matches!(
+        claim.decide(at(100), &wanted(&[OURS]), &ConsoleFileState::Absent, &fake),
+        ConsoleAction::Wait(_)
+    ));
+    assert!(matches!(
+        claim.decide(at(102), &wanted(&[OURS]), &ConsoleFileState::Absent, &fake),
+        ConsoleAction::Write(_)
+    ));
 }
 
 #[test]
 fn a_port_in_use_holds_up_no_other_application() {
-    let (mut claim, mut both) = (Claim::default(), wanted(&[OURS, OTHER]));
+    let (mut claim, mut both) = (ConsoleFileHistory::default(), wanted(&[OURS, OTHER]));
     both.get_mut(OTHER).unwrap().port = 5902;
     let mut act = |secs: u64, ports: &[u32]| {
         let fake = Fake { open: ports.to_vec(), ..Fake::default() };
-        claim.decide(at(secs), &both, &Seen::Absent, &fake)
+        claim.decide(at(secs), &both, &ConsoleFileState::Absent, &fake)
     };
     act(0, &[]);
-    assert!(matches!(act(2, &[5901]), Act::Write(VmiVnc { app_uuid, .. }) if app_uuid == OTHER));
-    assert_eq!(act(3, &[5901, 5902]), Act::Wait("its port is in use"));
-    assert!(matches!(act(4, &[5902]), Act::Write(VmiVnc { app_uuid, .. }) if app_uuid == OURS));
+    assert!(matches!(act(2, &[5901]), ConsoleAction::Write(VmiVnc { app_uuid, .. }) if app_uuid == OTHER));
+    assert_eq!(act(3, &[5901, 5902]), ConsoleAction::Wait("its port is in use"));
+    assert!(matches!(act(4, &[5902]), ConsoleAction::Write(VmiVnc { app_uuid, .. }) if app_uuid == OURS));
 }
 
 #[test]
 fn d_v4_a_console_is_changed_only_after_the_proxy_has_closed() {
-    let mut claim = Claim::default();
+    let mut claim = ConsoleFileHistory::default();
     let old = console("ubuntu-b3e2f-0zzzzz", 5907, OURS, 0);
     let open = Fake { open: vec![5907], ..Fake::default() };
-    assert_eq!(claim.decide(at(0), &wanted(&[OURS]), &old, &open), Act::Remove);
+    assert_eq!(claim.decide(at(0), &wanted(&[OURS]), &old, &open), ConsoleAction::Remove);
     for secs in 1..60 {
-        let act = claim.decide(at(secs), &wanted(&[OURS]), &Seen::Absent, &open);
-        assert!(matches!(act, Act::Wait(_)), "{act:?}");
+        let act = claim.decide(at(secs), &wanted(&[OURS]), &ConsoleFileState::Absent, &open);
+        assert!(matches!(act, ConsoleAction::Wait(_)), "{act:?}");
     }
-    assert!(matches!(claim.decide(at(60), &wanted(&[OURS]), &Seen::Absent, &Fake::default()), Act::Write(_)));
+    assert!(matches!(
+        claim.decide(at(60), &wanted(&[OURS]), &ConsoleFileState::Absent, &Fake::default()),
+        ConsoleAction::Write(_)
+    ));
     // Also when the port is closed at once.
-    let mut claim = Claim::default();
+    let mut claim = ConsoleFileHistory::default();
     claim.decide(at(0), &wanted(&[OURS]), &old, &Fake::default());
-    assert!(matches!(claim.decide(at(1), &wanted(&[OURS]), &Seen::Absent, &Fake::default()), Act::Wait(_)));
-    assert!(matches!(claim.decide(at(3), &wanted(&[OURS]), &Seen::Absent, &Fake::default()), Act::Write(_)));
+    assert!(matches!(
+        claim.decide(at(1), &wanted(&[OURS]), &ConsoleFileState::Absent, &Fake::default()),
+        ConsoleAction::Wait(_)
+    ));
+    assert!(matches!(
+        claim.decide(at(3), &wanted(&[OURS]), &ConsoleFileState::Absent, &Fake::default()),
+        ConsoleAction::Write(_)
+    ));
 }
 
 #[test]
 fn edgeview_has_its_thirty_seconds_and_a_torn_file_another_look() {
-    let (mut claim, alive) = (Claim::default(), Fake { alive: vec![7], ..Fake::default() });
+    let (mut claim, alive) = (ConsoleFileHistory::default(), Fake { alive: vec![7], ..Fake::default() });
     let opening = console("vm", 5902, OTHER, 7);
     for (secs, removed) in [(0, false), (29, false), (30, true)] {
         let act = claim.decide(at(secs), &wanted(&[OURS]), &opening, &alive);
-        assert_eq!(act == Act::Remove, removed, "{secs}");
+        assert_eq!(act == ConsoleAction::Remove, removed, "{secs}");
     }
-    let mut claim = Claim::default();
-    assert!(matches!(claim.decide(at(0), &wanted(&[OURS]), &Seen::Unusable, &alive), Act::Wait(_)));
-    assert_eq!(claim.decide(at(2), &wanted(&[OURS]), &Seen::Unusable, &alive), Act::Remove);
+    let mut claim = ConsoleFileHistory::default();
+    assert!(matches!(
+        claim.decide(at(0), &wanted(&[OURS]), &ConsoleFileState::Unusable, &alive),
+        ConsoleAction::Wait(_)
+    ));
+    assert_eq!(
+        claim.decide(at(2), &wanted(&[OURS]), &ConsoleFileState::Unusable, &alive),
+        ConsoleAction::Remove
+    );
 }
 
 #[test]

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use step::{Core as _, Mono};
 
 use super::rival::{Reply, Request, Rival};
-use super::{Effect, Election, Event, Held, LeaseWrite, Times, Wrote};
+use super::{Effect, Election, ElectionTimes, ElectionWrite, ElectionWritten, Event, LeaseSnapshot};
 
 const STEPS: u32 = 10_000;
 /// True time in microseconds.
@@ -89,7 +89,7 @@ impl Candidate {
     }
 }
 
-enum What {
+enum Occurrence {
     Arrives(usize, u64, Request),
     Answers(usize, u64, Reply),
     TimesOut(usize, u64),
@@ -104,7 +104,7 @@ struct World {
     version: u64,
     candidates: Vec<Candidate>,
     queue: BinaryHeap<Reverse<(At, u64)>>,
-    events: std::collections::HashMap<u64, What>,
+    events: std::collections::HashMap<u64, Occurrence>,
     nth: u64,
     calm: bool,
     /// How often each has become the leader, and true time in which anybody led.
@@ -116,8 +116,8 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut dice = Dice(step::Dice::new(seed));
         let kinds = [
-            Kind::Ours(Election::new(Times::default(), "n1", dice.roll(u64::MAX))),
-            Kind::Ours(Election::new(Times::default(), "n2", dice.roll(u64::MAX))),
+            Kind::Ours(Election::new(ElectionTimes::default(), "n1", dice.roll(u64::MAX))),
+            Kind::Ours(Election::new(ElectionTimes::default(), "n2", dice.roll(u64::MAX))),
             Kind::Rival(Rival::new("go", dice.roll(u64::MAX))),
         ];
         let candidates = kinds.map(|kind| Candidate {
@@ -147,11 +147,11 @@ impl World {
         for who in 0..3 {
             world.want(who, true);
         }
-        world.put(SECOND, What::Mischief);
+        world.put(SECOND, Occurrence::Mischief);
         world
     }
 
-    fn put(&mut self, wait: At, what: What) {
+    fn put(&mut self, wait: At, what: Occurrence) {
         self.nth += 1;
         self.queue.push(Reverse((self.at + wait, self.nth)));
         self.events.insert(self.nth, what);
@@ -189,29 +189,29 @@ impl World {
         }
     }
 
-    fn happen(&mut self, what: What) {
+    fn happen(&mut self, what: Occurrence) {
         match what {
-            What::Arrives(who, call, request) => {
+            Occurrence::Arrives(who, call, request) => {
                 let reply = self.serve(request);
                 let lost = !self.calm && (self.at < self.candidates[who].cut || self.dice.one_in(20));
                 if !lost {
                     let delay = self.delay();
-                    self.put(delay, What::Answers(who, call, reply));
+                    self.put(delay, Occurrence::Answers(who, call, reply));
                 }
             }
-            What::Answers(who, call, reply) if self.at < self.candidates[who].stopped => {
+            Occurrence::Answers(who, call, reply) if self.at < self.candidates[who].stopped => {
                 let wait = self.candidates[who].stopped - self.at;
-                self.put(wait, What::Answers(who, call, reply));
+                self.put(wait, Occurrence::Answers(who, call, reply));
             }
-            What::TimesOut(who, call) if self.at < self.candidates[who].stopped => {
+            Occurrence::TimesOut(who, call) if self.at < self.candidates[who].stopped => {
                 let wait = self.candidates[who].stopped - self.at;
-                self.put(wait, What::TimesOut(who, call));
+                self.put(wait, Occurrence::TimesOut(who, call));
             }
-            What::Answers(who, call, reply) => self.answer(who, call, reply),
-            What::TimesOut(who, call) => self.answer(who, call, Reply::Trouble),
-            What::Mischief => {
+            Occurrence::Answers(who, call, reply) => self.answer(who, call, reply),
+            Occurrence::TimesOut(who, call) => self.answer(who, call, Reply::Trouble),
+            Occurrence::Mischief => {
                 let wait = self.dice.roll(120 * SECOND);
-                self.put(wait, What::Mischief);
+                self.put(wait, Occurrence::Mischief);
                 if !self.calm {
                     self.mischief();
                 }
@@ -294,8 +294,8 @@ impl World {
                         Effect::Write(_, order) => {
                             let object = Box::new(order.object(wall));
                             let request = match *order {
-                                LeaseWrite::Create { .. } => Request::Create(object),
-                                LeaseWrite::Hold { .. } | LeaseWrite::Release { .. } => {
+                                ElectionWrite::Create { .. } => Request::Create(object),
+                                ElectionWrite::Hold { .. } | ElectionWrite::Release { .. } => {
                                     Request::Update(object)
                                 }
                             };
@@ -320,10 +320,10 @@ impl World {
         candidate.waits = Some((call, !matches!(request, Request::Get)));
         let limit = CALL_LIMIT[usize::from(matches!(candidate.kind, Kind::Rival(_)))];
         let lost = !self.calm && (self.at < candidate.cut || self.dice.one_in(20));
-        self.put(limit, What::TimesOut(who, call));
+        self.put(limit, Occurrence::TimesOut(who, call));
         if !lost {
             let delay = self.delay();
-            self.put(delay, What::Arrives(who, call, request));
+            self.put(delay, Occurrence::Arrives(who, call, request));
         }
     }
 
@@ -337,11 +337,15 @@ impl World {
                 self.send(who, request);
             }
             Kind::Ours(_) => {
-                let held = |lease: Box<Lease>| Box::new(Held::new(*lease));
+                let held = |lease: Box<Lease>| Box::new(LeaseSnapshot::new(*lease));
                 let event = match (write, reply) {
-                    (true, Reply::Lease(lease)) => Event::Wrote(call, Wrote::Done(held(lease))),
-                    (true, Reply::Conflict | Reply::NotFound) => Event::Wrote(call, Wrote::Outdated),
-                    (true, Reply::Trouble) => Event::Wrote(call, Wrote::Unknown("trouble".to_owned())),
+                    (true, Reply::Lease(lease)) => Event::Wrote(call, ElectionWritten::Done(held(lease))),
+                    (true, Reply::Conflict | Reply::NotFound) => {
+                        Event::Wrote(call, ElectionWritten::Outdated)
+                    }
+                    (true, Reply::Trouble) => {
+                        Event::Wrote(call, ElectionWritten::Unknown("trouble".to_owned()))
+                    }
                     (false, Reply::Lease(lease)) => Event::Read(call, Ok(Some(held(lease)))),
                     (false, Reply::NotFound) => Event::Read(call, Ok(None)),
                     (false, Reply::Conflict | Reply::Trouble) => Event::Read(call, Err("trouble".to_owned())),

@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
-use step::{Core as _, Mono};
+use step::{CallId, Core as _, Mono};
 
-use super::{CallId, Effect, Election, ElectionState, Event, Held, LeaseWrite, LogEvent, Times, Wrote};
+use super::{
+    Effect, Election, ElectionLogEvent, ElectionState, ElectionTimes, ElectionWrite, ElectionWritten, Event,
+    LeaseSnapshot,
+};
 
 const T0: Mono = Mono::from_start(Duration::from_secs(1_000));
 
@@ -17,12 +20,12 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-fn held(version: u64, holder: &str) -> Box<Held> {
+fn held(version: u64, holder: &str) -> Box<LeaseSnapshot> {
     let lease = json!({
         "metadata": { "resourceVersion": version.to_string() },
         "spec": { "holderIdentity": holder, "leaseDurationSeconds": 300, "leaseTransitions": 2 },
     });
-    Box::new(Held::new(serde_json::from_value::<Lease>(lease).unwrap()))
+    Box::new(LeaseSnapshot::new(serde_json::from_value::<Lease>(lease).unwrap()))
 }
 
 /// The candidate `us`, its clock, and what it did last.
@@ -39,7 +42,7 @@ impl Bench {
 
     fn wanted(wanted: bool) -> Self {
         let mut bench =
-            Self { election: Election::new(Times::default(), "us", 7), now: T0, last: Vec::new() };
+            Self { election: Election::new(ElectionTimes::default(), "us", 7), now: T0, last: Vec::new() };
         bench.hear(Event::Wanted(wanted));
         bench
     }
@@ -49,7 +52,7 @@ impl Bench {
         let mut bench = Self::new();
         bench.read(Some(held(5, "")));
         bench.later(secs(3));
-        bench.wrote(Wrote::Done(held(6, "us")));
+        bench.wrote(ElectionWritten::Done(held(6, "us")));
         assert_eq!(bench.state().leads, Some(T0 + secs(180)));
         bench
     }
@@ -75,19 +78,19 @@ impl Bench {
         self.last.iter().find_map(|it| if let Effect::Read(id) = it { Some(*id) } else { None })
     }
 
-    fn writing(&self) -> Option<(CallId, LeaseWrite)> {
+    fn writing(&self) -> Option<(CallId, ElectionWrite)> {
         let order = |it: &Effect| {
             if let Effect::Write(id, order) = it { Some((*id, (**order).clone())) } else { None }
         };
         self.last.iter().find_map(order)
     }
 
-    fn read(&mut self, found: Option<Box<Held>>) {
+    fn read(&mut self, found: Option<Box<LeaseSnapshot>>) {
         let id = self.reading().expect("nothing is read");
         self.hear(Event::Read(id, Ok(found)));
     }
 
-    fn wrote(&mut self, wrote: Wrote) {
+    fn wrote(&mut self, wrote: ElectionWritten) {
         let id = self.writing().expect("nothing is written").0;
         self.hear(Event::Wrote(id, wrote));
     }
@@ -96,19 +99,19 @@ impl Bench {
         self.election.state().clone()
     }
 
-    fn said(&self) -> Vec<LogEvent> {
+    fn said(&self) -> Vec<ElectionLogEvent> {
         let said = |it: &Effect| if let Effect::Say(said) = it { Some(said.clone()) } else { None };
         self.last.iter().filter_map(said).collect()
     }
 }
 
-fn unknown() -> Wrote {
-    Wrote::Unknown("cut".to_owned())
+fn unknown() -> ElectionWritten {
+    ElectionWritten::Unknown("cut".to_owned())
 }
 
 #[test]
 fn nothing_is_asked_before_it_is_known_whether_we_stand() {
-    let mut election = Election::new(Times::default(), "us", 7);
+    let mut election = Election::new(ElectionTimes::default(), "us", 7);
     let effects = election.step(T0, Event::Tick);
     assert_eq!(effects, [Effect::ElectionState(ElectionState { clear: true, ..ElectionState::default() })]);
     assert_eq!(election.next_wake(), None);
@@ -118,15 +121,15 @@ fn nothing_is_asked_before_it_is_known_whether_we_stand() {
 fn a_lease_that_is_not_there_is_made_and_one_that_nobody_holds_is_taken() {
     let mut bench = Bench::new();
     bench.read(None);
-    assert!(matches!(bench.writing(), Some((_, LeaseWrite::Create { identity, .. })) if identity == "us"));
-    bench.wrote(Wrote::Outdated);
+    assert!(matches!(bench.writing(), Some((_, ElectionWrite::Create { identity, .. })) if identity == "us"));
+    bench.wrote(ElectionWritten::Outdated);
     bench.read(Some(held(5, "")));
-    let Some((_, LeaseWrite::Hold { on, identity, lease })) = bench.writing() else {
+    let Some((_, ElectionWrite::Hold { on, identity, lease })) = bench.writing() else {
         panic!("{:?}", bench.last)
     };
     assert_eq!((on.version(), identity.as_str(), lease), ("5", "us", secs(300)));
-    bench.wrote(Wrote::Done(held(6, "us")));
-    assert_eq!(bench.said(), [LogEvent::Leads]);
+    bench.wrote(ElectionWritten::Done(held(6, "us")));
+    assert_eq!(bench.said(), [ElectionLogEvent::Leads]);
     assert_eq!(
         bench.state(),
         ElectionState { leads: Some(T0 + secs(180)), leader: "us".to_owned(), answers: true, clear: false }
@@ -161,10 +164,10 @@ fn a_holder_renews_without_another_look_and_leads_from_the_start_of_its_write() 
     let mut bench = Bench::leading();
     assert_eq!(bench.wait(), secs(15));
     let started = bench.now;
-    let Some((_, LeaseWrite::Hold { on, .. })) = bench.writing() else { panic!("{:?}", bench.last) };
+    let Some((_, ElectionWrite::Hold { on, .. })) = bench.writing() else { panic!("{:?}", bench.last) };
     assert_eq!(on.version(), "6");
     bench.later(secs(9));
-    bench.wrote(Wrote::Done(held(7, "us")));
+    bench.wrote(ElectionWritten::Done(held(7, "us")));
     assert_eq!(bench.state().leads, Some(started + secs(180)));
     assert_eq!(bench.said(), []);
 }
@@ -181,7 +184,10 @@ fn l2_a_holder_that_cannot_renew_leads_no_longer_at_the_renew_deadline_whatever_
             bench.later(secs(10));
             bench.hear(Event::Read(id, Err("cut".to_owned())));
         }
-        if bench.said().contains(&LogEvent::Lost("the lease was not renewed within the renew deadline")) {
+        if bench
+            .said()
+            .contains(&ElectionLogEvent::Lost("the lease was not renewed within the renew deadline"))
+        {
             break;
         }
         assert!(bench.election.leads(bench.now));
@@ -198,7 +204,7 @@ fn whoever_stood_still_looks_at_the_clock_before_anything_else() {
     bench.wait();
     // The answer to a renewal lay there while the process stood still.
     bench.later(secs(200));
-    bench.wrote(Wrote::Done(held(7, "us")));
+    bench.wrote(ElectionWritten::Done(held(7, "us")));
     assert_eq!(bench.state().leads, None);
     assert!(bench.reading().is_some(), "what was read before is not relied upon");
     bench.read(Some(held(9, "them")));
@@ -210,15 +216,15 @@ fn whoever_stood_still_looks_at_the_clock_before_anything_else() {
 fn a_conflict_is_looked_at_at_once_and_only_another_holder_ends_the_lead() {
     let mut bench = Bench::leading();
     bench.wait();
-    bench.wrote(Wrote::Outdated);
+    bench.wrote(ElectionWritten::Outdated);
     bench.read(Some(held(7, "us")));
     assert!(bench.state().leads.is_some() && bench.writing().is_some());
-    bench.wrote(Wrote::Outdated);
+    bench.wrote(ElectionWritten::Outdated);
     // The second time in a row there is a pause.
     assert_eq!(bench.reading(), None);
     assert!(bench.wait() >= secs(15));
     bench.read(Some(held(9, "them")));
-    assert_eq!(bench.said(), [LogEvent::Lost("somebody else holds the lease")]);
+    assert_eq!(bench.said(), [ElectionLogEvent::Lost("somebody else holds the lease")]);
     assert_eq!(bench.state().leads, None);
 }
 
@@ -227,8 +233,8 @@ fn a_record_of_ours_is_taken_up_again_after_a_restart() {
     let mut bench = Bench::new();
     bench.read(Some(held(5, "us")));
     assert_eq!(bench.state().leads, None, "reading is no right to lead");
-    bench.wrote(Wrote::Done(held(6, "us")));
-    assert_eq!(bench.said(), [LogEvent::Leads]);
+    bench.wrote(ElectionWritten::Done(held(6, "us")));
+    assert_eq!(bench.said(), [ElectionLogEvent::Leads]);
 }
 
 #[test]
@@ -236,10 +242,10 @@ fn l5_whoever_leaves_leads_no_longer_at_once_and_gives_the_lease_back() {
     let mut bench = Bench::leading();
     bench.hear(Event::Wanted(false));
     assert_eq!((bench.state().leads, bench.state().clear), (None, false));
-    let Some((_, LeaseWrite::Release { on })) = bench.writing() else { panic!("{:?}", bench.last) };
+    let Some((_, ElectionWrite::Release { on })) = bench.writing() else { panic!("{:?}", bench.last) };
     assert_eq!(on.version(), "6");
-    bench.wrote(Wrote::Done(held(7, "")));
-    assert_eq!(bench.said(), [LogEvent::Released]);
+    bench.wrote(ElectionWritten::Done(held(7, "")));
+    assert_eq!(bench.said(), [ElectionLogEvent::Released]);
     assert!(bench.state().clear);
     bench.hear(Event::Tick);
     assert_eq!((bench.reading(), bench.writing()), (None, None));
@@ -250,7 +256,7 @@ fn l5_whoever_leaves_leads_no_longer_at_once_and_gives_the_lease_back() {
 
 #[test]
 fn l5_a_renewal_under_way_is_waited_for_and_given_back_too() {
-    for end in [Wrote::Done(held(7, "us")), unknown(), Wrote::Outdated] {
+    for end in [ElectionWritten::Done(held(7, "us")), unknown(), ElectionWritten::Outdated] {
         let mut bench = Bench::leading();
         bench.wait();
         let id = bench.writing().unwrap().0;
@@ -263,11 +269,11 @@ fn l5_a_renewal_under_way_is_waited_for_and_given_back_too() {
         if bench.reading().is_some() {
             bench.read(Some(held(7, "us")));
         }
-        let Some((_, LeaseWrite::Release { on })) = bench.writing() else {
+        let Some((_, ElectionWrite::Release { on })) = bench.writing() else {
             panic!("{end:?}: {:?}", bench.last)
         };
         assert_eq!(on.version(), "7");
-        bench.wrote(Wrote::Done(held(8, "")));
+        bench.wrote(ElectionWritten::Done(held(8, "")));
         assert!(bench.state().clear);
     }
 }
@@ -277,7 +283,7 @@ fn what_an_earlier_run_left_is_given_back_by_one_that_does_not_stand() {
     let mut bench = Bench::wanted(false);
     bench.read(Some(held(5, "us")));
     assert!(!bench.state().clear);
-    bench.wrote(Wrote::Done(held(6, "")));
+    bench.wrote(ElectionWritten::Done(held(6, "")));
     assert!(bench.state().clear);
     let mut other = Bench::wanted(false);
     other.read(Some(held(5, "them")));
@@ -290,7 +296,7 @@ fn a_lease_that_cannot_be_given_back_is_let_run_out() {
     let mut bench = Bench::leading();
     bench.hear(Event::Wanted(false));
     let began = bench.now;
-    while !bench.said().contains(&LogEvent::NotReleased) {
+    while !bench.said().contains(&ElectionLogEvent::NotReleased) {
         match (bench.writing(), bench.reading()) {
             (Some(_), _) => bench.wrote(unknown()),
             (_, Some(id)) => bench.hear(Event::Read(id, Err("cut".to_owned()))),
@@ -311,14 +317,14 @@ fn a_cluster_that_answers_no_look_for_long_is_told_once_with_its_trouble() {
         bench.hear(Event::Read(id, Err(why.to_owned())));
     };
     trouble(&mut bench, "no kubeconfig");
-    assert_eq!(bench.said(), [LogEvent::Silent("no kubeconfig".to_owned())]);
+    assert_eq!(bench.said(), [ElectionLogEvent::Silent("no kubeconfig".to_owned())]);
     bench.wait();
     trouble(&mut bench, "no kubeconfig");
     assert_eq!((bench.said(), bench.state().answers), (vec![], false));
     bench.wait();
     bench.read(Some(held(5, "them")));
     let heard = bench.now;
-    assert_eq!((bench.said(), bench.state().answers), (vec![LogEvent::Answers], true));
+    assert_eq!((bench.said(), bench.state().answers), (vec![ElectionLogEvent::Answers], true));
     while bench.state().answers {
         bench.wait();
         if bench.reading().is_some() {
@@ -326,21 +332,25 @@ fn a_cluster_that_answers_no_look_for_long_is_told_once_with_its_trouble() {
         }
     }
     assert_eq!(bench.now.since(heard), secs(300));
-    assert!(bench.last.contains(&Effect::Say(LogEvent::Silent("refused".to_owned()))), "{:?}", bench.last);
+    assert!(
+        bench.last.contains(&Effect::Say(ElectionLogEvent::Silent("refused".to_owned()))),
+        "{:?}",
+        bench.last
+    );
 }
 
 #[test]
 fn whoever_stands_no_longer_does_not_miss_the_answers_that_nobody_asks_for() {
     let mut bench = Bench::leading();
     bench.hear(Event::Wanted(false));
-    bench.wrote(Wrote::Done(held(7, "")));
+    bench.wrote(ElectionWritten::Done(held(7, "")));
     while bench.state().answers {
         bench.wait();
         assert_eq!(bench.said(), vec![]);
     }
     bench.hear(Event::Wanted(true));
     bench.read(None);
-    assert_eq!((bench.said(), bench.state().answers), (vec![LogEvent::Answers], true));
+    assert_eq!((bench.said(), bench.state().answers), (vec![ElectionLogEvent::Answers], true));
 }
 
 #[test]
@@ -348,17 +358,17 @@ fn the_answer_to_another_call_is_not_listened_to() {
     let mut bench = Bench::new();
     let id = bench.reading().unwrap();
     bench.hear(Event::Read(id + 1, Ok(None)));
-    bench.hear(Event::Wrote(id, Wrote::Done(held(6, "us"))));
+    bench.hear(Event::Wrote(id, ElectionWritten::Done(held(6, "us"))));
     assert_eq!((bench.writing(), bench.state().leads), (None, None));
 }
 
 #[test]
 fn the_lead_is_over_before_the_lease_is_whatever_the_settings_say() {
     let mut bench = Bench::new();
-    let times = Times::new(secs(100), secs(500), secs(15), secs(300));
+    let times = ElectionTimes::new(secs(100), secs(500), secs(15), secs(300));
     bench.election = Election::new(times, "us", 7);
     bench.hear(Event::Wanted(true));
     bench.read(None);
-    bench.wrote(Wrote::Done(held(1, "us")));
+    bench.wrote(ElectionWritten::Done(held(1, "us")));
     assert_eq!(bench.state().leads, Some(T0 + secs(80)));
 }

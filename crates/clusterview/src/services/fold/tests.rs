@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use topics::go_json;
 
 use super::*;
-use crate::collections::{Fact, FactItem};
+use crate::collections::{FactItem, ObjectFact};
 
-fn table<T: Fact>(objects: &[Value]) -> Table<T> {
+fn table<T: ObjectFact>(objects: &[Value]) -> ObjectTable<T> {
     let one = |it: &Value| {
         let item: FactItem<T> = serde_json::from_value(it.clone()).unwrap();
         (item.key, item.fact)
@@ -39,7 +39,7 @@ impl Bench {
     fn fold(&self, at: &str, before: Option<&KubeUserServices>) -> KubeUserServices {
         let own = ["192.168.86.10", "fd00::10"].map(|it| it.parse().unwrap()).into();
         let pools = self.pool.iter().map(|it| (Default::default(), it.clone())).collect();
-        let view = View {
+        let view = ServicesView {
             services: &table(&self.services),
             ingresses: &table(&self.ingresses),
             pools: Some(&pools),

@@ -43,18 +43,18 @@ pub(crate) async fn recount(
     let empty = BTreeMap::new();
     let claims = budget.claims().unwrap_or(&empty);
     // Whether the claim stands for this very pod, which is still to be deleted.
-    let stands = |pod: &Pod, Time(at): &Time| {
+    let is_pending = |pod: &Pod, Time(at): &Time| {
         let born = pod.metadata.creation_timestamp.as_ref().is_none_or(|Time(born)| born <= at);
         born && pod.metadata.deletion_timestamp.is_none() && now.duration_since(*at) < CLAIM_COUNTS
     };
     let claim = |pod: &Pod| claims.get(pod.metadata.name.as_deref().unwrap_or_default());
-    let healthy = pods.iter().filter(|pod| is_ready(pod) && claim(pod).is_none_or(|at| !stands(pod, at)));
+    let healthy = pods.iter().filter(|pod| is_ready(pod) && claim(pod).is_none_or(|at| !is_pending(pod, at)));
     let healthy = i32::try_from(healthy.count()).unwrap_or(i32::MAX);
     if healthy <= budget.facts.healthy {
         return Ok(None);
     }
     let over = |(name, at): &(&String, &Time)| {
-        !pods.iter().any(|pod| pod.metadata.name.as_ref() == Some(*name) && stands(pod, at))
+        !pods.iter().any(|pod| pod.metadata.name.as_ref() == Some(*name) && is_pending(pod, at))
     };
     let mut names: Vec<String> = claims.iter().filter(over).map(|(name, _)| name.clone()).collect();
     if names.is_empty() {
@@ -77,7 +77,7 @@ mod tests {
 
     use super::super::tests::{CLAIM_B, LIST, budget, dated, done};
     use super::*;
-    use kubeapi::mock::{self, Answer, Calls};
+    use kubeapi::mock::{self, MockReply, RecordedCalls};
 
     /// Pods of the budget: name, created, Ready, ending.
     fn pods(all: &[(&str, &str, bool, bool)]) -> Vec<Pod> {
@@ -94,7 +94,11 @@ mod tests {
     const NOW: &str = "Mon, 03 Feb 2031 04:06:00 GMT";
     const OLD: &str = "2031-02-01T00:00:00Z";
 
-    async fn recounted(claims: Value, pods: &[Pod], last: Answer) -> (Result<Option<i32>, Error>, Calls) {
+    async fn recounted(
+        claims: Value,
+        pods: &[Pod],
+        last: MockReply,
+    ) -> (Result<Option<i32>, Error>, RecordedCalls) {
         let mut budget = budget("b", "web", 0);
         budget["status"]["disruptedPods"] = claims;
         let (cluster, calls) = mock::cluster(vec![dated(NOW, &[budget]), last]);
@@ -167,7 +171,7 @@ mod tests {
             ),
         ];
         for (row, claims, pods) in table {
-            let (found, calls) = recounted(claims, &pods, Answer::Silence).await;
+            let (found, calls) = recounted(claims, &pods, MockReply::Silence).await;
             assert_eq!((found.unwrap(), calls.lines()), (None, vec![LIST.to_owned()]), "{row}");
         }
         let four = pods(&[
@@ -179,7 +183,7 @@ mod tests {
         let (found, _) =
             recounted(json!(null), &four, mock::status(409, "the object has been modified")).await;
         assert!(found.unwrap_err().is_conflict());
-        let (found, calls) = recounted(json!(null), &four, Answer::Silence).await;
+        let (found, calls) = recounted(json!(null), &four, MockReply::Silence).await;
         assert!(found.is_err() && calls.lines().len() == 2);
     }
 }

@@ -9,13 +9,13 @@ use step::Mono;
 
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::engine::pod_table::PodTable;
-use crate::engine::track::{Over, RemovalCall, State, Track};
-use crate::engine::words::{Effect, Failure, LogEvent, PodAction};
+use crate::engine::track::{Over, PodState, PodTrack, RemovalCall};
+use crate::engine::words::{AttemptLogEvent, CallFailure, Effect, PodAction};
 use crate::plan::surge::{SurgeRule, deployment_of};
 use crate::plan::{PodFacts, tier};
 use crate::progress::BlockCode;
 use kubeapi::names::PodUid;
-use kubeapi::reply::{Class, RefusedBy, Reply};
+use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
 
 /// Between two looks at how far it is. Its controller ends the pod without one.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
@@ -48,7 +48,7 @@ fn deployment(facts: &PodFacts) -> Option<(&str, &str)> {
 
 impl PodTable {
     /// Whether something is to be asked about a second copy before the pod is.
-    pub(in crate::engine) fn wants_copy(&self, now: Mono, track: &Track) -> bool {
+    pub(in crate::engine) fn wants_copy(&self, now: Mono, track: &PodTrack) -> bool {
         let facts = &track.facts;
         let open = match track.copy {
             SecondCopy::Unknown | SecondCopy::Awaited(_) => true,
@@ -59,7 +59,7 @@ impl PodTable {
         let tier = self.clock.is_over(facts.tier).then_some(Over::Tier);
         let mut over = self.wholes.over().chain(tier).chain(track.over);
         open && self.rules.surge != SurgeRule::Never
-            && track.doomed.is_none()
+            && track.delete_reason.is_none()
             && !track.sticky
             && !facts.finished
             && !tier::is_machine(&facts.labels)
@@ -86,7 +86,7 @@ impl PodTable {
         self.book.change(uid, |track| {
             track.asked.get_or_insert(now);
             track.give_ups += u32::from(over.is_some());
-            track.state = State::Asking { way: RemovalCall::Evict, absent: false };
+            track.state = PodState::Asking { way: RemovalCall::Evict, absent: false };
         });
     }
 
@@ -95,11 +95,11 @@ impl PodTable {
         &mut self,
         now: Mono,
         uid: &PodUid,
-        answer: Result<SurgeAnswer, Failure>,
+        answer: Result<SurgeAnswer, CallFailure>,
         effects: &mut Vec<Effect>,
     ) {
         let Some(track) = self.book.get(uid) else { return };
-        let State::Asking { absent, .. } = track.state else { return };
+        let PodState::Asking { absent, .. } = track.state else { return };
         let (pod, terminating) = (track.facts.pod.clone(), track.facts.terminating);
         let until = track.asked.unwrap_or(now) + self.rules.surge_limit;
         let (mut due, mut trouble) = (now, None);
@@ -114,12 +114,14 @@ impl PodTable {
                 SecondCopy::Awaited(deployment)
             }
             Err(failure) => match failure.reply.class() {
-                Class::Done => SecondCopy::Settled,
-                Class::Permanent => SecondCopy::Without(why_failed(track, &failure)),
-                Class::Budget | Class::Throttle | Class::Transient if track.give_ups >= GIVE_UPS => {
+                ReplyClass::Done => SecondCopy::Settled,
+                ReplyClass::Permanent => SecondCopy::Without(why_failed(track, &failure)),
+                ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient
+                    if track.give_ups >= GIVE_UPS =>
+                {
                     SecondCopy::Without(why_failed(track, &failure))
                 }
-                Class::Budget | Class::Throttle | Class::Transient => {
+                ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient => {
                     trouble = Some(failure.reply);
                     track.copy.clone()
                 }
@@ -142,7 +144,7 @@ impl PodTable {
                 track.copy = SecondCopy::Settled;
             }
             (track.turn, track.looked) = (turn, Some(now));
-            track.state = if absent { State::Gone } else { State::Waiting { due, not_before: now } };
+            track.state = if absent { PodState::Gone } else { PodState::Waiting { due, not_before: now } };
             if ends || (trouble.is_none() && !settled) {
                 (track.refusal, track.tries) = (None, 0);
             }
@@ -155,11 +157,11 @@ impl PodTable {
             }
         });
         if absent {
-            effects.push(Effect::Say(LogEvent::Gone(pod)));
+            effects.push(Effect::Say(AttemptLogEvent::Gone(pod)));
             return;
         }
         if let Some(why) = without {
-            effects.push(Effect::Say(LogEvent::Held(
+            effects.push(Effect::Say(AttemptLogEvent::Held(
                 pod,
                 format!("evicted without a second copy elsewhere: {why}"),
             )));
@@ -169,7 +171,7 @@ impl PodTable {
 }
 
 /// Why there is none when a call has failed for good, and what becomes of one that was asked for.
-fn why_failed(track: &Track, failure: &Failure) -> String {
+fn why_failed(track: &PodTrack, failure: &CallFailure) -> String {
     let by_role = matches!(failure.reply, Reply::Permanent { by: RefusedBy::Role, .. });
     let next = if by_role { RIGHT } else { &failure.next_step };
     let stays = if matches!(track.copy, SecondCopy::Awaited(_)) {

@@ -34,7 +34,7 @@ enum Act {
     Pass(u32),
 }
 
-fn rules() -> impl Strategy<Value = Rules> {
+fn rules() -> impl Strategy<Value = AttemptRules> {
     let after = || prop::option::of((20u64..300).prop_map(secs));
     let action = || {
         let then = prop_oneof![Just(PodAction::Wait), Just(PodAction::GiveUp), Just(PodAction::Delete)];
@@ -45,7 +45,7 @@ fn rules() -> impl Strategy<Value = Rules> {
     let sticky = prop_oneof![Just(StickyAction::Leave), Just(StickyAction::Wait), Just(StickyAction::GiveUp)];
     let surge = prop_oneof![Just(SurgeRule::Never), Just(SurgeRule::All)];
     let all = (action(), action(), volumes, sticky, 1usize..4, 1u32..4, surge);
-    all.prop_map(|(pod, tier, volumes, sticky, at_once, sticky_returns, surge)| Rules {
+    all.prop_map(|(pod, tier, volumes, sticky, at_once, sticky_returns, surge)| AttemptRules {
         surge,
         attempt: secs(2000),
         at_once,
@@ -54,9 +54,9 @@ fn rules() -> impl Strategy<Value = Rules> {
         tier,
         volumes,
         sticky,
-        machines: crate::machines::Policy::MigrateOrShutdown,
+        machines: crate::machines::MachinePolicy::MigrateOrShutdown,
         sticky_returns,
-        ..Rules::default()
+        ..AttemptRules::default()
     })
 }
 
@@ -107,7 +107,7 @@ struct World {
     bound: u32,
     open: bool,
     attached: Vec<AttachmentFacts>,
-    followed: BTreeSet<Claim>,
+    followed: BTreeSet<ClaimName>,
     watch: VecDeque<Event>,
     /// The look that is open, with what the server has read for it.
     look: Option<(u64, Option<Read>)>,
@@ -123,7 +123,7 @@ struct World {
     follows: bool,
     inspections: u32,
     cordons: u32,
-    end: Option<Outcome>,
+    end: Option<AttemptOutcome>,
 }
 
 fn new_pod(number: u32, tier: usize, two: bool, back: bool) -> PodFacts {
@@ -143,7 +143,7 @@ fn is_two(facts: &PodFacts) -> bool {
 }
 
 impl World {
-    fn new(rules: Rules) -> Self {
+    fn new(rules: AttemptRules) -> Self {
         let now = Mono::from_start(secs(10));
         let pods =
             vec![new_pod(901, 0, false, true), new_pod(902, 0, true, false), new_pod(903, 1, false, false)];
@@ -409,7 +409,7 @@ proptest! {
         }
         world.pass(secs(2001));
         match &world.end {
-            Some(Outcome::Drained { left, .. }) => {
+            Some(AttemptOutcome::Drained { left, .. }) => {
                 let (pods, open) = world.seen.clone().unwrap();
                 let left: Vec<&str> = left.iter().map(|it| it.what.as_str()).collect();
                 let other = pods.iter().find(|it| !left.contains(&it.pod.to_string().as_str()));
@@ -418,7 +418,7 @@ proptest! {
                     prop_assert!(left.contains(&it.to_string().as_str()), "{it} is attached, left: {left:?}");
                 }
             }
-            Some(Outcome::Failed { reason, .. }) => prop_assert!(!reason.is_empty()),
+            Some(AttemptOutcome::Failed { reason, .. }) => prop_assert!(!reason.is_empty()),
             None => prop_assert!(false, "still not over"),
         }
     }

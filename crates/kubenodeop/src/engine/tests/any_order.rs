@@ -80,14 +80,14 @@ struct World {
     evictions: VecDeque<PodRef>,
     accepted: BTreeSet<PodUid>,
     cordons: u32,
-    end: Option<Outcome>,
+    end: Option<AttemptOutcome>,
 }
 
 impl World {
     fn new() -> Self {
         let now = Mono::from_start(secs(10));
         let mut world = Self {
-            engine: Engine::new(Rules::default(), &Marks::default(), now, 3),
+            engine: Engine::new(AttemptRules::default(), &Marks::default(), now, 3),
             now,
             pods: vec![pod("a"), pod("b")],
             open: false,
@@ -251,7 +251,7 @@ proptest! {
             world.act(act);
         }
         world.settle();
-        let drained = matches!(world.end, Some(Outcome::Drained { .. }));
+        let drained = matches!(world.end, Some(AttemptOutcome::Drained { .. }));
         prop_assert!(drained, "{:?}", world.end);
         // The last look proved it, and the first of the proof is the one before: nothing else came in between.
         let good = |look: Option<&(Mono, Mono, bool)>| look.is_some_and(|(_, _, good)| *good);

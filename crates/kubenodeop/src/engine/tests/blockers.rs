@@ -7,7 +7,7 @@ fn not_ready() -> UnhealthyPod {
         pod: "shop/web-b".to_owned(),
         node: "n2".to_owned(),
         since: "14:03 UTC".to_owned(),
-        why: Why::NotReady,
+        why: UnhealthyReason::NotReady,
     }
 }
 
@@ -16,16 +16,16 @@ fn unplaced(sentence: &str) -> UnhealthyPod {
         pod: "shop/web-c".to_owned(),
         node: String::new(),
         since: String::new(),
-        why: Why::Unplaced(sentence.to_owned()),
+        why: UnhealthyReason::Unplaced(sentence.to_owned()),
     }
 }
 
 /// One pod behind a budget with these numbers and hindrances.
-fn held(allowed: i32, healthy: i32, desired: i32, expected: i32, found: Vec<UnhealthyPod>) -> Blocker {
+fn held(allowed: i32, healthy: i32, desired: i32, expected: i32, found: Vec<UnhealthyPod>) -> AttemptBlocker {
     let mut bench = Bench::started(vec![pod("a")]);
     bench.reply("a", budget_reply());
     bench.hear(all_budgets(&[budget("web", allowed, healthy, desired, expected)]));
-    bench.hear(hindered(found));
+    bench.hear(unhealthy(found));
     bench.blockers().remove(0)
 }
 
@@ -77,7 +77,7 @@ fn o2_a_refusal_is_told_once_its_numbers_are_known_and_then_stays_as_it_is() {
     bench.pass(Duration::from_millis(20));
     bench.hear(budgets(0));
     assert_eq!(bench.blockers(), [], "what hinders it is being read");
-    bench.hear(hindered(vec![not_ready()]));
+    bench.hear(unhealthy(vec![not_ready()]));
     let said = bench.blockers();
     assert!(said[0].reason.ends_with("since 14:03 UTC"));
     assert_eq!(bench.progress().counts.blocked, 1);
@@ -109,17 +109,17 @@ fn d7_what_hinders_a_budget_is_read_at_once_when_its_numbers_change_and_at_most_
     bench.reply("b", budget_reply());
     bench.hear(budgets(0));
     assert_eq!(bench.inspections, [(start, "shop/web".to_owned())]);
-    bench.hear(hindered(vec![]));
+    bench.hear(unhealthy(vec![]));
     bench.pass(secs(10));
     bench.hear(all_budgets(&[budget("web", 0, 1, 2, 3)]));
     assert_eq!(at(&bench), [0], "not within 30 s");
     bench.pass(secs(20));
     assert_eq!(at(&bench), [0, 30]);
-    bench.hear(hindered(vec![]));
+    bench.hear(unhealthy(vec![]));
     // The scheduler may have spoken since, but less and less is asked while nothing changes.
     for _ in 0..200 {
         bench.pass(secs(15));
-        bench.hear(hindered(vec![]));
+        bench.hear(unhealthy(vec![]));
     }
     assert_eq!(at(&bench)[..5], [0, 30, 60, 120, 240]);
     assert!(at(&bench).len() < 14, "{:?}", at(&bench));
@@ -136,7 +136,7 @@ fn d7_a_budget_that_opens_and_closes_all_the_time_is_not_looked_at_each_time() {
     bench.reply("b", budget_reply());
     for number in 0..20 {
         bench.hear(budgets(0));
-        bench.hear(hindered(vec![not_ready()]));
+        bench.hear(unhealthy(vec![not_ready()]));
         assert_eq!(
             bench.blockers()[0].reason.contains("is not Ready"),
             number == 0,
@@ -161,13 +161,14 @@ fn a_look_at_what_hinders_that_fails_is_trouble_and_is_repeated() {
     assert_eq!(bench.blockers()[0].code, BlockCode::Budget, "it is told all the same");
     bench.pass(secs(30));
     assert_eq!(bench.inspections.len(), 2);
-    bench.hear(hindered(vec![]));
+    bench.hear(unhealthy(vec![]));
     assert_eq!(bench.progress().trouble, "");
 }
 
 #[test]
 fn o1_the_estimate_changes_with_the_counts_alone_and_there_is_none_while_a_pod_is_blocked() {
-    let mut bench = Bench::by(vec![pod("a"), pod("b"), pod("c")], Rules { at_once: 1, ..Rules::default() });
+    let mut bench =
+        Bench::by(vec![pod("a"), pod("b"), pod("c")], AttemptRules { at_once: 1, ..AttemptRules::default() });
     assert_eq!(bench.progress().estimate, None, "no pace yet");
     bench.pass(secs(10));
     bench.leave("a");

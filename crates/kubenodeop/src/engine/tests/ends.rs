@@ -10,8 +10,8 @@ fn limit<A>(secs: u64, then: A) -> Limit<A> {
     Limit { after: Some(Duration::from_secs(secs)), then }
 }
 
-fn short() -> Rules {
-    Rules { attempt: secs(100), ..Rules::default() }
+fn short() -> AttemptRules {
+    AttemptRules { attempt: secs(100), ..AttemptRules::default() }
 }
 
 fn with_claim(name: &str) -> PodFacts {
@@ -39,7 +39,7 @@ fn cordon_fails(reply: Reply) -> Bench {
 }
 
 fn comes_back() -> Bench {
-    let rules = Rules { sticky: StickyAction::GiveUp, sticky_returns: 1, ..Rules::default() };
+    let rules = AttemptRules { sticky: StickyAction::GiveUp, sticky_returns: 1, ..AttemptRules::default() };
     let mut bench = Bench::by(vec![pod("a")], rules);
     bench.leave("a");
     bench.bind(PodFacts { workload: "ReplicaSet/a".to_owned(), ..pod("b") });
@@ -59,20 +59,20 @@ const WAYS: [RemovalCall; 19] = [
         bench
     }),
     ("pod limit", || {
-        let rules = Rules { pod: limit(60, PodAction::GiveUp), ..Rules::default() };
+        let rules = AttemptRules { pod: limit(60, PodAction::GiveUp), ..AttemptRules::default() };
         let mut bench = Bench::by(vec![pod("a")], rules);
         bench.reply("a", Reply::Done);
         bench.pass(secs(60));
         bench
     }),
     ("tier limit", || {
-        let rules = Rules { tier: limit(60, PodAction::GiveUp), ..Rules::default() };
+        let rules = AttemptRules { tier: limit(60, PodAction::GiveUp), ..AttemptRules::default() };
         let mut bench = Bench::by(vec![pod("a")], rules);
         bench.pass(secs(60));
         bench
     }),
     ("volume limit", || {
-        let rules = Rules { volumes: limit(60, VolumeAction::GiveUp), ..Rules::default() };
+        let rules = AttemptRules { volumes: limit(60, VolumeAction::GiveUp), ..AttemptRules::default() };
         let mut bench = Bench::by(vec![with_claim("a")], rules);
         bench.leave("a");
         bench.hear(attached());
@@ -80,14 +80,14 @@ const WAYS: [RemovalCall; 19] = [
         bench
     }),
     ("volume limit, never heard", || {
-        let rules = Rules { volumes: limit(60, VolumeAction::GiveUp), ..Rules::default() };
+        let rules = AttemptRules { volumes: limit(60, VolumeAction::GiveUp), ..AttemptRules::default() };
         let mut bench = Bench::by(vec![with_claim("a")], rules);
         bench.leave("a");
         bench.pass(secs(60));
         bench
     }),
     ("deleted pod refused", || {
-        let rules = Rules { pod: limit(60, PodAction::Delete), ..Rules::default() };
+        let rules = AttemptRules { pod: limit(60, PodAction::Delete), ..AttemptRules::default() };
         let mut bench = Bench::by(vec![pod("a")], rules);
         bench.reply("a", Reply::Budget { text: "429".to_owned(), retry_after: Some(secs(70)) });
         bench.pass(secs(70));
@@ -144,7 +144,7 @@ const WAYS: [RemovalCall; 19] = [
 fn no_way_of_failing_is_ever_read_as_done() {
     for (name, walk) in WAYS {
         let mut bench = walk();
-        let Some(Outcome::Failed { reason, .. }) = bench.end.clone() else {
+        let Some(AttemptOutcome::Failed { reason, .. }) = bench.end.clone() else {
             panic!("{name}: {:?}", bench.end);
         };
         assert!(!reason.is_empty(), "{name}");
@@ -175,14 +175,14 @@ fn d16_a_failure_tells_what_to_watch() {
     bench.hear(Event::Node(node(false)));
     bench.reply("a", budget_reply());
     bench.hear(budgets(0));
-    bench.hear(hindered(vec![]));
+    bench.hear(unhealthy(vec![]));
     while bench.end.is_none() {
         bench.pass(secs(15));
         if bench.end.is_none() {
             bench.reply("a", budget_reply());
         }
     }
-    let Some(Outcome::Failed { watched, blockers, marks, .. }) = bench.end else { panic!() };
+    let Some(AttemptOutcome::Failed { watched, blockers, marks, .. }) = bench.end else { panic!() };
     assert_eq!(watched.pods.keys().collect::<Vec<_>>(), [&pod("a").pod.uid]);
     assert_eq!(watched.budgets["shop"][0].name, "web");
     assert!(watched.node.is_some_and(|node| node.unschedulable));
@@ -193,6 +193,6 @@ fn d16_a_failure_tells_what_to_watch() {
     bench.hear(attached());
     bench.pass(secs(100));
     assert_eq!(bench.reason(), "not done within 100 s, still attached: shop/data (pv pv)");
-    let Some(Outcome::Failed { watched, .. }) = bench.end else { panic!() };
+    let Some(AttemptOutcome::Failed { watched, .. }) = bench.end else { panic!() };
     assert_eq!(watched.volumes, BTreeMap::from([("va".to_owned(), "shop/data (pv pv)".to_owned())]));
 }

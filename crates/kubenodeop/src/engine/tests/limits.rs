@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn by_pod(secs: u64, then: PodAction) -> Rules {
-    Rules { pod: Limit { after: Some(Duration::from_secs(secs)), then }, ..Rules::default() }
+fn by_pod(secs: u64, then: PodAction) -> AttemptRules {
+    AttemptRules { pod: Limit { after: Some(Duration::from_secs(secs)), then }, ..AttemptRules::default() }
 }
 
-fn by_tier(secs: u64, then: PodAction) -> Rules {
-    Rules { tier: Limit { after: Some(Duration::from_secs(secs)), then }, ..Rules::default() }
+fn by_tier(secs: u64, then: PodAction) -> AttemptRules {
+    AttemptRules { tier: Limit { after: Some(Duration::from_secs(secs)), then }, ..AttemptRules::default() }
 }
 
 /// Passes time; every eviction is refused for a budget.
@@ -92,14 +92,16 @@ fn d15_a_pod_over_its_limit_is_deleted_once_and_named_where_the_rule_says_so() {
         bench.prove();
         let why = format!("deleted whatever its budgets say: over the limit of 300 s for a {what}");
         let expected = [Left { what: "shop/a".to_owned(), why }];
-        let Some(Outcome::Drained { left, evicted, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+        let Some(AttemptOutcome::Drained { left, evicted, .. }) = &bench.end else {
+            panic!("{:?}", bench.end)
+        };
         assert_eq!((left.as_slice(), *evicted), (expected.as_slice(), 1));
     }
 }
 
 #[test]
 fn d15_no_limit_deletes_a_pod_that_was_never_asked() {
-    let rules = Rules { at_once: 1, ..by_tier(300, PodAction::Delete) };
+    let rules = AttemptRules { at_once: 1, ..by_tier(300, PodAction::Delete) };
     let mut bench = Bench::by(vec![pod("a"), pod("b")], rules);
     bench.pass(secs(400));
     assert_eq!((bench.evicted_names(), deleted(&bench)), (vec!["a"], vec![]), "the answer is still out");
@@ -131,7 +133,7 @@ fn d15_limits_go_on_after_a_restart() {
     refuse_for(&mut bench, secs(2));
     assert!(bench.reason().contains("the limit for a tier"));
 
-    let rules = Rules { attempt: secs(600), ..Rules::default() };
+    let rules = AttemptRules { attempt: secs(600), ..AttemptRules::default() };
     let mut bench = Bench::on_from(vec![pod("a")], rules, &marks);
     refuse_for(&mut bench, secs(99));
     assert_eq!(bench.end, None);
@@ -142,7 +144,7 @@ fn d15_limits_go_on_after_a_restart() {
 #[test]
 fn d15_what_a_restart_must_not_forget_is_told_and_bounded() {
     let all: Vec<PodFacts> = (0..100).map(|number| pod(&format!("p{number:03}"))).collect();
-    let rules = Rules { at_once: 100, ..Rules::default() };
+    let rules = AttemptRules { at_once: 100, ..AttemptRules::default() };
     let mut bench = Bench::by(all, rules);
     let start = bench.now;
     bench.leave("p000");
@@ -184,8 +186,8 @@ fn never_ready() -> PodFacts {
     PodFacts { never_ready: true, ..pod("a") }
 }
 
-fn hold(then: NeverReadyAction) -> Rules {
-    Rules { never_ready: Limit { after: Some(secs(600)), then }, ..Rules::default() }
+fn hold(then: NeverReadyAction) -> AttemptRules {
+    AttemptRules { never_ready: Limit { after: Some(secs(600)), then }, ..AttemptRules::default() }
 }
 
 #[test]
@@ -197,7 +199,7 @@ fn d8_a_never_ready_pod_behind_a_budget_is_deleted_after_the_hold_time_where_the
     assert_eq!(deleted(&bench), ["a"]);
     bench.leave("a");
     bench.prove();
-    let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
     let why = "shop/a: deleted whatever its budgets say: never Ready, and held for 600 s";
     assert_eq!(left[0].to_string(), why);
 }
@@ -207,9 +209,13 @@ fn d8_a_pod_that_was_ready_or_is_not_held_or_whose_policy_says_wait_is_never_del
     let none = Limit { after: None, then: NeverReadyAction::Delete };
     let table = [
         (never_ready(), hold(NeverReadyAction::Wait), "the policy says wait"),
-        (never_ready(), Rules::default(), "by default"),
+        (never_ready(), AttemptRules::default(), "by default"),
         (pod("a"), hold(NeverReadyAction::Delete), "it was Ready once"),
-        (never_ready(), Rules { never_ready: none, ..Rules::default() }, "there is no hold time"),
+        (
+            never_ready(),
+            AttemptRules { never_ready: none, ..AttemptRules::default() },
+            "there is no hold time",
+        ),
     ];
     for (there, rules, row) in table {
         let mut bench = Bench::by(vec![there], rules);
@@ -236,16 +242,16 @@ fn d8_a_pod_that_becomes_ready_in_the_hold_time_is_not_deleted() {
 }
 
 /// An attempt that began at the bench's 1000 s, of a drain that began 200 s before.
-fn amid(there: Vec<PodFacts>, rules: Rules) -> Bench {
+fn amid(there: Vec<PodFacts>, rules: AttemptRules) -> Bench {
     let at = |secs| Mono::from_start(Duration::from_secs(secs));
     let marks = Marks { attempt: Some(at(1000)), drain: Some(at(800)), ..Marks::default() };
     Bench::on_from(there, rules, &marks)
 }
 
 /// Each with the time from now until it is over.
-fn wholes(then: PodAction) -> [(Rules, u64, &'static str); 2] {
-    let attempt = Rules { attempt: secs(300), attempt_then: then, ..Rules::default() };
-    let drain = Rules { drain: Limit { after: Some(secs(500)), then }, ..Rules::default() };
+fn wholes(then: PodAction) -> [(AttemptRules, u64, &'static str); 2] {
+    let attempt = AttemptRules { attempt: secs(300), attempt_then: then, ..AttemptRules::default() };
+    let drain = AttemptRules { drain: Limit { after: Some(secs(500)), then }, ..AttemptRules::default() };
     [(attempt, 300, "an attempt"), (drain, 300, "the whole drain")]
 }
 
@@ -264,7 +270,7 @@ fn d15_an_attempt_and_a_drain_over_their_limit_are_named_and_waited_for() {
         // It ends as any other, by the proof.
         bench.leave("a");
         bench.prove();
-        assert!(matches!(bench.end, Some(Outcome::Drained { .. })), "{what}: {:?}", bench.end);
+        assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })), "{what}: {:?}", bench.end);
     }
 }
 
@@ -286,7 +292,9 @@ fn d15_pods_left_after_the_limit_of_an_attempt_or_a_drain_are_deleted_tier_by_ti
         assert_eq!((deleted(&bench), bench.end.clone()), (vec!["a", "late"], None), "{what}");
         bench.leave("late");
         bench.prove();
-        let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{what}: {:?}", bench.end) };
+        let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else {
+            panic!("{what}: {:?}", bench.end)
+        };
         let over = format!("s for {what}");
         assert!(left.len() == 2 && left.iter().all(|it| it.why.ends_with(&over)), "{left:?}");
     }
@@ -294,7 +302,7 @@ fn d15_pods_left_after_the_limit_of_an_attempt_or_a_drain_are_deleted_tier_by_ti
 
 #[test]
 fn d15_the_limit_of_a_drain_that_deletes_holds_for_a_pod_whose_own_limit_waits() {
-    let rules = Rules {
+    let rules = AttemptRules {
         drain: Limit { after: Some(secs(500)), then: PodAction::Delete },
         ..by_pod(10, PodAction::Wait)
     };
@@ -308,7 +316,7 @@ fn d15_the_limit_of_a_drain_that_deletes_holds_for_a_pod_whose_own_limit_waits()
 #[test]
 fn d15_that_a_drain_fails_on_its_limit_is_not_decided_in_an_attempt() {
     for then in [PodAction::GiveUp, PodAction::Wait] {
-        let rules = Rules { drain: Limit { after: Some(secs(500)), then }, ..Rules::default() };
+        let rules = AttemptRules { drain: Limit { after: Some(secs(500)), then }, ..AttemptRules::default() };
         let mut bench = amid(vec![pod("a")], rules);
         refuse_for(&mut bench, secs(4000));
         assert_eq!((bench.end.clone(), deleted(&bench)), (None, vec![]), "{then:?}");
@@ -333,7 +341,7 @@ fn d15_the_stage_of_machines_ends_by_every_limit_whose_action_is_not_to_wait() {
         (delete, delete, 500, Some(1600)),
     ] {
         let drain = Limit { after: Some(secs(500)), then };
-        let rules = Rules { attempt: secs(600), attempt_then, drain, ..Rules::default() };
+        let rules = AttemptRules { attempt: secs(600), attempt_then, drain, ..AttemptRules::default() };
         let end = rules.machines_end(at(1000), Some(at(since)));
         let expected = expected.map_or(at(1000) + Duration::MAX, at);
         assert_eq!(end, expected, "{attempt_then:?} {then:?} {since}");

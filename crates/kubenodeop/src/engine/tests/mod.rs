@@ -21,27 +21,28 @@ use std::time::Duration;
 use step::{Core, Mono};
 
 use super::{
-    Claim, Effect, Engine, Event, Failure, Limit, LogEvent, NeverReadyAction, PodAction, Rules, StickyAction,
-    VolumeAction,
+    AttemptLogEvent, AttemptRules, CallFailure, ClaimName, Effect, Engine, Event, Limit, NeverReadyAction,
+    PodAction, StickyAction, VolumeAction,
 };
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::calls::volumes::AttachmentFacts;
-use crate::changes::watched::{Refused, RefusedCall};
+use crate::changes::watched::{PermanentRefusal, RefusedCall};
 use crate::node::cordon::tests::node as of_cordon;
-use crate::node::cordon::{Cordon, CordonOwner, NodeFacts};
+use crate::node::cordon::{Cordon, NodeFacts};
 use crate::plan::budget::tests::budget as numbered;
 use crate::plan::budget::{BudgetFacts, Selector};
 use crate::plan::class::tests::pod;
 use crate::plan::tier::Tier;
-use crate::plan::unhealthy::{Inspected, UnhealthyPod, Why};
-use crate::plan::{Owner, PodFacts};
-use crate::progress::{BlockCode, Blocker, Left, Marks, Outcome, Phase, Progress};
-use crate::storage::Look;
+use crate::plan::unhealthy::{Inspected, UnhealthyPod, UnhealthyReason};
+use crate::plan::{PodFacts, PodOwner};
+use crate::progress::{AttemptBlocker, AttemptOutcome, AttemptPhase, BlockCode, Left, Marks, Progress};
+use crate::storage::StorageView;
 use kubeapi::names::{PodRef, PodUid};
+use kubeapi::nodes::CordonAnnotation;
 use kubeapi::reply::{RefusedBy, Reply};
 
 fn node(open: bool) -> NodeFacts {
-    of_cordon(if open { Cordon::None } else { Cordon::Ours(CordonOwner::default()) })
+    of_cordon(if open { Cordon::None } else { Cordon::Ours(CordonAnnotation::default()) })
 }
 
 fn budget_reply() -> Reply {
@@ -56,8 +57,8 @@ fn permanent() -> Reply {
     Reply::Permanent { text: "403 Forbidden".to_owned(), by: RefusedBy::Role }
 }
 
-fn failed(reply: Reply) -> Failure {
-    Failure { text: format!("call: {}", reply.text()), next_step: "do something".to_owned(), reply }
+fn failed(reply: Reply) -> CallFailure {
+    CallFailure { text: format!("call: {}", reply.text()), next_step: "do something".to_owned(), reply }
 }
 
 fn budgets(allowed: i32) -> Event {
@@ -79,7 +80,7 @@ fn many_budgets() -> Reply {
     Reply::ManyBudgets { text: "500: more than one PodDisruptionBudget".to_owned() }
 }
 
-fn hindered(found: Vec<UnhealthyPod>) -> Event {
+fn unhealthy(found: Vec<UnhealthyPod>) -> Event {
     let found = Ok(Inspected { hindrances: found, ready: None });
     Event::Inspected { namespace: "shop".to_owned(), budget: "web".to_owned(), found }
 }
@@ -96,12 +97,12 @@ struct Bench {
     surges: Vec<(Mono, SurgeOrder)>,
     deletions: Vec<(Mono, PodRef)>,
     inspections: Vec<(Mono, String)>,
-    volumes: Vec<BTreeSet<Claim>>,
+    volumes: Vec<BTreeSet<ClaimName>>,
     cordons: Vec<Mono>,
     copies: Vec<(Mono, String, u32)>,
     runtime_asked: Vec<Mono>,
     follows: Vec<String>,
-    said: Vec<LogEvent>,
+    said: Vec<AttemptLogEvent>,
     flying: BTreeSet<PodUid>,
     most_flying: usize,
     /// Looks that were asked for and not answered.
@@ -109,16 +110,16 @@ struct Bench {
     /// Turns of looks that read the storage too.
     guarded: BTreeSet<u64>,
     /// The storage as the server has it, `None` without any.
-    storage: Option<Look>,
-    end: Option<Outcome>,
+    storage: Option<StorageView>,
+    end: Option<AttemptOutcome>,
 }
 
 impl Bench {
     fn new(there: Vec<PodFacts>) -> Self {
-        Self::with(there, Rules::default(), &Marks::default())
+        Self::with(there, AttemptRules::default(), &Marks::default())
     }
 
-    fn with(there: Vec<PodFacts>, rules: Rules, marks: &Marks) -> Self {
+    fn with(there: Vec<PodFacts>, rules: AttemptRules, marks: &Marks) -> Self {
         let now = Mono::from_start(Duration::from_secs(1000));
         Self {
             engine: Engine::new(rules, marks, now, 7),
@@ -235,16 +236,16 @@ impl Bench {
     }
 
     fn started(there: Vec<PodFacts>) -> Self {
-        Self::by(there, Rules::default())
+        Self::by(there, AttemptRules::default())
     }
 
     /// Started, by these rules.
-    fn by(there: Vec<PodFacts>, rules: Rules) -> Self {
+    fn by(there: Vec<PodFacts>, rules: AttemptRules) -> Self {
         Self::on_from(there, rules, &Marks::default())
     }
 
     /// Started, where an attempt was cut off.
-    fn on_from(there: Vec<PodFacts>, rules: Rules, marks: &Marks) -> Self {
+    fn on_from(there: Vec<PodFacts>, rules: AttemptRules, marks: &Marks) -> Self {
         let mut bench = Self::with(there, rules, marks);
         bench.hear(Event::Storage(Ok(None)));
         bench.hear(Event::Tick);
@@ -252,7 +253,7 @@ impl Bench {
         bench
     }
 
-    fn blockers(&self) -> Vec<Blocker> {
+    fn blockers(&self) -> Vec<AttemptBlocker> {
         self.progress().blockers
     }
 
@@ -282,7 +283,7 @@ impl Bench {
 
     fn reason(&self) -> &str {
         match &self.end {
-            Some(Outcome::Failed { reason, .. }) => reason,
+            Some(AttemptOutcome::Failed { reason, .. }) => reason,
             other => panic!("{other:?}"),
         }
     }

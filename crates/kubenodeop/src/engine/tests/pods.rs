@@ -51,7 +51,7 @@ fn d2_a_pod_that_is_refused_for_good_fails_the_attempt_once_the_others_are_gone(
     assert_eq!(bench.end, None, "the other one is still on its way");
     bench.leave("b");
     assert_eq!(bench.reason(), "the API server refuses to evict shop/a");
-    let Some(Outcome::Failed { blockers, .. }) = &bench.end else { panic!() };
+    let Some(AttemptOutcome::Failed { blockers, .. }) = &bench.end else { panic!() };
     assert_eq!(blockers[0].code, BlockCode::Refused);
     assert_eq!(blockers[0].reason, "pod shop/a cannot be evicted: 403 Forbidden");
 }
@@ -67,16 +67,16 @@ fn d16_what_was_refused_is_known_at_the_end_with_who_refused_and_each_refuser_ha
     for (by, code) in refusals {
         let mut bench = Bench::started(vec![pod("a")]);
         bench.reply("a", Reply::Permanent { text: "no".to_owned(), by });
-        let Some(Outcome::Failed { blockers, watched, .. }) = &bench.end else { panic!("{by:?}") };
+        let Some(AttemptOutcome::Failed { blockers, watched, .. }) = &bench.end else { panic!("{by:?}") };
         assert_eq!(blockers[0].code, code, "{by:?}");
-        assert_eq!(watched.refused, [Refused { call: RefusedCall::Evict(pod("a").pod), by }]);
+        assert_eq!(watched.refused, [PermanentRefusal { call: RefusedCall::Evict(pod("a").pod), by }]);
     }
     let mut bench = Bench::new(vec![]);
     bench.hear(Event::Tick);
     let turn = bench.asked.pop().unwrap();
     bench.hear(Event::Looked { turn, seen: Err(failed(permanent())) });
-    let Some(Outcome::Failed { watched, .. }) = &bench.end else { panic!() };
-    assert_eq!(watched.refused, [Refused { call: RefusedCall::Look, by: RefusedBy::Role }]);
+    let Some(AttemptOutcome::Failed { watched, .. }) = &bench.end else { panic!() };
+    assert_eq!(watched.refused, [PermanentRefusal { call: RefusedCall::Look, by: RefusedBy::Role }]);
     assert_eq!(bench.progress().trouble_step, "do something");
     let mut bench = Bench::started(vec![pod("a")]);
     let text = "500: failed calling webhook \"guard\"".to_owned();
@@ -129,7 +129,7 @@ fn d16_a_budget_with_room_again_wakes_its_pods_at_once_and_only_when_it_changed(
     bench.reply("a", budget_reply());
     assert_eq!(bench.follows, ["shop"]);
     bench.hear(budgets(0));
-    bench.hear(hindered(vec![]));
+    bench.hear(unhealthy(vec![]));
     assert_eq!(
         bench.engine.progress(bench.now).blockers[0].reason,
         "pod shop/a: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required"
@@ -152,7 +152,7 @@ fn a_blocker_keeps_its_time_while_its_code_stays() {
     bench.pass(secs(1));
     bench.reply("a", budget_reply());
     assert_eq!(bench.engine.progress(bench.now).blockers[0].since, since);
-    let held = |said: &&LogEvent| matches!(said, LogEvent::Held(..));
+    let held = |said: &&AttemptLogEvent| matches!(said, AttemptLogEvent::Held(..));
     assert_eq!(bench.said.iter().filter(held).count(), 1, "said once");
     bench.pass(secs(2));
     bench.reply("a", transient());
@@ -224,8 +224,8 @@ fn a_watch_that_lags_does_not_take_back_an_accepted_eviction_but_a_list_does() {
 
 #[test]
 fn a_watch_does_not_know_that_a_daemon_set_is_gone_and_a_list_does() {
-    let by_watch = PodFacts { owner: Owner::DaemonSet, ..pod("a") };
-    let by_list = PodFacts { owner: Owner::VanishedDaemonSet, ..pod("a") };
+    let by_watch = PodFacts { owner: PodOwner::DaemonSet, ..pod("a") };
+    let by_list = PodFacts { owner: PodOwner::VanishedDaemonSet, ..pod("a") };
     let mut bench = Bench::new(vec![by_list]);
     bench.hear(Event::Pods(vec![by_watch.clone()]));
     assert_eq!(bench.evicted_names(), Vec::<&str>::new());
@@ -239,7 +239,7 @@ fn a_watch_does_not_know_that_a_daemon_set_is_gone_and_a_list_does() {
 fn a_pod_that_turns_out_to_stay_is_not_waited_for() {
     let mut bench = Bench::started(vec![pod("a")]);
     bench.reply("a", budget_reply());
-    bench.hear(Event::Pod(PodFacts { owner: Owner::DaemonSet, ..pod("a") }));
+    bench.hear(Event::Pod(PodFacts { owner: PodOwner::DaemonSet, ..pod("a") }));
     assert_eq!(bench.engine.progress(bench.now).counts.total, 0);
 }
 

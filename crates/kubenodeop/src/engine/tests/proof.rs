@@ -6,13 +6,16 @@ use super::*;
 fn d5_an_empty_node_is_proven_by_two_lists_a_second_apart() {
     let mut bench = Bench::started(vec![]);
     assert_eq!((bench.looks.len(), bench.end.clone()), (1, None));
-    assert_eq!(bench.engine.progress(bench.now).phase, Phase::Proving);
+    assert_eq!(bench.engine.progress(bench.now).phase, AttemptPhase::Proving);
     bench.pass(Duration::from_millis(999));
     assert_eq!(bench.looks.len(), 1);
     bench.pass(Duration::from_millis(1));
     assert_eq!((bench.looks.len(), bench.end.clone()), (2, None));
     bench.look();
-    assert_eq!(bench.end, Some(Outcome::Drained { took: secs(1), evicted: 0, recordons: 0, left: vec![] }));
+    assert_eq!(
+        bench.end,
+        Some(AttemptOutcome::Drained { took: secs(1), evicted: 0, recordons: 0, left: vec![] })
+    );
 }
 
 #[test]
@@ -26,7 +29,10 @@ fn pods_are_evicted_and_counted_until_nothing_is_left() {
     bench.look();
     bench.pass(secs(1));
     bench.look();
-    assert_eq!(bench.end, Some(Outcome::Drained { took: secs(1), evicted: 2, recordons: 0, left: vec![] }));
+    assert_eq!(
+        bench.end,
+        Some(AttemptOutcome::Drained { took: secs(1), evicted: 2, recordons: 0, left: vec![] })
+    );
 }
 
 #[test]
@@ -46,7 +52,7 @@ fn d5_a_new_pod_between_the_two_lists_starts_the_proof_over() {
         assert_eq!(bench.end, None);
         bench.pass(secs(1));
         bench.look();
-        assert!(matches!(bench.end, Some(Outcome::Drained { .. })), "by watch: {by_watch}");
+        assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })), "by watch: {by_watch}");
     }
 }
 
@@ -62,7 +68,7 @@ fn d5_a_pod_that_came_and_went_between_the_two_lists_starts_the_proof_over() {
     assert_eq!(bench.end, None, "the first list does not count any more");
     bench.pass(secs(1));
     bench.look();
-    assert!(matches!(bench.end, Some(Outcome::Drained { .. })));
+    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })));
 }
 
 #[test]
@@ -95,7 +101,12 @@ fn d18_an_uncordoned_node_is_cordoned_again_and_proven_anew() {
     bench.look();
     assert_eq!(
         bench.end,
-        Some(Outcome::Drained { took: Duration::from_millis(4500), evicted: 0, recordons: 1, left: vec![] })
+        Some(AttemptOutcome::Drained {
+            took: Duration::from_millis(4500),
+            evicted: 0,
+            recordons: 1,
+            left: vec![]
+        })
     );
 }
 
@@ -106,7 +117,7 @@ fn d18_a_proof_that_finds_the_node_schedulable_cordons_it_again() {
     bench.pass(secs(1));
     bench.look();
     assert_eq!((bench.cordons.len(), bench.end.clone()), (1, None));
-    assert!(bench.said.contains(&LogEvent::Uncordoned));
+    assert!(bench.said.contains(&AttemptLogEvent::Uncordoned));
 }
 
 #[test]
@@ -188,7 +199,7 @@ fn the_attempt_ends_at_its_limit_and_names_what_is_left() {
 #[test]
 fn d_k11_a_limit_past_the_end_of_time_is_no_limit() {
     let now = Mono::from_start(secs(1000));
-    let rules = Rules { attempt: Duration::MAX, ..Rules::default() };
+    let rules = AttemptRules { attempt: Duration::MAX, ..AttemptRules::default() };
     let mut engine = Engine::new(rules, &Marks::default(), now, 1);
     let effects = engine.step(now, Event::Tick);
     assert!(matches!(effects[..], [Effect::Look { .. }]), "{effects:?}");

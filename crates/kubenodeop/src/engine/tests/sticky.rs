@@ -7,8 +7,8 @@ fn back(number: u32) -> PodFacts {
     PodFacts { workload: "ReplicaSet/web".to_owned(), ..pod(&format!("web-{number}")) }
 }
 
-fn rules(sticky: StickyAction) -> Rules {
-    Rules { sticky, ..Rules::default() }
+fn rules(sticky: StickyAction) -> AttemptRules {
+    AttemptRules { sticky, ..AttemptRules::default() }
 }
 
 /// A pod is evicted and its like comes back, three times.
@@ -32,10 +32,12 @@ fn d10_pods_of_a_sticky_workload_are_left_and_named_and_the_drain_goes_on_withou
     let why = "it stays: its ReplicaSet/web has come back to this node 3 times".to_owned();
     let expected = vec![Left { what: "shop/web-3".to_owned(), why }];
     assert_eq!(bench.progress().left, expected);
-    assert!(bench.said.iter().any(|said| matches!(said, LogEvent::Left(pod, _) if pod.name == "web-3")));
+    assert!(
+        bench.said.iter().any(|said| matches!(said, AttemptLogEvent::Left(pod, _) if pod.name == "web-3"))
+    );
     bench.leave("disk");
     bench.prove();
-    let Some(Outcome::Drained { left, evicted, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    let Some(AttemptOutcome::Drained { left, evicted, .. }) = &bench.end else { panic!("{:?}", bench.end) };
     assert_eq!((left, *evicted), (&expected, 4));
 }
 
@@ -45,14 +47,14 @@ fn d10_a_sticky_pod_that_is_made_anew_in_the_proof_does_not_start_it_over() {
     // The first answer is to a question from before the pod came.
     bench.look();
     bench.look();
-    assert_eq!(bench.progress().phase, Phase::Proving);
+    assert_eq!(bench.progress().phase, AttemptPhase::Proving);
     bench.pass(secs(1));
     // The second list is on its way.
     bench.there.clear();
     bench.hear(Event::PodGone(back(3).pod.uid));
     bench.bind(back(4));
     bench.look();
-    let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(left[0].what, "shop/web-4");
 }
@@ -76,7 +78,7 @@ fn d10_siblings_that_wait_are_left_too_and_those_that_end_are_waited_for() {
     bench.there.retain(|it| it.pod.name != "web-11");
     bench.hear(Event::PodGone(back(11).pod.uid));
     bench.prove();
-    assert!(matches!(bench.end, Some(Outcome::Drained { .. })), "{:?}", bench.end);
+    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })), "{:?}", bench.end);
 }
 
 #[test]
@@ -94,7 +96,7 @@ fn d10_a_sticky_workload_is_waited_for_without_evictions_where_the_rule_says_so(
     bench.there.clear();
     bench.hear(Event::PodGone(back(3).pod.uid));
     bench.prove();
-    assert!(matches!(bench.end, Some(Outcome::Drained { .. })));
+    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })));
 }
 
 #[test]
@@ -104,7 +106,7 @@ fn d10_a_sticky_workload_fails_the_attempt_where_the_rule_says_so() {
         bench.reason(),
         "pod shop/web-3 cannot leave for good: its ReplicaSet/web has come back to this node 3 times"
     );
-    let Some(Outcome::Failed { marks, .. }) = &bench.end else { panic!() };
+    let Some(AttemptOutcome::Failed { marks, .. }) = &bench.end else { panic!() };
     assert_eq!(marks.returns.get(&("shop".to_owned(), "ReplicaSet/web".to_owned())), Some(&3));
 }
 

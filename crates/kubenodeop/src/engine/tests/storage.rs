@@ -1,12 +1,12 @@
 //! The storage guard in an attempt.
 
 use super::*;
-use crate::changes::watched::Watched;
-use crate::engine::storage::Guard;
-use crate::storage::{Cause, Closed, Finding, Look, Policy, VolumeState};
+use crate::changes::watched::WatchedBlockers;
+use crate::engine::storage::LastCopyGuard;
+use crate::storage::{Cause, ClosedBudget, NodeDrainPolicy, StorageView, VolumeFinding, VolumeState};
 
-fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
-    Finding {
+fn finding(state: VolumeState, percent: Option<u8>) -> VolumeFinding {
+    VolumeFinding {
         volume: "pvc-1".to_owned(),
         claim: ("shop".to_owned(), "data".to_owned()),
         attached: "n1".to_owned(),
@@ -23,20 +23,20 @@ fn finding(state: VolumeState, percent: Option<u8>) -> Finding {
     }
 }
 
-fn look(state: VolumeState) -> Look {
-    Look { findings: vec![finding(state, None)], ..Look::default() }
+fn look(state: VolumeState) -> StorageView {
+    StorageView { findings: vec![finding(state, None)], ..StorageView::default() }
 }
 
-fn last() -> Look {
+fn last() -> StorageView {
     look(VolumeState::LastCopy(Cause::Enough))
 }
 
-fn safe() -> Look {
+fn safe() -> StorageView {
     look(VolumeState::Safe)
 }
 
 /// An empty node with this storage.
-fn empty(storage: Look, rules: Rules) -> Bench {
+fn empty(storage: StorageView, rules: AttemptRules) -> Bench {
     let mut bench = Bench::with(vec![], rules, &Marks::default());
     bench.hear(Event::Storage(Ok(Some(storage.clone()))));
     bench.storage = Some(storage);
@@ -45,17 +45,17 @@ fn empty(storage: Look, rules: Rules) -> Bench {
 }
 
 /// The storage is now so.
-fn becomes(bench: &mut Bench, storage: Look) {
+fn becomes(bench: &mut Bench, storage: StorageView) {
     bench.storage = Some(storage.clone());
     bench.hear(Event::Storage(Ok(Some(storage))));
 }
 
-type Change = fn(&mut Guard, Mono);
+type Change = fn(&mut LastCopyGuard, Mono);
 
 #[test]
 fn what_pods_must_stay_for_is_told_when_the_storage_or_a_time_has_changed_and_not_at_each_event() {
     let limit = Limit { after: Some(secs(5000)), then: VolumeAction::GoOn };
-    let mut guard = Guard::new(limit, [].into(), None);
+    let mut guard = LastCopyGuard::new(limit, [].into(), None);
     let at = |secs| Mono::from_start(Duration::from_secs(secs));
     let mut told = |now, change: Change| {
         change(&mut guard, now);
@@ -66,7 +66,7 @@ fn what_pods_must_stay_for_is_told_when_the_storage_or_a_time_has_changed_and_no
     let table: [(u64, Change, bool); 9] = [
         (0, |_, _| (), true),
         (1, |_, _| (), false),
-        (2, |guard, now| guard.heard(now, Ok(Some(last()))), true),
+        (2, |guard, now| guard.take_view(now, Ok(Some(last()))), true),
         (3, |_, _| (), false),
         (4, |guard, now| guard.asked(now, "pvc-1".to_owned(), Ok(()), &mut vec![]), true),
         (603, |_, _| (), false),
@@ -89,26 +89,30 @@ fn instance_manager() -> PodFacts {
 
 #[test]
 fn d14_a_node_with_a_last_copy_is_not_released_however_long_it_is_empty() {
-    let mut bench = empty(last(), Rules::default());
+    let mut bench = empty(last(), AttemptRules::default());
     for _ in 0..20 {
         bench.pass(secs(600));
         bench.look();
     }
     assert_eq!(bench.end, None);
     let progress = bench.progress();
-    assert_eq!(progress.phase, Phase::Storage);
+    assert_eq!(progress.phase, AttemptPhase::Storage);
     let wait = &progress.storage[0];
     assert_eq!((wait.volume.as_str(), wait.attached.as_str()), ("shop/data (pvc-1)", "n1"));
     becomes(&mut bench, safe());
     bench.prove();
-    assert!(matches!(&bench.end, Some(Outcome::Drained { left, .. }) if left.is_empty()), "{:?}", bench.end);
+    assert!(
+        matches!(&bench.end, Some(AttemptOutcome::Drained { left, .. }) if left.is_empty()),
+        "{:?}",
+        bench.end
+    );
 }
 
 #[test]
 fn d14_the_percent_of_a_rebuild_is_shown() {
-    let mut bench = empty(last(), Rules::default());
+    let mut bench = empty(last(), AttemptRules::default());
     let rebuilt = finding(VolumeState::LastCopy(Cause::Rebuilding), Some(42));
-    becomes(&mut bench, Look { findings: vec![rebuilt], ..Look::default() });
+    becomes(&mut bench, StorageView { findings: vec![rebuilt], ..StorageView::default() });
     let wait = bench.progress().storage.remove(0);
     assert_eq!(wait.percent, Some(42));
     assert_eq!(wait.words, "the last healthy copy is here; another is being rebuilt, 42 %");
@@ -116,24 +120,24 @@ fn d14_the_percent_of_a_rebuild_is_shown() {
 
 #[test]
 fn d14_the_list_that_proves_the_node_empty_reads_the_storage_again() {
-    let mut bench = empty(safe(), Rules::default());
+    let mut bench = empty(safe(), AttemptRules::default());
     // The other copy is lost between the two lists, and no watch says so.
     bench.storage = Some(last());
     bench.prove();
     bench.pass(secs(60));
-    assert_eq!((bench.end.clone(), bench.progress().phase), (None, Phase::Storage));
+    assert_eq!((bench.end.clone(), bench.progress().phase), (None, AttemptPhase::Storage));
     becomes(&mut bench, safe());
     bench.prove();
-    assert!(matches!(bench.end, Some(Outcome::Drained { .. })));
+    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })));
 }
 
 #[test]
 fn d14_a_storage_that_cannot_be_read_proves_nothing_and_the_attempt_ends_by_its_limit() {
-    let mut bench = empty(safe(), Rules { attempt: secs(300), ..Rules::default() });
+    let mut bench = empty(safe(), AttemptRules { attempt: secs(300), ..AttemptRules::default() });
     bench.hear(Event::Storage(Err(failed(transient()))));
     bench.pass(secs(299));
     let progress = bench.progress();
-    assert_eq!((bench.end.clone(), progress.phase), (None, Phase::Storage));
+    assert_eq!((bench.end.clone(), progress.phase), (None, AttemptPhase::Storage));
     assert_eq!(progress.trouble, "call: 503");
     bench.pass(secs(2));
     assert_eq!(bench.reason(), "not done within 300 s, the state of the storage is not known: call: 503");
@@ -141,7 +145,7 @@ fn d14_a_storage_that_cannot_be_read_proves_nothing_and_the_attempt_ends_by_its_
 
 #[test]
 fn d14_nothing_is_proved_before_the_storage_has_been_heard_of() {
-    let mut engine = Engine::new(Rules::default(), &Marks::default(), Mono::from_start(secs(10)), 1);
+    let mut engine = Engine::new(AttemptRules::default(), &Marks::default(), Mono::from_start(secs(10)), 1);
     let mut now = Mono::from_start(secs(10));
     drop(engine.step(now, Event::Tick));
     for _ in 0..5 {
@@ -157,22 +161,24 @@ fn d14_nothing_is_proved_before_the_storage_has_been_heard_of() {
 #[test]
 fn d14_a_volume_or_claim_that_the_policy_names_passes_and_is_named() {
     for word in ["pvc-1", "shop/data"] {
-        let pass = Rules { last_copy_pass: [word.to_owned()].into(), ..Rules::default() };
+        let pass = AttemptRules { last_copy_pass: [word.to_owned()].into(), ..AttemptRules::default() };
         let mut bench = empty(last(), pass);
         bench.prove();
-        let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{word}: {:?}", bench.end) };
+        let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else {
+            panic!("{word}: {:?}", bench.end)
+        };
         let why = "its last healthy copy is here, and last_copy_pass names it".to_owned();
         assert_eq!(left, &[Left { what: "volume shop/data (pvc-1)".to_owned(), why }]);
     }
-    let mut bench = empty(last(), Rules::default());
+    let mut bench = empty(last(), AttemptRules::default());
     bench.prove();
     assert_eq!(bench.end, None);
-    let passed = Finding { passed: "its disk is dead".to_owned(), ..last().findings.remove(0) };
-    becomes(&mut bench, Look { findings: vec![passed], ..Look::default() });
+    let passed = VolumeFinding { passed: "its disk is dead".to_owned(), ..last().findings.remove(0) };
+    becomes(&mut bench, StorageView { findings: vec![passed], ..StorageView::default() });
     bench.prove();
-    let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
     assert!(left[0].why.ends_with("pillar-rs/last-copy-pass allows it: its disk is dead"), "{left:?}");
-    let other = Rules { last_copy_pass: ["shop/other".to_owned()].into(), ..Rules::default() };
+    let other = AttemptRules { last_copy_pass: ["shop/other".to_owned()].into(), ..AttemptRules::default() };
     let mut bench = empty(last(), other);
     bench.prove();
     assert_eq!(bench.end, None);
@@ -180,7 +186,8 @@ fn d14_a_volume_or_claim_that_the_policy_names_passes_and_is_named() {
 
 #[test]
 fn d14_the_limit_fails_the_attempt_or_lets_it_pass_by_name_as_the_policy_says() {
-    let limit = |then| Rules { last_copy: Limit { after: Some(secs(100)), then }, ..Rules::default() };
+    let limit =
+        |then| AttemptRules { last_copy: Limit { after: Some(secs(100)), then }, ..AttemptRules::default() };
     let mut bench = empty(last(), limit(VolumeAction::GiveUp));
     bench.pass(secs(99));
     assert_eq!(bench.end, None);
@@ -192,7 +199,7 @@ fn d14_the_limit_fails_the_attempt_or_lets_it_pass_by_name_as_the_policy_says() 
     let mut bench = empty(last(), limit(VolumeAction::GoOn));
     bench.pass(secs(101));
     bench.prove();
-    let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
     assert_eq!(left[0].why, "its last healthy copy is here after 100 s, the limit for it");
 
     let mut bench = empty(last(), limit(VolumeAction::Wait));
@@ -208,15 +215,15 @@ fn d14_the_limit_fails_the_attempt_or_lets_it_pass_by_name_as_the_policy_says() 
 
 #[test]
 fn d14_a_faulted_volume_is_shown_and_holds_nothing() {
-    let mut bench = empty(look(VolumeState::Faulted), Rules::default());
+    let mut bench = empty(look(VolumeState::Faulted), AttemptRules::default());
     assert_eq!(bench.progress().storage[0].words, "no copy is healthy on any node");
     bench.prove();
-    assert!(matches!(bench.end, Some(Outcome::Drained { .. })));
+    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })));
 }
 
 #[test]
 fn d14_a_deadlock_of_all_nodes_cordoned_is_in_the_reason_of_the_failure() {
-    let rules = Rules { attempt: secs(60), ..Rules::default() };
+    let rules = AttemptRules { attempt: secs(60), ..AttemptRules::default() };
     let mut bench = empty(look(VolumeState::LastCopy(Cause::AllCordoned)), rules);
     bench.pass(secs(61));
     assert!(bench.reason().contains("all other nodes are cordoned: uncordon one"), "{}", bench.reason());
@@ -224,7 +231,7 @@ fn d14_a_deadlock_of_all_nodes_cordoned_is_in_the_reason_of_the_failure() {
 
 #[test]
 fn d14_an_instance_manager_stays_until_the_volumes_have_copies_elsewhere() {
-    let mut bench = Bench::with(vec![instance_manager()], Rules::default(), &Marks::default());
+    let mut bench = Bench::with(vec![instance_manager()], AttemptRules::default(), &Marks::default());
     bench.hear(Event::Storage(Ok(Some(last()))));
     bench.look();
     bench.pass(secs(600));
@@ -232,7 +239,7 @@ fn d14_an_instance_manager_stays_until_the_volumes_have_copies_elsewhere() {
     let blocker = bench.blockers().remove(0);
     assert_eq!(blocker.code, BlockCode::StorageManager);
     let text = "pod longhorn-system/im-1 is not evicted yet: this node still has the last healthy copy of shop/data (pvc-1)";
-    assert_eq!((blocker.reason.as_str(), bench.progress().phase), (text, Phase::Storage));
+    assert_eq!((blocker.reason.as_str(), bench.progress().phase), (text, AttemptPhase::Storage));
     becomes(&mut bench, safe());
     assert_eq!(bench.evicted_names(), ["im-1"]);
 }
@@ -242,7 +249,7 @@ fn the_limit_for_last_copies_runs_while_only_the_instance_manager_is_left() {
     let then = Limit { after: Some(secs(100)), then: VolumeAction::GoOn };
     let mut bench = Bench::with(
         vec![instance_manager()],
-        Rules { last_copy: then, ..Rules::default() },
+        AttemptRules { last_copy: then, ..AttemptRules::default() },
         &Marks::default(),
     );
     bench.hear(Event::Storage(Ok(Some(last()))));
@@ -255,13 +262,13 @@ fn the_limit_for_last_copies_runs_while_only_the_instance_manager_is_left() {
 
 #[test]
 fn d7_the_budget_of_an_instance_manager_is_explained_and_not_called_stuck() {
-    let mut bench = Bench::with(vec![instance_manager()], Rules::default(), &Marks::default());
-    let why = Closed {
+    let mut bench = Bench::with(vec![instance_manager()], AttemptRules::default(), &Marks::default());
+    let why = ClosedBudget {
         why: "volumes are attached through it: pvc-1".to_owned(),
         opens: "it opens once they are detached".to_owned(),
         by: Vec::new(),
     };
-    let storage = Look { managers: [("im-1".to_owned(), why)].into(), ..safe() };
+    let storage = StorageView { managers: [("im-1".to_owned(), why)].into(), ..safe() };
     bench.hear(Event::Storage(Ok(Some(storage))));
     bench.look();
     bench.reply("im-1", budget_reply());
@@ -279,15 +286,19 @@ fn d7_the_budget_of_an_instance_manager_is_explained_and_not_called_stuck() {
 
 #[test]
 fn d14_an_instance_manager_that_only_passed_volumes_keep_stays_in_place_and_is_named() {
-    let mut bench = Bench::with(vec![instance_manager()], Rules::default(), &Marks::default());
+    let mut bench = Bench::with(vec![instance_manager()], AttemptRules::default(), &Marks::default());
     let passes = |why: &str, by: &str| {
-        let closed = Closed {
+        let closed = ClosedBudget {
             why: "last healthy copies are on this node".to_owned(),
             by: vec![by.to_owned()],
-            ..Closed::default()
+            ..ClosedBudget::default()
         };
-        let finding = Finding { passed: why.to_owned(), ..last().findings.remove(0) };
-        Look { findings: vec![finding], managers: [("im-1".to_owned(), closed)].into(), ..Look::default() }
+        let finding = VolumeFinding { passed: why.to_owned(), ..last().findings.remove(0) };
+        StorageView {
+            findings: vec![finding],
+            managers: [("im-1".to_owned(), closed)].into(),
+            ..StorageView::default()
+        }
     };
     bench.hear(Event::Storage(Ok(Some(passes("its disk is dead", "pvc-1")))));
     bench.look();
@@ -309,17 +320,20 @@ fn mounting() -> PodFacts {
 }
 
 /// An attempt with a pod that uses the volume and one that does not.
-fn with_pods(storage: Look) -> Bench {
+fn with_pods(storage: StorageView) -> Bench {
     let there = vec![mounting(), pod("web")];
-    let mut bench = Bench::with(there.clone(), Rules::default(), &Marks::default());
+    let mut bench = Bench::with(there.clone(), AttemptRules::default(), &Marks::default());
     bench.hear(Event::Pods(there));
     assert_eq!(bench.evicted_names(), ["web"], "a pod with a volume waits until the storage is known");
     becomes(&mut bench, storage);
     bench
 }
 
-fn state(state: VolumeState, percent: Option<u8>) -> Look {
-    Look { findings: vec![Finding { wanted: 2, asked: true, ..finding(state, percent) }], ..Look::default() }
+fn state(state: VolumeState, percent: Option<u8>) -> StorageView {
+    StorageView {
+        findings: vec![VolumeFinding { wanted: 2, asked: true, ..finding(state, percent) }],
+        ..StorageView::default()
+    }
 }
 
 #[test]
@@ -327,7 +341,7 @@ fn d14_another_copy_is_asked_for_once_and_the_pod_stays_until_it_is_there() {
     let mut bench = with_pods(last());
     assert_eq!(bench.copies, [(bench.now, "pvc-1".to_owned(), 1)]);
     bench.hear(Event::CopyAsked { volume: "pvc-1".to_owned(), result: Ok(()) });
-    assert_eq!(bench.said.last(), Some(&LogEvent::CopyAsked("pvc-1".to_owned())));
+    assert_eq!(bench.said.last(), Some(&AttemptLogEvent::CopyAsked("pvc-1".to_owned())));
     becomes(&mut bench, state(VolumeState::LastCopy(Cause::Degraded), None));
     bench.pass(secs(500));
     becomes(&mut bench, state(VolumeState::LastCopy(Cause::Rebuilding), Some(42)));
@@ -356,7 +370,7 @@ fn d14_once_it_may_pass_the_pods_go_that_stayed_for_a_copy_and_the_instance_mana
     for cause in [Cause::Rebuilding, Cause::Full(vec!["node n2".to_owned()])] {
         let last_copy = Limit { after: Some(secs(100)), then: VolumeAction::GoOn };
         let there = vec![mounting(), instance_manager()];
-        let rules = Rules { last_copy, ..Rules::default() };
+        let rules = AttemptRules { last_copy, ..AttemptRules::default() };
         let mut bench = Bench::with(there.clone(), rules, &Marks::default());
         bench.hear(Event::Pods(there));
         becomes(&mut bench, state(VolumeState::LastCopy(cause), Some(42)));
@@ -386,11 +400,15 @@ fn d14_a_copy_that_cannot_be_asked_for_is_said_and_asked_for_again() {
 #[test]
 fn d14_where_the_cordon_has_copies_made_none_is_asked_for() {
     for policy in ["block-for-eviction-if-contains-last-replica", "block-for-eviction"] {
-        let bench = with_pods(Look { policy: Policy::parse(policy), ..last() });
+        let bench = with_pods(StorageView { policy: NodeDrainPolicy::parse(policy), ..last() });
         assert_eq!((bench.copies.len(), bench.evicted_names()), (0, vec!["web", "db"]), "{policy}");
     }
     for policy in ["", "allow-if-replica-is-stopped", "always-allow"] {
-        assert_eq!(with_pods(Look { policy: Policy::parse(policy), ..last() }).copies.len(), 1, "{policy}");
+        assert_eq!(
+            with_pods(StorageView { policy: NodeDrainPolicy::parse(policy), ..last() }).copies.len(),
+            1,
+            "{policy}"
+        );
     }
     for other in [Cause::StrictLocal, Cause::Detached, Cause::AllCordoned, Cause::Degraded, Cause::Migrating]
     {
@@ -400,12 +418,12 @@ fn d14_where_the_cordon_has_copies_made_none_is_asked_for() {
 
 #[test]
 fn d16_a_last_copy_that_failed_the_attempt_is_watched_and_only_a_help_wakes() {
-    let rules = Rules { attempt: secs(60), ..Rules::default() };
+    let rules = AttemptRules { attempt: secs(60), ..AttemptRules::default() };
     let failed_on = |state: VolumeState| {
         let mut bench = empty(look(state), rules.clone());
         bench.pass(secs(61));
         match bench.end {
-            Some(Outcome::Failed { watched, .. }) => watched,
+            Some(AttemptOutcome::Failed { watched, .. }) => watched,
             other => panic!("{other:?}"),
         }
     };
@@ -414,8 +432,8 @@ fn d16_a_last_copy_that_failed_the_attempt_is_watched_and_only_a_help_wakes() {
     let rebuilt = || VolumeState::LastCopy(Cause::Rebuilding);
     let under_way = failed_on(rebuilt());
     let no_room = |why: &str| failed_on(VolumeState::LastCopy(Cause::NoPlace(why.to_owned())));
-    let passed = Finding { passed: "dead".to_owned(), ..last().findings.remove(0) };
-    let passed = Look { findings: vec![passed], ..Look::default() };
+    let passed = VolumeFinding { passed: "dead".to_owned(), ..last().findings.remove(0) };
+    let passed = StorageView { findings: vec![passed], ..StorageView::default() };
     let table = [
         (held.storage_now(&look(VolumeState::LastCopy(Cause::Detached))), None),
         (
@@ -430,7 +448,7 @@ fn d16_a_last_copy_that_failed_the_attempt_is_watched_and_only_a_help_wakes() {
         (under_way.storage_now(&look(VolumeState::LastCopy(Cause::Detached))), None),
         (held.storage_now(&safe()), Some("the last healthy copy of volume pvc-1 is no longer here alone")),
         (
-            held.storage_now(&Look::default()),
+            held.storage_now(&StorageView::default()),
             Some("the last healthy copy of volume pvc-1 is no longer here alone"),
         ),
         (deadlock.storage_now(&look(VolumeState::LastCopy(Cause::AllCordoned))), None),
@@ -439,8 +457,8 @@ fn d16_a_last_copy_that_failed_the_attempt_is_watched_and_only_a_help_wakes() {
     for (number, (said, expected)) in table.into_iter().enumerate() {
         assert_eq!(said.as_deref(), expected, "row {number}");
     }
-    let unknown = Watched { storage_unknown: true, ..Watched::default() };
+    let unknown = WatchedBlockers { storage_unknown: true, ..WatchedBlockers::default() };
     assert!(unknown.storage_now(&safe()).is_some());
-    let free = Watched::default();
+    let free = WatchedBlockers::default();
     assert_eq!(free.storage_now(&safe()), None, "it held nothing up");
 }

@@ -5,8 +5,8 @@ use crate::plan::surge::SurgeRule;
 
 const LIMIT: u64 = 120;
 
-fn rules() -> Rules {
-    Rules { surge: SurgeRule::All, surge_limit: secs(LIMIT), ..Rules::default() }
+fn rules() -> AttemptRules {
+    AttemptRules { surge: SurgeRule::All, surge_limit: secs(LIMIT), ..AttemptRules::default() }
 }
 
 /// A pod of a replica set.
@@ -66,15 +66,15 @@ fn d20_a_pod_is_not_evicted_while_its_second_copy_is_made_and_leaves_without_an_
     bench.hear(Event::PodGone(pod("a").pod.uid));
     bench.hear(Event::Volumes(vec![]));
     bench.prove();
-    let Some(Outcome::Drained { left, evicted, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    let Some(AttemptOutcome::Drained { left, evicted, .. }) = &bench.end else { panic!("{:?}", bench.end) };
     assert_eq!((left.as_slice(), *evicted), ([].as_slice(), 1));
 }
 
-fn failure(reply: Reply) -> Failure {
-    Failure { reply, text: "read Deployment shop/web: no".into(), next_step: "ask its owner".into() }
+fn failure(reply: Reply) -> CallFailure {
+    CallFailure { reply, text: "read Deployment shop/web: no".into(), next_step: "ask its owner".into() }
 }
 
-fn refused(by: RefusedBy) -> Failure {
+fn refused(by: RefusedBy) -> CallFailure {
     failure(Reply::Permanent { text: "no".into(), by })
 }
 
@@ -185,7 +185,7 @@ fn d20_nothing_is_asked_for_once_a_limit_deletes() {
     let at = Mono::from_start(Duration::from_secs(900));
     let drain = Limit { after: Some(secs(60)), then: PodAction::Delete };
     let marks = Marks { drain: Some(at), ..Marks::default() };
-    let bench = Bench::on_from(vec![copy("a")], Rules { drain, ..rules() }, &marks);
+    let bench = Bench::on_from(vec![copy("a")], AttemptRules { drain, ..rules() }, &marks);
     assert_eq!((bench.surges.len(), bench.evicted_names()), (0, vec!["a"]));
 }
 
@@ -198,7 +198,7 @@ fn d20_the_time_used_is_kept_over_a_restart_and_a_limit_that_deletes_does_not_wa
     assert_eq!(bench.surges[0].1.over, Some(secs(LIMIT)), "nothing is asked for anew");
 
     let pod_limit = Limit { after: Some(secs(60)), then: PodAction::Delete };
-    let mut bench = Bench::by(vec![copy("a")], Rules { pod: pod_limit, ..rules() });
+    let mut bench = Bench::by(vec![copy("a")], AttemptRules { pod: pod_limit, ..rules() });
     wait_for(&mut bench, secs(59));
     assert_eq!(bench.deletions.len(), 0);
     wait_for(&mut bench, secs(20));
@@ -207,6 +207,6 @@ fn d20_the_time_used_is_kept_over_a_restart_and_a_limit_that_deletes_does_not_wa
 
 #[test]
 fn d20_without_the_rule_nothing_is_asked() {
-    let bench = Bench::by(vec![copy("a")], Rules::default());
+    let bench = Bench::by(vec![copy("a")], AttemptRules::default());
     assert_eq!((bench.evicted_names(), bench.surges.len()), (vec!["a"], 0));
 }

@@ -48,7 +48,7 @@ fn d11_a_refused_pod_keeps_the_later_tiers_closed_and_fails_the_attempt() {
 #[test]
 fn d11_lower_priorities_of_a_tier_go_first() {
     let with = |name: &str, priority| PodFacts { priority, ..pod(name) };
-    let rules = Rules { at_once: 1, ..Rules::default() };
+    let rules = AttemptRules { at_once: 1, ..AttemptRules::default() };
     let mut bench = Bench::by(vec![with("a", 9), with("b", -5), with("c", 0)], rules);
     for name in ["b", "c", "a"] {
         assert_eq!(bench.evicted_names().last(), Some(&name));
@@ -83,5 +83,5 @@ fn a_tier_of_two_thousand_pods_is_emptied_with_calls_for_each_and_no_more() {
     }
     assert_eq!((bench.evictions.len(), bench.progress().counts.gone), (2000, 2000));
     bench.prove();
-    assert!(matches!(bench.end, Some(Outcome::Drained { evicted: 2000, .. })));
+    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { evicted: 2000, .. })));
 }

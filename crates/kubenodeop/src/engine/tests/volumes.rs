@@ -6,7 +6,7 @@ fn with(name: &str, claims: &[&str]) -> PodFacts {
     PodFacts { claims: claims.iter().map(|it| (*it).to_owned()).collect(), ..pod(name) }
 }
 
-fn claim(name: &str) -> Claim {
+fn claim(name: &str) -> ClaimName {
     ("shop".to_owned(), name.to_owned())
 }
 
@@ -19,8 +19,8 @@ fn attached(claims: &[&str]) -> Event {
     Event::Volumes(claims.iter().map(facts).collect())
 }
 
-fn by(after: u64, then: VolumeAction) -> Rules {
-    Rules { volumes: Limit { after: Some(secs(after)), then }, ..Rules::default() }
+fn by(after: u64, then: VolumeAction) -> AttemptRules {
+    AttemptRules { volumes: Limit { after: Some(secs(after)), then }, ..AttemptRules::default() }
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn d13_the_proof_begins_when_the_volumes_of_evicted_pods_are_detached() {
     assert_eq!(bench.looks.len(), 1, "what was not heard of is not detached");
     assert_eq!(
         (bench.progress().phase, bench.progress().volumes),
-        (Phase::Detaching, vec!["shop/data".to_owned(), "shop/log".to_owned()])
+        (AttemptPhase::Detaching, vec!["shop/data".to_owned(), "shop/log".to_owned()])
     );
     bench.hear(attached(&["log", "data"]));
     assert_eq!(bench.progress().volumes, ["shop/data (pv pv-data)", "shop/log (pv pv-log)"]);
@@ -44,7 +44,11 @@ fn d13_the_proof_begins_when_the_volumes_of_evicted_pods_are_detached() {
     assert_eq!((bench.progress().volumes.len(), bench.looks.len()), (1, 1));
     bench.hear(attached(&[]));
     bench.prove();
-    assert!(matches!(&bench.end, Some(Outcome::Drained { left, .. }) if left.is_empty()), "{:?}", bench.end);
+    assert!(
+        matches!(&bench.end, Some(AttemptOutcome::Drained { left, .. }) if left.is_empty()),
+        "{:?}",
+        bench.end
+    );
     assert_eq!(bench.volumes.len(), 1, "asked for once");
 }
 
@@ -53,18 +57,18 @@ fn d13_without_claims_nothing_is_followed() {
     let mut bench = Bench::started(vec![with("a", &[])]);
     bench.leave("a");
     bench.prove();
-    assert!(bench.volumes.is_empty() && matches!(bench.end, Some(Outcome::Drained { .. })));
+    assert!(bench.volumes.is_empty() && matches!(bench.end, Some(AttemptOutcome::Drained { .. })));
 }
 
 #[test]
 fn d13_volumes_that_a_pod_uses_which_stays_are_not_waited_for() {
-    let agent = PodFacts { owner: Owner::DaemonSet, ..with("agent", &["shared"]) };
+    let agent = PodFacts { owner: PodOwner::DaemonSet, ..with("agent", &["shared"]) };
     let mut bench = Bench::started(vec![with("a", &["shared", "own"]), agent]);
     bench.leave("a");
     assert_eq!(bench.volumes, [BTreeSet::from([claim("own")])]);
     bench.hear(attached(&["shared"]));
     bench.prove();
-    assert!(matches!(bench.end, Some(Outcome::Drained { .. })), "{:?}", bench.end);
+    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })), "{:?}", bench.end);
 }
 
 #[test]
@@ -86,14 +90,18 @@ fn d13_new_pods_go_back_to_draining_and_their_volumes_are_waited_for_as_well() {
     bench.leave("a");
     bench.hear(attached(&["data"]));
     bench.bind(with("b", &["more"]));
-    assert_eq!((bench.progress().phase, bench.evictions.len()), (Phase::Draining, 2));
+    assert_eq!((bench.progress().phase, bench.evictions.len()), (AttemptPhase::Draining, 2));
     bench.hear(attached(&[]));
     bench.leave("b");
     assert_eq!(bench.volumes.last(), Some(&BTreeSet::from([claim("data"), claim("more")])));
-    assert_eq!(bench.progress().phase, Phase::Detaching, "the answer to the wider question is awaited");
+    assert_eq!(
+        bench.progress().phase,
+        AttemptPhase::Detaching,
+        "the answer to the wider question is awaited"
+    );
     bench.hear(attached(&[]));
     bench.prove();
-    assert!(matches!(bench.end, Some(Outcome::Drained { .. })));
+    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { .. })));
 }
 
 #[test]
@@ -102,9 +110,9 @@ fn d13_a_volume_that_is_attached_in_the_proof_starts_it_over() {
     bench.leave("a");
     bench.hear(attached(&[]));
     bench.look();
-    assert_eq!(bench.progress().phase, Phase::Proving);
+    assert_eq!(bench.progress().phase, AttemptPhase::Proving);
     bench.hear(attached(&["data"]));
-    assert_eq!(bench.progress().phase, Phase::Detaching);
+    assert_eq!(bench.progress().phase, AttemptPhase::Detaching);
     bench.pass(secs(1));
     bench.look();
     assert_eq!(bench.end, None);
@@ -122,7 +130,7 @@ fn d15_volumes_over_their_limit_are_let_go_and_named_or_fail_the_attempt() {
     let why = "still attached after 600 s, the limit for volumes".to_owned();
     let expected = vec![Left { what: "shop/data (pv pv-data)".to_owned(), why }];
     bench.prove();
-    let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
     assert_eq!(left, &expected);
 
     let mut bench = Bench::by(vec![with("a", &["data"])], by(600, VolumeAction::GiveUp));
@@ -138,7 +146,7 @@ fn d15_volumes_never_heard_of_are_let_go_by_their_claims() {
     bench.leave("a");
     bench.pass(secs(600));
     bench.prove();
-    let Some(Outcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
+    let Some(AttemptOutcome::Drained { left, .. }) = &bench.end else { panic!("{:?}", bench.end) };
     let why = "not known within 600 s, the limit for volumes, to be detached".to_owned();
     assert_eq!(left, &[Left { what: "shop/data".to_owned(), why }]);
 }
@@ -165,7 +173,7 @@ fn d18_the_cordon_is_guarded_while_volumes_are_detached() {
     bench.hear(Event::Cordoned(Ok(true)));
     bench.hear(attached(&[]));
     bench.prove();
-    assert!(matches!(bench.end, Some(Outcome::Drained { recordons: 1, .. })), "{:?}", bench.end);
+    assert!(matches!(bench.end, Some(AttemptOutcome::Drained { recordons: 1, .. })), "{:?}", bench.end);
 }
 
 #[test]
@@ -176,16 +184,19 @@ fn d13_volumes_are_owed_by_the_next_attempt_and_after_a_restart_whoever_finds_th
     bench.leave("a");
     bench.hear(attached(&["data"]));
     bench.pass(secs(60));
-    let Some(Outcome::Failed { marks, .. }) = bench.end else { panic!("{:?}", bench.end) };
+    let Some(AttemptOutcome::Failed { marks, .. }) = bench.end else { panic!("{:?}", bench.end) };
     for marks in [known, marks] {
-        let mut next =
-            Bench::on_from(Vec::new(), Rules::default(), &Marks { claims: marks.claims, ..Marks::default() });
+        let mut next = Bench::on_from(
+            Vec::new(),
+            AttemptRules::default(),
+            &Marks { claims: marks.claims, ..Marks::default() },
+        );
         assert_eq!(next.volumes, [BTreeSet::from([claim("data")])]);
         next.pass(secs(30));
         next.hear(attached(&["data"]));
-        assert_eq!((next.progress().phase, next.looks.len()), (Phase::Detaching, 1));
+        assert_eq!((next.progress().phase, next.looks.len()), (AttemptPhase::Detaching, 1));
         next.hear(attached(&[]));
         next.prove();
-        assert!(matches!(next.end, Some(Outcome::Drained { .. })), "{:?}", next.end);
+        assert!(matches!(next.end, Some(AttemptOutcome::Drained { .. })), "{:?}", next.end);
     }
 }

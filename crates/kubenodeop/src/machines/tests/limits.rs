@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::Limits;
+use super::super::MigrationLimits;
 use super::super::limits::{self, estimate, together, words};
 use super::*;
 
@@ -85,7 +85,7 @@ fn a_block_migration_copies_the_disks_that_no_other_node_can_mount() {
 #[test]
 fn the_estimate_is_size_by_bandwidth_within_the_limits_and_by_the_places_there_are() {
     let of = |bandwidth| VirtualMachine {
-        limits: Limits { bandwidth, auto_converge: true, ..settings().limits },
+        limits: MigrationLimits { bandwidth, auto_converge: true, ..settings().limits },
         ..machine("db")
     };
     // 2 GiB.

@@ -10,21 +10,22 @@ use std::time::Duration;
 use kubeapi::machines::{DRAIN, MachineSeen};
 use kubeapi::names::{PodRef, PodUid};
 
-use super::rules::{Decision, Drain, decide};
+use super::rules::{Decision, DrainIdentity, decide};
 use super::{
-    Asked, Launcher, MachineOwner, Migratable, Migration, Policy, Settings, Strategy, VirtualMachine,
+    EvictionStrategy, Launcher, MachineOwner, MachinePolicy, Migratable, Migration, MigrationRequest,
+    MigrationSettings, VirtualMachine,
 };
 
 fn named(name: &str) -> PodRef {
     PodRef { namespace: "shop".into(), name: name.into(), uid: PodUid::new(format!("u-{name}")) }
 }
 
-fn drain() -> Drain {
-    Drain { node: "n1".into(), request: "request 2 of t".into() }
+fn drain() -> DrainIdentity {
+    DrainIdentity { node: "n1".into(), request: "request 2 of t".into() }
 }
 
-fn settings() -> Settings {
-    Settings::of_version((1, 7))
+fn settings() -> MigrationSettings {
+    MigrationSettings::of_version((1, 7))
 }
 
 /// The VirtualMachine of a guest that runs.
@@ -36,9 +37,9 @@ fn vm(name: &str, word: &str) -> MachineOwner {
         uid: format!("vm-{name}"),
         version: "7".into(),
         created: "2026-01-01T00:00:00Z".into(),
-        strategy: kubeapi::machines::Strategy {
+        strategy: kubeapi::machines::RunStrategy {
             run_strategy: Some(word.into()),
-            ..kubeapi::machines::Strategy::default()
+            ..kubeapi::machines::RunStrategy::default()
         },
         marking: &DRAIN,
         mark: None,
@@ -57,7 +58,7 @@ fn machine(name: &str) -> VirtualMachine {
         unread: None,
         over: false,
         ending: false,
-        strategy: Strategy::LiveMigrate,
+        strategy: EvictionStrategy::LiveMigrate,
         migratable: Migratable::Yes,
         marked: false,
         asked: None,
@@ -69,7 +70,7 @@ fn machine(name: &str) -> VirtualMachine {
         disks: Vec::new(),
         although_rebuilding: false,
         launchers: vec![Launcher { pod: named(&format!("virt-launcher-{name}")), ending: false }],
-        policy: Policy::MigrateOrShutdown,
+        policy: MachinePolicy::MigrateOrShutdown,
         policy_from: "machines_policy of the limits file".into(),
         target: Ok("n2".into()),
         lacks_room: false,
@@ -81,8 +82,8 @@ fn machine(name: &str) -> VirtualMachine {
     }
 }
 
-fn asked() -> Asked {
-    Asked { node: "n1".into(), request: drain().request, ..Asked::default() }
+fn asked() -> MigrationRequest {
+    MigrationRequest { node: "n1".into(), request: drain().request, ..MigrationRequest::default() }
 }
 
 fn no(reason: &str) -> Migratable {

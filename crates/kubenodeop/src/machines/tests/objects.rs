@@ -10,7 +10,7 @@ use super::super::forecast::Asks;
 use super::super::undo::{AskedOne, Undo, takes_back};
 use super::super::{facts, forecast};
 use super::*;
-use crate::plan::placement::{Needs, Peer};
+use crate::plan::placement::{PeerNode, SchedulingNeeds};
 
 fn guest(condition: &Value) -> Value {
     json!({
@@ -74,8 +74,8 @@ fn limits_come_from_the_settings_and_where_they_are_silent_from_the_version() {
     assert_eq!((found.limits.completion_per_gib, found.limits.progress), (None, secs(7)));
     // 1.0 writes no strategy into the instance.
     let bare = guest(&Value::Null);
-    assert_eq!(facts::strategy(&bare, Strategy::LiveMigrate), Strategy::LiveMigrate);
-    assert_eq!(facts::settings(&Value::Null).1, Strategy::None);
+    assert_eq!(facts::strategy(&bare, EvictionStrategy::LiveMigrate), EvictionStrategy::LiveMigrate);
+    assert_eq!(facts::settings(&Value::Null).1, EvictionStrategy::None);
 }
 
 #[test]
@@ -110,15 +110,15 @@ fn the_nearest_policy_holds_and_a_word_that_nobody_knows_holds_the_machine() {
     let with = |word: &str| json!({ "metadata": { "annotations": { "pillar-rs/drain-policy": word } } });
     let of = |vm: Option<&Value>, own: Option<&Value>, space: Option<&Value>| {
         let objects = [("VirtualMachine", vm), ("instance", own), ("namespace", space)];
-        facts::policy(objects, Policy::Fail)
+        facts::policy(objects, MachinePolicy::Fail)
     };
     let (hold, shutdown, odd) = (with("migrate-or-hold"), with("shutdown"), with("kill"));
-    assert_eq!(of(None, None, None).0, Policy::Fail);
-    assert_eq!(of(None, None, Some(&hold)).0, Policy::MigrateOrHold);
-    assert_eq!(of(None, Some(&shutdown), Some(&hold)).0, Policy::Shutdown);
-    assert_eq!(of(Some(&hold), Some(&shutdown), None).0, Policy::MigrateOrHold);
+    assert_eq!(of(None, None, None).0, MachinePolicy::Fail);
+    assert_eq!(of(None, None, Some(&hold)).0, MachinePolicy::MigrateOrHold);
+    assert_eq!(of(None, Some(&shutdown), Some(&hold)).0, MachinePolicy::Shutdown);
+    assert_eq!(of(Some(&hold), Some(&shutdown), None).0, MachinePolicy::MigrateOrHold);
     let (policy, from) = of(Some(&odd), None, None);
-    assert!(policy == Policy::MigrateOrHold && from.contains("\"kill\""), "{from}");
+    assert!(policy == MachinePolicy::MigrateOrHold && from.contains("\"kill\""), "{from}");
 }
 
 #[test]
@@ -137,16 +137,20 @@ fn a_target_needs_selector_room_a_schedulable_node_and_the_cpu_model() {
         ("cpu-feature.node.kubevirt.io/vmx", "true"),
         ("disk", "ssd"),
     ]);
-    let peer = |labels: &BTreeMap<String, String>| Peer {
+    let peer = |labels: &BTreeMap<String, String>| PeerNode {
         name: "n2".into(),
         ready: true,
         labels: labels.clone(),
         memory_bytes: Some(8 << 30),
-        ..Peer::default()
+        ..PeerNode::default()
     };
-    let needs = Needs { labels: labels(&[("disk", "ssd")]), memory_bytes: 4 << 30, ..Needs::default() };
+    let needs = SchedulingNeeds {
+        labels: labels(&[("disk", "ssd")]),
+        memory_bytes: 4 << 30,
+        ..SchedulingNeeds::default()
+    };
     let asks = |host_model| Asks { needs: needs.clone(), host_model, ..Asks::default() };
-    let of = |peer: Peer| forecast::target(&asks(true), &own, &[peer], None);
+    let of = |peer: PeerNode| forecast::target(&asks(true), &own, &[peer], None);
     assert_eq!(of(peer(&good)), Ok("n2".into()));
     let without = |key: &str| {
         let mut all = good.clone();
@@ -165,8 +169,8 @@ fn a_target_needs_selector_room_a_schedulable_node_and_the_cpu_model() {
     let pinned = "its node selector or affinity is changed on its VirtualMachine, not on the instance";
     assert!(without("disk").ends_with(pinned), "{}", without("disk"));
     assert!(!without("kubevirt.io/schedulable").contains("changed on"));
-    assert!(of(Peer { unschedulable: true, ..peer(&good) }).unwrap_err().contains("cordoned"));
-    assert!(of(Peer { memory_bytes: Some(1 << 30), ..peer(&good) }).unwrap_err().contains("memory"));
+    assert!(of(PeerNode { unschedulable: true, ..peer(&good) }).unwrap_err().contains("cordoned"));
+    assert!(of(PeerNode { memory_bytes: Some(1 << 30), ..peer(&good) }).unwrap_err().contains("memory"));
     assert_eq!(forecast::target(&asks(true), &own, &[], None), Err("there is no other node".into()));
     // A guest with a CPU model of its own does not need that of its node.
     let mut other = good.clone();

@@ -1,13 +1,18 @@
 //! Each row of what becomes of a machine.
 
-use kubeapi::machines::{Stopped, Turn};
+use kubeapi::machines::{MachineAction, Stopped};
 
 use super::super::rules::{Action, FLAPPING, MachineState};
-use super::super::{Disk, Limits};
+use super::super::{MachineDisk, MigrationLimits};
 use super::*;
 use crate::progress::BlockCode;
 
-const ALL: [Policy; 4] = [Policy::MigrateOrShutdown, Policy::MigrateOrHold, Policy::Shutdown, Policy::Fail];
+const ALL: [MachinePolicy; 4] = [
+    MachinePolicy::MigrateOrShutdown,
+    MachinePolicy::MigrateOrHold,
+    MachinePolicy::Shutdown,
+    MachinePolicy::Fail,
+];
 
 /// The word of what is done now.
 fn word(decision: &Decision) -> &'static str {
@@ -22,7 +27,7 @@ fn word(decision: &Decision) -> &'static str {
     }
 }
 
-fn told(decision: &Decision) -> (&'static str, MachineState) {
+fn worded(decision: &Decision) -> (&'static str, MachineState) {
     (word(decision), decision.state)
 }
 
@@ -30,23 +35,23 @@ fn told(decision: &Decision) -> (&'static str, MachineState) {
 fn d12_one_that_can_be_migrated_is_marked_then_evicted_then_followed_and_never_asked_twice() {
     use MachineState::{Asked, Gone, Moving, Waiting};
     let mut it = machine("db");
-    assert_eq!(told(&now(&it)), ("mark", Waiting));
+    assert_eq!(worded(&now(&it)), ("mark", Waiting));
     it.asked = Some(asked());
-    assert_eq!(told(&now(&it)), ("evict", Waiting));
+    assert_eq!(worded(&now(&it)), ("evict", Waiting));
     it.marked = true;
-    assert_eq!(told(&now(&it)), ("nothing", Asked));
+    assert_eq!(worded(&now(&it)), ("nothing", Asked));
     for phase in ["", "Pending", "Scheduling", "Scheduled", "PreparingTarget", "TargetReady", "Running"] {
         it.migration = Some(migration(phase));
-        assert_eq!(told(&now(&it)), ("nothing", Moving), "{phase}");
+        assert_eq!(worded(&now(&it)), ("nothing", Moving), "{phase}");
     }
     // Also where the mark is somebody else's, or a drain taint asked for it.
     let mut taint = VirtualMachine { migration: Some(migration("Running")), ..machine("db") };
-    assert_eq!(told(&now(&taint)), ("nothing", Moving));
+    assert_eq!(worded(&now(&taint)), ("nothing", Moving));
     // Moved: the source pod that has Succeeded is no launcher any more, and holds nothing up.
     (it.here, it.node, it.marked, it.migration) = (false, "n2".into(), false, None);
-    assert_eq!(told(&now(&it)), ("nothing", Moving), "its pod here has not ended yet");
+    assert_eq!(worded(&now(&it)), ("nothing", Moving), "its pod here has not ended yet");
     it.launchers.clear();
-    assert_eq!(told(&now(&it)), ("nothing", Gone));
+    assert_eq!(worded(&now(&it)), ("nothing", Gone));
     taint.launchers.clear();
     assert!(taint.here);
     assert_ne!(now(&taint).state, Gone, "its instance says that it is here");
@@ -76,29 +81,29 @@ fn d12_one_that_cannot_be_migrated_follows_its_policy_for_each_reason() {
         ]) {
             let it = VirtualMachine { migratable: no(reason), policy, ..machine("db") };
             let found = now(&it);
-            assert_eq!(told(&found), expected, "{reason} {policy:?}");
-            assert!(policy == Policy::Shutdown || found.text.contains(reason), "{}", found.text);
+            assert_eq!(worded(&found), expected, "{reason} {policy:?}");
+            assert!(policy == MachinePolicy::Shutdown || found.text.contains(reason), "{}", found.text);
         }
     }
     // No peer fits: none is asked for, as KubeVirt would try for ever.
     let nowhere = VirtualMachine { target: Err("node n2 is cordoned".into()), ..machine("db") };
-    assert_eq!(told(&now(&nowhere)), ("stop", ShuttingDown));
+    assert_eq!(worded(&now(&nowhere)), ("stop", ShuttingDown));
     assert!(now(&nowhere).text.contains("node n2 is cordoned"));
-    let held = VirtualMachine { policy: Policy::MigrateOrHold, ..nowhere };
-    assert_eq!(told(&now(&held)), ("nothing", Held));
+    let held = VirtualMachine { policy: MachinePolicy::MigrateOrHold, ..nowhere };
+    assert_eq!(worded(&now(&held)), ("nothing", Held));
 }
 
 #[test]
 fn d12_a_reason_that_kubevirt_does_not_know_is_no_reason_to_evict_as_it_would_migrate() {
     for reason in ["PausedIOError", FLAPPING] {
         let it = |owner| VirtualMachine {
-            strategy: Strategy::LiveMigrateIfPossible,
+            strategy: EvictionStrategy::LiveMigrateIfPossible,
             migratable: no(reason),
             owner,
             ..machine("db")
         };
-        assert_eq!(told(&now(&it(vm("db", "Always")))), ("stop", MachineState::ShuttingDown), "{reason}");
-        assert_eq!(told(&now(&it(MachineOwner::Nobody))), ("nothing", MachineState::Held), "{reason}");
+        assert_eq!(worded(&now(&it(vm("db", "Always")))), ("stop", MachineState::ShuttingDown), "{reason}");
+        assert_eq!(worded(&now(&it(MachineOwner::Nobody))), ("nothing", MachineState::Held), "{reason}");
     }
 }
 
@@ -106,26 +111,26 @@ fn d12_a_reason_that_kubevirt_does_not_know_is_no_reason_to_evict_as_it_would_mi
 fn d12_a_machine_that_only_lacks_room_is_shut_down_once_that_lasts() {
     let it = VirtualMachine { target: Err("node n2 is full".into()), lacks_room: true, ..machine("db") };
     let waits = after(&it, 299);
-    assert_eq!(told(&waits), ("nothing", MachineState::Waiting));
+    assert_eq!(worded(&waits), ("nothing", MachineState::Waiting));
     assert_eq!(waits.code, Some(BlockCode::NoOtherNode));
     assert_eq!(waits.text, "waits up to 300 s for room on another node: node n2 is full");
-    assert_eq!(told(&after(&it, 300)), ("stop", MachineState::ShuttingDown));
+    assert_eq!(worded(&after(&it, 300)), ("stop", MachineState::ShuttingDown));
     // Where nothing is shut down, it is said at once.
-    let held = VirtualMachine { policy: Policy::MigrateOrHold, ..it };
-    assert_eq!(told(&now(&held)), ("nothing", MachineState::Held));
+    let held = VirtualMachine { policy: MachinePolicy::MigrateOrHold, ..it };
+    assert_eq!(worded(&now(&held)), ("nothing", MachineState::Held));
 }
 
 #[test]
 fn a_limit_without_end_is_no_panic() {
-    let limits = Limits { completion_per_gib: Some(Duration::MAX), ..settings().limits };
+    let limits = MigrationLimits { completion_per_gib: Some(Duration::MAX), ..settings().limits };
     let it = VirtualMachine { migration: Some(migration("Running")), limits, marked: true, ..machine("db") };
-    assert_eq!(told(&after(&it, 1 << 40)), ("nothing", MachineState::Moving));
+    assert_eq!(worded(&after(&it, 1 << 40)), ("nothing", MachineState::Moving));
 }
 
 #[test]
 fn d12_under_hold_and_fail_no_launcher_is_evicted_that_would_be_shut_down() {
-    for strategy in Strategy::ALL {
-        for policy in [Policy::MigrateOrHold, Policy::Fail] {
+    for strategy in EvictionStrategy::ALL {
+        for policy in [MachinePolicy::MigrateOrHold, MachinePolicy::Fail] {
             for owner in [
                 vm("db", "Always"),
                 vm("db", "Manual"),
@@ -147,7 +152,7 @@ fn d12_under_hold_and_fail_no_launcher_is_evicted_that_would_be_shut_down() {
 
 #[test]
 fn strategy_none_is_shut_down_by_the_eviction_only_where_somebody_starts_it_again_or_nobody_ever_would() {
-    let none = |owner| VirtualMachine { strategy: Strategy::None, owner, ..machine("db") };
+    let none = |owner| VirtualMachine { strategy: EvictionStrategy::None, owner, ..machine("db") };
     let nowhere = |owner| VirtualMachine { target: Err("none".into()), ..none(owner) };
     let set = || MachineOwner::Other("VirtualMachineInstanceReplicaSet/app".into());
     assert_eq!(word(&now(&none(vm("db", "Always")))), "evict");
@@ -163,10 +168,10 @@ fn strategy_none_is_shut_down_by_the_eviction_only_where_somebody_starts_it_agai
     // LiveMigrate that cannot be migrated: its eviction is refused for ever.
     for owner in [set(), MachineOwner::Nobody] {
         let it = VirtualMachine { migratable: no("DisksNotLiveMigratable"), owner, ..machine("db") };
-        assert_eq!(told(&now(&it)), ("nothing", MachineState::Held));
+        assert_eq!(worded(&now(&it)), ("nothing", MachineState::Held));
     }
     let possible = VirtualMachine {
-        strategy: Strategy::LiveMigrateIfPossible,
+        strategy: EvictionStrategy::LiveMigrateIfPossible,
         migratable: no("DisksNotLiveMigratable"),
         owner: set(),
         ..machine("db")
@@ -176,28 +181,29 @@ fn strategy_none_is_shut_down_by_the_eviction_only_where_somebody_starts_it_agai
 
 #[test]
 fn what_is_shut_down_is_stopped_once_as_is_written_on_it() {
-    let mut it = VirtualMachine { policy: Policy::Shutdown, owner: vm("db", "Manual"), ..machine("db") };
+    let mut it =
+        VirtualMachine { policy: MachinePolicy::Shutdown, owner: vm("db", "Manual"), ..machine("db") };
     let found = now(&it);
     let Some(Action::Stop(work)) = &found.act else { panic!("{found:?}") };
-    let Turn::Stop(mark) = &work.turn else { panic!("{work:?}") };
+    let MachineAction::Stop(mark) = &work.turn else { panic!("{work:?}") };
     assert_eq!((mark.id.as_str(), mark.node.as_str()), ("drain of node n1, request 2 of t", "n1"));
     assert_eq!(mark.was.run_strategy.as_deref(), Some("Manual"));
     assert!(found.left.contains("started again once node n1 is back"), "{}", found.left);
     let MachineOwner::Machine(Some(seen)) = &mut it.owner else { panic!() };
     (seen.mark, seen.stopping) = (Some(mark.clone()), true);
-    assert_eq!(told(&now(&it)), ("nothing", MachineState::ShuttingDown), "it was asked to stop");
+    assert_eq!(worded(&now(&it)), ("nothing", MachineState::ShuttingDown), "it was asked to stop");
     // Its mark was written and the stop was not: a restart asks for it, whatever the policy has become.
-    let mut cut = VirtualMachine { policy: Policy::MigrateOrHold, ..it.clone() };
+    let mut cut = VirtualMachine { policy: MachinePolicy::MigrateOrHold, ..it.clone() };
     let MachineOwner::Machine(Some(seen)) = &mut cut.owner else { panic!() };
     seen.stopping = false;
     assert_eq!(word(&now(&cut)), "stop");
     // The mark of an earlier drain is not this one's.
     let MachineOwner::Machine(Some(seen)) = &mut cut.owner else { panic!() };
     seen.mark = Some(Stopped { id: "drain of node n1, request 1 of t".into(), ..mark.clone() });
-    cut.policy = Policy::MigrateOrHold;
+    cut.policy = MachinePolicy::MigrateOrHold;
     assert_eq!(word(&now(&cut)), "mark");
     it.launchers[0].ending = true;
-    assert_eq!(told(&now(&it)), ("nothing", MachineState::ShuttingDown));
+    assert_eq!(worded(&now(&it)), ("nothing", MachineState::ShuttingDown));
     it.over = true;
     it.launchers.clear();
     assert_eq!(now(&it).state, MachineState::Gone);
@@ -207,31 +213,31 @@ fn what_is_shut_down_is_stopped_once_as_is_written_on_it() {
 fn d12_after_three_failed_migrations_the_mark_goes_then_the_migration_then_the_policy_holds() {
     use MachineState::{Aborting, Asked, Moving, ShuttingDown};
     let mut it = VirtualMachine { marked: true, asked: Some(asked()), failed: failures(2), ..machine("db") };
-    assert_eq!(told(&now(&it)), ("nothing", Asked));
+    assert_eq!(worded(&now(&it)), ("nothing", Asked));
     assert!(now(&it).text.contains("2 of 3 tries failed"));
     it.failed = failures(3);
     it.migration = Some(migration("Pending"));
     let found = now(&it);
-    assert_eq!(told(&found), ("give-up", Aborting));
+    assert_eq!(worded(&found), ("give-up", Aborting));
     let Some(Action::Mark(written)) = found.act else { panic!() };
     assert!(written.gave_up.contains("stuck for 150 seconds"), "{written:?}");
     it.asked = Some(written);
-    assert_eq!(told(&now(&it)), ("clear", Aborting));
+    assert_eq!(worded(&now(&it)), ("clear", Aborting));
     it.marked = false;
-    assert_eq!(told(&now(&it)), ("delete", Aborting));
+    assert_eq!(worded(&now(&it)), ("delete", Aborting));
     it.migration.as_mut().unwrap().ending = true;
-    assert_eq!(told(&now(&it)), ("nothing", Aborting));
+    assert_eq!(worded(&now(&it)), ("nothing", Aborting));
     it.migration = None;
-    assert_eq!(told(&now(&it)), ("stop", ShuttingDown));
+    assert_eq!(worded(&now(&it)), ("stop", ShuttingDown));
     // What had failed before this drain asked does not count.
     let mut later = VirtualMachine { marked: true, failed: failures(4), ..machine("db") };
     let before = (1..4).map(|nth| format!("m{nth}")).collect();
-    later.asked = Some(super::Asked { failed_before: before, ..asked() });
-    assert_eq!(told(&now(&later)), ("nothing", Asked));
+    later.asked = Some(MigrationRequest { failed_before: before, ..asked() });
+    assert_eq!(worded(&now(&later)), ("nothing", Asked));
     later.asked = None;
     later.migration = Some(migration("Running"));
     later.failed = failures(0);
-    assert_eq!(told(&now(&later)), ("nothing", Moving));
+    assert_eq!(worded(&now(&later)), ("nothing", Moving));
 }
 
 #[test]
@@ -264,7 +270,7 @@ fn d12_a_migration_without_progress_for_the_limits_of_kubevirt_is_given_up_in_ea
     // No limit set, none of ours.
     let limits = settings().limits;
     for phase in ["Scheduled", "Running"] {
-        let endless = Limits { completion_per_gib: None, progress: None, ..limits };
+        let endless = MigrationLimits { completion_per_gib: None, progress: None, ..limits };
         let it = VirtualMachine {
             marked: true,
             migration: Some(migration(phase)),
@@ -279,9 +285,9 @@ fn d12_a_migration_without_progress_for_the_limits_of_kubevirt_is_given_up_in_ea
         limits,
         ..machine("db")
     };
-    let old = Settings::of_version((1, 3)).limits;
+    let old = MigrationSettings::of_version((1, 3)).limits;
     assert_eq!((word(&after(&slow(old), 1749)), word(&after(&slow(old), 1750))), ("nothing", "give-up"));
-    let twice = Limits { disrupts: true, ..limits };
+    let twice = MigrationLimits { disrupts: true, ..limits };
     assert_eq!(word(&after(&slow(twice), 749)), "nothing");
 }
 
@@ -302,8 +308,8 @@ fn d12_post_copy_is_never_ended() {
 #[test]
 fn one_that_kubevirt_has_not_reported_on_is_waited_for_and_then_counts_as_not_migratable() {
     let it = VirtualMachine { migratable: Migratable::Unknown, ..machine("db") };
-    assert_eq!(told(&after(&it, 59)), ("nothing", MachineState::Waiting));
-    assert_eq!(told(&after(&it, 60)), ("stop", MachineState::ShuttingDown));
+    assert_eq!(worded(&after(&it, 59)), ("nothing", MachineState::Waiting));
+    assert_eq!(worded(&after(&it, 60)), ("stop", MachineState::ShuttingDown));
 }
 
 #[test]
@@ -329,24 +335,27 @@ fn nothing_ever_deletes_a_launcher_and_an_eviction_asks_only_for_one_on_this_nod
 #[test]
 fn d12_one_that_cannot_be_read_is_let_alone_under_each_policy() {
     for policy in ALL {
-        for strategy in Strategy::ALL {
+        for strategy in EvictionStrategy::ALL {
             let it =
                 VirtualMachine { unread: Some("odd".into()), policy, strategy: *strategy, ..machine("db") };
-            assert_eq!(told(&now(&it)), ("nothing", MachineState::Unreadable), "{policy:?} {strategy:?}");
+            assert_eq!(worded(&now(&it)), ("nothing", MachineState::Unreadable), "{policy:?} {strategy:?}");
         }
     }
 }
 
-fn disk(rebuilds: bool) -> Disk {
+fn disk(rebuilds: bool) -> MachineDisk {
     let name = "shop/data (pvc-1)".into();
-    Disk { name, robustness: "degraded".into(), rebuilds, percent: rebuilds.then_some(42) }
+    MachineDisk { name, robustness: "degraded".into(), rebuilds, percent: rebuilds.then_some(42) }
 }
 
 #[test]
 fn while_a_volume_of_it_is_rebuilt_a_machine_is_not_asked_to_migrate_unless_its_annotation_says_so() {
     let mut it = VirtualMachine { disks: vec![disk(true)], ..machine("db") };
     let found = now(&it);
-    assert_eq!((told(&found), found.code), (("nothing", MachineState::Waiting), Some(BlockCode::Rebuilding)));
+    assert_eq!(
+        (worded(&found), found.code),
+        (("nothing", MachineState::Waiting), Some(BlockCode::Rebuilding))
+    );
     let volume = "volume shop/data (pvc-1) is degraded and being rebuilt, 42 %";
     assert!(
         found.text.contains(volume) && found.text.contains("fstrim") && found.text.contains("/etc/fstab")
@@ -356,7 +365,7 @@ fn while_a_volume_of_it_is_rebuilt_a_machine_is_not_asked_to_migrate_unless_its_
     // One that is degraded and not rebuilt, and a shutdown, wait for nothing.
     let still = VirtualMachine { disks: vec![disk(false)], ..machine("db") };
     assert_eq!((word(&now(&still)), now(&still).code), ("mark", None));
-    it = VirtualMachine { policy: Policy::Shutdown, although_rebuilding: false, ..it };
+    it = VirtualMachine { policy: MachinePolicy::Shutdown, although_rebuilding: false, ..it };
     assert_eq!(word(&now(&it)), "stop");
 }
 
@@ -366,11 +375,11 @@ fn one_that_is_paused_by_an_io_error_or_again_and_again_is_named_with_its_volume
         let mut it = VirtualMachine {
             migratable: no(reason),
             disks: vec![disk(false)],
-            policy: Policy::MigrateOrHold,
+            policy: MachinePolicy::MigrateOrHold,
             ..machine("db")
         };
         let found = now(&it);
-        assert_eq!(told(&found), ("nothing", MachineState::Held), "{reason}");
+        assert_eq!(worded(&found), ("nothing", MachineState::Held), "{reason}");
         let said = format!(
             "cannot move: {reason}: because; volume shop/data (pvc-1) is degraded; a guest that trims"
         );
@@ -381,7 +390,7 @@ fn one_that_is_paused_by_an_io_error_or_again_and_again_is_named_with_its_volume
         it.migration = Some(Migration { post_copy: true, ..migration("Running") });
         assert_eq!(word(&now(&it)), "nothing", "{reason}");
     }
-    let other = VirtualMachine { disks: vec![disk(false)], policy: Policy::Fail, ..machine("db") };
+    let other = VirtualMachine { disks: vec![disk(false)], policy: MachinePolicy::Fail, ..machine("db") };
     assert!(
         !now(&VirtualMachine { migratable: no("DisksNotLiveMigratable"), ..other }).text.contains("trims")
     );
@@ -390,10 +399,13 @@ fn one_that_is_paused_by_an_io_error_or_again_and_again_is_named_with_its_volume
 #[test]
 fn d12_what_an_earlier_drain_gave_up_does_not_count_once_the_machine_is_back() {
     let gave_up = |request: &str| {
-        let asked =
-            Asked { request: request.to_owned(), gave_up: "3 migrations failed".to_owned(), ..asked() };
+        let asked = MigrationRequest {
+            request: request.to_owned(),
+            gave_up: "3 migrations failed".to_owned(),
+            ..asked()
+        };
         VirtualMachine { asked: Some(asked), ..machine("db") }
     };
-    assert_eq!(told(&now(&gave_up(&drain().request))), ("stop", MachineState::ShuttingDown));
-    assert_eq!(told(&now(&gave_up("request 1 of an hour ago"))), ("mark", MachineState::Waiting));
+    assert_eq!(worded(&now(&gave_up(&drain().request))), ("stop", MachineState::ShuttingDown));
+    assert_eq!(worded(&now(&gave_up("request 1 of an hour ago"))), ("mark", MachineState::Waiting));
 }

@@ -6,11 +6,11 @@ use kubeapi::names::PodUid;
 use kubeapi::reply::Reply;
 use step::{Core, Mono};
 
-use super::super::View;
+use super::super::MachinesView;
 use super::super::rules::{Action, MachineState};
-use super::super::stage::{Effect, Event, Stage};
+use super::super::stage::{Effect, Event, MachineStage};
 use super::*;
-use crate::engine::Failure;
+use crate::engine::CallFailure;
 use crate::progress::BlockCode;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -25,7 +25,7 @@ enum Manner {
 
 /// A node with machines, a KubeVirt, and a stage that may be cut off and begun again.
 struct Bench {
-    stage: Stage,
+    stage: MachineStage,
     now: Mono,
     machines: BTreeMap<PodUid, VirtualMachine>,
     manner: Manner,
@@ -51,7 +51,7 @@ impl Bench {
     fn new(machines: Vec<VirtualMachine>) -> Self {
         let now = Mono::from_start(HOUR);
         Self {
-            stage: Stage::new(drain(), Vec::new(), now, now + HOUR * 24, 1),
+            stage: MachineStage::new(drain(), Vec::new(), now, now + HOUR * 24, 1),
             now,
             machines: machines.into_iter().map(|it| (it.guest.uid.clone(), it)).collect(),
             manner: Manner::Succeed,
@@ -67,10 +67,10 @@ impl Bench {
         }
     }
 
-    fn view(&self) -> View {
+    fn view(&self) -> MachinesView {
         let machines: Vec<VirtualMachine> = self.machines.values().cloned().collect();
         let running = machines.iter().filter(|it| it.migration.as_ref().is_some_and(Migration::runs)).count();
-        View { settings: settings(), machines, running, cordoned: self.cordoned }
+        MachinesView { settings: settings(), machines, running, cordoned: self.cordoned }
     }
 
     fn hear(&mut self, event: Event) {
@@ -101,7 +101,7 @@ impl Bench {
 
     fn restart(&mut self) {
         self.pending.clear();
-        self.stage = Stage::new(drain(), Vec::new(), self.now, self.now + HOUR * 24, 2);
+        self.stage = MachineStage::new(drain(), Vec::new(), self.now, self.now + HOUR * 24, 2);
     }
 
     /// What the server does with a call.
@@ -114,7 +114,7 @@ impl Bench {
                 if let Some(at) = self.replies.iter().position(|(name, _)| pod.name.ends_with(name)) {
                     return self.replies.remove(at).1;
                 }
-                if it.strategy == Strategy::None {
+                if it.strategy == EvictionStrategy::None {
                     it.launchers[0].ending = true;
                     return Reply::Done;
                 }
@@ -125,7 +125,9 @@ impl Bench {
             Action::DeleteMigration(_) => it.migration = None,
             Action::Stop(work) => {
                 let MachineOwner::Machine(Some(seen)) = &mut it.owner else { panic!("{work:?}") };
-                let kubeapi::machines::Turn::Set(strategy, mark) = &work.turn else { panic!("{work:?}") };
+                let kubeapi::machines::MachineAction::Set(strategy, mark) = &work.turn else {
+                    panic!("{work:?}")
+                };
                 (seen.strategy, seen.mark) = (strategy.clone(), mark.clone());
                 it.launchers[0].ending = true;
             }
@@ -194,8 +196,9 @@ impl Bench {
 
 #[test]
 fn d12_each_machine_is_moved_by_exactly_one_migration_wherever_the_agent_is_killed() {
-    let all =
-        || vec![machine("a"), machine("b"), VirtualMachine { policy: Policy::Shutdown, ..machine("c") }];
+    let all = || {
+        vec![machine("a"), machine("b"), VirtualMachine { policy: MachinePolicy::Shutdown, ..machine("c") }]
+    };
     let mut whole = Bench::new(all());
     whole.pass(60);
     assert_eq!(whole.end, Some(Ok(())));
@@ -227,7 +230,7 @@ fn d12_one_that_fails_three_times_is_shut_down_and_no_fourth_migration_is_made()
 
 #[test]
 fn d12_one_that_hangs_is_given_up_after_the_limit_and_held_by_its_policy() {
-    let held = VirtualMachine { policy: Policy::MigrateOrHold, ..machine("a") };
+    let held = VirtualMachine { policy: MachinePolicy::MigrateOrHold, ..machine("a") };
     let mut bench = Bench { manner: Manner::Hang, ..Bench::new(vec![held]) };
     bench.pass(900);
     assert_eq!(bench.blockers(), []);
@@ -246,8 +249,11 @@ fn d12_one_that_hangs_is_given_up_after_the_limit_and_held_by_its_policy() {
 
 #[test]
 fn d12_under_fail_the_attempt_fails_before_anything_is_asked() {
-    let fails =
-        VirtualMachine { policy: Policy::Fail, migratable: no("DisksNotLiveMigratable"), ..machine("a") };
+    let fails = VirtualMachine {
+        policy: MachinePolicy::Fail,
+        migratable: no("DisksNotLiveMigratable"),
+        ..machine("a")
+    };
     let mut bench = Bench::new(vec![fails, machine("b")]);
     bench.hear(Event::Tick);
     bench.pass(5);
@@ -285,7 +291,8 @@ fn an_uncordoned_node_is_cordoned_again_and_counted() {
 
 #[test]
 fn without_kubevirt_the_stage_is_over_and_a_role_that_lacks_it_fails_the_attempt() {
-    let failure = |reply: Reply| Failure { text: reply.text().to_owned(), next_step: String::new(), reply };
+    let failure =
+        |reply: Reply| CallFailure { text: reply.text().to_owned(), next_step: String::new(), reply };
     let mut bench = Bench::new(vec![]);
     bench.hear(Event::Tick);
     bench.pending.clear();
@@ -312,7 +319,7 @@ fn without_kubevirt_the_stage_is_over_and_a_role_that_lacks_it_fails_the_attempt
 #[test]
 fn the_attempts_time_ends_the_stage_and_names_who_is_left() {
     let mut bench = Bench { manner: Manner::Hang, ..Bench::new(vec![machine("a")]) };
-    bench.stage = Stage::new(drain(), Vec::new(), bench.now, bench.now + Duration::from_secs(20), 1);
+    bench.stage = MachineStage::new(drain(), Vec::new(), bench.now, bench.now + Duration::from_secs(20), 1);
     bench.hear(Event::Tick);
     bench.pass(30);
     let Some(Err(reason)) = &bench.end else { panic!() };
@@ -325,7 +332,7 @@ fn a_machine_that_is_paused_and_resumed_four_times_in_ten_minutes_counts_as_not_
     let one = |paused: Option<&str>, migratable| VirtualMachine {
         paused: paused.map(str::to_owned),
         migratable,
-        policy: Policy::MigrateOrHold,
+        policy: MachinePolicy::MigrateOrHold,
         ..machine("a")
     };
     // While KubeVirt has not said whether it can be migrated.

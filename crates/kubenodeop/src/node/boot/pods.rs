@@ -10,13 +10,13 @@ use futures::stream::{self, BoxStream, StreamExt};
 use kubeapi::ApiClient;
 use kubeapi::objects::{items, text};
 use kubeapi::slim::{Meta, Pod};
-use kubeapi::watch::{Scope, Update};
+use kubeapi::watch::{Update, WatchScope};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::{Boot, heard, listed, trouble};
+use super::{BootWatch, follow_objects, listed, trouble};
 use crate::calls::pods;
-use crate::node::gate::{Fact, Layer};
+use crate::node::gate::{GateFact, Layer};
 use crate::plan::tier::Tier;
 
 /// Networks that a pod asks for besides the one of all pods, and those that it has.
@@ -118,26 +118,26 @@ fn not_ready(pod: &Pod) -> Option<String> {
     Some(waiting(pod).next().map(str::to_owned).or(reason).unwrap_or_else(|| format!("phase {phase}")))
 }
 
-fn pod_scope(boot: &Boot) -> Scope {
+fn pod_scope(boot: &BootWatch) -> WatchScope {
     // All of them: the apps that a drain keeps are storage for the most part.
-    Scope { labels: None, ..pods::scope(&boot.node) }
+    WatchScope { labels: None, ..pods::scope(&boot.node) }
 }
 
-fn facts(all: &[&Ill]) -> [Fact; 3] {
+fn facts(all: &[&Ill]) -> [GateFact; 3] {
     let sorted = |of: fn(&Ill) -> &Option<String>| {
         let mut all: Vec<String> = all.iter().filter_map(|it| of(it).clone()).collect();
         all.sort();
         all
     };
     [
-        Fact::Storage(sorted(|it| &it.crashing)),
-        Fact::Unconnected(sorted(|it| &it.unconnected)),
-        Fact::System(sorted(|it| &it.system)),
+        GateFact::Storage(sorted(|it| &it.crashing)),
+        GateFact::Unconnected(sorted(|it| &it.unconnected)),
+        GateFact::System(sorted(|it| &it.system)),
     ]
 }
 
 /// One look at them.
-pub(super) async fn look(cluster: &ApiClient, boot: &Boot) -> Vec<Fact> {
+pub(super) async fn look(cluster: &ApiClient, boot: &BootWatch) -> Vec<GateFact> {
     match listed::<Lean>(cluster, &pod_scope(boot)).await {
         Update::Listed(all) => facts(&all.iter().map(|it| &it.ill).collect::<Vec<_>>()).into(),
         Update::Put(_) | Update::Gone(_) => Vec::new(),
@@ -146,9 +146,9 @@ pub(super) async fn look(cluster: &ApiClient, boot: &Boot) -> Vec<Fact> {
 }
 
 /// Them, whenever one has changed.
-pub(super) fn follow(cluster: &ApiClient, boot: &Boot) -> BoxStream<'static, Fact> {
+pub(super) fn follow(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
     let all: BTreeMap<String, Ill> = BTreeMap::new();
-    heard::<Lean>(cluster, pod_scope(boot))
+    follow_objects::<Lean>(cluster, pod_scope(boot))
         .scan(all, |all, heard| {
             let uid = |pod: &Lean| pod.uid.clone().unwrap_or_default();
             match heard {

@@ -17,14 +17,14 @@ use kube::core::Request;
 use kubeapi::names::{NodeName, VIRTUAL_IPS};
 use kubeapi::objects::{items, text};
 use kubeapi::slim::Pod;
-use kubeapi::watch::Scope;
+use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found, nodes};
 use serde_json::Value;
 
 use super::pods::{SYSTEM, named};
 use super::trouble;
 use crate::machines::undo;
-use crate::node::gate::{Fact, Layer, VirtualIp};
+use crate::node::gate::{GateFact, Layer, VirtualIp};
 
 /// The lease of the address of the control plane.
 const CONTROL_PLANE_IP: &str = VIRTUAL_IPS[0];
@@ -35,11 +35,11 @@ const ADDRESS: [&str; 2] = ["address", "vip_address"];
 const NODES_LIMIT: Duration = Duration::from_secs(10);
 
 /// One look at all of them.
-pub(super) fn look(cluster: ApiClient, node: NodeName) -> BoxStream<'static, Fact> {
+pub(super) fn look(cluster: ApiClient, node: NodeName) -> BoxStream<'static, GateFact> {
     let look = async move {
-        let network = virtual_ips(&cluster, &node).await.map(Fact::Network);
-        let pending = pending(&cluster, &node).await.map(Fact::Pending);
-        let machines = machines(&cluster, &node).await.map(Fact::Machines);
+        let network = virtual_ips(&cluster, &node).await.map(GateFact::Network);
+        let pending = pending(&cluster, &node).await.map(GateFact::Pending);
+        let machines = machines(&cluster, &node).await.map(GateFact::Machines);
         [(Layer::Network, network), (Layer::System, pending), (Layer::Machines, machines)]
             .map(|(layer, seen)| seen.unwrap_or_else(|error| trouble(layer, &error)))
     };
@@ -80,7 +80,7 @@ async fn virtual_ips(cluster: &ApiClient, node: &NodeName) -> Result<Vec<Virtual
 /// node has to serve.
 async fn absent(cluster: &ApiClient, node: &NodeName) -> Result<Vec<String>, Error> {
     let fields = Some(format!("spec.nodeName={node},status.phase=Running"));
-    let scope = Scope { fields, ..Scope::all("pods of kube-vip", Pod::url_path(Some(SYSTEM))) };
+    let scope = WatchScope { fields, ..WatchScope::all("pods of kube-vip", Pod::url_path(Some(SYSTEM))) };
     let pods = scope.list_all::<Value>(cluster).await?.items;
     let containers = pods.iter().flat_map(|it| items(&it["spec"]["containers"]));
     let of_vip = containers.filter(|it| text(&it["image"]).contains(KUBE_VIP));
@@ -99,7 +99,7 @@ fn is_here(address: IpAddr) -> bool {
 /// Pods that no node has taken and that belong to this one, or to kube-system and to no other node.
 async fn pending(cluster: &ApiClient, node: &NodeName) -> Result<Vec<String>, Error> {
     let fields = Some("spec.nodeName=,status.phase=Pending".to_owned());
-    let scope = Scope { fields, ..Scope::all("pods that no node has taken", Pod::url_path(None)) };
+    let scope = WatchScope { fields, ..WatchScope::all("pods that no node has taken", Pod::url_path(None)) };
     let list = scope.list_all::<Pod>(cluster).await?;
     let mut all: Vec<String> = list.items.iter().filter_map(|pod| waits_for(pod, node.as_str())).collect();
     all.sort();

@@ -14,7 +14,7 @@ use step::Mono;
 use super::{Layer, VirtualIp};
 
 /// What is the matter, and what a person can do.
-pub(super) type Trouble = (String, String);
+pub(super) type LayerTrouble = (String, String);
 
 /// Something that is not as it should be, and does not keep the node cordoned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Warning {
 
 /// How long layers have been in trouble while all below them was healthy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Patience(BTreeMap<Layer, Waited>);
+pub(super) struct LayerPatience(BTreeMap<Layer, Waited>);
 
 /// How long one layer was waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,13 +52,13 @@ impl Waited {
     }
 }
 
-impl Patience {
+impl LayerPatience {
     /// What is the matter with a layer as a warning, with since when; `None` when nothing is.
     pub(super) fn judge(
         &mut self,
         now: Mono,
         (layer, limit): (Layer, Duration),
-        trouble: Option<Trouble>,
+        trouble: Option<LayerTrouble>,
     ) -> Option<Warning> {
         let Some((words, next_step)) = trouble else {
             self.0.remove(&layer);
@@ -100,7 +100,7 @@ pub(super) struct Checks {
     /// The addresses of the node before this boot.
     pub(super) known: Vec<String>,
     /// That it has others now, with since when that is known.
-    pub(super) moved: Option<(Mono, Trouble)>,
+    pub(super) moved: Option<(Mono, LayerTrouble)>,
     /// What is wrong with the container runtime.
     pub(super) runtime: String,
     /// Each virtual IP, and whether its lease was renewed since the reading before.
@@ -111,7 +111,7 @@ pub(super) struct Checks {
     pub(super) pending: Result<Vec<String>, String>,
     pub(super) machines: Result<Vec<String>, String>,
     /// What the probes of the site find; `None` before the first of them since the node is Ready.
-    pub(super) probes: Option<Vec<Trouble>>,
+    pub(super) probes: Option<Vec<LayerTrouble>>,
 }
 
 impl Checks {
@@ -146,19 +146,19 @@ impl Checks {
         self.virtual_ips = Ok(leases.into_iter().zip(renewed).collect());
     }
 
-    pub(super) fn clock_trouble(&self) -> Option<Trouble> {
+    pub(super) fn clock_trouble(&self) -> Option<LayerTrouble> {
         let next =
             "check the time source with `timedatectl` or `chronyc tracking`, or set the clock with `date -s`";
         (!self.clock.is_empty()).then(|| (self.clock.clone(), next.to_owned()))
     }
 
-    pub(super) fn runtime_trouble(&self) -> Option<Trouble> {
+    pub(super) fn runtime_trouble(&self) -> Option<LayerTrouble> {
         let next = "look at `crictl ps`, `systemctl status k3s` (rke2-server, containerd) and its log; `runtime_socket` of the \
                     limits file names the socket that counts";
         (!self.runtime.is_empty()).then(|| (self.runtime.clone(), next.to_owned()))
     }
 
-    pub(super) fn network_trouble(&self) -> Option<Trouble> {
+    pub(super) fn network_trouble(&self) -> Option<LayerTrouble> {
         self.virtual_ip_trouble().or_else(|| {
             let (namespace, name) = self.unconnected.first()?.split(' ').next()?.split_once('/')?;
             let all = listed(&self.unconnected, "; ");
@@ -170,7 +170,7 @@ impl Checks {
         })
     }
 
-    fn virtual_ip_trouble(&self) -> Option<Trouble> {
+    fn virtual_ip_trouble(&self) -> Option<LayerTrouble> {
         let all = match &self.virtual_ips {
             Ok(all) => all,
             Err(why) => {
@@ -220,7 +220,7 @@ impl Checks {
         self.moved = Some((since, (words, next.to_owned())));
     }
 
-    pub(super) fn system_trouble(&self) -> Option<Trouble> {
+    pub(super) fn system_trouble(&self) -> Option<LayerTrouble> {
         let pending = self.pending.as_deref().unwrap_or_default();
         let all: Vec<String> = self.system.iter().chain(pending).cloned().collect();
         if let (Err(why), true) = (&self.pending, all.is_empty()) {
@@ -232,7 +232,7 @@ impl Checks {
         Some((format!("pods are not Ready: {}", listed(&all, "; ")), next))
     }
 
-    pub(super) fn probes_trouble(&self) -> Option<Trouble> {
+    pub(super) fn probes_trouble(&self) -> Option<LayerTrouble> {
         let Some(found) = &self.probes else {
             return Some((
                 "the probes were not tried since the node is Ready".to_owned(),
@@ -244,7 +244,7 @@ impl Checks {
         Some((format!("probes fail: {}", listed(&all, "; ")), next.clone()))
     }
 
-    pub(super) fn machines_trouble(&self) -> Option<Trouble> {
+    pub(super) fn machines_trouble(&self) -> Option<LayerTrouble> {
         let all = match &self.machines {
             Ok(all) => all,
             Err(why) => {

@@ -8,7 +8,7 @@ use super::{Layer, VolumesBefore, VolumesSeen};
 
 /// Something seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fact {
+pub enum GateFact {
     /// The device nodes that are missing.
     Devices(Vec<String>),
     /// What is wrong with the wall clock; empty for nothing.
@@ -29,7 +29,7 @@ pub enum Fact {
     /// The leases of virtual IPs; none without kube-vip.
     Network(Vec<VirtualIp>),
     /// Our node.
-    Node(NodeSeen),
+    Node(GateNode),
     /// Its lease.
     Lease(LeaseSeen),
     /// Storage pods on it that are crash-looping, in words.
@@ -50,7 +50,7 @@ pub enum Fact {
     Trouble(Layer, String),
 }
 
-impl Fact {
+impl GateFact {
     /// Whether it can only be known from an answer of the API.
     pub(super) const fn is_answer(&self) -> bool {
         matches!(
@@ -71,7 +71,7 @@ impl Fact {
 
 /// What counts of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NodeSeen {
+pub struct GateNode {
     /// Empty when Ready, else what its condition says.
     pub not_ready: String,
     /// Taints of an outage that are on it, as `node.kubernetes.io/unreachable:NoExecute`.

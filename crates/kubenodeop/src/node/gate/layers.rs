@@ -38,7 +38,7 @@ step::named! {
 
 /// How long a layer may take before it counts as failed, and how long things must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct LayerLimits {
     /// Device nodes.
     pub devices: Duration,
     /// The clock.
@@ -73,7 +73,7 @@ pub struct Limits {
     pub look: Duration,
 }
 
-impl Default for Limits {
+impl Default for LayerLimits {
     fn default() -> Self {
         Self {
             devices: Duration::from_mins(1),
@@ -96,7 +96,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl LayerLimits {
     /// The layer's own; `None` for one that only takes its time.
     pub(super) const fn of(&self, layer: Layer) -> Option<Duration> {
         match layer {

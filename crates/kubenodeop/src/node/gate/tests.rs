@@ -7,7 +7,7 @@ use std::time::Duration;
 use step::Mono;
 
 use crate::node::gate::{
-    Fact, Gate, Layer, LeaseSeen, Limits, NodeSeen, Verdict, VolumesBefore, VolumesSeen,
+    Gate, GateFact, GateNode, GateStatus, Layer, LayerLimits, LeaseSeen, VolumesBefore, VolumesSeen,
 };
 
 const T0: Mono = Mono::from_start(Duration::from_secs(100));
@@ -17,26 +17,27 @@ fn at(secs: u64) -> Mono {
     T0 + Duration::from_secs(secs)
 }
 
-fn lease(renewed: &str) -> Fact {
-    Fact::Lease(LeaseSeen { renewed: renewed.to_owned(), lasts: Duration::from_secs(40) })
+fn lease(renewed: &str) -> GateFact {
+    GateFact::Lease(LeaseSeen { renewed: renewed.to_owned(), lasts: Duration::from_secs(40) })
 }
 
-fn node(not_ready: &str, taints: &[&str]) -> Fact {
+fn node(not_ready: &str, taints: &[&str]) -> GateFact {
     let taints = taints.iter().map(|it| (*it).to_owned()).collect();
-    Fact::Node(NodeSeen { not_ready: not_ready.to_owned(), taints, ..NodeSeen::default() })
+    GateFact::Node(GateNode { not_ready: not_ready.to_owned(), taints, ..GateNode::default() })
 }
 
 /// A gate that has heard at its start that all is healthy, but for one renewal.
 fn healthy(taints: &[&str]) -> Gate {
-    let mut gate = Gate::new("n1", Limits::default(), T0);
-    for fact in [Fact::Devices(Vec::new()), Fact::Service(Ok(())), node("", taints), lease("r0")] {
+    let mut gate = Gate::new("n1", LayerLimits::default(), T0);
+    for fact in [GateFact::Devices(Vec::new()), GateFact::Service(Ok(())), node("", taints), lease("r0")] {
         gate.hear(T0, fact);
     }
-    for fact in [Fact::Storage(Vec::new()), Fact::Volumes(VolumesSeen::default())] {
+    for fact in [GateFact::Storage(Vec::new()), GateFact::Volumes(VolumesSeen::default())] {
         gate.hear(T0, fact);
     }
-    let nothing = [Fact::Runtime(String::new()), Fact::Network(Vec::new()), Fact::Pending(Vec::new())];
-    for fact in nothing.into_iter().chain([Fact::Machines(Vec::new()), Fact::Probes(Vec::new())]) {
+    let nothing =
+        [GateFact::Runtime(String::new()), GateFact::Network(Vec::new()), GateFact::Pending(Vec::new())];
+    for fact in nothing.into_iter().chain([GateFact::Machines(Vec::new()), GateFact::Probes(Vec::new())]) {
         gate.hear(T0, fact);
     }
     gate
@@ -51,9 +52,9 @@ fn open(taints: &[&str]) -> Gate {
     gate
 }
 
-fn faulted() -> Fact {
+fn faulted() -> GateFact {
     let faulted = [("pvc-1".to_owned(), "shop/data (pvc-1)".to_owned())].into();
-    Fact::Volumes(VolumesSeen { faulted, ..VolumesSeen::default() })
+    GateFact::Volumes(VolumesSeen { faulted, ..VolumesSeen::default() })
 }
 
 /// A drain has recorded that this volume was whole.
@@ -61,7 +62,7 @@ fn recorded(volume: &str) -> VolumesBefore {
     VolumesBefore { volumes: [(volume.to_owned(), true)].into(), ..VolumesBefore::default() }
 }
 
-fn layer(verdict: &Verdict) -> &'static str {
+fn layer(verdict: &GateStatus) -> &'static str {
     verdict.layer.map_or("open", Layer::text)
 }
 
@@ -84,16 +85,16 @@ fn r4_the_gate_opens_when_all_layers_have_held_for_the_set_time() {
 
 #[test]
 fn r4_each_layer_in_turn_shuts_the_gate_by_name_with_what_was_seen_and_what_to_do() {
-    let refused = || Fact::Service(Err("connection refused".to_owned()));
-    let trouble = |layer| Fact::Trouble(layer, "403 forbidden".to_owned());
+    let refused = || GateFact::Service(Err("connection refused".to_owned()));
+    let trouble = |layer| GateFact::Trouble(layer, "403 forbidden".to_owned());
     let table = [
-        (Fact::Devices(vec!["/dev/kmsg".to_owned()]), "device-nodes", "/dev/kmsg", "mknod"),
+        (GateFact::Devices(vec!["/dev/kmsg".to_owned()]), "device-nodes", "/dev/kmsg", "mknod"),
         (refused(), "kubernetes-service", "connection refused", "kubeconfig"),
         (node("Ready is False KubeletNotReady", &[]), "node-ready", "KubeletNotReady", "describe node n1"),
         (trouble(Layer::Node), "node-ready", "403 forbidden", "describe node n1"),
         (trouble(Layer::Lease), "node-lease", "403 forbidden", "get lease n1"),
         (
-            Fact::Storage(vec!["longhorn-system/manager".to_owned()]),
+            GateFact::Storage(vec!["longhorn-system/manager".to_owned()]),
             "storage-pods",
             "longhorn-system/manager",
             "logs",
@@ -115,7 +116,7 @@ fn r4_each_layer_in_turn_shuts_the_gate_by_name_with_what_was_seen_and_what_to_d
 #[test]
 fn kernel_parameters_that_are_lost_are_said_before_the_cordon_goes_and_hold_nothing_up() {
     let mut gate = open(&[]);
-    gate.hear(at(10), Fact::Lost(vec!["hugepages=8".to_owned()]));
+    gate.hear(at(10), GateFact::Lost(vec!["hugepages=8".to_owned()]));
     let verdict = gate.judge(at(10));
     assert!(verdict.is_open());
     assert_eq!(verdict.words, "the node is healthy; its kernel was started without hugepages=8");
@@ -124,22 +125,22 @@ fn kernel_parameters_that_are_lost_are_said_before_the_cordon_goes_and_hold_noth
 
 #[test]
 fn r4_of_several_layers_the_lowest_is_reported() {
-    let mut gate = Gate::new("n1", Limits::default(), T0);
-    gate.hear(T0, Fact::Storage(vec!["longhorn-system/m".to_owned()]));
+    let mut gate = Gate::new("n1", LayerLimits::default(), T0);
+    gate.hear(T0, GateFact::Storage(vec!["longhorn-system/m".to_owned()]));
     gate.hear(T0, node("no", &[]));
-    gate.hear(T0, Fact::Service(Err("refused".to_owned())));
-    gate.hear(T0, Fact::Devices(vec!["/dev/kmsg".to_owned()]));
+    gate.hear(T0, GateFact::Service(Err("refused".to_owned())));
+    gate.hear(T0, GateFact::Devices(vec!["/dev/kmsg".to_owned()]));
     let mut seen = vec![layer(&gate.judge(T0))];
     for fact in [
-        Fact::Devices(Vec::new()),
-        Fact::Service(Ok(())),
+        GateFact::Devices(Vec::new()),
+        GateFact::Service(Ok(())),
         node("", &[]),
         lease("r0"),
         lease("r1"),
-        Fact::Runtime(String::new()),
-        Fact::Network(Vec::new()),
-        Fact::Storage(Vec::new()),
-        Fact::Volumes(VolumesSeen::default()),
+        GateFact::Runtime(String::new()),
+        GateFact::Network(Vec::new()),
+        GateFact::Storage(Vec::new()),
+        GateFact::Volumes(VolumesSeen::default()),
     ] {
         gate.hear(T0, fact);
         seen.push(layer(&gate.judge(T0)));
@@ -162,16 +163,16 @@ fn r4_of_several_layers_the_lowest_is_reported() {
 #[test]
 fn r4_a_layer_over_its_limit_has_failed_and_still_becomes_sound() {
     let facts = [
-        (Layer::Devices, Fact::Devices(vec!["/dev/kmsg".to_owned()]), Fact::Devices(Vec::new()), 60),
-        (Layer::Service, Fact::Service(Err("refused".to_owned())), Fact::Service(Ok(())), 600),
+        (Layer::Devices, GateFact::Devices(vec!["/dev/kmsg".to_owned()]), GateFact::Devices(Vec::new()), 60),
+        (Layer::Service, GateFact::Service(Err("refused".to_owned())), GateFact::Service(Ok(())), 600),
         (Layer::Node, node("no", &[]), node("", &[]), 600),
-        (Layer::Lease, Fact::Trouble(Layer::Lease, "403".to_owned()), lease("r9"), 120),
-        (Layer::Storage, Fact::Storage(vec!["l/m".to_owned()]), Fact::Storage(Vec::new()), 600),
+        (Layer::Lease, GateFact::Trouble(Layer::Lease, "403".to_owned()), lease("r9"), 120),
+        (Layer::Storage, GateFact::Storage(vec!["l/m".to_owned()]), GateFact::Storage(Vec::new()), 600),
     ];
     for (expected, bad, good, secs) in facts {
         let mut gate = open(&[]);
         let after = |secs: u64| at(10 + secs);
-        let mut step = |now: Mono, fact: Option<&Fact>, beat: &str| {
+        let mut step = |now: Mono, fact: Option<&GateFact>, beat: &str| {
             if expected != Layer::Lease {
                 gate.hear(now, lease(beat));
             }
@@ -219,17 +220,17 @@ fn r5_stale_taints_go_after_60_s_of_renewals_and_not_before() {
     assert!(gate.judge(at(6)).words.contains("60 s"));
     for secs in (11..61).step_by(10) {
         gate.hear(at(secs), lease(&format!("r{secs}")));
-        assert!(!gate.mends(at(secs)), "{secs}");
+        assert!(!gate.removes_taints(at(secs)), "{secs}");
     }
     // The span of renewals counts, not the time since the first.
-    assert!(!gate.mends(at(65)));
+    assert!(!gate.removes_taints(at(65)));
     gate.hear(at(65), lease("r65"));
-    assert!(gate.mends(at(65)));
+    assert!(gate.removes_taints(at(65)));
     // One try, and the next one after a pause.
-    assert!(!gate.mends(at(66)));
-    assert!(gate.mends(at(70)));
+    assert!(!gate.removes_taints(at(66)));
+    assert!(gate.removes_taints(at(70)));
     gate.hear(at(71), node("", &[]));
-    assert!(!gate.mends(at(90)));
+    assert!(!gate.removes_taints(at(90)));
 }
 
 #[test]
@@ -237,11 +238,11 @@ fn r5_a_gap_in_the_renewals_starts_the_60_s_anew() {
     let mut gate = open(&[TAINT]);
     gate.hear(at(30), lease("r2"));
     gate.hear(at(71), lease("r3"));
-    assert!(!gate.mends(at(71)));
+    assert!(!gate.removes_taints(at(71)));
     gate.hear(at(101), lease("r4"));
-    assert!(!gate.mends(at(101)));
+    assert!(!gate.removes_taints(at(101)));
     gate.hear(at(131), lease("r5"));
-    assert!(gate.mends(at(131)));
+    assert!(gate.removes_taints(at(131)));
 }
 
 #[test]
@@ -253,25 +254,27 @@ fn r5_no_taint_goes_while_the_kubelet_is_not_ready_or_silent_or_the_api_away() {
         }
         gate
     };
-    assert!(renewed().mends(at(65)));
+    assert!(renewed().removes_taints(at(65)));
     let mut silent = renewed();
-    assert!(!silent.mends(at(105)));
-    for fact in [node("Ready is False", &[TAINT]), Fact::Service(Err("refused".to_owned())), node("", &[])] {
+    assert!(!silent.removes_taints(at(105)));
+    for fact in
+        [node("Ready is False", &[TAINT]), GateFact::Service(Err("refused".to_owned())), node("", &[])]
+    {
         let mut gate = renewed();
         gate.hear(at(65), fact.clone());
-        assert!(!gate.mends(at(65)), "{fact:?}");
+        assert!(!gate.removes_taints(at(65)), "{fact:?}");
     }
     // Storage may wait for just these taints to go.
     let mut gate = renewed();
-    gate.hear(at(65), Fact::Storage(vec!["longhorn-system/m".to_owned()]));
-    assert!(gate.mends(at(65)));
+    gate.hear(at(65), GateFact::Storage(vec!["longhorn-system/m".to_owned()]));
+    assert!(gate.removes_taints(at(65)));
 }
 
 #[test]
 fn u10_degraded_volumes_leave_the_gate_open_and_hold_the_turn_for_their_time() {
     let mut gate = healthy(&[]);
     let degraded = [("pvc-1".to_owned(), "shop/data (pvc-1)".to_owned())].into();
-    gate.hear(T0, Fact::Volumes(VolumesSeen { degraded, ..VolumesSeen::default() }));
+    gate.hear(T0, GateFact::Volumes(VolumesSeen { degraded, ..VolumesSeen::default() }));
     gate.hear(at(1), lease("r1"));
     assert_eq!(layer(&gate.judge(at(1))), "steady");
     let verdict = gate.judge(at(6));
@@ -291,7 +294,7 @@ fn r4_a_volume_that_was_healthy_before_and_is_faulted_keeps_the_gate_shut_until_
  {
     let mut gate = healthy(&[]);
     let volumes = Some(recorded("pvc-1"));
-    gate.hear(T0, Fact::Node(NodeSeen { volumes, ..NodeSeen::default() }));
+    gate.hear(T0, GateFact::Node(GateNode { volumes, ..GateNode::default() }));
     gate.hear(T0, faulted());
     for secs in (0..=600).step_by(20) {
         gate.hear(at(secs), lease(&format!("r{secs}")));
@@ -308,8 +311,8 @@ fn r4_a_volume_that_was_healthy_before_and_is_faulted_keeps_the_gate_shut_until_
 fn r4_what_was_faulted_before_shuts_nothing_once_the_record_has_gone_with_the_cordon() {
     let mut gate = healthy(&[]);
     let volumes = Some(recorded("pvc-2"));
-    gate.hear(T0, Fact::Node(NodeSeen { volumes, ..NodeSeen::default() }));
+    gate.hear(T0, GateFact::Node(GateNode { volumes, ..GateNode::default() }));
     gate.hear(T0, faulted());
-    gate.hear(T0, Fact::Node(NodeSeen::default()));
+    gate.hear(T0, GateFact::Node(GateNode::default()));
     assert_ne!(gate.judge(at(1)).layer, Some(Layer::Volumes));
 }

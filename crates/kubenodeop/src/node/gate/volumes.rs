@@ -16,7 +16,7 @@ use kubeapi::names::listed;
 use serde::{Deserialize, Serialize};
 use step::Mono;
 
-use crate::storage::{Finding, VolumeState};
+use crate::storage::{VolumeFinding, VolumeState};
 
 /// Volumes with a copy on a node before an outage, and whether all their copies were healthy.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct VolumesBefore {
 
 impl VolumesBefore {
     /// Those that are not faulted; `None` without any.
-    pub fn of(findings: &[Finding]) -> Option<Self> {
+    pub fn of(findings: &[VolumeFinding]) -> Option<Self> {
         let good = findings.iter().filter(|it| it.state != VolumeState::Faulted);
         let all: BTreeMap<String, bool> = good.map(|it| (it.volume.clone(), it.is_whole())).collect();
         // Of one that has gone down with its instance manager no copy is healthy any more.

@@ -3,26 +3,36 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::calls::volumes::AttachmentFacts;
+use crate::node::cordon::Cordon;
 use crate::node::cordon::tests::node;
-use crate::node::cordon::{Cordon, CordonOwner};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::budget::tests::budget;
 use crate::plan::class::tests::pod;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
-use crate::plan::placement::{Affinity, Needs, Peer, Term};
+use crate::plan::placement::{Affinity, PeerNode, SchedulingNeeds, SelectorTerm};
 use crate::plan::tier::Tier;
-use crate::plan::unhealthy::{UnhealthyPod, Why};
-use crate::plan::{Owner, PodFacts};
+use crate::plan::unhealthy::{UnhealthyPod, UnhealthyReason};
+use crate::plan::{PodFacts, PodOwner};
 use crate::progress::BlockCode;
+use kubeapi::nodes::CordonAnnotation;
 
 fn on_node(facts: PodFacts) -> Surveyed {
-    Surveyed { facts, needs: Needs::default(), ready: true, pending: false, priority_class: String::new() }
+    Surveyed {
+        facts,
+        needs: SchedulingNeeds::default(),
+        ready: true,
+        pending: false,
+        priority_class: String::new(),
+    }
 }
 
 /// A pod that no node but this one may take.
 fn pinned(name: &str) -> Surveyed {
-    let affinity = Affinity { of: "volume pv-1".to_owned(), terms: vec![Term::default()] };
-    Surveyed { needs: Needs { affinities: vec![affinity], ..Needs::default() }, ..on_node(pod(name)) }
+    let affinity = Affinity { of: "volume pv-1".to_owned(), terms: vec![SelectorTerm::default()] };
+    Surveyed {
+        needs: SchedulingNeeds { affinities: vec![affinity], ..SchedulingNeeds::default() },
+        ..on_node(pod(name))
+    }
 }
 
 fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
@@ -34,7 +44,7 @@ fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
         hindrances: BTreeMap::new(),
         machines: None,
         copies: Ok(BTreeMap::new()),
-        peers: vec![Peer { name: "n2".to_owned(), ready: true, ..Peer::default() }],
+        peers: vec![PeerNode { name: "n2".to_owned(), ready: true, ..PeerNode::default() }],
         findings: vec![],
         ending: BTreeSet::new(),
         attached: vec![],
@@ -64,12 +74,12 @@ fn every_class_has_its_word_and_pods_stand_in_the_order_in_which_they_leave() {
         on_node(facts)
     };
     let pods = vec![
-        with("a-mirror", |it| it.owner = Owner::Kubelet),
-        with("b-set", |it| it.owner = Owner::DaemonSet),
+        with("a-mirror", |it| it.owner = PodOwner::Kubelet),
+        with("b-set", |it| it.owner = PodOwner::DaemonSet),
         with("c-kept", |it| _ = it.labels.insert("app".to_owned(), "csi-attacher".to_owned())),
         with("d-storage", |it| it.tier = Tier::Storage),
         with("e-urgent", |it| it.priority = 9),
-        with("f-orphan", |it| it.owner = Owner::VanishedDaemonSet),
+        with("f-orphan", |it| it.owner = PodOwner::VanishedDaemonSet),
         with("g-finished", |it| it.finished = true),
         with("h-going", |it| it.terminating = true),
         with("i-tolerating", |it| it.tolerates_cordon = true),
@@ -118,7 +128,7 @@ fn d6_d7_a_budget_without_room_blocks_with_its_numbers_and_what_hinders_it() {
         pod: "shop/b".to_owned(),
         node: String::new(),
         since: String::new(),
-        why: Why::Unplaced("0/2 nodes are available".to_owned()),
+        why: UnhealthyReason::Unplaced("0/2 nodes are available".to_owned()),
     };
     hindered.hindrances.insert(("shop".to_owned(), "web".to_owned()), vec![hindrance]);
     let blockers = forecast(&hindered).blockers;
@@ -204,7 +214,8 @@ fn the_state_of_nodes_and_volumes_is_told() {
         ]
     );
     assert_eq!(plan.pods[0].note, "no other node can take it: node n2 is cordoned");
-    let owner = CordonOwner { requested_by: 2, requested_at: "t".to_owned(), ..CordonOwner::default() };
+    let owner =
+        CordonAnnotation { requested_by: 2, requested_at: "t".to_owned(), ..CordonAnnotation::default() };
     given.node.cordon = Cordon::Ours(owner);
     given.peers.clear();
     let plan = forecast(&given);

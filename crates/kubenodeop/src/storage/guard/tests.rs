@@ -4,15 +4,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::storage::{Look, NodeState};
+use crate::storage::{NodeReadiness, StorageView};
 
 const AT: &str = "2026-03-14T09:00:00Z";
 
 /// Volume `pvc-1` of claim `shop/data`, wanted twice, and three nodes that are well; ours is n1 and cordoned.
-pub(crate) fn cluster() -> Facts {
-    let mut facts = Facts::default();
+pub(crate) fn cluster() -> StorageFacts {
+    let mut facts = StorageFacts::default();
     for node in ["n1", "n2", "n3"] {
-        facts.nodes.insert(node.to_owned(), NodeState { ready: true, cordoned: node == "n1" });
+        facts.nodes.insert(node.to_owned(), NodeReadiness { ready: true, cordoned: node == "n1" });
         facts.storage_nodes.insert(
             node.to_owned(),
             object(json!({
@@ -40,7 +40,7 @@ fn object<T: DeserializeOwned>(value: Value) -> T {
 }
 
 /// A copy `r-<node>` of pvc-1 on `node`.
-pub(crate) fn copy(facts: &mut Facts, node: &str, healthy_at: &str, failed_at: &str) {
+pub(crate) fn copy(facts: &mut StorageFacts, node: &str, healthy_at: &str, failed_at: &str) {
     facts.replicas.insert(
         format!("r-{node}"),
         object(json!({
@@ -50,7 +50,7 @@ pub(crate) fn copy(facts: &mut Facts, node: &str, healthy_at: &str, failed_at: &
 }
 
 /// The volume is attached, and its engine has these copies in these modes; the one on n2 has an address.
-pub(crate) fn attached(facts: &mut Facts, modes: &[(&str, &str)]) {
+pub(crate) fn attached(facts: &mut StorageFacts, modes: &[(&str, &str)]) {
     let modes: serde_json::Map<String, Value> =
         modes.iter().map(|(node, mode)| (format!("r-{node}"), json!(mode))).collect();
     facts.engines.insert(
@@ -66,7 +66,7 @@ pub(crate) fn attached(facts: &mut Facts, modes: &[(&str, &str)]) {
     );
 }
 
-fn state(change: impl FnOnce(&mut Facts)) -> Option<VolumeState> {
+fn state(change: impl FnOnce(&mut StorageFacts)) -> Option<VolumeState> {
     let mut facts = cluster();
     change(&mut facts);
     let mut found = judge(&facts, "n1");
@@ -133,7 +133,7 @@ fn d14_an_attached_volume_is_judged_by_the_modes_that_its_engine_knows() {
 
 #[test]
 fn d14_a_copy_elsewhere_counts_only_on_a_node_that_can_serve_it() {
-    let with = |change: fn(&mut Facts)| {
+    let with = |change: fn(&mut StorageFacts)| {
         state(|facts| {
             copy(facts, "n1", AT, "");
             copy(facts, "n2", AT, "");
@@ -166,11 +166,11 @@ fn d14_a_copy_elsewhere_counts_only_on_a_node_that_can_serve_it() {
     }
 }
 
-fn volume(facts: &mut Facts) -> &mut Volume {
+fn volume(facts: &mut StorageFacts) -> &mut Volume {
     facts.volumes.get_mut("pvc-1").unwrap()
 }
 
-fn cordon(facts: &mut Facts, nodes: &[&str]) {
+fn cordon(facts: &mut StorageFacts, nodes: &[&str]) {
     for node in nodes {
         facts.nodes.get_mut(*node).unwrap().cordoned = true;
     }
@@ -178,7 +178,7 @@ fn cordon(facts: &mut Facts, nodes: &[&str]) {
 
 #[test]
 fn d14_why_there_is_no_other_copy() {
-    let with = |change: fn(&mut Facts)| {
+    let with = |change: fn(&mut StorageFacts)| {
         state(|facts| {
             facts.volumes.get_mut("pvc-1").unwrap().spec.number_of_replicas = 1;
             copy(facts, "n1", AT, "");
@@ -219,7 +219,7 @@ fn d14_why_there_is_no_other_copy() {
 }
 
 /// The disk of `node` has the copy there and this much of 1000 bytes free.
-fn disk(facts: &mut Facts, node: &str, available: i64) {
+fn disk(facts: &mut StorageFacts, node: &str, available: i64) {
     let status = &mut facts.storage_nodes.get_mut(node).unwrap().status;
     let disk = json!({
         "storageMaximum": 1000, "storageAvailable": available, "scheduledReplica": { format!("r-{node}"): 7 },
@@ -296,7 +296,7 @@ fn d14_a_finding_has_the_claim_the_place_and_the_percent() {
     let found = judge(&facts, "n1").remove(0);
     assert_eq!((found.to_string().as_str(), found.attached.as_str()), ("shop/data (pvc-1)", "n1"));
     assert_eq!(
-        found.words(&Policy::BlockLast),
+        found.words(&NodeDrainPolicy::BlockLast),
         "the last healthy copy is here; another is being rebuilt, 42 %"
     );
     for (word, named) in [("pvc-1", true), ("shop/data", true), ("data", false), ("shop/other", false)] {
@@ -318,24 +318,24 @@ fn d14_a_finding_has_the_claim_the_place_and_the_percent() {
     assert_eq!(safe, [], "no copy there");
 }
 
-type Change = fn(&mut Facts);
+type Change = fn(&mut StorageFacts);
 
 #[test]
 fn what_keeps_the_budget_of_an_instance_manager_follows_the_policy() {
-    let closed = |policy: &str, change: fn(&mut Facts)| {
-        let mut facts = Facts { policy: Policy::parse(policy), ..cluster() };
+    let closed = |policy: &str, change: fn(&mut StorageFacts)| {
+        let mut facts = StorageFacts { policy: NodeDrainPolicy::parse(policy), ..cluster() };
         copy(&mut facts, "n1", AT, "");
         change(&mut facts);
-        Look::of(&facts, "n1").managers.remove("im-n1").unwrap().why
+        StorageView::of(&facts, "n1").managers.remove("im-n1").unwrap().why
     };
     let last = "last healthy copies are on this node: shop/data (pvc-1)";
     let nothing = "nothing keeps it any more";
-    let safe: fn(&mut Facts) = |it| copy(it, "n2", AT, "");
-    let stopped: fn(&mut Facts) = |it| {
+    let safe: fn(&mut StorageFacts) = |it| copy(it, "n2", AT, "");
+    let stopped: fn(&mut StorageFacts) = |it| {
         let copy = it.replicas.get_mut("r-n1").unwrap();
         (copy.spec.desire_state, copy.status.current_state) = ("stopped".to_owned(), "stopped".to_owned());
     };
-    let runs: fn(&mut Facts) = |it| {
+    let runs: fn(&mut StorageFacts) = |it| {
         attached(it, &[("n1", "RW")]);
         it.managers.get_mut("im-n1").unwrap().status =
             object(json!({"currentState": "running", "instanceEngines": {"pvc-1-e-0": {}}}));

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ENGINES, MANAGERS, NAMESPACE, NODES, REPLICAS, edit, is_cordoned, is_ready, text};
 use crate::machines::put_condition;
-use crate::store::{Store, all, is_true, name};
+use crate::store::{ObjectStore, all, is_true, name};
 
 /// Name of the manager of a node, of its pod and of its budget.
 pub(super) fn name_of(node: &str) -> String {
@@ -21,7 +21,7 @@ pub(super) fn labels(node: &str) -> Value {
 }
 
 /// Brings Longhorn's objects about a node up to date.
-pub(super) fn node(store: &mut Store, node: &Value) {
+pub(super) fn node(store: &mut ObjectStore, node: &Value) {
     let node = &name(node);
     let (ready, cordoned, manager) = (is_ready(store, node), is_cordoned(store, node), name_of(node));
     if store.get(NODES, NAMESPACE, node).is_none() {
@@ -99,7 +99,7 @@ pub(super) fn node(store: &mut Store, node: &Value) {
 }
 
 /// What runs in each manager.
-pub(super) fn count_instances(store: &mut Store) {
+pub(super) fn count_instances(store: &mut ObjectStore) {
     for manager in all(store, MANAGERS) {
         let node = text(&manager, "/spec/nodeID");
         let running = |resource: &str| -> Value {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::store::{Changed, Key, Store, all, is_true, name, namespace};
+use crate::store::{Changed, ObjectKey, ObjectStore, all, is_true, name, namespace};
 use crate::timers::Tick;
 use crate::volumes::claims;
 
@@ -45,7 +45,7 @@ pub(crate) fn concerns(change: &Changed) -> bool {
 }
 
 /// Does what is missing, if Longhorn runs here.
-pub(crate) fn round(store: &mut Store, tick: &mut Tick<'_>) {
+pub(crate) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>) {
     let setting = store.get(SETTINGS, NAMESPACE, "node-drain-policy").cloned().unwrap_or_default();
     if setting["metadata"]["annotations"][RUNS].is_null() {
         return;
@@ -62,7 +62,7 @@ pub(crate) fn round(store: &mut Store, tick: &mut Tick<'_>) {
     policy::keep_budgets(store, word);
 }
 
-fn setting(store: &Store, name: &str, default: u64) -> u64 {
+fn setting(store: &ObjectStore, name: &str, default: u64) -> u64 {
     let held = store.get(SETTINGS, NAMESPACE, name).and_then(|it| it["value"].as_str());
     held.and_then(|it| it.parse().ok()).unwrap_or(default)
 }
@@ -71,29 +71,29 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn key(volume: &Value) -> Key {
+fn key(volume: &Value) -> ObjectKey {
     (VOLUMES.to_owned(), NAMESPACE.to_owned(), name(volume))
 }
 
-fn edit(store: &mut Store, resource: &str, name: &str, change: impl FnOnce(&mut Value)) {
+fn edit(store: &mut ObjectStore, resource: &str, name: &str, change: impl FnOnce(&mut Value)) {
     store.edit(resource, NAMESPACE, name, change);
 }
 
-fn is_ready(store: &Store, node: &str) -> bool {
+fn is_ready(store: &ObjectStore, node: &str) -> bool {
     store.get("nodes", "", node).is_some_and(|it| is_true(it, "Ready"))
 }
 
-fn is_cordoned(store: &Store, node: &str) -> bool {
+fn is_cordoned(store: &ObjectStore, node: &str) -> bool {
     store.get("nodes", "", node).is_none_or(|it| it["spec"]["unschedulable"] == true)
 }
 
 /// Whether the instance manager of a node runs.
-fn is_served(store: &Store, node: &str) -> bool {
+fn is_served(store: &ObjectStore, node: &str) -> bool {
     let manager = store.get(MANAGERS, NAMESPACE, &managers::name_of(node));
     manager.is_some_and(|it| it["status"]["currentState"] == "running")
 }
 
-fn replicas_of(store: &Store, volume: &str) -> Vec<Arc<Value>> {
+fn replicas_of(store: &ObjectStore, volume: &str) -> Vec<Arc<Value>> {
     all(store, REPLICAS).into_iter().filter(|it| it["spec"]["volumeName"] == volume).collect()
 }
 

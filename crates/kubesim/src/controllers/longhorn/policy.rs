@@ -7,10 +7,10 @@ use super::{
     BUDGETS, ENGINES, MANAGERS, NAMESPACE, NODES, REPLICAS, VOLUMES, edit, is_cordoned, is_healthy,
     is_served, replicas_of, text,
 };
-use crate::store::{Store, all, is_true, name};
+use crate::store::{ObjectStore, all, is_true, name};
 
 /// Asks replicas to leave nodes, or no longer.
-pub(super) fn ask(store: &mut Store, policy: &str) {
+pub(super) fn ask(store: &mut ObjectStore, policy: &str) {
     for node in all(store, NODES) {
         let (named, mut auto) = (name(&node), false);
         for replica in all(store, REPLICAS).into_iter().filter(|it| it["spec"]["nodeID"] == named.as_str()) {
@@ -32,7 +32,7 @@ pub(super) fn ask(store: &mut Store, policy: &str) {
 }
 
 /// Whether a healthy replica of the same volume is on another node that nothing will take away.
-fn is_protected(store: &Store, replica: &Value) -> bool {
+fn is_protected(store: &ObjectStore, replica: &Value) -> bool {
     replicas_of(store, text(replica, "/spec/volumeName")).iter().any(|other| {
         let node = text(other, "/spec/nodeID");
         is_healthy(other)
@@ -44,7 +44,7 @@ fn is_protected(store: &Store, replica: &Value) -> bool {
 }
 
 /// Whether the budget of a cordoned node's manager may go: first nothing may be attached here.
-fn may_go(store: &Store, policy: &str, node: &str) -> bool {
+fn may_go(store: &ObjectStore, policy: &str, node: &str) -> bool {
     let attached = |it: &Value| it["spec"]["nodeID"] == node && it["status"]["currentState"] == "running";
     if store.list(ENGINES).any(attached) {
         return false;
@@ -62,7 +62,7 @@ fn may_go(store: &Store, policy: &str, node: &str) -> bool {
 }
 
 /// The budgets of the instance managers and of the CSI parts.
-pub(super) fn keep_budgets(store: &mut Store, policy: &str) {
+pub(super) fn keep_budgets(store: &mut ObjectStore, policy: &str) {
     for manager in all(store, MANAGERS) {
         let (named, node) = (name(&manager), text(&manager, "/spec/nodeID"));
         // Nobody does it for a node whose own manager pod is down.
@@ -86,7 +86,7 @@ pub(super) fn keep_budgets(store: &mut Store, policy: &str) {
     }
 }
 
-fn keep(store: &mut Store, budget: &str, labels: &Value, wanted: bool) {
+fn keep(store: &mut ObjectStore, budget: &str, labels: &Value, wanted: bool) {
     if !wanted {
         store.remove(BUDGETS, NAMESPACE, budget);
     } else if store.get(BUDGETS, NAMESPACE, budget).is_none() {

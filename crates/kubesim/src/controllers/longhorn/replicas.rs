@@ -15,7 +15,7 @@ use super::{
     replicas_of, setting, text,
 };
 use crate::machines::put_condition;
-use crate::store::{Store, name, stamp, uid};
+use crate::store::{ObjectStore, name, stamp, uid};
 use crate::timers::Tick;
 
 /// A rebuild goes on by so many percent at a time.
@@ -38,7 +38,7 @@ fn address(replica: &Value) -> String {
 }
 
 /// Brings the replicas of a volume up to date whose engine runs.
-pub(super) fn round(store: &mut Store, tick: &mut Tick<'_>, volume: &Value) {
+pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {
     let named = &name(volume);
     for replica in replicas_of(store, named) {
         let node = text(&replica, "/spec/nodeID");
@@ -86,7 +86,7 @@ pub(super) fn round(store: &mut Store, tick: &mut Tick<'_>, volume: &Value) {
 }
 
 /// Builds what is missing, one replica at a time, and lets go of what has been evicted.
-fn rebuild(store: &mut Store, tick: &mut Tick<'_>, volume: &Value) {
+fn rebuild(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {
     let named = &name(volume);
     let replicas = replicas_of(store, named);
     // Neither an eviction nor a rebuild while it migrates; nothing is copied of nothing.
@@ -136,7 +136,7 @@ fn rebuild(store: &mut Store, tick: &mut Tick<'_>, volume: &Value) {
         return edit(store, VOLUMES, named, |it| put_condition(it, "Scheduled", Some(why)));
     };
     store.put(REPLICAS, new(volume, &node, replicas.len(), ""));
-    tell(store, volume, "Normal", "Rebuilding", "Start rebuilding replica");
+    record_volume_event(store, volume, "Normal", "Rebuilding", "Start rebuilding replica");
     edit(store, VOLUMES, named, |it| {
         put_condition(it, "Scheduled", Some((true, "", "")));
         if let Some(all) = it["metadata"]["annotations"].as_object_mut() {
@@ -146,7 +146,7 @@ fn rebuild(store: &mut Store, tick: &mut Tick<'_>, volume: &Value) {
 }
 
 /// Removes a replica that was asked to leave, once there are enough others.
-fn release(store: &mut Store, volume: &Value) {
+fn release(store: &mut ObjectStore, volume: &Value) {
     let replicas = replicas_of(store, &name(volume));
     let (leaving, staying): (Vec<_>, Vec<_>) = replicas
         .into_iter()
@@ -159,7 +159,7 @@ fn release(store: &mut Store, volume: &Value) {
 }
 
 /// Whether a replica was asked to leave whose copy has been made, is being made or has a place.
-pub(super) fn can_evict(store: &Store, volume: &Value) -> bool {
+pub(super) fn can_evict(store: &ObjectStore, volume: &Value) -> bool {
     let replicas = replicas_of(store, &name(volume));
     let leaves = |it: &Arc<Value>| it["spec"]["evictionRequested"] == true && is_healthy(it);
     let staying = replicas.iter().filter(|it| is_healthy(it) && !leaves(it)).count() as u64;
@@ -181,7 +181,7 @@ fn blocked(volume: &Value) -> Option<&str> {
 }
 
 /// A node that may take one more replica of a volume: one on which there is none that lives.
-pub(super) fn place(store: &Store, volume: &Value) -> Option<String> {
+pub(super) fn place(store: &ObjectStore, volume: &Value) -> Option<String> {
     // The one copy of such a volume stays on the node of its user.
     if blocked(volume).is_some() || volume["spec"]["dataLocality"] == "strict-local" {
         return None;
@@ -225,13 +225,13 @@ pub(super) fn new(volume: &Value, node: &str, number: usize, healthy_at: &str) -
 }
 
 /// Whether nothing can be written to the disk of a node.
-fn is_full(store: &Store, node: &str) -> bool {
+fn is_full(store: &ObjectStore, node: &str) -> bool {
     let disk = store.get(NODES, NAMESPACE, node).map(|it| it["status"]["diskStatus"]["default"].clone());
     disk.is_some_and(|it| it["storageAvailable"] == 0)
 }
 
 /// A rebuild goes on: written to already, whole when all has been copied.
-fn proceed(store: &mut Store, tick: &mut Tick<'_>, volume: &Value, replica: &Value) {
+fn proceed(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value, replica: &Value) {
     let engine = engine_of(&name(volume));
     let at = format!("tcp://{}", address(replica));
     let held = store.get(ENGINES, NAMESPACE, &engine).map(|it| it["status"]["rebuildStatus"][&at].clone());
@@ -265,7 +265,7 @@ fn proceed(store: &mut Store, tick: &mut Tick<'_>, volume: &Value, replica: &Val
                 it["spec"]["failedAt"] = stamp(0).into();
                 put_condition(it, "RebuildFailed", Some((true, "General", "scripted failure")));
             });
-            tell(store, volume, "Warning", "FailedRebuilding", "Failed rebuilding replica");
+            record_volume_event(store, volume, "Warning", "FailedRebuilding", "Failed rebuilding replica");
         }
         "complete" => {
             edit(store, REPLICAS, &name(replica), |it| {
@@ -275,13 +275,19 @@ fn proceed(store: &mut Store, tick: &mut Tick<'_>, volume: &Value, replica: &Val
             });
             // Before the cordon's policy looks again: then the old one may count as safe.
             release(store, volume);
-            tell(store, volume, "Normal", "Rebuilt", "Replica has been rebuilt");
+            record_volume_event(store, volume, "Normal", "Rebuilt", "Replica has been rebuilt");
         }
         _ => {}
     }
 }
 
 /// An event about a volume.
-pub(super) fn tell(store: &mut Store, volume: &Value, kind: &str, reason: &str, message: &str) {
-    crate::machines::tell(store, "longhorn-volume-controller", volume, kind, reason, message);
+pub(super) fn record_volume_event(
+    store: &mut ObjectStore,
+    volume: &Value,
+    kind: &str,
+    reason: &str,
+    message: &str,
+) {
+    crate::machines::record_event(store, "longhorn-volume-controller", volume, kind, reason, message);
 }

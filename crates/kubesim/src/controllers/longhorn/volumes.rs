@@ -6,7 +6,7 @@ use super::{
     DRIVER, ENGINES, NAMESPACE, REPLICAS, TICKETS, VOLUMES, edit, is_healthy, is_ready, is_served, key,
     replicas, replicas_of, text,
 };
-use crate::store::{Store, all, name, stamp};
+use crate::store::{ObjectStore, all, name, stamp};
 use crate::timers::Tick;
 use crate::volumes::claims;
 
@@ -16,7 +16,7 @@ pub(super) fn engine_of(volume: &str) -> String {
 }
 
 /// Brings a volume, its engine, its tickets and its replicas up to date.
-pub(super) fn round(store: &mut Store, tick: &mut Tick<'_>, volume: &Value) {
+pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {
     let named = &name(volume);
     note_workloads(store, volume);
     let tickets = tickets(store, volume);
@@ -54,7 +54,7 @@ pub(super) fn round(store: &mut Store, tick: &mut Tick<'_>, volume: &Value) {
 }
 
 /// The state of a volume, and of its engine with it.
-fn put(store: &mut Store, volume: &str, state: &str, node: &str) {
+fn put(store: &mut ObjectStore, volume: &str, state: &str, node: &str) {
     edit(store, VOLUMES, volume, |it| {
         it["spec"]["nodeID"] = if state == "attached" { node.into() } else { "".into() };
         it["status"]["state"] = state.into();
@@ -67,7 +67,7 @@ fn put(store: &mut Store, volume: &str, state: &str, node: &str) {
     });
 }
 
-fn detach(store: &mut Store, volume: &Value) {
+fn detach(store: &mut ObjectStore, volume: &Value) {
     let named = &name(volume);
     put(store, named, "detached", "");
     edit(store, VOLUMES, named, |it| it["status"]["robustness"] = "unknown".into());
@@ -82,18 +82,24 @@ fn detach(store: &mut Store, volume: &Value) {
 }
 
 /// The engine's process has gone while it ran: nobody can write, and no replica is whole.
-fn crash(store: &mut Store, volume: &Value) {
+fn crash(store: &mut ObjectStore, volume: &Value) {
     for replica in replicas_of(store, &name(volume)) {
         edit(store, REPLICAS, &name(&replica), |it| it["spec"]["failedAt"] = stamp(0).into());
     }
     detach(store, volume);
     edit(store, VOLUMES, &name(volume), |it| it["status"]["robustness"] = "faulted".into());
-    replicas::tell(store, volume, "Warning", "DetachedUnexpectedly", "Engine of volume dead unexpectedly");
-    replicas::tell(store, volume, "Warning", "Faulted", "volume became faulted");
+    replicas::record_volume_event(
+        store,
+        volume,
+        "Warning",
+        "DetachedUnexpectedly",
+        "Engine of volume dead unexpectedly",
+    );
+    replicas::record_volume_event(store, volume, "Warning", "Faulted", "volume became faulted");
 }
 
 /// The nodes that tickets name, those of the CSI driver brought up to date before.
-fn tickets(store: &mut Store, volume: &Value) -> Vec<String> {
+fn tickets(store: &mut ObjectStore, volume: &Value) -> Vec<String> {
     let named = &name(volume);
     let held = store.get(TICKETS, NAMESPACE, named).cloned().unwrap_or_default();
     let mut all_tickets = held["spec"]["attachmentTickets"].as_object().cloned().unwrap_or_default();
@@ -133,7 +139,7 @@ fn tickets(store: &mut Store, volume: &Value) -> Vec<String> {
 }
 
 /// The pods that use a volume, as the volume names them.
-fn note_workloads(store: &mut Store, volume: &Value) {
+fn note_workloads(store: &mut ObjectStore, volume: &Value) {
     let status = &volume["status"]["kubernetesStatus"];
     let (namespace, claim) = (text(status, "/namespace"), text(status, "/pvcName"));
     if claim.is_empty() {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::settings::Settings;
+use super::settings::KubevirtSettings;
 use super::{BUDGETS, MIGRATIONS, active, is_ending, is_over, migrations, owned_by, tail, text};
-use crate::store::{Store, is_true, name, namespace, uid};
+use crate::store::{ObjectStore, is_true, name, namespace, uid};
 
 const LABEL: &str = "kubevirt.io/migrationName";
 
 /// Makes, shrinks or removes the budget of a guest.
-pub(super) fn keep(store: &mut Store, settings: &Settings, guest: &Value) {
+pub(super) fn keep(store: &mut ObjectStore, settings: &KubevirtSettings, guest: &Value) {
     let held = store.owned(BUDGETS, &uid(guest));
     let guarded = match text(guest, "/spec/evictionStrategy") {
         "LiveMigrate" | "External" => true,
@@ -50,7 +50,12 @@ pub(super) fn keep(store: &mut Store, settings: &Settings, guest: &Value) {
 }
 
 /// Whether the guest's budget asks for both pods of its migration, or none is needed. It is made to.
-pub(super) fn is_ready(store: &mut Store, settings: &Settings, guest: &Value, job: &Value) -> bool {
+pub(super) fn is_ready(
+    store: &mut ObjectStore,
+    settings: &KubevirtSettings,
+    guest: &Value,
+    job: &Value,
+) -> bool {
     let moved = match text(guest, "/spec/evictionStrategy") {
         "LiveMigrate" => true,
         "LiveMigrateIfPossible" => is_true(guest, "LiveMigratable"),

@@ -5,22 +5,26 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::owners::{own_guest, strategy};
-use super::settings::Settings;
+use super::settings::KubevirtSettings;
 use super::{GUESTS, MACHINES, MIGRATIONS, is_over, migrations, tail, text};
-use crate::Shared;
-use crate::api::{Answer, Asked};
+use crate::SimShared;
+use crate::api::{SimRequest, SimResponse};
 use crate::failure::Failure;
-use crate::path::Target;
-use crate::store::{Store, name};
+use crate::path::ResourcePath;
+use crate::store::{ObjectStore, name};
 
 /// Answers a PUT below `subresources.kubevirt.io`, which the aggregator passes on to virt-api.
-pub(crate) fn answer(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Result<Answer, Failure> {
+pub(crate) fn answer(
+    shared: &Arc<SimShared>,
+    target: &ResourcePath,
+    asked: &SimRequest,
+) -> Result<SimResponse, Failure> {
     let body = if asked.body.is_empty() { Value::Null } else { asked.json()? };
     let dry = body["dryRun"].as_array().is_some_and(|all| !all.is_empty());
     let named = target.name.clone().unwrap_or_default();
     shared.attempt(dry, |store| {
-        if Settings::read(store).is_down {
-            return Ok(Answer::Text(503, "service unavailable\n".to_owned()));
+        if KubevirtSettings::read(store).is_down {
+            return Ok(SimResponse::Text(503, "service unavailable\n".to_owned()));
         }
         let machine = target.plural == "virtualmachines";
         match target.sub.as_deref() {
@@ -32,7 +36,12 @@ pub(crate) fn answer(shared: &Arc<Shared>, target: &Target, asked: &Asked) -> Re
     })
 }
 
-fn switch(store: &mut Store, target: &Target, named: &str, asked: &str) -> Result<Answer, Failure> {
+fn switch(
+    store: &mut ObjectStore,
+    target: &ResourcePath,
+    named: &str,
+    asked: &str,
+) -> Result<SimResponse, Failure> {
     let place = target.namespace.as_str();
     let held = store.get(MACHINES, place, named).cloned();
     let held = held.ok_or_else(|| Failure::not_found(target, named))?;
@@ -61,10 +70,10 @@ fn switch(store: &mut Store, target: &Target, named: &str, asked: &str) -> Resul
             it["status"]["stateChangeRequests"] = json!([{ "action": action }]);
         }
     });
-    Ok(Answer::Json(202, json!({})))
+    Ok(SimResponse::Json(202, json!({})))
 }
 
-fn migrate(store: &mut Store, target: &Target, named: &str) -> Result<Answer, Failure> {
+fn migrate(store: &mut ObjectStore, target: &ResourcePath, named: &str) -> Result<SimResponse, Failure> {
     let held = store.get(MACHINES, &target.namespace, named).cloned();
     let held = held.ok_or_else(|| Failure::not_found(target, named))?;
     if own_guest(store, &held).is_none_or(|it| is_over(&it)) {
@@ -80,12 +89,17 @@ fn migrate(store: &mut Store, target: &Target, named: &str) -> Result<Answer, Fa
     });
     migrations::admit(store, &mut job)?;
     store.put(MIGRATIONS, job);
-    Ok(Answer::Json(202, json!({})))
+    Ok(SimResponse::Json(202, json!({})))
 }
 
 /// Takes the mark of an eviction from a guest, from 1.7 on.
-fn cancel(store: &mut Store, target: &Target, named: &str, body: &Value) -> Result<Answer, Failure> {
-    let settings = Settings::read(store);
+fn cancel(
+    store: &mut ObjectStore,
+    target: &ResourcePath,
+    named: &str,
+    body: &Value,
+) -> Result<SimResponse, Failure> {
+    let settings = KubevirtSettings::read(store);
     if settings.minor < 7 {
         return Err(Failure::no_such_path());
     }
@@ -107,5 +121,5 @@ fn cancel(store: &mut Store, target: &Target, named: &str, body: &Value) -> Resu
     store.edit(GUESTS, &place.0, &place.1, |it| {
         drop(it["status"].as_object_mut().and_then(|all| all.remove("evacuationNodeName")));
     });
-    Ok(Answer::Json(200, json!({})))
+    Ok(SimResponse::Json(200, json!({})))
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::settings::Settings;
-use super::{MIGRATIONS, active, is_ending, is_over, migrations, tail, tell, text};
-use crate::store::{Key, Store, is_true, name, namespace, uid};
+use super::settings::KubevirtSettings;
+use super::{MIGRATIONS, active, is_ending, is_over, migrations, record_event, tail, text};
+use crate::store::{ObjectKey, ObjectStore, is_true, name, namespace, uid};
 use crate::timers::Tick;
 
 /// From one look for a free slot to the next.
@@ -15,7 +15,13 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
 pub(super) const MADE_FOR: &str = "kubevirt.io/evacuationMigration";
 
 /// Makes the migration of a guest that has to leave its node.
-pub(super) fn round(store: &mut Store, tick: &mut Tick<'_>, settings: &Settings, key: &Key, guest: &Value) {
+pub(super) fn round(
+    store: &mut ObjectStore,
+    tick: &mut Tick<'_>,
+    settings: &KubevirtSettings,
+    key: &ObjectKey,
+    guest: &Value,
+) {
     let node = text(guest, "/status/nodeName");
     let marked = !node.is_empty() && text(guest, "/status/evacuationNodeName") == node;
     if is_over(guest) || is_ending(guest) || !(marked || settings.is_tainted(store, node)) {
@@ -48,5 +54,12 @@ pub(super) fn round(store: &mut Store, tick: &mut Tick<'_>, settings: &Settings,
             "spec": { "vmiName": name(guest), "priority": priority }, "status": {},
         }),
     );
-    tell(store, super::CONTROLLER, guest, "Normal", "SuccessfulCreate", &format!("Created Migration {made}"));
+    record_event(
+        store,
+        super::CONTROLLER,
+        guest,
+        "Normal",
+        "SuccessfulCreate",
+        &format!("Created Migration {made}"),
+    );
 }

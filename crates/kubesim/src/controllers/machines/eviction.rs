@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-use super::settings::Settings;
+use super::settings::KubevirtSettings;
 use super::{GUESTS, annotation, is_over, text};
 use crate::failure::Failure;
-use crate::store::{Store, is_true, name, namespace};
+use crate::store::{ObjectStore, is_true, name, namespace};
 
 const WEBHOOK: &str = "virt-launcher-eviction-interceptor.kubevirt.io";
 const DISKS_WEBHOOK: &str = "hotplug-pod-eviction-interceptor.kubevirt.io";
 
 /// Whether the eviction may go on to the budgets. A launcher's may leave its mark on the guest either way.
-pub(crate) fn admit(store: &mut Store, pod: &Value) -> Result<(), Failure> {
+pub(crate) fn admit(store: &mut ObjectStore, pod: &Value) -> Result<(), Failure> {
     match pod["metadata"]["labels"]["kubevirt.io"].as_str() {
         Some("virt-launcher") => launcher(store, pod),
         Some("hotplug-disk") => disk(store, pod),
@@ -33,8 +33,8 @@ pub(super) fn unanswered(webhook: &str) -> Failure {
     Failure::new(500, "InternalError", text)
 }
 
-fn launcher(store: &mut Store, pod: &Value) -> Result<(), Failure> {
-    let settings = Settings::read(store);
+fn launcher(store: &mut ObjectStore, pod: &Value) -> Result<(), Failure> {
+    let settings = KubevirtSettings::read(store);
     let minor = settings.minor;
     if settings.is_down {
         let must = minor >= 5 && name(pod).starts_with("virt-launcher");
@@ -74,12 +74,12 @@ fn launcher(store: &mut Store, pod: &Value) -> Result<(), Failure> {
 }
 
 /// A pod that holds a hotplugged disk, named by its launcher.
-fn disk(store: &Store, pod: &Value) -> Result<(), Failure> {
+fn disk(store: &ObjectStore, pod: &Value) -> Result<(), Failure> {
     let place = namespace(pod);
     let owner = text(pod, "/metadata/ownerReferences/0/name");
     let launcher = store.get("pods", &place, owner).cloned().unwrap_or_default();
     let guest = annotation(&launcher, "kubevirt.io/domain");
-    if Settings::read(store).minor < 6 || store.get(GUESTS, &place, guest).is_none() {
+    if KubevirtSettings::read(store).minor < 6 || store.get(GUESTS, &place, guest).is_none() {
         return Ok(());
     }
     let pod = name(pod);

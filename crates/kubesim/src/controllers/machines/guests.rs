@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::settings::Settings;
+use super::settings::KubevirtSettings;
 use super::{
     GUESTS, active, annotation, is_ending, is_over, migrations, owned_by, put_condition, tail, text,
 };
-use crate::store::{Store, name, namespace, uid};
+use crate::store::{ObjectStore, name, namespace, uid};
 
 /// Kept on each guest until its launcher is gone.
 pub(crate) const FINALIZER: &str = "foregroundDeleteVirtualMachine";
 const ON_NODE: &str = "kubevirt.io/nodeName";
 
 /// Does what is missing for a guest.
-pub(super) fn round(store: &mut Store, settings: &Settings, guest: &Value) {
+pub(super) fn round(store: &mut ObjectStore, settings: &KubevirtSettings, guest: &Value) {
     let finalizers = guest["metadata"]["finalizers"].as_array();
     if !finalizers.is_some_and(|all| all.iter().any(|it| it == FINALIZER)) {
         return;
@@ -67,7 +67,13 @@ pub(super) fn put_node(guest: &mut Value, node: &Value) {
 }
 
 /// What virt-handler and virt-controller say of a guest that is not over.
-fn report(store: &mut Store, settings: &Settings, guest: &Value, own: Option<&Value>, pods: &[Arc<Value>]) {
+fn report(
+    store: &mut ObjectStore,
+    settings: &KubevirtSettings,
+    guest: &Value,
+    own: Option<&Value>,
+    pods: &[Arc<Value>],
+) {
     let why = hindrance(store, guest);
     store.edit(GUESTS, &namespace(guest), &name(guest), |it| {
         let on_node = pods.iter().filter(|pod| !pod["spec"]["nodeName"].is_null());
@@ -96,7 +102,7 @@ fn report(store: &mut Store, settings: &Settings, guest: &Value, own: Option<&Va
 }
 
 /// Why a guest cannot be migrated: reason and message.
-fn hindrance(store: &Store, guest: &Value) -> Option<(String, String)> {
+fn hindrance(store: &ObjectStore, guest: &Value) -> Option<(String, String)> {
     let told = |reason: &str, text: String| Some((reason.to_owned(), text));
     let scripted = annotation(guest, "kubesim/not-migratable");
     if !scripted.is_empty() {
@@ -169,7 +175,7 @@ pub(crate) fn launcher(guest: &Value) -> Value {
 }
 
 /// Hotplugged disks: their pods go with the launcher, and a guest that loses one before is paused by the errors.
-fn unplug(store: &mut Store, guest: &Value) {
+fn unplug(store: &mut ObjectStore, guest: &Value) {
     let Some(disks) = guest["status"]["volumeStatus"].as_array() else { return };
     let place = namespace(guest);
     for disk in disks {
@@ -196,7 +202,7 @@ fn unplug(store: &mut Store, guest: &Value) {
 }
 
 /// A pod that holds a disk for a launcher, on its node; the guest names it.
-pub(super) fn plug(store: &mut Store, guest: &Value, launcher: &Value, disk: &str) -> Value {
+pub(super) fn plug(store: &mut ObjectStore, guest: &Value, launcher: &Value, disk: &str) -> Value {
     let pod = format!("hp-volume-{}", tail());
     let mut owner = owned_by(launcher, "Pod");
     owner[0]["apiVersion"] = "v1".into();

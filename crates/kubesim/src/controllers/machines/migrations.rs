@@ -9,13 +9,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::eviction::{denied, unanswered};
-use super::settings::Settings;
+use super::settings::KubevirtSettings;
 use super::{
     GUESTS, MIGRATIONS, active, annotation, budgets, evacuation, guests, is_ending, is_over, launcher,
-    put_condition, tell, text,
+    put_condition, record_event, text,
 };
 use crate::failure::Failure;
-use crate::store::{Key, Store, all, is_true, name, namespace, stamp, uid};
+use crate::store::{ObjectKey, ObjectStore, all, is_true, name, namespace, stamp, uid};
 use crate::timers::Tick;
 
 pub(super) const FINALIZER: &str = "kubevirt.io/migrationJobFinalize";
@@ -34,7 +34,7 @@ pub(crate) fn is_final(job: &Value) -> bool {
 }
 
 /// The migrations of a guest, those that changed last at the end.
-pub(super) fn of(store: &Store, guest: &Value) -> impl Iterator<Item = Arc<Value>> + use<> {
+pub(super) fn of(store: &ObjectStore, guest: &Value) -> impl Iterator<Item = Arc<Value>> + use<> {
     let mut jobs = all(store, MIGRATIONS);
     jobs.retain(|it| namespace(it) == namespace(guest) && it["spec"]["vmiName"] == guest["metadata"]["name"]);
     jobs.sort_by_key(|it| text(it, "/metadata/resourceVersion").parse::<u64>().unwrap_or_default());
@@ -42,17 +42,22 @@ pub(super) fn of(store: &Store, guest: &Value) -> impl Iterator<Item = Arc<Value
 }
 
 /// The launcher pod in which a guest runs.
-pub(super) fn current(store: &Store, guest: &Value) -> Option<Arc<Value>> {
+pub(super) fn current(store: &ObjectStore, guest: &Value) -> Option<Arc<Value>> {
     active(store, guest).into_iter().find(|pod| pod["spec"]["nodeName"] == guest["status"]["nodeName"])
 }
 
-fn target(store: &Store, guest: &Value, job: &Value) -> Option<Arc<Value>> {
+fn target(store: &ObjectStore, guest: &Value, job: &Value) -> Option<Arc<Value>> {
     active(store, guest).into_iter().find(|pod| pod["metadata"]["labels"][TARGET_OF] == uid(job))
 }
 
 /// Whether one more may run, in the cluster and from this node; there with `unfinished` every one counts that is not
 /// final.
-pub(super) fn has_slot(store: &Store, settings: &Settings, node: &str, unfinished: bool) -> bool {
+pub(super) fn has_slot(
+    store: &ObjectStore,
+    settings: &KubevirtSettings,
+    node: &str,
+    unfinished: bool,
+) -> bool {
     let (mut running, mut leaving) = (0, 0);
     for job in store.list(MIGRATIONS).filter(|it| !is_final(it)) {
         let Some(guest) = store.get(GUESTS, &namespace(job), text(job, "/spec/vmiName")) else { continue };
@@ -66,8 +71,8 @@ pub(super) fn has_slot(store: &Store, settings: &Settings, node: &str, unfinishe
 }
 
 /// Refuses a migration that KubeVirt would refuse, and fills in what KubeVirt fills in.
-pub(crate) fn admit(store: &Store, job: &mut Value) -> Result<(), Failure> {
-    if Settings::read(store).is_down {
+pub(crate) fn admit(store: &ObjectStore, job: &mut Value) -> Result<(), Failure> {
+    if KubevirtSettings::read(store).is_down {
         return Err(unanswered("migrations-mutator.kubevirt.io"));
     }
     let refused = |why: String| Err(denied(400, WEBHOOK, &why));
@@ -100,11 +105,11 @@ pub(crate) fn admit(store: &Store, job: &mut Value) -> Result<(), Failure> {
 }
 
 /// Takes a migration to its next phase.
-pub(super) fn round(store: &mut Store, tick: &mut Tick<'_>, key: &Key, job: &Value) {
+pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKey, job: &Value) {
     if is_final(job) {
         return tidy(store, job);
     }
-    let settings = Settings::read(store);
+    let settings = KubevirtSettings::read(store);
     let Some(guest) = store.found(GUESTS, &key.1, text(job, "/spec/vmiName")).cloned() else {
         return fail(store, job, None, "Migration failed because vmi does not exist.", "");
     };
@@ -167,10 +172,10 @@ pub(super) fn round(store: &mut Store, tick: &mut Tick<'_>, key: &Key, job: &Val
 
 /// Waits for its turn and makes the target pod.
 fn pending(
-    store: &mut Store,
+    store: &mut ObjectStore,
     tick: &mut Tick<'_>,
-    settings: &Settings,
-    key: &Key,
+    settings: &KubevirtSettings,
+    key: &ObjectKey,
     job: &Value,
     guest: &Value,
 ) {
@@ -212,7 +217,7 @@ fn pending(
 }
 
 /// How many migrations of a guest have failed one after another.
-fn failures(store: &Store, guest: &Value) -> u32 {
+fn failures(store: &ObjectStore, guest: &Value) -> u32 {
     let done: Vec<_> = of(store, guest).filter(|it| is_final(it) && !is_ending(it)).collect();
     let failed = done.iter().rev().take_while(|it| it["status"]["phase"] == "Failed").count();
     u32::try_from(failed).unwrap_or(u32::MAX)
@@ -220,9 +225,9 @@ fn failures(store: &Store, guest: &Value) -> u32 {
 
 /// Gives up a target pod that does not start.
 fn unplaced(
-    store: &mut Store,
+    store: &mut ObjectStore,
     tick: &mut Tick<'_>,
-    key: &Key,
+    key: &ObjectKey,
     job: &Value,
     guest: &Value,
     target: Option<&Value>,
@@ -241,7 +246,7 @@ fn unplaced(
                 key.1,
                 name(guest)
             );
-            tell(store, super::CONTROLLER, job, "Warning", "migrationTargetPodUnschedulable", &why);
+            record_event(store, super::CONTROLLER, job, "Warning", "migrationTargetPodUnschedulable", &why);
         }
         fail(store, job, Some(guest), "Migration failed because target pod is not scheduled in time", "");
     }
@@ -253,10 +258,10 @@ fn outcome(guest: &Value) -> &str {
 
 /// The transfer: it ends as its guest's annotation says, or by an abort or a limit.
 fn running(
-    store: &mut Store,
+    store: &mut ObjectStore,
     tick: &mut Tick<'_>,
-    settings: &Settings,
-    key: &Key,
+    settings: &KubevirtSettings,
+    key: &ObjectKey,
     job: &Value,
     guest: &Value,
 ) {
@@ -317,7 +322,7 @@ fn gib(guest: &Value) -> u64 {
     number("Gi").or_else(|| number("Mi").map(|it| it.div_ceil(1024))).unwrap_or(1).max(1)
 }
 
-fn succeed(store: &mut Store, job: &Value, guest: &Value) {
+fn succeed(store: &mut ObjectStore, job: &Value, guest: &Value) {
     let (Some(source), Some(target)) = (current(store, guest), target(store, guest, job)) else { return };
     store.edit("pods", &namespace(&source), &name(&source), |it| {
         it["status"]["phase"] = "Succeeded".into();
@@ -336,7 +341,7 @@ fn succeed(store: &mut Store, job: &Value, guest: &Value) {
         }
     });
     put_state(store, guest, &json!({ "completed": true, "endTimestamp": stamp(0) }));
-    tell(
+    record_event(
         store,
         super::CONTROLLER,
         guest,
@@ -348,7 +353,7 @@ fn succeed(store: &mut Store, job: &Value, guest: &Value) {
 }
 
 /// Ends a migration: `why` is its event, `reason` what the guest's state says.
-fn fail(store: &mut Store, job: &Value, guest: Option<&Value>, why: &str, reason: &str) {
+fn fail(store: &mut ObjectStore, job: &Value, guest: Option<&Value>, why: &str, reason: &str) {
     if let Some(guest) = guest {
         if guest["status"]["migrationState"]["migrationUid"] == uid(job) {
             let end = json!({ "completed": true, "failed": true, "endTimestamp": stamp(0), "failureReason": reason });
@@ -358,21 +363,21 @@ fn fail(store: &mut Store, job: &Value, guest: Option<&Value>, why: &str, reason
             store.retire("pods", &namespace(&pod), &name(&pod), None);
         }
     }
-    tell(store, super::CONTROLLER, job, "Warning", "FailedMigration", why);
+    record_event(store, super::CONTROLLER, job, "Warning", "FailedMigration", why);
     go(store, job, "Failed");
 }
 
-fn edit(store: &mut Store, object: &Value, change: impl FnOnce(&mut Value)) {
+fn edit(store: &mut ObjectStore, object: &Value, change: impl FnOnce(&mut Value)) {
     let resource = if object["kind"] == "VirtualMachineInstance" { GUESTS } else { MIGRATIONS };
     store.edit(resource, &namespace(object), &name(object), change);
 }
 
 /// Adds to what a guest says of its migration.
-fn put_state(store: &mut Store, guest: &Value, members: &Value) {
+fn put_state(store: &mut ObjectStore, guest: &Value, members: &Value) {
     edit(store, guest, |it| json_patch::merge(&mut it["status"]["migrationState"], members));
 }
 
-fn go(store: &mut Store, job: &Value, phase: &str) {
+fn go(store: &mut ObjectStore, job: &Value, phase: &str) {
     let guest = store.get(GUESTS, &namespace(job), text(job, "/spec/vmiName"));
     let state =
         guest.map(|it| it["status"]["migrationState"].clone()).filter(|it| it["migrationUid"] == uid(job));
@@ -388,7 +393,7 @@ fn go(store: &mut Store, job: &Value, phase: &str) {
 }
 
 /// A final one lets go of its finalizer; of a guest's the newest five stay, older ones go with their pods.
-fn tidy(store: &mut Store, job: &Value) {
+fn tidy(store: &mut ObjectStore, job: &Value) {
     if !job["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty) {
         edit(store, job, |it| it["metadata"]["finalizers"] = json!([]));
     }

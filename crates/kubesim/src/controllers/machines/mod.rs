@@ -19,14 +19,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::store::{Key, Store, condition, name, namespace, stamp, uid};
+use crate::store::{ObjectKey, ObjectStore, condition, name, namespace, stamp, uid};
 use crate::timers::Tick;
 
 pub(crate) use calls::answer;
 pub(crate) use guests::{FINALIZER, launcher};
 use migrations::current;
 pub(crate) use settings::KUBEVIRTS;
-use settings::Settings;
+use settings::KubevirtSettings;
 
 pub(crate) const MACHINES: &str = "kubevirt/virtualmachines";
 pub(crate) const GUESTS: &str = "kubevirt/virtualmachineinstances";
@@ -38,13 +38,13 @@ const BUDGETS: &str = "policy/poddisruptionbudgets";
 const CONTROLLER: &str = "virt-controller";
 
 /// Does what is missing for a machine, a guest, a replica set of guests, a migration or a node.
-pub(crate) fn round(store: &mut Store, tick: &mut Tick<'_>, key: &Key, object: &Value) {
+pub(crate) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKey, object: &Value) {
     match key.0.as_str() {
         MACHINES => owners::machine(store, object),
         SETS => owners::set(store, object),
         MIGRATIONS => migrations::round(store, tick, key, object),
         GUESTS => {
-            let settings = Settings::read(store);
+            let settings = KubevirtSettings::read(store);
             guests::round(store, &settings, object);
             // As it is after that.
             let Some(guest) = store.found(&key.0, &key.1, &key.2).cloned() else { return };
@@ -60,7 +60,7 @@ pub(crate) fn round(store: &mut Store, tick: &mut Tick<'_>, key: &Key, object: &
 }
 
 /// What else a change has to do with: the guests on a node, the guest of a migration, all of a cluster.
-pub(crate) fn wakes(store: &Store, resource: &str, object: &Value) -> Vec<Key> {
+pub(crate) fn wakes(store: &ObjectStore, resource: &str, object: &Value) -> Vec<ObjectKey> {
     let key = |kind: &str, it: &Value| (kind.to_owned(), namespace(it), name(it));
     match resource {
         MIGRATIONS => {
@@ -98,7 +98,7 @@ fn is_ending(object: &Value) -> bool {
 }
 
 /// The launcher pods of a guest that have not finished.
-fn active(store: &Store, guest: &Value) -> Vec<Arc<Value>> {
+fn active(store: &ObjectStore, guest: &Value) -> Vec<Arc<Value>> {
     store.owned("pods", &uid(guest)).into_iter().filter(|pod| !is_over(pod)).collect()
 }
 
@@ -144,7 +144,14 @@ pub(crate) fn put_condition(object: &mut Value, kind: &str, wanted: Option<(bool
 }
 
 /// An event about an object.
-pub(crate) fn tell(store: &mut Store, by: &str, about: &Value, kind: &str, reason: &str, message: &str) {
+pub(crate) fn record_event(
+    store: &mut ObjectStore,
+    by: &str,
+    about: &Value,
+    kind: &str,
+    reason: &str,
+    message: &str,
+) {
     let at = stamp(0);
     store.put(
         "events",

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::settings::Settings;
+use super::settings::KubevirtSettings;
 use super::{FINALIZER, GUESTS, MACHINES, is_ending, is_over, owned_by, tail, text};
-use crate::store::{Store, name, namespace, uid};
+use crate::store::{ObjectStore, name, namespace, uid};
 
 /// On a machine whose strategy has started it once.
 const RAN: &str = "kubesim/ran";
@@ -24,11 +24,11 @@ fn request(machine: &Value) -> Option<&str> {
     machine["status"]["stateChangeRequests"][0]["action"].as_str()
 }
 
-pub(super) fn own_guest(store: &Store, machine: &Value) -> Option<Arc<Value>> {
+pub(super) fn own_guest(store: &ObjectStore, machine: &Value) -> Option<Arc<Value>> {
     store.found(GUESTS, &namespace(machine), &name(machine)).cloned()
 }
 
-pub(super) fn machine(store: &mut Store, machine: &Value) {
+pub(super) fn machine(store: &mut ObjectStore, machine: &Value) {
     let (place, guest) = ((namespace(machine), name(machine)), own_guest(store, machine));
     if is_ending(machine) {
         return;
@@ -77,11 +77,11 @@ pub(super) fn machine(store: &mut Store, machine: &Value) {
 }
 
 /// Makes a guest by the template of its owner.
-pub(crate) fn put_guest(store: &mut Store, owner: &Value, kind: &str, name: &str) -> Value {
+pub(crate) fn put_guest(store: &mut ObjectStore, owner: &Value, kind: &str, name: &str) -> Value {
     let template = &owner["spec"]["template"];
     let mut spec = template["spec"].clone();
     if spec["evictionStrategy"].is_null() {
-        spec["evictionStrategy"] = Settings::read(store).strategy().into();
+        spec["evictionStrategy"] = KubevirtSettings::read(store).strategy().into();
     }
     store.put(
         GUESTS,
@@ -110,7 +110,7 @@ fn printable(guest: Option<&Value>) -> &'static str {
     }
 }
 
-pub(super) fn set(store: &mut Store, set: &Value) {
+pub(super) fn set(store: &mut ObjectStore, set: &Value) {
     let guests = store.owned(GUESTS, &uid(set));
     for guest in guests.iter().filter(|it| is_over(it) && !is_ending(it)) {
         store.retire(GUESTS, &namespace(guest), &name(guest), None);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{GUESTS, KUBEVIRTS, MACHINES, SETS, current, guests, launcher, owners, tail};
 use crate::Sim;
-use crate::store::{Store, name};
+use crate::store::{ObjectStore, name};
 
 impl Sim {
     /// KubeVirt of this version: `v1.7.3`. How it behaves follows from the version; its limits are members of
@@ -61,7 +61,7 @@ impl Sim {
 
     /// Gives a running guest one more disk; the pod that holds it.
     pub fn plug_disk(&self, namespace: &str, guest: &str, disk: &str) -> Option<String> {
-        let plug = |store: &mut Store| {
+        let plug = |store: &mut ObjectStore| {
             let guest = store.found(GUESTS, namespace, guest).cloned()?;
             let launcher = current(store, &guest)?;
             Some(name(&guests::plug(store, &guest, &launcher, disk)))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{annotation, text};
-use crate::store::{Key, Store, is_true, namespace, stamp};
+use crate::store::{ObjectKey, ObjectStore, is_true, namespace, stamp};
 use crate::timers::Tick;
 
 pub(crate) const KUBEVIRTS: &str = "kubevirt/kubevirts";
@@ -17,7 +17,7 @@ const SILENT: Duration = Duration::from_secs(300);
 const SCHEDULABLE: &str = "kubevirt.io/schedulable";
 
 /// One reading of it.
-pub(super) struct Settings {
+pub(super) struct KubevirtSettings {
     /// `7` of v1.7.3.
     pub(super) minor: u64,
     /// Nobody answers for virt-api.
@@ -26,8 +26,8 @@ pub(super) struct Settings {
     configuration: Value,
 }
 
-impl Settings {
-    pub(super) fn read(store: &Store) -> Self {
+impl KubevirtSettings {
+    pub(super) fn read(store: &ObjectStore) -> Self {
         let held = store.list(KUBEVIRTS).next().cloned().unwrap_or_default();
         let minor = text(&held, "/status/observedKubeVirtVersion").split('.').nth(1);
         let api = store.get("apps/deployments", &namespace(&held), "virt-api");
@@ -50,7 +50,7 @@ impl Settings {
 
     /// What a migration of a guest says of its limits: the defaults, with what the KubeVirt object and then the first policy
     /// say that selects the guest by a label of its own.
-    pub(super) fn configuration_of(&self, store: &Store, guest: &Value) -> Value {
+    pub(super) fn configuration_of(&self, store: &ObjectStore, guest: &Value) -> Value {
         let mut all = json!({
             "bandwidthPerMigration": "0", "completionTimeoutPerGiB": 150, "progressTimeout": 150,
             "allowAutoConverge": false, "allowPostCopy": false,
@@ -77,7 +77,7 @@ impl Settings {
         self.migrations("nodeDrainTaintKey").as_str().unwrap_or("kubevirt.io/drain")
     }
 
-    pub(super) fn is_tainted(&self, store: &Store, node: &str) -> bool {
+    pub(super) fn is_tainted(&self, store: &ObjectStore, node: &str) -> bool {
         let taints = store.get("nodes", "", node).and_then(|it| it["spec"]["taints"].as_array());
         taints.is_some_and(|all| {
             all.iter().any(|it| it["key"] == self.drain_taint() && it["effect"] == "NoSchedule")
@@ -91,7 +91,7 @@ impl Settings {
 }
 
 /// The label by which a node takes guests: true with the first heartbeat, false after five minutes without one.
-pub(super) fn handler(store: &mut Store, tick: &mut Tick<'_>, key: &Key, node: &Value) {
+pub(super) fn handler(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKey, node: &Value) {
     let ready = is_true(node, "Ready");
     let silent = !ready && tick.is_time(key, "virt-handler", SILENT);
     let word = if ready { "true" } else { "false" };

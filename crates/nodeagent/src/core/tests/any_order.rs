@@ -22,7 +22,7 @@ fn fact(limits_may_be_reached: bool) -> impl Strategy<Value = Event> {
         let [reboot, shutdown, poweroff] = if none { [false; 3] } else { flags };
         let reason = "NORMAL: controller reboot".to_owned();
         let boot_reason = BootReason::RebootCmd;
-        Event::Wish(Wish {
+        Event::Wish(DeviceCommand {
             reboot,
             shutdown,
             poweroff,
@@ -48,7 +48,7 @@ fn fact(limits_may_be_reached: bool) -> impl Strategy<Value = Event> {
         vec![Vault::Silent, Vault::Open]
     };
     let outcome = prop_oneof![Just(Ok(Took::Machine)), Just(Ok(Took::StandIn)), Just(Err("no".to_owned()))];
-    let operations = vec![Operation::Reboot, Operation::Shutdown, Operation::Poweroff];
+    let operations = vec![MachineOperation::Reboot, MachineOperation::Shutdown, MachineOperation::Poweroff];
     let operated = (prop::sample::select(operations), outcome)
         .prop_map(|(operation, outcome)| Event::Operated { operation, outcome });
     prop_oneof![
@@ -58,7 +58,7 @@ fn fact(limits_may_be_reached: bool) -> impl Strategy<Value = Event> {
         3 => (prop::sample::select(vec!["a", "b"]), any::<bool>()).prop_map(|(key, on)| application(key, on)),
         1 => prop::sample::select(vaults).prop_map(Event::Vault),
         1 => prop::option::of(0..2_u64).prop_map(Event::Space),
-        1 => prop::sample::select(vec![Source::Drain, Source::Applications, Source::Partitions]).prop_map(Event::Heard),
+        1 => prop::sample::select(vec![RequiredReading::Drain, RequiredReading::Applications, RequiredReading::Partitions]).prop_map(Event::Heard),
         2 => operated,
     ]
 }
@@ -73,7 +73,7 @@ fn ops(limits_may_be_reached: bool) -> impl Strategy<Value = Vec<Op>> {
 
 /// Plays `ops`, each fact `times` times.
 fn play(ops: &[Op], times: usize) -> Bench {
-    let mut bench = Bench::with(Found::default());
+    let mut bench = Bench::with(SavedNodeState::default());
     for op in ops {
         match op {
             Op::Fact(event) => {
@@ -92,7 +92,7 @@ proptest! {
 
     #[test]
     fn nothing_is_done_to_the_device_that_nobody_asked_for(ops in ops(false)) {
-        let mut bench = Bench::with(Found::default());
+        let mut bench = Bench::with(SavedNodeState::default());
         bench.contact(ConfigGetStatus::Success);
         let (mut reboot, mut shutdown, mut poweroff) = (false, false, false);
         for op in &ops {
@@ -120,9 +120,9 @@ proptest! {
                     continue;
                 };
                 let asked = match order.operation {
-                    Operation::Reboot => reboot,
-                    Operation::Shutdown => shutdown,
-                    Operation::Poweroff => poweroff,
+                    MachineOperation::Reboot => reboot,
+                    MachineOperation::Shutdown => shutdown,
+                    MachineOperation::Poweroff => poweroff,
                 };
                 prop_assert!(asked, "{:?} without a word", order);
             }
@@ -137,10 +137,10 @@ proptest! {
     #[test]
     fn every_operation_reaches_the_device_within_the_sum_of_its_limits(before in ops(true), after in ops(true)) {
         let mut bench = play(&before, 1);
-        bench.hear(command(&[Operation::Reboot]));
-        let latched = bench.done.iter().any(|(_, it)| matches!(it, Effect::Journal(it) if it.order.operation != Operation::Shutdown));
+        bench.hear(command(&[MachineOperation::Reboot]));
+        let latched = bench.done.iter().any(|(_, it)| matches!(it, Effect::Journal(it) if it.order.operation != MachineOperation::Shutdown));
         prop_assert!(latched);
-        let asked = |bench: &Bench| bench.operations().iter().any(|(_, it, _)| *it != Operation::Shutdown);
+        let asked = |bench: &Bench| bench.operations().iter().any(|(_, it, _)| *it != MachineOperation::Shutdown);
         let limit = bench.now + Duration::from_secs(30 + 300 + 30);
         for op in &after {
             match op {
@@ -160,7 +160,7 @@ proptest! {
     #[test]
     fn the_machine_goes_down_by_one_operation_with_its_reason_stored_and_nothing_said_after(ops in ops(true)) {
         let bench = play(&ops, 1);
-        let down = |it: &Effect| matches!(it, Effect::Operate(order) if order.operation != Operation::Shutdown);
+        let down = |it: &Effect| matches!(it, Effect::Operate(order) if order.operation != MachineOperation::Shutdown);
         let Some(first) = bench.done.iter().position(|(_, it)| down(it)) else { return Ok(()) };
         let Effect::Operate(order) = &bench.done[first].1 else { return Ok(()) };
         let stored = bench.done[..first].iter().any(|(_, it)| matches!(it, Effect::Reason { order: it, .. } if it == order));
@@ -173,7 +173,7 @@ proptest! {
                     refused = false;
                 }
                 // A machine that stays up continues to say how it is.
-                Effect::Say(Note::Refused { .. }) => refused = true,
+                Effect::Say(NodeLogEvent::Refused { .. }) => refused = true,
                 Effect::Publish(_) | Effect::Zboot(_) => prop_assert!(refused, "{effect:?}"),
                 _ => {}
             }
@@ -189,11 +189,11 @@ proptest! {
             Effect::Journal(resumed) => Some(resumed.clone()),
             _ => None,
         });
-        let Some(resumed) = journal.filter(|it| !it.done && it.order.operation != Operation::Shutdown) else {
+        let Some(resumed) = journal.filter(|it| !it.done && it.order.operation != MachineOperation::Shutdown) else {
             return Ok(());
         };
         let latched = resumed.order.clone();
-        let mut again = Bench::with(Found { resumed: Some(resumed), ..Found::default() });
+        let mut again = Bench::with(SavedNodeState { resumed: Some(resumed), ..SavedNodeState::default() });
         for op in &ops[cut..] {
             match op {
                 Op::Fact(event) => drop(again.hear(event.clone())),
@@ -208,7 +208,7 @@ proptest! {
         }).collect();
         prop_assert!(!asked.is_empty() && asked.iter().all(|it| *it == latched), "{asked:?} instead of {latched:?}");
         let undisturbed = whole.done.iter().filter_map(|(_, it)| match it {
-            Effect::Operate(order) if order.operation != Operation::Shutdown => Some(order.clone()),
+            Effect::Operate(order) if order.operation != MachineOperation::Shutdown => Some(order.clone()),
             _ => None,
         });
         for order in undisturbed {

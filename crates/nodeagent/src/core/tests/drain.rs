@@ -98,9 +98,9 @@ fn a_drain_is_told_at_each_of_its_steps_and_its_end() {
     assert_eq!(
         notes,
         [
-            Note::DrainInProgress(said(DrainStatus::Requested)),
-            Note::DrainInProgress(said(DrainStatus::Cordoned)),
-            Note::DrainComplete(said(DrainStatus::Complete)),
+            NodeLogEvent::DrainInProgress(said(DrainStatus::Requested)),
+            NodeLogEvent::DrainInProgress(said(DrainStatus::Cordoned)),
+            NodeLogEvent::DrainComplete(said(DrainStatus::Complete)),
         ]
     );
 }

@@ -1,10 +1,10 @@
 //! The last look before the device is asked: still drained, and for whom it was.
 
 use super::*;
-use Operation::{Poweroff, Reboot, Shutdown};
+use MachineOperation::{Poweroff, Reboot, Shutdown};
 
 /// The order of an image that was switched to, or of a command.
-fn latched(by: Requester, operation: Operation) -> Bench {
+fn latched(by: Requester, operation: MachineOperation) -> Bench {
     let mut bench = Bench::new();
     bench.drain(DrainStatus::Complete, by);
     if by == Requester::Update {
@@ -37,7 +37,7 @@ fn p3_a_node_that_is_drained_again_is_not_taken_down_before_that_drain_is_comple
             bench.drain(status, by);
             bench.wait(7200);
             assert_eq!(bench.operations(), [], "{operation:?} while {status:?}");
-            let held = |it: &&(u64, Effect)| matches!(it.1, Effect::Say(Note::Held { .. }));
+            let held = |it: &&(u64, Effect)| matches!(it.1, Effect::Say(NodeLogEvent::Held { .. }));
             assert_eq!(bench.done.iter().filter(held).count(), 1, "it is said once");
             bench.drain(DrainStatus::Complete, by);
             let operations = bench.operations();
@@ -86,7 +86,7 @@ fn disks_that_never_come_to_an_end_hold_nothing_up_for_ever() {
     assert_eq!(bench.operations(), []);
     bench.wait(1);
     assert_eq!(bench.operations(), [(180, Reboot, BootReason::RebootCmd)]);
-    assert!(bench.done.contains(&(180, Effect::Say(Note::NotSynced { secs: 120 }))));
+    assert!(bench.done.contains(&(180, Effect::Say(NodeLogEvent::NotSynced { secs: 120 }))));
     // Late, and nobody waits for it any more.
     assert_eq!(bench.hear(Event::Synced), []);
 }

@@ -1,7 +1,7 @@
 //! Hooks before a reboot: they come before the disks and the last look, and hold the machine up for so long and no longer.
 
 use super::*;
-use Operation::Reboot;
+use MachineOperation::Reboot;
 
 /// A reboot that is about to bring everything to the disks, 60 s after it was ordered.
 fn syncing() -> Bench {

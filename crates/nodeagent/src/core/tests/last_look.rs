@@ -1,6 +1,6 @@
 //! What zedkube is asked before the machine goes down (goals U1, U3, U11).
 
-use Operation::{Reboot, Shutdown};
+use MachineOperation::{Reboot, Shutdown};
 use topics::{OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict};
 
 use super::*;
@@ -15,7 +15,7 @@ fn beside(role: OutageRole) -> Bench {
 }
 
 /// The same, and it is about to carry out an operation for which the node was drained.
-fn drained(role: OutageRole, operation: Operation) -> Bench {
+fn drained(role: OutageRole, operation: MachineOperation) -> Bench {
     let mut bench = beside(role);
     bench.drain(DrainStatus::Complete, Requester::DeviceOp);
     bench.command(operation);
@@ -91,7 +91,7 @@ fn u3_a_machine_that_is_held_says_why_and_what_to_type_and_asks_again_with_a_new
         ("etcd needs this node for its quorum", "repair it")
     );
     assert_eq!(held.number, first);
-    let said = |it: &&(u64, Effect)| matches!(it.1, Effect::Say(Note::NotNow { .. }));
+    let said = |it: &&(u64, Effect)| matches!(it.1, Effect::Say(NodeLogEvent::NotNow { .. }));
     assert_eq!(bench.done.iter().filter(said).count(), 1);
     bench.wait(30);
     let again = question(&bench);
@@ -184,7 +184,7 @@ fn u1_once_nobody_is_waited_for_any_more_the_drain_is_read_once_more_before_the_
         }
     };
     let effects = bench.core.step(bench.now, checked(Some(last)));
-    assert!(effects.iter().any(|it| matches!(it, Effect::Say(Note::Held { .. }))), "{effects:?}");
+    assert!(effects.iter().any(|it| matches!(it, Effect::Say(NodeLogEvent::Held { .. }))), "{effects:?}");
     assert!(!effects.iter().any(|it| matches!(it, Effect::Operate(_) | Effect::Mark { .. })), "{effects:?}");
 }
 

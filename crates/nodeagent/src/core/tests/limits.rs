@@ -21,7 +21,7 @@ fn reasons(bench: &Bench) -> Option<Vec<MaintenanceModeReason>> {
 
 fn undrained(bench: &Bench) -> Vec<String> {
     let skip = |(_, effect): &(u64, Effect)| match effect {
-        Effect::Say(Note::Latched { order, undrained: true, .. }) => Some(order.reason.clone()),
+        Effect::Say(NodeLogEvent::Latched { order, undrained: true, .. }) => Some(order.reason.clone()),
         _ => None,
     };
     bench.done.iter().filter_map(skip).collect()
@@ -34,7 +34,7 @@ fn a_week_without_controller_restarts_the_device_and_says_that_the_drain_is_skip
     bench.wait(WEEK - 1);
     assert_eq!(bench.operations(), []);
     bench.wait(61);
-    assert_eq!(bench.operations(), [(WEEK + 60, Operation::Reboot, BootReason::Disconnect)]);
+    assert_eq!(bench.operations(), [(WEEK + 60, MachineOperation::Reboot, BootReason::Disconnect)]);
     assert_eq!(
         undrained(&bench),
         ["Exceeded outage for controller connectivity 604800 by 0 seconds; rebooting without a drain"]
@@ -58,7 +58,7 @@ fn an_image_in_test_falls_back_after_its_own_shorter_limit() {
     bench.wait(299);
     assert_eq!(bench.operations(), []);
     bench.wait(61);
-    assert_eq!(bench.operations(), [(360, Operation::Reboot, BootReason::Fallback)]);
+    assert_eq!(bench.operations(), [(360, MachineOperation::Reboot, BootReason::Fallback)]);
     assert_eq!(
         undrained(&bench),
         ["Exceeded fallback outage for controller connectivity 300 by 0 seconds; rebooting without a drain"]
@@ -94,7 +94,7 @@ fn a_saved_config_or_silence_is_no_controller() {
         bench.wait(200);
         bench.contact(word);
         bench.wait(160);
-        assert_eq!(bench.operations(), [(360, Operation::Reboot, BootReason::Fallback)], "{word:?}");
+        assert_eq!(bench.operations(), [(360, MachineOperation::Reboot, BootReason::Fallback)], "{word:?}");
     }
 }
 
@@ -110,7 +110,7 @@ fn a_restart_of_the_agent_makes_no_limit_early() {
     let mut before = in_test();
     before.contact(ConfigGetStatus::Fail);
     before.wait(299);
-    let mut again = Bench::with(Found { said: Some(before.status()), ..Found::default() });
+    let mut again = Bench::with(SavedNodeState { said: Some(before.status()), ..SavedNodeState::default() });
     again.facts();
     again.partition("IMGA", "inprogress", true);
     again.contact(ConfigGetStatus::Fail);
@@ -122,11 +122,11 @@ fn a_restart_of_the_agent_makes_no_limit_early() {
 
 #[test]
 fn an_image_without_any_controller_from_the_start_falls_back_too() {
-    let mut bench = Bench::with(Found::default());
-    bench.hear(Event::Heard(Source::Applications));
+    let mut bench = Bench::with(SavedNodeState::default());
+    bench.hear(Event::Heard(RequiredReading::Applications));
     bench.partition("IMGA", "inprogress", true);
     bench.wait(360);
-    assert_eq!(bench.operations(), [(360, Operation::Reboot, BootReason::Fallback)]);
+    assert_eq!(bench.operations(), [(360, MachineOperation::Reboot, BootReason::Fallback)]);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn the_limits_are_those_of_the_controller() {
     bench.wait(100);
     bench.hear(Event::Waits(Waits { fallback: Duration::from_secs(60), ..Waits::default() }));
     bench.wait(60);
-    assert_eq!(bench.operations(), [(160, Operation::Reboot, BootReason::Fallback)]);
+    assert_eq!(bench.operations(), [(160, MachineOperation::Reboot, BootReason::Fallback)]);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_vault_that_stays_shut_under_an_image_in_test_makes_it_fall_back() {
     bench.wait(299);
     assert_eq!(bench.operations(), []);
     bench.wait(61);
-    assert_eq!(bench.operations(), [(360, Operation::Reboot, BootReason::VaultFailure)]);
+    assert_eq!(bench.operations(), [(360, MachineOperation::Reboot, BootReason::VaultFailure)]);
     assert_eq!(
         undrained(&bench),
         [
@@ -186,7 +186,7 @@ fn a_vault_that_nobody_speaks_of_or_that_opens_in_time_means_nothing() {
 
 #[test]
 fn the_vault_has_its_time_from_when_the_controller_could_first_help() {
-    let mut bench = Bench::with(Found::default());
+    let mut bench = Bench::with(SavedNodeState::default());
     bench.hear(Event::Vault(Vault::Shut(vec![])));
     bench.wait(1000);
     assert_eq!(reasons(&bench), None);
@@ -202,10 +202,10 @@ fn a_full_disk_and_refused_certificates_mean_maintenance_while_they_last() {
     let mut bench = Bench::new();
     assert_eq!(Bench::new().hear(Event::Space(Some(1))), []);
     bench.hear(Event::Space(Some(0)));
-    bench.hear(Event::Wish(Wish {
+    bench.hear(Event::Wish(DeviceCommand {
         certs_refused: true,
         contact: ConfigGetStatus::Success,
-        ..Wish::default()
+        ..DeviceCommand::default()
     }));
     let both = vec![MaintenanceModeReason::LowDiskSpace, MaintenanceModeReason::EdgeNodeCertsRefused];
     assert_eq!(reasons(&bench), Some(both));
@@ -224,9 +224,13 @@ fn a_command_of_zedagent_goes_before_a_limit_that_is_reached_with_it() {
     let mut bench = in_test();
     bench.contact(ConfigGetStatus::Fail);
     bench.wait(299);
-    bench.hear(Event::Wish(Wish { poweroff: true, boot_reason: BootReason::PoweroffCmd, ..Wish::default() }));
+    bench.hear(Event::Wish(DeviceCommand {
+        poweroff: true,
+        boot_reason: BootReason::PoweroffCmd,
+        ..DeviceCommand::default()
+    }));
     bench.wait(600);
-    assert_eq!(bench.operations(), [(359, Operation::Poweroff, BootReason::PoweroffCmd)]);
+    assert_eq!(bench.operations(), [(359, MachineOperation::Poweroff, BootReason::PoweroffCmd)]);
     let Some((_, Effect::Operate(order))) = bench.done.iter().find(|(_, it)| kind(it) == "operate") else {
         panic!()
     };
@@ -236,10 +240,14 @@ fn a_command_of_zedagent_goes_before_a_limit_that_is_reached_with_it() {
 #[test]
 fn a_shutdown_leaves_the_power_on_and_the_limits_in_force() {
     let mut bench = in_test();
-    bench.command(Operation::Shutdown);
+    bench.command(MachineOperation::Shutdown);
     bench.wait(30);
-    bench.hear(Event::Operated { operation: Operation::Shutdown, outcome: Ok(Took::Machine) });
-    bench.hear(Event::Wish(Wish { shutdown: true, contact: ConfigGetStatus::Fail, ..Wish::default() }));
+    bench.hear(Event::Operated { operation: MachineOperation::Shutdown, outcome: Ok(Took::Machine) });
+    bench.hear(Event::Wish(DeviceCommand {
+        shutdown: true,
+        contact: ConfigGetStatus::Fail,
+        ..DeviceCommand::default()
+    }));
     bench.wait(360);
-    assert_eq!(bench.operations().last(), Some(&(390, Operation::Reboot, BootReason::Fallback)));
+    assert_eq!(bench.operations().last(), Some(&(390, MachineOperation::Reboot, BootReason::Fallback)));
 }

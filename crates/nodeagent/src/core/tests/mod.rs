@@ -13,7 +13,7 @@ mod trial;
 
 use std::time::Duration;
 
-use agent::device::Operation;
+use agent::device::MachineOperation;
 use step::{Core as _, Mono};
 use topics::{
     Answer, BootReason, ConfigGetStatus, DrainStatus, NodeAgentStatus, NodeDrainStatus, Requester,
@@ -36,21 +36,21 @@ struct Bench {
 impl Bench {
     /// A device that runs good image A, with everything heard and nothing going on.
     fn new() -> Self {
-        let mut bench = Self::with(Found::default());
+        let mut bench = Self::with(SavedNodeState::default());
         bench.facts();
         bench.done.clear();
         bench
     }
 
-    fn with(found: Found) -> Self {
+    fn with(found: SavedNodeState) -> Self {
         let core = NodeAgent::new(Limits::default(), Waits::default(), found, Mono::START);
         Self { core, now: Mono::START, done: Vec::new(), ours: false }
     }
 
     /// What is on disk on such a device.
     fn facts(&mut self) {
-        self.hear(Event::Heard(Source::Drain));
-        self.hear(Event::Heard(Source::Applications));
+        self.hear(Event::Heard(RequiredReading::Drain));
+        self.hear(Event::Heard(RequiredReading::Applications));
         self.partition("IMGA", "active", true);
         self.partition("IMGB", "unused", false);
         self.contact(ConfigGetStatus::Success);
@@ -93,10 +93,10 @@ impl Bench {
     }
 
     fn contact(&mut self, contact: ConfigGetStatus) -> Vec<Effect> {
-        self.hear(Event::Wish(Wish { contact, ..Wish::default() }))
+        self.hear(Event::Wish(DeviceCommand { contact, ..DeviceCommand::default() }))
     }
 
-    fn command(&mut self, operation: Operation) -> Vec<Effect> {
+    fn command(&mut self, operation: MachineOperation) -> Vec<Effect> {
         self.hear(command(&[operation]))
     }
 
@@ -105,7 +105,7 @@ impl Bench {
     }
 
     /// Operations that the device was asked for, with the second of it.
-    fn operations(&self) -> Vec<(u64, Operation, BootReason)> {
+    fn operations(&self) -> Vec<(u64, MachineOperation, BootReason)> {
         let order = |(at, effect): &(u64, Effect)| match effect {
             Effect::Operate(order) => Some((*at, order.operation, order.boot_reason)),
             _ => None,
@@ -161,20 +161,20 @@ fn kind(effect: &Effect) -> &'static str {
 }
 
 fn partition(label: &str, state: &str, current: bool, test_complete: bool) -> Event {
-    let value = Partition { state: state.into(), version: "14.5.0-k".into(), current, test_complete };
+    let value = PartitionFacts { state: state.into(), version: "14.5.0-k".into(), current, test_complete };
     Event::Partition { label: label.into(), value }
 }
 
 /// zedagent wants `operations`, the controller is in reach.
-fn command(operations: &[Operation]) -> Event {
+fn command(operations: &[MachineOperation]) -> Event {
     Event::Wish(wish(operations))
 }
 
-fn wish(operations: &[Operation]) -> Wish {
-    Wish {
-        reboot: operations.contains(&Operation::Reboot),
-        shutdown: operations.contains(&Operation::Shutdown),
-        poweroff: operations.contains(&Operation::Poweroff),
+fn wish(operations: &[MachineOperation]) -> DeviceCommand {
+    DeviceCommand {
+        reboot: operations.contains(&MachineOperation::Reboot),
+        shutdown: operations.contains(&MachineOperation::Shutdown),
+        poweroff: operations.contains(&MachineOperation::Poweroff),
         reason: "NORMAL: controller reboot".into(),
         boot_reason: BootReason::RebootCmd,
         contact: ConfigGetStatus::Success,
@@ -187,7 +187,7 @@ fn application(key: &str, active: bool) -> Event {
     Event::Application { key: key.into(), active }
 }
 
-fn order(operation: Operation) -> Order {
+fn order(operation: MachineOperation) -> MachineOrder {
     let (reason, boot_reason) = ("NORMAL: controller reboot".into(), BootReason::RebootCmd);
-    Order { operation, reason, boot_reason }
+    MachineOrder { operation, reason, boot_reason }
 }

@@ -1,7 +1,7 @@
 //! Commands, and the way of an operation to the device.
 
 use super::*;
-use Operation::{Poweroff, Reboot, Shutdown};
+use MachineOperation::{Poweroff, Reboot, Shutdown};
 
 #[test]
 fn a_reboot_is_announced_reasoned_settled_and_only_then_asked_for() {
@@ -40,7 +40,7 @@ fn a_reboot_is_announced_reasoned_settled_and_only_then_asked_for() {
 #[test]
 fn also_without_any_delay_it_is_announced_before_anything_is_done() {
     let limits = Limits { min_reboot_delay_ms: 0, ..Limits::default() };
-    let core = NodeAgent::new(limits, Waits::default(), Found::default(), Mono::START);
+    let core = NodeAgent::new(limits, Waits::default(), SavedNodeState::default(), Mono::START);
     let mut bench = Bench { core, now: Mono::START, done: Vec::new(), ours: false };
     bench.facts();
     bench.done.clear();
@@ -53,7 +53,7 @@ fn also_without_any_delay_it_is_announced_before_anything_is_done() {
 fn beside_a_zedagent_of_ours_facts_end_the_waits_and_beside_another_one_the_waits_stay() {
     for (ours, asked) in [(true, 2), (false, 60)] {
         let mut bench = Bench::new();
-        bench.hear(Event::Wish(Wish { ours, ..wish(&[Reboot]) }));
+        bench.hear(Event::Wish(DeviceCommand { ours, ..wish(&[Reboot]) }));
         bench.wait(60);
         assert_eq!(bench.operations(), [(asked, Reboot, BootReason::RebootCmd)], "ours: {ours}");
         let kinds: Vec<_> = bench.kinds().into_iter().map(|(_, kind)| kind).collect();
@@ -66,7 +66,7 @@ fn beside_a_zedagent_of_ours_facts_end_the_waits_and_beside_another_one_the_wait
 fn beside_a_zedagent_of_ours_applications_have_their_time_all_the_same() {
     let mut bench = Bench::new();
     bench.hear(application("a", true));
-    bench.hear(Event::Wish(Wish { ours: true, ..wish(&[Reboot]) }));
+    bench.hear(Event::Wish(DeviceCommand { ours: true, ..wish(&[Reboot]) }));
     bench.wait(100);
     assert!(bench.operations().is_empty() && !bench.status().all_domains_halted);
     bench.hear(application("a", false));
@@ -79,7 +79,7 @@ fn a_zedagent_of_ours_that_is_heard_in_the_middle_ends_the_wait_and_another_one_
     let mut bench = Bench::new();
     bench.command(Reboot);
     bench.wait(10);
-    bench.hear(Event::Wish(Wish { ours: true, ..wish(&[Reboot]) }));
+    bench.hear(Event::Wish(DeviceCommand { ours: true, ..wish(&[Reboot]) }));
     bench.wait(2);
     assert_eq!(bench.operations(), [(12, Reboot, BootReason::RebootCmd)]);
 }
@@ -207,18 +207,19 @@ fn an_application_that_never_halts_is_given_up_after_three_hundred_seconds() {
     assert_eq!(bench.operations(), [(30 + 300 + 30, Reboot, BootReason::RebootCmd)]);
     assert!(bench.status().all_domains_halted);
     let left = vec!["stuck".to_owned()];
-    assert!(bench.done.contains(&(330, Effect::Say(Note::NotHalted { left }))));
-    let told = bench.done.iter().filter(|(_, it)| matches!(it, Effect::Say(Note::Halting { .. }))).count();
+    assert!(bench.done.contains(&(330, Effect::Say(NodeLogEvent::NotHalted { left }))));
+    let told =
+        bench.done.iter().filter(|(_, it)| matches!(it, Effect::Say(NodeLogEvent::Halting { .. }))).count();
     assert_eq!(told, 60, "it is told every five seconds");
 }
 
 #[test]
 fn applications_nobody_has_told_of_yet_may_still_run() {
-    let mut bench = Bench::with(Found::default());
+    let mut bench = Bench::with(SavedNodeState::default());
     bench.command(Reboot);
     bench.wait(60);
     assert_eq!(bench.operations(), []);
-    bench.hear(Event::Heard(Source::Applications));
+    bench.hear(Event::Heard(RequiredReading::Applications));
     bench.wait(30);
     assert_eq!(bench.operations(), [(90, Reboot, BootReason::RebootCmd)]);
 }
@@ -283,7 +284,7 @@ fn another_image_is_booted_once_its_partition_is_to_be_tried() {
 
 #[test]
 fn a_partition_to_be_tried_means_nothing_before_it_is_known_which_one_runs() {
-    let mut bench = Bench::with(Found::default());
+    let mut bench = Bench::with(SavedNodeState::default());
     bench.partition("IMGB", "updating", false);
     bench.wait(600);
     assert_eq!(bench.operations(), []);
@@ -315,8 +316,11 @@ fn a_restart_of_the_agent_ends_in_the_same_operation_whatever_was_latched_first(
             else {
                 panic!("not journaled")
             };
-            let found =
-                Found { resumed: Some(resumed.clone()), said: Some(bench.status()), ..Found::default() };
+            let found = SavedNodeState {
+                resumed: Some(resumed.clone()),
+                said: Some(bench.status()),
+                ..SavedNodeState::default()
+            };
             let mut again = Bench::with(found);
             again.hear(command(&[Reboot, Shutdown, Poweroff]));
             again.facts();
@@ -330,7 +334,7 @@ fn a_restart_of_the_agent_ends_in_the_same_operation_whatever_was_latched_first(
 
 #[test]
 fn without_a_journal_a_command_that_still_stands_is_latched_again() {
-    let mut again = Bench::with(Found::default());
+    let mut again = Bench::with(SavedNodeState::default());
     again.facts();
     again.command(Reboot);
     again.wait(60);
@@ -340,7 +344,7 @@ fn without_a_journal_a_command_that_still_stands_is_latched_again() {
 #[test]
 fn an_operation_that_was_done_in_this_boot_is_not_done_again() {
     let resumed = Some(Resumed { order: order(Reboot), done: true });
-    let mut again = Bench::with(Found { resumed, ..Found::default() });
+    let mut again = Bench::with(SavedNodeState { resumed, ..SavedNodeState::default() });
     again.facts();
     again.command(Reboot);
     again.wait(1_000_000);
@@ -350,28 +354,28 @@ fn an_operation_that_was_done_in_this_boot_is_not_done_again() {
 
 #[test]
 fn the_first_status_waits_for_the_facts_it_speaks_of() {
-    let mut bench = Bench::with(Found::default());
+    let mut bench = Bench::with(SavedNodeState::default());
     bench.contact(ConfigGetStatus::Success);
     bench.partition("IMGA", "inprogress", true);
     assert_eq!(bench.published(), []);
-    bench.hear(Event::Heard(Source::Drain));
+    bench.hear(Event::Heard(RequiredReading::Drain));
     assert!(bench.status().update_inprogress);
     assert_eq!(bench.published().len(), 1);
 }
 
 #[test]
 fn b5_a_device_without_partitions_waits_for_none_of_them() {
-    let mut bench = Bench::with(Found::default());
+    let mut bench = Bench::with(SavedNodeState::default());
     bench.contact(ConfigGetStatus::Success);
-    bench.hear(Event::Heard(Source::Drain));
-    bench.hear(Event::Heard(Source::Applications));
+    bench.hear(Event::Heard(RequiredReading::Drain));
+    bench.hear(Event::Heard(RequiredReading::Applications));
     assert_eq!(bench.published(), []);
     // baseosmgr has published all partitions that there are.
-    bench.hear(Event::Heard(Source::Partitions));
+    bench.hear(Event::Heard(RequiredReading::Partitions));
     let status = bench.status();
     assert_eq!((status.cur_part.as_str(), status.update_inprogress), ("", false));
     bench.wait(60);
-    assert!(!bench.done.iter().any(|it| it.1 == Effect::Say(Note::Unheard)), "{:?}", bench.done);
+    assert!(!bench.done.iter().any(|it| it.1 == Effect::Say(NodeLogEvent::Unheard)), "{:?}", bench.done);
     bench.command(Reboot);
     bench.wait(60);
     assert_eq!(bench.operations(), [(120, Reboot, BootReason::RebootCmd)]);
@@ -379,13 +383,13 @@ fn b5_a_device_without_partitions_waits_for_none_of_them() {
 
 #[test]
 fn the_first_status_does_not_wait_for_ever() {
-    let mut bench = Bench::with(Found::default());
+    let mut bench = Bench::with(SavedNodeState::default());
     bench.contact(ConfigGetStatus::Success);
     bench.wait(29);
     assert_eq!(bench.published(), []);
     bench.wait(1);
     assert_eq!(bench.status().name, "nodeagent");
-    assert!(bench.done.contains(&(30, Effect::Say(Note::Unheard))));
+    assert!(bench.done.contains(&(30, Effect::Say(NodeLogEvent::Unheard))));
 }
 
 #[test]
@@ -396,7 +400,7 @@ fn a_restart_says_what_was_said_until_it_has_heard() {
         wait_drain_in_progress: true,
         ..NodeAgentStatus::default()
     };
-    let mut bench = Bench::with(Found { said: Some(said), ..Found::default() });
+    let mut bench = Bench::with(SavedNodeState { said: Some(said), ..SavedNodeState::default() });
     bench.wait(30);
     let status = bench.status();
     assert!(status.update_inprogress && status.wait_drain_in_progress);
@@ -417,7 +421,8 @@ fn what_the_last_boot_left_is_published() {
         image: "IMGB".into(),
         restart_counter: 4,
     };
-    let mut bench = Bench::with(Found { last_boot, hv_type_kube: true, ..Found::default() });
+    let mut bench =
+        Bench::with(SavedNodeState { last_boot, hv_type_kube: true, ..SavedNodeState::default() });
     bench.facts();
     let status = bench.status();
     assert_eq!(status.reboot_reason, "NORMAL: controller reboot");
@@ -432,7 +437,7 @@ fn d_v31_a_second_operation_soon_after_the_first_neither_runs_nor_takes_its_reas
     let mut bench = Bench::new();
     bench.command(Reboot);
     bench.wait(10);
-    bench.hear(Event::Wish(Wish { reason: "second".into(), ..wish(&[Reboot, Poweroff]) }));
+    bench.hear(Event::Wish(DeviceCommand { reason: "second".into(), ..wish(&[Reboot, Poweroff]) }));
     bench.hear(partition("IMGB", "updating", false, false));
     bench.wait(600);
     assert_eq!(bench.operations(), [(60, Reboot, BootReason::RebootCmd)]);

@@ -3,8 +3,8 @@
 use super::*;
 
 fn in_test() -> Bench {
-    let mut bench = Bench::with(Found::default());
-    bench.hear(Event::Heard(Source::Drain));
+    let mut bench = Bench::with(SavedNodeState::default());
+    bench.hear(Event::Heard(RequiredReading::Drain));
     bench.partition("IMGA", "unused", false);
     bench.partition("IMGB", "inprogress", true);
     bench
@@ -106,7 +106,7 @@ fn an_image_gets_no_verdict_while_the_machine_goes_down() {
     let mut bench = in_test();
     bench.contact(ConfigGetStatus::Success);
     bench.wait(590);
-    bench.command(Operation::Reboot);
+    bench.command(MachineOperation::Reboot);
     bench.wait(100);
     assert_eq!(bench.verdicts().len(), 2);
 }
@@ -114,8 +114,8 @@ fn an_image_gets_no_verdict_while_the_machine_goes_down() {
 #[test]
 fn a_restart_of_the_agent_keeps_a_verdict_and_begins_a_test_anew() {
     let tested = std::collections::BTreeSet::from(["IMGB".to_owned()]);
-    let mut passed = Bench::with(Found { tested, ..Found::default() });
-    passed.hear(Event::Heard(Source::Drain));
+    let mut passed = Bench::with(SavedNodeState { tested, ..SavedNodeState::default() });
+    passed.hear(Event::Heard(RequiredReading::Drain));
     assert_eq!(passed.verdicts().last(), Some(&(0, "IMGB".into(), true)));
     passed.partition("IMGB", "inprogress", true);
     assert_eq!(passed.verdicts().len(), 2);
@@ -131,7 +131,7 @@ fn a_restart_of_the_agent_keeps_a_verdict_and_begins_a_test_anew() {
 #[test]
 fn a_verdict_on_an_image_that_does_not_run_any_more_is_taken_back() {
     let tested = std::collections::BTreeSet::from(["IMGB".to_owned()]);
-    let mut bench = Bench::with(Found { tested, ..Found::default() });
+    let mut bench = Bench::with(SavedNodeState { tested, ..SavedNodeState::default() });
     bench.partition("IMGA", "active", true);
     assert_eq!(bench.verdicts().last(), Some(&(0, "IMGB".into(), false)));
 }

@@ -8,10 +8,10 @@ use topics::{
     NetworkPortStatus, Secret, Topic, go_json,
 };
 
-use super::{Facts, Place, Verdict, place};
+use super::{NodeAddress, StatusDecision, StatusFacts, place};
 use crate::ClusterMembership;
 use crate::Membership;
-use crate::token::{Answer, Token};
+use crate::token::{BlockAnswer, ClusterToken};
 
 const TOKEN: &str = "s3cr3t<token>&\"x\"";
 
@@ -38,24 +38,26 @@ fn network(change: impl FnOnce(&mut Vec<NetworkPortStatus>)) -> DeviceNetworkSta
     network
 }
 
-impl Facts {
+impl StatusFacts {
     fn configured(&mut self, config: EdgeNodeClusterConfig) {
         let config = Some(Arc::new(config));
-        self.stands(&ClusterMembership { membership: Membership::Member, config, left: None });
+        self.learn_membership(&ClusterMembership { membership: Membership::Member, config, left: None });
     }
 }
 
-fn facts(config: &str, network: DeviceNetworkStatus, token: Token) -> Facts {
-    let mut facts = Facts { network: Some(network), ..Facts::default() };
+fn facts(config: &str, network: DeviceNetworkStatus, token: ClusterToken) -> StatusFacts {
+    let mut facts = StatusFacts { network: Some(network), ..StatusFacts::default() };
     facts.configured(sample(config));
     facts.token = token;
     facts
 }
 
-fn status(facts: &Facts, last: Option<&EdgeNodeClusterStatus>, now: &str) -> EdgeNodeClusterStatus {
+fn status(facts: &StatusFacts, last: Option<&EdgeNodeClusterStatus>, now: &str) -> EdgeNodeClusterStatus {
     match facts.judge(last, at(now)) {
-        Verdict::Status(status) => *status,
-        other @ (Verdict::Keep | Verdict::Stay | Verdict::Nothing) => panic!("{other:?}"),
+        StatusDecision::Status(status) => *status,
+        other @ (StatusDecision::Keep | StatusDecision::Stay | StatusDecision::Nothing) => {
+            panic!("{other:?}")
+        }
     }
 }
 
@@ -68,14 +70,14 @@ fn expected(name: &str) -> String {
 }
 
 /// A member of the sample's cluster on whose second port is an address of the load balancer.
-fn in_conflict() -> Facts {
+fn in_conflict() -> StatusFacts {
     let network = network(|ports| {
         ports[0].cluster_ip_addr = ip("10.244.244.3");
         ports[1].is_l3_port = true;
         let addr = ip("192.168.86.201");
         ports[1].addr_info_list = Some(vec![AddrInfo { addr }]);
     });
-    let mut facts = facts("join-with-masters", network, Token::Clear(Secret::new(TOKEN.to_owned())));
+    let mut facts = facts("join-with-masters", network, ClusterToken::Clear(Secret::new(TOKEN.to_owned())));
     let entry = LbInterface { interface: "eth1".to_owned(), ip_prefix: "192.168.86.200/29".to_owned() };
     Arc::make_mut(facts.config.as_mut().unwrap()).lb_interfaces = Some(vec![entry]);
     facts
@@ -83,11 +85,12 @@ fn in_conflict() -> Facts {
 
 #[test]
 fn a_bootstrap_node_with_load_balancing_says_what_the_reference_says() {
-    let facts = facts("tiebreaker-lb-masters", network(|_| {}), Token::Clear(Secret::new(TOKEN.to_owned())));
+    let facts =
+        facts("tiebreaker-lb-masters", network(|_| {}), ClusterToken::Clear(Secret::new(TOKEN.to_owned())));
     let said = status(&facts, None, "2026-03-14T09:30:00Z");
     assert_eq!(bytes(&said), expected("bootstrap-lb"));
     let address = "10.244.244.2".parse().unwrap();
-    assert_eq!(place(&said), Some(Place { address, cluster: said.cluster_id.uuid }));
+    assert_eq!(place(&said), Some(NodeAddress { address, cluster: said.cluster_id.uuid }));
 }
 
 #[test]
@@ -109,7 +112,7 @@ fn a_member_in_conflict_says_what_the_reference_says_and_an_unchanged_error_keep
 fn a_token_that_cannot_be_decrypted_is_told_as_the_reference_tells_it_and_keeps_its_time() {
     let network = network(|ports| ports[0].cluster_ip_addr = GoIp(None));
     let why = "decryptClusterTokenAndManifest: failed to decrypt cluster token: no such cert";
-    let facts = facts("bootstrap", network, Token::Failed(why.to_owned()));
+    let facts = facts("bootstrap", network, ClusterToken::Failed(why.to_owned()));
     let said = status(&facts, None, "2026-03-14T09:26:53.589793238Z");
     assert_eq!(bytes(&said), expected("not-ready-decrypt-error"));
     assert_eq!(place(&said), None);
@@ -129,7 +132,7 @@ fn the_address_is_ready_on_a_usable_port_of_its_label_alone() {
     ];
     for (nth, (change, ready, interface)) in changes.into_iter().enumerate() {
         let network = network(|ports| change(&mut ports[0]));
-        let said = status(&facts("bootstrap", network, Token::None), None, "2026-03-14T09:30:00Z");
+        let said = status(&facts("bootstrap", network, ClusterToken::None), None, "2026-03-14T09:30:00Z");
         assert_eq!((said.cluster_ip_is_ready, said.cluster_interface.as_str()), (ready, interface), "{nth}");
     }
     // A config without a label or an address has no place.
@@ -137,7 +140,7 @@ fn the_address_is_ready_on_a_usable_port_of_its_label_alone() {
     let homeless: fn(&mut EdgeNodeClusterConfig) = |it| it.cluster_ip_prefix = None;
     for change in [unlabelled, homeless] {
         let mut facts =
-            facts("bootstrap", network(|ports| ports[0].logicallabel = String::new()), Token::None);
+            facts("bootstrap", network(|ports| ports[0].logicallabel = String::new()), ClusterToken::None);
         change(Arc::make_mut(facts.config.as_mut().unwrap()));
         assert!(!status(&facts, None, "2026-03-14T09:30:00Z").cluster_ip_is_ready);
     }
@@ -146,36 +149,36 @@ fn the_address_is_ready_on_a_usable_port_of_its_label_alone() {
 #[test]
 fn d_a12_only_a_config_that_is_decided_and_not_valid_takes_the_status_back() {
     let now = at("2026-03-14T09:30:00Z");
-    let mut facts = Facts { network: Some(network(|_| {})), ..Facts::default() };
-    assert_eq!(facts.judge(None, now), Verdict::Keep);
+    let mut facts = StatusFacts { network: Some(network(|_| {})), ..StatusFacts::default() };
+    assert_eq!(facts.judge(None, now), StatusDecision::Keep);
     facts.configured(sample("bootstrap"));
-    facts.token = Token::None;
+    facts.token = ClusterToken::None;
     let said = status(&facts, None, "2026-03-14T09:30:00Z");
     let left = Some(Arc::new(sample("bootstrap")));
     let config = Some(Arc::new(sample("initialized-not-clustered")));
     let membership = Membership::Leaving;
-    facts.stands(&ClusterMembership { membership, config: config.clone(), left });
-    facts.token = Token::None;
+    facts.learn_membership(&ClusterMembership { membership, config: config.clone(), left });
+    facts.token = ClusterToken::None;
     let encrypted_cluster_token = Secret::new(TOKEN.to_owned());
     let with_token = EdgeNodeClusterStatus { encrypted_cluster_token, ..said };
     // On the way out nothing is withdrawn, but what the cluster cannot be reached by is said again.
-    assert_eq!(facts.judge(Some(&with_token), now), Verdict::Stay);
+    assert_eq!(facts.judge(Some(&with_token), now), StatusDecision::Stay);
     let not_ready = EdgeNodeClusterStatus { cluster_ip_is_ready: false, ..with_token };
     for last in [None, Some(&not_ready)] {
-        assert!(matches!(facts.judge(last, now), Verdict::Status(it) if it.cluster_ip_is_ready));
+        assert!(matches!(facts.judge(last, now), StatusDecision::Status(it) if it.cluster_ip_is_ready));
     }
-    facts.stands(&ClusterMembership { membership, config: config.clone(), left: None });
-    assert_eq!(facts.judge(None, now), Verdict::Stay, "nothing is kept of the cluster");
-    facts.stands(&ClusterMembership { membership: Membership::Outside, config, left: None });
-    assert_eq!(facts.judge(None, now), Verdict::Nothing);
+    facts.learn_membership(&ClusterMembership { membership, config: config.clone(), left: None });
+    assert_eq!(facts.judge(None, now), StatusDecision::Stay, "nothing is kept of the cluster");
+    facts.learn_membership(&ClusterMembership { membership: Membership::Outside, config, left: None });
+    assert_eq!(facts.judge(None, now), StatusDecision::Nothing);
 }
 
 #[test]
 fn nothing_is_said_before_the_ports_have_been_looked_for() {
-    let mut facts = Facts::default();
+    let mut facts = StatusFacts::default();
     facts.configured(sample("bootstrap"));
-    facts.token = Token::None;
-    assert_eq!(facts.judge(None, GoTime::ZERO), Verdict::Keep);
+    facts.token = ClusterToken::None;
+    assert_eq!(facts.judge(None, GoTime::ZERO), StatusDecision::Keep);
     facts.network = Some(DeviceNetworkStatus::default());
     let said = status(&facts, None, "2026-03-14T09:30:00Z");
     assert_eq!((said.cluster_ip_is_ready, said.cluster_interface.as_str()), (false, ""));
@@ -184,14 +187,14 @@ fn nothing_is_said_before_the_ports_have_been_looked_for() {
 #[test]
 fn a_token_is_that_of_its_config_and_nothing_is_said_until_it_is_decrypted() {
     let now = at("2026-03-14T09:30:00Z");
-    let mut facts = facts("bootstrap", network(|_| {}), Token::Pending);
-    assert_eq!(facts.judge(None, now), Verdict::Keep);
-    let clear = Token::Clear(Secret::new(TOKEN.to_owned()));
-    let answer = Answer { of: facts.sealed().unwrap(), token: clear.clone() };
+    let mut facts = facts("bootstrap", network(|_| {}), ClusterToken::Pending);
+    assert_eq!(facts.judge(None, now), StatusDecision::Keep);
+    let clear = ClusterToken::Clear(Secret::new(TOKEN.to_owned()));
+    let answer = BlockAnswer { of: facts.sealed().unwrap(), token: clear.clone() };
     let mut other = answer.clone();
     other.of.block.cipher_data = None;
     facts.opened(other);
-    assert_eq!(facts.judge(None, now), Verdict::Keep, "the answer was for another block");
+    assert_eq!(facts.judge(None, now), StatusDecision::Keep, "the answer was for another block");
     facts.opened(answer.clone());
     assert_eq!(status(&facts, None, "2026-03-14T09:30:00Z").encrypted_cluster_token.reveal(), TOKEN);
     // Another member changes: the token is the same. Another block: it is not known yet.
@@ -201,10 +204,10 @@ fn a_token_is_that_of_its_config_and_nothing_is_said_until_it_is_decrypted() {
     assert_eq!(facts.token, clear);
     config.cipher_token.clear_text_hash = None;
     facts.configured(config.clone());
-    assert_eq!(facts.token, Token::Pending);
+    assert_eq!(facts.token, ClusterToken::Pending);
     facts.opened(answer);
-    assert_eq!(facts.token, Token::Pending, "the answer was for the block before");
+    assert_eq!(facts.token, ClusterToken::Pending, "the answer was for the block before");
     config.cipher_token.is_cipher = false;
     facts.configured(config);
-    assert_eq!((facts.token.clone(), facts.sealed()), (Token::None, None));
+    assert_eq!((facts.token.clone(), facts.sealed()), (ClusterToken::None, None));
 }

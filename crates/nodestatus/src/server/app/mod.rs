@@ -21,25 +21,25 @@ pub(super) use print::seconds;
 /// What one node knows. Members stand in this order.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(super) struct AppReport {
     hostname: String,
     /// UTC, to the second.
     collect_time: String,
-    app_info: Vec<Item>,
+    app_info: Vec<AppItem>,
 }
 
 /// One topic.
 #[derive(Debug, Serialize)]
-struct Item {
+struct AppItem {
     /// `<agent>-<Topic>`, and the first five characters of a UUID where the value is that of one object.
     key: String,
-    value: Facts,
+    value: AppFacts,
 }
 
 /// What a topic says. Members stand in this order.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Facts {
+struct AppFacts {
     #[serde(rename = "UUID")]
     uuid: String,
     name: String,
@@ -70,7 +70,7 @@ impl From<bool> for TriState {
 
 /// What is known at `now`, of this node alone or of an application besides. Reads files, so it is nothing for an
 /// async task.
-pub(super) fn collect(topic_root: &TopicRoot, app: Option<Uuid>, now: GoTime) -> Report {
+pub(super) fn collect(topic_root: &TopicRoot, app: Option<Uuid>, now: GoTime) -> AppReport {
     let (hostname, app_info) = items::all(topic_root, app);
-    Report { hostname, collect_time: seconds(now), app_info }
+    AppReport { hostname, collect_time: seconds(now), app_info }
 }

@@ -23,14 +23,14 @@ const SECRET: [&str; 6] = ["token", "password", "passwd", "secret", "private key
 
 /// Which value of a topic.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Key {
+pub(super) enum TopicKey {
     /// The one that there is.
     Global,
     /// That of this object.
     Of(Uuid),
 }
 
-impl std::fmt::Display for Key {
+impl std::fmt::Display for TopicKey {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Global => out.write_str("global"),
@@ -40,13 +40,13 @@ impl std::fmt::Display for Key {
 }
 
 /// Topics as they are on disk, for one answer.
-pub(super) struct Shelf<'a> {
+pub(super) struct TopicReader<'a> {
     topic_root: &'a TopicRoot,
     /// Names in directories that have been looked into.
     seen: BTreeMap<PathBuf, Vec<String>>,
 }
 
-impl<'a> Shelf<'a> {
+impl<'a> TopicReader<'a> {
     pub(super) fn new(topic_root: &'a TopicRoot) -> Self {
         Self { topic_root, seen: BTreeMap::new() }
     }
@@ -56,12 +56,12 @@ impl<'a> Shelf<'a> {
         &mut self,
         agent: &str,
         topic: &str,
-        key: Key,
+        key: TopicKey,
     ) -> Result<T, String> {
         let dir = self.topic_root.path("run").join(agent).join(topic);
         let name = match key {
-            Key::Global => Some("global.json".to_owned()),
-            Key::Of(uuid) => self.name(&dir, uuid)?,
+            TopicKey::Global => Some("global.json".to_owned()),
+            TopicKey::Of(uuid) => self.name(&dir, uuid)?,
         };
         let bytes = match name {
             Some(name) => store::read(&dir.join(name), FILE_LIMIT_BYTES).map_err(|error| plain(&error))?,

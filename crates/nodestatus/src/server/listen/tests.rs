@@ -9,7 +9,7 @@ use std::time::Duration;
 use agent::Clock;
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
-use kubesim::{Fault, Sim, SimConfig};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use pubsub::{TopicRoot, store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -22,9 +22,9 @@ use super::super::answer::Router;
 use super::super::joined::Joined;
 use super::super::node_list::NodeList;
 use super::super::peers::Peers;
-use super::super::statement::{Make, Statement};
-use super::{Limits, serve};
-use crate::cluster_status::Place;
+use super::super::statement::{Make, OutageStatement};
+use super::{ServerLimits, serve};
+use crate::cluster_status::NodeAddress;
 use kubeapi::OwnNode;
 
 pub(in crate::server) const DEVICE: &str = "11111111-1111-4111-8111-111111111111";
@@ -37,17 +37,17 @@ pub(in crate::server) struct Site {
     pub(in crate::server) sim: Sim,
     /// How often the statement for peers was made; the first one hangs.
     made: Arc<AtomicUsize>,
-    places: watch::Sender<Option<Place>>,
+    places: watch::Sender<Option<NodeAddress>>,
     bound: watch::Receiver<Option<SocketAddr>>,
     _tasks: JoinSet<()>,
 }
 
-fn place(address: &str) -> Place {
-    Place { address: address.parse().unwrap(), cluster: GoUuid(CLUSTER.parse().unwrap()) }
+fn place(address: &str) -> NodeAddress {
+    NodeAddress { address: address.parse().unwrap(), cluster: GoUuid(CLUSTER.parse().unwrap()) }
 }
 
-pub(in crate::server) fn ground() -> Limits {
-    Limits {
+pub(in crate::server) fn ground() -> ServerLimits {
+    ServerLimits {
         port: 0,
         further: Vec::new(),
         request: Duration::from_secs(30),
@@ -75,7 +75,7 @@ fn site_outage(made: &Arc<AtomicUsize>) -> Make {
 
 impl Site {
     /// A server that has no place yet.
-    pub(in crate::server) fn new(ground: Limits) -> Self {
+    pub(in crate::server) fn new(ground: ServerLimits) -> Self {
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();
         let clock = Clock::new();
@@ -91,7 +91,7 @@ impl Site {
         let joined = Joined::new(cluster.clone(), own_node, clock, limit);
         let node_list = Arc::new(NodeList::new(cluster, clock, limit, bound.clone()));
         let peers = Peers::new(Arc::clone(&node_list), clock, ground.peer);
-        let outage = Statement::new(site_outage(&made), clock, limit);
+        let outage = OutageStatement::new(site_outage(&made), clock, limit);
         let router = Router::new((topic_root, clock, ""), joined, Arc::clone(&node_list), peers, outage);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { node_list.keep().await });
@@ -99,7 +99,7 @@ impl Site {
         Self { root, sim, made, places, bound, _tasks: tasks }
     }
 
-    pub(in crate::server) async fn open(ground: Limits) -> (Self, SocketAddr) {
+    pub(in crate::server) async fn open(ground: ServerLimits) -> (Self, SocketAddr) {
         let mut site = Self::new(ground);
         let address = site.at("127.0.0.1").await;
         (site, address)
@@ -202,7 +202,7 @@ pub(in crate::server) async fn get(address: SocketAddr, path: &str) -> (u16, Str
 }
 
 fn hang(site: &Site) {
-    site.sim.faults().script("GET", "/api/v1/nodes/n1", u32::MAX, Fault::Hang);
+    site.sim.faults().script("GET", "/api/v1/nodes/n1", u32::MAX, ScriptedFault::Hang);
 }
 
 #[tokio::test]
@@ -222,14 +222,14 @@ async fn status_names_the_cluster_on_a_server_and_is_empty_elsewhere_and_on_any_
         assert_eq!(ask(address, "POST", "/status").await, refused);
     }
     let (site, address) = Site::open(ground()).await;
-    site.sim.faults().script("GET", "/api/v1/nodes/n1", 1, Fault::status(500, "InternalError"));
+    site.sim.faults().script("GET", "/api/v1/nodes/n1", 1, ScriptedFault::status(500, "InternalError"));
     assert_eq!(get(address, "/status").await, (200, String::new()));
 }
 
 #[tokio::test]
 async fn d_k26_an_api_that_hangs_empties_status_in_time_and_delays_nobody_else() {
     // A server that waited for the API would be cut before it answers.
-    let (site, address) = Site::open(Limits { request: Duration::from_secs(8), ..ground() }).await;
+    let (site, address) = Site::open(ServerLimits { request: Duration::from_secs(8), ..ground() }).await;
     site.a_held_drain();
     hang(&site);
     let (status, again, page) =
@@ -329,7 +329,7 @@ async fn it_listens_at_its_place_alone_moves_with_it_and_stops_with_it() {
 async fn d_k21_a_listen_that_fails_is_tried_again() {
     let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let taken = other.local_addr().unwrap();
-    let mut site = Site::new(Limits { port: taken.port(), ..ground() });
+    let mut site = Site::new(ServerLimits { port: taken.port(), ..ground() });
     site.places.send_replace(Some(place("127.0.0.1")));
     assert_eq!(site.at("127.0.0.2").await.port(), taken.port());
     site.places.send_replace(Some(place("127.0.0.1")));
@@ -342,7 +342,7 @@ async fn d_k21_a_listen_that_fails_is_tried_again() {
 
 #[tokio::test]
 async fn slow_heads_and_idle_connections_end_in_time_and_keep_nobody_of_another_address_out() {
-    let (_site, address) = Site::open(Limits { request: Duration::from_millis(300), ..ground() }).await;
+    let (_site, address) = Site::open(ServerLimits { request: Duration::from_millis(300), ..ground() }).await;
     let mut held = Vec::new();
     for nth in 0..4 {
         let stream = TcpStream::connect(address).await.unwrap();
@@ -412,7 +412,7 @@ async fn s5_head_is_the_head_of_get_without_a_body_for_every_path() {
 async fn s5_further_addresses_are_those_that_are_set_from_the_start_and_without_a_place() {
     let further = vec!["127.0.0.3".parse().unwrap(), "127.0.0.4".parse().unwrap()];
     let port = TcpListener::bind("127.0.0.3:0").await.unwrap().local_addr().unwrap().port();
-    let mut site = Site::new(Limits { port, further, ..ground() });
+    let mut site = Site::new(ServerLimits { port, further, ..ground() });
     let at = |ip: &str| SocketAddr::new(ip.parse().unwrap(), port);
     for ip in ["127.0.0.3", "127.0.0.4"] {
         let listens = async {

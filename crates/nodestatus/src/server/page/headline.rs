@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use requester::{RequestAnswer, told};
+use requester::{RequestAnswer, classify};
 use topics::{
     CordonOwner, DrainPhase, DrainStatus, GoTime, Headline, NodeDrainProgress, NodeDrainRequest, NodeState,
     OperationPause, PauseScope, RequestId, Requester,
 };
 
-use super::super::view::View;
+use super::super::view::NodeView;
 use super::text::span;
 
 /// A zedkube that had no turn for so long does not work: its watchdog's limit.
@@ -20,12 +20,12 @@ const SILENT: Duration = Duration::from_secs(180);
 type Judgement = (NodeState, String);
 
 /// The state and its sentence.
-pub(in crate::server) fn headline(view: &View, now: GoTime) -> Headline {
+pub(in crate::server) fn headline(view: &NodeView, now: GoTime) -> Headline {
     let (state, rest) = judge(view, now);
     Headline { state, text: format!("{}: {rest}", state.words()) }
 }
 
-fn judge(view: &View, now: GoTime) -> Judgement {
+fn judge(view: &NodeView, now: GoTime) -> Judgement {
     let unknown = |why: &str| (NodeState::Unknown, why.to_owned());
     let Some(progress) = &view.progress else { return unknown("zedkube has published nothing yet") };
     if view.earlier_boot {
@@ -84,7 +84,7 @@ fn purpose(progress: &NodeDrainProgress) -> String {
 }
 
 /// Nothing is being drained.
-fn idle(view: &View, progress: &NodeDrainProgress) -> Judgement {
+fn idle(view: &NodeView, progress: &NodeDrainProgress) -> Judgement {
     if let Some(trouble) = &view.trouble {
         let what = trouble.holds.first().map_or("an operation", String::as_str);
         return (NodeState::Blocked, format!("{what} waits until a file can be written or read"));
@@ -205,9 +205,9 @@ fn noun(count: u32) -> &'static str {
 }
 
 /// COMPLETE, of whatever kind.
-fn complete(view: &View, progress: &NodeDrainProgress, what: &str) -> Judgement {
+fn complete(view: &NodeView, progress: &NodeDrainProgress, what: &str) -> Judgement {
     let unproved = |why: &str| (NodeState::Unproved, why.to_owned());
-    let answered = |id: RequestId| progress.answer(id).map(told);
+    let answered = |id: RequestId| progress.answer(id).map(classify);
     let asked = RequestId { by: progress.requested_by, at: progress.requested_at };
     match answered(asked) {
         Some(RequestAnswer::Complete { forced: true, .. }) => {

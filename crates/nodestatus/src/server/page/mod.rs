@@ -32,7 +32,7 @@ pub(super) fn page(status: &NodeStatus) -> String {
     let node = if status.node.is_empty() { "this node" } else { &status.node };
     let now = status.at;
     let (words, rest) = status.headline.text.split_once(": ").unwrap_or((&status.headline.text, ""));
-    let look = Look::of(status.headline.state);
+    let look = StateStyle::of(status.headline.state);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -75,13 +75,13 @@ pub(super) fn page(status: &NodeStatus) -> String {
 }
 
 /// How a state is shown: a colour, and a shape and a letter that say the same without it.
-struct Look {
+struct StateStyle {
     colour: &'static str,
     letter: &'static str,
     shape: &'static str,
 }
 
-impl Look {
+impl StateStyle {
     const fn of(state: NodeState) -> Self {
         /// White on the colour, 48 by 48.
         const CHECK: &str = r##"<circle cx="24" cy="24" r="22" fill="#fff"/><path d="M13 25l8 8 14-17" fill="none" stroke="#14662b" stroke-width="6"/>"##;

@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use kubeapi::nodes::Member;
+use kubeapi::nodes::ReachableNode;
 use topics::{GoTime, KubeNodeInfo, KubeNodeStatus, NodeShown};
 
 use super::super::metrics::between;
-use super::super::node_list::Known;
-use super::super::view::View;
+use super::super::node_list::NodesSnapshot;
+use super::super::view::NodeView;
 use super::text::span;
 
 /// So long the page waits for the nodes; else it shows what was known before.
@@ -19,7 +19,7 @@ pub(in crate::server) const WAIT: Duration = Duration::from_millis(500);
 const PART: &str = "nodes";
 
 /// The nodes, and how current they are; nothing where nothing is known.
-pub(super) fn shown(view: &View, known: Option<&Known>, now: GoTime) -> (Vec<NodeShown>, String) {
+pub(super) fn shown(view: &NodeView, known: Option<&NodesSnapshot>, now: GoTime) -> (Vec<NodeShown>, String) {
     let (mut nodes, source) = listed(view, known, now);
     for node in &mut nodes {
         if let Some(word) = known.and_then(|it| it.words.get(&node.name)) {
@@ -30,7 +30,7 @@ pub(super) fn shown(view: &View, known: Option<&Known>, now: GoTime) -> (Vec<Nod
     (nodes, source)
 }
 
-fn listed(view: &View, known: Option<&Known>, now: GoTime) -> (Vec<NodeShown>, String) {
+fn listed(view: &NodeView, known: Option<&NodesSnapshot>, now: GoTime) -> (Vec<NodeShown>, String) {
     if let Some(nodes) = &view.nodes {
         let late = view.stats.iter().flat_map(|it| &it.parts).find(|it| it.name == PART);
         let source = late.map_or_else(
@@ -63,7 +63,7 @@ fn reported(node: &KubeNodeInfo) -> NodeShown {
     }
 }
 
-fn read(member: &Member) -> NodeShown {
+fn read(member: &ReachableNode) -> NodeShown {
     let facts = &member.facts;
     let ready = match facts.ready.as_str() {
         "True" => "Ready",

@@ -4,8 +4,8 @@
 
 use topics::{DrainPhase, GoTime, NodeDrainProgress, NodeState, NodeStatus};
 
-use super::super::node_list::Known;
-use super::super::view::View;
+use super::super::node_list::NodesSnapshot;
+use super::super::view::NodeView;
 use super::headline::headline;
 use super::nodes;
 use super::text::spoken;
@@ -20,7 +20,7 @@ const TO_TAKE_CARE: &str =
     "do not work on the node: pods may still run on it; `zedbox drain status` says why";
 
 /// All that is known at `now`.
-pub(in crate::server) fn report(view: View, known: Option<&Known>, now: GoTime) -> NodeStatus {
+pub(in crate::server) fn report(view: NodeView, known: Option<&NodesSnapshot>, now: GoTime) -> NodeStatus {
     let headline = headline(&view, now);
     let next_step = next_step(&view, headline.state);
     let (nodes, nodes_source) = nodes::shown(&view, known, now);
@@ -41,7 +41,7 @@ pub(in crate::server) fn report(view: View, known: Option<&Known>, now: GoTime) 
 }
 
 /// What to do first.
-fn next_step(view: &View, state: NodeState) -> String {
+fn next_step(view: &NodeView, state: NodeState) -> String {
     // What zedkube says after its COMPLETE is only for whoever may work on the node now (K7).
     let is_over = |it: &&NodeDrainProgress| it.phase == DrainPhase::Complete && state != NodeState::Safe;
     let steps = [

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::super::node_list::{Known, NodeWord};
-use super::super::view::View;
+use super::super::node_list::{NodeWord, NodesSnapshot};
+use super::super::view::NodeView;
 use super::*;
-use kubeapi::nodes::{Member, Node};
+use kubeapi::nodes::{Node, ReachableNode};
 use topics::{
     Blocker, DrainStatus, Headline, KubeLeaderElectInfo, KubeNodeInfo, KubeNodeStatus, KubeStatsPart,
     KubeStatsState, MachineProgress, StorageWait,
@@ -17,7 +17,7 @@ fn now() -> GoTime {
     "2026-03-14T09:31:10Z".parse().unwrap()
 }
 
-fn shown(view: &View, known: Option<&Known>) -> String {
+fn shown(view: &NodeView, known: Option<&NodesSnapshot>) -> String {
     page(&report(view.clone(), known, now()))
 }
 
@@ -47,9 +47,14 @@ fn every_text_is_escaped_wherever_it_comes_from() {
         ..NodeDrainProgress::default()
     };
     let leader = KubeLeaderElectInfo { leader_identity: text.clone(), ..KubeLeaderElectInfo::default() };
-    let view = View { node: text.clone(), progress: Some(progress), leader: Some(leader), ..View::default() };
-    let member = Member { name: text.clone(), ..Member::default() };
-    let page = shown(&view, Some(&Known::at(now(), [member])));
+    let view = NodeView {
+        node: text.clone(),
+        progress: Some(progress),
+        leader: Some(leader),
+        ..NodeView::default()
+    };
+    let member = ReachableNode { name: text.clone(), ..ReachableNode::default() };
+    let page = shown(&view, Some(&NodesSnapshot::at(now(), [member])));
     assert!(!page.contains("<script") && !page.contains("alert(\"") && !page.contains("'\"<"), "{page}");
     // Title three times, node, headline twice, first step, blocker four times, drain three times, machine three times,
     // one volume, storage twice, one left, leader, node of the cluster, and its headline twice.
@@ -61,10 +66,11 @@ fn every_text_is_escaped_wherever_it_comes_from() {
 fn the_page_loads_nothing_and_long_lists_are_cut() {
     let blockers = vec![Blocker { pod: "shop/web-0".to_owned(), ..Blocker::default() }; SHOWN + 7];
     let progress = NodeDrainProgress { blockers, ..NodeDrainProgress::default() };
-    let crowd: Vec<Member> =
-        (0..SHOWN + 9).map(|nth| Member { name: format!("node-{nth}"), ..Member::default() }).collect();
-    let view = View { progress: Some(progress), ..View::default() };
-    let page = shown(&view, Some(&Known::at(now(), crowd)));
+    let crowd: Vec<ReachableNode> = (0..SHOWN + 9)
+        .map(|nth| ReachableNode { name: format!("node-{nth}"), ..ReachableNode::default() })
+        .collect();
+    let view = NodeView { progress: Some(progress), ..NodeView::default() };
+    let page = shown(&view, Some(&NodesSnapshot::at(now(), crowd)));
     assert_eq!((page.matches("shop/web-0").count(), page.matches("<td>node-").count()), (SHOWN, SHOWN));
     for text in ["and 7 more", "Blocked: 107", "and 9 more"] {
         assert!(page.contains(text), "{text}: {page}");
@@ -81,7 +87,7 @@ fn a_time_is_a_distance_with_the_exact_time_behind_it_and_a_command_is_marked() 
         reason: "look at `kubectl get pods`".to_owned(),
         ..NodeDrainProgress::default()
     };
-    let page = shown(&View { progress: Some(progress), ..View::default() }, None);
+    let page = shown(&NodeView { progress: Some(progress), ..NodeView::default() }, None);
     let time =
         "<time datetime=\"2026-03-14T10:28:10.25+01:00\" title=\"2026-03-14 09:28:10 UTC\">2 min ago</time>";
     assert!(page.contains(time), "{page}");
@@ -90,21 +96,21 @@ fn a_time_is_a_distance_with_the_exact_time_behind_it_and_a_command_is_marked() 
 
 #[test]
 fn who_does_not_lead_shows_what_it_has_read_how_old_that_is_and_what_each_node_says() {
-    let member = |name: &str, ready: &str, unschedulable, etcd| Member {
+    let member = |name: &str, ready: &str, unschedulable, etcd| ReachableNode {
         name: name.to_owned(),
         facts: Node { ready: ready.to_owned(), unschedulable, etcd, control_plane: etcd, ..Node::default() },
-        ..Member::default()
+        ..ReachableNode::default()
     };
     let members = [
         member("n1", "True", false, true),
         member("n<2>", "False", true, false),
         member("n3", "", false, false),
     ];
-    let mut known = Known::at("2026-03-14T09:31:01.5Z".parse().unwrap(), members);
+    let mut known = NodesSnapshot::at("2026-03-14T09:31:01.5Z".parse().unwrap(), members);
     let headline = Headline { text: "BLOCKED: <i>".to_owned(), ..Headline::default() };
     let word = NodeWord { headline, at: "10.0.0.3:12346".parse().unwrap() };
     known.words = Arc::new([("n3".to_owned(), word)].into());
-    let view = View { node: "n1".to_owned(), ..View::default() };
+    let view = NodeView { node: "n1".to_owned(), ..NodeView::default() };
     let told = shown(&view, Some(&known));
     let code = |word: &str| format!("<span class=\"code\">{word}</span>");
     for text in [
@@ -119,7 +125,7 @@ fn who_does_not_lead_shows_what_it_has_read_how_old_that_is_and_what_each_node_s
     ] {
         assert!(told.contains(&text), "{text}: {told}");
     }
-    assert!(!shown(&View::default(), None).contains("Cluster"));
+    assert!(!shown(&NodeView::default(), None).contains("Cluster"));
 }
 
 #[test]
@@ -132,7 +138,8 @@ fn the_leader_shows_what_it_reports_and_says_when_that_is_old_without_the_words_
         ..KubeLeaderElectInfo::default()
     };
     let node_name = "n1".to_owned();
-    let mut view = View { node: node_name, leader: Some(leader), nodes: Some(vec![node]), ..View::default() };
+    let mut view =
+        NodeView { node: node_name, leader: Some(leader), nodes: Some(vec![node]), ..NodeView::default() };
     let told = shown(&view, None);
     for text in
         ["<span id=\"leader\">n1 (this node)</span>", "<td>n2</td>", "1 nodes as this node follows them"]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use super::super::listen::Limits;
+use super::super::listen::ServerLimits;
 use super::super::listen::tests::{Site, ask, get, ground, soon};
 
 const APP: &str = "aaaaaaaa-0000-4000-8000-000000000001";
@@ -98,7 +98,7 @@ async fn every_node_that_answers_is_told_a_silent_one_by_its_address_and_the_oth
     site.nodes(8);
     site.name("first");
     // A second node of our own kind at the same port.
-    let mut second = Site::new(Limits { port: own.port(), ..ground() });
+    let mut second = Site::new(ServerLimits { port: own.port(), ..ground() });
     second.name("second");
     second.at("127.0.0.2").await;
     let mut tasks = JoinSet::new();
@@ -138,7 +138,7 @@ async fn without_peers_or_without_an_api_the_own_object_is_told_alone() {
     assert_eq!((alone.0, read["value"].as_array().unwrap().len()), (200, 1));
     let (site, own) = Site::open(ground()).await;
     site.name("first");
-    site.sim.faults().script("GET", "/api/v1/nodes", u32::MAX, Fault::Hang);
+    site.sim.faults().script("GET", "/api/v1/nodes", u32::MAX, ScriptedFault::Hang);
     let (cluster, page) = tokio::join!(soon(get(own, "/cluster-app")), soon(get(own, "/")));
     let read: Value = serde_json::from_str(&cluster.1).unwrap();
     assert_eq!((cluster.0, read["value"].as_array().unwrap().len(), page.0), (200, 1, 200));
@@ -146,7 +146,7 @@ async fn without_peers_or_without_an_api_the_own_object_is_told_alone() {
 
 #[tokio::test]
 async fn whoever_asks_how_often_one_round_at_a_time_goes_out() {
-    let (site, own) = Site::open(Limits { most_of_one: 20, most: 20, ..ground() }).await;
+    let (site, own) = Site::open(ServerLimits { most_of_one: 20, most: 20, ..ground() }).await;
     site.nodes(2);
     site.name("first");
     let mut tasks = JoinSet::new();
@@ -170,7 +170,8 @@ async fn whoever_asks_how_often_one_round_at_a_time_goes_out() {
 
 #[tokio::test]
 async fn only_who_waits_for_other_nodes_has_more_time() {
-    let limits = Limits { request: Duration::from_millis(300), peer: Duration::from_millis(900), ..ground() };
+    let limits =
+        ServerLimits { request: Duration::from_millis(300), peer: Duration::from_millis(900), ..ground() };
     let (site, own) = Site::open(limits.clone()).await;
     site.nodes(2);
     site.name("first");
@@ -180,7 +181,7 @@ async fn only_who_waits_for_other_nodes_has_more_time() {
     assert_eq!(code, 200);
     assert!(body.contains("no answer within 0.9 s"), "{body}");
     // The longer time has its end as well.
-    let (site, own) = Site::open(Limits { cluster: Duration::from_millis(400), ..limits }).await;
+    let (site, own) = Site::open(ServerLimits { cluster: Duration::from_millis(400), ..limits }).await;
     site.nodes(2);
     peer(&mut tasks, beside(own, 2), Habit::Silent).await;
     let mut stream = tokio::net::TcpStream::connect(own).await.unwrap();

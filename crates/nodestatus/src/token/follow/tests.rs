@@ -17,7 +17,7 @@ use topics::{Base64, CipherBlockStatus, Secret, Topic, go_json};
 use tracing::subscriber::DefaultGuard;
 use zeroize::Zeroizing;
 
-use super::super::facts::{Answer, Sealed, Token};
+use super::super::facts::{BlockAnswer, ClusterToken, Sealed};
 use super::super::keys::{Keys, Tpm};
 use super::super::manifest;
 use super::super::tests::samples::*;
@@ -31,7 +31,7 @@ struct Site {
     root: TempDir,
     context: AgentContext,
     asked: watch::Sender<Option<Sealed>>,
-    answers: Inbox<Answer>,
+    answers: Inbox<BlockAnswer>,
     log: Arc<Mutex<Vec<u8>>>,
     controller: SecretKey,
     device: SecretKey,
@@ -121,14 +121,16 @@ impl Site {
         self.asked.send_replace(Some(Sealed { block, bootstrap }));
     }
 
-    async fn answer(&mut self) -> Token {
+    async fn answer(&mut self) -> ClusterToken {
         self.answers.recv().await.unwrap().token
     }
 
     async fn fault(&mut self) -> String {
         match self.answer().await {
-            Token::Failed(why) => why,
-            other @ (Token::None | Token::Pending | Token::Clear(_)) => panic!("{other:?}"),
+            ClusterToken::Failed(why) => why,
+            other @ (ClusterToken::None | ClusterToken::Pending | ClusterToken::Clear(_)) => {
+                panic!("{other:?}")
+            }
         }
     }
 
@@ -141,8 +143,8 @@ impl Site {
     }
 }
 
-fn clear(text: &str) -> Token {
-    Token::Clear(Secret::new(text.to_owned()))
+fn clear(text: &str) -> ClusterToken {
+    ClusterToken::Clear(Secret::new(text.to_owned()))
 }
 
 /// Names and contents of all files.
@@ -307,7 +309,7 @@ async fn a_tpm_that_hangs_is_given_up_in_time_and_its_answer_used_when_it_is_ask
             () = std::future::ready(()) => {}
         }
     };
-    let Token::Failed(fault) = fault else { panic!("{fault:?}") };
+    let ClusterToken::Failed(fault) = fault else { panic!("{fault:?}") };
     assert!(fault.contains("has not answered within 30 s"), "{fault}");
     tell.send(bytes(RESPONSE)).unwrap();
     tell.send(bytes(RESPONSE)).unwrap();

@@ -51,8 +51,8 @@ fn order(is_tpm: bool) -> BlockRequest {
     plan(&fixed(), &certs(is_tpm)).map_err(|fault| fault.to_string()).unwrap()
 }
 
-fn refusal(result: Result<Shared, Fault>) -> String {
-    result.map(|_| ()).unwrap_err().told()
+fn refusal(result: Result<SharedPoint, TokenFault>) -> String {
+    result.map(|_| ()).unwrap_err().status_text()
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn what_is_missing_or_wrong_in_a_block_or_its_certificates_is_named() {
     for (change, words) in changes {
         let (mut block, mut certs) = (fixed(), certs(false));
         change(&mut block, &mut certs);
-        let told = plan(&block, &certs).err().map(|fault| fault.told()).unwrap_or_default();
+        let told = plan(&block, &certs).err().map(|fault| fault.status_text()).unwrap_or_default();
         assert!(told.contains(words), "{words}: {told}");
         assert_eq!(told.is_empty(), words.is_empty(), "{told}");
         assert!(words.is_empty() || told.contains("; "), "no next step: {told}");
@@ -221,12 +221,12 @@ fn the_wrong_key_or_data_ends_at_the_hash() {
     let shared = site.keys.shared(&order(false)).map_err(|fault| fault.to_string()).unwrap();
     let mut other = shared.clone();
     other[63] ^= 1;
-    let told = order(false).open(&other).map(|_| ()).unwrap_err().told();
+    let told = order(false).open(&other).map(|_| ()).unwrap_err().status_text();
     assert!(
         told.starts_with("decryptClusterTokenAndManifest: failed to decrypt cluster token: hash mismatch: ")
     );
     let mut block = fixed();
     *block.cipher_data.as_mut().unwrap().0.last_mut().unwrap() ^= 1;
     let order = plan(&block, &certs(false)).map_err(|fault| fault.to_string()).unwrap();
-    assert!(matches!(order.open(&shared), Err(Fault::Mismatch)));
+    assert!(matches!(order.open(&shared), Err(TokenFault::Mismatch)));
 }

@@ -53,12 +53,12 @@ async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_to
         config: Some(Arc::new(config.clone())),
         left: None,
     };
-    let standing = watch::Sender::new(stands(Membership::Member, &config));
+    let cluster_membership = watch::Sender::new(stands(Membership::Member, &config));
     let (sender, mut places) = watch::channel(None);
     let troubles = Troubles::open(&topic_root, context.clock, "zedkube");
     let speaker = Speaker::open(&troubles).unwrap();
     let mut task = JoinSet::new();
-    task.spawn(speaker.follow(context.clone(), standing.subscribe(), sender));
+    task.spawn(speaker.follow(context.clone(), cluster_membership.subscribe(), sender));
     places.wait_for(Option::is_some).await.unwrap();
     let said = std::fs::read_to_string(topic_root.path(STATUS)).unwrap();
     let expected = golden("EdgeNodeClusterStatus", "bootstrap-lb");
@@ -75,18 +75,18 @@ async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_to
     // The node is on its way out, and the power goes: what the cluster is reached by comes back.
     let left = Some(Arc::new(config.clone()));
     config.valid = false;
-    standing.send_replace(ClusterMembership { left, ..stands(Membership::Leaving, &config) });
+    cluster_membership.send_replace(ClusterMembership { left, ..stands(Membership::Leaving, &config) });
     drop((task, speaker));
     store::remove(&topic_root.path(STATUS)).unwrap();
     let speaker = Speaker::open(&troubles).unwrap();
     let (sender, mut places) = watch::channel(None);
     let mut task = JoinSet::new();
-    task.spawn(speaker.follow(context, standing.subscribe(), sender));
+    task.spawn(speaker.follow(context, cluster_membership.subscribe(), sender));
     places.wait_for(Option::is_some).await.unwrap();
     assert_eq!(std::fs::read_to_string(topic_root.path(STATUS)).unwrap(), said);
     assert_eq!(tells(), [topic_root.path(STATUS).display().to_string()]);
     // It has left: no file has it any more.
-    standing.send_replace(stands(Membership::Outside, &config));
+    cluster_membership.send_replace(stands(Membership::Outside, &config));
     places.wait_for(Option::is_none).await.unwrap();
     assert!(tells().is_empty(), "{:?}", tells());
 }

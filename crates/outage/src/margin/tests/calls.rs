@@ -13,13 +13,15 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::{TlsAcceptor, rustls};
 
-use super::super::calls::{Addresses, CALL_LIMIT, HAND_OVER_LIMIT, Settings, Source, hand_over, read, waits};
-use super::super::facts::{Data, EtcdIsVoter, Facts, Kubernetes, Member, Readyz, ServerNode};
+use super::super::calls::{
+    Addresses, CALL_LIMIT, EtcdAccess, EtcdSettings, HAND_OVER_LIMIT, hand_over, read, waits,
+};
+use super::super::facts::{Data, EtcdFacts, EtcdIsVoter, Kubernetes, ListedMemberFacts, Readyz, ServerNode};
 use super::super::metrics::LARGEST_BYTES;
 use super::super::paths::Paths;
 use super::super::rule::{Margin, judge, successor};
 
-const SETTINGS: Settings = Settings { metrics: "--metrics", gateway: "--gateway", data: "--data" };
+const SETTINGS: EtcdSettings = EtcdSettings { metrics: "--metrics", gateway: "--gateway", data: "--data" };
 /// What etcd answers to the list of members.
 const MEMBERS: &str = r#"{"header":{"cluster_id":"17495100640981928781","member_id":"10276657743932975437"},"members":[
     {"ID":"10276657743932975437","name":"n1-0000000a","peerURLs":[],"clientURLs":["https://127.0.0.1:2379"]},
@@ -35,12 +37,12 @@ fn k3s() -> (tempfile::TempDir, PathBuf) {
     (root, files)
 }
 
-fn source(root: &Path, metrics: String, gateway: String) -> Source {
-    Source { addresses: Addresses { metrics, gateway }, paths: Paths::usual(root), settings: SETTINGS }
+fn source(root: &Path, metrics: String, gateway: String) -> EtcdAccess {
+    EtcdAccess { addresses: Addresses { metrics, gateway }, paths: Paths::usual(root), settings: SETTINGS }
 }
 
 /// What node `node` knows of this etcd, with its own reading; no peer has an agent.
-async fn facts(etcd: &Etcd, root: &Path, node: &str) -> Facts {
+async fn facts(etcd: &Etcd, root: &Path, node: &str) -> EtcdFacts {
     let source = source(root, etcd.metrics_url(node), etcd.gateway_url(node));
     let server = |name: &str| ServerNode {
         name: name.to_owned(),
@@ -57,7 +59,7 @@ async fn facts(etcd: &Etcd, root: &Path, node: &str) -> Facts {
         address: None,
     };
     let kubernetes = Kubernetes::Read(["n1", "n2", "n3"].map(server).to_vec());
-    Facts { node: node.to_owned(), own: read(&source).await, kubernetes, words: vec![] }
+    EtcdFacts { node: node.to_owned(), own: read(&source).await, kubernetes, words: vec![] }
 }
 
 #[tokio::test]
@@ -325,9 +327,14 @@ async fn s2_port_2382_is_asked_with_the_client_certificate_and_no_error_shows_a_
     }
     put("client.key", "client.key");
     let list = read(&source).await.members.unwrap();
-    let own =
-        Member { id: 0x8e9e_05c5_2164_694d, name: "n1-0000000a".to_owned(), learner: false, address: None };
-    let new = Member { id: 0xfd42_2379_fda5_0e48, name: String::new(), learner: true, address: None };
+    let own = ListedMemberFacts {
+        id: 0x8e9e_05c5_2164_694d,
+        name: "n1-0000000a".to_owned(),
+        learner: false,
+        address: None,
+    };
+    let new =
+        ListedMemberFacts { id: 0xfd42_2379_fda5_0e48, name: String::new(), learner: true, address: None };
     assert_eq!((list.by, list.members), (own.id, vec![own, new]));
     // Another authority than the server's, then a certificate that the server does not accept.
     put("other.pem", "server-ca.crt");

@@ -5,7 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::super::facts::{
-    Data, EtcdIsVoter, Facts, Kubernetes, Member, MemberList, Own, Readyz, ServerNode, Word,
+    Data, EtcdFacts, EtcdIsVoter, Kubernetes, ListedMemberFacts, MemberList, OwnEtcd, PeerReport, Readyz,
+    ServerNode,
 };
 use super::super::metrics::Metrics;
 use super::super::rule::{Margin, VOTER_STALE, judge, successor};
@@ -36,12 +37,12 @@ pub(super) fn server(nth: u64) -> ServerNode {
     }
 }
 
-fn member(nth: u64) -> Member {
-    Member { id: nth, name: format!("n{nth}-0000000{nth}"), learner: false, address: None }
+fn member(nth: u64) -> ListedMemberFacts {
+    ListedMemberFacts { id: nth, name: format!("n{nth}-0000000{nth}"), learner: false, address: None }
 }
 
 /// What node n1 sees of `servers` healthy servers and one worker; no peer has an agent.
-pub(super) fn cluster(servers: u64) -> Facts {
+pub(super) fn cluster(servers: u64) -> EtcdFacts {
     let metrics = Metrics {
         id: 1,
         has_leader: true,
@@ -50,9 +51,9 @@ pub(super) fn cluster(servers: u64) -> Facts {
         peers: (2..=servers).map(|id| (id, true)).collect(),
     };
     let worker = ServerNode { name: "w1".to_owned(), ready: true, ..ServerNode::default() };
-    Facts {
+    EtcdFacts {
         node: "n1".to_owned(),
-        own: Own {
+        own: OwnEtcd {
             data: Ok(Data::Present),
             metrics: Ok(metrics),
             readyz: Ok(Readyz::Ready),
@@ -65,34 +66,34 @@ pub(super) fn cluster(servers: u64) -> Facts {
 }
 
 /// The same with a change.
-pub(super) fn but(servers: u64, change: impl FnOnce(&mut Facts)) -> Facts {
+pub(super) fn but(servers: u64, change: impl FnOnce(&mut EtcdFacts)) -> EtcdFacts {
     let mut facts = cluster(servers);
     change(&mut facts);
     facts
 }
 
 /// The same with a change of the metrics.
-pub(super) fn metrics(servers: u64, change: impl FnOnce(&mut Metrics)) -> Facts {
+pub(super) fn metrics(servers: u64, change: impl FnOnce(&mut Metrics)) -> EtcdFacts {
     but(servers, |facts| change(facts.own.metrics.as_mut().unwrap()))
 }
 
 /// The same with a change of one node.
-fn node(servers: u64, nth: usize, change: impl FnOnce(&mut ServerNode)) -> Facts {
+fn node(servers: u64, nth: usize, change: impl FnOnce(&mut ServerNode)) -> EtcdFacts {
     but(servers, |facts| change(of(facts, nth)))
 }
 
-fn of(facts: &mut Facts, nth: usize) -> &mut ServerNode {
+fn of(facts: &mut EtcdFacts, nth: usize) -> &mut ServerNode {
     let Kubernetes::Read(nodes) = &mut facts.kubernetes else { panic!("no nodes") };
     &mut nodes[nth - 1]
 }
 
 /// Whether etcd on n1 is connected to this member.
-fn stream(facts: &mut Facts, id: u64, up: bool) {
+fn stream(facts: &mut EtcdFacts, id: u64, up: bool) {
     facts.own.metrics.as_mut().unwrap().peers.insert(id, up);
 }
 
 /// The same without port 2382.
-fn no_gateway(servers: u64, change: impl FnOnce(&mut Facts)) -> Facts {
+fn no_gateway(servers: u64, change: impl FnOnce(&mut EtcdFacts)) -> EtcdFacts {
     but(servers, |facts| {
         facts.own.members = Err("port 2382 refused".to_owned());
         change(facts);
@@ -100,16 +101,16 @@ fn no_gateway(servers: u64, change: impl FnOnce(&mut Facts)) -> Facts {
 }
 
 /// The same without the API.
-fn no_api(servers: u64, change: impl FnOnce(&mut Facts)) -> Facts {
+fn no_api(servers: u64, change: impl FnOnce(&mut EtcdFacts)) -> EtcdFacts {
     but(servers, |facts| {
         facts.kubernetes = Kubernetes::Unreachable("no route".to_owned());
         change(facts);
     })
 }
 
-fn word(node: &str, healthy: bool) -> Word {
+fn word(node: &str, healthy: bool) -> PeerReport {
     let health = if healthy { Ok(()) } else { Err("its agent says that its etcd is not healthy".to_owned()) };
-    Word { node: node.to_owned(), member: None, health }
+    PeerReport { node: node.to_owned(), member: None, health }
 }
 
 #[test]
@@ -159,7 +160,7 @@ enum May {
 }
 use May::{No, Spare, Void};
 
-fn check(rows: Vec<(Facts, May)>) {
+fn check(rows: Vec<(EtcdFacts, May)>) {
     for (nth, (facts, may)) in rows.into_iter().enumerate() {
         let margin = judge(&facts).margin;
         let agrees = match (&margin, &may) {
@@ -178,7 +179,7 @@ fn check(rows: Vec<(Facts, May)>) {
 #[test]
 fn u3_whoever_is_no_member_or_the_only_one_has_no_quorum_to_keep() {
     let absent = || Ok(Data::Absent { looked: "/x is not there".to_owned() });
-    let kine = |facts: &mut Facts| {
+    let kine = |facts: &mut EtcdFacts| {
         facts.own.data = absent();
         for nth in 1..=3 {
             of(facts, nth).etcd = false;
@@ -296,7 +297,7 @@ fn u3_learners_alarms_no_leader_and_two_servers_mean_no() {
 
 #[test]
 fn u3_sources_that_differ_mean_no() {
-    let by = |by: u64| move |it: &mut Facts| it.own.members.as_mut().unwrap().by = by;
+    let by = |by: u64| move |it: &mut EtcdFacts| it.own.members.as_mut().unwrap().by = by;
     check(vec![
         (but(3, by(2)), No("belong to different servers")),
         (metrics(3, |it| it.peers.retain(|id, _| *id != 3)), No("differ in 3")),

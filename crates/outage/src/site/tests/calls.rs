@@ -2,7 +2,7 @@
 
 use kube::Client;
 use kubeapi::ApiClient;
-use kubesim::{Fault, Sim, SimConfig};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::json;
 
 use super::super::calls::{SCALED, find, scale};
@@ -75,7 +75,7 @@ async fn a_lost_race_changes_nothing() {
     sim.edit("apps/deployments", "shop", "db", |it| it["spec"]["replicas"] = 7.into());
     scale(&cluster, &work[0]).await.unwrap();
     assert_eq!(replicas(&sim, "apps/deployments", "db"), (7, None));
-    sim.faults().script("PATCH", "queue", 1, Fault::status(500, "InternalError"));
+    sim.faults().script("PATCH", "queue", 1, ScriptedFault::status(500, "InternalError"));
     assert!(scale(&cluster, &work[1]).await.is_err());
 }
 

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use step::Dice;
 
-use super::super::coordinate::{self, Found, Move, NODE_LIMIT, Workload};
-use super::super::machines::{MachineSeen, Machines, Strategy, Turn};
-use super::super::member::{self, Facts, GOING_LIMIT, Hold, Local, Own, Word};
-use super::super::operator::{self, Wish};
-use super::super::record::{Ack, Member, NodeStep, Site, SiteKind, SitePhase, Statement};
-use crate::turn::record::Record;
-use crate::turn::rule::NodeSeen;
+use super::super::coordinate::{self, Move, NODE_LIMIT, PhaseReadings, ScaledWorkload};
+use super::super::machines::{MachineAction, MachineSeen, Machines, RunStrategy};
+use super::super::member::{
+    self, GOING_LIMIT, LeaseReading, LocalSite, OwnIdentity, SiteFacts, SiteMemberAction,
+};
+use super::super::operator::{self, SiteRequest};
+use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
+use crate::turn::record::TurnRecord;
+use crate::turn::rule::TurnNode;
 
 #[derive(Debug, Default)]
 struct Machine {
@@ -25,10 +27,10 @@ struct Machine {
     asked: bool,
     /// It never comes back.
     dead: bool,
-    disk: Option<Local>,
+    disk: Option<LocalSite>,
     cordoned: bool,
     /// What it read last, and in which version: an older one may still be acted upon.
-    read: Option<(u32, Record)>,
+    read: Option<(u32, TurnRecord)>,
     /// For how many looks it has waited, and for what.
     waited: (u32, bool),
     lasted: (u32, String),
@@ -38,7 +40,7 @@ impl Machine {
     /// It is off, or it was since it had the order to go: power that came back is the way up.
     fn went(&self) -> bool {
         let boot = format!("b{}", self.boot);
-        let back = |it: &Local| {
+        let back = |it: &LocalSite| {
             it.step == NodeStep::Booted
                 || matches!(it.step, NodeStep::Ready | NodeStep::Going) && it.boot_id != boot
         };
@@ -49,13 +51,13 @@ impl Machine {
 /// What happens to the site.
 struct Site3 {
     machines: Vec<Machine>,
-    record: Record,
+    record: TurnRecord,
     version: u32,
     replicas: i64,
     marked: bool,
     /// A virtual machine, and the words with which it began.
     vm: MachineSeen,
-    first: Strategy,
+    first: RunStrategy,
     off: Vec<usize>,
     dice: Dice,
     kind: SiteKind,
@@ -75,7 +77,7 @@ impl Site3 {
         let all = (0..servers).map(|_| machine(true)).chain((0..workers).map(|_| machine(false)));
         let mut site = Self {
             machines: all.collect(),
-            record: Record::default(),
+            record: TurnRecord::default(),
             version: 0,
             replicas: 3,
             marked: false,
@@ -85,7 +87,7 @@ impl Site3 {
             dice: Dice::new(seed),
             kind: kind.clone(),
         };
-        let wish = Wish {
+        let wish = SiteRequest {
             id: "op".to_owned(),
             kind,
             by: said(),
@@ -98,8 +100,8 @@ impl Site3 {
         site
     }
 
-    fn nodes(&self) -> Vec<NodeSeen> {
-        let node = |(at, it): (usize, &Machine)| NodeSeen {
+    fn nodes(&self) -> Vec<TurnNode> {
+        let node = |(at, it): (usize, &Machine)| TurnNode {
             name: name(at),
             uid: format!("u{at}"),
             boot_id: format!("b{}", it.boot),
@@ -107,12 +109,12 @@ impl Site3 {
             unschedulable: it.cordoned,
             server: it.server,
             etcd: it.server,
-            ..NodeSeen::default()
+            ..TurnNode::default()
         };
         self.machines.iter().enumerate().map(node).collect()
     }
 
-    fn site(&self) -> Option<Site> {
+    fn site(&self) -> Option<SiteRecord> {
         operator::current(&self.record).unwrap()
     }
 
@@ -131,7 +133,7 @@ impl Site3 {
         up * 2 > servers.count()
     }
 
-    fn write(&mut self, at: u32, record: Record) -> bool {
+    fn write(&mut self, at: u32, record: TurnRecord) -> bool {
         if at != self.version || !self.answers() {
             return false;
         }
@@ -164,24 +166,27 @@ impl Site3 {
         let (word, version) = match &self.machines[at].read {
             Some((version, record)) if self.answers() => {
                 let site = operator::current(record).unwrap();
-                (site.map_or(Word::Over, |it| Word::Site(Box::new(it))), *version)
+                (site.map_or(LeaseReading::Over, |it| LeaseReading::Site(Box::new(it))), *version)
             }
-            Some(_) | None => (Word::Silent("no quorum".to_owned()), 0),
+            Some(_) | None => (LeaseReading::Silent("no quorum".to_owned()), 0),
         };
         let nodes = self.nodes();
-        let own =
-            Own { node: name(at), uid: format!("u{at}"), boot_id: format!("b{}", self.machines[at].boot) };
+        let own = OwnIdentity {
+            node: name(at),
+            uid: format!("u{at}"),
+            boot_id: format!("b{}", self.machines[at].boot),
+        };
         let gone: BTreeSet<String> = match &word {
-            Word::Site(site) => {
+            LeaseReading::Site(site) => {
                 let gone = site.nodes.iter().filter(|it| coordinate::is_gone(site, it, &nodes));
                 gone.map(|it| it.node.clone()).collect()
             }
-            Word::Silent(_) | Word::Over => BTreeSet::new(),
+            LeaseReading::Silent(_) | LeaseReading::Over => BTreeSet::new(),
         };
         let others = self.machines.iter().enumerate().filter(|(nth, it)| it.server && it.up && *nth != at);
-        let silent = matches!(word, Word::Silent(_));
+        let silent = matches!(word, LeaseReading::Silent(_));
         let machine = &self.machines[at];
-        let facts = Facts {
+        let facts = SiteFacts {
             cordoned: machine.cordoned,
             asked: machine.asked,
             open: !machine.cordoned,
@@ -189,7 +194,7 @@ impl Site3 {
             peers: machine.server.then(|| others.count()),
             gone,
             waited: if machine.waited.1 && machine.waited.0 > 40 { GOING_LIMIT } else { Duration::ZERO },
-            ..Facts::default()
+            ..SiteFacts::default()
         };
         let next = member::next(&own, machine.disk.as_ref(), &word, &facts);
         let machine = &mut self.machines[at];
@@ -204,13 +209,13 @@ impl Site3 {
             self.machines[at].cordoned = true;
         }
         // What the gate after the boot does, once nothing holds the node.
-        if next.hold == Hold::None && self.answers() {
+        if next.hold == SiteMemberAction::None && self.answers() {
             self.machines[at].cordoned = false;
         }
         if cuts && self.chance(20) {
             return self.cut(at);
         }
-        if let (Word::Site(site), Some(step)) = (&word, next.say) {
+        if let (LeaseReading::Site(site), Some(step)) = (&word, next.say) {
             let mut site = (**site).clone();
             let before = site.clone();
             let leads = at == 0;
@@ -228,33 +233,35 @@ impl Site3 {
                 rest,
             });
             if site != before {
-                let record =
-                    Record { mode: Some(site.mode().unwrap()), ..self.machines[at].read.clone().unwrap().1 };
+                let record = TurnRecord {
+                    mode: Some(site.mode().unwrap()),
+                    ..self.machines[at].read.clone().unwrap().1
+                };
                 self.write(version, record);
             }
         }
-        if next.hold == Hold::Go {
+        if next.hold == SiteMemberAction::Go {
             self.cut(at);
             if self.kind == SiteKind::Reboot {
                 self.power_on(at);
             }
             return;
         }
-        if let Word::Site(site) = word
+        if let LeaseReading::Site(site) = word
             && coordinate::is_coordinator(&name(at), &site, &nodes)
         {
             self.coordinate(at, &site, version, &nodes, cuts);
         }
     }
 
-    fn coordinate(&mut self, at: usize, site: &Site, version: u32, nodes: &[NodeSeen], cuts: bool) {
+    fn coordinate(&mut self, at: usize, site: &SiteRecord, version: u32, nodes: &[TurnNode], cuts: bool) {
         let machine = &mut self.machines[at];
         let same = machine.lasted.1 == site.phase.text();
         machine.lasted = (if same { machine.lasted.0 + 1 } else { 0 }, site.phase.text().to_owned());
         let lasted = if machine.lasted.0 > 60 { NODE_LIMIT } else { Duration::ZERO };
         let down = site.phase == SitePhase::Stopping && self.replicas > 0;
         let up = site.phase == SitePhase::Restoring && self.marked;
-        let work = (down || up).then(|| Workload {
+        let work = (down || up).then(|| ScaledWorkload {
             kind: "deployments",
             namespace: "shop".to_owned(),
             name: "db".to_owned(),
@@ -265,7 +272,13 @@ impl Site3 {
         let guests = if self.vm.alive { vec!["shop/vm".to_owned()] } else { Vec::new() };
         let machines = Machines { all: vec![self.vm.clone()], guests, ..Machines::default() };
         let holders = self.record.holders.iter().map(|it| it.node.clone()).collect();
-        let found = Found { machines, work: work.into_iter().collect(), holders, lasted, ..Found::default() };
+        let found = PhaseReadings {
+            machines,
+            work: work.into_iter().collect(),
+            holders,
+            lasted,
+            ..PhaseReadings::default()
+        };
         match coordinate::next(site, nodes, &found) {
             Move::Wait(..) => {}
             Move::Scale(_) if down => (self.replicas, self.marked) = (0, true),
@@ -277,15 +290,15 @@ impl Site3 {
                     assert!(!self.vm.alive, "a machine runs");
                 }
                 if site.phase == SitePhase::Announced && version == self.version {
-                    let asked = |it: &Member| site.step(&it.node) == Some(&NodeStep::Asked);
+                    let asked = |it: &SiteMember| site.step(&it.node) == Some(&NodeStep::Asked);
                     assert!(site.nodes.iter().all(asked), "not all are ordered it: {site:?}");
                     assert!(self.record.holders.is_empty(), "a node is down in its turn");
                 }
-                let record = Record { mode: Some(site.mode().unwrap()), ..self.record.clone() };
+                let record = TurnRecord { mode: Some(site.mode().unwrap()), ..self.record.clone() };
                 self.write(version, record);
             }
             Move::End => {
-                let record = Record { mode: None, ..self.record.clone() };
+                let record = TurnRecord { mode: None, ..self.record.clone() };
                 self.write(version, record);
             }
         }
@@ -302,15 +315,15 @@ impl Site3 {
     }
 
     /// What is done with the machine, cut off between any two writes.
-    fn turn(&mut self, at: usize, site: &Site, turn: &Turn, cuts: bool) {
+    fn turn(&mut self, at: usize, site: &SiteRecord, turn: &MachineAction, cuts: bool) {
         match turn {
-            Turn::Set(strategy, mark) => {
+            MachineAction::Set(strategy, mark) => {
                 let known = site.machines.iter().any(|it| it.uid == self.vm.uid && it.was == self.first);
                 assert!(mark.is_none() || known, "stopped before it is in the record");
                 (self.vm.strategy, self.vm.mark) = (strategy.clone(), mark.clone());
                 (self.vm.alive, self.vm.stopping) = (true, mark.is_some());
             }
-            Turn::Stop(mark) => {
+            MachineAction::Stop(mark) => {
                 assert!(!site.machines.is_empty(), "stopped before it is in the record");
                 self.vm.mark = Some(mark.clone());
                 if cuts && self.chance(2) {
@@ -318,15 +331,15 @@ impl Site3 {
                 }
                 self.vm.stopping = true;
             }
-            Turn::Later => {}
-            Turn::Start => {
+            MachineAction::Later => {}
+            MachineAction::Start => {
                 self.vm.alive = true;
                 if cuts && self.chance(2) {
                     return self.cut(at);
                 }
                 self.vm.mark = None;
             }
-            Turn::Leave => self.vm.mark = None,
+            MachineAction::Leave => self.vm.mark = None,
         }
     }
 
@@ -378,7 +391,7 @@ fn vm(seed: u64) -> MachineSeen {
         uid: "vm-1".to_owned(),
         version: String::new(),
         created: String::new(),
-        strategy: Strategy { run_strategy: Some(word.to_owned()), ..Strategy::default() },
+        strategy: RunStrategy { run_strategy: Some(word.to_owned()), ..RunStrategy::default() },
         marking: &kubeapi::machines::SITE,
         mark: None,
         alive: true,
@@ -387,8 +400,8 @@ fn vm(seed: u64) -> MachineSeen {
     }
 }
 
-fn said() -> Statement {
-    Statement {
+fn said() -> OperatorStatement {
+    OperatorStatement {
         who: "operator".to_owned(),
         why: "power work".to_owned(),
         when: String::new(),

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::super::calls::find;
 use super::super::coordinate::{Move, need, next};
 use super::super::machine_calls::act;
-use super::super::operator::{Wish, begin, current, pass};
-use super::super::record::{Site, SiteKind, SitePhase, Statement};
-use crate::turn::record::Record;
+use super::super::operator::{SiteRequest, begin, current, pass};
+use super::super::record::{OperatorStatement, SiteKind, SitePhase, SiteRecord};
+use crate::turn::record::TurnRecord;
 
 const VMS: &str = "kubevirt/virtualmachines";
 const GUESTS: &str = "kubevirt/virtualmachineinstances";
@@ -20,11 +20,15 @@ const SETS: &str = "kubevirt/virtualmachineinstancereplicasets";
 struct Place {
     sim: Sim,
     cluster: ApiClient,
-    site: Site,
+    site: SiteRecord,
 }
 
-fn said() -> Statement {
-    Statement { who: "operator".to_owned(), why: "power work".to_owned(), ..Statement::default() }
+fn said() -> OperatorStatement {
+    OperatorStatement {
+        who: "operator".to_owned(),
+        why: "power work".to_owned(),
+        ..OperatorStatement::default()
+    }
 }
 
 fn annotation(object: &Value) -> Option<Value> {
@@ -49,7 +53,7 @@ impl Place {
             guests += replicas;
         }
         let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
-        let wish = Wish {
+        let wish = SiteRequest {
             id: "op".to_owned(),
             kind: SiteKind::Shutdown,
             by: said(),
@@ -60,7 +64,7 @@ impl Place {
         };
         let nodes: Vec<_> =
             crate::calls::glance(&cluster).await.unwrap().into_iter().map(|(node, _)| node).collect();
-        let mut site = current(&begin(&Record::default(), &wish, &nodes).unwrap()).unwrap().unwrap();
+        let mut site = current(&begin(&TurnRecord::default(), &wish, &nodes).unwrap()).unwrap().unwrap();
         site.phase = SitePhase::Stopping;
         let place = Self { sim, cluster, site };
         place.until_running(guests).await;
@@ -262,12 +266,12 @@ async fn u13_a_guest_that_nobody_owns_is_named_and_holds_the_site_until_a_person
         "{waits}"
     );
     assert!(step.contains("kubectl -n lab delete vmi loose"), "{step}");
-    let record = Record { mode: Some(place.site.mode().unwrap()), ..Record::default() };
+    let record = TurnRecord { mode: Some(place.site.mode().unwrap()), ..TurnRecord::default() };
     let passed = current(&pass(&record, &SitePhase::Stopping, None, &said()).unwrap()).unwrap().unwrap();
     let found = find(&place.cluster, need(&passed.phase), "op").await.unwrap();
     assert!(matches!(next(&passed, &[], &found), Move::To(it) if it.phase == SitePhase::Detaching));
     // Machines that may go down with their nodes are not asked at all.
-    let left = Site { leave_machines: true, ..place.site.clone() };
+    let left = SiteRecord { leave_machines: true, ..place.site.clone() };
     assert!(matches!(next(&left, &[], &found), Move::To(it) if it.phase == SitePhase::Detaching));
 }
 

@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use kube::Client;
 use kubeapi::ApiClient;
-use kubesim::{Fault, Sim, SimConfig};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use serde_json::json;
 
 use super::super::preflight::{blocking, look};
 use super::rules::holder;
-use crate::turn::record::{Holder, Record};
+use crate::turn::record::{Holder, TurnRecord};
 
 const NOW: &str = "2026-03-14T09:30:00Z";
 
@@ -33,7 +33,7 @@ async fn cluster() -> (Sim, ApiClient) {
     (sim, cluster)
 }
 
-async fn found(cluster: &ApiClient, record: &Record) -> Vec<String> {
+async fn found(cluster: &ApiClient, record: &TurnRecord) -> Vec<String> {
     let now: Timestamp = NOW.parse().unwrap();
     let all = look(cluster, record, now).await;
     assert!(all.iter().all(|it| !it.next.is_empty()), "{all:?}");
@@ -58,13 +58,13 @@ fn event(sim: &Sim, name: &str, reason: &str, at: &str) {
 #[tokio::test(start_paused = true)]
 async fn u13_what_speaks_against_a_shutdown_is_found_and_named_all_at_once() {
     let (sim, cluster) = cluster().await;
-    assert_eq!(found(&cluster, &Record::default()).await, [""; 0]);
+    assert_eq!(found(&cluster, &TurnRecord::default()).await, [""; 0]);
     // What is healthy, done or overtaken is no finding.
     longhorn(&sim, "volumes", "fine", &json!({ "robustness": "healthy" }));
     longhorn(&sim, "backups", "done", &json!({ "state": "Completed" }));
     event(&sim, "e1", "CertificateExpirationWarning", "2026-03-14T08:00:00Z");
     event(&sim, "e2", "CertificateExpirationOK", "2026-03-14T09:00:00Z");
-    assert_eq!(found(&cluster, &Record::default()).await, [""; 0]);
+    assert_eq!(found(&cluster, &TurnRecord::default()).await, [""; 0]);
 
     snapshot(&sim, "s1", "2026-03-13T03:30:00Z", true);
     snapshot(&sim, "s2", "2026-03-14T09:00:00Z", false);
@@ -84,7 +84,7 @@ async fn u13_what_speaks_against_a_shutdown_is_found_and_named_all_at_once() {
     event(&sim, "e4", "CACertificateExpirationWarning", "2026-03-14T09:20:00Z");
     sim.add_machine("shop", "vm", "Halted");
     sim.edit("kubevirt/virtualmachines", "shop", "vm", |it| it["status"]["snapshotInProgress"] = "s".into());
-    let mut record = Record::default();
+    let mut record = TurnRecord::default();
     record.grant(Holder { node: "n1".to_owned(), ..holder() });
     assert_eq!(
         found(&cluster, &record).await,
@@ -111,16 +111,19 @@ async fn u13_what_speaks_against_a_shutdown_is_found_and_named_all_at_once() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_read_is_a_finding_and_what_is_not_installed_is_none() {
     let (sim, cluster) = cluster().await;
-    sim.faults().script("GET", "/backups", 1, Fault::status(403, "Forbidden"));
-    let all = found(&cluster, &Record::default()).await;
+    sim.faults().script("GET", "/backups", 1, ScriptedFault::status(403, "Forbidden"));
+    let all = found(&cluster, &TurnRecord::default()).await;
     assert!(all.len() == 1 && all[0].starts_with("backups: cannot be checked: "), "{all:?}");
     assert!(sim.remove("k3s/etcdsnapshotfiles", "", "s1"));
-    assert_eq!(found(&cluster, &Record::default()).await, ["snapshot: the cluster has no snapshot of etcd"]);
+    assert_eq!(
+        found(&cluster, &TurnRecord::default()).await,
+        ["snapshot: the cluster has no snapshot of etcd"]
+    );
     // Without etcd there is none to be had.
     sim.edit("nodes", "", "n1", |it| {
         it["metadata"]["labels"].as_object_mut().unwrap().remove("node-role.kubernetes.io/etcd");
     });
-    assert_eq!(found(&cluster, &Record::default()).await, [""; 0]);
+    assert_eq!(found(&cluster, &TurnRecord::default()).await, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,7 +135,7 @@ async fn x3_a_node_on_which_a_person_keeps_operations_from_starting_is_found_and
             json!({ "type": "pillar-rs/Drained", "status": "False", "reason": "Paused", "message": message });
         it["status"]["conditions"].as_array_mut().unwrap().push(drained);
     });
-    assert_eq!(found(&cluster, &Record::default()).await, [format!("paused: node n1: {message}")]);
-    let all = look(&cluster, &Record::default(), NOW.parse().unwrap()).await;
+    assert_eq!(found(&cluster, &TurnRecord::default()).await, [format!("paused: node n1: {message}")]);
+    let all = look(&cluster, &TurnRecord::default(), NOW.parse().unwrap()).await;
     assert_eq!((blocking(&all, &[]).len(), blocking(&all, &["paused".to_owned()]).len()), (1, 0));
 }

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use super::super::coordinate::{Found, Move, NODE_LIMIT, next};
-use super::super::member::{self, Facts, Hold, Local, Own, Reboot, Word};
-use super::super::operator::{Wish, begin, cancel, current, hear, last_restart, pass};
-use super::super::record::{Ack, NodeStep, Site, SiteKind, SitePhase, Statement};
+use super::super::coordinate::{Move, NODE_LIMIT, PhaseReadings, next};
+use super::super::member::{self, LeaseReading, LocalSite, OwnIdentity, Reboot, SiteFacts, SiteMemberAction};
+use super::super::operator::{SiteRequest, begin, cancel, current, hear, last_restart, pass};
+use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use super::super::restart::{REBUILD_LIMIT, WELL, plan};
-use crate::turn::record::Record;
-use crate::turn::rule::NodeSeen;
+use crate::turn::record::TurnRecord;
+use crate::turn::rule::TurnNode;
 
-pub(super) fn said() -> Statement {
-    Statement { who: "operator".to_owned(), why: "update".to_owned(), ..Statement::default() }
+pub(super) fn said() -> OperatorStatement {
+    OperatorStatement { who: "operator".to_owned(), why: "update".to_owned(), ..OperatorStatement::default() }
 }
 
-pub(super) fn node(name: &str) -> NodeSeen {
-    NodeSeen {
+pub(super) fn node(name: &str) -> TurnNode {
+    TurnNode {
         name: name.to_owned(),
         uid: format!("uid-{name}"),
         boot_id: "b1".to_owned(),
@@ -23,16 +23,16 @@ pub(super) fn node(name: &str) -> NodeSeen {
         tie_breaker: name == "t",
         server: !name.starts_with('w'),
         etcd: !name.starts_with('w'),
-        ..NodeSeen::default()
+        ..TurnNode::default()
     }
 }
 
-pub(super) fn nodes() -> Vec<NodeSeen> {
+pub(super) fn nodes() -> Vec<TurnNode> {
     ["a", "b", "t", "w1", "w2"].map(node).to_vec()
 }
 
-pub(super) fn wish() -> Wish {
-    Wish {
+pub(super) fn wish() -> SiteRequest {
+    SiteRequest {
         id: "op".to_owned(),
         kind: SiteKind::Restart,
         by: said(),
@@ -59,8 +59,8 @@ pub(super) fn ack(node: &str, step: NodeStep) -> Ack {
 }
 
 /// A restart in which all nodes wait, and `a` leads etcd.
-fn site() -> Site {
-    let record = begin(&Record::default(), &wish(), &nodes()).unwrap();
+fn site() -> SiteRecord {
+    let record = begin(&TurnRecord::default(), &wish(), &nodes()).unwrap();
     let mut site = current(&record).unwrap().unwrap();
     for node in ["a", "b", "t", "w1", "w2"] {
         site.hear(Ack { leads: node == "a", ..ack(node, NodeStep::Seen) });
@@ -70,17 +70,17 @@ fn site() -> Site {
 }
 
 /// The same with the first worker at `step`.
-fn at(step: NodeStep) -> Site {
+fn at(step: NodeStep) -> SiteRecord {
     let mut site = site();
     site.hear(ack("w1", step));
     site
 }
 
-fn record(site: &Site) -> Record {
-    Record { mode: Some(site.mode().unwrap()), ..Record::default() }
+fn record(site: &SiteRecord) -> TurnRecord {
+    TurnRecord { mode: Some(site.mode().unwrap()), ..TurnRecord::default() }
 }
 
-fn to(site: &Site, nodes: &[NodeSeen], found: &Found) -> Site {
+fn to(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> SiteRecord {
     match next(site, nodes, found) {
         Move::To(site) => *site,
         other @ (Move::Wait(..) | Move::Scale(_) | Move::Machines(_) | Move::End) => panic!("{other:?}"),
@@ -89,11 +89,11 @@ fn to(site: &Site, nodes: &[NodeSeen], found: &Found) -> Site {
 
 /// The step of the node that goes, whether it is there, and what is found; the step and phase that follow, or words that are
 /// waited with.
-type Row = (NodeStep, bool, Found, Result<(NodeStep, SitePhase), &'static str>);
+type Row = (NodeStep, bool, PhaseReadings, Result<(NodeStep, SitePhase), &'static str>);
 
 #[test]
 fn v3_workers_go_first_then_the_tie_breaker_and_whoever_leads_etcd_now_goes_last() {
-    let begun = current(&begin(&Record::default(), &wish(), &nodes()).unwrap()).unwrap().unwrap();
+    let begun = current(&begin(&TurnRecord::default(), &wish(), &nodes()).unwrap()).unwrap().unwrap();
     assert_eq!(begun.order, ["w1", "w2", "t", "a", "b"], "it can be read before anything begins");
     assert_eq!(begun.phase, SitePhase::Restarting);
     let mut site = site();
@@ -107,9 +107,9 @@ fn v3_workers_go_first_then_the_tie_breaker_and_whoever_leads_etcd_now_goes_last
     // The leader moves while the others restart: it is asked anew.
     site.hear(Ack { leads: false, ..ack("a", NodeStep::Seen) });
     site.hear(Ack { leads: true, ..ack("b", NodeStep::Seen) });
-    let site = to(&site, &nodes(), &Found::default());
+    let site = to(&site, &nodes(), &PhaseReadings::default());
     assert_eq!(site.order, ["w1", "w2", "t", "a", "b"]);
-    let site = to(&site, &nodes(), &Found::default());
+    let site = to(&site, &nodes(), &PhaseReadings::default());
     assert_eq!(site.step("a"), Some(&NodeStep::Draining));
     // Whoever goes keeps its place.
     let mut site = site;
@@ -129,24 +129,25 @@ fn v3_no_server_goes_before_each_server_that_is_there_has_said_whether_it_leads(
     site.seen.retain(|it| it.node != "b");
     (site.order, site.leader) = plan(&site);
     // a is the next by name, and b may lead or not.
-    let Move::Wait(waits, _) = next(&site, &nodes, &Found::default()) else { panic!() };
+    let Move::Wait(waits, _) = next(&site, &nodes, &PhaseReadings::default()) else { panic!() };
     assert!(waits.contains("the next node, a, waits for zedkube on node b"), "{waits}");
-    let paused = to(&site, &nodes, &Found { lasted: NODE_LIMIT, ..Found::default() });
+    let paused = to(&site, &nodes, &PhaseReadings { lasted: NODE_LIMIT, ..PhaseReadings::default() });
     assert_eq!(paused.phase, SitePhase::Paused);
     // One that is off leads nothing; that the other goes is left to its turn.
     nodes[1].ready = false;
-    assert_eq!(to(&site, &nodes, &Found::default()).step("a"), Some(&NodeStep::Draining));
+    assert_eq!(to(&site, &nodes, &PhaseReadings::default()).step("a"), Some(&NodeStep::Draining));
 }
 
 /// The next move at each step of the node that goes: words that it waits with, or the step and phase that follow.
 #[test]
 fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
-    let none = Found::default;
-    let late = || Found { lasted: NODE_LIMIT, ..none() };
-    let held = || Found { holders: vec!["w1".to_owned()], ..none() };
-    let sick = |lasted| Found { lasted, blocking: vec!["nodes fail: w2".to_owned()], ..none() };
-    let rebuilt = |lasted| Found { lasted, well: WELL, rebuilding: vec!["pvc-1".to_owned()], ..none() };
-    let well = |well| Found { well, verified: "11 layers pass".to_owned(), ..none() };
+    let none = PhaseReadings::default;
+    let late = || PhaseReadings { lasted: NODE_LIMIT, ..none() };
+    let held = || PhaseReadings { holders: vec!["w1".to_owned()], ..none() };
+    let sick = |lasted| PhaseReadings { lasted, blocking: vec!["nodes fail: w2".to_owned()], ..none() };
+    let rebuilt =
+        |lasted| PhaseReadings { lasted, well: WELL, rebuilding: vec!["pvc-1".to_owned()], ..none() };
+    let well = |well| PhaseReadings { well, verified: "11 layers pass".to_owned(), ..none() };
     let rows: Vec<Row> = vec![
         (NodeStep::Draining, true, none(), Err("node w1 to be drained")),
         (NodeStep::Draining, true, late(), Err("node w1 to be drained")),
@@ -197,7 +198,7 @@ fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
             (other, expected) => panic!("{what}: {other:?}, not {expected:?}"),
         }
     }
-    let deleted: Vec<NodeSeen> = nodes().into_iter().filter(|it| it.name != "w1").collect();
+    let deleted: Vec<TurnNode> = nodes().into_iter().filter(|it| it.name != "w1").collect();
     for step in [NodeStep::Seen, NodeStep::Draining, NodeStep::Failed] {
         let site = to(&at(step), &deleted, &none());
         assert_eq!(site.step("w1"), Some(&NodeStep::Skipped));
@@ -206,7 +207,7 @@ fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
     }
     let then = to(&at(NodeStep::Done), &nodes(), &none());
     assert_eq!(then.step("w2"), Some(&NodeStep::Draining));
-    let paused = Site { phase: SitePhase::Paused, ..at(NodeStep::Failed) };
+    let paused = SiteRecord { phase: SitePhase::Paused, ..at(NodeStep::Failed) };
     assert!(matches!(next(&paused, &nodes(), &late()), Move::Wait(..)), "nothing starts");
 }
 
@@ -251,20 +252,26 @@ fn v3_a_person_continues_where_it_failed_and_passes_nothing_but_the_look_at_the_
 fn v3_after_a_pause_nothing_is_ordered_before_the_cluster_is_well_or_a_person_takes_it_as_well() {
     let found = |lasted, well, blocking: &str, rebuilding: &str| {
         let some = |it: &str| if it.is_empty() { vec![] } else { vec![it.to_owned()] };
-        Found { lasted, well, blocking: some(blocking), rebuilding: some(rebuilding), ..Found::default() }
+        PhaseReadings {
+            lasted,
+            well,
+            blocking: some(blocking),
+            rebuilding: some(rebuilding),
+            ..PhaseReadings::default()
+        }
     };
     let (none, sick) = (Duration::ZERO, "etcd fail: no snapshot");
-    let own = Own { node: "w1".to_owned(), uid: "uid-w1".to_owned(), boot_id: "b1".to_owned() };
-    let is_ordered = |site: &Site| {
-        let word = Word::Site(Box::new(site.clone()));
-        let next = member::next(&own, None, &word, &Facts::default());
+    let own = OwnIdentity { node: "w1".to_owned(), uid: "uid-w1".to_owned(), boot_id: "b1".to_owned() };
+    let is_ordered = |site: &SiteRecord| {
+        let word = LeaseReading::Site(Box::new(site.clone()));
+        let next = member::next(&own, None, &word, &SiteFacts::default());
         assert_eq!(next.say, site.step("w1").cloned());
         next.local.is_some()
     };
     // A node that was to be drained when it failed, and none at all.
     for step in [NodeStep::Draining, NodeStep::Seen] {
         let was_ordered = step == NodeStep::Draining;
-        let site = Site { phase: SitePhase::Checking, ..at(step) };
+        let site = SiteRecord { phase: SitePhase::Checking, ..at(step) };
         for (found, expected) in [
             (found(none, none, "", ""), Err("to stay well for 5 s before the restart continues")),
             (found(NODE_LIMIT, none, "", "pvc-1"), Err("made again before the restart continues: pvc-1")),
@@ -279,7 +286,7 @@ fn v3_after_a_pause_nothing_is_ordered_before_the_cluster_is_well_or_a_person_ta
                 (Move::To(to), Ok(phase)) => {
                     assert_eq!((&to.phase, to.seen), (&phase, site.seen.clone()));
                     assert_eq!(phase == SitePhase::Paused, to.next.contains("--phase paused"), "{}", to.next);
-                    let to = Site { seen: site.seen.clone(), ..*to };
+                    let to = SiteRecord { seen: site.seen.clone(), ..*to };
                     assert_eq!(is_ordered(&to), was_ordered && phase == SitePhase::Restarting);
                     if phase == SitePhase::Paused {
                         let again = pass(&record(&to), &phase, None, &said()).unwrap();
@@ -298,12 +305,13 @@ fn v3_after_a_pause_nothing_is_ordered_before_the_cluster_is_well_or_a_person_ta
 
 #[test]
 fn v3_a_second_operation_is_refused_by_name_and_what_has_ended_can_be_read() {
-    let begun = begin(&Record::default(), &wish(), &nodes()).unwrap();
-    let why = begin(&begun, &Wish { kind: SiteKind::Shutdown, ..wish() }, &nodes()).unwrap_err().to_string();
+    let begun = begin(&TurnRecord::default(), &wish(), &nodes()).unwrap();
+    let why =
+        begin(&begun, &SiteRequest { kind: SiteKind::Shutdown, ..wish() }, &nodes()).unwrap_err().to_string();
     assert!(why.contains("the whole-site operation restart (op) is in progress"), "{why}");
     for phase in [SitePhase::Restarting, SitePhase::Paused] {
         let withdrawn =
-            cancel(&record(&Site { phase: phase.clone(), ..at(NodeStep::Draining) }), &said()).unwrap();
+            cancel(&record(&SiteRecord { phase: phase.clone(), ..at(NodeStep::Draining) }), &said()).unwrap();
         assert_eq!(withdrawn.mode, None);
         let last = last_restart(&withdrawn).unwrap();
         assert_eq!((last.cancelled.unwrap().phase.as_str(), last.seen.len()), (phase.text(), 5));
@@ -311,7 +319,7 @@ fn v3_a_second_operation_is_refused_by_name_and_what_has_ended_can_be_read() {
     // Older versions keep what they do not know.
     let withdrawn = cancel(&begun, &said()).unwrap();
     let annotations = withdrawn.annotations().unwrap();
-    assert_eq!(Record::parse(annotations, None).unwrap(), withdrawn);
+    assert_eq!(TurnRecord::parse(annotations, None).unwrap(), withdrawn);
 }
 
 #[test]
@@ -330,39 +338,71 @@ fn v3_what_a_node_says_by_an_old_reading_does_not_undo_its_order() {
 
 #[test]
 fn v3_a_node_takes_its_order_for_one_boot_and_is_held_by_nothing_else() {
-    let own = |boot: &str| Own { node: "w1".to_owned(), uid: "uid-w1".to_owned(), boot_id: boot.to_owned() };
-    let rebooting = |it: Reboot| Facts { reboot: it, ..Facts::default() };
-    let (plain, open) = (Facts::default(), Facts { open: true, ..Facts::default() });
+    let own = |boot: &str| OwnIdentity {
+        node: "w1".to_owned(),
+        uid: "uid-w1".to_owned(),
+        boot_id: boot.to_owned(),
+    };
+    let rebooting = |it: Reboot| SiteFacts { reboot: it, ..SiteFacts::default() };
+    let (plain, open) = (SiteFacts::default(), SiteFacts { open: true, ..SiteFacts::default() });
     let commanded = rebooting(Reboot { commanded: true, ..Reboot::default() });
     let failed = rebooting(Reboot { failed: "its drain failed".to_owned(), ..Reboot::default() });
-    let etcd = Facts { etcd: "its etcd to be ready".to_owned(), ..open.clone() };
+    let etcd = SiteFacts { etcd: "its etcd to be ready".to_owned(), ..open.clone() };
     // Step in the record, boot, facts; hold, step on disk, step said.
     let rows = [
-        (NodeStep::Seen, "b1", &plain, Hold::None, None, NodeStep::Seen),
-        (NodeStep::Draining, "b1", &plain, Hold::Drain, Some(NodeStep::Draining), NodeStep::Draining),
-        (NodeStep::Draining, "b1", &commanded, Hold::Drain, Some(NodeStep::Draining), NodeStep::Going),
-        (NodeStep::Draining, "b1", &failed, Hold::Drain, Some(NodeStep::Draining), NodeStep::Failed),
-        (NodeStep::Going, "b1", &commanded, Hold::Drain, Some(NodeStep::Draining), NodeStep::Going),
-        (NodeStep::Going, "b2", &plain, Hold::None, Some(NodeStep::Booted), NodeStep::Booted),
+        (NodeStep::Seen, "b1", &plain, SiteMemberAction::None, None, NodeStep::Seen),
+        (
+            NodeStep::Draining,
+            "b1",
+            &plain,
+            SiteMemberAction::Drain,
+            Some(NodeStep::Draining),
+            NodeStep::Draining,
+        ),
+        (
+            NodeStep::Draining,
+            "b1",
+            &commanded,
+            SiteMemberAction::Drain,
+            Some(NodeStep::Draining),
+            NodeStep::Going,
+        ),
+        (
+            NodeStep::Draining,
+            "b1",
+            &failed,
+            SiteMemberAction::Drain,
+            Some(NodeStep::Draining),
+            NodeStep::Failed,
+        ),
+        (
+            NodeStep::Going,
+            "b1",
+            &commanded,
+            SiteMemberAction::Drain,
+            Some(NodeStep::Draining),
+            NodeStep::Going,
+        ),
+        (NodeStep::Going, "b2", &plain, SiteMemberAction::None, Some(NodeStep::Booted), NodeStep::Booted),
         // Power was lost while it was drained: that was a boot.
-        (NodeStep::Draining, "b2", &plain, Hold::None, Some(NodeStep::Booted), NodeStep::Booted),
-        (NodeStep::Booted, "b2", &open, Hold::None, Some(NodeStep::Booted), NodeStep::Open),
-        (NodeStep::Booted, "b2", &etcd, Hold::None, Some(NodeStep::Booted), NodeStep::Booted),
-        (NodeStep::Open, "b2", &open, Hold::None, None, NodeStep::Open),
-        (NodeStep::Verifying, "b2", &open, Hold::None, None, NodeStep::Verifying),
-        (NodeStep::Failed, "b1", &plain, Hold::None, None, NodeStep::Failed),
-        (NodeStep::Done, "b2", &plain, Hold::None, None, NodeStep::Done),
+        (NodeStep::Draining, "b2", &plain, SiteMemberAction::None, Some(NodeStep::Booted), NodeStep::Booted),
+        (NodeStep::Booted, "b2", &open, SiteMemberAction::None, Some(NodeStep::Booted), NodeStep::Open),
+        (NodeStep::Booted, "b2", &etcd, SiteMemberAction::None, Some(NodeStep::Booted), NodeStep::Booted),
+        (NodeStep::Open, "b2", &open, SiteMemberAction::None, None, NodeStep::Open),
+        (NodeStep::Verifying, "b2", &open, SiteMemberAction::None, None, NodeStep::Verifying),
+        (NodeStep::Failed, "b1", &plain, SiteMemberAction::None, None, NodeStep::Failed),
+        (NodeStep::Done, "b2", &plain, SiteMemberAction::None, None, NodeStep::Done),
     ];
     for (step, boot, facts, hold, disk, says) in rows {
         let what = format!("{step:?} in {boot}, {facts:?}");
-        let word = Word::Site(Box::new(at(step)));
+        let word = LeaseReading::Site(Box::new(at(step)));
         let next = member::next(&own(boot), None, &word, facts);
         assert_eq!((next.hold, next.say, next.cordon), (hold, Some(says), false), "{what}");
         assert_eq!(next.local.as_ref().map(|it| it.step.clone()), disk, "{what}");
         assert!(next.local.is_none_or(|it| it.released && it.boot_id == boot), "{what}");
     }
     // The API is silent: the drain has its own rule for that. After the boot nothing is ordered.
-    let local = Local {
+    let local = LocalSite {
         id: "op".to_owned(),
         kind: SiteKind::Reboot,
         step: NodeStep::Draining,
@@ -372,9 +412,10 @@ fn v3_a_node_takes_its_order_for_one_boot_and_is_held_by_nothing_else() {
         all_ready: false,
         released: true,
     };
-    for (boot, hold) in [("b1", Hold::Drain), ("b2", Hold::None)] {
-        let next = member::next(&own(boot), Some(&local), &Word::Silent("refused".to_owned()), &plain);
+    for (boot, hold) in [("b1", SiteMemberAction::Drain), ("b2", SiteMemberAction::None)] {
+        let next =
+            member::next(&own(boot), Some(&local), &LeaseReading::Silent("refused".to_owned()), &plain);
         assert_eq!((next.hold, next.local.unwrap().boot_id.as_str()), (hold, boot));
     }
-    assert_eq!(member::next(&own("b1"), Some(&local), &Word::Over, &plain).local, None, "withdrawn");
+    assert_eq!(member::next(&own("b1"), Some(&local), &LeaseReading::Over, &plain).local, None, "withdrawn");
 }

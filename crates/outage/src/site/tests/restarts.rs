@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use step::Dice;
 
-use super::super::coordinate::{Found, Move, is_coordinator, next};
-use super::super::member::{self, Facts, Hold, Local, Own, Reboot, Word};
+use super::super::coordinate::{Move, PhaseReadings, is_coordinator, next};
+use super::super::member::{self, LeaseReading, LocalSite, OwnIdentity, Reboot, SiteFacts, SiteMemberAction};
 use super::super::operator::{advance, begin, current, hear, last_restart, pass};
-use super::super::record::{Ack, NodeStep, Site, SitePhase};
+use super::super::record::{Ack, NodeStep, SitePhase, SiteRecord};
 use super::super::restart::stage;
 use super::restart::{ack, node, nodes, said, wish};
-use crate::turn::record::Record;
-use crate::turn::rule::NodeSeen;
+use crate::turn::record::TurnRecord;
+use crate::turn::rule::TurnNode;
 
 /// One machine of a course.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ struct Machine {
     name: &'static str,
     boot: u32,
     up: bool,
-    disk: Option<Local>,
+    disk: Option<LocalSite>,
     /// Its agents have the order, and how far they are with it: drained at 3, ordered to reboot at 4.
     ordered: u32,
     /// How often it went down by the order.
@@ -27,13 +27,13 @@ struct Machine {
     /// Its drain fails the first time.
     fails: bool,
     cordoned: bool,
-    read: Record,
+    read: TurnRecord,
 }
 
 /// What happens in one course; every word is written by comparison with what was read.
 struct Course {
     machines: Vec<Machine>,
-    record: Record,
+    record: TurnRecord,
     version: u32,
     /// In which version each machine has read it.
     versions: Vec<u32>,
@@ -49,8 +49,8 @@ impl Course {
         self.dice.draw() % of
     }
 
-    fn nodes(&self) -> Vec<NodeSeen> {
-        let seen = |it: &Machine| NodeSeen {
+    fn nodes(&self) -> Vec<TurnNode> {
+        let seen = |it: &Machine| TurnNode {
             ready: it.up,
             boot_id: format!("b{}", it.boot),
             unschedulable: it.cordoned,
@@ -59,7 +59,7 @@ impl Course {
         self.machines.iter().map(seen).collect()
     }
 
-    fn write(&mut self, on: u32, record: Record) {
+    fn write(&mut self, on: u32, record: TurnRecord) {
         if on == self.version && record != self.record {
             (self.record, self.version) = (record, self.version + 1);
         }
@@ -79,22 +79,22 @@ impl Course {
             return;
         }
         let (on, read) = (self.versions[at], machine.read.clone());
-        let own = Own {
+        let own = OwnIdentity {
             node: machine.name.to_owned(),
             uid: format!("uid-{}", machine.name),
             boot_id: format!("b{}", machine.boot),
         };
         let site = current(&read).unwrap();
-        let word = site.clone().map_or(Word::Over, |it| Word::Site(Box::new(it)));
+        let word = site.clone().map_or(LeaseReading::Over, |it| LeaseReading::Site(Box::new(it)));
         let failed = if machine.fails && machine.ordered >= 2 { "its drain failed" } else { "" };
         let reboot =
             Reboot { commanded: machine.ordered >= 4, failed: failed.to_owned(), waits: String::new() };
         let leads = machine.name == "a";
-        let facts = Facts { open: !machine.cordoned, leads, reboot, ..Facts::default() };
+        let facts = SiteFacts { open: !machine.cordoned, leads, reboot, ..SiteFacts::default() };
         let next = member::next(&own, machine.disk.as_ref(), &word, &facts);
         let machine = &mut self.machines[at];
         machine.disk.clone_from(&next.local);
-        if next.hold == Hold::Drain {
+        if next.hold == SiteMemberAction::Drain {
             machine.ordered = machine.ordered.max(1);
         } else if machine.ordered < 4 {
             machine.ordered = 0;
@@ -125,7 +125,7 @@ impl Course {
         }
     }
 
-    fn coordinates(&mut self, on: u32, read: &Record, site: &Site) {
+    fn coordinates(&mut self, on: u32, read: &TurnRecord, site: &SiteRecord) {
         let stage = format!("{:?} {}", site.phase, stage(site, &self.nodes()));
         if self.lasted.1 != stage {
             (self.lasted, self.well) = ((0, stage), 0);
@@ -133,14 +133,14 @@ impl Course {
         self.lasted.0 += 1;
         let is_well = self.below(3) > 0;
         self.well = if is_well { self.well + 1 } else { 0 };
-        let found = Found {
+        let found = PhaseReadings {
             lasted: Duration::from_secs(u64::from(self.lasted.0)),
             well: Duration::from_secs(u64::from(self.well) * 3),
             blocking: if is_well { vec![] } else { vec!["nodes fail".to_owned()] },
-            ..Found::default()
+            ..PhaseReadings::default()
         };
         let to = match next(site, &self.nodes(), &found) {
-            Move::Wait(waits, next) => Some(Site { waits, next, ..site.clone() }),
+            Move::Wait(waits, next) => Some(SiteRecord { waits, next, ..site.clone() }),
             Move::To(to) => Some(*to),
             Move::End => None,
             other @ (Move::Scale(_) | Move::Machines(_)) => panic!("{other:?}"),
@@ -193,11 +193,11 @@ fn v3_each_node_goes_once_and_alone_whatever_is_cut_off_and_the_record_is_free_a
             went: 0,
             fails: false,
             cordoned: false,
-            read: Record::default(),
+            read: TurnRecord::default(),
         };
         let mut course = Course {
             machines: names.map(machine).into(),
-            record: begin(&Record::default(), &wish(), &nodes()).unwrap(),
+            record: begin(&TurnRecord::default(), &wish(), &nodes()).unwrap(),
             version: 1,
             versions: vec![0; 5],
             dice: Dice::new(seed),

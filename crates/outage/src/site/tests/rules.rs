@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use super::super::coordinate::{Found, Move, NODE_LIMIT, is_coordinator, next};
+use super::super::coordinate::{Move, NODE_LIMIT, PhaseReadings, is_coordinator, next};
 use super::super::machines::Machines;
-use super::super::member::{self, Facts, GOING_LIMIT, Hold, Local, Own, Word};
-use super::super::operator::{Wish, advance, begin, cancel, current, pass};
-use super::super::record::{Ack, NodeStep, Site, SiteKind, SitePhase, Statement};
-use crate::turn::record::{Class, Holder, Op, Phase, Record};
-use crate::turn::rule::{NodeSeen, Refused};
+use super::super::member::{
+    self, GOING_LIMIT, LeaseReading, LocalSite, OwnIdentity, SiteFacts, SiteMemberAction,
+};
+use super::super::operator::{SiteRequest, advance, begin, cancel, current, pass};
+use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
+use crate::turn::record::{Class, Holder, Op, Phase, TurnRecord};
+use crate::turn::rule::{OperatorRefusal, TurnNode};
 
-fn said() -> Statement {
-    Statement {
+fn said() -> OperatorStatement {
+    OperatorStatement {
         who: "operator".to_owned(),
         why: "power work".to_owned(),
         when: "2026-03-14T09:30:00Z".to_owned(),
@@ -19,8 +21,8 @@ fn said() -> Statement {
     }
 }
 
-fn node(name: &str, server: bool) -> NodeSeen {
-    NodeSeen {
+fn node(name: &str, server: bool) -> TurnNode {
+    TurnNode {
         name: name.to_owned(),
         uid: format!("uid-{name}"),
         boot_id: "b1".to_owned(),
@@ -28,17 +30,17 @@ fn node(name: &str, server: bool) -> NodeSeen {
         tie_breaker: name == "t",
         server,
         etcd: server,
-        ..NodeSeen::default()
+        ..TurnNode::default()
     }
 }
 
-fn nodes() -> Vec<NodeSeen> {
+fn nodes() -> Vec<TurnNode> {
     vec![node("a", true), node("b", true), node("t", true), node("w", false)]
 }
 
-fn wish() -> Wish {
+fn wish() -> SiteRequest {
     let kind = SiteKind::Shutdown;
-    Wish {
+    SiteRequest {
         id: "op".to_owned(),
         kind,
         by: said(),
@@ -65,8 +67,8 @@ fn ack(node: &str, step: NodeStep) -> Ack {
 }
 
 /// The operation in this phase, each node at this step.
-fn site(phase: SitePhase, step: &NodeStep) -> Site {
-    let record = begin(&Record::default(), &wish(), &nodes()).unwrap();
+fn site(phase: SitePhase, step: &NodeStep) -> SiteRecord {
+    let record = begin(&TurnRecord::default(), &wish(), &nodes()).unwrap();
     let mut site = current(&record).unwrap().unwrap();
     for node in ["a", "b", "t", "w"] {
         site.hear(ack(node, step.clone()));
@@ -75,8 +77,8 @@ fn site(phase: SitePhase, step: &NodeStep) -> Site {
     site
 }
 
-fn record(site: &Site) -> Record {
-    Record { mode: Some(site.mode().unwrap()), ..Record::default() }
+fn record(site: &SiteRecord) -> TurnRecord {
+    TurnRecord { mode: Some(site.mode().unwrap()), ..TurnRecord::default() }
 }
 
 pub(super) fn holder() -> Holder {
@@ -96,13 +98,16 @@ pub(super) fn holder() -> Holder {
 
 #[test]
 fn an_operation_begins_only_while_nobody_holds_a_turn_and_ends_only_before_the_servers_go() {
-    let free = Record::default();
+    let free = TurnRecord::default();
     let mut held = free.clone();
     held.grant(holder());
-    let why = |it: Result<Record, Refused>| it.unwrap_err().to_string();
+    let why = |it: Result<TurnRecord, OperatorRefusal>| it.unwrap_err().to_string();
     assert!(why(begin(&held, &wish(), &nodes())).contains("node a holds a turn (reboot, phase drained)"));
-    assert!(begin(&held, &Wish { although_held: true, ..wish() }, &nodes()).is_ok());
-    assert!(why(begin(&free, &Wish { by: Statement::default(), ..wish() }, &nodes())).contains("--reason"));
+    assert!(begin(&held, &SiteRequest { although_held: true, ..wish() }, &nodes()).is_ok());
+    assert!(
+        why(begin(&free, &SiteRequest { by: OperatorStatement::default(), ..wish() }, &nodes()))
+            .contains("--reason")
+    );
     assert!(why(begin(&free, &wish(), &[])).contains("no nodes"));
     let begun = begin(&free, &wish(), &nodes()).unwrap();
     assert!(why(begin(&begun, &wish(), &nodes())).contains("shutdown (op) is in progress"));
@@ -142,15 +147,18 @@ fn members_of_another_version_are_written_back() {
     let mut mode = record(&site(SitePhase::Stopping, &NodeStep::Cordoned)).mode.unwrap();
     mode.rest.insert("colour".to_owned(), "red".into());
     mode.rest["seen"][0]["height"] = 3.into();
-    let mut site = Site::of(&mode).unwrap();
+    let mut site = SiteRecord::of(&mode).unwrap();
     site.hear(ack("a", NodeStep::Cordoned));
     assert_eq!(site.mode().unwrap(), mode);
     mode.rest.remove("nodes");
-    assert!(Site::of(&mode).unwrap_err().contains("the whole-site operation op cannot be read"));
+    assert!(SiteRecord::of(&mode).unwrap_err().contains("the whole-site operation op cannot be read"));
 }
 
-fn found(blocking: &[&str]) -> Found {
-    Found { blocking: blocking.iter().map(|it| (*it).to_owned()).collect(), ..Found::default() }
+fn found(blocking: &[&str]) -> PhaseReadings {
+    PhaseReadings {
+        blocking: blocking.iter().map(|it| (*it).to_owned()).collect(),
+        ..PhaseReadings::default()
+    }
 }
 
 #[test]
@@ -181,9 +189,9 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
         (slow, found(&[]), "nodes to be cordoned: b", SitePhase::Stopping),
         (
             site(SitePhase::Stopping, &cordoned),
-            Found {
+            PhaseReadings {
                 machines: Machines { guests: vec!["shop/vm".to_owned()], ..Machines::default() },
-                ..Found::default()
+                ..PhaseReadings::default()
             },
             "virtual machines to be off: shop/vm",
             SitePhase::Detaching,
@@ -204,7 +212,7 @@ fn each_phase_says_what_it_waits_for_and_an_operator_can_end_the_wait() {
         (missing, found(&[]), "nodes to come back: w; after 15 min", SitePhase::Uncordoning),
         (
             site(SitePhase::Starting, &booted),
-            Found { address: "the virtual IP: to be renewed".to_owned(), ..found(&["pvc-9"]) },
+            PhaseReadings { address: "the virtual IP: to be renewed".to_owned(), ..found(&["pvc-9"]) },
             "the virtual IP: to be renewed",
             SitePhase::Uncordoning,
         ),
@@ -232,10 +240,10 @@ fn a_turn_is_waited_for_before_an_armed_operation_begins_whoever_continues_it() 
     let armed = record(&site(SitePhase::Armed, &NodeStep::NotAsked));
     let mut held = pass(&armed, &SitePhase::Armed, None, &said()).unwrap();
     let from = current(&held).unwrap().unwrap();
-    let turn = Found { holders: vec!["b".to_owned()], ..Found::default() };
+    let turn = PhaseReadings { holders: vec!["b".to_owned()], ..PhaseReadings::default() };
     let Move::Wait(waits, _) = next(&from, &nodes(), &turn) else { panic!("it begins") };
     assert_eq!(waits, "the turn of node b to end");
-    let Move::To(to) = next(&from, &nodes(), &Found::default()) else { panic!("it waits") };
+    let Move::To(to) = next(&from, &nodes(), &PhaseReadings::default()) else { panic!("it waits") };
     // One that is taken between the look and the write.
     held.grant(holder());
     assert_eq!(advance(&held, &from, Some(&to)).unwrap(), held);
@@ -245,7 +253,7 @@ fn a_turn_is_waited_for_before_an_armed_operation_begins_whoever_continues_it() 
 
 #[test]
 fn only_the_way_up_is_ended_by_time_and_names_who_is_missing() {
-    let late = Found { lasted: NODE_LIMIT, ..found(&["x"]) };
+    let late = PhaseReadings { lasted: NODE_LIMIT, ..found(&["x"]) };
     for phase in [SitePhase::Announced, SitePhase::Cordoning, SitePhase::Detaching, SitePhase::WorkersGoing] {
         let mut site = site(phase.clone(), &NodeStep::Seen);
         site.seen.retain(|it| it.node != "w");
@@ -254,7 +262,7 @@ fn only_the_way_up_is_ended_by_time_and_names_who_is_missing() {
     let mut all = nodes();
     all[3].ready = false;
     let back = site(SitePhase::Starting, &NodeStep::Booted);
-    let without = Found { lasted: NODE_LIMIT, ..Found::default() };
+    let without = PhaseReadings { lasted: NODE_LIMIT, ..PhaseReadings::default() };
     let Move::To(after) = next(&back, &all, &without) else { panic!("it waits") };
     assert_eq!((&after.phase, &after.missing[..]), (&SitePhase::Uncordoning, &["w".to_owned()][..]));
     // Broken storage is waited for all the same.
@@ -263,7 +271,8 @@ fn only_the_way_up_is_ended_by_time_and_names_who_is_missing() {
 
 #[test]
 fn the_leader_of_etcd_goes_last_and_the_tie_breaker_first() {
-    let Move::To(after) = next(&site(SitePhase::WorkersGoing, &NodeStep::Going), &[], &Found::default())
+    let Move::To(after) =
+        next(&site(SitePhase::WorkersGoing, &NodeStep::Going), &[], &PhaseReadings::default())
     else {
         panic!("it waits")
     };
@@ -273,7 +282,7 @@ fn the_leader_of_etcd_goes_last_and_the_tie_breaker_first() {
 #[test]
 fn the_first_server_that_is_there_and_does_not_go_works_for_all() {
     let mut it = site(SitePhase::WorkersGoing, &NodeStep::Cordoned);
-    let coordinator = |it: &Site, nodes: &[NodeSeen]| {
+    let coordinator = |it: &SiteRecord, nodes: &[TurnNode]| {
         let of = ["a", "b", "t", "w"].into_iter().filter(|name| is_coordinator(name, it, nodes));
         of.collect::<Vec<_>>().join(" ")
     };
@@ -289,8 +298,8 @@ fn the_first_server_that_is_there_and_does_not_go_works_for_all() {
 
 #[test]
 fn without_the_api_a_server_goes_by_its_own_etcd_and_never_before_it_has_the_order() {
-    let own = Own { node: "a".to_owned(), uid: "uid-a".to_owned(), boot_id: "b1".to_owned() };
-    let local = |step: NodeStep, all_ready| Local {
+    let own = OwnIdentity { node: "a".to_owned(), uid: "uid-a".to_owned(), boot_id: "b1".to_owned() };
+    let local = |step: NodeStep, all_ready| LocalSite {
         id: "op".to_owned(),
         kind: SiteKind::Shutdown,
         step,
@@ -300,26 +309,30 @@ fn without_the_api_a_server_goes_by_its_own_etcd_and_never_before_it_has_the_ord
         all_ready,
         released: false,
     };
-    let facts = |peers, waited| Facts { peers, waited, cordoned: true, ..Facts::default() };
+    let facts = |peers, waited| SiteFacts { peers, waited, cordoned: true, ..SiteFacts::default() };
     let (short, long) = (GOING_LIMIT / 2, GOING_LIMIT);
     for (local, facts, hold) in [
-        (local(NodeStep::Cordoned, false), facts(Some(0), long), Hold::Kept),
-        (local(NodeStep::Ready, false), facts(Some(0), short), Hold::Kept),
-        (local(NodeStep::Ready, false), facts(Some(0), long), Hold::Go),
-        (local(NodeStep::Ready, true), facts(Some(1), short), Hold::Kept),
-        (local(NodeStep::Ready, true), facts(None, short), Hold::Kept),
-        (local(NodeStep::Ready, true), facts(Some(0), Duration::ZERO), Hold::Go),
-        (local(NodeStep::Ready, true), facts(None, long), Hold::Go),
-        (local(NodeStep::Going, true), facts(None, short), Hold::Go),
+        (local(NodeStep::Cordoned, false), facts(Some(0), long), SiteMemberAction::Kept),
+        (local(NodeStep::Ready, false), facts(Some(0), short), SiteMemberAction::Kept),
+        (local(NodeStep::Ready, false), facts(Some(0), long), SiteMemberAction::Go),
+        (local(NodeStep::Ready, true), facts(Some(1), short), SiteMemberAction::Kept),
+        (local(NodeStep::Ready, true), facts(None, short), SiteMemberAction::Kept),
+        (local(NodeStep::Ready, true), facts(Some(0), Duration::ZERO), SiteMemberAction::Go),
+        (local(NodeStep::Ready, true), facts(None, long), SiteMemberAction::Go),
+        (local(NodeStep::Going, true), facts(None, short), SiteMemberAction::Go),
         // A later boot.
         (
-            Local { boot_id: "b0".to_owned(), ..local(NodeStep::Going, true) },
+            LocalSite { boot_id: "b0".to_owned(), ..local(NodeStep::Going, true) },
             facts(Some(0), long),
-            Hold::Kept,
+            SiteMemberAction::Kept,
         ),
-        (Local { released: true, ..local(NodeStep::Booted, true) }, facts(None, long), Hold::None),
+        (
+            LocalSite { released: true, ..local(NodeStep::Booted, true) },
+            facts(None, long),
+            SiteMemberAction::None,
+        ),
     ] {
-        let next = member::next(&own, Some(&local), &Word::Silent("no answer".to_owned()), &facts);
+        let next = member::next(&own, Some(&local), &LeaseReading::Silent("no answer".to_owned()), &facts);
         assert_eq!(next.hold, hold, "{local:?} {facts:?}");
         assert_eq!(next.say, None, "{local:?}");
     }
@@ -327,9 +340,9 @@ fn without_the_api_a_server_goes_by_its_own_etcd_and_never_before_it_has_the_ord
 
 #[test]
 fn a_node_that_is_back_says_so_only_behind_its_clock_and_its_etcd() {
-    let own = Own { node: "a".to_owned(), uid: "uid-a".to_owned(), boot_id: "b2".to_owned() };
+    let own = OwnIdentity { node: "a".to_owned(), uid: "uid-a".to_owned(), boot_id: "b2".to_owned() };
     let site = site(SitePhase::ServersGoing, &NodeStep::Going);
-    let went = Local {
+    let went = LocalSite {
         id: "op".to_owned(),
         kind: SiteKind::Shutdown,
         step: NodeStep::Going,
@@ -339,14 +352,14 @@ fn a_node_that_is_back_says_so_only_behind_its_clock_and_its_etcd() {
         all_ready: true,
         released: false,
     };
-    let word = Word::Site(Box::new(site));
-    let step = |facts: &Facts| member::next(&own, Some(&went), &word, facts).say;
-    let clock = Facts { clock: "the clock to be set".to_owned(), ..Facts::default() };
+    let word = LeaseReading::Site(Box::new(site));
+    let step = |facts: &SiteFacts| member::next(&own, Some(&went), &word, facts).say;
+    let clock = SiteFacts { clock: "the clock to be set".to_owned(), ..SiteFacts::default() };
     assert_eq!(step(&clock), None);
-    assert_eq!(step(&Facts { up: member::CLOCK_LIMIT, ..clock }), Some(NodeStep::Booted));
-    assert_eq!(step(&Facts { etcd: "its etcd".to_owned(), ..Facts::default() }), None);
-    assert_eq!(step(&Facts::default()), Some(NodeStep::Booted));
+    assert_eq!(step(&SiteFacts { up: member::CLOCK_LIMIT, ..clock }), Some(NodeStep::Booted));
+    assert_eq!(step(&SiteFacts { etcd: "its etcd".to_owned(), ..SiteFacts::default() }), None);
+    assert_eq!(step(&SiteFacts::default()), Some(NodeStep::Booted));
     // Another cluster's node of that name is none of the site.
-    let other = Own { uid: "other".to_owned(), ..own };
-    assert_eq!(member::next(&other, None, &word, &Facts::default()).hold, Hold::None);
+    let other = OwnIdentity { uid: "other".to_owned(), ..own };
+    assert_eq!(member::next(&other, None, &word, &SiteFacts::default()).hold, SiteMemberAction::None);
 }

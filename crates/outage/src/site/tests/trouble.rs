@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use step::Mono;
 
-use super::super::coordinate::{Found, Move, NODE_LIMIT, is_coordinator, next};
-use super::super::member::{self, Facts, Own, Word};
+use super::super::coordinate::{Move, NODE_LIMIT, PhaseReadings, is_coordinator, next};
+use super::super::member::{self, LeaseReading, OwnIdentity, SiteFacts};
 use super::super::operator::{begin, current, pass, skip};
-use super::super::record::{Ack, NodeStep, Site, SitePhase};
+use super::super::record::{Ack, NodeStep, SitePhase, SiteRecord};
 use super::super::restart::{Quiet, STAND_IN, WELL};
 use super::restart::{ack, node, nodes, said, wish};
-use crate::turn::record::Record;
-use crate::turn::rule::NodeSeen;
+use crate::turn::record::TurnRecord;
+use crate::turn::rule::TurnNode;
 
-fn site(acks: &[Ack]) -> Site {
-    let mut site = current(&begin(&Record::default(), &wish(), &nodes()).unwrap()).unwrap().unwrap();
+fn site(acks: &[Ack]) -> SiteRecord {
+    let mut site = current(&begin(&TurnRecord::default(), &wish(), &nodes()).unwrap()).unwrap().unwrap();
     for it in acks {
         site.hear(it.clone());
     }
@@ -25,16 +25,16 @@ fn all(step: &NodeStep) -> Vec<Ack> {
     ["a", "b", "t", "w1", "w2"].map(|it| ack(it, step.clone())).to_vec()
 }
 
-fn record(site: &Site) -> Record {
-    Record { mode: Some(site.mode().unwrap()), ..Record::default() }
+fn record(site: &SiteRecord) -> TurnRecord {
+    TurnRecord { mode: Some(site.mode().unwrap()), ..TurnRecord::default() }
 }
 
-fn late() -> Found {
-    Found { lasted: NODE_LIMIT, ..Found::default() }
+fn late() -> PhaseReadings {
+    PhaseReadings { lasted: NODE_LIMIT, ..PhaseReadings::default() }
 }
 
 /// Moves on until it waits or pauses.
-fn settled(mut site: Site, nodes: &[NodeSeen], found: &Found) -> Site {
+fn settled(mut site: SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> SiteRecord {
     while let Move::To(to) = next(&site, nodes, found) {
         site = *to;
         if site.phase == SitePhase::Paused {
@@ -49,20 +49,20 @@ fn v3_no_node_is_ordered_for_a_boot_that_it_has_not_said_or_counts_as_rebooted_b
     // Silent until the restart pauses; continued by a person; then its old kubelet still answers.
     let paused = settled(site(&all(&NodeStep::Seen)[..3]), &nodes(), &late());
     assert_eq!((&paused.phase, paused.ack("w1")), (&SitePhase::Paused, None), "nothing is invented");
-    let site_of = |record: &Record| current(record).unwrap().unwrap();
+    let site_of = |record: &TurnRecord| current(record).unwrap().unwrap();
     let again = site_of(&pass(&record(&paused), &SitePhase::Paused, None, &said()).unwrap());
     assert!(again.seen.iter().all(|it| it.step != NodeStep::Seen), "boots and leaders are asked again");
-    let ordered = |site: &Site| site.seen.iter().any(|it| it.step == NodeStep::Draining);
+    let ordered = |site: &SiteRecord| site.seen.iter().any(|it| it.step == NodeStep::Draining);
     for boot in ["", "b0"] {
         let mut acks = all(&NodeStep::Seen);
         acks[3].boot_id = boot.to_owned();
-        assert!(!ordered(&settled(site(&acks), &nodes(), &Found::default())), "boot {boot:?}");
+        assert!(!ordered(&settled(site(&acks), &nodes(), &PhaseReadings::default())), "boot {boot:?}");
     }
-    assert!(ordered(&settled(site(&all(&NodeStep::Seen)), &nodes(), &Found::default())));
+    assert!(ordered(&settled(site(&all(&NodeStep::Seen)), &nodes(), &PhaseReadings::default())));
     // An order without a boot, of whatever version, is none.
-    let own = Own { node: "w1".to_owned(), uid: "uid-w1".to_owned(), boot_id: "b1".to_owned() };
+    let own = OwnIdentity { node: "w1".to_owned(), uid: "uid-w1".to_owned(), boot_id: "b1".to_owned() };
     let foreign = site(&[Ack { boot_id: String::new(), ..ack("w1", NodeStep::Draining) }]);
-    let next = member::next(&own, None, &Word::Site(Box::new(foreign)), &Facts::default());
+    let next = member::next(&own, None, &LeaseReading::Site(Box::new(foreign)), &SiteFacts::default());
     assert_eq!(next.say, Some(NodeStep::Seen));
 }
 
@@ -79,7 +79,7 @@ fn v3_another_server_does_what_the_one_that_works_for_all_leaves_undone() {
     known.seen[3].waits = "pod shop/web-0".to_owned();
     assert!(quiet.stands_in("b", &known, &nodes(), at(limit)));
     assert!(!Quiet::default().stands_in("w1", &known, &nodes(), at(limit)));
-    let written = Site { waits: "the next node".to_owned(), ..known.clone() };
+    let written = SiteRecord { waits: "the next node".to_owned(), ..known.clone() };
     quiet.wrote(&written);
     assert!(quiet.stands_in("b", &written, &nodes(), at(limit + 1)), "what it wrote itself");
     known.hear(ack("w1", NodeStep::Draining));
@@ -90,7 +90,7 @@ fn v3_another_server_does_what_the_one_that_works_for_all_leaves_undone() {
 #[test]
 fn v3_where_the_only_server_goes_its_limit_ends_all_the_same() {
     let nodes = [node("a"), node("w1")];
-    let mut alone = current(&begin(&Record::default(), &wish(), &nodes).unwrap()).unwrap().unwrap();
+    let mut alone = current(&begin(&TurnRecord::default(), &wish(), &nodes).unwrap()).unwrap().unwrap();
     alone.hear(ack("w1", NodeStep::Done));
     alone.hear(ack("a", NodeStep::Going));
     assert!(is_coordinator("a", &alone, &nodes) && !is_coordinator("w1", &alone, &nodes));
@@ -114,8 +114,8 @@ fn v3_a_person_skips_a_node_that_is_dead_with_name_and_reason() {
     for it in ["a", "b", "t", "w2"] {
         after.hear(ack(it, NodeStep::Seen));
     }
-    assert_eq!(settled(after.clone(), &nodes, &Found::default()).step("w2"), Some(&NodeStep::Seen));
-    let well = Found { well: WELL, ..Found::default() };
+    assert_eq!(settled(after.clone(), &nodes, &PhaseReadings::default()).step("w2"), Some(&NodeStep::Seen));
+    let well = PhaseReadings { well: WELL, ..PhaseReadings::default() };
     assert_eq!(settled(after.clone(), &nodes, &well).step("w2"), Some(&NodeStep::Draining));
     assert!(skip(&record(&after), "w1", &said()).is_err(), "once");
     // Before its turn, by a person who knows.

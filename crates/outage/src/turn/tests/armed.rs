@@ -1,8 +1,8 @@
 //! Turns while an operation of the whole site waits for the device configs of its nodes.
 
 use super::super::event::{Event, TurnState};
-use super::super::record::{Mode, Record};
-use super::super::rule::Rule;
+use super::super::record::{Mode, TurnRecord};
+use super::super::rule::TurnRule;
 use super::rules::holder;
 use super::stage::Stage;
 
@@ -14,10 +14,10 @@ fn armed(kind: &str, waits: &str) -> Mode {
 #[test]
 fn u13_who_wants_what_the_site_is_armed_for_stands_back_names_the_others_and_asks_for_nothing() {
     let mut stage =
-        Stage::new(Some(Record { mode: Some(armed("reboot", "nodes: b, c")), ..Record::default() }));
+        Stage::new(Some(TurnRecord { mode: Some(armed("reboot", "nodes: b, c")), ..TurnRecord::default() }));
     stage.wants();
     assert_eq!(stage.calls, "R", "no look at the nodes, and no place in the queue");
-    assert_eq!(stage.waiting().rule, Rule::Mode);
+    assert_eq!(stage.waiting().rule, TurnRule::Mode);
     assert!(stage.waiting().why.ends_with("which waits for nodes: b, c"), "{}", stage.waiting().why);
     assert_eq!(stage.pass(3_600), "");
     stage.calls.clear();
@@ -33,7 +33,7 @@ fn u13_who_wants_what_the_site_is_armed_for_stands_back_names_the_others_and_ask
 
 #[test]
 fn u13_who_was_in_the_queue_leaves_it_when_the_site_is_armed() {
-    let mut stage = Stage::new(Some(Record { holders: vec![holder("b", 7)], ..Record::default() }));
+    let mut stage = Stage::new(Some(TurnRecord { holders: vec![holder("b", 7)], ..TurnRecord::default() }));
     stage.wants();
     assert_eq!(stage.record().queue.len(), 1);
     stage.edit(|record| record.mode = Some(armed("reboot", "nodes: c")));
@@ -43,7 +43,8 @@ fn u13_who_was_in_the_queue_leaves_it_when_the_site_is_armed() {
 
 #[test]
 fn u13_other_turns_go_on_while_the_site_is_armed() {
-    let mut stage = Stage::new(Some(Record { mode: Some(armed("shutdown", "")), ..Record::default() }));
+    let mut stage =
+        Stage::new(Some(TurnRecord { mode: Some(armed("shutdown", "")), ..TurnRecord::default() }));
     stage.wants();
     assert_eq!(stage.confirm(), Ok(()));
     // Nodes that reboot one after another do so in turns.
@@ -59,5 +60,5 @@ fn u13_other_turns_go_on_while_the_site_is_armed() {
     assert_eq!(stage.confirm(), Ok(()));
     stage.hear(Event::Look);
     stage.serve();
-    assert!(matches!(stage.turn.standing(), TurnState::Held { .. }));
+    assert!(matches!(stage.turn.state(), TurnState::Held { .. }));
 }

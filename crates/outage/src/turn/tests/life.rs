@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use step::Core as _;
 
-use super::super::event::{Effect, Event, Trouble, TurnState, Unconfirmed, Want, Wrote};
-use super::super::record::{BadRecord, Class, Forced, Holder, Mode, Op, Phase, Record};
-use super::super::rule::{NodeSeen, Rule, release};
+use super::super::event::{Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, Unconfirmed};
+use super::super::record::{BadRecord, Class, ForcedRelease, Holder, Mode, Op, Phase, TurnRecord};
+use super::super::rule::{TurnNode, TurnRule, release};
 use super::rules::{holder, node, waiter};
 use super::stage::{Stage, at, want};
 
-fn held_by_b(queue: &[&str]) -> Record {
-    Record {
+fn held_by_b(queue: &[&str]) -> TurnRecord {
+    TurnRecord {
         holders: vec![holder("b", 7)],
         queue: queue.iter().map(|name| waiter(name, Class::Worker)).collect(),
         fence: 7,
-        ..Record::default()
+        ..TurnRecord::default()
     }
 }
 
@@ -33,7 +33,7 @@ fn the_first_turn_of_a_cluster_creates_the_lease_and_then_enters() {
 #[test]
 fn the_only_node_enters_at_once_and_says_so_in_the_record() {
     let mut stage =
-        Stage::new(Some(Record { holders: vec![holder("gone", 3)], fence: 3, ..Record::default() }));
+        Stage::new(Some(TurnRecord { holders: vec![holder("gone", 3)], fence: 3, ..TurnRecord::default() }));
     stage.nodes.truncate(1);
     stage.margin = Err("one voter".to_owned());
     stage.wants();
@@ -45,7 +45,7 @@ fn who_waits_says_for_whom_by_which_rule_at_which_place_and_what_to_type() {
     let mut stage = Stage::new(Some(held_by_b(&["c"])));
     stage.wants();
     let waiting = stage.waiting();
-    assert_eq!((waiting.rule, waiting.place, waiting.since), (Rule::Holder, Some(2), at(1_000)));
+    assert_eq!((waiting.rule, waiting.place, waiting.since), (TurnRule::Holder, Some(2), at(1_000)));
     assert_eq!(waiting.nodes, ["b"]);
     assert!(waiting.why.contains("node b holds a turn (reboot, phase granted, fence 7)"), "{}", waiting.why);
     assert_eq!(waiting.next, "zedbox lock release b --fence 7 --reason '...'");
@@ -58,7 +58,7 @@ fn only_the_first_three_read_the_nodes_while_nothing_changes() {
     let mut fourth = Stage::new(Some(held_by_b(&["c", "d", "e"])));
     fourth.wants();
     assert_eq!(fourth.calls, "RW", "a place in the queue, and nothing else");
-    assert_eq!((fourth.waiting().rule, fourth.waiting().nodes), (Rule::Order, vec!["b".to_owned()]));
+    assert_eq!((fourth.waiting().rule, fourth.waiting().nodes), (TurnRule::Order, vec!["b".to_owned()]));
     assert!(fourth.waiting().why.contains("3 nodes are before this node"), "{}", fourth.waiting().why);
     assert_eq!(fourth.pass(599), "");
     fourth.calls.clear();
@@ -85,11 +85,11 @@ fn a_turn_that_becomes_free_is_taken_with_the_change_itself() {
 
 #[test]
 fn a_first_that_does_not_take_an_open_grant_for_a_minute_is_passed_over_and_keeps_its_place() {
-    let mut stage = Stage::new(Some(Record { holders: vec![], ..held_by_b(&["c"]) }));
+    let mut stage = Stage::new(Some(TurnRecord { holders: vec![], ..held_by_b(&["c"]) }));
     stage.wants();
-    assert_eq!(stage.waiting().rule, Rule::Order);
+    assert_eq!(stage.waiting().rule, TurnRule::Order);
     stage.pass(59);
-    assert_eq!(stage.waiting().rule, Rule::Order);
+    assert_eq!(stage.waiting().rule, TurnRule::Order);
     stage.pass(2);
     assert_eq!(stage.fence(), Some(8));
     assert_eq!(stage.record().queue[0].node, "c");
@@ -97,10 +97,10 @@ fn a_first_that_does_not_take_an_open_grant_for_a_minute_is_passed_over_and_keep
 
 #[test]
 fn a_margin_that_does_not_hold_is_named_and_asked_again() {
-    let mut stage = Stage::new(Some(Record::default()));
+    let mut stage = Stage::new(Some(TurnRecord::default()));
     stage.margin = Err("voter n2 is not healthy".to_owned());
     stage.wants();
-    assert_eq!(stage.waiting().rule, Rule::Margin);
+    assert_eq!(stage.waiting().rule, TurnRule::Margin);
     assert!(stage.waiting().why.contains("voter n2 is not healthy"));
     stage.margin = Ok(());
     assert_eq!(stage.pass(30), "RCMW");
@@ -109,7 +109,7 @@ fn a_margin_that_does_not_hold_is_named_and_asked_again() {
 
 #[test]
 fn a_failed_attempt_releases_and_comes_back_after_a_growing_pause() {
-    let mut stage = Stage::new(Some(Record::default()));
+    let mut stage = Stage::new(Some(TurnRecord::default()));
     stage.wants();
     let mut last = Duration::ZERO;
     for attempt in 1..=9_u32 {
@@ -118,7 +118,7 @@ fn a_failed_attempt_releases_and_comes_back_after_a_growing_pause() {
         stage.serve();
         assert!(stage.record().holders.is_empty() && stage.record().queue.is_empty());
         let waiting = stage.waiting();
-        assert!(waiting.rule == Rule::Pause && waiting.why.contains("shop/web"), "{waiting:?}");
+        assert!(waiting.rule == TurnRule::Pause && waiting.why.contains("shop/web"), "{waiting:?}");
         let pause = stage.turn.next_wake().unwrap().since(stage.now);
         let floor = Duration::from_secs((30 << (attempt - 1)).min(1_800));
         assert!(pause >= floor && pause <= floor * 3 / 2, "{attempt}: {pause:?}");
@@ -135,22 +135,22 @@ fn who_withdraws_leaves_the_queue_or_releases_and_asks_for_nothing_any_more() {
     waits.hear(Event::Want(None));
     waits.serve();
     assert_eq!(waits.record().queue.len(), 1);
-    assert_eq!(waits.turn.standing(), TurnState::NotWanted { idle: false });
-    let mut holds = Stage::new(Some(Record::default()));
+    assert_eq!(waits.turn.state(), TurnState::NotWanted { idle: false });
+    let mut holds = Stage::new(Some(TurnRecord::default()));
     holds.wants();
     holds.hear(Event::Want(None));
     holds.serve();
     assert!(holds.record().holders.is_empty());
-    assert_eq!(holds.turn.standing(), TurnState::NotWanted { idle: false });
+    assert_eq!(holds.turn.state(), TurnState::NotWanted { idle: false });
     assert_eq!(holds.pass(65), "R", "a write of before may still have come through");
-    assert_eq!(holds.turn.standing(), TurnState::NotWanted { idle: true });
+    assert_eq!(holds.turn.state(), TurnState::NotWanted { idle: true });
     assert_eq!(holds.pass(36_000), "");
 }
 
 #[test]
 fn a_write_without_a_known_result_is_read_back_before_anything_else() {
     for came_through in [true, false] {
-        let mut stage = Stage::new(Some(Record::default()));
+        let mut stage = Stage::new(Some(TurnRecord::default()));
         stage.hear(Event::Want(Some(want())));
         while !stage.calls.ends_with('W') {
             let pending = stage.pending.take();
@@ -166,8 +166,8 @@ fn a_write_without_a_known_result_is_read_back_before_anything_else() {
         if came_through {
             stage.put(order.record);
         }
-        stage.hear(Event::Wrote(id, Wrote::Unknown("no answer".to_owned())));
-        assert_eq!(stage.waiting().rule, Rule::Api);
+        stage.hear(Event::Wrote(id, RecordWritten::Unknown("no answer".to_owned())));
+        assert_eq!(stage.waiting().rule, TurnRule::Api);
         let calls = stage.pass(4);
         assert_eq!(calls, if came_through { "R" } else { "RCMW" });
         assert_eq!((stage.fence(), stage.record().holders.len()), (Some(1), 1));
@@ -176,7 +176,7 @@ fn a_write_without_a_known_result_is_read_back_before_anything_else() {
 
 #[test]
 fn whoever_was_slower_reads_everything_again_after_a_short_pause() {
-    let mut stage = Stage::new(Some(Record::default()));
+    let mut stage = Stage::new(Some(TurnRecord::default()));
     stage.hear(Event::Want(Some(want())));
     while !stage.calls.ends_with('M') {
         let call = stage.pending.take();
@@ -195,7 +195,7 @@ fn whoever_was_slower_reads_everything_again_after_a_short_pause() {
     let pause = stage.turn.next_wake().unwrap().since(stage.now);
     assert!(pause >= Duration::from_millis(200) && pause <= Duration::from_millis(300), "{pause:?}");
     assert!(stage.pass(1).starts_with("RCW"));
-    assert_eq!((stage.waiting().rule, stage.fence()), (Rule::Holder, None));
+    assert_eq!((stage.waiting().rule, stage.fence()), (TurnRule::Holder, None));
 }
 
 /// What happens to the Lease.
@@ -203,9 +203,9 @@ type Change<'a> = &'a dyn Fn(&mut Stage);
 
 #[test]
 fn the_second_look_sees_every_way_to_lose_a_turn() {
-    let forced = |record: &mut Record| {
+    let forced = |record: &mut TurnRecord| {
         let text = |it: &str| it.to_owned();
-        let forced = Forced {
+        let forced = ForcedRelease {
             node: text("a"),
             node_uid: text(""),
             fence: 1,
@@ -216,7 +216,7 @@ fn the_second_look_sees_every_way_to_lose_a_turn() {
         };
         *record = release(record, forced).unwrap();
     };
-    let mode = |record: &mut Record| {
+    let mode = |record: &mut TurnRecord| {
         record.mode =
             Some(Mode { id: "m".to_owned(), kind: "shutdown".to_owned(), rest: serde_json::Map::new() });
     };
@@ -256,30 +256,30 @@ fn the_second_look_sees_every_way_to_lose_a_turn() {
         ),
     ];
     for (what, change, part) in table {
-        let mut stage = Stage::new(Some(Record::default()));
+        let mut stage = Stage::new(Some(TurnRecord::default()));
         stage.wants();
         assert_eq!(stage.confirm(), Ok(()), "{what}");
         change(&mut stage);
         let Err(Unconfirmed::Lost(why)) = stage.confirm() else { panic!("{what}: confirmed") };
         assert!(why.contains(part), "{what}: {why}");
-        assert!(matches!(stage.turn.standing(), TurnState::Lost { .. }), "{what}");
+        assert!(matches!(stage.turn.state(), TurnState::Lost { .. }), "{what}");
         stage.hear(Event::Retry("turn lost".to_owned()));
         stage.serve();
         let entries = stage.lease.as_ref().map_or(0, |it| it.record.holders.len());
         assert_eq!(entries, 0, "{what}: a stale entry of our own goes");
     }
-    let mut stage = Stage::new(Some(Record::default()));
+    let mut stage = Stage::new(Some(TurnRecord::default()));
     stage.wants();
     stage.hear(Event::Confirm);
     let Some(Effect::Read(id)) = stage.pending.take() else { panic!("no look") };
-    stage.hear(Event::Read(id, Err(Trouble::NoAnswer("timeout".to_owned()))));
+    stage.hear(Event::Read(id, Err(ReadError::NoAnswer("timeout".to_owned()))));
     assert_eq!(stage.answer(), Err(Unconfirmed::Unknown("timeout".to_owned())));
     assert!(stage.fence().is_some(), "an API that does not answer ends no turn");
 }
 
 #[test]
 fn a_look_that_began_before_the_question_does_not_answer_it() {
-    let mut stage = Stage::new(Some(Record::default()));
+    let mut stage = Stage::new(Some(TurnRecord::default()));
     stage.wants();
     stage.hear(Event::Phase(Phase::Cordoned));
     let before = stage.lease.clone();
@@ -293,27 +293,27 @@ fn a_look_that_began_before_the_question_does_not_answer_it() {
 
 #[test]
 fn an_agent_that_restarts_in_the_same_boot_continues_its_turn() {
-    let mut stage = Stage::new(Some(Record { holders: vec![holder("a", 7)], ..held_by_b(&["c"]) }));
+    let mut stage = Stage::new(Some(TurnRecord { holders: vec![holder("a", 7)], ..held_by_b(&["c"]) }));
     stage.cordon(7);
     stage.wants();
     assert_eq!((stage.fence(), stage.calls.as_str()), (Some(7), "RCR"));
     // Not cordoned yet: the rule is asked again, before all others in the queue.
-    let mut early = Stage::new(Some(Record { holders: vec![holder("a", 7)], ..held_by_b(&["c"]) }));
+    let mut early = Stage::new(Some(TurnRecord { holders: vec![holder("a", 7)], ..held_by_b(&["c"]) }));
     early.wants();
     assert_eq!(early.fence(), Some(8));
-    let mut late = Stage::new(Some(Record { holders: vec![holder("a", 7)], ..held_by_b(&[]) }));
+    let mut late = Stage::new(Some(TurnRecord { holders: vec![holder("a", 7)], ..held_by_b(&[]) }));
     late.nodes[2].ready = false;
     late.wants();
-    assert_eq!((late.waiting().rule, late.record().holders.len()), (Rule::Down, 0));
+    assert_eq!((late.waiting().rule, late.record().holders.len()), (TurnRule::Down, 0));
 }
 
 #[test]
 fn after_a_boot_the_turn_is_kept_until_the_gate_opens() {
     let old = Holder { boot_id: "before".to_owned(), phase: Phase::GoingDown, ..holder("a", 7) };
-    let mut stage = Stage::new(Some(Record { holders: vec![old.clone()], ..held_by_b(&[]) }));
+    let mut stage = Stage::new(Some(TurnRecord { holders: vec![old.clone()], ..held_by_b(&[]) }));
     stage.hear(Event::Tick);
     stage.serve();
-    assert_eq!(stage.turn.standing(), TurnState::Booted { fence: 7, listed: true });
+    assert_eq!(stage.turn.state(), TurnState::Booted { fence: 7, listed: true });
     assert_eq!(stage.record().holders[0].phase, Phase::Booted);
     stage.hear(Event::Gate(false));
     stage.serve();
@@ -325,14 +325,14 @@ fn after_a_boot_the_turn_is_kept_until_the_gate_opens() {
     stage.hear(Event::Gate(true));
     stage.serve();
     assert!(stage.record().holders.is_empty());
-    assert_eq!(stage.turn.standing(), TurnState::NotWanted { idle: true });
+    assert_eq!(stage.turn.state(), TurnState::NotWanted { idle: true });
     // Released by somebody else meanwhile: it takes no turn and says so.
-    let mut forced = Stage::new(Some(Record { holders: vec![old], ..held_by_b(&[]) }));
+    let mut forced = Stage::new(Some(TurnRecord { holders: vec![old], ..held_by_b(&[]) }));
     forced.hear(Event::Tick);
     forced.serve();
     forced.edit(|record| record.holders.clear());
     forced.serve();
-    assert_eq!(forced.turn.standing(), TurnState::Booted { fence: 7, listed: false });
+    assert_eq!(forced.turn.state(), TurnState::Booted { fence: 7, listed: false });
     assert!(
         forced.said.iter().any(|it| matches!(it, Effect::Say(why) if why.contains("does not have our turn")))
     );
@@ -340,15 +340,15 @@ fn after_a_boot_the_turn_is_kept_until_the_gate_opens() {
     forced.serve();
     forced.hear(Event::Want(None));
     forced.serve();
-    assert_eq!(forced.turn.standing(), TurnState::NotWanted { idle: false });
+    assert_eq!(forced.turn.state(), TurnState::NotWanted { idle: false });
     forced.pass(65);
-    assert_eq!(forced.turn.standing(), TurnState::NotWanted { idle: true });
+    assert_eq!(forced.turn.state(), TurnState::NotWanted { idle: true });
 }
 
 #[test]
 fn a_restart_that_may_not_wait_writes_itself_beside_the_holder_and_blocks_further_grants() {
     let mut stage = Stage::new(Some(held_by_b(&["c"])));
-    stage.hear(Event::Want(Some(Want { op: Op::Restart, emergency: true, ..want() })));
+    stage.hear(Event::Want(Some(TurnClaim { op: Op::Restart, emergency: true, ..want() })));
     stage.serve();
     assert_eq!((stage.calls.as_str(), stage.fence()), ("RW", Some(8)));
     assert_eq!(stage.record().holders[1].phase, Phase::Emergency);
@@ -357,13 +357,13 @@ fn a_restart_that_may_not_wait_writes_itself_beside_the_holder_and_blocks_furthe
 
 #[test]
 fn phases_are_written_into_our_own_entry() {
-    let mut stage = Stage::new(Some(Record::default()));
+    let mut stage = Stage::new(Some(TurnRecord::default()));
     stage.wants();
     for phase in [Phase::Cordoned, Phase::Drained, Phase::GoingDown] {
         stage.hear(Event::Phase(phase.clone()));
         stage.serve();
         assert_eq!(stage.record().holders[0].phase, phase);
-        assert!(matches!(stage.turn.standing(), TurnState::Held { phase: shown, .. } if shown == phase));
+        assert!(matches!(stage.turn.state(), TurnState::Held { phase: shown, .. } if shown == phase));
     }
     assert_eq!(stage.record().fence, 1, "only a grant raises the fence");
 }
@@ -373,8 +373,8 @@ fn a_record_of_a_newer_version_is_left_alone() {
     let mut stage = Stage::new(None);
     stage.hear(Event::Want(Some(want())));
     let Some(Effect::Read(id)) = stage.pending.take() else { panic!("no look") };
-    stage.hear(Event::Read(id, Err(Trouble::BadRecord(BadRecord::Newer { found: 2 }))));
-    assert_eq!((stage.waiting().rule, stage.calls.as_str()), (Rule::Record, "R"));
+    stage.hear(Event::Read(id, Err(ReadError::BadRecord(BadRecord::Newer { found: 2 }))));
+    assert_eq!((stage.waiting().rule, stage.calls.as_str()), (TurnRule::Record, "R"));
     assert!(stage.waiting().why.contains("has format 2"));
 }
 
@@ -382,7 +382,7 @@ fn a_record_of_a_newer_version_is_left_alone() {
 fn the_turn_of_a_deleted_node_is_taken_over_after_a_minute_that_of_a_server_with_margin_only() {
     for (server, margin) in [(false, false), (true, true), (true, false)] {
         let gone = Holder { server, ..holder("gone", 7) };
-        let mut stage = Stage::new(Some(Record { holders: vec![gone], ..held_by_b(&[]) }));
+        let mut stage = Stage::new(Some(TurnRecord { holders: vec![gone], ..held_by_b(&[]) }));
         stage.margin = if margin { Ok(()) } else { Err("voter gone is missing".to_owned()) };
         stage.wants();
         stage.pass(59);
@@ -398,7 +398,7 @@ fn the_turn_of_a_deleted_node_is_taken_over_after_a_minute_that_of_a_server_with
 fn a_holder_that_is_away_is_waited_for_whatever_the_time() {
     let mut stage = Stage::new(Some(held_by_b(&[])));
     stage.wants();
-    stage.nodes[1] = NodeSeen { ready: false, lease_unmoved: true, ..node("b") };
+    stage.nodes[1] = TurnNode { ready: false, lease_unmoved: true, ..node("b") };
     stage.pass(7 * 24 * 3_600);
     assert_eq!((stage.waiting().nodes, stage.record().holders.len()), (vec!["b".to_owned()], 1));
 }
@@ -420,7 +420,7 @@ fn a_holder_that_is_healthy_and_says_idle_is_taken_over_after_a_minute_without_a
 
 #[test]
 fn a_late_value_of_the_watch_ends_no_turn() {
-    let mut stage = Stage::new(Some(Record::default()));
+    let mut stage = Stage::new(Some(TurnRecord::default()));
     let before = stage.lease.clone();
     stage.wants();
     stage.hear(Event::Changed(before.map(Box::new)));
@@ -446,19 +446,19 @@ fn whose_place_others_take_away_reads_the_nodes_and_does_not_queue_for_an_object
     stage.calls.clear();
     stage.edit(|record| record.queue.retain(|it| it.node != "a"));
     stage.serve();
-    assert_eq!((stage.calls.as_str(), stage.waiting().rule), ("RC", Rule::NotListed));
+    assert_eq!((stage.calls.as_str(), stage.waiting().rule), ("RC", TurnRule::NotListed));
     assert_eq!(stage.record().queue.len(), 3);
     assert!(!stage.pass(3_600).contains('W'));
 }
 
 #[test]
 fn who_wants_no_turn_hears_who_holds_one_without_a_call_and_clears_an_entry_of_its_own_that_comes_back() {
-    let mut stage = Stage::new(Some(Record::default()));
+    let mut stage = Stage::new(Some(TurnRecord::default()));
     stage.hear(Event::Want(None));
     stage.serve();
     stage.pass(65);
     assert_eq!(
-        (stage.turn.standing(), stage.turn.servers_out()),
+        (stage.turn.state(), stage.turn.servers_out()),
         (TurnState::NotWanted { idle: true }, Some(vec![]))
     );
     stage.calls.clear();
@@ -471,5 +471,5 @@ fn who_wants_no_turn_hears_who_holds_one_without_a_call_and_clears_an_entry_of_i
     stage.edit(|record| record.queue = vec![waiter("a", Class::Worker), waiter("d", Class::Worker)]);
     stage.serve();
     assert_eq!(stage.record().queue, [waiter("d", Class::Worker)], "it would hold up those behind it");
-    assert_eq!(stage.turn.standing(), TurnState::NotWanted { idle: true });
+    assert_eq!(stage.turn.state(), TurnState::NotWanted { idle: true });
 }

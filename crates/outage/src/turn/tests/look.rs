@@ -1,13 +1,13 @@
 //! The last look before the machine goes down (goals U1, U3).
 
-use super::super::event::{Effect, Event, Trouble, Unconfirmed, Wrote};
-use super::super::record::{Phase, Record};
-use super::super::rule::Mark;
+use super::super::event::{Effect, Event, ReadError, RecordWritten, Unconfirmed};
+use super::super::record::{Phase, TurnRecord};
+use super::super::rule::CordonMark;
 use super::stage::Stage;
 
 /// A holder, cordoned, whose calls so far are forgotten.
 fn holder(server: bool) -> Stage {
-    let mut stage = Stage::of(Some(Record::default()), server);
+    let mut stage = Stage::of(Some(TurnRecord::default()), server);
     stage.wants();
     let fence = stage.fence().expect("a turn");
     stage.cordon(fence);
@@ -66,7 +66,8 @@ fn u1_a_turn_that_was_released_and_that_a_restored_lease_has_again_is_not_taken_
     let mut stage = holder(false);
     let before = stage.lease.clone();
     // Released by an operator while this node hangs; `b` gets the next one and is cordoned; then etcd is restored.
-    stage.nodes[1].mark = Some(Mark { fence: 2, lease_uid: "L".to_owned(), boot_id: "b-boot".to_owned() });
+    stage.nodes[1].mark =
+        Some(CordonMark { fence: 2, lease_uid: "L".to_owned(), boot_id: "b-boot".to_owned() });
     stage.lease = before;
     assert_eq!(stage.confirm(), Ok(()), "the Lease alone does not show it");
     let Err(Unconfirmed::Lost(why)) = look(&mut stage) else { panic!("confirmed") };
@@ -121,7 +122,9 @@ fn a_node_whose_last_write_has_no_answer_goes_all_the_same() {
         let event = match call {
             Effect::Read(id) => Event::Read(id, Ok(stage.lease.clone().map(Box::new))),
             Effect::ReadCluster(id) => Event::Cluster(id, Ok(stage.nodes.clone())),
-            Effect::Write(id, _) => Event::Wrote(id, Wrote::Unknown("no answer within 2 s".to_owned())),
+            Effect::Write(id, _) => {
+                Event::Wrote(id, RecordWritten::Unknown("no answer within 2 s".to_owned()))
+            }
             other => panic!("{other:?}"),
         };
         stage.hear(event);
@@ -131,7 +134,7 @@ fn a_node_whose_last_write_has_no_answer_goes_all_the_same() {
 
 #[test]
 fn without_the_api_a_worker_says_so_and_a_server_asks_etcd_alone() {
-    let silent = || Trouble::NoAnswer("connection refused".to_owned());
+    let silent = || ReadError::NoAnswer("connection refused".to_owned());
     for (server, margin) in [(false, Ok(())), (true, Ok(())), (true, Err("no word".to_owned()))] {
         let mut stage = holder(server);
         stage.hear(Event::LastLook(5));
@@ -153,6 +156,6 @@ fn without_the_api_a_worker_says_so_and_a_server_asks_etcd_alone() {
     let mut stage = holder(false);
     stage.hear(Event::LastLook(5));
     let Some(Effect::Read(id)) = stage.pending.take() else { panic!("no look") };
-    stage.hear(Event::Read(id, Err(Trouble::Refused("429".to_owned()))));
+    stage.hear(Event::Read(id, Err(ReadError::Refused("429".to_owned()))));
     assert_eq!(shown(&stage), [(5, Err(Unconfirmed::Unknown("429".to_owned())))]);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::record::{
-    BadRecord, Class, HOLDERS, LIMIT, MODE, ORDER, Op, Phase, QUEUE, Record, Sequence, VERSION,
+    BadRecord, Class, HOLDERS, LIMIT, MODE, ORDER, Op, Phase, QUEUE, Sequence, TurnRecord, VERSION,
 };
 use super::rules::{holder, waiter};
 
@@ -13,7 +13,7 @@ fn annotations(all: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 #[test]
 fn an_empty_lease_is_a_record() {
-    assert_eq!(Record::parse(BTreeMap::new(), None), Ok(Record::default()));
+    assert_eq!(TurnRecord::parse(BTreeMap::new(), None), Ok(TurnRecord::default()));
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn what_another_version_has_written_is_kept() {
         ("pillar-rs/outage-hereafter", "x"),
         ("someone.else/note", "y"),
     ]);
-    let record = Record::parse(text.clone(), Some(9)).unwrap();
+    let record = TurnRecord::parse(text.clone(), Some(9)).unwrap();
     assert_eq!(record.annotations().unwrap(), text);
     assert_eq!((record.transitions(), record.limit), (9, 2));
     assert_eq!(record.holders[0].op, Op::Stranger("dance".to_owned()));
@@ -42,13 +42,13 @@ fn what_another_version_has_written_is_kept() {
 #[test]
 fn what_is_written_is_read_again_as_the_same() {
     let queue = vec![waiter("a", Class::Worker), waiter("b", Class::Leader)];
-    let mut record = Record { queue, order: Sequence::ServersFirst, ..Record::default() };
+    let mut record = TurnRecord { queue, order: Sequence::ServersFirst, ..TurnRecord::default() };
     assert_eq!(record.grant(holder("a", 0)), 1);
     assert_eq!((record.queue.len(), record.holder_identity()), (1, "a".to_owned()));
     record.stamp("2026-03-14T09:00:00Z");
     record.stamp("2027-01-01T00:00:00Z");
     assert_eq!(record.holders[0].since, "2026-03-14T09:00:00Z");
-    let read = Record::parse(record.annotations().unwrap(), Some(record.transitions()));
+    let read = TurnRecord::parse(record.annotations().unwrap(), Some(record.transitions()));
     assert_eq!(read, Ok(record));
 }
 
@@ -66,12 +66,12 @@ fn an_unusable_record_names_its_annotation_and_what_to_type() {
         (VERSION, "x", "pillar-rs/outage-version=1"),
     ];
     for (key, text, part) in table {
-        let found = Record::parse(annotations(&[(key, text)]), None).unwrap_err().to_string();
+        let found = TurnRecord::parse(annotations(&[(key, text)]), None).unwrap_err().to_string();
         assert!(found.contains(key) && found.contains(part) && found.contains(fix), "{text}: {found}");
     }
-    let newer = Record::parse(annotations(&[(VERSION, "2"), (HOLDERS, "?")]), None);
+    let newer = TurnRecord::parse(annotations(&[(VERSION, "2"), (HOLDERS, "?")]), None);
     assert_eq!(newer, Err(BadRecord::Newer { found: 2 }), "a newer record is not guessed at");
     assert!(newer.unwrap_err().to_string().contains("until its software is updated"));
-    let negative = Record::parse(BTreeMap::new(), Some(-1)).unwrap_err().to_string();
+    let negative = TurnRecord::parse(BTreeMap::new(), Some(-1)).unwrap_err().to_string();
     assert!(negative.contains("patch lease pillar-rs-outage"), "{negative}");
 }

@@ -4,24 +4,26 @@ use std::collections::BTreeSet;
 
 use serde_json::Map;
 
-use super::super::record::{Class, Fence, Forced, Held, Holder, Mode, Op, Phase, Record, Sequence, Waiter};
+use super::super::record::{
+    Class, Fence, ForcedRelease, Holder, Mode, Op, Phase, RecordSnapshot, Sequence, TurnRecord, Waiter,
+};
 use super::super::rule::{
-    Mark, Me, NodeSeen, Proof, Reading, Refused, Rule, ahead, down, may_enter, may_ignore, order, proof,
-    rank, rebuild, release, with_limit,
+    CordonMark, Me, OperatorRefusal, TakeoverProof, TurnNode, TurnReading, TurnRule, ahead, down, may_enter,
+    may_ignore, order, proof, rank, rebuild, release, with_limit,
 };
 
-pub(super) fn node(name: &str) -> NodeSeen {
-    NodeSeen {
+pub(super) fn node(name: &str) -> TurnNode {
+    TurnNode {
         name: name.to_owned(),
         uid: format!("{name}-uid"),
         boot_id: format!("{name}-boot"),
         ready: true,
-        ..NodeSeen::default()
+        ..TurnNode::default()
     }
 }
 
-fn server(name: &str) -> NodeSeen {
-    NodeSeen { server: true, etcd: true, ..node(name) }
+fn server(name: &str) -> TurnNode {
+    TurnNode { server: true, etcd: true, ..node(name) }
 }
 
 pub(super) fn holder(name: &str, fence: Fence) -> Holder {
@@ -55,22 +57,22 @@ pub(super) fn me(name: &str, server: bool) -> Me {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the member of a node is optional")]
-fn mark(fence: Fence, lease: &str) -> Option<Mark> {
-    Some(Mark { fence, lease_uid: lease.to_owned(), boot_id: "b".to_owned() })
+fn mark(fence: Fence, lease: &str) -> Option<CordonMark> {
+    Some(CordonMark { fence, lease_uid: lease.to_owned(), boot_id: "b".to_owned() })
 }
 
-fn held(record: Record) -> Held {
-    Held { record, uid: "L".to_owned(), resource_version: "1".to_owned() }
+fn held(record: TurnRecord) -> RecordSnapshot {
+    RecordSnapshot { record, uid: "L".to_owned(), resource_version: "1".to_owned() }
 }
 
 #[test]
 fn each_reason_to_be_down_counts_and_the_cordon_of_the_tie_breaker_does_not() {
-    let is = |change: fn(&mut NodeSeen)| {
+    let is = |change: fn(&mut TurnNode)| {
         let mut it = node("b");
         change(&mut it);
         it
     };
-    let table: [(NodeSeen, Option<&str>); 13] = [
+    let table: [(TurnNode, Option<&str>); 13] = [
         (is(|_| ()), None),
         (is(|it| it.ready = false), Some("node b is not Ready")),
         (is(|it| it.lease_unmoved = true), Some("node b has shown no sign of life for 40 s")),
@@ -89,43 +91,43 @@ fn each_reason_to_be_down_counts_and_the_cordon_of_the_tie_breaker_does_not() {
         (is(|it| (it.ready, it.ignored) = (false, true)), None),
         (is(|it| (it.ready, it.ignored, it.etcd) = (false, true, true)), Some("node b is not Ready")),
         // This node does not count against itself, nor does an earlier one of its name.
-        (NodeSeen { ready: false, unschedulable: true, ..node("a") }, None),
-        (NodeSeen { ready: false, uid: "older".to_owned(), ..node("a") }, None),
+        (TurnNode { ready: false, unschedulable: true, ..node("a") }, None),
+        (TurnNode { ready: false, uid: "older".to_owned(), ..node("a") }, None),
     ];
     for (seen, expected) in table {
-        let found = down(Some(&me("a", false)), &Record::default(), std::slice::from_ref(&seen));
+        let found = down(Some(&me("a", false)), &TurnRecord::default(), std::slice::from_ref(&seen));
         assert_eq!(found.first().map(|it| it.why.as_str()), expected, "{seen:?}");
     }
-    let record = Record { holders: vec![holder("a", 1), holder("gone", 2)], ..Record::default() };
+    let record = TurnRecord { holders: vec![holder("a", 1), holder("gone", 2)], ..TurnRecord::default() };
     let found = down(Some(&me("a", false)), &record, &[node("a")]);
     assert_eq!(found.len(), 1, "our own entry does not count, one of a node that is gone does");
     assert_eq!(found[0].why, "node gone holds a turn (reboot, phase granted, fence 2)");
-    let ignored = NodeSeen { ignored: true, ..node("gone") };
+    let ignored = TurnNode { ignored: true, ..node("gone") };
     assert_eq!(
         down(Some(&me("a", false)), &record, &[node("a"), ignored]).len(),
         1,
         "a holder is not ignored"
     );
     // A reader that is no node leaves none out.
-    let all = down(None, &record, &[node("a"), NodeSeen { ready: false, ..node("c") }]);
+    let all = down(None, &record, &[node("a"), TurnNode { ready: false, ..node("c") }]);
     assert_eq!(all.iter().map(|it| it.node.as_str()).collect::<Vec<_>>(), ["a", "gone", "c"]);
 }
 
 struct Case {
     what: &'static str,
     me: Me,
-    record: Record,
-    nodes: Vec<NodeSeen>,
+    record: TurnRecord,
+    nodes: Vec<TurnNode>,
     passed: &'static [&'static str],
     margin: Result<(), String>,
-    expected: Option<(Rule, &'static str)>,
+    expected: Option<(TurnRule, &'static str)>,
 }
 
-fn case(what: &'static str, expected: Option<(Rule, &'static str)>) -> Case {
+fn case(what: &'static str, expected: Option<(TurnRule, &'static str)>) -> Case {
     Case {
         what,
         me: me("a", false),
-        record: Record::default(),
+        record: TurnRecord::default(),
         nodes: vec![node("a"), node("b"), node("c")],
         passed: &[],
         margin: Ok(()),
@@ -133,19 +135,19 @@ fn case(what: &'static str, expected: Option<(Rule, &'static str)>) -> Case {
     }
 }
 
-fn queued(waiters: &[(&str, Class)]) -> Record {
+fn queued(waiters: &[(&str, Class)]) -> TurnRecord {
     let queue = waiters.iter().map(|(name, class)| waiter(name, class.clone())).collect();
-    Record { queue, ..Record::default() }
+    TurnRecord { queue, ..TurnRecord::default() }
 }
 
-fn holding(holders: Vec<Holder>, limit: u32) -> Record {
-    Record { holders, limit, ..Record::default() }
+fn holding(holders: Vec<Holder>, limit: u32) -> TurnRecord {
+    TurnRecord { holders, limit, ..TurnRecord::default() }
 }
 
 #[test]
 fn a_grant_needs_every_row_of_the_rule() {
-    let off = |name: &str| NodeSeen { ready: false, ..node(name) };
-    let lost = |name: &str| NodeSeen { ready: false, ..server(name) };
+    let off = |name: &str| TurnNode { ready: false, ..node(name) };
+    let lost = |name: &str| TurnNode { ready: false, ..server(name) };
     let mode = Mode { id: "m1".to_owned(), kind: "shutdown".to_owned(), rest: Map::new() };
     let armed = |kind: &str| {
         let rest = [("phase", "armed"), ("waits", "nodes: b")].map(|(key, it)| (key.to_owned(), it.into()));
@@ -157,45 +159,45 @@ fn a_grant_needs_every_row_of_the_rule() {
     let sick = || Err("voter b is not healthy".to_owned());
     let table = [
         case("nothing in the way", None),
-        Case { nodes: vec![node("b")], ..case("not in the list", Some((Rule::NotListed, "no node a"))) },
+        Case { nodes: vec![node("b")], ..case("not in the list", Some((TurnRule::NotListed, "no node a"))) },
         Case {
-            record: Record { mode: Some(mode), ..Record::default() },
-            ..case("whole-cluster operation", Some((Rule::Mode, "shutdown (m1)")))
+            record: TurnRecord { mode: Some(mode), ..TurnRecord::default() },
+            ..case("whole-cluster operation", Some((TurnRule::Mode, "shutdown (m1)")))
         },
         Case {
-            record: Record { mode: Some(armed("reboot")), ..Record::default() },
-            ..case("armed for the same", Some((Rule::Mode, "reboot m1, which waits for nodes: b")))
+            record: TurnRecord { mode: Some(armed("reboot")), ..TurnRecord::default() },
+            ..case("armed for the same", Some((TurnRule::Mode, "reboot m1, which waits for nodes: b")))
         },
         Case {
-            record: Record { mode: Some(armed("shutdown")), ..Record::default() },
+            record: TurnRecord { mode: Some(armed("shutdown")), ..TurnRecord::default() },
             ..case("armed for another", None)
         },
-        Case { record: b_holds(), ..case("held", Some((Rule::Holder, "node b holds a turn"))) },
+        Case { record: b_holds(), ..case("held", Some((TurnRule::Holder, "node b holds a turn"))) },
         Case {
             nodes: vec![node("a"), off("b")],
-            ..case("one is off", Some((Rule::Down, "node b is not Ready")))
+            ..case("one is off", Some((TurnRule::Down, "node b is not Ready")))
         },
         Case { record: holding(vec![holder("b", 7)], 2), ..case("room for two", None) },
         Case {
             record: holding(vec![holder("b", 7)], 2),
             nodes: vec![node("a"), node("b"), off("c")],
-            ..case("limit 2 reached", Some((Rule::Holder, "2 may be down at once")))
+            ..case("limit 2 reached", Some((TurnRule::Holder, "2 may be down at once")))
         },
         Case {
             record: holding(vec![holder("b", 7), holder("c", 8)], 1),
-            ..case("the limit was lowered", Some((Rule::Holder, "1 may be down at once")))
+            ..case("the limit was lowered", Some((TurnRule::Holder, "1 may be down at once")))
         },
         Case {
             me: me("a", true),
             record: holding(vec![server_holds.clone()], 3),
             nodes: servers(),
-            ..case("a server holds", Some((Rule::Holder, "only one control-plane node")))
+            ..case("a server holds", Some((TurnRule::Holder, "only one control-plane node")))
         },
         Case {
             me: me("a", true),
             record: holding(vec![], 3),
             nodes: vec![server("a"), lost("b"), node("c")],
-            ..case("a server is off", Some((Rule::Server, "only one control-plane node")))
+            ..case("a server is off", Some((TurnRule::Server, "only one control-plane node")))
         },
         Case {
             record: holding(vec![server_holds], 2),
@@ -204,11 +206,11 @@ fn a_grant_needs_every_row_of_the_rule() {
         },
         Case {
             nodes: vec![node("a"), lost("b")],
-            ..case("a worker, the leader off", Some((Rule::Down, "node b")))
+            ..case("a worker, the leader off", Some((TurnRule::Down, "node b")))
         },
         Case {
             record: queued(&[("b", Class::Worker), ("a", Class::Worker)]),
-            ..case("second in the queue", Some((Rule::Order, "node b (worker) is before")))
+            ..case("second in the queue", Some((TurnRule::Order, "node b (worker) is before")))
         },
         Case {
             record: queued(&[("b", Class::Worker), ("a", Class::Worker)]),
@@ -216,7 +218,7 @@ fn a_grant_needs_every_row_of_the_rule() {
             ..case("the first was passed over", None)
         },
         Case {
-            record: Record { limit: 2, ..queued(&[("b", Class::Worker), ("a", Class::Worker)]) },
+            record: TurnRecord { limit: 2, ..queued(&[("b", Class::Worker), ("a", Class::Worker)]) },
             nodes: vec![node("a"), off("b"), node("c")],
             ..case("the first is off", None)
         },
@@ -225,7 +227,7 @@ fn a_grant_needs_every_row_of_the_rule() {
             ..case("the first is gone", None)
         },
         Case { record: queued(&[("b", Class::Leader)]), ..case("a worker before the leader", None) },
-        Case { margin: sick(), ..case("no margin", Some((Rule::Margin, "voter b is not healthy"))) },
+        Case { margin: sick(), ..case("no margin", Some((TurnRule::Margin, "voter b is not healthy"))) },
         Case {
             record: holding(vec![holder("gone", 3)], 1),
             nodes: vec![node("a")],
@@ -266,7 +268,7 @@ fn workers_go_first_and_the_leader_last_but_servers_for_k3s_and_where_an_operato
         names.into_iter().zip(classes.clone()).map(of).collect()
     };
     let ordered = |op: Op, sequence: Sequence| {
-        let record = Record { queue: queue(op), order: sequence, ..Record::default() };
+        let record = TurnRecord { queue: queue(op), order: sequence, ..TurnRecord::default() };
         let last = ahead(&record, &record.queue[0]).len();
         let names: Vec<String> = order(&record).iter().map(|it| it.node.clone()).collect();
         (names, last)
@@ -283,16 +285,16 @@ fn workers_go_first_and_the_leader_last_but_servers_for_k3s_and_where_an_operato
 
 #[test]
 fn a_turn_is_taken_over_by_proof_only() {
-    let it = |change: fn(&mut NodeSeen)| {
+    let it = |change: fn(&mut TurnNode)| {
         let mut it = node("b");
         change(&mut it);
         it
     };
-    let table: [(&str, Holder, Vec<NodeSeen>, Option<Proof>); 8] = [
+    let table: [(&str, Holder, Vec<TurnNode>, Option<TakeoverProof>); 8] = [
         ("healthy alone", holder("b", 5), vec![node("b")], None),
-        ("gone", holder("b", 5), vec![node("a")], Some(Proof::Gone)),
-        ("joined again", holder("b", 5), vec![it(|it| it.uid = "new".to_owned())], Some(Proof::Gone)),
-        ("says idle", holder("b", 5), vec![it(|it| it.idle = true)], Some(Proof::Idle)),
+        ("gone", holder("b", 5), vec![node("a")], Some(TakeoverProof::Gone)),
+        ("joined again", holder("b", 5), vec![it(|it| it.uid = "new".to_owned())], Some(TakeoverProof::Gone)),
+        ("says idle", holder("b", 5), vec![it(|it| it.idle = true)], Some(TakeoverProof::Idle)),
         (
             "idle, cordoned by us",
             holder("b", 5),
@@ -310,14 +312,14 @@ fn a_turn_is_taken_over_by_proof_only() {
 
 #[test]
 fn a_lease_that_was_deleted_or_restored_is_rebuilt_from_the_marks() {
-    let marked = |fence, lease| NodeSeen { mark: mark(fence, lease), ..server("b") };
-    let rebuilt = |record: Option<Record>, nodes: Vec<NodeSeen>| {
-        rebuild(&Reading { held: record.map(held), nodes })
+    let marked = |fence, lease| TurnNode { mark: mark(fence, lease), ..server("b") };
+    let rebuilt = |record: Option<TurnRecord>, nodes: Vec<TurnNode>| {
+        rebuild(&TurnReading { held: record.map(held), nodes })
             .map(|it| (it.fence, it.holders.iter().map(|it| (it.node.clone(), it.fence)).collect::<Vec<_>>()))
     };
     let b = |fence| vec![("b".to_owned(), fence)];
-    let at = |fence, holders| Record { holders, fence, ..Record::default() };
-    let forced = Forced {
+    let at = |fence, holders| TurnRecord { holders, fence, ..TurnRecord::default() };
+    let forced = ForcedRelease {
         node: "b".to_owned(),
         node_uid: "b-uid".to_owned(),
         fence: 7,
@@ -343,16 +345,16 @@ fn a_lease_that_was_deleted_or_restored_is_rebuilt_from_the_marks() {
     );
     assert_eq!(rebuilt(Some(at(8, vec![holder("b", 7)])), vec![marked(7, "old")]), None, "rebuilt already");
     assert_eq!(rebuilt(Some(at(5, vec![])), vec![node("c")]), None, "restored, nobody is in a turn");
-    let record = Record { forced: vec![forced], ..at(8, vec![]) };
+    let record = TurnRecord { forced: vec![forced], ..at(8, vec![]) };
     assert_eq!(rebuilt(Some(record), vec![marked(7, "old")]), None, "an operator released it");
-    let back = rebuild(&Reading { held: None, nodes: vec![marked(7, "old")] }).unwrap();
+    let back = rebuild(&TurnReading { held: None, nodes: vec![marked(7, "old")] }).unwrap();
     assert!(back.holders[0].server && back.holders[0].boot_id == "b");
 }
 
 #[test]
 fn an_operator_releases_one_grant_with_a_reason_and_no_other() {
     let record = holding(vec![holder("b", 7), holder("c", 8)], 2);
-    let forced = |node: &str, fence, why: &str| Forced {
+    let forced = |node: &str, fence, why: &str| ForcedRelease {
         node: node.to_owned(),
         node_uid: String::new(),
         fence,
@@ -364,7 +366,7 @@ fn an_operator_releases_one_grant_with_a_reason_and_no_other() {
     let released = release(&record, forced("b", 7, "burnt")).unwrap();
     assert_eq!(released.holder_identity(), "c");
     assert_eq!((released.forced[0].node_uid.as_str(), released.forced[0].fence), ("b-uid", 7));
-    assert_eq!(release(&record, forced("b", 7, " ")), Err(Refused::NoReason));
+    assert_eq!(release(&record, forced("b", 7, " ")), Err(OperatorRefusal::NoReason));
     let stale = release(&record, forced("b", 6, "burnt")).unwrap_err();
     assert!(stale.to_string().contains("current holders: b (fence 7), c (fence 8)"), "{stale}");
     assert!(release(&record, forced("c", 7, "burnt")).is_err());
@@ -372,7 +374,7 @@ fn an_operator_releases_one_grant_with_a_reason_and_no_other() {
     (0..20).for_each(|fence| many.remember(forced("b", fence, "x")));
     assert_eq!((many.forced.len(), many.forced[7].fence), (8, 19));
     assert_eq!(with_limit(&record, 3).unwrap().limit, 3);
-    assert_eq!(with_limit(&record, 0), Err(Refused::Limit));
+    assert_eq!(with_limit(&record, 0), Err(OperatorRefusal::Limit));
     assert!(may_ignore(&node("b")).is_ok());
-    assert_eq!(may_ignore(&server("b")), Err(Refused::Member("b".to_owned())));
+    assert_eq!(may_ignore(&server("b")), Err(OperatorRefusal::Member("b".to_owned())));
 }

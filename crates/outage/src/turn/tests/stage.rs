@@ -5,25 +5,25 @@ use std::time::Duration;
 use step::{Core as _, Mono};
 
 use super::super::core::Turn;
-use super::super::event::{Effect, Event, TurnState, Unconfirmed, Waiting, Want, Wrote};
-use super::super::record::{Class, Fence, Held, Op, Record};
-use super::super::rule::{Mark, NodeSeen};
+use super::super::event::{Effect, Event, RecordWritten, TurnClaim, TurnState, TurnWait, Unconfirmed};
+use super::super::record::{Class, Fence, Op, RecordSnapshot, TurnRecord};
+use super::super::rule::{CordonMark, TurnNode};
 use super::rules::{me, node};
 
 pub(super) fn at(secs: u64) -> Mono {
     Mono::from_start(Duration::from_secs(secs))
 }
 
-pub(super) fn want() -> Want {
-    Want { op: Op::Reboot, counter: 1, class: Class::Worker, emergency: false, fit: true }
+pub(super) fn want() -> TurnClaim {
+    TurnClaim { op: Op::Reboot, counter: 1, class: Class::Worker, emergency: false, fit: true }
 }
 
 /// Node `a` in a cluster in memory.
 pub(super) struct Stage {
     pub(super) turn: Turn,
     pub(super) now: Mono,
-    pub(super) lease: Option<Held>,
-    pub(super) nodes: Vec<NodeSeen>,
+    pub(super) lease: Option<RecordSnapshot>,
+    pub(super) nodes: Vec<TurnNode>,
     pub(super) margin: Result<(), String>,
     pub(super) versions: u32,
     /// What the turn has asked for, one letter a call: Read, Cluster, Margin, Write.
@@ -33,11 +33,11 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) fn new(record: Option<Record>) -> Self {
+    pub(super) fn new(record: Option<TurnRecord>) -> Self {
         Self::of(record, false)
     }
 
-    pub(super) fn of(record: Option<Record>, server: bool) -> Self {
+    pub(super) fn of(record: Option<TurnRecord>, server: bool) -> Self {
         let mut stage = Self {
             turn: Turn::new(me("a", server), 1),
             now: at(1_000),
@@ -56,20 +56,20 @@ impl Stage {
     }
 
     /// Somebody else writes.
-    pub(super) fn put(&mut self, record: Record) {
+    pub(super) fn put(&mut self, record: TurnRecord) {
         self.versions += 1;
         let uid = self.lease.as_ref().map_or("L", |it| it.uid.as_str()).to_owned();
-        self.lease = Some(Held { record, uid, resource_version: self.versions.to_string() });
+        self.lease = Some(RecordSnapshot { record, uid, resource_version: self.versions.to_string() });
     }
 
-    pub(super) fn edit(&mut self, change: impl FnOnce(&mut Record)) {
+    pub(super) fn edit(&mut self, change: impl FnOnce(&mut TurnRecord)) {
         let mut record = self.record().clone();
         change(&mut record);
         self.put(record);
         self.hear(Event::Changed(self.lease.clone().map(Box::new)));
     }
 
-    pub(super) fn record(&self) -> &Record {
+    pub(super) fn record(&self) -> &TurnRecord {
         &self.lease.as_ref().unwrap().record
     }
 
@@ -103,9 +103,9 @@ impl Stage {
                         id,
                         if on == order.on {
                             self.put(order.record);
-                            Wrote::Done(Box::new(self.lease.clone().unwrap()))
+                            RecordWritten::Done(Box::new(self.lease.clone().unwrap()))
                         } else {
-                            Wrote::Outdated
+                            RecordWritten::Outdated
                         },
                     )
                 }
@@ -134,15 +134,15 @@ impl Stage {
         self.calls.clone()
     }
 
-    pub(super) fn waiting(&self) -> Waiting {
-        match self.turn.standing() {
+    pub(super) fn waiting(&self) -> TurnWait {
+        match self.turn.state() {
             TurnState::Waiting(it) => *it,
             other => panic!("not waiting: {other:?}"),
         }
     }
 
     pub(super) fn fence(&self) -> Option<Fence> {
-        match self.turn.standing() {
+        match self.turn.state() {
             TurnState::Held { fence, .. } => Some(fence),
             _ => None,
         }
@@ -164,7 +164,7 @@ impl Stage {
 
     pub(super) fn cordon(&mut self, fence: Fence) {
         let boot_id = "a-boot".to_owned();
-        self.nodes[0].mark = Some(Mark { fence, lease_uid: "L".to_owned(), boot_id });
+        self.nodes[0].mark = Some(CordonMark { fence, lease_uid: "L".to_owned(), boot_id });
         self.nodes[0].unschedulable = true;
     }
 }

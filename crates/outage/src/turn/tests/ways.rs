@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::event::{Effect, Event, TurnState};
-use super::super::record::{Forced, LeaseWrite};
+use super::super::record::{ForcedRelease, RecordWrite};
 use super::super::rule;
 use super::world::{Action, Budget, Step, World};
 
@@ -85,7 +85,7 @@ impl World {
                 let held = self.lease.clone().unwrap();
                 let fence = held.record.holders.iter().find(|it| it.node == node).unwrap().fence;
                 let text = String::new;
-                let forced = Forced {
+                let forced = ForcedRelease {
                     node,
                     node_uid: text(),
                     fence,
@@ -95,7 +95,7 @@ impl World {
                     rest: serde_json::Map::new(),
                 };
                 let record = rule::release(&held.record, forced).unwrap();
-                self.store(LeaseWrite { on: Some((held.uid, held.resource_version)), record });
+                self.store(RecordWrite { on: Some((held.uid, held.resource_version)), record });
                 // His word: it does not count.
                 (self.nodes[nth].out, self.nodes[nth].covered) = (false, false);
             }
@@ -181,7 +181,7 @@ impl World {
     /// Lets one node alone come as far as `step`.
     pub(super) fn lead(&mut self, nth: usize, step: Step) {
         for _ in 0..100 {
-            let held = matches!(self.nodes[nth].standing, Some(TurnState::Held { .. }));
+            let held = matches!(self.nodes[nth].turn_state, Some(TurnState::Held { .. }));
             if self.nodes[nth].step == step && (step != Step::Wants || held) {
                 return;
             }
@@ -222,7 +222,7 @@ impl World {
                 self.wait();
             }
         }
-        let waits = self.nodes.iter().map(|it| format!("{} {:?} {:?}", it.name, it.step, it.standing));
+        let waits = self.nodes.iter().map(|it| format!("{} {:?} {:?}", it.name, it.step, it.turn_state));
         Err(format!("for ever: {}; {:?}", waits.collect::<Vec<_>>().join("; "), self.lease))
     }
 }

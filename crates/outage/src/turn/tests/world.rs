@@ -6,9 +6,9 @@ use std::time::Duration;
 use step::{Core as _, Fault, Mono};
 
 use super::super::core::Turn;
-use super::super::event::{Effect, Event, Trouble, TurnState, Unconfirmed, Want, Wrote};
-use super::super::record::{Class, Fence, Held, LeaseWrite, Op, Phase};
-use super::super::rule::{Mark, Me, NodeSeen};
+use super::super::event::{Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, Unconfirmed};
+use super::super::record::{Class, Fence, Op, Phase, RecordSnapshot, RecordWrite};
+use super::super::rule::{CordonMark, Me, TurnNode};
 
 /// A machine that is off is seen to be for the first time after so long.
 const LAG: Duration = Duration::from_secs(40);
@@ -44,8 +44,8 @@ pub(super) struct Node {
     pub(super) turn: Option<Turn>,
     pub(super) call: Option<Effect>,
     pub(super) shown: Option<String>,
-    pub(super) standing: Option<TurnState>,
-    pub(super) mark: Option<Mark>,
+    pub(super) turn_state: Option<TurnState>,
+    pub(super) mark: Option<CordonMark>,
     pub(super) unschedulable: bool,
     pub(super) off_since: Option<Mono>,
     /// Between a confirmed turn and healthy.
@@ -112,9 +112,9 @@ pub(super) enum Action {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct World {
     pub(super) now: Mono,
-    pub(super) lease: Option<Held>,
-    pub(super) snapshot: Option<Held>,
-    pub(super) late: Option<(LeaseWrite, Mono)>,
+    pub(super) lease: Option<RecordSnapshot>,
+    pub(super) snapshot: Option<RecordSnapshot>,
+    pub(super) late: Option<(RecordWrite, Mono)>,
     pub(super) writes: u32,
     pub(super) leases: u32,
     pub(super) nodes: Vec<Node>,
@@ -138,9 +138,9 @@ impl Node {
         self.step == Step::Off
     }
 
-    fn seen(&self, now: Mono) -> NodeSeen {
+    fn as_read(&self, now: Mono) -> TurnNode {
         let away = self.off_since.is_some_and(|since| now.since(since) >= LAG);
-        NodeSeen {
+        TurnNode {
             name: self.name.clone(),
             uid: self.uid.clone(),
             boot_id: self.me().boot_id,
@@ -153,29 +153,30 @@ impl Node {
             being_deleted: false,
             out_of_service: false,
             ignored: false,
-            idle: !self.cut && self.standing == Some(TurnState::NotWanted { idle: true }),
+            idle: !self.cut && self.turn_state == Some(TurnState::NotWanted { idle: true }),
             mark: self.mark.clone(),
         }
     }
 
-    pub(super) fn want(&self, emergency: bool) -> Want {
+    pub(super) fn want(&self, emergency: bool) -> TurnClaim {
         let class = if self.server { Class::Follower } else { Class::Worker };
-        Want { op: Op::Reboot, counter: u64::from(self.jobs), class, emergency, fit: !self.found }
+        TurnClaim { op: Op::Reboot, counter: u64::from(self.jobs), class, emergency, fit: !self.found }
     }
 
     /// Whether [`World::go`] does anything.
     pub(super) fn can_go(&self) -> bool {
-        let standing = self.standing.as_ref();
+        let turn_state = self.turn_state.as_ref();
         match self.step {
-            Step::Idle => standing.is_some() && self.jobs > 0,
-            Step::Wants => match standing {
+            Step::Idle => turn_state.is_some() && self.jobs > 0,
+            Step::Wants => match turn_state {
                 Some(TurnState::Held { .. }) => !self.cut,
                 Some(TurnState::Lost { .. }) => true,
                 _ => false,
             },
-            Step::Leaving => matches!(standing, Some(TurnState::NotWanted { .. })),
+            Step::Leaving => matches!(turn_state, Some(TurnState::NotWanted { .. })),
             Step::Back => {
-                matches!(standing, Some(TurnState::Booted { .. } | TurnState::NotWanted { .. })) && !self.cut
+                matches!(turn_state, Some(TurnState::Booted { .. } | TurnState::NotWanted { .. }))
+                    && !self.cut
             }
             Step::Cordoned | Step::Out | Step::Emergency | Step::Off => true,
             Step::Confirming | Step::LastLook => false,
@@ -226,7 +227,7 @@ impl World {
     pub(super) fn start(&mut self, nth: usize) {
         let node = &mut self.nodes[nth];
         node.turn = Some(Turn::new(node.me(), nth as u64 * 7 + u64::from(node.boot)));
-        (node.call, node.standing, node.shown) = (None, None, None);
+        (node.call, node.turn_state, node.shown) = (None, None, None);
         let wants =
             matches!(node.step, Step::Wants | Step::Cordoned | Step::Confirming | Step::Out | Step::LastLook);
         if wants {
@@ -248,7 +249,7 @@ impl World {
         for effect in effects {
             let node = &mut self.nodes[nth];
             match effect {
-                Effect::Stand(standing) => node.standing = Some(standing),
+                Effect::State(turn_state) => node.turn_state = Some(turn_state),
                 Effect::Confirmed(answer) | Effect::LookedLast(_, answer) => self.confirmed(nth, answer),
                 Effect::Say(_) => {}
                 Effect::Read(_) | Effect::ReadCluster(_) | Effect::ReadMargin(_) | Effect::Write(..) => {
@@ -285,7 +286,7 @@ impl World {
     pub(super) fn off(&mut self, nth: usize) {
         let node = &mut self.nodes[nth];
         (node.step, node.turn, node.call, node.off_since) = (Step::Off, None, None, Some(self.now));
-        node.standing = None;
+        node.turn_state = None;
         node.jobs = node.jobs.saturating_sub(1);
     }
 
@@ -299,7 +300,7 @@ impl World {
         }
     }
 
-    pub(super) fn store(&mut self, order: LeaseWrite) -> Wrote {
+    pub(super) fn store(&mut self, order: RecordWrite) -> RecordWritten {
         let (uid, fits) = match (&self.lease, &order.on) {
             (None, None) => {
                 self.leases += 1;
@@ -312,7 +313,7 @@ impl World {
             (Some(held), None) => (held.uid.clone(), false),
         };
         if !fits {
-            return Wrote::Outdated;
+            return RecordWritten::Outdated;
         }
         self.check_grant(&order);
         self.writes += 1;
@@ -322,17 +323,18 @@ impl World {
         }
         // What is written is what can be read.
         let annotations = record.annotations().unwrap();
-        let record = super::super::record::Record::parse(annotations, Some(record.transitions())).unwrap();
-        let held = Held { record, uid, resource_version: format!("v{}", self.writes) };
+        let record =
+            super::super::record::TurnRecord::parse(annotations, Some(record.transitions())).unwrap();
+        let held = RecordSnapshot { record, uid, resource_version: format!("v{}", self.writes) };
         self.lease = Some(held.clone());
         if self.writes % 8 == 1 {
             self.snapshot = Some(held.clone());
         }
-        Wrote::Done(Box::new(held))
+        RecordWritten::Done(Box::new(held))
     }
 
     /// A grant is not written while others that said so are not healthy; and a node of each holder is there.
-    fn check_grant(&mut self, order: &LeaseWrite) {
+    fn check_grant(&mut self, order: &RecordWrite) {
         let before: Vec<(String, Fence)> = self
             .lease
             .iter()
@@ -370,16 +372,17 @@ impl World {
             Effect::Read(id) => {
                 let found = self.lease.clone().map(Box::new);
                 self.nodes[nth].shown = self.lease.as_ref().map(|it| it.resource_version.clone());
-                Event::Read(id, if answers { Ok(found) } else { Err(Trouble::NoAnswer(lost())) })
+                Event::Read(id, if answers { Ok(found) } else { Err(ReadError::NoAnswer(lost())) })
             }
             Effect::ReadCluster(id) => {
-                let nodes = self.nodes.iter().filter(|it| !it.deleted).map(|it| it.seen(self.now)).collect();
-                Event::Cluster(id, if answers { Ok(nodes) } else { Err(Trouble::NoAnswer(lost())) })
+                let nodes =
+                    self.nodes.iter().filter(|it| !it.deleted).map(|it| it.as_read(self.now)).collect();
+                Event::Cluster(id, if answers { Ok(nodes) } else { Err(ReadError::NoAnswer(lost())) })
             }
             Effect::ReadMargin(id) => Event::Margin(id, if answers { Ok(()) } else { Err(lost()) }),
             Effect::Write(id, order) => {
                 let wrote = self.store(*order);
-                Event::Wrote(id, if answers { wrote } else { Wrote::Unknown(lost()) })
+                Event::Wrote(id, if answers { wrote } else { RecordWritten::Unknown(lost()) })
             }
             _ => return,
         };
@@ -390,10 +393,10 @@ impl World {
         let Some(call) = self.nodes[nth].call.take() else { return };
         let lost = || "no answer".to_owned();
         let event = match call {
-            Effect::Read(id) => Event::Read(id, Err(Trouble::NoAnswer(lost()))),
-            Effect::ReadCluster(id) => Event::Cluster(id, Err(Trouble::NoAnswer(lost()))),
+            Effect::Read(id) => Event::Read(id, Err(ReadError::NoAnswer(lost()))),
+            Effect::ReadCluster(id) => Event::Cluster(id, Err(ReadError::NoAnswer(lost()))),
             Effect::ReadMargin(id) => Event::Margin(id, Err(lost())),
-            Effect::Write(id, _) => Event::Wrote(id, Wrote::Unknown(lost())),
+            Effect::Write(id, _) => Event::Wrote(id, RecordWritten::Unknown(lost())),
             _ => return,
         };
         self.hear(nth, event);
@@ -402,8 +405,8 @@ impl World {
     /// The next step of the agent, if there is one.
     pub(super) fn go(&mut self, nth: usize) {
         let node = &mut self.nodes[nth];
-        let standing = node.standing.clone();
-        match (node.step, standing) {
+        let turn_state = node.turn_state.clone();
+        match (node.step, turn_state) {
             (Step::Idle, Some(_)) if node.jobs > 0 => {
                 node.step = Step::Wants;
                 let want = node.want(false);
@@ -411,7 +414,7 @@ impl World {
             }
             (Step::Wants, Some(TurnState::Held { fence, lease_uid, .. })) if !node.cut => {
                 let boot_id = node.me().boot_id;
-                (node.mark, node.unschedulable) = (Some(Mark { fence, lease_uid, boot_id }), true);
+                (node.mark, node.unschedulable) = (Some(CordonMark { fence, lease_uid, boot_id }), true);
                 node.step = Step::Cordoned;
                 self.hear(nth, Event::Phase(Phase::Cordoned));
             }

@@ -90,37 +90,37 @@ impl<'de> Deserialize<'de> for Tree {
 
 /// What is wrong and where.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct JsonFault {
     /// JSON pointer, RFC 6901.
     pub(super) pointer: String,
     pub(super) text: String,
 }
 
-impl Fault {
+impl JsonFault {
     fn under(mut self, step: &str) -> Self {
         self.pointer.insert_str(0, &pointer_step(step));
         self
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for JsonFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.text)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for JsonFault {}
 
-impl de::Error for Fault {
+impl de::Error for JsonFault {
     fn custom<T: fmt::Display>(text: T) -> Self {
         Self { pointer: String::new(), text: text.to_string() }
     }
 }
 
 impl<'de> Deserializer<'de> for &'de Tree {
-    type Error = Fault;
+    type Error = JsonFault;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         match self {
             Tree::Null => visitor.visit_unit(),
             Tree::Bool(value) => visitor.visit_bool(*value),
@@ -131,11 +131,11 @@ impl<'de> Deserializer<'de> for &'de Tree {
             },
             Tree::Text(value) => visitor.visit_borrowed_str(value),
             Tree::List(items) => visitor.visit_seq(Items { items: items.iter(), at: 0 }),
-            Tree::Object(members) => visitor.visit_map(Members::all(members)),
+            Tree::Object(members) => visitor.visit_map(TreeMembers::all(members)),
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         match self {
             Tree::Null => visitor.visit_none(),
             Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) | Tree::List(_) | Tree::Object(_) => {
@@ -148,7 +148,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, JsonFault> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -157,10 +157,10 @@ impl<'de> Deserializer<'de> for &'de Tree {
         _: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, JsonFault> {
         match self {
-            Tree::Null => visitor.visit_map(Members::all(&[])),
-            Tree::Object(members) => visitor.visit_map(Members::named(members, fields)),
+            Tree::Null => visitor.visit_map(TreeMembers::all(&[])),
+            Tree::Object(members) => visitor.visit_map(TreeMembers::named(members, fields)),
             // Left alone, a list would be taken for members in order.
             Tree::List(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
             Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) => self.deserialize_any(visitor),
@@ -172,7 +172,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, JsonFault> {
         match self {
             Tree::Text(word) => visitor.visit_enum(word.as_str().into_deserializer()),
             Tree::Null | Tree::Bool(_) | Tree::Number(_) | Tree::List(_) | Tree::Object(_) => {
@@ -181,43 +181,43 @@ impl<'de> Deserializer<'de> for &'de Tree {
         }
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         if matches!(self, Tree::Null) { visitor.visit_bool(false) } else { self.deserialize_any(visitor) }
     }
 
-    fn deserialize_u8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_u8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         self.number(visitor)
     }
 
-    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         self.number(visitor)
     }
 
-    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         self.number(visitor)
     }
 
-    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         self.number(visitor)
     }
 
-    fn deserialize_i8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_i8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         self.number(visitor)
     }
 
-    fn deserialize_i16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_i16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         self.number(visitor)
     }
 
-    fn deserialize_i32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_i32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         self.number(visitor)
     }
 
-    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         self.number(visitor)
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         if matches!(self, Tree::Null) {
             visitor.visit_borrowed_str("")
         } else {
@@ -225,11 +225,11 @@ impl<'de> Deserializer<'de> for &'de Tree {
         }
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         match self {
             Tree::Null => visitor.visit_seq(Items { items: [].iter(), at: 0 }),
             Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) | Tree::List(_) | Tree::Object(_) => {
@@ -238,9 +238,9 @@ impl<'de> Deserializer<'de> for &'de Tree {
         }
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonFault> {
         match self {
-            Tree::Null => visitor.visit_map(Members::all(&[])),
+            Tree::Null => visitor.visit_map(TreeMembers::all(&[])),
             Tree::Bool(_) | Tree::Number(_) | Tree::Text(_) | Tree::List(_) | Tree::Object(_) => {
                 self.deserialize_any(visitor)
             }
@@ -253,7 +253,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
 }
 
 impl Tree {
-    fn number<'de, V: Visitor<'de>>(&'de self, visitor: V) -> Result<V::Value, Fault> {
+    fn number<'de, V: Visitor<'de>>(&'de self, visitor: V) -> Result<V::Value, JsonFault> {
         if matches!(self, Self::Null) { visitor.visit_u64(0) } else { self.deserialize_any(visitor) }
     }
 }
@@ -264,9 +264,9 @@ struct Items<'de> {
 }
 
 impl<'de> SeqAccess<'de> for Items<'de> {
-    type Error = Fault;
+    type Error = JsonFault;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, JsonFault> {
         let Some(item) = self.items.next() else { return Ok(None) };
         let at = self.at;
         self.at += 1;
@@ -279,12 +279,12 @@ impl<'de> SeqAccess<'de> for Items<'de> {
 }
 
 /// Members to be handed over, each name once.
-struct Members<'de> {
+struct TreeMembers<'de> {
     left: std::vec::IntoIter<(&'de str, &'de Tree)>,
     value: Option<(&'de str, &'de Tree)>,
 }
 
-impl<'de> Members<'de> {
+impl<'de> TreeMembers<'de> {
     fn of(members: impl Iterator<Item = (&'de str, &'de Tree)>) -> Self {
         let mut at: HashMap<&str, usize> = HashMap::new();
         let mut last: Vec<(&str, &Tree)> = Vec::new();
@@ -325,19 +325,19 @@ fn same_name(one: &str, other: &str) -> bool {
     one.chars().map(folded).eq(other.chars().map(folded))
 }
 
-impl<'de> MapAccess<'de> for Members<'de> {
-    type Error = Fault;
+impl<'de> MapAccess<'de> for TreeMembers<'de> {
+    type Error = JsonFault;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, JsonFault> {
         self.value = self.left.next();
         let Some((name, _)) = self.value else { return Ok(None) };
         seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some)
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, JsonFault> {
         let Some((name, value)) = self.value.take() else {
             return Err(de::Error::custom("a value was asked for before its name"));
         };
-        seed.deserialize(value).map_err(|fault: Fault| fault.under(name))
+        seed.deserialize(value).map_err(|fault: JsonFault| fault.under(name))
     }
 }

@@ -23,7 +23,7 @@ const NAME_LIMIT_BYTES: usize = 100;
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Stores a large member, given the rest of its name and the content of its file; returns the file's path.
-pub type Store<'a> = dyn FnMut(&str, &[u8]) -> Result<String, BoxError> + 'a;
+pub type StoreMember<'a> = dyn FnMut(&str, &[u8]) -> Result<String, BoxError> + 'a;
 
 /// The wire form of a value, out of its form on disk. Large members are handed to `store`.
 ///
@@ -31,7 +31,7 @@ pub type Store<'a> = dyn FnMut(&str, &[u8]) -> Result<String, BoxError> + 'a;
 ///
 /// # Errors
 /// The text is no JSON, has a member that readers would take for the place of a large one, or `store` failed.
-pub fn to_wire(disk: &[u8], store: &mut Store<'_>) -> Result<Vec<u8>, Error> {
+pub fn to_wire(disk: &[u8], store: &mut StoreMember<'_>) -> Result<Vec<u8>, Error> {
     let mut out = String::with_capacity(disk.len());
     write(&parsed(disk)?, &mut out, &mut Some(store))?;
     Ok(out.into_bytes())
@@ -48,7 +48,7 @@ pub(crate) fn rest_of<'a>(member: &'a str, prefix: &str) -> Option<&'a str> {
     (plain && !rest.is_empty() && rest.len() <= NAME_LIMIT_BYTES).then_some(rest)
 }
 
-fn write(tree: &Tree, out: &mut String, store: &mut Option<&mut Store<'_>>) -> Result<(), Error> {
+fn write(tree: &Tree, out: &mut String, store: &mut Option<&mut StoreMember<'_>>) -> Result<(), Error> {
     match tree {
         Tree::Null => out.push_str("null"),
         Tree::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
@@ -79,7 +79,7 @@ fn write(tree: &Tree, out: &mut String, store: &mut Option<&mut Store<'_>>) -> R
 fn write_members(
     members: BTreeMap<&str, &Tree>,
     out: &mut String,
-    store: &mut Option<&mut Store<'_>>,
+    store: &mut Option<&mut StoreMember<'_>>,
 ) -> Result<(), Error> {
     let mut written = BTreeMap::new();
     for (name, value) in members {

@@ -11,7 +11,7 @@ use topics::{
     NodeDrainRequest, NodeDrainStatus, PendingState, Requester,
 };
 
-use super::{Effect, Event, Found, LogEvent, Wanted, Zedagent};
+use super::{DesiredDevice, DeviceOpLogEvent, Effect, Event, SavedDeviceOps, Zedagent};
 use crate::limits::Limits;
 
 const T0: Mono = Mono::from_start(Duration::from_secs(100));
@@ -24,21 +24,21 @@ fn command(counter: u32) -> DeviceOpsCmd {
     DeviceOpsCmd { counter, desired_state: true, ops_time: String::new() }
 }
 
-fn found(boot: &str) -> Found {
-    Found {
+fn found(boot: &str) -> SavedDeviceOps {
+    SavedDeviceOps {
         counters: BTreeMap::from([(DeviceOp::Reboot, command(6))]),
         boot_id: boot.into(),
-        ..Found::default()
+        ..SavedDeviceOps::default()
     }
 }
 
-fn start(found: Found) -> (Zedagent, Vec<Effect>) {
+fn start(found: SavedDeviceOps) -> (Zedagent, Vec<Effect>) {
     Zedagent::new(Limits::default(), found, T0, wall().minus(T0.since_start()))
 }
 
 fn wants(counter: u32) -> Event {
     let commands = BTreeMap::from([(DeviceOp::Reboot, command(counter))]);
-    Event::Config(Wanted { commands, clustered: true, ..Wanted::default() })
+    Event::Config(DesiredDevice { commands, clustered: true, ..DesiredDevice::default() })
 }
 
 fn status(number: u8, by: u8) -> Event {
@@ -93,9 +93,9 @@ fn p2_every_status_holds_a_new_reboot_back_or_lets_it_go() {
         let (mut core, _) = start(found("b1"));
         core.step(T0, status(number, 2));
         core.step(T0, Event::HasToLeave(false));
-        let single = Wanted { clustered: false, ..Wanted::default() };
+        let single = DesiredDevice { clustered: false, ..DesiredDevice::default() };
         let commands_of = BTreeMap::from([(DeviceOp::Reboot, command(7))]);
-        let effects = core.step(T0, Event::Config(Wanted { commands: commands_of, ..single }));
+        let effects = core.step(T0, Event::Config(DesiredDevice { commands: commands_of, ..single }));
         assert_eq!(commands(&effects), number <= 1, "{number}");
     }
 }
@@ -104,7 +104,7 @@ fn p2_every_status_holds_a_new_reboot_back_or_lets_it_go() {
 fn a_node_on_its_way_out_waits_until_it_has_left_and_not_for_ever() {
     let single = || {
         let commands = BTreeMap::from([(DeviceOp::Reboot, command(7))]);
-        Event::Config(Wanted { commands, clustered: false, ..Wanted::default() })
+        Event::Config(DesiredDevice { commands, clustered: false, ..DesiredDevice::default() })
     };
     // After a power cut: zedkube has not spoken yet, and its record may come last.
     for said in [None, Some(status(0, 1)), Some(status(1, 1))] {
@@ -174,7 +174,7 @@ fn u7_a_reboot_after_a_shutdown_was_commanded_shares_its_drain_and_never_gives_i
     let wants = |reboot: u32| {
         let commands =
             BTreeMap::from([(DeviceOp::Reboot, command(reboot)), (DeviceOp::Shutdown, command(7))]);
-        Event::Config(Wanted { commands, clustered: true, ..Wanted::default() })
+        Event::Config(DesiredDevice { commands, clustered: true, ..DesiredDevice::default() })
     };
     let mut found = found("b1");
     found.counters.insert(DeviceOp::Shutdown, command(6));
@@ -203,7 +203,7 @@ fn a_complete_is_nobodys_before_the_answers_beside_it_were_read_once() {
     }
     let effects = core.step(T0, skipped);
     assert!(commands(&effects));
-    assert!(effects.iter().any(|it| matches!(it, Effect::Say(LogEvent::Skipped(..)))));
+    assert!(effects.iter().any(|it| matches!(it, Effect::Say(DeviceOpLogEvent::Skipped(..)))));
 }
 
 #[test]
@@ -270,11 +270,11 @@ fn r3_a_commanded_reboot_counts_after_another_boot_and_only_then() {
     );
     assert!(journaled < commanded);
     // The agent starts again in the same boot: the command stands, nothing counts yet.
-    let (_, effects) = start(Found { pending: vec![journal.clone()], ..found("b1") });
+    let (_, effects) = start(SavedDeviceOps { pending: vec![journal.clone()], ..found("b1") });
     assert!(commands(&effects));
     assert!(!effects.iter().any(|it| matches!(it, Effect::SaveCounter(..))));
     // Another boot: executed, once.
-    let (mut core, effects) = start(Found { pending: vec![journal], ..found("b2") });
+    let (mut core, effects) = start(SavedDeviceOps { pending: vec![journal], ..found("b2") });
     assert_eq!(effects[0], Effect::SaveCounter(DeviceOp::Reboot, command(7)));
     assert_eq!(effects[1], Effect::Forget(DeviceOp::Reboot));
     assert!(!commands(&effects));
@@ -284,7 +284,7 @@ fn r3_a_commanded_reboot_counts_after_another_boot_and_only_then() {
 
 #[test]
 fn the_first_counter_ever_is_recorded_and_not_carried_out() {
-    let (mut core, _) = start(Found { counters: BTreeMap::new(), ..found("b1") });
+    let (mut core, _) = start(SavedDeviceOps { counters: BTreeMap::new(), ..found("b1") });
     let effects = core.step(T0, wants(7));
     assert_eq!(effects[0], Effect::SaveCounter(DeviceOp::Reboot, command(7)));
     core.step(T0, status(2, 1));
@@ -302,7 +302,8 @@ fn a_counter_that_goes_back_takes_the_reboot_back() {
 #[test]
 fn an_unclear_section_neither_asks_nor_takes_back() {
     let (mut core, request) = asked();
-    let unclear = Wanted { unclear: vec![DeviceOp::Reboot], clustered: true, ..Wanted::default() };
+    let unclear =
+        DesiredDevice { unclear: vec![DeviceOp::Reboot], clustered: true, ..DesiredDevice::default() };
     assert!(!core.step(T0, Event::Config(unclear)).contains(&Effect::Withdraw));
     assert!(commands(&core.step(T0, answer(&request, 9))));
 }
@@ -357,7 +358,7 @@ fn a_request_that_survived_keeps_its_identity_over_a_restart() {
         attempts: 1,
         ..topics::DeviceOpPending::default()
     };
-    let kept = Found { pending: vec![pending], request: Some(request.clone()), ..found("b1") };
+    let kept = SavedDeviceOps { pending: vec![pending], request: Some(request.clone()), ..found("b1") };
     let (mut core, effects) = start(kept);
     assert!(!effects.contains(&Effect::Withdraw));
     core.step(T0, answer(&request, 5));
@@ -399,8 +400,9 @@ fn a_commanded_reboot_whose_drain_is_void_and_fails_keeps_its_request_and_asks_a
 fn d_a10_a_config_that_is_read_again_says_no_failure_in_between() {
     use topics::ConfigGetStatus::{ReadSaved, Success};
     let (mut core, _) = start(found("b1"));
-    let config =
-        |config_get_status| Event::Config(Wanted { clustered: true, config_get_status, ..Wanted::default() });
+    let config = |config_get_status| {
+        Event::Config(DesiredDevice { clustered: true, config_get_status, ..DesiredDevice::default() })
+    };
     let mut said = Vec::new();
     // The last one is the file that was fixed; a reading that brings nothing new says nothing.
     for status in [Success, Success, ReadSaved, ReadSaved, Success] {
@@ -441,7 +443,7 @@ fn the_reason_of_a_reboot_says_whether_the_node_was_drained_skipped_forced_or_le
         .iter()
         .find_map(|it| if let Effect::Journal(pending) = it { Some(pending.clone()) } else { None })
         .unwrap();
-    let (_, effects) = start(Found { pending: vec![journal], ..found("b1") });
+    let (_, effects) = start(SavedDeviceOps { pending: vec![journal], ..found("b1") });
     assert_eq!(reboot_reason(&effects), told);
 
     // Forced.
@@ -456,7 +458,7 @@ fn the_reason_of_a_reboot_says_whether_the_node_was_drained_skipped_forced_or_le
     core.step(T0, Event::Progress(None));
     core.step(T0, status(1, 1));
     let Event::Config(wanted) = wants(7) else { panic!("no config") };
-    let effects = core.step(T0, Event::Config(Wanted { clustered: false, ..wanted }));
+    let effects = core.step(T0, Event::Config(DesiredDevice { clustered: false, ..wanted }));
     assert_eq!(
         reboot_reason(&effects),
         "Drain skipped (the node is in no cluster any more) and deferred Reboot Cmd"

@@ -8,7 +8,7 @@ use topics::{
 };
 
 use super::site::{T0, answered, commanded, config, order, start};
-use super::{Effect, Event, Found, Wanted};
+use super::{DesiredDevice, Effect, Event, SavedDeviceOps};
 
 const REBOOTS: Option<(bool, bool, bool)> = Some((true, false, false));
 
@@ -37,7 +37,7 @@ fn x3_while_paused_nothing_is_asked_for_and_it_continues_by_itself_once_a_person
     for (scope, ends) in
         [(PauseScope::Node, "`zedbox resume`"), (PauseScope::Controller, "`zedbox drain refuse --withdraw`")]
     {
-        let (mut core, _) = start(Found { pause: Some(pause(scope)), ..Found::default() });
+        let (mut core, _) = start(SavedDeviceOps { pause: Some(pause(scope)), ..SavedDeviceOps::default() });
         core.step(T0, Event::Site(None));
         core.step(T0, config(6, 6));
         let effects = core.step(T0, config(7, 6));
@@ -50,7 +50,7 @@ fn x3_while_paused_nothing_is_asked_for_and_it_continues_by_itself_once_a_person
             assert!(!asks(&core.step(T0, config(counter, 6))));
         }
         // Nor does a node that nobody drains: it is in no cluster.
-        let single = Wanted { clustered: false, ..wanted_of(config(8, 6)) };
+        let single = DesiredDevice { clustered: false, ..wanted_of(config(8, 6)) };
         core.step(T0, Event::HasToLeave(false));
         let supported = NodeDrainStatus { status: DrainStatus::NotSupported, requested_by: Requester::None };
         core.step(T0, Event::Drain(Some(supported)));
@@ -60,7 +60,7 @@ fn x3_while_paused_nothing_is_asked_for_and_it_continues_by_itself_once_a_person
     }
 }
 
-fn wanted_of(event: Event) -> Wanted {
+fn wanted_of(event: Event) -> DesiredDevice {
     let Event::Config(wanted) = event else { panic!("no config: {event:?}") };
     wanted
 }
@@ -68,7 +68,7 @@ fn wanted_of(event: Event) -> Wanted {
 #[test]
 fn x3_what_has_started_ends_under_a_pause_and_is_taken_back_by_a_refusal() {
     for scope in [PauseScope::Node, PauseScope::Controller] {
-        let (mut core, _) = start(Found::default());
+        let (mut core, _) = start(SavedDeviceOps::default());
         core.step(T0, Event::Site(None));
         core.step(T0, config(6, 6));
         let asked = core.step(T0, config(7, 6));
@@ -90,12 +90,12 @@ fn x3_what_has_started_ends_under_a_pause_and_is_taken_back_by_a_refusal() {
 #[test]
 fn x3_a_persons_own_order_waits_for_a_pause_and_passes_a_refusal_and_the_sites_passes_both() {
     for (scope, own_goes) in [(PauseScope::Node, false), (PauseScope::Controller, true)] {
-        let (mut core, _) = start(Found { pause: Some(pause(scope)), ..Found::default() });
+        let (mut core, _) = start(SavedDeviceOps { pause: Some(pause(scope)), ..SavedDeviceOps::default() });
         core.step(T0, config(6, 6));
         core.step(T0, Event::Site(None));
         let effects = core.step(T0, wants());
         assert_eq!(asks(&effects), own_goes, "{effects:?}");
-        let (mut core, _) = start(Found { pause: Some(pause(scope)), ..Found::default() });
+        let (mut core, _) = start(SavedDeviceOps { pause: Some(pause(scope)), ..SavedDeviceOps::default() });
         core.step(T0, config(6, 6));
         let effects = core.step(T0, order(DeviceOp::Reboot, "b1"));
         assert_eq!(commanded(&answered(&mut core, &effects)), REBOOTS, "{effects:?}");
@@ -105,7 +105,7 @@ fn x3_a_persons_own_order_waits_for_a_pause_and_passes_a_refusal_and_the_sites_p
 #[test]
 fn x3_what_a_person_forces_goes_and_what_is_commanded_is_not_called_back() {
     for scope in [PauseScope::Node, PauseScope::Controller] {
-        let (mut core, _) = start(Found { pause: Some(pause(scope)), ..Found::default() });
+        let (mut core, _) = start(SavedDeviceOps { pause: Some(pause(scope)), ..SavedDeviceOps::default() });
         core.step(T0, Event::Site(None));
         core.step(T0, config(6, 6));
         assert_ne!(commanded(&core.step(T0, config(7, 6))), REBOOTS);

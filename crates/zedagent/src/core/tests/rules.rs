@@ -12,7 +12,7 @@ use topics::{
     Requester,
 };
 
-use super::{Effect, Event, Found, Wanted, Zedagent};
+use super::{DesiredDevice, Effect, Event, SavedDeviceOps, Zedagent};
 use crate::limits::Limits;
 
 /// A fact by numbers; answers are for the newest request, an older one, or somebody else's.
@@ -38,7 +38,7 @@ fn event(fact: &Fact, newest: Option<RequestId>, wall: GoTime) -> Event {
         Fact::Config(counter) => {
             let command = DeviceOpsCmd { counter: *counter, ..DeviceOpsCmd::default() };
             let commands = BTreeMap::from([(DeviceOp::Reboot, command)]);
-            Event::Config(Wanted { commands, clustered: true, ..Wanted::default() })
+            Event::Config(DesiredDevice { commands, clustered: true, ..DesiredDevice::default() })
         }
         Fact::Status(status, by) => {
             Event::Drain(Some(NodeDrainStatus { status: (*status).into(), requested_by: (*by).into() }))
@@ -71,10 +71,10 @@ proptest! {
     fn p3_no_order_of_facts_commands_without_its_own_complete(facts in prop::collection::vec(fact(), 1..40)) {
         let wall: GoTime = "2026-03-14T09:26:53Z".parse().unwrap();
         let saved = DeviceOpsCmd { counter: 6, ..DeviceOpsCmd::default() };
-        let found = Found {
+        let found = SavedDeviceOps {
             counters: BTreeMap::from([(DeviceOp::Reboot, saved)]),
             boot_id: "b1".into(),
-            ..Found::default()
+            ..SavedDeviceOps::default()
         };
         let mut now = Mono::from_start(Duration::from_secs(1));
         let (mut core, _) = Zedagent::new(Limits::default(), found, now, wall);

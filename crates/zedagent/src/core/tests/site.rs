@@ -11,18 +11,18 @@ use topics::{
     NodeDrainStatus, PendingState, Requester,
 };
 
-use super::{Effect, Event, Found, SiteOrder, Wanted, Zedagent};
+use super::{DesiredDevice, Effect, Event, SavedDeviceOps, SiteOrder, Zedagent};
 use crate::limits::Limits;
 
 pub(super) const T0: Mono = Mono::from_start(Duration::from_secs(100));
 
-pub(super) fn start(found: Found) -> (Zedagent, Vec<Effect>) {
+pub(super) fn start(found: SavedDeviceOps) -> (Zedagent, Vec<Effect>) {
     let wall: GoTime = "2026-03-14T09:26:53Z".parse().unwrap();
     let command = DeviceOpsCmd { counter: 6, desired_state: true, ops_time: String::new() };
     let counters = [DeviceOp::Reboot, DeviceOp::Shutdown].map(|op| (op, command.clone())).into();
     let boot_id = if found.boot_id.is_empty() { "b1".to_owned() } else { found.boot_id };
     let (mut core, mut effects) =
-        Zedagent::new(Limits::default(), Found { counters, boot_id, ..found }, T0, wall);
+        Zedagent::new(Limits::default(), SavedDeviceOps { counters, boot_id, ..found }, T0, wall);
     effects.extend(
         core.step(T0, Event::Drain(Some(NodeDrainStatus { status: 2.into(), requested_by: 1.into() }))),
     );
@@ -34,7 +34,7 @@ pub(super) fn start(found: Found) -> (Zedagent, Vec<Effect>) {
 pub(super) fn config(reboot: u32, shutdown: u32) -> Event {
     let of = |counter| DeviceOpsCmd { counter, desired_state: true, ops_time: String::new() };
     let commands = BTreeMap::from([(DeviceOp::Reboot, of(reboot)), (DeviceOp::Shutdown, of(shutdown))]);
-    Event::Config(Wanted { commands, clustered: true, ..Wanted::default() })
+    Event::Config(DesiredDevice { commands, clustered: true, ..DesiredDevice::default() })
 }
 
 pub(super) fn order(op: DeviceOp, boot_id: &str) -> Event {
@@ -78,7 +78,7 @@ fn u13_the_site_switches_a_machine_off_or_reboots_it_behind_its_own_answer() {
     for (op, command) in
         [(DeviceOp::Shutdown, (false, false, true)), (DeviceOp::Reboot, (true, false, false))]
     {
-        let (mut core, _) = start(Found::default());
+        let (mut core, _) = start(SavedDeviceOps::default());
         core.step(T0, config(6, 6));
         let effects = core.step(T0, order(op, "b1"));
         assert_ne!(commanded(&effects), Some(command), "{op:?}: not before it is answered");
@@ -92,7 +92,7 @@ fn u13_the_site_switches_a_machine_off_or_reboots_it_behind_its_own_answer() {
 
 #[test]
 fn u13_an_order_of_an_earlier_boot_was_carried_out_by_the_boot() {
-    let (mut core, _) = start(Found::default());
+    let (mut core, _) = start(SavedDeviceOps::default());
     core.step(T0, config(6, 6));
     let effects = core.step(T0, order(DeviceOp::Shutdown, "b0"));
     assert!(effects.is_empty(), "{effects:?}");
@@ -104,7 +104,7 @@ fn u13_an_order_of_an_earlier_boot_was_carried_out_by_the_boot() {
             site: "op-1".into(),
             ..DeviceOpPending::default()
         };
-        let (mut core, effects) = start(Found { pending: vec![left], ..Found::default() });
+        let (mut core, effects) = start(SavedDeviceOps { pending: vec![left], ..SavedDeviceOps::default() });
         assert!(effects.contains(&Effect::Forget(DeviceOp::Shutdown)), "{effects:?}");
         assert!(!effects.iter().any(|it| matches!(it, Effect::SaveCounter(..))), "{effects:?}");
         let effects = core.step(T0, config(6, 6));
@@ -114,7 +114,7 @@ fn u13_an_order_of_an_earlier_boot_was_carried_out_by_the_boot() {
 
 #[test]
 fn u13_a_withdrawn_order_is_pending_no_more_and_the_controllers_wish_is_kept_apart() {
-    let (mut core, _) = start(Found::default());
+    let (mut core, _) = start(SavedDeviceOps::default());
     core.step(T0, config(6, 6));
     core.step(T0, order(DeviceOp::Shutdown, "b1"));
     // A config heard meanwhile does not withdraw what the site wants.
@@ -123,13 +123,13 @@ fn u13_a_withdrawn_order_is_pending_no_more_and_the_controllers_wish_is_kept_apa
     assert!(effects.contains(&Effect::Withdraw) && effects.contains(&Effect::Forget(DeviceOp::Shutdown)));
 
     // The controller wants a reboot: the site's shutdown goes first, and the reboot is not counted as done by it.
-    let (mut core, _) = start(Found::default());
+    let (mut core, _) = start(SavedDeviceOps::default());
     core.step(T0, config(7, 6));
     let effects = core.step(T0, order(DeviceOp::Shutdown, "b1"));
     let effects = answered(&mut core, &effects);
     assert_eq!(commanded(&effects), Some((false, false, true)));
     // A reboot of both is one.
-    let (mut core, _) = start(Found::default());
+    let (mut core, _) = start(SavedDeviceOps::default());
     core.step(T0, config(7, 6));
     let effects = core.step(T0, order(DeviceOp::Reboot, "b1"));
     assert!(
@@ -144,7 +144,7 @@ fn x3_what_a_person_orders_waits_for_its_drain_goes_behind_the_sites_and_is_not_
     for (op, command) in
         [(DeviceOp::Shutdown, (false, false, true)), (DeviceOp::Reboot, (true, false, false))]
     {
-        let (mut core, _) = start(Found::default());
+        let (mut core, _) = start(SavedDeviceOps::default());
         core.step(T0, config(6, 6));
         core.step(T0, Event::Site(None));
         let effects = core.step(T0, wants(op));
@@ -152,7 +152,7 @@ fn x3_what_a_person_orders_waits_for_its_drain_goes_behind_the_sites_and_is_not_
         assert_eq!(commanded(&answered(&mut core, &effects)), Some(command), "{op:?}");
     }
     // What the site wants goes first.
-    let (mut core, _) = start(Found::default());
+    let (mut core, _) = start(SavedDeviceOps::default());
     core.step(T0, config(6, 6));
     core.step(T0, wants(DeviceOp::Reboot));
     let effects = core.step(T0, order(DeviceOp::Shutdown, "b1"));
@@ -168,11 +168,11 @@ fn x3_what_a_person_orders_waits_for_its_drain_goes_behind_the_sites_and_is_not_
     let request =
         NodeDrainRequest { requested_at: wall, requested_by: Requester::DeviceOp, context: "reboot".into() };
     for stays in [false, true] {
-        let found = Found {
+        let found = SavedDeviceOps {
             pending: vec![left.clone()],
             request: Some(request.clone()),
             boot_id: "b1".into(),
-            ..Found::default()
+            ..SavedDeviceOps::default()
         };
         let (mut core, _) = Zedagent::new(Limits::default(), found, T0, wall);
         core.step(T0, config(6, 6));
@@ -186,7 +186,7 @@ fn x3_what_a_person_orders_waits_for_its_drain_goes_behind_the_sites_and_is_not_
         assert_eq!(effects.contains(&Effect::Forget(DeviceOp::Reboot)), !stays, "{effects:?}");
     }
     // A reboot that the controller wants meanwhile is the same one.
-    let (mut core, _) = start(Found::default());
+    let (mut core, _) = start(SavedDeviceOps::default());
     core.step(T0, config(6, 6));
     core.step(T0, Event::Site(None));
     core.step(T0, wants(DeviceOp::Reboot));
@@ -208,7 +208,7 @@ fn u13_what_the_device_config_ordered_is_executed_once_with_the_site_also_when_p
  {
     for op in [DeviceOp::Reboot, DeviceOp::Shutdown] {
         let wanted = if op == DeviceOp::Reboot { config(7, 6) } else { config(6, 7) };
-        let (mut core, _) = start(Found::default());
+        let (mut core, _) = start(SavedDeviceOps::default());
         // It waits with the site, is told to go, and goes.
         let mut effects = core.step(T0, wanted.clone());
         assert!(
@@ -236,7 +236,8 @@ fn u13_what_the_device_config_ordered_is_executed_once_with_the_site_also_when_p
             (left(PendingState::Pending, ""), Some(said(op, "b2", false, true))),
         ] {
             let what = format!("{left:?} {word:?}");
-            let found = Found { pending: vec![left], boot_id: "b2".into(), ..Found::default() };
+            let found =
+                SavedDeviceOps { pending: vec![left], boot_id: "b2".into(), ..SavedDeviceOps::default() };
             let (mut core, mut effects) = start(found);
             effects.extend(word.into_iter().flat_map(|word| core.step(T0, word)));
             assert_eq!(saved(&effects), [(op, 7)], "{what}");
@@ -248,13 +249,14 @@ fn u13_what_the_device_config_ordered_is_executed_once_with_the_site_also_when_p
 
 #[test]
 fn u13_what_is_ordered_after_the_boot_or_of_another_kind_is_not_executed_with_the_site() {
-    let (mut core, _) = start(Found::default());
+    let (mut core, _) = start(SavedDeviceOps::default());
     core.step(T0, config(7, 7));
     let effects = core.step(T0, said(DeviceOp::Reboot, "b1", false, true));
     assert_eq!(saved(&effects), [], "it was ordered in this boot");
     let left =
         DeviceOpPending { op: DeviceOp::Reboot, counter: 7, boot_id: "b1".into(), ..Default::default() };
-    let (mut core, effects) = start(Found { pending: vec![left], boot_id: "b2".into(), ..Found::default() });
+    let (mut core, effects) =
+        start(SavedDeviceOps { pending: vec![left], boot_id: "b2".into(), ..SavedDeviceOps::default() });
     assert!(effects.iter().any(is_request));
     let mut effects = core.step(T0, said(DeviceOp::Shutdown, "b1", true, false));
     effects.extend(core.step(T0, config(7, 6)));

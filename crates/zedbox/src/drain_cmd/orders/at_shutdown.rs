@@ -13,7 +13,7 @@ use crate::drain_cmd::course::Goal;
 use crate::drain_cmd::request;
 use crate::drain_cmd::view::{DrainView, Follow, OPERATOR};
 use crate::drain_cmd::voice::Voice;
-use crate::drain_cmd::watch::{self, Patience};
+use crate::drain_cmd::watch::{self, WatchPatience};
 use crate::drain_cmd::words::name;
 
 /// What status, log and history show.
@@ -27,13 +27,14 @@ pub(in crate::drain_cmd) async fn run(
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let seen = Follow::open(topic_root, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.view().clone();
     if let Some(why) = needs_none(&seen) {
         voice.paragraph(&format!("Nothing is drained before the machine goes down: {why}."))?;
         return Ok(Exit::Done);
     }
     let drained = if seen.requests.contains_key(OPERATOR) {
-        watch::run(topic_root, clock, Goal::Any, Patience::until(clock, Some(options.timeout)), voice).await
+        watch::run(topic_root, clock, Goal::Any, WatchPatience::until(clock, Some(options.timeout)), voice)
+            .await
     } else {
         let wish = RequestOptions { reason: REASON.to_owned(), wait: true, timeout: Some(options.timeout) };
         request::ask(topic_root, clock, &wish, surroundings, voice).await

@@ -15,7 +15,7 @@ use crate::args::{DoneOptions, Output};
 use crate::drain_cmd::request;
 use crate::drain_cmd::view::{DrainView, Follow, OPERATOR};
 use crate::drain_cmd::voice::Voice;
-use crate::drain_cmd::watch::Patience;
+use crate::drain_cmd::watch::WatchPatience;
 use crate::drain_cmd::words::{name, next_step, phase_words};
 
 /// zedkube's lock is looked at.
@@ -30,24 +30,24 @@ pub(in crate::drain_cmd) async fn run(
 ) -> anyhow::Result<Exit> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for Ctrl-C")?;
     let mut follow = Follow::open(topic_root, clock).await;
-    if !follow.seen().requests.contains_key(OPERATOR) && !request::operator_file_exists(topic_root) {
-        bail!("finish the work: no person has requested a drain of this node. {}", what_is(follow.seen()));
+    if !follow.view().requests.contains_key(OPERATOR) && !request::operator_file_exists(topic_root) {
+        bail!("finish the work: no person has requested a drain of this node. {}", what_is(follow.view()));
     }
     request::cancel(topic_root, clock, voice).await?;
     // What was read before that says nothing of it.
     follow = Follow::open(topic_root, clock).await;
-    let until = Patience::until(clock, options.timeout).until;
+    let until = WatchPatience::until(clock, options.timeout).until;
     let mut next_look: Mono = clock.now() + SECOND;
     loop {
-        if let Some((exit, words)) = end(follow.seen()) {
+        if let Some((exit, words)) = end(follow.view()) {
             return said(voice, exit, &words);
         }
         if until.is_some_and(|at| at <= clock.now()) {
             let words =
-                format!("the time is over and the node is not schedulable yet: {}", why(follow.seen()));
+                format!("the time is over and the node is not schedulable yet: {}", why(follow.view()));
             return said(voice, Exit::UnderWay, &words);
         }
-        if follow.seen().live.is_dead() && until.is_none() {
+        if follow.view().live.is_dead() && until.is_none() {
             bail!("wait until the node is schedulable: zedkube is not running, and it is what uncordons it");
         }
         tokio::select! {
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use topics::{Asked, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
 
-    fn seen(cordon: CordonOwner, phase: DrainPhase) -> DrainView {
+    fn view_with(cordon: CordonOwner, phase: DrainPhase) -> DrainView {
         let (status, requested_by) = (DrainStatus::NotRequested, Requester::None);
         let progress = NodeDrainProgress { cordon, phase, status, ..NodeDrainProgress::default() };
         DrainView {
@@ -138,16 +138,16 @@ mod tests {
     #[test]
     fn x3_work_is_over_once_zedkube_has_heard_of_it_and_the_node_is_schedulable_and_a_cordon_is_named() {
         let exit = |seen: &DrainView| end(seen).map(|it| it.0);
-        assert_eq!(exit(&seen(CordonOwner::None, DrainPhase::Idle)), Some(Exit::Done));
-        assert_eq!(exit(&seen(CordonOwner::Ours, DrainPhase::Withdrawing)), None);
-        assert_eq!(exit(&seen(CordonOwner::Ours, DrainPhase::Complete)), None);
-        assert_eq!(exit(&seen(CordonOwner::Foreign, DrainPhase::Idle)), Some(Exit::Blocked));
+        assert_eq!(exit(&view_with(CordonOwner::None, DrainPhase::Idle)), Some(Exit::Done));
+        assert_eq!(exit(&view_with(CordonOwner::Ours, DrainPhase::Withdrawing)), None);
+        assert_eq!(exit(&view_with(CordonOwner::Ours, DrainPhase::Complete)), None);
+        assert_eq!(exit(&view_with(CordonOwner::Foreign, DrainPhase::Idle)), Some(Exit::Blocked));
         // What zedkube wrote before it heard of the withdrawal says nothing.
-        let mut early = seen(CordonOwner::None, DrainPhase::Idle);
+        let mut early = view_with(CordonOwner::None, DrainPhase::Idle);
         let asked = Asked { requested_by: Requester::Operator, ..Asked::default() };
         early.progress.as_mut().unwrap().asked.push(asked);
         assert_eq!(exit(&early), None);
-        let mut both = seen(CordonOwner::Ours, DrainPhase::Complete);
+        let mut both = view_with(CordonOwner::Ours, DrainPhase::Complete);
         both.requests.insert("zedagent", NodeDrainRequest { context: "reboot".into(), ..Default::default() });
         let (exit, words) = end(&both).unwrap();
         assert!(exit == Exit::UnderWay && words.contains("for reboot"), "{words}");

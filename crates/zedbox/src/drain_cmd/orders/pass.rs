@@ -17,7 +17,7 @@ use crate::drain_cmd::voice::Voice;
 /// What became of the order, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Done<'a> {
+struct PassResult<'a> {
     /// `passed` or `removed`.
     result: &'a str,
     /// Codes that are passed from now on.
@@ -64,7 +64,7 @@ pub(in crate::drain_cmd) async fn run(
 
 fn said(voice: &Voice, result: &str, codes: &[String], text: &str) -> anyhow::Result<Exit> {
     match voice.output {
-        Output::Json => Voice::json(&Done { result, codes }, false)?,
+        Output::Json => Voice::json(&PassResult { result, codes }, false)?,
         Output::Text => voice.paragraph(text)?,
     };
     Ok(Exit::Done)

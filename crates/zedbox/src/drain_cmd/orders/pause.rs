@@ -14,7 +14,7 @@ use topics::{DeviceOp, GoTime, OperationPause, PAUSE_FILE, PauseScope, PendingSt
 
 use crate::Exit;
 use crate::args::{Output, PauseOptions, PausePlace, RefuseOptions, Surroundings};
-use crate::drain_cmd::force::{refuse_directory, seen_by_agents};
+use crate::drain_cmd::force::{read_as_agents_do, refuse_directory};
 use crate::drain_cmd::person;
 use crate::drain_cmd::view::{DrainView, Follow};
 use crate::drain_cmd::voice::Voice;
@@ -22,7 +22,7 @@ use crate::drain_cmd::voice::Voice;
 /// What became of the pause, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Done<'a> {
+struct PauseResult<'a> {
     /// `paused`, `refused`, or `resumed`.
     result: &'a str,
     /// The file.
@@ -37,7 +37,7 @@ pub(crate) async fn pause(said: &PauseOptions, place: &PausePlace) -> Exit {
     let voice = Voice::new(place.output, &surroundings);
     let done = async {
         let (topic_root, clock) = (open(place)?, Clock::new());
-        let seen = Follow::open(&topic_root, clock).await.seen().clone();
+        let seen = Follow::open(&topic_root, clock).await.view().clone();
         let pause = word(PauseScope::Node, &said.reason, said.lasts, clock, &surroundings)?;
         if let Some(held) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node) {
             bail!("it is {} already; `zedbox resume` ends that", held.words());
@@ -61,7 +61,7 @@ pub(crate) async fn resume(place: &PausePlace) -> Exit {
     let voice = Voice::new(place.output, &Surroundings::of_this_process());
     let done = async {
         let topic_root = open(place)?;
-        let seen = Follow::open(&topic_root, Clock::new()).await.seen().clone();
+        let seen = Follow::open(&topic_root, Clock::new()).await.view().clone();
         remove(&topic_root, &seen, &voice)
     };
     exit("resume", done.await.context("end the pause"))
@@ -75,7 +75,7 @@ pub(in crate::drain_cmd) async fn refuse(
     surroundings: &Surroundings,
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
-    let seen = Follow::open(topic_root, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.view().clone();
     if options.withdraw {
         let doing = "withdraw the refusal";
         if let Some(held) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node) {
@@ -150,7 +150,7 @@ async fn write(topic_root: &TopicRoot, pause: &OperationPause) -> anyhow::Result
     let file = topic_root.path(PAUSE_FILE);
     refuse_directory(&file)?;
     store::replace(&file, &go_json::to_vec(pause)?).map_err(person::root_needed)?;
-    seen_by_agents(topic_root, &file).await
+    read_as_agents_do(topic_root, &file).await
 }
 
 fn remove(topic_root: &TopicRoot, seen: &DrainView, voice: &Voice) -> anyhow::Result<Exit> {
@@ -172,7 +172,7 @@ fn say(
     text: &str,
 ) -> anyhow::Result<Exit> {
     match voice.output {
-        Output::Json => Voice::json(&Done { result, file, pause }, false)?,
+        Output::Json => Voice::json(&PauseResult { result, file, pause }, false)?,
         Output::Text => voice.paragraph(text)?,
     };
     Ok(Exit::Done)

@@ -23,7 +23,7 @@ const START: &str = "start the drain outside of its windows";
 /// What was written, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Done<'a> {
+struct StartNowResult<'a> {
     /// `started`.
     result: &'a str,
     /// The file.
@@ -41,13 +41,13 @@ pub(in crate::drain_cmd) async fn run(
     voice: &Voice,
 ) -> anyhow::Result<Exit> {
     let reason = person::reason(&options.reason).context(START)?;
-    let seen = Follow::open(topic_root, clock).await.seen().clone();
+    let seen = Follow::open(topic_root, clock).await.view().clone();
     let pass = pass(&seen, reason, person::name(surroundings)).context(START)?;
     let file = topic_root.path(WINDOW_PASS);
     let bytes = go_json::to_vec(&pass).context(START)?;
     store::replace(&file, &bytes).map_err(person::root_needed).context(START)?;
     match voice.output {
-        Output::Json => Voice::json(&Done { result: "started", file: &file, pass: &pass }, false)?,
+        Output::Json => Voice::json(&StartNowResult { result: "started", file: &file, pass: &pass }, false)?,
         Output::Text => voice.paragraph(&format!(
             "{} lets the drain for {} start now, outside of its windows. To undo it before the node is cordoned: `rm {}`",
             file.display(),

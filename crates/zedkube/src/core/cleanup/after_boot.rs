@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 
 use kubeapi::listed;
-use kubenodeop::node::boot::Report;
-use kubenodeop::node::gate::{Layer, Verdict, Warning};
+use kubenodeop::node::boot::GateReport;
+use kubenodeop::node::gate::{GateStatus, Layer, Warning};
 use nodestatus::Membership;
 use step::Mono;
 use topics::{BootGate, GateWarning, GoTime};
 
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, LogEvent, NodeLook};
+use crate::core::facts::{DrainLogEvent, Effect, NodeLook};
 
 use super::repairs::Repairs;
 
@@ -35,7 +35,7 @@ pub(crate) struct AfterBoot {
     /// The node is watched for taints that come back.
     sentry: bool,
     /// The newest report.
-    report: Option<Box<Report>>,
+    report: Option<Box<GateReport>>,
     /// A cordon of ours of an earlier boot was seen.
     earlier: bool,
     /// What the former boot has left, as it was last heard of.
@@ -47,7 +47,7 @@ pub(crate) struct AfterBoot {
 impl AfterBoot {
     /// Whether a cordon of an earlier boot may go now.
     pub(super) fn is_open(&self) -> bool {
-        self.verdict().is_some_and(Verdict::is_open)
+        self.verdict().is_some_and(GateStatus::is_open)
     }
 
     /// Whether the gate is open, or was since this start.
@@ -70,7 +70,7 @@ impl AfterBoot {
         self.verdict().filter(|it| it.is_open())?.warnings.iter().find(|it| it.failed)
     }
 
-    fn verdict(&self) -> Option<&Verdict> {
+    fn verdict(&self) -> Option<&GateStatus> {
         self.report.as_ref().and_then(|it| it.verdict.as_ref())
     }
 
@@ -116,7 +116,7 @@ impl AfterBoot {
     }
 
     /// Hears how the gate is; says whether it opens with that.
-    pub(super) fn gate(&mut self, now: Mono, report: Box<Report>, out: &mut Vec<Effect>) -> bool {
+    pub(super) fn gate(&mut self, now: Mono, report: Box<GateReport>, out: &mut Vec<Effect>) -> bool {
         if !self.watching {
             return false;
         }
@@ -127,17 +127,17 @@ impl AfterBoot {
                 self.repairs.add(now, &what, out);
             }
         }
-        let shown = |it: &Verdict| (it.layer, it.failed, it.words.clone());
+        let shown = |it: &GateStatus| (it.layer, it.failed, it.words.clone());
         if let Some(verdict) = &report.verdict
             && self.verdict().map(shown) != Some(shown(verdict))
             && (!self.opened || self.earlier || verdict.failed)
         {
-            out.push(Effect::Say(LogEvent::Gate(verdict.clone())));
+            out.push(Effect::Say(DrainLogEvent::Gate(verdict.clone())));
         }
         let warned = self.verdict().map(|it| it.warnings.clone()).unwrap_or_default();
         for warning in report.verdict.iter().flat_map(|it| &it.warnings).filter(|it| it.failed) {
             if !warned.iter().any(|it| it.failed && it.layer == warning.layer) {
-                out.push(Effect::Say(LogEvent::GateWarning(warning.clone())));
+                out.push(Effect::Say(DrainLogEvent::GateWarning(warning.clone())));
             }
         }
         let was_open = self.is_open();
@@ -152,7 +152,7 @@ impl AfterBoot {
             self.settled = false;
             // What was seen before they came says nothing.
             self.report = None;
-            out.push(Effect::Say(LogEvent::Tainted(taints)));
+            out.push(Effect::Say(DrainLogEvent::Tainted(taints)));
         }
     }
 
@@ -161,7 +161,7 @@ impl AfterBoot {
         // With the gate shut it was somebody else.
         if *seen == NodeLook::Open && self.earlier && self.is_open() {
             self.repairs.add(now, OWN_CORDON, out);
-            out.push(Effect::Say(LogEvent::Repaired(OWN_CORDON.to_owned())));
+            out.push(Effect::Say(DrainLogEvent::Repaired(OWN_CORDON.to_owned())));
         }
         self.earlier = *seen == NodeLook::NotReady;
     }
@@ -255,7 +255,7 @@ impl AfterBoot {
 }
 
 /// What a watch has fixed since it began, by kind.
-fn fixed(report: &Report) -> BTreeMap<String, u32> {
+fn fixed(report: &GateReport) -> BTreeMap<String, u32> {
     let mut all = report.repairs.clone();
     if report.leftovers.cleared > 0 {
         all.insert(LEFT_POD.to_owned(), report.leftovers.cleared);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kubenodeop::node::boot::Report;
+use kubenodeop::node::boot::GateReport;
 use nodestatus::Membership;
 use step::{Fault, Mono, planted};
 use topics::{CordonOwner, GoTime};
@@ -15,12 +15,12 @@ use topics::{CordonOwner, GoTime};
 use super::after_boot::AfterBoot;
 use super::leftovers::Leftovers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, LogEvent, NodeLook};
+use crate::core::facts::{DrainLogEvent, Effect, NodeLook};
 use crate::limits::COMPLETE_POLL;
 
 /// How the node is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum DesiredNode {
     /// Without a cordon of ours.
     Schedulable,
     /// Cordoned; no COMPLETE depends on its pods.
@@ -40,7 +40,7 @@ pub(crate) enum Voided {
 
 /// When the node is checked.
 #[derive(Debug, Clone, PartialEq)]
-enum Check {
+enum CordonCheck {
     /// The node is as it should be.
     NotDue,
     /// Then.
@@ -63,7 +63,7 @@ enum CordonInFlight {
 
 /// Whether the drained node is watched between two checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Guard {
+enum CordonWatch {
     /// It is not; the next check that finds all well begins it.
     Off,
     /// It is.
@@ -87,7 +87,7 @@ pub(crate) const fn cordoned(owner: CordonOwner) -> bool {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CordonCleanup {
     cordon: CordonOwner,
-    check: Check,
+    check: CordonCheck,
     /// Number of the last look, which is a check of the node.
     looks: u64,
     /// Whether that one was to remove a cordon of ours.
@@ -95,7 +95,7 @@ pub(crate) struct CordonCleanup {
     in_flight: CordonInFlight,
     /// Why the node could not be checked, or keeps its cordon.
     trouble: String,
-    guard: Guard,
+    guard: CordonWatch,
     after_boot: AfterBoot,
     leftovers: Leftovers,
     /// Whether the node has been checked since this start.
@@ -112,12 +112,12 @@ impl CordonCleanup {
     pub(crate) fn new(now: Mono, same_boot: Option<CordonOwner>) -> Self {
         Self {
             cordon: same_boot.unwrap_or(CordonOwner::None),
-            check: Check::Due(now),
+            check: CordonCheck::Due(now),
             looks: 0,
             uncordons: false,
             in_flight: if same_boot.is_some() { CordonInFlight::Possible } else { CordonInFlight::No },
             trouble: String::new(),
-            guard: Guard::Off,
+            guard: CordonWatch::Off,
             after_boot: AfterBoot::default(),
             leftovers: Leftovers::default(),
             seen: false,
@@ -130,7 +130,7 @@ impl CordonCleanup {
 
     /// A cordon of before this start is not known until the node has been checked.
     pub(crate) fn knows_cordon(&self) -> bool {
-        self.seen || self.check == Check::NotDue
+        self.seen || self.check == CordonCheck::NotDue
     }
 
     /// Why the node could not be checked, or keeps its cordon; empty when all is well.
@@ -170,22 +170,22 @@ impl CordonCleanup {
 
     /// When time alone brings a check.
     pub(crate) fn due(&self) -> Option<Mono> {
-        if let Check::Due(at) = self.check { Some(at) } else { None }
+        if let CordonCheck::Due(at) = self.check { Some(at) } else { None }
     }
 
     /// A check is due now.
     pub(crate) fn check_at(&mut self, now: Mono) {
-        self.check = Check::Due(now);
+        self.check = CordonCheck::Due(now);
     }
 
     /// No check is due until something happens.
     pub(crate) fn rest(&mut self) {
-        self.check = Check::NotDue;
+        self.check = CordonCheck::NotDue;
     }
 
     /// In no cluster the node was not checked for good: it is checked again.
     pub(crate) fn joined_cluster(&mut self, now: Mono) {
-        if self.check == Check::NotDue {
+        if self.check == CordonCheck::NotDue {
             self.check_at(now);
         }
     }
@@ -197,7 +197,7 @@ impl CordonCleanup {
 
     /// The node is in other hands from now on: a check under way counts no more; the next one is when they are done.
     pub(crate) fn hand_over(&mut self, now: Mono) {
-        self.guard = Guard::Off;
+        self.guard = CordonWatch::Off;
         self.looks += 1;
         self.check_at(now);
     }
@@ -216,23 +216,23 @@ impl CordonCleanup {
 
     /// The task that watches the node was cancelled.
     pub(crate) fn guard_ended(&mut self) {
-        self.guard = Guard::Off;
+        self.guard = CordonWatch::Off;
     }
 
     /// Checks the node when that is due.
-    pub(crate) fn advance(&mut self, now: Mono, wanted: Wanted, out: &mut Vec<Effect>) {
+    pub(crate) fn advance(&mut self, now: Mono, wanted: DesiredNode, out: &mut Vec<Effect>) {
         if self.due().is_some_and(|at| now >= at) {
             self.looks += 1;
-            self.check = Check::Running;
-            self.uncordons = wanted == Wanted::Schedulable || planted(Fault::K9);
+            self.check = CordonCheck::Running;
+            self.uncordons = wanted == DesiredNode::Schedulable || planted(Fault::K9);
             let gate_open = self.after_boot.is_open();
-            out.push(Effect::Look { nth: self.looks, give_back: self.uncordons, gate_open });
+            out.push(Effect::Look { nth: self.looks, uncordon: self.uncordons, gate_open });
         }
     }
 
     /// Whether the check of this number is awaited.
     pub(crate) fn awaits(&self, nth: u64) -> bool {
-        nth == self.looks && self.check == Check::Running
+        nth == self.looks && self.check == CordonCheck::Running
     }
 
     /// What a check says of a cordon of an earlier boot.
@@ -245,11 +245,11 @@ impl CordonCleanup {
         &mut self,
         now: Mono,
         seen: Result<NodeLook, String>,
-        wanted: Wanted,
+        wanted: DesiredNode,
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) -> Option<Voided> {
-        let keeps = wanted != Wanted::Schedulable;
+        let keeps = wanted != DesiredNode::Schedulable;
         let poll = now + node.limits.uncordon_poll();
         self.seen |= seen.is_ok();
         self.check = match seen {
@@ -265,7 +265,7 @@ impl CordonCleanup {
             }
             Ok(NodeLook::Open) => {
                 if self.cordon == CordonOwner::Ours {
-                    out.push(Effect::Say(LogEvent::GivenBack));
+                    out.push(Effect::Say(DrainLogEvent::CordonRemoved));
                 }
                 self.cordon = CordonOwner::None;
                 self.trouble.clear();
@@ -276,34 +276,34 @@ impl CordonCleanup {
                 };
                 match self.in_flight {
                     // Once more, when whatever was on its way has arrived.
-                    CordonInFlight::Until(at) => Check::Due(at),
-                    CordonInFlight::Possible | CordonInFlight::No => Check::NotDue,
+                    CordonInFlight::Until(at) => CordonCheck::Due(at),
+                    CordonInFlight::Possible | CordonInFlight::No => CordonCheck::NotDue,
                 }
             }
             Ok(NodeLook::Foreign) => {
                 self.cordon = CordonOwner::Foreign;
                 self.trouble.clear();
-                if keeps { self.found_well(now, out) } else { Check::NotDue }
+                if keeps { self.found_well(now, out) } else { CordonCheck::NotDue }
             }
             Ok(NodeLook::Ours | NodeLook::HasPods(..)) => {
                 self.cordon = CordonOwner::Ours;
                 self.trouble.clear();
-                if keeps { self.found_well(now, out) } else { Check::Due(poll) }
+                if keeps { self.found_well(now, out) } else { CordonCheck::Due(poll) }
             }
             Ok(NodeLook::NotReady) => {
                 self.cordon = CordonOwner::Ours;
                 "our cordon of the earlier boot stays until the checks after the boot pass"
                     .clone_into(&mut self.trouble);
-                Check::Due(poll)
+                CordonCheck::Due(poll)
             }
             Err(trouble) => {
                 if self.trouble != trouble {
-                    out.push(Effect::Say(LogEvent::LookFailed(trouble.clone())));
+                    out.push(Effect::Say(DrainLogEvent::LookFailed(trouble.clone())));
                     self.trouble = trouble;
                 }
                 // A device in no cluster need not ask for ever for a node that does not exist.
                 let nobody_there = node.member == Membership::Outside && self.cordon == CordonOwner::None;
-                if nobody_there || planted(Fault::K29) { Check::NotDue } else { Check::Due(poll) }
+                if nobody_there || planted(Fault::K29) { CordonCheck::NotDue } else { CordonCheck::Due(poll) }
             }
         };
         None
@@ -311,8 +311,8 @@ impl CordonCleanup {
 
     /// Nobody else uncordoned what we have just uncordoned, or what was not cordoned: a skip and a forced COMPLETE need
     /// no cordon.
-    fn opened_by_us(&self, wanted: Wanted) -> bool {
-        wanted != Wanted::Drained && (self.uncordons || !cordoned(self.cordon))
+    fn opened_by_us(&self, wanted: DesiredNode) -> bool {
+        wanted != DesiredNode::Drained && (self.uncordons || !cordoned(self.cordon))
     }
 
     fn uncordoned(&mut self) -> Voided {
@@ -322,46 +322,52 @@ impl CordonCleanup {
     }
 
     /// The node was just found cordoned, and drained as far as somebody was answered so.
-    fn found_well(&mut self, now: Mono, out: &mut Vec<Effect>) -> Check {
+    fn found_well(&mut self, now: Mono, out: &mut Vec<Effect>) -> CordonCheck {
         let mut pause = COMPLETE_POLL;
         self.guard = match self.guard {
-            Guard::Off => {
+            CordonWatch::Off => {
                 out.push(Effect::Guard);
-                Guard::On
+                CordonWatch::On
             }
-            Guard::On => Guard::On,
-            Guard::Active => {
+            CordonWatch::On => CordonWatch::On,
+            CordonWatch::Active => {
                 pause = Duration::ZERO;
-                Guard::Spent
+                CordonWatch::Spent
             }
-            Guard::Spent => Guard::Off,
+            CordonWatch::Spent => CordonWatch::Off,
         };
-        Check::Due(now + pause)
+        CordonCheck::Due(now + pause)
     }
 
     /// Something has happened on the drained node: it is checked.
-    pub(crate) fn node_changed(&mut self, now: Mono, wanted: Wanted, what: String, out: &mut Vec<Effect>) {
-        if self.guard != Guard::On {
+    pub(crate) fn node_changed(
+        &mut self,
+        now: Mono,
+        wanted: DesiredNode,
+        what: String,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.guard != CordonWatch::On {
             return;
         }
-        out.push(Effect::Say(LogEvent::NodeActivity(what)));
-        self.guard = if self.check == Check::Running {
-            Guard::Active
+        out.push(Effect::Say(DrainLogEvent::NodeActivity(what)));
+        self.guard = if self.check == CordonCheck::Running {
+            CordonWatch::Active
         } else {
-            if wanted != Wanted::Schedulable {
+            if wanted != DesiredNode::Schedulable {
                 self.check_at(now);
             }
-            Guard::Spent
+            CordonWatch::Spent
         };
     }
 
     /// Hears how the gate after the boot is.
-    pub(crate) fn gate(&mut self, now: Mono, report: Box<Report>, out: &mut Vec<Effect>) {
+    pub(crate) fn gate(&mut self, now: Mono, report: Box<GateReport>, out: &mut Vec<Effect>) {
         if self.after_boot.gate(now, report, out)
-            && let Check::Due(at) = self.check
+            && let CordonCheck::Due(at) = self.check
         {
             // What waited for it continues.
-            self.check = Check::Due(at.min(now));
+            self.check = CordonCheck::Due(at.min(now));
         }
     }
 
@@ -382,21 +388,21 @@ impl CordonCleanup {
 
     /// Has what drains have left taken back once the node is healthy after the boot, whoever else has cordoned it. `idle`:
     /// no drain needs it as it is.
-    pub(crate) fn settle_leftovers(&mut self, wanted: Wanted, idle: bool, out: &mut Vec<Effect>) {
+    pub(crate) fn settle_leftovers(&mut self, wanted: DesiredNode, idle: bool, out: &mut Vec<Effect>) {
         let is_given_back = self.seen && self.cordon != CordonOwner::Ours && self.after_boot.was_open();
-        self.leftovers.settle(idle && wanted == Wanted::Schedulable && is_given_back, out);
+        self.leftovers.settle(idle && wanted == DesiredNode::Schedulable && is_given_back, out);
     }
 
     /// Watches the gate as long as something is to be waited for. `busy`: a drain is under way.
     pub(crate) fn settle_gate(
         &mut self,
         now: Mono,
-        (wanted, busy): (Wanted, bool),
+        (wanted, busy): (DesiredNode, bool),
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) {
-        let keeps = wanted != Wanted::Schedulable;
-        let checked = keeps || self.check == Check::NotDue;
+        let keeps = wanted != DesiredNode::Schedulable;
+        let checked = keeps || self.check == CordonCheck::NotDue;
         self.after_boot.settle(now, (checked, busy || keeps), node, out);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Not here: the calls (`left_behind`). Pure: no clock, no I/O, no task.
 
-use crate::core::facts::{Effect, LogEvent};
+use crate::core::facts::{DrainLogEvent, Effect};
 
 /// How far that is.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -25,7 +25,7 @@ impl Leftovers {
     /// Hears what is in the way.
     pub(super) fn hear(&mut self, trouble: (String, String), out: &mut Vec<Effect>) {
         if self.wanted && self.trouble != trouble {
-            out.push(Effect::Say(LogEvent::Leftovers(trouble.0.clone())));
+            out.push(Effect::Say(DrainLogEvent::Leftovers(trouble.0.clone())));
             self.trouble = trouble;
         }
     }

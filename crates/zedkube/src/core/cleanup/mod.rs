@@ -8,4 +8,4 @@ mod cordon;
 mod leftovers;
 mod repairs;
 
-pub(crate) use cordon::{CordonCleanup, Voided, Wanted, cordoned};
+pub(crate) use cordon::{CordonCleanup, DesiredNode, Voided, cordoned};

@@ -10,7 +10,7 @@ use step::Mono;
 use topics::{GateWarning, GoTime};
 
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, LogEvent};
+use crate::core::facts::{DrainLogEvent, Effect};
 
 /// So many repairs of one kind within [`SPAN`] are worth a warning.
 const REPEATS: usize = 3;
@@ -48,7 +48,7 @@ impl Repairs {
         }
         if kind.until.len() == REPEATS && kind.warned.is_none() {
             kind.warned = Some(now);
-            out.push(Effect::Say(LogEvent::RepairsAgain(words(what), next_step(what))));
+            out.push(Effect::Say(DrainLogEvent::RepairsAgain(words(what), next_step(what))));
         }
     }
 

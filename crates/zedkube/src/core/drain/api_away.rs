@@ -13,10 +13,10 @@ use step::{Dice, Fault, Mono, planted};
 use topics::ClusterKnown;
 
 use super::api_lost::{NONE, WORKER};
-use super::life::{Drain, Outcome};
-use super::run::{Away, Run};
+use super::life::{Drain, DrainStepOutcome};
+use super::run::{ApiAbsence, DrainRun};
 use crate::core::context::NodeContext;
-use crate::core::facts::{API_AWAY, Effect, LogEvent};
+use crate::core::facts::{API_AWAY, DrainLogEvent, Effect};
 use crate::limits::{PROBE_PAUSE, SKIP_SPREAD};
 
 /// Whether the drain may be skipped, as far as this node knows.
@@ -73,8 +73,8 @@ impl Drain {
         result: Result<(), String>,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) -> Option<Outcome> {
-        let Run::Probing { again: None, tried, away } = &mut self.run else { return None };
+    ) -> Option<DrainStepOutcome> {
+        let DrainRun::Probing { again: None, tried, away } = &mut self.run else { return None };
         let Err(trouble) = result else {
             let tried = *tried;
             return self.reached(now, tried, node, out);
@@ -101,7 +101,7 @@ impl Drain {
             }
             May::Later | May::WithMargin { .. } => *away.skip_at.get_or_insert_with(|| {
                 let later = by_chance(&node.boot_id, SKIP_SPREAD);
-                out.push(Effect::Say(LogEvent::SkipWaits(later)));
+                out.push(Effect::Say(DrainLogEvent::SkipWaits(later)));
                 now + later
             }),
         };
@@ -121,8 +121,8 @@ impl Drain {
         now: Mono,
         result: Result<String, String>,
         out: &mut Vec<Effect>,
-    ) -> Option<Outcome> {
-        let Run::Probing { again: None, .. } = &self.run else { return None };
+    ) -> Option<DrainStepOutcome> {
+        let DrainRun::Probing { again: None, .. } = &self.run else { return None };
         match result {
             Ok(why) => self.skip_away(now, &why, out),
             Err(why) => {
@@ -133,24 +133,26 @@ impl Drain {
     }
 
     fn probe_again(&mut self, at: Mono) {
-        if let Run::Probing { again, .. } = &mut self.run {
+        if let DrainRun::Probing { again, .. } = &mut self.run {
             *again = Some(at);
         }
     }
 
     fn refuse_skip(&mut self, why: String, at: Mono, out: &mut Vec<Effect>) {
-        if let Run::Probing { away, .. } = &mut self.run
+        if let DrainRun::Probing { away, .. } = &mut self.run
             && away.refused.as_ref() != Some(&why)
         {
-            out.push(Effect::Say(LogEvent::SkipRefused(why.clone())));
+            out.push(Effect::Say(DrainLogEvent::SkipRefused(why.clone())));
             away.refused = Some(why);
         }
         self.probe_again(at);
     }
 
     /// The documented skip; `why` it may be, where that is not plain.
-    fn skip_away(&mut self, now: Mono, why: &str, out: &mut Vec<Effect>) -> Option<Outcome> {
-        let Run::Probing { away: Away { since, trouble, skip_at, .. }, .. } = &self.run else { return None };
+    fn skip_away(&mut self, now: Mono, why: &str, out: &mut Vec<Effect>) -> Option<DrainStepOutcome> {
+        let DrainRun::Probing { away: ApiAbsence { since, trouble, skip_at, .. }, .. } = &self.run else {
+            return None;
+        };
         let limit = self.properties.time(settings::DRAIN_SKIP);
         let later = now.since(*since).saturating_sub(limit).as_secs();
         let mut parts = vec![format!("{API_AWAY} for {} s: {trouble}", limit.as_secs())];

@@ -10,11 +10,11 @@ use kubenodeop::Remaining;
 use step::Mono;
 use topics::{DrainStake, PodCounts, Requester};
 
-use super::life::{Drain, Outcome};
-use super::run::Run;
+use super::life::{Drain, DrainStepOutcome};
+use super::run::DrainRun;
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{Away, Effect};
+use crate::core::facts::{Effect, UnansweredCall};
 
 /// What is known not to be there.
 pub(super) const NONE: &str = "none";
@@ -33,7 +33,7 @@ pub(super) struct Silence {
     /// How often it was asked.
     tries: u32,
     /// How it was the last time.
-    last: Box<Away>,
+    last: Box<UnansweredCall>,
 }
 
 /// What decides whether the rest of a drain is skipped.
@@ -52,7 +52,7 @@ pub(super) struct Lost<'a> {
 
 /// Whether it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ApiLostDecision {
     /// Nobody has asked for that.
     Off,
     /// Never, for this reason.
@@ -64,12 +64,12 @@ pub(super) enum Verdict {
 }
 
 impl Lost<'_> {
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(super) fn verdict(&self) -> ApiLostDecision {
         if self.limit == Duration::ZERO {
-            return Verdict::Off;
+            return ApiLostDecision::Off;
         }
         let DrainStake { role, machine, volume } = self.stake;
-        let never = |why: &str| Verdict::Never(why.to_owned());
+        let never = |why: &str| ApiLostDecision::Never(why.to_owned());
         if self.by_person {
             return never("a person has requested this drain");
         }
@@ -81,19 +81,23 @@ impl Lost<'_> {
         match machine.as_str() {
             NONE => {}
             "" => return never("it is not known whether virtual machines still run here"),
-            pod => return Verdict::Never(format!("the virtual machine of pod {pod} still runs here")),
+            pod => {
+                return ApiLostDecision::Never(format!("the virtual machine of pod {pod} still runs here"));
+            }
         }
         match volume.as_str() {
             NONE => {}
             "" => return never("it is not known whether last replicas of Longhorn volumes are here"),
             name => {
-                return Verdict::Never(format!("the last healthy replica of Longhorn volume {name} is here"));
+                return ApiLostDecision::Never(format!(
+                    "the last healthy replica of Longhorn volume {name} is here"
+                ));
             }
         }
         if self.silent < self.limit || self.silent_here < OWN.min(self.limit) {
-            return Verdict::NotYet;
+            return ApiLostDecision::NotYet;
         }
-        Verdict::Skip
+        ApiLostDecision::Skip
     }
 }
 
@@ -112,12 +116,12 @@ impl Drain {
     pub(crate) fn api_silent(
         &mut self,
         now: Mono,
-        away: Option<Box<Away>>,
+        away: Option<Box<UnansweredCall>>,
         answers: &Answers,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) -> Option<Outcome> {
-        let amid = matches!(self.run, Run::Draining { .. }) || self.resume.is_some();
+    ) -> Option<DrainStepOutcome> {
+        let amid = matches!(self.run, DrainRun::Draining { .. }) || self.resume.is_some();
         let Some(last) = away.filter(|_| amid) else {
             self.api_answers();
             return None;
@@ -161,8 +165,8 @@ impl Drain {
         answers: &Answers,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) -> Option<Outcome> {
-        if self.lost(now, answers, node).verdict() != Verdict::Skip {
+    ) -> Option<DrainStepOutcome> {
+        if self.lost(now, answers, node).verdict() != ApiLostDecision::Skip {
             return None;
         }
         let (since, silence) = (self.silent_since?, self.silence.as_ref()?);
@@ -189,7 +193,7 @@ impl Drain {
         let since = self.silent_since.unwrap_or(*since);
         let PodCounts { total, gone, .. } = self.counts();
         let force = self.force_words(answers);
-        let Away { address, why, .. } = &**last;
+        let UnansweredCall { address, why, .. } = &**last;
         let reason = format!(
             "no answer from the Kubernetes API at {address} since {}, for {} s, tried {tries} times: {why}; {gone} of \
              {total} pods were gone then",
@@ -224,9 +228,9 @@ impl Drain {
     pub(super) fn skip_words(&self, answers: &Answers, node: &NodeContext) -> String {
         let secs = node.limits.api_lost_skip().as_secs();
         match self.lost(Mono::START, answers, node).verdict() {
-            Verdict::Off => String::new(),
-            Verdict::Never(why) => format!("; its rest is not skipped: {why}"),
-            Verdict::NotYet | Verdict::Skip => {
+            ApiLostDecision::Off => String::new(),
+            ApiLostDecision::Never(why) => format!("; its rest is not skipped: {why}"),
+            ApiLostDecision::NotYet | ApiLostDecision::Skip => {
                 format!("; its rest is skipped after {secs} s without an answer")
             }
         }

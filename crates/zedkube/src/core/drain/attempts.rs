@@ -7,11 +7,11 @@ use kubenodeop::{Counts, Left, Marks, Progress};
 use step::{Fault, Mono, planted};
 use topics::DrainStatus;
 
-use super::life::{Drain, Outcome};
+use super::life::{Drain, DrainStepOutcome};
 use super::resume::{Resume, learned};
-use super::run::{End, Run};
+use super::run::{DrainEnd, DrainRun};
 use crate::core::context::NodeContext;
-use crate::core::facts::{Done, Effect, Failure, LogEvent};
+use crate::core::facts::{AttemptFailure, DrainLogEvent, DrainSuccess, Effect};
 use crate::limits::HOLD_LIMIT;
 
 /// Adds to `all`, in words and each once, what was left in place by policy.
@@ -29,14 +29,14 @@ impl Drain {
         let limit = self.properties.time(settings::DRAIN_TIMEOUT);
         let began = marks.attempt.unwrap_or(now);
         let marks = Marks { attempt: Some(began), drain: marks.drain.or(Some(began)), ..marks };
-        out.push(Effect::Say(LogEvent::Attempt(attempt, node.limits.drain_tries)));
+        out.push(Effect::Say(DrainLogEvent::Attempt(attempt, node.limits.drain_tries)));
         if let Some(request) = &self.serves {
             // Whose cordon it is stays as it was when the turn is not known for a moment.
             let grant = node.grant().unwrap_or_default();
             out.push(Effect::Drain(self.run_id, (request.clone(), grant), limit, Box::new(marks.clone())));
         }
         let pods = Progress { marks, ..Progress::default() };
-        self.run = Run::Draining { attempt, deadline: began + limit, now: Box::new(pods) };
+        self.run = DrainRun::Draining { attempt, deadline: began + limit, now: Box::new(pods) };
     }
 
     /// Another attempt after the one that went so far.
@@ -60,8 +60,8 @@ impl Drain {
         let Some((until, reason)) = pause else { return self.attempt(now, attempt, marks, node, out) };
         let last = Box::new(Progress { marks, ..Progress::default() });
         if now < until {
-            out.push(Effect::Say(LogEvent::PauseKept(attempt, until.since(now))));
-            self.run = Run::Pausing { attempt, until, reason, last };
+            out.push(Effect::Say(DrainLogEvent::PauseKept(attempt, until.since(now))));
+            self.run = DrainRun::Pausing { attempt, until, reason, last };
         } else {
             self.next_attempt(now, attempt + 1, &last, node, out);
         }
@@ -69,7 +69,7 @@ impl Drain {
 
     /// Hears how far the attempt is.
     pub(crate) fn draining(&mut self, newest: Box<Progress>, node: &NodeContext) {
-        if let Run::Draining { now: held, .. } = &mut self.run {
+        if let DrainRun::Draining { now: held, .. } = &mut self.run {
             let marks = std::mem::take(&mut held.marks);
             *held = newest;
             // Until the attempt has marks of its own, those that it was given count.
@@ -90,9 +90,9 @@ impl Drain {
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) {
-        if let Run::Pausing { attempt, last, .. } = &self.run {
+        if let DrainRun::Pausing { attempt, last, .. } = &self.run {
             let (next, last) = (attempt + 1, last.clone());
-            out.push(Effect::Say(LogEvent::BlockerChanged(what)));
+            out.push(Effect::Say(DrainLogEvent::BlockerChanged(what)));
             self.next_attempt(now, next, &last, node, out);
         }
     }
@@ -101,12 +101,12 @@ impl Drain {
     pub(crate) fn drained(
         &mut self,
         now: Mono,
-        result: Result<Done, Box<Failure>>,
+        result: Result<DrainSuccess, Box<AttemptFailure>>,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) -> Option<Outcome> {
+    ) -> Option<DrainStepOutcome> {
         self.api_answers();
-        let Run::Draining { attempt, now: last, .. } = &self.run else { return None };
+        let DrainRun::Draining { attempt, now: last, .. } = &self.run else { return None };
         let (attempt, last) = (*attempt, last.clone());
         let failure = match result {
             Ok(done) => {
@@ -119,7 +119,7 @@ impl Drain {
                     replies: last.replies,
                     ..Progress::default()
                 });
-                self.run = Run::Holding { done, attempt, last, until: now + HOLD_LIMIT };
+                self.run = DrainRun::Holding { done, attempt, last, until: now + HOLD_LIMIT };
                 return self.release(out);
             }
             Err(failure) => *failure,
@@ -132,14 +132,14 @@ impl Drain {
             ..*last
         });
         let reason = failure.reason;
-        out.push(Effect::Say(LogEvent::AttemptFailed(attempt, reason.clone())));
+        out.push(Effect::Say(DrainLogEvent::AttemptFailed(attempt, reason.clone())));
         if attempt + u32::from(planted(Fault::K1)) < node.limits.drain_tries {
             let until = now + node.limits.drain_pause();
-            self.run = Run::Pausing { attempt, until, reason, last };
+            self.run = DrainRun::Pausing { attempt, until, reason, last };
             out.push(Effect::Await(self.run_id, Box::new(failure.watched)));
             return None;
         }
-        out.push(Effect::Say(LogEvent::GivingUp(reason.clone())));
-        Some(self.fail(DrainStatus::FailedDrain, End::FailedDrain { attempt, reason, last }))
+        out.push(Effect::Say(DrainLogEvent::GivingUp(reason.clone())));
+        Some(self.fail(DrainStatus::FailedDrain, DrainEnd::FailedDrain { attempt, reason, last }))
     }
 }

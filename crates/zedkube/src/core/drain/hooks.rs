@@ -9,11 +9,11 @@ use kubenodeop::Progress;
 use step::Mono;
 use topics::{DrainPhase, DrainStatus};
 
-use super::life::{Drain, Outcome};
-use super::run::{End, Run};
-use super::words::{Words, words};
+use super::life::{Drain, DrainStepOutcome};
+use super::run::{DrainEnd, DrainRun};
+use super::words::{StateWords, words};
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, LogEvent};
+use crate::core::facts::{DrainLogEvent, Effect};
 
 /// What is known of the hooks of this node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,8 +31,8 @@ pub(crate) struct HookState {
 impl Drain {
     /// Hears that a hook is being called.
     pub(crate) fn hooking(&mut self, name: String) {
-        if let Run::Cordoning { again: None, .. } | Run::Hooks { .. } = self.run {
-            self.run = Run::Hooks { running: name, again: None, trouble: String::new() };
+        if let DrainRun::Cordoning { again: None, .. } | DrainRun::Hooks { .. } = self.run {
+            self.run = DrainRun::Hooks { running: name, again: None, trouble: String::new() };
         }
     }
 
@@ -43,31 +43,31 @@ impl Drain {
         result: Result<(), String>,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) -> Option<Outcome> {
-        let Run::Hooks { .. } = self.run else { return None };
+    ) -> Option<DrainStepOutcome> {
+        let DrainRun::Hooks { .. } = self.run else { return None };
         let Err(trouble) = result else {
             self.go_to_cordon(now);
             return None;
         };
         self.hook_tries += 1;
         let tries = (self.hook_tries, node.limits.drain_tries);
-        out.push(Effect::Say(LogEvent::HookFailed(tries, trouble.clone())));
+        out.push(Effect::Say(DrainLogEvent::HookFailed(tries, trouble.clone())));
         if tries.0 < tries.1 {
             let again = Some(now + node.limits.drain_pause());
-            self.run = Run::Hooks { running: String::new(), again, trouble };
+            self.run = DrainRun::Hooks { running: String::new(), again, trouble };
             return None;
         }
-        out.push(Effect::Say(LogEvent::GivingUp(trouble.clone())));
+        out.push(Effect::Say(DrainLogEvent::GivingUp(trouble.clone())));
         let last = Box::new(Progress::default());
-        Some(self.fail(DrainStatus::FailedDrain, End::FailedDrain { attempt: 0, reason: trouble, last }))
+        Some(self.fail(DrainStatus::FailedDrain, DrainEnd::FailedDrain { attempt: 0, reason: trouble, last }))
     }
 
     /// The next step is the cordon, after another look at the turn: what came before has taken its time.
     pub(super) fn go_to_cordon(&mut self, now: Mono) {
-        self.run = Run::Cordoning { tried: 0, again: Some(now), trouble: String::new() };
+        self.run = DrainRun::Cordoning { tried: 0, again: Some(now), trouble: String::new() };
     }
 
-    pub(super) fn hook_words(&self, running: &str, trouble: &str, node: &NodeContext) -> Words {
+    pub(super) fn hook_words(&self, running: &str, trouble: &str, node: &NodeContext) -> StateWords {
         if trouble.is_empty() {
             return words(DrainPhase::RunningHooks, running, "nothing");
         }

@@ -11,12 +11,12 @@ use step::Mono;
 use topics::{CordonOwner, DrainJournal, DrainStake, DrainStatus, GoTime, NodeDrainRequest};
 
 use super::api_lost::Silence;
-use super::preflight::Preflight;
-use super::resume::{Before, Resume, some};
-use super::run::{End, Run};
+use super::preflight::PreflightState;
+use super::resume::{EarlierWork, Resume, some};
+use super::run::{DrainEnd, DrainRun};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, LogEvent, RemainingPod, RunId};
+use crate::core::facts::{DrainLogEvent, Effect, RemainingPod, RunId};
 
 /// How long the answer to whether the turn is still ours may take before the question is asked again.
 const CONFIRM_AGAIN: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ pub(crate) struct Drain {
     pub(super) properties: Properties,
     /// The fault-injection file holds a drain that is done.
     hold: bool,
-    pub(super) run: Run,
+    pub(super) run: DrainRun,
     /// The model (`tests/model/print.rs`) knows it by this name, as it does `looks` of the node.
     pub(super) run_id: RunId,
     /// The API does not answer in the middle of this drain.
@@ -44,13 +44,13 @@ pub(crate) struct Drain {
     /// The attempt of an earlier run of this agent, until it is continued.
     pub(super) resume: Option<Resume>,
     /// What this drain had done before the task that is at work now.
-    pub(super) before: Before,
+    pub(super) before: EarlierWork,
     /// What was left in place by policy, in attempts that are over.
     pub(super) left: Vec<String>,
     /// What was shown before this agent restarted, while the run catches up.
     pub(super) floor: Option<DrainStatus>,
     /// What was looked at before a turn is asked for, or the node is cordoned.
-    pub(super) preflight: Preflight,
+    pub(super) preflight: PreflightState,
     /// Whoever waits needs a turn, and no drain.
     pub(super) turn_alone: bool,
     /// Tries of the hooks before it that have failed.
@@ -59,7 +59,7 @@ pub(crate) struct Drain {
 
 /// What the rest of the core has to know of a step of the drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum DrainStepOutcome {
     /// A cordon was sent.
     CordonSent,
     /// The node is cordoned.
@@ -87,7 +87,7 @@ impl Drain {
         Self {
             properties: Properties::default(),
             hold: false,
-            run: status.map_or(Run::Idle, |it| Run::Ended(End::Resumed(it))),
+            run: status.map_or(DrainRun::Idle, |it| DrainRun::Ended(DrainEnd::Resumed(it))),
             run_id: 0,
             silence: None,
             silent_since: of_resumed.and_then(|it| some(it.api_silent_since_ms)),
@@ -96,10 +96,10 @@ impl Drain {
             started_at: journal.map_or(GoTime::ZERO, |it| it.started_at),
             next_start: None,
             resume,
-            before: Before::default(),
+            before: EarlierWork::default(),
             left: journal.map(|it| it.left.clone()).unwrap_or_default(),
             floor: None,
-            preflight: Preflight::Due,
+            preflight: PreflightState::Due,
             turn_alone: false,
             hook_tries: 0,
         }
@@ -112,7 +112,7 @@ impl Drain {
 
     /// Where it is.
     #[cfg(test)]
-    pub(crate) fn run(&self) -> &Run {
+    pub(crate) fn run(&self) -> &DrainRun {
         &self.run
     }
 
@@ -143,12 +143,12 @@ impl Drain {
 
     /// There is none, and none is over.
     pub(crate) fn is_idle(&self) -> bool {
-        self.run == Run::Idle
+        self.run == DrainRun::Idle
     }
 
     /// A request was accepted; the drain has not started.
     pub(crate) fn is_taken(&self) -> bool {
-        matches!(self.run, Run::Taken { .. })
+        matches!(self.run, DrainRun::Taken { .. })
     }
 
     /// It continues what an earlier run of this agent was in.
@@ -175,23 +175,23 @@ impl Drain {
     pub(crate) fn keeps_cordon(&self, node: &NodeContext) -> bool {
         match &self.run {
             // A node that waits is not cordoned; one that continues what it was in is, until its turn is refused.
-            Run::Taken { .. } | Run::Probing { .. } | Run::Waiting { .. } => {
+            DrainRun::Taken { .. } | DrainRun::Probing { .. } | DrainRun::Waiting { .. } => {
                 node.grant().is_some() || self.resume.is_some() || self.floor.is_some()
             }
-            Run::Idle
-            | Run::OutsideWindow
-            | Run::Entering { .. }
-            | Run::Ended(End::FailedCordon(_) | End::FailedDrain { .. }) => false,
-            Run::Ended(End::Resumed(status)) => {
+            DrainRun::Idle
+            | DrainRun::OutsideWindow
+            | DrainRun::Entering { .. }
+            | DrainRun::Ended(DrainEnd::FailedCordon(_) | DrainEnd::FailedDrain { .. }) => false,
+            DrainRun::Ended(DrainEnd::Resumed(status)) => {
                 !matches!(status, DrainStatus::FailedCordon | DrainStatus::FailedDrain)
             }
-            Run::Hooks { .. }
-            | Run::Cordoning { .. }
-            | Run::Confirming { .. }
-            | Run::Draining { .. }
-            | Run::Pausing { .. }
-            | Run::Holding { .. }
-            | Run::Ended(End::Drained { .. } | End::Skipped(_)) => true,
+            DrainRun::Hooks { .. }
+            | DrainRun::Cordoning { .. }
+            | DrainRun::Confirming { .. }
+            | DrainRun::Draining { .. }
+            | DrainRun::Pausing { .. }
+            | DrainRun::Holding { .. }
+            | DrainRun::Ended(DrainEnd::Drained { .. } | DrainEnd::Skipped(_)) => true,
         }
     }
 
@@ -217,15 +217,15 @@ impl Drain {
     }
 
     /// Ends whatever is under way, with every task; `None` leaves no drain at all.
-    pub(crate) fn end(&mut self, end: Option<End>, out: &mut Vec<Effect>) {
+    pub(crate) fn end(&mut self, end: Option<DrainEnd>, out: &mut Vec<Effect>) {
         self.run_id += 1;
         self.api_answers();
         self.stake = DrainStake::default();
         self.serves = None;
         self.floor = None;
         self.resume = None;
-        self.preflight = Preflight::Due;
-        self.run = end.map_or(Run::Idle, Run::Ended);
+        self.preflight = PreflightState::Due;
+        self.run = end.map_or(DrainRun::Idle, DrainRun::Ended);
         out.push(Effect::Cancel);
     }
 
@@ -238,7 +238,7 @@ impl Drain {
     pub(crate) fn void(&mut self) {
         if !self.is_active() {
             self.forget_left();
-            self.run = Run::Ended(End::Resumed(DrainStatus::NotRequested));
+            self.run = DrainRun::Ended(DrainEnd::Resumed(DrainStatus::NotRequested));
         }
     }
 
@@ -260,12 +260,12 @@ impl Drain {
         let from = self.next_start.filter(|_| resume.is_none()).unwrap_or(now).max(now);
         if resume.is_none() {
             self.started_at = node.wall(now);
-            self.before = Before::default();
+            self.before = EarlierWork::default();
         }
-        out.push(Effect::Say(LogEvent::Taken(request.clone())));
+        out.push(Effect::Say(DrainLogEvent::Taken(request.clone())));
         (self.resume, self.serves, self.floor) = (resume, Some(request), floor);
         self.hook_tries = 0;
-        self.run = Run::Taken { from };
+        self.run = DrainRun::Taken { from };
     }
 
     /// What time alone brings.
@@ -274,7 +274,7 @@ impl Drain {
         now: Mono,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) -> Option<Outcome> {
+    ) -> Option<DrainStepOutcome> {
         if let Some(failed) = self.over_limit(now, node, out) {
             return Some(failed);
         }
@@ -283,25 +283,25 @@ impl Drain {
             return self.let_go(outside);
         }
         match &mut self.run {
-            Run::Taken { from } if now >= *from => return self.start(now, node, out),
-            Run::OutsideWindow => return self.start(now, node, out),
-            Run::Waiting { again, .. } if again.is_some_and(|at| now >= at) => {
+            DrainRun::Taken { from } if now >= *from => return self.start(now, node, out),
+            DrainRun::OutsideWindow => return self.start(now, node, out),
+            DrainRun::Waiting { again, .. } if again.is_some_and(|at| now >= at) => {
                 *again = None;
                 return self.turn(now, node, out);
             }
-            Run::Confirming { again } | Run::Entering { again } if now >= *again => {
+            DrainRun::Confirming { again } | DrainRun::Entering { again } if now >= *again => {
                 *again = now + CONFIRM_AGAIN;
                 out.push(Effect::Turn(Ask::Confirm));
             }
-            Run::Probing { again, .. } if again.is_some_and(|at| now >= at) => {
+            DrainRun::Probing { again, .. } if again.is_some_and(|at| now >= at) => {
                 *again = None;
                 out.push(Effect::Probe(self.run_id));
             }
-            Run::Hooks { again, .. } if again.is_some_and(|at| now >= at) => {
+            DrainRun::Hooks { again, .. } if again.is_some_and(|at| now >= at) => {
                 self.go_to_cordon(now);
                 return self.advance(now, node, out);
             }
-            Run::Cordoning { tried, again, .. } if again.is_some_and(|at| now >= at) => {
+            DrainRun::Cordoning { tried, again, .. } if again.is_some_and(|at| now >= at) => {
                 *tried += 1;
                 if node.turn.held().is_some() {
                     // The try that failed has taken its time; the turn may be another's by now.
@@ -312,39 +312,39 @@ impl Drain {
                 *again = None;
                 return self.send_cordon(node, out);
             }
-            Run::Pausing { attempt, until, last, .. } if now >= *until => {
+            DrainRun::Pausing { attempt, until, last, .. } if now >= *until => {
                 let (next, last) = (*attempt + 1, last.clone());
                 self.next_attempt(now, next, &last, node, out);
             }
-            Run::Holding { until, .. } if now >= *until => {
-                out.push(Effect::Say(LogEvent::HeldTooLong));
+            DrainRun::Holding { until, .. } if now >= *until => {
+                out.push(Effect::Say(DrainLogEvent::HeldTooLong));
                 return self.complete(out);
             }
-            Run::Idle
-            | Run::Taken { .. }
-            | Run::Probing { .. }
-            | Run::Waiting { .. }
-            | Run::Hooks { .. }
-            | Run::Cordoning { .. }
-            | Run::Entering { .. }
-            | Run::Confirming { .. }
-            | Run::Draining { .. }
-            | Run::Pausing { .. }
-            | Run::Holding { .. }
-            | Run::Ended(_) => {}
+            DrainRun::Idle
+            | DrainRun::Taken { .. }
+            | DrainRun::Probing { .. }
+            | DrainRun::Waiting { .. }
+            | DrainRun::Hooks { .. }
+            | DrainRun::Cordoning { .. }
+            | DrainRun::Entering { .. }
+            | DrainRun::Confirming { .. }
+            | DrainRun::Draining { .. }
+            | DrainRun::Pausing { .. }
+            | DrainRun::Holding { .. }
+            | DrainRun::Ended(_) => {}
         }
         None
     }
 
     /// The drain starts, unless the windows keep it from that.
-    fn start(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
+    fn start(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) -> Option<DrainStepOutcome> {
         let outside = self.is_outside_window();
         if !self.may_start(node, out) {
             return self.let_go(outside);
         }
         self.next_start = Some(now + node.limits.drain_gap()).filter(|at| *at > now);
-        out.push(Effect::Say(LogEvent::Starting));
-        self.run = Run::Waiting { tried: 0, again: None };
+        out.push(Effect::Say(DrainLogEvent::Starting));
+        self.run = DrainRun::Waiting { tried: 0, again: None };
         if node.limits.take_turns {
             return self.turn(now, node, out);
         }
@@ -357,17 +357,21 @@ impl Drain {
     /// Asks whether the API is there, before the first try to cordon.
     pub(super) fn probe(&mut self, now: Mono, out: &mut Vec<Effect>) {
         out.push(Effect::Probe(self.run_id));
-        self.run = Run::probing(now, 0);
+        self.run = DrainRun::probing(now, 0);
     }
 
-    pub(super) fn send_cordon(&mut self, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
+    pub(super) fn send_cordon(
+        &mut self,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<DrainStepOutcome> {
         let (Some(request), Some(grant)) = (self.serves.clone(), node.grant()) else {
             // The turn is not known to be ours any more: it is waited for again.
-            self.run = Run::Waiting { tried: 0, again: None };
+            self.run = DrainRun::Waiting { tried: 0, again: None };
             return None;
         };
         out.push(Effect::Cordon(self.run_id, request, grant));
-        Some(Outcome::CordonSent)
+        Some(DrainStepOutcome::CordonSent)
     }
 
     /// The way to the cordon is free.
@@ -376,17 +380,17 @@ impl Drain {
         now: Mono,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) -> Option<Outcome> {
+    ) -> Option<DrainStepOutcome> {
         let outside = self.is_outside_window();
         if self.settle_window(node, out) {
             return self.let_go(outside);
         }
         if self.turn_alone && node.limits.take_turns {
             out.push(Effect::Turn(Ask::Confirm));
-            self.run = Run::Entering { again: now + CONFIRM_AGAIN };
+            self.run = DrainRun::Entering { again: now + CONFIRM_AGAIN };
             return None;
         }
-        self.run = Run::Cordoning { tried: 1, again: None, trouble: String::new() };
+        self.run = DrainRun::Cordoning { tried: 1, again: None, trouble: String::new() };
         if node.limits.take_turns {
             // A look that removes a cordon of before must not remove this one.
             out.push(Effect::Cancel);
@@ -406,63 +410,63 @@ impl Drain {
         result: Result<CordonOwner, String>,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) -> Option<Outcome> {
-        let Run::Cordoning { tried, again: None, .. } = self.run else { return None };
+    ) -> Option<DrainStepOutcome> {
+        let DrainRun::Cordoning { tried, again: None, .. } = self.run else { return None };
         match result {
             Ok(owner) => {
                 self.floor = None;
-                out.push(Effect::Say(LogEvent::Cordoned(owner)));
+                out.push(Effect::Say(DrainLogEvent::Cordoned(owner)));
                 if node.limits.take_turns {
                     out.push(Effect::Turn(Ask::Confirm));
-                    self.run = Run::Confirming { again: now + CONFIRM_AGAIN };
+                    self.run = DrainRun::Confirming { again: now + CONFIRM_AGAIN };
                 } else {
                     self.first_attempt(now, node, out);
                 }
-                Some(Outcome::Cordoned(owner))
+                Some(DrainStepOutcome::Cordoned(owner))
             }
             Err(trouble) => {
-                out.push(Effect::Say(LogEvent::CordonFailed(tried, trouble.clone())));
+                out.push(Effect::Say(DrainLogEvent::CordonFailed(tried, trouble.clone())));
                 if tried < node.limits.cordon_tries {
                     let again = Some(now + node.limits.cordon_pause());
-                    self.run = Run::Cordoning { tried, again, trouble };
+                    self.run = DrainRun::Cordoning { tried, again, trouble };
                     return None;
                 }
-                Some(self.fail(DrainStatus::FailedCordon, End::FailedCordon(trouble)))
+                Some(self.fail(DrainStatus::FailedCordon, DrainEnd::FailedCordon(trouble)))
             }
         }
     }
 
-    pub(super) fn skip(&mut self, skip: String, out: &mut Vec<Effect>) -> Outcome {
-        out.push(Effect::Say(LogEvent::Skipped(skip.clone())));
-        self.run = Run::Ended(End::Skipped(skip.clone()));
+    pub(super) fn skip(&mut self, skip: String, out: &mut Vec<Effect>) -> DrainStepOutcome {
+        out.push(Effect::Say(DrainLogEvent::Skipped(skip.clone())));
+        self.run = DrainRun::Ended(DrainEnd::Skipped(skip.clone()));
         self.resume = None;
-        Outcome::Skipped(skip)
+        DrainStepOutcome::Skipped(skip)
     }
 
-    pub(super) fn fail(&mut self, status: DrainStatus, end: End) -> Outcome {
-        self.run = Run::Ended(end);
+    pub(super) fn fail(&mut self, status: DrainStatus, end: DrainEnd) -> DrainStepOutcome {
+        self.run = DrainRun::Ended(end);
         self.floor = None;
         self.resume = None;
-        Outcome::Failed(status)
+        DrainStepOutcome::Failed(status)
     }
 
     /// Whether the fault-injection file holds a drain that is done.
-    pub(crate) fn hold(&mut self, hold: bool, out: &mut Vec<Effect>) -> Option<Outcome> {
+    pub(crate) fn hold(&mut self, hold: bool, out: &mut Vec<Effect>) -> Option<DrainStepOutcome> {
         self.hold = hold;
         self.release(out)
     }
 
     /// A proved drain becomes COMPLETE, unless the fault-injection file holds it.
-    pub(super) fn release(&mut self, out: &mut Vec<Effect>) -> Option<Outcome> {
+    pub(super) fn release(&mut self, out: &mut Vec<Effect>) -> Option<DrainStepOutcome> {
         if self.hold { None } else { self.complete(out) }
     }
 
-    fn complete(&mut self, out: &mut Vec<Effect>) -> Option<Outcome> {
-        let Run::Holding { done, attempt, last, .. } = &self.run else { return None };
-        let end = End::Drained { attempt: *attempt, last: last.clone() };
-        out.extend(self.left.iter().map(|it| Effect::Say(LogEvent::Left(it.clone()))));
-        out.push(Effect::Say(LogEvent::Complete(done.took)));
-        self.run = Run::Ended(end);
-        Some(Outcome::Drained)
+    fn complete(&mut self, out: &mut Vec<Effect>) -> Option<DrainStepOutcome> {
+        let DrainRun::Holding { done, attempt, last, .. } = &self.run else { return None };
+        let end = DrainEnd::Drained { attempt: *attempt, last: last.clone() };
+        out.extend(self.left.iter().map(|it| Effect::Say(DrainLogEvent::Left(it.clone()))));
+        out.push(Effect::Say(DrainLogEvent::Complete(done.took)));
+        self.run = DrainRun::Ended(end);
+        Some(DrainStepOutcome::Drained)
     }
 }

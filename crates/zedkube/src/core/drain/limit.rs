@@ -8,27 +8,27 @@ use kubenodeop::{PodAction, Progress};
 use step::Mono;
 use topics::{DrainStatus, RunningLimit};
 
-use super::life::{Drain, Outcome};
-use super::run::{End, Run};
+use super::life::{Drain, DrainStepOutcome};
+use super::run::{DrainEnd, DrainRun};
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, LogEvent};
+use crate::core::facts::{DrainLogEvent, Effect};
 use crate::limits::pod_action;
 
 impl Drain {
     /// When the first attempt of the drain that is under way began.
     fn began(&self) -> Option<Mono> {
         match &self.run {
-            Run::Draining { now: pods, .. } | Run::Pausing { last: pods, .. } => pods.marks.drain,
+            DrainRun::Draining { now: pods, .. } | DrainRun::Pausing { last: pods, .. } => pods.marks.drain,
             // It is proved.
-            Run::Holding { .. } | Run::Idle | Run::Ended(_) => None,
-            Run::Taken { .. }
-            | Run::OutsideWindow
-            | Run::Probing { .. }
-            | Run::Waiting { .. }
-            | Run::Hooks { .. }
-            | Run::Cordoning { .. }
-            | Run::Entering { .. }
-            | Run::Confirming { .. } => self.resume.as_ref().and_then(|it| it.marks.drain),
+            DrainRun::Holding { .. } | DrainRun::Idle | DrainRun::Ended(_) => None,
+            DrainRun::Taken { .. }
+            | DrainRun::OutsideWindow
+            | DrainRun::Probing { .. }
+            | DrainRun::Waiting { .. }
+            | DrainRun::Hooks { .. }
+            | DrainRun::Cordoning { .. }
+            | DrainRun::Entering { .. }
+            | DrainRun::Confirming { .. } => self.resume.as_ref().and_then(|it| it.marks.drain),
         }
     }
 
@@ -50,11 +50,11 @@ impl Drain {
         now: Mono,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) -> Option<Outcome> {
+    ) -> Option<DrainStepOutcome> {
         self.gives_up_at(node).filter(|until| now >= *until)?;
-        let (attempt, last, why) = if let Run::Pausing { attempt, last, reason, .. } = &self.run {
+        let (attempt, last, why) = if let DrainRun::Pausing { attempt, last, reason, .. } = &self.run {
             (*attempt, last.clone(), reason.clone())
-        } else if let Run::Draining { attempt, now: last, .. } = &self.run {
+        } else if let DrainRun::Draining { attempt, now: last, .. } = &self.run {
             (*attempt, last.clone(), self.why_left(last))
         } else {
             let resume = self.resume.as_ref()?;
@@ -63,12 +63,12 @@ impl Drain {
         };
         let secs = node.limits.drain_limit().as_secs();
         let reason = format!("not done within {secs} s, the limit for the whole drain: {why}");
-        out.push(Effect::Say(LogEvent::GivingUp(reason.clone())));
+        out.push(Effect::Say(DrainLogEvent::GivingUp(reason.clone())));
         let serves = self.serves.take();
         super::attempts::add_left(&mut self.left, &last.left);
-        self.end(Some(End::FailedDrain { attempt, reason, last }), out);
+        self.end(Some(DrainEnd::FailedDrain { attempt, reason, last }), out);
         self.serves = serves;
-        Some(Outcome::Failed(DrainStatus::FailedDrain))
+        Some(DrainStepOutcome::Failed(DrainStatus::FailedDrain))
     }
 
     fn why_left(&self, now: &Progress) -> String {
@@ -91,7 +91,7 @@ impl Drain {
             until: node.wall(until),
             then: pod_action(then).to_owned(),
         };
-        let attempt = if let Run::Draining { deadline, now, .. } = &self.run {
+        let attempt = if let DrainRun::Draining { deadline, now, .. } = &self.run {
             now.marks.attempt.map(|since| (since, *deadline))
         } else {
             None

@@ -1,6 +1,6 @@
 //! The drain of this node: phases, attempts, limits, and what is kept of it over a restart.
 //!
-//! Called by the core alone, which performs what an [`Outcome`] brings for the node and for whoever waits. Not here:
+//! Called by the core alone, which performs what an [`DrainStepOutcome`] brings for the node and for whoever waits. Not here:
 //! requests and answers, the Node object, and the pods. Pure: no clock, no I/O, no task.
 
 mod api_away;
@@ -18,10 +18,10 @@ mod window;
 mod words;
 
 pub(crate) use hooks::HookState;
-pub(crate) use life::{Drain, Outcome};
+pub(crate) use life::{Drain, DrainStepOutcome};
 pub(crate) use resume::{kept_marks, marks, ms};
-pub(crate) use run::End;
+pub(crate) use run::DrainEnd;
 pub(crate) use shown::blocker;
 pub(crate) use window::WindowState;
-pub use window::{Closed, Pass};
-pub(crate) use words::{Words, words};
+pub use window::{ClosedWindow, Pass};
+pub(crate) use words::{StateWords, words};

@@ -8,15 +8,15 @@
 
 use std::time::Duration;
 
-use kubenodeop::{Blocker, Progress};
+use kubenodeop::{AttemptBlocker, Progress};
 use outage::keeper::Ask;
 use step::Mono;
 use topics::DrainStatus;
 
-use super::life::{Drain, Outcome};
-use super::run::{End, Run};
+use super::life::{Drain, DrainStepOutcome};
+use super::run::{DrainEnd, DrainRun};
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, Hindered, LogEvent};
+use crate::core::facts::{DrainLogEvent, Effect, StartObstacle};
 use crate::limits::PROBE_PAUSE;
 
 /// Pause before it is looked again at what was found of pods; the node is looked at as often as it is tried to cordon it.
@@ -24,7 +24,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 
 /// How far the preflight is.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) enum Preflight {
+pub(crate) enum PreflightState {
     /// Nothing was looked at.
     #[default]
     Due,
@@ -35,9 +35,9 @@ pub(crate) enum Preflight {
     /// The drain cannot start.
     Found {
         /// Why.
-        what: Hindered,
+        what: StartObstacle,
         /// What was found of pods.
-        blockers: Vec<Blocker>,
+        blockers: Vec<AttemptBlocker>,
         /// When it is looked again; `None` while it is.
         again: Option<Mono>,
         /// When the drain fails of it; never of an API that does not answer.
@@ -48,27 +48,30 @@ pub(crate) enum Preflight {
 impl Drain {
     /// Nothing is known that would keep it from starting.
     pub(crate) fn is_fit(&self, node: &NodeContext) -> bool {
-        let waits = matches!(self.run, Run::Waiting { .. } | Run::Probing { .. });
+        let waits = matches!(self.run, DrainRun::Waiting { .. } | DrainRun::Probing { .. });
         let looks = node.limits.preflight && !self.turn_alone;
         // Whatever continues what it was in is not kept from it.
         let continues = self.resume.is_some() || self.floor.is_some();
-        !waits || !looks || continues || self.preflight == Preflight::Clean
+        !waits || !looks || continues || self.preflight == PreflightState::Clean
     }
 
     /// What keeps it from starting, while it waits for that.
-    pub(super) fn hindered(&self) -> Option<(&Hindered, &[Blocker])> {
+    pub(super) fn obstacle(&self) -> Option<(&StartObstacle, &[AttemptBlocker])> {
         match &self.preflight {
-            Preflight::Found { what, blockers, .. } if matches!(self.run, Run::Waiting { .. }) => {
+            PreflightState::Found { what, blockers, .. } if matches!(self.run, DrainRun::Waiting { .. }) => {
                 Some((what, blockers))
             }
-            Preflight::Due | Preflight::Looking | Preflight::Clean | Preflight::Found { .. } => None,
+            PreflightState::Due
+            | PreflightState::Looking
+            | PreflightState::Clean
+            | PreflightState::Found { .. } => None,
         }
     }
 
     /// When it is looked again, or given up.
     pub(super) fn preflight_due(&self) -> Option<Mono> {
         match (&self.preflight, &self.run) {
-            (Preflight::Found { again, until, .. }, Run::Waiting { .. }) => {
+            (PreflightState::Found { again, until, .. }, DrainRun::Waiting { .. }) => {
                 again.iter().chain(until).min().copied()
             }
             _ => None,
@@ -81,17 +84,20 @@ impl Drain {
         now: Mono,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) -> Option<Outcome> {
-        if !matches!(self.run, Run::Waiting { .. } | Run::Probing { .. }) {
-            self.preflight = Preflight::Due;
+    ) -> Option<DrainStepOutcome> {
+        if !matches!(self.run, DrainRun::Waiting { .. } | DrainRun::Probing { .. }) {
+            self.preflight = PreflightState::Due;
             return None;
         }
         let has_turn = node.limits.take_turns && node.grant().is_some();
         let looks = !self.is_fit(node) && !has_turn;
-        if !looks || !matches!(self.run, Run::Waiting { .. }) {
+        if !looks || !matches!(self.run, DrainRun::Waiting { .. }) {
             // What was found counts no more: nothing of it is due.
-            if matches!((&self.preflight, &self.run), (Preflight::Found { .. }, Run::Waiting { .. })) {
-                self.preflight = Preflight::Due;
+            if matches!(
+                (&self.preflight, &self.run),
+                (PreflightState::Found { .. }, DrainRun::Waiting { .. })
+            ) {
+                self.preflight = PreflightState::Due;
                 if !node.limits.take_turns {
                     self.probe(now, out);
                 }
@@ -99,25 +105,25 @@ impl Drain {
             return None;
         }
         let due = match &mut self.preflight {
-            Preflight::Found { what, blockers, until, .. } if until.is_some_and(|at| now >= at) => {
+            PreflightState::Found { what, blockers, until, .. } if until.is_some_and(|at| now >= at) => {
                 let (reason, blockers) = (what.why.clone(), std::mem::take(blockers));
                 let of_node = what.of_node;
-                self.preflight = Preflight::Due;
+                self.preflight = PreflightState::Due;
                 if of_node {
-                    return Some(self.fail(DrainStatus::FailedCordon, End::FailedCordon(reason)));
+                    return Some(self.fail(DrainStatus::FailedCordon, DrainEnd::FailedCordon(reason)));
                 }
-                out.push(Effect::Say(LogEvent::GivingUp(reason.clone())));
+                out.push(Effect::Say(DrainLogEvent::GivingUp(reason.clone())));
                 let last = Box::new(Progress { blockers, ..Progress::default() });
                 return Some(
-                    self.fail(DrainStatus::FailedDrain, End::FailedDrain { attempt: 0, reason, last }),
+                    self.fail(DrainStatus::FailedDrain, DrainEnd::FailedDrain { attempt: 0, reason, last }),
                 );
             }
-            Preflight::Found { again, .. } => again.take_if(|at| now >= *at).is_some(),
-            Preflight::Due => {
-                self.preflight = Preflight::Looking;
+            PreflightState::Found { again, .. } => again.take_if(|at| now >= *at).is_some(),
+            PreflightState::Due => {
+                self.preflight = PreflightState::Looking;
                 true
             }
-            Preflight::Looking | Preflight::Clean => false,
+            PreflightState::Looking | PreflightState::Clean => false,
         };
         if due {
             out.push(Effect::Preflight(self.run_id));
@@ -129,19 +135,19 @@ impl Drain {
     pub(crate) fn preflighted(
         &mut self,
         now: Mono,
-        found: Result<Vec<Blocker>, Hindered>,
+        found: Result<Vec<AttemptBlocker>, StartObstacle>,
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) {
         let before = match &self.preflight {
-            Preflight::Looking => None,
-            Preflight::Found { what, again: None, until, .. } => Some((what.clone(), *until)),
-            Preflight::Due | Preflight::Clean | Preflight::Found { .. } => return,
+            PreflightState::Looking => None,
+            PreflightState::Found { what, again: None, until, .. } => Some((what.clone(), *until)),
+            PreflightState::Due | PreflightState::Clean | PreflightState::Found { .. } => return,
         };
         let (what, blockers) = match found {
             Ok(blockers) => match blockers.first() {
                 None => {
-                    self.preflight = Preflight::Clean;
+                    self.preflight = PreflightState::Clean;
                     if !node.limits.take_turns {
                         self.probe(now, out);
                     }
@@ -150,14 +156,14 @@ impl Drain {
                 Some(first) => {
                     let next_step = format!("{}: {}", first.subject, first.next_step());
                     let why = first.reason.clone();
-                    let what = Hindered { why, next_step, away: false, of_node: false };
+                    let what = StartObstacle { why, next_step, away: false, of_node: false };
                     (what, blockers)
                 }
             },
             Err(what) => (what, Vec::new()),
         };
         if before.as_ref().is_none_or(|(it, _)| it.why != what.why) {
-            out.push(Effect::Say(LogEvent::Hindered(what.why.clone())));
+            out.push(Effect::Say(DrainLogEvent::CannotStart(what.why.clone())));
         }
         if what.away {
             // Whether the drain is skipped is decided by what the keeper of the turn meets, or the probe.
@@ -177,6 +183,6 @@ impl Drain {
         };
         let same = before.filter(|(it, _)| (it.of_node, it.away) == (what.of_node, what.away));
         let until = same.map_or_else(|| (!what.away).then_some(now + limit), |(_, until)| until);
-        self.preflight = Preflight::Found { what, blockers, again: Some(now + pause), until };
+        self.preflight = PreflightState::Found { what, blockers, again: Some(now + pause), until };
     }
 }

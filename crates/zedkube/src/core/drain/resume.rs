@@ -11,7 +11,7 @@ use kubenodeop::{Marks, Progress, Tier};
 use step::Mono;
 use topics::{DrainJournal, DrainMarks, NodeDrainRequest, PodCounts, RequestId};
 
-use super::run::Run;
+use super::run::DrainRun;
 
 /// An attempt in which this agent restarted.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +50,7 @@ impl Resume {
 
 /// What a drain had done before the task that is at work now: in earlier attempts, and before this agent restarted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Before {
+pub(super) struct EarlierWork {
     /// Evictions that the server had accepted.
     pub(super) evicted: u32,
     /// How often the cordon had to be renewed.
@@ -59,7 +59,7 @@ pub(super) struct Before {
     pub(super) counts: PodCounts,
 }
 
-impl Before {
+impl EarlierWork {
     /// With an attempt that is over.
     pub(super) fn and(self, last: &Progress) -> Self {
         Self {
@@ -83,16 +83,16 @@ impl Before {
 }
 
 /// The part of a journal about attempts: number, end of the pause, marks, why the last one failed.
-pub(super) struct Kept {
+pub(super) struct SavedAttempts {
     pub(super) attempt: u32,
     pub(super) pause_end_ms: u64,
     pub(super) marks: DrainMarks,
     pub(super) reason: String,
 }
 
-impl Kept {
+impl SavedAttempts {
     /// Of a run, or of what it will continue from.
-    pub(super) fn of(run: &Run, resume: Option<&Resume>) -> Self {
+    pub(super) fn of(run: &DrainRun, resume: Option<&Resume>) -> Self {
         let kept = |attempt: u32, until: Option<Mono>, held: &Marks, reason: String| Self {
             attempt,
             pause_end_ms: until.map(ms).unwrap_or_default(),
@@ -100,25 +100,25 @@ impl Kept {
             reason,
         };
         match run {
-            Run::Draining { now: pods, .. } => kept(run.attempt(), None, &pods.marks, String::new()),
-            Run::Holding { last, .. } => {
+            DrainRun::Draining { now: pods, .. } => kept(run.attempt(), None, &pods.marks, String::new()),
+            DrainRun::Holding { last, .. } => {
                 // It is proved: what follows a restart is not held against the limit of the drain.
                 let held = Marks { drain: None, ..last.marks.clone() };
                 kept(run.attempt(), None, &held, String::new())
             }
-            Run::Pausing { attempt, until, reason, last } => {
+            DrainRun::Pausing { attempt, until, reason, last } => {
                 kept(*attempt, Some(*until), &last.marks, reason.clone())
             }
-            Run::Idle
-            | Run::Taken { .. }
-            | Run::OutsideWindow
-            | Run::Probing { .. }
-            | Run::Waiting { .. }
-            | Run::Hooks { .. }
-            | Run::Cordoning { .. }
-            | Run::Entering { .. }
-            | Run::Confirming { .. }
-            | Run::Ended(_) => match resume {
+            DrainRun::Idle
+            | DrainRun::Taken { .. }
+            | DrainRun::OutsideWindow
+            | DrainRun::Probing { .. }
+            | DrainRun::Waiting { .. }
+            | DrainRun::Hooks { .. }
+            | DrainRun::Cordoning { .. }
+            | DrainRun::Entering { .. }
+            | DrainRun::Confirming { .. }
+            | DrainRun::Ended(_) => match resume {
                 Some(Resume { attempt, marks, pause, .. }) => {
                     let (until, reason) = pause.clone().unzip();
                     kept(*attempt, until, marks, reason.unwrap_or_default())

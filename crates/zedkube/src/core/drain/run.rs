@@ -4,11 +4,11 @@ use kubenodeop::Progress;
 use step::Mono;
 use topics::DrainStatus;
 
-use crate::core::facts::Done;
+use crate::core::facts::DrainSuccess;
 
 /// One drain, from the request to its end; each state holds what is valid in it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Run {
+pub(crate) enum DrainRun {
     /// Nothing is asked for.
     Idle,
     /// A request was taken.
@@ -20,12 +20,12 @@ pub(crate) enum Run {
     OutsideWindow,
     /// Asks whether the API is there.
     Probing {
-        /// As in [`Run::Waiting`].
+        /// As in [`DrainRun::Waiting`].
         tried: u32,
         /// When it is asked again; `None` while an answer is awaited.
         again: Option<Mono>,
         /// How it is not.
-        away: Away,
+        away: ApiAbsence,
     },
     /// Waits for its turn to be down.
     Waiting {
@@ -85,7 +85,7 @@ pub(crate) enum Run {
     /// Drained, and held by the fault-injection file.
     Holding {
         /// What came of it.
-        done: Done,
+        done: DrainSuccess,
         /// The attempt that it took.
         attempt: u32,
         /// How far it was.
@@ -94,12 +94,12 @@ pub(crate) enum Run {
         until: Mono,
     },
     /// Over.
-    Ended(End),
+    Ended(DrainEnd),
 }
 
 /// An API that is not there.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Away {
+pub(crate) struct ApiAbsence {
     /// Since when.
     pub(super) since: Mono,
     /// Why it is not, or empty.
@@ -110,17 +110,17 @@ pub(crate) struct Away {
     pub(super) refused: Option<String>,
 }
 
-impl Run {
+impl DrainRun {
     /// Asks from now on whether the API is there.
     pub(super) fn probing(now: Mono, tried: u32) -> Self {
-        let away = Away { since: now, trouble: String::new(), skip_at: None, refused: None };
+        let away = ApiAbsence { since: now, trouble: String::new(), skip_at: None, refused: None };
         Self::Probing { tried, again: None, away }
     }
 }
 
 /// How a drain ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum DrainEnd {
     /// Proved done.
     Drained { attempt: u32, last: Box<Progress> },
     /// Left out, for this reason.
@@ -133,7 +133,7 @@ pub(crate) enum End {
     Resumed(DrainStatus),
 }
 
-impl Run {
+impl DrainRun {
     /// The status that says where it is. `floor` is what was shown before this agent restarted.
     pub(super) fn status(&self, floor: Option<DrainStatus>) -> DrainStatus {
         match self {
@@ -147,26 +147,26 @@ impl Run {
             | Self::Confirming { .. } => floor.unwrap_or(DrainStatus::Starting),
             Self::Draining { .. } | Self::Holding { .. } => DrainStatus::Cordoned,
             Self::Pausing { .. } => DrainStatus::DrainRetrying,
-            Self::Ended(End::Drained { .. } | End::Skipped(_)) => DrainStatus::Complete,
-            Self::Ended(End::FailedCordon(_)) => DrainStatus::FailedCordon,
-            Self::Ended(End::FailedDrain { .. }) => DrainStatus::FailedDrain,
-            Self::Ended(End::Resumed(status)) => *status,
+            Self::Ended(DrainEnd::Drained { .. } | DrainEnd::Skipped(_)) => DrainStatus::Complete,
+            Self::Ended(DrainEnd::FailedCordon(_)) => DrainStatus::FailedCordon,
+            Self::Ended(DrainEnd::FailedDrain { .. }) => DrainStatus::FailedDrain,
+            Self::Ended(DrainEnd::Resumed(status)) => *status,
         }
     }
 
     /// How it ended or was before this agent restarted, while nothing has come after it.
     pub(super) fn resumed(&self) -> Option<DrainStatus> {
-        if let Self::Ended(End::Resumed(status)) = self { Some(*status) } else { None }
+        if let Self::Ended(DrainEnd::Resumed(status)) = self { Some(*status) } else { None }
     }
 
     /// Why the drain was left out, or empty.
     pub(super) fn skip(&self) -> String {
-        if let Self::Ended(End::Skipped(skip)) = self { skip.clone() } else { String::new() }
+        if let Self::Ended(DrainEnd::Skipped(skip)) = self { skip.clone() } else { String::new() }
     }
 
     /// Why it failed, or empty.
     pub(super) fn failure(&self) -> String {
-        if let Self::Ended(End::FailedCordon(reason) | End::FailedDrain { reason, .. }) = self {
+        if let Self::Ended(DrainEnd::FailedCordon(reason) | DrainEnd::FailedDrain { reason, .. }) = self {
             reason.clone()
         } else {
             String::new()
@@ -198,7 +198,7 @@ impl Run {
         | Self::Pausing { attempt, last: pods, .. }
         | Self::Holding { attempt, last: pods, .. }
         | Self::Ended(
-            End::Drained { attempt, last: pods } | End::FailedDrain { attempt, last: pods, .. },
+            DrainEnd::Drained { attempt, last: pods } | DrainEnd::FailedDrain { attempt, last: pods, .. },
         )) = self
         else {
             return None;

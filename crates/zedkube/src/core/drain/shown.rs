@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use kubenodeop::{Counts, Phase, PodAction, Progress, VolumeWait};
+use kubenodeop::{AttemptPhase, Counts, PodAction, Progress, VolumeWait};
 use step::Mono;
 use topics::{
     Blocker, DrainJournal, DrainStatus, GoTime, MachineProgress, NodeDrainProgress, PodCounts, StepWord,
@@ -12,13 +12,13 @@ use topics::{
 use super::api_lost::may_be_skipped;
 use super::attempts::add_left;
 use super::life::Drain;
-use super::resume::{Before, Kept, ms};
-use super::run::{End, Run};
+use super::resume::{EarlierWork, SavedAttempts, ms};
+use super::run::{DrainEnd, DrainRun};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
 
 /// What does not leave, for a reader.
-pub(crate) fn blocker(it: &kubenodeop::Blocker, since: GoTime) -> Blocker {
+pub(crate) fn blocker(it: &kubenodeop::AttemptBlocker, since: GoTime) -> Blocker {
     Blocker {
         pod: it.subject.to_string(),
         uid: it.subject.uid().to_owned(),
@@ -45,7 +45,7 @@ fn machine(it: &kubenodeop::MachineShown) -> MachineProgress {
     MachineProgress { name: it.name.clone(), state: it.state.text().to_owned(), reason: it.text.clone() }
 }
 
-fn shown(all: &[kubenodeop::Blocker], node: &NodeContext) -> Vec<Blocker> {
+fn shown(all: &[kubenodeop::AttemptBlocker], node: &NodeContext) -> Vec<Blocker> {
     all.iter().map(|it| blocker(it, node.wall(it.since))).collect()
 }
 
@@ -62,28 +62,28 @@ impl Drain {
         };
         let NodeDrainProgress { attempt, evicted, recordons, counts, .. } = *shown;
         let counts = if attempt == resume.attempt { counts } else { PodCounts::default() };
-        self.before = Before { evicted, recordons, counts };
+        self.before = EarlierWork { evicted, recordons, counts };
     }
 
     /// How far it is, for a reader: the members that are about the drain.
     pub(crate) fn progress(&self, answers: &Answers, node: &NodeContext) -> NodeDrainProgress {
         let pods = self.run.pods().cloned().unwrap_or_default();
         let (tier, estimate, deadline) = match &self.run {
-            Run::Draining { now, deadline, .. } => {
+            DrainRun::Draining { now, deadline, .. } => {
                 let ends = node.limits.attempt_limit_then == PodAction::GiveUp;
                 (now.tier, now.estimate, Some(*deadline).filter(|_| ends))
             }
-            Run::Pausing { until, .. } | Run::Holding { until, .. } => (None, None, Some(*until)),
-            Run::Hooks { again, .. } => (None, None, *again),
-            Run::Probing { away, .. } => (None, None, away.skip_at.filter(|_| away.refused.is_none())),
-            Run::Idle
-            | Run::Taken { .. }
-            | Run::OutsideWindow
-            | Run::Waiting { .. }
-            | Run::Entering { .. }
-            | Run::Cordoning { .. }
-            | Run::Confirming { .. }
-            | Run::Ended(_) => (None, None, None),
+            DrainRun::Pausing { until, .. } | DrainRun::Holding { until, .. } => (None, None, Some(*until)),
+            DrainRun::Hooks { again, .. } => (None, None, *again),
+            DrainRun::Probing { away, .. } => (None, None, away.skip_at.filter(|_| away.refused.is_none())),
+            DrainRun::Idle
+            | DrainRun::Taken { .. }
+            | DrainRun::OutsideWindow
+            | DrainRun::Waiting { .. }
+            | DrainRun::Entering { .. }
+            | DrainRun::Cordoning { .. }
+            | DrainRun::Confirming { .. }
+            | DrainRun::Ended(_) => (None, None, None),
         };
         let deadline = deadline.into_iter().chain(self.gives_up_at(node)).min();
         let wall = |at: Option<Mono>| at.map_or(GoTime::ZERO, |at| node.wall(at));
@@ -93,10 +93,10 @@ impl Drain {
             requested_by: serves.requested_by,
             requested_at: serves.requested_at,
             context: serves.context,
-            attempt: Kept::of(&self.run, self.resume.as_ref()).attempt,
+            attempt: SavedAttempts::of(&self.run, self.resume.as_ref()).attempt,
             tier: tier.map(|it| it.text().to_owned()).unwrap_or_default(),
             counts: self.counts(),
-            blockers: self.hindered().map_or_else(|| blockers(&pods, node), |(_, found)| shown(found, node)),
+            blockers: self.obstacle().map_or_else(|| blockers(&pods, node), |(_, found)| shown(found, node)),
             machines: pods.machines.iter().map(machine).collect(),
             left: self.all_left(),
             volumes: pods.volumes,
@@ -117,7 +117,8 @@ impl Drain {
     }
 
     fn turn_shown(&self, node: &NodeContext) -> TurnShown {
-        let Some(waiting) = node.turn.waiting().filter(|_| matches!(self.run, Run::Waiting { .. })) else {
+        let Some(waiting) = node.turn.waiting().filter(|_| matches!(self.run, DrainRun::Waiting { .. }))
+        else {
             let fence = node.turn.held().map(|it| it.fence).unwrap_or_default();
             return TurnShown { fence, ..TurnShown::default() };
         };
@@ -134,7 +135,8 @@ impl Drain {
     /// pod, but for the marks of limits.
     pub(crate) fn journal(&self, node: &NodeContext) -> DrainJournal {
         let serves = self.serves.clone().unwrap_or_default();
-        let Kept { attempt, pause_end_ms, marks, reason } = Kept::of(&self.run, self.resume.as_ref());
+        let SavedAttempts { attempt, pause_end_ms, marks, reason } =
+            SavedAttempts::of(&self.run, self.resume.as_ref());
         DrainJournal {
             requested_by: serves.requested_by,
             requested_at: serves.requested_at,
@@ -169,8 +171,8 @@ impl Drain {
 
     /// The attempt, while the node is being proved empty.
     pub(crate) fn proving(&self) -> Option<u32> {
-        if let Run::Draining { attempt, now: pods, .. } = &self.run
-            && pods.phase == Phase::Proving
+        if let DrainRun::Draining { attempt, now: pods, .. } = &self.run
+            && pods.phase == AttemptPhase::Proving
         {
             return Some(*attempt);
         }
@@ -185,25 +187,30 @@ impl Drain {
     ) -> Option<(StepWord, DrainStatus, String)> {
         let withdrawn = |why: &str| (StepWord::Withdrawn, DrainStatus::NotRequested, why.to_owned());
         match &self.run {
-            Run::Taken { .. }
-            | Run::OutsideWindow
-            | Run::Probing { .. }
-            | Run::Waiting { .. }
-            | Run::Entering { .. }
-            | Run::Hooks { .. }
-            | Run::Cordoning { .. }
-            | Run::Confirming { .. }
-            | Run::Draining { .. }
-            | Run::Pausing { .. }
-            | Run::Holding { .. } => None,
+            DrainRun::Taken { .. }
+            | DrainRun::OutsideWindow
+            | DrainRun::Probing { .. }
+            | DrainRun::Waiting { .. }
+            | DrainRun::Entering { .. }
+            | DrainRun::Hooks { .. }
+            | DrainRun::Cordoning { .. }
+            | DrainRun::Confirming { .. }
+            | DrainRun::Draining { .. }
+            | DrainRun::Pausing { .. }
+            | DrainRun::Holding { .. } => None,
             // After a start it is not known yet whether it continues.
-            Run::Ended(End::Resumed(status)) if status.is_under_way() => None,
-            Run::Idle if !answers.knows_requests() => None,
-            Run::Idle => Some(withdrawn("this node takes no part in drains any more")),
-            Run::Ended(End::FailedCordon(why)) => {
+            DrainRun::Ended(DrainEnd::Resumed(status)) if status.is_under_way() => None,
+            DrainRun::Idle if !answers.knows_requests() => None,
+            DrainRun::Idle => Some(withdrawn("this node takes no part in drains any more")),
+            DrainRun::Ended(DrainEnd::FailedCordon(why)) => {
                 Some((StepWord::Failed, DrainStatus::FailedCordon, why.clone()))
             }
-            Run::Ended(End::Drained { .. } | End::Skipped(_) | End::FailedDrain { .. } | End::Resumed(_)) => {
+            DrainRun::Ended(
+                DrainEnd::Drained { .. }
+                | DrainEnd::Skipped(_)
+                | DrainEnd::FailedDrain { .. }
+                | DrainEnd::Resumed(_),
+            ) => {
                 let answer = answers.final_answer(record.id());
                 let (status, skip) =
                     answer.map_or((DrainStatus::NotRequested, ""), |it| (it.status, &it.skip));
@@ -227,14 +234,14 @@ impl Drain {
     }
 
     fn is_done(&self) -> bool {
-        matches!(self.run, Run::Holding { .. } | Run::Ended(End::Drained { .. }))
+        matches!(self.run, DrainRun::Holding { .. } | DrainRun::Ended(DrainEnd::Drained { .. }))
     }
 
     /// Pods of this attempt, those that had gone before this agent restarted included.
     pub(super) fn counts(&self) -> PodCounts {
         let pods = self.run.pods();
-        let over =
-            self.is_done() || pods.is_some_and(|it| !matches!(it.phase, Phase::Machines | Phase::Draining));
+        let over = self.is_done()
+            || pods.is_some_and(|it| !matches!(it.phase, AttemptPhase::Machines | AttemptPhase::Draining));
         self.before.with(pods.map(|it| counts(it.counts)).unwrap_or_default(), over)
     }
 

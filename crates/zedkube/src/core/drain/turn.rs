@@ -8,29 +8,34 @@ use outage::turn::record::Phase;
 use step::Mono;
 use topics::DrainStatus;
 
-use super::life::{Drain, Outcome};
-use super::run::{End, Run};
+use super::life::{Drain, DrainStepOutcome};
+use super::run::{DrainEnd, DrainRun};
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, LogEvent};
+use crate::core::facts::{DrainLogEvent, Effect};
 use crate::core::k3s::TURN_ALONE;
 use crate::limits::PROBE_PAUSE;
 
 impl Drain {
     /// What the standing of our turn means for the drain.
-    pub(crate) fn turn(&mut self, now: Mono, node: &NodeContext, out: &mut Vec<Effect>) -> Option<Outcome> {
+    pub(crate) fn turn(
+        &mut self,
+        now: Mono,
+        node: &NodeContext,
+        out: &mut Vec<Effect>,
+    ) -> Option<DrainStepOutcome> {
         let active = self.run.is_under_turn();
-        let under_it = active || matches!(self.run, Run::Ended(End::Drained { .. }));
+        let under_it = active || matches!(self.run, DrainRun::Ended(DrainEnd::Drained { .. }));
         // Whoever has to wait for somebody else does not hold it, however that came.
         let refused = node.turn.waiting().filter(|_| under_it && node.turn.is_refused());
         if let Some(why) = node.turn.lost().or(refused.map(|it| it.why.as_str())) {
             let why = why.to_owned();
             if active {
-                out.push(Effect::Say(LogEvent::TurnLost(why.clone())));
+                out.push(Effect::Say(DrainLogEvent::TurnLost(why.clone())));
                 self.end(None, out);
             }
-            return Some(Outcome::TurnLost(why));
+            return Some(DrainStepOutcome::TurnLost(why));
         }
-        let Run::Waiting { tried, again } = self.run else { return None };
+        let DrainRun::Waiting { tried, again } = self.run else { return None };
         if node.grant().is_some() {
             return self.begin_cordon(now, node, out);
         }
@@ -39,12 +44,12 @@ impl Drain {
                 return None;
             }
             out.push(Effect::Probe(self.run_id));
-            self.run = Run::probing(now, tried);
+            self.run = DrainRun::probing(now, tried);
         } else if let Some(waiting) = node.turn.waiting().filter(|_| node.turn.is_refused()) {
-            self.run = Run::Waiting { tried: 0, again: None };
-            out.push(Effect::Say(LogEvent::WaitsForTurn(waiting.why.clone())));
+            self.run = DrainRun::Waiting { tried: 0, again: None };
+            out.push(Effect::Say(DrainLogEvent::WaitsForTurn(waiting.why.clone())));
             if self.resume.take().is_some() | self.floor.take().is_some() {
-                return Some(Outcome::TurnRefused);
+                return Some(DrainStepOutcome::TurnRefused);
             }
         }
         None
@@ -57,10 +62,10 @@ impl Drain {
         tried: u32,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) -> Option<Outcome> {
+    ) -> Option<DrainStepOutcome> {
         if !node.limits.take_turns && !self.is_fit(node) {
             // The API was away when it was looked.
-            self.run = Run::Waiting { tried: 0, again: None };
+            self.run = DrainRun::Waiting { tried: 0, again: None };
             return None;
         }
         if node.grant().is_some() {
@@ -68,16 +73,16 @@ impl Drain {
         }
         let trouble = node.turn.waiting().filter(|_| node.turn.is_unreachable()).map(|it| it.why.clone());
         let Some(trouble) = trouble else {
-            self.run = Run::Waiting { tried: 0, again: None };
+            self.run = DrainRun::Waiting { tried: 0, again: None };
             return self.turn(now, node, out);
         };
         let tried = tried + 1;
-        out.push(Effect::Say(LogEvent::CordonFailed(tried, trouble.clone())));
+        out.push(Effect::Say(DrainLogEvent::CordonFailed(tried, trouble.clone())));
         out.push(Effect::Turn(Ask::Look));
         if tried >= node.limits.cordon_tries {
-            return Some(self.fail(DrainStatus::FailedCordon, End::FailedCordon(trouble)));
+            return Some(self.fail(DrainStatus::FailedCordon, DrainEnd::FailedCordon(trouble)));
         }
-        self.run = Run::Waiting { tried, again: Some(now + node.limits.cordon_pause()) };
+        self.run = DrainRun::Waiting { tried, again: Some(now + node.limits.cordon_pause()) };
         None
     }
 
@@ -89,17 +94,17 @@ impl Drain {
         ours: bool,
         node: &NodeContext,
         out: &mut Vec<Effect>,
-    ) -> Option<Outcome> {
-        if let Run::Confirming { again } | Run::Entering { again } = &mut self.run
+    ) -> Option<DrainStepOutcome> {
+        if let DrainRun::Confirming { again } | DrainRun::Entering { again } = &mut self.run
             && !ours
         {
             *again = now + PROBE_PAUSE;
-        } else if let Run::Confirming { .. } = self.run {
+        } else if let DrainRun::Confirming { .. } = self.run {
             self.first_attempt(now, node, out);
-        } else if let Run::Entering { .. } = self.run {
-            self.run = Run::Ended(End::Skipped(TURN_ALONE.to_owned()));
-            return Some(Outcome::TurnAlone);
-        } else if let Run::Cordoning { again, .. } = &mut self.run
+        } else if let DrainRun::Entering { .. } = self.run {
+            self.run = DrainRun::Ended(DrainEnd::Skipped(TURN_ALONE.to_owned()));
+            return Some(DrainStepOutcome::TurnAlone);
+        } else if let DrainRun::Cordoning { again, .. } = &mut self.run
             && ours
             && again.take().is_some()
         {
@@ -110,14 +115,15 @@ impl Drain {
 
     /// Whether a turn is needed as the drain is, or kept if there is one.
     pub(crate) fn wants_turn(&self, node: &NodeContext) -> bool {
-        let waits = matches!(self.run, Run::Probing { .. } | Run::Waiting { .. });
-        let keeps = matches!(self.run, Run::Taken { .. }) && node.turn.held().is_some();
+        let waits = matches!(self.run, DrainRun::Probing { .. } | DrainRun::Waiting { .. });
+        let keeps = matches!(self.run, DrainRun::Taken { .. }) && node.turn.held().is_some();
         waits || keeps || self.run.is_under_turn()
     }
 
     /// How far it is, for others who wait for their turn.
     pub(crate) fn turn_phase(&self) -> Option<Phase> {
-        let drained = matches!(self.run, Run::Holding { .. } | Run::Ended(End::Drained { .. }));
+        let drained =
+            matches!(self.run, DrainRun::Holding { .. } | DrainRun::Ended(DrainEnd::Drained { .. }));
         drained.then_some(Phase::Drained)
     }
 }

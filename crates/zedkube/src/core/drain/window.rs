@@ -10,16 +10,16 @@ use topics::{
     DrainPhase, DrainStatus, GoTime, NodeDrainRequest, OperationPause, PauseScope, RequestId, Requester,
 };
 
-use super::life::{Drain, Outcome};
-use super::run::Run;
-use super::words::{Words, words};
+use super::life::{Drain, DrainStepOutcome};
+use super::run::DrainRun;
+use super::words::{StateWords, words};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{Effect, LogEvent};
+use crate::core::facts::{DrainLogEvent, Effect};
 
 /// Why no drain starts now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Closed {
+pub struct ClosedWindow {
     /// In words: which window, when it opens by its own zone, and in how long.
     pub why: String,
     /// When it opens, where that is known.
@@ -39,7 +39,7 @@ pub struct Pass {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct WindowState {
     /// Why no drain starts; `None` while one may, and without windows.
-    pub(crate) closed: Option<Closed>,
+    pub(crate) closed: Option<ClosedWindow>,
     pub(crate) pass: Option<Pass>,
     /// A person's pause; one that refuses the controller alone is its agents' to keep.
     pub(crate) pause: Option<OperationPause>,
@@ -54,17 +54,17 @@ impl WindowState {
 
 impl Drain {
     /// Why it may not start now.
-    fn shut_out(&self, node: &NodeContext) -> Option<LogEvent> {
+    fn shut_out(&self, node: &NodeContext) -> Option<DrainLogEvent> {
         // REQUESTED says that it had not started when this agent restarted.
         if self.resume.is_some() || self.floor.is_some_and(|it| it != DrainStatus::Requested) {
             return None;
         }
         if let Some(pause) = node.window.paused() {
-            return Some(LogEvent::Paused(pause.words()));
+            return Some(DrainLogEvent::Paused(pause.words()));
         }
         let closed = node.window.closed.as_ref()?;
         let passes = self.serves.as_ref().is_some_and(|it| may_always(it, node));
-        (!passes).then(|| LogEvent::OutsideWindow(closed.why.clone()))
+        (!passes).then(|| DrainLogEvent::OutsideWindow(closed.why.clone()))
     }
 
     /// Until it has started, the drain of a closed window works in the name of somebody who still asks, and of one who may
@@ -84,7 +84,7 @@ impl Drain {
     }
 
     fn awaits_start(&self) -> bool {
-        matches!(self.run, Run::OutsideWindow | Run::Probing { .. } | Run::Waiting { .. })
+        matches!(self.run, DrainRun::OutsideWindow | DrainRun::Probing { .. } | DrainRun::Waiting { .. })
     }
 
     /// Sends a drain that has not started back before the window. Whether it has to wait there.
@@ -102,38 +102,38 @@ impl Drain {
         }
         let ours = self.serves.as_ref().and_then(|it| pass_of(it, node));
         if let Some(pass) = ours.filter(|_| node.window.closed.is_some()) {
-            out.push(Effect::Say(LogEvent::WindowPassed(pass.by.clone())));
+            out.push(Effect::Say(DrainLogEvent::WindowPassed(pass.by.clone())));
         }
         true
     }
 
-    fn close(&mut self, why: LogEvent, out: &mut Vec<Effect>) {
-        if self.run != Run::OutsideWindow {
+    fn close(&mut self, why: DrainLogEvent, out: &mut Vec<Effect>) {
+        if self.run != DrainRun::OutsideWindow {
             out.push(Effect::Say(why));
-            self.run = Run::OutsideWindow;
+            self.run = DrainRun::OutsideWindow;
         }
     }
 
     /// It waits for a window: nothing that an earlier run of this agent was in is continued, and whoever comes to wait
     /// leaves no cordon behind, as that of a COMPLETE that is void.
-    pub(super) fn let_go(&mut self, waited: bool) -> Option<Outcome> {
+    pub(super) fn let_go(&mut self, waited: bool) -> Option<DrainStepOutcome> {
         let continued = self.floor.take().is_some();
-        (continued || !waited).then_some(Outcome::TurnRefused)
+        (continued || !waited).then_some(DrainStepOutcome::TurnRefused)
     }
 
     /// It waits for a window, and nothing of it has begun.
     pub(crate) fn is_outside_window(&self) -> bool {
-        self.run == Run::OutsideWindow
+        self.run == DrainRun::OutsideWindow
     }
 
     /// When the window opens, for a reader.
     pub(super) fn opens(&self, node: &NodeContext) -> Option<GoTime> {
-        let opens = self.run == Run::OutsideWindow && node.window.paused().is_none();
+        let opens = self.run == DrainRun::OutsideWindow && node.window.paused().is_none();
         let closed = node.window.closed.as_ref().filter(|_| opens);
         closed.and_then(|it| it.opens)
     }
 
-    pub(super) fn window_words(node: &NodeContext) -> Words {
+    pub(super) fn window_words(node: &NodeContext) -> StateWords {
         if let Some(pause) = node.window.paused() {
             return words(DrainPhase::Paused, pause.words(), pause.next_step());
         }

@@ -2,39 +2,43 @@
 
 use agent::settings;
 use kubeapi::listed;
-use kubenodeop::{Counts, MachineState, Phase, Progress};
+use kubenodeop::{AttemptPhase, Counts, MachineState, Progress};
 use topics::{DrainPhase, DrainStatus};
 
 use super::api_away::{May, may_skip};
 use super::life::Drain;
-use super::run::{Away, End, Run};
+use super::run::{ApiAbsence, DrainEnd, DrainRun};
 use crate::WAIT;
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
 use crate::limits::SKIP_SPREAD;
 
 /// A state in words.
-pub(crate) struct Words {
+pub(crate) struct StateWords {
     pub(crate) phase: DrainPhase,
     pub(crate) reason: String,
     pub(crate) next_step: String,
 }
 
-pub(crate) fn words(phase: DrainPhase, reason: impl Into<String>, next_step: impl Into<String>) -> Words {
-    Words { phase, reason: reason.into(), next_step: next_step.into() }
+pub(crate) fn words(
+    phase: DrainPhase,
+    reason: impl Into<String>,
+    next_step: impl Into<String>,
+) -> StateWords {
+    StateWords { phase, reason: reason.into(), next_step: next_step.into() }
 }
 
 impl Drain {
     /// Where it is, in words; `None` without one.
-    pub(crate) fn words(&self, answers: &Answers, node: &NodeContext) -> Option<Words> {
+    pub(crate) fn words(&self, answers: &Answers, node: &NodeContext) -> Option<StateWords> {
         Some(match &self.run {
-            Run::Idle => return None,
-            Run::Taken { .. } => words(DrainPhase::Checking, "request accepted", "nothing"),
-            Run::OutsideWindow => Self::window_words(node),
-            Run::Probing { away, .. } if away.trouble.is_empty() => {
+            DrainRun::Idle => return None,
+            DrainRun::Taken { .. } => words(DrainPhase::Checking, "request accepted", "nothing"),
+            DrainRun::OutsideWindow => Self::window_words(node),
+            DrainRun::Probing { away, .. } if away.trouble.is_empty() => {
                 words(DrainPhase::Checking, "checking whether the Kubernetes API is reachable", "nothing")
             }
-            Run::Probing { away, .. } => {
+            DrainRun::Probing { away, .. } => {
                 let (reason, then) = self.away_words(away, answers, node);
                 words(
                     DrainPhase::Checking,
@@ -44,32 +48,32 @@ impl Drain {
                     ),
                 )
             }
-            Run::Waiting { .. } => self.waiting_words(node),
-            Run::Entering { .. } => words(
+            DrainRun::Waiting { .. } => self.waiting_words(node),
+            DrainRun::Entering { .. } => words(
                 DrainPhase::Checking,
                 "has its turn, no drain is needed; confirming the turn",
                 "nothing",
             ),
-            Run::Hooks { running, trouble, .. } => self.hook_words(running, trouble, node),
-            Run::Confirming { .. } => {
+            DrainRun::Hooks { running, trouble, .. } => self.hook_words(running, trouble, node),
+            DrainRun::Confirming { .. } => {
                 words(DrainPhase::Cordoning, "cordoned; confirming the turn", "nothing")
             }
-            Run::Cordoning { trouble, .. } if trouble.is_empty() => {
+            DrainRun::Cordoning { trouble, .. } if trouble.is_empty() => {
                 words(DrainPhase::Cordoning, "making the node unschedulable", "nothing")
             }
-            Run::Cordoning { tried, trouble, .. } => words(
+            DrainRun::Cordoning { tried, trouble, .. } => words(
                 DrainPhase::Cordoning,
                 format!("try {tried} of {} to cordon failed: {trouble}", node.limits.cordon_tries),
                 "compare `kubectl get nodes` with the device's name, and look at the API server",
             ),
-            Run::Draining { now, .. } => match &self.silence {
+            DrainRun::Draining { now, .. } => match &self.silence {
                 Some(silence) => {
                     let (reason, next_step) = self.silence_words(silence, answers, node);
                     words(DrainPhase::Draining, reason, next_step)
                 }
                 None => draining_words(now),
             },
-            Run::Pausing { attempt, reason, last, .. } => words(
+            DrainRun::Pausing { attempt, reason, last, .. } => words(
                 DrainPhase::Pausing,
                 format!("attempt {attempt} of {} failed: {reason}", node.limits.drain_tries),
                 format!(
@@ -77,32 +81,32 @@ impl Drain {
                     what_to_do(last)
                 ),
             ),
-            Run::Holding { .. } => words(
+            DrainRun::Holding { .. } => words(
                 DrainPhase::Proving,
                 format!(
                     "drained; the file /{WAIT} delays COMPLETE until Deadline at most; `rm` it to continue"
                 ),
                 format!("`rm /{WAIT}`"),
             ),
-            Run::Ended(End::Drained { .. }) => words(
+            DrainRun::Ended(DrainEnd::Drained { .. }) => words(
                 DrainPhase::Complete,
                 format!("drained: {} pods evicted, none left{}", self.sums().0, self.but_for()),
                 answers.after_complete(),
             ),
-            Run::Ended(End::Skipped(skip)) => {
+            DrainRun::Ended(DrainEnd::Skipped(skip)) => {
                 words(DrainPhase::Skipped, format!("drain skipped: {skip}"), answers.after_complete())
             }
-            Run::Ended(End::FailedCordon(reason)) => words(
+            DrainRun::Ended(DrainEnd::FailedCordon(reason)) => words(
                 DrainPhase::FailedCordon,
                 format!("could not cordon: {reason}"),
                 format!("fix that cause; {}", answers.after_failure()),
             ),
-            Run::Ended(End::FailedDrain { reason, last, .. }) => words(
+            DrainRun::Ended(DrainEnd::FailedDrain { reason, last, .. }) => words(
                 DrainPhase::FailedDrain,
                 format!("could not drain: {reason}"),
                 format!("{}; {}", what_to_do(last), answers.after_failure()),
             ),
-            Run::Ended(End::Resumed(status)) if status.is_final() => words(
+            DrainRun::Ended(DrainEnd::Resumed(status)) if status.is_final() => words(
                 resumed_phase(*status),
                 format!("already answered; see Answers for when and how{}", self.but_for()),
                 if *status == DrainStatus::Complete {
@@ -111,15 +115,15 @@ impl Drain {
                     answers.after_failure()
                 },
             ),
-            Run::Ended(End::Resumed(status)) => {
+            DrainRun::Ended(DrainEnd::Resumed(status)) => {
                 words(resumed_phase(*status), "zedkube restarted and is catching up", "nothing")
             }
         })
     }
 
     /// What it waits for before it may be cordoned.
-    fn waiting_words(&self, node: &NodeContext) -> Words {
-        if let Some((what, _)) = self.hindered() {
+    fn waiting_words(&self, node: &NodeContext) -> StateWords {
+        if let Some((what, _)) = self.obstacle() {
             return words(
                 DrainPhase::Checking,
                 if node.limits.take_turns {
@@ -148,7 +152,7 @@ impl Drain {
     }
 
     /// An API that is away before the drain has begun: what that leads to.
-    fn away_words(&self, away: &Away, answers: &Answers, node: &NodeContext) -> (String, String) {
+    fn away_words(&self, away: &ApiAbsence, answers: &Answers, node: &NodeContext) -> (String, String) {
         let mut reason = format!("the Kubernetes API is not reachable: {}", away.trouble);
         if self.resume.is_some() {
             let then = "the drain that was under way continues by itself once it answers";
@@ -194,18 +198,18 @@ impl Drain {
     }
 }
 
-fn draining_words(now: &Progress) -> Words {
+fn draining_words(now: &Progress) -> StateWords {
     let (phase, mut reason, mut next_step) = match now.phase {
-        Phase::Proving => {
+        AttemptPhase::Proving => {
             (DrainPhase::Proving, "all pods are gone; verifying".to_owned(), "nothing".to_owned())
         }
-        Phase::Detaching => (
+        AttemptPhase::Detaching => (
             DrainPhase::Detaching,
             format!("no pod is left; volumes are still attached: {}", listed(&now.volumes, ", ")),
             "wait; if they stay: look at `kubectl get volumeattachments` and the pods of their CSI driver"
                 .to_owned(),
         ),
-        Phase::Storage => {
+        AttemptPhase::Storage => {
             let first = now.storage.first();
             let reason = first.map_or_else(
                 || "all other pods are gone; the state of the storage is not known yet".to_owned(),
@@ -214,7 +218,7 @@ fn draining_words(now: &Progress) -> Words {
             let step = first.map_or_else(|| "nothing".to_owned(), |it| it.next_step.clone());
             (DrainPhase::WaitingForStorage, reason, step)
         }
-        Phase::Machines => {
+        AttemptPhase::Machines => {
             let gone = now.machines.iter().filter(|it| it.state == MachineState::Gone).count();
             let reason = format!("{gone} of {} virtual machines gone", now.machines.len());
             match now.blockers.first() {
@@ -230,7 +234,7 @@ fn draining_words(now: &Progress) -> Words {
                 ),
             }
         }
-        Phase::Draining => {
+        AttemptPhase::Draining => {
             let Counts { total, gone, blocked, .. } = now.counts;
             let reason = format!("{gone} of {total} pods gone, {blocked} blocked");
             match now.blockers.first() {
@@ -254,7 +258,7 @@ fn draining_words(now: &Progress) -> Words {
 }
 
 /// What a person can do about the first blocker, by name; empty when nothing blocks.
-fn next_step(blockers: &[kubenodeop::Blocker]) -> String {
+fn next_step(blockers: &[kubenodeop::AttemptBlocker]) -> String {
     let Some(first) = blockers.first() else { return String::new() };
     let step = format!("{}: {}", first.subject, first.next_step());
     match blockers.len() {

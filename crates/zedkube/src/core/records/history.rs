@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use agent::force::OrderedBy;
 use step::Mono;
 use topics::{
     Blocker, CordonOwner, DrainHistory, DrainJournal, DrainMarks, DrainRecord, DrainStatus, DrainStep,
@@ -13,7 +14,7 @@ use topics::{
 };
 
 use crate::core::context::NodeContext;
-use crate::core::facts::{Author, Force};
+use crate::core::facts::Force;
 
 /// Drains that are kept.
 const DRAINS: usize = 10;
@@ -44,8 +45,8 @@ pub(crate) struct History {
     /// Something is to be written.
     changed: bool,
     /// Who wrote the force file that is heard of next, and the one that was heard of last.
-    next_author: Option<Author>,
-    author: Option<Author>,
+    next_author: Option<OrderedBy>,
+    author: Option<OrderedBy>,
     heard_force: bool,
 }
 
@@ -238,7 +239,7 @@ impl History {
     }
 
     /// Who wrote the force file that is heard of next.
-    pub(crate) fn hear_author(&mut self, author: Option<Author>) {
+    pub(crate) fn hear_author(&mut self, author: Option<OrderedBy>) {
         self.next_author = author;
     }
 

@@ -8,4 +8,4 @@ mod notes;
 mod published;
 
 pub(crate) use history::{History, kept_short, short, shorten};
-pub(crate) use published::Published;
+pub(crate) use published::PublishedRecords;

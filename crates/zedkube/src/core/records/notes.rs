@@ -9,7 +9,7 @@ use super::history::{History, whose};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
 use crate::core::drain::Drain;
-use crate::core::facts::{Effect, LogEvent};
+use crate::core::facts::{DrainLogEvent, Effect};
 
 impl History {
     /// Keeps what this turn brings; says it when it is worth a write.
@@ -23,7 +23,7 @@ impl History {
         out: &mut Vec<Effect>,
     ) {
         let at = node.wall(now);
-        let released = turn.iter().any(|it| matches!(it, Effect::Say(LogEvent::Forced(..))));
+        let released = turn.iter().any(|it| matches!(it, Effect::Say(DrainLogEvent::Forced(..))));
         let effect = (!released).then(|| answers.effect_of_force());
         self.audit(answers.force(), effect.as_deref(), (&node.boot_id, at));
         let mut end = None;
@@ -34,7 +34,7 @@ impl History {
                 let after = [
                     StepWord::Taken,
                     StepWord::Restarted,
-                    StepWord::Hindered,
+                    StepWord::CannotStart,
                     StepWord::Passed,
                     StepWord::WaitsForTurn,
                 ];
@@ -61,22 +61,22 @@ impl History {
     fn note(
         &mut self,
         at: GoTime,
-        said: &LogEvent,
+        said: &DrainLogEvent,
         drain: &Drain,
         answers: &Answers,
         node: &NodeContext,
     ) -> Option<(StepWord, DrainStatus, String)> {
         match said {
-            LogEvent::Taken(request) => {
+            DrainLogEvent::Taken(request) => {
                 self.taken(request, &node.boot_id, at, drain.catches_up());
             }
-            LogEvent::Hindered(why) => {
+            DrainLogEvent::CannotStart(why) => {
                 let after = [StepWord::Taken, StepWord::Restarted, StepWord::ApiReached, StepWord::TurnLost];
-                self.once(StepWord::Hindered, &after, 0, at, why);
+                self.once(StepWord::CannotStart, &after, 0, at, why);
             }
-            LogEvent::Passed(what) => self.step(StepWord::Passed, 0, at, what),
-            LogEvent::OutsideWindow(why) | LogEvent::Paused(why) => {
-                let paused = matches!(said, LogEvent::Paused(_));
+            DrainLogEvent::Passed(what) => self.step(StepWord::Passed, 0, at, what),
+            DrainLogEvent::OutsideWindow(why) | DrainLogEvent::Paused(why) => {
+                let paused = matches!(said, DrainLogEvent::Paused(_));
                 self.once(
                     if paused { StepWord::Paused } else { StepWord::OutsideWindow },
                     &[StepWord::Taken, StepWord::Restarted, StepWord::WaitsForTurn, StepWord::TurnLost],
@@ -85,62 +85,66 @@ impl History {
                     why,
                 );
             }
-            LogEvent::WindowPassed(by) => {
+            DrainLogEvent::WindowPassed(by) => {
                 let after = [StepWord::Taken, StepWord::Restarted, StepWord::OutsideWindow];
                 self.once(StepWord::WindowPassed, &after, 0, at, by);
             }
-            LogEvent::WaitsForTurn(why) => {
+            DrainLogEvent::WaitsForTurn(why) => {
                 let after = [
                     StepWord::Taken,
                     StepWord::Restarted,
-                    StepWord::Hindered,
+                    StepWord::CannotStart,
                     StepWord::Passed,
                     StepWord::ApiReached,
                     StepWord::TurnLost,
                 ];
                 self.once(StepWord::WaitsForTurn, &after, 0, at, why);
             }
-            LogEvent::HookFailed((tried, _), why) => self.step(StepWord::HookFailed, *tried, at, why),
-            LogEvent::TurnLost(why) => self.step(StepWord::TurnLost, 0, at, why),
-            LogEvent::Cordoned(owner) => self.step(StepWord::Cordoned, 0, at, whose(*owner)),
-            LogEvent::Attempt(attempt, _) => self.step(StepWord::Attempt, *attempt, at, ""),
-            LogEvent::AttemptFailed(attempt, why) => {
+            DrainLogEvent::HookFailed((tried, _), why) => self.step(StepWord::HookFailed, *tried, at, why),
+            DrainLogEvent::TurnLost(why) => self.step(StepWord::TurnLost, 0, at, why),
+            DrainLogEvent::Cordoned(owner) => self.step(StepWord::Cordoned, 0, at, whose(*owner)),
+            DrainLogEvent::Attempt(attempt, _) => self.step(StepWord::Attempt, *attempt, at, ""),
+            DrainLogEvent::AttemptFailed(attempt, why) => {
                 self.step(StepWord::AttemptFailed, *attempt, at, why);
             }
-            LogEvent::Void(why) => self.void(at, why),
-            LogEvent::Forced(order, _) => {
+            DrainLogEvent::Void(why) => self.void(at, why),
+            DrainLogEvent::Forced(order, _) => {
                 if let Some(request) = answers.request_of(order.requested_by) {
                     self.released(request.id(), &request.context, at);
                 }
             }
-            LogEvent::Complete(_) => return Some((StepWord::Complete, DrainStatus::Complete, String::new())),
-            LogEvent::Skipped(why) => return Some((StepWord::Skipped, DrainStatus::Complete, why.clone())),
-            LogEvent::GivingUp(why) => {
+            DrainLogEvent::Complete(_) => {
+                return Some((StepWord::Complete, DrainStatus::Complete, String::new()));
+            }
+            DrainLogEvent::Skipped(why) => {
+                return Some((StepWord::Skipped, DrainStatus::Complete, why.clone()));
+            }
+            DrainLogEvent::GivingUp(why) => {
                 return Some((StepWord::Failed, DrainStatus::FailedDrain, why.clone()));
             }
-            LogEvent::Withdrawn => {
+            DrainLogEvent::Withdrawn => {
                 let text = "all requests were withdrawn".to_owned();
                 return Some((StepWord::Withdrawn, DrainStatus::NotRequested, text));
             }
-            LogEvent::Changing(..)
-            | LogEvent::Starting
-            | LogEvent::OutageAnswer(_)
-            | LogEvent::CordonFailed(..)
-            | LogEvent::BlockerChanged(_)
-            | LogEvent::PauseKept(..)
-            | LogEvent::NodeActivity(_)
-            | LogEvent::Left(_)
-            | LogEvent::HeldTooLong
-            | LogEvent::SkipWaits(_)
-            | LogEvent::SkipRefused(_)
-            | LogEvent::Gate(_)
-            | LogEvent::Repaired(_)
-            | LogEvent::Tainted(_)
-            | LogEvent::RepairsAgain(..)
-            | LogEvent::GateWarning(_)
-            | LogEvent::GivenBack
-            | LogEvent::LookFailed(_)
-            | LogEvent::Leftovers(_) => {}
+            DrainLogEvent::Changing(..)
+            | DrainLogEvent::Starting
+            | DrainLogEvent::OutageAnswer(_)
+            | DrainLogEvent::CordonFailed(..)
+            | DrainLogEvent::BlockerChanged(_)
+            | DrainLogEvent::PauseKept(..)
+            | DrainLogEvent::NodeActivity(_)
+            | DrainLogEvent::Left(_)
+            | DrainLogEvent::HeldTooLong
+            | DrainLogEvent::SkipWaits(_)
+            | DrainLogEvent::SkipRefused(_)
+            | DrainLogEvent::Gate(_)
+            | DrainLogEvent::Repaired(_)
+            | DrainLogEvent::Tainted(_)
+            | DrainLogEvent::RepairsAgain(..)
+            | DrainLogEvent::GateWarning(_)
+            | DrainLogEvent::CordonRemoved
+            | DrainLogEvent::LookFailed(_)
+            | DrainLogEvent::Leftovers(_) => {}
         }
         None
     }

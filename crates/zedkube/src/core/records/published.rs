@@ -9,11 +9,11 @@ use step::Mono;
 use topics::{DrainJournal, DrainMarks, NodeDrainProgress, NodeDrainStatus};
 
 use super::gap::Gap;
-use crate::core::facts::{Effect, LogEvent};
+use crate::core::facts::{DrainLogEvent, Effect};
 
 /// Each topic as it was published last.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Published {
+pub(crate) struct PublishedRecords {
     candidacy: Option<Candidacy>,
     status: Option<NodeDrainStatus>,
     progress: Option<Box<NodeDrainProgress>>,
@@ -22,7 +22,7 @@ pub(crate) struct Published {
     marks_gap: Gap,
 }
 
-impl Published {
+impl PublishedRecords {
     /// After a start, beside the journal that is on disk.
     pub(crate) fn beside(journal: DrainJournal) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl Published {
             }
         }
         if self.status != Some(status) {
-            out.push(Effect::Say(LogEvent::Changing(self.status.unwrap_or_default(), status)));
+            out.push(Effect::Say(DrainLogEvent::Changing(self.status.unwrap_or_default(), status)));
             out.push(Effect::Status(status));
             self.status = Some(status);
         }

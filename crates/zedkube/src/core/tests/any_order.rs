@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use kubenodeop::{Phase, Progress};
+use kubenodeop::{AttemptPhase, Progress};
 use proptest::prelude::*;
 use step::Core as _;
 use topics::{CordonOwner, DrainStatus, NodeDrainStatus};
@@ -127,7 +127,7 @@ impl World {
             Turn::Result(well) => self.result(well),
             Turn::Progress(proving) => {
                 if let Some(Task::Drain(run)) = self.task {
-                    let phase = if proving { Phase::Proving } else { Phase::Draining };
+                    let phase = if proving { AttemptPhase::Proving } else { AttemptPhase::Draining };
                     self.reports += 1;
                     let pods = Progress { phase, evicted: self.reports, ..Progress::default() };
                     self.hear(&Event::Draining(run, Box::new(pods)));

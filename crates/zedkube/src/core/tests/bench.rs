@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use kubenodeop::node::boot::Report;
-use kubenodeop::node::gate::{Layer, Verdict};
-use kubenodeop::{Left, Marks, Watched};
+use kubenodeop::node::boot::GateReport;
+use kubenodeop::node::gate::{GateStatus, Layer};
+use kubenodeop::{Left, Marks, WatchedBlockers};
 use step::{Core as _, Mono};
 use topics::{CordonOwner, DrainJournal, GoTime, NodeDrainRequest, NodeDrainStatus, Requester};
 
-use super::{Done, Effect, Event, Failure, Membership, NodeLook, RunId, Zedkube};
+use super::{AttemptFailure, DrainSuccess, Effect, Event, Membership, NodeLook, RunId, Zedkube};
 use crate::limits::Limits;
 
 /// Those of a node that need not wait for its turn: what the drain itself does.
@@ -39,23 +39,23 @@ pub(super) fn request(by: Requester, secs: u64) -> NodeDrainRequest {
 }
 
 /// An attempt that failed.
-pub(super) fn failed(reason: &str) -> Failure {
-    Failure {
+pub(super) fn failed(reason: &str) -> AttemptFailure {
+    AttemptFailure {
         reason: reason.into(),
         blockers: Vec::new(),
-        watched: Watched::default(),
+        watched: WatchedBlockers::default(),
         marks: Marks::default(),
     }
 }
 
 /// A drain that is proved done.
-pub(super) fn done_with(left: Vec<Left>) -> Done {
-    Done { took: Duration::from_secs(3), evicted: 2, recordons: 0, left }
+pub(super) fn done_with(left: Vec<Left>) -> DrainSuccess {
+    DrainSuccess { took: Duration::from_secs(3), evicted: 2, recordons: 0, left }
 }
 
 /// What a gate says that is shut at this layer, or open.
-pub(super) fn gate(layer: Option<Layer>, since: Mono) -> Report {
-    let verdict = Verdict {
+pub(super) fn gate(layer: Option<Layer>, since: Mono) -> GateReport {
+    let verdict = GateStatus {
         layer,
         words: format!("{layer:?} was seen"),
         next_step: "fix it".into(),
@@ -65,7 +65,7 @@ pub(super) fn gate(layer: Option<Layer>, since: Mono) -> Report {
         holds_turn: false,
         warnings: Vec::new(),
     };
-    Report { verdict: Some(verdict), ..Report::default() }
+    GateReport { verdict: Some(verdict), ..GateReport::default() }
 }
 
 /// A core with the effects of its last step, and what was ever said.
@@ -206,7 +206,7 @@ impl Bench {
 
     pub(super) fn fail(&mut self, run: RunId) {
         let marks = self.core.drain.run().pods().map(|pods| pods.marks.clone()).unwrap_or_default();
-        let failure = Failure { marks, ..failed("budget shop/web") };
+        let failure = AttemptFailure { marks, ..failed("budget shop/web") };
         self.hear(Event::Drained(run, Err(Box::new(failure))));
     }
 
@@ -230,6 +230,6 @@ impl Bench {
     }
 
     pub(super) fn gives_back(&self) -> bool {
-        self.last.iter().any(|it| matches!(it, Effect::Look { give_back: true, .. }))
+        self.last.iter().any(|it| matches!(it, Effect::Look { uncordon: true, .. }))
     }
 }

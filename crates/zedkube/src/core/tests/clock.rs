@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
+use agent::force::OrderedBy;
 use kubeapi::{PodRef, PodUid};
 use kubenodeop::node::gate::Layer;
-use kubenodeop::{BlockCode, Blocker, Progress};
+use kubenodeop::{AttemptBlocker, BlockCode, Progress};
 use step::{Core as _, Mono};
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, DrainStatus, GoTime, NodeDrainProgress, NodeDrainStatus,
@@ -14,7 +15,7 @@ use topics::{
 };
 
 use super::bench::{Bench, T0, alone, booted_at, gate, request, wall};
-use super::{Author, Effect, Event, Force, Membership, Zedkube};
+use super::{Effect, Event, Force, Membership, Zedkube};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
@@ -29,8 +30,12 @@ fn other_clocks() -> [GoTime; 2] {
 /// An attempt with everything that has a time.
 fn attempt() -> Progress {
     let pod = PodRef { namespace: "shop".into(), name: "web-1".into(), uid: PodUid::new("u1") };
-    let blocker =
-        Blocker { subject: pod.into(), code: BlockCode::Budget, reason: "no room".into(), since: at(7) };
+    let blocker = AttemptBlocker {
+        subject: pod.into(),
+        code: BlockCode::Budget,
+        reason: "no room".into(),
+        since: at(7),
+    };
     Progress { blockers: vec![blocker], estimate: Some(at(90)), evicted: 1, ..Progress::default() }
 }
 
@@ -83,11 +88,11 @@ fn points() -> Vec<(&'static str, Bench)> {
         }
     }
     let mut forced = draining();
-    forced.hear(Event::ForceBy(Some(Author {
+    forced.hear(Event::ForceBy(Some(OrderedBy {
         uid: 0,
         name: "root".into(),
         written: wall(),
-        ..Author::default()
+        ..OrderedBy::default()
     })));
     let order = NodeDrainStatus { status: DrainStatus::Complete, requested_by: US };
     forced.hear(Event::Force(Force::Order(order)));

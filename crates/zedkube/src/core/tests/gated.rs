@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kubenodeop::node::boot::Report;
+use kubenodeop::node::boot::GateReport;
 use kubenodeop::node::gate::{Layer, Warning};
 use kubenodeop::node::leftovers::LeftoverPods;
 use step::Core as _;
 use topics::{ClusterKnown, DrainJournal, DrainPhase, DrainStatus, Requester};
 
 use super::bench::{Bench, T0, alone, gate, request};
-use super::{Effect, Event, LogEvent, Membership, NodeLook};
+use super::{DrainLogEvent, Effect, Event, Membership, NodeLook};
 use crate::limits::Limits;
 
 fn report(bench: &Bench, layer: Option<Layer>, taints: &[&str], repairs: &[&str]) -> Event {
@@ -41,7 +41,7 @@ fn booted() -> Bench {
 /// Whether the last look may take a cordon of an earlier boot, if there was one.
 fn may_open(bench: &Bench) -> Option<bool> {
     bench.last.iter().find_map(|it| {
-        if let Effect::Look { give_back: true, gate_open, .. } = it { Some(*gate_open) } else { None }
+        if let Effect::Look { uncordon: true, gate_open, .. } = it { Some(*gate_open) } else { None }
     })
 }
 
@@ -74,7 +74,9 @@ fn r4_a_cordon_of_an_earlier_boot_waits_for_the_gate_and_then_goes_at_once() {
     let own = BTreeMap::from([("own cordon of an earlier boot".to_owned(), 1)]);
     let progress = bench.core.progress();
     assert_eq!((progress.phase, progress.repairs, progress.gate.open), (DrainPhase::Idle, own, true));
-    assert!(bench.last.contains(&Effect::Say(LogEvent::Repaired("own cordon of an earlier boot".into()))));
+    assert!(
+        bench.last.contains(&Effect::Say(DrainLogEvent::Repaired("own cordon of an earlier boot".into())))
+    );
     assert!(bench.last.contains(&Effect::Gate(false)));
     assert_eq!(bench.core.next_wake(), None);
 }
@@ -145,8 +147,9 @@ fn r5_what_was_mended_is_counted_on_over_a_second_watch() {
 #[test]
 fn the_log_tells_of_a_gate_once() {
     let mut bench = booted();
-    let shown =
-        |bench: &Bench| bench.last.iter().filter(|it| matches!(it, Effect::Say(LogEvent::Gate(_)))).count();
+    let shown = |bench: &Bench| {
+        bench.last.iter().filter(|it| matches!(it, Effect::Say(DrainLogEvent::Gate(_)))).count()
+    };
     let event = report(&bench, Some(Layer::Lease), &[], &[]);
     bench.hear(event.clone());
     assert_eq!(shown(&bench), 1);
@@ -220,7 +223,7 @@ fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_a
         bench.now = bench.now + Duration::from_hours(1);
         bench.hear(Event::Tainted(vec![taint.to_owned()]));
         assert!(bench.last.contains(&Effect::Gate(true)), "{:?}", bench.last);
-        assert!(bench.last.contains(&Effect::Say(LogEvent::Tainted(vec![taint.to_owned()]))));
+        assert!(bench.last.contains(&Effect::Say(DrainLogEvent::Tainted(vec![taint.to_owned()]))));
         // Not looked at yet is no word on taints.
         bench.hear(report(&bench, Some(Layer::Service), &[], &[]));
         assert!(!bench.last.contains(&Effect::Gate(false)));
@@ -229,7 +232,7 @@ fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_a
         bench.hear(report(&bench, Some(Layer::Storage), &[], &[taint]));
         assert!(bench.last.contains(&Effect::Gate(false)) && bench.last.contains(&Effect::Taints(true)));
         assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), times)].into());
-        let again = |it: &Effect| matches!(it, Effect::Say(LogEvent::RepairsAgain(..)));
+        let again = |it: &Effect| matches!(it, Effect::Say(DrainLogEvent::RepairsAgain(..)));
         assert_eq!(bench.last.iter().any(again), times == 3, "{times}");
         let warnings = bench.core.progress().gate.warnings;
         assert_eq!(warnings.len(), usize::from(times == 3), "{warnings:?}");
@@ -246,7 +249,7 @@ fn o7_repairs_count_over_restarts_and_boots_until_they_are_a_day_old_and_no_cloc
         bench.join();
         bench.look(NodeLook::Open);
         bench.hear(report(&bench, None, &[], &[taint]));
-        let said = bench.last.iter().any(|it| matches!(it, Effect::Say(LogEvent::RepairsAgain(..))));
+        let said = bench.last.iter().any(|it| matches!(it, Effect::Say(DrainLogEvent::RepairsAgain(..))));
         (bench.core.journal(), said, bench.core.progress())
     };
     let (first, said, progress) = fixed(None, 0);
@@ -287,7 +290,8 @@ fn o7_a_third_repair_of_one_kind_within_a_day_is_warned_of_once_until_they_are_a
         bench.now = bench.now + Duration::from_hours(hours);
         bench.hear(Event::Tainted(vec![taint.to_owned()]));
         bench.hear(report(bench, None, &[], &[taint]));
-        said += bench.last.iter().filter(|it| matches!(it, Effect::Say(LogEvent::RepairsAgain(..)))).count();
+        said +=
+            bench.last.iter().filter(|it| matches!(it, Effect::Say(DrainLogEvent::RepairsAgain(..)))).count();
         (said, bench.core.progress().gate.warnings.len())
     };
     // Three within 25 h, and then within 24 h; those of one outage are one.
@@ -325,7 +329,7 @@ fn seed_1_10_what_is_warned_of_is_shown_logged_once_and_watched_until_it_is_heal
     assert_eq!(bench.core.progress().reason, "no drain requested");
     bench.hear(warned(&bench, true));
     let said = |bench: &Bench| {
-        bench.last.iter().filter(|it| matches!(it, Effect::Say(LogEvent::GateWarning(_)))).count()
+        bench.last.iter().filter(|it| matches!(it, Effect::Say(DrainLogEvent::GateWarning(_)))).count()
     };
     assert!(bench.core.cleanup.is_healthy() && said(&bench) == 1, "{:?}", bench.last);
     bench.hear(warned(&bench, true));
@@ -367,14 +371,14 @@ fn r8_pods_of_the_former_boot_are_looked_after_beside_an_open_gate_counted_and_n
         let leftovers =
             LeftoverPods { pending, cleared, words: words.to_owned(), next_step: "look".to_owned() };
         let Event::Gate(report) = report(bench, None, &[], &[]) else { unreachable!("it makes a report") };
-        Event::Gate(Box::new(Report { leftovers, ..*report }))
+        Event::Gate(Box::new(GateReport { leftovers, ..*report }))
     };
     bench.hear(with(&bench, true, 0, ""));
     assert!(bench.core.cleanup.is_healthy(), "they hold nothing up");
     assert!(!bench.last.contains(&Effect::Gate(false)), "they are still looked after");
     bench.hear(with(&bench, true, 2, "shop/web is left"));
     assert_eq!(bench.core.progress().repairs, [("pod of the former boot".to_owned(), 2)].into());
-    assert!(!bench.last.iter().any(|it| matches!(it, Effect::Say(LogEvent::RepairsAgain(..)))));
+    assert!(!bench.last.iter().any(|it| matches!(it, Effect::Say(DrainLogEvent::RepairsAgain(..)))));
     bench.hear(with(&bench, false, 2, "shop/web is left"));
     assert!(bench.last.contains(&Effect::Gate(false)), "{:?}", bench.last);
     let progress = bench.core.progress();

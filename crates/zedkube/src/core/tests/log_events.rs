@@ -5,15 +5,15 @@
 use std::time::Duration;
 
 use kubeapi::{PodRef, PodUid};
-use kubenodeop::{BlockCode, Blocker, Counts, Left, Phase, Progress, Tier};
+use kubenodeop::{AttemptBlocker, AttemptPhase, BlockCode, Counts, Left, Progress, Tier};
 use step::Core as _;
 use topics::{DrainPhase, NodeDrainProgress, PodCounts, Requester};
 
 use super::bench::{Bench, T0, alone, done_with, failed, request, wall};
-use super::{Away, Effect, Event, Failure, LogEvent};
+use super::{AttemptFailure, DrainLogEvent, Effect, Event, UnansweredCall};
 
-fn blocker(pod: &str, code: BlockCode) -> Blocker {
-    Blocker {
+fn blocker(pod: &str, code: BlockCode) -> AttemptBlocker {
+    AttemptBlocker {
         subject: PodRef {
             namespace: "shop".into(),
             name: pod.into(),
@@ -57,7 +57,7 @@ fn writes(bench: &Bench) -> Vec<&NodeDrainProgress> {
 fn o1_a_reader_finds_every_member_of_an_attempt() {
     let (mut bench, run) = draining();
     let newest = Progress {
-        phase: Phase::Draining,
+        phase: AttemptPhase::Draining,
         tier: Some(Tier::Storage),
         counts: Counts { total: 9, gone: 3, going: 2, waiting: 3, blocked: 1 },
         blockers: vec![blocker("web-1", BlockCode::BudgetStuck), blocker("web-2", BlockCode::Sticky)],
@@ -109,7 +109,7 @@ fn an_api_that_is_lost_in_mid_drain_is_told_with_time_address_tries_and_what_to_
     bench.hear(Event::Draining(run, Box::new(Progress { counts, trouble: "watch".into(), ..pods(3) })));
     let silent = |bench: &mut Bench| {
         let (address, why) = ("https://10.1.2.3:6443".into(), "reach the API: no answer within 15 s".into());
-        let away = Away { asked: bench.now, address, why };
+        let away = UnansweredCall { asked: bench.now, address, why };
         bench.now = bench.now + Duration::from_secs(15);
         bench.hear(Event::Away(run, Some(Box::new(away))));
         bench.now = bench.now + Duration::from_secs(5);
@@ -165,7 +165,7 @@ fn trouble_with_the_api_is_never_told_as_pods_that_are_leaving() {
 fn o2_volumes_that_are_waited_for_are_a_phase_with_their_names() {
     let (mut bench, run) = draining();
     let volumes = vec!["shop/data (pv pvc-1)".to_owned(), "shop/logs (pv pvc-2)".to_owned()];
-    let newest = Progress { phase: Phase::Detaching, volumes, ..Progress::default() };
+    let newest = Progress { phase: AttemptPhase::Detaching, volumes, ..Progress::default() };
     bench.hear(Event::Draining(run, Box::new(newest)));
     bench.wait();
     let said = writes(&bench)[0];
@@ -193,7 +193,7 @@ fn what_a_rule_lets_pass_is_told_in_the_end_by_name_and_logged_also_when_it_was_
     let logged: Vec<_> = bench
         .last
         .iter()
-        .filter_map(|it| if let Effect::Say(LogEvent::Left(it)) = it { Some(it) } else { None })
+        .filter_map(|it| if let Effect::Say(DrainLogEvent::Left(it)) = it { Some(it) } else { None })
         .collect();
     assert_eq!(logged, [&names[0], &names[1]]);
     // A restart does not forget it.
@@ -205,7 +205,7 @@ fn what_a_rule_lets_pass_is_told_in_the_end_by_name_and_logged_also_when_it_was_
 fn a_drain_that_fails_for_good_still_shows_its_attempt_and_who_blocked() {
     let (mut bench, run) = draining();
     for attempt in 1..=5 {
-        let failure = Failure {
+        let failure = AttemptFailure {
             blockers: vec![blocker("web-1", BlockCode::OverTime)],
             ..failed("pod shop/web-1 is over its time")
         };

@@ -8,7 +8,7 @@ use kubenodeop::{Progress, Remaining};
 use topics::{DrainPhase, Requester};
 
 use super::bench::{Bench, T0, alone, booted_at, request};
-use super::{Away, Event, Zedkube};
+use super::{Event, UnansweredCall, Zedkube};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
@@ -30,8 +30,8 @@ fn draining() -> Bench {
     bench
 }
 
-fn away(bench: &Bench) -> Away {
-    Away { asked: bench.now, address: "a".to_owned(), why: "no answer within 15 s".to_owned() }
+fn away(bench: &Bench) -> UnansweredCall {
+    UnansweredCall { asked: bench.now, address: "a".to_owned(), why: "no answer within 15 s".to_owned() }
 }
 
 /// Asked once more after so many seconds, and not answered.

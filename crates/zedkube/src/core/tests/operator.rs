@@ -136,6 +136,6 @@ fn k7_a_person_whose_drain_was_skipped_is_not_told_to_work_on_the_node() {
     // Neither after a restart, when only the answer is known.
     let journal = bench.core.journal();
     assert!(!journal.answers[0].skip.is_empty() && !journal.answers[0].forced);
-    bench.core.drain.end(Some(super::drain::End::Resumed(DrainStatus::Complete)), &mut Vec::new());
+    bench.core.drain.end(Some(super::drain::DrainEnd::Resumed(DrainStatus::Complete)), &mut Vec::new());
     assert!(bench.core.progress().next_step.starts_with("NOT drained"));
 }

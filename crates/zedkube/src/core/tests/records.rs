@@ -4,11 +4,12 @@
 
 use std::time::Duration;
 
-use kubenodeop::{Left, Marks, Phase, Progress};
+use agent::force::OrderedBy;
+use kubenodeop::{AttemptPhase, Left, Marks, Progress};
 use topics::{CordonOwner, DrainRecord, DrainStatus, DrainStep, NodeDrainStatus, Requester, StepWord};
 
 use super::bench::{Bench, T0, alone, booted_at, request, wall};
-use super::{Author, Done, Effect, Event, Force, Membership, Zedkube};
+use super::{DrainSuccess, Effect, Event, Force, Membership, Zedkube};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
@@ -71,7 +72,7 @@ fn restarted(bench: &Bench, boot: &str) -> Bench {
 
 fn proving(evicted: u32) -> Box<Progress> {
     let marks = Marks { attempt: Some(T0), ..Marks::default() };
-    Box::new(Progress { phase: Phase::Proving, evicted, marks, ..Progress::default() })
+    Box::new(Progress { phase: AttemptPhase::Proving, evicted, marks, ..Progress::default() })
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn o8_a_drain_is_kept_step_by_step_with_its_times_counts_and_what_was_let_pass()
     bench.hear(Event::Draining(run, proving(2)));
     later(&mut bench, 4);
     let left = vec![Left { what: "shop/loop-0".into(), why: "came back three times".into() }];
-    let done = Done { took: Duration::from_secs(3), evicted: 2, recordons: 0, left };
+    let done = DrainSuccess { took: Duration::from_secs(3), evicted: 2, recordons: 0, left };
     bench.hear(Event::Drained(run, Ok(done)));
     let record = newest(&bench);
     let taken =
@@ -226,7 +227,7 @@ fn a_restart_in_mid_drain_forgets_no_eviction_and_no_pod_that_has_gone() {
     next.hear(Event::Draining(run, Box::new(rest)));
     let shown = next.core.progress();
     assert_eq!((shown.counts.total, shown.counts.gone, shown.counts.going, shown.recordons), (12, 9, 3, 1));
-    next.hear(Event::Drained(run, Ok(Done { evicted: 0, ..super::bench::done_with(Vec::new()) })));
+    next.hear(Event::Drained(run, Ok(DrainSuccess { evicted: 0, ..super::bench::done_with(Vec::new()) })));
     let shown = next.core.progress();
     assert_eq!((shown.counts.total, shown.counts.gone, shown.evicted), (12, 12, 12));
     assert!(shown.reason.starts_with("drained: 12 pods evicted"), "{}", shown.reason);
@@ -286,7 +287,7 @@ fn the_history_is_not_written_with_every_pod() {
 
 fn by_root() -> Event {
     let (by, reason) = ("field".to_owned(), "server is lost".to_owned());
-    Event::ForceBy(Some(Author { uid: 0, name: "root".into(), written: wall(), by, reason }))
+    Event::ForceBy(Some(OrderedBy { uid: 0, name: "root".into(), written: wall(), by, reason }))
 }
 
 fn force(bench: &mut Bench, force: Force) {

@@ -14,7 +14,7 @@ use step::Mono;
 use topics::{CordonOwner, DrainJournal, DrainStatus, NodeDrainRequest, Requester};
 
 use super::bench::{Bench, T0, alone, request};
-use super::{Effect, Event, LogEvent};
+use super::{DrainLogEvent, Effect, Event};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
@@ -26,7 +26,7 @@ fn at(secs: u64) -> Mono {
 /// An attempt and the limit and marks with which it begins.
 fn begun(bench: &Bench) -> Option<(u32, Duration, Marks)> {
     let attempt = bench.last.iter().find_map(|it| {
-        if let Effect::Say(LogEvent::Attempt(attempt, 5)) = it { Some(*attempt) } else { None }
+        if let Effect::Say(DrainLogEvent::Attempt(attempt, 5)) = it { Some(*attempt) } else { None }
     })?;
     bench.last.iter().find_map(|it| {
         let Effect::Drain(_, _, limit, marks) = it else { return None };
@@ -225,7 +225,7 @@ fn d16_a_change_of_what_blocked_starts_the_next_attempt_at_once_and_says_what_it
     assert_eq!((begun(&bench), bench.status()), (None, (7, 2)));
     bench.hear(Event::BlockerChanged(run, what()));
     assert_eq!(begun(&bench).unwrap().0, 2);
-    assert!(bench.last.contains(&Effect::Say(LogEvent::BlockerChanged(what()))));
+    assert!(bench.last.contains(&Effect::Say(DrainLogEvent::BlockerChanged(what()))));
     assert_eq!(bench.status(), (5, 2));
     // Heard late, in the attempt that it has started, it starts no further one.
     bench.hear(Event::BlockerChanged(run, what()));

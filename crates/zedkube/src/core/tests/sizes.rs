@@ -4,12 +4,13 @@
 
 use std::time::Duration;
 
+use agent::force::OrderedBy;
 use kubeapi::{PodRef, PodUid};
-use kubenodeop::{BlockCode, Blocker, Left, Marks, Progress};
+use kubenodeop::{AttemptBlocker, BlockCode, Left, Marks, Progress};
 use topics::{DrainHistory, DrainJournal, Requester, StepWord, Topic, go_json};
 
 use super::bench::{Bench, T0, alone, request};
-use super::{Author, Event, Force};
+use super::{Event, Force};
 use crate::limits::Limits;
 
 const US: Requester = Requester::DeviceOp;
@@ -54,7 +55,7 @@ fn full() -> Bench {
         asked.context = long();
         bench.ask(&asked);
         let run = bench.until_draining();
-        let blocker = |nth: u32| Blocker {
+        let blocker = |nth: u32| AttemptBlocker {
             subject: PodRef { namespace: long(), name: format!("{nth}{}", long()), uid: PodUid::new(long()) }
                 .into(),
             code: BlockCode::Budget,
@@ -80,11 +81,11 @@ fn full() -> Bench {
         for _ in 1..=30 {
             bench.hear(Event::Draining(run, Box::new(progress.clone())));
             let blockers = progress.blockers.clone();
-            let failure = super::Failure { blockers, ..super::bench::failed(&long()) };
+            let failure = super::AttemptFailure { blockers, ..super::bench::failed(&long()) };
             bench.hear(Event::Drained(run, Err(Box::new(failure))));
             bench.wait();
         }
-        bench.hear(Event::ForceBy(Some(Author {
+        bench.hear(Event::ForceBy(Some(OrderedBy {
             uid: u32::MAX,
             name: long(),
             written: bench.core.node.wall(T0).plus(Duration::from_nanos(nth)),
@@ -92,7 +93,8 @@ fn full() -> Bench {
             reason: long(),
         })));
         bench.hear(Event::Force(Force::Refused(format!("{nth}{}", long()))));
-        let failure = super::Failure { blockers: progress.blockers.clone(), ..super::bench::failed(&long()) };
+        let failure =
+            super::AttemptFailure { blockers: progress.blockers.clone(), ..super::bench::failed(&long()) };
         bench.hear(Event::Draining(run, Box::new(progress)));
         if nth < 11 {
             bench.hear(Event::Drained(run, Err(Box::new(failure))));

@@ -14,10 +14,10 @@ mod window;
 use std::time::Duration;
 
 use kubenodeop::node::gate::Layer;
-use outage::keeper::{Ask, Wish};
-use outage::turn::event::{TurnState, Unconfirmed, Waiting};
+use outage::keeper::{Ask, TurnRequest};
+use outage::turn::event::{TurnState, TurnWait, Unconfirmed};
 use outage::turn::record::{Op, Phase};
-use outage::turn::rule::Rule;
+use outage::turn::rule::TurnRule;
 use step::Core as _;
 use topics::{
     CordonOwner, DrainPhase, DrainStatus, NodeDrainStatus, OutageAnswer, OutageKind, OutageQuestion,
@@ -25,7 +25,7 @@ use topics::{
 };
 
 use super::bench::{Bench, T0, gate, request};
-use super::{Effect, Event, Force, Grant, NodeLook};
+use super::{CordonTurn, Effect, Event, Force, NodeLook};
 use crate::limits::Limits;
 
 fn limits() -> Limits {
@@ -43,8 +43,8 @@ fn held(fence: u32) -> Event {
     Event::Turn(Box::new(TurnState::Held { fence, lease_uid: "lease".into(), phase: Phase::Granted }))
 }
 
-fn waits(rule: Rule) -> Event {
-    Event::Turn(Box::new(TurnState::Waiting(Box::new(Waiting {
+fn waits(rule: TurnRule) -> Event {
+    Event::Turn(Box::new(TurnState::Waiting(Box::new(TurnWait {
         nodes: vec!["n2".into()],
         rule,
         why: "node n2 holds a turn".into(),
@@ -73,7 +73,7 @@ fn clean(bench: &mut Bench) {
 }
 
 fn gives_back(bench: &Bench) -> bool {
-    has(bench, |it| matches!(it, Effect::Look { give_back: true, .. }))
+    has(bench, |it| matches!(it, Effect::Look { uncordon: true, .. }))
 }
 
 /// Cordoned in the turn with this fence, and draining.
@@ -99,12 +99,10 @@ fn complete() -> Bench {
 fn u12_a_node_that_waits_is_not_cordoned_and_says_for_whom_since_when_and_what_to_type() {
     let mut bench = idle();
     bench.ask(&request(Requester::DeviceOp, 1));
-    assert!(asked(
-        &bench,
-        &Ask::Want(Some(Wish { op: Op::Reboot, counter: 1_773_480_414_000, emergency: false, fit: false }))
-    ));
+    let reboot = TurnRequest { op: Op::Reboot, counter: 1_773_480_414_000, emergency: false, fit: false };
+    assert!(asked(&bench, &Ask::Want(Some(reboot))));
     clean(&mut bench);
-    bench.hear(waits(Rule::Holder));
+    bench.hear(waits(TurnRule::Holder));
     assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..) | Effect::Probe(_))));
     let progress = bench.core.progress();
     assert_eq!((progress.phase, progress.status), (DrainPhase::WaitingForTurn, DrainStatus::Requested));
@@ -116,7 +114,7 @@ fn u12_a_node_that_waits_is_not_cordoned_and_says_for_whom_since_when_and_what_t
     assert_eq!(bench.core.next_wake(), None, "nothing is asked while nothing changes");
 
     bench.hear(held(7));
-    let grant = Grant { fence: 7, lease_uid: "lease".into() };
+    let grant = CordonTurn { fence: 7, lease_uid: "lease".into() };
     assert!(has(&bench, |it| matches!(it, Effect::Cordon(_, _, held) if *held == grant)));
     assert_eq!(bench.core.progress().turn.fence, 7);
 }
@@ -152,7 +150,7 @@ fn u1_a_turn_that_is_lost_in_the_middle_ends_the_drain_and_the_cordon_and_starts
     bench.look(NodeLook::Open);
     assert!(asked(&bench, &Ask::Retry("an operator released it".into())));
     clean(&mut bench);
-    bench.hear(waits(Rule::Pause));
+    bench.hear(waits(TurnRule::Pause));
     assert_eq!(bench.core.progress().phase, DrainPhase::WaitingForTurn);
     bench.hear(held(9));
     assert!(has(&bench, |it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 9)));
@@ -200,10 +198,10 @@ fn r7_a_restart_keeps_the_cordon_until_the_turn_is_known_to_be_somebody_elses() 
         bench.ask(&request(Requester::DeviceOp, 1));
         bench.join();
         assert!(!gives_back(&bench), "{:?}", bench.last);
-        bench.hear(waits(Rule::Reading));
+        bench.hear(waits(TurnRule::Reading));
         assert!(!gives_back(&bench));
         if refused {
-            bench.hear(waits(Rule::Holder));
+            bench.hear(waits(TurnRule::Holder));
             assert!(gives_back(&bench));
         } else {
             bench.hear(held(7));
@@ -217,7 +215,7 @@ fn r7_a_restart_keeps_the_cordon_until_the_turn_is_known_to_be_somebody_elses() 
 fn an_api_that_answers_and_never_about_the_turn_ends_like_a_cordon_that_fails() {
     let mut bench = idle();
     bench.ask(&request(Requester::DeviceOp, 1));
-    bench.hear(waits(Rule::NotListed));
+    bench.hear(waits(TurnRule::NotListed));
     for _ in 0..200 {
         if bench.status().0 == 6 {
             break;
@@ -237,12 +235,12 @@ fn an_api_that_answers_and_never_about_the_turn_ends_like_a_cordon_that_fails() 
 fn u1_a_drain_does_not_continue_while_the_turn_is_waited_for_however_it_was_lost() {
     // The object of our node is another one: its keeper begins again.
     let (mut bench, _) = draining();
-    bench.hear(waits(Rule::Reading));
+    bench.hear(waits(TurnRule::Reading));
     assert!(!has(&bench, |it| matches!(it, Effect::Cancel)), "nothing is known yet");
-    bench.hear(waits(Rule::Holder));
+    bench.hear(waits(TurnRule::Holder));
     assert!(has(&bench, |it| matches!(it, Effect::Cancel)) && gives_back(&bench));
     let mut bench = complete();
-    bench.hear(waits(Rule::Holder));
+    bench.hear(waits(TurnRule::Holder));
     assert_ne!(bench.status().0, 9);
 }
 
@@ -375,7 +373,7 @@ fn what_needs_no_turn_is_answered_at_once() {
 
     let mut skipped = idle();
     skipped.ask(&request(Requester::DeviceOp, 1));
-    skipped.hear(waits(Rule::Api));
+    skipped.hear(waits(TurnRule::Api));
     while skipped.status().0 != 9 {
         if has(&skipped, |it| matches!(it, Effect::Probe(_))) {
             let run = skipped.run();
@@ -412,14 +410,14 @@ fn what_is_not_complete_is_held_and_what_is_not_known_yet_waits() {
     again.ask(&request(Requester::DeviceOp, 1));
     again.join();
     again.look(NodeLook::Ours);
-    again.hear(waits(Rule::Reading));
+    again.hear(waits(TurnRule::Reading));
     assert!(answer(&again).is_none_or(|it| it.verdict == OutageVerdict::Unknown));
     again.hear(held(7));
     assert!(asked(&again, &Ask::LastLook(5)));
 }
 
 fn restart(number: u64, emergency: bool) -> Ask {
-    Ask::Want(Some(Wish { op: Op::Restart, counter: number, emergency, fit: true }))
+    Ask::Want(Some(TurnRequest { op: Op::Restart, counter: number, emergency, fit: true }))
 }
 
 #[test]
@@ -427,7 +425,7 @@ fn u11_a_restart_of_nodeagents_own_waits_for_its_turn_and_says_for_whom_and_at_w
     let mut bench = idle();
     ask(&mut bench, 5, OutageKind::Turn);
     assert!(asked(&bench, &restart(5, false)));
-    bench.hear(waits(Rule::Holder));
+    bench.hear(waits(TurnRule::Holder));
     let held_back = answer(&bench).unwrap();
     assert_eq!((held_back.verdict, held_back.place), (OutageVerdict::Hold, 2));
     assert!(held_back.why.contains("node n2 holds a turn"), "{}", held_back.why);
@@ -451,7 +449,7 @@ fn u11_an_emergency_is_written_and_answered_within_two_seconds_whatever_becomes_
     for written in [true, false] {
         let mut bench = idle();
         ask(&mut bench, 5, OutageKind::Turn);
-        bench.hear(waits(Rule::Holder));
+        bench.hear(waits(TurnRule::Holder));
         ask(&mut bench, 6, OutageKind::Emergency);
         assert!(asked(&bench, &restart(6, true)));
         if written {
@@ -468,7 +466,7 @@ fn u11_an_emergency_is_written_and_answered_within_two_seconds_whatever_becomes_
 fn u11_a_restart_that_cannot_read_the_lease_goes_after_the_documented_time() {
     let mut bench = idle();
     ask(&mut bench, 5, OutageKind::Turn);
-    bench.hear(waits(Rule::Api));
+    bench.hear(waits(TurnRule::Api));
     assert_eq!(verdict(&bench), OutageVerdict::Hold);
     assert_eq!(bench.wait(), Duration::from_secs(300));
     let said = answer(&bench).unwrap();

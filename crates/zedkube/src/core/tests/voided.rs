@@ -28,7 +28,7 @@ fn asks(bench: &Bench, is: fn(&Effect) -> bool) -> bool {
 }
 
 fn looks(bench: &Bench) -> bool {
-    asks(bench, |it| matches!(it, Effect::Look { give_back: false, .. }))
+    asks(bench, |it| matches!(it, Effect::Look { uncordon: false, .. }))
 }
 
 #[test]

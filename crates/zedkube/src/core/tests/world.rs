@@ -79,7 +79,7 @@ pub(super) struct World {
     /// A cordon on its way that names this version, and since when.
     pub(super) landing: Option<(u64, Mono)>,
     /// A pod has come to the node since the last drain.
-    pub(super) peopled: bool,
+    pub(super) has_new_pods: bool,
     /// The drained node is watched.
     pub(super) guard: bool,
     /// A drain that is done, as long as nothing new has begun.
@@ -122,7 +122,7 @@ impl World {
             version: 0,
             written_in: 0,
             landing: None,
-            peopled: false,
+            has_new_pods: false,
             guard: false,
             proved: false,
             drained: BTreeSet::new(),
@@ -210,11 +210,11 @@ impl World {
                         self.gate = None;
                     }
                 }
-                Effect::Look { nth, give_back, gate_open } => {
+                Effect::Look { nth, uncordon, gate_open } => {
                     assert_eq!(gate_open, self.gate == Some(true), "the gate is not what it was said to be");
                     assert!(self.look.is_none(), "two looks at once");
-                    assert!(!give_back || self.task.is_none(), "a drain loses its cordon");
-                    self.look = Some((nth, give_back, gate_open));
+                    assert!(!uncordon || self.task.is_none(), "a drain loses its cordon");
+                    self.look = Some((nth, uncordon, gate_open));
                 }
                 Effect::History(history) => {
                     let open = history.drains.iter().skip(1).filter(|it| it.is_open()).count();
@@ -322,7 +322,7 @@ impl World {
         let standing = || self.requests.values().map(NodeDrainRequest::id);
         match (task, well) {
             (Task::Drain(_), true) => {
-                self.peopled = false;
+                self.has_new_pods = false;
                 self.drained.extend(standing());
                 self.proved = true;
             }

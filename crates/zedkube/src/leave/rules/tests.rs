@@ -15,48 +15,48 @@ fn config(valid: bool) -> EdgeNodeClusterConfig {
     EdgeNodeClusterConfig { initialized: true, valid, cluster_name: "c".into(), ..Default::default() }
 }
 
-fn kept(phase: LeavePhase) -> Rules {
-    Rules::new(NodeLeave { phase, ..NodeLeave::default() }, &Limits::default(), "b1")
+fn kept(phase: LeavePhase) -> LeaveRules {
+    LeaveRules::new(NodeLeave { phase, ..NodeLeave::default() }, &Limits::default(), "b1")
 }
 
-fn hears(rules: &mut Rules, secs: u64, config: EdgeNodeClusterConfig) {
-    rules.hear(at(secs), Fact::Config(Some(Box::new(config))));
+fn hears(rules: &mut LeaveRules, secs: u64, config: EdgeNodeClusterConfig) {
+    rules.hear(at(secs), LeaveFact::Config(Some(Box::new(config))));
 }
 
 /// Our zedagent says that the config has no cluster section.
-fn decided(rules: &mut Rules, secs: u64) {
-    rules.hear(at(secs), Fact::Decision(ConfigMembership::NoCluster));
+fn decided(rules: &mut LeaveRules, secs: u64) {
+    rules.hear(at(secs), LeaveFact::Decision(ConfigMembership::NoCluster));
     hears(rules, secs, config(false));
 }
 
-fn standing(rules: &mut Rules, secs: u64) -> Membership {
+fn settled(rules: &mut LeaveRules, secs: u64) -> Membership {
     rules.settle(at(secs), wall()).membership
 }
 
-fn phase(rules: &mut Rules, secs: u64) -> LeavePhase {
-    standing(rules, secs);
+fn phase(rules: &mut LeaveRules, secs: u64) -> LeavePhase {
+    settled(rules, secs);
     rules.record().phase
 }
 
 /// A member whose record says so, that hears it again.
-fn member() -> Rules {
+fn member() -> LeaveRules {
     let mut rules = kept(LeavePhase::Member);
     hears(&mut rules, 0, config(true));
-    assert_eq!(standing(&mut rules, 0), Membership::Member);
+    assert_eq!(settled(&mut rules, 0), Membership::Member);
     rules
 }
 
 #[test]
 fn a_member_whose_config_says_otherwise_leaves_a_minute_later_and_is_outside_when_it_has_left() {
     let mut rules = kept(LeavePhase::Outside);
-    assert_eq!((standing(&mut rules, 0), rules.walks()), (Membership::Undecided, false));
+    assert_eq!((settled(&mut rules, 0), rules.walks()), (Membership::Undecided, false));
     hears(&mut rules, 0, EdgeNodeClusterConfig::default());
-    assert_eq!(standing(&mut rules, 0), Membership::Undecided, "not decided upon");
+    assert_eq!(settled(&mut rules, 0), Membership::Undecided, "not decided upon");
     hears(&mut rules, 0, config(true));
-    assert_eq!((standing(&mut rules, 0), rules.walks()), (Membership::Member, false));
+    assert_eq!((settled(&mut rules, 0), rules.walks()), (Membership::Member, false));
     // As after a restart of zedagent: what stood stands (D-A12).
     hears(&mut rules, 0, EdgeNodeClusterConfig::default());
-    assert_eq!((standing(&mut rules, 0), rules.walks()), (Membership::Member, false));
+    assert_eq!((settled(&mut rules, 0), rules.walks()), (Membership::Member, false));
     decided(&mut rules, 1);
     let announced = rules.settle(at(1), wall());
     assert_eq!((announced.membership, rules.walks()), (Membership::Member, false));
@@ -64,15 +64,15 @@ fn a_member_whose_config_says_otherwise_leaves_a_minute_later_and_is_outside_whe
     let record = rules.record();
     assert_eq!((record.phase, record.started_at), (LeavePhase::Announced, wall()));
     assert_eq!(record.deadline, wall().plus(Duration::from_secs(60)));
-    assert_eq!((rules.next_wake(), standing(&mut rules, 60)), (Some(at(61)), Membership::Member));
-    assert_eq!((standing(&mut rules, 61), rules.walks()), (Membership::Leaving, true));
+    assert_eq!((rules.next_wake(), settled(&mut rules, 60)), (Some(at(61)), Membership::Member));
+    assert_eq!((settled(&mut rules, 61), rules.walks()), (Membership::Leaving, true));
     assert_eq!((rules.record().phase, rules.record().deadline), (LeavePhase::Reaching, GoTime::ZERO));
     assert_eq!(rules.record().cluster_name, "c", "which cluster is left stays known");
-    rules.ended(&End::Left, &["x".repeat(1000)], "n1", wall());
-    assert_eq!((standing(&mut rules, 62), rules.walks()), (Membership::Outside, false));
+    rules.ended(&LeaveEnd::Left, &["x".repeat(1000)], "n1", wall());
+    assert_eq!((settled(&mut rules, 62), rules.walks()), (Membership::Outside, false));
     assert!(rules.record().passed_over[0].len() < 500, "the record is on flash");
     hears(&mut rules, 63, config(true));
-    assert_eq!(standing(&mut rules, 63), Membership::Member);
+    assert_eq!(settled(&mut rules, 63), Membership::Member);
     assert_eq!(rules.record().ended_at, GoTime::ZERO, "what was before is not shown for another cluster");
 }
 
@@ -88,12 +88,12 @@ fn what_an_earlier_run_left_decides_what_a_config_means() {
         (LeavePhase::NotReached, Membership::Undecided, Membership::Outside, Membership::Outside),
     ] {
         let mut rules = kept(phase);
-        assert_eq!((standing(&mut rules, 0), rules.walks()), (before, false), "{phase:?}");
+        assert_eq!((settled(&mut rules, 0), rules.walks()), (before, false), "{phase:?}");
         decided(&mut rules, 100);
         let walks = heard == Membership::Leaving;
-        assert_eq!((standing(&mut rules, 100), rules.walks()), (heard, walks), "{phase:?}");
+        assert_eq!((settled(&mut rules, 100), rules.walks()), (heard, walks), "{phase:?}");
         let walks = later == Membership::Leaving;
-        assert_eq!((standing(&mut rules, 160), rules.walks()), (later, walks), "{phase:?}");
+        assert_eq!((settled(&mut rules, 160), rules.walks()), (later, walks), "{phase:?}");
     }
 }
 
@@ -104,30 +104,30 @@ fn a_config_that_says_member_again_ends_the_leave_and_calls_an_announced_one_off
         decided(&mut rules, 0);
         assert_eq!((phase(&mut rules, 0), rules.walks()), (before, before == LeavePhase::Cordoning));
         hears(&mut rules, 59, config(true));
-        assert_eq!((standing(&mut rules, 59), rules.walks()), (Membership::Member, false));
-        assert_eq!((standing(&mut rules, 6000), rules.next_wake()), (Membership::Member, None));
+        assert_eq!((settled(&mut rules, 59), rules.walks()), (Membership::Member, false));
+        assert_eq!((settled(&mut rules, 6000), rules.next_wake()), (Membership::Member, None));
         assert_eq!((rules.record().phase, rules.record().deadline), (LeavePhase::Member, GoTime::ZERO));
     }
 }
 
 #[test]
 fn a_file_that_is_gone_is_no_word_for_leaving_and_takes_an_announced_one_back() {
-    let gone = |rules: &mut Rules, secs| {
-        rules.hear(at(secs), Fact::Config(None));
-        rules.hear(at(secs), Fact::Decision(ConfigMembership::Unknown));
-        rules.hear(at(secs), Fact::Fetch(None));
+    let gone = |rules: &mut LeaveRules, secs| {
+        rules.hear(at(secs), LeaveFact::Config(None));
+        rules.hear(at(secs), LeaveFact::Decision(ConfigMembership::Unknown));
+        rules.hear(at(secs), LeaveFact::Fetch(None));
     };
     let mut rules = kept(LeavePhase::Member);
     gone(&mut rules, 0);
-    assert_eq!(standing(&mut rules, 9000), Membership::Undecided);
+    assert_eq!(settled(&mut rules, 9000), Membership::Undecided);
     let mut rules = member();
     gone(&mut rules, 1);
-    assert_eq!((standing(&mut rules, 9000), rules.next_wake()), (Membership::Member, None));
+    assert_eq!((settled(&mut rules, 9000), rules.next_wake()), (Membership::Member, None));
     decided(&mut rules, 9000);
     assert_eq!(phase(&mut rules, 9059), LeavePhase::Announced);
     gone(&mut rules, 9059);
     assert_eq!((phase(&mut rules, 9059), rules.next_wake()), (LeavePhase::Unconfirmed, None));
-    assert_eq!(standing(&mut rules, 19_000), Membership::Member);
+    assert_eq!(settled(&mut rules, 19_000), Membership::Member);
     // It is announced again, for a whole minute.
     decided(&mut rules, 19_000);
     assert_eq!(phase(&mut rules, 19_000), LeavePhase::Announced);
@@ -137,7 +137,7 @@ fn a_file_that_is_gone_is_no_word_for_leaving_and_takes_an_announced_one_back() 
 #[test]
 fn a_zedagent_of_the_reference_is_believed_after_ten_minutes_of_good_fetches_and_never_before() {
     use ConfigGetStatus::{Fail, Never, ReadSaved, Success, TemporaryFail};
-    let fetch = |rules: &mut Rules, secs, status| rules.hear(at(secs), Fact::Fetch(Some(status)));
+    let fetch = |rules: &mut LeaveRules, secs, status| rules.hear(at(secs), LeaveFact::Fetch(Some(status)));
     let mut rules = member();
     hears(&mut rules, 0, config(false));
     assert_eq!(phase(&mut rules, 0), LeavePhase::Unconfirmed, "nothing is known of the fetches");
@@ -165,11 +165,11 @@ fn a_zedagent_of_the_reference_is_believed_after_ten_minutes_of_good_fetches_and
     assert_eq!(phase(&mut rules, 51_299), LeavePhase::Announced);
     // A short `Valid: false`, as of a bad section, is over by then.
     hears(&mut rules, 51_299, config(true));
-    assert_eq!(standing(&mut rules, 51_300), Membership::Member);
+    assert_eq!(settled(&mut rules, 51_300), Membership::Member);
     hears(&mut rules, 52_000, config(false));
-    standing(&mut rules, 52_000);
+    settled(&mut rules, 52_000);
     assert_eq!(
-        (standing(&mut rules, 52_599), standing(&mut rules, 52_600)),
+        (settled(&mut rules, 52_599), settled(&mut rules, 52_600)),
         (Membership::Member, Membership::Leaving)
     );
 }
@@ -177,23 +177,23 @@ fn a_zedagent_of_the_reference_is_believed_after_ten_minutes_of_good_fetches_and
 #[test]
 fn a_decision_that_says_member_outweighs_a_config_that_is_not_valid() {
     let mut rules = member();
-    rules.hear(at(0), Fact::Decision(ConfigMembership::Member));
-    rules.hear(at(0), Fact::Fetch(Some(ConfigGetStatus::Success)));
+    rules.hear(at(0), LeaveFact::Decision(ConfigMembership::Member));
+    rules.hear(at(0), LeaveFact::Fetch(Some(ConfigGetStatus::Success)));
     hears(&mut rules, 0, config(false));
     assert_eq!((phase(&mut rules, 0), rules.next_wake()), (LeavePhase::Unconfirmed, None));
-    assert_eq!(standing(&mut rules, 90_000), Membership::Member);
+    assert_eq!(settled(&mut rules, 90_000), Membership::Member);
 }
 
 #[test]
 fn each_end_is_told_with_what_a_person_can_do() {
     let why = || "x".to_owned();
     for (end, phase, by_hand) in [
-        (End::Left, LeavePhase::Left, false),
-        (End::Gone, LeavePhase::Left, false),
-        (End::Alone, LeavePhase::Alone, false),
-        (End::NotOurs(why()), LeavePhase::Failed, true),
-        (End::NotReached(why()), LeavePhase::NotReached, true),
-        (End::Stays(why()), LeavePhase::Failed, true),
+        (LeaveEnd::Left, LeavePhase::Left, false),
+        (LeaveEnd::Gone, LeavePhase::Left, false),
+        (LeaveEnd::Alone, LeavePhase::Alone, false),
+        (LeaveEnd::NotOurs(why()), LeavePhase::Failed, true),
+        (LeaveEnd::NotReached(why()), LeavePhase::NotReached, true),
+        (LeaveEnd::Stays(why()), LeavePhase::Failed, true),
     ] {
         let mut rules = kept(LeavePhase::Deleting);
         rules.ended(&end, &[], "n1", wall());

@@ -16,7 +16,7 @@ use topics::{
 
 use super::condition::shown;
 use super::events::{EventLog, HOURLY, name};
-use super::notices::{Announcer, Kind, Notice};
+use super::notices::{Announcer, Notice, NoticeKind};
 use super::totals;
 
 const STALL: Duration = Duration::from_mins(10);
@@ -255,7 +255,7 @@ fn o7_a_drain_without_any_progress_is_warned_of_once_until_something_changes() {
     assert_eq!(announcer.step(mono(1099), &words, 0), []);
     assert_eq!(announcer.due(), Some(mono(1100)));
     let said = announcer.step(mono(1100), &gone(1), 0);
-    assert_eq!(said.iter().map(|it| it.kind).collect::<Vec<_>>(), [Kind::Stalled]);
+    assert_eq!(said.iter().map(|it| it.kind).collect::<Vec<_>>(), [NoticeKind::Stalled]);
     assert_eq!(said[0].message, "no progress for 10 min: why; do this");
     assert!(announcer.is_stalled());
     assert_eq!((announcer.step(mono(90_000), &gone(1), 0), announcer.due()), (vec![], None));
@@ -280,10 +280,10 @@ fn o7_a_drain_without_any_progress_is_warned_of_once_until_something_changes() {
 fn o3_so_many_events_an_hour_and_room_is_kept_for_ends() {
     let mut log = EventLog::default();
     let admitted = |log: &mut EventLog, secs, kind| (0..100).filter(|_| log.admits(mono(secs), kind)).count();
-    assert_eq!(admitted(&mut log, 0, Kind::Blocked), HOURLY - 10);
-    assert_eq!(admitted(&mut log, 1800, Kind::Complete), 10);
-    assert_eq!(admitted(&mut log, 3599, Kind::Complete), 0);
-    assert_eq!(admitted(&mut log, 3600, Kind::Blocked), HOURLY - 20);
+    assert_eq!(admitted(&mut log, 0, NoticeKind::Blocked), HOURLY - 10);
+    assert_eq!(admitted(&mut log, 1800, NoticeKind::Complete), 10);
+    assert_eq!(admitted(&mut log, 3599, NoticeKind::Complete), 0);
+    assert_eq!(admitted(&mut log, 3600, NoticeKind::Blocked), HOURLY - 20);
 }
 
 #[test]
@@ -296,20 +296,21 @@ fn o3_the_same_thing_has_one_name_and_another_thing_another() {
         message: "m".to_owned(),
         is_new: true,
     };
-    let first = name(&node, BOOT, &notice(Kind::Blocked, 1, "a"));
+    let first = name(&node, BOOT, &notice(NoticeKind::Blocked, 1, "a"));
     assert!(first.starts_with("n1.") && first.len() == 19, "{first}");
-    let other_words = Notice { message: "other".to_owned(), is_new: false, ..notice(Kind::Blocked, 1, "a") };
+    let other_words =
+        Notice { message: "other".to_owned(), is_new: false, ..notice(NoticeKind::Blocked, 1, "a") };
     assert_eq!(name(&node, BOOT, &other_words), first);
     for (boot, other) in [
-        (BOOT, notice(Kind::Blocked, 1, "b")),
-        (BOOT, notice(Kind::Blocked, 2, "a")),
-        (BOOT, notice(Kind::Stalled, 1, "a")),
-        ("b2", notice(Kind::Blocked, 1, "a")),
+        (BOOT, notice(NoticeKind::Blocked, 1, "b")),
+        (BOOT, notice(NoticeKind::Blocked, 2, "a")),
+        (BOOT, notice(NoticeKind::Stalled, 1, "a")),
+        ("b2", notice(NoticeKind::Blocked, 1, "a")),
     ] {
         assert_ne!(name(&node, boot, &other), first);
     }
     let long = NodeName::parse(&format!("{}.{}", "n".repeat(229), "m".repeat(23))).unwrap();
-    let long = name(&long, BOOT, &notice(Kind::Blocked, 1, "a"));
+    let long = name(&long, BOOT, &notice(NoticeKind::Blocked, 1, "a"));
     assert!(long.len() <= 253 && !long.contains(".."), "{long}");
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use agent::device::hooks::{FOLDER, Stage};
+use agent::device::hooks::{FOLDER, HookStage};
 use agent::{AgentContext, Clock, Stop};
 use kubeapi::{NodeName, OwnNode};
 use pubsub::{TopicRoot, store};
@@ -12,19 +12,19 @@ use tokio::sync::mpsc;
 use topics::{GoTime, RequestId, Requester};
 
 use super::super::events::HOURLY;
-use super::super::notices::{Kind, Notice};
-use super::super::notify::Notifier;
+use super::super::notices::{Notice, NoticeKind};
+use super::super::notify::HookNotifier;
 
-fn notice(kind: Kind, is_new: bool) -> Notice {
+fn notice(kind: NoticeKind, is_new: bool) -> Notice {
     let id = RequestId { by: Requester::DeviceOp, at: "2026-03-14T09:30:00Z".parse().unwrap() };
     Notice { kind, id, subject: String::new(), message: "pod shop/web-0: $(reboot)\nno".to_owned(), is_new }
 }
 
 /// What the hook `script` has written, once it was told all of `notices`.
-async fn told(script: &str, notices: &[Notice]) -> String {
+async fn calls_of(script: &str, notices: &[Notice]) -> String {
     let root = tempfile::tempdir().unwrap();
     let topic_root = TopicRoot::open(root.path()).unwrap();
-    let path = root.path().join(FOLDER).join(Stage::Notify.folder()).join("10-mail");
+    let path = root.path().join(FOLDER).join(HookStage::Notify.folder()).join("10-mail");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let said = root.path().join("said");
     let said_in = said.display().to_string();
@@ -39,14 +39,15 @@ async fn told(script: &str, notices: &[Notice]) -> String {
         outbox.try_send((it.clone(), "2026-03-14T09:41:00Z".parse::<GoTime>().unwrap())).unwrap();
     }
     drop(outbox);
-    Notifier::within(&context, &own_node, inbox, Duration::from_millis(500)).run().await;
+    HookNotifier::within(&context, &own_node, inbox, Duration::from_millis(500)).run().await;
     fs::read_to_string(said).unwrap_or_default()
 }
 
 #[tokio::test]
 async fn x3_a_hook_is_told_what_happened_and_nothing_that_was_found_at_the_start() {
     let script = r#"echo "$1 $ZEDBOX_HOOK_EVENT $ZEDBOX_HOOK_SEVERITY $ZEDBOX_HOOK_NODE $ZEDBOX_HOOK_OPERATION $ZEDBOX_HOOK_AT [$ZEDBOX_HOOK_MESSAGE]" >> $said"#;
-    let said = told(script, &[notice(Kind::Started, false), notice(Kind::Blocked, true)]).await;
+    let said =
+        calls_of(script, &[notice(NoticeKind::Started, false), notice(NoticeKind::Blocked, true)]).await;
     assert_eq!(
         said,
         "run DrainBlocked warning n1 device 2026-03-14T09:41:00Z [pod shop/web-0: $(reboot)\nno]\n"
@@ -55,18 +56,18 @@ async fn x3_a_hook_is_told_what_happened_and_nothing_that_was_found_at_the_start
 
 #[tokio::test]
 async fn x3_one_that_fails_hangs_or_prints_megabytes_is_told_the_next_thing_all_the_same() {
-    let two = [notice(Kind::Blocked, true), notice(Kind::Complete, true)];
+    let two = [notice(NoticeKind::Blocked, true), notice(NoticeKind::Complete, true)];
     for bad in ["exit 3", "sleep 1000", "head -c 3000000 /dev/zero"] {
-        let said = told(&format!("echo $ZEDBOX_HOOK_EVENT >> $said; {bad}"), &two).await;
+        let said = calls_of(&format!("echo $ZEDBOX_HOOK_EVENT >> $said; {bad}"), &two).await;
         assert_eq!(said, "DrainBlocked\nDrainComplete\n", "{bad}");
     }
 }
 
 #[tokio::test]
 async fn x3_no_more_is_told_in_an_hour_than_the_events_may_be_and_ends_have_room() {
-    let mut many = vec![notice(Kind::Blocked, true); 2 * HOURLY];
-    many.push(notice(Kind::Complete, true));
-    let said = told("echo $ZEDBOX_HOOK_EVENT >> $said", &many).await;
+    let mut many = vec![notice(NoticeKind::Blocked, true); 2 * HOURLY];
+    many.push(notice(NoticeKind::Complete, true));
+    let said = calls_of("echo $ZEDBOX_HOOK_EVENT >> $said", &many).await;
     let blocked = said.lines().filter(|it| *it == "DrainBlocked").count();
     assert!(blocked < HOURLY && blocked > 0, "{blocked}");
     assert_eq!(said.lines().last(), Some("DrainComplete"));

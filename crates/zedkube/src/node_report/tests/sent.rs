@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent::{AgentContext, Clock, Stop, Stopper};
 use kube::Client;
 use kubeapi::{ApiClient, NodeName, OwnNode};
-use kubesim::{Fault, Sim, SimConfig};
+use kubesim::{ScriptedFault, Sim, SimConfig};
 use nodestatus::{ClusterMembership, Membership, Totals};
 use pubsub::{TopicRoot, store};
 use serde_json::Value;
@@ -18,7 +18,7 @@ use topics::{
 
 use super::super::events::HOURLY;
 use super::super::notices::SETTLE;
-use super::super::{Published, Report};
+use super::super::{DrainActivity, NodeReport};
 use super::{BOOT, answer, at, blocked, idle, progress};
 use crate::limits::Limits;
 
@@ -29,7 +29,7 @@ struct Stage {
     topic_root: TopicRoot,
     clock: Clock,
     sim: Sim,
-    published: watch::Sender<Published>,
+    published: watch::Sender<DrainActivity>,
     members: watch::Sender<ClusterMembership>,
     totals: watch::Sender<Totals>,
 }
@@ -57,7 +57,7 @@ impl Stage {
         };
         let own_node = OwnNode::default();
         own_node.set(NodeName::parse("n1").unwrap(), UUID.to_owned());
-        let report = Report {
+        let report = NodeReport {
             context: AgentContext { topic_root, clock: stage.clock, stop, boot_id: BOOT.to_owned() },
             cluster: ApiClient::from_client(Client::new(stage.sim.service(), "default")),
             own_node,
@@ -208,14 +208,19 @@ async fn o3_a_node_that_leaves_its_cluster_shows_nothing_any_more() {
         stage.pass(900).await;
         assert!(stage.condition().is_some(), "not known is no reason");
         // The first try fails.
-        stage.sim.faults().script("PATCH", "/nodes/n1/status", 1, Fault::status(500, "InternalError"));
+        stage.sim.faults().script(
+            "PATCH",
+            "/nodes/n1/status",
+            1,
+            ScriptedFault::status(500, "InternalError"),
+        );
         stage.members.send_modify(|it| it.membership = Membership::Outside);
         stage.pass(60).await;
         assert_eq!(stage.condition(), None);
         assert!(stage.node()["metadata"]["annotations"]["pillar-rs/drain-state"].is_null());
-        let asked = stage.sim.faults().seen().len();
+        let asked = stage.sim.faults().requests().len();
         stage.pass(7200).await;
-        assert_eq!(stage.sim.faults().seen().len(), asked, "and it asks for nothing");
+        assert_eq!(stage.sim.faults().requests().len(), asked, "and it asks for nothing");
         stage.members.send_modify(|it| it.membership = Membership::Member);
         stage.pass(9).await;
         assert!(stage.condition().is_some());
@@ -229,9 +234,9 @@ async fn o3_while_the_api_is_away_nothing_is_sent_and_then_what_waited() {
         stage.publish(idle(), 9).await;
         // The drain has noticed it.
         let away = NodeDrainProgress { api_silent_since: at(9), ..blocked("shop/a") };
-        let asked = stage.sim.faults().seen().len();
+        let asked = stage.sim.faults().requests().len();
         stage.publish(away, 7200).await;
-        assert_eq!(stage.sim.faults().seen().len(), asked);
+        assert_eq!(stage.sim.faults().requests().len(), asked);
         stage.publish(blocked("shop/a"), 60).await;
         let reasons: Vec<String> = stage.events().into_iter().map(|it| it.0).collect();
         for reason in ["DrainStarted", "DrainBlocked", "DrainStalled"] {
@@ -239,11 +244,11 @@ async fn o3_while_the_api_is_away_nothing_is_sent_and_then_what_waited() {
         }
         // Nobody has noticed it: it is tried less and less.
         for method in ["GET", "POST", "PATCH"] {
-            stage.sim.faults().script(method, "/", u32::MAX, Fault::Cut);
+            stage.sim.faults().script(method, "/", u32::MAX, ScriptedFault::Cut);
         }
-        let asked = stage.sim.faults().seen().len();
+        let asked = stage.sim.faults().requests().len();
         stage.publish(progress(DrainPhase::FailedDrain, DrainStatus::FailedDrain), 3600).await;
-        let tries = stage.sim.faults().seen().len() - asked;
+        let tries = stage.sim.faults().requests().len() - asked;
         assert!((3..25).contains(&tries), "{tries}");
         stage.sim.faults().clear();
         stage.pass(310).await;
@@ -293,12 +298,12 @@ async fn o3_a_user_without_the_role_costs_little_and_another_devices_node_is_not
     Stage::play(async |stage| {
         for path in ["/status", "/events"] {
             for method in ["POST", "PATCH"] {
-                stage.sim.faults().script(method, path, u32::MAX, Fault::status(403, "Forbidden"));
+                stage.sim.faults().script(method, path, u32::MAX, ScriptedFault::status(403, "Forbidden"));
             }
         }
-        let asked = stage.sim.faults().seen().len();
+        let asked = stage.sim.faults().requests().len();
         stage.publish(blocked("shop/a"), 3600).await;
-        let tries = stage.sim.faults().seen().len() - asked;
+        let tries = stage.sim.faults().requests().len() - asked;
         assert!(tries < 50, "{tries}");
         stage.sim.faults().clear();
         stage.sim.edit("nodes", "", "n1", |it| it["metadata"]["labels"]["node-uuid"] = "u2".into());
@@ -312,11 +317,11 @@ async fn o3_a_user_without_the_role_costs_little_and_another_devices_node_is_not
 async fn o3_with_the_setting_off_nothing_is_asked_and_stalls_are_counted_all_the_same() {
     let limits: Limits = serde_json::from_str(r#"{"node_report":false,"stall_after_ms":60000}"#).unwrap();
     assert_eq!((limits.node_report, limits.stall_after()), (false, Duration::from_mins(1)));
-    let (published, totals) = (watch::Sender::<Published>::default(), watch::Sender::<Totals>::default());
+    let (published, totals) = (watch::Sender::<DrainActivity>::default(), watch::Sender::<Totals>::default());
     let (sim, root) = (Sim::new(SimConfig::default()), tempfile::tempdir().unwrap());
     let (_stopper, stop) = Stop::new();
     let clock = Clock::new();
-    let report = Report {
+    let report = NodeReport {
         context: AgentContext {
             topic_root: TopicRoot::open(root.path()).unwrap(),
             clock,
@@ -335,5 +340,5 @@ async fn o3_with_the_setting_off_nothing_is_asked_and_stalls_are_counted_all_the
         () = clock.sleep_until(Some(clock.now() + Duration::from_mins(5))) => {}
     }
     assert_eq!((totals.borrow().stalls, totals.borrow().stalled), (1, true));
-    assert!(sim.faults().seen().is_empty());
+    assert!(sim.faults().requests().is_empty());
 }

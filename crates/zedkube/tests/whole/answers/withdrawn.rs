@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use topics::{DrainStatus, Requester};
 
 use crate::device::{Device, request_file, status};
@@ -21,10 +21,15 @@ async fn device_at(state: DrainStatus, foreign: bool) -> Device {
     let faults = device.sim.faults();
     match state {
         DrainStatus::Starting => {
-            faults.script("GET", "/api/v1/nodes/n1", ALL_TRIES - 1, Fault::status(500, "InternalError"));
+            faults.script(
+                "GET",
+                "/api/v1/nodes/n1",
+                ALL_TRIES - 1,
+                ScriptedFault::status(500, "InternalError"),
+            );
         }
         DrainStatus::FailedCordon => {
-            faults.script("GET", "/api/v1/nodes/n1", ALL_TRIES, Fault::status(500, "InternalError"));
+            faults.script("GET", "/api/v1/nodes/n1", ALL_TRIES, ScriptedFault::status(500, "InternalError"));
         }
         DrainStatus::Cordoned => device.block(true),
         // One more than the attempt meets: in the pause a dry run asks whether the refusal is over.

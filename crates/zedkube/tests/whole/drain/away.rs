@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::json;
 use topics::{DrainPhase, DrainStatus, Requester};
 
@@ -14,7 +14,7 @@ const US: Requester = Requester::DeviceOp;
 const ALWAYS: u32 = u32::MAX;
 
 /// A worker at rest, all of whose calls meet this.
-async fn under(fault: &Fault) -> Device {
+async fn under(fault: &ScriptedFault) -> Device {
     let mut device = Device::new().await;
     device.worker();
     device.start().await;
@@ -27,10 +27,10 @@ async fn under(fault: &Fault) -> Device {
 #[tokio::test(start_paused = true)]
 async fn u8_a_server_that_is_away_for_the_set_time_is_skipped_with_its_cause() {
     for (fault, cause) in [
-        (Fault::Cut, "reach the API"),
-        (Fault::status(500, "InternalError"), "500 InternalError"),
-        (Fault::status(503, "ServiceUnavailable"), "503 ServiceUnavailable"),
-        (Fault::Hang, "no answer within"),
+        (ScriptedFault::Cut, "reach the API"),
+        (ScriptedFault::status(500, "InternalError"), "500 InternalError"),
+        (ScriptedFault::status(503, "ServiceUnavailable"), "503 ServiceUnavailable"),
+        (ScriptedFault::Hang, "no answer within"),
     ] {
         let mut device = under(&fault).await;
         device.ask(US, 1).await;
@@ -54,7 +54,7 @@ async fn u8_a_server_that_is_away_for_the_set_time_is_skipped_with_its_cause() {
 
 #[tokio::test(start_paused = true)]
 async fn u8_a_server_that_throttles_is_never_skipped() {
-    let throttled = Fault::Status {
+    let throttled = ScriptedFault::Status {
         code: 429,
         reason: "TooManyRequests".to_owned(),
         message: "too many requests".to_owned(),
@@ -69,7 +69,7 @@ async fn u8_a_server_that_throttles_is_never_skipped() {
 
 #[tokio::test(start_paused = true)]
 async fn u8_a_server_that_is_back_in_time_is_drained() {
-    let mut device = under(&Fault::Cut).await;
+    let mut device = under(&ScriptedFault::Cut).await;
     device.ask(US, 1).await;
     device.pass(Duration::from_secs(290)).await;
     assert_eq!(device.status(), status(4, 2));
@@ -99,7 +99,7 @@ async fn u8_a_worker_waits_for_the_only_server_whose_turn_it_has_seen_also_over_
     );
     device.pass(Duration::from_secs(60)).await;
     for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
-        device.sim.faults().script(method, "/", ALWAYS, Fault::Cut);
+        device.sim.faults().script(method, "/", ALWAYS, ScriptedFault::Cut);
     }
     device.ask(US, 1).await;
     for _ in 0..2 {
@@ -121,7 +121,7 @@ async fn u3_a_server_that_cannot_ask_for_its_turn_waits_for_etcds_word_and_a_nod
         }
         device.start().await;
         for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
-            device.sim.faults().script(method, "/", ALWAYS, Fault::Cut);
+            device.sim.faults().script(method, "/", ALWAYS, ScriptedFault::Cut);
         }
         device.ask(US, 1).await;
         device.pass(Duration::from_secs(310)).await;

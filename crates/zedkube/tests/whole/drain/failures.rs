@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use kubenodeop::{PodAction, StickyAction, VolumeAction};
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::json;
 use topics::{DrainStatus, Requester};
 use zedkube::Limits;
@@ -66,13 +66,18 @@ async fn never_complete_when_the_cordon_is_refused_ten_times() {
 async fn never_complete_when_the_api_refuses_for_good() {
     for code in [401, 403] {
         let device = device(limits()).await;
-        device.sim.faults().script("PATCH", "/api/v1/nodes/n1", ALWAYS, Fault::status(code, "Forbidden"));
+        device.sim.faults().script(
+            "PATCH",
+            "/api/v1/nodes/n1",
+            ALWAYS,
+            ScriptedFault::status(code, "Forbidden"),
+        );
         fails(device, DrainStatus::FailedCordon).await;
     }
     for (method, path) in [("GET", "/api/v1/pods"), ("GET", "/poddisruptionbudgets"), ("POST", "/eviction")] {
         let device = device(limits()).await;
         device.block(true);
-        device.sim.faults().script(method, path, ALWAYS, Fault::status(403, "Forbidden"));
+        device.sim.faults().script(method, path, ALWAYS, ScriptedFault::status(403, "Forbidden"));
         fails(device, DrainStatus::FailedDrain).await;
     }
 }
@@ -81,7 +86,7 @@ async fn never_complete_when_the_api_refuses_for_good() {
 async fn never_complete_when_the_user_of_the_kubeconfig_is_refused_in_mid_drain() {
     let device = held(limits()).await;
     for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
-        device.sim.faults().script(method, "/", ALWAYS, Fault::status(401, "Unauthorized"));
+        device.sim.faults().script(method, "/", ALWAYS, ScriptedFault::status(401, "Unauthorized"));
     }
     device.sim.expire_watches();
     ends(device, DrainStatus::FailedDrain).await;
@@ -91,7 +96,7 @@ async fn never_complete_when_the_user_of_the_kubeconfig_is_refused_in_mid_drain(
 async fn never_complete_when_the_api_goes_away_in_mid_drain() {
     let device = held(limits()).await;
     for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
-        device.sim.faults().script(method, "/", ALWAYS, Fault::Cut);
+        device.sim.faults().script(method, "/", ALWAYS, ScriptedFault::Cut);
     }
     device.sim.expire_watches();
     ends(device, DrainStatus::FailedDrain).await;

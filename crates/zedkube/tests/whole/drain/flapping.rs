@@ -15,7 +15,7 @@ const MOST: usize = 5;
 
 /// How many requests the API server gets in [`SECS`] of the paused clock.
 async fn flap(device: &mut Device) -> usize {
-    let before = device.sim.faults().seen().len();
+    let before = device.sim.faults().requests().len();
     let begin = device.now();
     let mut number = 0;
     while device.now().since(begin) < Duration::from_secs(SECS as u64) {
@@ -26,7 +26,7 @@ async fn flap(device: &mut Device) -> usize {
         device.change(|device| device.remove(request_file(US))).await;
         device.pass(HALF).await;
     }
-    device.sim.faults().seen().len() - before
+    device.sim.faults().requests().len() - before
 }
 
 /// It is withdrawn for good: the node is as it was.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::json;
 use topics::{DrainHistory, DrainPhase, DrainStatus, Requester, StepWord, go_json};
 use zedkube::Limits;
@@ -34,7 +34,7 @@ async fn held(limits: Limits, prepare: impl FnOnce(&Device)) -> Device {
     device
 }
 
-fn goes(device: &Device, fault: &Fault) {
+fn goes(device: &Device, fault: &ScriptedFault) {
     for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
         device.sim.faults().script(method, "/", u32::MAX, fault.clone());
     }
@@ -51,7 +51,7 @@ async fn is_skipped(device: &mut Device) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_whose_api_stays_silent_skips_the_rest_of_its_drain_and_says_so_everywhere() {
-    for fault in [Fault::Cut, Fault::Hang] {
+    for fault in [ScriptedFault::Cut, ScriptedFault::Hang] {
         let mut device = held(limits(), |_| {}).await;
         let silent = device.now();
         goes(&device, &fault);
@@ -81,7 +81,7 @@ async fn a_worker_whose_api_stays_silent_skips_the_rest_of_its_drain_and_says_so
 async fn silence_counts_over_a_kill_of_zedkube() {
     let mut device = held(limits(), |_| {}).await;
     let silent = device.now();
-    goes(&device, &Fault::Cut);
+    goes(&device, &ScriptedFault::Cut);
     device.pass(Duration::from_secs(400)).await;
     device.kill().await;
     device.start().await;
@@ -105,7 +105,7 @@ async fn nothing_is_skipped_by_default_on_a_server_or_while_a_machine_or_a_last_
                 pod["metadata"]["labels"] = json!({ "kubevirt.io": "virt-launcher" });
             });
             device.refusals(u32::MAX);
-            device.sim.faults().script("POST", "/pods/shell/eviction", u32::MAX, Fault::Hang);
+            device.sim.faults().script("POST", "/pods/shell/eviction", u32::MAX, ScriptedFault::Hang);
         }),
         (limits(), &|device| {
             device.sim.apply(
@@ -118,13 +118,13 @@ async fn nothing_is_skipped_by_default_on_a_server_or_while_a_machine_or_a_last_
             );
         }),
         (limits(), &|device| {
-            device.sim.faults().script("GET", "/replicas", u32::MAX, Fault::status(403, "Forbidden"));
+            device.sim.faults().script("GET", "/replicas", u32::MAX, ScriptedFault::status(403, "Forbidden"));
         }),
     ];
     let mut skipped = Vec::new();
     for (number, (limits, prepare)) in cases.into_iter().enumerate() {
         let mut device = held(limits, prepare).await;
-        goes(&device, &Fault::Cut);
+        goes(&device, &ScriptedFault::Cut);
         if is_skipped(&mut device).await {
             skipped.push(number);
         }
@@ -137,7 +137,7 @@ async fn an_api_that_refuses_throttles_or_fails_is_not_silent() {
     for (code, reason) in [(401, "Unauthorized"), (403, "Forbidden"), (429, "TooManyRequests"), (503, "Down")]
     {
         let mut device = held(limits(), |_| {}).await;
-        goes(&device, &Fault::status(code, reason));
+        goes(&device, &ScriptedFault::status(code, reason));
         assert!(!is_skipped(&mut device).await, "{code}");
     }
 }
@@ -150,6 +150,6 @@ async fn a_drain_of_a_person_is_never_skipped() {
     device.start().await;
     device.ask_blocked(Requester::Operator).await;
     device.pass(Duration::from_secs(60)).await;
-    goes(&device, &Fault::Cut);
+    goes(&device, &ScriptedFault::Cut);
     assert!(!is_skipped(&mut device).await);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use topics::{DrainStatus, Requester};
 
 use crate::device::{Device, status};
@@ -51,7 +51,7 @@ async fn ten_conflicts_end_in_failed_cordon_and_only_a_new_request_tries_again()
 async fn d_k12_each_failed_cordon_is_told_with_its_own_error_and_the_end_with_the_last_one() {
     let mut device = Device::idle().await;
     device.conflicts(9);
-    let last = Fault::status(500, "InternalError");
+    let last = ScriptedFault::status(500, "InternalError");
     device.sim.faults().script("PATCH", "/api/v1/nodes/n1", 1, last);
     device.ask(US, 1).await;
     device.until(DrainStatus::FailedCordon, US, 1).await;
@@ -96,7 +96,8 @@ async fn d_k1_five_attempts_300_seconds_apart_and_then_failed_drain() {
 /// after that.
 async fn mended(code: u16, message: &str) -> (Device, Duration) {
     let mut device = Device::idle().await;
-    let fault = Fault::Status { code, reason: String::new(), message: message.to_owned(), retry_after: None };
+    let fault =
+        ScriptedFault::Status { code, reason: String::new(), message: message.to_owned(), retry_after: None };
     device.sim.faults().script("POST", "/pods/shell/eviction", u32::MAX, fault);
     device.ask(US, 1).await;
     device.until(DrainStatus::DrainRetrying, US, 1).await;
@@ -129,8 +130,12 @@ async fn each_refusal_is_told_with_its_own_next_step() {
     ];
     for (code, message, word, step) in table {
         let mut device = Device::idle().await;
-        let fault =
-            Fault::Status { code, reason: String::new(), message: message.to_owned(), retry_after: None };
+        let fault = ScriptedFault::Status {
+            code,
+            reason: String::new(),
+            message: message.to_owned(),
+            retry_after: None,
+        };
         device.sim.faults().script("POST", "/pods/shell/eviction", u32::MAX, fault);
         device.ask(US, 1).await;
         device.until(DrainStatus::DrainRetrying, US, 1).await;

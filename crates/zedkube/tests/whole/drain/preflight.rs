@@ -91,7 +91,7 @@ async fn u6_all_that_is_found_is_in_one_report_before_anything_is_changed_and_on
             "{found:?}"
         );
         let asked = |path: &str| {
-            device.sim.faults().seen().iter().filter(|it| format!("{it:?}").contains(path)).count()
+            device.sim.faults().requests().iter().filter(|it| format!("{it:?}").contains(path)).count()
         };
         assert!(asked("/backups") >= 4, "{}", asked("/backups"));
         assert_eq!((asked("/etcdsnapshotfiles"), asked("/eviction")), (1, 2));

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agent::runtime::mock::{Answer, pod, serve};
-use kubesim::Fault;
+use agent::runtime::mock::{RuntimeReply, pod, serve};
+use kubesim::ScriptedFault;
 use serde_json::json;
 use topics::{DrainPhase, DrainStatus, Requester};
 
@@ -31,7 +31,7 @@ pub(super) async fn booted() -> Device {
 async fn r4_an_api_that_is_away_for_hours_is_named_once_and_the_work_ends_soon_after_it_is_back() {
     let mut device = booted().await;
     for method in ["GET", "PATCH"] {
-        device.sim.faults().script(method, "/", u32::MAX, Fault::Cut);
+        device.sim.faults().script(method, "/", u32::MAX, ScriptedFault::Cut);
     }
     let before = device.diary.count(GATE);
     device.start().await;
@@ -117,9 +117,9 @@ async fn r5_v2_taints_that_come_back_go_as_long_as_the_agent_runs() {
         device.pass(Duration::from_hours(3)).await;
     }
     // At rest one node is watched, and what is to be known without an API is listed once in ten minutes.
-    let before = device.sim.faults().seen().len();
+    let before = device.sim.faults().requests().len();
     device.pass(Duration::from_mins(10)).await;
-    let seen = device.sim.faults().seen().split_off(before);
+    let seen = device.sim.faults().requests().split_off(before);
     let ours: Vec<_> = seen.iter().filter(|it| !it.uri.contains("/leases/eve-kube-stats-leader")).collect();
     let lists = ours.iter().filter(|it| !it.uri.contains("watch=true"));
     let lists: Vec<&str> = lists.map(|it| it.uri.split('?').next().unwrap()).collect();
@@ -222,7 +222,7 @@ async fn r8_d9_pods_of_the_former_boot_go_once_the_node_is_ready_and_none_whose_
     let list = move || {
         let mut all: Vec<_> = sim.live_pods("n1").iter().map(|uid| pod(uid, true)).collect();
         all.push(pod(&uid, lives.load(Ordering::Relaxed)));
-        Answer::Pods(all)
+        RuntimeReply::Pods(all)
     };
     let _runtime = serve(&device.topic_root.path(agent::runtime::SOCKETS[1]), list).unwrap();
     let there = |device: &Device| -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::json;
 use topics::{DrainMarks, DrainPhase, DrainStatus, GoTime, LeavePhase, NodeLeave, Requester, go_json};
 
@@ -25,7 +25,7 @@ fn is_there(device: &Device) -> bool {
 
 /// How often somebody has made our node schedulable again.
 fn given_back(device: &Device) -> usize {
-    let seen = device.sim.faults().seen();
+    let seen = device.sim.faults().requests();
     let opens = |body: &[u8]| String::from_utf8_lossy(body).contains(r#""unschedulable":null"#);
     seen.iter().filter(|it| it.method == "PATCH" && it.uri.contains(NODE) && opens(&it.body)).count()
 }
@@ -244,7 +244,7 @@ async fn a_leave_that_is_called_off_gives_the_cordon_back_and_serves_who_waits()
 #[tokio::test(start_paused = true)]
 async fn a_cluster_out_of_reach_is_given_up_in_time_and_the_record_says_what_to_do() {
     let mut device = Device::idle().await;
-    device.sim.faults().script("GET", "/api/v1/nodes", u32::MAX, Fault::Hang);
+    device.sim.faults().script("GET", "/api/v1/nodes", u32::MAX, ScriptedFault::Hang);
     device.change(|device| device.member(false)).await;
     device.pass(ANNOUNCED).await;
     device.ask(US, 1).await;
@@ -293,7 +293,7 @@ async fn only_the_leader_deletes_a_replaced_control_plane_node() {
     device.pass(Duration::from_secs(2000)).await;
     assert!(device.sim.get("nodes", "", "n2").is_some(), "the list is not known");
     // One that fails is tried again ten minutes later.
-    device.sim.faults().script("DELETE", "/api/v1/nodes/n2", 1, Fault::status(500, "InternalError"));
+    device.sim.faults().script("DELETE", "/api/v1/nodes/n2", 1, ScriptedFault::status(500, "InternalError"));
     device.change(|device| masters(device, &[own])).await;
     device.pass(Duration::from_secs(590)).await;
     assert!(device.sim.get("nodes", "", "n2").is_some());

@@ -22,7 +22,7 @@ fn record(device: &Device) -> NodeLeave {
 /// The node was left alone: no write went to it, and it still serves whoever asks.
 async fn stays(device: &mut Device, case: &str) {
     device.pass(LONG).await;
-    let seen = device.sim.faults().seen();
+    let seen = device.sim.faults().requests();
     let written = seen.iter().filter(|it| it.method != "GET" && it.uri.contains(NODE)).count();
     assert_eq!((device.sim.get("nodes", "", "n1").is_some(), written), (true, 0), "{case}");
     assert_eq!(device.status(), status(2, 1), "{case}");
@@ -51,15 +51,15 @@ async fn files_that_vanish_under_run_never_take_the_node_out_of_its_cluster() {
             .change(|device| {
                 for path in &paths {
                     if device.topic_root.path(path).is_file() {
-                        device.remove(path)
+                        device.remove(path);
                     } else {
-                        gone(device, path)
+                        gone(device, path);
                     }
                 }
             })
             .await;
         device.pass(LONG).await;
-        let seen = device.sim.faults().seen();
+        let seen = device.sim.faults().requests();
         let written = seen.iter().filter(|it| it.method != "GET" && it.uri.contains(NODE)).count();
         assert_eq!((device.sim.get("nodes", "", "n1").is_some(), written), (true, 0), "{case}");
         assert_eq!(record(&device).phase, LeavePhase::Member, "{case}");

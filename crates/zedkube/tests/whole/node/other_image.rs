@@ -11,7 +11,7 @@ async fn e10_on_another_hypervisor_nothing_is_done_but_to_say_so() {
     for kind in ["kvm", "xen\n", ""] {
         let mut device = Device::new().await;
         device.write("run/eve-hv-type", kind);
-        let before = device.sim.faults().seen().len();
+        let before = device.sim.faults().requests().len();
         device.start().await;
         device.request(Requester::DeviceOp, 1);
         device.pass(Duration::from_hours(1)).await;
@@ -21,7 +21,7 @@ async fn e10_on_another_hypervisor_nothing_is_done_but_to_say_so() {
             env!("CARGO_MANIFEST_DIR")
         );
         assert_eq!(device.text(STATUS), std::fs::read_to_string(golden).ok());
-        assert_eq!(device.sim.faults().seen().len(), before, "no call");
+        assert_eq!(device.sim.faults().requests().len(), before, "no call");
         let folders =
             std::fs::read_dir(device.topic_root.path("run/zedkube")).unwrap().map(|it| it.unwrap().path());
         let values = folders.filter(|it| it.is_dir()).flat_map(|it| std::fs::read_dir(it).unwrap());

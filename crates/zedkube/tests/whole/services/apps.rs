@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::json;
 use topics::{DrainStatus, Requester};
 
@@ -35,14 +35,14 @@ async fn logs_that_hang_and_pods_of_applications_that_are_not_told_hold_no_drain
         }),
     );
     device.sim.run_container("eve-kube-app", POD, "web", 0, &json!({ "running": {} }));
-    device.sim.faults().script("GET", LOG, u32::MAX, Fault::Hang);
+    device.sim.faults().script("GET", LOG, u32::MAX, ScriptedFault::Hang);
     device.start().await;
     device.until_line("application in the cluster", 1).await;
     let text = device.text(&format!("run/zedkube/ENClusterAppStatus/{APP}.json")).unwrap();
     assert!(text.contains(r#""IsDNidNode":true,"ScheduledOnThisNode":false,"AppKubeStatus":4"#), "{text}");
     device.pass(Duration::from_secs(5)).await;
     assert!(device.sim.faults().count("GET", LOG) > 0);
-    device.sim.faults().script("GET", "/namespaces/eve-kube-app/pods", u32::MAX, Fault::Hang);
+    device.sim.faults().script("GET", "/namespaces/eve-kube-app/pods", u32::MAX, ScriptedFault::Hang);
     device.ask(US, 1).await;
     device.until(DrainStatus::Complete, US, 1).await;
     let said = device.diary.times("nodedrain-step:changing");

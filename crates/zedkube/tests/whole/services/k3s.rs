@@ -37,7 +37,7 @@ async fn wants(device: &mut Device, version: &str, file: &str) {
 }
 
 /// What the kube container is told.
-fn told(device: &Device) -> KubeConfig {
+fn published(device: &Device) -> KubeConfig {
     go_json::from_slice(device.text(CONFIG).unwrap().as_bytes()).unwrap()
 }
 
@@ -70,13 +70,13 @@ async fn d_v35_another_k3s_waits_for_the_drain_and_the_turn_ends_with_the_kubele
     assert_eq!(device.text(RECORD), None, "what is equal is no update");
     wants(&mut device, AFTER, "").await;
     device.until(DrainStatus::Cordoned, US, 1).await;
-    assert_eq!((told(&device).k3s_version.as_str(), stage(&device)), (BEFORE, K3sStage::Held));
+    assert_eq!((published(&device).k3s_version.as_str(), stage(&device)), (BEFORE, K3sStage::Held));
     assert!(device.text(REQUEST).unwrap().contains("k3s v1.33.4+k3s1"));
     device.until(DrainStatus::Complete, US, 1).await;
     device.until_line("handed to the kube container", 1).await;
     device.rest().await;
     assert_eq!(device.pods_to_leave(), [""; 0]);
-    let config = told(&device);
+    let config = published(&device);
     assert_eq!((config.k3s_version.as_str(), config.vmi_deschedule_events.on_boot), (AFTER, true));
     assert_eq!((device.cordoned(), stage(&device)), (true, K3sStage::Applied));
     device.pass(Duration::from_mins(5)).await;
@@ -140,7 +140,7 @@ async fn an_update_that_is_not_carried_out_keeps_its_turn_as_failed_also_over_a_
     wants(&mut device, AFTER, "").await;
     device.until_line("this node keeps its turn", 1).await;
     device.rest().await;
-    assert!(device.cordoned() && told(&device).k3s_version == AFTER);
+    assert!(device.cordoned() && published(&device).k3s_version == AFTER);
     let progress = device.progress();
     assert!(progress.reason.contains("the update of k3s has failed"), "{}", progress.reason);
     assert!(progress.next_step.contains("set k3s.version back to"), "{}", progress.next_step);
@@ -160,6 +160,6 @@ async fn an_update_that_is_not_carried_out_keeps_its_turn_as_failed_also_over_a_
     // Set back, nothing has to restart.
     wants(&mut device, BEFORE, "").await;
     device.pass(Duration::from_mins(5)).await;
-    assert_eq!((told(&device).k3s_version.as_str(), stage(&device)), (BEFORE, K3sStage::Done));
+    assert_eq!((published(&device).k3s_version.as_str(), stage(&device)), (BEFORE, K3sStage::Done));
     assert_eq!(holders(&device), "[]");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::{AgentContext, Clock, Stop, Stopper};
 use kube::Client;
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use pubsub::{TopicRoot, store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -132,7 +132,7 @@ async fn l5_the_lease_is_given_back_before_complete_and_not_taken_until_the_cord
 #[tokio::test(start_paused = true)]
 async fn l5_a_lease_that_cannot_be_given_back_holds_complete_up_for_five_seconds_only() {
     let mut device = leading().await;
-    device.sim.faults().script("PUT", LEASE, u32::MAX, Fault::Cut);
+    device.sim.faults().script("PUT", LEASE, u32::MAX, ScriptedFault::Cut);
     device.ask(US, 1).await;
     device.until(DrainStatus::Complete, US, 1).await;
     let late = "the lease could not be released in time";
@@ -159,7 +159,7 @@ async fn a_killed_leader_takes_its_lease_up_again_and_says_first_that_it_does_no
     let mut device = leading().await;
     device.kill().await;
     assert!(info(&device).is_stats_leader, "nothing was tidied up");
-    device.sim.faults().script("GET", LEASE, 1, Fault::Cut);
+    device.sim.faults().script("GET", LEASE, 1, ScriptedFault::Cut);
     device.start().await;
     assert!(!info(&device).is_stats_leader);
     device.until_line(LEADS, 2).await;
@@ -171,7 +171,7 @@ async fn a_killed_leader_takes_its_lease_up_again_and_says_first_that_it_does_no
 async fn l2_d_k17_a_leader_whose_cluster_is_cut_off_says_so_and_stands_again_when_it_is_back() {
     let mut device = leading().await;
     for method in ["GET", "PUT"] {
-        device.sim.faults().script(method, LEASE, u32::MAX, Fault::Cut);
+        device.sim.faults().script(method, LEASE, u32::MAX, ScriptedFault::Cut);
     }
     device.pass(Duration::from_secs(181)).await;
     assert!(!info(&device).is_stats_leader);
@@ -196,7 +196,7 @@ impl Other {
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();
         let write = |path: &str, value: Value| {
-            store::replace(&topic_root.path(path), value.to_string().as_bytes()).unwrap()
+            store::replace(&topic_root.path(path), value.to_string().as_bytes()).unwrap();
         };
         write(
             "run/zedagent/EdgeNodeClusterConfig/global.json",

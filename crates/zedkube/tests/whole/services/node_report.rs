@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubesim::Fault;
+use kubesim::ScriptedFault;
 use serde_json::Value;
 use topics::{DrainStatus, Requester};
 use zedkube::Limits;
@@ -83,7 +83,7 @@ async fn o7_a_drain_that_stays_blocked_is_warned_of_once_in_log_event_and_condit
 }
 
 /// How long a drain takes and what it asks, but for what the Node shows, when that is answered so.
-async fn course(node_report: bool, fault: Option<Fault>) -> (Duration, usize) {
+async fn course(node_report: bool, fault: Option<ScriptedFault>) -> (Duration, usize) {
     let mut device = device(node_report).await;
     for path in ["/nodes/n1/status", "/namespaces/default/events"] {
         for method in ["POST", "PATCH"] {
@@ -93,12 +93,12 @@ async fn course(node_report: bool, fault: Option<Fault>) -> (Duration, usize) {
         }
     }
     device.pass(Duration::from_secs(60)).await;
-    let before = device.sim.faults().seen().len();
+    let before = device.sim.faults().requests().len();
     let began = device.now();
     device.ask(US, 1).await;
     device.until(DrainStatus::Complete, US, 1).await;
     let took = device.now().since(began);
-    let seen = device.sim.faults().seen();
+    let seen = device.sim.faults().requests();
     let beside =
         |uri: &str| uri.contains("/status?") || uri.contains("/events") || uri == "/api/v1/nodes/n1?";
     (took, seen[before..].iter().filter(|it| it.method != "GET" && !beside(&it.uri)).count())
@@ -109,9 +109,9 @@ async fn o3_the_drain_takes_no_longer_and_writes_no_more_whatever_becomes_of_it(
     let without = course(false, None).await;
     for fault in [
         None,
-        Some(Fault::Hang),
-        Some(Fault::status(403, "Forbidden")),
-        Some(Fault::status(429, "TooManyRequests")),
+        Some(ScriptedFault::Hang),
+        Some(ScriptedFault::status(403, "Forbidden")),
+        Some(ScriptedFault::status(429, "TooManyRequests")),
     ] {
         let with = course(true, fault.clone()).await;
         assert_eq!(with.1, without.1, "writes of the drain: {fault:?}");

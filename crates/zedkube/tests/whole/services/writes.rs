@@ -74,10 +74,15 @@ async fn u10_an_idle_node_follows_the_lease_of_turns_by_one_watch_that_is_renewe
     device.pass(Duration::from_mins(1)).await;
     let lease = "fieldSelector=metadata.name%3Dpillar-rs-outage";
     let (before, lists) = (device.sim.faults().count("GET", lease), |device: &Device| {
-        let seen = device.sim.faults().seen();
+        let seen = device.sim.faults().requests();
         seen.iter().filter(|it| it.uri.contains(lease) && !it.uri.contains("watch=true")).count()
     });
-    assert_eq!((lists(&device), before), (1, 2), "one list, one watch: {:#?}", device.sim.faults().seen());
+    assert_eq!(
+        (lists(&device), before),
+        (1, 2),
+        "one list, one watch: {:#?}",
+        device.sim.faults().requests()
+    );
     device.pass(Duration::from_hours(1)).await;
     let after = device.sim.faults().count("GET", lease) - before;
     assert!((6..=7).contains(&after), "{after} requests an hour");

@@ -12,10 +12,10 @@ fn asked() -> GoTime {
 }
 
 /// A node that is safe to work on.
-fn safe() -> View {
+fn safe() -> NodeView {
     let (requested_by, requested_at) = (Requester::Operator, asked());
     let answer = Answer { requested_by, requested_at, status: DrainStatus::Complete, ..Answer::default() };
-    View {
+    NodeView {
         status: Some(NodeDrainStatus { status: DrainStatus::Complete, requested_by }),
         progress: Some(NodeDrainProgress {
             requested_by,
@@ -28,14 +28,14 @@ fn safe() -> View {
         }),
         requests: vec![NodeDrainRequest { requested_by, requested_at, ..NodeDrainRequest::default() }],
         silent: Some(Duration::from_secs(24)),
-        ..View::default()
+        ..NodeView::default()
     }
 }
 
 /// What is changed in a safe node, the state that this gives, and how.
-type Row = (&'static str, NodeState, fn(&mut View));
+type Row = (&'static str, NodeState, fn(&mut NodeView));
 
-fn progress(view: &mut View) -> &mut NodeDrainProgress {
+fn progress(view: &mut NodeView) -> &mut NodeDrainProgress {
     view.progress.as_mut().unwrap()
 }
 

@@ -42,7 +42,7 @@ fn u13_a_site_that_is_armed_begins_once_the_last_node_is_ordered_it_and_nobody_h
             }
         }
         let withdrawn = operator::cancel(&site.record, &said()).unwrap();
-        assert_eq!(withdrawn, Record { mode: None, ..site.record.clone() }, "seed {seed}");
+        assert_eq!(withdrawn, TurnRecord { mode: None, ..site.record.clone() }, "seed {seed}");
         site.off.clear();
         assert!(site.turns(false, Site3::is_over), "seed {seed}: {:?}", site.site());
         assert_eq!(site.off, [3, 1, 2, 0], "seed {seed}: each went once, in order");

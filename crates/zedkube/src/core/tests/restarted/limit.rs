@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use kubenodeop::{BlockCode, Blocker, Counts, Marks, PodAction, Progress, Subject};
+use kubenodeop::{AttemptBlocker, BlockCode, Counts, Marks, PodAction, Progress, Subject};
 use step::{Core as _, Mono};
 use topics::{CordonOwner, DrainJournal, Requester, RunningLimit};
 
@@ -46,7 +46,7 @@ fn held(bench: &mut Bench) {
     let run = bench.core.drain.run_id();
     let subject = Subject::Volume { namespace: "shop".into(), claim: "data".into(), volume: "pvc-1".into() };
     let reason = "budget shop/web allows no disruption".to_owned();
-    let blockers = vec![Blocker { subject, code: BlockCode::Budget, reason, since: bench.now }];
+    let blockers = vec![AttemptBlocker { subject, code: BlockCode::Budget, reason, since: bench.now }];
     let counts = Counts { total: 3, gone: 2, blocked: 1, ..Counts::default() };
     // As an engine that has marks of its own, and none of the drain.
     let marks = Marks { attempt: Some(bench.now), ..Marks::default() };

@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use outage::keeper::{Ask, Wish};
+use outage::keeper::{Ask, TurnRequest};
 use topics::{K3S_RESTART, NodeDrainRequest, Requester};
 
 use super::super::bench::{Bench, request};
@@ -10,7 +10,7 @@ use super::super::{Effect, Event, NodeLook};
 use super::{held, idle, limits};
 
 /// What was asked of the keeper last, if that was asked now.
-fn wanted(bench: &Bench) -> Option<&Option<Wish>> {
+fn wanted(bench: &Bench) -> Option<&Option<TurnRequest>> {
     bench.last.iter().rev().find_map(|it| if let Effect::Turn(Ask::Want(it)) = it { Some(it) } else { None })
 }
 
@@ -32,7 +32,7 @@ fn u7_a_turn_alone_is_wanted_for_the_same_request_after_a_restart() {
 }
 
 /// All that is asked of the keeper after a restart in which these requests are found again.
-fn wanted_after_restart(bench: &Bench, requests: &[&NodeDrainRequest]) -> Vec<Option<Wish>> {
+fn wanted_after_restart(bench: &Bench, requests: &[&NodeDrainRequest]) -> Vec<Option<TurnRequest>> {
     let mut again = Bench::at(bench.now, limits(), Some(bench.core.journal()));
     let mut all = Vec::new();
     for request in requests {

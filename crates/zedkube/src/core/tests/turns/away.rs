@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use outage::turn::event::{TurnState, Waiting};
-use outage::turn::rule::Rule;
+use outage::turn::event::{TurnState, TurnWait};
+use outage::turn::rule::TurnRule;
 use topics::{DrainJournal, DrainPhase, Requester};
 
 use super::super::bench::{Bench, T0, request};
@@ -42,9 +42,9 @@ fn asked(journal: Option<DrainJournal>, known: Vec<Event>) -> Bench {
         bench.hear(event);
     }
     bench.ask(&request(Requester::DeviceOp, 1));
-    bench.hear(Event::Turn(Box::new(TurnState::Waiting(Box::new(Waiting {
+    bench.hear(Event::Turn(Box::new(TurnState::Waiting(Box::new(TurnWait {
         nodes: Vec::new(),
-        rule: Rule::Api,
+        rule: TurnRule::Api,
         why: "no route to host".into(),
         since: T0,
         place: None,

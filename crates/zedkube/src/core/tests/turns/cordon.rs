@@ -31,7 +31,7 @@ fn a_cordon_that_failed_is_not_tried_again_without_the_turn_and_is_with_it() {
     bench.hear(held(7));
     let run = bench.run();
     bench.hear(Event::Cordoned(run, Err("409".into())));
-    bench.hear(waits(Rule::Reading));
+    bench.hear(waits(TurnRule::Reading));
     bench.wait();
     assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
     bench.hear(held(8));

@@ -3,7 +3,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use outage::keeper::Ask;
-use outage::turn::rule::Rule;
+use outage::turn::rule::TurnRule;
 use topics::Requester;
 
 use super::super::bench::{Bench, T0, gate, request};
@@ -24,7 +24,7 @@ fn u12_a_cordon_of_an_earlier_boot_is_looked_for_and_removed_before_a_turn_is_wa
     assert!(gives_back(&bench) && !has(&bench, |it| matches!(it, Effect::Turn(_))), "{:?}", bench.last);
     bench.look(NodeLook::NotReady);
     assert!(asked(&bench, &Ask::Gate(false)));
-    bench.hear(waits(Rule::Order));
+    bench.hear(waits(TurnRule::Order));
     bench.hear(Event::Gate(Box::new(gate(None, T0))));
     assert!(gives_back(&bench), "others would wait for it, and it for them");
     bench.look(NodeLook::Open);

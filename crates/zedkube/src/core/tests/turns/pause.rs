@@ -2,14 +2,14 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use outage::turn::rule::Rule;
+use outage::turn::rule::TurnRule;
 use step::Core as _;
 use topics::{
     DrainPhase, DrainStatus, GoTime, NodeDrainStatus, OperationPause, OutageKind, OutageQuestion,
     OutageVerdict, PauseScope, Requester, StepWord,
 };
 
-use super::super::{Closed, Effect, Event, Force, SiteHold};
+use super::super::{ClosedWindow, Effect, Event, Force, SiteHold};
 use super::{Bench, clean, draining, gives_back, has, held, idle, waits};
 use crate::core::tests::bench::{booted_at, request};
 
@@ -50,7 +50,10 @@ fn x3_while_paused_no_drain_begins_whoever_asks_and_each_starts_once_it_is_over(
         assert!(shown.next_step.contains("zedbox resume"), "{}", shown.next_step);
         assert_eq!(bench.core.next_wake(), None, "nothing is due while nothing changes");
         // A window that closes and opens meanwhile changes nothing of that.
-        bench.hear(Event::Window(Some(Closed { why: "opens next in 5 h".into(), opens: Some(booted_at()) })));
+        bench.hear(Event::Window(Some(ClosedWindow {
+            why: "opens next in 5 h".into(),
+            opens: Some(booted_at()),
+        })));
         bench.hear(Event::Window(None));
         assert!(waits_for_a_person(&bench) && !begins(&bench));
         bench.hear(Event::Pause(None));
@@ -63,7 +66,7 @@ fn x3_one_that_waits_for_its_turn_leaves_the_queue_and_what_is_cordoned_ends_as_
     let mut bench = idle();
     bench.ask(&request(Requester::DeviceOp, 1));
     clean(&mut bench);
-    bench.hear(waits(Rule::Holder));
+    bench.hear(waits(TurnRule::Holder));
     bench.hear(paused());
     assert!(waits_for_a_person(&bench), "{:?}", bench.core.progress());
     bench.hear(held(7));

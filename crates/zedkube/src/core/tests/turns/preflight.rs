@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use kubenodeop::{BlockCode, Blocker};
+use kubenodeop::{AttemptBlocker, BlockCode};
 use outage::keeper::Ask;
-use outage::turn::rule::Rule;
+use outage::turn::rule::TurnRule;
 use step::Core as _;
 use topics::{CordonOwner, DrainPhase, Requester};
 
-use super::super::{Effect, Event, Hindered, NodeLook};
+use super::super::{Effect, Event, NodeLook, StartObstacle};
 use super::{Bench, Limits, T0, asked, clean, draining, has, held, idle, limits, lost, waits};
 use crate::core::tests::bench::request;
 
@@ -24,14 +24,14 @@ fn fit(bench: &Bench) -> Option<bool> {
     bench.last.iter().filter_map(of).next_back()
 }
 
-fn refused(bench: &Bench) -> Blocker {
+fn refused(bench: &Bench) -> AttemptBlocker {
     let pod = kubeapi::names::PodRef {
         namespace: "shop".into(),
         name: "web-0".into(),
         uid: kubeapi::names::PodUid::new("u-0"),
     };
     let reason = "pod shop/web-0 cannot be evicted: 403 Forbidden".to_owned();
-    Blocker { subject: pod.into(), code: BlockCode::Refused, reason, since: bench.now }
+    AttemptBlocker { subject: pod.into(), code: BlockCode::Refused, reason, since: bench.now }
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn no_place_in_the_queue_before_the_preflight_is_clean_and_what_it_finds_has_a_n
     bench.hear(Event::Preflighted(run, Ok(Vec::new())));
     assert_eq!(fit(&bench), Some(true));
     assert_eq!(bench.core.progress().blockers, []);
-    bench.hear(waits(Rule::Holder));
+    bench.hear(waits(TurnRule::Holder));
     assert_eq!(bench.core.next_wake(), None, "who waits in the queue looks no more");
     bench.hear(held(7));
     assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))));
@@ -70,7 +70,7 @@ fn a_drain_that_cannot_start_fails_when_its_tries_would_have_failed() {
         while bench.status().0 != status {
             if looks(&bench) {
                 let (why, next_step) = ("web-0 cannot be evicted".to_owned(), "look".to_owned());
-                let what = Hindered { why, next_step, away: false, of_node };
+                let what = StartObstacle { why, next_step, away: false, of_node };
                 let blocker = refused(&bench);
                 bench.hear(Event::Preflighted(run, if of_node { Err(what) } else { Ok(vec![blocker]) }));
             } else {
@@ -88,7 +88,7 @@ fn an_api_that_is_away_is_the_keepers_to_judge_and_a_look_that_is_lost_with_it_i
     let mut bench = idle();
     bench.ask(&request(Requester::DeviceOp, 1));
     let run = bench.run();
-    let why = Hindered {
+    let why = StartObstacle {
         why: "no route to host".into(),
         next_step: "check the network".into(),
         away: true,
@@ -96,9 +96,9 @@ fn an_api_that_is_away_is_the_keepers_to_judge_and_a_look_that_is_lost_with_it_i
     };
     bench.hear(Event::Preflighted(run, Err(why)));
     assert!(asked(&bench, &Ask::Look));
-    bench.hear(waits(Rule::Api));
+    bench.hear(waits(TurnRule::Api));
     assert!(has(&bench, |it| matches!(it, Effect::Probe(_))));
-    bench.hear(waits(Rule::Preflight));
+    bench.hear(waits(TurnRule::Preflight));
     bench.hear(Event::Probed(run, Ok(())));
     assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
     bench.wait();
@@ -115,9 +115,9 @@ fn what_was_under_way_continues_without_a_preflight_and_what_starts_over_has_one
     again.ask(&request(Requester::DeviceOp, 1));
     again.join();
     assert!(!looks(&again));
-    again.hear(waits(Rule::Reading));
+    again.hear(waits(TurnRule::Reading));
     // Somebody else holds it now: from here on it is a drain like any other.
-    again.hear(waits(Rule::Holder));
+    again.hear(waits(TurnRule::Holder));
     assert!(looks(&again));
     // At once, and not only when the node was looked at for its cordon: it would queue meanwhile.
     assert_eq!(fit(&again), Some(false));
@@ -144,7 +144,8 @@ fn u6_without_turns_the_preflight_is_the_first_step_and_what_it_finds_stops_the_
     let probes = |bench: &Bench| has(bench, |it| matches!(it, Effect::Probe(_)));
     assert!(looks(&bench) && !probes(&bench));
     let run = bench.run();
-    let what = Hindered { why: "[backups] b1".into(), next_step: "wait".into(), away: false, of_node: false };
+    let what =
+        StartObstacle { why: "[backups] b1".into(), next_step: "wait".into(), away: false, of_node: false };
     bench.hear(Event::Preflighted(run, Err(what)));
     let shown = bench.core.progress();
     assert_eq!(
@@ -166,7 +167,8 @@ fn u6_without_turns_what_stays_fails_the_drain_and_one_that_continues_is_not_loo
     let (run, begun) = (bench.run(), bench.now);
     while bench.status().0 != 8 {
         if looks(&bench) {
-            let what = Hindered { why: "why".into(), next_step: "wait".into(), away: false, of_node: false };
+            let what =
+                StartObstacle { why: "why".into(), next_step: "wait".into(), away: false, of_node: false };
             bench.hear(Event::Preflighted(run, Err(what)));
         } else {
             bench.wait();
@@ -192,7 +194,7 @@ fn u6_without_turns_an_api_that_is_away_is_probed_and_then_it_is_looked_again() 
     let mut bench = without_turns();
     bench.ask(&request(Requester::DeviceOp, 1));
     let run = bench.run();
-    let away = Hindered { why: "no route".into(), next_step: "wait".into(), away: true, of_node: true };
+    let away = StartObstacle { why: "no route".into(), next_step: "wait".into(), away: true, of_node: true };
     bench.hear(Event::Preflighted(run, Err(away)));
     assert!(has(&bench, |it| matches!(it, Effect::Probe(_))));
     bench.hear(Event::Probed(run, Ok(())));

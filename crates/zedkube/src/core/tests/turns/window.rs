@@ -5,18 +5,18 @@
 use std::time::Duration;
 
 use outage::keeper::Ask;
-use outage::turn::rule::Rule;
+use outage::turn::rule::TurnRule;
 use step::Core as _;
 use topics::{DrainJournal, DrainPhase, DrainStatus, NodeDrainStatus, RequestId, Requester, StepWord};
 
-use super::super::{Closed, Effect, Event, Force, NodeLook, Pass};
+use super::super::{ClosedWindow, Effect, Event, Force, NodeLook, Pass};
 use super::{Bench, T0, asked, clean, complete, draining, gives_back, has, held, limits, lost, waits};
 use crate::core::tests::bench::request;
 
 /// Outside of the windows; the next one opens in so many hours.
 fn closed(hours: u64) -> Event {
     let opens = Some(super::super::bench::booted_at().plus(Duration::from_hours(hours)));
-    Event::Window(Some(Closed { why: format!("opens next in {hours} h"), opens }))
+    Event::Window(Some(ClosedWindow { why: format!("opens next in {hours} h"), opens }))
 }
 
 fn open() -> Event {
@@ -80,7 +80,7 @@ fn u9_a_window_that_closes_before_the_cordon_sends_the_drain_back_and_out_of_the
     bench.hear(open());
     bench.ask(&request(Requester::DeviceOp, 1));
     clean(&mut bench);
-    bench.hear(waits(Rule::Holder));
+    bench.hear(waits(TurnRule::Holder));
     bench.hear(closed(23));
     assert!(is_outside(&bench) && asked(&bench, &Ask::Want(None)), "{:?}", bench.last);
     // A turn that was on its way to us starts nothing, and is released.
@@ -115,7 +115,7 @@ fn u9_what_has_started_ends_whatever_the_window_and_over_a_restart() {
     bench.hear(open());
     bench.ask(&request(Requester::DeviceOp, 1));
     clean(&mut bench);
-    bench.hear(waits(Rule::Holder));
+    bench.hear(waits(TurnRule::Holder));
     let again = restarted(bench.core.journal());
     assert!(is_outside(&again) && !begins(&again), "{:?}", again.last);
 }

@@ -11,25 +11,25 @@ use crate::core::{Event, NodeLook};
 
 impl World {
     pub(in crate::core::tests) fn looked(&mut self, well: bool) {
-        let Some((nth, give_back, gate_open)) = self.look.take() else { return };
+        let Some((nth, uncordon, gate_open)) = self.look.take() else { return };
         if !well {
             return self.hear(&Event::Looked(nth, Err("500".into())));
         }
         let shut = self.written_in != self.boot && !gate_open;
-        if give_back && self.node == CordonOwner::Ours && !shut {
+        if uncordon && self.node == CordonOwner::Ours && !shut {
             self.write(CordonOwner::None);
         }
         let seen = match self.node {
-            CordonOwner::Ours if give_back => NodeLook::NotReady,
+            CordonOwner::Ours if uncordon => NodeLook::NotReady,
             CordonOwner::None => NodeLook::Open,
-            owner if self.peopled && !give_back => {
+            owner if self.has_new_pods && !uncordon => {
                 self.drained.clear();
                 NodeLook::HasPods(owner, vec![crate::core::tests::voided::pod("late-0")])
             }
             CordonOwner::Ours => NodeLook::Ours,
             CordonOwner::Foreign => NodeLook::Foreign,
         };
-        if !give_back && seen == NodeLook::Open {
+        if !uncordon && seen == NodeLook::Open {
             // Somebody uncordoned; what was skipped or forced needs no cordon.
             self.drained.clear();
         }
@@ -47,7 +47,7 @@ impl World {
 
     /// A pod comes to the node, whatever its cordon says.
     pub(in crate::core::tests) fn come(&mut self) {
-        self.peopled = true;
+        self.has_new_pods = true;
         self.stir();
     }
 

@@ -10,7 +10,7 @@ use tracing::debug;
 
 use crate::engine::Event;
 use crate::node::cordon::Cordon;
-use crate::plan::{Class, PodFacts};
+use crate::plan::{PodClass, PodFacts};
 use crate::{calls::streams, drain};
 use kubeapi::ApiClient;
 use kubeapi::names::{NodeName, PodUid};
@@ -18,12 +18,12 @@ use kubeapi::names::{NodeName, PodUid};
 /// Ends when the cordon of `node` is not what it was at the time of the call, or when a pod is there that would have
 /// to leave and was not there then, and says what, as `pod shop/web-1 has come`. Without that it never ends; trouble
 /// with the server is got over. Dropping the future closes its watches and loses nothing that a look does not show.
-pub async fn until_stirred(cluster: &ApiClient, node: &NodeName) -> String {
-    let mut before = Before::default();
+pub async fn until_activity(cluster: &ApiClient, node: &NodeName) -> String {
+    let mut before = NodeBefore::default();
     let nodes = streams::node_events(cluster, node, drain::seed());
     let mut facts = stream::select(nodes, streams::pod_events(cluster, node, drain::seed()));
     while let Some(fact) = facts.next().await {
-        if let Some(what) = before.stirred(node, fact) {
+        if let Some(what) = before.activity(node, fact) {
             return what;
         }
     }
@@ -32,13 +32,13 @@ pub async fn until_stirred(cluster: &ApiClient, node: &NodeName) -> String {
 
 /// The node as it was when it was first heard of.
 #[derive(Debug, Default)]
-struct Before {
+struct NodeBefore {
     cordon: Option<Cordon>,
     pods: Option<BTreeSet<PodUid>>,
 }
 
-impl Before {
-    fn stirred(&mut self, name: &NodeName, fact: Event) -> Option<String> {
+impl NodeBefore {
+    fn activity(&mut self, name: &NodeName, fact: Event) -> Option<String> {
         match fact {
             Event::Node(now) => {
                 let before = self.cordon.get_or_insert_with(|| now.cordon.clone());
@@ -67,7 +67,7 @@ impl Before {
     }
 
     fn come(&mut self, here: Vec<PodFacts>) -> Option<String> {
-        let leaves = here.into_iter().filter(|it| it.class() == Class::Leave);
+        let leaves = here.into_iter().filter(|it| it.class() == PodClass::Leave);
         let Some(known) = &self.pods else {
             self.pods = Some(leaves.map(|it| it.pod.uid).collect());
             return None;
@@ -85,7 +85,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use kubeapi::mock::{self, Answer, Call, Then};
+    use kubeapi::mock::{self, AfterLines, MockReply, RecordedCall};
     use kubeapi::names::OWNER_ANNOTATION;
 
     fn pod(name: &str, owner: &str) -> Value {
@@ -111,11 +111,11 @@ mod tests {
 
     /// What is said when the watches bring these lines after lists with `there` and our cordon.
     async fn said(there: Vec<Value>, nodes: Vec<Value>, pods: Vec<Value>) -> Option<String> {
-        let (cluster, _) = mock::server(move |call: &Call| {
+        let (cluster, _) = mock::server(move |call: &RecordedCall| {
             let line = &call.line;
             let events = |all: &[Value]| {
                 let lines = all.iter().map(|it| mock::event("MODIFIED", it)).collect();
-                Answer::Lines(lines, Then::Silence)
+                MockReply::Lines(lines, AfterLines::Silence)
             };
             match (line.contains("/nodes"), line.contains("watch=true")) {
                 (true, false) => mock::list("5", &[node(true, true, "5")]),
@@ -125,7 +125,7 @@ mod tests {
             }
         });
         let node = NodeName::parse("n1").unwrap();
-        timeout(Duration::from_secs(20), until_stirred(&cluster, &node)).await.ok()
+        timeout(Duration::from_secs(20), until_activity(&cluster, &node)).await.ok()
     }
 
     #[tokio::test(start_paused = true)]
