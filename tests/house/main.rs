@@ -6,7 +6,6 @@
 mod documents;
 mod fixtures;
 mod metrics;
-mod readme;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
