@@ -7,7 +7,6 @@ mod documents;
 mod fixtures;
 mod metrics;
 mod names;
-mod readme;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -74,7 +74,10 @@ impl State {
                 Effect::Forget(op) => drop(self.disk().pending.remove(&op)),
                 Effect::SaveCounter(op, command) => drop(self.disk().counters.insert(op, command)),
                 Effect::DropCounter(op) => drop(self.disk().counters.remove(&op)),
-                Effect::Request(request) => self.request(0, Some(request)),
+                Effect::Request(request) => {
+                    self.judge_start(Who::Zedagent, "a drain is asked for");
+                    self.request(0, Some(request));
+                }
                 Effect::Withdraw => self.request(0, None),
                 Effect::Publish(status) => {
                     let newly = [
@@ -189,7 +192,10 @@ impl State {
                     self.disk().run.status = Some(status);
                 }
                 Effect::Probe(run) => self.begin(run, Work::Probe, None),
-                Effect::Cordon(run, _, grant) => self.begin(run, Work::Cordon, Some(grant)),
+                Effect::Cordon(run, _, grant) => {
+                    self.judge_cordon();
+                    self.begin(run, Work::Cordon, Some(grant));
+                }
                 Effect::Drain(run, (_, grant), ..) => self.begin(run, Work::Drain, Some(grant)),
                 Effect::Await(run, _) => self.begin(run, Work::Await, None),
                 Effect::Margin { run, .. } => self.begin(run, Work::Margin, None),
@@ -239,8 +245,9 @@ impl State {
             boot_id,
         });
         let task = Task { run_id, work, mark };
-        // A wait for a change gives way to whatever comes next.
-        if let Some(other) = self.under.task.as_ref().filter(|it| it.work != Work::Await) {
+        // A wait for a change gives way to whatever comes next, and a probe to another one, as after a pause.
+        let gives_way = |it: &&Task| it.work == Work::Await || (it.work, work) == (Work::Probe, Work::Probe);
+        if let Some(other) = self.under.task.as_ref().filter(|it| !gives_way(it)) {
             let both = format!("two tasks: {task:?} beside {other:?}");
             self.wrong(both);
         }
@@ -291,6 +298,7 @@ impl State {
                 Effect::Say(UpdateLogEvent::Switch { why: said, .. }) => why = Some(said),
                 Effect::Say(_) | Effect::ZbootReady | Effect::Manager(_) | Effect::Writing(_) => {}
                 Effect::Ask { nth, context } => {
+                    self.judge_start(Who::Baseosmgr, "a drain is asked for");
                     let requested_at = self.wall(Who::Baseosmgr);
                     let request = NodeDrainRequest { requested_at, requested_by: Requester::Update, context };
                     self.request(1, Some(request.clone()));

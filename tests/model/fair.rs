@@ -1,6 +1,6 @@
 //! Nothing is stuck (goal P6), nothing that may go waits (goal P4): from every state, once the world turns benign, all that is wanted comes about.
 //!
-//! Benign: agents start, hear what is new, tasks end well, the device obeys, a person withdraws what a person asked, time
+//! Benign: agents start, hear what is new, tasks end well, the device obeys, a person withdraws what a person asked and ends a pause, time
 //! passes for all alike. One such run is worked out from each state, step by step, always the same from the same
 //! state; it must come to rest with every wish fulfilled, and an operation whose request was answered COMPLETE must have
 //! begun before ten seconds of that run have passed. A run that meets a state from which another run came to
@@ -146,9 +146,9 @@ impl State {
 
     /// The next step of the benign run that takes no time.
     pub(crate) fn at_once(&self) -> Option<Self> {
-        if self.disk.force.is_some() || self.request_of(2).is_some() {
+        if self.disk.force.is_some() || self.disk.pause.is_some() || self.request_of(2).is_some() {
             let mut next = self.clone();
-            next.disk().force = None;
+            (next.disk().force, next.disk().pause) = (None, None);
             next.disk().run.requests[2] = None;
             let mut touched = Touched::default();
             touched.files_of(Writer::Person);

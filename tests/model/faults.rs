@@ -1,7 +1,7 @@
 //! Each fault of the reference that a core can have, planted, and what catches it.
 
 use step::Fault;
-use topics::{DrainStatus, Requester};
+use topics::{DrainStatus, PauseScope, Requester};
 
 use super::scenarios::{Change, Scenario, order};
 use super::world::Budget;
@@ -15,7 +15,7 @@ pub(crate) struct Planted {
 
 /// All of them.
 pub(crate) fn all() -> Vec<Planted> {
-    use Change::{Clustered, Detail, Fallback, Image, Operator, Reboot, Shutdown};
+    use Change::{Clustered, Detail, Fallback, Image, Operator, Pause, Reboot, Resume, Shutdown};
     let quiet = Budget::default();
     let failures = |failures| Budget { failures, ..quiet };
     let crash = Budget { crashes: 1, ..quiet };
@@ -97,6 +97,11 @@ pub(crate) fn all() -> Vec<Planted> {
             Fault::Aging,
             Scenario { going_down: true, budget: crash, ..with(&[Reboot(7)]) },
             "forgotten its drain",
+        ),
+        planted(
+            Fault::Pause,
+            with(&[Reboot(7), Pause(PauseScope::Node), Resume]),
+            "although paused by field",
         ),
     ]
 }

@@ -10,6 +10,7 @@ mod effects;
 mod fair;
 mod faults;
 mod outside;
+mod pause;
 mod print;
 mod properties;
 mod scenarios;

@@ -11,7 +11,7 @@ use topics::{
     Answer, DeviceOp, DrainStatus, NodeDrainRequest, NodeDrainStatus, PendingState, RequestId, Requester,
 };
 
-use super::topics::{Fact, Leave, Link};
+use super::topics::{Fact, Leave, Link, Who};
 use super::world::State;
 
 /// What the onlooker knows.
@@ -31,6 +31,8 @@ pub(crate) struct Ghost {
     pub(crate) forced: Vec<NodeDrainStatus>,
     /// The node has left its cluster, or a person has forced something, in this boot.
     pub(crate) excused: bool,
+    /// The node is paused, and no drain of it had begun when zedkube heard of that.
+    pub(crate) shut: bool,
     /// Somebody has undone the drain, and zedkube has not seen it yet.
     pub(crate) undone: bool,
     /// Operations that were released in this boot: by a drain, or for another documented reason.
@@ -168,6 +170,10 @@ impl State {
                 || pending.skip.contains("said nothing");
             documented.then_some(Release::Without)
         };
+        // A person who forces it names it.
+        if !self.forced(Requester::DeviceOp) {
+            self.judge_start(Who::Zedagent, "an operation goes ahead");
+        }
         match release {
             Some(release) => drop(self.under().ghost.released.insert(word, release)),
             None => self.wrong(format!("P3: zedagent commands {word} undrained (skip {:?})", pending.skip)),
@@ -190,6 +196,9 @@ impl State {
         use requester::ProceedReason;
         if !self.switch_is_wanted() {
             self.wrong("baseosmgr switches to an image that nobody wants");
+        }
+        if !self.forced(Requester::Update) {
+            self.judge_start(Who::Baseosmgr, "an image is switched to");
         }
         let id = self.request_of(1).map(NodeDrainRequest::id);
         let ghost = &self.under.ghost;

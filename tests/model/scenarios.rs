@@ -1,7 +1,7 @@
 //! What is explored: from where, with which wishes, and how much trouble.
 
 use step::Fault;
-use topics::{CordonOwner, DrainStatus, NodeDrainStatus, Requester};
+use topics::{CordonOwner, DrainStatus, NodeDrainStatus, PauseScope, Requester};
 
 use super::topics::Config;
 use super::world::Budget;
@@ -23,6 +23,9 @@ pub(crate) enum Change {
     Detail,
     /// A person with a shell requests a drain, or withdraws it.
     Operator(bool),
+    /// A person keeps operations from starting, or lets them go ahead.
+    Pause(PauseScope),
+    Resume,
 }
 
 /// A part of all that may happen.
@@ -102,7 +105,7 @@ pub(crate) fn order(status: DrainStatus, requested_by: Requester) -> NodeDrainSt
 
 /// All that is explored.
 pub(crate) fn all() -> Vec<Scenario> {
-    wanted().into_iter().chain(undone()).collect()
+    wanted().into_iter().chain(undone()).chain(paused()).collect()
 }
 
 /// What is wanted of a device, and the trouble on its way.
@@ -231,4 +234,15 @@ fn undone() -> Vec<Scenario> {
             ..Scenario::quiet("the machine is about to restart for an image, which is withdrawn or undone")
         },
     ]
+}
+
+/// What a person keeps from starting.
+fn paused() -> Vec<Scenario> {
+    use Change::{Image, Pause, Reboot, Resume};
+    vec![Scenario {
+        changes: vec![Reboot(7), Image(true), Pause(PauseScope::Node), Pause(PauseScope::Controller), Resume],
+        with_images: true,
+        budget: Budget { crashes: 1, ..Budget::default() },
+        ..Scenario::quiet("a reboot and an image, a person pauses them; an agent ends")
+    }]
 }

@@ -29,13 +29,14 @@ impl State {
                     counters: disk.counters.clone(),
                     pending: disk.pending.values().cloned().collect(),
                     request: disk.run.requests[0].clone(),
-                    pause: None,
+                    pause: disk.pause.clone(),
                     boot_id,
                 };
                 let (core, effects) =
                     Zedagent::new(zedagent::Limits::default(), found, now, Self::booted_at(who));
                 self.zedagent.core = Some(Arc::new(core));
-                self.for_zedagent(effects, fuse, touched)
+                self.for_zedagent(effects, fuse, touched)?;
+                self.reads_pause(who, fuse, touched)
             }
             Who::Nodeagent => {
                 let run = &self.disk.run;
@@ -73,6 +74,7 @@ impl State {
                 core.answered(self.disk.run.outage.clone());
                 self.zedkube.core = Some(Arc::new(core));
                 self.for_zedkube(effects, fuse, touched)?;
+                self.reads_pause(who, fuse, touched)?;
                 if self.disk.leave == Leave::UnderWay {
                     let stands = zedkube::core::Event::Member(Membership::Leaving);
                     self.deliver(Fact::Zedkube(stands), fuse, touched)?;
@@ -104,7 +106,7 @@ impl State {
                     BaseosmgrEvent::Tree { key: TREE.to_owned(), value: Some(Box::new(tree)) },
                     BaseosmgrEvent::Heard(From::Trees),
                     BaseosmgrEvent::Heard(From::LastBoot),
-                    BaseosmgrEvent::Pause(None),
+                    BaseosmgrEvent::Pause(self.disk.pause.clone()),
                 ]
                 .into_iter()
                 .try_for_each(|event| self.deliver(Fact::Baseosmgr(event), fuse, touched))

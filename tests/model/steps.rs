@@ -10,6 +10,7 @@ use zedagent::core::Zedagent;
 use zedkube::core::{Membership, Zedkube};
 
 use super::effects::{Fuse, Gone};
+use super::pause::said;
 use super::scenarios::Change;
 use super::topics::{ALL, Fact, LINKS, Leave, Link, Who, Writer};
 use super::world::{State, Touched, Work};
@@ -314,13 +315,21 @@ impl State {
                 touched.files_of(Writer::Person);
                 self.under().changed |= 1 << nth;
                 let change = self.scenario.changes[*nth];
-                if let Change::Operator(asks) = change {
-                    self.operator(asks);
+                match change {
+                    Change::Operator(asks) => self.operator(asks),
+                    Change::Pause(scope) => self.disk().pause = Some(said(scope)),
+                    Change::Resume => self.disk().pause = None,
+                    Change::Reboot(_)
+                    | Change::Shutdown(_)
+                    | Change::Image(_)
+                    | Change::Clustered(_)
+                    | Change::Fallback(_)
+                    | Change::Detail => {}
                 }
                 let config = &mut self.disk().config;
                 match change {
                     Change::Detail => config.detail += 1,
-                    Change::Operator(_) => {}
+                    Change::Operator(_) | Change::Pause(_) | Change::Resume => {}
                     Change::Reboot(counter) => config.reboot = Some(counter),
                     Change::Shutdown(counter) => config.shutdown = Some(counter),
                     Change::Image(wanted) => config.image = wanted,
@@ -401,6 +410,7 @@ impl State {
         let first = self.heard[link.index()].is_none();
         Arc::make_mut(&mut self.heard)[link.index()] = Some(Arc::new(level.clone()));
         self.news &= !(1 << link.index());
+        self.pause_is_heard(link);
         let once = if first { link.read_once() } else { Vec::new() };
         level.into_iter().chain(once).try_for_each(|fact| self.deliver(fact, fuse, touched))
     }

@@ -11,11 +11,13 @@ use nodeagent::core::{DeviceCommand, PartitionFacts, RequiredReading, Resumed};
 use requester::DeviceClustering;
 use topics::{
     BaseOsConfig, BaseOsStatus, ConfigGetStatus, DeviceOp, DeviceOpPending, DeviceOpsCmd, DrainJournal,
-    NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, OutageAnswer, OutageQuestion,
-    Requester, ZbootStatus, ZedAgentStatus,
+    NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, OperationPause, OutageAnswer,
+    OutageQuestion, Requester, ZbootStatus, ZedAgentStatus,
 };
 use zedagent::core::DesiredDevice;
 use zedkube::core::{Force, Membership as InCluster};
+
+use super::scenarios::Scenario;
 
 /// The image that the controller may want, and what it is written from.
 pub(crate) const IMAGE: &str = "14.5.0-k-amd64";
@@ -38,6 +40,7 @@ pub(crate) struct Config {
 pub(crate) struct Disk {
     pub(crate) config: Config,
     pub(crate) force: Option<NodeDrainStatus>,
+    pub(crate) pause: Option<OperationPause>,
     pub(crate) counters: BTreeMap<DeviceOp, DeviceOpsCmd>,
     pub(crate) pending: BTreeMap<DeviceOp, DeviceOpPending>,
     pub(crate) journal: Option<DrainJournal>,
@@ -162,11 +165,22 @@ links! {
     FallbackToBaseosmgr: Zedagent => Baseosmgr,
     QuestionToZedkube: Nodeagent => Zedkube,
     AnswerToNodeagent: Zedkube => Nodeagent,
+    PauseToZedagent: Person => Zedagent,
+    PauseToZedkube: Person => Zedkube,
+    PauseToBaseosmgr: Person => Baseosmgr,
 }
 
 impl Link {
     pub(crate) const fn index(self) -> usize {
         self as usize
+    }
+
+    /// Whether it is used: where nodes take no turns, nothing is asked before the machine goes down, and a file that nobody
+    /// writes is not read.
+    pub(crate) fn is_used(self, scenario: &Scenario) -> bool {
+        let of_turns = matches!(self, Self::QuestionToZedkube | Self::AnswerToNodeagent);
+        let of_pauses = matches!(self, Self::PauseToZedagent | Self::PauseToZedkube | Self::PauseToBaseosmgr);
+        (!of_turns || scenario.kube.take_turns) && (!of_pauses || scenario.pauses())
     }
 
     /// What is told of the topic as it is now.
@@ -260,6 +274,7 @@ impl Link {
             Self::AnswerToNodeagent => {
                 run.outage.iter().map(|it| Fact::Nodeagent(N::Answer(it.clone()))).collect()
             }
+            Self::PauseToZedagent | Self::PauseToZedkube | Self::PauseToBaseosmgr => vec![self.pause(disk)],
         }
     }
 
@@ -305,7 +320,10 @@ impl Link {
             | Self::TestAToBaseosmgr
             | Self::ForceToBaseosmgr
             | Self::QuestionToZedkube
-            | Self::AnswerToNodeagent => Vec::new(),
+            | Self::AnswerToNodeagent
+            | Self::PauseToZedagent
+            | Self::PauseToZedkube
+            | Self::PauseToBaseosmgr => Vec::new(),
         }
     }
 }

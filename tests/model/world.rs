@@ -215,6 +215,7 @@ impl State {
         let disk = Disk {
             config: scenario.config,
             force: None,
+            pause: None,
             counters,
             pending: std::collections::BTreeMap::new(),
             journal: None,
@@ -322,12 +323,6 @@ impl State {
         who != Who::Baseosmgr || self.scenario.with_images
     }
 
-    /// Whether this topic is used: where no turns are taken, nothing is asked before the machine goes down.
-    fn is_used(&self, link: Link) -> bool {
-        let of_turns = matches!(link, Link::QuestionToZedkube | Link::AnswerToNodeagent);
-        self.takes_part(link.who()) && (!of_turns || self.scenario.kube.take_turns)
-    }
-
     /// Whether the Kubernetes API is out of reach.
     pub(crate) fn is_away(&self) -> bool {
         self.scenario.away || self.under.parted
@@ -396,7 +391,8 @@ impl State {
             self.under().ghost.keep_only(&standing);
         }
         for link in LINKS.iter().filter(|link| touched.files[link.writer() as usize]) {
-            let news = self.is_used(*link) && self.runs(link.who()) && {
+            let used = self.takes_part(link.who()) && link.is_used(&self.scenario);
+            let news = used && self.runs(link.who()) && {
                 let heard = self.heard[link.index()].as_ref();
                 let level = link.level(&self.disk);
                 let from = link.beside(&level);
@@ -432,7 +428,7 @@ impl State {
         files(Writer::Zedkube, &(&disk.journal, disk.leave, &run.status, &run.progress, &run.outage));
         let baseosmgr = (&disk.saved, &disk.partitions, &run.requests[1], &run.zboot, &run.images);
         files(Writer::Baseosmgr, &baseosmgr);
-        files(Writer::Person, &(disk.config, disk.force, run.looked_in, &run.requests[2]));
+        files(Writer::Person, &(disk.config, disk.force, &disk.pause, run.looked_in, &run.requests[2]));
         let first = self.heard.iter().map(Option::is_none).collect::<Vec<_>>();
         parts[9] = Print::of(&(&self.under, first, self.news), Mono::START, asked);
         self.fingerprint = Print::all(&self.prints);

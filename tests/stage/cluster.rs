@@ -1,7 +1,7 @@
 //! The cluster of a scenario: our node among others, and on it a budget-guarded application, a DaemonSet's pod and
 //! a bare pod. Everything is done through the API, as another client would.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +68,8 @@ pub struct Cluster {
     place: Place,
     client: Client,
     noted: Noted,
+    /// The kubeconfig that agents have; without one they get a way in of the stage.
+    kubeconfig: Option<PathBuf>,
 }
 
 impl Cluster {
@@ -116,6 +118,7 @@ impl Cluster {
             place: Place { node: node.to_owned(), uuid, namespace: SHOP.to_owned() },
             backend: Backend::Embedded(sim.clone()),
             noted: Noted::default(),
+            kubeconfig: None,
         }
     }
 
@@ -150,6 +153,7 @@ impl Cluster {
             place,
             backend: Backend::Real(Arc::new(real)),
             noted: Noted::default(),
+            kubeconfig: None,
         }
     }
 
@@ -186,8 +190,25 @@ impl Cluster {
         &self.place.node
     }
 
+    /// The kubeconfig of the administrator of a real server that was started for this cluster.
+    pub fn admin(&self) -> Option<String> {
+        match &self.backend {
+            Backend::Embedded(_) => None,
+            Backend::Real(real) => real.kubeconfig(),
+        }
+    }
+
+    /// The same with agents that have this kubeconfig and nothing else.
+    #[must_use]
+    pub fn entered_by(self, kubeconfig: PathBuf) -> Self {
+        Self { kubeconfig: Some(kubeconfig), ..self }
+    }
+
     /// The way in for zedkube, without a network in between.
     pub fn handle(&self) -> kubeapi::ApiClient {
+        if let Some(kubeconfig) = &self.kubeconfig {
+            return kubeapi::ApiClient::from_kubeconfig(kubeconfig);
+        }
         let client = match &self.backend {
             Backend::Embedded(_) => &self.client,
             Backend::Real(real) => real.agents(),

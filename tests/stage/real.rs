@@ -73,6 +73,11 @@ impl Real {
         &self.server.client
     }
 
+    /// The kubeconfig of its administrator, of a server that was started for this.
+    pub(crate) fn kubeconfig(&self) -> Option<String> {
+        self.server.kubeconfig()
+    }
+
     /// The way in for agents: as a user that has the least role.
     pub(crate) const fn agents(&self) -> &Client {
         &self.agents

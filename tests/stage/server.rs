@@ -19,6 +19,8 @@ use crate::real::create;
 /// Why the scenarios on a real API server are left out.
 pub const SKIPPED: &str = "neither KUBECONFIG (a throw-away cluster) nor KUBEBUILDER_ASSETS (a directory with etcd \
                            and kube-apiserver) is set";
+/// Of its administrator.
+const TOKEN: &str = "scenario-token";
 /// How long a server may take until it answers.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(90);
 
@@ -28,13 +30,13 @@ pub(crate) struct ApiServer {
     config: Config,
     /// Whether a controller manager keeps budgets up to date there.
     pub(crate) has_controllers: bool,
-    _own: Option<Processes>,
+    own: Option<Processes>,
 }
 
 /// The server's processes; they end with this.
 struct Processes {
     children: Vec<Child>,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Drop for Processes {
@@ -60,7 +62,20 @@ impl ApiServer {
         let kubeconfig = Kubeconfig::read_from(file)
             .unwrap_or_else(|cause| panic!("cannot read the kubeconfig {}: {cause}", file.display()));
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-        Self { client: Client::try_from(config.clone()).unwrap(), config, has_controllers: true, _own: None }
+        Self { client: Client::try_from(config.clone()).unwrap(), config, has_controllers: true, own: None }
+    }
+
+    /// The kubeconfig of its administrator, of a server that was started here.
+    pub(crate) fn kubeconfig(&self) -> Option<String> {
+        let ca = self.own.as_ref()?.dir.path().join("certs/apiserver.crt");
+        let cluster = json!({ "server": self.config.cluster_url.to_string(), "certificate-authority": ca });
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "contexts": [{ "name": "c", "context": { "cluster": "k", "user": "u" } }],
+            "clusters": [{ "name": "k", "cluster": cluster }],
+            "users": [{ "name": "u", "user": { "token": TOKEN } }],
+        });
+        Some(kubeconfig.to_string())
     }
 
     /// The same server as `user` sees it, who has nothing but what it was given; nothing is retried behind its back.
@@ -79,7 +94,8 @@ impl ApiServer {
         let made = Command::new("openssl").args(["genrsa", "-out"]).arg(&key).arg("2048").output();
         let made = made.expect("openssl is needed to make the service account key; install it");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        store::replace(&at("tokens.csv"), b"scenario-token,scenario,scenario,system:masters\n").unwrap();
+        store::replace(&at("tokens.csv"), format!("{TOKEN},scenario,scenario,system:masters\n").as_bytes())
+            .unwrap();
         let children = vec![
             child(
                 assets,
@@ -114,14 +130,14 @@ impl ApiServer {
         let mut config = Config::new(format!("https://127.0.0.1:{api}").parse().unwrap());
         // Its certificate is made at the start by itself, on the loopback address.
         config.accept_invalid_certs = true;
-        config.auth_info.token = Some("scenario-token".to_owned().into());
+        config.auth_info.token = Some(TOKEN.to_owned().into());
         let client = Client::try_from(config.clone()).unwrap();
-        let mut own = Processes { children, _dir: dir };
+        let mut own = Processes { children, dir };
         until_it_answers(&client, &mut own).await;
         // Where the agents' lease lies; on a cluster of theirs it is there.
         let apps = json!({ "metadata": { "name": "eve-kube-app" } });
         create::<Namespace>(&Api::all(client.clone()), apps).await;
-        Self { client, config, has_controllers: false, _own: Some(own) }
+        Self { client, config, has_controllers: false, own: Some(own) }
     }
 }
 

@@ -6,17 +6,20 @@
 mod states;
 
 use std::fmt::Write as _;
+use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pubsub::store;
 use serde_json::Value;
-use states::STATES;
+use states::{STATES, State};
 use topics::{NodeState, go_json};
 
 /// Names under which the browser may be installed.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+/// All pictures of docs/pages.md together; whoever clones the repository has them.
+const MOST_PICTURES_BYTES: u64 = 1_500_000;
 /// Least contrast of text against what is behind it. Source: WCAG 2.2, 1.4.3.
 const CONTRAST: f64 = 4.5;
 
@@ -54,7 +57,36 @@ fn what_blocks_comes_first_each_with_what_to_do_about_it() {
     assert!(order.windows(2).all(|it| place(it[0]) < place(it[1])));
     let blocked = page.split("<ul id=\"blockers\">").nth(1).unwrap().split("</ul>").next().unwrap();
     assert_eq!((blocked.matches("<li>").count(), blocked.matches("<b>Do: </b>").count()), (5, 5));
+    // What is not named is counted.
+    assert!(page.contains("<h2>Blocked: 8</h2>") && page.contains("</ul><p>and 3 more</p>"), "{page}");
     assert!(page.contains("<details id=\"history\">"), "{page}");
+}
+
+#[test]
+fn x2_each_state_has_its_section_and_its_pictures_and_no_picture_is_of_none() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().join("docs");
+    let text = fs::read_to_string(docs.join("pages.md")).unwrap();
+    let mut pictures: Vec<String> = Vec::new();
+    for State { name, .. } in STATES {
+        let section = text.split("\n## ").find(|it| it.contains(&format!("\n`{name}`: ")));
+        let section = section.unwrap_or_else(|| panic!("docs/pages.md has no section of {name}"));
+        for width in [390, 1366] {
+            let picture = format!("{name}-{width}.png");
+            assert!(section.contains(&format!("src=\"pictures/{picture}\"")), "{name} shows no {picture}");
+            let bytes = fs::read(docs.join("pictures").join(&picture)).unwrap_or_default();
+            // The width in the head of a PNG.
+            assert_eq!(bytes.get(16..20), Some(&u32::to_be_bytes(width)[..]), "docs/pictures/{picture}");
+            pictures.push(picture);
+        }
+    }
+    pictures.sort();
+    let entries = fs::read_dir(docs.join("pictures")).unwrap().map(|it| it.unwrap());
+    let mut there: Vec<(String, u64)> =
+        entries.map(|it| (it.file_name().into_string().unwrap(), it.metadata().unwrap().len())).collect();
+    there.sort();
+    assert_eq!(there.iter().map(|it| &it.0).collect::<Vec<_>>(), pictures.iter().collect::<Vec<_>>());
+    let bytes: u64 = there.iter().map(|it| it.1).sum();
+    assert!(bytes < MOST_PICTURES_BYTES, "the pictures have {bytes} bytes");
 }
 
 /// All pages in frames of a width; the script of this test, not of the pages, measures them.

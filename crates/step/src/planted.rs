@@ -43,6 +43,8 @@ pub enum Fault {
     Leaving,
     /// COMPLETE of before a start ages while nobody knows who asks.
     Aging,
+    /// A person's pause keeps nothing from starting.
+    Pause,
     /// A turn that somebody else holds ends by its age.
     TurnExpiry,
     /// A turn is asked for before the preflight of the drain is clean.

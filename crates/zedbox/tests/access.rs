@@ -5,12 +5,14 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use pubsub::store;
+use scenarios::{Cluster, SKIPPED, World};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use topics::DrainStatus;
 
 const TOKEN: &str = "eyJhbGciOi.tok3n.c2ln";
 
@@ -142,4 +144,45 @@ fn x4_roles_are_printed_for_a_user() {
     let printed = text(&ended.stdout);
     assert!(ended.status.success() && ended.stderr.is_empty());
     assert!(printed.contains("kind: ClusterRole\n") && printed.contains("    name: \"edge\"\n"), "{printed}");
+}
+
+/// The two lines of docs/integrate.md, on a server that is started for this: another one may have roles of these names.
+#[tokio::test]
+async fn x4_a_kubeconfig_of_zedbox_and_its_roles_are_enough_for_a_whole_drained_reboot_on_a_real_server() {
+    let Some(cluster) = Cluster::of_environment().await else {
+        writeln!(std::io::stderr(), "skipped on a real API server: {SKIPPED}").unwrap();
+        return;
+    };
+    let Some(admin) = cluster.admin() else {
+        writeln!(std::io::stderr(), "skipped: the server of KUBECONFIG may have these roles already")
+            .unwrap();
+        cluster.tear_down().await;
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    store::replace(&dir.path().join("admin"), admin.as_bytes()).unwrap();
+    let roles = zedbox(&dir, &["role", "--create-namespace"]);
+    let mut apply = Command::new("kubectl");
+    apply.args(["--kubeconfig", "admin", "apply", "-f", "-"]).current_dir(&dir).env("HOME", dir.path());
+    let mut apply = apply.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("kubectl is needed");
+    apply.stdin.take().unwrap().write_all(&roles.stdout).unwrap();
+    assert!(apply.wait().unwrap().success());
+    let made = zedbox(&dir, &["kubeconfig", "--kubeconfig", "admin", "--to", "agents"]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+
+    let mut world = World::on(cluster.entered_by(dir.path().join("agents")));
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.recorded_count(1).await;
+    assert!(world.cluster.cordoned().await);
+    assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
+    world.cluster.until_shown("DrainComplete", "Drained", "True").await;
+    world.reboot().await;
+    world.start_all();
+    world.executed(7).await;
+    world.cluster.until_schedulable().await;
+    world.cluster.until_shown("Uncordoned", "InService", "False").await;
+    world.kill_all().await;
+    world.cluster.tear_down().await;
 }

@@ -11,7 +11,7 @@ mod history;
 mod lock;
 mod lock_writes;
 mod machines;
-mod node;
+pub(crate) mod node;
 #[path = "drain_cmd/orders/pause.rs"]
 mod pause;
 mod place;

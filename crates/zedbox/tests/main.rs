@@ -6,6 +6,7 @@
 mod access;
 mod check;
 mod demo;
+mod documents;
 mod drain_cmd;
 mod image;
 mod package;

@@ -1,9 +1,9 @@
 //! A person's plain `systemctl reboot` is held while pods run: a lock of systemd's logind, kept by its own program.
 //!
-//! Since systemd 257 a lock of mode `block` counts for root as well, and `systemctl` names who holds it and why; before that
-//! none is taken. The program holds it as long as its standard input is open: so it goes with this process, however that
-//! ends, and nothing can be stuck by one that was left. `systemctl reboot --check-inhibitors=no` goes past it. Not here:
-//! when pods run (nodeagent).
+//! Since systemd 257 a lock of mode `block` counts for root as well, and on a terminal `systemctl` names who holds it and
+//! why; before that none is taken. The program holds it as long as its standard input is open: so it goes with this process,
+//! however that ends, and nothing can be stuck by one that was left. `systemctl start reboot.target` goes past it; so does
+//! `systemctl reboot -i` where polkit allows that. Not here: when pods run (nodeagent).
 //!
 //! Source: systemd-inhibit(1), org.freedesktop.login1(5).
 

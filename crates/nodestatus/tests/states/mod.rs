@@ -35,7 +35,7 @@ pub(crate) const STATES: [State; 29] = [
         "cordoned",
         "cluster-idle",
         |it| {
-            it.set(&json!({ "Cordon": "foreign", "NextStep": "`kubectl uncordon` the node if that cordon is yours" }));
+            it.set(&json!({ "Cordon": "foreign", "NextStep": "if that cordon is yours: `kubectl uncordon NODE`" }));
         },
         "CORDONED, NOT DRAINED: by somebody else, its pods may still run here",
     ),
@@ -49,7 +49,7 @@ pub(crate) const STATES: [State; 29] = [
         "requested",
         "drain-3-requested",
         preflight,
-        "REQUESTED: reboot waits, it is being looked at first",
+        "REQUESTED: reboot waits, the node is being checked first",
     ),
     state(
         "waiting-for-turn",
@@ -211,7 +211,7 @@ impl State {
             NodeShown {
                 control_plane: true,
                 etcd: true,
-                cordoned: self.fixture.contains("-5-"),
+                cordoned: tree.is_cordoned(),
                 ..node("edge-node-1")
             },
             NodeShown {
@@ -251,6 +251,10 @@ impl Tree {
         serde_json::from_slice(&fs::read(self.path(PROGRESS)).unwrap()).unwrap()
     }
 
+    fn is_cordoned(&self) -> bool {
+        self.path(PROGRESS).exists() && self.progress()["Cordon"] != "none"
+    }
+
     /// Changes members of the progress.
     fn set(&self, members: &Value) {
         let mut progress = self.progress();
@@ -279,7 +283,7 @@ fn persons(tree: &Tree) {
     answer["RequestedBy"] = 4.into();
     tree.set(&json!({
         "RequestedBy": 4, "Context": context, "Answers": [answer],
-        "NextStep": "work on the node; it takes pods again after `zedbox drain cancel`",
+        "NextStep": "work on the node; it takes pods again after `zedbox drain done`",
     }));
 }
 
@@ -307,7 +311,7 @@ fn many(tree: &Tree) {
     let blockers: Vec<Value> = codes.iter().enumerate().map(blocker).collect();
     tree.set(&json!({
         "Counts": { "Total": 48, "Gone": 30, "Going": 8, "Waiting": 5, "Blocked": 5 }, "Blockers": blockers,
-        "BlockersOmitted": 3, "NextStep": format!("{long}0: add a replica, or change the budget (7 more in Blockers)"), "Estimate": "2026-03-14T09:52:00Z",
+        "BlockersOmitted": 3, "NextStep": format!("{long}0: add a replica, or change the budget (and 7 more)"), "Estimate": "2026-03-14T09:52:00Z",
         "Machines": [{ "Name": "shop/db", "State": "moving", "Reason": "migrates to node edge-node-2, phase Running" }],
         "Volumes": ["shop/data (pv pvc-7c1e)"], "Left": [format!("{long}: it stays: its pods have come back 3 times")],
         "Storage": [{ "Volume": "shop/data (pvc-1)", "Node": "edge-node-1", "Rebuilding": true, "Percent": 42,
@@ -327,7 +331,7 @@ fn preflight(tree: &Tree) {
         "At": "2026-03-14T09:30:04Z", "LeftOut": 0, "Findings": [
             finding("backups", "blocks", "backups in progress: b1", "`kubectl -n longhorn-system get backups`; wait for their end"),
             finding("disk", "warns", "cannot be checked: list nodes with kubeconfig k: client error (Connect): tcp connect \
-                error: Connection refused (os error 111)", "make room"),
+                error: Connection refused (os error 111)", "look at the API server, then at `df -h`"),
         ],
     }));
 }

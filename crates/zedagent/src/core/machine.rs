@@ -356,7 +356,8 @@ impl Zedagent {
                     self.wall(from),
                     self.failures
                 ),
-                next_step: "fix what Reason in run/zedkube/NodeDrainProgress/global.json says, or force COMPLETE",
+                next_step: "`zedbox drain status` says what to fix; to go ahead without a drain: `zedbox drain force complete \
+                            --for reboot`",
             },
             Some(_) | None => OperationGate::Ask,
         }

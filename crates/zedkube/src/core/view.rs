@@ -183,7 +183,7 @@ impl Zedkube {
             Membership::Member | Membership::Outside if cordoned(self.cleanup.cordon()) => words(
                 DrainPhase::Idle,
                 "no drain requested; the node is cordoned by somebody else",
-                "`kubectl uncordon` the node if that cordon is yours",
+                "if that cordon is yours: `kubectl uncordon NODE`",
             ),
             Membership::Member => match self.history.failed_before(&self.node.boot_id) {
                 Some(failed) => words(

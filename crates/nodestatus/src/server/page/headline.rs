@@ -193,7 +193,7 @@ fn at_work(progress: &NodeDrainProgress, what: &str) -> Judgement {
         | DrainPhase::Withdrawing
         | DrainPhase::AfterBoot
         | DrainPhase::Leaving
-        | DrainPhase::Held => "it is being looked at first".to_owned(),
+        | DrainPhase::Held => "the node is being checked first".to_owned(),
     };
     let begun = !matches!(progress.phase, DrainPhase::Checking | DrainPhase::RunningHooks);
     let state = if begun { NodeState::UnderWay } else { NodeState::Requested };

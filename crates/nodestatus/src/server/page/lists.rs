@@ -193,12 +193,13 @@ fn past(drain: &DrainRecord, now: GoTime) -> Markup {
 
 /// A list, if there is anything in it; `omitted` are those that the value has no room for.
 fn list(title: &str, id: &str, items: impl ExactSizeIterator<Item = Markup>, omitted: u32) -> Markup {
+    let shown = items.len().min(SHOWN);
     let all = items.len().saturating_add(usize::try_from(omitted).unwrap_or(usize::MAX));
     html! {
         @if all > 0 {
             h2 { (title) ": " (all) }
             ul id=(id) { @for item in items.take(SHOWN) { li { (item) } } }
-            @if all > SHOWN { p { "and " (all - SHOWN) " more" } }
+            @if all > shown { p { "and " (all - shown) " more" } }
         }
     }
 }

@@ -82,12 +82,14 @@ fn end(seen: &DrainView) -> Option<(Exit, String)> {
         return Some((Exit::UnderWay, words));
     }
     match (progress.cordon, progress.phase) {
-        (CordonOwner::None, DrainPhase::Idle | DrainPhase::Held | DrainPhase::Paused | DrainPhase::Leaving) => {
-            Some((Exit::Done, "the node is schedulable again".to_owned()))
-        }
+        (
+            CordonOwner::None,
+            DrainPhase::Idle | DrainPhase::Held | DrainPhase::Paused | DrainPhase::Leaving,
+        ) => Some((Exit::Done, "the node is schedulable again".to_owned())),
         (CordonOwner::Foreign, DrainPhase::Idle) => Some((
             Exit::Blocked,
-            "the node stays cordoned, and that cordon is not ours: `kubectl uncordon` the node if it is yours".to_owned(),
+            "the node stays cordoned, and that cordon is not ours; if it is yours: `kubectl uncordon NODE`"
+                .to_owned(),
         )),
         _ => None,
     }

@@ -32,7 +32,7 @@ impl Answers {
             "NOT drained, pods may still run here: remove the cause, then `zedbox drain cancel` and \
              `zedbox drain request` again"
         } else {
-            "work on the node; it takes pods again after `zedbox drain cancel`"
+            "work on the node; it takes pods again after `zedbox drain done`"
         }
     }
 
@@ -41,7 +41,8 @@ impl Answers {
         if self.only_a_person_waits() {
             "then ask again with `zedbox drain request`, or give up with `zedbox drain cancel`"
         } else {
-            "the requester asks again by itself, or force COMPLETE"
+            "it is requested again by itself; to go ahead without a drain: `zedbox drain force complete --for reboot` \
+             or `--for update`"
         }
     }
 

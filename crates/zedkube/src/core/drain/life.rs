@@ -391,10 +391,8 @@ impl Drain {
             return None;
         }
         self.run = DrainRun::Cordoning { tried: 1, again: None, trouble: String::new() };
-        if node.limits.take_turns {
-            // A look that removes a cordon of before must not remove this one.
-            out.push(Effect::Cancel);
-        }
+        // A look that removes a cordon of before must not remove this one.
+        out.push(Effect::Cancel);
         self.send_cordon(node, out)
     }
 

@@ -77,7 +77,7 @@ impl Drain {
                 DrainPhase::Pausing,
                 format!("attempt {attempt} of {} failed: {reason}", node.limits.drain_tries),
                 format!(
-                    "{}; the next attempt starts at Deadline, or as soon as that changes",
+                    "{}; the next attempt starts by itself, at its time or as soon as that changes",
                     what_to_do(last)
                 ),
             ),
@@ -263,7 +263,7 @@ fn next_step(blockers: &[kubenodeop::AttemptBlocker]) -> String {
     let step = format!("{}: {}", first.subject, first.next_step());
     match blockers.len() {
         1 => step,
-        all => format!("{step} ({} more in Blockers)", all - 1),
+        all => format!("{step} (and {} more)", all - 1),
     }
 }
 

@@ -83,7 +83,7 @@ fn o1_a_reader_finds_every_member_of_an_attempt() {
         said.blockers.iter().map(|it| (it.pod.as_str(), it.code.as_str(), it.since)).collect();
     assert_eq!(codes, [("shop/web-1", "budget-stuck", at(4)), ("shop/web-2", "sticky", at(4))]);
     let step = BlockCode::BudgetStuck.next_step("shop", "web-1");
-    assert_eq!(said.next_step, format!("shop/web-1: {step} (1 more in Blockers)"));
+    assert_eq!(said.next_step, format!("shop/web-1: {step} (and 1 more)"));
     assert!(
         said.reason.starts_with("3 of 9 pods gone, 1 blocked: pod shop/web-1: PodDisruptionBudget"),
         "{}",

@@ -78,6 +78,20 @@ fn x3_one_that_waits_for_its_turn_leaves_the_queue_and_what_is_cordoned_ends_as_
     assert_eq!(bench.status().0, 5);
 }
 
+/// Without turns, where nothing else ends the look.
+#[test]
+fn x3_a_look_that_a_pause_has_begun_is_over_before_the_cordon_that_follows_the_pause() {
+    let mut bench = Bench::idle();
+    bench.ask(&request(Requester::DeviceOp, 1));
+    bench.hear(paused());
+    assert!(gives_back(&bench), "{:?}", bench.last);
+    bench.hear(Event::Pause(None));
+    let run = bench.run();
+    bench.hear(Event::Probed(run, Ok(())));
+    let first = |is: fn(&Effect) -> bool| bench.last.iter().position(is).expect("it is there");
+    assert!(first(|it| *it == Effect::Cancel) < first(|it| matches!(it, Effect::Cordon(..))));
+}
+
 #[test]
 fn x3_a_refusal_keeps_no_drain_here_and_a_forced_status_and_the_site_pass_a_pause() {
     let mut bench = idle();

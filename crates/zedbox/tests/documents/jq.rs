@@ -1,0 +1,60 @@
+//! Lines of `jq` over a file of a node: each answers on the fixture trees, and where none has the file, on the samples of
+//! its topic.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::{Shown, shown};
+use crate::drain_cmd::node::top;
+
+/// Folders, in a fixed order.
+fn folders(folder: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(top().join(folder)).unwrap();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    found.sort();
+    found
+}
+
+/// Files that stand in for `path` of a node: of every tree that has it and is not broken on purpose, else the samples.
+fn samples(path: &Path) -> Vec<PathBuf> {
+    let below = path.strip_prefix("/").unwrap();
+    let trees = folders("run-fixtures").into_iter().filter(|it| it.is_dir() && !it.ends_with("malformed"));
+    let found: Vec<PathBuf> = trees.map(|it| it.join(below)).filter(|it| it.exists()).collect();
+    if !found.is_empty() {
+        return found;
+    }
+    let topic = path.parent().unwrap().file_name().unwrap().to_str().unwrap();
+    let sample = top().join(format!("crates/topics/tests/filled/{topic}.json"));
+    if sample.exists() { vec![sample] } else { Vec::new() }
+}
+
+#[test]
+fn every_jq_line_of_the_documents_answers_on_the_fixture_trees_or_the_samples() {
+    if Command::new("jq").arg("--version").stdout(Stdio::null()).status().is_err() {
+        writeln!(std::io::stderr(), "skipped: jq is not installed; `apt-get install jq` brings it").unwrap();
+        return;
+    }
+    // What reads from a pipe is a part of the line before it.
+    let lines: Vec<(Shown, String)> = shown()
+        .into_iter()
+        .filter(|it| it.is_of("jq"))
+        .filter_map(|it| {
+            let file =
+                it.words().into_iter().find(|it| it.starts_with("/run/") || it.starts_with("/persist/"))?;
+            Some((it, file))
+        })
+        .collect();
+    assert!(lines.len() >= 12, "the documents show {} jq lines", lines.len());
+    for (it, file) in lines {
+        let samples = samples(Path::new(&file));
+        assert!(!samples.is_empty(), "{it}: neither a fixture tree nor a sample has {file}");
+        for sample in samples {
+            let here = it.text.replace(&file, &sample.display().to_string());
+            let output = Command::new("sh").args(["-c", &here]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success(), "{it}\non {}: {said}", sample.display());
+            assert!(!output.stdout.is_empty(), "{it}\non {}: no output", sample.display());
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Every command that a document shows: what it is made of is checked against the program that it is for, or it is on the
+//! list of those that cannot be run here, with the reason.
+//!
+//! | A line of | Is |
+//! |---|---|
+//! | `zedbox` | parsed by the command line of the program: names, flags and values |
+//! | `jq` | run over the fixture trees, else over the samples of its topic |
+//! | `cargo` | compared with the packages, targets, profiles and flags of this workspace |
+//! | `kubectl` | run by `kubectl` on an embedded cluster, where it is installed |
+//! | anything else | on the list |
+//!
+//! What `zedbox` prints in the documents is compared in `drain_cmd/readme.rs`.
+
+mod cargo;
+mod jq;
+mod kubectl;
+mod zedbox;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::drain_cmd::node::top;
+
+/// Beginnings of commands that no test runs, and why.
+const NOT_RUN: [(&str, &str); 34] = [
+    ("apt ", "changes the system; `package.rs` installs, upgrades, removes and purges by dpkg"),
+    (
+        "cargo +nightly fuzz ",
+        "needs a nightly compiler; its target is compared, and the corpus is read by `cargo test`",
+    ),
+    ("chronyc ", "asks the time service of a machine"),
+    ("crictl ", "asks the container runtime of a node"),
+    ("cut ", "the last part of the line of zgrep"),
+    ("date -s ", "sets the clock of a machine"),
+    ("docs/drill.sh ", "asks a person at the power switch; its commands are compared"),
+    ("dpkg ", "`package.rs` does it on a bare Debian system"),
+    ("grep ", "takes lines out of the journal of a machine"),
+    ("journalctl ", "reads the journal of a machine"),
+    ("k3s ", "needs a server of k3s"),
+    ("kubectl apply", "named after a pipe, which hands it what `zedbox role` prints: `access.rs` has that"),
+    ("kubectl auth ", "the embedded cluster has no users"),
+    ("kubectl create ", "named as what the embedded cluster does, or sends protobuf, which it refuses"),
+    ("kubectl delete -f -", "named after a pipe, which hands it what `zedbox role` prints"),
+    ("kubectl edit ", "asks a person in an editor"),
+    ("kubectl explain", "named as what the embedded cluster does not do"),
+    ("kubectl get --show-managed-fields", "names an option alone"),
+    ("kubectl logs ", "the embedded cluster has only the logs that a test writes"),
+    ("kubectl rollout ", "the embedded cluster keeps no revisions of a Deployment"),
+    ("mknod ", "makes a device"),
+    ("mv ", "a part of a file that is written by hand: `check.rs` has what it orders"),
+    ("echo ", "the same"),
+    ("umask ", "the same"),
+    ("nano ", "asks a person in an editor"),
+    ("rm ", "removes a file of a machine"),
+    ("systemctl ", "needs a machine that systemd runs"),
+    ("systemd-analyze ", "`tests/house/units.rs` asks it about the unit"),
+    ("timedatectl", "asks the time service of a machine"),
+    ("vgchange ", "changes volume groups of a machine"),
+    ("virtctl ", "needs KubeVirt; what it calls is tried in `crates/kubesim/tests/machines`"),
+    ("zgrep ", "`o6_every_agent_logs_the_words_of_the_reference_and_its_command_reads_the_seconds` runs it"),
+    ("zedbox drian", "named as a word that nobody knows"),
+    ("zedkube has said nothing", "a message, no command"),
+];
+
+/// A command as a document shows it.
+#[derive(Debug, Clone)]
+struct Shown {
+    document: PathBuf,
+    line: usize,
+    text: String,
+    /// To be typed as it is; otherwise it may name a command without all that this needs.
+    whole: bool,
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}, line {}: `{}`", self.document.display(), self.line, self.text)
+    }
+}
+
+impl Shown {
+    /// The program, and its words.
+    fn words(&self) -> Vec<String> {
+        words(&self.text)
+    }
+
+    fn is_of(&self, program: &str) -> bool {
+        self.text == program || self.text.starts_with(&format!("{program} "))
+    }
+
+    /// What the list says of it: how it begins, and why no test runs it. The namespace does not matter to that.
+    fn not_run(&self) -> Option<(&'static str, &'static str)> {
+        let of = self.text.strip_prefix("kubectl -n ").and_then(|it| it.split_once(' '));
+        let text = of.map_or_else(|| self.text.clone(), |(_, verb)| format!("kubectl {verb}"));
+        NOT_RUN.into_iter().find(|(begins, _)| text.starts_with(begins))
+    }
+}
+
+/// All documents, by their paths from the top.
+fn documents() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![top().join("docs"), top().join("crates"), top().join("tests")];
+    let mut read = |path: &Path| {
+        let text = std::fs::read_to_string(path).unwrap();
+        found.push((path.strip_prefix(top()).unwrap().to_owned(), text));
+    };
+    for name in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"] {
+        read(&top().join(name));
+    }
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "md") {
+                read(&path);
+            }
+        }
+    }
+    found.sort();
+    assert!(found.len() > 15, "the walk found {} documents only", found.len());
+    found
+}
+
+/// Every command of the documents.
+fn shown() -> Vec<Shown> {
+    documents().iter().flat_map(|(document, text)| shown_in(document, text)).collect()
+}
+
+/// Those in shell blocks, behind a prompt, in blocks of nothing but commands, and in code spans.
+fn shown_in(document: &Path, text: &str) -> Vec<Shown> {
+    let mut found = Vec::new();
+    let mut add = |line: usize, text: &str, whole: bool| {
+        for text in parts(text) {
+            found.push(Shown { document: document.to_owned(), line, text, whole });
+        }
+    };
+    let lines: Vec<&str> = text.lines().collect();
+    let mut at = 0;
+    while let Some(line) = lines.get(at) {
+        at += 1;
+        let Some(kind) = line.strip_prefix("```") else {
+            // A pipe in a table is escaped.
+            for span in line.split('`').skip(1).step_by(2).map(|it| it.replace("\\|", "|")) {
+                if is_command(&span) {
+                    add(at, &span, false);
+                }
+            }
+            continue;
+        };
+        let length = lines[at..].iter().take_while(|it| **it != "```").count();
+        let block = &lines[at..at + length];
+        let commands = kind == "text" && block.iter().all(|it| is_command(it));
+        for (nth, line) in block.iter().enumerate() {
+            let prompt = line.strip_prefix("$ ").filter(|_| kind == "text");
+            if let Some(line) = prompt.or((kind == "sh" || commands).then_some(*line)) {
+                add(at + nth + 1, line, true);
+            }
+        }
+        at += length + 1;
+    }
+    found
+}
+
+/// Whether this begins with a program that is called with something.
+fn is_command(text: &str) -> bool {
+    let text = text.trim();
+    let text = text.strip_prefix("sudo ").unwrap_or(text);
+    let programs = ["zedbox ", "jq ", "cargo ", "kubectl ", "zedkube pub"];
+    // What is called without anything is a word of a sentence as often.
+    let others = NOT_RUN.iter().map(|(begins, _)| *begins);
+    programs.into_iter().chain(others).any(|begins| text.starts_with(begins))
+}
+
+/// The commands of a pipeline, each without who types it, its variables and a remark.
+fn parts(line: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut quote = None;
+    for letter in line.chars() {
+        match (quote, letter) {
+            (None, '#') => break,
+            (None, '|') => parts.push(String::new()),
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                parts.last_mut().unwrap().push(letter);
+            }
+            (open, letter) => {
+                if open == Some(letter) {
+                    quote = None;
+                }
+                parts.last_mut().unwrap().push(letter);
+            }
+        }
+    }
+    let bare = |part: &String| {
+        let part = part.trim();
+        let part = part.strip_prefix("sudo ").unwrap_or(part);
+        let is_variable = |it: &str| it.split_once('=').is_some_and(|(name, _)| name == "KUBECONFIG");
+        match part.split_once(' ') {
+            Some((first, rest)) if is_variable(first) => rest.trim().to_owned(),
+            _ => part.to_owned(),
+        }
+    };
+    parts.iter().map(bare).filter(|it| !it.is_empty()).collect()
+}
+
+/// A command as a shell takes it apart.
+fn words(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for letter in text.chars() {
+        match (quote, letter) {
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None, ' ') => words.extend(word.take()),
+            (open, letter) if open == Some(letter) => quote = None,
+            (_, letter) => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// What stands for something that whoever types it knows.
+fn is_placeholder(word: &str) -> bool {
+    word.len() > 1 && word.chars().all(|it| it.is_ascii_uppercase())
+        || word == "N"
+        || word == "F"
+        || word == "S"
+}
+
+#[test]
+fn every_command_of_the_documents_is_checked_or_on_the_list_of_those_that_cannot_be() {
+    let shown = shown();
+    assert!(shown.len() > 300, "the documents show {} commands only", shown.len());
+    let checked = ["zedbox", "zedkube", "jq", "cargo", "kubectl"];
+    for it in &shown {
+        let known = it.not_run().is_some() || checked.iter().any(|program| it.is_of(program));
+        assert!(known, "{it}: no test runs it, and NOT_RUN does not say why");
+    }
+    let used: BTreeSet<&str> = shown.iter().filter_map(|it| Some(it.not_run()?.0)).collect();
+    let of_no_use: Vec<&str> = NOT_RUN.iter().map(|it| it.0).filter(|it| !used.contains(it)).collect();
+    assert!(of_no_use.is_empty(), "no document shows {of_no_use:?}");
+}
+
+#[test]
+fn commands_are_found_in_blocks_behind_prompts_and_in_spans() {
+    let text = "Type `sudo zedbox drain status` or `zedbox`, see `a b`.\n\n```sh\njq . x | jq -r '.a | .b' # why\n```\n\n\
+        ```text\n$ zedbox check x\nzedbox said something else\n```\n\n```text\nzedbox verify\nKUBECONFIG=x cargo bench\n```\n\
+        | `kubectl get nodes \\| jq .` |\n";
+    let found = shown_in(Path::new("x"), text);
+    let found: Vec<_> = found.iter().map(|it| (it.line, it.text.as_str(), it.whole)).collect();
+    let expected = [
+        (1, "zedbox drain status", false),
+        (4, "jq . x", true),
+        (4, "jq -r '.a | .b'", true),
+        (8, "zedbox check x", true),
+        (16, "kubectl get nodes", false),
+        (16, "jq .", false),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(words("a 'b c' \"d\"e ''"), ["a", "b c", "de", ""]);
+    assert!(
+        ["NODE", "N", "F"].into_iter().all(is_placeholder)
+            && !["Node", "-N", "X"].into_iter().any(is_placeholder)
+    );
+    let files: BTreeSet<PathBuf> = documents().into_iter().map(|it| it.0).collect();
+    assert!(
+        files.contains(Path::new("crates/kubesim/README.md")) && files.contains(Path::new("tests/soak.md"))
+    );
+}

@@ -1,0 +1,114 @@
+//! A person's pause: the file, who hears of it, and what must not start while it is there.
+//!
+//! Of what an agent has not heard yet it can know nothing: judged is what it has heard. An operation starts when its drain
+//! is asked for, or when it goes ahead with none; the drain of a node starts with its cordon.
+
+use topics::{DrainStatus, OperationPause, PauseScope, PendingState};
+
+use super::effects::{Fuse, Gone};
+use super::scenarios::{Change, Scenario};
+use super::topics::{Disk, Fact, Link, Who};
+use super::world::{State, Touched};
+
+impl Scenario {
+    /// Whether anybody pauses the node.
+    pub(crate) fn pauses(&self) -> bool {
+        self.changes.iter().any(|it| matches!(it, Change::Pause(_)))
+    }
+}
+
+/// What a person writes.
+pub(crate) fn said(scope: PauseScope) -> OperationPause {
+    OperationPause {
+        scope,
+        by: "field".to_owned(),
+        reason: "new disk".to_owned(),
+        ..OperationPause::default()
+    }
+}
+
+impl Link {
+    /// The file as the reader of this topic is told of it.
+    pub(crate) fn pause(self, disk: &Disk) -> Fact {
+        let pause = disk.pause.clone();
+        match self.who() {
+            Who::Zedagent => Fact::Zedagent(zedagent::core::Event::Pause(pause)),
+            Who::Zedkube => Fact::Zedkube(zedkube::core::Event::Pause(pause)),
+            Who::Baseosmgr | Who::Nodeagent => Fact::Baseosmgr(baseosmgr::core::Event::Pause(pause)),
+        }
+    }
+
+    /// Where an agent hears of a pause.
+    const fn pause_of(who: Who) -> Self {
+        match who {
+            Who::Zedagent => Self::PauseToZedagent,
+            Who::Zedkube => Self::PauseToZedkube,
+            Who::Baseosmgr | Who::Nodeagent => Self::PauseToBaseosmgr,
+        }
+    }
+}
+
+impl State {
+    /// An agent reads the pause before it does anything, as its `run` does.
+    pub(crate) fn reads_pause(
+        &mut self,
+        who: Who,
+        fuse: &mut Fuse,
+        touched: &mut Touched,
+    ) -> Result<(), Gone> {
+        if self.scenario.pauses() { self.hear(Link::pause_of(who), fuse, touched) } else { Ok(()) }
+    }
+
+    /// The pause that this agent has heard of.
+    fn paused(&self, who: Who) -> Option<OperationPause> {
+        self.heard[Link::pause_of(who).index()].as_ref()?.iter().find_map(|fact| match fact {
+            Fact::Zedagent(zedagent::core::Event::Pause(pause))
+            | Fact::Zedkube(zedkube::core::Event::Pause(pause))
+            | Fact::Baseosmgr(baseosmgr::core::Event::Pause(pause)) => pause.clone(),
+            Fact::Zedagent(_)
+            | Fact::Zedkube(_)
+            | Fact::Baseosmgr(_)
+            | Fact::Nodeagent(_)
+            | Fact::Detail(_) => None,
+        })
+    }
+
+    /// zedagent or baseosmgr asks for the drain of what the controller wants, or goes ahead with it.
+    pub(crate) fn judge_start(&mut self, who: Who, what: &str) {
+        let nth = usize::from(who == Who::Baseosmgr);
+        // What is commanded needs the node drained until the next boot.
+        let commanded = self.disk.pending.values().any(|it| it.state == PendingState::Commanded);
+        let Some(pause) = self.paused(who).filter(|_| nth == 1 || !commanded) else { return };
+        if pause.scope == PauseScope::Controller || self.request_of(nth).is_none() {
+            self.wrong(format!("X3: {what} although {}", pause.words()));
+        }
+    }
+
+    /// zedkube has heard of a pause: what has not begun by then does not begin.
+    pub(crate) fn pause_is_heard(&mut self, link: Link) {
+        if link != Link::PauseToZedkube {
+            return;
+        }
+        let paused = self.paused(Who::Zedkube).is_some_and(|it| it.scope == PauseScope::Node);
+        let begun = match self.disk.run.status.map(|it| it.status) {
+            None
+            | Some(
+                DrainStatus::Unknown
+                | DrainStatus::NotSupported
+                | DrainStatus::NotRequested
+                | DrainStatus::Requested
+                | DrainStatus::Starting,
+            ) => self.under.task.as_ref().is_some_and(|it| it.work == super::world::Work::Cordon),
+            Some(_) => true,
+        };
+        let ghost = &mut self.under().ghost;
+        ghost.shut = paused && (ghost.shut || !begun);
+    }
+
+    /// zedkube begins a cordon.
+    pub(crate) fn judge_cordon(&mut self) {
+        if self.under.ghost.shut {
+            self.wrong("X3: a cordon begins although the node is paused");
+        }
+    }
+}
