@@ -59,10 +59,10 @@ mod tests {
     use std::sync::mpsc;
     use topics::Requester;
 
-    /// A machine that tells what it holds.
-    struct Told(mpsc::Sender<bool>);
+    /// A machine that records whether others are held.
+    struct HoldRecorder(mpsc::Sender<bool>);
 
-    impl Device for Told {
+    impl Device for HoldRecorder {
         fn reboot(&self, _why: &str) -> Result<(), Error> {
             Ok(())
         }
@@ -88,8 +88,8 @@ mod tests {
     async fn x3_others_are_held_while_pods_run_and_not_once_the_node_is_drained_or_zedkube_has_left() {
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();
-        let (told, heard) = mpsc::channel();
-        let device: Arc<dyn Device> = Arc::new(Told(told));
+        let (recorder, heard) = mpsc::channel();
+        let device: Arc<dyn Device> = Arc::new(HoldRecorder(recorder));
         let (outbox, _inbox) = turn::inbox();
         let mut tasks = Tasks::new(outbox);
         follow(&mut tasks, &topic_root, &device);

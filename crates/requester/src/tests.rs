@@ -20,7 +20,7 @@ fn request(secs: u32) -> NodeDrainRequest {
 }
 
 fn own(before: Option<NodeDrainStatus>) -> OwnRequest {
-    OwnRequest::new(CONTEXT.to_owned(), Some(request(1).id()), &heard(before, None))
+    OwnRequest::new(CONTEXT.to_owned(), Some(request(1).id()), &answers_of(before, None))
 }
 
 fn drained() -> ProceedReason {
@@ -28,7 +28,7 @@ fn drained() -> ProceedReason {
 }
 
 /// What is known once both topics were read.
-fn heard(status: Option<NodeDrainStatus>, progress: Option<NodeDrainProgress>) -> LatestAnswers {
+fn answers_of(status: Option<NodeDrainStatus>, progress: Option<NodeDrainProgress>) -> LatestAnswers {
     let mut heard = LatestAnswers::default();
     heard.status(status);
     heard.progress(progress.map(Box::new));
@@ -63,7 +63,7 @@ fn view(heard: &LatestAnswers) -> JudgeInput<'_> {
 
 /// The same beside a zedkube of the reference.
 fn of(status: Option<NodeDrainStatus>) -> LatestAnswers {
-    heard(status, None)
+    answers_of(status, None)
 }
 
 fn row(of: impl Fn(DrainStatus) -> DrainJudgement) -> Vec<DrainJudgement> {
@@ -128,7 +128,7 @@ fn with_a_request_only_its_own_answer_settles_it() {
     let answered = row(|status| {
         let progress = answering(&request(1), status);
         let status = Some(said(status, Requester::Update));
-        judge(JudgeInput { own: Some(&own), ..view(&heard(status, Some(progress))) })
+        judge(JudgeInput { own: Some(&own), ..view(&answers_of(status, Some(progress))) })
     });
     let failed = |status: DrainStatus| Failed(said(status, Requester::Update).to_string());
     let expected = vec![
@@ -157,7 +157,7 @@ fn an_answer_to_another_request_settles_nothing() {
         let row = row(|status| {
             let progress = answering(&other, status);
             let status = Some(said(status, other.requested_by));
-            judge(JudgeInput { own: Some(&own), ..view(&heard(status, Some(progress))) })
+            judge(JudgeInput { own: Some(&own), ..view(&answers_of(status, Some(progress))) })
         });
         assert_eq!(row, unanswered());
     }
@@ -207,7 +207,7 @@ fn a_request_without_an_identity_yet_is_answered_by_nothing() {
     let own = OwnRequest::new(CONTEXT.to_owned(), None, &LatestAnswers::default());
     let progress = answering(&request(1), DrainStatus::Complete);
     let status = Some(said(DrainStatus::Complete, Requester::Update));
-    let heard = heard(status, Some(progress));
+    let heard = answers_of(status, Some(progress));
     assert_eq!(judge(JudgeInput { own: Some(&own), ..view(&heard) }), DrainJudgement::Wait);
 }
 
@@ -239,7 +239,7 @@ fn the_force_file_overrides_what_is_published() {
 /// file with the answers. Only after it has withdrawn both may another zedkube speak.
 #[test]
 fn once_answers_name_their_request_a_status_alone_settles_nothing_until_the_publisher_has_gone() {
-    let mut heard = heard(None, Some(NodeDrainProgress::default()));
+    let mut heard = answers_of(None, Some(NodeDrainProgress::default()));
     let own = OwnRequest::new(CONTEXT.to_owned(), Some(request(1).id()), &heard);
     let complete = Some(said(DrainStatus::Complete, Requester::Update));
     let judged = |heard: &LatestAnswers| judge(JudgeInput { own: Some(&own), ..view(heard) });

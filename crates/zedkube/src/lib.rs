@@ -102,7 +102,7 @@ pub async fn run_into(
     else {
         return Ok(());
     };
-    let (cluster_membership, heard) = (membership.membership(), membership.heard());
+    let (cluster_membership, heard) = (membership.membership(), membership.acknowledged());
     let (now, booted_at) = (context.clock.now(), context.clock.booted_at());
     let (machines, restore) = (cluster.clone(), limits.machines_restore());
     let (windows, says_of) = (limits.windows.clone(), limits.clone());

@@ -179,7 +179,7 @@ mod tests {
         }
 
         /// The next request from `from`: its context, or `None` for a withdrawal.
-        async fn heard(&mut self, from: Requester) -> Option<String> {
+        async fn request_of(&mut self, from: Requester) -> Option<String> {
             loop {
                 let event = tokio::time::timeout(LONG, self.inbox.recv()).await.unwrap().unwrap();
                 if let Event::Request(by, request) = event
@@ -197,12 +197,12 @@ mod tests {
             let mut site = RequestsFixture::new();
             let clock = site.clock;
             site.write(file, "first");
-            while site.heard(from).await.as_deref() != Some("first") {}
+            while site.request_of(from).await.as_deref() != Some("first") {}
             std::fs::remove_file(site.root.path().join(file)).unwrap();
             let before_it_counts = clock.now() + Duration::from_millis(1_999);
             tokio::select! {
                 () = clock.sleep_until(Some(before_it_counts)) => {}
-                heard = site.heard(from) => panic!("{heard:?} of {file}"),
+                heard = site.request_of(from) => panic!("{heard:?} of {file}"),
             }
             site.write(file, "first");
             // The file is the same request: at most it is heard once more.
@@ -210,7 +210,7 @@ mod tests {
             loop {
                 tokio::select! {
                     () = clock.sleep_until(Some(long_after)) => break,
-                    heard = site.heard(from) => assert_eq!(heard.as_deref(), Some("first"), "{file}"),
+                    heard = site.request_of(from) => assert_eq!(heard.as_deref(), Some("first"), "{file}"),
                 }
             }
         }
@@ -221,10 +221,10 @@ mod tests {
         for (from, file) in FILES {
             let mut site = RequestsFixture::new();
             site.write(file, "first");
-            while site.heard(from).await.as_deref() != Some("first") {}
+            while site.request_of(from).await.as_deref() != Some("first") {}
             std::fs::remove_file(site.root.path().join(file)).unwrap();
             let removed = site.clock.now();
-            assert_eq!(site.heard(from).await, None, "{file}");
+            assert_eq!(site.request_of(from).await, None, "{file}");
             let after = site.clock.now().since(removed);
             assert!((GRACE..GRACE * 2).contains(&after), "{after:?} of {file}");
         }

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::block::BlockRequest;
 use super::facts::{BlockAnswer, ClusterToken, Sealed};
 use super::fault::TokenFault;
-use super::keys::Keys;
+use super::keys::TokenKeys;
 use super::token_state::{OpenedBlock, TokenAction, TokenEvent, TokenState};
 use super::{fields, manifest};
 
@@ -31,14 +31,14 @@ pub(crate) async fn follow<E: From<BlockAnswer> + Send + 'static>(
     asked: watch::Receiver<Option<Sealed>>,
     answers: Outbox<E>,
 ) {
-    let keys = Keys::new(&context.topic_root);
+    let keys = TokenKeys::new(&context.topic_root);
     follow_with(context, keys, asked, answers).await;
 }
 
 /// The same with other keys.
 pub(super) async fn follow_with<E: From<BlockAnswer> + Send + 'static>(
     context: AgentContext,
-    keys: Keys,
+    keys: TokenKeys,
     mut asked: watch::Receiver<Option<Sealed>>,
     answers: Outbox<E>,
 ) {
@@ -100,7 +100,7 @@ async fn perform<E: From<BlockAnswer>>(
     acts: Vec<TokenAction>,
     tasks: &mut Tasks<TokenEvent>,
     topic_root: &TopicRoot,
-    keys: &Keys,
+    keys: &TokenKeys,
     answers: &Outbox<E>,
 ) -> bool {
     for act in acts {
@@ -146,7 +146,7 @@ async fn perform<E: From<BlockAnswer>>(
 /// Opens a block; blocks its thread.
 fn open(
     topic_root: &TopicRoot,
-    keys: &Keys,
+    keys: &TokenKeys,
     order: &BlockRequest,
     bootstrap: bool,
 ) -> Result<OpenedBlock, TokenFault> {

@@ -59,13 +59,13 @@ impl Tpm for KernelDevice {
 
 /// The keys of this device.
 #[derive(Clone)]
-pub(super) struct Keys {
+pub(super) struct TokenKeys {
     topic_root: TopicRoot,
     tpm: Arc<Mutex<dyn Tpm>>,
     turn: Arc<Semaphore>,
 }
 
-impl Keys {
+impl TokenKeys {
     /// Waits until no thread of ours is at a key: one that hangs there must not be joined by a second. To be held as
     /// long as a key is asked; nothing is lost by dropping it.
     pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {

@@ -64,7 +64,7 @@ impl Other {
     }
 
     /// How long the sample took to it, in microseconds.
-    fn heard(&mut self, number: u64) -> f64 {
+    fn record(&mut self, number: u64) -> f64 {
         let (heard, nanos) = self.pair();
         assert_eq!(heard, number);
         micros(nanos)
@@ -152,14 +152,14 @@ fn compare(
                 for number in numbers() {
                     std::thread::sleep(pause);
                     publication.publish("global", &Sample::new(number, true)).unwrap();
-                    ours.push(listener.heard(number));
+                    ours.push(listener.record(number));
                 }
             },
             || {
                 for number in numbers() {
                     std::thread::sleep(pause);
                     writer.write("global", &Sample::new(number, true));
-                    floor.push(floor_listener.heard(number));
+                    floor.push(floor_listener.record(number));
                 }
             },
         );
@@ -191,11 +191,11 @@ pub(crate) fn burst(table: &mut Table, medium: &str, root: &Path) {
                 ours.push(timed(&mut |sample| {
                     publication.publish("global", sample).unwrap();
                 }));
-                listener.heard(last);
+                listener.record(last);
             },
             || {
                 floor.push(timed(&mut |sample| writer.write("global", sample)));
-                floor_listener.heard(last);
+                floor_listener.record(last);
             },
         );
     }
@@ -252,7 +252,7 @@ pub(crate) fn beside_many(table: &mut Table, medium: &str, root: &Path) {
         for (publication, listener, series) in &mut sides {
             for number in (1..=LATENCIES).map(|number| round * LATENCIES + number) {
                 publication.publish("global", &Sample::new(number, true)).unwrap();
-                series.push(listener.heard(number));
+                series.push(listener.record(number));
             }
         }
     }
@@ -268,7 +268,7 @@ pub(crate) fn restart(table: &mut Table, medium: &str, root: &Path) {
     for number in 1..=ROUNDS {
         let begin = now_nanos();
         let publisher = Other::start("--serve", root, number);
-        listener.heard(number);
+        listener.record(number);
         series.push(micros(now_nanos() - begin) / 1_000.0);
         drop(publisher);
     }
@@ -289,13 +289,13 @@ pub(crate) fn wakes(table: &mut Table, medium: &str, root: &Path) {
             || {
                 let before = listener.status().0;
                 publication.publish("global", &Sample::new(round + 1, true)).unwrap();
-                listener.heard(round + 1);
+                listener.record(round + 1);
                 ours.push(micros((settled(&listener) - before) * 1_000));
             },
             || {
                 let before = floor_listener.status().0;
                 writer.write("global", &Sample::new(round + 1, true));
-                floor_listener.heard(round + 1);
+                floor_listener.record(round + 1);
                 floor.push(micros((settled(&floor_listener) - before) * 1_000));
             },
         );

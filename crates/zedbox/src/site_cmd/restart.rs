@@ -119,7 +119,7 @@ pub(super) async fn follow(
         match lease::view(cluster).await {
             Err(why) => tell(format!("waiting for the cluster: {why}")),
             Ok(view) => {
-                let (site, ended) = seen(&view, id.as_deref(), known.as_ref())?;
+                let (site, ended) = restart_of(&view, id.as_deref(), known.as_ref())?;
                 id = Some(site.id.clone());
                 known = Some(site.clone());
                 for line in news(&site, &mut steps) {
@@ -140,7 +140,11 @@ pub(super) async fn follow(
 }
 
 /// The restart of this identity, and whether it has ended.
-fn seen(view: &TurnView, id: Option<&str>, known: Option<&SiteRecord>) -> anyhow::Result<(SiteRecord, bool)> {
+fn restart_of(
+    view: &TurnView,
+    id: Option<&str>,
+    known: Option<&SiteRecord>,
+) -> anyhow::Result<(SiteRecord, bool)> {
     let record = view.held.as_ref().map(|it| it.record.clone()).unwrap_or_default();
     let ours = |it: &SiteRecord| it.kind == SiteKind::Restart && id.is_none_or(|id| it.id == id);
     if let Some(site) = operator::current(&record).context("follow the restart")?.filter(ours) {

@@ -58,7 +58,7 @@ impl Device {
         all.lines().map(str::to_owned).collect()
     }
 
-    async fn heard(&mut self) -> Vec<Event> {
+    async fn events(&mut self) -> Vec<Event> {
         let mut all = Vec::new();
         loop {
             tokio::select! {
@@ -71,7 +71,7 @@ impl Device {
 
     async fn before(&mut self) -> (bool, Vec<Event>) {
         let called = self.hooks.before_drain(7, &request(), &self.outbox).await;
-        (called, self.heard().await)
+        (called, self.events().await)
     }
 
     /// Another run of the agent in this boot, or in another one.
@@ -123,7 +123,7 @@ async fn u9_each_is_called_once_and_undone_once_the_last_one_first() {
     assert_eq!(device.left(), (true, true));
     assert_eq!(device.before().await, (false, Vec::new()));
     device.hooks.clone().undo(device.outbox.clone()).await;
-    assert!(device.heard().await.contains(&Event::HooksUndone));
+    assert!(device.events().await.contains(&Event::HooksUndone));
     assert_eq!(device.said().first().map(String::as_str), Some("20-b.optional undo"));
     assert!(!device.left().0);
     // The next drain begins with the first.
@@ -171,12 +171,12 @@ async fn u9_one_that_was_cut_off_is_known_after_a_restart_and_one_that_was_remov
     device.again("b1");
     assert!(device.left().0);
     fs::remove_file(first).unwrap();
-    device.heard().await;
+    device.events().await;
     device.hooks.clone().undo(device.outbox.clone()).await;
     assert_eq!(device.said(), ["20-b undo"]);
     let named =
         |it: &Event| matches!(it, Event::HookNotes(all) if all.iter().any(|it| it.contains("10-a is gone")));
-    assert!(device.heard().await.iter().any(named));
+    assert!(device.events().await.iter().any(named));
     assert!(!device.left().0);
 }
 

@@ -76,7 +76,7 @@ impl Leaver {
 
     /// For what the drain was told. No walk begins before it knows: only then does it give the cordon of a walk back
     /// that is called off, however soon that is.
-    pub(crate) fn heard(&self) -> watch::Sender<Option<Membership>> {
+    pub(crate) fn acknowledged(&self) -> watch::Sender<Option<Membership>> {
         self.heard.clone()
     }
 
@@ -107,7 +107,7 @@ impl Leaver {
             let written = self.write();
             let again = self.tries.next_try();
             if written || cluster_membership.membership != Membership::Leaving {
-                self.tell(cluster_membership);
+                self.publish_membership(cluster_membership);
                 if !self.rules.walks() {
                     if walk.take().is_some() {
                         due = None;
@@ -230,7 +230,7 @@ impl Leaver {
         }
     }
 
-    fn tell(&self, cluster_membership: ClusterMembership) {
+    fn publish_membership(&self, cluster_membership: ClusterMembership) {
         self.cluster_membership.send_if_modified(|held| {
             let other = *held != cluster_membership;
             if other
@@ -325,7 +325,7 @@ mod tests {
         let troubles = Troubles::open(&topic_root, context.clock, NAME);
         let limits = Limits::default();
         let leaver = Leaver::open(&context, &troubles, &limits).unwrap();
-        let heard = leaver.heard();
+        let heard = leaver.acknowledged();
         // A walk ends soon: the name of the node is not known.
         let cluster = ApiClient::from_kubeconfig(root.path().join("none"));
         let run = leaver.run(cluster, OwnNode::default(), watch::channel(Duration::ZERO).1);

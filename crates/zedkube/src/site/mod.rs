@@ -24,11 +24,11 @@ fn topic_of(waits: &str) -> &str {
 
 /// Logs what has changed of this node's record, but figures.
 fn log_changed(record: Option<&topics::SiteOperation>, before: Option<&topics::SiteOperation>) {
-    fn seen(it: &topics::SiteOperation) -> [&str; 4] {
+    fn shown(it: &topics::SiteOperation) -> [&str; 4] {
         [&it.id, &it.step, &it.phase, topic_of(&it.waiting_for)]
     }
     match record {
-        Some(it) if before.map(seen) != Some(seen(it)) => tracing::info!(
+        Some(it) if before.map(shown) != Some(shown(it)) => tracing::info!(
             operation = it.id,
             phase = it.phase,
             step = it.step,

@@ -18,7 +18,7 @@ use tracing::subscriber::DefaultGuard;
 use zeroize::Zeroizing;
 
 use super::super::facts::{BlockAnswer, ClusterToken, Sealed};
-use super::super::keys::{Keys, Tpm};
+use super::super::keys::{TokenKeys, Tpm};
 use super::super::manifest;
 use super::super::tests::samples::*;
 use super::follow_with;
@@ -65,10 +65,10 @@ impl Tpm for Slow {
 
 impl Site {
     fn new() -> Self {
-        Self::with(Keys::new)
+        Self::with(TokenKeys::new)
     }
 
-    fn with(keys: impl FnOnce(&TopicRoot) -> Keys) -> Self {
+    fn with(keys: impl FnOnce(&TopicRoot) -> TokenKeys) -> Self {
         let root = tempfile::tempdir().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
         let ear = Ear(Arc::clone(&log));
@@ -291,7 +291,7 @@ async fn without_the_vault_no_manifest_is_written_beside_it_and_it_is_tried_agai
 #[tokio::test(start_paused = true)]
 async fn a_tpm_that_hangs_is_given_up_in_time_and_its_answer_used_when_it_is_asked_again() {
     let (tell, told) = mpsc::channel();
-    let mut site = Site::with(|topic_root| Keys::with(topic_root, Slow(told)));
+    let mut site = Site::with(|topic_root| TokenKeys::with(topic_root, Slow(told)));
     site.put("config/device.cert.pem", b"");
     site.publish("zedagent", controller_cert(CONTROLLER_CERT.as_bytes()));
     site.publish("tpmmgr", device_cert(DEVICE_CERT.as_bytes(), true));

@@ -23,14 +23,14 @@ impl Tpm for Fake {
 
 struct Site {
     root: TempDir,
-    keys: Keys,
+    keys: TokenKeys,
     asked: mpsc::Receiver<Vec<u8>>,
 }
 
 fn site(tpm: io::Result<Vec<u8>>) -> Site {
     let root = tempfile::tempdir().unwrap();
     let (sender, asked) = mpsc::channel();
-    let keys = Keys::with(&TopicRoot::open(root.path()).unwrap(), Fake(sender, tpm));
+    let keys = TokenKeys::with(&TopicRoot::open(root.path()).unwrap(), Fake(sender, tpm));
     Site { root, keys, asked }
 }
 
@@ -126,7 +126,7 @@ fn a_tpm_that_refuses_or_is_not_there_is_named_with_the_next_step() {
     // The kernel's own device, where there is none.
     let root = tempfile::tempdir().unwrap();
     store::replace(&root.path().join(DEVICE_CERT_FILE), b"").unwrap();
-    let keys = Keys::new(&TopicRoot::open(root.path()).unwrap());
+    let keys = TokenKeys::new(&TopicRoot::open(root.path()).unwrap());
     assert!(refusal(keys.shared(&order(true))).contains("No such file"));
 }
 

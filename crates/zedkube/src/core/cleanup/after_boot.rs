@@ -157,7 +157,7 @@ impl AfterBoot {
     }
 
     /// What a check says of a cordon of an earlier boot.
-    pub(super) fn seen(&mut self, now: Mono, seen: &NodeLook, out: &mut Vec<Effect>) {
+    pub(super) fn take_look(&mut self, now: Mono, seen: &NodeLook, out: &mut Vec<Effect>) {
         // With the gate shut it was somebody else.
         if *seen == NodeLook::Open && self.earlier && self.is_open() {
             self.repairs.add(now, OWN_CORDON, out);

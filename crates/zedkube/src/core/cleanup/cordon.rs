@@ -237,7 +237,7 @@ impl CordonCleanup {
 
     /// What a check says of a cordon of an earlier boot.
     pub(crate) fn seen_after_boot(&mut self, now: Mono, seen: &NodeLook, out: &mut Vec<Effect>) {
-        self.after_boot.seen(now, seen, out);
+        self.after_boot.take_look(now, seen, out);
     }
 
     /// Hears what a check has found; says whether that voids COMPLETE.
