@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use tracing::debug;
 
 use crate::connect::account::ClusterEndpoint;
-use crate::error::Error;
+use crate::error::{Error, cause};
 use crate::kubeconfig::KubeconfigFile;
 use crate::reply::ApiAnswer;
 use crate::settling::Settling;
@@ -223,7 +223,7 @@ impl ApiClient {
         debug!(call = what, method = %request.method(), uri = %request.uri(), "call");
         let client = self.client()?;
         let response =
-            client.send(request.map(Body::from)).await.map_err(|source| self.unsent(what, source))?;
+            client.send(request.map(Body::from)).await.map_err(|source| self.unsent(what, cause(source)))?;
         let (parts, body) = response.into_parts();
         let body =
             read_body(body, self.answer_limit_bytes).await.map_err(|source| self.unsent(what, source))?;
@@ -258,7 +258,8 @@ impl ApiClient {
         debug!(call = what, uri = %request.uri(), "open");
         let opening = async {
             let client = self.client()?;
-            let response = client.send(request.map(Body::from)).await.map_err(|it| self.unsent(what, it))?;
+            let response =
+                client.send(request.map(Body::from)).await.map_err(|it| self.unsent(what, cause(it)))?;
             let (parts, body) = response.into_parts();
             if parts.status.is_success() {
                 return Ok(body);
@@ -307,13 +308,13 @@ impl ApiClient {
         }
     }
 
-    fn unsent(&self, what: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-        Error::Connection { what: what.to_owned(), via: self.via(), source: source.into() }
+    fn unsent(&self, what: &str, source: Box<dyn std::error::Error + Send + Sync>) -> Error {
+        Error::Connection { what: what.to_owned(), via: self.via(), source }
     }
 
     /// The error of an answer that ended before its end.
     pub(crate) fn cut(&self, what: &str, source: kube::Error) -> Error {
-        settled(&self.settling, &self.via(), self.unsent(what, source))
+        settled(&self.settling, &self.via(), self.unsent(what, cause(source)))
     }
 }
 
@@ -326,7 +327,7 @@ async fn read_body(
     body: Body,
     most_bytes: usize,
 ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
-    let mut body = Limited::new(body, most_bytes);
+    let mut body = Limited::new(body.map_err(cause), most_bytes);
     let expected = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let mut whole = Vec::with_capacity(expected.unwrap_or_default().min(most_bytes));
     while let Some(frame) = body.frame().await {

@@ -206,6 +206,20 @@ impl Error {
     }
 }
 
+/// What is inside of an error of the client library when a request is sent or an answer read. Its own texts say no more,
+/// and bring with them those of kubeconfigs, discovery and YAML, which nothing here can meet.
+pub(crate) fn cause(error: kube::Error) -> Box<dyn StdError + Send + Sync> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "errors of parts of the library that are not called")]
+    match error {
+        kube::Error::Service(inner) => inner,
+        kube::Error::HyperError(inner) => inner.into(),
+        kube::Error::ReadEvents(inner) => inner.into(),
+        kube::Error::HttpError(inner) => inner.into(),
+        kube::Error::Auth(_) => "the client library could not use the credentials".into(),
+        _ => "the client library failed before the request was sent".into(),
+    }
+}
+
 /// `error` and its sources in one line. A source that the line holds already is left out, as some libraries put
 /// the text of their sources into their own.
 pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
