@@ -22,7 +22,7 @@ async fn a_person_gets_the_node_and_gives_it_back() {
     assert_eq!(device.pods_to_leave(), [""; 0]);
     let progress = device.progress();
     assert_eq!((progress.phase, progress.requested_by), (DrainPhase::Complete, US));
-    assert!(progress.next_step.contains("zedbox drain cancel"), "{}", progress.next_step);
+    assert!(progress.next_step.contains("zedbox drain done"), "{}", progress.next_step);
     device.withdraw(US).await;
     // A request that is away for less than 2 s was not withdrawn.
     device.pass(Duration::from_secs(3)).await;
