@@ -4,6 +4,8 @@
 //! An API of three servers has no quorum before two of them are up: it answers nobody, or it answers with what it knew last,
 //! by which all nodes are Ready, and refuses each write.
 
+#![expect(clippy::print_stdout, reason = "a test that tries many courses says which one it is at")]
+
 use std::time::Duration;
 
 use agent::Clock;

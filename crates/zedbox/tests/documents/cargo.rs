@@ -69,7 +69,7 @@ fn missing(text: &str, packages: &Packages) -> Option<String> {
             }
             "-p" => package = Some(before.next().unwrap_or_default()),
             "--test" | "--bench" | "--example" => {
-                target = Some((&word[2..], before.next().unwrap_or_default()))
+                target = Some((&word[2..], before.next().unwrap_or_default()));
             }
             word if word.starts_with('-') => return Some(format!("no option {word}")),
             word => filter = Some(word),
