@@ -71,8 +71,7 @@ pub struct Zedagent {
 }
 
 impl Zedagent {
-    /// Starts with what an earlier run left, and says what follows from it at once. `booted_at` is when the monotonic
-    /// clock started, by the wall clock as it is now.
+    /// Starts with what an earlier run left. `booted_at`: when the monotonic clock started, by the wall clock of now.
     pub fn new(limits: Limits, found: SavedDeviceOps, now: Mono, booted_at: GoTime) -> (Self, Vec<Effect>) {
         let unknown_until = now + limits.unknown_wait();
         let status = ZedAgentStatus {
