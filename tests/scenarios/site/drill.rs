@@ -268,7 +268,7 @@ fn v4_with_one_node_missing_the_others_are_schedulable_nothing_expires_and_it_jo
 }
 
 #[test]
-#[ignore = "takes long: cargo test -p scenarios --test scenarios v4_in_full -- --ignored"]
+#[ignore = "takes long: cargo test -p scenarios --test scenarios drill -- --ignored"]
 fn v4_in_full_each_order_and_each_node_missing_with_each_clock() {
     for (clock, alone) in each() {
         for order in ORDERS {

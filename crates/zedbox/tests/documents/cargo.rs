@@ -80,18 +80,19 @@ fn missing(text: &str, packages: &Packages) -> Option<String> {
         Some(Some(targets)) => targets,
         None => &packages["zedbox"],
     };
-    let source = match target {
+    let (source, modules) = match target {
         Some((kind, name)) => match targets.get(&(kind.to_owned(), name.to_owned())) {
-            Some(source) => Some(std::fs::read_to_string(source).unwrap()),
+            Some(path) => {
+                (Some(std::fs::read_to_string(path).unwrap()), modules_beside(std::path::Path::new(path)))
+            }
             None => return Some(format!("no {kind} {name}")),
         },
-        None => None,
+        None => (None, BTreeSet::new()),
     };
     if let Some(filter) =
         filter.filter(|it| !source.as_ref().is_some_and(|text| text.contains(&format!("mod {it}"))))
     {
-        let below = source.is_some() && tests_of(package).contains(filter);
-        if !below {
+        if !modules.contains(filter) {
             return Some(format!("no test {filter}"));
         }
     }
@@ -111,10 +112,10 @@ fn missing(text: &str, packages: &Packages) -> Option<String> {
     }
 }
 
-/// Names of modules and tests of a package.
-fn tests_of(package: Option<&str>) -> BTreeSet<String> {
+/// Names of the modules of a program of tests with this main file.
+fn modules_beside(main: &std::path::Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    let mut folders = vec![top().join("crates").join(package.unwrap_or("zedbox")).join("tests")];
+    let mut folders: Vec<_> = main.parent().map(std::path::Path::to_owned).into_iter().collect();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten() {
             let path = entry.unwrap().path();

@@ -194,7 +194,10 @@ fn which_nodes_go_first_is_set_and_shown() {
 fn the_limit_is_set_also_before_any_node_asked_for_a_turn() {
     let place = place();
     // What is left of a turn in a Lease that was deleted.
-    let mark = json!({ "bootId": "b1", "fence": 12, "leaseUid": "gone" }).to_string();
+    let mark = json!({
+        "bootId": "b1", "requestedBy": 2, "requestedAt": "2026-03-14T09:26:53Z", "fence": 12, "leaseUid": "gone",
+    });
+    let mark = mark.to_string();
     place.sim.edit("nodes", "", "n4", |it| {
         it["metadata"]["annotations"]["pillar-rs/cordon-owner"] = mark.as_str().into();
     });

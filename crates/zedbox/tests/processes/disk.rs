@@ -81,9 +81,11 @@ impl Disk {
         }
     }
 
+    /// The system refuses it while an agent is in the middle of a write.
     fn remount(&self, how: &str) {
-        let done = Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(&self.persist).status();
-        assert!(done.unwrap().success(), "remount {how}");
+        let mut mount = Command::new("mount");
+        mount.args(["-o", &format!("remount,{how}")]).arg(&self.persist);
+        assert!((0..1000).any(|_| mount.status().unwrap().success()), "remount {how}");
     }
 
     /// The sentence of the system.
