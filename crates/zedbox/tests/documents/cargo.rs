@@ -89,12 +89,11 @@ fn missing(text: &str, packages: &Packages) -> Option<String> {
         },
         None => (None, BTreeSet::new()),
     };
-    if let Some(filter) =
-        filter.filter(|it| !source.as_ref().is_some_and(|text| text.contains(&format!("mod {it}"))))
-    {
-        if !modules.contains(filter) {
-            return Some(format!("no test {filter}"));
-        }
+    let is_module = |it: &str| {
+        modules.contains(it) || source.as_ref().is_some_and(|text| text.contains(&format!("mod {it}")))
+    };
+    if let Some(filter) = filter.filter(|it| !is_module(it)) {
+        return Some(format!("no test {filter}"));
     }
     let own = || [package.unwrap_or("zedbox").to_owned()].into_iter().chain(after.iter().cloned());
     match (verb, package) {
