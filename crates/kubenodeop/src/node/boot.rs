@@ -123,7 +123,7 @@ pub async fn watch_over<W: Future<Output = String>>(
             ask_at = clock() + WAITS_LOOK;
         }
         if gate.removes_taints(clock()) {
-            mend(cluster, boot, report).await;
+            remove_stale_taints(cluster, boot, report).await;
         }
         let now = clock();
         let verdict = gate.judge(now);
@@ -185,7 +185,7 @@ async fn listed<K: DeserializeOwned + Send>(cluster: &ApiClient, scope: &WatchSc
     }
 }
 
-async fn mend(cluster: &ApiClient, boot: &BootWatch, report: &watch::Sender<GateReport>) {
+async fn remove_stale_taints(cluster: &ApiClient, boot: &BootWatch, report: &watch::Sender<GateReport>) {
     match taints::remove_stale(cluster, &boot.node, &boot.device_uuid).await {
         Ok(removed) if removed.is_empty() => {}
         Ok(removed) => {

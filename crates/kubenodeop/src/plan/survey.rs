@@ -239,17 +239,16 @@ mod tests {
         lines
     }
 
+    /// What a drain of this node would meet.
+    async fn planned(cluster: &ApiClient, node: &str) -> Result<Plan, Error> {
+        let node = NodeName::parse(node).unwrap();
+        plan(cluster, &node, MachinePolicy::MigrateOrShutdown, SurgeRule::Never).await
+    }
+
     #[tokio::test(start_paused = true)]
     async fn o5_a_plan_is_one_list_of_each_kind_from_the_store_and_nothing_else() {
         let (cluster, calls) = mock::server(answer);
-        let plan = plan(
-            &cluster,
-            &NodeName::parse("n1").unwrap(),
-            MachinePolicy::MigrateOrShutdown,
-            SurgeRule::Never,
-        )
-        .await
-        .unwrap();
+        let plan = planned(&cluster, "n1").await.unwrap();
         assert_eq!(
             lines(&calls),
             [
@@ -284,14 +283,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_node_that_is_not_there_and_a_list_that_is_refused_are_named_with_the_next_step() {
         let (cluster, _) = mock::server(answer);
-        let error = plan(
-            &cluster,
-            &NodeName::parse("n9").unwrap(),
-            MachinePolicy::MigrateOrShutdown,
-            SurgeRule::Never,
-        )
-        .await
-        .unwrap_err();
+        let error = planned(&cluster, "n9").await.unwrap_err();
         assert_eq!(error.line(), "read node n9: the server answered 404 NotFound: nodes \"n9\" not found");
         assert_eq!(error.next_step(), "check the name with kubectl get nodes");
 
@@ -302,14 +294,7 @@ mod tests {
                 answer(call)
             }
         });
-        let error = plan(
-            &cluster,
-            &NodeName::parse("n1").unwrap(),
-            MachinePolicy::MigrateOrShutdown,
-            SurgeRule::Never,
-        )
-        .await
-        .unwrap_err();
+        let error = planned(&cluster, "n1").await.unwrap_err();
         assert_eq!(error.line(), "list persistent volumes: the server answered 403: forbidden");
         assert!(error.next_step().contains("role"), "{}", error.next_step());
     }

@@ -23,14 +23,7 @@ async fn d12_the_plan_and_the_drain_take_kubevirts_live_limits_and_call_the_esti
         );
     })
     .await;
-    let plan = kubenodeop::survey::plan(
-        &cluster,
-        &n1(),
-        AttemptRules::default().machines,
-        kubenodeop::SurgeRule::Never,
-    )
-    .await
-    .unwrap();
+    let plan = planned(&cluster, AttemptRules::default().machines).await;
     let fate = |name: &str| plan.machines.iter().find(|it| it.name == name).unwrap().fate.clone();
     assert!(fate("shop/db").contains("estimated 32 s for 2048 MiB at 64 MiB/s"), "{}", fate("shop/db"));
     let web = fate("shop/web");
@@ -71,14 +64,7 @@ async fn without_a_limit_of_the_bandwidth_there_is_no_estimate_and_it_is_said() 
     })
     .await;
     sim.until(GUESTS, |all| all[0]["status"]["migrationMethod"] == "BlockMigration").await;
-    let plan = kubenodeop::survey::plan(
-        &cluster,
-        &n1(),
-        AttemptRules::default().machines,
-        kubenodeop::SurgeRule::Never,
-    )
-    .await
-    .unwrap();
+    let plan = planned(&cluster, AttemptRules::default().machines).await;
     assert!(
         plan.notes.iter().any(|it| it.contains("no estimate, as their bandwidth has no limit")),
         "{plan:?}"

@@ -107,6 +107,11 @@ fn evictions(sim: &Sim) -> Vec<String> {
     asked.map(|it| path(it).split('/').nth_back(1).unwrap_or_default().to_owned()).collect()
 }
 
+/// What a drain of n1 would meet, with this policy for machines.
+async fn planned(cluster: &ApiClient, machines: MachinePolicy) -> kubenodeop::Plan {
+    kubenodeop::survey::plan(cluster, &n1(), machines, kubenodeop::SurgeRule::Never).await.unwrap()
+}
+
 #[tokio::test(start_paused = true)]
 async fn d12_a_migratable_machine_moves_by_exactly_one_migration_in_each_version() {
     for version in ["v1.1.0", "v1.3.0", "v1.5.0", "v1.7.3"] {
@@ -308,20 +313,10 @@ async fn o5_a_plan_writes_nothing_and_foretells_what_the_drain_then_does_with_ea
     })
     .await;
     let before = sim.faults().requests().len();
-    let held =
-        kubenodeop::survey::plan(&cluster, &n1(), MachinePolicy::MigrateOrHold, kubenodeop::SurgeRule::Never)
-            .await
-            .unwrap();
+    let held = planned(&cluster, MachinePolicy::MigrateOrHold).await;
     let policy = |name: &str| held.machines.iter().find(|it| it.name == name).unwrap().policy;
     assert_eq!((policy("shop/db"), held.blockers.len()), ("migrate-or-hold", 2), "as the limits file says");
-    let plan = kubenodeop::survey::plan(
-        &cluster,
-        &n1(),
-        AttemptRules::default().machines,
-        kubenodeop::SurgeRule::Never,
-    )
-    .await
-    .unwrap();
+    let plan = planned(&cluster, AttemptRules::default().machines).await;
     assert!(
         sim.faults().requests().iter().skip(before).all(|it| it.method == "GET"),
         "a plan writes nothing"

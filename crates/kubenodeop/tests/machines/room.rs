@@ -43,10 +43,7 @@ async fn d12_a_machine_is_not_asked_to_migrate_where_no_peer_has_room_and_is_onc
         reason.contains("node n2 has 1073741824 bytes of memory free, 2147483648 are requested"),
         "{reason}"
     );
-    let plan =
-        kubenodeop::survey::plan(&cluster, &n1(), MachinePolicy::MigrateOrHold, kubenodeop::SurgeRule::Never)
-            .await
-            .unwrap();
+    let plan = planned(&cluster, MachinePolicy::MigrateOrHold).await;
     assert_eq!(&plan.blockers[0].reason, reason, "the plan says the same");
     assert_eq!((evictions(&sim).len(), sim.list(MIGRATIONS).len()), (0, 0));
     sim.edit("pods", "shop", "big-n3", |it| it["status"]["phase"] = "Succeeded".into());
@@ -138,10 +135,7 @@ async fn d12_o5_machines_that_leave_together_are_set_off_against_each_other() {
         all.len() == 2 && all.iter().all(|it| runs(it) && !it["status"]["conditions"].is_null())
     })
     .await;
-    let plan =
-        kubenodeop::survey::plan(&cluster, &n1(), MachinePolicy::MigrateOrHold, kubenodeop::SurgeRule::Never)
-            .await
-            .unwrap();
+    let plan = planned(&cluster, MachinePolicy::MigrateOrHold).await;
     let foretold: Vec<(String, &str)> =
         plan.blockers.iter().map(|it| (it.subject.to_string(), it.code.text())).collect();
     assert_eq!(foretold, [("virtual machine shop/db".to_owned(), "cannot-move")]);

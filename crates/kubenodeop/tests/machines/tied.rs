@@ -15,10 +15,7 @@ async fn o5_the_plan_names_the_device_or_the_selector_that_ties_a_machine_and_wh
         sim.add_machine_on("harvester-system", "upgrade-repo", "Always", "n1", &migratable());
     })
     .await;
-    let plan =
-        kubenodeop::survey::plan(&cluster, &n1(), MachinePolicy::MigrateOrHold, kubenodeop::SurgeRule::Never)
-            .await
-            .unwrap();
+    let plan = planned(&cluster, MachinePolicy::MigrateOrHold).await;
     let of = |name: &str| plan.machines.iter().find(|it| it.name == name).unwrap();
     let device = &of("shop/card").not_migratable;
     assert!(

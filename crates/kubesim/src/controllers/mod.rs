@@ -131,7 +131,7 @@ impl Controllers {
             kubelets::node(store, config, &mut self.timers, now, node);
         }
         for workload in &work.workloads {
-            workloads::mend(store, &mut Tick { config, timers: &mut self.timers, now }, workload);
+            workloads::reconcile(store, &mut Tick { config, timers: &mut self.timers, now }, workload);
         }
         if work.nodes.is_empty() {
             self.unplaced.retain(|pod| !work.pods.contains(pod) || !scheduler::place(store, pod));

@@ -13,7 +13,7 @@ use crate::store::{ObjectKey, ObjectStore, all, is_true, name, namespace, uid};
 use crate::timers::Tick;
 
 /// Does what is missing for one workload.
-pub(crate) fn mend(store: &mut ObjectStore, tick: &mut Tick<'_>, workload: &ObjectKey) {
+pub(crate) fn reconcile(store: &mut ObjectStore, tick: &mut Tick<'_>, workload: &ObjectKey) {
     let (resource, namespace, name) = workload;
     let Some(set) = store.found(resource, namespace, name).cloned() else { return };
     match resource.as_str() {

@@ -74,7 +74,7 @@ impl Disk {
         }
     }
 
-    fn mend(&self) {
+    fn repair(&self) {
         match self.fault {
             Fault::Full => fs::remove_file(self.persist.join("ballast")).unwrap(),
             Fault::ReadOnly => self.remount("rw"),
@@ -140,7 +140,7 @@ async fn a_reboot_beside(fault: Fault) {
     world.ask_reboot(7);
     trouble(&world, &disk, Agent::Zedagent, "the request for a drain").await;
     assert!(world.text(REQUEST).is_none());
-    disk.mend();
+    disk.repair();
     let began = clock.now();
     world.until::<NodeDrainRequest>("zedagent", "the request", |it| it.is_some()).await;
     assert!(clock.now().since(began) < RECOVERY);
@@ -154,7 +154,7 @@ async fn a_reboot_beside(fault: Fault) {
     let said: NodeDrainStatus = world.read("run/zedkube/NodeDrainStatus/global.json").unwrap();
     assert_ne!(said.status, DrainStatus::Complete);
     assert_eq!(world.recorded(), []);
-    disk.mend();
+    disk.repair();
     let began = clock.now();
     world.status(DrainStatus::Complete).await;
     assert!(clock.now().since(began) < RECOVERY);
@@ -173,7 +173,7 @@ async fn a_reboot_beside(fault: Fault) {
     world.start(Agent::Zedkube);
     // It removes the reasons of the last boot, which makes room.
     world.start(Agent::Nodeagent);
-    disk.mend();
+    disk.repair();
     world.executed(7).await;
     world.status(DrainStatus::NotRequested).await;
     world.cluster.until_schedulable().await;
@@ -195,7 +195,7 @@ async fn a_first_start_beside(fault: Fault) {
     trouble(&world, &disk, Agent::Baseosmgr, "OS updates").await;
     // Its start where no directory can be made, else the counter of its first config.
     world.until::<AgentTrouble>("zedagent", "a trouble", |it| it.is_some()).await;
-    disk.mend();
+    disk.repair();
     let began = clock.now();
     no_trouble(&world).await;
     world.until::<ZbootStatus>("baseosmgr", "the partitions", |it| it.is_some()).await;
@@ -243,7 +243,7 @@ async fn k2_a_reboot_that_a_person_forces_goes_ahead_although_nothing_can_be_wri
     let goes_down = |it: Option<&NodeAgentStatus>| it.is_some_and(|it| it.device_reboot);
     world.until::<NodeAgentStatus>("nodeagent", "the reboot to be under way", goes_down).await;
     // The stand-in writes to the same disk; what was commanded is on record by then.
-    disk.mend();
+    disk.repair();
     world.recorded_count(1).await;
     no_trouble(&world).await;
     world.until_file(FALLBACK, "the force file to be used up", |text| text.is_none()).await;
