@@ -341,8 +341,13 @@ impl Command {
 impl AgentOptions {
     /// The kubeconfig to use: the flag, the variable, or the cluster software's own place.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.kubeconfig.clone().unwrap_or_else(|| self.root.join(KUBECONFIG))
+        kubeconfig_of(self.kubeconfig.as_deref(), &self.root)
     }
+}
+
+/// The kubeconfig that was named, or the cluster software's own place.
+pub(crate) fn kubeconfig_of(named: Option<&Path>, root: &Path) -> PathBuf {
+    named.map_or_else(|| root.join(KUBECONFIG), Path::to_owned)
 }
 
 /// The agent that the program was called by the name of.

@@ -248,39 +248,105 @@ fn guide(printed: &[String]) -> (Vec<String>, Vec<Item>) {
     (first, items)
 }
 
-/// What a line with `--timeout` comes to: on a busy machine the drain may be under way then (3), and blocked (4) later.
-fn until_blocked(line: &str, run: &impl Fn(&str) -> (i32, String)) -> (i32, String) {
-    let node = line.split("--root ").nth(1).unwrap().split(' ').next().unwrap();
-    let again = format!("zedbox drain watch --timeout 10s --root {node}");
-    let looks = std::iter::once(line).chain(std::iter::repeat_n(again.as_str(), LOOKS));
-    looks.map(run).find(|(code, _)| *code != 3).unwrap()
+/// A demo that was kept, somebody's other terminal, and what the demo says to try there.
+struct Kept {
+    demo: Demo,
+    api: Api,
+    /// What is typed before all else in the other terminal.
+    setup: String,
+    looks: Vec<String>,
+    items: Vec<Item>,
+    kubectl: bool,
+}
+
+impl Kept {
+    fn start() -> Self {
+        let mut demo = Demo::start(&["--keep"]);
+        demo.until("Ctrl-C ends the demo");
+        let (first, items) = guide(&demo.printed);
+        let (setup, looks): (Vec<String>, Vec<String>) =
+            first.into_iter().partition(|it| it.starts_with("cd ") || it.starts_with("export "));
+        let api = Api::of(&demo.root().join("kubeconfig"));
+        assert_eq!(items.len(), 5, "what to try");
+        Self { setup: setup.join("\n"), looks, items, api, kubectl: found("kubectl"), demo }
+    }
+
+    /// Types one line.
+    fn run(&self, line: &str) -> (i32, String) {
+        if line.starts_with("kubectl ") && !self.kubectl {
+            return (0, self.api.stands_in(line));
+        }
+        let ended = self.demo.shell(&self.setup, line);
+        let said = [ended.stdout, ended.stderr].map(|it| String::from_utf8(it).unwrap()).concat();
+        (ended.status.code().unwrap(), said)
+    }
+
+    /// What a line with `--timeout` comes to: on a busy machine the drain may be under way then (3), and blocked (4) later.
+    fn until_blocked(&self, line: &str) -> (i32, String) {
+        let node = line.split("--root ").nth(1).unwrap().split(' ').next().unwrap();
+        let again = format!("zedbox drain watch --timeout 10s --root {node}");
+        let looks = std::iter::once(line).chain(std::iter::repeat_n(again.as_str(), LOOKS));
+        looks.map(|it| self.run(it)).find(|(code, _)| *code != 3).unwrap()
+    }
+
+    /// Types all lines of one thing to try, and waits until the cluster is as before.
+    fn try_it(&self, item: &Item) {
+        let mut nodes = Nodes::watch(&self.api);
+        for line in &item.lines {
+            let blocked = line.contains(" --timeout ") || line.contains("drain status");
+            let (code, said) = if blocked { self.until_blocked(line) } else { self.run(line) };
+            assert_eq!(code, if blocked { 4 } else { 0 }, "{}: {line}: {said}", item.title);
+            if blocked {
+                let words = "PodDisruptionBudget shop/web allows no disruption";
+                let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+                assert!(said.contains(words), "{line}: {said}");
+            }
+            if line.contains(" watch ") || line.contains("history") {
+                assert!(said.contains("COMPLETE (9)"), "{line}: {said}");
+            }
+        }
+        let text = item.lines.join("\n");
+        let named = |it: &&str| text.contains("edge-node-$n") || text.contains(*it);
+        let drained: Vec<&str> = NODES.into_iter().filter(named).collect();
+        let goes = text.contains("zedbox reboot ");
+        nodes.until_back(&drained, if goes { &drained } else { &[] });
+        no_turn_is_held(&self.api);
+    }
+
+    /// How often each machine has rebooted: the story's own is among them.
+    fn reboots(&self) -> [usize; 3] {
+        NODES.map(|node| {
+            let record = self.demo.root().join(node).join("persist/device/recorded.jsonl");
+            let recorded = std::fs::read_to_string(record).unwrap_or_default();
+            recorded.lines().filter(|it| it.contains("\"reboot\"")).count()
+        })
+    }
+
+    /// Somebody ends it. What was printed until then is handed on.
+    fn end(mut self) -> String {
+        kill_process(Pid::from_child(&self.demo.child), Signal::INT).unwrap();
+        assert_eq!(self.demo.end(), 0);
+        for node in NODES {
+            let (code, status) = self.demo.status(node);
+            let stopped = status.lines().any(|it| it.starts_with("zedkube ") && it.contains("not running"));
+            assert!(code == 0 && stopped, "{node}: {code} {status}");
+        }
+        self.demo.leaves_what_it_says();
+        unwrapped(&self.demo.printed)
+    }
 }
 
 #[test]
-fn x1_a_cluster_that_is_kept_does_what_its_printed_lines_say() {
-    let mut demo = Demo::start(&["--keep"]);
-    demo.until("Ctrl-C ends the demo");
-    let (first, items) = guide(&demo.printed);
+fn x1_a_cluster_that_is_kept_drains_as_its_printed_lines_say() {
+    let kept = Kept::start();
+    let demo = &kept.demo;
     let root = demo.root().display().to_string();
     for line in demo.printed.iter().filter(|it| !it.contains(&root)) {
         assert!(line.chars().count() <= 80, "{line}");
     }
-    let (setup, looks): (Vec<String>, Vec<String>) =
-        first.into_iter().partition(|it| it.starts_with("cd ") || it.starts_with("export "));
-    assert!(setup.iter().any(|it| it.starts_with("export KUBECONFIG=")), "{setup:?}");
-    let before = setup.join("\n");
-    let api = Api::of(&demo.root().join("kubeconfig"));
-    let kubectl = found("kubectl");
-    let run = |line: &str| -> (i32, String) {
-        if line.starts_with("kubectl ") && !kubectl {
-            return (0, api.stands_in(line));
-        }
-        let ended = demo.shell(&before, line);
-        let said = [ended.stdout, ended.stderr].map(|it| String::from_utf8(it).unwrap()).concat();
-        (ended.status.code().unwrap(), said)
-    };
-    for line in &looks {
-        let (code, said) = run(line);
+    assert!(kept.setup.contains("export KUBECONFIG="), "{}", kept.setup);
+    for line in &kept.looks {
+        let (code, said) = kept.run(line);
         assert_eq!(code, 0, "{line}: {said}");
         assert!(NODES.iter().all(|it| said.contains(it)), "{line}: {said}");
     }
@@ -297,71 +363,44 @@ fn x1_a_cluster_that_is_kept_does_what_its_printed_lines_say() {
         assert!(body.contains("<title>") && body.contains(node), "{page}: {body}");
     }
 
-    assert_eq!(items.len(), 5, "what to try");
     let pid = || std::fs::read_to_string(demo.root().join("edge-node-3/run/zedkube.pid")).unwrap();
-    for (at, item) in items.iter().enumerate() {
-        let mut nodes = Nodes::watch(&api);
-        let killed = pid();
-        for line in &item.lines {
-            let blocked = line.contains(" --timeout ");
-            let (code, said) = if blocked { until_blocked(line, &run) } else { run(line) };
-            assert_eq!(code, if blocked { 4 } else { 0 }, "{}: {line}: {said}", item.title);
-            if blocked {
-                let words = "PodDisruptionBudget shop/web allows no disruption";
-                assert!(
-                    said.split_whitespace().collect::<Vec<_>>().join(" ").contains(words),
-                    "{line}: {said}"
-                );
-            }
-            if line.contains(" watch ") {
-                assert!(said.contains("COMPLETE (9)"), "{line}: {said}");
-            }
-            if line.contains("history") {
-                assert!(said.contains("COMPLETE (9)"), "{line}: {said}");
-            }
-        }
-        let text = item.lines.join("\n");
-        let named = |it: &&str| text.contains("edge-node-$n") || text.contains(*it);
-        let drained: Vec<&str> = NODES.into_iter().filter(named).collect();
-        let goes = text.contains("zedbox reboot ");
-        nodes.until_back(&drained, if goes { &drained } else { &[] });
-        no_turn_is_held(&api);
-        if at == 3 {
-            assert_ne!(pid(), killed, "zedkube was not killed");
-        }
+    let killed = pid();
+    for item in &kept.items[..4] {
+        kept.try_it(item);
     }
-    // What is said below them: a machine that is switched off comes back, and so does the site.
+    assert_ne!(pid(), killed, "zedkube was not killed");
+    let (_, forced) = kept.run("zedbox drain history --root edge-node-2");
+    assert!(forced.contains("smoke"), "{forced}");
+    // The story's own and the forced one.
+    assert_eq!(kept.reboots(), [1, 1, 0]);
+    assert!(kept.end().contains("zedkube ended (signal: 9 (SIGKILL)); it is started again"));
+}
+
+#[test]
+fn x1_all_machines_of_a_cluster_that_is_kept_reboot_in_turn() {
+    let kept = Kept::start();
+    kept.try_it(&kept.items[4]);
+    // The story's own and the one of all.
+    assert_eq!(kept.reboots(), [2, 1, 1]);
+    kept.end();
+}
+
+#[test]
+fn x1_a_machine_of_a_cluster_that_is_kept_comes_back_once_it_is_off_and_so_does_the_site() {
+    let kept = Kept::start();
     for (line, off) in [
         ("zedbox shutdown --root edge-node-3 --reason fan", &NODES[2..]),
         ("zedbox site shutdown --root edge-node-1 --reason mains", &NODES[..]),
     ] {
-        assert!(demo.printed.iter().any(|it| it.contains(line.split(" --").next().unwrap())), "{line}");
-        let mut nodes = Nodes::watch(&api);
-        let (code, said) = run(line);
+        let command = line.split(" --").next().unwrap();
+        assert!(kept.demo.printed.iter().any(|it| it.contains(command)), "{line}");
+        let mut nodes = Nodes::watch(&kept.api);
+        let (code, said) = kept.run(line);
         assert_eq!(code, 0, "{line}: {said}");
         nodes.until_on(off);
-        no_turn_is_held(&api);
+        no_turn_is_held(&kept.api);
     }
-    let history = |node: &str| run(&format!("zedbox drain history --root {node}")).1;
-    let forced = history("edge-node-2");
-    assert!(forced.contains("smoke"), "{forced}");
-    for node in NODES {
-        let recorded =
-            std::fs::read_to_string(demo.root().join(node).join("persist/device/recorded.jsonl")).unwrap();
-        let reboots = recorded.lines().filter(|it| it.contains("\"reboot\"")).count();
-        // The story's own, the forced one, and the one of all.
-        assert_eq!(reboots, if node == "edge-node-3" { 1 } else { 2 }, "{node}: {recorded}");
-    }
-
-    kill_process(Pid::from_child(&demo.child), Signal::INT).unwrap();
-    assert_eq!(demo.end(), 0);
-    assert!(unwrapped(&demo.printed).contains("zedkube ended (signal: 9 (SIGKILL)); it is started again"));
-    for node in NODES {
-        let (code, status) = demo.status(node);
-        let stopped = status.lines().any(|it| it.starts_with("zedkube ") && it.contains("not running"));
-        assert!(code == 0 && stopped, "{node}: {code} {status}");
-    }
-    demo.leaves_what_it_says();
+    kept.end();
 }
 
 #[test]

@@ -202,6 +202,8 @@ pub enum DrainPhase {
     /// Nothing is asked for.
     #[default]
     Idle,
+    /// Whether the node is in a cluster is not known yet; an operation waits for that.
+    Undecided,
     /// Looks for the API and the node, and for what would keep the drain from starting, see `Blockers`.
     Checking,
     /// Waits for a window to start in, which opens at `Deadline`.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as Group;
 use kubeapi::ApiClient;
 
-use super::{KUBECONFIG, Output};
+use super::{Output, kubeconfig_of};
 
 /// Whoever works on the cluster's own record.
 #[derive(Debug, Clone, Group)]
@@ -29,7 +29,6 @@ pub(crate) struct OverCluster {
 impl OverCluster {
     /// The cluster: the flag, the variable, or the cluster software's own place.
     pub(crate) fn cluster(&self) -> ApiClient {
-        let kubeconfig = self.kubeconfig.clone();
-        ApiClient::from_kubeconfig(kubeconfig.unwrap_or_else(|| self.root.join(KUBECONFIG)))
+        ApiClient::from_kubeconfig(kubeconfig_of(self.kubeconfig.as_deref(), &self.root))
     }
 }

@@ -15,7 +15,7 @@ const CODES: &str = "Exit codes:\n  \
     2    invalid arguments\n  \
     3    not within --timeout: the drain is under way; with --if-blocked fail the order is withdrawn\n  \
     4    the same, and something blocks the drain\n  \
-    7    NOT DRAINED, and the machine goes down: the drain was skipped, for a reason that is named\n  \
+    7    NOT DRAINED, and the machine goes down: the drain was skipped, for a reason that is named, as on a node\n         in no cluster\n  \
     8    the order was withdrawn meanwhile\n  \
     9    NOT DRAINED, and the machine goes down: a person forced it\n  \
     130  waiting was ended with Ctrl-C; the order stays";
@@ -61,6 +61,12 @@ pub(crate) struct OrderOptions {
     /// Directory that holds `run` and `persist`.
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
+    /// Where the device config names no cluster: the one to look for this node in [default: <root>/run/.kube/k3s/k3s.yaml].
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Go without a drain where the device config names no cluster, whatever the Kubernetes API says of this node.
+    #[arg(long)]
+    pub(crate) undrained: bool,
     /// For people or for programs.
     #[arg(short, long, value_name = "FORM", value_enum, default_value_t)]
     pub(crate) output: Output,

@@ -56,17 +56,19 @@ Five things to try. Before the next one, wait until
 `zedbox lock status --root edge-node-1` says that no node holds or waits for a
 turn: a node that is back holds its own until it is healthy.
 
-1. A PodDisruptionBudget blocks a drain (exit code 4); open it:
+1. A budget blocks a drain: waiting ends (exit code 4), the drain continues:
   kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":3}}'
   zedbox drain request --root edge-node-1 --reason fan --wait --timeout 10s
+  zedbox drain status --root edge-node-1
   kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":2}}'
   zedbox drain watch --root edge-node-1
-  zedbox drain cancel --root edge-node-1
+  kubectl get nodes
+  zedbox drain done --root edge-node-1
 
-2. Request a drain for work on a node, and withdraw it:
+2. Request a drain for work on a node, and finish the work:
   zedbox drain request --root edge-node-2 --reason "new disk" --wait
   kubectl get node edge-node-2
-  zedbox drain cancel --root edge-node-2
+  zedbox drain done --root edge-node-2
   zedbox drain history --root edge-node-2
 
 3. Force a reboot that is blocked (exit code 4). What still runs is cut off:
@@ -81,7 +83,7 @@ turn: a node that is back holds its own until it is healthy.
   kill -9 $(cat edge-node-3/run/zedkube.pid)
   kubectl -n shop patch pdb web --type merge -p '{"spec":{"minAvailable":2}}'
   zedbox drain watch --root edge-node-3
-  zedbox drain cancel --root edge-node-3
+  zedbox drain done --root edge-node-3
 
 5. Reboot all three nodes at once: they take turns, one is down at a time:
   for n in 1 2 3; do zedbox reboot --root edge-node-$n --reason patches; done

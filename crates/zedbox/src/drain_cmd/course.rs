@@ -13,6 +13,9 @@ use crate::Exit;
 /// What the last words begin with when the node was not drained.
 pub(super) const NOT_DRAINED: &str = "NOT DRAINED";
 
+/// Why a node that is in no cluster was not drained.
+const NO_CLUSTER: &str = "the device config names no cluster";
+
 /// Which drain is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Goal {
@@ -113,7 +116,8 @@ impl WatchCourse {
         match pending {
             // nodeagent may hold it at the last moment.
             Some(it) if it.state == PendingState::Commanded && seen.last_look.is_none() => {
-                Some(goes(op, &it.skip))
+                let no_cluster = it.skip.is_empty() && !seen.is_drained_here();
+                Some(goes(op, if no_cluster { NO_CLUSTER } else { &it.skip }))
             }
             Some(_) => None,
             None => was.then(withdrawn),
@@ -174,8 +178,8 @@ fn end_of_own(seen: &DrainView, id: RequestId) -> Option<WatchEnd> {
         | DrainState::UnderWay
         | DrainState::Blocked
         | DrainState::Unproved => return None,
-        DrainState::Complete if foreign(seen) => "`zedbox drain cancel` leaves that cordon in place",
-        DrainState::Complete => "the node stays cordoned until `zedbox drain cancel`",
+        DrainState::Complete if foreign(seen) => "`zedbox drain done` leaves that cordon in place",
+        DrainState::Complete => "the node stays cordoned until `zedbox drain done`",
         DrainState::Skipped | DrainState::Forced => {
             "do not work on this node yet: fix the cause, then `zedbox drain cancel` and `zedbox drain request` again"
         }

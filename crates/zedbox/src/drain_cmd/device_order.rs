@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use agent::{Clock, force, wire};
 use anyhow::{Context as _, bail};
+use kubeapi::{ApiClient, NodeName, nodes};
 use pubsub::{TopicRoot, store};
 use serde::Serialize;
 use topics::{
@@ -17,15 +18,18 @@ use super::course::Goal;
 use super::force::{order_it, read_as_agents_do, refuse_directory};
 use super::orders::pause::refuse_while_paused;
 use super::person;
-use super::request::doubts;
+use super::plan::own_node;
+use super::request::{doubts, member};
 use super::view::Follow;
 use super::voice::Voice;
 use super::watch::{self, WatchPatience};
 use crate::Exit;
-use crate::args::{Blocked, OrderOptions, Output, Surroundings};
+use crate::args::{Blocked, OrderOptions, Output, Surroundings, kubeconfig_of};
 
 /// A drain is blocked when something has blocked it for so long without a break: budgets and restarts do for a moment.
 const BLOCKED: Duration = Duration::from_mins(1);
+/// The Kubernetes API is asked for so long.
+const LOOK: Duration = Duration::from_secs(10);
 /// No order is longer.
 const LIMIT_BYTES: u64 = 4096;
 
@@ -89,6 +93,10 @@ async fn act(
     let by = person::name(surroundings);
     let order = DeviceOrder { op, boot_id, ordered_at: clock.wall(), reason: reason.to_owned(), by };
     let seen = Follow::open(&topic_root, clock).await.view().clone();
+    let member = member(&topic_root);
+    if within.is_none() && !options.undrained && member == Some(false) && !seen.is_drained_here() {
+        refuse_in_cluster(&topic_root, options.kubeconfig.as_deref()).await.with_context(doing)?;
+    }
     match refuse_while_paused(&seen, &doing()) {
         // Power that fails asks nobody.
         Err(paused) if within.is_some() => {
@@ -103,7 +111,7 @@ async fn act(
     let bytes = go_json::to_vec(&order).with_context(doing)?;
     store::replace(&file, &bytes).map_err(person::root_needed).with_context(doing)?;
     read_as_agents_do(&topic_root, &file).await.with_context(doing)?;
-    for line in doubts(&seen, None) {
+    for line in doubts(&seen, member) {
         Voice::warn_of(word, &line);
     }
     let waits = options.wait || within.is_some();
@@ -117,10 +125,14 @@ async fn act(
                 DeviceOp::Reboot => "reboots",
                 DeviceOp::Shutdown => "is switched off, until somebody switches it on by hand",
             };
+            let first = if member == Some(false) && !seen.is_drained_here() {
+                "nothing is drained,"
+            } else {
+                "this node is drained first, then"
+            };
             let follow = if waits { "" } else { "`zedbox drain watch` follows the drain; " };
             let said = voice.paragraph(&format!(
-                "Ordered a {word}: this node is drained first, then the machine {goes}. {follow}`zedbox {word} \
-                 --cancel` withdraws it until then."
+                "Ordered a {word}: {first} the machine {goes}. {follow}`zedbox {word} --cancel` withdraws it until then."
             ));
             // Whether anybody reads it or not, what comes after the waiting is done.
             if !waits {
@@ -150,6 +162,24 @@ async fn act(
             Ok(exit)
         }
     }
+}
+
+/// An order is behind a drain. Where the device config names no cluster nothing is drained, and the API tells whether this
+/// node has pods all the same; while it cannot be asked, the config counts.
+async fn refuse_in_cluster(topic_root: &TopicRoot, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
+    let Ok(own) = own_node(topic_root) else { return Ok(()) };
+    let node = NodeName::parse(&own.kube_name())?;
+    let cluster =
+        ApiClient::from_kubeconfig(kubeconfig_of(kubeconfig, topic_root.root())).with_call_limit(LOOK);
+    if nodes::own(&cluster, &node, &own.device_id.to_string()).await.is_ok() {
+        bail!(
+            "nothing would be drained: {} names no cluster, but {} has this node as {node}. Add the cluster section to that \
+             file (docs/integrate.md has an example), or go without a drain: --undrained",
+            topic_root.path(zedagent::CONFIG).display(),
+            cluster.address()
+        );
+    }
+    Ok(())
 }
 
 /// The machine goes without the rest of its drain, as a person's forced status says it.

@@ -24,7 +24,7 @@ use super::text::{clean, paragraph, row};
 use super::voice::Voice;
 use super::words::finding_words;
 use crate::Exit;
-use crate::args::{Output, PlanOptions};
+use crate::args::{Output, PlanOptions, kubeconfig_of};
 use crate::limits::Limits;
 
 /// Blanks between two columns of the table.
@@ -43,13 +43,10 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Exit> {
     let node = match &options.node {
         Some(name) => name.clone(),
-        None => own_node(topic_root)?,
+        None => own_node(topic_root)?.kube_name(),
     };
     let node = NodeName::parse(&node).context("plan a drain")?;
-    let kubeconfig = options.kubeconfig.clone();
-    let cluster = ApiClient::from_kubeconfig(
-        kubeconfig.unwrap_or_else(|| topic_root.root().join("run/.kube/k3s/k3s.yaml")),
-    );
+    let cluster = ApiClient::from_kubeconfig(kubeconfig_of(options.kubeconfig.as_deref(), topic_root.root()));
     let limits = Limits::read(options.limits.as_deref())?.zedkube;
     let policy = limits.machines();
     let mut plan = match Box::pin(survey::plan(&cluster, &node, policy, limits.surge)).await {
@@ -94,17 +91,23 @@ pub(crate) async fn run(
     Ok(if is_free { Exit::Done } else { Exit::Blocked })
 }
 
-/// The name of this device's Node object, from zedagent's file.
-fn own_node(topic_root: &TopicRoot) -> anyhow::Result<String> {
+/// What zedagent's file says of this device, with its name.
+pub(super) fn own_node(topic_root: &TopicRoot) -> anyhow::Result<EdgeNodeInfo> {
     let file: PathBuf = wire::path::<EdgeNodeInfo>(topic_root, "zedagent", GLOBAL);
-    let doing = || format!("find the name of this node in {}; name it with --node", file.display());
+    let doing = || {
+        format!(
+            "find the name of this node in {} (the agents write it; where they have another directory: --root DIR); name it \
+             with --node",
+            file.display()
+        )
+    };
     let bytes = store::read(&file, pubsub::FILE_LIMIT_BYTES).with_context(doing)?;
     let Some(bytes) = bytes else { bail!("{}: there is no such file", doing()) };
     let info: EdgeNodeInfo = go_json::from_slice(&bytes).with_context(doing)?;
     if info.device_name.is_empty() {
         bail!("{}: it holds no DeviceName", doing());
     }
-    Ok(info.kube_name())
+    Ok(info)
 }
 
 /// The plan for a person: the pods, what blocks, what else to know, one line of counts.

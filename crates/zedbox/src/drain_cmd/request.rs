@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 use pubsub::{Name, Publication, TopicRoot, store};
 use serde::Serialize;
 use topics::{DrainStatus, EdgeNodeClusterConfig, GoTime, NodeDrainRequest, Requester};
+use zedagent::CONFIG;
 
 use super::course::Goal;
 use super::orders::pause::refuse_while_paused;
@@ -82,8 +83,8 @@ pub(super) async fn ask(
     if !options.wait {
         return Ok(Exit::Done);
     }
-    if member == Some(false) {
-        Voice::warn("NOT DRAINED: this node is in no cluster, so nothing is drained; not waiting");
+    if member == Some(false) && !seen.is_drained_here() {
+        Voice::warn("NOT DRAINED: the device config names no cluster, so nothing is drained; not waiting");
         return Ok(Exit::Skipped);
     }
     watch::run(topic_root, clock, Goal::Own(id), WatchPatience::until(clock, options.timeout), voice).await
@@ -172,9 +173,15 @@ pub(super) fn doubts(seen: &DrainView, member: Option<bool>) -> Vec<String> {
                 .to_owned(),
         );
     }
-    let unsupported = seen.drain_status() == Some(DrainStatus::NotSupported);
-    if member == Some(false) || (member.is_none() && unsupported) {
-        lines.push("this node is in no cluster: there is nothing to drain".to_owned());
+    match member {
+        Some(false) if !seen.is_drained_here() => lines.push(format!(
+            "the device config names no cluster, so nothing is drained; if this node is in one, add its cluster section to {CONFIG}"
+        )),
+        None if seen.drain_status() == Some(DrainStatus::NotSupported) => lines.push(format!(
+            "whether this node is in a cluster is not known yet: zedagent has read no device config; look at {CONFIG} and at \
+             its log"
+        )),
+        Some(_) | None => {}
     }
     if let Some(order) = seen.force.as_ref().and_then(|it| it.order) {
         lines.push(format!("a force file orders {order}; `zedbox drain force --remove` removes it"));
@@ -183,7 +190,7 @@ pub(super) fn doubts(seen: &DrainView, member: Option<bool>) -> Vec<String> {
 }
 
 /// Whether this node is in a cluster; `None` while zedagent has not said.
-fn member(topic_root: &TopicRoot) -> Option<bool> {
+pub(super) fn member(topic_root: &TopicRoot) -> Option<bool> {
     wire::peek::<EdgeNodeClusterConfig>(topic_root, "zedagent", GLOBAL).ok()??.member()
 }
 
@@ -242,7 +249,7 @@ mod tests {
         let mut seen =
             DrainView { live: Live { running: Some(true), ..Live::default() }, ..DrainView::default() };
         assert_eq!(doubts(&seen, Some(true)).len(), 0);
-        assert!(doubts(&seen, Some(false))[0].contains("in no cluster"));
+        assert!(doubts(&seen, Some(false))[0].contains("names no cluster"));
         seen.live.running = Some(false);
         assert!(doubts(&seen, None)[0].contains("not running"));
         // What is not known is not said.

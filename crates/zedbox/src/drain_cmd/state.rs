@@ -3,7 +3,7 @@
 use requester::{RequestAnswer, classify};
 use topics::{
     Answer, Blocker, DeviceOpPending, DrainPhase, DrainStatus, NodeDrainProgress, NodeDrainRequest,
-    PendingState, RequestId,
+    PendingState, RequestId, Requester,
 };
 
 use super::view::{DrainView, REQUESTERS};
@@ -74,6 +74,19 @@ impl DrainView {
         self.progress.is_none() || self.agreed().is_some()
     }
 
+    /// Whether a drain comes before an operation, as far as zedkube has said: not on a node in no cluster.
+    pub(super) fn is_drained_here(&self) -> bool {
+        self.drain_status().is_some_and(|it| it != DrainStatus::NotSupported)
+    }
+
+    /// A person's request was withdrawn, and zedkube has yet to hear of it.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        // What cannot be read may be there.
+        let all_read = self.denied.is_empty() && self.broken.is_empty();
+        let own = |it: &NodeDrainProgress| it.requested_by == Requester::Operator;
+        all_read && self.requests.is_empty() && self.agreed().is_some_and(own)
+    }
+
     /// Pods that do not leave.
     pub(super) fn blockers(&self) -> &[Blocker] {
         self.agreed().map(|it| it.blockers.as_slice()).unwrap_or_default()
@@ -111,6 +124,7 @@ impl DrainView {
                 if self.agreed().is_some_and(held) { DrainState::Blocked } else { DrainState::UnderWay }
             }
             DrainStatus::FailedCordon | DrainStatus::FailedDrain => DrainState::Failed,
+            DrainStatus::Complete if self.is_withdrawn() => DrainState::UnderWay,
             DrainStatus::Complete => self.complete(),
         }
     }

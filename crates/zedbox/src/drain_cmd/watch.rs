@@ -90,9 +90,11 @@ pub(super) async fn run(
         let stuck = blocked.zip(patience.blocked).map(|(since, limit)| since + limit);
         let over = [patience.until, stuck].into_iter().flatten().min();
         if over.is_some_and(|at| at <= now) {
-            let said = teller.last_words("waiting ended");
-            if !patience.acts {
-                said?;
+            if patience.acts {
+                drop(teller.last_words("waiting ended"));
+            } else {
+                teller
+                    .last_words("waiting ended; the drain continues, and `zedbox drain watch` follows it")?;
             }
             return Ok(if is_blocked { Exit::Blocked } else { Exit::UnderWay });
         }

@@ -296,6 +296,9 @@ pub(super) fn next_step(seen: &DrainView) -> String {
     if let Some(held) = &seen.last_look {
         return held.next_step.clone();
     }
+    if seen.drain_status() == Some(DrainStatus::Complete) && seen.is_withdrawn() && !seen.live.is_dead() {
+        return "nothing: zedkube removes its own cordon".to_owned();
+    }
     let recorded = match seen.agreed() {
         Some(progress) if !progress.next_step.is_empty() => progress.next_step.as_str(),
         Some(_) | None => "nothing",
@@ -340,7 +343,7 @@ pub(super) fn name(status: DrainStatus) -> String {
 fn meaning(status: DrainStatus) -> &'static str {
     match status {
         DrainStatus::Unknown | DrainStatus::Stranger(_) => "not known yet",
-        DrainStatus::NotSupported => "this node is in no cluster: there is nothing to drain",
+        DrainStatus::NotSupported => "nothing is drained before an operation",
         DrainStatus::NotRequested => "no drain requested",
         DrainStatus::Requested => "request accepted",
         DrainStatus::Starting => "checking whether the Kubernetes API is reachable",
@@ -356,13 +359,16 @@ fn meaning(status: DrainStatus) -> &'static str {
 pub(super) fn phase_words(seen: &DrainView) -> String {
     let status = seen.drain_status().unwrap_or_default();
     let said = match seen.state() {
+        DrainState::UnderWay if status == DrainStatus::Complete => {
+            "the request was withdrawn, the cordon is being removed"
+        }
         DrainState::Skipped => "NOT DRAINED: the drain was skipped",
         DrainState::Forced => "NOT DRAINED: a person forced this status",
         DrainState::Blocked if status == DrainStatus::NotRequested && seen.is_held() => {
             "what is requested waits until a file can be written"
         }
         DrainState::UnderWay if status == DrainStatus::NotRequested && !seen.requests.is_empty() => {
-            "requested, and not yet accepted by zedkube"
+            "a drain is requested, zedkube has not accepted it yet"
         }
         DrainState::Unknown
         | DrainState::Idle
@@ -404,6 +410,7 @@ fn at_work(seen: &DrainView, status: DrainStatus) -> &'static str {
         Some(DrainPhase::AfterBoot) => "our cordon of an earlier boot stays until the node is healthy",
         Some(
             DrainPhase::Idle
+            | DrainPhase::Undecided
             | DrainPhase::Checking
             | DrainPhase::Pausing
             | DrainPhase::Skipped

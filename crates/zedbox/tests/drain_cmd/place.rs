@@ -25,7 +25,12 @@ pub(crate) struct Place {
 impl Place {
     /// What `seed` makes, once all nodes and `pods` pods are Ready.
     pub(crate) fn new(pods: usize, seed: impl FnOnce(&Sim) + Send + 'static) -> Self {
-        Self::served(pods, seed, None)
+        Self::served("drain-5-cordoned", pods, seed, None)
+    }
+
+    /// The same beside the files of a node in no cluster.
+    pub(crate) fn without_cluster_section(pods: usize, seed: impl FnOnce(&Sim) + Send + 'static) -> Self {
+        Self::served("single-node", pods, seed, None)
     }
 
     /// The same over TLS, with a certificate that counts between these two.
@@ -34,10 +39,11 @@ impl Place {
         seed: impl FnOnce(&Sim) + Send + 'static,
         dates: Range<SystemTime>,
     ) -> Self {
-        Self::served(pods, seed, Some(dates))
+        Self::served("drain-5-cordoned", pods, seed, Some(dates))
     }
 
     fn served(
+        tree: &str,
         pods: usize,
         seed: impl FnOnce(&Sim) + Send + 'static,
         dates: Option<Range<SystemTime>>,
@@ -67,7 +73,7 @@ impl Place {
             });
         });
         let (sim, server) = told.recv().unwrap();
-        let node = Node::of("drain-5-cordoned");
+        let node = Node::of(tree);
         node.put("run/.kube/k3s/k3s.yaml", &server.kubeconfig());
         Self { sim, node, server, stop: Some(stop), thread: Some(thread) }
     }

@@ -110,7 +110,8 @@ fn nobody_who_would_drain_and_no_cluster_are_warned_of() {
     let told = node.drain("request --reason disk");
     assert_eq!(told.code, 0);
     assert!(told.err.contains("zedkube is not running"), "{}", told.err);
-    assert!(told.err.contains("this node is in no cluster"), "{}", told.err);
+    let cause = "the device config names no cluster, so nothing is drained; if this node is in one";
+    assert!(told.err.contains(cause), "{}", told.err);
     let waited = Node::of("single-node").drain("request --reason disk --wait");
     assert_eq!(waited.code, 7);
     assert!(waited.err.contains("NOT DRAINED") && waited.err.contains("not waiting"), "{}", waited.err);
@@ -135,7 +136,7 @@ fn a_waiting_request_ends_by_its_own_answer_and_not_by_the_controllers() {
     answer(&node, "drain-5-cordoned");
     asked.until("CORDONED (5)");
     answer(&node, "drain-9-complete");
-    asked.until("stays cordoned until `zedbox drain cancel`");
+    asked.until("stays cordoned until `zedbox drain done`");
     assert_eq!(asked.end(), 0);
 }
 
@@ -203,7 +204,7 @@ fn k7_a_node_that_is_empty_under_somebody_elses_cordon_is_0_and_that_is_said() {
     let last = asked.until("complete: drained");
     assert_eq!(asked.end(), 0);
     for words in
-        ["the cordon is not ours: somebody else set it", "`zedbox drain cancel` leaves that cordon in place"]
+        ["the cordon is not ours: somebody else set it", "`zedbox drain done` leaves that cordon in place"]
     {
         assert!(last.contains(words), "no `{words}` in {last}");
     }

@@ -28,7 +28,7 @@ const TREES: [(&str, i32, &str); 15] = [
     ("forced", 9, "COMPLETE (9): NOT DRAINED: a person forced this status"),
     ("malformed", 6, "UNKNOWN: no drain status is known"),
     ("paused", 0, "NOTREQUESTED (2): no drain requested"),
-    ("single-node", 0, "NOTSUPPORTED (1): this node is in no cluster"),
+    ("single-node", 0, "NOTSUPPORTED (1): nothing is drained before an operation"),
     ("update-5-cordoned", 4, "CORDONED (5): pods are being evicted; for OS image"),
 ];
 

@@ -114,7 +114,13 @@ impl Zedkube {
         let drain = self.drain.words(&self.answers, &self.node);
         let mut words = drain.unwrap_or_else(|| self.idle_words());
         self.node.k3s.beside(&mut words);
-        if let Some(pause) = self.node.window.pause.as_ref().filter(|_| words.phase == DrainPhase::Idle) {
+        if let Some(pause) = self
+            .node
+            .window
+            .pause
+            .as_ref()
+            .filter(|_| matches!(words.phase, DrainPhase::Idle | DrainPhase::Undecided))
+        {
             words.reason = format!("{}; {}", pause.words(), words.reason);
             pause.next_step().clone_into(&mut words.next_step);
         }
@@ -159,9 +165,9 @@ impl Zedkube {
                 "read NodeLeave: it says how far that is, and what blocks it",
             ),
             Membership::Undecided => words(
-                DrainPhase::Idle,
-                "waiting to learn whether this node is in a cluster",
-                "if this stays: look at run/zedagent/EdgeNodeClusterConfig and the log of zedagent",
+                DrainPhase::Undecided,
+                "whether this node is in a cluster is not known yet: zedagent has read no device config",
+                "if this stays: look whether persist/config/edge-dev-config.json is there, and at the log of zedagent",
             ),
             Membership::Member | Membership::Outside if self.cleanup.cordon() == CordonOwner::Ours => words(
                 DrainPhase::Withdrawing,
@@ -201,9 +207,12 @@ impl Zedkube {
                     None => words(DrainPhase::Idle, "no drain requested", "nothing"),
                 },
             },
-            Membership::Outside => {
-                words(DrainPhase::Idle, "this node is in no cluster: there is nothing to drain", "nothing")
-            }
+            Membership::Outside => words(
+                DrainPhase::Idle,
+                "the device config names no cluster, so there is nothing to drain; for a node in a cluster its cluster section \
+                 is missing in persist/config/edge-dev-config.json",
+                "nothing",
+            ),
         }
     }
 }

@@ -38,6 +38,9 @@ fn judge(view: &NodeView, now: GoTime) -> Judgement {
     let what = purpose(progress);
     match progress.phase {
         DrainPhase::Idle => idle(view, progress),
+        DrainPhase::Undecided => {
+            unknown("whether this node is in a cluster is not known yet: zedagent has read no device config")
+        }
         DrainPhase::OutsideWindow if progress.deadline > now => {
             let opens = span(progress.deadline.apart(now).as_secs());
             (NodeState::WaitingForWindow, format!("{what} waits, the next one opens in {opens}"))
@@ -181,6 +184,7 @@ fn at_work(progress: &NodeDrainProgress, what: &str) -> Judgement {
         DrainPhase::Proving => "pods are gone, which is being verified".to_owned(),
         DrainPhase::Pausing => "an attempt failed, the next one follows".to_owned(),
         DrainPhase::Idle
+        | DrainPhase::Undecided
         | DrainPhase::Checking
         | DrainPhase::OutsideWindow
         | DrainPhase::Paused

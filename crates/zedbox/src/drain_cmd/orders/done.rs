@@ -31,6 +31,10 @@ pub(in crate::drain_cmd) async fn run(
     let mut interrupt = signal(SignalKind::interrupt()).context("listen for Ctrl-C")?;
     let mut follow = Follow::open(topic_root, clock).await;
     if !follow.view().requests.contains_key(OPERATOR) && !request::operator_file_exists(topic_root) {
+        let seen = follow.view();
+        if let Some((exit @ Exit::Done, words)) = end(seen).filter(|_| seen.status.is_some()) {
+            return said(voice, exit, &format!("no person has requested a drain of this node, and {words}"));
+        }
         bail!("finish the work: no person has requested a drain of this node. {}", what_is(follow.view()));
     }
     request::cancel(topic_root, clock, voice).await?;

@@ -5,15 +5,21 @@ use pubsub::{Publication, TopicRoot};
 use topics::{DEVICE_ORDER, DeviceOp, DeviceOpPending, FORCE_FILE, PendingState};
 
 use crate::drain_cmd::node::{Ended, Node};
+use crate::drain_cmd::place::Place;
 
 /// A node whose zedagent runs, in boot `b1`, and what it says of operations.
 fn tended(tree: &str) -> (Node, Publication<DeviceOpPending>) {
     let node = Node::of(tree).with_zedkube();
+    let pending = zedagent(&node);
+    (node, pending)
+}
+
+/// A zedagent that takes orders.
+fn zedagent(node: &Node) -> Publication<DeviceOpPending> {
     node.put("run/force-NodeDrainStatus-boot", "b1");
     let topic_root = TopicRoot::open(node.root()).unwrap();
     let name = wire::name::<DeviceOpPending>("zedagent");
-    let pending = topic_root.publication(name, wire::codec::<DeviceOpPending>()).unwrap();
-    (node, pending)
+    topic_root.publication(name, wire::codec::<DeviceOpPending>()).unwrap()
 }
 
 fn order(node: &Node, op: &str, words: &str) -> Ended {
@@ -117,4 +123,31 @@ fn x3_at_the_end_of_its_time_a_blocked_order_stays_is_withdrawn_or_forced() {
         assert_eq!(order(&node, "shutdown", "--cancel").code, 0);
         assert!(!node.path(FORCE_FILE).exists(), "another operation would go by it");
     }
+}
+
+#[test]
+fn a_node_of_a_cluster_that_its_device_config_does_not_name_is_not_taken_down_without_a_word() {
+    let place = Place::without_cluster_section(1, |sim| {
+        sim.add_node("edge-node-1", "11111111-1111-4111-8111-111111111111");
+        sim.add_stateful_set("shop", "web", 1);
+    });
+    let node = &place.node;
+    let mut pending = zedagent(node);
+    let told = order(node, "reboot", "--reason disk");
+    for words in
+        ["nothing would be drained", "edge-dev-config.json names no cluster", "as edge-node-1", "--undrained"]
+    {
+        assert!(told.code == 1 && told.err.contains(words), "{words}: {told:?}");
+    }
+    assert!(!node.path(DEVICE_ORDER).exists());
+    let mut program = Node::at_work(&mut node.command_of("reboot", "--reason disk --undrained --wait"));
+    program.until("nothing is drained, the machine reboots");
+    says(&mut pending, DeviceOp::Reboot, PendingState::Commanded, "");
+    program.until("NOT DRAINED: the device config names no cluster; the machine reboots now");
+    assert_eq!(program.end(), 7);
+
+    // Where no Node has this name, or no API can be asked, the config counts.
+    let (node, _zedagent) = tended("single-node");
+    let told = order(&node, "reboot", "--reason disk");
+    assert!(told.code == 0 && told.err.contains("the device config names no cluster"), "{told:?}");
 }
