@@ -1,5 +1,6 @@
 //! The controller takes a reboot back, in each state of it.
 
+use futures::future::join_all;
 use scenarios::{ALL_STATES, At, PENDING, World};
 use topics::{DrainStatus, ZedAgentStatus};
 
@@ -10,7 +11,9 @@ fn can_be_taken_back(at: At) -> bool {
 
 #[tokio::test]
 async fn d19_a_reboot_that_is_taken_back_in_any_state_gives_the_node_back() {
-    for at in ALL_STATES.into_iter().filter(|at| can_be_taken_back(*at)) {
+    let states = ALL_STATES.into_iter().filter(|at| can_be_taken_back(*at));
+    // Each waits most of the time.
+    join_all(states.map(async |at| {
         let mut world = World::new().await;
         world.prepare(at).await;
         world.begin().await;
@@ -33,7 +36,8 @@ async fn d19_a_reboot_that_is_taken_back_in_any_state_gives_the_node_back() {
         assert_eq!(world.cluster.pods_to_leave().await, [""; 0], "{at:?}");
         assert_eq!(world.cluster.evicted_twice(), [""; 0], "{at:?}");
         world.kill_all().await;
-    }
+    }))
+    .await;
 }
 
 #[tokio::test]

@@ -405,7 +405,7 @@ fn x1_a_machine_of_a_cluster_that_is_kept_comes_back_once_it_is_off_and_so_does_
 
 #[test]
 fn x1_agents_of_a_demo_end_with_it_however_it_ends() {
-    let mut demo = Demo::start(&["--keep", "--scenario", "os-update"]);
+    let mut demo = Demo::start(&["--keep", "--scenario", "moving-machines"]);
     demo.until("Ctrl-C ends the demo");
     demo.child.kill().unwrap();
     let (sender, ended) = mpsc::channel();

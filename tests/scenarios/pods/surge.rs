@@ -16,11 +16,20 @@ const OTHERS: [&str; 2] = ["edge-node-2", "edge-node-3"];
 
 fn open(sim: &Sim, open: bool) {
     for node in OTHERS {
-        // No cordon: a node with one counts as down, and ours would wait for its turn.
-        let full = json!([{ "key": "site/full", "effect": "NoSchedule" }]);
-        let taints = if open { Value::Null } else { full };
+        let taints = if open { Value::Null } else { full() };
         sim.edit("nodes", "", node, |it| it["spec"]["taints"] = taints);
     }
+}
+
+/// No cordon: a node with one counts as down, and ours would wait for its turn.
+fn full() -> Value {
+    json!([{ "key": "site/full", "effect": "NoSchedule" }])
+}
+
+/// Our node takes no new pod either: once it is schedulable again the copy that waits would come up there, before it is
+/// given up.
+fn close_ours(sim: &Sim) {
+    sim.edit("nodes", "", OURS, |it| it["spec"]["taints"] = full());
 }
 
 fn of_solo(pods: &[Value]) -> Vec<&Value> {
@@ -138,6 +147,7 @@ async fn d20_a_second_copy_of_a_drain_that_is_withdrawn_is_given_up() {
     let (mut world, sim) = world().await;
     world.begin().await;
     awaited(&world).await;
+    close_ours(&sim);
     world.ask_reboot(6);
     world.status(DrainStatus::NotRequested).await;
     undone(&sim).await;
@@ -149,6 +159,7 @@ async fn d20_a_second_copy_that_a_power_cut_left_is_given_up_in_the_next_boot() 
     let (mut world, sim) = world().await;
     world.begin().await;
     awaited(&world).await;
+    close_ours(&sim);
     world.reboot().await;
     // Nobody wants the drain any more.
     world.ask_reboot(6);

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use futures::future::join_all;
 use scenarios::{ALL_STATES, Agent, At, World};
 use topics::{DrainStatus, NodeDrainProgress, NodeDrainRequest};
 
@@ -41,9 +42,8 @@ macro_rules! killed {
     ($($name:ident: $agent:ident),+ $(,)?) => { $(
         #[tokio::test]
         async fn $name() {
-            for at in ALL_STATES {
-                killed(Agent::$agent, at).await;
-            }
+            // Each waits most of the time.
+            join_all(ALL_STATES.map(|at| killed(Agent::$agent, at))).await;
         }
     )+ };
 }

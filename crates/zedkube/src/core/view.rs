@@ -167,7 +167,7 @@ impl Zedkube {
             Membership::Undecided => words(
                 DrainPhase::Undecided,
                 "whether this node is in a cluster is not known yet: zedagent has read no device config",
-                "if this stays: look whether persist/config/edge-dev-config.json is there, and at the log of zedagent",
+                "if this stays: check that persist/config/edge-dev-config.json is there, and look at the log of zedagent",
             ),
             Membership::Member | Membership::Outside if self.cleanup.cordon() == CordonOwner::Ours => words(
                 DrainPhase::Withdrawing,
