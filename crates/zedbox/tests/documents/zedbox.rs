@@ -1,9 +1,12 @@
 //! Lines of `zedbox`: each is one that its command line takes, in the documents, in what the program itself says, and in
 //! the scripts beside the documents.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use clap::error::ErrorKind;
 
-use super::{Shown, is_placeholder, shown, words};
+use super::{Shown, is_placeholder, shown, top, words};
 
 /// What a line says in place of something that is no plain text.
 const FOR: [(&str, &str); 5] =
@@ -32,6 +35,85 @@ fn refused(text: &str, whole: bool) -> Option<String> {
     let fine =
         matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) || lacks && (!whole || open);
     (!fine).then(|| cause.render().to_string())
+}
+
+/// What stands for a value that the program puts in.
+const PUT_IN: [(&str, &str); 3] =
+    [("zedbox {} --cancel", "zedbox reboot --cancel"), ("{word}", "reboot"), ("{whom}", "reboot")];
+
+/// Lines of `zedbox` in the texts of a source file, with something in place of each value.
+fn said_in(source: &str) -> Vec<String> {
+    let joined: Vec<&str> = source.split("\\\n").map(str::trim_start).collect();
+    let joined = joined.concat();
+    let spans = joined.split('`').filter(|it| it.starts_with("zedbox ") && !it.contains('\n'));
+    let line = |span: &str| {
+        let mut line = span.split(" | ").next().unwrap_or_default().to_owned();
+        for (from, to) in PUT_IN {
+            line = line.replace(from, to);
+        }
+        while let Some((before, rest)) = line.split_once('{') {
+            let (_, after) = rest.split_once('}').unwrap_or_default();
+            line = format!("{before}n1{after}");
+        }
+        line
+    };
+    spans.map(line).collect()
+}
+
+/// All files below `folder` whose name ends so.
+fn files(folder: &Path, end: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, end, found);
+        } else if path.to_string_lossy().ends_with(end) {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_zedbox_line_that_the_program_says_is_one_that_it_takes() {
+    let (mut sources, mut lines) = (Vec::new(), 0);
+    files(&top().join("crates"), ".rs", &mut sources);
+    sources.retain(|it| it.components().any(|part| part.as_os_str() == "src"));
+    let mut wrong = Vec::new();
+    for source in &sources {
+        for line in said_in(&fs::read_to_string(source).unwrap()) {
+            lines += 1;
+            wrong.extend(refused(&line, false).map(|why| format!("{}: `{line}`: {why}", source.display())));
+        }
+    }
+    assert!(lines > 100, "{lines} lines in {} files", sources.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn lines_of_a_source_are_found_over_line_ends_and_with_something_for_each_value() {
+    let source = "let a = \"type `zedbox drain \\\n    status`, or `zedbox role --user {name} | kubectl apply -f -`\";";
+    assert_eq!(said_in(source), ["zedbox drain status", "zedbox role --user n1"]);
+    assert_eq!(said_in("`zedbox {} --cancel`"), ["zedbox reboot --cancel"]);
+}
+
+#[test]
+fn every_command_of_zedbox_in_the_drill_is_one_of_its_commands() {
+    let drill = fs::read_to_string(top().join("docs/drill.sh")).unwrap();
+    let called: Vec<&str> =
+        drill.split("zedbox ").skip(1).filter(|it| it.starts_with(char::is_lowercase)).collect();
+    assert!(called.len() > 4, "the drill names {called:?}");
+    for text in called {
+        let named: Vec<&str> = text.split(|it: char| !it.is_ascii_lowercase()).take(2).collect();
+        let command = zedbox::command();
+        let Some(first) = command.find_subcommand(named[0]) else {
+            panic!("no command: zedbox {}", named[0])
+        };
+        let is_alone = first.get_subcommands().next().is_none();
+        assert!(
+            is_alone || first.find_subcommand(named[1]).is_some(),
+            "no command: zedbox {}",
+            named.join(" ")
+        );
+    }
 }
 
 fn is_ours(it: &Shown) -> bool {
