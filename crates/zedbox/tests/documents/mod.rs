@@ -207,20 +207,7 @@ fn parts(line: &str) -> Vec<String> {
 
 /// A command as a shell takes it apart.
 fn words(text: &str) -> Vec<String> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    for letter in text.chars() {
-        match (quote, letter) {
-            (None, '\'' | '"') => {
-                quote = Some(letter);
-                word.get_or_insert_default();
-            }
-            (None, ' ') => words.extend(word.take()),
-            (open, letter) if open == Some(letter) => quote = None,
-            (_, letter) => word.get_or_insert_default().push(letter),
-        }
-    }
-    words.extend(word);
-    words
+    shlex::split(text).unwrap_or_else(|| panic!("`{text}`: a quote is not closed"))
 }
 
 /// What stands for something that whoever types it knows.
