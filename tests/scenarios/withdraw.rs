@@ -11,9 +11,9 @@ fn can_be_taken_back(at: At) -> bool {
 
 #[tokio::test]
 async fn d19_a_reboot_that_is_taken_back_in_any_state_gives_the_node_back() {
-    let states = ALL_STATES.into_iter().filter(|at| can_be_taken_back(*at));
+    let worlds = ALL_STATES.into_iter().filter(|at| can_be_taken_back(*at));
     // Each waits most of the time.
-    join_all(states.map(async |at| {
+    join_all(worlds.map(async |at| {
         let mut world = World::new().await;
         world.prepare(at).await;
         world.begin().await;

@@ -32,6 +32,19 @@ impl CordonAnnotation {
         serde_json::from_str(text).ok()
     }
 
+    /// What it was made for, in words.
+    #[must_use]
+    pub fn purpose(&self) -> &'static str {
+        match self.requested_by {
+            _ if !self.site.is_empty() => "an operation on the whole site",
+            2 => "a reboot or shutdown",
+            3 => "an OS update",
+            4 => "the work of a person",
+            5 => "an update of k3s",
+            _ => "a requester that this version does not know",
+        }
+    }
+
     /// Its text, to be written at a Node.
     ///
     /// # Errors

@@ -425,8 +425,9 @@ impl Survey {
         match &self.node.cordon {
             Cordon::None => {}
             Cordon::Ours(owner) => notes.push(format!(
-                "node {name} is cordoned already, for requester {} since {}",
-                owner.requested_by, owner.requested_at
+                "node {name} is cordoned already, for {} requested {}",
+                owner.purpose(),
+                owner.requested_at
             )),
             Cordon::Foreign => {
                 notes.push(format!("node {name} is cordoned by somebody else, and stays so after a drain"));

@@ -219,7 +219,7 @@ fn the_state_of_nodes_and_volumes_is_told() {
     given.node.cordon = Cordon::Ours(owner);
     given.peers.clear();
     let plan = forecast(&given);
-    assert_eq!(plan.notes[0], "node n1 is cordoned already, for requester 2 since t");
+    assert_eq!(plan.notes[0], "node n1 is cordoned already, for a reboot or shutdown requested t");
     assert_eq!(plan.notes[2], "there is no other node: what is evicted runs nowhere until this one is back");
 }
 

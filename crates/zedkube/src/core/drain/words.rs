@@ -99,7 +99,7 @@ impl Drain {
             DrainRun::Ended(DrainEnd::FailedCordon(reason)) => words(
                 DrainPhase::FailedCordon,
                 format!("could not cordon: {reason}"),
-                format!("fix that cause; {}", answers.after_failure()),
+                format!("fix the cause that the reason names; {}", answers.after_failure()),
             ),
             DrainRun::Ended(DrainEnd::FailedDrain { reason, last, .. }) => words(
                 DrainPhase::FailedDrain,
@@ -273,7 +273,7 @@ fn what_to_do(last: &Progress) -> String {
     match (step.is_empty(), last.trouble_step.is_empty()) {
         (false, _) => step,
         (true, false) => last.trouble_step.clone(),
-        (true, true) => "fix that cause".to_owned(),
+        (true, true) => "fix the cause that the reason names".to_owned(),
     }
 }
 
