@@ -64,7 +64,7 @@ pub(crate) struct OrderOptions {
     /// Where the device config names no cluster: the one to look for this node in [default: <root>/run/.kube/k3s/k3s.yaml].
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Go without a drain where the device config names no cluster, whatever the Kubernetes API says of this node.
+    /// Go without a drain where the device config names no cluster, whether or not this device is a node.
     #[arg(long)]
     pub(crate) undrained: bool,
     /// For people or for programs.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use topics::{CordonOwner, DeviceOp, DeviceOpPending, PendingState, RequestId};
+use topics::{CordonOwner, DeviceOp, DeviceOpPending, DrainStatus, PendingState, RequestId};
 
 use super::state::DrainState;
 use super::view::{DrainView, OPERATOR};
@@ -116,7 +116,7 @@ impl WatchCourse {
         match pending {
             // nodeagent may hold it at the last moment.
             Some(it) if it.state == PendingState::Commanded && seen.last_look.is_none() => {
-                let no_cluster = it.skip.is_empty() && !seen.is_drained_here();
+                let no_cluster = it.skip.is_empty() && seen.drain_status() == Some(DrainStatus::NotSupported);
                 Some(goes(op, if no_cluster { NO_CLUSTER } else { &it.skip }))
             }
             Some(_) => None,
@@ -270,9 +270,7 @@ fn line(seen: &DrainView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use topics::{
-        Answer, Blocker, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester,
-    };
+    use topics::{Answer, Blocker, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, Requester};
 
     fn view_with(status: DrainStatus) -> DrainView {
         let requested_by = Requester::DeviceOp;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use agent::{Clock, force, wire};
 use anyhow::{Context as _, bail};
-use kubeapi::{ApiClient, NodeName, nodes};
+use kubeapi::{ApiClient, Error, NodeName, nodes};
 use pubsub::{TopicRoot, store};
 use serde::Serialize;
 use topics::{
@@ -164,22 +164,26 @@ async fn act(
     }
 }
 
-/// An order is behind a drain. Where the device config names no cluster nothing is drained, and the API tells whether this
-/// node has pods all the same; while it cannot be asked, the config counts.
+/// An order is behind a drain. Where the device config names no cluster nothing is drained: refused when this device is a
+/// node of a cluster all the same, or when that cannot be read though there is a kubeconfig.
 async fn refuse_in_cluster(topic_root: &TopicRoot, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
-    let Ok(own) = own_node(topic_root) else { return Ok(()) };
+    let kubeconfig = kubeconfig_of(kubeconfig, topic_root.root());
+    let (Ok(own), true) = (own_node(topic_root), kubeconfig.exists()) else { return Ok(()) };
     let node = NodeName::parse(&own.kube_name())?;
-    let cluster =
-        ApiClient::from_kubeconfig(kubeconfig_of(kubeconfig, topic_root.root())).with_call_limit(LOOK);
-    if nodes::own(&cluster, &node, &own.device_id.to_string()).await.is_ok() {
-        bail!(
-            "nothing would be drained: {} names no cluster, but {} has this node as {node}. Add the cluster section to that \
-             file (docs/integrate.md has an example), or go without a drain: --undrained",
-            topic_root.path(zedagent::CONFIG).display(),
-            cluster.address()
-        );
-    }
-    Ok(())
+    let cluster = ApiClient::from_kubeconfig(kubeconfig).with_call_limit(LOOK);
+    let why = match nodes::own(&cluster, &node, &own.device_id.to_string()).await {
+        Ok(_) => format!("{} has this device as node {node}", cluster.address()),
+        Err(Error::OtherName { node, .. }) => format!("{} has this device as node {node}", cluster.address()),
+        Err(Error::WrongNode { .. }) => return Ok(()),
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => format!("whether it is a node all the same is not known: {}", error.advice()),
+    };
+    let config = topic_root.path(zedagent::CONFIG);
+    bail!(
+        "nothing would be drained: {} names no cluster, and {why}. Add its cluster section to that file, or go without a \
+         drain: --undrained",
+        config.display()
+    )
 }
 
 /// The machine goes without the rest of its drain, as a person's forced status says it.

@@ -83,7 +83,8 @@ impl DrainView {
     pub(super) fn is_withdrawn(&self) -> bool {
         // What cannot be read may be there.
         let all_read = self.denied.is_empty() && self.broken.is_empty();
-        let own = |it: &NodeDrainProgress| it.requested_by == Requester::Operator;
+        let own =
+            |it: &NodeDrainProgress| it.requested_by == Requester::Operator && it.phase != DrainPhase::Forced;
         all_read && self.requests.is_empty() && self.agreed().is_some_and(own)
     }
 
@@ -310,6 +311,24 @@ mod tests {
             view.pending.insert("reboot".to_owned(), DeviceOpPending { state: PendingState::Pending, ..op });
             assert_eq!(view.state(), DrainState::UnderWay, "{status}");
         }
+    }
+
+    #[test]
+    fn k7_once_a_persons_request_is_withdrawn_nobody_is_told_that_the_node_is_his() {
+        let mut view = view_with(9);
+        view.progress = Some(NodeDrainProgress {
+            status: DrainStatus::Complete,
+            phase: DrainPhase::Complete,
+            requested_by: Requester::Operator,
+            ..NodeDrainProgress::default()
+        });
+        assert_eq!(view.state().exit(), Exit::UnderWay);
+        // What cannot be read may stand.
+        view.denied.insert("run/zedbox".into());
+        assert_eq!(view.state(), DrainState::Complete);
+        view.denied.clear();
+        view.requests.insert("zedbox", NodeDrainRequest::default());
+        assert_eq!(view.state(), DrainState::Complete);
     }
 
     #[test]

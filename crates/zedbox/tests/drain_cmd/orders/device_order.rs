@@ -134,9 +134,12 @@ fn a_node_of_a_cluster_that_its_device_config_does_not_name_is_not_taken_down_wi
     let node = &place.node;
     let mut pending = zedagent(node);
     let told = order(node, "reboot", "--reason disk");
-    for words in
-        ["nothing would be drained", "edge-dev-config.json names no cluster", "as edge-node-1", "--undrained"]
-    {
+    for words in [
+        "nothing would be drained",
+        "edge-dev-config.json names no cluster",
+        "as node edge-node-1",
+        "--undrained",
+    ] {
         assert!(told.code == 1 && told.err.contains(words), "{words}: {told:?}");
     }
     assert!(!node.path(DEVICE_ORDER).exists());
@@ -146,7 +149,13 @@ fn a_node_of_a_cluster_that_its_device_config_does_not_name_is_not_taken_down_wi
     program.until("NOT DRAINED: the device config names no cluster; the machine reboots now");
     assert_eq!(program.end(), 7);
 
-    // Where no Node has this name, or no API can be asked, the config counts.
+    // An API that does not answer is no reason to believe that nothing runs here.
+    let (node, _zedagent) = tended("single-node");
+    node.put("run/.kube/k3s/k3s.yaml", "no kubeconfig");
+    let told = order(&node, "reboot", "--reason disk");
+    assert!(told.code == 1 && told.err.contains("is not known: "), "{told:?}");
+
+    // Without a kubeconfig the device config counts.
     let (node, _zedagent) = tended("single-node");
     let told = order(&node, "reboot", "--reason disk");
     assert!(told.code == 0 && told.err.contains("the device config names no cluster"), "{told:?}");
