@@ -1,9 +1,8 @@
 //! Any start order of the four agents, also with the command already waiting.
 
-use futures::future::join_all;
 use topics::DrainStatus;
 
-use scenarios::{Agent, World};
+use scenarios::{Agent, World, side_by_side};
 
 fn orders() -> Vec<[Agent; 4]> {
     let mut all = Vec::new();
@@ -27,8 +26,7 @@ fn orders() -> Vec<[Agent; 4]> {
 
 #[tokio::test]
 async fn every_start_order_drains_before_it_reboots() {
-    // Each waits most of the time.
-    join_all(orders().into_iter().map(async |order| {
+    side_by_side(orders().into_iter().map(async |order| {
         let mut world = World::new().await;
         // The command came while the device was off.
         world.ask_reboot(7);

@@ -1,7 +1,6 @@
 //! The controller takes a reboot back, in each state of it.
 
-use futures::future::join_all;
-use scenarios::{ALL_STATES, At, PENDING, World};
+use scenarios::{ALL_STATES, At, PENDING, World, side_by_side};
 use topics::{DrainStatus, ZedAgentStatus};
 
 /// Past this point the device is going down, as in the reference.
@@ -12,8 +11,7 @@ fn can_be_taken_back(at: At) -> bool {
 #[tokio::test]
 async fn d19_a_reboot_that_is_taken_back_in_any_state_gives_the_node_back() {
     let worlds = ALL_STATES.into_iter().filter(|at| can_be_taken_back(*at));
-    // Each waits most of the time.
-    join_all(worlds.map(async |at| {
+    side_by_side(worlds.map(async |at| {
         let mut world = World::new().await;
         world.prepare(at).await;
         world.begin().await;

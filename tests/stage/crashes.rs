@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::{StreamExt as _, stream};
+
 use crate::{Agent, Processes, Story, World};
 
 /// Worlds at the same time: they wait most of their time.
@@ -253,6 +255,12 @@ pub fn by_chance(
         (format!("{what}, run {number}, its own seed {seed}"), job)
     });
     at_once(many, jobs.collect::<Vec<_>>())
+}
+
+/// Plays all of them, [`AT_ONCE`] at a time: each waits most of the time. More would be too many for the inotify instances
+/// that Linux gives a user, 128, of which every process takes one.
+pub async fn side_by_side<F: Future<Output = ()>>(plays: impl IntoIterator<Item = F>) {
+    stream::iter(plays).buffer_unordered(AT_ONCE).collect::<()>().await;
 }
 
 /// Does `jobs`, so many at once. Each says how many kills it has dealt; one that panics is a violation.

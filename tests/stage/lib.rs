@@ -29,7 +29,9 @@ mod world;
 mod writes;
 
 pub use cluster::{Cluster, UUID};
-pub use crashes::{AT_ONCE, Course, Crash, Dice, Outcome, at_once, by_chance, within, within_still};
+pub use crashes::{
+    AT_ONCE, Course, Crash, Dice, Outcome, at_once, by_chance, side_by_side, within, within_still,
+};
 pub use failing::{Calls, Failing};
 pub use hold::{ALL_STATES, At};
 pub use power::{Asked, folders_of_a_device, power_lost};

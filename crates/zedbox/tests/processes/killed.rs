@@ -3,8 +3,7 @@
 
 use std::path::Path;
 
-use futures::future::join_all;
-use scenarios::{ALL_STATES, Agent, At, World};
+use scenarios::{ALL_STATES, Agent, At, World, side_by_side};
 use topics::{DrainStatus, NodeDrainProgress, NodeDrainRequest};
 
 async fn killed(agent: Agent, at: At) {
@@ -42,8 +41,7 @@ macro_rules! killed {
     ($($name:ident: $agent:ident),+ $(,)?) => { $(
         #[tokio::test]
         async fn $name() {
-            // Each waits most of the time.
-            join_all(ALL_STATES.map(|at| killed(Agent::$agent, at))).await;
+            side_by_side(ALL_STATES.map(|at| killed(Agent::$agent, at))).await;
         }
     )+ };
 }
