@@ -321,9 +321,7 @@ impl<C: Fn(MachineOperation, &str) -> Option<CommandLine>> Programs<C> {
         };
         let refuse =
             |reason: String| Error::Device { operation: operation.word(), by: self.by.clone(), reason };
-        let output = Command::new(&program)
-            .args(&arguments)
-            .output()
+        let output = program::unless_busy(|| Command::new(&program).args(&arguments).output())
             .map_err(|source| refuse(format!("cannot run {}: {source}", program.display())))?;
         if output.status.success() {
             return Ok(());

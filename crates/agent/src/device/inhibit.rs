@@ -15,6 +15,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::Device;
+use super::program::unless_busy;
 use crate::Error;
 
 /// The first version whose locks count for root.
@@ -144,7 +145,8 @@ impl Drop for Inhibitor {
 fn take(program: &Path) -> std::io::Result<Child> {
     let mut command = Command::new(program);
     command.args(["--what=shutdown", "--mode=block", "--who=zedbox"]).arg(format!("--why={WHY}")).arg(READER);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    unless_busy(|| command.spawn())
 }
 
 /// Closes its input, at which it ends and logind lets go.
@@ -176,7 +178,7 @@ fn has_ended(child: &mut Child) -> bool {
 
 /// The number that `systemctl --version` begins with.
 fn version(systemctl: &Path) -> Result<u32, String> {
-    let output = Command::new(systemctl).arg("--version").stdin(Stdio::null()).output();
+    let output = unless_busy(|| Command::new(systemctl).arg("--version").stdin(Stdio::null()).output());
     let output = output.map_err(|cause| format!("{} cannot be run: {cause}", systemctl.display()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let number = text.split_whitespace().nth(1).and_then(|it| {

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -24,6 +25,21 @@ const ANSWER_BYTES: u64 = 64 << 10;
 /// What went wrong with a call.
 pub(crate) fn wrong(program: &Path, words: &[&str], why: &str) -> String {
     format!("{} {} {why}", program.display(), words.join(" "))
+}
+
+/// What `start` comes to, once its program can be run: one that was just written cannot, while a process that is being
+/// started still holds what its parent had open. For at most half a second.
+///
+/// # Errors
+/// That of the last try.
+pub(super) fn unless_busy<T>(mut start: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..BUSY_TRIES {
+        match start() {
+            Err(cause) if cause.kind() == io::ErrorKind::ExecutableFileBusy => thread::sleep(BUSY_PAUSE),
+            done => return done,
+        }
+    }
+    start()
 }
 
 /// Runs `program` to its end, and returns what it says. Nothing of it is left behind: it and its children are killed
@@ -108,7 +124,7 @@ type Ended = (ExitStatus, String, String);
 fn to_its_end(mut child: Child, running: &Mutex<Option<Pid>>) -> io::Result<Ended> {
     let pid = Pid::from_child(&child);
     let (out, err) = (child.stdout.take(), child.stderr.take());
-    let complaint = std::thread::spawn(move || text(err));
+    let complaint = thread::spawn(move || text(err));
     let said = text(out);
     // Its number stays its own until it is collected, so that whoever kills it kills nobody else.
     let waited = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
@@ -130,4 +146,26 @@ fn text(pipe: Option<impl Read>) -> io::Result<String> {
         io::copy(&mut pipe, &mut io::sink())?;
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_was_just_written_is_run_once_nobody_holds_it_open_any_more() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("program");
+        std::fs::copy("/bin/true", &path).unwrap();
+        let mut held = Some(std::fs::File::options().append(true).open(&path).unwrap());
+        let mut tries = 0;
+        let ended = unless_busy(|| {
+            tries += 1;
+            if tries == 3 {
+                held = None;
+            }
+            Command::new(&path).status()
+        });
+        assert!(ended.unwrap().success() && tries >= 3, "{tries} tries");
+    }
 }
