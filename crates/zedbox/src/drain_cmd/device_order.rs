@@ -94,7 +94,8 @@ async fn act(
     let order = DeviceOrder { op, boot_id, ordered_at: clock.wall(), reason: reason.to_owned(), by };
     let seen = Follow::open(&topic_root, clock).await.view().clone();
     let member = member(&topic_root);
-    if within.is_none() && !options.undrained && member == Some(false) && !seen.is_drained_here() {
+    let undrained = seen.is_outside(member);
+    if undrained && within.is_none() && !options.undrained {
         refuse_in_cluster(&topic_root, options.kubeconfig.as_deref()).await.with_context(doing)?;
     }
     match refuse_while_paused(&seen, &doing()) {
@@ -125,11 +126,7 @@ async fn act(
                 DeviceOp::Reboot => "reboots",
                 DeviceOp::Shutdown => "is switched off, until somebody switches it on by hand",
             };
-            let first = if member == Some(false) && !seen.is_drained_here() {
-                "nothing is drained,"
-            } else {
-                "this node is drained first, then"
-            };
+            let first = if undrained { "nothing is drained," } else { "this node is drained first, then" };
             let follow = if waits { "" } else { "`zedbox drain watch` follows the drain; " };
             let said = voice.paragraph(&format!(
                 "Ordered a {word}: {first} the machine {goes}. {follow}`zedbox {word} --cancel` withdraws it until then."

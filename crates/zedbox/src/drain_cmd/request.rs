@@ -83,7 +83,7 @@ pub(super) async fn ask(
     if !options.wait {
         return Ok(Exit::Done);
     }
-    if member == Some(false) && !seen.is_drained_here() {
+    if seen.is_outside(member) {
         Voice::warn("NOT DRAINED: the device config names no cluster, so nothing is drained; not waiting");
         return Ok(Exit::Skipped);
     }
@@ -174,7 +174,7 @@ pub(super) fn doubts(seen: &DrainView, member: Option<bool>) -> Vec<String> {
         );
     }
     match member {
-        Some(false) if !seen.is_drained_here() => lines.push(format!(
+        Some(false) if seen.is_outside(member) => lines.push(format!(
             "the device config names no cluster, so nothing is drained; if this node is in one, add its cluster section to {CONFIG}"
         )),
         None if seen.drain_status() == Some(DrainStatus::NotSupported) => lines.push(format!(

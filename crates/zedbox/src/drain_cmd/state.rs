@@ -74,18 +74,20 @@ impl DrainView {
         self.progress.is_none() || self.agreed().is_some()
     }
 
-    /// Whether a drain comes before an operation, as far as zedkube has said: not on a node in no cluster.
-    pub(super) fn is_drained_here(&self) -> bool {
-        self.drain_status().is_some_and(|it| it != DrainStatus::NotSupported)
+    /// Nothing is drained before an operation, as the device config names no cluster; `member` is what zedagent says.
+    pub(super) fn is_outside(&self, member: Option<bool>) -> bool {
+        let unsupported = self.drain_status().is_none_or(|it| it == DrainStatus::NotSupported);
+        member == Some(false) && unsupported
     }
 
-    /// A person's request was withdrawn, and zedkube has yet to hear of it.
+    /// COMPLETE for a person's request that was withdrawn: zedkube has yet to hear of it.
     pub(super) fn is_withdrawn(&self) -> bool {
         // What cannot be read may be there.
         let all_read = self.denied.is_empty() && self.broken.is_empty();
         let own =
             |it: &NodeDrainProgress| it.requested_by == Requester::Operator && it.phase != DrainPhase::Forced;
-        all_read && self.requests.is_empty() && self.agreed().is_some_and(own)
+        let complete = self.drain_status() == Some(DrainStatus::Complete);
+        complete && all_read && self.requests.is_empty() && self.agreed().is_some_and(own)
     }
 
     /// Pods that do not leave.
@@ -323,7 +325,7 @@ mod tests {
             ..NodeDrainProgress::default()
         });
         assert_eq!(view.state().exit(), Exit::UnderWay);
-        // What cannot be read may stand.
+        // What cannot be read may be there.
         view.denied.insert("run/zedbox".into());
         assert_eq!(view.state(), DrainState::Complete);
         view.denied.clear();

@@ -296,7 +296,7 @@ pub(super) fn next_step(seen: &DrainView) -> String {
     if let Some(held) = &seen.last_look {
         return held.next_step.clone();
     }
-    if seen.drain_status() == Some(DrainStatus::Complete) && seen.is_withdrawn() && !seen.live.is_dead() {
+    if seen.is_withdrawn() && !seen.live.is_dead() {
         return "nothing: zedkube removes its own cordon".to_owned();
     }
     let recorded = match seen.agreed() {

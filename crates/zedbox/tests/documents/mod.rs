@@ -97,27 +97,31 @@ impl Shown {
     }
 }
 
-/// All documents, by their paths from the top.
-fn documents() -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
-    let mut folders = vec![top().join("docs"), top().join("crates"), top().join("tests")];
-    let mut read = |path: &Path| {
-        let text = std::fs::read_to_string(path).unwrap();
-        found.push((path.strip_prefix(top()).unwrap().to_owned(), text));
-    };
-    for name in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"] {
-        read(&top().join(name));
-    }
+/// All files below `folder` with this extension.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|it| it == "md") {
-                read(&path);
+            } else if path.extension().is_some_and(|it| it == extension) {
+                found.push(path);
             }
         }
     }
+    found
+}
+
+/// All documents, by their paths from the top.
+fn documents() -> Vec<(PathBuf, String)> {
+    let names = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
+    let below = ["docs", "crates", "tests"].into_iter().flat_map(|it| files(&top().join(it), "md"));
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        (path.strip_prefix(top()).unwrap().to_owned(), text)
+    };
+    let mut found: Vec<_> = names.map(|it| top().join(it)).into_iter().chain(below).map(read).collect();
     found.sort();
     assert!(found.len() > 15, "the walk found {} documents only", found.len());
     found

@@ -2,11 +2,10 @@
 //! the scripts beside the documents.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 
-use super::{Shown, is_placeholder, shown, top, words};
+use super::{Shown, files, is_placeholder, shown, top, words};
 
 /// What a line says in place of something that is no plain text.
 const FOR: [(&str, &str); 5] =
@@ -37,7 +36,7 @@ fn refused(text: &str, whole: bool) -> Option<String> {
     (!fine).then(|| cause.render().to_string())
 }
 
-/// What stands for a value that the program puts in.
+/// What replaces a value that the program puts in.
 const PUT_IN: [(&str, &str); 3] =
     [("zedbox {} --cancel", "zedbox reboot --cancel"), ("{word}", "reboot"), ("{whom}", "reboot")];
 
@@ -60,22 +59,9 @@ fn said_in(source: &str) -> Vec<String> {
     spans.map(line).collect()
 }
 
-/// All files below `folder` whose name ends so.
-fn files(folder: &Path, end: &str, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, end, found);
-        } else if path.to_string_lossy().ends_with(end) {
-            found.push(path);
-        }
-    }
-}
-
 #[test]
 fn every_zedbox_line_that_the_program_says_is_one_that_it_takes() {
-    let (mut sources, mut lines) = (Vec::new(), 0);
-    files(&top().join("crates"), ".rs", &mut sources);
+    let (mut sources, mut lines) = (files(&top().join("crates"), "rs"), 0);
     sources.retain(|it| it.components().any(|part| part.as_os_str() == "src"));
     let mut wrong = Vec::new();
     for source in &sources {
