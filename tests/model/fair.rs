@@ -51,19 +51,19 @@ impl Fair {
                 let why = at.under.ghost.wrong.clone().unwrap_or_default();
                 return Err(Stuck { why, at: Box::new(at), steps: chain.len() });
             }
-            let known = self.knows(at.fingerprint);
+            let known = self.knows(at.fingerprint());
             // What waits must not be lost sight of where another run has been.
             if known && waited.is_zero() {
                 break;
             }
-            if !on_chain.insert(at.fingerprint) {
+            if !on_chain.insert(at.fingerprint()) {
                 return Err(Stuck {
                     why: format!("goes round for ever: {}", at.unfulfilled()),
                     at: Box::new(at),
                     steps: chain.len(),
                 });
             }
-            chain.push(at.fingerprint);
+            chain.push(at.fingerprint());
             match at.benign_in() {
                 Some((next, time)) => {
                     let released = at.released();

@@ -89,12 +89,12 @@ fn plant(find: impl Fn(&Scenario) -> Report) {
 
 #[test]
 fn never_early_and_never_stuck_within_bounds() {
-    check(&scenarios::all(), Bounds { depth: 40, states: 10_000, threads: 2 });
+    check(&scenarios::all(), Bounds { depth: 40, states: 5_000, threads: 2 });
 }
 
 #[test]
 fn never_early_and_never_stuck_on_random_ways() {
-    roam(20);
+    roam(10);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn the_scenarios_of_the_faults_are_sound_without_them() {
     // Several faults show in the same scenario.
     let mut seen = HashSet::new();
     healthy.retain(|it| seen.insert(format!("{it:?}")));
-    check(&healthy, Bounds { depth: 40, states: 1_500, threads: 2 });
+    check(&healthy, Bounds { depth: 40, states: 1_000, threads: 2 });
 }
 
 #[test]

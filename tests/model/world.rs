@@ -4,7 +4,7 @@
 
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agent::partitions::{Label, Partition, PartitionState, Partitions};
@@ -157,21 +157,29 @@ pub(crate) struct State {
     pub(crate) news: u32,
     /// What the keeper of its turn is asked; `site` hears it at once.
     pub(crate) asks: Vec<Ask>,
-    prints: [Print; 10],
-    pub(crate) fingerprint: u64,
+    /// Of its parts, each worked out when somebody asks after it was touched.
+    prints: [OnceLock<Print>; 10],
+    fingerprint: OnceLock<u64>,
 }
 
 impl PartialEq for State {
     fn eq(&self, other: &Self) -> bool {
-        self.fingerprint == other.fingerprint
+        self.fingerprint() == other.fingerprint()
     }
 }
 
 impl Hash for State {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.fingerprint);
+        state.write_u64(self.fingerprint());
     }
 }
+
+/// The places of the files of each writer among the fingerprints.
+const FILES_OF_ZEDAGENT: usize = 4 + Writer::Zedagent as usize;
+const FILES_OF_NODEAGENT: usize = 4 + Writer::Nodeagent as usize;
+const FILES_OF_ZEDKUBE: usize = 4 + Writer::Zedkube as usize;
+const FILES_OF_BASEOSMGR: usize = 4 + Writer::Baseosmgr as usize;
+const FILES_OF_A_PERSON: usize = 4 + Writer::Person as usize;
 
 /// What a step has touched.
 #[derive(Debug, Clone, Copy, Default)]
@@ -254,7 +262,7 @@ impl State {
             news: 0,
             asks: Vec::new(),
             prints: Default::default(),
-            fingerprint: 0,
+            fingerprint: OnceLock::new(),
         };
         state.seal(Touched::ALL);
         state
@@ -383,7 +391,7 @@ impl State {
         under.ghost.boot();
     }
 
-    /// Works out what is new, and the fingerprint.
+    /// Works out what is new; what was touched has other fingerprints.
     pub(crate) fn seal(&mut self, touched: Touched) {
         if touched.files.contains(&true) {
             let standing: Vec<_> =
@@ -400,38 +408,51 @@ impl State {
             };
             self.news = self.news & !(1 << link.index()) | u32::from(news) << link.index();
         }
-        let asked = &self.asked;
-        let parts = &mut self.prints;
-        macro_rules! core {
-            ($place:expr, $agent:ident) => {
-                if touched.agents[$place] {
-                    parts[$place] = Print::of(&self.$agent.core, self.$agent.now, asked);
-                }
-            };
-        }
-        core!(0, zedagent);
-        core!(1, nodeagent);
-        core!(2, zedkube);
-        core!(3, baseosmgr);
-        let (disk, run, kube) = (&self.disk, &self.disk.run, self.zedkube.now);
-        let mut files = |writer: Writer, files: &dyn Debug| {
+        let stale = |part: usize| match part {
+            0..4 => touched.agents[part],
             // The journal of zedkube tells the time, too.
-            let clock = writer == Writer::Zedkube;
-            if touched.files[writer as usize] || clock && touched.agents[2] {
-                parts[4 + writer as usize] = Print::of(&files, kube, asked);
-            }
+            4..9 => touched.files[part - 4] || part - 4 == Writer::Zedkube as usize && touched.agents[2],
+            _ => true,
         };
-        let zedagent =
-            (&disk.counters, &disk.pending, run.member, run.image, &run.requests[0], &run.zedagent);
-        files(Writer::Zedagent, &zedagent);
-        files(Writer::Nodeagent, &(&run.nodeagent, &run.latched, &run.tested, &run.question));
-        files(Writer::Zedkube, &(&disk.journal, disk.leave, &run.status, &run.progress, &run.outage));
-        let baseosmgr = (&disk.saved, &disk.partitions, &run.requests[1], &run.zboot, &run.images);
-        files(Writer::Baseosmgr, &baseosmgr);
-        files(Writer::Person, &(disk.config, disk.force, &disk.pause, run.looked_in, &run.requests[2]));
-        let first = self.heard.iter().map(Option::is_none).collect::<Vec<_>>();
-        parts[9] = Print::of(&(&self.under, first, self.news), Mono::START, asked);
-        self.fingerprint = Print::all(&self.prints);
+        for part in (0..self.prints.len()).filter(|part| stale(*part)) {
+            self.prints[part].take();
+        }
+        self.fingerprint.take();
+    }
+
+    /// Two states with the same are taken for one.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let print = |part: usize| self.prints[part].get_or_init(|| self.print(part));
+        *self.fingerprint.get_or_init(|| Print::all((0..self.prints.len()).map(print)))
+    }
+
+    fn print(&self, part: usize) -> Print {
+        let (disk, run, kube) = (&self.disk, &self.disk.run, self.zedkube.now);
+        let of = |value: &dyn Debug, now| Print::of(&value, now, &self.asked);
+        match part {
+            0 => of(&self.zedagent.core, self.zedagent.now),
+            1 => of(&self.nodeagent.core, self.nodeagent.now),
+            2 => of(&self.zedkube.core, kube),
+            3 => of(&self.baseosmgr.core, self.baseosmgr.now),
+            FILES_OF_ZEDAGENT => of(
+                &(&disk.counters, &disk.pending, run.member, run.image, &run.requests[0], &run.zedagent),
+                kube,
+            ),
+            FILES_OF_NODEAGENT => of(&(&run.nodeagent, &run.latched, &run.tested, &run.question), kube),
+            FILES_OF_ZEDKUBE => {
+                of(&(&disk.journal, disk.leave, &run.status, &run.progress, &run.outage), kube)
+            }
+            FILES_OF_BASEOSMGR => {
+                of(&(&disk.saved, &disk.partitions, &run.requests[1], &run.zboot, &run.images), kube)
+            }
+            FILES_OF_A_PERSON => {
+                of(&(disk.config, disk.force, &disk.pause, run.looked_in, &run.requests[2]), kube)
+            }
+            _ => {
+                let first = self.heard.iter().map(Option::is_none).collect::<Vec<_>>();
+                of(&(&self.under, first, self.news), Mono::START)
+            }
+        }
     }
 
     /// The state as its fingerprint sees it, for a person.

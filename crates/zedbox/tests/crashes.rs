@@ -2,8 +2,8 @@
 //! again at once: the end is the undisturbed one (goals R1, R7).
 //!
 //! Here the writer of each file is killed when that file has appeared, and zedkube at each step of the others'
-//! journals, at every other of these writes: an update ends in a reboot, which is killed at those between. Each agent at
-//! each write is tried by `cargo test -p zedbox --test soak -- --all`.
+//! journals, at every third of these writes: an update ends in a reboot, which is killed at others than a reboot alone.
+//! Each agent at each write is tried by `cargo test -p zedbox --test soak -- --all`.
 
 #![expect(clippy::print_stdout, reason = "a test that tries what it finds says how much that was")]
 
@@ -28,9 +28,9 @@ fn is_tried(crash: &Crash) -> bool {
 fn killed_anywhere(story: Story) {
     let course = within(Course::of(story, Path::new(env!("CARGO_BIN_EXE_zedbox"))));
     let first = usize::from(story == Story::Update);
-    let crashes: Vec<Crash> = course.crashes().into_iter().filter(is_tried).skip(first).step_by(2).collect();
+    let crashes: Vec<Crash> = course.crashes().into_iter().filter(is_tried).skip(first).step_by(3).collect();
     let tried = crashes.len();
-    assert!(tried > 50, "{tried} writes only: {:#?}", course.written);
+    assert!(tried > 35, "{tried} writes only: {:#?}", course.written);
     let outcome = course.all_crashed(crashes);
     println!("{story:?}: {} runs, {} kills", outcome.runs, outcome.kills);
     assert!(outcome.violations.is_empty(), "{}", outcome.violations.join("\n\n"));

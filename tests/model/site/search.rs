@@ -163,7 +163,7 @@ impl Model for Devices {
         vec![
             Property::always(NEVER_TOO_MANY, |_, site: &Site| site.wrong.is_none()),
             Property::always(NEVER_STUCK, |model: &Self, site: &Site| {
-                let sampled = site.fingerprint.is_multiple_of(SAMPLED_BY_SEARCH);
+                let sampled = site.fingerprint().is_multiple_of(SAMPLED_BY_SEARCH);
                 site.wrong.is_some() || !sampled || model.fair.check_site(site).is_ok()
             }),
         ]

@@ -2,7 +2,7 @@
 //! share, their nodes as the others see them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use outage::turn::event::{Effect, Event, RecordWritten};
 use outage::turn::record::{Class, RecordSnapshot, RecordWrite, TurnRecord};
@@ -42,7 +42,7 @@ pub(crate) struct Member {
     /// Its last question before going down, and the servers that were off then and ever since.
     pub(crate) looks: Option<u64>,
     pub(crate) missing: Vec<usize>,
-    print: u64,
+    print: OnceLock<u64>,
 }
 
 /// How often what may still happen to the site.
@@ -74,18 +74,30 @@ pub(crate) struct Site {
     pub(crate) leases: u32,
     pub(crate) left: Trouble,
     pub(crate) wrong: Option<String>,
-    pub(crate) fingerprint: u64,
+    fingerprint: OnceLock<u64>,
+}
+
+impl Member {
+    fn printed(&self) -> u64 {
+        let (now, asked) = (self.state.now(Who::Zedkube), &self.state.asked);
+        let flags = (self.off, self.shown, self.out, self.excused, &self.missing);
+        let shape = self.keeper.as_ref().map(Keeper::shape);
+        let keeper = Print::of(&(shape, flags), now, asked);
+        let mut hasher = DefaultHasher::new();
+        (self.state.fingerprint(), Print::all([&keeper])).hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 impl PartialEq for Site {
     fn eq(&self, other: &Self) -> bool {
-        self.fingerprint == other.fingerprint
+        self.fingerprint() == other.fingerprint()
     }
 }
 
 impl Hash for Site {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.fingerprint);
+        state.write_u64(self.fingerprint());
     }
 }
 
@@ -105,7 +117,7 @@ impl Site {
             goes: false,
             looks: None,
             missing: Vec::new(),
-            print: 0,
+            print: OnceLock::new(),
         };
         let mut site = Self {
             members: healthy.devices().map(member).map(Arc::new).collect(),
@@ -115,7 +127,7 @@ impl Site {
             leases: 0,
             left: plan.trouble,
             wrong: None,
-            fingerprint: 0,
+            fingerprint: OnceLock::new(),
             plan: healthy,
         };
         if plan.from != From::Rest || plan.limit > 1 {
@@ -303,31 +315,26 @@ impl Site {
         self.older.drain(..over);
     }
 
-    /// Works out the fingerprint after a step of these devices.
+    /// What follows a step has another fingerprint, of which the devices that were touched have new parts.
     pub(crate) fn seal(&mut self) {
-        for member in &mut self.members {
-            if member.print == 0 {
-                let member = Arc::make_mut(member);
-                let (now, asked) = (member.state.now(Who::Zedkube), &member.state.asked);
-                let flags = (member.off, member.shown, member.out, member.excused, &member.missing);
-                let shape = member.keeper.as_ref().map(Keeper::shape);
-                let keeper = Print::of(&(shape, flags), now, asked);
-                let mut hasher = DefaultHasher::new();
-                (member.state.fingerprint, Print::all([&keeper])).hash(&mut hasher);
-                member.print = hasher.finish().max(1);
+        self.fingerprint.take();
+    }
+
+    /// Two states with the same are taken for one.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        *self.fingerprint.get_or_init(|| {
+            let mut hasher = DefaultHasher::new();
+            for member in &self.members {
+                member.print.get_or_init(|| member.printed()).hash(&mut hasher);
             }
-        }
-        let mut hasher = DefaultHasher::new();
-        for member in &self.members {
-            member.print.hash(&mut hasher);
-        }
-        (&self.lease, &self.older, self.left, &self.wrong).hash(&mut hasher);
-        self.fingerprint = hasher.finish();
+            (&self.lease, &self.older, self.left, &self.wrong).hash(&mut hasher);
+            hasher.finish()
+        })
     }
 
     /// This device is to be printed again.
     pub(crate) fn touch(&mut self, nth: usize) {
-        self.member(nth).print = 0;
+        self.member(nth).print.take();
     }
 
     /// The state for a person.

@@ -39,7 +39,7 @@ pub(crate) fn said() -> OperatorStatement {
 
 impl Place {
     async fn new() -> Self {
-        Self::of(Cluster::embedded_of_three().await, &[("site_step_ms", 200)]).await
+        Self::of(Cluster::embedded_of_three().await, &[]).await
     }
 
     pub(crate) async fn of(clusters: Vec<Cluster>, limits: &[(&str, u64)]) -> Self {

@@ -134,7 +134,7 @@ impl Place {
 
     /// Hours pass: kubelets renew their leases as often as real ones.
     async fn patient() -> Self {
-        let limits = [("uncordon_poll_ms", 2_000), ("gate_hold_ms", 1_000)];
+        let limits = [("uncordon_poll_ms", 15_000), ("gate_hold_ms", 1_000), ("site_step_ms", 10_000)];
         let mut place = Self::of(Cluster::embedded_of(3, Duration::from_secs(10)).await, &limits).await;
         for world in &mut place.worlds {
             world.patience = Duration::from_hours(6);

@@ -72,7 +72,7 @@ async fn refused(what: &str, put: impl Fn(&Device)) {
     // Written once more, it is still the same file with the same fault.
     for _ in 0..2 {
         device.change(&put).await;
-        device.pass(Duration::from_mins(10)).await;
+        device.pass(Duration::from_mins(6)).await;
     }
     assert_eq!((device.diary.written(), device.sim.faults().count("PATCH", "/")), before, "{what}");
     // A warning that the drain stalls says it, too.

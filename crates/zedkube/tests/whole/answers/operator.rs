@@ -17,7 +17,7 @@ async fn a_person_gets_the_node_and_gives_it_back() {
     assert!(!device.topic_root.path("run/zedbox").exists());
     device.ask(US, 1).await;
     device.until(DrainStatus::Complete, US, 1).await;
-    device.pass(Duration::from_hours(24)).await;
+    device.pass(Duration::from_hours(3)).await;
     assert_eq!((device.status(), device.cordoned()), (status(9, 4), true));
     assert_eq!(device.pods_to_leave(), [""; 0]);
     let progress = device.progress();

@@ -35,7 +35,7 @@ async fn fails(mut device: Device, how: DrainStatus) -> Device {
 
 async fn ends(mut device: Device, how: DrainStatus) -> Device {
     device.until(how, US, 1).await;
-    device.pass(Duration::from_hours(2)).await;
+    device.pass(Duration::from_mins(40)).await;
     assert_eq!(device.status(), status(how.number(), 2));
     assert!(!device.diary.ever_complete(), "{:#?}", device.diary.lines());
     let progress = device.progress();
@@ -94,7 +94,7 @@ async fn never_complete_when_the_user_of_the_kubeconfig_is_refused_in_mid_drain(
 
 #[tokio::test(start_paused = true)]
 async fn never_complete_when_the_api_goes_away_in_mid_drain() {
-    let device = held(limits()).await;
+    let device = held(Limits { drain_tries: 2, ..limits() }).await;
     for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
         device.sim.faults().script(method, "/", ALWAYS, ScriptedFault::Cut);
     }

@@ -40,8 +40,9 @@ struct End {
     evicted_twice: bool,
 }
 
-async fn end(device: &mut Device) -> End {
-    device.pass(Duration::from_mins(30)).await;
+async fn end(device: &mut Device, trouble: Trouble) -> End {
+    // An attempt that fails is followed by a pause of five minutes.
+    device.pass(Duration::from_mins(6) * (1 + trouble.refusals)).await;
     let mut evicted = device.sim.faults().evicted();
     let all = evicted.len();
     evicted.sort();
@@ -57,8 +58,9 @@ async fn end(device: &mut Device) -> End {
 async fn killed_at(state: DrainStatus, trouble: Trouble) {
     let mut undisturbed = device(trouble).await;
     undisturbed.ask(US, 1).await;
-    let expected = end(&mut undisturbed).await;
+    let expected = end(&mut undisturbed, trouble).await;
     assert!(!expected.evicted_twice);
+    undisturbed.leave().await;
 
     let mut device = device(trouble).await;
     device.kill_at(&format!(" to {{{} 2}}", state.text()), 1);
@@ -67,7 +69,7 @@ async fn killed_at(state: DrainStatus, trouble: Trouble) {
     assert_eq!(device.status(), status(state.number(), 2));
     let before = device.diary.written().len();
     device.start().await;
-    assert_eq!(end(&mut device).await, expected, "killed at {state:?}");
+    assert_eq!(end(&mut device, trouble).await, expected, "killed at {state:?}");
     // In between nobody is told that nothing is asked for, or that the node is in no cluster.
     let since = device.diary.written().split_off(before);
     let idle = [status(1, 1), status(2, 1), status(1, 2), status(2, 2)];
@@ -102,7 +104,8 @@ async fn killed_at_any_line_of_its_log_it_comes_to_the_same_end() {
         let mut undisturbed = device(trouble).await;
         let first = undisturbed.diary.count(ANY) + 1;
         undisturbed.ask(US, 1).await;
-        let expected = end(&mut undisturbed).await;
+        let expected = end(&mut undisturbed, trouble).await;
+        undisturbed.leave().await;
         let last = undisturbed.diary.count(ANY);
         assert!(last > first + 8, "{:#?}", undisturbed.diary.lines());
         for line in first..=last {
@@ -112,7 +115,12 @@ async fn killed_at_any_line_of_its_log_it_comes_to_the_same_end() {
             device.killed().await;
             device.start().await;
             let lines = device.diary.lines();
-            assert_eq!(end(&mut device).await, expected, "{trouble:?} killed at {}", lines[line - 1].text);
+            assert_eq!(
+                end(&mut device, trouble).await,
+                expected,
+                "{trouble:?} killed at {}",
+                lines[line - 1].text
+            );
         }
     }
 }

@@ -35,7 +35,7 @@ async fn r4_an_api_that_is_away_for_hours_is_named_once_and_the_work_ends_soon_a
     }
     let before = device.diary.count(GATE);
     device.start().await;
-    device.pass(Duration::from_hours(6)).await;
+    device.pass(Duration::from_hours(2)).await;
     let progress = device.progress();
     assert!(device.cordoned() && progress.gate.failed, "{progress:?}");
     assert_eq!(progress.gate.layer, "kubernetes-service");
@@ -57,7 +57,7 @@ async fn r4_a_storage_pod_that_crashes_keeps_our_cordon_and_says_so_for_as_long_
     device.sim.crash_loop("longhorn-system", "longhorn-manager", true);
     device.start().await;
     for _ in 0..3 {
-        device.pass(Duration::from_hours(1)).await;
+        device.pass(Duration::from_mins(20)).await;
         let progress = device.progress();
         assert!(device.cordoned());
         assert_eq!((progress.phase, progress.gate.layer.as_str()), (DrainPhase::AfterBoot, "storage-pods"));
@@ -94,7 +94,7 @@ async fn r5_stale_taints_go_and_are_counted_logged_and_shown() {
 #[tokio::test(start_paused = true)]
 async fn r5_v2_taints_that_come_back_go_as_long_as_the_agent_runs() {
     let mut device = Device::idle().await;
-    device.pass(Duration::from_hours(2)).await;
+    device.pass(Duration::from_hours(1)).await;
     let taint = |device: &Device| {
         let all = json!([
             { "key": "node.kubernetes.io/unreachable", "effect": "NoExecute" },
@@ -114,7 +114,7 @@ async fn r5_v2_taints_that_come_back_go_as_long_as_the_agent_runs() {
         let warned = usize::from(times == 3);
         assert_eq!(device.diary.count("had to be removed 3 times or more within 24 h"), warned);
         assert_eq!(device.progress().gate.warnings.len(), warned);
-        device.pass(Duration::from_hours(3)).await;
+        device.pass(Duration::from_hours(1)).await;
     }
     // At rest one node is watched, and what is to be known without an API is listed once in ten minutes.
     let before = device.sim.faults().requests().len();

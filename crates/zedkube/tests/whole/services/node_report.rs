@@ -72,7 +72,7 @@ async fn o7_a_drain_that_stays_blocked_is_warned_of_once_in_log_event_and_condit
     device.ask_blocked(US).await;
     device.pass(Duration::from_mins(9)).await;
     assert_eq!(device.diary.count("is stalled"), 0);
-    device.pass(Duration::from_hours(3)).await;
+    device.pass(Duration::from_hours(1)).await;
     assert_eq!(device.diary.count("the drain of this node is stalled: no progress for 10 min"), 1);
     assert_eq!(shown(&device), pair("False", "Stalled"));
     let events = device.sim.list("events");
