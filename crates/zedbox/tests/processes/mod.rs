@@ -7,7 +7,6 @@ mod clock_set;
 mod descriptors;
 mod disk;
 mod election;
-mod failing;
 mod killed;
 mod log_words;
 mod secrets;

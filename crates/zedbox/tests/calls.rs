@@ -1,7 +1,7 @@
 //! Real agents on a disk that fails with EIO at each single call in turn, through a whole reboot (goals K2).
 //!
 //! strace plants the failures from outside. Here some calls by chance fail, a few of each kind;
-//! `cargo test -p zedbox --test whole failing -- --ignored` lets each one fail.
+//! `cargo test -p zedbox --test whole calls -- --ignored` lets each one fail.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::Write as _;
@@ -46,7 +46,7 @@ fn by_chance(calls: &Calls, some: usize, dice: &mut Dice) -> Vec<Failing> {
         let kind = usize::try_from(dice.below(u64::try_from(kinds.len()).unwrap())).unwrap();
         let ((agent, call), most) = kinds.swap_remove(kind);
         let nth = usize::try_from(1 + dice.below(u64::try_from(*most).unwrap())).unwrap();
-        let count = *dice.one_of(&[1, 10]);
+        let count = *dice.one_of(&[1, 4]);
         chosen.push(Failing { agent: *agent, call: call.clone(), nth, count });
     }
     chosen
@@ -96,7 +96,7 @@ fn fails_anywhere(whole: bool, some: Option<usize>) {
     let runs = chosen.len();
     writeln!(
         std::io::stderr(),
-        "{runs} of {all} calls fail; each one with `cargo test -p zedbox --test whole failing -- --ignored`"
+        "{runs} of {all} calls fail; each one with `cargo test -p zedbox --test whole calls -- --ignored`"
     )
     .unwrap();
     let jobs = chosen.into_iter().map(|failing| {
