@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use step::Inserted as _;
 use topics::{ConfigItemValue, ConfigItemValueMap};
 
 /// What a property's number counts.
@@ -87,7 +88,7 @@ pub struct Properties {
 
 impl Default for Properties {
     fn default() -> Self {
-        Self { values: NUMERIC.iter().map(|it| (it.name, it.default)).collect() }
+        Self { values: NUMERIC.iter().map(|it| (it.name, it.default)).into_map() }
     }
 }
 

@@ -12,6 +12,7 @@ use agent::force::Orders;
 use agent::wire::{GLOBAL, ZEDKUBE};
 use agent::{AgentContext, Error, Hands, Tasks, Troubles, Weight, publication, report, wire};
 use pubsub::{Publication, TopicRoot};
+use step::Inserted as _;
 use topics::{
     BootReason, GoTime, NodeAgentStatus, NodeDrainProgress, NodeDrainStatus, OutageQuestion, ZbootConfig,
 };
@@ -125,7 +126,7 @@ impl Shell {
 
     fn tested(&self) -> BTreeSet<String> {
         let passed = |label: &&&str| self.verdicts.get(label).is_some_and(|it| it.test_complete);
-        LABELS.iter().filter(passed).map(|label| (*label).to_owned()).collect()
+        LABELS.iter().filter(passed).map(|label| (*label).to_owned()).into_set()
     }
 
     fn journal(&mut self, latched: Resumed) -> Result<(), Error> {

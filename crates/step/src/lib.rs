@@ -4,11 +4,13 @@
 //! Pure: no clock, no I/O, no task.
 
 mod dice;
+mod inserted;
 mod named;
 mod planted;
 mod timers;
 
 pub use dice::Dice;
+pub use inserted::Inserted;
 #[cfg(feature = "planted-faults")]
 pub use planted::plant;
 pub use planted::{Fault, planted};

@@ -46,11 +46,15 @@ pub(crate) fn get(
     Ok(Built { bytes, libraries: libraries(workspace, target)? })
 }
 
+/// Lets LLVM put code that stands in several functions into one of its own: 5 % of the program. No profile of cargo can
+/// say it.
+const OUTLINER: &str = "-Cllvm-args=-enable-machine-outliner=always";
+
 /// What the compiler is called with; variables of the caller for the same are not heard.
 fn flags(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
     let remap = |(folder, name): (PathBuf, &str)| format!("--remap-path-prefix={}={name}", folder.display());
     let remaps = folders(workspace)?.into_iter().map(remap);
-    Ok(["-Ctarget-feature=+crt-static".to_owned()].into_iter().chain(remaps).collect())
+    Ok(["-Ctarget-feature=+crt-static", OUTLINER].map(str::to_owned).into_iter().chain(remaps).collect())
 }
 
 /// Folders of this machine whose names a compiler may put into a program, and what stands there instead. Of two that fit,

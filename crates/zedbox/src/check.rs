@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use pubsub::{FILE_LIMIT_BYTES, store};
 use serde_json::Value;
+use step::Inserted as _;
 use topics::{FORCE_FILE, Reread, go_json, read_force};
 
 use crate::args::settings;
@@ -77,7 +78,7 @@ struct FileCheck {
 impl FileCheck {
     fn new() -> Self {
         Self {
-            topics: topics::readers().into_iter().collect(),
+            topics: topics::readers().into_iter().into_map(),
             files: 0,
             passed_over: 0,
             findings: Vec::new(),

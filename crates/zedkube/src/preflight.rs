@@ -18,6 +18,7 @@ use kubeapi::reply::Reach;
 use kubeapi::{ApiClient, OwnNode};
 use kubenodeop::{AttemptBlocker, PreflightError};
 use pubsub::{FileState, TopicRoot};
+use step::Inserted as _;
 use tokio::sync::watch;
 use topics::{DrainFinding, DrainPreflight, PASS_FILE, PreflightPass};
 use tracing::warn;
@@ -103,7 +104,7 @@ impl PreflightRunner {
         let stops = |found: &[Finding]| found.iter().any(|it| self.stops(it));
         let due = |part: PreflightPart| seen.found.get(&part).is_none_or(|it| stops(it));
         let sources: BTreeSet<ClusterSource> =
-            ClusterSource::ALL.into_iter().filter(|it| due(PreflightPart::Cluster(*it))).collect();
+            ClusterSource::ALL.into_iter().filter(|it| due(PreflightPart::Cluster(*it))).into_set();
         let (pods, machine) =
             (due(PreflightPart::Pods) || !seen.blockers.is_empty(), due(PreflightPart::Machine));
         let turns = self.limits.take_turns && due(PreflightPart::Turns);

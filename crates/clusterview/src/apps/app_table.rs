@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::pods::AppPod;
-use step::Mono;
+use step::{Inserted as _, Mono};
 use topics::ENClusterAppStatus;
 
 use super::app::App;
@@ -69,7 +69,7 @@ impl AppTable {
             node: None,
             pods: Vec::new(),
             ear: Ear::default(),
-            said: said.into_iter().collect(),
+            said: said.into_iter().into_map(),
             quiet: BTreeMap::new(),
             refused: BTreeMap::new(),
             owed: BTreeMap::new(),

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::pods::{AppPod, LogLine, LogRequest};
-use step::Mono;
+use step::{Inserted as _, Mono};
 use topics::{AppLogMark, AppLogMarks};
 
 use super::app::{App, PodRole};
@@ -47,7 +47,7 @@ impl Scene {
         Self {
             apps: book.is_read().then(|| book.apps().keys().cloned().collect()),
             pods: book.is_well().then(|| book.pods().iter().map(|pod| pod.uid.clone()).collect()),
-            runs: runs.collect(),
+            runs: runs.into_map(),
         }
     }
 }
@@ -97,7 +97,7 @@ impl LogCourse {
             };
             (source, LogMark::read(it.restarts, it.older, &it.moments))
         });
-        Self { resting: resting.collect(), ..Self::default() }
+        Self { resting: resting.into_map(), ..Self::default() }
     }
 
     /// The scene as it is now.

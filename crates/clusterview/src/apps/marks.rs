@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
+use step::Inserted as _;
 use topics::{AppLogMoment, GoTime};
 
 /// As many moments are kept.
@@ -83,7 +84,7 @@ pub(super) struct Sieve {
 impl Sieve {
     pub(super) fn of(mark: &LogMark) -> Self {
         let floor = mark.oldest().filter(|_| mark.older);
-        Self { left: mark.moments.iter().copied().collect(), floor, anchored: false }
+        Self { left: mark.moments.iter().copied().into_map(), floor, anchored: false }
     }
 
     /// Whether the next line of the log, written then, has not been handed on.

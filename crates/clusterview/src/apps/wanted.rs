@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use step::Inserted as _;
 use topics::Affinity;
 
 use super::app::{App, PodRole};
@@ -39,7 +40,7 @@ impl AppRequirements {
         let designated =
             |native: bool| table.apps().values().filter(move |it| it.designated && it.native == native);
         let ports = designated(true).flat_map(|it| it.ports.iter().cloned()).collect();
-        let places = designated(false).map(|it| (it.name.clone(), it.affinity)).collect();
+        let places = designated(false).map(|it| (it.name.clone(), it.affinity)).into_map();
         Self { consoles: consoles(table, before), ports: Some(ports), places: Some(places) }
     }
 }
@@ -67,7 +68,7 @@ fn consoles(table: &AppTable, before: &AppRequirements) -> Option<BTreeMap<Strin
         });
         Some((key.clone(), Console { machine: machine.max()?, port }))
     };
-    Some(apps().filter_map(console).collect())
+    Some(apps().filter_map(console).into_map())
 }
 
 #[cfg(test)]

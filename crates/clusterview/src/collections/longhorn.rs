@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::facts::{EngineFact, Replica, Snapshot, StorageNode, Vm, Volume};
 use super::objects::ready_since;
 use kubeapi::objects::{RawObject, condition, text};
+use step::Inserted as _;
 
 /// The live data of a volume stands among its snapshots under this name; it is no snapshot.
 const HEAD: &str = "volume-head";
@@ -60,7 +61,7 @@ pub(super) fn engine(raw: &RawObject) -> EngineFact {
 
 fn each<T>(map: &Value, read: impl Fn(&Value) -> T) -> BTreeMap<String, T> {
     let members = map.as_object().into_iter().flatten();
-    members.map(|(name, value)| (name.clone(), read(value))).collect()
+    members.map(|(name, value)| (name.clone(), read(value))).into_map()
 }
 
 pub(super) fn snapshot(raw: &RawObject) -> Snapshot {

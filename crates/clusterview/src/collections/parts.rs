@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use step::Mono;
+use step::{Inserted as _, Mono};
 
 /// How long the content of a part outlives its last good call.
 pub const LAST_GOOD: Duration = Duration::from_secs(300);
@@ -133,7 +133,7 @@ impl Parts {
     /// Looks which content is too old by now; whether that is new for some.
     pub(super) fn expire(&mut self, now: Mono) -> bool {
         let old: BTreeSet<Collection> =
-            self.failing().filter(|(_, since, ..)| now >= *since + LAST_GOOD).map(|it| it.0).collect();
+            self.failing().filter(|(_, since, ..)| now >= *since + LAST_GOOD).map(|it| it.0).into_set();
         let new = self.expired != old;
         self.expired = old;
         new

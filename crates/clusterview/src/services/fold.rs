@@ -5,6 +5,7 @@
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
+use step::Inserted as _;
 use topics::{
     Cidr, ErrorDescription, ErrorSeverity, GoTime, KubeIngressInfo, KubeLbPoolStatus, KubeServiceInfo,
     KubeUserServices,
@@ -39,7 +40,7 @@ pub(super) struct ServicesView<'a> {
 pub(super) fn fold(view: &ServicesView<'_>, before: Option<&KubeUserServices>) -> KubeUserServices {
     let services = ports(view.services);
     let allocated: BTreeSet<&str> =
-        services.iter().map(|it| it.load_balancer_ip.as_str()).filter(|it| !it.is_empty()).collect();
+        services.iter().map(|it| it.load_balancer_ip.as_str()).filter(|it| !it.is_empty()).into_set();
     let ingresses = paths(view, &services);
     let Some(pools) = view.pools else {
         let was = before.cloned().unwrap_or_default();

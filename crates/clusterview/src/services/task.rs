@@ -11,7 +11,7 @@ use agent::{AgentContext, Clock, Error, Outlet, Tasks, Troubles, turn};
 use kubeapi::ApiClient;
 use kubeapi::watch::WatchScope;
 use pubsub::Change;
-use step::Mono;
+use step::{Inserted as _, Mono};
 use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus, ErrorDescription, KubeUserServices};
 use tracing::info;
 
@@ -158,5 +158,5 @@ async fn changed(followers: &mut Option<Followers>) {
 fn addresses(network: &DeviceNetworkStatus) -> BTreeSet<IpAddr> {
     let ports = network.ports.iter().flatten();
     let all = ports.flat_map(|it| it.addr_info_list.iter().flatten()).filter_map(|it| it.addr.0);
-    all.map(|it| it.to_canonical()).collect()
+    all.map(|it| it.to_canonical()).into_set()
 }

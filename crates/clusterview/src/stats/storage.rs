@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::collections::{ClaimFact, ClusterFacts, DaemonSet, Detail, EngineFact, Replica};
+use step::Inserted as _;
 use topics::{
     GoTime, KubeStorageInfo, KubeVolumeInfo, KubeVolumeReplicaInfo, ServiceStatus, StorageHealthStatus,
     StorageVolumePvcStatus, StorageVolumeReplicaStatus, StorageVolumeRobustness, StorageVolumeState,
@@ -71,9 +72,9 @@ impl<'a> Index<'a> {
             *sum = sum.saturating_add(snapshot.bytes);
         }
         Self {
-            volumes: facts.volumes.iter().map(|((_, name), volume)| (name.as_str(), volume)).collect(),
+            volumes: facts.volumes.iter().map(|((_, name), volume)| (name.as_str(), volume)).into_map(),
             replicas,
-            engines: facts.engines.iter().map(|((_, name), engine)| (name.as_str(), engine)).collect(),
+            engines: facts.engines.iter().map(|((_, name), engine)| (name.as_str(), engine)).into_map(),
             snapshot_bytes,
         }
     }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use futures::stream::{self, BoxStream, Stream, StreamExt};
+use step::Inserted as _;
 use tokio::time::sleep;
 
 use kubeapi::ApiClient;
@@ -80,7 +81,7 @@ pub(crate) fn bound(volumes: &[PersistentVolume]) -> BTreeMap<String, ClaimName>
         let claim = volume.spec.as_ref()?.claim_ref.as_ref()?;
         Some((volume.metadata.name.clone()?, (claim.namespace.clone()?, claim.name.clone()?)))
     };
-    volumes.iter().filter_map(claim).collect()
+    volumes.iter().filter_map(claim).into_map()
 }
 
 /// The facts about an attachment to `node` of one of the volumes `bound`.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use step::{Core, Mono};
+use step::{Core, Inserted as _, Mono};
 
 use super::calls::CallState;
 use super::estimate::estimate;
@@ -306,7 +306,7 @@ impl Engine {
         if self.over.is_some() {
             return;
         }
-        let volumes = self.volumes.attached().map(|it| (it.name.clone(), it.to_string())).collect();
+        let volumes = self.volumes.attached().map(|it| (it.name.clone(), it.to_string())).into_map();
         let watched = WatchedBlockers {
             budgets: self.roster.spaces.known(),
             node: self.node,

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use step::Mono;
+use step::{Inserted as _, Mono};
 
 use super::words::Effect;
 use crate::plan::PodFacts;
@@ -133,7 +133,7 @@ impl NamespaceBudgets {
         let known = |(namespace, space): (&String, &Space)| {
             Some((namespace.clone(), space.budgets.as_ref()?.all().to_vec()))
         };
-        self.all.iter().filter_map(known).collect()
+        self.all.iter().filter_map(known).into_map()
     }
 
     /// Takes the budgets of a namespace as they are now, and gives those of before, if they were known.

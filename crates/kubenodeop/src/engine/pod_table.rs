@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use step::Mono;
+use step::{Inserted as _, Mono};
 
 use super::containers::RuntimeLooks;
 use super::index::PodIndex;
@@ -326,7 +326,7 @@ impl PodTable {
             PodSource::Watch => track.watched,
             PodSource::Store(turn) => track.turn <= turn,
         };
-        let there: BTreeSet<&PodUid> = pods.iter().map(|facts| &facts.pod.uid).collect();
+        let there: BTreeSet<&PodUid> = pods.iter().map(|facts| &facts.pod.uid).into_set();
         let lacks =
             |(uid, track): (&PodUid, &PodTrack)| track.is_here() && !speaks_of(track) && !there.contains(uid);
         self.unsure = source == PodSource::Watch && self.book.all().any(lacks);

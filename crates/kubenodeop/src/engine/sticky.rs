@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use step::Inserted as _;
+
 use crate::plan::PodFacts;
 
 /// Namespace, and kind and name of the controller.
@@ -58,7 +60,7 @@ impl Returns {
         }
         let mut all: Vec<(&WorkloadKey, &u32)> = self.counts.iter().collect();
         all.sort_by_key(|(workload, count)| (std::cmp::Reverse(**count), *workload));
-        all.into_iter().take(KEPT).map(|(workload, count)| (workload.clone(), *count)).collect()
+        all.into_iter().take(KEPT).map(|(workload, count)| (workload.clone(), *count)).into_map()
     }
 }
 

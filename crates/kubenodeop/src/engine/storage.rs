@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use step::Mono;
+use step::{Inserted as _, Mono};
 
 use super::words::{AttemptLogEvent, CallFailure, ClaimName, Effect, Limit, VolumeAction};
 use crate::changes::watched::WatchedBlockers;
@@ -142,7 +142,7 @@ impl LastCopyGuard {
             VolumeState::LastCopy(cause) => Some((it.volume.clone(), cause.clone())),
             VolumeState::Safe | VolumeState::Faulted => None,
         };
-        let last_copies = self.last().filter_map(of).collect();
+        let last_copies = self.last().filter_map(of).into_map();
         WatchedBlockers { last_copies, storage_unknown: self.trouble.is_some(), ..WatchedBlockers::default() }
     }
 
@@ -287,7 +287,7 @@ impl LastCopyGuard {
                 it.why
             )
         };
-        stays.map(|(name, it)| (name.clone(), why(it))).collect()
+        stays.map(|(name, it)| (name.clone(), why(it))).into_map()
     }
 
     /// Since when it is waited for.
@@ -354,7 +354,7 @@ impl LastCopyGuard {
             let code = if full { BlockCode::VolumeFull } else { BlockCode::Copying };
             (it.claim.clone(), (code, it.sentence(&look.policy)))
         };
-        self.last().filter(stays).map(of).collect()
+        self.last().filter(stays).map(of).into_map()
     }
 
     fn limit_secs(&self) -> u64 {

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use step::Mono;
+use step::{Inserted as _, Mono};
 
 use super::calls::surge::SecondCopy;
 use super::pod_table::PodTable;
@@ -145,7 +145,7 @@ impl PodTable {
     pub(super) fn marks(&self, now: Mono) -> Marks {
         Marks {
             tier: self.clock.open(),
-            pods: self.marked(now).map(|(asked, uid)| (uid.clone(), *asked)).collect(),
+            pods: self.marked(now).map(|(asked, uid)| (uid.clone(), *asked)).into_map(),
             returns: self.returns.marks(),
             claims: self.book.all_claims(),
             surged: self.surged.clone(),

@@ -10,6 +10,7 @@ use futures::future::try_join;
 use kubeapi::slim::PersistentVolume;
 use kubeapi::slim::longhorn::{Engine, Volume, scope};
 use kubeapi::{ApiClient, Error, found};
+use step::Inserted as _;
 
 const DRIVER: &str = "driver.longhorn.io";
 
@@ -71,5 +72,5 @@ pub(super) async fn read(cluster: &ApiClient) -> Result<BTreeMap<String, Machine
         };
         (name, disk)
     };
-    Ok(volumes.items.into_iter().map(disk).collect())
+    Ok(volumes.items.into_iter().map(disk).into_map())
 }

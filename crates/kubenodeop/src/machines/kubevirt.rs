@@ -23,6 +23,7 @@ use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use step::Inserted as _;
 
 use super::facts;
 use super::forecast::Asks;
@@ -146,7 +147,7 @@ impl MachineReader {
                 Some(pods) => pods,
                 None => residents(cluster).await?,
             };
-            Some(Residents { pods, nodes: nodes.items.iter().map(labels).collect() })
+            Some(Residents { pods, nodes: nodes.items.iter().map(labels).into_map() })
         } else {
             None
         };
@@ -338,7 +339,7 @@ async fn machines(cluster: &ApiClient, guests: &[Value]) -> Result<BTreeMap<(Str
         Ok::<_, Error>(machine.map(|it| ((namespace, name), it)))
     });
     let read: Vec<_> = stream::iter(read.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).try_collect().await?;
-    Ok(read.into_iter().flatten().collect())
+    Ok(read.into_iter().flatten().into_map())
 }
 
 /// One call about the instance `guest`. What follows from its reply is seen on the objects.

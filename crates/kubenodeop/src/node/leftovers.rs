@@ -13,7 +13,7 @@ use futures::stream::{self, StreamExt};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::ListParams;
 use kube::core::{ObjectList, Request};
-use step::Mono;
+use step::{Inserted as _, Mono};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -92,8 +92,7 @@ pub async fn clear(
                 nothing_ends = !any_ending;
                 if !left.is_empty() && clock().since(since) >= KUBELETS_TIME {
                     let known = containers::among(pods, runtime).await;
-                    let known =
-                        known.map(|all| all.iter().map(|it| pod_ref(it).uid).collect::<BTreeSet<_>>());
+                    let known = known.map(|all| all.iter().map(|it| pod_ref(it).uid).into_set());
                     let go = known.as_ref().map(|now| to_delete(&left, now, &without, &deleted));
                     let mut refused = None;
                     for (pod, reply) in delete(cluster, go.unwrap_or_default()).await {

@@ -27,6 +27,7 @@ use kubeapi::reply::ApiAnswer;
 use kubeapi::slim::{Known, Meta, PersistentVolume, Pod, PodDisruptionBudget, VolumeAttachment};
 use kubeapi::watch::{List, WatchScope};
 use kubeapi::{ApiClient, Error, found};
+use step::Inserted as _;
 
 /// What a drain of `node` would do and what it would meet; `machines` is what becomes of virtual machines that name no
 /// policy of their own, `surge` which Deployments have a second copy made. Only reads.
@@ -86,7 +87,7 @@ async fn survey(
         .map(|Known { metadata: set }| {
             ((set.namespace.unwrap_or_default(), set.name.unwrap_or_default()), set.uid)
         })
-        .collect();
+        .into_map();
     let machines = machines(cluster, (name, policy), &all_pods.items).await?;
     let here =
         |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name.as_str());
@@ -127,7 +128,7 @@ async fn survey(
         ending: ending(namespaces.items),
         attached: attached.items.iter().filter_map(|it| volumes::facts(it, name, &by_volume)).collect(),
         storage,
-        versions: versions.into_iter().map(|(of, version)| (of.to_owned(), version)).collect(),
+        versions: versions.into_iter().map(|(of, version)| (of.to_owned(), version)).into_map(),
     })
 }
 
@@ -168,7 +169,7 @@ fn hindrances(budgets: &[BudgetFacts], pods: &[Pod]) -> BTreeMap<(String, String
         found.sort();
         ((budget.namespace.clone(), budget.name.clone()), found)
     })
-    .collect()
+    .into_map()
 }
 
 async fn all<K: serde::de::DeserializeOwned + Send>(

@@ -25,6 +25,8 @@ pub use settings::{SettingWrite, keep_drain_policy, keep_snapshot_job};
 
 use std::collections::BTreeMap;
 
+use step::Inserted as _;
+
 use crate::plan::PodFacts;
 
 /// Whether a pod is an instance manager of Longhorn.
@@ -63,7 +65,7 @@ impl StorageView {
             policy: facts.policy.clone(),
             managers: managers
                 .map(|(name, _)| (name.clone(), guard::manager_budget(facts, own, name, &findings)))
-                .collect(),
+                .into_map(),
             findings,
         }
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use agent::device::MachineOperation;
-use step::{Core, Mono};
+use step::{Core, Inserted as _, Mono};
 use topics::{DrainStatus, MaintenanceModeReason, NodeAgentStatus, NodeDrainStatus, ZbootConfig};
 
 use super::controller::Controller;
@@ -103,7 +103,7 @@ impl NodeAgent {
             verdicts: LABELS
                 .iter()
                 .map(|label| ((*label).to_owned(), found.tested.contains(*label)))
-                .collect(),
+                .into_map(),
             verdicts_said: BTreeMap::new(),
             opening: Vec::new(),
         };

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use step::Inserted as _;
 use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, StepWord};
 
 use super::totals::{Totals, repair};
@@ -118,7 +119,7 @@ fn present(out: &mut MetricsPage, progress: &NodeDrainProgress, now: GoTime) {
         progress.recordons.into(),
     );
     let warned = progress.gate.warnings.iter().filter(|it| it.failed);
-    let warned: BTreeMap<&str, u64> = warned.map(|it| (known(&WARNED, &it.layer), 1)).collect();
+    let warned: BTreeMap<&str, u64> = warned.map(|it| (known(&WARNED, &it.layer), 1)).into_map();
     out.many("pillar_gate_warnings", "layers of the gate after a boot that are warned of", "layer", warned);
     let mut repairs = BTreeMap::new();
     for (what, count) in &progress.repairs {

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use step::Inserted as _;
+
 /// A longer text is not read. etcd's has about 170 kB.
 pub const LARGEST_BYTES: usize = 16 << 20;
 
@@ -101,7 +103,7 @@ pub fn parse(text: &str) -> Result<Metrics, BadMetrics> {
     // A removed member stays there as 0. A peer that was never reached has no number of streams.
     let others = known.iter().filter(|((_, peer), now)| **now && *peer != id);
     let peers: BTreeMap<u64, bool> =
-        others.map(|(pair, _)| (pair.1, active.get(pair).copied().unwrap_or_default())).collect();
+        others.map(|(pair, _)| (pair.1, active.get(pair).copied().unwrap_or_default())).into_map();
     if !peers.is_empty() && active.is_empty() {
         return Err(BadMetrics::Missing(ACTIVE_PEERS));
     }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use step::Mono;
+use step::{Inserted as _, Mono};
 
 use super::record::{Fence, TurnRecord, Waiter};
 use super::rule::{self, Me, TakeoverProof, TurnNode};
@@ -39,7 +39,7 @@ impl Observed {
         });
         let absent = record.queue.iter().filter(|it| is_absent(it, nodes));
         let absent = absent.map(|it| NodeObservation::Absent(it.node_uid.clone()));
-        let mut facts: BTreeSet<NodeObservation> = proofs.chain(absent).collect();
+        let mut facts: BTreeSet<NodeObservation> = proofs.chain(absent).into_set();
         let down = rule::down(Some(me), record, nodes);
         for waiter in rule::order(record) {
             if waiter.node_uid == me.uid || !rule::is_open_for(waiter, record, nodes) {

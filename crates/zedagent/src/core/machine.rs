@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use requester::{
     DeviceClustering, DrainJudgement, JudgeInput, LatestAnswers, OwnRequest, ProceedReason, is_used, judge,
 };
-use step::{Core, Fault, Mono, planted};
+use step::{Core, Fault, Inserted as _, Mono, planted};
 use topics::{
     DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, GoTime, MaintenanceModeReason,
     NodeAgentStatus, NodeDrainStatus, OperationPause, PendingState, Requester, ZedAgentStatus,
@@ -89,7 +89,7 @@ impl Zedagent {
             pending: if planted(Fault::A4Lost) { Vec::new() } else { found.pending }
                 .into_iter()
                 .map(|it| (it.op, it))
-                .collect(),
+                .into_map(),
             tested: Vec::new(),
             own: found.request.as_ref().map(OwnRequest::survived),
             ask_from: None,

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use pubsub::store;
 use serde_json::Value;
+use step::Inserted as _;
 use topics::Reread;
 
 use super::Contents;
@@ -38,7 +39,7 @@ const FILES: [&str; 15] = [
 
 /// Adds them all below `files`.
 pub(super) fn collect(root: &Path, contents: &mut Contents) {
-    let topics = topics::readers().into_iter().filter(|it| !LEFT_OUT.contains(&it.0)).collect();
+    let topics = topics::readers().into_iter().filter(|it| !LEFT_OUT.contains(&it.0)).into_map();
     for tree in TREES {
         walk(&root.join(tree), tree, &topics, contents);
     }

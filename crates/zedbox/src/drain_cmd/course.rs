@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use step::Inserted as _;
 use topics::{CordonOwner, DeviceOp, DeviceOpPending, DrainStatus, PendingState, RequestId};
 
 use super::state::DrainState;
@@ -72,7 +73,7 @@ impl WatchCourse {
             .blockers()
             .iter()
             .map(|it| (it.pod.clone(), format!("[{}] {}", it.code, it.reason)))
-            .collect();
+            .into_map();
         for (pod, reason) in &now {
             if self.blocked.get(pod) != Some(reason) {
                 let named =

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use agent::wire;
 use pubsub::{Change, Subscription, TopicRoot};
+use step::Inserted as _;
 use topics::{AgentTrouble, GoTime, Trouble};
 
 use super::text::moment;
@@ -44,7 +45,7 @@ impl TroubleFollower {
     /// What is known.
     pub(super) fn all(&self) -> BTreeMap<&'static str, AgentTrouble> {
         let known = AGENTS.iter().zip(&self.0);
-        known.filter_map(|(agent, topic)| Some((*agent, topic.get(GLOBAL)?.clone()))).collect()
+        known.filter_map(|(agent, topic)| Some((*agent, topic.get(GLOBAL)?.clone()))).into_map()
     }
 }
 

@@ -12,6 +12,7 @@ use pubsub::{BadFile, Change, FileRule, FileState, FileWatch, Subscription, Topi
 use rustix::fs::Access;
 use rustix::io::Errno;
 use serde::Serialize;
+use step::Inserted as _;
 use topics::{
     AgentTrouble, BaseOsStatus, DeviceOpPending, DrainPreflight, FORCE_FILE, GoTime, NodeDrainProgress,
     NodeDrainRequest, NodeDrainStatus, NodeLeave, OperationPause, OutageQuestion, PAUSE_FILE, RequestId,
@@ -279,13 +280,13 @@ impl Follow {
                 seen.note(topic_root, "baseosmgr", change);
             }
             change = self.pending.next() => {
-                seen.pending = self.pending.iter().map(|(key, op)| (key.to_owned(), op.clone())).collect();
+                seen.pending = self.pending.iter().map(|(key, op)| (key.to_owned(), op.clone())).into_map();
                 seen.note(topic_root, "zedagent", change);
             }
             change = self.updates.next() => {
                 let waits = |it: &BaseOsStatus| !it.activated && !it.error_retry_condition.is_empty();
                 let all = self.updates.iter().filter(|(_, it)| waits(it));
-                seen.updates = all.map(|(key, it)| (key.to_owned(), it.clone())).collect();
+                seen.updates = all.map(|(key, it)| (key.to_owned(), it.clone())).into_map();
                 seen.note(topic_root, "baseosmgr", change);
             }
             change = self.leave.next() => {

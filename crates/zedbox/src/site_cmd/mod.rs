@@ -18,6 +18,7 @@ use outage::site::preflight::{self, CODES, Finding};
 use outage::site::record::{OperatorStatement, SiteKind, SitePhase};
 use outage::turn::record::TurnRecord;
 use serde::Serialize;
+use step::Inserted as _;
 use topics::SiteFinding;
 
 use crate::Exit;
@@ -272,7 +273,7 @@ fn none_blocks(findings: &[Finding], pass: &[String], what: &str, voice: &Voice)
     if blocking.is_empty() {
         return Ok(());
     }
-    let codes: BTreeSet<&str> = blocking.iter().map(|it| it.code.as_str()).collect();
+    let codes: BTreeSet<&str> = blocking.iter().map(|it| it.code.as_str()).into_set();
     let words: Vec<String> = codes.into_iter().map(|it| format!("--pass {it}")).collect();
     bail!(
         "{what}: its checks have found what speaks against it, and nothing was begun; repair that, or begin all the same with \

@@ -53,7 +53,7 @@ fn missing(text: &str, packages: &Packages) -> Option<String> {
         let known = manifest.contains(&format!("name = \"{target}\""));
         return (!known).then(|| format!("no fuzz target {target}"));
     }
-    if !["build", "test", "run", "bench"].contains(&verb) {
+    if !["build", "rustc", "test", "run", "bench"].contains(&verb) {
         return Some(format!("no command {verb}"));
     }
     let manifest = std::fs::read_to_string(top().join("Cargo.toml")).unwrap();
@@ -102,6 +102,7 @@ fn missing(text: &str, packages: &Packages) -> Option<String> {
         _ => {
             let known = |it: &String| {
                 !it.starts_with('-')
+                    || verb == "rustc" && it.starts_with("-C")
                     || OF_TESTS.contains(&it.as_str())
                     || source.as_ref().is_some_and(|text| text.contains(&format!("\"{it}\"")))
             };

@@ -31,6 +31,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use toml::de::{DeTable, DeValue};
 use topics::VerifyLayer;
 
 /// Where the file is, below the root.
@@ -45,7 +46,7 @@ const ANSWER_BYTES: usize = 1 << 20;
 #[serde(default, deny_unknown_fields)]
 struct ProbeFile {
     delay: u64,
-    probe: Vec<ProbeLine>,
+    probe: Vec<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -95,9 +96,35 @@ pub fn read(root: &Path, given: Option<&Path>) -> Result<Probes, String> {
         return if given.is_some() { Err(wrong(&"there is no such file")) } else { Ok(Probes::default()) };
     };
     let text = String::from_utf8(bytes).map_err(|error| wrong(&error))?;
-    let file: ProbeFile = toml::from_str(&text).map_err(|error| wrong(&error))?;
-    let all: Result<Vec<Probe>, String> = file.probe.into_iter().map(probe).collect();
+    let table = DeTable::parse(&text).map_err(|error| wrong(&error))?;
+    let file = ProbeFile::deserialize(members(table.get_ref())).map_err(|error| wrong(&error))?;
+    let probes = file.probe.into_iter().enumerate().map(|(at, line)| {
+        let line = ProbeLine::deserialize(line).map_err(|error| format!("probe {}: {error}", at + 1))?;
+        probe(line)
+    });
+    let all: Result<Vec<Probe>, String> = probes.collect();
     Ok(Probes { delay: Duration::from_secs(file.delay), all: all.map_err(|error| wrong(&error))? })
+}
+
+/// As JSON, for which the program has all that reads members anyway.
+fn members(table: &DeTable<'_>) -> Value {
+    table.iter().map(|(name, it)| (name.get_ref().to_string(), member(it.get_ref()))).collect()
+}
+
+fn member(value: &DeValue<'_>) -> Value {
+    match value {
+        DeValue::String(text) => text.as_ref().into(),
+        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => number.into(),
+            Err(_) => number.as_str().into(),
+        },
+        DeValue::Boolean(is) => (*is).into(),
+        // No member is one: its error has it as a text.
+        DeValue::Float(number) => number.as_str().into(),
+        DeValue::Datetime(time) => time.to_string().into(),
+        DeValue::Array(all) => all.iter().map(|it| member(it.get_ref())).collect(),
+        DeValue::Table(table) => members(table),
+    }
 }
 
 fn probe(line: ProbeLine) -> Result<Probe, String> {
@@ -326,7 +353,9 @@ mod tests {
             ("[[probe]]\nurl = \"http://10.0.0.5\"\n", "it needs a name"),
             ("[[probe]]\nname = \"a\"\nservice = \"dns\"\n", "NAMESPACE/NAME"),
             ("[[probe]]\nname = \"a\"\nservice = \"a/b\"\ncode = 200\n", "code goes with url"),
-            ("[[probe]]\nname = \"a\"\nport = 1\n", "unknown field `port`"),
+            ("[[probe]]\nname = \"a\"\nport = 1\n", "probe 1: unknown field `port`"),
+            ("[[probe]]\nname = \"a\"\nurl = \"http://a\"\ncode = 0x1ffff\n", "131071"),
+            ("delay = 1.5\n", "string \"1.5\""),
             ("probe", "probes.toml"),
         ];
         for (text, why) in rows {

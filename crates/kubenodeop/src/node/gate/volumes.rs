@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use kubeapi::names::listed;
 use serde::{Deserialize, Serialize};
-use step::Mono;
+use step::{Inserted as _, Mono};
 
 use crate::storage::{VolumeFinding, VolumeState};
 
@@ -35,7 +35,7 @@ impl VolumesBefore {
     /// Those that are not faulted; `None` without any.
     pub fn of(findings: &[VolumeFinding]) -> Option<Self> {
         let good = findings.iter().filter(|it| it.state != VolumeState::Faulted);
-        let all: BTreeMap<String, bool> = good.map(|it| (it.volume.clone(), it.is_whole())).collect();
+        let all: BTreeMap<String, bool> = good.map(|it| (it.volume.clone(), it.is_whole())).into_map();
         // Of one that has gone down with its instance manager no copy is healthy any more.
         let passed = findings.iter().filter(|it| it.state != VolumeState::Safe && !it.passed.is_empty());
         let passed: BTreeSet<String> = passed.map(|it| it.volume.clone()).collect();
@@ -128,8 +128,8 @@ impl Volumes {
         };
         let names = |all: Vec<&String>| listed(&all.into_iter().cloned().collect::<Vec<_>>(), ", ");
         let counts: BTreeMap<&String, &String> = match &self.before {
-            Some(before) => seen.faulted.iter().filter(|(it, _)| before.volumes.contains_key(*it)).collect(),
-            None => seen.faulted.iter().collect(),
+            Some(before) => seen.faulted.iter().filter(|(it, _)| before.volumes.contains_key(*it)).into_map(),
+            None => seen.faulted.iter().into_map(),
         };
         let others: BTreeSet<&String> =
             seen.faulted.iter().filter(|(it, _)| !counts.contains_key(it)).map(|(_, name)| name).collect();

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use step::Mono;
+use step::{Inserted as _, Mono};
 use topics::{GateWarning, GoTime};
 
 use crate::core::context::NodeContext;
@@ -65,7 +65,7 @@ impl Repairs {
         let known = self.0.iter().filter(|(_, it)| !it.until.is_empty());
         known
             .map(|(what, it)| (what.clone(), it.until.iter().map(|until| node.wall(*until)).collect()))
-            .collect()
+            .into_map()
     }
 
     /// Continues with those that earlier runs have counted: of how long ago only the wall clock knows. A wrong one makes
@@ -97,7 +97,7 @@ impl Repairs {
     /// How often each kind was fixed.
     pub(super) fn counts(&self) -> BTreeMap<String, u32> {
         let made = self.0.iter().filter(|(_, it)| it.count > 0);
-        made.map(|(what, it)| (what.clone(), it.count)).collect()
+        made.map(|(what, it)| (what.clone(), it.count)).into_map()
     }
 
     /// What is warned of, for a reader.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kubeapi::PodUid;
 use kubenodeop::{Marks, Progress, Tier};
-use step::Mono;
+use step::{Inserted as _, Mono};
 use topics::{DrainJournal, DrainMarks, NodeDrainRequest, PodCounts, RequestId};
 
 use super::run::DrainRun;
@@ -164,12 +164,12 @@ pub(crate) fn kept_marks(held: &Marks) -> DrainMarks {
         tier_ms: at(held.tier.map(|(_, since)| since)),
         volumes_ms: at(held.volumes),
         storage_ms: at(held.storage),
-        pods_ms: held.pods.iter().map(|(uid, since)| (uid.to_string(), ms(*since))).collect(),
+        pods_ms: held.pods.iter().map(|(uid, since)| (uid.to_string(), ms(*since))).into_map(),
         returns: held
             .returns
             .iter()
             .map(|((namespace, workload), count)| (format!("{namespace}/{workload}"), *count))
-            .collect(),
+            .into_map(),
         claims: held.claims.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect(),
         claims_omitted: 0,
     }
@@ -184,13 +184,13 @@ pub(crate) fn marks(kept: &DrainMarks) -> Marks {
         tier: tier.zip(some(kept.tier_ms)),
         volumes: some(kept.volumes_ms),
         storage: some(kept.storage_ms),
-        pods: kept.pods_ms.iter().map(|(uid, since)| (PodUid::new(uid.clone()), mono(*since))).collect(),
+        pods: kept.pods_ms.iter().map(|(uid, since)| (PodUid::new(uid.clone()), mono(*since))).into_map(),
         returns: kept
             .returns
             .iter()
             .filter_map(|(name, count)| Some((in_namespace(name)?, *count)))
-            .collect(),
-        claims: kept.claims.iter().filter_map(|name| in_namespace(name)).collect(),
+            .into_map(),
+        claims: kept.claims.iter().filter_map(|name| in_namespace(name)).into_set(),
         surged: BTreeSet::new(),
     }
 }

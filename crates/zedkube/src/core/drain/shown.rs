@@ -3,7 +3,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use kubenodeop::{AttemptPhase, Counts, PodAction, Progress, VolumeWait};
-use step::Mono;
+use step::{Inserted as _, Mono};
 use topics::{
     Blocker, DrainJournal, DrainStatus, GoTime, MachineProgress, NodeDrainProgress, PodCounts, StepWord,
     StorageWait, TurnShown,
@@ -102,7 +102,7 @@ impl Drain {
             volumes: pods.volumes,
             storage: pods.storage.iter().map(storage_wait).collect(),
             evicted,
-            replies: pods.replies.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect(),
+            replies: pods.replies.iter().map(|(word, count)| ((*word).to_owned(), *count)).into_map(),
             recordons,
             turn: self.turn_shown(node),
             started_at: if self.is_idle() { GoTime::ZERO } else { self.started_at },
