@@ -11,10 +11,12 @@ use std::env;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=image.ld");
+    println!("cargo:rustc-check-cfg=cfg(no_unwind_tables)");
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|it| it == value);
     let small = is("OPT_LEVEL", "z") && is("DEBUG", "false");
     let brought = is("TARGET", "x86_64-unknown-linux-gnu") && env::var_os("RUSTC_LINKER").is_none();
     if small && brought {
+        println!("cargo:rustc-cfg=no_unwind_tables");
         let script = format!("-T{}/image.ld", env::var("CARGO_MANIFEST_DIR").unwrap_or_default());
         for word in ["--icf=all", "-zpack-relative-relocs", "--no-eh-frame-hdr", &script] {
             println!("cargo:rustc-link-arg-bins=-Wl,{word}");

@@ -43,12 +43,34 @@ pub(crate) fn get(
             bail!("keep this machine out of the program: {} names {folder}", path.display());
         }
     }
+    if is_this_machine(workspace, target)? {
+        tried(&path)?;
+    }
     Ok(Built { bytes, libraries: libraries(workspace, target)? })
 }
 
 /// Lets LLVM put code that stands in several functions into one of its own: 5 % of the program. No profile of cargo can
 /// say it.
 const OUTLINER: &str = "-Cllvm-args=-enable-machine-outliner=always";
+
+/// An error ends with its text and exit code 1, also for a person who asks for stacks, which the program has no tables for.
+fn tried(path: &Path) -> anyhow::Result<()> {
+    let mut failing = Command::new(path);
+    failing.args(["check", "/nonexistent"]).env("RUST_BACKTRACE", "1");
+    let ended = failing.output().with_context(|| format!("start {}", path.display()))?;
+    let said = String::from_utf8_lossy(&ended.stderr);
+    ensure!(
+        ended.status.code() == Some(1) && said.contains("/nonexistent"),
+        "try the program: of a path that is not there it ended with {}: {said}",
+        ended.status
+    );
+    Ok(())
+}
+
+fn is_this_machine(workspace: &Workspace, target: &BuildTarget) -> anyhow::Result<bool> {
+    let compiler = output("rustc", &["-vV"], &workspace.root)?;
+    Ok(compiler.lines().any(|it| it.strip_prefix("host: ") == Some(&target.triple)))
+}
 
 /// What the compiler is called with; variables of the caller for the same are not heard.
 fn flags(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
@@ -79,10 +101,8 @@ fn libraries(
     let version = version.split(' ').nth(1).unwrap_or_default().to_owned();
     let mut all = vec![("rust-std", version, "MIT OR Apache-2.0")];
     if target.triple.ends_with("-gnu") {
-        let compiler = output("rustc", &["-vV"], &workspace.root)?;
-        let is_this_machine = compiler.lines().any(|it| it.strip_prefix("host: ") == Some(&target.triple));
         // That of another machine is the linker's.
-        let version = if is_this_machine {
+        let version = if is_this_machine(workspace, target)? {
             output("getconf", &["GNU_LIBC_VERSION"], &workspace.root)?
         } else {
             String::new()

@@ -23,6 +23,7 @@ mod supervisor;
 mod verify_cmd;
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -69,6 +70,13 @@ enum Exit {
 /// The whole program.
 pub fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
+    if let Some(mut again) = panic::without_stacks(&words) {
+        let error = again.exec();
+        eprintln!(
+            "failed to start again without RUST_BACKTRACE, which this program has no tables for: {error}"
+        );
+        return ExitCode::from(Exit::Failed as u8);
+    }
     let link = args::called_as(&words).is_some();
     let words = args::by_name(words);
     let unsaid = if link { LogFormat::Json } else { LogFormat::Text };

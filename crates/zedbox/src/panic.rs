@@ -4,8 +4,12 @@
 //! Not here: the files (`agent::reasons`).
 
 use std::backtrace::Backtrace;
+use std::env;
+use std::ffi::OsString;
 use std::io::{Write as _, stderr};
+use std::os::unix::process::CommandExt as _;
 use std::panic::{self, PanicHookInfo};
+use std::process::Command;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -16,6 +20,28 @@ use tracing::warn;
 
 /// So long the end of the process waits for its traces.
 const LONGEST: Duration = Duration::from_secs(5);
+
+/// Whether the program has tables for unwinding. The unwinder of a program that is linked statically and has none ends the
+/// process when it is asked for a stack.
+const HAS_STACKS: bool = cfg!(not(no_unwind_tables));
+/// By which variables a person asks for the stack of each error.
+const ASKS: [&str; 2] = ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE"];
+
+/// The same program with the same words, for a person who asks for stacks that a program without tables cannot give: there
+/// each error would end it, its text unsaid. `None` where nobody does.
+pub(crate) fn without_stacks(words: &[OsString]) -> Option<Command> {
+    let asks = |it: &&str| env::var_os(it).is_some_and(|value| value != "0");
+    if HAS_STACKS || !ASKS.iter().any(asks) {
+        return None;
+    }
+    let (name, words) = words.split_first()?;
+    let mut again = Command::new(env::current_exe().ok()?);
+    for variable in ASKS {
+        again.env_remove(variable);
+    }
+    again.arg0(name).args(words);
+    Some(again)
+}
 
 /// From now on a panic of this process, which runs `agent`, is a reason for the machine to restart; one of an earlier
 /// process of the same agent in this boot is none any more.
@@ -34,9 +60,10 @@ pub(crate) fn leave_traces(topic_root: &TopicRoot, agent: &'static str, clock: C
     }
     let topic_root = Arc::new(topic_root.clone());
     panic::set_hook(Box::new(move |info| {
-        let (topic_root, text, stack) = (Arc::clone(&topic_root), text(info), Backtrace::force_capture());
+        let (topic_root, text) = (Arc::clone(&topic_root), text(info));
+        let stack = HAS_STACKS.then(Backtrace::force_capture);
         let traces = Arc::new(move || {
-            let stack = shown(&stack.to_string());
+            let stack = shown(&stack.as_ref().map_or_else(String::new, ToString::to_string));
             let stored = reasons::fatal(&topic_root, agent, &text, &stack, clock.wall());
             // No line of the log: what panicked may hold its lock. newlogd keeps lines from `panic:` on as a stack. There
             // is nobody to report a failure of this to.
@@ -81,14 +108,14 @@ fn shown(stack: &str) -> String {
 mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt as _;
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
 
     /// Set in the process that panics.
     const ROOT: &str = "PANICS_ON_ROOT";
 
     #[test]
     fn e2_a_process_that_panics_ends_with_a_reason_and_a_stack_and_its_next_start_is_no_reason() {
-        if let Some(root) = std::env::var_os(ROOT) {
+        if let Some(root) = env::var_os(ROOT) {
             leave_traces(&TopicRoot::open(root).unwrap(), "zedkube", Clock::new());
             // Also one that somebody waits for, who would go on without it.
             drop(thread::spawn(|| panic!("{} of the test", "made up")).join());
@@ -97,7 +124,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();
         let name = "panic::tests::e2_a_process_that_panics_ends_with_a_reason_and_a_stack_and_its_next_start_is_no_reason";
-        let mut process = Command::new(std::env::current_exe().unwrap());
+        let mut process = Command::new(env::current_exe().unwrap());
         let ended = process.args([name, "--exact", "--nocapture"]).env(ROOT, root.path()).output().unwrap();
         // SIGABRT.
         assert_eq!(ended.status.signal(), Some(6));
@@ -129,14 +156,14 @@ mod tests {
 
     #[test]
     fn e2_a_process_ends_with_a_reason_though_nobody_reads_what_it_says() {
-        if let Some(root) = std::env::var_os(ROOT) {
+        if let Some(root) = env::var_os(ROOT) {
             leave_traces(&TopicRoot::open(root).unwrap(), "zedkube", Clock::new());
             panic!("{}", "more than a pipe holds".repeat(1 << 16));
         }
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();
         let name = "panic::tests::e2_a_process_ends_with_a_reason_though_nobody_reads_what_it_says";
-        let mut process = Command::new(std::env::current_exe().unwrap());
+        let mut process = Command::new(env::current_exe().unwrap());
         process.args([name, "--exact", "--nocapture"]).env(ROOT, root.path()).stderr(Stdio::piped());
         let mut process = process.stdout(Stdio::null()).spawn().unwrap();
         let unread = process.stderr.take();
