@@ -174,13 +174,6 @@ impl Hash for State {
     }
 }
 
-/// The places of the files of each writer among the fingerprints.
-const FILES_OF_ZEDAGENT: usize = 4 + Writer::Zedagent as usize;
-const FILES_OF_NODEAGENT: usize = 4 + Writer::Nodeagent as usize;
-const FILES_OF_ZEDKUBE: usize = 4 + Writer::Zedkube as usize;
-const FILES_OF_BASEOSMGR: usize = 4 + Writer::Baseosmgr as usize;
-const FILES_OF_A_PERSON: usize = 4 + Writer::Person as usize;
-
 /// What a step has touched.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Touched {
@@ -426,28 +419,21 @@ impl State {
         *self.fingerprint.get_or_init(|| Print::all((0..self.prints.len()).map(print)))
     }
 
+    /// The cores, the files of each [`Writer`] in their order, and the rest.
     fn print(&self, part: usize) -> Print {
         let (disk, run, kube) = (&self.disk, &self.disk.run, self.zedkube.now);
+        let asked = &run.requests;
         let of = |value: &dyn Debug, now| Print::of(&value, now, &self.asked);
         match part {
             0 => of(&self.zedagent.core, self.zedagent.now),
             1 => of(&self.nodeagent.core, self.nodeagent.now),
             2 => of(&self.zedkube.core, kube),
             3 => of(&self.baseosmgr.core, self.baseosmgr.now),
-            FILES_OF_ZEDAGENT => of(
-                &(&disk.counters, &disk.pending, run.member, run.image, &run.requests[0], &run.zedagent),
-                kube,
-            ),
-            FILES_OF_NODEAGENT => of(&(&run.nodeagent, &run.latched, &run.tested, &run.question), kube),
-            FILES_OF_ZEDKUBE => {
-                of(&(&disk.journal, disk.leave, &run.status, &run.progress, &run.outage), kube)
-            }
-            FILES_OF_BASEOSMGR => {
-                of(&(&disk.saved, &disk.partitions, &run.requests[1], &run.zboot, &run.images), kube)
-            }
-            FILES_OF_A_PERSON => {
-                of(&(disk.config, disk.force, &disk.pause, run.looked_in, &run.requests[2]), kube)
-            }
+            4 => of(&(&disk.counters, &disk.pending, run.member, run.image, &asked[0], &run.zedagent), kube),
+            5 => of(&(&run.nodeagent, &run.latched, &run.tested, &run.question), kube),
+            6 => of(&(&disk.journal, disk.leave, &run.status, &run.progress, &run.outage), kube),
+            7 => of(&(&disk.saved, &disk.partitions, &asked[1], &run.zboot, &run.images), kube),
+            8 => of(&(disk.config, disk.force, &disk.pause, run.looked_in, &asked[2]), kube),
             _ => {
                 let first = self.heard.iter().map(Option::is_none).collect::<Vec<_>>();
                 of(&(&self.under, first, self.news), Mono::START)

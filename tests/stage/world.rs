@@ -134,8 +134,7 @@ impl World {
     pub(crate) async fn becomes_processes(&mut self, zedbox: &Path, clock: Option<WrongClock>) {
         let api = self.cluster.sim().serve_to(self.cluster.device_name()).await.unwrap();
         self.put("kubeconfig", &api.kubeconfig());
-        // Their time is real.
-        self.limits["zedkube"]["uncordon_poll_ms"] = 50.into();
+        self.limits["zedkube"]["uncordon_poll_ms"] = 50.into(); // Their time is real.
         self.program = Some(Program { path: zedbox.to_owned(), whole: false, clock, _api: api });
     }
 
@@ -472,8 +471,7 @@ pub fn reboot_config(counter: u32) -> Value {
 /// The waits of a device, but for those that only cost time.
 fn brisk() -> Value {
     json!({
-        "zedagent": { "ask_again_first_ms": 1_000 },
-        "nodeagent": { "min_reboot_delay_ms": 20 },
+        "zedagent": { "ask_again_first_ms": 1_000 }, "nodeagent": { "min_reboot_delay_ms": 20 },
         "zedkube": {
             "uncordon_poll_ms": 1_000, "cordon_pause_ms": 20, "drain_pause_ms": 200, "gate_hold_ms": 50, "gate_clock_limit_ms": 100,
             "stale_taints_ms": 500, "leave_notice_ms": 2_000,

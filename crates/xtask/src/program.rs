@@ -49,8 +49,7 @@ pub(crate) fn get(
     Ok(Built { bytes, libraries: libraries(workspace, target)? })
 }
 
-/// Lets LLVM put code that stands in several functions into one of its own: 5 % of the program. No profile of cargo can
-/// say it.
+/// Lets LLVM share code between functions: 5 % of the program. No profile of cargo can say it.
 const OUTLINER: &str = "-Cllvm-args=-enable-machine-outliner=always";
 
 /// An error ends with its text and exit code 1, also for a person who asks for stacks, which the program has no tables for.
