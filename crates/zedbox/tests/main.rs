@@ -6,12 +6,12 @@
 #![expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
 
 mod access;
+mod artifacts;
 mod calls;
 mod check;
 mod demo;
 mod documents;
 mod drain_cmd;
 mod image;
-mod package;
 mod processes;
 mod update_status;
