@@ -120,10 +120,6 @@ fn normalize(text: &str, now: Mono, asked: &[String], out: &mut String) -> Vec<u
             b' ' => {
                 at += 1;
                 let word = &bytes[at..];
-                // Most members are none of these.
-                if !matches!(word.first(), Some(b'p' | b'a' | b'r' | b'l' | b'n' | b'w' | b'c')) {
-                    continue;
-                }
                 let is_point = MILLIS.iter().find(|it| word.starts_with(it.as_bytes()));
                 let counts = || COUNTS.iter().find(|it| word.starts_with(it.as_bytes()));
                 let Some(member) = is_point.or_else(counts) else { continue };

@@ -95,7 +95,7 @@ fn text(info: &PanicHookInfo<'_>) -> String {
     info.location().map_or(said.to_owned(), |at| format!("{said}, {}:{}", at.file(), at.line()))
 }
 
-/// The stack, or why there is none: an image has one frame, which nobody knows.
+/// The stack, or why there is none: it was not taken, or nobody knows its frames.
 fn shown(stack: &str) -> String {
     let is_known = |line: &str| !line.trim().is_empty() && !line.trim_end().ends_with("<unknown>");
     if stack.lines().any(is_known) {

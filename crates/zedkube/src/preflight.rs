@@ -163,7 +163,7 @@ impl PreflightRunner {
         };
         let findings: Vec<DrainFinding> = all.iter().map(|it| shown(it, &pass)).collect();
         let of_pass = findings.iter().filter(|it| !it.passed_by.is_empty()).map(|it| it.code.as_str());
-        let codes: Vec<&str> = of_pass.collect::<BTreeSet<_>>().into_iter().collect();
+        let codes: Vec<&str> = of_pass.into_set().into_iter().collect();
         let passed = if codes.is_empty() {
             String::new()
         } else {

@@ -10,6 +10,7 @@ use kubeapi::names::PodUid;
 use kubeapi::{ApiClient, Error, NodeName};
 use kubenodeop::plan::{PodClass, PodFacts};
 use kubenodeop::{RuntimeQuery, containers, pods};
+use step::Inserted as _;
 use tokio::time::sleep;
 
 use crate::core::RemainingPod;
@@ -60,7 +61,7 @@ pub(crate) async fn remaining(
 async fn without(cluster: &ApiClient, node: &NodeName, runtime: &RuntimeQuery) -> Option<BTreeSet<PodUid>> {
     let once = || async {
         let all = containers::without(cluster, node, runtime).await.ok()?;
-        Some(all.into_iter().filter_map(|it| it.metadata.uid).map(PodUid::new).collect::<BTreeSet<_>>())
+        Some(all.into_iter().filter_map(|it| it.metadata.uid).map(PodUid::new).into_set())
     };
     let first = once().await?;
     sleep(APART).await;

@@ -66,7 +66,6 @@ impl Drill {
         let sim = worlds[0].cluster.sim().clone();
         for world in &mut worlds {
             world.patience = Duration::from_hours(3);
-            world.limits["zedkube"]["uncordon_poll_ms"] = 1_000.into();
             world.limits["zedkube"]["gate_clock_limit_ms"] = 120_000.into();
             world.start_all();
         }

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use step::Inserted as _;
+
 use crate::plan::forecast::Foreseen;
 use crate::progress::BlockCode;
 use crate::storage::{Cause, StorageView, VolumeFinding, VolumeState};
@@ -52,7 +54,7 @@ pub(super) fn foreseen(look: &StorageView) -> (Vec<Foreseen>, Vec<String>) {
 
 /// Virtual machines that run with degraded volumes, and with one of which a single copy is healthy.
 fn at_risk(look: &StorageView) -> Vec<String> {
-    let machines: BTreeSet<&String> = look.findings.iter().flat_map(|it| &it.machines).collect();
+    let machines: BTreeSet<&String> = look.findings.iter().flat_map(|it| &it.machines).into_set();
     let of = |machine: &String| {
         let used: Vec<&VolumeFinding> =
             look.findings.iter().filter(|it| it.machines.contains(machine)).collect();

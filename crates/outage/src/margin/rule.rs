@@ -7,6 +7,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use step::Inserted as _;
+
 use super::facts::{Data, EtcdFacts, Kubernetes, ListedMemberFacts, Readyz, ServerNode};
 use super::metrics::Metrics;
 
@@ -264,8 +266,8 @@ fn listed<'a>(
             member.id
         ));
     }
-    let known: BTreeSet<u64> = metrics.peers.keys().copied().chain([metrics.id]).collect();
-    let in_list: BTreeSet<u64> = list.members.iter().map(|it| it.id).collect();
+    let known: BTreeSet<u64> = metrics.peers.keys().copied().chain([metrics.id]).into_set();
+    let in_list: BTreeSet<u64> = list.members.iter().map(|it| it.id).into_set();
     if known != in_list || list.members.len() != in_list.len() {
         let differ: Vec<String> = known.symmetric_difference(&in_list).map(|id| format!("{id:x}")).collect();
         return Err(format!(

@@ -14,6 +14,7 @@ use kubeapi::objects::{items, named, text};
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
 use serde_json::Value;
+use step::Inserted as _;
 
 use super::calls::listed;
 use super::machines::Machines;
@@ -32,7 +33,7 @@ pub(super) async fn find(cluster: &ApiClient) -> Result<Machines, Error> {
         launchers.list_all::<Value>(cluster)
     )?;
     let guests: Vec<&Value> = guests.iter().filter(|it| !is_over(it)).collect();
-    let running: BTreeSet<String> = guests.iter().map(|it| named(it)).collect();
+    let running: BTreeSet<String> = guests.iter().map(|it| named(it)).into_set();
     let own = |machine: &Value| guests.iter().find(|it| named(it) == named(machine)).copied();
     let mut found = Machines {
         all: machines.iter().map(|it| described(MACHINES, it, own(it), &SITE)).collect(),

@@ -4,7 +4,6 @@
 //! Not here: what that means (`gate`). Sources: the documentation of kube-vip (leases); the words of the Kubernetes
 //! scheduler (plugins NodePorts, TaintToleration).
 
-use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
@@ -20,6 +19,7 @@ use kubeapi::slim::Pod;
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found, nodes};
 use serde_json::Value;
+use step::Inserted as _;
 
 use super::pods::{SYSTEM, named};
 use super::trouble;
@@ -88,7 +88,7 @@ async fn absent(cluster: &ApiClient, node: &NodeName) -> Result<Vec<String>, Err
         of_vip.flat_map(|it| items(&it["env"])).filter(|it| ADDRESS.contains(&text(&it["name"]).as_str()));
     let absent =
         addresses.filter_map(|it| text(&it["value"]).parse::<IpAddr>().ok()).filter(|it| !is_here(*it));
-    Ok(absent.map(|it| it.to_string()).collect::<BTreeSet<_>>().into_iter().collect())
+    Ok(absent.map(|it| it.to_string()).into_set().into_iter().collect())
 }
 
 /// Whether an interface has it, as far as the kernel says: only then can a socket be bound to it.

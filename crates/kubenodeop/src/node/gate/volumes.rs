@@ -38,7 +38,7 @@ impl VolumesBefore {
         let all: BTreeMap<String, bool> = good.map(|it| (it.volume.clone(), it.is_whole())).into_map();
         // Of one that has gone down with its instance manager no copy is healthy any more.
         let passed = findings.iter().filter(|it| it.state != VolumeState::Safe && !it.passed.is_empty());
-        let passed: BTreeSet<String> = passed.map(|it| it.volume.clone()).collect();
+        let passed: BTreeSet<String> = passed.map(|it| it.volume.clone()).into_set();
         let is_empty = all.is_empty() && passed.is_empty();
         (!is_empty).then_some(Self { volumes: all, passed, opened: None })
     }
