@@ -349,6 +349,21 @@ async fn r4_a_container_runtime_that_does_not_answer_shuts_the_gate_until_its_li
     stage.shuts_and_warns(Layer::Runtime, "cannot connect", heal).await;
 }
 
+#[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "the test's own clock, which is paused")]
+async fn v3_what_starts_with_its_node_keeps_the_turn_no_longer_than_seconds() {
+    let mut stage = Stage::new().await;
+    let fails = ("shop: http://10.0.0.5/ answers 503, not 200".to_owned(), "curl -v".to_owned());
+    stage.upper.send_replace([GateFact::Runtime(String::new()), GateFact::Probes(vec![fails])]);
+    let seen = |it: &GateReport| it.verdict.as_ref().is_some_and(|it| !it.warnings.is_empty());
+    stage.until("a service that does not answer", seen).await;
+    stage.upper.send_replace(well());
+    let began = Instant::now();
+    stage.until("well", is_well).await;
+    // Five of them are the time for which all must hold.
+    assert!(began.elapsed() <= Duration::from_secs(7), "{:?}", began.elapsed());
+}
+
 /// Row 1-05.
 #[tokio::test(start_paused = true)]
 async fn u10_a_service_of_the_site_that_does_not_answer_holds_the_turn_until_its_limit_and_heals() {

@@ -38,8 +38,9 @@ const LEASES: &str = "kube-node-lease";
 const LEASE_LASTS: Duration = Duration::from_secs(40);
 /// How often missing device nodes are looked for, and the clock is compared while it is wrong.
 const DEVICES_LOOK: Duration = Duration::from_secs(2);
-/// How often what is above the volumes is looked at while it is waited for.
-const UPPER_LOOK: Duration = Duration::from_secs(10);
+/// While what is above the volumes is waited for: between the first looks, and the longest between two. Pods that start
+/// with the node are there after seconds, and others wait for its turn meanwhile.
+const UPPER_LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 /// How often an API that is away is asked what it waits for.
 const WAITS_LOOK: Duration = Duration::from_secs(10);
 
@@ -81,13 +82,14 @@ pub struct GateReport {
 }
 
 /// Watches over the gate and removes stale taints, for as long as the future is kept; it never ends. `local` says
-/// what the machine shows, `upper` what it shows of layers above the node, now and then, `waits` what an API that is away
-/// waits for, or nothing, `clock` the time. Each change goes to `report`; only the newest counts. Dropping the future loses no more than what was seen of the lease.
+/// what the machine shows, `layers` what it shows of those above the node, now and then, `waits` what an API that is
+/// away waits for, or nothing, `clock` the time. Each change goes to `report`; only the newest counts. Dropping the
+/// future loses no more than what was seen of the lease.
 pub async fn watch_over<W: Future<Output = String>>(
     cluster: &ApiClient,
     boot: &BootWatch,
     local: impl Fn() -> LocalHealth,
-    upper: impl Fn() -> BoxFuture<'static, Vec<GateFact>>,
+    layers: impl Fn() -> BoxFuture<'static, Vec<GateFact>>,
     waits: impl Fn() -> W,
     clock: impl Fn() -> Mono,
     report: &watch::Sender<GateReport>,
@@ -101,7 +103,7 @@ pub async fn watch_over<W: Future<Output = String>>(
     gate.hear(clock(), GateFact::Lost(boot.lost.clone()));
     gate.hear(clock(), GateFact::Known(boot.addresses.clone()));
     let mut look_at = clock() + boot.limits.look;
-    let (mut ask_at, mut upper_seen) = (clock(), None);
+    let (mut ask_at, mut upper) = (clock(), UpperLooks::default());
     loop {
         let LocalHealth { missing, clock: wrong } = local();
         let lacks = !missing.is_empty() || !wrong.is_empty();
@@ -112,11 +114,11 @@ pub async fn watch_over<W: Future<Output = String>>(
             facts.push(looked(cluster.clone(), boot.clone()));
             look_at = clock() + boot.limits.look;
         }
-        let upper_at = upper_due(&gate, upper_seen, clock());
-        if !gate.is_away() && clock() >= upper_at {
-            facts.push(stream::once(upper()).flat_map(stream::iter).boxed());
+        let now = clock();
+        if !gate.is_away() && now >= upper.due(&gate, now) {
+            facts.push(stream::once(layers()).flat_map(stream::iter).boxed());
             facts.push(upper::look(cluster.clone(), boot.node.clone()));
-            upper_seen = Some(clock());
+            upper = UpperLooks { last: Some(now), count: upper.count.saturating_add(1) };
         }
         if gate.is_away() && clock() >= ask_at {
             gate.hear(clock(), GateFact::Waits(waits().await));
@@ -133,7 +135,7 @@ pub async fn watch_over<W: Future<Output = String>>(
             changed
         });
         let devices_at = lacks.then(|| now + DEVICES_LOOK);
-        let asked_at = if gate.is_away() { ask_at } else { upper_due(&gate, upper_seen, now) };
+        let asked_at = if gate.is_away() { ask_at } else { upper.due(&gate, now) };
         let wake = [gate.due(now), devices_at, Some(asked_at)].into_iter().flatten().fold(look_at, Ord::min);
         tokio::select! {
             Some(fact) = facts.next() => gate.hear(clock(), fact),
@@ -155,10 +157,21 @@ pub async fn until_tainted(cluster: &ApiClient, boot: &BootWatch) -> Vec<String>
     }
 }
 
-/// When the runtime, virtual IPs, pending pods and machines are looked at again.
-fn upper_due(gate: &Gate, seen: Option<Mono>, now: Mono) -> Mono {
-    let pause = if gate.waits_for_upper(now) { UPPER_LOOK } else { gate.look() };
-    seen.map_or(now, |at| at + pause)
+/// Looks at the runtime, virtual IPs, pending pods and machines.
+#[derive(Default)]
+struct UpperLooks {
+    last: Option<Mono>,
+    count: u32,
+}
+
+impl UpperLooks {
+    /// When the next one is due.
+    fn due(&self, gate: &Gate, now: Mono) -> Mono {
+        let (first, longest) = UPPER_LOOKS;
+        let grown = first.saturating_mul(1 << self.count.saturating_sub(1).min(31)).min(longest);
+        let pause = if gate.waits_for_upper(now) { grown } else { gate.look() };
+        self.last.map_or(now, |at| at + pause)
+    }
 }
 
 /// One look at everything, from the bottom up.
