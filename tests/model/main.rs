@@ -23,8 +23,11 @@ mod world;
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::sync::Mutex;
+use std::{iter, thread};
 
 use checker::{Bounds, Report, Trace, search, shortest};
+use faults::Planted;
 use scenarios::Scenario;
 use wander::{Wandered, wander};
 
@@ -69,22 +72,29 @@ fn roam(ways: u64) {
 }
 
 /// Plants each fault; what is found is found by the words that are expected.
-fn plant(find: impl Fn(&Scenario) -> Report) {
-    let mut missed = String::new();
-    for planted in faults::all() {
-        let report = find(&planted.scenario);
-        let fault = planted.fault;
-        let line = match report.found {
-            Some(Trace { property, steps, then, what, .. }) if what.contains(planted.reported) => {
-                println!("| {fault:?} | {property} | {what} | {} + {then} |", steps.len());
-                continue;
-            }
-            Some(trace) => format!("{fault:?} by {:?} instead: {}", trace.steps, trace.what),
-            None => format!("{fault:?} is not caught in {} states, depth {}", report.states, report.depth),
-        };
-        writeln!(missed, "{line}").expect("a String takes all");
+fn plant(find: impl Fn(&Scenario) -> Report + Sync) {
+    let faults = Mutex::new(faults::all().into_iter());
+    let next = || faults.lock().expect("no search panics").next();
+    let missed = || -> Vec<String> { iter::from_fn(next).filter_map(|it| missed(&it, &find)).collect() };
+    let missed = thread::scope(|threads| {
+        let other = threads.spawn(missed);
+        [missed(), other.join().expect("no search panics")].concat()
+    });
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+/// How this fault is missed, if it is.
+fn missed(planted: &Planted, find: impl Fn(&Scenario) -> Report) -> Option<String> {
+    let report = find(&planted.scenario);
+    let fault = planted.fault;
+    match report.found {
+        Some(Trace { property, steps, then, what, .. }) if what.contains(planted.reported) => {
+            println!("| {fault:?} | {property} | {what} | {} + {then} |", steps.len());
+            None
+        }
+        Some(trace) => Some(format!("{fault:?} by {:?} instead: {}", trace.steps, trace.what)),
+        None => Some(format!("{fault:?} is not caught in {} states, depth {}", report.states, report.depth)),
     }
-    assert!(missed.is_empty(), "{missed}");
 }
 
 #[test]

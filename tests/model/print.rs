@@ -89,12 +89,24 @@ impl Print {
     }
 }
 
+/// The bytes at which something starts that does not go into a fingerprint as it is.
+const STARTS: [bool; 256] = {
+    let mut starts = [false; 256];
+    let (bytes, mut at) = (b"M 0123456789", 0);
+    while at < bytes.len() {
+        starts[bytes[at] as usize] = true;
+        at += 1;
+    }
+    starts
+};
+
 fn normalize(text: &str, now: Mono, asked: &[String], out: &mut String) -> Vec<usize> {
     let mut ids = Vec::new();
     let bytes = text.as_bytes();
     let (mut at, mut from) = (0, 0);
-    while at < bytes.len() {
-        let rest = &text.as_bytes()[at..];
+    while let Some(next) = bytes[at..].iter().position(|byte| STARTS[usize::from(*byte)]) {
+        at += next;
+        let rest = &bytes[at..];
         match rest[0] {
             b'M' if rest.starts_with(b"Mono(") => {
                 let end = at + text[at..].find(')').expect("it is closed");
