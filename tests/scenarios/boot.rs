@@ -39,7 +39,7 @@ async fn shut_at(world: &World, layer: &str) -> NodeDrainProgress {
     world.until("zedkube", &format!("a gate that is shut at {layer}"), at).await.unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn r4_r5_r6_a_node_after_a_power_cut_becomes_schedulable_by_itself_layer_by_layer() {
     let mut world = World::new().await;
     left_behind(world.cluster.sim());

@@ -35,7 +35,7 @@ pub(crate) fn server(world: &mut World, node: &str, etcd: &Etcd) {
     zedkube["etcd_data"] = data.to_str().unwrap().into();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn u3_a_server_whose_margin_went_after_its_grant_is_held_with_the_reason_and_goes_once_it_is_back() {
     let mut world = World::new().await;
     let etcd = Etcd::start(&NODES).await.unwrap();
@@ -85,7 +85,7 @@ fn reachable(world: &mut World, at: SocketAddr, counter: u32) {
     world.limits["zedkube"]["server_port"] = at.port().into();
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn u3_a_peer_whose_own_agent_calls_its_member_unhealthy_is_counted_so_and_one_that_is_well_again_lets_go()
  {
     let etcd = Etcd::start(&NODES).await.unwrap();

@@ -33,7 +33,7 @@ pub(crate) async fn held(world: &World) -> OutageQuestion {
     world.until::<OutageQuestion>("nodeagent", "a machine that is held back", held).await.unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn u1_a_turn_that_an_operator_released_and_a_restored_lease_has_again_takes_no_machine_down() {
     let mut world = World::new().await;
     drained(&mut world).await;
@@ -76,7 +76,7 @@ async fn u1_a_turn_that_an_operator_released_and_a_restored_lease_has_again_take
     assert_eq!(world.recorded(), []);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn u3_a_person_can_force_a_server_that_is_held_and_the_order_is_used_once() {
     let mut world = World::new().await;
     world.limits["nodeagent"]["refused_pause_ms"] = json!(100);
@@ -94,7 +94,7 @@ async fn u3_a_person_can_force_a_server_that_is_held_and_the_order_is_used_once(
     world.until_file(force, "the force file to be used up", |text| text.is_none()).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn u11_of_three_nodes_in_the_same_trouble_one_restarts_at_a_time_and_the_next_after_it_is_healthy() {
     let mut worlds: Vec<World> = Cluster::embedded_of_three().await.into_iter().map(World::on).collect();
     let question =

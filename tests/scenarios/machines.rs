@@ -57,7 +57,7 @@ async fn rebooting() -> World {
     world
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d12_a_reboot_moves_one_machine_shuts_one_down_and_starts_it_again_after_the_boot() {
     let mut world = rebooting().await;
     let before = guest(&world, "db")["metadata"]["uid"].clone();
@@ -83,7 +83,7 @@ async fn d12_a_reboot_moves_one_machine_shuts_one_down_and_starts_it_again_after
     world.kill_all().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d12_a_zedkube_that_is_killed_at_each_step_leads_to_the_same_end_and_one_migration() {
     let mut world = rebooting().await;
     // Whatever it says next about machines, it is killed then.
@@ -120,7 +120,7 @@ async fn d12_a_zedkube_that_is_killed_at_each_step_leads_to_the_same_end_and_one
     world.kill_all().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d16_an_attempt_that_a_machine_made_fail_is_followed_by_the_next_once_its_policy_is_another_one() {
     let mut world = World::new().await;
     // An hour: without a change nothing would happen in this test.
@@ -152,7 +152,7 @@ async fn d16_an_attempt_that_a_machine_made_fail_is_followed_by_the_next_once_it
     world.kill_all().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d19_a_reboot_that_is_taken_back_ends_the_migration_and_starts_the_machine_again() {
     let mut world = rebooting().await;
     in_state(&world, "shop/own", "gone").await;

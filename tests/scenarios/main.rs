@@ -33,7 +33,7 @@ mod withdraw;
 macro_rules! on_both {
     ($($room:ident::$name:ident),+ $(,)?) => {
         mod embedded { $(
-            #[tokio::test]
+            #[tokio::test(start_paused = true)]
             async fn $name() {
                 crate::$room::$name(&mut scenarios::World::new().await).await;
             }
@@ -79,7 +79,7 @@ on_both! {
 }
 
 /// On the embedded cluster only: a real one would miss its node.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_device_config_without_a_cluster_section_takes_the_node_out_after_an_announcement() {
     let mut world = World::new().await;
     reboot::a_device_config_without_a_cluster_section_takes_the_node_out_after_an_announcement(&mut world)
@@ -87,14 +87,14 @@ async fn a_device_config_without_a_cluster_section_takes_the_node_out_after_an_a
 }
 
 /// On the embedded cluster only, as what stands in for kubectl in the hooks.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn seed_2_15_2_26_what_a_hook_scales_down_before_the_drain_is_up_again_after_the_boot() {
     let mut world = World::new().await;
     windows::what_a_hook_scales_down_is_up_again_after_the_boot(&mut world).await;
 }
 
 /// The same.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn seed_2_15_what_a_hook_scales_down_before_the_drain_is_up_again_when_it_is_withdrawn() {
     let mut world = World::new().await;
     windows::what_a_hook_scales_down_is_up_again_when_the_operation_is_withdrawn(&mut world).await;
@@ -136,18 +136,18 @@ async fn on_a_stranger(scenario: impl AsyncFnOnce(Cluster)) {
     assert_eq!(sim.list("pods").len(), 0, "the stage left pods behind");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_stage_for_real_servers_plays_a_whole_reboot() {
     let reboot = reboot::a_reboot_is_drained_carried_out_once_and_the_node_comes_back;
     on_a_stranger(|cluster| played_on(cluster, reboot)).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_stage_for_real_servers_plays_two_reboots() {
     on_a_stranger(turns::u1_two_nodes_told_together_are_never_cordoned_together).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn u1_two_nodes_told_together_are_never_cordoned_together_on_a_real_server() {
     if let Some(cluster) = real_cluster("two nodes told together").await {
         turns::u1_two_nodes_told_together_are_never_cordoned_together(cluster).await;

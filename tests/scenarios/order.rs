@@ -24,7 +24,7 @@ fn orders() -> Vec<[Agent; 4]> {
     all
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn every_start_order_drains_before_it_reboots() {
     side_by_side(orders().into_iter().map(async |order| {
         let mut world = World::new().await;

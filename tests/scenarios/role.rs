@@ -203,7 +203,7 @@ fn granted_and_used(roles: &[&str], asked: &[(String, String)]) {
     assert!(unused.is_empty(), "granted, but never asked for: {unused:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_turns_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     // A worker: no etcd is asked.
@@ -287,7 +287,7 @@ pub(crate) fn is_granted(asked: &[(String, String)]) {
     assert!(missing.is_empty(), "asked for, but not granted: {missing:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     let sim = world.cluster.sim();
@@ -313,7 +313,7 @@ async fn s1_leaving_the_cluster_asks_for_what_its_own_role_grants_and_nothing_el
     granted_and_used(&["pillar-rs-node-leave"], &world.cluster.asked_by_agents());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     let root = tempfile::tempdir().unwrap();
@@ -342,7 +342,7 @@ async fn s1_the_statistics_ask_for_what_their_own_role_grants_and_nothing_else()
     granted_and_used(&[STATS_ROLE], &world.cluster.asked_by_agents());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     add_application(&world);
@@ -373,7 +373,7 @@ async fn s1_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     assert!(asked.iter().all(|(_, uri)| uri.starts_with(&place)), "{asked:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_the_role_grants_what_a_whole_reboot_asks_for_and_nothing_else() {
     let mut world = World::new().await;
     // One pod mounts a volume, one has two budgets, and another volume has its last copy here.

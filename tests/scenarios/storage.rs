@@ -3,7 +3,7 @@
 
 use kubenodeop::storage;
 use kubesim::{ScriptedFault, Sim};
-use scenarios::{Agent, Cluster, World};
+use scenarios::{Agent, Cluster, World, side_by_side};
 use serde_json::{Value, json};
 use topics::{DrainHistory, DrainPhase, DrainStatus, NodeDrainProgress};
 
@@ -84,9 +84,9 @@ pub(crate) async fn waiting(world: &mut World) -> NodeDrainProgress {
     world.until("zedkube", "a drain that waits for storage", waits).await.unwrap()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d14_under_each_policy_the_node_goes_only_once_another_copy_is_healthy() {
-    for policy in storage::NodeDrainPolicy::WORDS {
+    side_by_side(storage::NodeDrainPolicy::WORDS.into_iter().map(async |policy| {
         let asks = !storage::NodeDrainPolicy::parse(policy).copies_by_cordon();
         let mut world = World::new().await;
         install(world.cluster.sim(), policy);
@@ -113,10 +113,11 @@ async fn d14_under_each_policy_the_node_goes_only_once_another_copy_is_healthy()
         let sim = world.cluster.sim();
         sim.until("longhorn/volumes", |_| wanted(sim) == (1, None)).await;
         world.kill_all().await;
-    }
+    }))
+    .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d19_a_request_that_is_withdrawn_takes_back_the_copy_that_was_asked_for() {
     let mut world = World::new().await;
     install(world.cluster.sim(), "always-allow");
@@ -129,7 +130,7 @@ async fn d19_a_request_that_is_withdrawn_takes_back_the_copy_that_was_asked_for(
     sim.until("longhorn/volumes", |_| wanted(sim) == (1, None)).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d14_a_deadlock_of_all_nodes_cordoned_is_told_as_such_and_ends_with_an_uncordon() {
     let mut world = World::new().await;
     install(world.cluster.sim(), "block-if-contains-last-replica");
@@ -156,7 +157,7 @@ async fn d14_a_deadlock_of_all_nodes_cordoned_is_told_as_such_and_ends_with_an_u
     world.recorded_count(1).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d14_a_volume_that_the_limits_name_goes_down_with_the_node_and_is_named() {
     let mut world = World::new().await;
     install(world.cluster.sim(), "block-if-contains-last-replica");
@@ -172,7 +173,7 @@ async fn d14_a_volume_that_the_limits_name_goes_down_with_the_node_and_is_named(
     assert_eq!(wanted(world.cluster.sim()), (1, None));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d14_a_person_lets_a_volume_go_down_with_the_node_for_one_drain_and_the_history_says_why() {
     let mut world = World::new().await;
     let sim = world.cluster.sim().clone();
@@ -204,7 +205,7 @@ async fn d14_a_person_lets_a_volume_go_down_with_the_node_for_one_drain_and_the_
     world.kill_all().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d14_a_rebuild_that_fails_holds_the_node_and_is_shown_with_its_reason() {
     let mut world = World::new().await;
     let sim = world.cluster.sim().clone();
@@ -231,7 +232,7 @@ async fn d14_a_rebuild_that_fails_holds_the_node_and_is_shown_with_its_reason() 
     world.kill_all().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d14_a_zedkube_that_is_killed_before_it_takes_the_copy_back_leads_to_the_same_end_and_one_ask() {
     let mut world = World::new().await;
     let sim = world.cluster.sim().clone();
@@ -263,7 +264,7 @@ async fn d14_a_zedkube_that_is_killed_before_it_takes_the_copy_back_leads_to_the
     world.kill_all().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d14_a_copy_that_cannot_be_taken_back_is_named_and_tried_again_also_after_a_restart() {
     let mut world = World::new().await;
     let sim = world.cluster.sim().clone();
@@ -306,10 +307,10 @@ fn gate(words: &str) -> impl Fn(Option<&NodeDrainProgress>) -> bool {
     move |it| it.is_some_and(|it| format!("{it:?}").contains(words))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn r4_u10_after_the_boot_a_faulted_volume_keeps_the_cordon_and_a_degraded_one_the_turn_up_to_its_time()
 {
-    for hold_ms in [3_600_000, 1_000] {
+    side_by_side([3_600_000, 1_000].map(async |hold_ms| {
         let clusters = Cluster::embedded_of_three().await;
         let sim = clusters[0].sim().clone();
         install(&sim, "block-if-contains-last-replica");
@@ -353,10 +354,11 @@ async fn r4_u10_after_the_boot_a_faulted_volume_keeps_the_cordon_and_a_degraded_
         for world in &mut worlds {
             world.kill_all().await;
         }
-    }
+    }))
+    .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_guard_costs_the_same_whatever_the_number_of_volumes() {
     let mut counts = Vec::new();
     for more in [0, 40] {

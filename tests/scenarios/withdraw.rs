@@ -8,7 +8,7 @@ fn can_be_taken_back(at: At) -> bool {
     !matches!(at, At::Commanded | At::DeviceReboot | At::Status(DrainStatus::Complete))
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d19_a_reboot_that_is_taken_back_in_any_state_gives_the_node_back() {
     let worlds = ALL_STATES.into_iter().filter(|at| can_be_taken_back(*at));
     side_by_side(worlds.map(async |at| {
@@ -38,7 +38,7 @@ async fn d19_a_reboot_that_is_taken_back_in_any_state_gives_the_node_back() {
     .await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_request_whose_file_somebody_removes_is_back_and_the_reboot_ends_normally() {
     let file = "run/zedagent/NodeDrainRequest/global.json";
     let at = At::Status(DrainStatus::Cordoned);

@@ -84,7 +84,7 @@ async fn undone(sim: &Sim) {
     sim.until("pods", |pods| of_solo(pods).len() == 1 && ready(pods) == [OURS]).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d20_through_a_reboot_and_a_crash_there_is_always_a_ready_copy_and_never_one_too_many_afterwards() {
     let (mut world, sim) = world().await;
     let fewest = Arc::new(Mutex::new(usize::MAX));
@@ -124,7 +124,7 @@ async fn d20_through_a_reboot_and_a_crash_there_is_always_a_ready_copy_and_never
     assert_eq!(rollouts(&sim), 2, "what came to its end is not rolled out again");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d20_without_room_the_pod_leaves_after_the_limit_and_that_is_named() {
     let (mut world, sim) = world().await;
     world.limits["zedkube"]["surge_limit_ms"] = json!(500);
@@ -142,7 +142,7 @@ async fn d20_without_room_the_pod_leaves_after_the_limit_and_that_is_named() {
     sim.until("pods", |pods| of_solo(pods).len() == 1 && ready(pods).len() == 1).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d20_a_second_copy_of_a_drain_that_is_withdrawn_is_given_up() {
     let (mut world, sim) = world().await;
     world.begin().await;
@@ -154,7 +154,7 @@ async fn d20_a_second_copy_of_a_drain_that_is_withdrawn_is_given_up() {
     world.cluster.until_schedulable().await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn d20_a_second_copy_that_a_power_cut_left_is_given_up_in_the_next_boot() {
     let (mut world, sim) = world().await;
     world.begin().await;

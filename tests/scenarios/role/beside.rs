@@ -24,7 +24,7 @@ fn own_node() -> OwnNode {
     own_node
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_services_of_users_ask_for_what_their_own_roles_grant_and_nothing_else() {
     let world = World::new().await;
     let (_stopper, stop) = Stop::new();
@@ -56,7 +56,7 @@ async fn s1_services_of_users_ask_for_what_their_own_roles_grant_and_nothing_els
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_networks_of_applications_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     let sim = world.cluster.sim();
@@ -81,7 +81,7 @@ async fn s1_networks_of_applications_ask_for_what_their_own_role_grants_and_noth
     granted_and_used(&["pillar-rs-app-networks"], &world.cluster.asked_by_agents());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_places_of_machines_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     let sim = world.cluster.sim();
@@ -96,7 +96,7 @@ async fn s1_places_of_machines_ask_for_what_their_own_role_grants_and_nothing_el
     granted_and_used(&["pillar-rs-app-places"], &world.cluster.asked_by_agents());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_properties_of_longhorn_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     world.cluster.sim().add_longhorn("always-allow");

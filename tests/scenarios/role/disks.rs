@@ -6,7 +6,7 @@ use scenarios::World;
 
 use super::{DISKS_ROLE, granted_and_used};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_room_on_disks_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     let sim = world.cluster.sim();

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::{Clock, MACHINES_ROLE, granted, needed};
 use crate::machines::add_machines;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_machines_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     add_machines(&world, "hang").await;

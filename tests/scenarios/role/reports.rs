@@ -48,7 +48,7 @@ async fn show(world: &World, shown: Option<&report::DrainCondition>) {
     assert!(report::count(&handle, &event).await.unwrap());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_what_the_node_shows_asks_for_what_its_own_roles_grant_and_nothing_else() {
     let world = World::new().await;
     show(&world, None).await;
@@ -59,7 +59,7 @@ async fn s1_what_the_node_shows_asks_for_what_its_own_roles_grant_and_nothing_el
     granted_and_used(&[REPORT_ROLES[0]], &rest);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn o3_kubectl_describe_node_shows_the_events_the_condition_and_the_annotation() {
     let world = World::new().await;
     let shown = report::DrainCondition {
@@ -93,7 +93,7 @@ async fn o3_kubectl_describe_node_shows_the_events_the_condition_and_the_annotat
     assert!(has(&event), "{text}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     crate::machines::add_machines(&world, "succeed").await;
@@ -114,7 +114,7 @@ async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     granted_and_used(&["pillar-rs-drain-plan", PREFLIGHT_ROLE], &world.cluster.asked_by_agents());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_verify_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     crate::machines::add_machines(&world, "succeed").await;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{granted, granted_and_used, needed};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     let (sim, handle) = (world.cluster.sim(), world.cluster.handle());
@@ -67,7 +67,7 @@ async fn s1_a_whole_site_asks_for_what_its_own_role_grants_and_nothing_else() {
     granted_and_used(&["pillar-rs-site"], &world.cluster.asked_by_agents());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_the_look_at_the_cluster_between_two_nodes_of_a_restart_asks_for_nothing_that_agents_are_not_granted()
  {
     let world = World::new().await;
@@ -82,7 +82,7 @@ async fn s1_the_look_at_the_cluster_between_two_nodes_of_a_restart_asks_for_noth
     assert!(missing.is_empty() && others.len() > 8, "asked for, but not granted: {missing:?}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_the_checks_before_a_shutdown_ask_for_what_their_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     let record = TurnRecord::default();

@@ -10,7 +10,7 @@ use scenarios::World;
 
 use super::granted_and_used;
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_a_second_copy_asks_for_what_its_own_role_grants_and_nothing_else() {
     let world = World::new().await;
     let (sim, cluster) = (world.cluster.sim(), world.cluster.handle());

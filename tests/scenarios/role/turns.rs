@@ -8,7 +8,7 @@ use scenarios::World;
 
 use super::{granted_and_used, is_in_place};
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn s1_an_operator_of_turns_asks_for_what_the_own_roles_grant_and_nothing_else() {
     let world = World::new().await;
     let (handle, wall) = (world.cluster.handle(), Clock::new().wall().to_timestamp());

@@ -76,7 +76,6 @@ impl DemoMachine {
 
     /// Power on: a boot begins.
     pub(super) fn power_on(&mut self, cluster: &DemoCluster) -> anyhow::Result<()> {
-        self.topic_root = TopicRoot::open(&self.root)?;
         store::replace(&self.topic_root.path(KUBECONFIG), cluster.kubeconfig().as_bytes())?;
         cluster.power(self.name(), true);
         Ok(())
