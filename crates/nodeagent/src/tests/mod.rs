@@ -7,6 +7,8 @@ mod machine;
 mod restart;
 mod samples;
 
+pub(crate) use machine::ScriptedDevice;
+
 use std::fs::File;
 use std::path::Path;
 use std::sync::mpsc;
