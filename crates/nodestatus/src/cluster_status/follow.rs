@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::Membership;
     use crate::NAME;
-    use agent::{Clock, Stop, wire};
+    use agent::{Clock, wire};
     use pubsub::{TopicRoot, store};
     use serde_json::{Value, json};
     use std::path::Path;
@@ -180,14 +180,8 @@ mod tests {
     #[tokio::test]
     async fn the_status_follows_config_and_ports_and_stays_until_the_node_has_left() {
         let root = tempfile::tempdir().unwrap();
-        let (stopper, stop) = Stop::new();
         let topic_root = TopicRoot::open(root.path()).unwrap();
-        let context = AgentContext {
-            topic_root: topic_root.clone(),
-            clock: Clock::new(),
-            stop,
-            boot_id: String::new(),
-        };
+        let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "");
         let (sender, mut places) = watch::channel(None);
         let members = watch::Sender::new(ClusterMembership::default());
         let troubles = Troubles::open(&context.topic_root, context.clock, NAME);

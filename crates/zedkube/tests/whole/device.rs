@@ -7,7 +7,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use agent::{AgentContext, Clock, Stop, Stopper};
+use agent::{AgentContext, Clock, Stopper};
 use kube::Client;
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use pubsub::{FileRule, FileState, TopicRoot, store};
@@ -207,13 +207,7 @@ impl Device {
     }
 
     pub(crate) async fn start(&mut self) {
-        let (stopper, stop) = Stop::new();
-        let context = AgentContext {
-            topic_root: self.topic_root.clone(),
-            clock: self.clock,
-            stop,
-            boot_id: self.boot.clone(),
-        };
+        let (stopper, context) = AgentContext::alone(&self.topic_root, self.clock, &self.boot);
         let cluster = kubeapi::ApiClient::from_client(Client::new(self.sim.service(), "default"));
         let mut task = JoinSet::new();
         let limits = self.limits.clone();
