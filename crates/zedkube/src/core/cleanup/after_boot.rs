@@ -51,7 +51,7 @@ impl AfterBoot {
     }
 
     /// Whether the gate is open, or was since this start.
-    pub(super) fn was_open(&self) -> bool {
+    pub(crate) fn was_open(&self) -> bool {
         self.opened || self.is_open()
     }
 
@@ -147,7 +147,7 @@ impl AfterBoot {
     }
 
     /// Taints of an outage are on the node again: they go as they did after the boot.
-    pub(super) fn tainted(&mut self, taints: Vec<String>, out: &mut Vec<Effect>) {
+    pub(crate) fn tainted(&mut self, taints: Vec<String>, out: &mut Vec<Effect>) {
         if std::mem::take(&mut self.sentry) {
             self.settled = false;
             // What was seen before they came says nothing.
@@ -157,7 +157,7 @@ impl AfterBoot {
     }
 
     /// What a check says of a cordon of an earlier boot.
-    pub(super) fn take_look(&mut self, now: Mono, seen: &NodeLook, out: &mut Vec<Effect>) {
+    pub(crate) fn take_look(&mut self, now: Mono, seen: &NodeLook, out: &mut Vec<Effect>) {
         // With the gate shut it was somebody else.
         if *seen == NodeLook::Open && self.earlier && self.is_open() {
             self.repairs.add(now, OWN_CORDON, out);
@@ -239,7 +239,7 @@ impl AfterBoot {
     }
 
     /// Continues with those that earlier runs have counted, in this boot or before it.
-    pub(super) fn count_on(
+    pub(crate) fn count_on(
         &mut self,
         now: Mono,
         earlier: &BTreeMap<String, Vec<GoTime>>,
@@ -249,7 +249,7 @@ impl AfterBoot {
     }
 
     /// When time alone changes what is shown.
-    pub(super) fn due(&self) -> Option<Mono> {
+    pub(crate) fn due(&self) -> Option<Mono> {
         self.repairs.due()
     }
 }
