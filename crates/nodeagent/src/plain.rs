@@ -24,7 +24,7 @@ pub(crate) fn follow(tasks: &mut Tasks<Event>, topic_root: &TopicRoot, device: &
         loop {
             statuses.next().await;
             let holds = statuses.get(GLOBAL).is_some_and(|it: &NodeDrainStatus| pods_run(it.status));
-            if std::mem::replace(&mut held, holds) == holds {
+            if !step::update(&mut held, holds) {
                 continue;
             }
             let device = Arc::clone(&device);

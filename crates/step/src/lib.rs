@@ -45,6 +45,13 @@ impl<T> WriteOutcome<T> {
     }
 }
 
+/// Holds `new` from now on; returns whether that is another value.
+pub fn update<T: PartialEq>(held: &mut T, new: T) -> bool {
+    let other = *held != new;
+    *held = new;
+    other
+}
+
 /// A point on the machine's monotonic clock, counted from its start in this boot.
 ///
 /// Two values compare within one boot, whichever of its processes took them. On disk one stands only beside the

@@ -247,11 +247,7 @@ async fn tell_config(
     let mut stop = context.stop.clone();
     loop {
         let valid = cluster_membership.borrow_and_update().config.clone().filter(|it| it.valid);
-        configs.send_if_modified(|held| {
-            let other = *held != valid;
-            *held = valid;
-            other
-        });
+        configs.send_if_modified(|held| step::update(held, valid));
         tokio::select! {
             changed = cluster_membership.changed() => if changed.is_err() { return stop.stopped().await },
             () = stop.stopped() => return,

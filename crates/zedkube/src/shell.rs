@@ -161,14 +161,14 @@ impl Shell {
             Change::Put { value, .. } => {
                 let (now, refused) = Properties::from_map(&value, &last);
                 let (storage, strange) = longhorn::wanted(&value, &longhorn.borrow());
-                longhorn.send_if_modified(|held| std::mem::replace(held, storage.clone()) != storage);
+                longhorn.send_if_modified(|held| step::update(held, storage));
                 for line in refused.into_iter().chain(strange) {
                     warn!("config property {line}");
                 }
                 last = now.clone();
                 attempt.send_replace(now.time(DRAIN_TIMEOUT));
                 let wanted = Some(now.count(DISK_RESERVE)).filter(|it| *it < DISK_RESERVE.max);
-                reserve.send_if_modified(|held| std::mem::replace(held, wanted) != wanted);
+                reserve.send_if_modified(|held| step::update(held, wanted));
                 Some(Event::Properties(now))
             }
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,

@@ -85,12 +85,7 @@ async fn run(
     let mut facts = StatusFacts::default();
     loop {
         facts.learn_membership(&cluster_membership.borrow_and_update());
-        sealed.send_if_modified(|asked| {
-            let wanted = facts.sealed();
-            let other = *asked != wanted;
-            *asked = wanted;
-            other
-        });
+        sealed.send_if_modified(|asked| step::update(asked, facts.sealed()));
         let Some(speaker) = said.upgrade() else { return };
         let again = {
             let mut said = speaker.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,7 +136,7 @@ fn publish(said: &mut StatusOutlet, verdict: StatusDecision, places: &watch::Sen
             place(&status)
         }
     };
-    places.send_if_modified(|place| std::mem::replace(place, now) != now);
+    places.send_if_modified(|place| step::update(place, now));
 }
 
 #[cfg(test)]
