@@ -133,13 +133,13 @@ pub async fn run_into(
     // Nor before it is known whether a person lets one.
     let mut pauses = context.pauses();
     first.extend(core.step(now, Event::Pause(pauses.next().await)));
-    let (attempt, reserve) = (shell.attempt_limit(), shell.disk_reserve());
-    let (ours, storage) = (own_node.clone(), shell.longhorn());
-    let (says, published) = (shell.statement(), shell.published());
+    let (attempt, reserve) = (shell.attempt.subscribe(), shell.reserve.subscribe());
+    let (ours, storage) = (own_node.clone(), shell.longhorn.subscribe());
+    let (says, published) = (shell.statement(), shell.published.subscribe());
     shell.follow(cluster_membership.clone(), heard);
     shell.follow_site(sites.hold());
     shell.follow_k3s(updates.hold());
-    shell.follow_pause(pauses);
+    shell.tasks.follow_pause(pauses, Event::Pause);
     let drain = Box::pin(turn::run((core, first), shell, inbox, &context, &troubles));
     let (membership_of_updates, members) = (cluster_membership.clone(), cluster_membership.clone());
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).

@@ -66,7 +66,7 @@ impl Zedkube {
             looks: LastLook::default(),
         };
         core.set_clock(now, booted_at);
-        core.cleanup.after_boot.count_on(now, &journal.repairs, &core.node);
+        core.cleanup.after_boot.repairs.count_on(now, &journal.repairs, &core.node);
         let mut out = Vec::new();
         core.publish(now, &mut out);
         (core, out)
@@ -237,7 +237,7 @@ impl Core for Zedkube {
 
     fn next_wake(&self) -> Option<Mono> {
         let cleanup = self.cleanup.due().filter(|_| self.may_look());
-        let repairs = self.cleanup.after_boot.due();
+        let repairs = self.cleanup.after_boot.repairs.due();
         [
             repairs,
             self.drain.due(&self.node),

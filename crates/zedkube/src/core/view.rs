@@ -85,7 +85,7 @@ impl Zedkube {
             reason,
             next_step,
             gate: self.cleanup.after_boot.shown(&self.node),
-            repairs: self.cleanup.after_boot.repairs(),
+            repairs: self.cleanup.after_boot.repairs.counts(),
             pause: self.node.window.pause.clone().unwrap_or_default(),
             answers: self.answers.given().to_vec(),
             asked: self.answers.asked().to_vec(),
@@ -105,7 +105,7 @@ impl Zedkube {
             answers: self.answers.given().to_vec(),
             asked: self.answers.asked().to_vec(),
             booted_at: self.node.booted_at,
-            repairs: self.cleanup.after_boot.counted(&self.node),
+            repairs: self.cleanup.after_boot.repairs.counted(&self.node),
             ..self.drain.journal(&self.node)
         })
     }
