@@ -145,6 +145,8 @@ async fn the_page_of_a_whole_agent_names_what_holds_its_drain_and_ends_with_its_
     site.held_drain().await;
     let page = site.page_with(address, "shop/web-").await;
     assert!(page.contains("budget") && page.contains("reboot"), "{page}");
+    let metrics = spawn_blocking(move || get_at(address, "/metrics")).await.unwrap();
+    assert!(metrics.contains("pillar_drain_blocked_pods{code=\"budget"), "{metrics}");
     site.config(false);
     site.until_line("status server has stopped listening", 1).await;
     assert!(TcpStream::connect(address).is_err());
