@@ -16,8 +16,8 @@ use step::Mono;
 use tempfile::TempDir;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use topics::{
-    ConfigItemType, ConfigItemValue, ConfigItemValueMap, DrainStatus, GoTime, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, Requester, go_json,
+    ConfigItemValue, ConfigItemValueMap, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
+    NodeDrainStatus, Requester, go_json,
 };
 use tracing::subscriber::DefaultGuard;
 use zedkube::Limits;
@@ -268,17 +268,7 @@ impl Device {
 
     /// One attempt to drain may last an hour.
     pub(crate) fn an_hour_an_attempt(&self) {
-        let name = "kubernetes.drain.timeout";
-        let item = ConfigItemValue {
-            key: name.to_owned(),
-            item_type: ConfigItemType::Int,
-            int_value: 1,
-            ..ConfigItemValue::default()
-        };
-        let map = ConfigItemValueMap {
-            global_settings: Some([(name.to_owned(), item)].into()),
-            ..ConfigItemValueMap::default()
-        };
+        let map = ConfigItemValueMap::of([ConfigItemValue::number("kubernetes.drain.timeout", 1)]);
         let text = String::from_utf8(go_json::to_vec(&map).unwrap()).unwrap();
         self.write("run/zedagent/ConfigItemValueMap/global.json", &text);
     }
