@@ -158,7 +158,7 @@ impl Core for Zedkube {
                 let outcome = self.drain.hold(hold, &mut out);
                 self.follow(now, outcome);
             }
-            Event::Properties(properties) => self.drain.hear_properties(properties),
+            Event::Properties(properties) => self.drain.properties = properties,
             Event::Probed(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.probed(now, result, &self.node, &mut out);
                 self.follow(now, outcome);

@@ -136,7 +136,7 @@ impl Zedkube {
             self.settle_leaving(out);
             self.settle_site(now, out);
         }
-        self.drain.hear_turn_alone(self.answers.needs_turn_alone());
+        self.drain.turn_alone = self.answers.needs_turn_alone();
         if self.can_drain() && !self.drain.is_active() {
             self.begin(now, out);
         }
