@@ -69,18 +69,15 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Clock, Stop};
-    use pubsub::TopicRoot;
+    use crate::test_context;
     use std::cell::RefCell;
     use step::Mono;
 
     #[tokio::test(start_paused = true)]
     async fn k5_a_duty_that_fails_or_ends_is_started_again_with_pauses_that_grow_and_shrink_again() {
         let root = tempfile::tempdir().unwrap();
-        let (stopper, stop) = Stop::new();
-        let clock = Clock::new();
-        let topic_root = TopicRoot::open(root.path()).unwrap();
-        let context = AgentContext { topic_root, clock, stop, boot_id: String::new() };
+        let (stopper, context) = test_context(root.path(), "");
+        let clock = context.clock;
         let starts = RefCell::new(Vec::<Mono>::new());
         let duty = || {
             starts.borrow_mut().push(clock.now());

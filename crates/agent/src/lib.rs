@@ -45,15 +45,16 @@ pub struct AgentContext {
     pub boot_id: String,
 }
 
+impl AgentContext {
+    /// That of an agent that stands alone, as in tests, and the hand that stops it.
+    pub fn alone(topic_root: &TopicRoot, clock: Clock, boot_id: &str) -> (Stopper, Self) {
+        let (stopper, stop) = Stop::new();
+        (stopper, Self { topic_root: topic_root.clone(), clock, stop, boot_id: boot_id.to_owned() })
+    }
+}
+
 /// A context for tests, and the hand that stops it.
 #[cfg(test)]
 fn test_context(root: &std::path::Path, boot: &str) -> (Stopper, AgentContext) {
-    let (stopper, stop) = Stop::new();
-    let context = AgentContext {
-        topic_root: TopicRoot::open(root).unwrap(),
-        clock: Clock::new(),
-        stop,
-        boot_id: boot.to_owned(),
-    };
-    (stopper, context)
+    AgentContext::alone(&TopicRoot::open(root).unwrap(), Clock::new(), boot)
 }

@@ -201,16 +201,7 @@ mod tests {
     use super::*;
 
     fn map(name: &str, value: u32) -> ConfigItemValueMap {
-        let item = ConfigItemValue {
-            key: name.into(),
-            item_type: topics::ConfigItemType::Int,
-            int_value: value,
-            ..ConfigItemValue::default()
-        };
-        ConfigItemValueMap {
-            global_settings: Some([(name.to_owned(), item)].into()),
-            ..ConfigItemValueMap::default()
-        }
+        ConfigItemValueMap::of([ConfigItemValue::number(name, value)])
     }
 
     #[test]

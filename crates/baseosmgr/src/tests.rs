@@ -14,7 +14,7 @@ use agent::partitions::{
     BootResult, ImageToWrite, Label, PartitionState, PartitionStore, PartitionWork, Partitions,
     PartitionsChoice, Percent, RecordStore,
 };
-use agent::{AgentContext, Clock, Error, Stop, Stopper, wire};
+use agent::{AgentContext, Clock, Error, Stopper, wire};
 use pubsub::{Change, FileRule, FileState, TopicRoot, store};
 use tokio::task::JoinSet;
 use topics::{
@@ -85,9 +85,8 @@ impl Device {
         &mut self,
         zboot: impl FnMut() -> Result<Option<Box<dyn PartitionStore>>, Error> + Send + 'static,
     ) {
-        let (stopper, stop) = Stop::new();
         let boot_id = format!("boot-{}", self.boots);
-        let context = AgentContext { topic_root: self.topic_root.clone(), clock: self.clock, stop, boot_id };
+        let (stopper, context) = AgentContext::alone(&self.topic_root, self.clock, &boot_id);
         let mut running = JoinSet::new();
         running.spawn(crate::run(context, self.limits.clone(), zboot));
         self.agent = Some((stopper, running));

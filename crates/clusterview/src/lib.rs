@@ -23,7 +23,7 @@ use std::time::Duration;
 
 // Everything here is published in its name.
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
-use agent::{AgentContext, Troubles, duties};
+use agent::{AgentContext, Clock, Troubles, duties};
 use kubeapi::{ApiClient, OwnNode};
 use tokio::sync::watch;
 use topics::EdgeNodeClusterConfig;
@@ -35,6 +35,17 @@ use lease::ElectionTimes;
 
 /// The config of the cluster that this node is in, as far as it is valid; `None` without one.
 pub type ClusterConfig = watch::Receiver<Option<Arc<EdgeNodeClusterConfig>>>;
+
+/// Returns true once this node leads, where it did not, or no longer, where it did (`leads`): a renewal of the term is no
+/// news; false when nobody can say any more. Dropping it loses nothing.
+pub async fn leads_otherwise(leading: &mut watch::Receiver<Leadership>, clock: Clock, leads: bool) -> bool {
+    while leading.changed().await.is_ok() {
+        if leading.borrow().holds(clock.now()) != leads {
+            return true;
+        }
+    }
+    false
+}
 
 /// Waits of the duties.
 #[derive(Debug, Clone, Copy)]

@@ -6,6 +6,8 @@ use std::error::Error as StdError;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kube::client::AuthError;
+
 use crate::names::BadName;
 use crate::reply::{self, ApiAnswer, Reach, RefusedBy, Reply, ReplyClass};
 
@@ -215,7 +217,18 @@ pub(crate) fn cause(error: kube::Error) -> Box<dyn StdError + Send + Sync> {
         kube::Error::HyperError(inner) => inner.into(),
         kube::Error::ReadEvents(inner) => inner.into(),
         kube::Error::HttpError(inner) => inner.into(),
-        kube::Error::Auth(_) => "the client library could not use the credentials".into(),
+        kube::Error::Auth(inner) => {
+            let why = match inner {
+                AuthError::ReadTokenFile(source, path) => format!(": {}: {source}", path.display()),
+                AuthError::AuthExecStart(source) => format!(": {source}"),
+                AuthError::InvalidBasicAuth(source) | AuthError::InvalidBearerToken(source) => {
+                    format!(": {source}")
+                }
+                // One holds what a login program has printed, which may be a token.
+                _ => String::new(),
+            };
+            format!("the client library could not use the credentials{why}").into()
+        }
         _ => "the client library failed before the request was sent".into(),
     }
 }
@@ -253,6 +266,21 @@ mod tests {
         // Where a file is named in between, it stays.
         let other = Error::Kubeconfig { path: "k".into(), source: Outer(refused()).into() };
         assert_eq!(other.plain(), other.line());
+    }
+
+    #[test]
+    fn of_credentials_that_cannot_be_used_the_reason_is_named_and_nothing_that_a_program_printed() {
+        let missing = || std::io::Error::from_raw_os_error(2);
+        let read = AuthError::ReadTokenFile(missing(), "/run/token".into());
+        let line = cause(kube::Error::Auth(read)).to_string();
+        assert!(
+            line.ends_with("the credentials: /run/token: No such file or directory (os error 2)"),
+            "{line}"
+        );
+        let started = cause(kube::Error::Auth(AuthError::AuthExecStart(missing()))).to_string();
+        assert!(started.ends_with("the credentials: No such file or directory (os error 2)"), "{started}");
+        let printed = cause(kube::Error::Auth(AuthError::AuthExec("a token".to_owned()))).to_string();
+        assert!(printed.ends_with("the credentials"), "{printed}");
     }
 
     #[test]

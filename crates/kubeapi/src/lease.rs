@@ -10,6 +10,7 @@ use kube::Resource;
 use kube::api::{GetParams, PostParams};
 use kube::core::Request;
 use kube::core::request::Error as Unaskable;
+use step::WriteOutcome;
 
 use crate::names::APP_NAMESPACE;
 use crate::nodes::FIELD_MANAGER;
@@ -17,15 +18,6 @@ use crate::{ApiClient, Error, Reply, found};
 
 /// The time that one call may take. Short against the deadlines of an election: several tries must have room in them.
 pub const CALL_LIMIT: Duration = Duration::from_secs(10);
-
-/// A write that did not come through.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unwritten {
-    /// Somebody was first, or the lease is gone: what was read holds no longer.
-    Outdated,
-    /// It is not known whether it was carried out; why, with the next step.
-    Unknown(String),
-}
 
 fn leases() -> Request {
     Request::new(Lease::url_path(&(), Some(APP_NAMESPACE)))
@@ -42,10 +34,7 @@ pub async fn read(cluster: &ApiClient, name: &str) -> Result<Option<Lease>, Erro
 }
 
 /// Writes the lease; one without a version is created. `verb` is what is done, for errors.
-///
-/// # Errors
-/// [`Unwritten`].
-pub async fn write(cluster: &ApiClient, name: &str, verb: &str, lease: &Lease) -> Result<Lease, Unwritten> {
+pub async fn write(cluster: &ApiClient, name: &str, verb: &str, lease: &Lease) -> WriteOutcome<Lease> {
     let create = lease.metadata.resource_version.is_none();
     let how = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let request = match serde_json::to_vec(lease) {
@@ -54,14 +43,15 @@ pub async fn write(cluster: &ApiClient, name: &str, verb: &str, lease: &Lease) -
         Err(source) => Err(Unaskable::SerializeBody(source)),
     };
     let what = format!("{verb} lease {APP_NAMESPACE}/{name}");
-    cluster.ask_within(CALL_LIMIT, &what, request).await.map_err(|error| {
-        let reply = error.reply();
-        // The namespace comes with the cluster software: where it is missing nothing is outdated.
-        let gone = !create && matches!(reply, Reply::NotFound { .. });
-        if gone || matches!(reply, Reply::Conflict { .. } | Reply::UidChanged) {
-            Unwritten::Outdated
-        } else {
-            Unwritten::Unknown(error.advice())
-        }
-    })
+    let error = match cluster.ask_within(CALL_LIMIT, &what, request).await {
+        Ok(lease) => return WriteOutcome::Done(Box::new(lease)),
+        Err(error) => error,
+    };
+    // The namespace comes with the cluster software: where it is missing nothing is outdated.
+    let gone = !create && error.is_not_found();
+    if gone || matches!(error.reply(), Reply::Conflict { .. } | Reply::UidChanged) {
+        WriteOutcome::Outdated
+    } else {
+        WriteOutcome::Unknown(error.advice())
+    }
 }

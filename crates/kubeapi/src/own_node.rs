@@ -18,12 +18,7 @@ impl Default for OwnNode {
 impl OwnNode {
     /// Sets name and device UUID. Equal ones are no news.
     pub fn set(&self, node: NodeName, device_uuid: String) {
-        self.0.send_if_modified(|held| {
-            let new = Some((node, device_uuid));
-            let other = *held != new;
-            *held = new;
-            other
-        });
+        self.0.send_if_modified(|held| step::update(held, Some((node, device_uuid))));
     }
 
     /// Name and device UUID, or why they cannot be had.

@@ -170,7 +170,7 @@ async fn r4_an_api_that_waits_for_other_members_of_etcd_is_said_so_and_is_no_fai
         }
     };
     stage.until("named", about("waits: 1 of 3 members of etcd", false)).await;
-    tokio::time::advance(LayerLimits::default().service * 2).await;
+    tokio::time::advance(LayerLimits::default().of(Layer::Service).unwrap() * 2).await;
     stage.members.send_replace("2 of 3 members of etcd are here, 2 are required".to_owned());
     stage.until("named again", about("waits: 2 of 3 members of etcd", false)).await;
     // Its members are there, and it does not answer all the same.

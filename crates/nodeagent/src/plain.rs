@@ -24,7 +24,7 @@ pub(crate) fn follow(tasks: &mut Tasks<Event>, topic_root: &TopicRoot, device: &
         loop {
             statuses.next().await;
             let holds = statuses.get(GLOBAL).is_some_and(|it: &NodeDrainStatus| pods_run(it.status));
-            if std::mem::replace(&mut held, holds) == holds {
+            if !step::update(&mut held, holds) {
                 continue;
             }
             let device = Arc::clone(&device);
@@ -55,41 +55,20 @@ fn pods_run(status: DrainStatus) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::{Error, turn};
+    use crate::tests::ScriptedDevice;
+    use agent::turn;
     use std::sync::mpsc;
     use topics::Requester;
-
-    /// A machine that records whether others are held.
-    struct HoldRecorder(mpsc::Sender<bool>);
-
-    impl Device for HoldRecorder {
-        fn reboot(&self, _why: &str) -> Result<(), Error> {
-            Ok(())
-        }
-
-        fn shutdown(&self, _why: &str) -> Result<(), Error> {
-            Ok(())
-        }
-
-        fn power_off(&self, _why: &str) -> Result<(), Error> {
-            Ok(())
-        }
-
-        fn sync(&self) -> Result<(), Error> {
-            Ok(())
-        }
-
-        fn hold_others(&self, holds: bool) {
-            self.0.send(holds).unwrap();
-        }
-    }
 
     #[tokio::test]
     async fn x3_others_are_held_while_pods_run_and_not_once_the_node_is_drained_or_zedkube_has_left() {
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();
         let (recorder, heard) = mpsc::channel();
-        let device: Arc<dyn Device> = Arc::new(HoldRecorder(recorder));
+        let device: Arc<dyn Device> = Arc::new(ScriptedDevice(move |asked: &str| {
+            recorder.send(asked == "hold others").unwrap();
+            Ok(())
+        }));
         let (outbox, _inbox) = turn::inbox();
         let mut tasks = Tasks::new(outbox);
         follow(&mut tasks, &topic_root, &device);

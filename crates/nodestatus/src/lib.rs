@@ -10,7 +10,7 @@ mod server;
 mod token;
 
 pub use membership::{ClusterMembership, Membership};
-pub use server::{CODES, Make, ServerLimits, Totals, trial};
+pub use server::{Make, ServerLimits, Totals, trial};
 
 // Everything here is published in its name.
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Resource;
 use kube::api::{GetParams, Patch};
-use kubeapi::lease::{self, CALL_LIMIT, Unwritten};
+use kubeapi::lease::{self, CALL_LIMIT};
 use kubeapi::names::{APP_NAMESPACE, ETCD, NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, is_server};
 use kubeapi::nodes::{self, CordonAnnotation, signed};
 use kubeapi::objects::{condition, items, text};
@@ -81,15 +81,7 @@ pub async fn write(cluster: &ApiClient, order: RecordWrite, wall: Timestamp) -> 
         }
     };
     let verb = if lease.metadata.resource_version.is_none() { "create" } else { "write" };
-    match lease::write(cluster, LEASE, verb, &lease).await {
-        Ok(lease) => match held(lease) {
-            Ok(held) => RecordWritten::Done(held),
-            Err(ReadError::BadRecord(why)) => RecordWritten::Unknown(why.to_string()),
-            Err(ReadError::NoAnswer(why) | ReadError::Refused(why)) => RecordWritten::Unknown(why),
-        },
-        Err(Unwritten::Outdated) => RecordWritten::Outdated,
-        Err(Unwritten::Unknown(why)) => RecordWritten::Unknown(why),
-    }
+    lease::write(cluster, LEASE, verb, &lease).await.read(|lease| held(lease).map_err(|why| why.to_string()))
 }
 
 fn object(order: RecordWrite, wall: Timestamp) -> Result<Lease, serde_json::Error> {

@@ -10,6 +10,9 @@ mod lock;
 mod mirror;
 mod name;
 mod publication;
+#[cfg(test)]
+#[path = "../tests/quoted.rs"]
+mod quoted;
 mod retry;
 mod socket;
 pub mod store;
@@ -47,6 +50,12 @@ impl<T> Clone for Codec<T> {
 }
 
 impl<T> Copy for Codec<T> {}
+
+/// Bytes as they are.
+#[cfg(test)]
+fn plain_codec() -> Codec<Vec<u8>> {
+    Codec { encode: |bytes| Ok(bytes.clone()), decode: |bytes| Ok(bytes.to_vec()) }
+}
 
 /// Makes the wire form of a value out of its form on disk. A large member is stored by the function that it is
 /// given, with its name and the content of its file, and is replaced by the path that comes back. Without a member

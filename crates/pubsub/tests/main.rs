@@ -9,3 +9,5 @@ mod quoted;
 mod records;
 mod restored;
 mod sockets;
+
+use pubsub::Codec;

@@ -1,6 +1,6 @@
 //! Texts in quotes as values, for tests of files.
 
-use pubsub::Codec;
+use crate::Codec;
 
 pub(crate) fn codec() -> Codec<String> {
     Codec {

@@ -23,6 +23,35 @@ use std::time::Duration;
 /// by a timeout.
 pub type CallId = u64;
 
+/// What became of a write that names the version it was read with.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum WriteOutcome<T> {
+    /// It came through: the object as it is now.
+    Done(Box<T>),
+    /// It did not: somebody was first, or the object is gone.
+    Outdated,
+    /// It failed, or nobody knows whether it was carried out; why, with the next step.
+    Unknown(String),
+}
+
+impl<T> WriteOutcome<T> {
+    /// The object read into what a core knows of it.
+    pub fn read<U>(self, read: impl FnOnce(T) -> Result<Box<U>, String>) -> WriteOutcome<U> {
+        match self {
+            Self::Done(it) => read(*it).map_or_else(WriteOutcome::Unknown, WriteOutcome::Done),
+            Self::Outdated => WriteOutcome::Outdated,
+            Self::Unknown(why) => WriteOutcome::Unknown(why),
+        }
+    }
+}
+
+/// Holds `new` from now on; returns whether that is another value.
+pub fn update<T: PartialEq>(held: &mut T, new: T) -> bool {
+    let other = *held != new;
+    *held = new;
+    other
+}
+
 /// A point on the machine's monotonic clock, counted from its start in this boot.
 ///
 /// Two values compare within one boot, whichever of its processes took them. On disk one stands only beside the

@@ -43,10 +43,21 @@ pub(crate) fn get(
             bail!("keep this machine out of the program: {} names {folder}", path.display());
         }
     }
-    if is_this_machine(workspace, target)? {
+    let compiler = output("rustc", &["-vV"], &workspace.root)?;
+    let says = |what: &str| compiler.lines().find_map(|it| it.strip_prefix(what)).unwrap_or_default();
+    let is_this_machine = says("host: ") == target.triple;
+    if is_this_machine {
         tried(&path)?;
     }
-    Ok(Built { bytes, libraries: libraries(workspace, target)? })
+    let mut libraries = vec![("rust-std", says("release: ").to_owned(), "MIT OR Apache-2.0")];
+    if target.triple.ends_with("-gnu") {
+        // That of another machine is the linker's.
+        let asks = || output("getconf", &["GNU_LIBC_VERSION"], &workspace.root);
+        let version = is_this_machine.then(asks).transpose()?;
+        let version = version.unwrap_or_default().trim().trim_start_matches("glibc ").to_owned();
+        libraries.push(("glibc", version, "LGPL-2.1-or-later"));
+    }
+    Ok(Built { bytes, libraries })
 }
 
 /// Lets LLVM share code between functions: 5 % of the program. No profile of cargo can say it.
@@ -64,11 +75,6 @@ fn tried(path: &Path) -> anyhow::Result<()> {
         ended.status
     );
     Ok(())
-}
-
-fn is_this_machine(workspace: &Workspace, target: &BuildTarget) -> anyhow::Result<bool> {
-    let compiler = output("rustc", &["-vV"], &workspace.root)?;
-    Ok(compiler.lines().any(|it| it.strip_prefix("host: ") == Some(&target.triple)))
 }
 
 /// What the compiler is called with; variables of the caller for the same are not heard.
@@ -90,23 +96,4 @@ fn folders(workspace: &Workspace) -> anyhow::Result<Vec<(PathBuf, &'static str)>
         (workspace.root.clone(), "/pillar-rs"),
         (workspace.target.clone(), "/target"),
     ])
-}
-
-fn libraries(
-    workspace: &Workspace,
-    target: &BuildTarget,
-) -> anyhow::Result<Vec<(&'static str, String, &'static str)>> {
-    let version = output("rustc", &["--version"], &workspace.root)?;
-    let version = version.split(' ').nth(1).unwrap_or_default().to_owned();
-    let mut all = vec![("rust-std", version, "MIT OR Apache-2.0")];
-    if target.triple.ends_with("-gnu") {
-        // That of another machine is the linker's.
-        let version = if is_this_machine(workspace, target)? {
-            output("getconf", &["GNU_LIBC_VERSION"], &workspace.root)?
-        } else {
-            String::new()
-        };
-        all.push(("glibc", version.trim().trim_start_matches("glibc ").to_owned(), "LGPL-2.1-or-later"));
-    }
-    Ok(all)
 }

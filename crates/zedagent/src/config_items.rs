@@ -30,12 +30,7 @@ pub fn apply(
     let mut told = Vec::new();
     for (key, text) in items {
         if let Some((agent, setting)) = agent_setting(key) {
-            let value = ConfigItemValue {
-                key: setting.to_owned(),
-                item_type: ConfigItemType::String,
-                str_value: text.clone(),
-                ..ConfigItemValue::default()
-            };
+            let value = ConfigItemValue::text(setting, text);
             let all = map.agent_settings.get_or_insert_default();
             all.entry(agent.to_owned()).or_default().insert(setting.to_owned(), value);
             continue;

@@ -45,6 +45,6 @@ pub async fn run(context: AgentContext, limits: Limits) -> Result<(), Error> {
     found.pause = pauses.next().await;
     let core = core::Zedagent::new(limits, found, context.clock.now(), context.clock.booted_at());
     shell.follow(config);
-    shell.follow_pause(pauses);
+    shell.tasks.follow_pause(pauses, core::Event::Pause);
     turn::run(core, shell, inbox, &context, &troubles).await
 }

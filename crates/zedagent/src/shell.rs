@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use agent::operator::Pauses;
 use agent::wire::GLOBAL;
 use agent::{AgentContext, Error, Hands, Tasks, Weight, force, publication, wire};
 use pubsub::{Change, Publication};
@@ -20,7 +19,7 @@ use crate::{CONFIG, NAME, follow, saved};
 /// The hands of the core.
 pub(crate) struct Shell {
     context: AgentContext,
-    tasks: Tasks<Event>,
+    pub(crate) tasks: Tasks<Event>,
     request: Publication<NodeDrainRequest>,
     pending: Publication<DeviceOpPending>,
     status: Publication<ZedAgentStatus>,
@@ -106,11 +105,6 @@ impl Shell {
             );
             Event::Forced(order)
         });
-    }
-
-    /// Follows a person's pause from the one that is known.
-    pub(crate) fn follow_pause(&mut self, pauses: Pauses) {
-        self.tasks.follow_pause(pauses, Event::Pause);
     }
 
     /// What this status commands that the last one did not; empty where it commands nothing again.

@@ -38,13 +38,7 @@ enum JoinCheck {
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(command: &JoinCommand) -> Exit {
     let JoinAction::Wait(options) = &command.action;
-    match wait(command, options).await {
-        Ok(exit) => exit,
-        Err(error) => {
-            Voice::warn_of("join", &format!("failed to {error:#}"));
-            Exit::Failed
-        }
-    }
+    Voice::exit("join", wait(command, options).await)
 }
 
 async fn wait(command: &JoinCommand, options: &WaitOptions) -> anyhow::Result<Exit> {

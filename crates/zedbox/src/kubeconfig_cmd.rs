@@ -62,13 +62,7 @@ pub(crate) struct KubeconfigCommand {
 
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(command: &KubeconfigCommand) -> Exit {
-    match make(command).await {
-        Ok(()) => Exit::Done,
-        Err(error) => {
-            Voice::warn_of("kubeconfig", &format!("failed to {error:#}"));
-            Exit::Failed
-        }
-    }
+    Voice::exit("kubeconfig", make(command).await.map(|()| Exit::Done))
 }
 
 async fn make(command: &KubeconfigCommand) -> anyhow::Result<()> {

@@ -73,7 +73,8 @@ pub fn main() -> ExitCode {
     if let Some(mut again) = panic::without_stacks(&words) {
         let error = again.exec();
         eprintln!(
-            "failed to start again without RUST_BACKTRACE, which this program has no tables for: {error}"
+            "failed to start again without RUST_BACKTRACE, which this program has no tables for: {error}; type \
+             `env -u RUST_BACKTRACE -u RUST_LIB_BACKTRACE zedbox …`"
         );
         return ExitCode::from(Exit::Failed as u8);
     }

@@ -14,13 +14,7 @@ use crate::drain_cmd::voice::Voice;
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(command: &MachinesCommand) -> Exit {
     let voice = Voice::new(command.place.output, &Surroundings::of_this_process());
-    match act(command, &voice).await {
-        Ok(()) => Exit::Done,
-        Err(error) => {
-            Voice::warn_of("machines", &format!("failed to {error:#}"));
-            Exit::Failed
-        }
-    }
+    Voice::exit("machines", act(command, &voice).await.map(|()| Exit::Done))
 }
 
 /// One machine, for programs.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use agent::{Clock, Outbox};
 use clusterview::leader::Leadership;
+use clusterview::leads_otherwise;
 use kubeapi::pace::Pace;
 use kubeapi::{ApiClient, Error, NodeName, nodes};
 use kubenodeop::calls::surge;
@@ -76,16 +77,9 @@ pub(crate) async fn run(
             }
             said = why;
         }
-        loop {
-            tokio::select! {
-                changed = leading.changed() => match changed {
-                    Err(_) => return,
-                    // A renewal of the term is no news.
-                    Ok(()) if leading.borrow().holds(clock.now()) == leads => {}
-                    Ok(()) => break,
-                },
-                () = clock.sleep_until(due), if due.is_some() => break,
-            }
+        tokio::select! {
+            known = leads_otherwise(&mut leading, clock, leads) => if !known { return },
+            () = clock.sleep_until(due), if due.is_some() => {}
         }
     }
 }

@@ -133,13 +133,13 @@ pub async fn run_into(
     // Nor before it is known whether a person lets one.
     let mut pauses = context.pauses();
     first.extend(core.step(now, Event::Pause(pauses.next().await)));
-    let (attempt, reserve) = (shell.attempt_limit(), shell.disk_reserve());
-    let (ours, storage) = (own_node.clone(), shell.longhorn());
-    let (says, published) = (shell.statement(), shell.published());
+    let (attempt, reserve) = (shell.attempt.subscribe(), shell.reserve.subscribe());
+    let (ours, storage) = (own_node.clone(), shell.longhorn.subscribe());
+    let (says, published) = (shell.statement(), shell.published.subscribe());
     shell.follow(cluster_membership.clone(), heard);
     shell.follow_site(sites.hold());
     shell.follow_k3s(updates.hold());
-    shell.follow_pause(pauses);
+    shell.tasks.follow_pause(pauses, Event::Pause);
     let drain = Box::pin(turn::run((core, first), shell, inbox, &context, &troubles));
     let (membership_of_updates, members) = (cluster_membership.clone(), cluster_membership.clone());
     // What fails of these is restarted on its own; the drain neither ends nor waits for it (K5).
@@ -147,7 +147,8 @@ pub async fn run_into(
     let sites = sites.run(cluster.clone(), own_node.clone(), lease, cluster_membership.clone());
     let newest = follow_lease(&context, cluster.clone(), cluster_membership.clone(), sender);
     let (configs, config) = watch::channel(None);
-    let totals = watch::Sender::default();
+    let totals = watch::Sender::<nodestatus::Totals>::default();
+    totals.send_modify(|it| it.codes = kubenodeop::BlockCode::WORDS);
     let report = node_report::NodeReport {
         context: context.clone(),
         cluster: cluster.clone(),
@@ -247,23 +248,10 @@ async fn tell_config(
     let mut stop = context.stop.clone();
     loop {
         let valid = cluster_membership.borrow_and_update().config.clone().filter(|it| it.valid);
-        configs.send_if_modified(|held| {
-            let other = *held != valid;
-            *held = valid;
-            other
-        });
+        configs.send_if_modified(|held| step::update(held, valid));
         tokio::select! {
             changed = cluster_membership.changed() => if changed.is_err() { return stop.stopped().await },
             () = stop.stopped() => return,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn every_code_of_a_blocker_is_known_by_name() {
-        let all: Vec<&str> = kubenodeop::BlockCode::ALL.iter().map(|it| it.text()).collect();
-        assert_eq!(all, nodestatus::CODES);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::window::Windows;
 use clusterview::consoles::ConsoleFiles;
 use clusterview::lease::ElectionTimes;
-use kubenodeop::node::gate;
+use kubenodeop::node::gate::{self, Layer};
 use kubenodeop::{
     AttemptRules, Limit, MachinePolicy, NeverReadyAction, PodAction, StickyAction, SurgeRule, VolumeAction,
 };
@@ -233,19 +233,24 @@ impl Limits {
 
     /// Limits of the gate after a boot.
     pub(crate) fn gate(&self) -> gate::LayerLimits {
-        gate::LayerLimits {
-            devices: self.gate_devices_limit(),
-            clock: self.gate_clock_limit(),
-            runtime: self.gate_runtime_limit(),
-            network: self.gate_network_limit(),
-            system: self.gate_system_limit(),
-            machines: self.gate_machines_limit(),
-            probes: self.gate_probes_limit(),
+        let mut limits = gate::LayerLimits {
             hold: self.gate_hold(),
             degraded: self.gate_degraded_hold(),
             taints: self.stale_taints(),
             ..gate::LayerLimits::default()
+        };
+        for (layer, limit) in [
+            (Layer::Devices, self.gate_devices_limit()),
+            (Layer::Clock, self.gate_clock_limit()),
+            (Layer::Runtime, self.gate_runtime_limit()),
+            (Layer::Network, self.gate_network_limit()),
+            (Layer::System, self.gate_system_limit()),
+            (Layer::Machines, self.gate_machines_limit()),
+            (Layer::Probes, self.gate_probes_limit()),
+        ] {
+            limits.layers[layer as usize] = limit;
         }
+        limits
     }
 
     /// The waits of what runs beside the drain.

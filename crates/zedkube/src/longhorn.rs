@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use agent::Clock;
 use clusterview::leader::Leadership;
+use clusterview::leads_otherwise;
 use kubeapi::ApiClient;
 use kubenodeop::storage::{SettingWrite, keep_drain_policy, keep_snapshot_job};
 use tokio::sync::watch;
@@ -83,18 +84,10 @@ pub(crate) async fn run(
             }
             said = failed;
         }
-        loop {
-            tokio::select! {
-                changed = leading.changed() => match changed {
-                    Err(_) => return,
-                    // A renewal of the term is no news.
-                    Ok(()) if leading.borrow().holds(clock.now()) == leads => continue,
-                    Ok(()) => {}
-                },
-                changed = wanted.changed() => if changed.is_err() { return },
-                () = clock.sleep_until(due), if due.is_some() => {}
-            }
-            break;
+        tokio::select! {
+            known = leads_otherwise(&mut leading, clock, leads) => if !known { return },
+            changed = wanted.changed() => if changed.is_err() { return },
+            () = clock.sleep_until(due), if due.is_some() => {}
         }
     }
 }

@@ -56,7 +56,7 @@ const TAINTS: &str = "taints";
 /// The hands of the core.
 pub(crate) struct Shell {
     context: AgentContext,
-    tasks: Tasks<Event>,
+    pub(crate) tasks: Tasks<Event>,
     work: TaskContext,
     status: Publication<NodeDrainStatus>,
     progress: Publication<NodeDrainProgress>,
@@ -64,14 +64,15 @@ pub(crate) struct Shell {
     history: Publication<DrainHistory>,
     outage: Publication<OutageAnswer>,
     /// What was published and done in this run.
-    published: watch::Sender<DrainActivity>,
+    pub(crate) published: watch::Sender<DrainActivity>,
     hooks: DrainHooks,
     election: Door,
-    attempt: watch::Sender<Duration>,
+    /// How long an attempt to drain may last, as the config has it.
+    pub(crate) attempt: watch::Sender<Duration>,
     /// GiB of the disks that Longhorn leaves to others, where the config says so.
-    reserve: watch::Sender<Option<u32>>,
+    pub(crate) reserve: watch::Sender<Option<u32>>,
     /// What the config wants of Longhorn for the whole cluster.
-    longhorn: watch::Sender<longhorn::DesiredLonghorn>,
+    pub(crate) longhorn: watch::Sender<longhorn::DesiredLonghorn>,
     /// Asks the keeper of our turn.
     keeper: Option<mpsc::UnboundedSender<Ask>>,
     /// A force file that counts says COMPLETE.
@@ -130,11 +131,6 @@ impl Shell {
         self.work.statement()
     }
 
-    /// What was published and done in this run.
-    pub(crate) fn published(&self) -> watch::Receiver<DrainActivity> {
-        self.published.subscribe()
-    }
-
     /// Follows what this agent hears of.
     pub(crate) fn follow(
         &mut self,
@@ -161,14 +157,14 @@ impl Shell {
             Change::Put { value, .. } => {
                 let (now, refused) = Properties::from_map(&value, &last);
                 let (storage, strange) = longhorn::wanted(&value, &longhorn.borrow());
-                longhorn.send_if_modified(|held| std::mem::replace(held, storage.clone()) != storage);
+                longhorn.send_if_modified(|held| step::update(held, storage));
                 for line in refused.into_iter().chain(strange) {
                     warn!("config property {line}");
                 }
                 last = now.clone();
                 attempt.send_replace(now.time(DRAIN_TIMEOUT));
                 let wanted = Some(now.count(DISK_RESERVE)).filter(|it| *it < DISK_RESERVE.max);
-                reserve.send_if_modified(|held| std::mem::replace(held, wanted) != wanted);
+                reserve.send_if_modified(|held| step::update(held, wanted));
                 Some(Event::Properties(now))
             }
             Change::Gone { .. } | Change::Synced | Change::Restarted(_) | Change::Bad(_) => None,
@@ -224,11 +220,6 @@ impl Shell {
         self.tasks.events("follow the update of k3s", |outbox| pass_on(hold, outbox, Event::K3s));
     }
 
-    /// Follows a person's pause from the one that is known.
-    pub(crate) fn follow_pause(&mut self, pauses: agent::operator::Pauses) {
-        self.tasks.follow_pause(pauses, Event::Pause);
-    }
-
     /// What an earlier run left to be done about hooks.
     pub(crate) fn hooks_left(&self) -> [Event; 2] {
         self.hooks.left()
@@ -253,21 +244,6 @@ impl Shell {
         self.keeper = Some(keeper);
         let work = self.work.clone();
         self.tasks.events(TURN, move |outbox| work.turn(asks, outbox));
-    }
-
-    /// How long an attempt to drain may last, as the config has it.
-    pub(crate) fn attempt_limit(&self) -> watch::Receiver<Duration> {
-        self.attempt.subscribe()
-    }
-
-    /// How much of the disks Longhorn leaves to others, where the config says so.
-    pub(crate) fn disk_reserve(&self) -> watch::Receiver<Option<u32>> {
-        self.reserve.subscribe()
-    }
-
-    /// What the config wants of Longhorn for the whole cluster.
-    pub(crate) fn longhorn(&self) -> watch::Receiver<longhorn::DesiredLonghorn> {
-        self.longhorn.subscribe()
     }
 
     fn follow_files(&mut self, topic_root: &TopicRoot) {

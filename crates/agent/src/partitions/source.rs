@@ -153,7 +153,7 @@ impl Read for Tally {
         self.done += count as u64;
         let percent = self.done.saturating_mul(100) / self.total.max(1);
         let percent = u8::try_from(percent.min(100)).unwrap_or(100);
-        self.percent.send_if_modified(|told| std::mem::replace(told, percent) != percent);
+        self.percent.send_if_modified(|told| step::update(told, percent));
         Ok(count)
     }
 }

@@ -102,9 +102,9 @@ impl AppPublisher {
             self.follow_pods();
             self.publish();
             let scene = Scene::of(&self.book);
-            self.scenes.send_if_modified(|known| (*known != scene).then(|| *known = scene).is_some());
+            self.scenes.send_if_modified(|known| step::update(known, scene));
             let wanted = AppRequirements::of(&self.book, &self.wanted.borrow());
-            self.wanted.send_if_modified(|known| (*known != wanted).then(|| *known = wanted).is_some());
+            self.wanted.send_if_modified(|known| step::update(known, wanted));
             tokio::select! {
                 biased;
                 () = stop.stopped() => return,

@@ -189,12 +189,7 @@ impl<T: PartKind> CollectionReader<T> {
                 // Entry by entry, as below: `collect` sorts, with four kilobytes of code for each type of entry.
                 let mut now: ObjectTable<T> = ObjectTable::new();
                 now.extend(all.into_iter().map(|it| (it.key, it.fact)));
-                NewsContent::Content(Box::new(move |facts| {
-                    let table = T::table(facts);
-                    let changed = *table != now;
-                    *table = now;
-                    changed
-                }))
+                NewsContent::Content(Box::new(move |facts| step::update(T::table(facts), now)))
             }
             watch::FollowNews::Update(Update::Put(one)) => NewsContent::Content(Box::new(move |facts| {
                 let table = T::table(facts);

@@ -134,9 +134,7 @@ impl Parts {
     pub(super) fn expire(&mut self, now: Mono) -> bool {
         let old: BTreeSet<Collection> =
             self.failing().filter(|(_, since, ..)| now >= *since + LAST_GOOD).map(|it| it.0).into_set();
-        let new = self.expired != old;
-        self.expired = old;
-        new
+        step::update(&mut self.expired, old)
     }
 
     /// When the next content becomes too old.

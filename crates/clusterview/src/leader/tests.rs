@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::lease::{self, ElectionTimes, ElectionWrite, ElectionWritten, LeaseSnapshot};
+use crate::lease::{self, ElectionTimes, ElectionWrite, LeaseSnapshot};
 use serde_json::json;
-use step::{Core as _, Mono};
+use step::{Core as _, Mono, WriteOutcome};
 use topics::{ConfigGetStatus, GoTime, KubeLeaderElectInfo, go_json};
 
 use super::candidacy::Candidacy;
@@ -75,7 +75,7 @@ impl Bench {
 
     fn wrote(&mut self, now: Box<LeaseSnapshot>) {
         let id = self.writing().expect("nothing is written").0;
-        self.hear(Event::Lease(lease::Event::Wrote(id, ElectionWritten::Done(now))));
+        self.hear(Event::Lease(lease::Event::Wrote(id, WriteOutcome::Done(now))));
     }
 
     fn releases(&self) -> bool {

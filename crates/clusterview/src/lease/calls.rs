@@ -7,11 +7,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::GetParams;
 
 use super::NAME;
-use super::election::ElectionWritten;
 use super::record::{ElectionWrite, LeaseSnapshot};
-use kubeapi::lease::{self, CALL_LIMIT, Unwritten};
+use kubeapi::lease::{self, CALL_LIMIT};
 use kubeapi::nodes;
 use kubeapi::{ApiClient, Error};
+use step::WriteOutcome;
 
 /// The lease as it is now, `None` when there is none.
 ///
@@ -23,11 +23,15 @@ pub async fn read(cluster: &ApiClient) -> Result<Option<Box<LeaseSnapshot>>, Err
 
 /// Writes `order`; `wall` is what our wall clock shows. Nobody begins to hold the lease of a cluster that does not know
 /// its node: a node that has left would report on a cluster that is no longer its own.
-pub async fn write(cluster: &ApiClient, order: &ElectionWrite, wall: Timestamp) -> ElectionWritten {
+pub async fn write(
+    cluster: &ApiClient,
+    order: &ElectionWrite,
+    wall: Timestamp,
+) -> WriteOutcome<LeaseSnapshot> {
     if let Some(node) = order.newcomer()
         && let Err(error) = known(cluster, node).await
     {
-        return ElectionWritten::Unknown(if error.is_not_found() {
+        return WriteOutcome::Unknown(if error.is_not_found() {
             format!("this cluster has no node {node}, which therefore does not lead it")
         } else {
             error.advice()
@@ -38,11 +42,9 @@ pub async fn write(cluster: &ApiClient, order: &ElectionWrite, wall: Timestamp) 
         ElectionWrite::Hold { .. } => "hold",
         ElectionWrite::Release { .. } => "release",
     };
-    match lease::write(cluster, NAME, verb, &order.object(wall)).await {
-        Ok(lease) => ElectionWritten::Done(Box::new(LeaseSnapshot::new(lease))),
-        Err(Unwritten::Outdated) => ElectionWritten::Outdated,
-        Err(Unwritten::Unknown(why)) => ElectionWritten::Unknown(why),
-    }
+    lease::write(cluster, NAME, verb, &order.object(wall))
+        .await
+        .read(|lease| Ok(Box::new(LeaseSnapshot::new(lease))))
 }
 
 async fn known(cluster: &ApiClient, node: &str) -> Result<(), Error> {
@@ -95,7 +97,7 @@ mod tests {
             (&take, mock::status(503, "busy"), "look for node n1"),
         ] {
             let (cluster, calls) = mock::cluster(vec![answer]);
-            let ElectionWritten::Unknown(why) = write(&cluster, order, wall()).await else {
+            let WriteOutcome::Unknown(why) = write(&cluster, order, wall()).await else {
                 panic!("{order:?}")
             };
             assert!(why.contains(says), "{why}");
@@ -158,9 +160,7 @@ mod tests {
             let newcomer = order.newcomer().is_some();
             let answers = newcomer.then(node).into_iter().chain([mock::object(&lease("10", "n1"))]).collect();
             let (cluster, calls) = mock::cluster(answers);
-            let ElectionWritten::Done(now) = write(&cluster, &order, wall()).await else {
-                panic!("{order:?}")
-            };
+            let WriteOutcome::Done(now) = write(&cluster, &order, wall()).await else { panic!("{order:?}") };
             assert_eq!((now.version(), now.holder()), ("10", "n1"));
             let mut all = calls.all();
             if newcomer {
@@ -195,11 +195,11 @@ mod tests {
             let answers = order.newcomer().map(|_| node()).into_iter().chain([answer]).collect();
             let (cluster, _) = mock::cluster(answers);
             match write(&cluster, &order, wall()).await {
-                ElectionWritten::Outdated => assert!(outdated, "row {number}"),
-                ElectionWritten::Unknown(why) => {
+                WriteOutcome::Outdated => assert!(outdated, "row {number}"),
+                WriteOutcome::Unknown(why) => {
                     assert!(!outdated && why.contains("lease eve-kube-app/"), "{why}");
                 }
-                ElectionWritten::Done(_) => panic!("row {number}"),
+                WriteOutcome::Done(_) => panic!("row {number}"),
             }
         }
     }

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use step::{CallId, Core, Dice, Mono};
+use step::{CallId, Core, Dice, Mono, WriteOutcome};
 
 use super::record::{ElectionWrite, LeaseSnapshot};
 
@@ -47,20 +47,9 @@ pub enum Event {
     /// Answer to [`Effect::Read`]: the lease, `None` when there is none, or why that is not known.
     Read(CallId, Result<Option<Box<LeaseSnapshot>>, String>),
     /// Answer to [`Effect::Write`].
-    Wrote(CallId, ElectionWritten),
+    Wrote(CallId, WriteOutcome<LeaseSnapshot>),
     /// Time has passed.
     Tick,
-}
-
-/// What became of a write.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ElectionWritten {
-    /// It came through: the lease as it is now.
-    Done(Box<LeaseSnapshot>),
-    /// It did not: the lease is not as it was read.
-    Outdated,
-    /// It failed, or nobody knows.
-    Unknown(String),
 }
 
 /// Something to do.
@@ -343,9 +332,15 @@ impl Election {
         self.due = Some(now + if self.leaving.is_some() { pause / 10 } else { pause });
     }
 
-    fn wrote(&mut self, now: Mono, call: LeaseCall, wrote: ElectionWritten, out: &mut Vec<Effect>) {
+    fn wrote(
+        &mut self,
+        now: Mono,
+        call: LeaseCall,
+        wrote: WriteOutcome<LeaseSnapshot>,
+        out: &mut Vec<Effect>,
+    ) {
         match wrote {
-            ElectionWritten::Done(held) => {
+            WriteOutcome::Done(held) => {
                 self.outdated = 0;
                 self.sure = true;
                 self.observe(now, Some(held), out);
@@ -358,13 +353,13 @@ impl Election {
                     }
                 }
             }
-            ElectionWritten::Outdated => {
+            WriteOutcome::Outdated => {
                 self.sure = false;
                 self.outdated += 1;
                 // Whoever was faster is looked at; if that happens again and again, with a pause.
                 self.due = Some(if self.outdated > 1 { now + self.pause() } else { now });
             }
-            ElectionWritten::Unknown(why) => self.failed(now, why, out),
+            WriteOutcome::Unknown(why) => self.failed(now, why, out),
         }
     }
 

@@ -10,9 +10,7 @@ mod record;
 mod tests;
 
 pub use calls::{read, write};
-pub use election::{
-    Effect, Election, ElectionLogEvent, ElectionState, ElectionTimes, ElectionWritten, Event,
-};
+pub use election::{Effect, Election, ElectionLogEvent, ElectionState, ElectionTimes, Event};
 pub use record::{ElectionWrite, LeaseSnapshot};
 
 /// Name of the lease, in the namespace of applications.

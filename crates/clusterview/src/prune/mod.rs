@@ -15,8 +15,8 @@ use tracing::{info, warn};
 
 use topics::EdgeNodeClusterConfig;
 
-use crate::ClusterConfig;
 use crate::leader::Leadership;
+use crate::{ClusterConfig, leads_otherwise};
 
 /// Goes on until nobody can say any more who leads. Dropping it ends its calls.
 pub(crate) async fn run(
@@ -40,17 +40,10 @@ pub(crate) async fn run(
             }
             said.end_look();
         }
-        loop {
-            tokio::select! {
-                changed = config.changed() => if changed.is_err() { return } else { break },
-                changed = leading.changed() => match changed {
-                    Err(_) => return,
-                    // A renewal of the term is no news.
-                    Ok(()) if leading.borrow().holds(clock.now()) == leads => {}
-                    Ok(()) => break,
-                },
-                () = clock.sleep_until(due), if due.is_some() => break,
-            }
+        tokio::select! {
+            changed = config.changed() => if changed.is_err() { return },
+            known = leads_otherwise(&mut leading, clock, leads) => if !known { return },
+            () = clock.sleep_until(due), if due.is_some() => {}
         }
     }
 }

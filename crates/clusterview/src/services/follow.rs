@@ -62,9 +62,7 @@ impl<T: ObjectFact> FollowedTable<T> {
                 FollowNews::Update(Update::Listed(all)) => {
                     let mut now = ObjectTable::new();
                     now.extend(all.into_iter().map(|it| (it.key, it.fact)));
-                    let changed = self.known.as_ref() != Some(&now);
-                    self.known = Some(now);
-                    changed
+                    step::update(&mut self.known, Some(now))
                 }
                 FollowNews::Update(Update::Put(one)) => {
                     let known = self.known.get_or_insert_default();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::{AgentContext, Clock, Stop, Stopper, Troubles};
+use agent::{AgentContext, Clock, Stopper, Troubles};
 use clusterview::apps::{Apps, Pipe};
 use kube::Client;
 use kubeapi::NodeName;
@@ -121,13 +121,7 @@ impl Stage {
     }
 
     pub(crate) fn start_into(&mut self, pipe: Pipe) {
-        let (stopper, stop) = Stop::new();
-        let context = AgentContext {
-            topic_root: self.topic_root.clone(),
-            clock: self.clock,
-            stop,
-            boot_id: "b1".to_owned(),
-        };
+        let (stopper, context) = AgentContext::alone(&self.topic_root, self.clock, "b1");
         let cluster = kubeapi::ApiClient::from_client(Client::new(self.sim.service(), "default"));
         let own_node = OwnNode::default();
         own_node.set(NodeName::parse("n1").unwrap(), String::new());

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
-use agent::{AgentContext, Clock, Stop, Stopper, Troubles};
+use agent::{AgentContext, Clock, Stopper, Troubles};
 use kube::Client;
 use kubeapi::ApiClient;
 use kubesim::{Sim, SimConfig};
@@ -33,10 +33,8 @@ impl Stage {
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();
         let (lines, ear) = Lines::open();
-        let (stopper, stop) = Stop::new();
-        let clock = Clock::new();
-        let troubles = Troubles::open(&topic_root, clock, "zedkube");
-        let context = AgentContext { topic_root, clock, stop, boot_id: "b1".to_owned() };
+        let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "b1");
+        let troubles = Troubles::open(&topic_root, context.clock, "zedkube");
         let sim = Sim::new(SimConfig::default());
         Self { sim, context, troubles, lines, _ear: ear, _stopper: stopper, _root: root }
     }

@@ -125,11 +125,7 @@ pub async fn drain(
 
 /// Shows the newest state, where it is another one.
 fn show(progress: &watch::Sender<Progress>, newest: Progress) {
-    progress.send_if_modified(|held| {
-        let changed = *held != newest;
-        *held = newest;
-        changed
-    });
+    progress.send_if_modified(|held| step::update(held, newest));
 }
 
 /// A number that differs from process to process and from call to call, for jitter only.

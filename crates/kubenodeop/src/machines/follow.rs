@@ -106,9 +106,7 @@ fn marked<K: NamedObject, M: PartialEq + Send + 'static>(
                 Update::Listed(all) => {
                     let mut now = BTreeMap::new();
                     now.extend(all.iter().map(|it| (it.key(), mark(it))));
-                    let is_new = marks.as_ref() != Some(&now);
-                    marks = Some(now);
-                    is_new
+                    step::update(&mut marks, Some(now))
                 }
                 Update::Put(one) => {
                     let now = mark(&one);

@@ -32,7 +32,7 @@ use super::{
     ASKED, EvictionStrategy, MachineDisk, MachinePolicy, MachinesView, MigrationRequest, MigrationSettings,
     VirtualMachine, disks, forecast, limits,
 };
-use crate::calls::{evict, volumes};
+use crate::calls::{evict, pods, volumes};
 use crate::plan::placement::PeerNode;
 use crate::plan::residents::{Resident, Residents};
 use crate::plan::scheduling::{needs, peer, resident};
@@ -43,12 +43,7 @@ const MIGRATION_POLICIES: &str = "/apis/migrations.kubevirt.io/v1alpha1/migratio
 const AT_ONCE: usize = 8;
 
 pub(super) fn launchers(node: &NodeName) -> WatchScope {
-    WatchScope {
-        what: format!("pods of node {node}"),
-        path: Pod::url_path(None),
-        fields: Some(format!("spec.nodeName={node}")),
-        labels: Some(LAUNCHERS.to_owned()),
-    }
+    WatchScope { labels: Some(LAUNCHERS.to_owned()), ..pods::scope(node) }
 }
 
 pub(super) fn guests(node: &NodeName) -> WatchScope {
@@ -271,7 +266,7 @@ impl MachineReader {
         let launcher = own.first().map(|it| Pod::deserialize(*it)).transpose();
         let garbled = launcher.as_ref().err().map(|why| format!("a pod of it: {why}"));
         let asks = launcher.ok().flatten().map(|pod| {
-            let claims = crate::calls::pods::facts(&pod).claims;
+            let claims = pods::facts(&pod).claims;
             let needs = needs(&pod, &claims, self.volumes.as_deref().unwrap_or_default());
             Asks { needs, host_model, launcher: resident(&pod).unwrap_or_default(), claims }
         });

@@ -129,11 +129,7 @@ pub async fn watch_over<W: Future<Output = String>>(
         }
         let now = clock();
         let verdict = gate.judge(now);
-        report.send_if_modified(|held| {
-            let changed = held.verdict.as_ref() != Some(&verdict);
-            held.verdict = Some(verdict);
-            changed
-        });
+        report.send_if_modified(|held| step::update(&mut held.verdict, Some(verdict)));
         let devices_at = lacks.then(|| now + DEVICES_LOOK);
         let asked_at = if gate.is_away() { ask_at } else { upper.due(&gate, now) };
         let wake = [gate.due(now), devices_at, Some(asked_at)].into_iter().flatten().fold(look_at, Ord::min);

@@ -220,7 +220,8 @@ impl Gate {
         if finding.is_some() {
             self.volumes.wait();
         } else {
-            volumes = self.volumes.judge(now, self.limits.volumes, self.limits.degraded);
+            let limit = self.limits.of(Layer::Volumes).unwrap_or_default();
+            volumes = self.volumes.judge(now, limit, self.limits.degraded);
             let next = "look at `kubectl -n longhorn-system get volumes,replicas`, and bring back the nodes with copies";
             finding = volumes.shut.take().map(|words| (Layer::Volumes, words, next.to_owned()));
         }

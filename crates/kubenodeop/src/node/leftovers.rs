@@ -135,11 +135,7 @@ pub async fn clear(
 }
 
 fn send_report(report: &watch::Sender<GateReport>, newest: LeftoverPods) {
-    report.send_if_modified(|held| {
-        let changed = held.leftovers != newest;
-        held.leftovers = newest;
-        changed
-    });
+    report.send_if_modified(|held| step::update(&mut held.leftovers, newest));
 }
 
 /// What one look has shown.

@@ -5,36 +5,39 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-/// A machine that says what it is asked for, and stays up.
-struct Wall(mpsc::Sender<String>, TopicRoot);
+/// A machine that answers by this function, which hears what it is asked for.
+pub(crate) struct ScriptedDevice<F>(pub(crate) F);
 
-impl Wall {
-    fn say(&self, word: &str) {
-        let stored = self.1.path(agent::reasons::NUMBER).exists();
-        self.0.send(format!("{word}, reason stored: {stored}")).unwrap();
-    }
-}
-
-impl Device for Wall {
+impl<F: Fn(&str) -> Result<(), Error> + Send + Sync> Device for ScriptedDevice<F> {
     fn reboot(&self, _why: &str) -> Result<(), Error> {
-        self.say("reboot");
-        Ok(())
+        (self.0)("reboot")
     }
 
     fn shutdown(&self, _why: &str) -> Result<(), Error> {
-        self.say("shutdown");
-        Ok(())
+        (self.0)("shutdown")
     }
 
     fn power_off(&self, _why: &str) -> Result<(), Error> {
-        self.say("power off");
-        Ok(())
+        (self.0)("power off")
     }
 
     fn sync(&self) -> Result<(), Error> {
-        self.say("sync");
-        Ok(())
+        (self.0)("sync")
     }
+
+    fn hold_others(&self, holds: bool) {
+        (self.0)(if holds { "hold others" } else { "hold nobody" }).unwrap();
+    }
+}
+
+/// A machine that does this when it is told to restart, and nothing when it gets any other order.
+fn on_reboot(reboot: impl Fn() + Send + Sync + 'static) -> Box<dyn Device> {
+    Box::new(ScriptedDevice(move |asked: &str| {
+        if asked == "reboot" {
+            reboot();
+        }
+        Ok(())
+    }))
 }
 
 #[tokio::test]
@@ -42,7 +45,12 @@ async fn a_machine_that_stays_up_is_left_to_its_watchdog() {
     let mut world = World::new();
     world.limits.hard_exit_ms = 1;
     let (asked, heard) = mpsc::channel();
-    world.start_with(Box::new(Wall(asked, world.topic_root.clone())));
+    // It stays up.
+    let number = world.topic_root.path(agent::reasons::NUMBER);
+    world.start_with(Box::new(ScriptedDevice(move |word: &str| {
+        asked.send(format!("{word}, reason stored: {}", number.exists())).unwrap();
+        Ok(())
+    })));
     world.command_reboot();
     world.ended().await.unwrap();
     let words: Vec<String> = heard.iter().collect();
@@ -53,28 +61,6 @@ async fn a_machine_that_stays_up_is_left_to_its_watchdog() {
     assert_eq!(words.len(), 3, "{words:?}");
 }
 
-/// A machine that does this when it is told to restart, and nothing when it gets any other order.
-struct OnReboot<F>(F);
-
-impl<F: Fn() + Send + Sync> Device for OnReboot<F> {
-    fn reboot(&self, _why: &str) -> Result<(), Error> {
-        (self.0)();
-        Ok(())
-    }
-
-    fn shutdown(&self, _why: &str) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn power_off(&self, _why: &str) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn a_machine_that_does_not_even_answer_is_left_to_its_watchdog() {
     let mut world = World::new();
@@ -82,42 +68,28 @@ async fn a_machine_that_does_not_even_answer_is_left_to_its_watchdog() {
     let (let_go, hung) = mpsc::channel::<()>();
     let hung = Mutex::new(hung);
     // It does not answer until it is let go.
-    world.start_with(Box::new(OnReboot(move || assert!(hung.lock().unwrap().recv().is_err()))));
+    world.start_with(on_reboot(move || assert!(hung.lock().unwrap().recv().is_err())));
     world.command_reboot();
     world.ended().await.unwrap();
     drop(let_go);
-}
-
-/// A machine that refuses twice.
-struct Grumpy(AtomicU32, mpsc::Sender<()>);
-
-impl Device for Grumpy {
-    fn reboot(&self, _why: &str) -> Result<(), Error> {
-        if self.0.fetch_add(1, Ordering::Relaxed) < 2 {
-            return Err(Error::Device { operation: "reboot", by: "test".into(), reason: "not now".into() });
-        }
-        self.1.send(()).unwrap();
-        Ok(())
-    }
-
-    fn shutdown(&self, _why: &str) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn power_off(&self, _why: &str) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<(), Error> {
-        Err(Error::Device { operation: "sync", by: "test".into(), reason: "no".into() })
-    }
 }
 
 #[tokio::test]
 async fn a_machine_that_refuses_is_asked_until_it_obeys() {
     let mut world = World::new();
     let (obeyed, heard) = mpsc::channel();
-    world.start_with(Box::new(Grumpy(AtomicU32::new(0), obeyed)));
+    let refusals = AtomicU32::new(0);
+    world.start_with(Box::new(ScriptedDevice(move |asked: &str| match asked {
+        "reboot" if refusals.fetch_add(1, Ordering::Relaxed) < 2 => {
+            Err(Error::Device { operation: "reboot", by: "test".into(), reason: "not now".into() })
+        }
+        "reboot" => {
+            obeyed.send(()).unwrap();
+            Ok(())
+        }
+        "sync" => Err(Error::Device { operation: "sync", by: "test".into(), reason: "no".into() }),
+        _ => Ok(()),
+    })));
     world.command_reboot();
     tokio::task::spawn_blocking(move || heard.recv_timeout(TOO_LONG)).await.unwrap().unwrap();
     world.kill().await;
@@ -136,7 +108,7 @@ async fn p3_a_machine_is_not_asked_while_the_answer_says_that_the_node_is_draine
             .send(agent::wire::peek::<NodeDrainProgress>(&topic_root, "zedkube", "global").unwrap())
             .unwrap();
     };
-    world.start_with(Box::new(OnReboot(tell)));
+    world.start_with(on_reboot(tell));
     world.status(|it| it.all_domains_halted && it.wait_drain_in_progress).await;
     world.answers(DrainStatus::Complete);
     world.ended().await.unwrap();
@@ -151,7 +123,7 @@ async fn u1_a_machine_is_asked_once_zedkube_says_go_and_what_it_could_not_read_i
     world.limits.hard_exit_ms = 1;
     world.answers_by_request(DrainStatus::Complete);
     let (asked, heard) = mpsc::channel();
-    world.start_with(Box::new(OnReboot(move || asked.send(()).unwrap())));
+    world.start_with(on_reboot(move || asked.send(()).unwrap()));
     world.command_reboot();
     let read = |text: &str| go_json::from_slice::<OutageQuestion>(text.as_bytes()).unwrap();
     let question = read(&world.until(QUESTION, |text| read(text).kind == OutageKind::LastLook).await);
@@ -185,46 +157,27 @@ async fn u1_a_machine_is_asked_once_zedkube_says_go_and_what_it_could_not_read_i
     assert!(world.text(agent::reasons::LOG).unwrap().ends_with(&marked));
 }
 
-/// A machine whose disks take until they are let go, and that says what it is asked for.
-struct SlowDisks {
-    began: mpsc::Sender<()>,
-    let_go: Mutex<mpsc::Receiver<()>>,
-    asked: mpsc::Sender<Option<NodeDrainProgress>>,
-    topic_root: TopicRoot,
-}
-
-impl Device for SlowDisks {
-    fn reboot(&self, _why: &str) -> Result<(), Error> {
-        let progress = agent::wire::peek(&self.topic_root, "zedkube", "global").unwrap();
-        self.asked.send(progress).unwrap();
-        Ok(())
-    }
-
-    fn shutdown(&self, _why: &str) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn power_off(&self, _why: &str) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<(), Error> {
-        self.began.send(()).unwrap();
-        // Nothing is ever sent: it ends once it is let go, as does every later one at once.
-        assert!(self.let_go.lock().unwrap().recv().is_err());
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn p3_a_drain_that_is_undone_while_the_disks_take_their_time_holds_the_machine_back() {
     let mut world = World::new();
     world.answers(DrainStatus::Complete);
     let (began, syncs) = mpsc::channel();
-    let (let_go, held) = mpsc::channel();
+    let (let_go, held) = mpsc::channel::<()>();
     let (asked, heard) = mpsc::channel();
     let topic_root = world.topic_root.clone();
-    world.start_with(Box::new(SlowDisks { began, let_go: Mutex::new(held), asked, topic_root }));
+    let held = Mutex::new(held);
+    world.start_with(Box::new(ScriptedDevice(move |call: &str| {
+        if call == "reboot" {
+            asked
+                .send(agent::wire::peek::<NodeDrainProgress>(&topic_root, "zedkube", "global").unwrap())
+                .unwrap();
+        } else if call == "sync" {
+            began.send(()).unwrap();
+            // Nothing is ever sent: it ends once it is let go, as does every later one at once.
+            assert!(held.lock().unwrap().recv().is_err());
+        }
+        Ok(())
+    })));
     world.command_reboot();
     // The first sync, and the last one.
     let both = move || (0..2).try_for_each(|_| syncs.recv_timeout(TOO_LONG)).map(|()| syncs);

@@ -7,13 +7,15 @@ mod machine;
 mod restart;
 mod samples;
 
+pub(crate) use machine::ScriptedDevice;
+
 use std::fs::File;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use agent::device::{self, Device, DeviceChoice, MachineOperation};
-use agent::{AgentContext, Clock, Error, Stop, Stopper};
+use agent::{AgentContext, Clock, Error, Stopper};
 use pubsub::{FileRule, FileState, TopicRoot, store};
 use tokio::task::JoinSet;
 use topics::{
@@ -87,9 +89,8 @@ impl World {
     }
 
     fn start_with(&mut self, device: Box<dyn Device>) {
-        let (stopper, stop) = Stop::new();
         let boot_id = DeviceChoice::Record.boot_id(&self.topic_root).unwrap();
-        let context = AgentContext { topic_root: self.topic_root.clone(), clock: self.clock, stop, boot_id };
+        let (stopper, context) = AgentContext::alone(&self.topic_root, self.clock, &boot_id);
         let mut running = JoinSet::new();
         running.spawn(crate::run(context, self.limits, device));
         self.agent = Some((stopper, running));

@@ -68,15 +68,6 @@ async fn an_image_that_passes_its_test_reads_as_in_the_sample() {
 
 /// The controller's properties with another time for image tests.
 fn image_test_secs(secs: u32) -> topics::ConfigItemValueMap {
-    let name = agent::settings::TEST_BASE_IMAGE.name.to_owned();
-    let item = topics::ConfigItemValue {
-        key: name.clone(),
-        item_type: topics::ConfigItemType::Int,
-        int_value: secs,
-        ..topics::ConfigItemValue::default()
-    };
-    topics::ConfigItemValueMap {
-        global_settings: Some([(name, item)].into()),
-        ..topics::ConfigItemValueMap::default()
-    }
+    let item = topics::ConfigItemValue::number(agent::settings::TEST_BASE_IMAGE.name, secs);
+    topics::ConfigItemValueMap::of([item])
 }

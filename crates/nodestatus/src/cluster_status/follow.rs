@@ -85,12 +85,7 @@ async fn run(
     let mut facts = StatusFacts::default();
     loop {
         facts.learn_membership(&cluster_membership.borrow_and_update());
-        sealed.send_if_modified(|asked| {
-            let wanted = facts.sealed();
-            let other = *asked != wanted;
-            *asked = wanted;
-            other
-        });
+        sealed.send_if_modified(|asked| step::update(asked, facts.sealed()));
         let Some(speaker) = said.upgrade() else { return };
         let again = {
             let mut said = speaker.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,7 +136,7 @@ fn publish(said: &mut StatusOutlet, verdict: StatusDecision, places: &watch::Sen
             place(&status)
         }
     };
-    places.send_if_modified(|place| std::mem::replace(place, now) != now);
+    places.send_if_modified(|place| step::update(place, now));
 }
 
 #[cfg(test)]
@@ -149,7 +144,7 @@ mod tests {
     use super::*;
     use crate::Membership;
     use crate::NAME;
-    use agent::{Clock, Stop, wire};
+    use agent::{Clock, wire};
     use pubsub::{TopicRoot, store};
     use serde_json::{Value, json};
     use std::path::Path;
@@ -180,14 +175,8 @@ mod tests {
     #[tokio::test]
     async fn the_status_follows_config_and_ports_and_stays_until_the_node_has_left() {
         let root = tempfile::tempdir().unwrap();
-        let (stopper, stop) = Stop::new();
         let topic_root = TopicRoot::open(root.path()).unwrap();
-        let context = AgentContext {
-            topic_root: topic_root.clone(),
-            clock: Clock::new(),
-            stop,
-            boot_id: String::new(),
-        };
+        let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "");
         let (sender, mut places) = watch::channel(None);
         let members = watch::Sender::new(ClusterMembership::default());
         let troubles = Troubles::open(&context.topic_root, context.clock, NAME);

@@ -14,35 +14,6 @@ use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, 
 use super::totals::{Totals, repair};
 use super::view::NodeView;
 
-/// Codes of blockers that are told by name; any other is `other`.
-pub const CODES: [&str; 26] = [
-    "budget",
-    "many-budgets",
-    "namespace-ending",
-    "throttled",
-    "api-trouble",
-    "refused",
-    "unauthorized",
-    "webhook",
-    "slow-to-end",
-    "kubelet-silent",
-    "budget-stuck",
-    "storage-manager",
-    "copying",
-    "last-copy",
-    "strict-local",
-    "all-nodes-cordoned",
-    "no-room-for-copy",
-    "volume-full",
-    "sticky",
-    "over-time",
-    "surge",
-    "no-other-node",
-    "moving",
-    "cannot-move",
-    "volume-rebuilding",
-    "unreadable",
-];
 /// Answers to calls that ask pods to leave; any other is `other`.
 pub(super) const REPLIES: [&str; 13] = [
     "accepted",
@@ -72,7 +43,7 @@ pub(super) fn metrics(view: &NodeView, totals: &Totals, now: GoTime) -> String {
     out.one("pillar_up", "1 while zedkube runs", 1);
     totals.write(&mut out);
     if let Some(progress) = &view.progress {
-        present(&mut out, progress, now);
+        present(&mut out, progress, totals.codes, now);
     }
     if let Some(history) = &view.history {
         past(&mut out, history);
@@ -84,12 +55,12 @@ pub(super) fn metrics(view: &NodeView, totals: &Totals, now: GoTime) -> String {
     out.text()
 }
 
-fn present(out: &mut MetricsPage, progress: &NodeDrainProgress, now: GoTime) {
+fn present(out: &mut MetricsPage, progress: &NodeDrainProgress, codes: &[&'static str], now: GoTime) {
     let counts = progress.counts;
     let seconds = if progress.status.is_under_way() { between(progress.started_at, now) } else { 0 };
     let (mut pods, mut waits) = (BTreeMap::new(), BTreeMap::new());
     for blocker in &progress.blockers {
-        let code = known(&CODES, &blocker.code);
+        let code = known(codes, &blocker.code);
         *pods.entry(code).or_insert(0) += 1;
         *waits.entry(code).or_insert(0) += between(blocker.since, now);
     }
@@ -329,7 +300,9 @@ mod tests {
 
     #[test]
     fn o4_figures_are_those_of_the_topics_and_a_strange_code_is_other() {
-        let text = metrics(&view(), &Totals::default(), at("2026-03-14T09:31:10Z"));
+        let mut totals = Totals::default();
+        totals.codes = &["budget"];
+        let text = metrics(&view(), &totals, at("2026-03-14T09:31:10Z"));
         let is_gauge = |it: &&str| !it.starts_with('#') && !is_of_totals(it);
         let lines: Vec<&str> = text.lines().filter(is_gauge).collect();
         let expected = "pillar_up 1

@@ -41,7 +41,6 @@ use kubeapi::OwnNode;
 use answer::Router;
 use joined::Joined;
 pub use listen::ServerLimits;
-pub use metrics::CODES;
 use node_list::NodeList;
 use peers::Peers;
 pub use statement::Make;

@@ -22,6 +22,8 @@ pub struct Totals {
     replies: BTreeMap<&'static str, u64>,
     repairs: BTreeMap<&'static str, u64>,
     events: BTreeMap<&'static str, u64>,
+    /// Codes of blockers that are told by name; any other is `other`.
+    pub codes: &'static [&'static str],
     /// Seconds of drains that were completed.
     pub drain_seconds: u64,
     /// Evictions that the server has accepted.

@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use step::{CallId, Mono};
+use step::{CallId, Mono, WriteOutcome};
 
 use super::record::{BadRecord, Class, Fence, Op, Phase, RecordSnapshot, RecordWrite};
 use super::rule::{TurnNode, TurnRule};
@@ -42,16 +42,8 @@ impl std::fmt::Display for ReadError {
     }
 }
 
-/// What became of a write.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum RecordWritten {
-    /// It came through: the Lease as it is now.
-    Done(Box<RecordSnapshot>),
-    /// It did not: the Lease is not as it was read.
-    Outdated,
-    /// It failed, or nobody knows; it may still come through within [`super::core::IN_DOUBT`].
-    Unknown(String),
-}
+/// What became of a write; one of which nobody knows may still come through within [`super::core::IN_DOUBT`].
+pub type RecordWritten = WriteOutcome<RecordSnapshot>;
 
 /// A fact.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

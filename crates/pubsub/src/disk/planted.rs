@@ -28,19 +28,15 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Change, Codec, FileRule, FileState, FileWatch, Name, Subscription, TopicRoot, store};
+    use crate::{Change, FileRule, FileState, FileWatch, Name, Subscription, TopicRoot, plain_codec, store};
 
     /// Of the runtime's time, which passes at once.
     const LONG: Duration = Duration::from_secs(600);
     const CALLS: [ReadCall; 4] = [ReadCall::Open, ReadCall::LookAt, ReadCall::Read, ReadCall::List];
     const ERRORS: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::IO, Errno::NOMEM, Errno::ACCESS];
 
-    fn codec() -> Codec<Vec<u8>> {
-        Codec { encode: |bytes| Ok(bytes.clone()), decode: |bytes| Ok(bytes.to_vec()) }
-    }
-
     fn follow(topic_root: &TopicRoot) -> Subscription<Vec<u8>> {
-        topic_root.subscription(&Name::volatile("agent", "Topic"), codec())
+        topic_root.subscription(&Name::volatile("agent", "Topic"), plain_codec())
     }
 
     async fn silent(topic: &mut Subscription<Vec<u8>>) -> bool {

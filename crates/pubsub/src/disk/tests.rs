@@ -11,8 +11,9 @@ use super::Disk as _;
 use super::model::{DiskFault, Model};
 use crate::lock::Lock;
 use crate::name::{BACKUP, RESTARTED};
+use crate::quoted::codec;
 use crate::store::{is_temp, remove_on, replace_on};
-use crate::{Codec, Error, Name, Publication};
+use crate::{Error, Name, Publication};
 
 /// What a publisher does, or what is done to it.
 #[derive(Debug, Clone, Copy)]
@@ -106,17 +107,6 @@ impl Ledger {
 
 fn is_backup(file: &str) -> bool {
     file.strip_suffix(BACKUP).is_some()
-}
-
-fn codec() -> Codec<String> {
-    Codec {
-        encode: |text| Ok(format!("\"{text}\"").into_bytes()),
-        decode: |bytes| {
-            let text = std::str::from_utf8(bytes)?;
-            let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-            inner.map(str::to_owned).ok_or_else(|| format!("no text in quotes: {text}").into())
-        },
-    }
 }
 
 struct Trial {

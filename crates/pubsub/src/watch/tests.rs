@@ -1,7 +1,7 @@
 //! Bells, watches and what rings them.
 
 use super::*;
-use crate::{Change, Codec, FileRule, FileState, FileWatch, Subscription, store};
+use crate::{Change, FileRule, FileState, FileWatch, Subscription, plain_codec, store};
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,10 +14,6 @@ fn bell(hub: &WatchHub, dir: &Path, follows: Follows) -> Arc<DirNotifier> {
 
 fn names(names: &[&str]) -> Pending {
     Pending::Names(names.iter().map(OsString::from).collect())
-}
-
-fn codec() -> Codec<Vec<u8>> {
-    Codec { encode: |bytes| Ok(bytes.clone()), decode: |bytes| Ok(bytes.to_vec()) }
 }
 
 #[test]
@@ -98,7 +94,7 @@ fn directories_that_nobody_follows_any_more_are_watched_no_more() {
 #[test]
 fn a_bus_outlives_the_runtime_in_which_it_was_followed() {
     let (hub, root) = (WatchHub::open(), tempfile::tempdir().unwrap());
-    let mut topic = Subscription::new(hub, root.path().to_owned(), codec());
+    let mut topic = Subscription::new(hub, root.path().to_owned(), plain_codec());
     for round in [b"1", b"2"] {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -124,7 +120,7 @@ async fn k3_a_queue_of_events_that_could_not_be_opened_is_opened_later_and_files
     let open = || if DESCRIPTORS.load(Ordering::Relaxed) { Kernel::open() } else { Err(Errno::MFILE.into()) };
     // A look would come too late.
     let (hub, root) = (WatchHub::of(open, Duration::from_secs(3_600)), tempfile::tempdir().unwrap());
-    let mut topic = Subscription::new(Arc::clone(&hub), root.path().to_owned(), codec());
+    let mut topic = Subscription::new(Arc::clone(&hub), root.path().to_owned(), plain_codec());
     assert_eq!(topic.next().await, Change::Synced);
     let write = || store::replace(&root.path().join("a.json"), b"1").unwrap();
     let read = tokio::time::timeout(Duration::from_secs(60), topic.next());
@@ -141,7 +137,7 @@ async fn where_the_kernel_watches_nothing_changes_are_found_by_looking() {
     let (hub, root) =
         (WatchHub::of(|| Err(Errno::MFILE.into()), Duration::from_millis(5)), tempfile::tempdir().unwrap());
     let dir = root.path().join("run/agent/Topic");
-    let mut topic = Subscription::new(Arc::clone(&hub), dir.clone(), codec());
+    let mut topic = Subscription::new(Arc::clone(&hub), dir.clone(), plain_codec());
     let rule = FileRule { limit_bytes: 9, order: false };
     let mut file = FileWatch::new(hub, dir.join("a.json"), rule);
     assert_eq!((topic.next().await, file.next().await), (Change::Synced, FileState::Absent));

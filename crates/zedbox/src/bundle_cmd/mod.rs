@@ -73,13 +73,7 @@ struct BundleWritten<'a> {
 /// Writes the archive. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(command: &BundleCommand) -> Exit {
     let voice = Voice::new(command.place.output, &Surroundings::of_this_process());
-    match write(command, &voice).await {
-        Ok(()) => Exit::Done,
-        Err(error) => {
-            Voice::warn_of("bundle", &format!("failed to {error:#}"));
-            Exit::Failed
-        }
-    }
+    Voice::exit("bundle", write(command, &voice).await.map(|()| Exit::Done))
 }
 
 async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {

@@ -49,13 +49,7 @@ struct DeviceOrderResult<'a> {
 pub(crate) async fn run(op: DeviceOp, options: &OrderOptions, within: Option<Duration>) -> Exit {
     let surroundings = Surroundings::of_this_process();
     let voice = Voice::new(options.output, &surroundings);
-    match act(op, options, within, &surroundings, &voice).await {
-        Ok(exit) => exit,
-        Err(error) => {
-            Voice::warn_of(op.word(), &format!("failed to {error:#}"));
-            Exit::Failed
-        }
-    }
+    Voice::exit(op.word(), act(op, options, within, &surroundings, &voice).await)
 }
 
 async fn act(

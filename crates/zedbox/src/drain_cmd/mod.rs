@@ -33,13 +33,7 @@ use watch::WatchPatience;
 pub(crate) async fn run(command: &DrainCommand) -> Exit {
     let surroundings = Surroundings::of_this_process();
     let voice = Voice::new(command.output, &surroundings);
-    match act(command, &surroundings, &voice).await {
-        Ok(exit) => exit,
-        Err(error) => {
-            Voice::warn(&format!("failed to {error:#}"));
-            Exit::Failed
-        }
-    }
+    Voice::exit("drain", act(command, &surroundings, &voice).await)
 }
 
 async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<Exit> {

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use super::text::{clean, paragraph};
+use crate::Exit;
 use crate::args::{Output, Surroundings};
 
 /// Columns where there is no terminal, or one that does not know its width.
@@ -68,6 +69,14 @@ impl Voice {
     pub(crate) fn json(value: &impl Serialize, one_line: bool) -> anyhow::Result<bool> {
         let text = if one_line { serde_json::to_string(value) } else { serde_json::to_string_pretty(value) };
         Self::print(&format!("{}\n", text.context("print as JSON")?))
+    }
+
+    /// How a command ends; what went wrong is said on standard error.
+    pub(crate) fn exit(command: &str, done: anyhow::Result<Exit>) -> Exit {
+        done.unwrap_or_else(|error| {
+            Self::warn_of(command, &format!("failed to {error:#}"));
+            Exit::Failed
+        })
     }
 
     /// A line on standard error. It is not wrapped: paths and commands in it are there to be copied.

@@ -22,13 +22,7 @@ use crate::drain_cmd::voice::Voice;
 pub(crate) async fn run(command: &LockCommand) -> Exit {
     let surroundings = Surroundings::of_this_process();
     let voice = Voice::new(command.place.output, &surroundings);
-    match act(command, &surroundings, &voice).await {
-        Ok(()) => Exit::Done,
-        Err(error) => {
-            Voice::warn_of("lock", &format!("failed to {error:#}"));
-            Exit::Failed
-        }
-    }
+    Voice::exit("lock", act(command, &surroundings, &voice).await.map(|()| Exit::Done))
 }
 
 async fn act(command: &LockCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {

@@ -79,15 +79,11 @@ fn level(name: &str, text: &str, then: &str, refused: &mut Vec<String>) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use topics::{ConfigItemType, ConfigItemValue};
+    use topics::ConfigItemValue;
     use tracing::Level;
 
     fn map(default: &str, own: &[(&str, &str)]) -> ConfigItemValueMap {
-        let value = |text: &str| ConfigItemValue {
-            item_type: ConfigItemType::String,
-            str_value: text.to_owned(),
-            ..ConfigItemValue::default()
-        };
+        let value = |text: &str| ConfigItemValue::text("", text);
         let agents = own
             .iter()
             .map(|(agent, text)| ((*agent).to_owned(), [(OF_AGENT.to_owned(), value(text))].into()));

@@ -112,13 +112,7 @@ struct BeginOptions {
 pub(crate) async fn run(command: &SiteCommand) -> Exit {
     let surroundings = Surroundings::of_this_process();
     let voice = Voice::new(command.place.output, &surroundings);
-    match act(command, &surroundings, &voice).await {
-        Ok(()) => Exit::Done,
-        Err(error) => {
-            Voice::warn_of("site", &format!("failed to {error:#}"));
-            Exit::Failed
-        }
-    }
+    Voice::exit("site", act(command, &surroundings, &voice).await.map(|()| Exit::Done))
 }
 
 async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {

@@ -166,7 +166,7 @@ impl Zedkube {
     /// Nothing can be read, and whether etcd can spare this node is known otherwise.
     fn unreachable(&mut self, now: Mono, why: &str, margin: Result<(), String>) -> OutageAnswer {
         let since = *self.looks.unread_since.get_or_insert(now);
-        let limit = self.drain.properties().time(settings::DRAIN_SKIP);
+        let limit = self.drain.properties.time(settings::DRAIN_SKIP);
         let worker = self.role() == OutageRole::Worker || self.looks.question.kind == OutageKind::Turn;
         match margin {
             Err(margin) if !worker => hold(
@@ -375,7 +375,7 @@ impl Zedkube {
         let then = match looks.question.kind {
             OutageKind::Emergency => Some(looks.heard + EMERGENCY),
             OutageKind::Turn if silent => {
-                looks.unread_since.map(|it| it + self.drain.properties().time(settings::DRAIN_SKIP))
+                looks.unread_since.map(|it| it + self.drain.properties.time(settings::DRAIN_SKIP))
             }
             OutageKind::None | OutageKind::LastLook | OutageKind::Turn => None,
         };

@@ -66,7 +66,7 @@ impl Zedkube {
             looks: LastLook::default(),
         };
         core.set_clock(now, booted_at);
-        core.cleanup.count_on(now, &journal.repairs, &core.node);
+        core.cleanup.after_boot.repairs.count_on(now, &journal.repairs, &core.node);
         let mut out = Vec::new();
         core.publish(now, &mut out);
         (core, out)
@@ -158,7 +158,7 @@ impl Core for Zedkube {
                 let outcome = self.drain.hold(hold, &mut out);
                 self.follow(now, outcome);
             }
-            Event::Properties(properties) => self.drain.hear_properties(properties),
+            Event::Properties(properties) => self.drain.properties = properties,
             Event::Probed(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.probed(now, result, &self.node, &mut out);
                 self.follow(now, outcome);
@@ -191,8 +191,8 @@ impl Core for Zedkube {
             Event::Looked(nth, seen) if self.cleanup.awaits(nth) => self.looked(now, seen, &mut out),
             Event::NodeActivity(what) => self.cleanup.node_changed(now, self.wanted(), what, &mut out),
             Event::Gate(report) => self.cleanup.gate(now, report, &mut out),
-            Event::Tainted(taints) => self.cleanup.tainted(taints, &mut out),
-            Event::Leftovers(why, next) => self.cleanup.leftovers_heard((why, next), &mut out),
+            Event::Tainted(taints) => self.cleanup.after_boot.tainted(taints, &mut out),
+            Event::Leftovers(why, next) => self.cleanup.leftovers.hear((why, next), &mut out),
             Event::Turn(turn_state) => self.turn_heard(now, *turn_state, &mut out),
             Event::TurnConfirmed(result) => self.turn_confirmed(now, result.is_ok(), &mut out),
             Event::Learned(learned) => self.node.learn(*learned),
@@ -237,7 +237,7 @@ impl Core for Zedkube {
 
     fn next_wake(&self) -> Option<Mono> {
         let cleanup = self.cleanup.due().filter(|_| self.may_look());
-        let repairs = self.cleanup.repairs_due();
+        let repairs = self.cleanup.after_boot.repairs.due();
         [
             repairs,
             self.drain.due(&self.node),

@@ -136,7 +136,7 @@ impl Zedkube {
             self.settle_leaving(out);
             self.settle_site(now, out);
         }
-        self.drain.hear_turn_alone(self.answers.needs_turn_alone());
+        self.drain.turn_alone = self.answers.needs_turn_alone();
         if self.can_drain() && !self.drain.is_active() {
             self.begin(now, out);
         }
@@ -204,7 +204,7 @@ impl Zedkube {
     pub(super) fn looked(&mut self, now: Mono, seen: Result<NodeLook, String>, out: &mut Vec<Effect>) {
         let wanted = self.wanted();
         if let Ok(seen) = &seen {
-            self.cleanup.seen_after_boot(now, seen, out);
+            self.cleanup.after_boot.take_look(now, seen, out);
         }
         let seen = seen.map(|seen| self.without_left(seen, wanted));
         match self.cleanup.checked(now, seen, wanted, &self.node, out) {
@@ -267,7 +267,7 @@ impl Zedkube {
             hooks.undoing = true;
             out.push(Effect::UndoHooks);
         }
-        if free && !busy && hooks.after_boot && self.cleanup.gate_was_open() {
+        if free && !busy && hooks.after_boot && self.cleanup.after_boot.was_open() {
             hooks.after_boot = false;
             out.push(Effect::HooksAfterBoot);
         }
@@ -283,7 +283,8 @@ impl Zedkube {
             self.node.turn.settle_fit(fit, out);
             return;
         }
-        let cordoned = self.cleanup.cordon() == CordonOwner::Ours && !self.cleanup.is_of_earlier_boot();
+        let cordoned =
+            self.cleanup.cordon() == CordonOwner::Ours && self.cleanup.after_boot.earlier_cordon().is_none();
         let own = self.own_wish();
         let kept = self.answers.keeps_turn();
         let drain = self.drain.wants_turn(&self.node)

@@ -84,8 +84,8 @@ impl Zedkube {
             cordon: self.cleanup.cordon(),
             reason,
             next_step,
-            gate: self.cleanup.after_boot().shown(&self.node),
-            repairs: self.cleanup.after_boot().repairs(),
+            gate: self.cleanup.after_boot.shown(&self.node),
+            repairs: self.cleanup.after_boot.repairs.counts(),
             pause: self.node.window.pause.clone().unwrap_or_default(),
             answers: self.answers.given().to_vec(),
             asked: self.answers.asked().to_vec(),
@@ -105,7 +105,7 @@ impl Zedkube {
             answers: self.answers.given().to_vec(),
             asked: self.answers.asked().to_vec(),
             booted_at: self.node.booted_at,
-            repairs: self.cleanup.after_boot().counted(&self.node),
+            repairs: self.cleanup.after_boot.repairs.counted(&self.node),
             ..self.drain.journal(&self.node)
         })
     }
@@ -144,13 +144,13 @@ impl Zedkube {
     fn idle_words(&self) -> StateWords {
         match self.node.member {
             // Whatever else is known: a cordon of ours that stays is shown with its cause.
-            _ if self.cleanup.after_boot().earlier_cordon() == Some(true) => words(
+            _ if self.cleanup.after_boot.earlier_cordon() == Some(true) => words(
                 DrainPhase::AfterBoot,
                 "the node is healthy after the boot; removing our cordon of the earlier boot",
                 "nothing",
             ),
-            _ if self.cleanup.after_boot().earlier_cordon().is_some() => {
-                let gate = self.cleanup.after_boot().shown(&self.node);
+            _ if self.cleanup.after_boot.earlier_cordon().is_some() => {
+                let gate = self.cleanup.after_boot.shown(&self.node);
                 let seen = if gate.words.is_empty() { "the first check is under way" } else { &gate.words };
                 words(
                     DrainPhase::AfterBoot,
@@ -198,7 +198,7 @@ impl Zedkube {
                     "an operation that still waits for its drain requests it again by itself: `zedbox drain status` \
                      shows it under pending; `zedbox drain history` shows what failed",
                 ),
-                None => match self.cleanup.after_boot().warning() {
+                None => match self.cleanup.after_boot.warning() {
                     Some(it) => words(
                         DrainPhase::Idle,
                         format!("no drain requested; since the boot: {}", it.words),

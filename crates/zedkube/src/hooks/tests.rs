@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use agent::{Clock, Inbox, Stop, Stopper, turn};
+use agent::{Clock, Inbox, Stopper, turn};
 use pubsub::{TopicRoot, store};
 use topics::GoTime;
 
@@ -20,10 +20,9 @@ struct Device {
 impl Device {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let (stopper, stop) = Stop::new();
         let (outbox, inbox) = turn::inbox();
         let topic_root = TopicRoot::open(root.path()).unwrap();
-        let context = AgentContext { topic_root, clock: Clock::new(), stop, boot_id: "b1".to_owned() };
+        let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "b1");
         let hooks = DrainHooks {
             context,
             own_node: OwnNode::default(),

@@ -84,19 +84,10 @@ mod tests {
     use topics::ConfigItemValue;
 
     fn map(version: &str, file: &str) -> ConfigItemValueMap {
-        let item = |key: &str, value: &str| {
-            let item = ConfigItemValue {
-                key: key.to_owned(),
-                item_type: ConfigItemType::String,
-                str_value: value.to_owned(),
-                ..ConfigItemValue::default()
-            };
-            (key.to_owned(), item)
-        };
-        ConfigItemValueMap {
-            global_settings: Some([item(VERSION, version), item(OVERRIDE, file)].into()),
-            ..ConfigItemValueMap::default()
-        }
+        ConfigItemValueMap::of([
+            ConfigItemValue::text(VERSION, version),
+            ConfigItemValue::text(OVERRIDE, file),
+        ])
     }
 
     #[test]
@@ -128,11 +119,7 @@ mod tests {
             (",", false),
         ] {
             let mut map = map("", "");
-            let item = ConfigItemValue {
-                item_type: ConfigItemType::String,
-                str_value: list.to_owned(),
-                ..ConfigItemValue::default()
-            };
+            let item = ConfigItemValue::text(DESCHEDULE, list);
             map.global_settings.as_mut().unwrap().insert(DESCHEDULE.to_owned(), item);
             assert_eq!(wanted(&map).0.on_boot, Some(on_boot), "{list}");
         }

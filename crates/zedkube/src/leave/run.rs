@@ -279,7 +279,7 @@ async fn ended(walk: &mut Option<Pin<Box<dyn Future<Output = Walked> + Send>>>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::{Clock, Stop};
+    use agent::Clock;
 
     #[tokio::test]
     async fn a_damaged_record_is_read_from_its_backup_so_that_a_leave_is_not_forgotten() {
@@ -293,13 +293,7 @@ mod tests {
         }
         drop(topic);
         std::fs::File::create(wire::path::<NodeLeave>(&topic_root, NAME, GLOBAL)).unwrap();
-        let (_stopper, stop) = Stop::new();
-        let context = AgentContext {
-            topic_root: topic_root.clone(),
-            clock: Clock::new(),
-            stop,
-            boot_id: "b1".to_owned(),
-        };
+        let (_stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "b1");
         let troubles = Troubles::open(&topic_root, context.clock, NAME);
         let leaver = Leaver::open(&context, &troubles, &Limits::default()).unwrap();
         assert_eq!(leaver.membership().borrow().membership, Membership::Leaving);
@@ -315,13 +309,7 @@ mod tests {
         let mut config = publication::<EdgeNodeClusterConfig>(&topic_root, "zedagent").unwrap();
         let none = EdgeNodeClusterConfig { initialized: true, ..EdgeNodeClusterConfig::default() };
         config.publish(GLOBAL, &none).unwrap();
-        let (_stopper, stop) = Stop::new();
-        let context = AgentContext {
-            topic_root: topic_root.clone(),
-            clock: Clock::new(),
-            stop,
-            boot_id: "b1".to_owned(),
-        };
+        let (_stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "b1");
         let troubles = Troubles::open(&topic_root, context.clock, NAME);
         let limits = Limits::default();
         let leaver = Leaver::open(&context, &troubles, &limits).unwrap();

@@ -13,19 +13,7 @@ const NAMESPACE: &str = "longhorn-system";
 const JOB: &str = "default-eve-kube-app-snapshot";
 
 fn map(cron: &str, policy: &str) -> ConfigItemValueMap {
-    let item = |key: &str, value: &str| {
-        let item = ConfigItemValue {
-            key: key.to_owned(),
-            item_type: ConfigItemType::String,
-            str_value: value.to_owned(),
-            ..ConfigItemValue::default()
-        };
-        (key.to_owned(), item)
-    };
-    ConfigItemValueMap {
-        global_settings: Some([item(CRON, cron), item(POLICY, policy)].into()),
-        ..ConfigItemValueMap::default()
-    }
+    ConfigItemValueMap::of([ConfigItemValue::text(CRON, cron), ConfigItemValue::text(POLICY, policy)])
 }
 
 fn want(cron: &str, policy: &str) -> DesiredLonghorn {

@@ -104,7 +104,7 @@ impl ReportListener {
                     totals::add(it, before.as_deref(), &newest, &said, wall);
                     it.stalled = is_stalled;
                 });
-                self.stalls.send_if_modified(|held| std::mem::replace(held, is_stalled) != is_stalled);
+                self.stalls.send_if_modified(|held| step::update(held, is_stalled));
                 for notice in said {
                     self.say(notice, wall);
                 }

@@ -332,7 +332,7 @@ impl Sites {
         log_changed(record.as_ref(), self.record.as_ref());
         self.record = record;
         let hold = local::hold(self.record.as_ref(), &self.context.boot_id);
-        self.hold.send_if_modified(|held| std::mem::replace(held, hold.clone()) != hold);
+        self.hold.send_if_modified(|held| step::update(held, hold));
         true
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::{Clock, Stop};
+use agent::Clock;
 
 use super::*;
 
@@ -53,10 +53,8 @@ fn e4_the_words_say_the_references_values() {
 /// A root, and the duty that runs in it for as long as `course` lasts.
 async fn published(root: &Path, course: impl AsyncFnOnce(&Path)) {
     let topic_root = TopicRoot::open(root).unwrap();
-    let (_stopper, stop) = Stop::new();
-    let clock = Clock::new();
-    let troubles = Troubles::open(&topic_root, clock, NAME);
-    let context = AgentContext { topic_root, clock, stop, boot_id: "b1".to_owned() };
+    let (_stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "b1");
+    let troubles = Troubles::open(&topic_root, context.clock, NAME);
     tokio::select! {
         it = run(&context, &troubles) => panic!("it has ended: {it:?}"),
         () = course(root) => {}

@@ -7,7 +7,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use agent::{AgentContext, Clock, Stop, Stopper};
+use agent::{AgentContext, Clock, Stopper};
 use kube::Client;
 use kubesim::{ScriptedFault, Sim, SimConfig};
 use pubsub::{FileRule, FileState, TopicRoot, store};
@@ -16,8 +16,8 @@ use step::Mono;
 use tempfile::TempDir;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use topics::{
-    ConfigItemType, ConfigItemValue, ConfigItemValueMap, DrainStatus, GoTime, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, Requester, go_json,
+    ConfigItemValue, ConfigItemValueMap, DrainStatus, GoTime, NodeDrainProgress, NodeDrainRequest,
+    NodeDrainStatus, Requester, go_json,
 };
 use tracing::subscriber::DefaultGuard;
 use zedkube::Limits;
@@ -207,13 +207,7 @@ impl Device {
     }
 
     pub(crate) async fn start(&mut self) {
-        let (stopper, stop) = Stop::new();
-        let context = AgentContext {
-            topic_root: self.topic_root.clone(),
-            clock: self.clock,
-            stop,
-            boot_id: self.boot.clone(),
-        };
+        let (stopper, context) = AgentContext::alone(&self.topic_root, self.clock, &self.boot);
         let cluster = kubeapi::ApiClient::from_client(Client::new(self.sim.service(), "default"));
         let mut task = JoinSet::new();
         let limits = self.limits.clone();
@@ -274,17 +268,7 @@ impl Device {
 
     /// One attempt to drain may last an hour.
     pub(crate) fn an_hour_an_attempt(&self) {
-        let name = "kubernetes.drain.timeout";
-        let item = ConfigItemValue {
-            key: name.to_owned(),
-            item_type: ConfigItemType::Int,
-            int_value: 1,
-            ..ConfigItemValue::default()
-        };
-        let map = ConfigItemValueMap {
-            global_settings: Some([(name.to_owned(), item)].into()),
-            ..ConfigItemValueMap::default()
-        };
+        let map = ConfigItemValueMap::of([ConfigItemValue::number("kubernetes.drain.timeout", 1)]);
         let text = String::from_utf8(go_json::to_vec(&map).unwrap()).unwrap();
         self.write("run/zedagent/ConfigItemValueMap/global.json", &text);
     }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
-use step::{Core as _, Mono};
+use step::{Core as _, Mono, WriteOutcome};
 
 use super::rival::{Reply, Request, Rival};
-use super::{Effect, Election, ElectionTimes, ElectionWrite, ElectionWritten, Event, LeaseSnapshot};
+use super::{Effect, Election, ElectionTimes, ElectionWrite, Event, LeaseSnapshot};
 
 const STEPS: u32 = 10_000;
 /// True time in microseconds.
@@ -339,13 +339,9 @@ impl World {
             Kind::Ours(_) => {
                 let held = |lease: Box<Lease>| Box::new(LeaseSnapshot::new(*lease));
                 let event = match (write, reply) {
-                    (true, Reply::Lease(lease)) => Event::Wrote(call, ElectionWritten::Done(held(lease))),
-                    (true, Reply::Conflict | Reply::NotFound) => {
-                        Event::Wrote(call, ElectionWritten::Outdated)
-                    }
-                    (true, Reply::Trouble) => {
-                        Event::Wrote(call, ElectionWritten::Unknown("trouble".to_owned()))
-                    }
+                    (true, Reply::Lease(lease)) => Event::Wrote(call, WriteOutcome::Done(held(lease))),
+                    (true, Reply::Conflict | Reply::NotFound) => Event::Wrote(call, WriteOutcome::Outdated),
+                    (true, Reply::Trouble) => Event::Wrote(call, WriteOutcome::Unknown("trouble".to_owned())),
                     (false, Reply::Lease(lease)) => Event::Read(call, Ok(Some(held(lease)))),
                     (false, Reply::NotFound) => Event::Read(call, Ok(None)),
                     (false, Reply::Conflict | Reply::Trouble) => Event::Read(call, Err("trouble".to_owned())),

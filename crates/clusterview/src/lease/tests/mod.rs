@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
-use step::{CallId, Core as _, Mono};
+use step::{CallId, Core as _, Mono, WriteOutcome};
 
 use super::{
-    Effect, Election, ElectionLogEvent, ElectionState, ElectionTimes, ElectionWrite, ElectionWritten, Event,
-    LeaseSnapshot,
+    Effect, Election, ElectionLogEvent, ElectionState, ElectionTimes, ElectionWrite, Event, LeaseSnapshot,
 };
 
 const T0: Mono = Mono::from_start(Duration::from_secs(1_000));
@@ -52,7 +51,7 @@ impl Bench {
         let mut bench = Self::new();
         bench.read(Some(held(5, "")));
         bench.later(secs(3));
-        bench.wrote(ElectionWritten::Done(held(6, "us")));
+        bench.wrote(WriteOutcome::Done(held(6, "us")));
         assert_eq!(bench.state().leads, Some(T0 + secs(180)));
         bench
     }
@@ -90,7 +89,7 @@ impl Bench {
         self.hear(Event::Read(id, Ok(found)));
     }
 
-    fn wrote(&mut self, wrote: ElectionWritten) {
+    fn wrote(&mut self, wrote: WriteOutcome<LeaseSnapshot>) {
         let id = self.writing().expect("nothing is written").0;
         self.hear(Event::Wrote(id, wrote));
     }
@@ -105,8 +104,8 @@ impl Bench {
     }
 }
 
-fn unknown() -> ElectionWritten {
-    ElectionWritten::Unknown("cut".to_owned())
+fn unknown() -> WriteOutcome<LeaseSnapshot> {
+    WriteOutcome::Unknown("cut".to_owned())
 }
 
 #[test]
@@ -122,13 +121,13 @@ fn a_lease_that_is_not_there_is_made_and_one_that_nobody_holds_is_taken() {
     let mut bench = Bench::new();
     bench.read(None);
     assert!(matches!(bench.writing(), Some((_, ElectionWrite::Create { identity, .. })) if identity == "us"));
-    bench.wrote(ElectionWritten::Outdated);
+    bench.wrote(WriteOutcome::Outdated);
     bench.read(Some(held(5, "")));
     let Some((_, ElectionWrite::Hold { on, identity, lease })) = bench.writing() else {
         panic!("{:?}", bench.last)
     };
     assert_eq!((on.version(), identity.as_str(), lease), ("5", "us", secs(300)));
-    bench.wrote(ElectionWritten::Done(held(6, "us")));
+    bench.wrote(WriteOutcome::Done(held(6, "us")));
     assert_eq!(bench.said(), [ElectionLogEvent::Leads]);
     assert_eq!(
         bench.state(),
@@ -167,7 +166,7 @@ fn a_holder_renews_without_another_look_and_leads_from_the_start_of_its_write() 
     let Some((_, ElectionWrite::Hold { on, .. })) = bench.writing() else { panic!("{:?}", bench.last) };
     assert_eq!(on.version(), "6");
     bench.later(secs(9));
-    bench.wrote(ElectionWritten::Done(held(7, "us")));
+    bench.wrote(WriteOutcome::Done(held(7, "us")));
     assert_eq!(bench.state().leads, Some(started + secs(180)));
     assert_eq!(bench.said(), []);
 }
@@ -204,7 +203,7 @@ fn whoever_stood_still_looks_at_the_clock_before_anything_else() {
     bench.wait();
     // The answer to a renewal lay there while the process stood still.
     bench.later(secs(200));
-    bench.wrote(ElectionWritten::Done(held(7, "us")));
+    bench.wrote(WriteOutcome::Done(held(7, "us")));
     assert_eq!(bench.state().leads, None);
     assert!(bench.reading().is_some(), "what was read before is not relied upon");
     bench.read(Some(held(9, "them")));
@@ -216,10 +215,10 @@ fn whoever_stood_still_looks_at_the_clock_before_anything_else() {
 fn a_conflict_is_looked_at_at_once_and_only_another_holder_ends_the_lead() {
     let mut bench = Bench::leading();
     bench.wait();
-    bench.wrote(ElectionWritten::Outdated);
+    bench.wrote(WriteOutcome::Outdated);
     bench.read(Some(held(7, "us")));
     assert!(bench.state().leads.is_some() && bench.writing().is_some());
-    bench.wrote(ElectionWritten::Outdated);
+    bench.wrote(WriteOutcome::Outdated);
     // The second time in a row there is a pause.
     assert_eq!(bench.reading(), None);
     assert!(bench.wait() >= secs(15));
@@ -233,7 +232,7 @@ fn a_record_of_ours_is_taken_up_again_after_a_restart() {
     let mut bench = Bench::new();
     bench.read(Some(held(5, "us")));
     assert_eq!(bench.state().leads, None, "reading is no right to lead");
-    bench.wrote(ElectionWritten::Done(held(6, "us")));
+    bench.wrote(WriteOutcome::Done(held(6, "us")));
     assert_eq!(bench.said(), [ElectionLogEvent::Leads]);
 }
 
@@ -244,7 +243,7 @@ fn l5_whoever_leaves_leads_no_longer_at_once_and_gives_the_lease_back() {
     assert_eq!((bench.state().leads, bench.state().clear), (None, false));
     let Some((_, ElectionWrite::Release { on })) = bench.writing() else { panic!("{:?}", bench.last) };
     assert_eq!(on.version(), "6");
-    bench.wrote(ElectionWritten::Done(held(7, "")));
+    bench.wrote(WriteOutcome::Done(held(7, "")));
     assert_eq!(bench.said(), [ElectionLogEvent::Released]);
     assert!(bench.state().clear);
     bench.hear(Event::Tick);
@@ -256,7 +255,7 @@ fn l5_whoever_leaves_leads_no_longer_at_once_and_gives_the_lease_back() {
 
 #[test]
 fn l5_a_renewal_under_way_is_waited_for_and_given_back_too() {
-    for end in [ElectionWritten::Done(held(7, "us")), unknown(), ElectionWritten::Outdated] {
+    for end in [WriteOutcome::Done(held(7, "us")), unknown(), WriteOutcome::Outdated] {
         let mut bench = Bench::leading();
         bench.wait();
         let id = bench.writing().unwrap().0;
@@ -273,7 +272,7 @@ fn l5_a_renewal_under_way_is_waited_for_and_given_back_too() {
             panic!("{end:?}: {:?}", bench.last)
         };
         assert_eq!(on.version(), "7");
-        bench.wrote(ElectionWritten::Done(held(8, "")));
+        bench.wrote(WriteOutcome::Done(held(8, "")));
         assert!(bench.state().clear);
     }
 }
@@ -283,7 +282,7 @@ fn what_an_earlier_run_left_is_given_back_by_one_that_does_not_stand() {
     let mut bench = Bench::wanted(false);
     bench.read(Some(held(5, "us")));
     assert!(!bench.state().clear);
-    bench.wrote(ElectionWritten::Done(held(6, "")));
+    bench.wrote(WriteOutcome::Done(held(6, "")));
     assert!(bench.state().clear);
     let mut other = Bench::wanted(false);
     other.read(Some(held(5, "them")));
@@ -343,7 +342,7 @@ fn a_cluster_that_answers_no_look_for_long_is_told_once_with_its_trouble() {
 fn whoever_stands_no_longer_does_not_miss_the_answers_that_nobody_asks_for() {
     let mut bench = Bench::leading();
     bench.hear(Event::Wanted(false));
-    bench.wrote(ElectionWritten::Done(held(7, "")));
+    bench.wrote(WriteOutcome::Done(held(7, "")));
     while bench.state().answers {
         bench.wait();
         assert_eq!(bench.said(), vec![]);
@@ -358,7 +357,7 @@ fn the_answer_to_another_call_is_not_listened_to() {
     let mut bench = Bench::new();
     let id = bench.reading().unwrap();
     bench.hear(Event::Read(id + 1, Ok(None)));
-    bench.hear(Event::Wrote(id, ElectionWritten::Done(held(6, "us"))));
+    bench.hear(Event::Wrote(id, WriteOutcome::Done(held(6, "us"))));
     assert_eq!((bench.writing(), bench.state().leads), (None, None));
 }
 
@@ -369,6 +368,6 @@ fn the_lead_is_over_before_the_lease_is_whatever_the_settings_say() {
     bench.election = Election::new(times, "us", 7);
     bench.hear(Event::Wanted(true));
     bench.read(None);
-    bench.wrote(ElectionWritten::Done(held(1, "us")));
+    bench.wrote(WriteOutcome::Done(held(1, "us")));
     assert_eq!(bench.state().leads, Some(T0 + secs(80)));
 }

@@ -39,30 +39,8 @@ step::named! {
 /// How long a layer may take before it counts as failed, and how long things must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerLimits {
-    /// Device nodes.
-    pub devices: Duration,
-    /// The clock.
-    pub clock: Duration,
-    /// The API.
-    pub service: Duration,
-    /// Ready.
-    pub node: Duration,
-    /// The lease.
-    pub lease: Duration,
-    /// The container runtime.
-    pub runtime: Duration,
-    /// Addresses and virtual IPs.
-    pub network: Duration,
-    /// Storage pods.
-    pub storage: Duration,
-    /// Volumes.
-    pub volumes: Duration,
-    /// Pods of kube-system: so long they hold the turn of the node.
-    pub system: Duration,
-    /// Virtual machines: so long they hold the turn of the node.
-    pub machines: Duration,
-    /// What the probes file names: so long it holds the turn of the node.
-    pub probes: Duration,
+    /// Of each layer that has one, in their order; those from [`Layer::System`] on hold the turn of the node so long.
+    pub layers: [Duration; Layer::Steady as usize],
     /// How long degraded volumes hold the turn of the node.
     pub degraded: Duration,
     /// How long all layers must hold before the gate opens.
@@ -76,18 +54,8 @@ pub struct LayerLimits {
 impl Default for LayerLimits {
     fn default() -> Self {
         Self {
-            devices: Duration::from_mins(1),
-            clock: Duration::from_mins(5),
-            service: Duration::from_mins(10),
-            node: Duration::from_mins(10),
-            lease: Duration::from_mins(2),
-            runtime: Duration::from_mins(5),
-            network: Duration::from_mins(10),
-            storage: Duration::from_mins(10),
-            volumes: Duration::from_mins(10),
-            system: Duration::from_mins(15),
-            machines: Duration::from_mins(5),
-            probes: Duration::from_mins(5),
+            // Device nodes, clock, API; node, lease, runtime; network, storage, volumes; system, machines, probes.
+            layers: [1, 5, 10, 10, 2, 5, 10, 10, 10, 15, 5, 5].map(Duration::from_mins),
             degraded: Duration::from_mins(10),
             hold: Duration::from_secs(5),
             taints: Duration::from_mins(1),
@@ -98,21 +66,7 @@ impl Default for LayerLimits {
 
 impl LayerLimits {
     /// The layer's own; `None` for one that only takes its time.
-    pub(super) const fn of(&self, layer: Layer) -> Option<Duration> {
-        match layer {
-            Layer::Devices => Some(self.devices),
-            Layer::Clock => Some(self.clock),
-            Layer::Service => Some(self.service),
-            Layer::Node => Some(self.node),
-            Layer::Lease => Some(self.lease),
-            Layer::Runtime => Some(self.runtime),
-            Layer::Network => Some(self.network),
-            Layer::Storage => Some(self.storage),
-            Layer::Volumes => Some(self.volumes),
-            Layer::System => Some(self.system),
-            Layer::Machines => Some(self.machines),
-            Layer::Probes => Some(self.probes),
-            Layer::Steady => None,
-        }
+    pub fn of(&self, layer: Layer) -> Option<Duration> {
+        self.layers.get(layer as usize).copied()
     }
 }

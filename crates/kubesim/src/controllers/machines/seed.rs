@@ -76,14 +76,4 @@ impl Sim {
             it["metadata"]["annotations"]["kubesim/migration"] = outcome.into();
         })
     }
-
-    /// A claim as of [`Sim::add_claim`] that several nodes may mount: guests with such disks can be migrated.
-    pub fn add_shared_claim(&self, namespace: &str, name: &str, volume: &str) {
-        self.add_claim(namespace, name, volume);
-        for (resource, namespace, name) in
-            [("persistentvolumeclaims", namespace, name), ("persistentvolumes", "", volume)]
-        {
-            self.edit(resource, namespace, name, |it| it["spec"]["accessModes"] = json!(["ReadWriteMany"]));
-        }
-    }
 }

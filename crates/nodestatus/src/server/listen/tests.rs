@@ -23,6 +23,7 @@ use super::super::joined::Joined;
 use super::super::node_list::NodeList;
 use super::super::peers::Peers;
 use super::super::statement::{Make, OutageStatement};
+use super::super::totals::Totals;
 use super::{ServerLimits, serve};
 use crate::cluster_status::NodeAddress;
 use kubeapi::OwnNode;
@@ -92,7 +93,10 @@ impl Site {
         let node_list = Arc::new(NodeList::new(cluster, clock, limit, bound.clone()));
         let peers = Peers::new(Arc::clone(&node_list), clock, ground.peer);
         let outage = OutageStatement::new(site_outage(&made), clock, limit);
-        let router = Router::new((topic_root, clock, ""), joined, Arc::clone(&node_list), peers, outage);
+        let totals = watch::Sender::<Totals>::default();
+        totals.send_modify(|it| it.codes = &["budget"]);
+        let router = Router::new((topic_root, clock, ""), joined, Arc::clone(&node_list), peers, outage)
+            .counting(totals.subscribe());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { node_list.keep().await });
         tasks.spawn(serve(ground, router, place, to_bound));

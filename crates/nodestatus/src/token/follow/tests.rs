@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use agent::{AgentContext, Clock, Inbox, Stop, Stopper, turn};
+use agent::{AgentContext, Clock, Inbox, Stopper, turn};
 use p256::SecretKey;
 use pubsub::{TopicRoot, store};
 use tempfile::TempDir;
@@ -77,14 +77,8 @@ impl Site {
             .with_writer(move || ear.clone())
             .finish();
         let ear = tracing::subscriber::set_default(ear);
-        let (stopper, stop) = Stop::new();
         let topic_root = TopicRoot::open(root.path()).unwrap();
-        let context = AgentContext {
-            topic_root: topic_root.clone(),
-            clock: Clock::new(),
-            stop,
-            boot_id: String::new(),
-        };
+        let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "");
         let (asked, wanted) = watch::channel(None);
         let (outbox, answers) = turn::inbox();
         let mut task = JoinSet::new();

@@ -5,7 +5,7 @@ pub(super) mod samples;
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::{AgentContext, Clock, Stop, Troubles};
+use agent::{AgentContext, Clock, Troubles};
 use pubsub::{TopicRoot, store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -29,10 +29,8 @@ fn golden(topic: &str, sample: &str) -> Vec<u8> {
 async fn s2_the_status_has_the_references_bytes_and_is_the_only_file_with_the_token_until_the_node_has_left()
 {
     let root = tempfile::tempdir().unwrap();
-    let (_stopper, stop) = Stop::new();
     let topic_root = TopicRoot::open(root.path()).unwrap();
-    let context =
-        AgentContext { topic_root: topic_root.clone(), clock: Clock::new(), stop, boot_id: String::new() };
+    let (_stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "");
     let put = |path: &Path, bytes: &[u8]| store::replace(path, bytes).unwrap();
     let mut config: EdgeNodeClusterConfig =
         go_json::from_slice(&golden("EdgeNodeClusterConfig", "tiebreaker-lb-masters")).unwrap();

@@ -53,7 +53,7 @@ pub(crate) async fn pause(said: &PauseOptions, place: &PausePlace) -> Exit {
         );
         say(&voice, "paused", &topic_root.path(PAUSE_FILE), Some(&pause), &text)
     };
-    exit("pause", done.await.context("pause the operations of this node"))
+    Voice::exit("pause", done.await.context("pause the operations of this node"))
 }
 
 /// Ends it.
@@ -64,7 +64,7 @@ pub(crate) async fn resume(place: &PausePlace) -> Exit {
         let seen = Follow::open(&topic_root, Clock::new()).await.view().clone();
         remove(&topic_root, &seen, &voice)
     };
-    exit("resume", done.await.context("end the pause"))
+    Voice::exit("resume", done.await.context("end the pause"))
 }
 
 /// Refuses what the controller has ordered, or no longer.
@@ -110,13 +110,6 @@ pub(in crate::drain_cmd) async fn refuse(
 
 fn open(place: &PausePlace) -> anyhow::Result<TopicRoot> {
     TopicRoot::open(&place.root).with_context(|| format!("open the root {}", place.root.display()))
-}
-
-fn exit(command: &str, done: anyhow::Result<Exit>) -> Exit {
-    done.unwrap_or_else(|error| {
-        Voice::warn_of(command, &format!("failed to {error:#}"));
-        Exit::Failed
-    })
 }
 
 fn word(

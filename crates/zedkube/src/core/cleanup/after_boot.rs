@@ -10,7 +10,7 @@ use kubenodeop::node::boot::GateReport;
 use kubenodeop::node::gate::{GateStatus, Layer, Warning};
 use nodestatus::Membership;
 use step::Mono;
-use topics::{BootGate, GateWarning, GoTime};
+use topics::{BootGate, GateWarning};
 
 use crate::core::context::NodeContext;
 use crate::core::facts::{DrainLogEvent, Effect, NodeLook};
@@ -41,7 +41,7 @@ pub(crate) struct AfterBoot {
     /// What the former boot has left, as it was last heard of.
     left: (String, String),
     /// What watches and we ourselves have fixed.
-    repairs: Repairs,
+    pub(crate) repairs: Repairs,
 }
 
 impl AfterBoot {
@@ -51,7 +51,7 @@ impl AfterBoot {
     }
 
     /// Whether the gate is open, or was since this start.
-    pub(super) fn was_open(&self) -> bool {
+    pub(crate) fn was_open(&self) -> bool {
         self.opened || self.is_open()
     }
 
@@ -147,7 +147,7 @@ impl AfterBoot {
     }
 
     /// Taints of an outage are on the node again: they go as they did after the boot.
-    pub(super) fn tainted(&mut self, taints: Vec<String>, out: &mut Vec<Effect>) {
+    pub(crate) fn tainted(&mut self, taints: Vec<String>, out: &mut Vec<Effect>) {
         if std::mem::take(&mut self.sentry) {
             self.settled = false;
             // What was seen before they came says nothing.
@@ -157,7 +157,7 @@ impl AfterBoot {
     }
 
     /// What a check says of a cordon of an earlier boot.
-    pub(super) fn take_look(&mut self, now: Mono, seen: &NodeLook, out: &mut Vec<Effect>) {
+    pub(crate) fn take_look(&mut self, now: Mono, seen: &NodeLook, out: &mut Vec<Effect>) {
         // With the gate shut it was somebody else.
         if *seen == NodeLook::Open && self.earlier && self.is_open() {
             self.repairs.add(now, OWN_CORDON, out);
@@ -226,31 +226,6 @@ impl AfterBoot {
             stale_taints: verdict.taints.clone(),
             warnings: warnings.chain(repeated).collect(),
         }
-    }
-
-    /// What was fixed after the boot, and how often, since this agent started.
-    pub(crate) fn repairs(&self) -> BTreeMap<String, u32> {
-        self.repairs.counts()
-    }
-
-    /// Until when those of the last day count, for the journal.
-    pub(crate) fn counted(&self, node: &NodeContext) -> BTreeMap<String, Vec<GoTime>> {
-        self.repairs.counted(node)
-    }
-
-    /// Continues with those that earlier runs have counted, in this boot or before it.
-    pub(super) fn count_on(
-        &mut self,
-        now: Mono,
-        earlier: &BTreeMap<String, Vec<GoTime>>,
-        node: &NodeContext,
-    ) {
-        self.repairs.count_on(now, earlier, node);
-    }
-
-    /// When time alone changes what is shown.
-    pub(super) fn due(&self) -> Option<Mono> {
-        self.repairs.due()
     }
 }
 

@@ -4,13 +4,12 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubenodeop::node::boot::GateReport;
 use nodestatus::Membership;
 use step::{Fault, Mono, planted};
-use topics::{CordonOwner, GoTime};
+use topics::CordonOwner;
 
 use super::after_boot::AfterBoot;
 use super::leftovers::Leftovers;
@@ -96,18 +95,15 @@ pub(crate) struct CordonCleanup {
     /// Why the node could not be checked, or keeps its cordon.
     trouble: String,
     guard: CordonWatch,
-    after_boot: AfterBoot,
-    leftovers: Leftovers,
+    /// The gate after the boot.
+    pub(crate) after_boot: AfterBoot,
+    /// What a drain has left that is not as it was before.
+    pub(crate) leftovers: Leftovers,
     /// Whether the node has been checked since this start.
     seen: bool,
 }
 
 impl CordonCleanup {
-    /// Whether the gate after the boot is open, or was since this start.
-    pub(crate) fn gate_was_open(&self) -> bool {
-        self.after_boot.was_open()
-    }
-
     /// To be checked at once. Of a run in the same boot it is known whose cordon there was; one may be in flight.
     pub(crate) fn new(now: Mono, same_boot: Option<CordonOwner>) -> Self {
         Self {
@@ -141,31 +137,6 @@ impl CordonCleanup {
     /// The gate after the boot is open, and no cordon of ours is left.
     pub(crate) fn is_healthy(&self) -> bool {
         self.after_boot.is_open() && !self.after_boot.holds_turn() && self.cordon != CordonOwner::Ours
-    }
-
-    /// The cordon that is on the node is one of ours of an earlier boot.
-    pub(crate) fn is_of_earlier_boot(&self) -> bool {
-        self.after_boot.earlier_cordon().is_some()
-    }
-
-    /// Continues with the repairs that earlier runs have counted.
-    pub(crate) fn count_on(
-        &mut self,
-        now: Mono,
-        earlier: &BTreeMap<String, Vec<GoTime>>,
-        node: &NodeContext,
-    ) {
-        self.after_boot.count_on(now, earlier, node);
-    }
-
-    /// When time alone changes what is shown of repairs.
-    pub(crate) fn repairs_due(&self) -> Option<Mono> {
-        self.after_boot.due()
-    }
-
-    /// What is known of the gate after the boot.
-    pub(crate) fn after_boot(&self) -> &AfterBoot {
-        &self.after_boot
     }
 
     /// When time alone brings a check.
@@ -233,11 +204,6 @@ impl CordonCleanup {
     /// Whether the check of this number is awaited.
     pub(crate) fn awaits(&self, nth: u64) -> bool {
         nth == self.looks && self.check == CordonCheck::Running
-    }
-
-    /// What a check says of a cordon of an earlier boot.
-    pub(crate) fn seen_after_boot(&mut self, now: Mono, seen: &NodeLook, out: &mut Vec<Effect>) {
-        self.after_boot.take_look(now, seen, out);
     }
 
     /// Hears what a check has found; says whether that voids COMPLETE.
@@ -371,17 +337,7 @@ impl CordonCleanup {
         }
     }
 
-    /// Taints of an outage are on the node again.
-    pub(crate) fn tainted(&mut self, taints: Vec<String>, out: &mut Vec<Effect>) {
-        self.after_boot.tainted(taints, out);
-    }
-
-    /// Hears of what a drain has left that is not as it was before.
-    pub(crate) fn leftovers_heard(&mut self, trouble: (String, String), out: &mut Vec<Effect>) {
-        self.leftovers.hear(trouble, out);
-    }
-
-    /// What keeps it from that, and what a person can do.
+    /// Why what a drain has left is not as it was before, and what a person can do.
     pub(crate) fn leftovers_trouble(&self) -> Option<(&str, &str)> {
         self.leftovers.trouble().or_else(|| self.after_boot.pods_left())
     }

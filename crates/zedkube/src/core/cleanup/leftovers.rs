@@ -23,7 +23,7 @@ impl Leftovers {
     }
 
     /// Hears what is in the way.
-    pub(super) fn hear(&mut self, trouble: (String, String), out: &mut Vec<Effect>) {
+    pub(crate) fn hear(&mut self, trouble: (String, String), out: &mut Vec<Effect>) {
         if self.wanted && self.trouble != trouble {
             out.push(Effect::Say(DrainLogEvent::Leftovers(trouble.0.clone())));
             self.trouble = trouble;

@@ -32,7 +32,7 @@ struct Repaired {
 
 /// All of them, by kind.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Repairs(BTreeMap<String, Repaired>);
+pub(crate) struct Repairs(BTreeMap<String, Repaired>);
 
 impl Repairs {
     /// One more has been made.
@@ -61,7 +61,7 @@ impl Repairs {
     }
 
     /// Until when they count, by the wall clock.
-    pub(super) fn counted(&self, node: &NodeContext) -> BTreeMap<String, Vec<GoTime>> {
+    pub(crate) fn counted(&self, node: &NodeContext) -> BTreeMap<String, Vec<GoTime>> {
         let known = self.0.iter().filter(|(_, it)| !it.until.is_empty());
         known
             .map(|(what, it)| (what.clone(), it.until.iter().map(|until| node.wall(*until)).collect()))
@@ -70,7 +70,7 @@ impl Repairs {
 
     /// Continues with those that earlier runs have counted: of how long ago only the wall clock knows. A wrong one makes
     /// them count for a day at most, or no more.
-    pub(super) fn count_on(
+    pub(crate) fn count_on(
         &mut self,
         now: Mono,
         earlier: &BTreeMap<String, Vec<GoTime>>,
@@ -89,13 +89,13 @@ impl Repairs {
     }
 
     /// When a warning ends by time alone.
-    pub(super) fn due(&self) -> Option<Mono> {
+    pub(crate) fn due(&self) -> Option<Mono> {
         let warned = self.0.values().filter(|it| it.warned.is_some());
         warned.filter_map(|it| it.until.first()).copied().min()
     }
 
     /// How often each kind was fixed.
-    pub(super) fn counts(&self) -> BTreeMap<String, u32> {
+    pub(crate) fn counts(&self) -> BTreeMap<String, u32> {
         let made = self.0.iter().filter(|(_, it)| it.count > 0);
         made.map(|(what, it)| (what.clone(), it.count)).into_map()
     }

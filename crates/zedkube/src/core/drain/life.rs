@@ -24,7 +24,8 @@ const CONFIRM_AGAIN: Duration = Duration::from_secs(30);
 /// The drain of this node, or none.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Drain {
-    pub(super) properties: Properties,
+    /// Config properties as they were heard last.
+    pub(crate) properties: Properties,
     /// The fault-injection file holds a drain that is done.
     hold: bool,
     pub(super) run: DrainRun,
@@ -52,7 +53,7 @@ pub(crate) struct Drain {
     /// What was looked at before a turn is asked for, or the node is cordoned.
     pub(super) preflight: PreflightState,
     /// Whoever waits needs a turn, and no drain.
-    pub(super) turn_alone: bool,
+    pub(crate) turn_alone: bool,
     /// Tries of the hooks before it that have failed.
     pub(super) hook_tries: u32,
 }
@@ -114,21 +115,6 @@ impl Drain {
     #[cfg(test)]
     pub(crate) fn run(&self) -> &DrainRun {
         &self.run
-    }
-
-    /// Hears config properties.
-    pub(crate) fn hear_properties(&mut self, properties: Properties) {
-        self.properties = properties;
-    }
-
-    /// Hears whether whoever waits needs a turn alone.
-    pub(crate) fn hear_turn_alone(&mut self, turn_alone: bool) {
-        self.turn_alone = turn_alone;
-    }
-
-    /// Config properties as they were heard last.
-    pub(crate) fn properties(&self) -> &Properties {
-        &self.properties
     }
 
     /// The wall clock was set.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use agent::device::hooks::{FOLDER, HookStage};
-use agent::{AgentContext, Clock, Stop};
+use agent::{AgentContext, Clock};
 use kubeapi::{NodeName, OwnNode};
 use pubsub::{TopicRoot, store};
 use tokio::sync::mpsc;
@@ -30,10 +30,9 @@ async fn calls_of(script: &str, notices: &[Notice]) -> String {
     let said_in = said.display().to_string();
     store::replace(&path, format!("#!/bin/sh\nsaid={said_in}\n{script}\n").as_bytes()).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-    let (_stopper, stop) = Stop::new();
     let own_node = OwnNode::default();
     own_node.set(NodeName::parse("n1").unwrap(), "u1".to_owned());
-    let context = AgentContext { topic_root, clock: Clock::new(), stop, boot_id: "b1".to_owned() };
+    let (_stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "b1");
     let (outbox, inbox) = mpsc::channel(notices.len().max(1));
     for it in notices {
         outbox.try_send((it.clone(), "2026-03-14T09:41:00Z".parse::<GoTime>().unwrap())).unwrap();

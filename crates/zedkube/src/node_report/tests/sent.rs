@@ -319,15 +319,10 @@ async fn o3_with_the_setting_off_nothing_is_asked_and_stalls_are_counted_all_the
     assert_eq!((limits.node_report, limits.stall_after()), (false, Duration::from_mins(1)));
     let (published, totals) = (watch::Sender::<DrainActivity>::default(), watch::Sender::<Totals>::default());
     let (sim, root) = (Sim::new(SimConfig::default()), tempfile::tempdir().unwrap());
-    let (_stopper, stop) = Stop::new();
     let clock = Clock::new();
+    let (_stopper, context) = AgentContext::alone(&TopicRoot::open(root.path()).unwrap(), clock, BOOT);
     let report = NodeReport {
-        context: AgentContext {
-            topic_root: TopicRoot::open(root.path()).unwrap(),
-            clock,
-            stop,
-            boot_id: BOOT.to_owned(),
-        },
+        context,
         cluster: ApiClient::from_client(Client::new(sim.service(), "default")),
         own_node: OwnNode::default(),
         members: watch::Sender::default().subscribe(),

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use topics::{
-    ConfigItemType, ConfigItemValue, ConfigItemValueMap, DrainStatus, K3sStage, K3sUpdate, KubeConfig,
-    Requester, go_json,
+    ConfigItemValue, ConfigItemValueMap, DrainStatus, K3sStage, K3sUpdate, KubeConfig, Requester, go_json,
 };
 
 use crate::device::{Device, status};
@@ -21,17 +20,8 @@ const US: Requester = Requester::K3sUpdate;
 
 /// The device config wants this version and this override file.
 async fn wants(device: &mut Device, version: &str, file: &str) {
-    let item = |key: &str, value: &str| {
-        let item = ConfigItemValue {
-            key: key.to_owned(),
-            item_type: ConfigItemType::String,
-            str_value: value.to_owned(),
-            ..ConfigItemValue::default()
-        };
-        (key.to_owned(), item)
-    };
-    let items = [item("k3s.version", version), item("k3s.config.override", file)];
-    let map = ConfigItemValueMap { global_settings: Some(items.into()), ..ConfigItemValueMap::default() };
+    let text = ConfigItemValue::text;
+    let map = ConfigItemValueMap::of([text("k3s.version", version), text("k3s.config.override", file)]);
     let text = String::from_utf8(go_json::to_vec(&map).unwrap()).unwrap();
     device.change(|it| it.write("run/zedagent/ConfigItemValueMap/global.json", &text)).await;
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agent::{AgentContext, Clock, Stop, Stopper};
+use agent::{AgentContext, Clock, Stopper};
 use kube::Client;
 use kubesim::ScriptedFault;
 use pubsub::{TopicRoot, store};
@@ -205,13 +205,7 @@ impl Other {
         let info = json!({ "DeviceName": "N2", "DeviceID": "22222222-2222-4222-8222-222222222222" });
         write("run/zedagent/EdgeNodeInfo/global.json", info);
         write("run/zedagent/ZedAgentStatus/global.json", json!({ "ConfigGetStatus": 1 }));
-        let (stopper, stop) = Stop::new();
-        let context = AgentContext {
-            topic_root: topic_root.clone(),
-            clock: Clock::new(),
-            stop,
-            boot_id: "b1".to_owned(),
-        };
+        let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "b1");
         let cluster = kubeapi::ApiClient::from_client(Client::new(device.sim.service(), "default"));
         let mut task = JoinSet::new();
         task.spawn(async move { zedkube::run(context, Limits::default(), cluster).await.unwrap() });

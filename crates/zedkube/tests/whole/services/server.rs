@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{AgentContext, Clock, Stop, Stopper};
+use agent::{AgentContext, Clock, Stopper};
 use kube::Client;
 use kubesim::{Sim, SimConfig};
 use pubsub::{TopicRoot, store};
@@ -50,8 +50,7 @@ impl Site {
         let ready = |pod: &Value| pod["status"]["conditions"][0]["status"] == "True";
         sim.until("pods", |pods| pods.len() == 1 && pods.iter().all(ready)).await;
         sim.add_node("n2", "22222222-2222-4222-8222-222222222222");
-        let (stopper, stop) = Stop::new();
-        let context = AgentContext { topic_root: topic_root.clone(), clock, stop, boot_id: "b1".to_owned() };
+        let (stopper, context) = AgentContext::alone(&topic_root, clock, "b1");
         let limits = Limits { server_port: 0, leave_notice_ms: 0, ..crate::device::limits() };
         let cluster = kubeapi::ApiClient::from_client(Client::new(sim.service(), "default"));
         let mut agent = JoinSet::new();
@@ -146,6 +145,8 @@ async fn the_page_of_a_whole_agent_names_what_holds_its_drain_and_ends_with_its_
     site.held_drain().await;
     let page = site.page_with(address, "shop/web-").await;
     assert!(page.contains("budget") && page.contains("reboot"), "{page}");
+    let metrics = spawn_blocking(move || get_at(address, "/metrics")).await.unwrap();
+    assert!(metrics.contains("pillar_drain_blocked_pods{code=\"budget"), "{metrics}");
     site.config(false);
     site.until_line("status server has stopped listening", 1).await;
     assert!(TcpStream::connect(address).is_err());
