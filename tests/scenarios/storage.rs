@@ -310,50 +310,53 @@ fn gate(words: &str) -> impl Fn(Option<&NodeDrainProgress>) -> bool {
 #[tokio::test(start_paused = true)]
 async fn r4_u10_after_the_boot_a_faulted_volume_keeps_the_cordon_and_a_degraded_one_the_turn_up_to_its_time()
 {
-    side_by_side([3_600_000, 1_000].map(async |hold_ms| {
-        let clusters = Cluster::embedded_of_three().await;
-        let sim = clusters[0].sim().clone();
-        install(&sim, "block-if-contains-last-replica");
-        rebuild(&sim, "RW");
-        robust(&sim, "healthy");
-        let mut worlds: Vec<World> = clusters.into_iter().take(2).map(World::on).collect();
-        for world in &mut worlds {
-            world.limits["zedkube"]["gate_degraded_hold_ms"] = hold_ms.into();
-            world.start_all();
-            world.status(DrainStatus::NotRequested).await;
-        }
-        let [first, second] = worlds.as_mut_slice() else { panic!("two") };
-        first.ask_reboot(7);
-        first.recorded_count(1).await;
-        first.reboot().await;
-        robust(&sim, "faulted");
-        first.start_all();
-        let shut = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.gate.layer == "storage-volumes");
-        let seen = first.until("zedkube", "a gate that is shut by a volume", shut).await.unwrap();
-        assert!(seen.reason.contains("volumes are faulted: shop/data (pvc-1)"), "{seen:?}");
-        assert!(!seen.reason.contains("pvc-old"), "{seen:?}");
-        assert!(first.cluster.cordoned().await);
-        second.ask_reboot(7);
-        let waits = |it: Option<&NodeDrainProgress>| {
-            it.is_some_and(|it| it.phase == DrainPhase::WaitingForTurn && it.reason.contains(NODE))
-        };
-        second.until("zedkube", "to wait for its turn", waits).await;
-
-        robust(&sim, "degraded");
-        first.cluster.until_schedulable().await;
-        if hold_ms > 60_000 {
-            first.until("zedkube", "to hold its turn", gate("its turn is held for 3600 s")).await;
-            second.until("zedkube", "to wait for its turn", waits).await;
-            assert!(!second.cluster.cordoned().await);
-            // Started again, it still knows that pvc-old was faulted before.
-            first.kill(Agent::Zedkube).await;
-            first.start(Agent::Zedkube);
+    side_by_side([3_600_000, 1_000].map(|hold_ms| {
+        Box::pin(async move {
+            let clusters = Cluster::embedded_of_three().await;
+            let sim = clusters[0].sim().clone();
+            install(&sim, "block-if-contains-last-replica");
+            rebuild(&sim, "RW");
             robust(&sim, "healthy");
-        }
-        second.recorded_count(1).await;
-        for world in &mut worlds {
-            world.kill_all().await;
-        }
+            let mut worlds: Vec<World> = clusters.into_iter().take(2).map(World::on).collect();
+            for world in &mut worlds {
+                world.limits["zedkube"]["gate_degraded_hold_ms"] = hold_ms.into();
+                world.start_all();
+                world.status(DrainStatus::NotRequested).await;
+            }
+            let [first, second] = worlds.as_mut_slice() else { panic!("two") };
+            first.ask_reboot(7);
+            first.recorded_count(1).await;
+            first.reboot().await;
+            robust(&sim, "faulted");
+            first.start_all();
+            let shut =
+                |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.gate.layer == "storage-volumes");
+            let seen = first.until("zedkube", "a gate that is shut by a volume", shut).await.unwrap();
+            assert!(seen.reason.contains("volumes are faulted: shop/data (pvc-1)"), "{seen:?}");
+            assert!(!seen.reason.contains("pvc-old"), "{seen:?}");
+            assert!(first.cluster.cordoned().await);
+            second.ask_reboot(7);
+            let waits = |it: Option<&NodeDrainProgress>| {
+                it.is_some_and(|it| it.phase == DrainPhase::WaitingForTurn && it.reason.contains(NODE))
+            };
+            second.until("zedkube", "to wait for its turn", waits).await;
+
+            robust(&sim, "degraded");
+            first.cluster.until_schedulable().await;
+            if hold_ms > 60_000 {
+                first.until("zedkube", "to hold its turn", gate("its turn is held for 3600 s")).await;
+                second.until("zedkube", "to wait for its turn", waits).await;
+                assert!(!second.cluster.cordoned().await);
+                // Started again, it still knows that pvc-old was faulted before.
+                first.kill(Agent::Zedkube).await;
+                first.start(Agent::Zedkube);
+                robust(&sim, "healthy");
+            }
+            second.recorded_count(1).await;
+            for world in &mut worlds {
+                world.kill_all().await;
+            }
+        })
     }))
     .await;
 }
