@@ -1,22 +1,27 @@
 //! Agents as tasks of the test's process.
 
+use std::sync::Arc;
+
 use agent::AgentContext;
 use agent::device::DeviceChoice;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::Agent;
 
-/// Starts `agent`; the handle ends it from any thread.
+/// Starts `agent`; the handle ends it from any thread. What it writes at its end finds `root` there.
 pub(crate) fn start(
     agent: Agent,
     context: AgentContext,
     limits: Value,
     cluster: kubeapi::ApiClient,
+    root: Arc<TempDir>,
 ) -> (JoinSet<()>, AbortHandle) {
     let mut task = JoinSet::new();
     let handle = task.spawn(async move {
+        let _root = root;
         let ended = match agent {
             Agent::Zedagent => zedagent::run(context, limits_of(&limits, agent)).await,
             Agent::Baseosmgr => {

@@ -2,10 +2,11 @@
 //! process, or as processes of their own that only share the files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::device::{self, DeviceChoice, Recorded};
-use agent::{AgentContext, Clock, Stop, Stopper, wire};
+use agent::{AgentContext, Clock, Stopper, wire};
 use kubesim::SimServer;
 use pubsub::{Change, FileRule, FileState, TopicRoot, store};
 use serde_json::{Value, json};
@@ -69,7 +70,7 @@ pub struct World {
     /// The agents that are processes of their own.
     pub processes: Processes,
     halt: Halt,
-    pub(crate) root: TempDir,
+    pub(crate) root: Arc<TempDir>,
     /// Its files.
     pub topic_root: TopicRoot,
     clock: Clock,
@@ -98,7 +99,7 @@ impl World {
     /// The same on another cluster.
     pub fn on(cluster: Cluster) -> Self {
         // In memory where there is such a place: what a disk does is tried elsewhere.
-        let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let root = Arc::new(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap());
         let topic_root = TopicRoot::open(root.path()).unwrap();
         let world = Self {
             writes: None,
@@ -181,11 +182,10 @@ impl World {
             self.start_process(agent, None);
         } else {
             self.starts += 1;
-            let (stopper, stop) = Stop::new();
-            let boot_id = DeviceChoice::Record.boot_id(&self.topic_root).unwrap();
-            let topic_root = self.topic_root.clone();
-            let context = AgentContext { topic_root, clock: self.clock, stop, boot_id };
-            let (task, halt) = tasks::start(agent, context, self.limits.clone(), self.cluster.handle());
+            let boot = DeviceChoice::Record.boot_id(&self.topic_root).unwrap();
+            let (stopper, context) = AgentContext::alone(&self.topic_root, self.clock, &boot);
+            let (limits, cluster) = (self.limits.clone(), self.cluster.handle());
+            let (task, halt) = tasks::start(agent, context, limits, cluster, self.root.clone());
             self.halt.add(halt);
             self.running.push((agent, Running::Task(stopper, task)));
         }

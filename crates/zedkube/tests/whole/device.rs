@@ -53,7 +53,8 @@ impl Still {
 }
 
 pub(crate) struct Device {
-    _root: TempDir,
+    /// There until zedkube has written its last.
+    root: Arc<TempDir>,
     pub(crate) topic_root: TopicRoot,
     pub(crate) clock: Clock,
     pub(crate) sim: Sim,
@@ -70,7 +71,7 @@ impl Device {
     /// A member of a cluster whose pods run; zedkube does not.
     pub(crate) async fn new() -> Self {
         // In memory where there is some: each change of a file waits for the disk otherwise.
-        let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let root = Arc::new(tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap());
         let topic_root = TopicRoot::open(root.path()).unwrap();
         // Right, and a test may set it.
         let clock = Clock::new().off_by(0);
@@ -90,7 +91,7 @@ impl Device {
         sim.add_bare_pod("tools", "shell", "n1");
         running(&sim, 5).await;
         let device = Self {
-            _root: root,
+            root,
             topic_root,
             clock,
             sim,
@@ -210,8 +211,9 @@ impl Device {
         let (stopper, context) = AgentContext::alone(&self.topic_root, self.clock, &self.boot);
         let cluster = kubeapi::ApiClient::from_client(Client::new(self.sim.service(), "default"));
         let mut task = JoinSet::new();
-        let limits = self.limits.clone();
+        let (limits, root) = (self.limits.clone(), self.root.clone());
         let killer = task.spawn(async move {
+            let _root = root;
             zedkube::run(context, limits, cluster).await.unwrap();
         });
         self.agent = Some((stopper, task, killer));
