@@ -68,7 +68,7 @@ fn missing(text: &str, packages: &Packages) -> Option<String> {
                 }
             }
             "-p" => package = Some(before.next().unwrap_or_default()),
-            "--test" | "--bench" | "--example" => {
+            "--bin" | "--test" | "--bench" | "--example" => {
                 target = Some((&word[2..], before.next().unwrap_or_default()));
             }
             word if word.starts_with('-') => return Some(format!("no option {word}")),
@@ -89,6 +89,10 @@ fn missing(text: &str, packages: &Packages) -> Option<String> {
         },
         None => (None, BTreeSet::new()),
     };
+    // cargo hands words to one call of the compiler alone.
+    if verb == "rustc" && target.is_none() {
+        return Some("no --bin or another target, which cargo rustc wants".to_owned());
+    }
     let is_module = |it: &str| {
         modules.contains(it) || source.as_ref().is_some_and(|text| text.contains(&format!("mod {it}")))
     };
@@ -149,6 +153,7 @@ fn what_is_not_in_the_workspace_is_found_missing() {
         "cargo run -p nodestatus --example page -- DIR",
         "cargo run --release -- demo --keeps",
         "cargo run -p xtask -- dist --to x",
+        "cargo rustc -p zedbox --profile image -- -Cllvm-args=-x",
         "cargo build --profile imagine",
         "cargo +nightly fuzz run records",
         "cargo test -p zedbox --test soak -- --every",
