@@ -46,7 +46,7 @@ pub struct AgentContext {
 }
 
 impl AgentContext {
-    /// That of an agent that stands alone, as in tests, and the hand that stops it.
+    /// The context of an agent without the others, as in tests, and the hand that stops it.
     pub fn alone(topic_root: &TopicRoot, clock: Clock, boot_id: &str) -> (Stopper, Self) {
         let (stopper, stop) = Stop::new();
         (stopper, Self { topic_root: topic_root.clone(), clock, stop, boot_id: boot_id.to_owned() })

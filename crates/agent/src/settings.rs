@@ -152,11 +152,6 @@ fn accept(property: Numeric, item: &ConfigItemValue) -> Result<u32, String> {
     }
 }
 
-/// A pause that is `first` after the first of `failures` and doubles with each further one, up to `most`.
-pub fn doubled(first: Duration, most: Duration, failures: u32) -> Duration {
-    first.saturating_mul(1 << failures.saturating_sub(1).min(31)).min(most)
-}
-
 /// Declares a struct of settings. `waits` are milliseconds under the second name, and a [`std::time::Duration`] by the
 /// method of the first; `others` are members of any type.
 #[macro_export]

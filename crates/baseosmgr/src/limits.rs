@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use agent::settings::doubled;
-
 /// How long a request of ours may stand while zedkube is at work on nothing, before it counts as failed.
 pub(crate) const UNANSWERED_WAIT: Duration = Duration::from_mins(5);
 
@@ -30,7 +28,7 @@ agent::limits! {
 impl Limits {
     /// The pause after the failure number `failures`, which counts from one.
     pub(crate) fn again(&self, failures: u32) -> Duration {
-        doubled(self.again_first(), self.again_longest().max(self.again_first()), failures)
+        step::doubled(self.again_first(), self.again_longest().max(self.again_first()), failures)
     }
 }
 

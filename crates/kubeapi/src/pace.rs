@@ -27,8 +27,7 @@ impl Pace {
     /// The wait after failure number `tries`, which counts from 1: half to all of 1, 2, 4, 8, 15, 15, … s, but
     /// never under `retry_after`.
     pub fn pause(&mut self, tries: u32, retry_after: Option<Duration>) -> Duration {
-        let doublings = tries.saturating_sub(1).min(8);
-        let whole = FIRST.saturating_mul(1 << doublings).min(LONGEST);
+        let whole = step::doubled(FIRST, LONGEST, tries);
         let half = whole / 2;
         let share = u32::try_from(self.dice.draw() % 1001).unwrap_or(1000);
         let jittered = half + half * share / 1000;

@@ -52,6 +52,11 @@ pub fn update<T: PartialEq>(held: &mut T, new: T) -> bool {
     other
 }
 
+/// A pause that is `first` after the first of `failures` and doubles with each further one, up to `most`.
+pub fn doubled(first: Duration, most: Duration, failures: u32) -> Duration {
+    first.saturating_mul(1 << failures.saturating_sub(1).min(31)).min(most)
+}
+
 /// A point on the machine's monotonic clock, counted from its start in this boot.
 ///
 /// Two values compare within one boot, whichever of its processes took them. On disk one stands only beside the

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use agent::settings::doubled;
-
 /// The pause before a failed drain is asked for again doubles up to this.
 const ASK_AGAIN_MOST: Duration = Duration::from_mins(30);
 
@@ -22,7 +20,7 @@ agent::limits! {
 impl Limits {
     /// The pause after the failure number `failures`, from 1.
     pub(crate) fn ask_again(&self, failures: u32) -> Duration {
-        doubled(self.ask_again_first(), ASK_AGAIN_MOST, failures)
+        step::doubled(self.ask_again_first(), ASK_AGAIN_MOST, failures)
     }
 }
 

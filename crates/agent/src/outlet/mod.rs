@@ -48,9 +48,8 @@ struct RetryPause {
 
 impl RetryPause {
     fn failed(&mut self, now: Mono) {
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.failed.min(8)).min(LONGEST_PAUSE);
         self.failed = self.failed.saturating_add(1);
-        self.next = Some(now + pause);
+        self.next = Some(now + step::doubled(FIRST_PAUSE, LONGEST_PAUSE, self.failed));
     }
 
     fn over(&mut self) {

@@ -164,7 +164,7 @@ impl UpperLooks {
     /// When the next one is due.
     fn due(&self, gate: &Gate, now: Mono) -> Mono {
         let (first, longest) = UPPER_LOOKS;
-        let grown = first.saturating_mul(1 << self.count.saturating_sub(1).min(31)).min(longest);
+        let grown = step::doubled(first, longest, self.count);
         let pause = if gate.waits_for_upper(now) { grown } else { gate.look() };
         self.last.map_or(now, |at| at + pause)
     }

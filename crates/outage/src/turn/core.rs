@@ -147,7 +147,7 @@ impl Turn {
     /// By chance up to half more, so that nodes do not all come at once; doubles with `failures`, from 1.
     fn pause(&mut self, (first, longest): (Duration, Duration), failures: u32) -> Duration {
         let thousandth = u32::try_from(self.dice.draw() % 1_000).unwrap_or_default();
-        let grown = first.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(longest);
+        let grown = step::doubled(first, longest, failures);
         grown + grown * thousandth / 2_000
     }
 

@@ -4,12 +4,11 @@
 
 use std::time::Duration;
 
-use agent::settings::doubled;
 use requester::{
     DeviceClustering, DrainJudgement, JudgeInput, Orderer, OwnRequest, PausableOperation, Paused,
     ProceedReason, judge, paused,
 };
-use step::Mono;
+use step::{Mono, doubled};
 use topics::{FORCE_FILE, K3S_RESTART, K3sStage, K3sUpdate, NodeDrainRequest, Requester};
 
 use super::facts::{Effect, K3sLogEvent};

@@ -58,8 +58,8 @@ impl Backoff {
     }
 
     fn failed(&mut self, now: Mono, what: &str, error: &Error) {
-        let pause = PAUSE.0.saturating_mul(1 << self.failed.min(8)).min(PAUSE.1);
         self.failed += 1;
+        let pause = step::doubled(PAUSE.0, PAUSE.1, self.failed);
         self.until = Some(now + pause);
         if error.is_retryable() || self.logged {
             debug!(error = error.line(), "cannot {what}");
