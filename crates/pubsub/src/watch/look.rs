@@ -10,16 +10,31 @@ use std::time::Duration;
 
 use notify::{Config, EventHandler, PollWatcher, RecursiveMode, Watcher as _};
 
+use super::kernel::WatchPurpose;
 use super::lock;
 
 /// How often a directory is looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// The directories and the thread that looks at them, once there is one to look at.
+/// The directories and the threads that look at them, once there is one to look at.
 #[derive(Debug)]
 pub(super) struct DirPoller {
     every: Duration,
-    looking: Mutex<(Option<PollWatcher>, BTreeSet<PathBuf>)>,
+    looking: Mutex<Looking>,
+}
+
+/// Followed files are read at each look, as two of them in one second have the same time. Elsewhere names that come
+/// and go are all that matters, and whatever else lies there, `/persist` has images, is not read.
+#[derive(Debug, Default)]
+struct Looking {
+    contents: LookedAt,
+    names: LookedAt,
+}
+
+#[derive(Debug, Default)]
+struct LookedAt {
+    watcher: Option<PollWatcher>,
+    dirs: BTreeSet<PathBuf>,
 }
 
 impl DirPoller {
@@ -28,16 +43,28 @@ impl DirPoller {
     }
 
     /// Looks at `dir` from now on; true when it did not before.
-    pub(super) fn watch(&self, dir: &Path, listener: impl EventHandler) -> io::Result<bool> {
-        let (watcher, dirs) = &mut *lock(&self.looking);
+    pub(super) fn watch(
+        &self,
+        dir: &Path,
+        why: WatchPurpose,
+        listener: impl EventHandler,
+    ) -> io::Result<bool> {
+        let looking = &mut *lock(&self.looking);
         // Once only: beginning again would hide from the others what changed since the last look.
+        if looking.contents.dirs.contains(dir) {
+            return Ok(false);
+        }
+        let read = why == WatchPurpose::Files;
+        let LookedAt { watcher, dirs } = if read { &mut looking.contents } else { &mut looking.names };
         if dirs.contains(dir) {
             return Ok(false);
         }
         let watcher = match watcher {
             Some(watcher) => watcher,
             none => {
-                let config = Config::default().with_poll_interval(self.every).with_compare_contents(true);
+                let config = Config::default().with_poll_interval(self.every).with_compare_contents(read);
+                // A link that leads nowhere would fail at every look.
+                let config = config.with_follow_symlinks(false);
                 none.insert(PollWatcher::new(listener, config).map_err(io_error)?)
             }
         };
@@ -47,12 +74,14 @@ impl DirPoller {
 
     /// Ends what [`DirPoller::watch`] began.
     pub(super) fn forget(&self, dir: &Path) {
-        let (watcher, dirs) = &mut *lock(&self.looking);
-        if dirs.remove(dir)
-            && let Some(watcher) = watcher
-            && let Err(error) = watcher.unwatch(dir)
-        {
-            tracing::trace!(path = %dir.display(), %error, "nothing to look at any more");
+        let looking = &mut *lock(&self.looking);
+        for LookedAt { watcher, dirs } in [&mut looking.contents, &mut looking.names] {
+            if dirs.remove(dir)
+                && let Some(watcher) = watcher
+                && let Err(error) = watcher.unwatch(dir)
+            {
+                tracing::trace!(path = %dir.display(), %error, "nothing to look at any more");
+            }
         }
     }
 }

@@ -310,7 +310,7 @@ impl WatchHub {
             None => None,
         };
         let bells = Arc::clone(&self.bells);
-        match (self.look.watch(dir, move |event| bells.ring_looked(event)), refused) {
+        match (self.look.watch(dir, why, move |event| bells.ring_looked(event)), refused) {
             (Ok(true), Some(error)) => {
                 let path = dir.display();
                 warn!(%path, %error, "looked at every two seconds; raise fs.inotify.max_user_watches");
