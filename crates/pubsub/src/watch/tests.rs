@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Change, FileRule, FileState, FileWatch, Subscription, plain_codec, store};
 use std::fs;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn bell(hub: &WatchHub, dir: &Path, follows: Follows) -> Arc<DirNotifier> {
@@ -169,20 +169,21 @@ async fn a_look_reads_followed_files_and_no_others_and_does_not_mind_links_that_
     let [image, value] = [root.path().join("image"), dir.join("a.json")];
     fs::create_dir(&dir).unwrap();
     for file in [&image, &value] {
-        fs::write(file, b"0").unwrap();
         let long_ago = fs::FileTimes::new().set_accessed(std::time::UNIX_EPOCH);
-        fs::File::options().write(true).open(file).unwrap().set_times(long_ago).unwrap();
+        let mut file = fs::File::create(file).unwrap();
+        file.write_all(b"0").unwrap();
+        file.set_times(long_ago).unwrap();
     }
     std::os::unix::fs::symlink("/nowhere/at/all", root.path().join("initctl")).unwrap();
     let bell = bell(&hub, &dir, Follows::Topic);
     for round in [b"1", b"2", b"3"] {
-        fs::write(&value, round).unwrap();
+        fs::File::create(&value).unwrap().write_all(round).unwrap();
         tokio::time::timeout(Duration::from_secs(60), bell.wait()).await.unwrap();
         assert_eq!(bell.take(), names(&["a.json"]));
     }
     let accessed = |file: &Path| fs::metadata(file).unwrap().accessed().unwrap();
     if accessed(&value) == std::time::UNIX_EPOCH {
-        writeln!(std::io::stderr(), "skipped: {} keeps no access times", root.path().display()).unwrap();
+        writeln!(io::stderr(), "skipped: {} keeps no access times", root.path().display()).unwrap();
         return;
     }
     assert_eq!(accessed(&image), std::time::UNIX_EPOCH, "the look read a file that nobody follows");
