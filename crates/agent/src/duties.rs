@@ -4,6 +4,7 @@
 //! Not here: the drain. It neither ends nor waits when one of these fails (goal K5).
 
 use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use crate::{AgentContext, Error, report};
@@ -16,10 +17,21 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Runs `duty` until `context` says stop, and starts it again after a growing pause whenever it ends or fails. On
 /// stop it ends by itself, with what it has to tidy up. Dropping it drops the duty.
-pub async fn keep<F>(name: &'static str, context: &AgentContext, mut duty: impl FnMut() -> F)
+pub async fn keep<F>(name: &'static str, context: &AgentContext, mut duty: impl FnMut() -> F + Send)
 where
-    F: Future<Output = Result<(), Error>>,
+    F: Future<Output = Result<(), Error>> + Send,
 {
+    keep_boxed(name, context, &mut || Box::pin(duty())).await;
+}
+
+type Duty<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'a>>;
+
+/// One code for all duties.
+async fn keep_boxed<'a>(
+    name: &'static str,
+    context: &AgentContext,
+    duty: &mut (dyn FnMut() -> Duty<'a> + Send),
+) {
     let (mut stop, clock) = (context.stop.clone(), context.clock);
     let (mut pause, mut logged) = (FIRST_PAUSE, String::new());
     loop {
@@ -55,9 +67,9 @@ where
 }
 
 /// [`keep`] for a duty that has nothing to tidy up and no end: it is dropped on stop.
-pub async fn keep_until_stop<F>(name: &'static str, context: &AgentContext, duty: impl FnMut() -> F)
+pub async fn keep_until_stop<F>(name: &'static str, context: &AgentContext, duty: impl FnMut() -> F + Send)
 where
-    F: Future<Output = Result<(), Error>>,
+    F: Future<Output = Result<(), Error>> + Send,
 {
     let mut stop = context.stop.clone();
     tokio::select! {
@@ -70,7 +82,7 @@ where
 mod tests {
     use super::*;
     use crate::test_context;
-    use std::cell::RefCell;
+    use std::sync::Mutex;
     use step::Mono;
 
     #[tokio::test(start_paused = true)]
@@ -78,10 +90,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (stopper, context) = test_context(root.path(), "");
         let clock = context.clock;
-        let starts = RefCell::new(Vec::<Mono>::new());
+        let starts = Mutex::new(Vec::<Mono>::new());
         let duty = || {
-            starts.borrow_mut().push(clock.now());
-            let nth = starts.borrow().len();
+            let mut starts = starts.lock().unwrap();
+            starts.push(clock.now());
+            let nth = starts.len();
             let stopper = &stopper;
             async move {
                 match nth {
@@ -98,7 +111,7 @@ mod tests {
             }
         };
         keep("test", &context, duty).await;
-        let starts = starts.into_inner();
+        let starts = starts.into_inner().unwrap();
         let pauses: Vec<u64> = starts.windows(2).map(|it| (it[1].since(it[0])).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 91, 2]);
     }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use pubsub::{
-    Change, Codec, FILE_LIMIT_BYTES, FileRule, FileState, Name, Publication, Retry, TopicRoot, store,
+    BadFile, Change, Codec, CodecError, FILE_LIMIT_BYTES, FileRule, FileState, Name, Publication, Retry,
+    StoreLarge, TopicRoot, store,
 };
 use topics::{GoTime, Kind, Topic, go_json};
 use tracing::warn;
@@ -38,23 +39,33 @@ pub fn codec<T: Topic>() -> Codec<T> {
 /// # Errors
 /// Another live process publishes it, or the directory or the socket cannot be made or read.
 pub fn publication<T: Topic>(topic_root: &TopicRoot, agent: &str) -> Result<Publication<T>, Error> {
-    let what = || format!("{agent}/{}", T::NAME);
-    let mut publication = topic_root
-        .publication(name::<T>(agent), codec::<T>())
-        .map_err(|source| Error::Pubsub { what: what(), source })?;
-    match topic_root.serve(&mut publication, |disk, store| go_json::to_wire(disk, store).map_err(Into::into))
-    {
-        Ok(()) => {}
+    let refused = |source| Error::Pubsub { what: format!("{agent}/{}", T::NAME), source };
+    let mut publication = topic_root.publication(name::<T>(agent), codec::<T>()).map_err(refused)?;
+    let served = topic_root.serve(&mut publication, to_wire);
+    report_opened(T::NAME, served, publication.take_findings()).map_err(refused)?;
+    Ok(publication)
+}
+
+fn to_wire(disk: &[u8], store: &mut StoreLarge<'_>) -> Result<Vec<u8>, CodecError> {
+    go_json::to_wire(disk, store).map_err(Into::into)
+}
+
+fn report_opened(
+    topic: &'static str,
+    served: Result<(), pubsub::Error>,
+    findings: Vec<BadFile>,
+) -> Result<(), pubsub::Error> {
+    match served {
         // The reference's processes know no root so deep; files are followed there as everywhere.
         Err(error @ pubsub::Error::SocketPath { .. }) => {
-            warn!(topic = T::NAME, %error, "no socket, subscribers hear by files alone");
+            warn!(topic, %error, "no socket, subscribers hear by files alone");
         }
-        Err(source) => return Err(Error::Pubsub { what: what(), source }),
+        other => other?,
     }
-    for finding in publication.take_findings() {
-        warn!(topic = T::NAME, path = %finding.path.display(), reason = finding.reason, "left out a bad file");
+    for finding in findings {
+        warn!(topic, path = %finding.path.display(), reason = finding.reason, "left out a bad file");
     }
-    Ok(publication)
+    Ok(())
 }
 
 /// Takes `key` of a topic back; one that is not published is no error.
@@ -159,8 +170,7 @@ async fn send_event<T: Topic, E: Send>(
 ) -> bool {
     let event = match change {
         Change::Bad(finding) => {
-            warn!(topic = T::NAME, path = %finding.path.display(), reason = finding.reason,
-                "a topic file cannot be used, its last good value stays");
+            report_bad(T::NAME, &finding);
             None
         }
         change @ (Change::Put { .. } | Change::Gone { .. } | Change::Synced | Change::Restarted(_)) => {
@@ -171,4 +181,9 @@ async fn send_event<T: Topic, E: Send>(
         Some(event) => outbox.send(event).await,
         None => true,
     }
+}
+
+fn report_bad(topic: &'static str, finding: &BadFile) {
+    let (path, reason) = (finding.path.display(), &finding.reason);
+    warn!(topic, %path, reason, "a topic file cannot be used, its last good value stays");
 }

@@ -7,12 +7,12 @@ mod disk;
 mod error;
 mod large;
 mod lock;
-mod mirror;
 mod name;
 mod publication;
 #[cfg(test)]
 #[path = "../tests/quoted.rs"]
 mod quoted;
+mod raw;
 mod retry;
 mod socket;
 pub mod store;

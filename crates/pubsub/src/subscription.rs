@@ -1,16 +1,13 @@
-//! The subscriber's side of a topic: the directory is read, what differs is told, bad files are told once.
+//! The subscriber's side of a topic, with the type of its values.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::marker::PhantomData;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::disk::DirReader;
-use crate::error::chain;
-use crate::mirror::Mirror;
-use crate::name::{RESTARTED, SUFFIX};
-use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
-use crate::{BadFile, Codec, Error, FILE_LIMIT_BYTES, Retry, glance};
+use crate::raw::subscription::RawSubscription;
+use crate::raw::{AnyValue, decode};
+use crate::watch::WatchHub;
+use crate::{BadFile, Codec};
 
 /// What a subscriber is told. Values that are equal to the last one are not told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,62 +39,21 @@ pub enum Change<T> {
 
 /// Follows one topic for good: before its publisher runs, before its directory exists, after both were replaced.
 pub struct Subscription<T> {
-    hub: Arc<WatchHub>,
-    bell: Arc<DirNotifier>,
-    dir: PathBuf,
-    codec: Codec<T>,
-    known: Mirror<T>,
-    /// Files that are left out, and why.
-    bad: BTreeMap<OsString, String>,
-    /// What could not be read: nothing is known of it but what was read before.
-    unread: Pending,
-    retry: Retry,
+    raw: RawSubscription,
+    of: PhantomData<fn() -> T>,
 }
 
-impl<T: Clone + PartialEq> Subscription<T> {
+impl<T: Clone + PartialEq + Send + Sync + 'static> Subscription<T> {
     pub(crate) fn new(hub: Arc<WatchHub>, dir: PathBuf, codec: Codec<T>) -> Self {
-        let bell = WatchHub::bell(&dir, Follows::Topic);
-        Self {
-            hub,
-            bell,
-            dir,
-            codec,
-            known: Mirror::default(),
-            bad: BTreeMap::new(),
-            unread: Pending::None,
-            retry: Retry::default(),
-        }
+        let same = |one: &AnyValue, other: &AnyValue| one.downcast_ref::<T>() == other.downcast_ref();
+        Self { raw: RawSubscription::new(hub, dir, decode(codec), same), of: PhantomData }
     }
 
     /// The next change. It waits for ever when there is none. Dropping it loses nothing.
     pub async fn next(&mut self) -> Change<T> {
         loop {
-            if let Some(change) = self.known.take() {
+            if let Some(change) = typed(self.raw.next().await) {
                 return change;
-            }
-            let dirt = match self.bell.take() {
-                Pending::None => tokio::select! {
-                    biased;
-                    () = self.hub.wait(&self.bell) => continue,
-                    () = self.retry.due() => Pending::None,
-                },
-                dirt @ (Pending::Names(_) | Pending::All) => dirt,
-            };
-            let failed = match dirt.and(std::mem::take(&mut self.unread)) {
-                Pending::All => self.read_all(),
-                Pending::Names(names) => {
-                    let dir = self.dir.clone();
-                    self.read(&names, &mut DirReader::pass(&dir))
-                }
-                Pending::None => None,
-            };
-            match failed {
-                None => {
-                    self.retry.worked();
-                    self.known.synced();
-                }
-                Some(error) if self.retry.failed() => self.known.bad(unreadable(&self.dir, &error)),
-                Some(_) => {}
             }
         }
     }
@@ -105,136 +61,30 @@ impl<T: Clone + PartialEq> Subscription<T> {
     /// Whether everything there was read once, or reading fails and is repeated, and all of that was handed over:
     /// for whoever cannot wait for [`Change::Synced`].
     pub fn was_tried(&self) -> bool {
-        (self.known.is_synced() || self.retry.is_failing()) && self.known.is_handed_over()
+        self.raw.was_tried()
     }
 
     /// The value under `key` as far as changes were read.
     pub fn get(&self, key: &str) -> Option<&T> {
-        self.known.get(key)
+        self.raw.values().get(key)?.downcast_ref()
     }
 
     /// All keys with their values as far as changes were read, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
-        self.known.iter()
-    }
-
-    /// Reads the directory; the error of the first step that failed. What could not be read is noted for later.
-    fn read_all(&mut self) -> Option<Error> {
-        let dir = self.dir.clone();
-        let listed = self.hub.attend(&self.bell).and_then(|()| glance::all(&dir));
-        let mut names = match listed {
-            Ok(names) => names,
-            // No name that is missing in half a list is gone.
-            Err(error) => {
-                self.unread = Pending::All;
-                return Some(error);
-            }
-        };
-        // Files that went while nobody looked are read as well: they are found to be gone.
-        names.extend(self.known.iter().map(|(key, _)| OsString::from(format!("{key}{SUFFIX}"))));
-        names.extend(self.bad.keys().cloned());
-        let mut names: BTreeSet<OsString> = names.into_iter().collect();
-        names.remove(OsStr::new(RESTARTED));
-        let mut files = DirReader::hold(&dir);
-        let failed = self.read(&names, &mut files);
-        failed.or(self.read(&BTreeSet::from([RESTARTED.into()]), &mut files))
-    }
-
-    /// Reads these files; the error of the first that could not be read.
-    fn read(&mut self, names: &BTreeSet<OsString>, files: &mut DirReader<'_>) -> Option<Error> {
-        let mut failed = None;
-        for name in names {
-            if let Err(error) = self.read_one(name, files) {
-                self.unread.add(name.clone());
-                failed = failed.or(Some(error));
-            }
-        }
-        failed
-    }
-
-    /// Takes over what a file says.
-    ///
-    /// # Errors
-    /// It cannot be read: nothing is known of it.
-    fn read_one(&mut self, name: &OsStr, files: &mut DirReader<'_>) -> Result<(), Error> {
-        let fault = match said(name, files)? {
-            Said::Nothing => return Ok(()),
-            Said::Gone(key) => {
-                self.known.gone(key);
-                None
-            }
-            Said::Value(key, bytes) => match (self.codec.decode)(bytes) {
-                Ok(value) => {
-                    self.known.put(key, value);
-                    None
-                }
-                Err(error) => Some(error.to_string()),
-            },
-            Said::Restarted(count) => {
-                self.known.count(count);
-                None
-            }
-            Said::Fault(reason) => Some(reason),
-        };
-        if let Some(reason) = new_fault(&mut self.bad, name, fault) {
-            self.known.bad(BadFile { path: self.dir.join(name), reason });
-        }
-        Ok(())
+        self.raw.values().iter().filter_map(|(key, value)| Some((key.as_str(), value.downcast_ref()?)))
     }
 }
 
-/// What a file of a topic says, whatever the topic holds.
-enum Said<'a> {
-    /// It is no file of a topic.
-    Nothing,
-    /// This key has no file.
-    Gone(&'a str),
-    /// The value of this key.
-    Value(&'a str, &'a [u8]),
-    /// So many starts.
-    Restarted(u32),
-    /// Nothing that makes sense.
-    Fault(String),
-}
-
-/// Reads a file of a topic.
-///
-/// # Errors
-/// It cannot be read: nothing is known of it.
-fn said<'a>(name: &'a OsStr, files: &'a mut DirReader<'_>) -> Result<Said<'a>, Error> {
-    let key = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
-    if key.is_none() && name != RESTARTED {
-        return Ok(Said::Nothing);
-    }
-    Ok(match (files.read(name, FILE_LIMIT_BYTES), key) {
-        (Ok(None), Some(key)) => Said::Gone(key),
-        (Ok(None), None) => Said::Restarted(0),
-        (Ok(Some([])), _) => Said::Fault("it is empty".to_owned()),
-        (Ok(Some(bytes)), Some(key)) => Said::Value(key, bytes),
-        // A text that is no number counts as one start, as the reference logs and does not do (D-P4).
-        (Ok(Some(bytes)), None) => {
-            Said::Restarted(String::from_utf8_lossy(bytes).trim().parse().unwrap_or(1))
+/// A change of a topic of `T`; all its values are of this type.
+fn typed<T: Clone + Send + Sync + 'static>(change: Change<AnyValue>) -> Option<Change<T>> {
+    let value = |it: AnyValue| it.downcast().ok().map(Arc::unwrap_or_clone);
+    Some(match change {
+        Change::Put { key, value: new, old } => {
+            Change::Put { key, value: value(new)?, old: old.and_then(value) }
         }
-        (Err(error), _) if error.is_refusal() => Said::Fault(error.to_string()),
-        (Err(error), _) => return Err(error),
+        Change::Gone { key, old } => Change::Gone { key, old: value(old)? },
+        Change::Synced => Change::Synced,
+        Change::Restarted(count) => Change::Restarted(count),
+        Change::Bad(finding) => Change::Bad(finding),
     })
-}
-
-/// Notes what is wrong with a file, or that nothing is any more; the reason if it was not told before.
-fn new_fault(bad: &mut BTreeMap<OsString, String>, name: &OsStr, fault: Option<String>) -> Option<String> {
-    let Some(reason) = fault else {
-        bad.remove(name);
-        return None;
-    };
-    if bad.get(name) == Some(&reason) {
-        return None;
-    }
-    bad.insert(name.to_owned(), reason.clone());
-    Some(reason)
-}
-
-/// What is reported of a read that failed.
-fn unreadable(dir: &Path, error: &Error) -> BadFile {
-    let path = if let Error::Io { path, .. } = error { path.clone() } else { dir.to_owned() };
-    BadFile { path, reason: format!("cannot be read, retrying: {}", chain(error)) }
 }

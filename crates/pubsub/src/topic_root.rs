@@ -41,7 +41,7 @@ impl TopicRoot {
     ///
     /// # Errors
     /// Another live process publishes it, or its directory cannot be made or read.
-    pub fn publication<T: Clone + PartialEq>(
+    pub fn publication<T: Send + Sync + 'static>(
         &self,
         name: Name,
         codec: Codec<T>,
@@ -64,7 +64,7 @@ impl TopicRoot {
     ///
     /// # Errors
     /// Another process listens there, something else than a socket is there, or the path is too long.
-    pub fn serve<T: Clone + PartialEq>(
+    pub fn serve<T: Send + Sync + 'static>(
         &self,
         publication: &mut Publication<T>,
         to_wire: ToWire,
@@ -73,7 +73,11 @@ impl TopicRoot {
     }
 
     /// Follows `name`, whether or not somebody publishes it yet.
-    pub fn subscription<T: Clone + PartialEq>(&self, name: &Name, codec: Codec<T>) -> Subscription<T> {
+    pub fn subscription<T: Clone + PartialEq + Send + Sync + 'static>(
+        &self,
+        name: &Name,
+        codec: Codec<T>,
+    ) -> Subscription<T> {
         Subscription::new(Arc::clone(&self.hub), name.dir(&self.root), codec)
     }
 

@@ -68,7 +68,12 @@ impl Most {
 /// # Errors
 /// It has no form.
 pub fn encode<T: Topic>(value: &T) -> Result<Vec<u8>, Error> {
-    within(value, VALUE_BYTES, T::cut).map(|(_, bytes)| bytes)
+    let form = |most| {
+        let mut kept = value.clone();
+        kept.cut(most);
+        to_vec(&kept)
+    };
+    longest(to_vec(value)?, VALUE_BYTES, &form).map(|(_, form)| form)
 }
 
 /// The longest cut of `value` that has a form of at most so many bytes; the shortest where none has.
@@ -77,16 +82,29 @@ fn within<T: Clone + Serialize>(
     limit: usize,
     cut: impl Fn(&mut T, Most),
 ) -> Result<(T, Vec<u8>), Error> {
-    let whole = to_vec(value)?;
+    let kept = |most| {
+        let mut kept = value.clone();
+        cut(&mut kept, most);
+        kept
+    };
+    let (most, form) = longest(to_vec(value)?, limit, &|most| to_vec(&kept(most)))?;
+    Ok((most.map_or_else(|| value.clone(), kept), form))
+}
+
+/// How much of a value is kept, `None` for all of it, and its form; `whole` is the form of all of it.
+fn longest(
+    whole: Vec<u8>,
+    limit: usize,
+    form: &dyn Fn(Most) -> Result<Vec<u8>, Error>,
+) -> Result<(Option<Most>, Vec<u8>), Error> {
     if fits(&whole, limit) {
-        return Ok((value.clone(), whole));
+        return Ok((None, whole));
     }
     let with = |items, bytes| {
-        let mut kept = value.clone();
-        cut(&mut kept, Most { items, bytes });
-        to_vec(&kept).map(|form| (kept, form))
+        let most = Most { items, bytes };
+        form(most).map(|form| (Some(most), form))
     };
-    let mut best = (value.clone(), whole);
+    let mut best = (None, whole);
     for bytes in TEXT_BYTES {
         best = with(0, bytes)?;
         if !fits(&best.1, limit) {

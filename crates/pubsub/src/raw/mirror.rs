@@ -2,54 +2,50 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
+use std::sync::Arc;
 
+use crate::raw::AnyValue;
 use crate::{BadFile, Change};
 
+/// Whether two values of one topic are equal.
+pub(crate) type Same = fn(&AnyValue, &AnyValue) -> bool;
+
 /// The values of one topic as far as they were heard. What is equal is not told.
-pub(crate) struct Mirror<T> {
-    /// Boxed: one map's code serves all topics, and no node of it keeps room for eleven values.
-    values: BTreeMap<String, Box<T>>,
+pub(crate) struct Mirror {
+    same: Same,
+    values: BTreeMap<String, AnyValue>,
     restarted: u32,
     synced: bool,
     /// Changes that were not yet handed over: at most a few for each key.
-    told: VecDeque<Change<T>>,
+    told: VecDeque<Change<AnyValue>>,
 }
 
-impl<T> Default for Mirror<T> {
-    fn default() -> Self {
-        Self { values: BTreeMap::new(), restarted: 0, synced: false, told: VecDeque::new() }
+impl Mirror {
+    pub(crate) fn new(same: Same) -> Self {
+        Self { same, values: BTreeMap::new(), restarted: 0, synced: false, told: VecDeque::new() }
     }
-}
 
-impl<T: Clone + PartialEq> Mirror<T> {
     /// The next change to hand over.
-    pub(crate) fn take(&mut self) -> Option<Change<T>> {
+    pub(crate) fn take(&mut self) -> Option<Change<AnyValue>> {
         self.told.pop_front()
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<&T> {
-        self.values.get(key).map(Box::as_ref)
+    pub(crate) const fn values(&self) -> &BTreeMap<String, AnyValue> {
+        &self.values
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
-        self.values.iter().map(|(key, value)| (key.as_str(), value.as_ref()))
-    }
-
-    pub(crate) fn put(&mut self, key: &str, value: T) {
+    pub(crate) fn put(&mut self, key: &str, value: AnyValue) {
         let old = match self.values.get_mut(key) {
-            Some(known) if **known == value => return,
-            Some(known) => Some(mem::replace(&mut **known, value.clone())),
-            None => {
-                self.values.insert(key.to_owned(), Box::new(value.clone()));
-                None
-            }
+            Some(known) if (self.same)(known, &value) => return,
+            Some(known) => Some(mem::replace(known, Arc::clone(&value))),
+            None => self.values.insert(key.to_owned(), Arc::clone(&value)),
         };
         self.told.push_back(Change::Put { key: key.to_owned(), value, old });
     }
 
     pub(crate) fn gone(&mut self, key: &str) {
         if let Some(old) = self.values.remove(key) {
-            self.told.push_back(Change::Gone { key: key.to_owned(), old: *old });
+            self.told.push_back(Change::Gone { key: key.to_owned(), old });
         }
     }
 

@@ -1,0 +1,205 @@
+//! A topic by a subscriber: the directory is read, what differs is told, bad files are told once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::disk::DirReader;
+use crate::error::chain;
+use crate::name::{RESTARTED, SUFFIX};
+use crate::raw::mirror::{Mirror, Same};
+use crate::raw::{AnyValue, Decode};
+use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
+use crate::{BadFile, Change, Error, FILE_LIMIT_BYTES, Retry, glance};
+
+/// What [`crate::Subscription`] is without the type of its values.
+pub(crate) struct RawSubscription {
+    hub: Arc<WatchHub>,
+    bell: Arc<DirNotifier>,
+    dir: PathBuf,
+    decode: Decode,
+    known: Mirror,
+    /// Files that are left out, and why.
+    bad: BTreeMap<OsString, String>,
+    /// What could not be read: nothing is known of it but what was read before.
+    unread: Pending,
+    retry: Retry,
+}
+
+impl RawSubscription {
+    pub(crate) fn new(hub: Arc<WatchHub>, dir: PathBuf, decode: Decode, same: Same) -> Self {
+        let bell = WatchHub::bell(&dir, Follows::Topic);
+        Self {
+            hub,
+            bell,
+            dir,
+            decode,
+            known: Mirror::new(same),
+            bad: BTreeMap::new(),
+            unread: Pending::None,
+            retry: Retry::default(),
+        }
+    }
+
+    pub(crate) async fn next(&mut self) -> Change<AnyValue> {
+        loop {
+            if let Some(change) = self.known.take() {
+                return change;
+            }
+            let dirt = match self.bell.take() {
+                Pending::None => tokio::select! {
+                    biased;
+                    () = self.hub.wait(&self.bell) => continue,
+                    () = self.retry.due() => Pending::None,
+                },
+                dirt @ (Pending::Names(_) | Pending::All) => dirt,
+            };
+            let failed = match dirt.and(std::mem::take(&mut self.unread)) {
+                Pending::All => self.read_all(),
+                Pending::Names(names) => {
+                    let dir = self.dir.clone();
+                    self.read(&names, &mut DirReader::pass(&dir))
+                }
+                Pending::None => None,
+            };
+            match failed {
+                None => {
+                    self.retry.worked();
+                    self.known.synced();
+                }
+                Some(error) if self.retry.failed() => self.known.bad(unreadable(&self.dir, &error)),
+                Some(_) => {}
+            }
+        }
+    }
+
+    pub(crate) fn was_tried(&self) -> bool {
+        (self.known.is_synced() || self.retry.is_failing()) && self.known.is_handed_over()
+    }
+
+    /// What was read so far, in the order of the keys.
+    pub(crate) const fn values(&self) -> &BTreeMap<String, AnyValue> {
+        self.known.values()
+    }
+
+    /// Reads the directory; the error of the first step that failed. What could not be read is noted for later.
+    fn read_all(&mut self) -> Option<Error> {
+        let dir = self.dir.clone();
+        let listed = self.hub.attend(&self.bell).and_then(|()| glance::all(&dir));
+        let mut names = match listed {
+            Ok(names) => names,
+            // No name that is missing in half a list is gone.
+            Err(error) => {
+                self.unread = Pending::All;
+                return Some(error);
+            }
+        };
+        // Files that went while nobody looked are read as well: they are found to be gone.
+        names.extend(self.values().keys().map(|key| OsString::from(format!("{key}{SUFFIX}"))));
+        names.extend(self.bad.keys().cloned());
+        let mut names: BTreeSet<OsString> = names.into_iter().collect();
+        names.remove(OsStr::new(RESTARTED));
+        let mut files = DirReader::hold(&dir);
+        let failed = self.read(&names, &mut files);
+        failed.or(self.read(&BTreeSet::from([RESTARTED.into()]), &mut files))
+    }
+
+    /// Reads these files; the error of the first that could not be read.
+    fn read(&mut self, names: &BTreeSet<OsString>, files: &mut DirReader<'_>) -> Option<Error> {
+        let mut failed = None;
+        for name in names {
+            if let Err(error) = self.read_one(name, files) {
+                self.unread.add(name.clone());
+                failed = failed.or(Some(error));
+            }
+        }
+        failed
+    }
+
+    /// Takes over what a file says.
+    ///
+    /// # Errors
+    /// It cannot be read: nothing is known of it.
+    fn read_one(&mut self, name: &OsStr, files: &mut DirReader<'_>) -> Result<(), Error> {
+        let fault = match said(name, files)? {
+            Said::Nothing => return Ok(()),
+            Said::Gone(key) => {
+                self.known.gone(key);
+                None
+            }
+            Said::Value(key, bytes) => match (self.decode)(bytes) {
+                Ok(value) => {
+                    self.known.put(key, value);
+                    None
+                }
+                Err(error) => Some(error.to_string()),
+            },
+            Said::Restarted(count) => {
+                self.known.count(count);
+                None
+            }
+            Said::Fault(reason) => Some(reason),
+        };
+        if let Some(reason) = new_fault(&mut self.bad, name, fault) {
+            self.known.bad(BadFile { path: self.dir.join(name), reason });
+        }
+        Ok(())
+    }
+}
+
+/// What a file of a topic says, whatever the topic holds.
+enum Said<'a> {
+    /// It is no file of a topic.
+    Nothing,
+    /// This key has no file.
+    Gone(&'a str),
+    /// The value of this key.
+    Value(&'a str, &'a [u8]),
+    /// So many starts.
+    Restarted(u32),
+    /// Nothing that makes sense.
+    Fault(String),
+}
+
+/// Reads a file of a topic.
+///
+/// # Errors
+/// It cannot be read: nothing is known of it.
+fn said<'a>(name: &'a OsStr, files: &'a mut DirReader<'_>) -> Result<Said<'a>, Error> {
+    let key = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
+    if key.is_none() && name != RESTARTED {
+        return Ok(Said::Nothing);
+    }
+    Ok(match (files.read(name, FILE_LIMIT_BYTES), key) {
+        (Ok(None), Some(key)) => Said::Gone(key),
+        (Ok(None), None) => Said::Restarted(0),
+        (Ok(Some([])), _) => Said::Fault("it is empty".to_owned()),
+        (Ok(Some(bytes)), Some(key)) => Said::Value(key, bytes),
+        // A text that is no number counts as one start, as the reference logs and does not do (D-P4).
+        (Ok(Some(bytes)), None) => {
+            Said::Restarted(String::from_utf8_lossy(bytes).trim().parse().unwrap_or(1))
+        }
+        (Err(error), _) if error.is_refusal() => Said::Fault(error.to_string()),
+        (Err(error), _) => return Err(error),
+    })
+}
+
+/// Notes what is wrong with a file, or that nothing is any more; the reason if it was not told before.
+fn new_fault(bad: &mut BTreeMap<OsString, String>, name: &OsStr, fault: Option<String>) -> Option<String> {
+    let Some(reason) = fault else {
+        bad.remove(name);
+        return None;
+    };
+    if bad.get(name) == Some(&reason) {
+        return None;
+    }
+    bad.insert(name.to_owned(), reason.clone());
+    Some(reason)
+}
+
+/// What is reported of a read that failed.
+fn unreadable(dir: &Path, error: &Error) -> BadFile {
+    let path = if let Error::Io { path, .. } = error { path.clone() } else { dir.to_owned() };
+    BadFile { path, reason: format!("cannot be read, retrying: {}", chain(error)) }
+}
