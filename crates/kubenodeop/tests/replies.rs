@@ -295,7 +295,10 @@ async fn d2_two_budgets_hold_a_pod_until_both_have_been_claimed() {
     let two = status(500, "", &json!({ "message": TWO_BUDGETS }));
     let row = Row::new("500 for two budgets", two, Some(BlockCode::ManyBudgets), Then::Again);
     check(sim.clone(), row).await;
-    assert_eq!(sim.faults().count("PUT", "/poddisruptionbudgets/"), 2, "a claim on each");
+    // A claim on each; one that met a change of the budget's status is made again.
+    for name in ["first", "second"] {
+        assert!(sim.faults().count("PUT", &format!("/poddisruptionbudgets/{name}/status")) > 0, "{name}");
+    }
 }
 
 #[tokio::test]

@@ -68,7 +68,14 @@ impl Disk {
         match self.fault {
             Fault::Full => {
                 let mut ballast = fs::File::create(self.persist.join("ballast")).unwrap();
-                while ballast.write_all(&[0; 4096]).is_ok() {}
+                // A file that was written before there was no room any more gives back the room of its former content.
+                let (mut written, mut grew) = (true, true);
+                while written || grew {
+                    (written, grew) = (self.is_writing(), false);
+                    while ballast.write_all(&[0; 4096]).is_ok() {
+                        grew = true;
+                    }
+                }
             }
             Fault::ReadOnly => self.remount("ro"),
         }
@@ -79,6 +86,13 @@ impl Disk {
             Fault::Full => fs::remove_file(self.persist.join("ballast")).unwrap(),
             Fault::ReadOnly => self.remount("rw"),
         }
+    }
+
+    /// Whether a file waits to be put in the place of its former content.
+    fn is_writing(&self) -> bool {
+        let mut find = Command::new("find");
+        let found = find.arg(&self.persist).args(["-name", "tmp*", "-size", "+0"]).output().unwrap();
+        !found.stdout.is_empty()
     }
 
     /// The system refuses it while an agent is in the middle of a write.
