@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use requester::{RequestAnswer, classify};
 use topics::{
-    CordonOwner, DrainPhase, DrainStatus, GoTime, Headline, NodeDrainProgress, NodeDrainRequest, NodeState,
-    OperationPause, PauseScope, RequestId, Requester,
+    CordonOwner, DeviceOpPending, DrainPhase, DrainStatus, GoTime, Headline, NodeDrainProgress,
+    NodeDrainRequest, NodeState, OperationPause, PauseScope, PendingState, RequestId, Requester,
 };
 
 use super::super::view::NodeView;
@@ -94,7 +94,7 @@ fn idle(view: &NodeView, progress: &NodeDrainProgress) -> Judgement {
     }
     if progress.pause.is_set() {
         let rest = match (view.pending.first(), progress.pause.scope) {
-            (Some(it), _) => format!("{} {} waits", it.op.word(), it.counter),
+            (Some(it), _) => waits(it),
             (None, PauseScope::Node) => "no operation starts".to_owned(),
             (None, PauseScope::Controller) => "what the controller orders waits".to_owned(),
         };
@@ -125,6 +125,10 @@ fn idle(view: &NodeView, progress: &NodeDrainProgress) -> Judgement {
             (NodeState::Unknown, "whether this node is in a cluster is not known yet".to_owned())
         }
     }
+}
+
+fn waits(pending: &DeviceOpPending) -> String {
+    format!("{} {} waits", pending.op.word(), pending.counter)
 }
 
 /// Whose pause it is, and why.
@@ -247,6 +251,19 @@ fn complete(view: &NodeView, progress: &NodeDrainProgress, what: &str) -> Judgem
             && matches!(answered(it.id()), Some(RequestAnswer::Complete { skip, forced: false }) if skip.is_empty())
     };
     let others = view.requests.iter().find(|it| !is_persons(it));
+    // As `requester::paused` has it, for what the controller orders.
+    let is_held = |it: &DeviceOpPending| {
+        it.site.is_empty() && it.state == PendingState::Pending && it.drain_requested_at.is_zero()
+    };
+    if let Some(first) = view.pending.first()
+        && progress.pause.is_set()
+        && others.is_none()
+        && !view.blind
+        && view.pending.iter().all(is_held)
+    {
+        let rest = format!("{}, {}; the node is drained", waits(first), by(&progress.pause));
+        return (NodeState::Paused, rest);
+    }
     if others.is_some() || !view.pending.is_empty() {
         let op = view.pending.first().map(|it| it.op.word().to_owned());
         let op = op.unwrap_or_else(|| {

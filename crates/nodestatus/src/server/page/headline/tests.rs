@@ -91,6 +91,38 @@ fn k7_safe_is_only_a_node_proved_empty_under_a_cordon_for_the_request_that_exist
 }
 
 #[test]
+fn k7_what_a_pause_keeps_from_a_drained_node_is_not_said_to_go_ahead() {
+    let paused = || {
+        let mut view = safe();
+        let (by, reason) = ("field".to_owned(), "new disk".to_owned());
+        progress(&mut view).pause = OperationPause { by, reason, ..OperationPause::default() };
+        view.pending.push(DeviceOpPending { counter: 7, ..DeviceOpPending::default() });
+        view
+    };
+    assert_eq!(
+        headline(&paused(), now()).text,
+        "PAUSED: reboot 7 waits, by field: new disk; the node is drained"
+    );
+    let rows: [(&str, NodeState, fn(&mut NodeView)); 7] = [
+        ("nothing waits", NodeState::Safe, |it| it.pending.clear()),
+        ("no pause", NodeState::Drained, |it| progress(it).pause = OperationPause::default()),
+        ("commanded", NodeState::Drained, |it| it.pending[0].state = PendingState::Commanded),
+        ("begun before the pause", NodeState::Drained, |it| it.pending[0].drain_requested_at = asked()),
+        ("a person's order", NodeState::Drained, |it| it.pending[0].site = "field".to_owned()),
+        ("another requester", NodeState::Drained, |it| {
+            let update = NodeDrainRequest { requested_by: Requester::Update, ..it.requests[0].clone() };
+            it.requests.push(update);
+        }),
+        ("other requests cannot be read", NodeState::Drained, |it| it.blind = true),
+    ];
+    for (name, state, change) in rows {
+        let mut view = paused();
+        change(&mut view);
+        assert_eq!(headline(&view, now()).state, state, "{name}");
+    }
+}
+
+#[test]
 fn k7_no_phase_but_complete_is_safe_or_drained_whatever_else_is_published() {
     let phases = [
         DrainPhase::Idle,
