@@ -8,6 +8,7 @@ use super::*;
 
 /// A stranger reads no more.
 const LONGEST_README_LINES: usize = 150;
+const MOST_GLOSSARY_WORDS: usize = 30;
 
 fn documents() -> Vec<(PathBuf, String)> {
     let names = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
@@ -87,6 +88,15 @@ fn every_test_that_holds_a_promise_is_there() {
 fn the_readme_is_short() {
     let lines = fs::read_to_string(top().join("README.md")).unwrap().lines().count();
     assert!(lines <= LONGEST_README_LINES, "README.md has {lines} lines; move what few need into docs");
+}
+
+#[test]
+fn the_glossary_is_short_and_in_order() {
+    let page = fs::read_to_string(top().join("docs/glossary.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")).skip(1);
+    let words: Vec<&str> = rows.filter_map(|row| row.split(" | ").next()).collect();
+    assert!(words.is_sorted(), "docs/glossary.md is not in order: {words:?}");
+    assert!((20..=MOST_GLOSSARY_WORDS).contains(&words.len()), "docs/glossary.md has {} words", words.len());
 }
 
 #[test]

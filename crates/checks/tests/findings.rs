@@ -247,7 +247,7 @@ async fn u6_what_cannot_be_read_is_a_finding_that_warns_and_names_the_role() {
         assert!(!found.is_empty(), "{source:?}");
         for it in found {
             assert!(it.text.starts_with("cannot be checked: ") && it.is_unread(), "{it:?}");
-            assert!(it.next.contains("role.yaml") && it.severity == Severity::Warns, "{it:?}");
+            assert!(it.next.contains("zedbox role") && it.severity == Severity::Warns, "{it:?}");
         }
     }
     // What is not installed is none.

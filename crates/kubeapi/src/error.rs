@@ -165,7 +165,7 @@ impl Error {
                     "fix the admission webhook that the answer names, or have it admit this call".to_owned()
                 }
                 403 => {
-                    "give the user of the kubeconfig the role that pillar-rs ships (docs/reference/role.yaml)"
+                    "give the user of the kubeconfig the roles, as an administrator: `zedbox role | kubectl apply -f -`"
                         .to_owned()
                 }
                 404 => "check the name with kubectl get nodes".to_owned(),

@@ -1,6 +1,6 @@
 //! The annotation by which a cordon is known as ours: written by a drain, read by it and by the rule of turns.
 //!
-//! Not here: whose cordon a node has (`kubenodeop::node::cordon`). Pure: no clock, no I/O, no task.
+//! Not here: whose cordon a node has (`kubenodeop::node`). Pure: no clock, no I/O, no task.
 
 use serde::{Deserialize, Serialize};
 

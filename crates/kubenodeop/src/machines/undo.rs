@@ -92,8 +92,8 @@ pub fn is_refused(error: &Error) -> bool {
 #[must_use]
 pub fn next_step(error: &Error) -> String {
     if matches!(error.reply(), Reply::Permanent { by: RefusedBy::Role, .. }) {
-        let role = "give the user of the kubeconfig the role pillar-rs-machines: `kubectl apply -f docs/reference/role.yaml \
-                    -f docs/reference/role-bindings.yaml`";
+        let role = "give the user of the kubeconfig the role pillar-rs-machines, as an administrator: `zedbox role | \
+                    kubectl apply -f -`";
         return format!("{role}; it is tried again");
     }
     error.next_step()

@@ -201,8 +201,7 @@ impl BlockCode {
             Self::Throttled => "wait; the API server is throttling (429)",
             Self::ApiTrouble => "wait, or check the log of the API server",
             Self::Refused => {
-                "give the user of the kubeconfig the role that pillar-rs ships: `kubectl apply -f \
-                 docs/reference/role.yaml`"
+                "give the user of the kubeconfig the roles, as an administrator: `zedbox role | kubectl apply -f -`"
             }
             Self::Unauthorized => {
                 "renew the kubeconfig that the reason names: its credentials have expired, or the server does not \

@@ -182,7 +182,7 @@ pub(crate) const STATES: [State; 29] = [
             let at: GoTime = "2026-03-14T09:31:00Z".parse().unwrap();
             file.set_modified(at.to_timestamp().into()).unwrap();
         },
-        "NOT KNOWN: zedkube had no turn for 10 min; below is what it wrote last",
+        "NOT KNOWN: zedkube was last heard of 10 min ago; below is what it wrote then",
     ),
 ];
 

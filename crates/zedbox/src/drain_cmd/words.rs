@@ -324,7 +324,7 @@ pub(super) fn live_words(live: Live, now: GoTime) -> String {
     let at = live.last_turn;
     let late = !at.is_zero() && unix_secs(now) - unix_secs(at) > STUCK_SECS;
     let turn =
-        if at.is_zero() { "no turn known".to_owned() } else { format!("last turn {}", moment(at, now)) };
+        if at.is_zero() { "never heard of".to_owned() } else { format!("last heard of {}", moment(at, now)) };
     match live.running {
         Some(true) if late => format!("running, but {turn}: stuck, or the clock was changed since"),
         Some(true) if at.is_zero() => "running".to_owned(),

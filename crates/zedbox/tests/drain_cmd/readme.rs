@@ -54,7 +54,8 @@ fn the_readme_shows_what_status_prints() {
     let told = node.drain(&format!("status --as-of {NOW}"));
     assert_eq!(told.code, 4, "{told:?}");
     // Whether it runs is not said of another time.
-    let printed = printed(&node, &told).replace("zedkube    last turn", "zedkube    running, last turn");
+    let printed =
+        printed(&node, &told).replace("zedkube    last heard of", "zedkube    running, last heard of");
     assert_eq!(shown("zedbox drain status"), printed, "the documents differ");
 }
 

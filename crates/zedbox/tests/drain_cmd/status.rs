@@ -192,10 +192,14 @@ fn k8_on_a_copy_only_the_touch_file_says_whether_zedkube_ran() {
     let turn = UNIX_EPOCH + Duration::from_secs(u64::try_from(secs).unwrap());
     File::options().write(true).open(node.path("run/zedkube.touch")).unwrap().set_modified(turn).unwrap();
     let of_then = |node: &Node| node.drain(&format!("status --as-of {NOW}")).out;
-    assert!(of_then(&node).contains("\nzedkube    last turn 09:40:56 UTC, 4 s ago\n"), "{}", of_then(&node));
+    assert!(
+        of_then(&node).contains("\nzedkube    last heard of 09:40:56 UTC, 4 s ago\n"),
+        "{}",
+        of_then(&node)
+    );
     let mut copy = Node::of("drain-5-cordoned").with_zedkube();
     copy.kill_zedkube();
-    assert!(of_then(&copy).contains("\nzedkube    no turn known\n"), "{}", of_then(&copy));
+    assert!(of_then(&copy).contains("\nzedkube    never heard of\n"), "{}", of_then(&copy));
     assert!(!of_then(&copy).contains("start zedkube"));
 }
 
@@ -324,7 +328,7 @@ fn k8_what_a_user_may_not_read_is_one_line() {
     }
     assert!(!line.contains(".json") && !line.contains("run/zedbox"), "{line}");
     // The touch file is everybody's; the lock is not.
-    assert!(told.out.contains("\nzedkube    last turn "), "{}", told.out);
+    assert!(told.out.contains("\nzedkube    last heard of "), "{}", told.out);
     assert!(!told.out.contains("start zedkube") && !told.out.contains("refused"), "{}", told.out);
 }
 

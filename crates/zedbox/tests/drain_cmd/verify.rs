@@ -336,7 +336,7 @@ fn v1_each_exit_code_has_its_case() {
             |it| it.sim.faults().script("GET", "/api/v1/pods", 9, ScriptedFault::status(403, "Forbidden")),
             "",
             3,
-            "docs/reference/role.yaml",
+            "zedbox role | kubectl apply",
         ),
         (
             |it| {

@@ -24,8 +24,7 @@ const LOOK_SETTLED: Duration = Duration::from_secs(60);
 /// Giving it up is tried so often before the pod is evicted all the same.
 const GIVE_UPS: u32 = 5;
 /// What allows it.
-const RIGHT: &str = "the role pillar-rs-surge allows it: `kubectl apply -f docs/reference/role.yaml -f \
-                     docs/reference/role-bindings-surge.yaml`";
+const RIGHT: &str = "the role pillar-rs-surge allows it: `zedbox role --with surge | kubectl apply -f -`";
 
 /// How far a second copy is for a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -33,7 +33,7 @@ fn judge(view: &NodeView, now: GoTime) -> Judgement {
     }
     if let Some(silent) = view.silent.filter(|it| *it > SILENT) {
         let silent = span(silent.as_secs());
-        return unknown(&format!("zedkube had no turn for {silent}; below is what it wrote last"));
+        return unknown(&format!("zedkube was last heard of {silent} ago; below is what it wrote then"));
     }
     let what = purpose(progress);
     match progress.phase {

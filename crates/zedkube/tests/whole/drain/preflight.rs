@@ -31,7 +31,7 @@ async fn a_pod_that_may_not_be_evicted_is_found_before_the_turn_and_the_drain_st
     let progress = device.progress();
     assert_eq!((device.status(), progress.phase), (status(3, 2), DrainPhase::Checking));
     assert!(progress.reason.contains("pod tools/shell cannot be evicted"), "{}", progress.reason);
-    assert!(progress.next_step.contains("docs/reference/role.yaml"), "{}", progress.next_step);
+    assert!(progress.next_step.contains("zedbox role"), "{}", progress.next_step);
     assert_eq!((progress.blockers.len(), progress.blockers[0].code.as_str()), (1, "refused"));
     assert!(!device.cordoned() && !named(&device).contains("n1"), "{}", named(&device));
     assert_eq!(device.sim.faults().count("POST", "/eviction"), 0, "dry runs alone");
