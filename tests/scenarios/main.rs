@@ -147,7 +147,7 @@ async fn the_stage_for_real_servers_plays_two_reboots() {
     on_a_stranger(turns::u1_two_nodes_told_together_are_never_cordoned_together).await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn u1_two_nodes_told_together_are_never_cordoned_together_on_a_real_server() {
     if let Some(cluster) = real_cluster("two nodes told together").await {
         turns::u1_two_nodes_told_together_are_never_cordoned_together(cluster).await;

@@ -21,6 +21,8 @@ pub const SKIPPED: &str = "neither KUBECONFIG (a throw-away cluster) nor KUBEBUI
                            and kube-apiserver) is set";
 /// Of its administrator.
 const TOKEN: &str = "scenario-token";
+/// How often a server is started: a port that was free may be another's before the server listens there.
+const STARTS: u8 = 5;
 /// How long a server may take until it answers.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(90);
 
@@ -87,6 +89,16 @@ impl ApiServer {
     }
 
     async fn start(assets: &Path) -> Self {
+        for _ in 0..STARTS {
+            if let Some(started) = Self::try_start(assets).await {
+                return started;
+            }
+        }
+        panic!("etcd or kube-apiserver ended before it answered, {STARTS} times");
+    }
+
+    /// `None` when a process ended before the server answered.
+    async fn try_start(assets: &Path) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let (etcd, etcd_peer, api) = (free_port(), free_port(), free_port());
         let at = |name: &str| dir.path().join(name);
@@ -133,11 +145,13 @@ impl ApiServer {
         config.auth_info.token = Some(TOKEN.to_owned().into());
         let client = Client::try_from(config.clone()).unwrap();
         let mut own = Processes { children, dir };
-        until_it_answers(&client, &mut own).await;
+        if !until_it_answers(&client, &mut own).await {
+            return None;
+        }
         // Where the agents' lease lies; on a cluster of theirs it is there.
         let apps = json!({ "metadata": { "name": "eve-kube-app" } });
         create::<Namespace>(&Api::all(client.clone()), apps).await;
-        Self { client, config, has_controllers: false, own: Some(own) }
+        Some(Self { client, config, has_controllers: false, own: Some(own) })
     }
 }
 
@@ -157,15 +171,18 @@ fn child(assets: &Path, name: &str, words: &[String]) -> Child {
         .unwrap_or_else(|cause| panic!("cannot start {}: {cause}", program.display()))
 }
 
-async fn until_it_answers(client: &Client, own: &mut Processes) {
+/// Whether it does: `false` when one of its processes ended before.
+async fn until_it_answers(client: &Client, own: &mut Processes) -> bool {
     let clock = Clock::new();
     let end = clock.now() + PATIENCE;
     loop {
         let ready = http::Request::get("/readyz").body(Vec::new()).unwrap();
-        let Err(cause) = client.request_text(ready).await else { return };
-        for child in &mut own.children {
-            assert!(child.try_wait().unwrap().is_none(), "etcd or kube-apiserver ended before it answered");
+        let answer = client.request_text(ready).await;
+        // Also one that answers is of no use without its own etcd: it would share that of another test.
+        if own.children.iter_mut().any(|child| child.try_wait().unwrap().is_some()) {
+            return false;
         }
+        let Err(cause) = answer else { return true };
         assert!(clock.now() < end, "the API server is not ready after {} s: {cause}", PATIENCE.as_secs());
         clock.sleep_until(Some(clock.now() + std::time::Duration::from_millis(100))).await;
     }

@@ -39,14 +39,15 @@ pub enum Change<T> {
 
 /// Follows one topic for good: before its publisher runs, before its directory exists, after both were replaced.
 pub struct Subscription<T> {
-    raw: RawSubscription,
+    /// Boxed: whoever follows ten topics keeps them in one future.
+    raw: Box<RawSubscription>,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Clone + PartialEq + Send + Sync + 'static> Subscription<T> {
     pub(crate) fn new(hub: Arc<WatchHub>, dir: PathBuf, codec: Codec<T>) -> Self {
         let same = |one: &AnyValue, other: &AnyValue| one.downcast_ref::<T>() == other.downcast_ref();
-        Self { raw: RawSubscription::new(hub, dir, decode(codec), same), of: PhantomData }
+        Self { raw: Box::new(RawSubscription::new(hub, dir, decode(codec), same)), of: PhantomData }
     }
 
     /// The next change. It waits for ever when there is none. Dropping it loses nothing.

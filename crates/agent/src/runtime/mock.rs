@@ -1,6 +1,9 @@
 //! A container runtime that answers as a test wants, over real gRPC on a Unix socket.
 
 use std::io;
+use std::net::Shutdown;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream as StdStream;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -67,11 +70,14 @@ pub fn serve(
 }
 
 async fn connection(stream: UnixStream, answer: Arc<impl Fn() -> RuntimeReply + Send + Sync + 'static>) {
+    let Ok(own) = stream.as_fd().try_clone_to_owned().map(StdStream::from) else { return };
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
     let mut calls = JoinSet::new();
     while let Some(Ok((request, respond))) = connection.accept().await {
         let answer = answer();
         if matches!(answer, RuntimeReply::HangUp) {
+            // A process that another test is starting may have a copy of the socket for a moment: closing ends nothing then.
+            drop(own.shutdown(Shutdown::Both));
             return;
         }
         calls.spawn(async move { drop(call(request, respond, answer).await) });

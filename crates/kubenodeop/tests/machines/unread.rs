@@ -30,7 +30,10 @@ async fn d12_what_the_role_does_not_let_us_read_is_named_and_the_next_attempt_st
         assert_eq!(blocker.code, BlockCode::Refused);
         assert!(blocker.subject.name().starts_with("virt-launcher-db"), "{blocker:?}");
         let newest = attempt.progress.borrow().clone();
-        assert!(newest.trouble_step.contains("role pillar-rs-machines: `kubectl apply"), "{newest:?}");
+        assert!(
+            newest.trouble_step.contains("role pillar-rs-machines, as an administrator: `zedbox role"),
+            "{newest:?}"
+        );
         assert_eq!(newest.blockers, blockers);
         assert_eq!(evictions(&sim), [""; 0], "{list}: neither the launcher nor a pod");
         let node = n1();

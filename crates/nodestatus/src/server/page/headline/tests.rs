@@ -103,7 +103,7 @@ fn k7_what_a_pause_keeps_from_a_drained_node_is_not_said_to_go_ahead() {
         headline(&paused(), now()).text,
         "PAUSED: reboot 7 waits, by field: new disk; the node is drained"
     );
-    let rows: [(&str, NodeState, fn(&mut NodeView)); 7] = [
+    let rows: [Row; 7] = [
         ("nothing waits", NodeState::Safe, |it| it.pending.clear()),
         ("no pause", NodeState::Drained, |it| progress(it).pause = OperationPause::default()),
         ("commanded", NodeState::Drained, |it| it.pending[0].state = PendingState::Commanded),
