@@ -70,7 +70,7 @@ async fn whole() -> KubeClusterInfo {
 async fn l6_each_part_that_fails_leaves_the_others_and_is_named_until_it_is_well() {
     let whole = whole().await;
     let failures = [
-        (ScriptedFault::status(403, "Forbidden"), "403 Forbidden", "the role that pillar-rs ships"),
+        (ScriptedFault::status(403, "Forbidden"), "403 Forbidden", "zedbox role | kubectl apply"),
         (ScriptedFault::status(500, "InternalError"), "500 InternalError", "log of the API server"),
         (ScriptedFault::Hang, "no answer within 30 s", "the load of the API server"),
         (ScriptedFault::Cut, "scripted cut", "check that the API server"),

@@ -13,7 +13,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, USER_AGENT};
 use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderValue, Request, Uri};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
@@ -28,6 +28,9 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
 /// The time that a connection may take to come about.
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+
+/// Who asks, for the audit log of the API server.
+const PROGRAM: &str = concat!("zedbox/", env!("CARGO_PKG_VERSION"));
 
 /// A longer file is no kubeconfig, no certificate and no key.
 const LIMIT_BYTES: u64 = 1 << 20;
@@ -99,6 +102,7 @@ pub fn client(access: &Access) -> Result<Client, Unusable> {
             .authority(authority.clone())
             .path_and_query(format!("{prefix}{asked}"))
             .build();
+        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(PROGRAM));
         if let Some(value) = &authorization {
             request.headers_mut().insert(AUTHORIZATION, value.clone());
         }

@@ -37,7 +37,7 @@ async fn s2_a_file_that_cannot_be_read_is_reported_by_its_place_and_not_by_its_c
     }
 }
 
-/// Answers one request on `socket`, or refuses an old token.
+/// Answers one request on `socket`, or refuses an old token, or who does not say who asks.
 async fn answer(mut socket: impl AsyncRead + AsyncWrite + Unpin, code: u16, body: &str) {
     let mut request = vec![];
     while !request.ends_with(b"\r\n\r\n") {
@@ -47,8 +47,14 @@ async fn answer(mut socket: impl AsyncRead + AsyncWrite + Unpin, code: u16, body
         }
         request.extend(byte);
     }
-    let old = String::from_utf8_lossy(&request).contains("Bearer old");
-    let code = if old { 401 } else { code };
+    let request = String::from_utf8_lossy(&request);
+    let code = if request.contains("Bearer old") {
+        401
+    } else if request.contains("user-agent: zedbox/") {
+        code
+    } else {
+        400
+    };
     let head = format!("HTTP/1.1 {code} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
     socket.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
     socket.shutdown().await.unwrap();
