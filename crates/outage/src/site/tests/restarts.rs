@@ -182,63 +182,69 @@ impl Course {
 
 #[test]
 fn v3_each_node_goes_once_and_alone_whatever_is_cut_off_and_the_record_is_free_afterwards() {
-    for seed in 0..60 {
-        let names = ["a", "b", "t", "w1", "w2"];
-        let machine = |name| Machine {
-            name,
-            boot: 1,
-            up: true,
-            disk: None,
-            ordered: 0,
-            went: 0,
-            fails: false,
-            cordoned: false,
-            read: TurnRecord::default(),
-        };
-        let mut course = Course {
-            machines: names.map(machine).into(),
-            record: begin(&TurnRecord::default(), &wish(), &nodes()).unwrap(),
-            version: 1,
-            versions: vec![0; 5],
-            dice: Dice::new(seed),
-            lasted: (0, String::new()),
-            well: 0,
-            went: Vec::new(),
-            cuts: u32::try_from(seed % 4).unwrap(),
-        };
-        let cuts = course.cuts;
-        let failing = usize::try_from(course.below(8)).unwrap();
-        if let Some(machine) = course.machines.get_mut(failing) {
-            machine.fails = true;
+    std::thread::scope(|scope| {
+        for seeds in [0..30, 30..60] {
+            scope.spawn(|| seeds.for_each(restart_amid_cuts));
         }
-        let mut paused = 0;
-        for turn in 0.. {
-            assert!(turn < 100_000, "seed {seed}: it never ends: {:?}", current(&course.record));
-            let at = usize::try_from(course.below(5)).unwrap();
-            match course.below(4) {
-                0 => course.lives(at),
-                1 | 2 => course.reads(at),
-                _ => course.acts(at),
-            }
-            let Some(site) = current(&course.record).unwrap() else { break };
-            if site.phase == SitePhase::Paused && course.below(50) == 0 {
-                paused += 1;
-                course.machines.iter_mut().for_each(|it| it.fails = false);
-                let record = pass(&course.record, &SitePhase::Paused, None, &said()).unwrap();
-                let on = course.version;
-                course.write(on, record);
-            }
+    });
+}
+
+fn restart_amid_cuts(seed: u64) {
+    let names = ["a", "b", "t", "w1", "w2"];
+    let machine = |name| Machine {
+        name,
+        boot: 1,
+        up: true,
+        disk: None,
+        ordered: 0,
+        went: 0,
+        fails: false,
+        cordoned: false,
+        read: TurnRecord::default(),
+    };
+    let mut course = Course {
+        machines: names.map(machine).into(),
+        record: begin(&TurnRecord::default(), &wish(), &nodes()).unwrap(),
+        version: 1,
+        versions: vec![0; 5],
+        dice: Dice::new(seed),
+        lasted: (0, String::new()),
+        well: 0,
+        went: Vec::new(),
+        cuts: u32::try_from(seed % 4).unwrap(),
+    };
+    let cuts = course.cuts;
+    let failing = usize::try_from(course.below(8)).unwrap();
+    if let Some(machine) = course.machines.get_mut(failing) {
+        machine.fails = true;
+    }
+    let mut paused = 0;
+    for turn in 0.. {
+        assert!(turn < 100_000, "seed {seed}: it never ends: {:?}", current(&course.record));
+        let at = usize::try_from(course.below(5)).unwrap();
+        match course.below(4) {
+            0 => course.lives(at),
+            1 | 2 => course.reads(at),
+            _ => course.acts(at),
         }
-        let last = last_restart(&course.record).unwrap();
-        assert!(
-            last.seen.iter().all(|it| it.step == NodeStep::Done) && last.seen.len() == 5,
-            "seed {seed}: {last:?}"
-        );
-        assert!(course.machines.iter().all(|it| it.boot > 1), "seed {seed}");
-        assert!(course.machines.iter().all(|it| it.went <= 1), "seed {seed}: {:?}", course.went);
-        if cuts == 0 {
-            assert_eq!(course.went, ["w1", "w2", "t", "b", "a"], "seed {seed}");
-            assert_eq!(paused, u32::from(failing < 5), "seed {seed}");
+        let Some(site) = current(&course.record).unwrap() else { break };
+        if site.phase == SitePhase::Paused && course.below(50) == 0 {
+            paused += 1;
+            course.machines.iter_mut().for_each(|it| it.fails = false);
+            let record = pass(&course.record, &SitePhase::Paused, None, &said()).unwrap();
+            let on = course.version;
+            course.write(on, record);
         }
+    }
+    let last = last_restart(&course.record).unwrap();
+    assert!(
+        last.seen.iter().all(|it| it.step == NodeStep::Done) && last.seen.len() == 5,
+        "seed {seed}: {last:?}"
+    );
+    assert!(course.machines.iter().all(|it| it.boot > 1), "seed {seed}");
+    assert!(course.machines.iter().all(|it| it.went <= 1), "seed {seed}: {:?}", course.went);
+    if cuts == 0 {
+        assert_eq!(course.went, ["w1", "w2", "t", "b", "a"], "seed {seed}");
+        assert_eq!(paused, u32::from(failing < 5), "seed {seed}");
     }
 }
