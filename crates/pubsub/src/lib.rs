@@ -29,10 +29,11 @@ use watch::{file, files, folder, removed};
 pub use error::{BadFile, CodecError, Error};
 pub use file::{FileAuthor, FileRule, FileState, FileWatch};
 pub use name::Name;
-pub use publication::{Publication, Published};
+pub use publication::Publication;
+pub use raw::{Change, Published};
 pub use retry::Retry;
 pub use socket::feed::SocketFeed;
-pub use subscription::{Change, Subscription};
+pub use subscription::Subscription;
 pub use topic_root::TopicRoot;
 
 /// How values become bytes and back.

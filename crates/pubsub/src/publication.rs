@@ -3,21 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::raw::decode;
 use crate::raw::publication::RawPublication;
+use crate::raw::{Published, decode};
 use crate::watch::WatchHub;
 use crate::{BadFile, Codec, Error, Name, ToWire};
 #[cfg(test)]
 use crate::{disk::Disk, lock::Lock};
-
-/// What publishing did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Published {
-    /// The file has the new value.
-    Written,
-    /// The value is the one that is published already; nothing was written.
-    Unchanged,
-}
 
 /// The only publisher of one topic. Dropping it leaves the files, as a crash would; [`Publication::close`] tidies.
 pub struct Publication<T> {

@@ -4,38 +4,10 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::Codec;
 use crate::raw::subscription::RawSubscription;
-use crate::raw::{AnyValue, decode};
+use crate::raw::{AnyValue, Change, decode};
 use crate::watch::WatchHub;
-use crate::{BadFile, Codec};
-
-/// What a subscriber is told. Values that are equal to the last one are not told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change<T> {
-    /// A key is new or has another value.
-    Put {
-        /// The key.
-        key: String,
-        /// Its value now.
-        value: T,
-        /// Its value before, if it had one.
-        old: Option<T>,
-    },
-    /// A key is gone, also when it went while nobody looked.
-    Gone {
-        /// The key.
-        key: String,
-        /// Its last value.
-        old: T,
-    },
-    /// The first reading is through, also when there is no directory yet: all that is there was read. Told once.
-    Synced,
-    /// The publisher's counter of starts is another one; told after the data of the same reading.
-    Restarted(u32),
-    /// A file makes no sense, or cannot be read. It is told once; the last good value of its key stays, and what
-    /// could not be read is read again after a pause.
-    Bad(BadFile),
-}
 
 /// Follows one topic for good: before its publisher runs, before its directory exists, after both were replaced.
 pub struct Subscription<T> {

@@ -26,8 +26,6 @@ use step::Inserted as _;
 /// One watch is kept open this long: each opening is a request. A connection that died without a word is noticed
 /// so late, too.
 pub(crate) const SLOT: Duration = Duration::from_secs(240);
-/// How often the API groups are read while there is a resource that the cluster does not know.
-pub(super) const ABSENT_PAUSE: Duration = Duration::from_secs(120);
 
 /// Something heard of a part.
 pub(super) struct CollectionNews {

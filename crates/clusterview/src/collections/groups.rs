@@ -4,13 +4,16 @@
 //! allowed to everybody who is authenticated.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::follow::ABSENT_PAUSE;
 use kubeapi::ApiClient;
+
+/// How often the API groups are read while there is a resource that the cluster does not know.
+const ABSENT_PAUSE: Duration = Duration::from_secs(120);
 
 /// The groups as they were read last; copies share them.
 #[derive(Debug, Clone, Default)]

@@ -5,16 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use kubeapi::nodes::Node;
 
 use crate::collections::{ClusterFacts, Detail, Vm};
 use topics::{
-    GoTime, KubeClusterInfo, KubeNodeInfo, KubeNodeStatus, KubePodInfo, KubePodNameSpaceInfo, KubePodStatus,
+    KubeClusterInfo, KubeNodeInfo, KubeNodeStatus, KubePodInfo, KubePodNameSpaceInfo, KubePodStatus,
     KubeVmiInfo, KubeVmiStatus, NodeAdmission,
 };
 
-use super::storage;
+use super::{listed, storage, time};
 
 /// Pods of this prefix run a virtual machine, which is reported as such.
 const LAUNCHER: &str = "virt-launcher-";
@@ -42,15 +41,6 @@ pub(super) fn fold(facts: &ClusterFacts, view: StatsView) -> KubeClusterInfo {
 }
 
 /// Go writes a list that nothing was put into as `null`.
-pub(super) fn listed<T>(items: impl IntoIterator<Item = T>) -> Option<Vec<T>> {
-    let items: Vec<T> = items.into_iter().collect();
-    (!items.is_empty()).then_some(items)
-}
-
-pub(super) fn time(at: Option<Timestamp>) -> GoTime {
-    at.map(GoTime::from).unwrap_or_default()
-}
-
 fn node(name: &str, fact: &Node, member: bool) -> KubeNodeInfo {
     KubeNodeInfo {
         name: name.to_owned(),

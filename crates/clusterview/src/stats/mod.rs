@@ -14,3 +14,16 @@ mod task;
 pub use board::StatsPublisher;
 pub use rhythm::{FIRST_WAIT, GAP};
 pub use task::run;
+
+use jiff::Timestamp;
+use topics::GoTime;
+
+/// As the reference has it: a list without items is absent.
+fn listed<T>(items: impl IntoIterator<Item = T>) -> Option<Vec<T>> {
+    let items: Vec<T> = items.into_iter().collect();
+    (!items.is_empty()).then_some(items)
+}
+
+fn time(at: Option<Timestamp>) -> GoTime {
+    at.map(GoTime::from).unwrap_or_default()
+}

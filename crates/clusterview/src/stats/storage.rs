@@ -11,7 +11,7 @@ use topics::{
     StorageVolumePvcStatus, StorageVolumeReplicaStatus, StorageVolumeRobustness, StorageVolumeState,
 };
 
-use super::fold::{listed, time};
+use super::{listed, time};
 
 /// Claims of applications end in this, behind the ID of the volume.
 const CLAIM_SUFFIX: &str = "-pvc-0";

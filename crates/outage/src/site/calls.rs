@@ -18,12 +18,11 @@ use kubeapi::objects::{items, named, text};
 use kubeapi::slim::longhorn::{self, Volume};
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::coordinate::{Need, PhaseReadings, ScaledWorkload};
-use super::machine_calls;
+use super::machine_calls::{self, listed};
 
 /// Annotation of a workload: what a whole-site operation changed there, a JSON object [`Scaled`].
 pub const SCALED: &str = "pillar-rs/site-scaled";
@@ -64,14 +63,6 @@ pub async fn find(cluster: &ApiClient, need: Need, id: &str) -> Result<PhaseRead
         }
     }
     Ok(found)
-}
-
-/// All objects of a kind that may not be installed.
-pub(super) async fn listed<T>(cluster: &ApiClient, what: &str, path: String) -> Result<Vec<T>, Error>
-where
-    T: DeserializeOwned + Send,
-{
-    Ok(WatchScope::all(what, path).list_installed(cluster).await?.unwrap_or_default())
 }
 
 /// Volumes that are attached to a node, and those of Longhorn that are not detached.

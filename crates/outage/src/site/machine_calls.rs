@@ -13,11 +13,19 @@ use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, SETS, described, is_
 use kubeapi::objects::{items, named, text};
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use step::Inserted as _;
 
-use super::calls::listed;
 use super::machines::Machines;
+
+/// All objects of a kind that may not be installed.
+pub(super) async fn listed<T>(cluster: &ApiClient, what: &str, path: String) -> Result<Vec<T>, Error>
+where
+    T: DeserializeOwned + Send,
+{
+    Ok(WatchScope::all(what, path).list_installed(cluster).await?.unwrap_or_default())
+}
 
 /// Reads them.
 pub(super) async fn find(cluster: &ApiClient) -> Result<Machines, Error> {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
-use crate::raw::AnyValue;
-use crate::{BadFile, Change};
+use crate::BadFile;
+use crate::raw::{AnyValue, Change};
 
 /// Whether two values of one topic are equal.
 pub(crate) type Same = fn(&AnyValue, &AnyValue) -> bool;

@@ -10,10 +10,10 @@ use crate::files::{self, DirKeeper, Files, SharedFiles};
 use crate::folder::{DirChange, Folder, Former};
 use crate::lock::Lock;
 use crate::name::{BACKUP, Name, RESTARTED, SUFFIX};
-use crate::raw::{AnyValue, Decode, Encode};
+use crate::raw::{AnyValue, Decode, Encode, Published};
 use crate::server::{SocketServer, refuse_live};
 use crate::watch::WatchHub;
-use crate::{BadFile, CodecError, Error, FILE_LIMIT_BYTES, Published, ToWire, store};
+use crate::{BadFile, CodecError, Error, FILE_LIMIT_BYTES, ToWire, store};
 
 /// What [`crate::Publication`] is without the type of its values.
 pub(crate) struct RawPublication {

@@ -9,9 +9,9 @@ use crate::disk::DirReader;
 use crate::error::chain;
 use crate::name::{RESTARTED, SUFFIX};
 use crate::raw::mirror::{Mirror, Same};
-use crate::raw::{AnyValue, Decode};
+use crate::raw::{AnyValue, Change, Decode};
 use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
-use crate::{BadFile, Change, Error, FILE_LIMIT_BYTES, Retry, glance};
+use crate::{BadFile, Error, FILE_LIMIT_BYTES, Retry, glance};
 
 /// What [`crate::Subscription`] is without the type of its values.
 pub(crate) struct RawSubscription {

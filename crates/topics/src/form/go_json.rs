@@ -11,6 +11,7 @@ mod wire;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use tree::pointer_step;
 use tree::{JsonFault, Tree};
 pub use wire::{BoxError, StoreMember, to_wire};
 pub(crate) use wire::{FILE, LARGE, rest_of};
@@ -57,11 +58,6 @@ pub fn to_vec_indented<T: Serialize>(value: &T) -> Result<Vec<u8>, Error> {
 /// Syntax, with line and column, or the first member of the wrong type, with its path.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     value_of(&parsed(bytes)?)
-}
-
-/// A name as one step of a JSON pointer (RFC 6901), its `/` included.
-pub fn pointer_step(name: &str) -> String {
-    format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 fn parsed(bytes: &[u8]) -> Result<Tree, Error> {

@@ -13,7 +13,10 @@ use serde::de::{
 use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::Number;
 
-use super::pointer_step;
+/// A name as one step of a JSON pointer (RFC 6901), its `/` included.
+pub fn pointer_step(name: &str) -> String {
+    format!("/{}", name.replace('~', "~0").replace('/', "~1"))
+}
 
 /// A parsed text with members in their order, duplicates included.
 #[derive(Debug)]
