@@ -11,7 +11,7 @@ use crate::watch::WatchHub;
 
 /// Follows one topic for good: before its publisher runs, before its directory exists, after both were replaced.
 pub struct Subscription<T> {
-    /// Boxed: whoever follows ten topics keeps them in one future.
+    /// Boxed: many of them are in one future.
     raw: Box<RawSubscription>,
     of: PhantomData<fn() -> T>,
 }

@@ -40,7 +40,6 @@ pub(super) fn fold(facts: &ClusterFacts, view: StatsView) -> KubeClusterInfo {
     }
 }
 
-/// Go writes a list that nothing was put into as `null`.
 fn node(name: &str, fact: &Node, member: bool) -> KubeNodeInfo {
     KubeNodeInfo {
         name: name.to_owned(),

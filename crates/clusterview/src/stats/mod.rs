@@ -18,7 +18,7 @@ pub use task::run;
 use jiff::Timestamp;
 use topics::GoTime;
 
-/// As the reference has it: a list without items is absent.
+/// Go writes a list that nothing was put into as `null`.
 fn listed<T>(items: impl IntoIterator<Item = T>) -> Option<Vec<T>> {
     let items: Vec<T> = items.into_iter().collect();
     (!items.is_empty()).then_some(items)

@@ -126,7 +126,7 @@ impl RawPublication {
         }
         let file = self.name.file(key)?;
         self.doubtful.insert(key.to_owned());
-        // First: whoever dies between must not leave a key that nobody names.
+        // First: after a crash between the two, the list must have the key.
         if let Some(server) = &mut self.server {
             server.note_removed(std::iter::once(key));
         }

@@ -49,16 +49,13 @@ impl DirPoller {
         why: WatchPurpose,
         listener: impl EventHandler,
     ) -> io::Result<bool> {
-        let looking = &mut *lock(&self.looking);
-        // Once only: beginning again would hide from the others what changed since the last look.
-        if looking.contents.dirs.contains(dir) {
-            return Ok(false);
-        }
+        let Looking { contents, names } = &mut *lock(&self.looking);
         let read = why == WatchPurpose::Files;
-        let LookedAt { watcher, dirs } = if read { &mut looking.contents } else { &mut looking.names };
-        if dirs.contains(dir) {
+        // Once only: beginning again would hide from the others what changed since the last look.
+        if contents.dirs.contains(dir) || !read && names.dirs.contains(dir) {
             return Ok(false);
         }
+        let LookedAt { watcher, dirs } = if read { contents } else { names };
         let watcher = match watcher {
             Some(watcher) => watcher,
             none => {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use requester::{RequestAnswer, classify};
+use requester::{Orderer, PausableOperation, RequestAnswer, classify, paused};
 use topics::{
     CordonOwner, DeviceOpPending, DrainPhase, DrainStatus, GoTime, Headline, NodeDrainProgress,
     NodeDrainRequest, NodeState, OperationPause, PauseScope, PendingState, RequestId, Requester,
@@ -251,12 +251,14 @@ fn complete(view: &NodeView, progress: &NodeDrainProgress, what: &str) -> Judgem
             && matches!(answered(it.id()), Some(RequestAnswer::Complete { skip, forced: false }) if skip.is_empty())
     };
     let others = view.requests.iter().find(|it| !is_persons(it));
-    // As `requester::paused` has it, for what the controller orders.
+    let pause = Some(&progress.pause).filter(|it| it.is_set());
     let is_held = |it: &DeviceOpPending| {
-        it.site.is_empty() && it.state == PendingState::Pending && it.drain_requested_at.is_zero()
+        let started = !it.drain_requested_at.is_zero();
+        let (by, from) = (Requester::DeviceOp, Orderer::Controller);
+        let ordered = PausableOperation { by, from, started, forced: None };
+        it.site.is_empty() && it.state == PendingState::Pending && paused(pause, ordered).is_some()
     };
     if let Some(first) = view.pending.first()
-        && progress.pause.is_set()
         && others.is_none()
         && !view.blind
         && view.pending.iter().all(is_held)

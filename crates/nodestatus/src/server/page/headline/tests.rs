@@ -103,11 +103,15 @@ fn k7_what_a_pause_keeps_from_a_drained_node_is_not_said_to_go_ahead() {
         headline(&paused(), now()).text,
         "PAUSED: reboot 7 waits, by field: new disk; the node is drained"
     );
-    let rows: [Row; 7] = [
+    let rows: [Row; 8] = [
         ("nothing waits", NodeState::Safe, |it| it.pending.clear()),
         ("no pause", NodeState::Drained, |it| progress(it).pause = OperationPause::default()),
         ("commanded", NodeState::Drained, |it| it.pending[0].state = PendingState::Commanded),
         ("begun before the pause", NodeState::Drained, |it| it.pending[0].drain_requested_at = asked()),
+        ("refused after it had begun", NodeState::Paused, |it| {
+            progress(it).pause.scope = PauseScope::Controller;
+            it.pending[0].drain_requested_at = asked();
+        }),
         ("a person's order", NodeState::Drained, |it| it.pending[0].site = "field".to_owned()),
         ("another requester", NodeState::Drained, |it| {
             let update = NodeDrainRequest { requested_by: Requester::Update, ..it.requests[0].clone() };
