@@ -8,6 +8,7 @@ pub mod device;
 pub mod duties;
 pub mod error;
 pub mod force;
+mod inbox;
 pub mod operator;
 pub mod outlet;
 pub mod partitions;
@@ -24,10 +25,10 @@ pub mod wire;
 
 pub use clock::Clock;
 pub use error::Error;
-pub use outlet::{Outlet, Troubles, Weight};
+pub use inbox::{Inbox, Outbox, inbox};
+pub use outlet::{Hands, Outlet, Troubles, Weight};
 pub use stop::{Stop, Stopper};
 pub use tasks::Tasks;
-pub use turn::{Hands, Inbox, Outbox};
 pub use wire::publication;
 
 use pubsub::TopicRoot;

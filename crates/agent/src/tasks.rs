@@ -7,7 +7,7 @@ use std::pin::Pin;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::error;
 
-use crate::turn::Outbox;
+use crate::inbox::Outbox;
 
 /// The running tasks of one agent, each with a name. Dropping it cancels them all.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl<E: Send + 'static> Tasks<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::turn::inbox;
+    use crate::inbox;
 
     #[tokio::test]
     async fn a_task_of_the_same_name_is_replaced() {

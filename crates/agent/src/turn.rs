@@ -4,85 +4,15 @@
 //! network.
 
 use std::fmt::Debug;
-use std::future::Future;
 
 use step::Core;
-use tokio::sync::mpsc;
-use topics::GoTime;
 use tracing::{trace, warn};
 
 use crate::clock::set::ClockSet;
-use crate::outlet::{Effects, Troubles, Weight};
+use crate::inbox::Inbox;
+use crate::outlet::{Effects, Hands, Troubles};
 use crate::watchdog::Watchdog;
 use crate::{AgentContext, Error, report};
-
-/// Events that wait for their turn. Small: writers of facts wait, and facts coalesce before they are sent.
-const INBOX_EVENTS: usize = 64;
-
-/// What performs the effects of a core.
-pub trait Hands {
-    /// The effects of the core that these hands serve.
-    type Effect: Clone + Send;
-
-    /// What an effect is to those after it: see the table in [`crate::outlet`].
-    fn weight(&self, effect: &Self::Effect) -> Weight;
-
-    /// Whether a person has ordered this, so that it waits for no record.
-    fn is_ordered(&self, _effect: &Self::Effect) -> bool {
-        false
-    }
-
-    /// The wall clock was set, [`crate::Clock::booted_at`] is `now`: whatever these hands have written with a time of
-    /// it is written again. By which clock a time was made is for them to note with it: the clock is set before anybody
-    /// hears of it. One that fails is tried again at the next turn.
-    ///
-    /// # Errors
-    /// What could not be written.
-    fn clock_set(&mut self, _now: GoTime) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// Performs one effect. Long work is started as a task, not awaited. One that fails is tried again, but for an
-    /// effect of no weight: its error ends the agent.
-    ///
-    /// Dropping the future may leave the effect undone; the next start decides it again from disk.
-    fn perform(&mut self, effect: Self::Effect) -> impl Future<Output = Result<(), Error>> + Send;
-}
-
-/// The way in for events.
-#[derive(Debug)]
-pub struct Outbox<E>(mpsc::Sender<E>);
-
-impl<E> Clone for Outbox<E> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<E> Outbox<E> {
-    /// Waits for room and hands `event` over; false when the agent is gone. Dropping it before it returns
-    /// loses the event.
-    pub async fn send(&self, event: E) -> bool {
-        self.0.send(event).await.is_ok()
-    }
-}
-
-/// Where the loop hears events.
-#[derive(Debug)]
-pub struct Inbox<E>(mpsc::Receiver<E>);
-
-impl<E> Inbox<E> {
-    /// The next event, or `None` when nobody can send any more. Dropping it loses nothing.
-    pub async fn recv(&mut self) -> Option<E> {
-        self.0.recv().await
-    }
-}
-
-/// A bounded way for events into one agent.
-pub fn inbox<E>() -> (Outbox<E>, Inbox<E>) {
-    let (sender, receiver) = mpsc::channel(INBOX_EVENTS);
-    (Outbox(sender), Inbox(receiver))
-}
 
 /// Runs `core` until `context` says stop, or until an effect of no weight fails. The effects of its start come `first`.
 ///
@@ -177,10 +107,7 @@ where
             if stop.is_stopped() {
                 return Ok(());
             }
-            match inbox.0.try_recv() {
-                Ok(event) => event,
-                Err(_) => C::tick(),
-            }
+            inbox.waiting().unwrap_or_else(C::tick)
         } else {
             tokio::select! {
                 biased;
@@ -213,7 +140,8 @@ async fn due_for(watchdog: Option<&Watchdog>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_context;
+    use crate::outlet::Weight;
+    use crate::{inbox, test_context};
     use step::Mono;
 
     /// A core that is always due.

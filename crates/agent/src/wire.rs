@@ -9,7 +9,7 @@ use pubsub::{
 use topics::{GoTime, Kind, Topic, go_json};
 use tracing::warn;
 
-use crate::turn::Outbox;
+use crate::inbox::Outbox;
 use crate::{Clock, Error, Tasks, report};
 
 /// Key of topics that have one value.

@@ -72,7 +72,7 @@ pub async fn run(
         let begin = || {
             pid::write::<BaseOSMgrStatus>(&context, NAME)?;
             force::forget_earlier_boot(&context);
-            let (outbox, inbox) = turn::inbox();
+            let (outbox, inbox) = agent::inbox();
             let (shell, found) =
                 shell::Shell::open(&context, &limits, store.clone(), named, Tasks::new(outbox))?;
             Ok((shell, found, inbox))

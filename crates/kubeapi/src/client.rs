@@ -19,7 +19,7 @@ use kube::core::{Status, request};
 use serde::de::DeserializeOwned;
 use tracing::debug;
 
-use crate::connect::account::ClusterEndpoint;
+use crate::connect::ClusterEndpoint;
 use crate::error::{Error, cause};
 use crate::kubeconfig::KubeconfigFile;
 use crate::reply::ApiAnswer;

@@ -138,6 +138,13 @@ impl Error {
         matches!(self.reply(), Reply::Conflict { .. })
     }
 
+    /// Whether the API does not let us (401, 403), or refuses for good in another way: that passes only when somebody
+    /// changes it.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.reply().class() == ReplyClass::Permanent
+    }
+
     /// What a person can do about it.
     pub fn next_step(&self) -> String {
         match self {

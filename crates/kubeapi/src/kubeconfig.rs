@@ -20,8 +20,7 @@ use kube::Client;
 use tracing::debug;
 
 use self::parsed::{HeaderCredential, InlineOrFile, Parsed, parse};
-use crate::connect::account::ClusterEndpoint;
-use crate::connect::{self, Access, read_file, short_enough};
+use crate::connect::{self, Access, ClusterEndpoint, read_file, short_enough};
 use crate::error::Error;
 
 /// How often a file is looked at while its renewal is waited for (goals D16: within 2 s).

@@ -3,6 +3,7 @@
 //! Not here: what the objects mean. Sources: the Kubernetes page "API Concepts" (watch, 410, bookmarks); kube's
 //! own watcher is not used because it hides replies and reads no Retry-After.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use futures::stream::{self, Stream};
@@ -35,6 +36,11 @@ pub const QUIET: Duration = Duration::from_secs(150);
 
 /// Objects of one page of a list: of large pods it has a few megabytes.
 const PAGE: u32 = 200;
+
+/// A seed that differs from process to process and from call to call, for jitter only.
+pub fn jitter_seed() -> u64 {
+    RandomState::new().hash_one("jitter")
+}
 
 /// What is followed.
 #[derive(Debug, Clone)]

@@ -24,16 +24,17 @@ pub use calls::pods;
 pub use changes::{WatchedBlockers, until_activity, until_changed};
 pub use containers::RuntimeQuery;
 pub use drain::{DrainOrder, drain};
-pub use engine::{AttemptRules, Limit, NeverReadyAction, PodAction, StickyAction, VolumeAction};
+pub use engine::{
+    AttemptOutcome, AttemptRules, Limit, NeverReadyAction, PodAction, StickyAction, VolumeAction,
+};
 pub use kubeapi::nodes::CordonAnnotation;
 pub use machines::MachinePolicy;
-pub use machines::rules::MachineState;
 pub use node::{Cordon, Cordoned, NodeFacts, Uncordoned};
 pub use plan::surge::SurgeRule;
 pub use plan::{Foreseen, Plan, PlanClass, PlanCounts, Planned, PlannedMachine, Tier, survey};
 pub use preflight::{PreflightError, PreflightFindings, preflight};
 pub use progress::{
-    AttemptBlocker, AttemptOutcome, AttemptPhase, BlockCode, Counts, Left, MachineShown, Marks, Progress,
+    AttemptBlocker, AttemptPhase, BlockCode, Counts, Left, MachineShown, MachineState, Marks, Progress,
     Remaining, Subject, VolumeWait,
 };
 pub use storage::last_of_volume;

@@ -7,12 +7,9 @@ mod code;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::time::Duration;
 
 use step::Mono;
 
-use crate::changes::watched::WatchedBlockers;
-use crate::machines::rules::MachineState;
 use crate::plan::tier::Tier;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::slim::longhorn::named;
@@ -124,6 +121,30 @@ pub struct Left {
 impl fmt::Display for Left {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: {}", self.what, self.why)
+    }
+}
+
+step::named! {
+    /// Where a machine is.
+    pub enum MachineState {
+        /// Nothing was asked yet.
+        Waiting = "waiting",
+        /// A migration was asked for and none runs yet.
+        Asked = "asked",
+        /// It is being migrated.
+        Moving = "moving",
+        /// Its migration is being ended.
+        Aborting = "aborting",
+        /// Its guest is shut down, or about to be.
+        ShuttingDown = "shutting-down",
+        /// It stays, and the drain waits.
+        Held = "held",
+        /// Its objects cannot be read: nothing is done about it.
+        Unreadable = "unreadable",
+        /// It stays, and the attempt fails.
+        Failed = "failed",
+        /// Nothing of it is on this node any more.
+        Gone = "gone",
     }
 }
 
@@ -258,34 +279,6 @@ impl AttemptBlocker {
     pub fn next_step(&self) -> String {
         self.code.next_step(self.subject.namespace(), self.subject.name())
     }
-}
-
-/// How an attempt ended.
-#[expect(clippy::large_enum_variant, reason = "there is one in an attempt, and it is taken apart by value")]
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AttemptOutcome {
-    /// Two lists at least the proof gap apart showed nothing left on a cordoned node.
-    Drained {
-        /// From the start of the attempt.
-        took: Duration,
-        /// Evictions that the server accepted.
-        evicted: u32,
-        /// How often the cordon had to be renewed.
-        recordons: u32,
-        /// What a rule has let pass.
-        left: Vec<Left>,
-    },
-    /// The attempt failed.
-    Failed {
-        /// In one sentence, with the pods' names.
-        reason: String,
-        /// What held it up at the end.
-        blockers: Vec<AttemptBlocker>,
-        /// What was last known of all that can hold it up: a change of it is worth another attempt.
-        watched: WatchedBlockers,
-        /// What the next attempt may take over.
-        marks: Marks,
-    },
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use std::time::Duration;
 use futures::FutureExt;
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
+use kubenodeop::node::boot::LeftoverPods;
 use kubenodeop::node::boot::{BootWatch, GateReport};
 use kubenodeop::node::gate::LayerLimits;
-use kubenodeop::node::leftovers::{LeftoverPods, clear};
+use kubenodeop::node::leftovers::clear;
 use kubenodeop::{
     AttemptOutcome, AttemptRules, CordonAnnotation, DrainOrder, Marks, Progress, RuntimeQuery, drain, node,
 };

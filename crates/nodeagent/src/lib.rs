@@ -53,7 +53,7 @@ pub async fn run(context: AgentContext, limits: Limits, device: Box<dyn Device>)
     let device: Arc<dyn Device> = Arc::from(device);
     let open = || {
         pid::write::<NodeAgentStatus>(&context, NAME)?;
-        let (outbox, inbox) = turn::inbox();
+        let (outbox, inbox) = agent::inbox();
         let (shell, found) = shell::Shell::open(&context, &device, Tasks::new(outbox), (&troubles, limits))?;
         Ok((shell, found, inbox))
     };

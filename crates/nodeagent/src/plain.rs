@@ -56,7 +56,6 @@ fn pods_run(status: DrainStatus) -> bool {
 mod tests {
     use super::*;
     use crate::tests::ScriptedDevice;
-    use agent::turn;
     use std::sync::mpsc;
     use topics::Requester;
 
@@ -69,7 +68,7 @@ mod tests {
             recorder.send(asked == "hold others").unwrap();
             Ok(())
         }));
-        let (outbox, _inbox) = turn::inbox();
+        let (outbox, _inbox) = agent::inbox();
         let mut tasks = Tasks::new(outbox);
         follow(&mut tasks, &topic_root, &device);
         let mut statuses = agent::publication::<NodeDrainStatus>(&topic_root, ZEDKUBE).unwrap();

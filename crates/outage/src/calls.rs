@@ -4,7 +4,6 @@
 //! carried out. Sources: spec/cluster-lock.md 2 and 3.2.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use futures::stream::{Stream, StreamExt};
@@ -20,7 +19,7 @@ use kubeapi::nodes::{self, CordonAnnotation, signed};
 use kubeapi::objects::{condition, items, text};
 use kubeapi::reply::Reach;
 use kubeapi::slim::Known;
-use kubeapi::watch::{FollowNews, Manner, Update, WatchScope, follow_in};
+use kubeapi::watch::{FollowNews, Manner, Update, WatchScope, follow_in, jitter_seed};
 use kubeapi::{ApiClient, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -112,7 +111,7 @@ pub type Newest = watch::Receiver<Option<Box<RecordSnapshot>>>;
 
 /// Watches the Lease for all readers of `newest`, until it is dropped.
 pub async fn follow(cluster: &ApiClient, newest: &watch::Sender<Option<Box<RecordSnapshot>>>) {
-    let changes = changes(cluster, RandomState::new().hash_one("jitter"));
+    let changes = changes(cluster, jitter_seed());
     changes.for_each(|held| async move { drop(newest.send_replace(held)) }).await;
 }
 

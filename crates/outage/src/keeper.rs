@@ -2,24 +2,24 @@
 //!
 //! Not here: any decision. Sources: spec/cluster-lock.md 3; goals U1, U2, U10, U12.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
+use kubeapi::ApiClient;
 use kubeapi::reply::Reach;
-use kubeapi::{ApiClient, NodeName};
+use kubeapi::watch::jitter_seed;
 use step::{CallId, Core, Mono};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tracing::info;
 
+use crate::Ours;
 use crate::calls::{self, Newest, NodeListing, Pulses};
-use crate::margin::calls::EtcdAccess;
 use crate::margin::facts::Kubernetes;
 use crate::spare::{self, Spared};
-use crate::turn::core::Turn;
+use crate::turn::Turn;
 use crate::turn::event::{
     Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, TurnWait, Unconfirmed,
 };
@@ -81,21 +81,6 @@ pub enum KeeperReport {
     Server(bool),
 }
 
-/// This node, as the device knows it.
-#[derive(Debug, Clone)]
-pub struct Ours {
-    /// Name of its Node object.
-    pub node: NodeName,
-    /// UUID of the device.
-    pub device_uuid: String,
-    /// Its boot.
-    pub boot_id: String,
-    /// Where our own etcd is, if there is one.
-    pub etcd: EtcdAccess,
-    /// TCP port at which the agents of nodes answer each other.
-    pub port: u16,
-}
-
 /// Levels that outlive the object of our node.
 #[derive(Debug, Default)]
 #[expect(clippy::option_option, reason = "not said yet, and that nothing is wanted, differ")]
@@ -144,7 +129,7 @@ pub async fn keep(
             tie_breaker: own.tie_breaker,
             leads: None,
             leads_at: None,
-            turn: Turn::new(me.clone(), RandomState::new().hash_one("jitter")),
+            turn: Turn::new(me.clone(), jitter_seed()),
             me,
             pulses: Pulses::default(),
             kubernetes: unread(),

@@ -13,3 +13,22 @@ pub mod spare;
 #[cfg(test)]
 mod tests;
 pub mod turn;
+
+use kubeapi::NodeName;
+
+use margin::calls::EtcdAccess;
+
+/// This node, as the device knows it.
+#[derive(Debug, Clone)]
+pub struct Ours {
+    /// Name of its Node object.
+    pub node: NodeName,
+    /// UUID of the device.
+    pub device_uuid: String,
+    /// Its boot.
+    pub boot_id: String,
+    /// Where our own etcd is, if there is one.
+    pub etcd: EtcdAccess,
+    /// TCP port at which the agents of nodes answer each other.
+    pub port: u16,
+}

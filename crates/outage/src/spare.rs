@@ -9,8 +9,8 @@ use kubeapi::ApiClient;
 use step::Mono;
 use tracing::{info, warn};
 
+use crate::Ours;
 use crate::calls::{self, NodeListing, Pulses};
-use crate::keeper::Ours;
 use crate::margin::calls as etcd;
 use crate::margin::facts::{EtcdFacts, Kubernetes, OwnEtcd};
 use crate::margin::rule::{Margin, judge, node_of, successor};

@@ -1,10 +1,70 @@
-//! What zedkube has said about drains.
+//! What was requested, and what zedkube has said about drains.
 //!
 //! Pure: no clock, no I/O, no task.
 
-use topics::{Answer, DrainStatus, NodeDrainProgress, NodeDrainStatus};
+use topics::{Answer, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, RequestId};
 
-use crate::{OwnRequest, RequestAnswer, classify};
+/// Our own request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OwnRequest {
+    /// `None` until it is known when it was made.
+    pub id: Option<RequestId>,
+    /// What it is for.
+    pub context: String,
+    /// It was made by an earlier run of this agent.
+    pub(crate) survived: bool,
+    /// A final status that was there already when it was made. Without an id in it, it answers an older request until
+    /// another one is seen.
+    pub(crate) before: Option<NodeDrainStatus>,
+    /// Its failure was counted; it stays until the next one is made.
+    pub failed: bool,
+}
+
+impl OwnRequest {
+    /// A request for `context` that is being made now.
+    pub fn new(context: String, id: Option<RequestId>, heard: &LatestAnswers) -> Self {
+        let before = heard.status.filter(|said| said.status.is_final());
+        Self { id, context, survived: false, before, failed: false }
+    }
+
+    /// A request of an earlier run.
+    pub fn survived(request: &NodeDrainRequest) -> Self {
+        let context = request.context.clone();
+        Self { id: Some(request.id()), context, survived: true, before: None, failed: false }
+    }
+
+    /// To be called after each new status: one from before the request says nothing about it until another was seen.
+    pub fn hear(&mut self, heard: &LatestAnswers) {
+        self.before = self.before.filter(|before| Some(*before) == heard.status);
+    }
+}
+
+/// What a request was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestAnswer {
+    /// Nothing final yet.
+    NotYet,
+    /// COMPLETE.
+    Complete {
+        /// Why it was not drained; empty after a full drain.
+        skip: String,
+        /// A person forced it.
+        forced: bool,
+    },
+    /// Given up.
+    Failed,
+}
+
+/// What an answer means for its request.
+pub fn classify(answer: &Answer) -> RequestAnswer {
+    if answer.status == DrainStatus::Complete {
+        RequestAnswer::Complete { skip: answer.skip.clone(), forced: answer.forced }
+    } else if answer.status.is_failure() {
+        RequestAnswer::Failed
+    } else {
+        RequestAnswer::NotYet
+    }
+}
 
 /// The latest values of zedkube's two topics.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -81,14 +81,14 @@ fn said<T>(change: &Change<T>) -> Vec<DrainTopicUpdate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::{Tasks, turn};
+    use agent::Tasks;
     use topics::DrainStatus;
 
     #[tokio::test]
     async fn a_status_is_told_right_after_the_progress_of_its_moment() {
         let root = tempfile::tempdir().unwrap();
         let topic_root = TopicRoot::open(root.path()).unwrap();
-        let (outbox, mut inbox) = turn::inbox();
+        let (outbox, mut inbox) = agent::inbox();
         let mut tasks = Tasks::new(outbox);
         tasks.events("follow zedkube", |outbox| follow(topic_root.clone(), outbox, Some));
         assert_eq!(inbox.recv().await, Some(DrainTopicUpdate::Progress(None)), "there is none yet");
@@ -117,7 +117,7 @@ mod tests {
             .unwrap()
             .publish(GLOBAL, &report)
             .unwrap();
-        let (outbox, mut inbox) = turn::inbox();
+        let (outbox, mut inbox) = agent::inbox();
         let mut tasks = Tasks::new(outbox);
         tasks.events("follow zedkube", |outbox| follow(topic_root.clone(), outbox, Some));
         assert_eq!(inbox.recv().await, Some(DrainTopicUpdate::Progress(Some(Box::new(report)))));

@@ -5,11 +5,9 @@
 //! Pure: no clock, no I/O, no task.
 
 use step::{Fault, planted};
-use topics::{
-    Answer, Defer, DrainStatus, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus, RequestId, Requester,
-};
+use topics::{Answer, Defer, DrainStatus, NodeDrainProgress, NodeDrainStatus, RequestId, Requester};
 
-use crate::LatestAnswers;
+use crate::answers::{LatestAnswers, OwnRequest, RequestAnswer, classify};
 
 /// Whether there is a cluster to leave in order, by the device config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,41 +40,6 @@ pub enum ProceedReason {
         /// How long it was waited for.
         waited_secs: u64,
     },
-}
-
-/// Our own request.
-#[derive(Debug, Clone, PartialEq)]
-pub struct OwnRequest {
-    /// `None` until it is known when it was made.
-    pub id: Option<RequestId>,
-    /// What it is for.
-    pub context: String,
-    /// It was made by an earlier run of this agent.
-    survived: bool,
-    /// A final status that was there already when it was made. Without an id in it, it answers an older request until
-    /// another one is seen.
-    before: Option<NodeDrainStatus>,
-    /// Its failure was counted; it stays until the next one is made.
-    pub failed: bool,
-}
-
-impl OwnRequest {
-    /// A request for `context` that is being made now.
-    pub fn new(context: String, id: Option<RequestId>, heard: &LatestAnswers) -> Self {
-        let before = heard.status.filter(|said| said.status.is_final());
-        Self { id, context, survived: false, before, failed: false }
-    }
-
-    /// A request of an earlier run.
-    pub fn survived(request: &NodeDrainRequest) -> Self {
-        let context = request.context.clone();
-        Self { id: Some(request.id()), context, survived: true, before: None, failed: false }
-    }
-
-    /// To be called after each new status: one from before the request says nothing about it until another was seen.
-    pub fn hear(&mut self, heard: &LatestAnswers) {
-        self.before = self.before.filter(|before| Some(*before) == heard.status);
-    }
 }
 
 /// All that the judgement depends on.
@@ -149,33 +112,6 @@ pub fn is_used(
 /// Whether a forced status lets the operation in the name of `by` continue without a drain.
 pub fn completes(forced: NodeDrainStatus, by: Requester) -> bool {
     forced.status == DrainStatus::Complete && serves(forced, by)
-}
-
-/// What a request was answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RequestAnswer {
-    /// Nothing final yet.
-    NotYet,
-    /// COMPLETE.
-    Complete {
-        /// Why it was not drained; empty after a full drain.
-        skip: String,
-        /// A person forced it.
-        forced: bool,
-    },
-    /// Given up.
-    Failed,
-}
-
-/// What an answer means for its request.
-pub fn classify(answer: &Answer) -> RequestAnswer {
-    if answer.status == DrainStatus::Complete {
-        RequestAnswer::Complete { skip: answer.skip.clone(), forced: answer.forced }
-    } else if answer.status.is_failure() {
-        RequestAnswer::Failed
-    } else {
-        RequestAnswer::NotYet
-    }
 }
 
 /// Judges.

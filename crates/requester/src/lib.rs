@@ -13,10 +13,9 @@ mod pause;
 #[cfg(test)]
 mod tests;
 
-pub use answers::LatestAnswers;
+pub use answers::{LatestAnswers, OwnRequest, RequestAnswer, classify};
 pub use follow::{DrainTopicUpdate, follow};
 pub use judge::{
-    DeviceClustering, DrainJudgement, JudgeInput, OwnRequest, ProceedReason, RequestAnswer, classify,
-    completes, is_used, judge, serves, undone,
+    DeviceClustering, DrainJudgement, JudgeInput, ProceedReason, completes, is_used, judge, serves, undone,
 };
 pub use pause::{Orderer, PausableOperation, Paused, paused};

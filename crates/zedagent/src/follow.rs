@@ -74,8 +74,8 @@ pub(crate) fn person(file: FileState, boot_id: &str) -> Option<(DeviceOp, String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent::Tasks;
     use agent::wire::{GLOBAL, ZEDKUBE};
-    use agent::{Tasks, turn};
     use pubsub::TopicRoot;
 
     #[tokio::test]
@@ -90,7 +90,7 @@ mod tests {
             if let Some(phase) = kept {
                 record.publish(GLOBAL, &in_phase(phase)).unwrap();
             }
-            let (outbox, mut inbox) = turn::inbox();
+            let (outbox, mut inbox) = agent::inbox();
             let (mut tasks, mut told) = (Tasks::new(outbox), false);
             tasks.follow::<NodeLeave>(&topic_root, ZEDKUBE, move |change| leave(&change, &mut told));
             assert_eq!(inbox.recv().await, Some(Event::HasToLeave(expected)), "{kept:?}");

@@ -32,7 +32,7 @@ pub async fn run(context: AgentContext, limits: Limits) -> Result<(), Error> {
     let open = || {
         pid::write::<ZedAgentStatus>(&context, NAME)?;
         force::forget_earlier_boot(&context);
-        let (outbox, inbox) = turn::inbox();
+        let (outbox, inbox) = agent::inbox();
         let (shell, found) = shell::Shell::open(&context, Tasks::new(outbox))?;
         Ok((shell, found, inbox, config::ConfigTopics::open(&context.topic_root, &troubles)?))
     };

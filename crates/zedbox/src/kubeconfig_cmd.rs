@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args as Group;
-use kubeapi::connect::account::{self, Account, ClusterEndpoint, ServiceAccountToken};
+use kubeapi::connect::ClusterEndpoint;
+use kubeapi::connect::account::{self, Account, ServiceAccountToken};
 use kubeapi::{ApiClient, Error};
 use pubsub::store;
 

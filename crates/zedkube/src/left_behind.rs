@@ -146,7 +146,7 @@ pub(crate) async fn undo_drain(
         let down = match undo::not_up(cluster, node).await {
             Ok(down) => down,
             // Who may not read them is not asked again.
-            Err(error) if undo::is_refused(&error) => None,
+            Err(error) if error.is_refused() => None,
             Err(error) => {
                 whys.push(format!("virtual machines: {}", error.line()));
                 next = undo::next_step(&error);
@@ -283,7 +283,7 @@ mod tests {
                 json!({ "pillar-rs/drain-surge-from": "n1/solo-1" });
         });
         let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
-        let (clock, (outbox, _inbox)) = (Clock::new(), agent::turn::inbox());
+        let (clock, (outbox, _inbox)) = (Clock::new(), agent::inbox());
         undo_drain(&cluster, &NodeName::parse("n1").unwrap(), true, clock, outbox).await;
         let left = sim.get("apps/deployments", "shop", "solo").unwrap();
         assert_eq!(left["metadata"]["annotations"], json!({}), "{left}");

@@ -81,7 +81,7 @@ pub async fn run_into(
     let open = || {
         pid::write::<NodeDrainStatus>(&context, NAME)?;
         force::forget_earlier_boot(&context);
-        let (outbox, inbox) = turn::inbox();
+        let (outbox, inbox) = agent::inbox();
         let (tasks, door) = (Tasks::new(outbox), view.door());
         let membership = leave::Leaver::open(&context, &troubles, &limits)?;
         let sites = site::Sites::open(&context, &troubles, &limits)?;

@@ -145,7 +145,7 @@ fn request_in(file: FileState) -> Result<Option<NodeDrainRequest>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::turn::{self, Inbox};
+    use agent::Inbox;
     use pubsub::store;
 
     const FILES: [(Requester, &str); 4] = [
@@ -167,7 +167,7 @@ mod tests {
     impl RequestsFixture {
         fn new() -> Self {
             let (root, clock) = (tempfile::tempdir().unwrap(), Clock::new());
-            let (outbox, inbox) = turn::inbox();
+            let (outbox, inbox) = agent::inbox();
             let mut tasks = Tasks::new(outbox);
             follow(&mut tasks, &TopicRoot::open(root.path()).unwrap(), clock);
             Self { root, clock, inbox, _tasks: tasks }

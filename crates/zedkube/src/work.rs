@@ -16,8 +16,9 @@ use kubenodeop::{
     AttemptOutcome, Cordon, CordonAnnotation, Cordoned, DrainOrder, Marks, Progress, SurgeRule,
     WatchedBlockers, node,
 };
+use outage::Ours;
 use outage::calls::Newest;
-use outage::keeper::{self, Ask, KeeperReport, Ours};
+use outage::keeper::{self, Ask, KeeperReport};
 use outage::margin::calls::EtcdAccess;
 use outage::margin::facts::{Data, Kubernetes};
 use outage::spare::spare;
@@ -392,7 +393,7 @@ impl TaskContext {
             match undo::take_back(&self.cluster, &name).await {
                 Ok(()) => {}
                 // Nobody waits for who may not: it is tried again beside the node.
-                Err(error) if undo::is_refused(&error) => {
+                Err(error) if error.is_refused() => {
                     warn!(node = %name, error = error.line(), "what was asked of virtual machines stays: {}", undo::next_step(&error));
                 }
                 Err(error) => return Err(error.advice()),

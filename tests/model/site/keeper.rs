@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use outage::keeper::{Ask, TurnRequest};
-use outage::turn::core::Turn;
+use outage::turn::Turn;
 use outage::turn::event::{
     Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, TurnWait, Unconfirmed,
 };

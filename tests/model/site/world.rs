@@ -240,7 +240,7 @@ impl Site {
     /// The nodes as device `by` reads them; who is a holder for it is asked for a word of its own.
     fn nodes(&self, by: usize) -> Vec<TurnNode> {
         let turn = self.members[by].keeper.as_ref().and_then(|it| it.turn.as_ref());
-        let holders = turn.map(outage::turn::core::Turn::other_holders).unwrap_or_default();
+        let holders = turn.map(outage::turn::Turn::other_holders).unwrap_or_default();
         let seen = |(nth, it): (usize, &Arc<Member>)| {
             let away = it.off == Some(true);
             let (name, node) = (Self::name(nth), &it.state.under.node);

@@ -1,11 +1,41 @@
 //! The effects of a core on their way out: each is performed, kept, or let go.
 
 use step::Mono;
+use topics::GoTime;
 
 use super::queue::{EffectQueue, QueuedEffect, Rank};
-use super::{RetryPause, Troubles};
-use crate::turn::Hands;
+use super::{RetryPause, Troubles, Weight};
 use crate::{Clock, Error};
+
+/// What performs the effects of a core.
+pub trait Hands {
+    /// The effects of the core that these hands serve.
+    type Effect: Clone + Send;
+
+    /// What an effect is to those after it: see the table in [`super`].
+    fn weight(&self, effect: &Self::Effect) -> Weight;
+
+    /// Whether a person has ordered this, so that it waits for no record.
+    fn is_ordered(&self, _effect: &Self::Effect) -> bool {
+        false
+    }
+
+    /// The wall clock was set, [`crate::Clock::booted_at`] is `now`: whatever these hands have written with a time of
+    /// it is written again. By which clock a time was made is for them to note with it: the clock is set before anybody
+    /// hears of it. One that fails is tried again at the next turn.
+    ///
+    /// # Errors
+    /// What could not be written.
+    fn clock_set(&mut self, _now: GoTime) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Performs one effect. Long work is started as a task, not awaited. One that fails is tried again, but for an
+    /// effect of no weight: its error ends the agent.
+    ///
+    /// Dropping the future may leave the effect undone; the next start decides it again from disk.
+    fn perform(&mut self, effect: Self::Effect) -> impl Future<Output = Result<(), Error>> + Send;
+}
 
 /// The effects of one core.
 pub(crate) struct Effects<E> {

@@ -25,6 +25,7 @@ mod start;
 mod troubles;
 
 pub(crate) use effects::Effects;
+pub use effects::Hands;
 pub use publication::{Outlet, Tries};
 pub use queue::Weight;
 pub use start::started;

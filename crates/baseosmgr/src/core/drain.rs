@@ -15,37 +15,10 @@ use topics::Requester;
 
 use super::event::{Effect, FallbackFrom, PartitionChange, UpdateLogEvent};
 use super::facts::UpdateFacts;
-use super::machine::BaseOs;
+use super::machine::{BaseOs, WaitReason, WithdrawState};
 use super::pause::FailurePause;
 use super::stage::ImageStage;
 use crate::limits::UNANSWERED_WAIT;
-
-/// What the gate is waiting out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WaitReason {
-    /// A word of zedkube.
-    Silent,
-    /// A word to our request.
-    Unanswered,
-}
-
-/// Whether our request may be withdrawn. nodeagent may have seen a switch that was withdrawn: then it restarts the
-/// machine, and the node has to stay drained until that. It says so before it does anything; so it is asked once all
-/// that it could still act on is withdrawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum WithdrawState {
-    /// Nobody wants to.
-    #[default]
-    Unasked,
-    /// nodeagent is to be asked.
-    Due,
-    /// It has been asked.
-    Asked,
-    /// It may.
-    Granted,
-    /// The machine is about to restart.
-    Refused,
-}
 
 /// A partition to be switched to.
 #[derive(Debug, Clone, PartialEq, Eq)]

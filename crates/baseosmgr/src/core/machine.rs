@@ -12,7 +12,6 @@ use requester::{OwnRequest, completes};
 use step::{Core, Fault, Mono, planted};
 use topics::{BaseOsStatus, ImageWrite, Requester, ZbootStatus};
 
-use super::drain::{WaitReason, WithdrawState};
 use super::event::{Effect, Event, PartitionChange, PartitionWrite, SavedUpdates, UpdateLogEvent};
 use super::facts::UpdateFacts;
 use super::pause::FailurePause;
@@ -50,6 +49,33 @@ pub struct BaseOs {
     pub(super) force_used: bool,
     pub(super) wake: Option<Mono>,
     pub(super) said: PublishedTopics,
+}
+
+/// What the gate is waiting out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WaitReason {
+    /// A word of zedkube.
+    Silent,
+    /// A word to our request.
+    Unanswered,
+}
+
+/// Whether our request may be withdrawn. nodeagent may have seen a switch that was withdrawn: then it restarts the
+/// machine, and the node has to stay drained until that. It says so before it does anything; so it is asked once all
+/// that it could still act on is withdrawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum WithdrawState {
+    /// Nobody wants to.
+    #[default]
+    Unasked,
+    /// nodeagent is to be asked.
+    Due,
+    /// It has been asked.
+    Asked,
+    /// It may.
+    Granted,
+    /// The machine is about to restart.
+    Refused,
 }
 
 /// What was published last.

@@ -3,7 +3,7 @@
 //! It runs beside the drain, with an inbox of its own: neither waits for the other.
 
 use crate::pods::{Pods, PodsUpdate};
-use agent::{AgentContext, Clock, Error, Outbox, Outlet, Tasks, Troubles, turn, wire};
+use agent::{AgentContext, Clock, Error, Outbox, Outlet, Tasks, Troubles, wire};
 use kubeapi::ApiClient;
 use pubsub::{Change, Codec, TopicRoot};
 use tokio::sync::watch;
@@ -93,7 +93,7 @@ impl AppPublisher {
     }
 
     async fn run(&mut self, context: &AgentContext, mut names: Values) {
-        let (outbox, mut inbox) = turn::inbox();
+        let (outbox, mut inbox) = agent::inbox();
         let mut tasks = Tasks::new(outbox);
         let topic_root = context.topic_root.clone();
         tasks.events("follow AppInstanceConfig", move |outbox| follow(topic_root, outbox));

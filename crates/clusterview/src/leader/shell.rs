@@ -74,7 +74,7 @@ impl Leader {
     }
 
     async fn take_part(&self, troubles: &Troubles) -> Result<(), Error> {
-        let (outbox, inbox) = turn::inbox();
+        let (outbox, inbox) = agent::inbox();
         let mut hands = ElectionHands {
             context: self.context.clone(),
             cluster: self.cluster.clone(),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use agent::{AgentContext, Clock, Error, Outlet, Tasks, Troubles, turn};
+use agent::{AgentContext, Clock, Error, Outlet, Tasks, Troubles};
 use kubeapi::ApiClient;
 use kubeapi::watch::WatchScope;
 use pubsub::Change;
@@ -74,7 +74,7 @@ impl Followers {
 pub async fn run(context: &AgentContext, troubles: &Troubles, cluster: ApiClient) -> Result<(), Error> {
     let clock = context.clock;
     let mut outlet = Outlet::<KubeUserServices>::open(troubles)?;
-    let (outbox, mut inbox) = turn::inbox();
+    let (outbox, mut inbox) = agent::inbox();
     let mut tasks = Tasks::new(outbox);
     tasks.follow::<DeviceNetworkStatus>(&context.topic_root, "nim", |change| match change {
         Change::Put { value, .. } => Some(ServicesInput::Ports(addresses(&value))),

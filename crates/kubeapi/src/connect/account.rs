@@ -8,42 +8,14 @@ use base64::engine::general_purpose::STANDARD;
 use http::Request;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Resource as _;
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::json;
 
-use super::read_file;
+use super::{ClusterEndpoint, read_file};
 use crate::client::ApiClient;
 use crate::error::Error;
 use crate::names::NodeName;
-
-/// Where a cluster is, and by which certificates it is believed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClusterEndpoint {
-    /// `https://host:port`.
-    pub server: String,
-    /// The name that its certificate has to carry, where it is not the host.
-    pub server_name: Option<String>,
-    /// Certificates of authorities, PEM.
-    pub authorities: Vec<u8>,
-}
-
-impl ClusterEndpoint {
-    /// The place of this server, whose authorities are in the file `ca`.
-    ///
-    /// # Errors
-    /// The part that is wrong.
-    pub fn new(server: String, ca: &std::path::Path) -> Result<Self, String> {
-        let authorities = read_file(ca)?;
-        let first = CertificateDer::pem_slice_iter(&authorities).next();
-        if !matches!(first, Some(Ok(_))) {
-            return Err(format!("{}: it holds no certificate as PEM", ca.display()));
-        }
-        Ok(Self { server, server_name: None, authorities })
-    }
-}
 
 /// A service account, `namespace/name`.
 #[derive(Debug, Clone, PartialEq, Eq)]

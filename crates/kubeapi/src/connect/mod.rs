@@ -35,6 +35,32 @@ const PROGRAM: &str = concat!("zedbox/", env!("CARGO_PKG_VERSION"));
 /// A longer file is no kubeconfig, no certificate and no key.
 const LIMIT_BYTES: u64 = 1 << 20;
 
+/// Where a cluster is, and by which certificates it is believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterEndpoint {
+    /// `https://host:port`.
+    pub server: String,
+    /// The name that its certificate has to carry, where it is not the host.
+    pub server_name: Option<String>,
+    /// Certificates of authorities, PEM.
+    pub authorities: Vec<u8>,
+}
+
+impl ClusterEndpoint {
+    /// The place of this server, whose authorities are in the file `ca`.
+    ///
+    /// # Errors
+    /// The part that is wrong.
+    pub fn new(server: String, ca: &Path) -> Result<Self, String> {
+        let authorities = read_file(ca)?;
+        let first = CertificateDer::pem_slice_iter(&authorities).next();
+        if !matches!(first, Some(Ok(_))) {
+            return Err(format!("{}: it holds no certificate as PEM", ca.display()));
+        }
+        Ok(Self { server, server_name: None, authorities })
+    }
+}
+
 /// Where a server is and who we are to it. It has no `Debug`: it holds secrets.
 #[derive(Default)]
 pub struct Access {

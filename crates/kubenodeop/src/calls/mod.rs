@@ -6,7 +6,6 @@ pub mod evict;
 pub mod pods;
 pub(crate) mod refused;
 pub mod remove;
-pub(crate) mod streams;
 pub mod surge;
 pub mod unhealthy_pods;
 pub mod volumes;

@@ -15,7 +15,7 @@ use kube::api::GetParams;
 use kube::core::Request;
 
 use crate::plan::budget::{BudgetFacts, Condition, Holds, Selector};
-use crate::plan::scheduling::tolerates_cordon;
+use crate::plan::placement::tolerates_cordon;
 use crate::plan::tier::{Signs, Tier};
 use crate::plan::{KEPT_APPS_SELECTOR, PodFacts, PodOwner};
 use kubeapi::ApiClient;

@@ -13,12 +13,13 @@ use tracing::debug;
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
 use crate::machines::MachinePolicy;
 use crate::machines::kubevirt::MachineReader;
-use crate::{calls::evict, calls::pods, calls::remove, drain, node};
+use crate::{calls::evict, calls::pods, calls::remove, node};
 use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
 use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
+use kubeapi::watch::jitter_seed;
 
 /// Between two dry runs: a repair is noticed within 2 s, at little more than one call in that time.
 const AGAIN: Duration = Duration::from_millis(1800);
@@ -43,7 +44,7 @@ pub(crate) async fn until_accepted(
     if trials.is_empty() {
         return std::future::pending().await;
     }
-    let mut pace = Pace::new(drain::seed());
+    let mut pace = Pace::new(jitter_seed());
     let mut tries = 0;
     // The first time, and when the kubeconfig is another one, all are repeated at once.
     let mut at_once = trials.len();

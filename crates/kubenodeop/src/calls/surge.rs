@@ -17,8 +17,7 @@ use serde_json::{Value, json};
 
 use crate::calls::pods::{facts, pod_ref, selector};
 use crate::calls::unhealthy_pods::{hindrance, text};
-use crate::machines::undo::is_refused;
-use crate::plan::scheduling::tolerates_cordon;
+use crate::plan::placement::tolerates_cordon;
 use crate::plan::surge::{
     DeploymentFacts, FROM_ANNOTATION, PodCase, RECORD_ANNOTATION, SURGE_ANNOTATION, Share, SurgeDecision,
     SurgeRecord, SurgeRule, bounds, deployment_of, judge,
@@ -328,7 +327,7 @@ fn deployments() -> WatchScope {
 pub async fn settle(cluster: &ApiClient, node: &NodeName, undo: bool) -> (Vec<String>, Result<(), Error>) {
     let all = match deployments().list_all::<DeploymentObject>(cluster).await {
         Ok(all) => all.items,
-        Err(error) if is_refused(&error) => return (Vec::new(), Ok(())),
+        Err(error) if error.is_refused() => return (Vec::new(), Ok(())),
         Err(error) => return (Vec::new(), Err(error)),
     };
     let (mut given_up, mut done) = (Vec::new(), Ok(()));

@@ -18,7 +18,8 @@ use kubeapi::pace::Pace;
 use kubeapi::slim::{PersistentVolume, VolumeAttachment};
 use kubeapi::watch::{Update, WatchScope, follow};
 
-use crate::engine::ClaimName;
+/// Namespace and name of a `PersistentVolumeClaim`.
+pub type ClaimName = (String, String);
 
 /// One volume that is attached.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

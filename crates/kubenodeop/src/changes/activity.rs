@@ -8,20 +8,21 @@ use std::collections::BTreeSet;
 use futures::stream::{self, StreamExt};
 use tracing::debug;
 
+use super::streams;
 use crate::engine::Event;
 use crate::node::cordon::Cordon;
 use crate::plan::{PodClass, PodFacts};
-use crate::{calls::streams, drain};
 use kubeapi::ApiClient;
 use kubeapi::names::{NodeName, PodUid};
+use kubeapi::watch::jitter_seed;
 
 /// Ends when the cordon of `node` is not what it was at the time of the call, or when a pod is there that would have
 /// to leave and was not there then, and says what, as `pod shop/web-1 has come`. Without that it never ends; trouble
 /// with the server is got over. Dropping the future closes its watches and loses nothing that a look does not show.
 pub async fn until_activity(cluster: &ApiClient, node: &NodeName) -> String {
     let mut before = NodeBefore::default();
-    let nodes = streams::node_events(cluster, node, drain::seed());
-    let mut facts = stream::select(nodes, streams::pod_events(cluster, node, drain::seed()));
+    let nodes = streams::node_events(cluster, node, jitter_seed());
+    let mut facts = stream::select(nodes, streams::pod_events(cluster, node, jitter_seed()));
     while let Some(fact) = facts.next().await {
         if let Some(what) = before.activity(node, fact) {
             return what;

@@ -7,14 +7,15 @@
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
 use tracing::debug;
 
+use super::streams;
 use crate::changes::watched::WatchedBlockers;
 use crate::engine::Event;
 use crate::storage::StorageView;
-use crate::{calls::refused, calls::streams, calls::volumes, drain};
+use crate::{calls::refused, calls::volumes};
 use kubeapi::ApiClient;
 use kubeapi::names::NodeName;
 use kubeapi::slim::VolumeAttachment;
-use kubeapi::watch::{Update, follow};
+use kubeapi::watch::{Update, follow, jitter_seed};
 
 /// Ends when something in `watched` has changed for the better, also before the call, and says what, as
 /// `budget shop/web now allows 1`. Without a change it never ends; trouble with the server is got over. Dropping
@@ -22,21 +23,21 @@ use kubeapi::watch::{Update, follow};
 pub async fn until_changed(cluster: &ApiClient, node: &NodeName, watched: &WatchedBlockers) -> String {
     let mut facts: SelectAll<BoxStream<'static, Event>> = SelectAll::new();
     if !watched.pods.is_empty() {
-        facts.push(streams::pod_events(cluster, node, drain::seed()));
+        facts.push(streams::pod_events(cluster, node, jitter_seed()));
     }
     for namespace in watched.budgets.keys() {
-        facts.push(streams::budget_events(cluster, namespace.clone(), drain::seed()));
+        facts.push(streams::budget_events(cluster, namespace.clone(), jitter_seed()));
     }
     if watched.node.is_some() {
-        facts.push(streams::node_events(cluster, node, drain::seed()));
+        facts.push(streams::node_events(cluster, node, jitter_seed()));
     }
     if !watched.last_copies.is_empty() || watched.storage_unknown {
-        facts.push(streams::storage_events(cluster, node, drain::seed()));
+        facts.push(streams::storage_events(cluster, node, jitter_seed()));
     }
     let mut changes: SelectAll<BoxStream<'_, String>> = SelectAll::new();
     changes.push(facts.filter_map(|fact| std::future::ready(change(watched, &fact))).boxed());
     if !watched.volumes.is_empty() {
-        let heard = follow::<VolumeAttachment>(cluster.clone(), volumes::scope(), drain::seed());
+        let heard = follow::<VolumeAttachment>(cluster.clone(), volumes::scope(), jitter_seed());
         changes.push(heard.filter_map(|heard| std::future::ready(detached(watched, &heard))).boxed());
     }
     if let Some(machines) = &watched.machines {

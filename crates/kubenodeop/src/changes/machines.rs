@@ -10,15 +10,16 @@ use futures::stream::{self, StreamExt};
 use tokio::time::sleep;
 use tracing::debug;
 
-use crate::drain;
 use crate::machines::follow::{changes, copies, room};
 use crate::machines::kubevirt::MachineReader;
-use crate::machines::rules::{DrainIdentity, Fate, MachineState, fate};
+use crate::machines::rules::{DrainIdentity, Fate, fate};
 use crate::machines::{MachinePolicy, MachinesView};
+use crate::progress::MachineState;
 use kubeapi::ApiClient;
 use kubeapi::found;
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::pace::Pace;
+use kubeapi::watch::jitter_seed;
 
 /// Least time between two looks.
 const LOOKS_APART: Duration = Duration::from_secs(1);
@@ -61,14 +62,14 @@ impl WatchedMachines {
 
     /// Ends when the drain would do something else about one of them, and says so. Dropping it loses nothing.
     pub(crate) async fn until_changed(&self, cluster: &ApiClient, node: &NodeName) -> String {
-        let mut changes = changes(cluster, node, drain::seed());
+        let mut changes = changes(cluster, node, jitter_seed());
         if self.fates.iter().any(|(_, fate)| fate.rebuilds) {
-            changes = stream::select(changes, copies(cluster, drain::seed())).boxed();
+            changes = stream::select(changes, copies(cluster, jitter_seed())).boxed();
         }
         if self.fates.iter().any(|(_, fate)| fate.lacks_room) {
-            changes = stream::select(changes, room(cluster, drain::seed())).boxed();
+            changes = stream::select(changes, room(cluster, jitter_seed())).boxed();
         }
-        let (mut pace, mut tries) = (Pace::new(drain::seed()), 0);
+        let (mut pace, mut tries) = (Pace::new(jitter_seed()), 0);
         loop {
             if tries == 0 {
                 changes.next().await;

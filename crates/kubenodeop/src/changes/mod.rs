@@ -5,6 +5,7 @@
 mod activity;
 mod changed;
 pub(crate) mod machines;
+pub(crate) mod streams;
 pub(crate) mod watched;
 
 pub use activity::until_activity;

@@ -11,22 +11,23 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::{DrainOrder, seed, show};
+use super::{DrainOrder, show};
 use crate::changes::machines::WatchedMachines;
 use crate::changes::watched::{PermanentRefusal, RefusedCall, WatchedBlockers};
-use crate::engine::CallFailure;
+use crate::engine::{AttemptOutcome, CallFailure};
 use crate::machines::MigrationSettings;
 use crate::machines::follow::{MachineChange, changes};
 use crate::machines::kubevirt::{self, MachineReader, perform};
-use crate::machines::rules::{Action, DrainIdentity, MachineState};
+use crate::machines::rules::{Action, DrainIdentity};
 use crate::machines::stage::{Effect, Event, MachineStage};
 use crate::machines::undo::next_step;
 use crate::node::{self, Cordoned};
-use crate::progress::{AttemptOutcome, AttemptPhase, Left, MachineShown, Marks, Progress};
+use crate::progress::{AttemptPhase, Left, MachineShown, MachineState, Marks, Progress};
 use kubeapi::ApiClient;
 use kubeapi::names::PodRef;
 use kubeapi::pace::Pace;
 use kubeapi::reply::ReplyClass;
+use kubeapi::watch::jitter_seed;
 
 /// What the stage leaves to the rest of the attempt.
 #[derive(Debug, Clone, Default)]
@@ -87,7 +88,7 @@ pub(super) async fn run(
     let marks = Marks { attempt: Some(began), ..order.marks.clone() };
     let empty = Progress { phase: AttemptPhase::Machines, marks: marks.clone(), ..Progress::default() };
     let end = order.rules.machines_end(began, order.marks.drain);
-    let mut pace = Pace::new(seed());
+    let mut pace = Pace::new(jitter_seed());
     let mut tries = 0;
     let launchers = loop {
         let trouble = match kubevirt::running(cluster, &order.node).await {
@@ -115,7 +116,7 @@ pub(super) async fn run(
         }
         sleep(pace.pause(tries, trouble.reply().retry_after())).await;
     };
-    let mut stage = MachineStage::new(drain_of(order), launchers, now(), end, seed());
+    let mut stage = MachineStage::new(drain_of(order), launchers, now(), end, jitter_seed());
     let mut executor = MachineExecutor::new(cluster, order);
     loop {
         let at = now();
@@ -189,7 +190,7 @@ impl<'a> MachineExecutor<'a> {
             stale: false,
             settings: MigrationSettings::of_version((1, 0)),
             calls: FuturesUnordered::new(),
-            changes: changes(cluster, &order.node, seed()),
+            changes: changes(cluster, &order.node, jitter_seed()),
         }
     }
 

@@ -10,8 +10,6 @@ mod machines;
 #[cfg(test)]
 mod tests;
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
@@ -22,19 +20,20 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::containers::{self, RuntimeQuery};
-use crate::engine::{AttemptLogEvent, AttemptRules, CallFailure, Effect, Engine, Event};
+use crate::engine::{AttemptLogEvent, AttemptOutcome, AttemptRules, CallFailure, Effect, Engine, Event};
 use crate::node::Cordoned;
 use crate::plan::surge::SurgeRule;
-use crate::progress::{AttemptOutcome, Marks, Progress};
+use crate::progress::{Marks, Progress};
 use crate::storage;
 use crate::{
-    calls::evict, calls::pods, calls::remove, calls::streams, calls::surge, calls::unhealthy_pods, node,
+    calls::evict, calls::pods, calls::remove, calls::surge, calls::unhealthy_pods, changes::streams, node,
 };
 use kubeapi::ApiClient;
 use kubeapi::names::{NodeName, PodUid};
 use kubeapi::nodes::CordonAnnotation;
 use kubeapi::reply::Reply;
 use kubeapi::slim::Pod;
+use kubeapi::watch::jitter_seed;
 
 /// Least time between two states that are told; of those in between the newest is.
 const TOLD_APART: Duration = Duration::from_millis(50);
@@ -76,7 +75,7 @@ pub async fn drain(
         Err(outcome) => return outcome,
     };
     let marks = Marks { attempt: machines.began.or(order.marks.attempt), ..order.marks.clone() };
-    let mut engine = Engine::new(order.rules.clone(), &marks, now(), seed());
+    let mut engine = Engine::new(order.rules.clone(), &marks, now(), jitter_seed());
     let mut executor = DrainExecutor::new(cluster, order);
     // When the state that was not told yet may be told, and when the next one may.
     let (mut untold, mut next) = (None::<Mono>, now());
@@ -128,11 +127,6 @@ fn show(progress: &watch::Sender<Progress>, newest: Progress) {
     progress.send_if_modified(|held| step::update(held, newest));
 }
 
-/// A number that differs from process to process and from call to call, for jitter only.
-pub(crate) fn seed() -> u64 {
-    RandomState::new().hash_one("jitter")
-}
-
 /// Calls under way and watches that are open. Dropping it ends them all.
 struct DrainExecutor<'a> {
     cluster: &'a ApiClient,
@@ -145,9 +139,9 @@ struct DrainExecutor<'a> {
 impl<'a> DrainExecutor<'a> {
     fn new(cluster: &'a ApiClient, order: &'a DrainOrder) -> Self {
         let mut watches = SelectAll::new();
-        watches.push(streams::pod_events(cluster, &order.node, seed()));
-        watches.push(streams::node_events(cluster, &order.node, seed()));
-        watches.push(streams::storage_events(cluster, &order.node, seed()));
+        watches.push(streams::pod_events(cluster, &order.node, jitter_seed()));
+        watches.push(streams::node_events(cluster, &order.node, jitter_seed()));
+        watches.push(streams::storage_events(cluster, &order.node, jitter_seed()));
         Self { cluster, order, calls: FuturesUnordered::new(), watches, volumes: stream::pending().boxed() }
     }
 
@@ -194,10 +188,10 @@ impl<'a> DrainExecutor<'a> {
                 Event::Cordoned(done.map(|it| it == Cordoned::Written).map_err(CallFailure::from))
             }),
             Effect::FollowBudgets(namespace) => {
-                self.watches.push(streams::budget_events(cluster, namespace, seed()));
+                self.watches.push(streams::budget_events(cluster, namespace, jitter_seed()));
             }
             Effect::FollowVolumes(claims) => {
-                self.volumes = streams::volume_events(cluster, &order.node, claims, seed());
+                self.volumes = streams::volume_events(cluster, &order.node, claims, jitter_seed());
             }
             Effect::AskCopy { volume, wanted } => self.call(async move {
                 let result =

@@ -10,8 +10,9 @@ use tokio::time::sleep;
 
 use crate::drain::fake::{FakeCluster, Kubelet, World, WorldChange, budget, owned, pod};
 use crate::drain::{DrainOrder, drain};
+use crate::engine::AttemptOutcome;
 use crate::engine::AttemptRules;
-use crate::progress::{AttemptOutcome, BlockCode, Marks, Progress};
+use crate::progress::{BlockCode, Marks, Progress};
 use kubeapi::ApiClient;
 use kubeapi::mock::{self, MockReply, RecordedCalls};
 use kubeapi::names::NodeName;

@@ -12,15 +12,12 @@ use super::estimate::estimate;
 use super::pod_table::{PodSource, PodTable};
 use super::storage::LastCopyGuard;
 use super::volumes::Detaching;
-use super::words::{AttemptLogEvent, AttemptRules, CallFailure, Effect, Event};
+use super::words::{AttemptLogEvent, AttemptOutcome, AttemptRules, CallFailure, Effect, Event};
 use crate::changes::watched::{NodeMark, PermanentRefusal, RefusedCall, WatchedBlockers};
 use crate::node::cordon::NodeFacts;
-use crate::node::gate::VolumesBefore;
 use crate::plan::PodFacts;
-use crate::progress::{
-    AttemptBlocker, AttemptOutcome, AttemptPhase, Counts, Left, Marks, Progress, Remaining,
-};
-use crate::storage::StorageView;
+use crate::progress::{AttemptBlocker, AttemptPhase, Counts, Left, Marks, Progress, Remaining};
+use crate::storage::{StorageView, VolumesBefore};
 use kubeapi::names::listed;
 use kubeapi::pace::Pace;
 use kubeapi::reply::{Reply, ReplyClass};

@@ -18,45 +18,10 @@ use super::track::PodState;
 use super::words::{AttemptLogEvent, Effect};
 use kubeapi::names::PodUid;
 
-/// From one answer to the next question.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
-/// The same after an answer that says nothing.
-const TRY_AGAIN: Duration = Duration::from_secs(60);
 /// How long a pod with volumes has no container before it counts as gone, where volumes have no limit of their own.
 const UNMOUNTS: Duration = Duration::from_secs(600);
 /// Least time between the two answers that make a pod count as gone.
 const APART: Duration = Duration::from_secs(5);
-
-/// What is known of the runtime.
-#[derive(Debug, Default)]
-pub(super) struct RuntimeLooks {
-    asking: bool,
-    /// No question before this.
-    from: Option<Mono>,
-    /// Why its last answer says nothing; empty when it does, and before the first one.
-    trouble: String,
-}
-
-impl RuntimeLooks {
-    /// When to ask, where the first pod is overdue at `overdue`.
-    pub(super) fn due(&self, overdue: Option<Mono>) -> Option<Mono> {
-        let at = overdue.filter(|_| !self.asking)?;
-        Some(self.from.map_or(at, |from| from.max(at)))
-    }
-
-    pub(super) fn ask(&mut self, now: Mono, overdue: Option<Mono>, effects: &mut Vec<Effect>) {
-        if self.due(overdue).is_some_and(|at| at <= now) {
-            self.asking = true;
-            effects.push(Effect::AskRuntime);
-        }
-    }
-
-    fn answered(&mut self, now: Mono, trouble: Option<&String>) {
-        self.asking = false;
-        self.from = Some(now + if trouble.is_some() { TRY_AGAIN } else { ASK_AGAIN });
-        self.trouble = trouble.cloned().unwrap_or_default();
-    }
-}
 
 impl PodTable {
     /// Since when it is to be asked: for the first pod that is overdue, else for one that counts as gone by its word.

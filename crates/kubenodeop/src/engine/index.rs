@@ -10,7 +10,7 @@ use std::time::Duration;
 use step::Mono;
 
 use super::track::{PodState, PodTrack, RemovalCall, SLACK};
-use super::words::ClaimName;
+use crate::calls::volumes::ClaimName;
 use crate::plan::tier::Tier;
 use crate::progress::Counts;
 use kubeapi::names::PodUid;

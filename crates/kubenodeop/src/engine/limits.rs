@@ -10,77 +10,7 @@ use step::Mono;
 use super::pod_table::PodTable;
 use super::track::{Over, PodTrack};
 use super::words::{AttemptRules, Effect, NeverReadyAction, PodAction};
-use crate::plan::tier::Tier;
-use crate::progress::Marks;
 use kubeapi::names::{PodUid, listed};
-
-/// Since when the open tier leaves.
-#[derive(Debug)]
-pub(super) struct TierClock {
-    /// What an attempt that was cut off has noted.
-    mark: Option<(Tier, Mono)>,
-    open: Option<(Tier, Mono)>,
-    over: bool,
-}
-
-impl TierClock {
-    pub(super) fn new(mark: Option<(Tier, Mono)>) -> Self {
-        Self { mark, open: None, over: false }
-    }
-
-    /// The open tier, and since when it is.
-    pub(super) fn open(&self) -> Option<(Tier, Mono)> {
-        self.open
-    }
-
-    /// Whether the limit of this tier is over.
-    pub(super) fn is_over(&self, tier: Tier) -> bool {
-        self.over && self.open.is_some_and(|(open, _)| open == tier)
-    }
-
-    fn follow(&mut self, now: Mono, tier: Option<Tier>) {
-        if self.open.map(|(open, _)| open) == tier {
-            return;
-        }
-        let marked = |tier| self.mark.filter(|(of, _)| *of == tier).map_or(now, |(_, since)| since.min(now));
-        self.open = tier.map(|tier| (tier, marked(tier)));
-        self.over = false;
-        if tier.is_some() {
-            self.mark = None;
-        }
-    }
-}
-
-/// The limits of the attempt and of the whole drain, where pods that are left are not the end of it.
-#[derive(Debug)]
-pub(super) struct WholeLimits([(Over, Option<Mono>, bool); 2]);
-
-impl WholeLimits {
-    pub(super) fn new(rules: &AttemptRules, marks: &Marks, now: Mono) -> Self {
-        let own = |over: Over| rules.action(over) != PodAction::GiveUp;
-        let attempt = marks.attempt.map_or(now, |mark| mark.min(now)) + rules.attempt;
-        let drain = marks.drain.zip(rules.drain.after).map(|(since, after)| since.min(now) + after);
-        Self([
-            (Over::Drain, drain.filter(|_| own(Over::Drain)), false),
-            (Over::Attempt, Some(attempt).filter(|_| own(Over::Attempt)), false),
-        ])
-    }
-
-    /// Those that are over.
-    pub(super) fn over(&self) -> impl Iterator<Item = Over> + '_ {
-        self.0.iter().filter(|(_, _, over)| *over).map(|(of, ..)| *of)
-    }
-
-    /// Whether one more of them is over.
-    fn follow(&mut self, now: Mono) -> bool {
-        let new = |it: &&mut (Over, Option<Mono>, bool)| !it.2 && it.1.is_some_and(|due| due <= now);
-        self.0.iter_mut().filter(new).map(|it| it.2 = true).count() > 0
-    }
-
-    fn next_due(&self) -> Option<Mono> {
-        self.0.iter().filter(|(_, _, over)| !over).filter_map(|(_, due, _)| *due).min()
-    }
-}
 
 impl AttemptRules {
     /// How long an attempt lasts before it fails on that.

@@ -5,6 +5,7 @@
 
 mod attempt;
 mod calls;
+mod clocks;
 mod containers;
 mod estimate;
 mod index;
@@ -23,6 +24,6 @@ mod words;
 
 pub use attempt::Engine;
 pub use words::{
-    AttemptLogEvent, AttemptRules, CallFailure, ClaimName, Effect, Event, Limit, NeverReadyAction, PodAction,
-    StickyAction, VolumeAction,
+    AttemptLogEvent, AttemptOutcome, AttemptRules, CallFailure, Effect, Event, Limit, NeverReadyAction,
+    PodAction, StickyAction, VolumeAction,
 };

@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use step::{Inserted as _, Mono};
 
-use super::containers::RuntimeLooks;
+use super::clocks::{RuntimeLooks, TierClock, WholeLimits};
 use super::index::PodIndex;
-use super::limits::{TierClock, WholeLimits};
 use super::namespace_budgets::NamespaceBudgets;
 use super::sentence;
 use super::sticky::Returns;
 use super::storage::StorageNeeds;
 use super::track::{PodState, PodTrack};
-use super::words::{AttemptLogEvent, AttemptRules, ClaimName, Effect, PodAction, StickyAction};
+use super::words::{AttemptLogEvent, AttemptRules, Effect, PodAction, StickyAction};
+use crate::calls::volumes::ClaimName;
 use crate::node::cordon::NodeFacts;
 use crate::plan::{PodClass, PodFacts, PodOwner};
 use crate::progress::{Left, Marks};

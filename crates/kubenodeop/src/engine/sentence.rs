@@ -5,10 +5,9 @@
 
 use step::Mono;
 
-use super::calls::surge::SecondCopy;
 use super::namespace_budgets::NamespaceBudgets;
 use super::storage::StorageNeeds;
-use super::track::{Over, PodRefusal, PodState, PodTrack};
+use super::track::{Over, PodRefusal, PodState, PodTrack, SecondCopy};
 use super::words::AttemptRules;
 use crate::plan::budget::BudgetFacts;
 use crate::plan::held;

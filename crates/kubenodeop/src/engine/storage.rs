@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use step::{Inserted as _, Mono};
 
-use super::words::{AttemptLogEvent, CallFailure, ClaimName, Effect, Limit, VolumeAction};
+use super::words::{AttemptLogEvent, CallFailure, Effect, Limit, VolumeAction};
+use crate::calls::volumes::ClaimName;
 use crate::changes::watched::WatchedBlockers;
 use crate::plan::PodFacts;
 use crate::progress::{AttemptBlocker, BlockCode, Left, VolumeWait};

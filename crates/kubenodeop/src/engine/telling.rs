@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use step::{Inserted as _, Mono};
 
-use super::calls::surge::SecondCopy;
 use super::pod_table::PodTable;
 use super::sentence;
-use super::track::{PodState, PodTrack, RemovalCall};
-use super::words::ClaimName;
+use super::track::{PodState, PodTrack, RemovalCall, SecondCopy};
+use crate::calls::volumes::ClaimName;
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
 use crate::plan::PodFacts;
 use crate::plan::tier;

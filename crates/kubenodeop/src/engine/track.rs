@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use step::Mono;
 
-use super::calls::surge::SecondCopy;
 use crate::plan::PodFacts;
 use crate::progress::BlockCode;
 use kubeapi::pace::Pace;
@@ -100,6 +99,20 @@ pub(super) enum Over {
     Attempt,
     /// That of the whole drain.
     Drain,
+}
+
+/// How far a second copy is for a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) enum SecondCopy {
+    /// Nobody has looked.
+    #[default]
+    Unknown,
+    /// It is on its way, of this Deployment.
+    Awaited(String),
+    /// It is not needed, or there: the pod is evicted.
+    Settled,
+    /// There is none, for this reason: the pod is evicted all the same.
+    Without(String),
 }
 
 /// Why the server did not end the pod.

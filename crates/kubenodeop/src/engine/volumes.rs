@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use step::Mono;
 
-use super::words::{ClaimName, Effect, Limit, VolumeAction};
-use crate::calls::volumes::AttachmentFacts;
+use super::words::{Effect, Limit, VolumeAction};
+use crate::calls::volumes::{AttachmentFacts, ClaimName};
 use crate::progress::Left;
 use kubeapi::names::listed;
 

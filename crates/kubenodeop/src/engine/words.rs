@@ -7,20 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
-use crate::calls::volumes::AttachmentFacts;
+use crate::calls::volumes::{AttachmentFacts, ClaimName};
+use crate::changes::WatchedBlockers;
 use crate::machines::MachinePolicy;
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
 use crate::plan::budget::{BudgetFacts, Selector};
 use crate::plan::surge::SurgeRule;
 use crate::plan::unhealthy::Inspected;
-use crate::progress::AttemptOutcome;
+use crate::progress::{AttemptBlocker, Left, Marks};
 use crate::storage::StorageView;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::Reply;
-
-/// Namespace and name of a `PersistentVolumeClaim`.
-pub type ClaimName = (String, String);
 
 /// The rules of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -269,6 +267,34 @@ pub enum Effect {
     Say(AttemptLogEvent),
     /// The attempt is over.
     End(AttemptOutcome),
+}
+
+/// How an attempt ended.
+#[expect(clippy::large_enum_variant, reason = "there is one in an attempt, and it is taken apart by value")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    /// Two lists at least the proof gap apart showed nothing left on a cordoned node.
+    Drained {
+        /// From the start of the attempt.
+        took: Duration,
+        /// Evictions that the server accepted.
+        evicted: u32,
+        /// How often the cordon had to be renewed.
+        recordons: u32,
+        /// What a rule has let pass.
+        left: Vec<Left>,
+    },
+    /// The attempt failed.
+    Failed {
+        /// In one sentence, with the pods' names.
+        reason: String,
+        /// What held it up at the end.
+        blockers: Vec<AttemptBlocker>,
+        /// What was last known of all that can hold it up: a change of it is worth another attempt.
+        watched: WatchedBlockers,
+        /// What the next attempt may take over.
+        marks: Marks,
+    },
 }
 
 /// What is worth a line in the log.

@@ -14,7 +14,7 @@ use super::{
     EvictionStrategy, MachineOwner, MachinePolicy, Migratable, Migration, MigrationRequest, VirtualMachine,
     limits,
 };
-use crate::progress::BlockCode;
+use crate::progress::{BlockCode, MachineState};
 
 /// Migrations of one machine that may fail in one drain; KubeVirt itself never gives up.
 pub const TRIES: usize = 3;
@@ -32,30 +32,6 @@ pub const FLAPPING: &str = "PausedAgainAndAgain";
 /// What a person can do about IO errors of a guest.
 const TRIM: &str = "a guest that trims its disks while one is rebuilt gets IO errors: stop its fstrim timer (`systemctl stop \
                     fstrim.timer`) and mount without `discard` (/etc/fstab)";
-
-step::named! {
-    /// Where a machine is.
-    pub enum MachineState {
-        /// Nothing was asked yet.
-        Waiting = "waiting",
-        /// A migration was asked for and none runs yet.
-        Asked = "asked",
-        /// It is being migrated.
-        Moving = "moving",
-        /// Its migration is being ended.
-        Aborting = "aborting",
-        /// Its guest is shut down, or about to be.
-        ShuttingDown = "shutting-down",
-        /// It stays, and the drain waits.
-        Held = "held",
-        /// Its objects cannot be read: nothing is done about it.
-        Unreadable = "unreadable",
-        /// It stays, and the attempt fails.
-        Failed = "failed",
-        /// Nothing of it is on this node any more.
-        Gone = "gone",
-    }
-}
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq)]

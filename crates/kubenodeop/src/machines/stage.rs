@@ -12,10 +12,10 @@ use kubeapi::pace::Pace;
 use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
 use step::{Core, Mono};
 
-use super::rules::{Action, Decision, DrainIdentity, FLAPPING, Fate, MachineState, decide, fate, gone};
+use super::rules::{Action, Decision, DrainIdentity, FLAPPING, Fate, decide, fate, gone};
 use super::{MachinesView, Migratable, MigrationSettings, VirtualMachine, limits};
 use crate::engine::CallFailure;
-use crate::progress::{AttemptBlocker, BlockCode, Left, MachineShown, Subject};
+use crate::progress::{AttemptBlocker, BlockCode, Left, MachineShown, MachineState, Subject};
 
 /// Least time between two looks.
 const LOOKS_APART: Duration = Duration::from_millis(500);

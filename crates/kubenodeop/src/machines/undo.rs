@@ -10,7 +10,7 @@ use kube::core::Request;
 use kubeapi::machines::calls::{GROUP, GUESTS, MACHINES, act, is_over, path};
 use kubeapi::machines::{DRAIN, MachineAction, MachineWork, Stopped, room, starts};
 use kubeapi::names::{NodeName, PodRef};
-use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
+use kubeapi::reply::{RefusedBy, Reply};
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found};
 use serde_json::Value;
@@ -65,7 +65,7 @@ async fn listed(cluster: &ApiClient, kind: &str, labels: Option<String>) -> Resu
     match found(scope.list_all::<Value>(cluster).await) {
         Ok(list) => Ok(list.map(|it| it.items).unwrap_or_default()),
         // Who may read nothing of it is refused also where it is not installed. Anybody may ask which groups there are.
-        Err(error) if is_refused(&error) && !is_installed(cluster).await? => Ok(Vec::new()),
+        Err(error) if error.is_refused() && !is_installed(cluster).await? => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
@@ -77,15 +77,9 @@ pub(crate) async fn is_installed(cluster: &ApiClient) -> Result<bool, Error> {
     match found(cluster.ask::<Value>("look for KubeVirt", all.get(name, &GetParams::default())).await) {
         Ok(group) => Ok(group.is_some()),
         // Not even that may be asked: it is taken to be there.
-        Err(error) if is_refused(&error) => Ok(true),
+        Err(error) if error.is_refused() => Ok(true),
         Err(error) => Err(error),
     }
-}
-
-/// Whether the API does not let us (401, 403): that passes only when somebody changes it, and holds no node up.
-#[must_use]
-pub fn is_refused(error: &Error) -> bool {
-    error.reply().class() == ReplyClass::Permanent
 }
 
 /// What a person can type about machines that cannot be read or written.

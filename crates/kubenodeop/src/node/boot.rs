@@ -8,8 +8,6 @@ mod pods;
 mod upper;
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -23,13 +21,13 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use crate::node::gate::{Gate, GateFact, GateNode, GateStatus, Layer, LayerLimits, LeaseSeen, VolumesSeen};
-use crate::node::leftovers::LeftoverPods;
+use crate::node::gate::{Gate, GateFact, GateNode, GateStatus, Layer, LayerLimits, LeaseSeen};
+use crate::storage::VolumesSeen;
 use crate::{node, node::taints, storage};
 use kubeapi::ApiClient;
 use kubeapi::names::NodeName;
 use kubeapi::reply::Reach;
-use kubeapi::watch::{Update, WatchScope, follow};
+use kubeapi::watch::{Update, WatchScope, follow, jitter_seed};
 use kubeapi::{Error, nodes};
 
 /// The namespace of the leases of nodes.
@@ -68,6 +66,19 @@ pub struct LocalHealth {
     pub missing: Vec<String>,
     /// What is wrong with the wall clock; empty for nothing.
     pub clock: String,
+}
+
+/// What is known of pods that the former boot has left.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LeftoverPods {
+    /// They are still looked after.
+    pub pending: bool,
+    /// How many were cleared since the watch began.
+    pub cleared: u32,
+    /// What is left, and why; empty when nothing is.
+    pub words: String,
+    /// What a person can do about it.
+    pub next_step: String,
 }
 
 /// How the gate stands, and what was fixed.
@@ -224,7 +235,7 @@ fn follow_objects<K: DeserializeOwned + Send + 'static>(
     cluster: &ApiClient,
     scope: WatchScope,
 ) -> BoxStream<'static, Update<K>> {
-    follow::<K>(cluster.clone(), scope, RandomState::new().hash_one("jitter")).boxed()
+    follow::<K>(cluster.clone(), scope, jitter_seed()).boxed()
 }
 
 fn node_facts(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
@@ -301,7 +312,7 @@ fn renewal(lease: &Lease) -> LeaseSeen {
 
 /// Volumes as they are, again whenever one of them changes. Without Longhorn nothing is followed.
 fn volume_facts(cluster: &ApiClient) -> BoxStream<'static, GateFact> {
-    storage::follow_troubled(cluster.clone(), RandomState::new().hash_one("jitter")).map(volume_fact).boxed()
+    storage::follow_troubled(cluster.clone(), jitter_seed()).map(volume_fact).boxed()
 }
 
 fn volume_fact(seen: Result<VolumesSeen, Error>) -> GateFact {

@@ -21,7 +21,6 @@ use checks::{Checks, LayerPatience, LayerTrouble};
 pub use facts::{GateFact, GateNode, LeaseSeen, VirtualIp};
 pub use layers::{Layer, LayerLimits};
 use volumes::{Volumes, VolumesVerdict};
-pub use volumes::{VolumesBefore, VolumesSeen};
 
 /// Device nodes that the cluster software cannot start without, as paths under the root.
 pub const DEVICE_NODES: [&str; 1] = ["dev/kmsg"];

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::boot::{BootWatch, GateReport};
+use super::boot::{BootWatch, GateReport, LeftoverPods};
 use crate::calls::pods::{self, pod_ref};
 use crate::calls::remove;
 use crate::containers::{self, RuntimeQuery};
@@ -37,19 +37,6 @@ const KUBELETS_TIME: Duration = Duration::from_secs(60);
 const GIVE_UP: Duration = Duration::from_mins(10);
 /// Deletions at the same time.
 const AT_ONCE: usize = 8;
-
-/// What is known of them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LeftoverPods {
-    /// They are still looked after.
-    pub pending: bool,
-    /// How many were cleared since the watch began.
-    pub cleared: u32,
-    /// What is left, and why; empty when nothing is.
-    pub words: String,
-    /// What a person can do about it.
-    pub next_step: String,
-}
 
 /// One pod that the former boot has left.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ObjectList;
 use serde_json::{Value, json};
 
-use crate::node::gate::VolumesBefore;
+use crate::storage::VolumesBefore;
 use cordon::CordonStep;
 use kubeapi::ApiClient;
 use kubeapi::Error;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use step::Inserted as _;
 
-use crate::plan::forecast::Foreseen;
+use crate::plan::held::Foreseen;
 use crate::progress::BlockCode;
 use crate::storage::{Cause, StorageView, VolumeFinding, VolumeState};
 

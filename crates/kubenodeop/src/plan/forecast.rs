@@ -13,13 +13,13 @@ use crate::machines::MachinesView;
 use crate::node::cordon::{Cordon, NodeFacts};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::copies;
-use crate::plan::held;
+use crate::plan::held::{self, Foreseen};
 use crate::plan::machines::{self, PlannedMachine};
 use crate::plan::placement::{PeerNode, SchedulingNeeds};
 use crate::plan::tier::{self, Tier};
 use crate::plan::unhealthy::UnhealthyPod;
 use crate::plan::{KeepReason, PodClass, PodFacts, PodOwner};
-use crate::progress::{BlockCode, Subject};
+use crate::progress::BlockCode;
 use crate::storage::{StorageView, is_manager};
 use kubeapi::names::{PodRef, PodUid};
 
@@ -152,24 +152,6 @@ impl PlanClass {
     /// It stays on the node.
     pub const fn stays(self) -> bool {
         matches!(self, Self::KeepDaemonSet | Self::KeepMirror | Self::KeepExcluded)
-    }
-}
-
-/// What would hold the drain up, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Foreseen {
-    /// What.
-    pub subject: Subject,
-    /// The reason for machines.
-    pub code: BlockCode,
-    /// The reason for a person.
-    pub reason: String,
-}
-
-impl Foreseen {
-    /// What a person can do about it.
-    pub fn next_step(&self) -> String {
-        self.code.next_step(self.subject.namespace(), self.subject.name())
     }
 }
 

@@ -1,16 +1,34 @@
-//! What is said of a pod that its disruption budgets hold: one code and one sentence, the same before a drain and
-//! in it.
+//! What would hold a drain up; and what is said of a pod that its disruption budgets hold: one code and one sentence, the
+//! same before a drain and in it.
 //!
 //! Not here: finding out (`engine`, `forecast`). Sources: goals D6, D7, O2, O5.
 //! Pure: no clock, no I/O, no task.
 
 use crate::plan::budget::BudgetFacts;
 use crate::plan::unhealthy::{UnhealthyPod, UnhealthyReason};
-use crate::progress::BlockCode;
+use crate::progress::{BlockCode, Subject};
 use kubeapi::names::PodRef;
 
 /// So many pods that hinder a budget are named in one sentence.
 const NAMED: usize = 3;
+
+/// What would hold the drain up, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foreseen {
+    /// What.
+    pub subject: Subject,
+    /// The reason for machines.
+    pub code: BlockCode,
+    /// The reason for a person.
+    pub reason: String,
+}
+
+impl Foreseen {
+    /// What a person can do about it.
+    pub fn next_step(&self) -> String {
+        self.code.next_step(self.subject.namespace(), self.subject.name())
+    }
+}
 
 /// Code and sentence for `pod`, which the budgets `guards`, at least one, hold. `hindrances` are those of the
 /// budgets without room.

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use crate::machines::rules::{DrainIdentity, MachineState, decide};
+use crate::machines::rules::{DrainIdentity, decide};
 use crate::machines::{MachinesView, Migratable, MigrationSettings, VirtualMachine, limits};
 use crate::node::cordon::NodeFacts;
-use crate::plan::forecast::Foreseen;
-use crate::progress::Subject;
+use crate::plan::held::Foreseen;
+use crate::progress::{MachineState, Subject};
 
 /// One virtual machine in a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]

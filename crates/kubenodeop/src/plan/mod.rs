@@ -19,6 +19,7 @@ pub mod tier;
 pub mod unhealthy;
 
 pub use class::{KEPT_APPS, KEPT_APPS_SELECTOR, KeepReason, PodClass, PodFacts, PodOwner};
-pub use forecast::{Foreseen, Plan, PlanClass, PlanCounts, Planned};
+pub use forecast::{Plan, PlanClass, PlanCounts, Planned};
+pub use held::Foreseen;
 pub use machines::PlannedMachine;
 pub use tier::Tier;

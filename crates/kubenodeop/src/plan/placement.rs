@@ -6,7 +6,12 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Toleration;
+
 use crate::plan::budget::Holds;
+
+/// The taint of a node whose `spec.unschedulable` is set, with the effect `NoSchedule` and no value.
+pub(crate) const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// What a pod asks of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -61,6 +66,26 @@ pub struct Tolerated {
     pub value: Option<String>,
     /// The effect; empty for all.
     pub effect: String,
+}
+
+impl Tolerated {
+    /// What a toleration bears; `None` for one that bears no taint.
+    pub(crate) fn of(toleration: &Toleration) -> Option<Self> {
+        let key = toleration.key.clone().unwrap_or_default();
+        let value = match toleration.operator.as_deref().unwrap_or_default() {
+            "Exists" => None,
+            "" | "Equal" if !key.is_empty() => Some(toleration.value.clone().unwrap_or_default()),
+            _ => return None,
+        };
+        Some(Self { key, value, effect: toleration.effect.clone().unwrap_or_default() })
+    }
+}
+
+/// Whether it bears the taint that the cluster puts on a cordoned node.
+pub(crate) fn tolerates_cordon(toleration: &Toleration) -> bool {
+    let cordon =
+        Taint { key: CORDON_TAINT.to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
+    Tolerated::of(toleration).is_some_and(|it| it.bears(&cordon))
 }
 
 /// A taint that keeps pods away.

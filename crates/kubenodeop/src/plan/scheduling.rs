@@ -2,7 +2,7 @@
 //!
 //! Not here: whether one fits the other (`placement`). Sources: as there.
 
-use k8s_openapi::api::core::v1::{Node, NodeSelector, NodeSelectorRequirement, Toleration};
+use k8s_openapi::api::core::v1::{Node, NodeSelector, NodeSelectorRequirement};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kubeapi::slim::{Container, PersistentVolume, Pod, PodTerm, PodTerms};
 
@@ -14,13 +14,11 @@ use crate::node::is_ready;
 use crate::plan::PodClass;
 use crate::plan::budget::Holds;
 use crate::plan::placement::{
-    Affinity, PeerNode, SchedulingNeeds, SelectorTerm, Taint, TermCondition, Tolerated, thousandths,
+    Affinity, CORDON_TAINT, PeerNode, SchedulingNeeds, SelectorTerm, Taint, TermCondition, Tolerated,
+    thousandths,
 };
 use crate::plan::residents::{Neighbours, Resident};
 use crate::plan::room::{Sum, room, unranked};
-
-/// The taint of a node whose `spec.unschedulable` is set, with the effect `NoSchedule` and no value.
-const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// What `pod` asks of a node, with what the volumes of its `claims` ask.
 pub(crate) fn needs(pod: &Pod, claims: &[String], volumes: &[PersistentVolume]) -> SchedulingNeeds {
@@ -42,7 +40,7 @@ pub(crate) fn needs(pod: &Pod, claims: &[String], volumes: &[PersistentVolume]) 
     SchedulingNeeds {
         labels: spec.node_selector.clone().unwrap_or_default(),
         affinities: own.into_iter().chain(theirs).collect(),
-        tolerations: spec.tolerations.iter().flatten().filter_map(tolerated).collect(),
+        tolerations: spec.tolerations.iter().flatten().filter_map(Tolerated::of).collect(),
         cpu_milli: requested(spec.init_containers.as_deref(), &spec.containers, "cpu"),
         memory_bytes: requested(spec.init_containers.as_deref(), &spec.containers, "memory").div_ceil(1000),
     }
@@ -111,25 +109,6 @@ fn neighbours(terms: Option<&PodTerms>) -> Vec<Neighbours> {
         topology: it.topology_key.clone(),
     };
     terms.unwrap_or_default().iter().filter(known).map(term).collect()
-}
-
-/// The taints that a toleration bears; `None` for one that bears none. Source: the Kubernetes page "Taints and
-/// Tolerations".
-fn tolerated(toleration: &Toleration) -> Option<Tolerated> {
-    let key = toleration.key.clone().unwrap_or_default();
-    let value = match toleration.operator.as_deref().unwrap_or_default() {
-        "Exists" => None,
-        "" | "Equal" if !key.is_empty() => Some(toleration.value.clone().unwrap_or_default()),
-        _ => return None,
-    };
-    Some(Tolerated { key, value, effect: toleration.effect.clone().unwrap_or_default() })
-}
-
-/// Whether it bears the taint that the cluster puts on a cordoned node.
-pub(crate) fn tolerates_cordon(toleration: &Toleration) -> bool {
-    let cordon =
-        Taint { key: CORDON_TAINT.to_owned(), value: String::new(), effect: "NoSchedule".to_owned() };
-    tolerated(toleration).is_some_and(|it| it.bears(&cordon))
 }
 
 fn affinity(of: String, selector: &NodeSelector) -> Affinity {

@@ -14,42 +14,13 @@ use kube::api::{GetParams, Patch};
 use kube::core::Request;
 use kubeapi::names::{COPY_ANNOTATION, NodeName, PASS_ANNOTATION, STORAGE_NAMESPACE};
 use kubeapi::nodes::{api, signed};
-use kubeapi::reply::Reply;
 use kubeapi::slim::longhorn::{Volume, path, scope};
 use kubeapi::{ApiClient, Error, found};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::node::{self, gate::VolumesBefore};
-
-/// The mark on a volume.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct CopyMark {
-    /// Copies that were wanted before.
-    was: u32,
-    /// The node that leaves.
-    pub(super) node: String,
-}
-
-impl CopyMark {
-    /// The mark of a volume. One that cannot be read is a foreign change.
-    pub(super) fn of(volume: &Volume) -> Option<Self> {
-        let text = volume.metadata.annotations.as_ref()?.get(COPY_ANNOTATION)?;
-        serde_json::from_str(text).ok()
-    }
-}
-
-/// The node with which the last copy of a volume may go down, and why, as a person has written there.
-fn passed(volume: &Volume) -> Option<(&str, &str)> {
-    let text = volume.metadata.annotations.as_ref()?.get(PASS_ANNOTATION)?;
-    let (node, why) = text.trim().split_once(char::is_whitespace)?;
-    Some((node, why.trim()))
-}
-
-/// Why the last copy of a volume may go down with `node`; empty where no person says so.
-pub(super) fn pass_of(volume: &Volume, node: &str) -> String {
-    passed(volume).filter(|(of, _)| *of == node).map(|(_, why)| why.to_owned()).unwrap_or_default()
-}
+use super::VolumesBefore;
+use super::marks::{CopyMark, passed};
+use crate::node;
 
 /// Has one more copy made of a volume, unless it carries a mark already. Nothing is written when it wants another number
 /// of copies than `wanted` by now.
@@ -80,7 +51,7 @@ pub async fn ask(cluster: &ApiClient, node: &NodeName, volume: &str, wanted: u32
 async fn volumes(cluster: &ApiClient) -> Result<Vec<Volume>, Error> {
     match found(scope("volumes").list_all::<Volume>(cluster).await) {
         Ok(volumes) => Ok(volumes.map(|it| it.items).unwrap_or_default()),
-        Err(error) if matches!(error.reply(), Reply::Permanent { .. }) => {
+        Err(error) if error.is_refused() => {
             tracing::debug!(error = error.line(), "volumes are not read");
             Ok(Vec::new())
         }
@@ -183,22 +154,6 @@ mod tests {
     fn passes(mut volume: Value, text: &str) -> Value {
         volume["metadata"]["annotations"] = json!({ PASS_ANNOTATION: text });
         volume
-    }
-
-    #[test]
-    fn d14_a_volume_passes_with_the_node_that_a_person_has_named_and_with_a_reason_only() {
-        for (text, why) in [
-            ("n1 the disk is dead", "the disk is dead"),
-            (" n1\tdead ", "dead"),
-            ("n1", ""),
-            ("n1 ", ""),
-            ("n2 the disk is dead", ""),
-            ("the disk is dead", ""),
-            ("", ""),
-        ] {
-            let volume: Volume = serde_json::from_value(passes(volume(1, None), text)).unwrap();
-            assert_eq!(pass_of(&volume, "n1"), why, "{text}");
-        }
     }
 
     const MARK: &str = r#"{"was":1,"node":"n1"}"#;

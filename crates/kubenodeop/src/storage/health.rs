@@ -9,9 +9,9 @@ use kubeapi::slim::longhorn::{Volume, scope};
 use kubeapi::watch::{Update, follow};
 use kubeapi::{ApiClient, Error, found};
 
+use super::before::VolumesSeen;
 use super::follow::follow_read;
 use super::longhorn::put;
-use crate::node::gate::VolumesSeen;
 
 /// Volumes that are faulted or degraded.
 ///

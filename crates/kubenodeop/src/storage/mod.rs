@@ -5,15 +5,18 @@
 //! call: `engine` and `drain` for an attempt, `leave`, and zedkube while the API is lost. Not here: how long is waited
 //! and by which policy (`engine`).
 
+mod before;
 mod copies;
 mod facts;
 mod follow;
 mod guard;
 mod health;
 mod longhorn;
+mod marks;
 mod reserve;
 mod settings;
 
+pub use before::{VolumesBefore, VolumesSeen};
 pub use copies::{ask, asked_for, take_back, withdraw_all};
 pub use facts::{NodeDrainPolicy, NodeReadiness, StorageFacts};
 pub use guard::{Cause, VolumeFinding, VolumeState, judge};

@@ -103,7 +103,7 @@ async fn machines_that_may_not_be_read_are_no_reason_to_say_that_there_are_none(
     for code in [401, 403] {
         sim.faults().script("GET", "kubevirt.io/v1/", u32::MAX, ScriptedFault::status(code, "no"));
         let error = undo::take_back(&cluster, &n1()).await.unwrap_err();
-        assert!(undo::is_refused(&error), "{error:?}");
+        assert!(error.is_refused(), "{error:?}");
         let error = undo::start_again(&cluster, |_| true).await.unwrap_err();
         assert!(code == 401 || undo::next_step(&error).contains("pillar-rs-machines"), "{error:?}");
         sim.faults().clear();

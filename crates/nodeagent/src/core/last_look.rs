@@ -13,138 +13,15 @@ use std::time::Duration;
 
 use agent::device::MachineOperation;
 use step::Mono;
-use topics::{OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict, Requester};
+use topics::{OutageAnswer, OutageKind, OutageRole, OutageVerdict, Requester};
 
 use super::phase::OrderPhase;
-use super::{Effect, MachineOrder, NodeAgent, NodeLogEvent};
+use super::talk::OwnTurn;
+use super::{Effect, MachineOrder, NodeAgent};
 use crate::limits::{ANSWER_LIMIT, EMERGENCY, LOOK_LIMIT};
 
 /// Behind the reason of a restart that waited for its turn in vain.
 const LATE: &str = "without its turn, which did not come in time";
-
-/// What is asked, and what was answered.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Talk {
-    question: OutageQuestion,
-    /// As it is published.
-    said: OutageQuestion,
-    /// The newest answer, to whatever question; `None` beside a zedkube that gives none.
-    answer: Option<OutageAnswer>,
-    /// Since when questions about a drained node stay without an answer.
-    silent_since: Option<Mono>,
-    own: OwnTurn,
-    /// What is to be noted beside the reason of a restart on our own account.
-    note: String,
-}
-
-/// How far the turn for a restart on our own account is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum OwnTurn {
-    /// Not asked for, or granted.
-    #[default]
-    None,
-    /// Waited for.
-    Waits {
-        /// Since when nothing has moved before us.
-        since: Mono,
-        /// The place in the queue.
-        place: u32,
-        /// When it is waited for no longer.
-        until: Mono,
-    },
-    /// The others are to hear of it.
-    Emergency { until: Mono },
-    /// It waits for nobody any more.
-    Waived,
-}
-
-impl Talk {
-    /// After a start: `earlier` is what was asked last.
-    pub(super) fn new(earlier: OutageQuestion) -> Self {
-        let question = OutageQuestion { number: earlier.number, ..OutageQuestion::default() };
-        Self { question, said: earlier, ..Self::default() }
-    }
-
-    /// What this node is to its cluster.
-    pub(super) fn role(&self) -> OutageRole {
-        self.answer.as_ref().map(|it| it.role).unwrap_or_default()
-    }
-
-    /// Asks, with a number of its own.
-    pub(super) fn ask(
-        &mut self,
-        now: Mono,
-        kind: OutageKind,
-        operation: MachineOperation,
-        by: Option<Requester>,
-    ) {
-        let clock = u64::try_from(now.since_start().as_micros()).unwrap_or_default();
-        let question = &mut self.question;
-        question.number = clock.max(question.number + 1);
-        (question.kind, question.op) = (kind, operation.word().to_owned());
-        question.requested_by = by.unwrap_or_default();
-    }
-
-    /// The answer to what is asked now.
-    fn answer(&self) -> Option<&OutageAnswer> {
-        self.answer
-            .as_ref()
-            .filter(|it| it.number == self.question.number && it.verdict != OutageVerdict::Unknown)
-    }
-
-    /// Says why the machine is not down yet.
-    fn hold(&mut self, why: String, next_step: String, out: &mut Vec<Effect>) {
-        if self.question.held != why {
-            let op = if self.own == OwnTurn::None { "last look" } else { "restart" };
-            out.push(Effect::Say(NodeLogEvent::NotNow {
-                op,
-                why: why.clone(),
-                next_step: next_step.clone(),
-            }));
-        }
-        (self.question.held, self.question.next_step) = (why, next_step);
-    }
-
-    /// Nothing holds it back any more.
-    pub(super) fn free(&mut self) {
-        (self.question.held, self.question.next_step) = (String::new(), String::new());
-    }
-
-    /// A restart on our own account is no longer called for.
-    pub(super) fn withdraw(&mut self) {
-        if std::mem::take(&mut self.own) != OwnTurn::None {
-            self.question.kind = OutageKind::None;
-            self.note.clear();
-            self.free();
-        }
-    }
-
-    /// Whether a restart on our own account waits.
-    pub(super) fn waits(&self) -> bool {
-        matches!(self.own, OwnTurn::Waits { .. } | OwnTurn::Emergency { .. })
-    }
-
-    /// When that is to be looked at again.
-    pub(super) fn due(&self) -> Option<Mono> {
-        match self.own {
-            OwnTurn::Waits { until, .. } | OwnTurn::Emergency { until } => Some(until),
-            OwnTurn::None | OwnTurn::Waived => None,
-        }
-    }
-
-    /// What goes behind the reason of that restart.
-    pub(super) fn take_note(&mut self) -> String {
-        std::mem::take(&mut self.note)
-    }
-
-    /// Publishes what differs from what is published.
-    pub(super) fn publish_question(&mut self, out: &mut Vec<Effect>) {
-        if self.said != self.question {
-            self.said = self.question.clone();
-            out.push(Effect::Question(Box::new(self.question.clone())));
-        }
-    }
-}
 
 impl NodeAgent {
     /// Hears what zedkube has answered.

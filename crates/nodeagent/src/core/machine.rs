@@ -10,9 +10,9 @@ use step::{Core, Inserted as _, Mono};
 use topics::{DrainStatus, MaintenanceModeReason, NodeAgentStatus, NodeDrainStatus, ZbootConfig};
 
 use super::controller::Controller;
-use super::last_look::Talk;
 use super::partitions::KnownPartitions;
 use super::phase::OrderPhase;
+use super::talk::Talk;
 use super::trial::{Conditions, ImageTrial};
 use super::vault::VaultWatch;
 use super::{

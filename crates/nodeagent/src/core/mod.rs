@@ -14,6 +14,7 @@ mod machine;
 mod order;
 mod partitions;
 mod phase;
+mod talk;
 mod trial;
 mod vault;
 

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use agent::{AgentContext, Error, Outlet, Tasks, Troubles, turn};
+use agent::{AgentContext, Error, Outlet, Tasks, Troubles};
 use pubsub::Change;
 use tokio::sync::watch;
 use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus};
@@ -62,7 +62,7 @@ async fn run(
     mut cluster_membership: watch::Receiver<ClusterMembership>,
     places: watch::Sender<Option<NodeAddress>>,
 ) {
-    let (outbox, mut inbox) = turn::inbox();
+    let (outbox, mut inbox) = agent::inbox();
     let mut tasks = Tasks::new(outbox);
     tasks.follow::<DeviceNetworkStatus>(&context.topic_root, "nim", |change| match change {
         Change::Put { value, .. } => Some(StatusEvent::Network(Box::new(value))),

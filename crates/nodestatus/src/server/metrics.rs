@@ -5,38 +5,17 @@
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use serde::Serialize;
 use step::Inserted as _;
 use topics::{DrainHistory, DrainRecord, DrainStatus, GoTime, NodeDrainProgress, StepWord};
 
-use super::totals::{Totals, repair};
+use super::prometheus::{MetricsPage, OTHER, REPLIES, known, repair, skip};
+use super::totals::Totals;
 use super::view::NodeView;
 
-/// Answers to calls that ask pods to leave; any other is `other`.
-pub(super) const REPLIES: [&str; 13] = [
-    "accepted",
-    "gone",
-    "other-pod",
-    "conflict",
-    "expired",
-    "budget",
-    "moving",
-    "cannot-move",
-    "many-budgets",
-    "throttled",
-    "namespace-ending",
-    "api-trouble",
-    "refused",
-];
-/// What a skip begins with, and the word for it; any other is `other`.
-const SKIPS: [(&str, &str); 2] =
-    [("the Kubernetes API was not reachable", "api-unreachable"), ("forced ", "forced")];
 /// Layers of the gate after a boot that are warned of; any other is `other`.
 const WARNED: [&str; 6] = ["clock", "network", "storage-pods", "system-pods", "machines", "repairs"];
-pub(super) const OTHER: &str = "other";
-
 /// All figures at `now`.
 pub(super) fn metrics(view: &NodeView, totals: &Totals, now: GoTime) -> String {
     let mut out = MetricsPage::default();
@@ -143,16 +122,6 @@ fn end(drain: &DrainRecord) -> &'static str {
     }
 }
 
-/// The word for a reason of a skip.
-pub(super) fn skip(text: &str) -> &'static str {
-    SKIPS.iter().find(|(start, _)| text.starts_with(start)).map_or(OTHER, |(_, word)| *word)
-}
-
-/// A word that is known, or `other`.
-pub(super) fn known(words: &[&'static str], word: &str) -> &'static str {
-    words.iter().find(|it| **it == word).copied().unwrap_or(OTHER)
-}
-
 /// Whole seconds, 0 when the first is not set or the clock went back.
 pub(super) fn between(since: GoTime, now: GoTime) -> u64 {
     if since.is_zero() {
@@ -165,58 +134,6 @@ pub(super) fn between(since: GoTime, now: GoTime) -> u64 {
 /// The word of an enum as it is on disk.
 pub(super) fn word(value: &impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default()
-}
-
-/// The text that Prometheus reads.
-#[derive(Default)]
-pub(super) struct MetricsPage(String);
-
-impl MetricsPage {
-    pub(super) fn text(self) -> String {
-        self.0
-    }
-
-    fn head(&mut self, name: &str, help: &str, kind: &str) {
-        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").unwrap_or_default();
-    }
-
-    pub(super) fn one(&mut self, name: &str, help: &str, value: u64) {
-        self.head(name, help, "gauge");
-        writeln!(self.0, "{name} {value}").unwrap_or_default();
-    }
-
-    pub(super) fn counter(&mut self, name: &str, help: &str, value: u64) {
-        self.head(name, help, "counter");
-        writeln!(self.0, "{name} {value}").unwrap_or_default();
-    }
-
-    pub(super) fn many<L: AsRef<str>>(
-        &mut self,
-        name: &str,
-        help: &str,
-        label: &str,
-        values: impl IntoIterator<Item = (L, u64)>,
-    ) {
-        self.head(name, help, "gauge");
-        self.values(name, label, values);
-    }
-
-    pub(super) fn counters<L: AsRef<str>>(
-        &mut self,
-        name: &str,
-        help: &str,
-        label: &str,
-        values: impl IntoIterator<Item = (L, u64)>,
-    ) {
-        self.head(name, help, "counter");
-        self.values(name, label, values);
-    }
-
-    fn values<L: AsRef<str>>(&mut self, name: &str, label: &str, values: impl IntoIterator<Item = (L, u64)>) {
-        for (word, value) in values {
-            writeln!(self.0, "{name}{{{label}=\"{}\"}} {value}", word.as_ref()).unwrap_or_default();
-        }
-    }
 }
 
 #[cfg(test)]

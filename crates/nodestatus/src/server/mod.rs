@@ -11,6 +11,7 @@
 mod answer;
 mod app;
 mod connection_counts;
+mod exchange;
 mod frame;
 mod joined;
 mod listen;
@@ -18,6 +19,7 @@ mod metrics;
 mod node_list;
 mod page;
 mod peers;
+mod prometheus;
 mod statement;
 #[cfg(test)]
 mod tests;

@@ -15,10 +15,10 @@ use kubeapi::ApiClient;
 use kubeapi::nodes::{ReachableNode, members};
 use step::Mono;
 use tokio::sync::{Notify, watch};
-use topics::{GoTime, Headline};
+use topics::GoTime;
 use tracing::debug;
 
-use super::peers;
+use super::exchange::{NodeWord, headlines};
 
 /// From one call to the next at least.
 const GAP: Duration = Duration::from_secs(10);
@@ -39,13 +39,6 @@ pub(super) struct NodesSnapshot {
     /// For a person.
     pub(super) at: GoTime,
     since: Mono,
-}
-
-/// What another node says of itself, and where.
-#[derive(Debug, Clone)]
-pub(super) struct NodeWord {
-    pub(super) headline: Headline,
-    pub(super) at: SocketAddr,
 }
 
 #[cfg(test)]
@@ -120,7 +113,7 @@ impl NodeList {
                 && self.words_wanted.swap(false, Ordering::Relaxed)
             {
                 let asked = self.clock.now();
-                let words = Arc::new(peers::headlines(own, &good.members, self.limit).await);
+                let words = Arc::new(headlines(own, &good.members, self.limit).await);
                 self.calls.send_modify(|calls| calls.good = Some(NodesSnapshot { words, asked, ..good }));
             }
         }
@@ -154,6 +147,8 @@ impl NodeList {
 
 #[cfg(test)]
 mod tests {
+    use topics::Headline;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]

@@ -4,16 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use super::metrics::{MetricsPage, OTHER, REPLIES, known, skip};
+use super::prometheus::{MetricsPage, OTHER, REPAIRS, REPLIES, known, repair, skip};
 
 /// Ends of a drain.
 const ENDS: [&str; 5] = ["complete", "skipped", "forced", "failed", "withdrawn"];
 /// Why a drain was skipped; any other is `other`.
 const REASONS: [&str; 3] = ["api-unreachable", "forced", OTHER];
-/// What is repaired after an outage: what the key of `Repairs` begins with, and its word.
-const REPAIRS: [(&str, &str); 3] =
-    [("node.kubernetes.io/", "taint"), ("own cordon", "cordon"), ("pod of the former boot", "pod")];
-
 /// Counts since zedkube started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -100,11 +96,6 @@ fn all<'a>(
     counts: &'a BTreeMap<&'static str, u64>,
 ) -> impl Iterator<Item = (&'static str, u64)> + 'a {
     words.iter().map(|it| (*it, counts.get(it).copied().unwrap_or_default()))
-}
-
-/// The word for a key of `Repairs`.
-pub(super) fn repair(what: &str) -> &'static str {
-    REPAIRS.iter().find(|(start, _)| what.starts_with(start)).map_or(OTHER, |(_, word)| *word)
 }
 
 #[cfg(test)]

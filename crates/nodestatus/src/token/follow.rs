@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use agent::{AgentContext, Outbox, Tasks, turn};
+use agent::{AgentContext, Outbox, Tasks};
 use pubsub::{Change, TopicRoot};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -42,7 +42,7 @@ pub(super) async fn follow_with<E: From<BlockAnswer> + Send + 'static>(
     mut asked: watch::Receiver<Option<Sealed>>,
     answers: Outbox<E>,
 ) {
-    let (outbox, mut inbox) = turn::inbox();
+    let (outbox, mut inbox) = agent::inbox();
     let mut tasks = Tasks::new(outbox);
     follow_certs::<ControllerCert>(
         &mut tasks,

@@ -21,8 +21,9 @@ use kubeapi::{ApiClient, Error, found};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::coordinate::{Need, PhaseReadings, ScaledWorkload};
+use super::coordinate::Need;
 use super::machine_calls::{self, listed};
+use super::moves::{PhaseReadings, ScaledWorkload};
 
 /// Annotation of a workload: what a whole-site operation changed there, a JSON object [`Scaled`].
 pub const SCALED: &str = "pillar-rs/site-scaled";

@@ -4,73 +4,14 @@
 //! application is done once. Time alone moves only the way up, where a node may never come. Source:
 //! spec/cluster-lock.md 6.3 and 7. Pure: no clock, no I/O, no task.
 
-use std::time::Duration;
-
 use kubeapi::machines::room;
 use kubeapi::names::listed;
 
 use super::machines::{self, MachineAction, MachineWork, Machines};
+use super::moves::{CANCEL, Move, NODE_LIMIT, PhaseReadings, is_alive, may_coordinate, node_of, pass_step};
 use super::record::{NodeStep, SiteKind, SiteMember, SitePhase, SiteRecord};
 use super::restart;
 use crate::turn::rule::TurnNode;
-
-/// How long the way up waits for a node, and the end for its cordon; then it continues without it and names it.
-pub const NODE_LIMIT: Duration = Duration::from_secs(15 * 60);
-
-/// A workload that is scaled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScaledWorkload {
-    /// `deployments` or `statefulsets`.
-    pub kind: &'static str,
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// What it is to have.
-    pub replicas: i64,
-    /// What is written there of the operation: the annotation, or nothing.
-    pub mark: Option<String>,
-    /// The version that a write must name.
-    pub version: String,
-}
-
-/// What was read for the phase.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PhaseReadings {
-    /// What is in the way, each by name: attached volumes, faulted volumes; of a restart, layers that are not well.
-    pub blocking: Vec<String>,
-    /// Why the virtual IP of the API is not there yet, a sentence or empty.
-    pub address: String,
-    /// Virtual machines.
-    pub machines: Machines,
-    /// Workloads to be scaled.
-    pub work: Vec<ScaledWorkload>,
-    /// Nodes that hold a turn.
-    pub holders: Vec<String>,
-    /// How long this phase has been seen; of a restart, this step of the node that goes.
-    pub lasted: Duration,
-    /// Of a restart: how the cluster is with the node back, a sentence; what is not well is in `blocking`.
-    pub verified: String,
-    /// Of a restart: volumes of which copies are missing or are being made.
-    pub rebuilding: Vec<String>,
-    /// Of a restart: for how long nothing has been in the way.
-    pub well: Duration,
-}
-
-/// What follows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Move {
-    /// It waits for this; and what a person can type.
-    Wait(String, String),
-    /// These are scaled.
-    Scale(Vec<ScaledWorkload>),
-    /// These are stopped or started, one after another.
-    Machines(Vec<MachineWork>),
-    /// The record in its next phase.
-    To(Box<SiteRecord>),
-    /// The operation is over.
-    End,
-}
 
 /// What the phase needs to be read for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,14 +49,6 @@ pub fn need(phase: &SitePhase) -> Need {
     }
 }
 
-pub(super) fn node_of<'a>(member: &SiteMember, nodes: &'a [TurnNode]) -> Option<&'a TurnNode> {
-    nodes.iter().find(|it| it.name == member.node && it.uid == member.uid)
-}
-
-pub(super) fn is_alive(member: &SiteMember, nodes: &[TurnNode]) -> bool {
-    node_of(member, nodes).is_some_and(|it| it.ready && !it.lease_unmoved)
-}
-
 /// Whether this node is off, or was since it said something last.
 #[must_use]
 pub fn is_gone(site: &SiteRecord, member: &SiteMember, nodes: &[TurnNode]) -> bool {
@@ -137,19 +70,6 @@ pub fn is_coordinator(node: &str, site: &SiteRecord, nodes: &[TurnNode]) -> bool
     }
     site.nodes.iter().map(|it| it.node.as_str()).filter(|it| may_coordinate(it, site, nodes)).min()
         == Some(node)
-}
-
-/// Whether this node may work for all. Of a restart one that goes does where there is no other one: its limit has to end.
-pub(super) fn may_coordinate(node: &str, site: &SiteRecord, nodes: &[TurnNode]) -> bool {
-    let servers = site.nodes.iter().any(SiteMember::is_server);
-    let may = |it: &SiteMember, going: bool| {
-        let step = site.step(&it.node);
-        (!servers || it.is_server())
-            && step.is_some_and(|it| going || *it != NodeStep::Going)
-            && is_alive(it, nodes)
-    };
-    let last = site.kind == SiteKind::Restart && !site.nodes.iter().any(|it| may(it, false));
-    site.nodes.iter().any(|it| it.node == node && may(it, last))
 }
 
 /// What is done next for all.
@@ -259,16 +179,6 @@ fn restoring(site: &SiteRecord, found: &PhaseReadings) -> Move {
 #[must_use]
 pub fn refused_step(site: &SiteRecord) -> String {
     format!("it is tried again; `kubectl get vm,vmi -A` shows more; or continue without: {}", pass_step(site))
-}
-
-/// What withdraws it.
-pub(super) const CANCEL: &str = "zedbox site cancel --reason '...'";
-
-/// What ends the wait of this phase.
-pub(super) fn pass_step(site: &SiteRecord) -> String {
-    let goes = (site.kind == SiteKind::Restart).then(|| restart::in_turn(site)).flatten();
-    let node = goes.map(|(it, _)| format!(" --node {}", it.node)).unwrap_or_default();
-    format!("zedbox site continue --phase {}{node} --reason '...'", site.phase.text())
 }
 
 fn to(site: &SiteRecord, phase: SitePhase) -> Move {

@@ -9,8 +9,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::record::{NodeStep, SiteKind, SitePhase, SiteRecord};
-use super::restart;
+use super::record::{NodeStep, SiteKind, SiteMember, SitePhase, SiteRecord};
 
 /// How long a server that may go waits at most for those before it, and for an API that has fallen silent.
 pub const GOING_LIMIT: Duration = Duration::from_secs(5 * 60);
@@ -147,7 +146,7 @@ pub fn next(own: &OwnIdentity, local: Option<&LocalSite>, word: &LeaseReading, f
         (LeaseReading::Site(site), local) => {
             let Some(member) = site.member(&own.node, &own.uid) else { return Next::out() };
             if site.kind == SiteKind::Restart {
-                return restart::member(own, site, facts);
+                return of_restart(own, site, facts);
             }
             let known = local.is_some_and(|it| it.id == site.id);
             if site.phase == SitePhase::Armed && !known {
@@ -262,7 +261,7 @@ fn server(own: &OwnIdentity, mut local: LocalSite, site: &SiteRecord, facts: &Si
 /// Nothing can be read in the Lease: what is on disk decides.
 fn alone(own: &OwnIdentity, local: &LocalSite, why: &str, facts: &SiteFacts) -> Next {
     if local.step == NodeStep::Draining {
-        return restart::alone(own, local, why);
+        return alone_in_restart(own, local, why);
     }
     let local = local.clone();
     if local.released {
@@ -309,8 +308,86 @@ fn going(local: LocalSite) -> Next {
     Next { hold: SiteMemberAction::Go, ..Next::kept(local, Some(NodeStep::Going), waits) }
 }
 
+/// What this node does for itself in a restart.
+fn of_restart(own: &OwnIdentity, site: &SiteRecord, facts: &SiteFacts) -> Next {
+    let Some(ack) = site.ack(&own.node) else { return Next { say: Some(NodeStep::Seen), ..Next::out() } };
+    let at = |step: NodeStep| LocalSite {
+        id: site.id.clone(),
+        kind: site.kind.clone(),
+        step,
+        boot_id: own.boot_id.clone(),
+        server: site.member(&own.node, &own.uid).is_some_and(SiteMember::is_server),
+        order: Vec::new(),
+        all_ready: false,
+        // Nothing but its own drain holds it.
+        released: true,
+    };
+    match &ack.step {
+        // An order for no boot is none.
+        NodeStep::Draining | NodeStep::Going if ack.boot_id.is_empty() => {
+            Next { say: Some(NodeStep::Seen), ..Next::out() }
+        }
+        // Its order counts again once the cluster is well.
+        step @ (NodeStep::Draining | NodeStep::Going)
+            if ack.boot_id == own.boot_id && site.phase != SitePhase::Restarting =>
+        {
+            Next { say: Some(step.clone()), ..Next::out() }
+        }
+        NodeStep::Draining | NodeStep::Going if ack.boot_id == own.boot_id => {
+            let (step, waits) = match &facts.reboot {
+                it if !it.failed.is_empty() => (NodeStep::Failed, it.failed.clone()),
+                it if it.commanded => (NodeStep::Going, "this machine to go down".to_owned()),
+                it => (NodeStep::Draining, it.waits.clone()),
+            };
+            Next {
+                local: Some(at(NodeStep::Draining)),
+                hold: SiteMemberAction::Drain,
+                say: Some(step),
+                waits,
+                ..Next::out()
+            }
+        }
+        NodeStep::Draining | NodeStep::Going | NodeStep::Booted => {
+            let waits = match unready(facts) {
+                "" if facts.open => "",
+                "" => "its cordon to be removed behind the checks after boot",
+                waits => waits,
+            };
+            let step = if waits.is_empty() { NodeStep::Open } else { NodeStep::Booted };
+            Next {
+                local: Some(at(NodeStep::Booted)),
+                say: Some(step),
+                waits: waits.to_owned(),
+                ..Next::out()
+            }
+        }
+        // Its turn is over or has not come: it says who leads, and nothing else.
+        step @ (NodeStep::NotAsked
+        | NodeStep::Asked
+        | NodeStep::Seen
+        | NodeStep::Cordoned
+        | NodeStep::Ready
+        | NodeStep::Open
+        | NodeStep::Verifying
+        | NodeStep::Done
+        | NodeStep::Skipped
+        | NodeStep::Failed
+        | NodeStep::Stranger(_)) => Next { say: Some(step.clone()), waits: ack.waits.clone(), ..Next::out() },
+    }
+}
+
+/// The same in a restart: a drain that has begun continues: it has its own rule for that.
+fn alone_in_restart(own: &OwnIdentity, local: &LocalSite, why: &str) -> Next {
+    let waits = format!("the Kubernetes API: {why}");
+    if local.boot_id == own.boot_id {
+        return Next { local: Some(local.clone()), hold: SiteMemberAction::Drain, waits, ..Next::out() };
+    }
+    let local = LocalSite { step: NodeStep::Booted, boot_id: own.boot_id.clone(), ..local.clone() };
+    Next { local: Some(local), waits, ..Next::out() }
+}
+
 /// What a node that is back waits for by itself, or empty.
-pub(super) fn unready(facts: &SiteFacts) -> &str {
+fn unready(facts: &SiteFacts) -> &str {
     if !facts.clock.is_empty() && facts.up < CLOCK_LIMIT { &facts.clock } else { &facts.etcd }
 }
 

@@ -12,10 +12,9 @@ use kubeapi::names::listed;
 use serde_json::Map;
 use step::Mono;
 
-use super::coordinate::{
-    CANCEL, Move, NODE_LIMIT, PhaseReadings, is_alive, may_coordinate, node_of, pass_step,
+use super::moves::{
+    CANCEL, Move, NODE_LIMIT, PhaseReadings, in_turn, is_alive, may_coordinate, node_of, pass_step,
 };
-use super::member::{LocalSite, Next, OwnIdentity, SiteFacts, SiteMemberAction, unready};
 use super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SiteMember, SitePhase, SiteRecord};
 use crate::turn::record::Class;
 use crate::turn::rule::{OperatorRefusal, TurnNode};
@@ -55,13 +54,6 @@ impl Quiet {
     }
 }
 
-/// The node that goes, and how far it is.
-#[must_use]
-pub fn in_turn(site: &SiteRecord) -> Option<(&SiteMember, &Ack)> {
-    let goes = |step: &NodeStep| !matches!(step, NodeStep::Seen | NodeStep::Done | NodeStep::Skipped);
-    site.nodes.iter().find_map(|it| Some((it, site.ack(&it.node).filter(|ack| goes(&ack.step))?)))
-}
-
 /// All nodes in the order in which they go, and who leads etcd, or empty: first those that have gone, as they went; then
 /// workers, the tie-breaker, servers, and last the one that leads.
 #[must_use]
@@ -94,84 +86,6 @@ pub fn stage(site: &SiteRecord, nodes: &[TurnNode]) -> String {
 #[must_use]
 pub fn is_verifying(site: &SiteRecord) -> bool {
     site.phase == SitePhase::Checking || in_turn(site).is_some_and(|(_, ack)| ack.step == NodeStep::Verifying)
-}
-
-/// What this node does for itself.
-pub(super) fn member(own: &OwnIdentity, site: &SiteRecord, facts: &SiteFacts) -> Next {
-    let Some(ack) = site.ack(&own.node) else { return Next { say: Some(NodeStep::Seen), ..Next::out() } };
-    let at = |step: NodeStep| LocalSite {
-        id: site.id.clone(),
-        kind: site.kind.clone(),
-        step,
-        boot_id: own.boot_id.clone(),
-        server: site.member(&own.node, &own.uid).is_some_and(SiteMember::is_server),
-        order: Vec::new(),
-        all_ready: false,
-        // Nothing but its own drain holds it.
-        released: true,
-    };
-    match &ack.step {
-        // An order for no boot is none.
-        NodeStep::Draining | NodeStep::Going if ack.boot_id.is_empty() => {
-            Next { say: Some(NodeStep::Seen), ..Next::out() }
-        }
-        // Its order counts again once the cluster is well.
-        step @ (NodeStep::Draining | NodeStep::Going)
-            if ack.boot_id == own.boot_id && site.phase != SitePhase::Restarting =>
-        {
-            Next { say: Some(step.clone()), ..Next::out() }
-        }
-        NodeStep::Draining | NodeStep::Going if ack.boot_id == own.boot_id => {
-            let (step, waits) = match &facts.reboot {
-                it if !it.failed.is_empty() => (NodeStep::Failed, it.failed.clone()),
-                it if it.commanded => (NodeStep::Going, "this machine to go down".to_owned()),
-                it => (NodeStep::Draining, it.waits.clone()),
-            };
-            Next {
-                local: Some(at(NodeStep::Draining)),
-                hold: SiteMemberAction::Drain,
-                say: Some(step),
-                waits,
-                ..Next::out()
-            }
-        }
-        NodeStep::Draining | NodeStep::Going | NodeStep::Booted => {
-            let waits = match unready(facts) {
-                "" if facts.open => "",
-                "" => "its cordon to be removed behind the checks after boot",
-                waits => waits,
-            };
-            let step = if waits.is_empty() { NodeStep::Open } else { NodeStep::Booted };
-            Next {
-                local: Some(at(NodeStep::Booted)),
-                say: Some(step),
-                waits: waits.to_owned(),
-                ..Next::out()
-            }
-        }
-        // Its turn is over or has not come: it says who leads, and nothing else.
-        step @ (NodeStep::NotAsked
-        | NodeStep::Asked
-        | NodeStep::Seen
-        | NodeStep::Cordoned
-        | NodeStep::Ready
-        | NodeStep::Open
-        | NodeStep::Verifying
-        | NodeStep::Done
-        | NodeStep::Skipped
-        | NodeStep::Failed
-        | NodeStep::Stranger(_)) => Next { say: Some(step.clone()), waits: ack.waits.clone(), ..Next::out() },
-    }
-}
-
-/// Nothing can be read in the Lease. A drain that has begun continues: it has its own rule for that.
-pub(super) fn alone(own: &OwnIdentity, local: &LocalSite, why: &str) -> Next {
-    let waits = format!("the Kubernetes API: {why}");
-    if local.boot_id == own.boot_id {
-        return Next { local: Some(local.clone()), hold: SiteMemberAction::Drain, waits, ..Next::out() };
-    }
-    let local = LocalSite { step: NodeStep::Booted, boot_id: own.boot_id.clone(), ..local.clone() };
-    Next { local: Some(local), waits, ..Next::out() }
 }
 
 /// The record with this node at `step`; since when is written by whoever writes it.

@@ -11,8 +11,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::Ours;
 use crate::calls::NodeListing;
-use crate::keeper::Ours;
 use crate::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
 use crate::margin::facts::{EtcdIsVoter, Kubernetes, ServerNode};
 use crate::margin::paths::Paths;

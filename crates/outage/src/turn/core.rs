@@ -8,15 +8,14 @@
 use std::time::Duration;
 
 use kubeapi::names::APP_NAMESPACE;
-use step::{CallId, Core, Dice, Fault, Mono, planted};
+use step::{CallId, Core, Fault, Mono, planted};
 
 use super::enter::far_back;
-use super::event::{Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, Unconfirmed};
-use super::look::LookStep;
+use super::event::{Effect, Event, ReadError, RecordWritten, TurnClaim, Unconfirmed};
 use super::observed::Observed;
-use super::record::{Fence, Holder, LEASE, Phase, RecordSnapshot, RecordWrite, TurnRecord};
+use super::record::{Holder, LEASE, Phase, RecordSnapshot, RecordWrite, TurnRecord};
 use super::rule::{Me, TurnNode, TurnRefusal, TurnRule};
-use super::state::{DesiredTurn, KnownRecord, TurnGrant};
+use super::state::{DesiredTurn, KnownRecord, LookStep, Turn, TurnCall, TurnGrant};
 
 /// A write whose result is not known may come through for so long; the API server ends requests within 60 s.
 pub const IN_DOUBT: Duration = Duration::from_secs(65);
@@ -29,119 +28,15 @@ const OUTDATED: (Duration, Duration) = (Duration::from_millis(200), Duration::fr
 /// Pause while the record is unusable; the watch ends it sooner.
 const BAD_RECORD: Duration = Duration::from_secs(60);
 
-/// A call that is under way.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum TurnCall {
-    Read,
-    Confirm,
-    /// A step of the last look, for the question of this number.
-    Look(u64, LookStep),
-    Cluster,
-    /// With the nodes as they were read before it.
-    Margin(Vec<TurnNode>),
-    /// `looked`: the nodes were read for it.
-    Write {
-        looked: bool,
-    },
-}
-
-/// The turn of this node.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Turn {
-    pub(super) me: Me,
-    pub(super) want: DesiredTurn,
-    pub(super) seen: KnownRecord,
-    pub(super) grant: TurnGrant,
-    /// The fence of a grant that was written without a known result, and until when it may come through.
-    pub(super) attempt: Option<(Fence, Mono)>,
-    /// Until when a write that we do not remember, or whose result we do not know, may come through.
-    pub(super) doubt: Option<Mono>,
-    pub(super) gate: Option<bool>,
-    /// The phase that our own entry is to say.
-    pub(super) phase: Phase,
-    pub(super) call: Option<TurnCall>,
-    pub(super) calls: CallId,
-    /// The Lease must be read again.
-    pub(super) dirty: bool,
-    pub(super) confirm: bool,
-    /// The last look that is asked for.
-    pub(super) look: Option<u64>,
-    /// When a node that is far back in the queue reads the nodes all the same.
-    pub(super) far: Option<Mono>,
-    /// When the nodes are to be read again after a write that came of reading them.
-    pub(super) again: Option<Mono>,
-    pub(super) due: Option<Mono>,
-    pub(super) troubles: u32,
-    pub(super) outdated: u32,
-    pub(super) failures: u32,
-    /// After a failed attempt.
-    pub(super) paused: Option<Mono>,
-    pub(super) since: Mono,
-    pub(super) refusal: Option<TurnRefusal>,
-    pub(super) observed: Observed,
-    /// It wants no turn, a reading has shown no entry of ours, and no write of ours may still come through.
-    pub(super) idle: bool,
-    pub(super) dice: Dice,
-    pub(super) said: Option<TurnState>,
-}
-
 impl Turn {
-    /// The turn of `me`, of which nothing is known yet. `chance` differs from node to node.
-    pub fn new(me: Me, chance: u64) -> Self {
-        Self {
-            me,
-            want: DesiredTurn::Unknown,
-            seen: KnownRecord::Unknown,
-            grant: TurnGrant::None,
-            attempt: None,
-            doubt: None,
-            gate: None,
-            phase: Phase::Granted,
-            call: None,
-            calls: 0,
-            dirty: false,
-            confirm: false,
-            look: None,
-            far: None,
-            again: None,
-            due: Some(Mono::START),
-            troubles: 0,
-            outdated: 0,
-            failures: 0,
-            paused: None,
-            since: Mono::START,
-            refusal: None,
-            observed: Observed::default(),
-            idle: false,
-            dice: Dice::new(chance),
-            said: None,
-        }
-    }
-
     /// The nodes that wait, in the order of turns.
     pub fn next_nodes(&self) -> Vec<String> {
         let record = self.record();
         super::rule::order(&record).into_iter().map(|it| it.node.clone()).collect()
     }
 
-    /// Our own entry among the holders.
-    pub(super) fn own(&self) -> Option<&Holder> {
-        match &self.seen {
-            KnownRecord::There(held) => held.record.holder(&self.me.node, &self.me.uid),
-            KnownRecord::Absent | KnownRecord::Unknown => None,
-        }
-    }
-
     fn is_queued(&self) -> bool {
         matches!(&self.seen, KnownRecord::There(held) if held.record.waits(&self.me.node))
-    }
-
-    /// The record as it was read, or the one of a cluster without.
-    pub(super) fn record(&self) -> TurnRecord {
-        match &self.seen {
-            KnownRecord::There(held) => held.record.clone(),
-            KnownRecord::Absent | KnownRecord::Unknown => TurnRecord::default(),
-        }
     }
 
     /// By chance up to half more, so that nodes do not all come at once; doubles with `failures`, from 1.

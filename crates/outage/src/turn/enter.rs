@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use step::{Fault, Mono, planted};
 
-use super::core::Turn;
 use super::event::{Effect, TurnClaim};
 use super::record::{Holder, Op, TurnRecord, Waiter};
 use super::rule::{self, TakeoverProof, TurnNode, TurnReading, TurnRefusal, TurnRule};
-use super::state::{DesiredTurn, KnownRecord, TurnGrant};
+use super::state::{DesiredTurn, KnownRecord, Turn, TurnGrant};
 
 /// So many of the queue read the nodes; the others wait for changes of the Lease.
 const NEAR: usize = 3;

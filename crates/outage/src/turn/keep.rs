@@ -4,10 +4,9 @@
 
 use step::{Fault, Mono, planted};
 
-use super::core::Turn;
 use super::event::{Effect, Unconfirmed};
 use super::record::{Fence, LEASE, Phase};
-use super::state::{DesiredTurn, KnownRecord, TurnGrant};
+use super::state::{DesiredTurn, KnownRecord, Turn, TurnGrant};
 
 impl Turn {
     /// The turn is ours.

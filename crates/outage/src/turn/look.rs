@@ -7,24 +7,10 @@
 
 use step::Mono;
 
-use super::core::{Turn, TurnCall};
 use super::event::{Effect, ReadError, RecordWritten, Unconfirmed};
 use super::record::{LEASE, Phase, RecordSnapshot};
 use super::rule::{self, TurnNode, TurnReading};
-use super::state::{KnownRecord, TurnGrant};
-
-/// How far a last look is. On a server it continues without the API: `unread` says why that cannot be reached.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum LookStep {
-    /// The Lease is being read.
-    Lease,
-    /// The nodes are.
-    Nodes { unread: Option<String> },
-    /// The margin is.
-    Margin { unread: Option<String> },
-    /// Our entry is being written.
-    GoingDown,
-}
+use super::state::{KnownRecord, LookStep, Turn, TurnCall, TurnGrant};
 
 impl Turn {
     pub(super) fn look_at_lease(

@@ -1,11 +1,15 @@
-//! What a turn says of itself, and of the others that hold one.
+//! The turn of one node as this process has it: what is known, what is wanted, which call is under way; and what it says of
+//! itself and of the others that hold one.
 //!
+//! Not here: what changes it (`core`, `enter`, `keep`, `look`).
 //! Pure: no clock, no I/O, no task.
 
-use super::core::Turn;
+use step::{CallId, Dice, Mono};
+
 use super::event::{Effect, TurnClaim, TurnState, TurnWait};
-use super::record::{Fence, Holder, LEASE, Phase, RecordSnapshot};
-use super::rule::{self, TurnRefusal, TurnRule};
+use super::observed::Observed;
+use super::record::{Fence, Holder, LEASE, Phase, RecordSnapshot, TurnRecord};
+use super::rule::{self, Me, TurnNode, TurnRefusal, TurnRule};
 
 /// What we know of the Lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -38,7 +42,124 @@ pub(super) enum TurnGrant {
     Booted { fence: Fence, listed: bool },
 }
 
+/// How far a last look is. On a server it continues without the API: `unread` says why that cannot be reached.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum LookStep {
+    /// The Lease is being read.
+    Lease,
+    /// The nodes are.
+    Nodes { unread: Option<String> },
+    /// The margin is.
+    Margin { unread: Option<String> },
+    /// Our entry is being written.
+    GoingDown,
+}
+
+/// A call that is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum TurnCall {
+    Read,
+    Confirm,
+    /// A step of the last look, for the question of this number.
+    Look(u64, LookStep),
+    Cluster,
+    /// With the nodes as they were read before it.
+    Margin(Vec<TurnNode>),
+    /// `looked`: the nodes were read for it.
+    Write {
+        looked: bool,
+    },
+}
+
+/// The turn of this node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Turn {
+    pub(super) me: Me,
+    pub(super) want: DesiredTurn,
+    pub(super) seen: KnownRecord,
+    pub(super) grant: TurnGrant,
+    /// The fence of a grant that was written without a known result, and until when it may come through.
+    pub(super) attempt: Option<(Fence, Mono)>,
+    /// Until when a write that we do not remember, or whose result we do not know, may come through.
+    pub(super) doubt: Option<Mono>,
+    pub(super) gate: Option<bool>,
+    /// The phase that our own entry is to say.
+    pub(super) phase: Phase,
+    pub(super) call: Option<TurnCall>,
+    pub(super) calls: CallId,
+    /// The Lease must be read again.
+    pub(super) dirty: bool,
+    pub(super) confirm: bool,
+    /// The last look that is asked for.
+    pub(super) look: Option<u64>,
+    /// When a node that is far back in the queue reads the nodes all the same.
+    pub(super) far: Option<Mono>,
+    /// When the nodes are to be read again after a write that came of reading them.
+    pub(super) again: Option<Mono>,
+    pub(super) due: Option<Mono>,
+    pub(super) troubles: u32,
+    pub(super) outdated: u32,
+    pub(super) failures: u32,
+    /// After a failed attempt.
+    pub(super) paused: Option<Mono>,
+    pub(super) since: Mono,
+    pub(super) refusal: Option<TurnRefusal>,
+    pub(super) observed: Observed,
+    /// It wants no turn, a reading has shown no entry of ours, and no write of ours may still come through.
+    pub(super) idle: bool,
+    pub(super) dice: Dice,
+    pub(super) said: Option<TurnState>,
+}
+
 impl Turn {
+    /// The turn of `me`, of which nothing is known yet. `chance` differs from node to node.
+    pub fn new(me: Me, chance: u64) -> Self {
+        Self {
+            me,
+            want: DesiredTurn::Unknown,
+            seen: KnownRecord::Unknown,
+            grant: TurnGrant::None,
+            attempt: None,
+            doubt: None,
+            gate: None,
+            phase: Phase::Granted,
+            call: None,
+            calls: 0,
+            dirty: false,
+            confirm: false,
+            look: None,
+            far: None,
+            again: None,
+            due: Some(Mono::START),
+            troubles: 0,
+            outdated: 0,
+            failures: 0,
+            paused: None,
+            since: Mono::START,
+            refusal: None,
+            observed: Observed::default(),
+            idle: false,
+            dice: Dice::new(chance),
+            said: None,
+        }
+    }
+
+    /// Our own entry among the holders.
+    pub(super) fn own(&self) -> Option<&Holder> {
+        match &self.seen {
+            KnownRecord::There(held) => held.record.holder(&self.me.node, &self.me.uid),
+            KnownRecord::Absent | KnownRecord::Unknown => None,
+        }
+    }
+
+    /// The record as it was read, or the one of a cluster without.
+    pub(super) fn record(&self) -> TurnRecord {
+        match &self.seen {
+            KnownRecord::There(held) => held.record.clone(),
+            KnownRecord::Absent | KnownRecord::Unknown => TurnRecord::default(),
+        }
+    }
+
     /// Where this node is.
     pub fn state(&self) -> TurnState {
         match (&self.grant, &self.want) {

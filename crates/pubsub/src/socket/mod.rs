@@ -2,6 +2,7 @@
 //!
 //! Not here: what a record says, and who is told what.
 
+mod board;
 pub(crate) mod feed;
 pub(crate) mod peer;
 pub mod record;

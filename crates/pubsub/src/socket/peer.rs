@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
+use super::board::{PublishedValue, SocketBoard};
 use crate::error::chain;
 use crate::large::{Large, Unread};
 use crate::record::{MESSAGE_LIMIT_BYTES, REQUEST_LIMIT_BYTES, RecordFault, SocketRecord, parse_request};
-use crate::server::SocketBoard;
 use crate::socket::Link;
 use crate::{Name, ToWire};
 
@@ -150,9 +150,7 @@ impl SocketPeer {
     fn due(&mut self) -> (Vec<String>, Vec<String>, u32) {
         let board = self.board.borrow_and_update();
         let gone = self.sent.keys().filter(|key| !board.values.contains_key(*key)).cloned().collect();
-        let new = |(key, held): &(&String, &crate::server::PublishedValue)| {
-            self.sent.get(*key) != Some(&held.state)
-        };
+        let new = |(key, held): &(&String, &PublishedValue)| self.sent.get(*key) != Some(&held.state);
         let new = board.values.iter().filter(new).map(|(key, _)| key.clone()).collect();
         (gone, new, board.restarted)
     }

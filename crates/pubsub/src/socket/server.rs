@@ -5,7 +5,6 @@
 //! waits for a peer. Not here: files of topics, and what a value means.
 //! Source: lf-edge/eve pkg/pillar/pubsub/socketdriver.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+use super::board::SocketBoard;
 use crate::error::chain;
 use crate::large::{self, LEFT_OVER, Large, MEMBER_LIMIT_BYTES};
 use crate::peer::{self, PeersShared};
@@ -29,25 +29,6 @@ const MOST_PEERS: usize = 64;
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 /// How long nobody is let in when the kernel has no room for a connection.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// A value that is published.
-#[derive(Debug, Clone)]
-pub(crate) struct PublishedValue {
-    /// Differs at each change of the topic; never 0.
-    pub(crate) state: u64,
-    /// Its form on disk.
-    pub(crate) disk: Arc<[u8]>,
-}
-
-/// What is published now.
-#[derive(Debug, Default)]
-pub(crate) struct SocketBoard {
-    pub(crate) values: BTreeMap<String, PublishedValue>,
-    pub(crate) restarted: u32,
-    /// Keys of earlier processes of this boot: a peer may know them from one, also where they are gone by now.
-    pub(crate) former: Vec<String>,
-    states: u64,
-}
 
 /// Serves one topic. Dropping it ends every connection at once, as a crash would.
 #[derive(Debug)]
@@ -86,7 +67,7 @@ impl SocketServer {
         let shared = Arc::new(PeersShared::new(name, Large::of(name, root), to_wire));
         let left_over = shared.large.left_over()?;
         let former = removed.iter().map(str::to_owned).collect();
-        let board = watch::Sender::new(SocketBoard { former, ..SocketBoard::default() });
+        let board = watch::Sender::new(SocketBoard::new(former));
         let mut tasks = JoinSet::new();
         if !left_over.is_empty() {
             tasks.spawn(async move {
@@ -138,14 +119,7 @@ impl SocketServer {
 
     /// Tells peers of a value, unless they know it.
     pub(crate) fn put(&self, key: &str, disk: Arc<[u8]>) {
-        self.board.send_if_modified(|board| {
-            if board.values.get(key).is_some_and(|held| held.disk == disk) {
-                return false;
-            }
-            board.states += 1;
-            board.values.insert(key.to_owned(), PublishedValue { state: board.states, disk });
-            true
-        });
+        self.board.send_if_modified(|board| board.put(key, disk));
     }
 
     /// Notes keys that are about to go, for peers of a later publisher.

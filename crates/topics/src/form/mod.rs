@@ -11,3 +11,18 @@ pub mod schema;
 pub(crate) mod secret;
 pub(crate) mod shared;
 pub(crate) mod time;
+
+use std::borrow::Cow;
+
+use serde::{Deserialize as _, Deserializer, de};
+
+/// Reads a text, where `null` is the zero value, as it is in Go also inside lists.
+pub(crate) fn or_zero<'de, D: Deserializer<'de>, T: Default>(
+    deserializer: D,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, D::Error> {
+    match Option::<Cow<'de, str>>::deserialize(deserializer)? {
+        Some(text) => read(&text).map_err(de::Error::custom),
+        None => Ok(T::default()),
+    }
+}

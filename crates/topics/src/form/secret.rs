@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use zeroize::Zeroize as _;
 
-use crate::shared::or_zero;
+use super::or_zero;
 
 /// A secret. Its `Debug` tells only whether there is one, and its memory is wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq, Default, Serialize)]

@@ -11,9 +11,10 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
+use super::or_zero;
 use crate::GoTime;
 use crate::numbers::numbers;
 
@@ -227,23 +228,12 @@ pub struct IpNet {
     pub mask: Option<Base64>,
 }
 
-/// Reads a text, where `null` is the zero value, as it is in Go also inside lists.
-pub(crate) fn or_zero<'de, D: Deserializer<'de>, T: Default>(
-    deserializer: D,
-    read: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<T, D::Error> {
-    match Option::<Cow<'de, str>>::deserialize(deserializer)? {
-        Some(text) => read(&text).map_err(de::Error::custom),
-        None => Ok(T::default()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::go_json;
 
-    fn again<T: Serialize + de::DeserializeOwned>(text: &str) -> Result<String, String> {
+    fn again<T: Serialize + serde::de::DeserializeOwned>(text: &str) -> Result<String, String> {
         let value: T = go_json::from_slice(text.as_bytes()).map_err(|error| error.to_string())?;
         Ok(String::from_utf8(go_json::to_vec(&value).unwrap()).unwrap())
     }

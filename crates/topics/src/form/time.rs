@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::shared::or_zero;
+use super::or_zero;
 
 /// An instant with the offset that it was written in. Two are equal when they are the same instant.
 #[derive(Clone, Copy)]

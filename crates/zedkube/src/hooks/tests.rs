@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use agent::{Clock, Inbox, Stopper, turn};
+use agent::{Clock, Inbox, Stopper};
 use pubsub::{TopicRoot, store};
 use topics::GoTime;
 
@@ -20,7 +20,7 @@ struct Device {
 impl Device {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let (outbox, inbox) = turn::inbox();
+        let (outbox, inbox) = agent::inbox();
         let topic_root = TopicRoot::open(root.path()).unwrap();
         let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "b1");
         let hooks = DrainHooks {

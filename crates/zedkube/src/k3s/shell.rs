@@ -32,7 +32,7 @@ pub(crate) struct Updates {
     context: AgentContext,
     limits: Limits,
     shell: Shell,
-    inbox: turn::Inbox<Event>,
+    inbox: agent::Inbox<Event>,
     found: SavedK3sUpdate,
 }
 
@@ -53,7 +53,7 @@ impl Updates {
     /// A topic that cannot be had.
     pub(crate) fn open(context: &AgentContext, limits: &Limits, work: TaskContext) -> Result<Self, Error> {
         let topic_root = &context.topic_root;
-        let (outbox, inbox) = turn::inbox();
+        let (outbox, inbox) = agent::inbox();
         let record: Publication<K3sUpdate> = publication(topic_root, NAME)?;
         let shell = Shell {
             config: publication(topic_root, NAME)?,

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use agent::outlet::Tries;
-use agent::{AgentContext, Error, Tasks, Troubles, publication, turn, wire};
+use agent::{AgentContext, Error, Tasks, Troubles, publication, wire};
 use kubeapi::ApiClient;
 use kubenodeop::CordonAnnotation;
 use kubenodeop::leave::{Leave, LeaveEnd, LeaveState, leave};
@@ -88,7 +88,7 @@ impl Leaver {
         own_node: OwnNode,
         limit: watch::Receiver<Duration>,
     ) {
-        let (outbox, mut inbox) = turn::inbox();
+        let (outbox, mut inbox) = agent::inbox();
         let mut tasks = Tasks::new(outbox);
         follow(&mut tasks, &self.context.topic_root);
         let mut stop = self.context.stop.clone();

@@ -9,7 +9,7 @@ use step::Mono;
 
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
 use crate::engine::pod_table::PodTable;
-use crate::engine::track::{Over, PodState, PodTrack, RemovalCall};
+use crate::engine::track::{Over, PodState, PodTrack, RemovalCall, SecondCopy};
 use crate::engine::words::{AttemptLogEvent, CallFailure, Effect, PodAction};
 use crate::plan::surge::{SurgeRule, deployment_of};
 use crate::plan::{PodFacts, tier};
@@ -25,20 +25,6 @@ const LOOK_SETTLED: Duration = Duration::from_secs(60);
 const GIVE_UPS: u32 = 5;
 /// What allows it.
 const RIGHT: &str = "the role pillar-rs-surge allows it: `zedbox role --with surge | kubectl apply -f -`";
-
-/// How far a second copy is for a pod.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in crate::engine) enum SecondCopy {
-    /// Nobody has looked.
-    #[default]
-    Unknown,
-    /// It is on its way, of this Deployment.
-    Awaited(String),
-    /// It is not needed, or there: the pod is evicted.
-    Settled,
-    /// There is none, for this reason: the pod is evicted all the same.
-    Without(String),
-}
 
 fn deployment(facts: &PodFacts) -> Option<(&str, &str)> {
     let replica_set = facts.workload.strip_prefix("ReplicaSet/")?;

@@ -21,11 +21,11 @@ use std::time::Duration;
 use step::{Core, Mono};
 
 use super::{
-    AttemptLogEvent, AttemptRules, CallFailure, ClaimName, Effect, Engine, Event, Limit, NeverReadyAction,
-    PodAction, StickyAction, VolumeAction,
+    AttemptLogEvent, AttemptOutcome, AttemptRules, CallFailure, Effect, Engine, Event, Limit,
+    NeverReadyAction, PodAction, StickyAction, VolumeAction,
 };
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
-use crate::calls::volumes::AttachmentFacts;
+use crate::calls::volumes::{AttachmentFacts, ClaimName};
 use crate::changes::watched::{PermanentRefusal, RefusedCall};
 use crate::node::cordon::tests::node as of_cordon;
 use crate::node::cordon::{Cordon, NodeFacts};
@@ -35,7 +35,7 @@ use crate::plan::class::tests::pod;
 use crate::plan::tier::Tier;
 use crate::plan::unhealthy::{Inspected, UnhealthyPod, UnhealthyReason};
 use crate::plan::{PodFacts, PodOwner};
-use crate::progress::{AttemptBlocker, AttemptOutcome, AttemptPhase, BlockCode, Left, Marks, Progress};
+use crate::progress::{AttemptBlocker, AttemptPhase, BlockCode, Left, Marks, Progress};
 use crate::storage::StorageView;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::nodes::CordonAnnotation;

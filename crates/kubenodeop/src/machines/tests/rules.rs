@@ -2,10 +2,11 @@
 
 use kubeapi::machines::{MachineAction, Stopped};
 
-use super::super::rules::{Action, FLAPPING, MachineState};
+use super::super::rules::{Action, FLAPPING};
 use super::super::{MachineDisk, MigrationLimits};
 use super::*;
 use crate::progress::BlockCode;
+use crate::progress::MachineState;
 
 const ALL: [MachinePolicy; 4] = [
     MachinePolicy::MigrateOrShutdown,

@@ -7,11 +7,12 @@ use kubeapi::reply::Reply;
 use step::{Core, Mono};
 
 use super::super::MachinesView;
-use super::super::rules::{Action, MachineState};
+use super::super::rules::Action;
 use super::super::stage::{Effect, Event, MachineStage};
 use super::*;
 use crate::engine::CallFailure;
 use crate::progress::BlockCode;
+use crate::progress::MachineState;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

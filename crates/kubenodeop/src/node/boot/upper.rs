@@ -147,7 +147,7 @@ fn cause(message: &str) -> String {
 async fn machines(cluster: &ApiClient, node: &NodeName) -> Result<Vec<String>, Error> {
     let down = match undo::not_up(cluster, node).await {
         // Who may read nothing of it is refused also where it is not installed.
-        Err(error) if undo::is_refused(&error) && !undo::is_installed(cluster).await? => None,
+        Err(error) if error.is_refused() && !undo::is_installed(cluster).await? => None,
         down => down?,
     };
     let down = down.unwrap_or_default();

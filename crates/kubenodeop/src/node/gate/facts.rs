@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use super::{Layer, VolumesBefore, VolumesSeen};
+use super::Layer;
+use crate::storage::{VolumesBefore, VolumesSeen};
 
 /// Something seen.
 #[derive(Debug, Clone, PartialEq, Eq)]

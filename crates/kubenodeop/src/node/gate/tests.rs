@@ -4,11 +4,10 @@ mod checks;
 
 use std::time::Duration;
 
+use crate::storage::{VolumesBefore, VolumesSeen};
 use step::Mono;
 
-use crate::node::gate::{
-    Gate, GateFact, GateNode, GateStatus, Layer, LayerLimits, LeaseSeen, VolumesBefore, VolumesSeen,
-};
+use crate::node::gate::{Gate, GateFact, GateNode, GateStatus, Layer, LayerLimits, LeaseSeen};
 
 const T0: Mono = Mono::from_start(Duration::from_secs(100));
 const TAINT: &str = "node.kubernetes.io/unreachable:NoExecute";

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::super::node_list::{NodeWord, NodesSnapshot};
+use super::super::exchange::NodeWord;
+use super::super::node_list::NodesSnapshot;
 use super::super::view::NodeView;
 use super::*;
 use kubeapi::nodes::{Node, ReachableNode};

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use agent::{AgentContext, Clock, Inbox, Stopper, turn};
+use agent::{AgentContext, Clock, Inbox, Stopper};
 use p256::SecretKey;
 use pubsub::{TopicRoot, store};
 use tempfile::TempDir;
@@ -80,7 +80,7 @@ impl Site {
         let topic_root = TopicRoot::open(root.path()).unwrap();
         let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "");
         let (asked, wanted) = watch::channel(None);
-        let (outbox, answers) = turn::inbox();
+        let (outbox, answers) = agent::inbox();
         let mut task = JoinSet::new();
         task.spawn(follow_with(context.clone(), keys(&topic_root), wanted, outbox));
         let (controller, device) = (secret_key("controller"), secret_key("device"));

@@ -7,8 +7,9 @@ use kubesim::{Sim, SimConfig};
 use serde_json::{Value, json};
 
 use super::super::calls::find;
-use super::super::coordinate::{Move, need, next};
+use super::super::coordinate::{need, next};
 use super::super::machine_calls::act;
+use super::super::moves::Move;
 use super::super::operator::{SiteRequest, begin, current, pass};
 use super::super::record::{OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use crate::turn::record::TurnRecord;

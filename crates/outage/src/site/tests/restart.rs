@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::coordinate::{Move, NODE_LIMIT, PhaseReadings, next};
+use super::super::coordinate::next;
 use super::super::member::{self, LeaseReading, LocalSite, OwnIdentity, Reboot, SiteFacts, SiteMemberAction};
+use super::super::moves::{Move, NODE_LIMIT, PhaseReadings};
 use super::super::operator::{SiteRequest, begin, cancel, current, hear, last_restart, pass};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use super::super::restart::{REBUILD_LIMIT, WELL, plan};

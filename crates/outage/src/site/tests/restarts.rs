@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use step::Dice;
 
-use super::super::coordinate::{Move, PhaseReadings, is_coordinator, next};
+use super::super::coordinate::{is_coordinator, next};
 use super::super::member::{self, LeaseReading, LocalSite, OwnIdentity, Reboot, SiteFacts, SiteMemberAction};
+use super::super::moves::{Move, PhaseReadings};
 use super::super::operator::{advance, begin, current, hear, last_restart, pass};
 use super::super::record::{Ack, NodeStep, SitePhase, SiteRecord};
 use super::super::restart::stage;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use step::Mono;
 
-use super::super::coordinate::{Move, NODE_LIMIT, PhaseReadings, is_coordinator, next};
+use super::super::coordinate::{is_coordinator, next};
 use super::super::member::{self, LeaseReading, OwnIdentity, SiteFacts};
+use super::super::moves::{Move, NODE_LIMIT, PhaseReadings};
 use super::super::operator::{begin, current, pass, skip};
 use super::super::record::{Ack, NodeStep, SitePhase, SiteRecord};
 use super::super::restart::{Quiet, STAND_IN, WELL};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use step::{Core as _, Mono};
 
-use super::super::core::Turn;
+use super::super::Turn;
 use super::super::event::{Effect, Event, RecordWritten, TurnClaim, TurnState, TurnWait, Unconfirmed};
 use super::super::record::{Class, Fence, Op, RecordSnapshot, TurnRecord};
 use super::super::rule::{CordonMark, TurnNode};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use step::{Core as _, Fault, Mono};
 
-use super::super::core::Turn;
+use super::super::Turn;
 use super::super::event::{Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, Unconfirmed};
 use super::super::record::{Class, Fence, Op, Phase, RecordSnapshot, RecordWrite};
 use super::super::rule::{CordonMark, Me, TurnNode};

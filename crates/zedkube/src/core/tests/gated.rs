@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kubenodeop::node::boot::GateReport;
+use kubenodeop::node::boot::LeftoverPods;
 use kubenodeop::node::gate::{Layer, Warning};
-use kubenodeop::node::leftovers::LeftoverPods;
 use step::Core as _;
 use topics::{ClusterKnown, DrainJournal, DrainPhase, DrainStatus, Requester};
 

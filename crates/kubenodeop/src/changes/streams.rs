@@ -8,7 +8,8 @@ use futures::stream::{BoxStream, StreamExt};
 use k8s_openapi::api::core::v1::Node;
 use serde::{Deserialize, Deserializer};
 
-use crate::engine::{ClaimName, Event};
+use crate::calls::volumes::ClaimName;
+use crate::engine::Event;
 use crate::plan::PodFacts;
 use crate::plan::budget::BudgetFacts;
 use crate::{calls::pods, calls::volumes, node, storage};

@@ -1,0 +1,117 @@
+//! What time alone brings about in an attempt: since when the open tier leaves, the limits of the whole attempt and drain,
+//! when the container runtime is asked.
+//!
+//! Not here: what is done then (`limits`, `containers`). Sources: goals D9, D15.
+//! Pure: no clock, no I/O, no task.
+
+use std::time::Duration;
+
+use step::Mono;
+
+use super::track::Over;
+use super::words::{AttemptRules, Effect, PodAction};
+use crate::plan::tier::Tier;
+use crate::progress::Marks;
+
+/// From one answer to the next question.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// The same after an answer that says nothing.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
+/// Since when the open tier leaves.
+#[derive(Debug)]
+pub(super) struct TierClock {
+    /// What an attempt that was cut off has noted.
+    mark: Option<(Tier, Mono)>,
+    open: Option<(Tier, Mono)>,
+    pub(super) over: bool,
+}
+
+impl TierClock {
+    pub(super) fn new(mark: Option<(Tier, Mono)>) -> Self {
+        Self { mark, open: None, over: false }
+    }
+
+    /// The open tier, and since when it is.
+    pub(super) fn open(&self) -> Option<(Tier, Mono)> {
+        self.open
+    }
+
+    /// Whether the limit of this tier is over.
+    pub(super) fn is_over(&self, tier: Tier) -> bool {
+        self.over && self.open.is_some_and(|(open, _)| open == tier)
+    }
+
+    pub(super) fn follow(&mut self, now: Mono, tier: Option<Tier>) {
+        if self.open.map(|(open, _)| open) == tier {
+            return;
+        }
+        let marked = |tier| self.mark.filter(|(of, _)| *of == tier).map_or(now, |(_, since)| since.min(now));
+        self.open = tier.map(|tier| (tier, marked(tier)));
+        self.over = false;
+        if tier.is_some() {
+            self.mark = None;
+        }
+    }
+}
+
+/// The limits of the attempt and of the whole drain, where pods that are left are not the end of it.
+#[derive(Debug)]
+pub(super) struct WholeLimits([(Over, Option<Mono>, bool); 2]);
+
+impl WholeLimits {
+    pub(super) fn new(rules: &AttemptRules, marks: &Marks, now: Mono) -> Self {
+        let own = |over: Over| rules.action(over) != PodAction::GiveUp;
+        let attempt = marks.attempt.map_or(now, |mark| mark.min(now)) + rules.attempt;
+        let drain = marks.drain.zip(rules.drain.after).map(|(since, after)| since.min(now) + after);
+        Self([
+            (Over::Drain, drain.filter(|_| own(Over::Drain)), false),
+            (Over::Attempt, Some(attempt).filter(|_| own(Over::Attempt)), false),
+        ])
+    }
+
+    /// Those that are over.
+    pub(super) fn over(&self) -> impl Iterator<Item = Over> + '_ {
+        self.0.iter().filter(|(_, _, over)| *over).map(|(of, ..)| *of)
+    }
+
+    /// Whether one more of them is over.
+    pub(super) fn follow(&mut self, now: Mono) -> bool {
+        let new = |it: &&mut (Over, Option<Mono>, bool)| !it.2 && it.1.is_some_and(|due| due <= now);
+        self.0.iter_mut().filter(new).map(|it| it.2 = true).count() > 0
+    }
+
+    pub(super) fn next_due(&self) -> Option<Mono> {
+        self.0.iter().filter(|(_, _, over)| !over).filter_map(|(_, due, _)| *due).min()
+    }
+}
+
+/// What is known of the runtime.
+#[derive(Debug, Default)]
+pub(super) struct RuntimeLooks {
+    asking: bool,
+    /// No question before this.
+    from: Option<Mono>,
+    /// Why its last answer says nothing; empty when it does, and before the first one.
+    pub(super) trouble: String,
+}
+
+impl RuntimeLooks {
+    /// When to ask, where the first pod is overdue at `overdue`.
+    pub(super) fn due(&self, overdue: Option<Mono>) -> Option<Mono> {
+        let at = overdue.filter(|_| !self.asking)?;
+        Some(self.from.map_or(at, |from| from.max(at)))
+    }
+
+    pub(super) fn ask(&mut self, now: Mono, overdue: Option<Mono>, effects: &mut Vec<Effect>) {
+        if self.due(overdue).is_some_and(|at| at <= now) {
+            self.asking = true;
+            effects.push(Effect::AskRuntime);
+        }
+    }
+
+    pub(super) fn answered(&mut self, now: Mono, trouble: Option<&String>) {
+        self.asking = false;
+        self.from = Some(now + if trouble.is_some() { TRY_AGAIN } else { ASK_AGAIN });
+        self.trouble = trouble.cloned().unwrap_or_default();
+    }
+}

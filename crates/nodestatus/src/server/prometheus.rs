@@ -1,0 +1,97 @@
+//! The text that Prometheus reads, and the words of its labels.
+//!
+//! Not here: the figures (`metrics`, `totals`). Pure: no clock, no I/O, no task.
+
+use std::fmt::Write as _;
+
+/// Answers to calls that ask pods to leave; any other is `other`.
+pub(super) const REPLIES: [&str; 13] = [
+    "accepted",
+    "gone",
+    "other-pod",
+    "conflict",
+    "expired",
+    "budget",
+    "moving",
+    "cannot-move",
+    "many-budgets",
+    "throttled",
+    "namespace-ending",
+    "api-trouble",
+    "refused",
+];
+/// What a skip begins with, and the word for it; any other is `other`.
+const SKIPS: [(&str, &str); 2] =
+    [("the Kubernetes API was not reachable", "api-unreachable"), ("forced ", "forced")];
+/// What is repaired after an outage: what the key of `Repairs` begins with, and its word.
+pub(super) const REPAIRS: [(&str, &str); 3] =
+    [("node.kubernetes.io/", "taint"), ("own cordon", "cordon"), ("pod of the former boot", "pod")];
+
+pub(super) const OTHER: &str = "other";
+
+/// The word for a reason of a skip.
+pub(super) fn skip(text: &str) -> &'static str {
+    SKIPS.iter().find(|(start, _)| text.starts_with(start)).map_or(OTHER, |(_, word)| *word)
+}
+
+/// A word that is known, or `other`.
+pub(super) fn known(words: &[&'static str], word: &str) -> &'static str {
+    words.iter().find(|it| **it == word).copied().unwrap_or(OTHER)
+}
+
+/// The word for a key of `Repairs`.
+pub(super) fn repair(what: &str) -> &'static str {
+    REPAIRS.iter().find(|(start, _)| what.starts_with(start)).map_or(OTHER, |(_, word)| *word)
+}
+
+/// The text that Prometheus reads.
+#[derive(Default)]
+pub(super) struct MetricsPage(String);
+
+impl MetricsPage {
+    pub(super) fn text(self) -> String {
+        self.0
+    }
+
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").unwrap_or_default();
+    }
+
+    pub(super) fn one(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "gauge");
+        writeln!(self.0, "{name} {value}").unwrap_or_default();
+    }
+
+    pub(super) fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "counter");
+        writeln!(self.0, "{name} {value}").unwrap_or_default();
+    }
+
+    pub(super) fn many<L: AsRef<str>>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) {
+        self.head(name, help, "gauge");
+        self.values(name, label, values);
+    }
+
+    pub(super) fn counters<L: AsRef<str>>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) {
+        self.head(name, help, "counter");
+        self.values(name, label, values);
+    }
+
+    fn values<L: AsRef<str>>(&mut self, name: &str, label: &str, values: impl IntoIterator<Item = (L, u64)>) {
+        for (word, value) in values {
+            writeln!(self.0, "{name}{{{label}=\"{}\"}} {value}", word.as_ref()).unwrap_or_default();
+        }
+    }
+}
