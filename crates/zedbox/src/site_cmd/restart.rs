@@ -8,50 +8,19 @@ use std::time::Duration;
 use agent::Clock;
 use anyhow::{Context as _, bail};
 use checks::{Finding, verify};
-use clap::Args as Group;
-use clap::builder::PossibleValuesParser;
 use kubeapi::ApiClient;
 use outage::operator::{self as lease, TurnView};
 use outage::site::operator::{self, SiteRequest};
-use outage::site::preflight::CODES;
 use outage::site::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
 use topics::{GoTime, VerifyResult};
 
 use super::{change, checked, identity, none_blocks, say, status};
+use crate::args::RestartOptions;
 use crate::drain_cmd::text::{span, unix_secs};
 use crate::drain_cmd::voice::Voice;
 
 /// Pause between two looks of whoever follows it.
 const AGAIN: Duration = Duration::from_secs(2);
-
-/// What a person asks for.
-#[derive(Debug, Clone, Group)]
-pub(super) struct RestartOptions {
-    /// Why, in at most 200 bytes; it is kept with your name.
-    #[arg(long, value_name = "TEXT")]
-    pub(super) reason: String,
-    /// Begin although the checks have found this, or this layer of `zedbox verify` is not well; exactly that is then passed
-    /// between two nodes as well, and what is new is not. May be given more than once; the codes are those that the checks name.
-    #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(codes()))]
-    pass: Vec<String>,
-    /// Check, show the order of the nodes, and begin nothing.
-    #[arg(long, conflicts_with = "wait")]
-    dry_run: bool,
-    /// Follow it to its end, and show each node with its times. It ends with 1 when the restart is paused or withdrawn; the
-    /// restart itself needs nobody who waits.
-    #[arg(long)]
-    wait: bool,
-}
-
-/// What can speak against it: the checks before a shutdown, but that a node holds a turn, and the layers of the cluster.
-fn codes() -> Vec<&'static str> {
-    let local = ["turn", "devices", "turns", "probes"];
-    let mut all: Vec<&str> = CODES.into_iter().chain(verify::LAYERS).collect();
-    all.retain(|it| !local.contains(it));
-    all.sort_unstable();
-    all.dedup();
-    all
-}
 
 /// Begins it.
 pub(super) async fn begin(
