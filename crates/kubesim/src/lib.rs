@@ -11,8 +11,8 @@ mod failure;
 mod faults;
 mod store;
 
-use api::{kinds, logs, openapi, path, server, strict, table};
-use controllers::{budgets, kubelets, machines, rollouts, scale, timers, volumes, workloads};
+use api::{kinds, logs, openapi, path, request, server, strict, table};
+use controllers::{budgets, kubelets, machines, scale, timers, volumes, workloads};
 use store::{merge_keys, patch, selectors, strategic, watch, writes};
 
 pub use etcd::{Etcd, EtcdFault};

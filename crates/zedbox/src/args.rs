@@ -1,22 +1,25 @@
 //! The command line: the only place where flags and variables of the environment enter.
+//!
+//! Commands take their options from here. Not here: what runs them, which no file below names.
 
 mod bundle;
 mod cluster;
 #[cfg(feature = "demo")]
 mod demo;
 mod device_order;
-mod force;
+mod drain;
 mod join;
+mod kubeconfig;
 mod lock;
+mod log;
 mod machines;
 mod pause;
-mod preflight;
-mod request;
+mod role;
 pub(crate) mod settings;
+mod site;
 mod time;
 mod update_status;
 mod verify;
-mod window;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,30 +27,29 @@ use std::time::Duration;
 
 use agent::{device, partitions};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
-use topics::GoTime;
 
 pub(crate) use bundle::BundleCommand;
 pub(crate) use cluster::OverCluster;
 #[cfg(feature = "demo")]
-pub(crate) use demo::{DemoAgent, DemoOptions, Scenario};
+pub(crate) use demo::{DemoAgent, DemoOptions, DrillOptions, Scenario, WallClock};
 pub(crate) use device_order::{Blocked, OrderOptions, RebootCommand, ShutdownCommand};
-pub(crate) use force::{ForceOptions, Whom};
+pub(crate) use drain::{
+    DrainAction, DrainCommand, ForceOptions, PassOptions, PlanOptions, RequestOptions, StartOptions,
+    StatusOptions, Whom,
+};
 pub(crate) use join::{JoinAction, JoinCommand, WaitOptions};
+pub(crate) use kubeconfig::KubeconfigCommand;
 pub(crate) use lock::{First, LockAction, LockCommand};
+use log::checked;
+pub(crate) use log::{LogFormat, filter};
 pub(crate) use machines::{MachinesAction, MachinesCommand};
 pub(crate) use pause::{
     AtShutdownOptions, DoneOptions, PauseCommand, PauseOptions, PausePlace, RefuseOptions, ResumeCommand,
 };
-pub(crate) use preflight::{PassOptions, PlanOptions};
-pub(crate) use request::{RequestOptions, WatchOptions};
+pub(crate) use role::RoleCommand;
+pub(crate) use site::{BeginOptions, RestartOptions, SiteAction, SiteCommand};
 pub(crate) use update_status::UpdateStatus;
 pub(crate) use verify::VerifyCommand;
-pub(crate) use window::StartOptions;
-
-use crate::kubeconfig_cmd::KubeconfigCommand;
-use crate::log::checked;
-use crate::role_cmd::RoleCommand;
-use crate::site_cmd::SiteCommand;
 
 /// Agents that a link to the program may be named after.
 pub(crate) const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
@@ -73,17 +75,6 @@ pub(crate) struct Args {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// In which form the log is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// One JSON object a line, as newlogd reads it.
-    Json,
-    /// For people.
-    Text,
-    /// For people, each line behind its level as systemd's journal reads it; the journal has the time.
-    Journald,
 }
 
 /// What the program can do.
@@ -140,36 +131,6 @@ pub(crate) enum Command {
     UpdateStatus(UpdateStatus),
 }
 
-/// The drain of this node, over the files of the agents: no controller is needed.
-#[derive(Debug, Clone, Group)]
-#[command(
-    arg_required_else_help = true,
-    after_help = "Exit codes:\n  \
-    0    done; no drain requested; or drained: the node is proved empty under a cordon\n  \
-    1    it could not be done; standard error says why and what to do\n  \
-    2    invalid arguments\n  \
-    3    a drain is under way, or an operation is pending\n  \
-    4    a drain is under way, and something blocks it; or a plan predicts that\n  \
-    5    NOT DRAINED: the drain failed (status 6 or 8)\n  \
-    6    not known: zedkube has published nothing, or its file is broken\n  \
-    7    NOT DRAINED: COMPLETE, but the drain was skipped\n  \
-    8    NOT DRAINED: the request was withdrawn\n  \
-    9    NOT DRAINED: a person forced the status\n  \
-    130  watching was ended with Ctrl-C, or nobody reads any more; the drain continues\n\
-    With -o json standard output holds JSON and nothing else; errors and warnings are text on standard error."
-)]
-pub(crate) struct DrainCommand {
-    /// Directory that holds `run` and `persist`.
-    #[arg(long, value_name = "DIR", default_value = "/", global = true)]
-    pub(crate) root: PathBuf,
-    /// For people or for programs.
-    #[arg(short, long, value_name = "FORM", value_enum, default_value_t, global = true)]
-    pub(crate) output: Output,
-    /// What to do.
-    #[command(subcommand)]
-    pub(crate) action: DrainAction,
-}
-
 /// In which form results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum Output {
@@ -178,47 +139,6 @@ pub(crate) enum Output {
     Text,
     /// For programs: members as in the topic files.
     Json,
-}
-
-/// What can be done about the drain of this node.
-#[derive(Debug, Clone, Subcommand)]
-pub(crate) enum DrainAction {
-    /// Show how far the drain is, what blocks it, since when, until when, and what to do.
-    Status(StatusOptions),
-    /// Follow the drain until the node is drained (0), or the drain failed (5), was skipped (7), withdrawn (8) or
-    /// forced (9); Ctrl-C ends this with 130.
-    ///
-    /// On a terminal the output of `status` is drawn over itself. Elsewhere each change is one line, or one JSON object
-    /// with `-o json`.
-    Watch(WatchOptions),
-    /// Show the last ten drains with their steps, and who wrote which force file when and why, also after a reboot.
-    History,
-    /// Predict a drain: which pods leave in which order, and what would block it (4). Nothing is written.
-    Plan(PlanOptions),
-    /// Ask zedkube to cordon and drain this node, for work on it. Nothing is rebooted.
-    Request(RequestOptions),
-    /// Withdraw a person's request: evictions stop, and zedkube removes its own cordon.
-    Cancel,
-    /// Finish the work on this node: withdraw a person's request, and wait until the node is schedulable again.
-    Done(DoneOptions),
-    /// Refuse what the controller has ordered and is pending, as somebody works on the machine; or let it go ahead.
-    Refuse(RefuseOptions),
-    /// Start the drain that waits for a window now, for this request alone.
-    StartNow(StartOptions),
-    /// Drain this node because the machine goes down by other means: the stop step of a unit, within its limit.
-    AtShutdown(AtShutdownOptions),
-    /// Force a status when you know better than the drain: a pending operation goes ahead.
-    Force(ForceOptions),
-    /// Have findings of the preflight pass: drains begin although they exist, until the next boot.
-    Pass(PassOptions),
-}
-
-/// How the state of a drain is shown.
-#[derive(Debug, Clone, Group)]
-pub(crate) struct StatusOptions {
-    /// Compute "ago" and "in" from this moment, for files that were copied from a node earlier [default: now].
-    #[arg(long, value_name = "TIME")]
-    pub(crate) as_of: Option<GoTime>,
 }
 
 /// What the environment says about the terminal and its user.
@@ -416,19 +336,6 @@ mod tests {
             }
             let refused = of(" --partitions sda").unwrap_err();
             assert!(refused.contains("use none, gpt:/dev/DISK"), "{refused}");
-        }
-    }
-
-    #[test]
-    fn a_log_filter_that_would_log_nothing_is_refused_with_examples() {
-        for good in
-            ["warn", "info,zedkube=debug", "off,kube_client=debug", "INFO,zedagent=trace", "zedkube[{node}]"]
-        {
-            assert_eq!(checked(good).unwrap(), good);
-        }
-        for (wrong, named) in [("loud", "`loud`"), ("zedkube=loud", ""), ("info,zedkube", "`zedkube`")] {
-            let refused = checked(wrong).unwrap_err();
-            assert!(refused.contains(named) && refused.contains("info,zedkube=debug"), "{wrong}: {refused}");
         }
     }
 

@@ -9,6 +9,7 @@ mod cluster;
 mod drill;
 mod keep;
 mod machine;
+pub(crate) mod nodes;
 mod scenarios;
 mod stage;
 mod teller;
@@ -25,10 +26,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{DemoOptions, DrainCommand};
 use crate::drain_cmd;
-use cluster::{DemoCluster, NODES};
-pub(crate) use drill::{DrillOptions, run as drill};
+use cluster::DemoCluster;
+pub(crate) use drill::run as drill;
 pub(crate) use keep::agent;
 use machine::DemoMachine;
+use nodes::NODES;
 use scenarios::DemoWorld;
 use teller::Narrator;
 

@@ -15,6 +15,7 @@ mod limits;
 mod lock_cmd;
 mod log;
 mod machines_cmd;
+mod manifests;
 mod notify;
 mod panic;
 mod role_cmd;

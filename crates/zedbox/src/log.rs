@@ -11,14 +11,14 @@ use std::io::{IsTerminal as _, Stderr, stderr};
 use anyhow::Context as _;
 use topics::ConfigItemValueMap;
 use tracing::warn;
-use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::Subscriber;
 use tracing_subscriber::fmt::format::DefaultFields;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::args::LogFormat;
+use crate::args::{LogFormat, filter};
 use form::LineFormat;
 
 type LogSubscriber = Subscriber<DefaultFields, LineFormat, LevelFilter, fn() -> Stderr>;
@@ -71,23 +71,4 @@ pub(crate) fn begin(
         .with_writer(stderr as fn() -> Stderr);
     lines.finish().with(filter).init();
     Ok(LogLevels { filter: handle, alone, fixed: words.is_some() })
-}
-
-/// The library's own lines are left out unless `words` name it: while the API is away it writes several a second that
-/// name no call, and each failure is told by whoever made the call.
-pub(crate) fn filter(words: &str) -> Result<Targets, ParseError> {
-    format!("kube_client=off,{words}").parse()
-}
-
-/// The words, if they filter the log.
-pub(crate) fn checked(text: &str) -> Result<String, String> {
-    const EXAMPLES: &str =
-        "use a level (error, warn, info, debug, trace, off) or a list such as info,zedkube=debug";
-    filter(text).map_err(|cause| format!("{cause}; {EXAMPLES}"))?;
-    let level = |word: &str| word.parse::<LevelFilter>().is_ok();
-    // The library takes a lone word that is no level for the name of a target, and nothing is logged.
-    match text.split(',').map(str::trim).find(|word| !level(word) && !word.contains(['=', '['])) {
-        Some(word) => Err(format!("`{word}` is not a level; {EXAMPLES}")),
-        None => Ok(text.to_owned()),
-    }
 }

@@ -1,58 +1,14 @@
 //! `zedbox role`: the roles that the agents need and who gets them, ready for `kubectl apply -f -`.
 //!
-//! The manifests are those of docs/reference, as they are; only the user's name is put in, and parts are left out. Not
+//! The manifests are those of docs/reference (`manifests`); only the user's name is put in, and parts are left out. Not
 //! here: the cluster. Nothing is asked for or written.
 
-use std::sync::LazyLock;
-
-use clap::Args as Group;
-use clap::builder::PossibleValuesParser;
-use kubeapi::connect::account::Account;
 use kubeapi::names::APP_NAMESPACE;
 use serde_json::json;
 
+use crate::args::RoleCommand;
 use crate::drain_cmd::voice::Voice;
-
-/// Roles first, then who gets them.
-const MANIFESTS: [&str; 4] = [
-    include_str!("../../../docs/reference/role.yaml"),
-    include_str!("../../../docs/reference/role-bindings.yaml"),
-    include_str!("../../../docs/reference/role-bindings-apps.yaml"),
-    include_str!("../../../docs/reference/role-bindings-surge.yaml"),
-];
-/// Who they are for, in the files.
-const SUBJECT: &str = "    kind: User\n    name: pillar-rs";
-/// What each role is called, before the name of its part.
-const PREFIX: &str = "pillar-rs-";
-/// A strong role, printed only when it is asked for.
-const SURGE: &str = "surge";
-/// The service account of the agents, where no other one is named.
-pub(crate) const ACCOUNT: &str = "kube-system/pillar-rs";
-
-/// Print the roles that the agents need, and bind them to a user, as `zedbox role | kubectl apply -f -`.
-#[derive(Debug, Clone, Group)]
-#[command(
-    after_help = "Nothing is asked of a cluster. Some bindings are in the namespace eve-kube-app: where the cluster has \
-    none yet, add --create-namespace. `zedbox kubeconfig` makes the kubeconfig of the service account."
-)]
-pub(crate) struct RoleCommand {
-    /// User of the kubeconfig that the agents get; of a client certificate its common name.
-    #[arg(long, value_name = "NAME", conflicts_with = "service_account", value_parser = user)]
-    user: Option<String>,
-    /// Service account in place of a user; it is printed too.
-    #[arg(long, value_name = "NAMESPACE/NAME", default_value = ACCOUNT)]
-    service_account: Account,
-    /// Part to leave out, by the name of its role without `pillar-rs-`; may be repeated. The agents do without what it is
-    /// for, and their log names what was refused.
-    #[arg(long, value_name = "PART", value_parser = PossibleValuesParser::new(parts()))]
-    without: Vec<String>,
-    /// Also the role for second copies of Deployments: whoever may patch Deployments can have any pod made.
-    #[arg(long, value_name = "PART", value_parser = [SURGE])]
-    with: Vec<String>,
-    /// Also the namespace eve-kube-app. Not where something else has applied it with labels: they would be removed.
-    #[arg(long)]
-    create_namespace: bool,
-}
+use crate::manifests::{OBJECTS, SUBJECT, SURGE};
 
 /// Prints them.
 pub(crate) fn run(command: &RoleCommand) -> anyhow::Result<()> {
@@ -89,29 +45,6 @@ fn named(kind: &str, metadata: &serde_json::Value) -> String {
     format!("apiVersion: v1\nkind: {kind}\nmetadata: {metadata}\n")
 }
 
-/// Each object of the files behind the name of its part.
-static OBJECTS: LazyLock<Vec<(&str, String)>> = LazyLock::new(|| {
-    let objects = MANIFESTS.iter().flat_map(|file| file.split("\n---\n"));
-    let part = |text: &'static str| {
-        let name = text.lines().find_map(|line| line.strip_prefix("  name: "))?;
-        Some((name.strip_prefix(PREFIX)?, format!("{}\n", text.trim_end())))
-    };
-    objects.filter_map(part).collect()
-});
-
-/// The parts that can be left out.
-fn parts() -> Vec<&'static str> {
-    let mut parts: Vec<&str> = OBJECTS.iter().map(|(part, _)| *part).filter(|it| *it != SURGE).collect();
-    parts.sort_unstable();
-    parts.dedup();
-    parts
-}
-
-fn user(text: &str) -> Result<String, String> {
-    let is_name = !text.is_empty() && !text.contains(char::is_control);
-    is_name.then(|| text.to_owned()).ok_or_else(|| "a user has a name in one line".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +52,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use crate::args::{Args, Command};
+    use crate::manifests::MANIFESTS;
 
     fn printed(words: &str) -> Vec<serde_json::Value> {
         let line = format!("zedbox role{words}");

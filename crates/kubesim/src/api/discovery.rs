@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::api::SimResponse;
 use crate::failure::Failure;
 use crate::kinds::{self, KINDS};
+use crate::request::SimResponse;
 use crate::store::ObjectStore;
 use crate::{openapi, scale};
 

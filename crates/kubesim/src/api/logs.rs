@@ -9,9 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::{SimRequest, SimResponse};
 use crate::failure::Failure;
 use crate::path::ResourcePath;
+use crate::request::{SimRequest, SimResponse};
 use crate::{Sim, SimShared};
 
 /// Namespace, pod, container.

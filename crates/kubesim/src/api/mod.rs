@@ -1,4 +1,4 @@
-//! Requests taken apart, reads answered, writes passed on to `store::writes`.
+//! Requests routed, reads answered, writes passed on to `store::writes`.
 //!
 //! Not here: objects and versions (`store`), what reacts to them (`controllers`).
 
@@ -7,13 +7,13 @@ pub(crate) mod kinds;
 pub(crate) mod logs;
 pub(crate) mod openapi;
 pub(crate) mod path;
+pub(crate) mod request;
 pub(crate) mod server;
 pub(crate) mod strict;
 pub(crate) mod table;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,65 +21,13 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::path::ResourcePath;
-use crate::table::{Include, table};
+use crate::request::{SimRequest, SimResponse};
+use crate::table::table;
 use crate::watch::{PendingWatch, SelectedObjects};
 use crate::{SimShared, machines, scale, writes};
 
 /// Where KubeVirt is asked to do something with a machine or a guest.
 const MACHINE_CALLS: &str = "subresources/virtualmachine";
-
-/// A request, taken apart.
-pub(crate) struct SimRequest {
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) query: BTreeMap<String, String>,
-    pub(crate) content_type: String,
-    pub(crate) accept: String,
-    pub(crate) body: Vec<u8>,
-}
-
-impl SimRequest {
-    /// A member of the query.
-    pub(crate) fn given(&self, name: &str) -> Option<&str> {
-        self.query.get(name).map(String::as_str).filter(|it| !it.is_empty())
-    }
-
-    pub(crate) fn is_set(&self, name: &str) -> bool {
-        matches!(self.given(name), Some("true" | "1"))
-    }
-
-    pub(crate) fn number<N: std::str::FromStr>(&self, name: &str) -> Result<Option<N>, Failure> {
-        let read = |text: &str| {
-            let bad = |_| Failure::bad_request(format!("{name}: {text:?} is no number"));
-            text.parse().map_err(bad)
-        };
-        self.given(name).map(read).transpose()
-    }
-
-    fn table(&self) -> Option<Include> {
-        Include::wanted(&self.accept, self.given("includeObject"))
-    }
-
-    /// The body as JSON.
-    pub(crate) fn json(&self) -> Result<Value, Failure> {
-        let kind = self.content_type.split(';').next().unwrap_or_default().trim();
-        if !matches!(kind, "" | "application/json") {
-            let text = format!(
-                "the body of the request was in an unknown format ({kind}) - accepted media types include: application/json"
-            );
-            return Err(Failure::new(415, "UnsupportedMediaType", text));
-        }
-        serde_json::from_slice(&self.body)
-            .map_err(|error| Failure::bad_request(format!("the body is no JSON: {error}")))
-    }
-}
-
-/// What the server says.
-pub(crate) enum SimResponse {
-    Json(u16, Value),
-    Text(u16, String),
-    Watch(Box<PendingWatch>),
-}
 
 /// Answers one request.
 pub(crate) fn answer(shared: &Arc<SimShared>, asked: &SimRequest) -> SimResponse {

@@ -21,10 +21,11 @@ use tokio::task::JoinSet;
 use tracing::debug;
 
 use crate::SimShared;
-use crate::api::{self, SimRequest, SimResponse};
+use crate::api;
 use crate::failure::Failure;
 use crate::faults::ScriptedFault;
 use crate::kubelets;
+use crate::request::{SimRequest, SimResponse};
 
 /// The body of an answer.
 pub type SimBody = UnsyncBoxBody<Bytes, Infallible>;

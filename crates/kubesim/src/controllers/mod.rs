@@ -131,7 +131,7 @@ impl Controllers {
             kubelets::node(store, config, &mut self.timers, now, node);
         }
         for workload in &work.workloads {
-            workloads::reconcile(store, &mut Tick { config, timers: &mut self.timers, now }, workload);
+            reconcile(store, &mut Tick { config, timers: &mut self.timers, now }, workload);
         }
         if work.nodes.is_empty() {
             self.unplaced.retain(|pod| !work.pods.contains(pod) || !scheduler::place(store, pod));
@@ -225,6 +225,19 @@ impl Controllers {
                 self.note(store, &Changed { version: 0, resource, old: None, new: Some(object) }, work);
             }
         }
+    }
+}
+
+/// Does what is missing for one workload, or for what `machines` keeps.
+fn reconcile(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKey) {
+    let (resource, namespace, name) = key;
+    let Some(object) = store.found(resource, namespace, name).cloned() else { return };
+    match resource.as_str() {
+        "apps/deployments" => rollouts::deployment(store, &object),
+        "apps/replicasets" => workloads::replica_set(store, &object),
+        "apps/statefulsets" => workloads::stateful_set(store, &object),
+        "apps/daemonsets" => workloads::daemon_set(store, &object),
+        _ => machines::round(store, tick, key, &object),
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::SimShared;
-use crate::api::{SimRequest, SimResponse};
 use crate::failure::Failure;
 use crate::patch::Patch;
 use crate::path::ResourcePath;
+use crate::request::{SimRequest, SimResponse};
 use crate::writes;
 
 /// Whether objects of a resource have a scale.

@@ -1,6 +1,6 @@
-//! Deployments, replica sets, stateful sets and daemon sets: which pods they want, and what they say of them.
+//! Replica sets, stateful sets and daemon sets: which pods they want, and what workloads say of their pods.
 //!
-//! Each round looks at what is and does what is missing. Not here: how a changed template is rolled out (`rollouts`).
+//! Each round looks at what is and does what is missing. Not here: Deployments and their replica sets (`rollouts`).
 
 use std::sync::Arc;
 
@@ -8,22 +8,7 @@ use serde_json::{Value, json};
 
 use crate::kubelets::CORDON_TAINT;
 use crate::machines;
-use crate::rollouts;
 use crate::store::{ObjectKey, ObjectStore, all, is_true, name, namespace, uid};
-use crate::timers::Tick;
-
-/// Does what is missing for one workload.
-pub(crate) fn reconcile(store: &mut ObjectStore, tick: &mut Tick<'_>, workload: &ObjectKey) {
-    let (resource, namespace, name) = workload;
-    let Some(set) = store.found(resource, namespace, name).cloned() else { return };
-    match resource.as_str() {
-        "apps/deployments" => rollouts::deployment(store, &set),
-        "apps/replicasets" => replica_set(store, &set),
-        "apps/statefulsets" => stateful_set(store, &set),
-        "apps/daemonsets" => daemon_set(store, &set),
-        _ => machines::round(store, tick, workload, &set),
-    }
-}
 
 /// The workload that an object belongs to.
 pub(crate) fn owner(object: &Value) -> Option<ObjectKey> {
@@ -102,7 +87,8 @@ pub(crate) fn say(store: &mut ObjectStore, resource: &str, set: &Value, status: 
     });
 }
 
-fn replica_set(store: &mut ObjectStore, set: &Value) {
+/// Does what is missing for one replica set.
+pub(super) fn replica_set(store: &mut ObjectStore, set: &Value) {
     let mut pods: Vec<Arc<Value>> =
         store.owned("pods", &uid(set)).into_iter().filter(|it| is_alive(it)).collect();
     let wanted = usize::try_from(wanted(set)).unwrap_or(usize::MAX);
@@ -124,7 +110,8 @@ fn replica_set(store: &mut ObjectStore, set: &Value) {
     say(store, "apps/replicasets", set, &status);
 }
 
-fn stateful_set(store: &mut ObjectStore, set: &Value) {
+/// Does what is missing for one stateful set.
+pub(super) fn stateful_set(store: &mut ObjectStore, set: &Value) {
     let wanted = wanted(set);
     let pod_name = |ordinal: u64| format!("{}-{ordinal}", name(set));
     for ordinal in 0..wanted {
@@ -152,7 +139,8 @@ fn stateful_set(store: &mut ObjectStore, set: &Value) {
     say(store, "apps/statefulsets", set, &status);
 }
 
-fn daemon_set(store: &mut ObjectStore, set: &Value) {
+/// Does what is missing for one daemon set.
+pub(super) fn daemon_set(store: &mut ObjectStore, set: &Value) {
     let nodes = all(store, "nodes");
     for node in &nodes {
         let pod = format!("{}-{}", name(set), name(node));

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::api::{SimRequest, SimResponse};
 use crate::budgets::{self, EvictionRefusal};
 use crate::failure::{self, Failure};
 use crate::patch::Patch;
 use crate::path::ResourcePath;
+use crate::request::{SimRequest, SimResponse};
 use crate::store::{ObjectStore, events, is_held_back};
 use crate::{SimShared, machines, workloads};
 

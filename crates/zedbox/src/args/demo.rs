@@ -1,10 +1,11 @@
-//! `zedbox demo`, and the processes that it starts.
+//! `zedbox demo`, the processes that it starts, and `zedbox site drill`.
 
 use std::path::PathBuf;
 
 use clap::{Args as Group, ValueEnum};
 
 use super::{AgentOptions, NAMES};
+use crate::demo::nodes::NODES;
 
 /// What the demo shows, and where it works.
 #[derive(Debug, Clone, Group)]
@@ -44,4 +45,47 @@ pub(crate) struct DemoAgent {
     pub(crate) agent: String,
     #[command(flatten)]
     pub(crate) options: AgentOptions,
+}
+
+/// How the drill goes.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct DrillOptions {
+    /// Directory that is made again and left behind for a look.
+    #[arg(long, value_name = "DIR", default_value = "./run/drill")]
+    pub(crate) dir: PathBuf,
+    /// In which order the nodes get their power back.
+    #[arg(long, value_name = "NODE", value_delimiter = ',', value_parser = node,
+        default_value = "edge-node-1,edge-node-2,edge-node-3")]
+    pub(crate) order: Vec<usize>,
+    /// A node that stays off.
+    #[arg(long, value_name = "NODE", value_parser = node)]
+    pub(crate) missing: Option<usize>,
+    /// What the clocks of the nodes show after the power cut: `right`, `1970`, or so many days ahead, as `+400d`.
+    #[arg(long, value_name = "CLOCK", value_parser = clock, default_value = "right", allow_hyphen_values = true)]
+    pub(crate) clock: WallClock,
+}
+
+/// A wall clock after a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WallClock {
+    /// At the beginning of 1970.
+    Epoch,
+    /// So many seconds ahead.
+    Ahead(i64),
+}
+
+fn node(text: &str) -> Result<usize, String> {
+    let known = NODES.iter().position(|(name, _)| *name == text);
+    known.ok_or_else(|| format!("expected one of {}", NODES.map(|(name, _)| name).join(", ")))
+}
+
+fn clock(text: &str) -> Result<WallClock, String> {
+    let days =
+        text.strip_prefix('+').and_then(|it| it.strip_suffix('d')).and_then(|it| it.parse::<i64>().ok());
+    match (text, days) {
+        ("right", _) => Ok(WallClock::Ahead(0)),
+        ("1970", _) => Ok(WallClock::Epoch),
+        (_, Some(days @ 0..=36_500)) => Ok(WallClock::Ahead(days * 86_400)),
+        _ => Err("expected right, 1970, or days ahead as +400d".to_owned()),
+    }
 }

@@ -10,16 +10,8 @@ use kubesim::{ApiRequest, ScriptedFault, Sim, SimConfig, SimServer};
 use outage::turn::record::{HOLDERS, LEASE, MODE};
 use serde_json::{Value, json};
 
-use super::machine::address;
+use super::nodes::{NODE, NODES, address};
 
-/// Our node: the name that the golden config's device gets.
-const NODE: &str = "edge-node-1";
-/// Nodes with the UUIDs of their devices, as in the golden config.
-pub(super) const NODES: [(&str, &str); 3] = [
-    (NODE, "2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11"),
-    ("edge-node-2", "9f1c4b9e-6d1c-4b0c-9a57-0f6f6f0b0b22"),
-    ("edge-node-3", "0d6e3c1a-1f4e-4f7e-8f7a-7d5e0c0c0c33"),
-];
 /// Its lease.
 const VIRTUAL_IP: &str = "plndr-cp-lock";
 /// Who serves it where no node does.

@@ -5,71 +5,29 @@
 
 #![expect(clippy::print_stdout, reason = "the drill talks to a person")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent::{Clock, wire};
 use anyhow::{Context as _, bail};
-use clap::Args as Group;
 use pubsub::Change;
 use step::Mono;
 use tokio::task::JoinSet;
 use topics::{CordonOwner, DrainStatus, NodeDrainProgress};
 
-use super::cluster::{DemoCluster, NODES};
+use super::cluster::DemoCluster;
 use super::fresh_root;
 use super::machine::DemoMachine;
+use super::nodes::NODES;
 use super::stage::DemoTopics;
 use super::teller::Narrator;
+use crate::args::{DrillOptions, WallClock};
 
 /// How long a single node without a quorum is looked at before the next one gets its power.
 const ALONE: Duration = Duration::from_secs(5);
 /// What takes longer does not come.
 const PATIENCE: Duration = Duration::from_mins(3);
-
-/// How the drill goes.
-#[derive(Debug, Clone, Group)]
-pub(crate) struct DrillOptions {
-    /// Directory that is made again and left behind for a look.
-    #[arg(long, value_name = "DIR", default_value = "./run/drill")]
-    dir: PathBuf,
-    /// In which order the nodes get their power back.
-    #[arg(long, value_name = "NODE", value_delimiter = ',', value_parser = node,
-        default_value = "edge-node-1,edge-node-2,edge-node-3")]
-    order: Vec<usize>,
-    /// A node that stays off.
-    #[arg(long, value_name = "NODE", value_parser = node)]
-    missing: Option<usize>,
-    /// What the clocks of the nodes show after the power cut: `right`, `1970`, or so many days ahead, as `+400d`.
-    #[arg(long, value_name = "CLOCK", value_parser = clock, default_value = "right", allow_hyphen_values = true)]
-    clock: WallClock,
-}
-
-/// A wall clock after a power cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WallClock {
-    /// At the beginning of 1970.
-    Epoch,
-    /// So many seconds ahead.
-    Ahead(i64),
-}
-
-fn node(text: &str) -> Result<usize, String> {
-    let known = NODES.iter().position(|(name, _)| *name == text);
-    known.ok_or_else(|| format!("expected one of {}", NODES.map(|(name, _)| name).join(", ")))
-}
-
-fn clock(text: &str) -> Result<WallClock, String> {
-    let days =
-        text.strip_prefix('+').and_then(|it| it.strip_suffix('d')).and_then(|it| it.parse::<i64>().ok());
-    match (text, days) {
-        ("right", _) => Ok(WallClock::Ahead(0)),
-        ("1970", _) => Ok(WallClock::Epoch),
-        (_, Some(days @ 0..=36_500)) => Ok(WallClock::Ahead(days * 86_400)),
-        _ => Err("expected right, 1970, or days ahead as +400d".to_owned()),
-    }
-}
 
 /// When what was seen of one node, since its power came back.
 #[derive(Debug, Clone, Default)]
@@ -333,7 +291,8 @@ mod tests {
 
     use super::*;
     use crate::Exit;
-    use crate::site_cmd::{self, SiteCommand};
+    use crate::args::SiteCommand;
+    use crate::site_cmd;
 
     #[derive(clap::Parser)]
     struct DrillLine {

@@ -19,10 +19,11 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use topics::DrainStatus;
 
-use super::machine::{DemoMachine, KUBECONFIG, address, brisk};
+use super::machine::{DemoMachine, KUBECONFIG, brisk};
+use super::nodes::{NODES, address};
 use super::scenarios::DemoWorld;
 use super::stage::DemoTopics;
-use super::{DemoCluster, NODES, Narrator, interrupted, quoted};
+use super::{DemoCluster, Narrator, interrupted, quoted};
 use crate::args::DemoAgent;
 use crate::log::LogLevels;
 use crate::supervisor::{self, Agent};

@@ -8,7 +8,8 @@ use anyhow::Context as _;
 use pubsub::{TopicRoot, store};
 use serde_json::{Value, json};
 
-use super::cluster::{DemoCluster, NODES};
+use super::cluster::DemoCluster;
+use super::nodes::{NODES, address};
 use crate::limits::Limits;
 use crate::supervisor::{Agent, AgentsSetup, Crew};
 
@@ -114,11 +115,6 @@ impl DemoMachine {
         cluster.power(self.name(), false);
         fs::remove_dir_all(self.root.join("run")).context("wipe run/ as a power cut does")
     }
-}
-
-/// The address of a machine in the cluster: each has one of its own on loopback.
-pub(super) fn address(at: usize) -> String {
-    format!("127.0.0.{}", at + 1)
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use super::stage::DemoTopics;
 use super::teller::Narrator;
 use super::typed_drain;
 use crate::Exit;
-use crate::args::Scenario;
-use crate::site_cmd::{self, SiteCommand};
+use crate::args::{Scenario, SiteCommand};
+use crate::site_cmd;
 
 /// What volumemgr says of an image that is here.
 const LOADED: &str = include_str!("../../../../tests/golden/ContentTreeStatus/loaded.json");

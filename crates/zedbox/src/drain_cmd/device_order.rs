@@ -15,12 +15,12 @@ use topics::{
 };
 
 use super::course::Goal;
-use super::force::{order_it, read_as_agents_do, refuse_directory};
+use super::follow::Follow;
+use super::orders::force::{order_it, read_as_agents_do, refuse_directory};
 use super::orders::pause::refuse_while_paused;
 use super::person;
 use super::plan::own_node;
 use super::request::{doubts, member};
-use super::view::Follow;
 use super::voice::Voice;
 use super::watch::{self, WatchPatience};
 use crate::Exit;

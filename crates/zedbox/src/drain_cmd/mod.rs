@@ -4,7 +4,7 @@
 
 mod course;
 pub(crate) mod device_order;
-mod force;
+mod follow;
 mod history;
 pub(crate) mod orders;
 pub(crate) mod person;
@@ -54,7 +54,9 @@ async fn act(command: &DrainCommand, surroundings: &Surroundings, voice: &Voice)
         DrainAction::StartNow(options) => {
             orders::start_now::run(&topic_root, clock, options, surroundings, voice).await
         }
-        DrainAction::Force(options) => force::run(&topic_root, clock, options, surroundings, voice).await,
+        DrainAction::Force(options) => {
+            orders::force::run(&topic_root, clock, options, surroundings, voice).await
+        }
         DrainAction::Plan(options) => plan::run(&topic_root, clock, options, voice).await,
         DrainAction::Pass(options) => {
             orders::pass::run(&topic_root, clock, options, surroundings, voice).await

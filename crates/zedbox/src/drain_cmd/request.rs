@@ -13,10 +13,11 @@ use topics::{DrainStatus, EdgeNodeClusterConfig, GoTime, NodeDrainRequest, Reque
 use zedagent::CONFIG;
 
 use super::course::Goal;
+use super::follow::Follow;
 use super::orders::pause::refuse_while_paused;
 use super::person;
 use super::state::DrainState;
-use super::view::{DrainView, Follow, OPERATOR, operator_file};
+use super::view::{DrainView, OPERATOR, operator_file};
 use super::voice::Voice;
 use super::watch::{self, WatchPatience};
 use super::words::request_words;

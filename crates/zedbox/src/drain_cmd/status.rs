@@ -6,10 +6,11 @@ use agent::Clock;
 use pubsub::TopicRoot;
 use topics::{GoTime, PAUSE_FILE};
 
+use super::follow::Follow;
 use super::person::user;
 use super::state::DrainState;
 use super::text::{RowWeight, Sheet, number, paragraph, row};
-use super::view::{DrainView, Follow};
+use super::view::DrainView;
 use super::voice::Voice;
 use super::words::{
     headline, leave_words, live_words, next_step, pause_words, preflight_rows, progress_rows, request_words,

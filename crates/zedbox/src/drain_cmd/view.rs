@@ -1,46 +1,33 @@
-//! What the files say about the drain of this node, read as the agents read them, once or for good.
+//! What the files say about the drain of this node: all that is known right now, and what cannot be read.
+//!
+//! Not here: how they are followed (`follow`), and what that means (`state`, `words`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use agent::device::kernel_boot_id;
-use agent::wire::GLOBAL;
-use agent::{Clock, force, operator, report, wire};
-use pubsub::{BadFile, Change, FileRule, FileState, FileWatch, Subscription, TopicRoot};
+use agent::{Clock, operator, report, wire};
+use pubsub::{BadFile, Change, FileState, TopicRoot};
 use rustix::fs::Access;
 use rustix::io::Errno;
 use serde::Serialize;
-use step::Inserted as _;
 use topics::{
-    AgentTrouble, BaseOsStatus, DeviceOpPending, DrainPreflight, FORCE_FILE, GoTime, NodeDrainProgress,
-    NodeDrainRequest, NodeDrainStatus, NodeLeave, OperationPause, OutageQuestion, PAUSE_FILE, RequestId,
-    Requester, Topic, go_json, read_force,
+    AgentTrouble, BaseOsStatus, DeviceOpPending, DrainPreflight, GoTime, NodeDrainProgress, NodeDrainRequest,
+    NodeDrainStatus, NodeLeave, OperationPause, OutageQuestion, RequestId, Requester, Topic, go_json,
+    read_force,
 };
-
-use super::orders;
-use super::trouble::TroubleFollower;
 
 /// Under whose name a person's request is published.
 pub(super) const OPERATOR: &str = "zedbox";
 /// Who may ask for a drain: the agents, and a person by this program.
 pub(super) const REQUESTERS: [&str; 3] = ["zedagent", "baseosmgr", OPERATOR];
 
-/// Only root, or whoever runs this program, can have written such a file.
-pub(super) const fn order(limit_bytes: u64) -> FileRule {
-    FileRule { limit_bytes, order: true }
-}
-
 /// The request of a person.
 pub(super) fn operator_file(topic_root: &TopicRoot) -> PathBuf {
     topic_root.path(operator::FILE)
 }
-
-/// zedkube writes progress and status one after the other; longer than this they differ only when it died between.
-pub(super) const SETTLING: Duration = Duration::from_millis(300);
-/// The first reading of all files takes at most so long; what could not be read by then is not known.
-const READING: Duration = Duration::from_secs(5);
 
 /// All that is known right now.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -87,14 +74,6 @@ pub(super) struct ForceFileOrder {
     pub(super) order: Option<NodeDrainStatus>,
     /// Why the agents refuse it, or empty.
     pub(super) refused: String,
-}
-
-/// The next state of a force file, and which of the places it is.
-async fn forced([first, second]: &mut [FileWatch; 2]) -> (&'static str, FileState) {
-    tokio::select! {
-        state = first.next() => (FORCE_FILE, state),
-        state = second.next() => (force::FALLBACK, state),
-    }
 }
 
 impl DrainView {
@@ -147,189 +126,9 @@ fn touched(path: &Path) -> GoTime {
     nanos.and_then(GoTime::from_unix_nanos).unwrap_or_default()
 }
 
-/// Follows the files for good: before zedkube runs, and while it restarts.
-pub(super) struct Follow {
-    topic_root: TopicRoot,
-    seen: DrainView,
-    status: Subscription<NodeDrainStatus>,
-    progress: Subscription<NodeDrainProgress>,
-    preflight: Subscription<DrainPreflight>,
-    zedagent: Subscription<NodeDrainRequest>,
-    baseosmgr: Subscription<NodeDrainRequest>,
-    operator: FileWatch,
-    pause: FileWatch,
-    clock: Clock,
-    pending: Subscription<DeviceOpPending>,
-    updates: Subscription<BaseOsStatus>,
-    leave: Subscription<NodeLeave>,
-    last_look: Subscription<OutageQuestion>,
-    force: [FileWatch; 2],
-    /// What they say, by place.
-    forced: BTreeMap<&'static str, ForceFileOrder>,
-    troubles: TroubleFollower,
-    /// Plain files that have not been read once.
-    unread: BTreeSet<&'static str>,
-}
-
-impl Follow {
-    /// Reads all files once and follows them from then on. To be called within a runtime.
-    pub(super) async fn open(topic_root: &TopicRoot, clock: Clock) -> Self {
-        fn topic<T: Topic>(topic_root: &TopicRoot, agent: &str) -> Subscription<T> {
-            topic_root.subscription(&wire::name::<T>(agent), wire::codec::<T>())
-        }
-        let mut follow = Self {
-            seen: DrainView { live: Live::of(topic_root), ..DrainView::default() },
-            status: topic(topic_root, "zedkube"),
-            progress: topic(topic_root, "zedkube"),
-            preflight: topic(topic_root, "zedkube"),
-            zedagent: topic(topic_root, "zedagent"),
-            baseosmgr: topic(topic_root, "baseosmgr"),
-            operator: operator::request(topic_root),
-            pause: orders::pause::watch(topic_root),
-            clock,
-            pending: topic(topic_root, "zedagent"),
-            updates: topic(topic_root, "baseosmgr"),
-            leave: topic(topic_root, "zedkube"),
-            last_look: topic(topic_root, "nodeagent"),
-            force: force::PLACES
-                .map(|place| topic_root.file(topic_root.path(place), order(force::LIMIT_BYTES))),
-            forced: BTreeMap::new(),
-            troubles: TroubleFollower::open(topic_root),
-            unread: BTreeSet::from([operator::FILE, PAUSE_FILE, FORCE_FILE, force::FALLBACK]),
-            topic_root: topic_root.clone(),
-        };
-        let until = clock.now() + READING;
-        while !follow.was_read() && clock.now() < until {
-            tokio::select! {
-                () = follow.hear() => {}
-                () = clock.sleep_until(Some(until)) => {}
-            }
-        }
-        follow
-    }
-
-    /// Whether each file and topic was read, or a topic is known not to be readable now.
-    fn was_read(&self) -> bool {
-        self.status.was_tried()
-            && self.progress.was_tried()
-            && self.preflight.was_tried()
-            && self.zedagent.was_tried()
-            && self.baseosmgr.was_tried()
-            && self.pending.was_tried()
-            && self.updates.was_tried()
-            && self.leave.was_tried()
-            && self.last_look.was_tried()
-            && self.troubles.were_tried()
-            && self.unread.is_empty()
-    }
-
-    /// Waits for the second file of a change that zedkube is in the middle of, but not for long.
-    pub(super) async fn settle(&mut self, clock: Clock) {
-        let until = clock.now() + SETTLING;
-        while !self.seen.settled() && clock.now() < until {
-            tokio::select! {
-                () = self.changed() => {}
-                () = clock.sleep_until(Some(until)) => {}
-            }
-        }
-    }
-
-    /// What is known.
-    pub(super) const fn view(&self) -> &DrainView {
-        &self.seen
-    }
-
-    /// Returns once something that is known is another thing. Dropping it loses nothing.
-    pub(super) async fn changed(&mut self) {
-        let before = self.seen.clone();
-        while self.seen == before {
-            self.hear().await;
-        }
-    }
-
-    /// Looks whether zedkube lives, and whether broken files are gone: neither causes an event.
-    pub(super) fn look(&mut self) {
-        self.seen.live = Live::of(&self.topic_root);
-        let now = self.clock.wall();
-        self.seen.pause.take_if(|it| !it.until.is_zero() && it.until <= now);
-        self.seen.broken.retain(|path, _| path.symlink_metadata().is_ok());
-    }
-
-    async fn hear(&mut self) {
-        let seen = &mut self.seen;
-        let topic_root = &self.topic_root;
-        tokio::select! {
-            change = self.status.next() => {
-                seen.status = self.status.get(GLOBAL).copied();
-                seen.note(topic_root, "zedkube", change);
-            }
-            change = self.progress.next() => {
-                seen.progress = self.progress.get(GLOBAL).cloned();
-                seen.note(topic_root, "zedkube", change);
-            }
-            change = self.preflight.next() => {
-                seen.preflight = self.preflight.get(GLOBAL).cloned();
-                seen.note(topic_root, "zedkube", change);
-            }
-            change = self.zedagent.next() => {
-                seen.requested("zedagent", self.zedagent.get(GLOBAL));
-                seen.note(topic_root, "zedagent", change);
-            }
-            change = self.baseosmgr.next() => {
-                seen.requested("baseosmgr", self.baseosmgr.get(GLOBAL));
-                seen.note(topic_root, "baseosmgr", change);
-            }
-            change = self.pending.next() => {
-                seen.pending = self.pending.iter().map(|(key, op)| (key.to_owned(), op.clone())).into_map();
-                seen.note(topic_root, "zedagent", change);
-            }
-            change = self.updates.next() => {
-                let waits = |it: &BaseOsStatus| !it.activated && !it.error_retry_condition.is_empty();
-                let all = self.updates.iter().filter(|(_, it)| waits(it));
-                seen.updates = all.map(|(key, it)| (key.to_owned(), it.clone())).into_map();
-                seen.note(topic_root, "baseosmgr", change);
-            }
-            change = self.leave.next() => {
-                let told = self.leave.get(GLOBAL).filter(|it| !it.phase.is_settled());
-                seen.leave = told.map(|it| Box::new(NodeLeave { config: None, ..it.clone() }));
-                seen.note(topic_root, "zedkube", change);
-            }
-            change = self.last_look.next() => {
-                seen.last_look = self.last_look.get(GLOBAL).filter(|it| !it.held.is_empty()).cloned();
-                seen.note(topic_root, "nodeagent", change);
-            }
-            state = self.operator.next() => {
-                seen.asked(operator_file(topic_root), state);
-                self.unread.remove(operator::FILE);
-            }
-            state = self.pause.next() => {
-                let file = topic_root.path(PAUSE_FILE);
-                seen.usable(&file);
-                match orders::pause::read(&state, self.clock.wall()) {
-                    Ok(pause) => seen.pause = pause,
-                    Err(why) => seen.unusable(file, why),
-                }
-                self.unread.remove(PAUSE_FILE);
-            }
-            (place, state) = forced(&mut self.force) => {
-                match seen.forced(place, topic_root.path(place), state) {
-                    Some(it) => drop(self.forced.insert(place, it)),
-                    None => drop(self.forced.remove(place)),
-                }
-                // The one under /persist counts before the one under /run.
-                seen.force = force::PLACES.iter().find_map(|place| self.forced.get(place)).cloned();
-                self.unread.remove(place);
-            }
-            (agent, change) = self.troubles.next() => {
-                seen.troubles = self.troubles.all();
-                seen.note(topic_root, agent, change);
-            }
-        }
-    }
-}
-
 impl DrainView {
-    fn requested(&mut self, agent: &'static str, request: Option<&NodeDrainRequest>) {
+    /// The request of an agent, or that there is none.
+    pub(super) fn requested(&mut self, agent: &'static str, request: Option<&NodeDrainRequest>) {
         match request {
             Some(request) => drop(self.requests.insert(agent, request.clone())),
             None => drop(self.requests.remove(agent)),
@@ -337,7 +136,7 @@ impl DrainView {
     }
 
     /// The request of a person, by the rule for orders that zedkube goes by.
-    fn asked(&mut self, file: PathBuf, state: FileState) {
+    pub(super) fn asked(&mut self, file: PathBuf, state: FileState) {
         self.usable(&file);
         self.requests.remove(OPERATOR);
         match state {
@@ -354,7 +153,13 @@ impl DrainView {
         }
     }
 
-    fn forced(&mut self, place: &'static str, file: PathBuf, state: FileState) -> Option<ForceFileOrder> {
+    /// What a force file orders, or why it is refused.
+    pub(super) fn forced(
+        &mut self,
+        place: &'static str,
+        file: PathBuf,
+        state: FileState,
+    ) -> Option<ForceFileOrder> {
         self.usable(&file);
         let refused = |refused: String| Some(ForceFileOrder { file: place, order: None, refused });
         match state {
@@ -372,7 +177,7 @@ impl DrainView {
     }
 
     /// Notes which files are broken.
-    fn note<T: Topic>(&mut self, topic_root: &TopicRoot, agent: &str, change: Change<T>) {
+    pub(super) fn note<T: Topic>(&mut self, topic_root: &TopicRoot, agent: &str, change: Change<T>) {
         match change {
             Change::Put { key, .. } | Change::Gone { key, .. } => {
                 self.usable(&wire::path::<T>(topic_root, agent, &key));
@@ -382,12 +187,14 @@ impl DrainView {
         }
     }
 
-    fn usable(&mut self, path: &Path) {
+    /// A file can be read again.
+    pub(super) fn usable(&mut self, path: &Path) {
         self.broken.remove(path);
         self.denied.retain(|it| !path.starts_with(it));
     }
 
-    fn unusable(&mut self, path: PathBuf, reason: String) {
+    /// A file cannot be used, or not be read by this user.
+    pub(super) fn unusable(&mut self, path: PathBuf, reason: String) {
         if is_denied(&path) {
             self.denied.insert(closed(&path));
         } else {
@@ -413,6 +220,7 @@ fn closed(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn k4_what_this_boot_has_written_is_shown_by_the_clock_of_now_and_what_another_has_written_is_not() {

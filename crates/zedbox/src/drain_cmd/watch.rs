@@ -13,10 +13,11 @@ use step::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::course::{Goal, NOT_DRAINED, WatchCourse, WatchEnd};
+use super::follow::{Follow, SETTLING};
 use super::state::DrainState;
 use super::status::{sheet, warnings};
 use super::text::{clean, height, lines_of, seconds};
-use super::view::{DrainView, Follow, SETTLING};
+use super::view::DrainView;
 use super::voice::Voice;
 use crate::Exit;
 use crate::args::Output;

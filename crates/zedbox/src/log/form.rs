@@ -164,7 +164,7 @@ impl Visit for LogFields {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::filter;
+    use crate::args::filter;
     use std::io::Write;
     use std::sync::{Arc, Mutex};
     use topics::GoTime;

@@ -10,11 +10,10 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use agent::Clock;
 use anyhow::{Context as _, bail};
-use clap::{Args as Group, Subcommand};
 use kubeapi::ApiClient;
 use outage::operator as lease;
 use outage::site::operator::{self, SiteRequest};
-use outage::site::preflight::{self, CODES, Finding};
+use outage::site::preflight::{self, Finding};
 use outage::site::record::{OperatorStatement, SiteKind, SitePhase};
 use outage::turn::record::TurnRecord;
 use serde::Serialize;
@@ -22,91 +21,10 @@ use step::Inserted as _;
 use topics::SiteFinding;
 
 use crate::Exit;
-use crate::args::{Output, OverCluster, Surroundings};
+use crate::args::{BeginOptions, Output, SiteAction, SiteCommand, Surroundings};
 use crate::drain_cmd::person;
 use crate::drain_cmd::text::number;
 use crate::drain_cmd::voice::Voice;
-
-/// The whole site, from any machine with a kubeconfig.
-#[derive(Debug, Clone, Group)]
-#[command(arg_required_else_help = true)]
-pub(crate) struct SiteCommand {
-    #[command(flatten)]
-    pub(crate) place: OverCluster,
-    /// What to do.
-    #[command(subcommand)]
-    action: SiteAction,
-}
-
-/// What can be done with a site.
-#[derive(Debug, Clone, Subcommand)]
-enum SiteAction {
-    /// Switch all machines off: applications with volumes are scaled down, volumes detached, then workers and servers go,
-    /// the leader of etcd last. No pod is evicted. Switch the machines on again in any order.
-    Shutdown(BeginOptions),
-    /// Reboot all machines in the same order.
-    Reboot(BeginOptions),
-    /// Reboot all machines one after another: each is drained in its turn like any node, and the next one starts once the
-    /// cluster is well with it. Workers go first, the leader of etcd last. What fails first pauses it: `continue --phase
-    /// paused` takes it up again, `cancel` ends it.
-    Restart(restart::RestartOptions),
-    /// Lose the power of all nodes of an embedded cluster, one in the middle of its drain, and show how each comes back.
-    /// Nothing of this machine or of a real cluster is touched.
-    #[cfg(feature = "demo")]
-    Drill(crate::demo::DrillOptions),
-    /// Run the checks that come before a shutdown or a reboot, and name what they find (1). Nothing is written.
-    Check,
-    /// Show how far the site is, and what each node waits for; of the last restart, how it ended. Nothing is written.
-    Status {
-        /// Follow a restart that is in progress until it has ended or is paused.
-        #[arg(long)]
-        wait: bool,
-    },
-    /// End the wait of the phase that the site is in; what it waits for stays as it is. A restart that is paused is taken up
-    /// again; one that waits for the cluster to be well takes it as well.
-    Continue {
-        /// The phase, as `status` shows it; another one is refused.
-        #[arg(long, value_name = "PHASE", required_unless_present = "skip")]
-        phase: Option<String>,
-        /// Of a restart: the node that goes; another one is refused.
-        #[arg(long, value_name = "NODE", conflicts_with = "skip")]
-        node: Option<String>,
-        /// Of a restart: leave this node out; one that is paused for it continues. It is not rebooted, and kept by name.
-        #[arg(long, value_name = "NODE", conflicts_with = "phase")]
-        skip: Option<String>,
-        /// Why, in at most 200 bytes; it is kept with your name.
-        #[arg(long, value_name = "TEXT")]
-        reason: String,
-    },
-    /// Withdraw the operation, until the servers go: cordons are removed, and applications scaled up again. Of a restart: the
-    /// drain of the node that goes is withdrawn, and no other node starts.
-    Cancel {
-        /// Why, in at most 200 bytes; it is kept with your name.
-        #[arg(long, value_name = "TEXT", default_value = "no reason given")]
-        reason: String,
-    },
-}
-
-/// What a person asks for.
-#[derive(Debug, Clone, Group)]
-struct BeginOptions {
-    /// Why, in at most 200 bytes; it is kept with your name.
-    #[arg(long, value_name = "TEXT")]
-    reason: String,
-    /// Let virtual machines go down with their nodes. They are not stopped before that, and their volumes stay attached.
-    #[arg(long)]
-    leave_machines: bool,
-    /// Wait until the device configs of all nodes have ordered it; a node that is ordered it waits for the others. Turns go
-    /// on, and are waited for. `continue --phase armed` begins it without those that are not ordered it.
-    #[arg(long)]
-    by_config: bool,
-    /// Begin although a node holds a turn; what it does under that stops.
-    #[arg(long)]
-    although_held: bool,
-    /// Begin although the checks have found this; may be given more than once. The codes are those that they name.
-    #[arg(long, value_name = "CODE", value_parser = CODES)]
-    pass: Vec<String>,
-}
 
 /// Does what `command` says. What goes wrong is said on standard error in plain words.
 pub(crate) async fn run(command: &SiteCommand) -> Exit {

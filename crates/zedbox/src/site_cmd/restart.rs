@@ -8,50 +8,18 @@ use std::time::Duration;
 use agent::Clock;
 use anyhow::{Context as _, bail};
 use checks::{Finding, verify};
-use clap::Args as Group;
-use clap::builder::PossibleValuesParser;
 use kubeapi::ApiClient;
 use outage::operator::{self as lease, TurnView};
 use outage::site::operator::{self, SiteRequest};
-use outage::site::preflight::CODES;
-use outage::site::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
-use topics::{GoTime, VerifyResult};
+use outage::site::record::{NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
+use topics::VerifyResult;
 
 use super::{change, checked, identity, none_blocks, say, status};
-use crate::drain_cmd::text::{span, unix_secs};
+use crate::args::RestartOptions;
 use crate::drain_cmd::voice::Voice;
 
 /// Pause between two looks of whoever follows it.
 const AGAIN: Duration = Duration::from_secs(2);
-
-/// What a person asks for.
-#[derive(Debug, Clone, Group)]
-pub(super) struct RestartOptions {
-    /// Why, in at most 200 bytes; it is kept with your name.
-    #[arg(long, value_name = "TEXT")]
-    pub(super) reason: String,
-    /// Begin although the checks have found this, or this layer of `zedbox verify` is not well; exactly that is then passed
-    /// between two nodes as well, and what is new is not. May be given more than once; the codes are those that the checks name.
-    #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(codes()))]
-    pass: Vec<String>,
-    /// Check, show the order of the nodes, and begin nothing.
-    #[arg(long, conflicts_with = "wait")]
-    dry_run: bool,
-    /// Follow it to its end, and show each node with its times. It ends with 1 when the restart is paused or withdrawn; the
-    /// restart itself needs nobody who waits.
-    #[arg(long)]
-    wait: bool,
-}
-
-/// What can speak against it: the checks before a shutdown, but that a node holds a turn, and the layers of the cluster.
-fn codes() -> Vec<&'static str> {
-    let local = ["turn", "devices", "turns", "probes"];
-    let mut all: Vec<&str> = CODES.into_iter().chain(verify::LAYERS).collect();
-    all.retain(|it| !local.contains(it));
-    all.sort_unstable();
-    all.dedup();
-    all
-}
 
 /// Begins it.
 pub(super) async fn begin(
@@ -172,7 +140,7 @@ fn news(site: &SiteRecord, steps: &mut BTreeMap<String, NodeStep>) -> Vec<String
     for node in &site.order {
         let Some(step) = site.step(node).filter(|it| **it != NodeStep::Seen) else { continue };
         if steps.insert(node.clone(), step.clone()).as_ref() != Some(step) {
-            lines.push(format!("node {node}: {}", word(step)));
+            lines.push(format!("node {node}: {}", status::word(step)));
         }
     }
     lines
@@ -186,41 +154,4 @@ fn result(site: &SiteRecord, paused: bool) -> anyhow::Result<()> {
         bail!("restart the site: withdrawn by {}: {}", it.who, it.why);
     }
     Ok(())
-}
-
-/// A step of a node, for a person.
-pub(super) fn word(step: &NodeStep) -> &str {
-    match step {
-        NodeStep::Seen => "waiting",
-        NodeStep::Going => "rebooting",
-        NodeStep::Booted => "checks after boot",
-        NodeStep::Open => "back",
-        other @ (NodeStep::NotAsked
-        | NodeStep::Asked
-        | NodeStep::Cordoned
-        | NodeStep::Ready
-        | NodeStep::Draining
-        | NodeStep::Verifying
-        | NodeStep::Done
-        | NodeStep::Skipped
-        | NodeStep::Failed
-        | NodeStep::Stranger(_)) => other.text(),
-    }
-}
-
-/// How long each step of a node took, and how it was verified; empty of another operation.
-pub(super) fn course(ack: &Ack) -> String {
-    let ends = ack.past.iter().skip(1).map(|(_, since)| since).chain([&ack.since]);
-    let went = ack.past.iter().zip(ends).filter(|((step, _), _)| *step != NodeStep::Seen);
-    let took = went.map(|((step, from), until)| {
-        let time = |text: &String| text.parse::<GoTime>().ok().map(unix_secs);
-        let took = time(until).zip(time(from)).and_then(|(until, from)| u64::try_from(until - from).ok());
-        // Two clocks that differ.
-        format!("{} {}", word(step), took.map_or_else(|| "?".to_owned(), span))
-    });
-    let took: Vec<String> = took.collect();
-    let took = if took.is_empty() { String::new() } else { format!("; took: {}", took.join(", ")) };
-    let verified =
-        if ack.verified.is_empty() { String::new() } else { format!("; verified: {}", ack.verified) };
-    took + &verified
 }

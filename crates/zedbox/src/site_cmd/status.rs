@@ -13,15 +13,14 @@ use outage::operator::{self as lease, TurnView};
 use outage::site::machines::VmRecord;
 use outage::site::operator;
 use outage::site::preflight::Finding;
-use outage::site::record::{NodeStep, SiteKind, SiteMember, SitePhase, SiteRecord};
+use outage::site::record::{Ack, NodeStep, SiteKind, SiteMember, SitePhase, SiteRecord};
 use outage::turn::record::LEASE;
 use outage::turn::rule::TurnNode;
 use pubsub::TopicRoot;
 use topics::{GoTime, SiteFinding, SiteMachine, SiteNode, SiteOperation, SiteStatus, SiteStep};
 
-use super::restart;
 use crate::args::Output;
-use crate::drain_cmd::text::{RowWeight, Sheet, moment, paragraph, row};
+use crate::drain_cmd::text::{RowWeight, Sheet, moment, paragraph, row, span, unix_secs};
 use crate::drain_cmd::voice::Voice;
 use crate::lock_cmd::status::when;
 
@@ -154,7 +153,44 @@ fn headline(site: &SiteRecord, ended: bool) -> String {
 /// How a node looks from here: its own word, or what the cluster says of it.
 fn step<'a>(site: &'a SiteRecord, member: &SiteMember) -> &'a str {
     let Some(step) = site.step(&member.node) else { return "not heard of" };
-    if site.kind == SiteKind::Restart { restart::word(step) } else { step.text() }
+    if site.kind == SiteKind::Restart { word(step) } else { step.text() }
+}
+
+/// A step of a node, for a person.
+pub(super) fn word(step: &NodeStep) -> &str {
+    match step {
+        NodeStep::Seen => "waiting",
+        NodeStep::Going => "rebooting",
+        NodeStep::Booted => "checks after boot",
+        NodeStep::Open => "back",
+        other @ (NodeStep::NotAsked
+        | NodeStep::Asked
+        | NodeStep::Cordoned
+        | NodeStep::Ready
+        | NodeStep::Draining
+        | NodeStep::Verifying
+        | NodeStep::Done
+        | NodeStep::Skipped
+        | NodeStep::Failed
+        | NodeStep::Stranger(_)) => other.text(),
+    }
+}
+
+/// How long each step of a node took, and how it was verified; empty of another operation.
+fn course(ack: &Ack) -> String {
+    let ends = ack.past.iter().skip(1).map(|(_, since)| since).chain([&ack.since]);
+    let went = ack.past.iter().zip(ends).filter(|((step, _), _)| *step != NodeStep::Seen);
+    let took = went.map(|((step, from), until)| {
+        let time = |text: &String| text.parse::<GoTime>().ok().map(unix_secs);
+        let took = time(until).zip(time(from)).and_then(|(until, from)| u64::try_from(until - from).ok());
+        // Two clocks that differ.
+        format!("{} {}", word(step), took.map_or_else(|| "?".to_owned(), span))
+    });
+    let took: Vec<String> = took.collect();
+    let took = if took.is_empty() { String::new() } else { format!("; took: {}", took.join(", ")) };
+    let verified =
+        if ack.verified.is_empty() { String::new() } else { format!("; verified: {}", ack.verified) };
+    took + &verified
 }
 
 fn state(member: &SiteMember, view: &TurnView) -> &'static str {
@@ -189,7 +225,7 @@ fn sheet(site: Option<&SiteRecord>, ended: bool, view: &TurnView, now: GoTime, c
                 since.unwrap_or_default(),
                 state(member, view),
                 waits.unwrap_or_default(),
-                ack.map(restart::course).unwrap_or_default(),
+                ack.map(course).unwrap_or_default(),
             ),
         );
     }

@@ -75,6 +75,11 @@ fn key(volume: &Value) -> ObjectKey {
     (VOLUMES.to_owned(), NAMESPACE.to_owned(), name(volume))
 }
 
+/// The engine of a volume.
+fn engine_of(volume: &str) -> String {
+    format!("{volume}-e-0")
+}
+
 fn edit(store: &mut ObjectStore, resource: &str, name: &str, change: impl FnOnce(&mut Value)) {
     store.edit(resource, NAMESPACE, name, change);
 }

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::volumes::engine_of;
 use super::{
-    ENGINES, NAMESPACE, NODES, REPLICAS, VOLUMES, edit, is_cordoned, is_healthy, is_ready, is_served, key,
-    replicas_of, setting, text,
+    ENGINES, NAMESPACE, NODES, REPLICAS, VOLUMES, edit, engine_of, is_cordoned, is_healthy, is_ready,
+    is_served, key, replicas_of, setting, text,
 };
 use crate::machines::put_condition;
 use crate::store::{ObjectStore, name, stamp, uid};

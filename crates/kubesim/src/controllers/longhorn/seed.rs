@@ -2,8 +2,7 @@
 
 use serde_json::json;
 
-use super::volumes::engine_of;
-use super::{DRIVER, ENGINES, NAMESPACE, REPLICAS, RUNS, SETTINGS, VOLUMES, replicas};
+use super::{DRIVER, ENGINES, NAMESPACE, REPLICAS, RUNS, SETTINGS, VOLUMES, engine_of, replicas};
 use crate::Sim;
 use crate::store::stamp;
 

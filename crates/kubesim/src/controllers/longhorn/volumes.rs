@@ -3,17 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    DRIVER, ENGINES, NAMESPACE, REPLICAS, TICKETS, VOLUMES, edit, is_healthy, is_ready, is_served, key,
-    replicas, replicas_of, text,
+    DRIVER, ENGINES, NAMESPACE, REPLICAS, TICKETS, VOLUMES, edit, engine_of, is_healthy, is_ready, is_served,
+    key, replicas, replicas_of, text,
 };
 use crate::store::{ObjectStore, all, name, stamp};
 use crate::timers::Tick;
 use crate::volumes::claims;
-
-/// The engine of a volume.
-pub(super) fn engine_of(volume: &str) -> String {
-    format!("{volume}-e-0")
-}
 
 /// Brings a volume, its engine, its tickets and its replicas up to date.
 pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::settings::KubevirtSettings;
-use super::{BUDGETS, MIGRATIONS, active, is_ending, is_over, migrations, owned_by, tail, text};
+use super::{BUDGETS, MIGRATIONS, active, is_ending, is_final, is_over, owned_by, tail, text};
 use crate::store::{ObjectStore, is_true, name, namespace, uid};
 
 const LABEL: &str = "kubevirt.io/migrationName";
@@ -40,7 +40,7 @@ pub(super) fn keep(store: &mut ObjectStore, settings: &KubevirtSettings, guest: 
         return;
     };
     let Some(job) = budget["metadata"]["labels"][LABEL].as_str() else { return };
-    let over = store.get(MIGRATIONS, &namespace(guest), job).is_none_or(migrations::is_final);
+    let over = store.get(MIGRATIONS, &namespace(guest), job).is_none_or(is_final);
     if over && active(store, guest).len() < 2 {
         store.edit(BUDGETS, &namespace(budget), &name(budget), |it| {
             it["spec"]["minAvailable"] = 1.into();

@@ -8,9 +8,9 @@ use super::owners::{own_guest, strategy};
 use super::settings::KubevirtSettings;
 use super::{GUESTS, MACHINES, MIGRATIONS, is_over, migrations, tail, text};
 use crate::SimShared;
-use crate::api::{SimRequest, SimResponse};
 use crate::failure::Failure;
 use crate::path::ResourcePath;
+use crate::request::{SimRequest, SimResponse};
 use crate::store::{ObjectStore, name};
 
 /// Answers a PUT below `subresources.kubevirt.io`, which the aggregator passes on to virt-api.

@@ -1,18 +1,11 @@
 //! KubeVirt's evacuation controller: a migration for each guest that is marked, or whose node has the drain taint.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::settings::KubevirtSettings;
-use super::{MIGRATIONS, active, is_ending, is_over, migrations, record_event, tail, text};
+use super::{MIGRATIONS, active, is_ending, is_final, is_over, migrations, record_event, tail, text};
 use crate::store::{ObjectKey, ObjectStore, is_true, name, namespace, uid};
 use crate::timers::Tick;
-
-/// From one look for a free slot to the next.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// On a migration that an evacuation has made: the node that is left.
-pub(super) const MADE_FOR: &str = "kubevirt.io/evacuationMigration";
 
 /// Makes the migration of a guest that has to leave its node.
 pub(super) fn round(
@@ -28,13 +21,13 @@ pub(super) fn round(
         return;
     }
     let moves = matches!(text(guest, "/spec/evictionStrategy"), "LiveMigrate" | "LiveMigrateIfPossible");
-    let busy = migrations::of(store, guest).any(|it| !migrations::is_final(&it));
+    let busy = migrations::of(store, guest).any(|it| !is_final(&it));
     if !moves || !is_true(guest, "LiveMigratable") || busy || active(store, guest).len() > 1 {
         return;
     }
     // From 1.9 on the queue is in the migration controller.
     if settings.minor < 9 && !migrations::has_slot(store, settings, node, true) {
-        tick.again(key, "evacuation without a slot", LOOK_AGAIN);
+        tick.again(key, "evacuation without a slot", migrations::LOOK_AGAIN);
         return;
     }
     if !tick.is_time(key, &format!("{} evacuation", uid(guest)), tick.config.phase_time) {
@@ -48,7 +41,7 @@ pub(super) fn round(
             "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
             "metadata": {
                 "name": made, "generateName": "kubevirt-evacuation-", "namespace": namespace(guest),
-                "annotations": { MADE_FOR: node }, "labels": { migrations::LABEL: name(guest) },
+                "annotations": { migrations::MADE_FOR: node }, "labels": { migrations::LABEL: name(guest) },
                 "finalizers": [migrations::FINALIZER],
             },
             "spec": { "vmiName": name(guest), "priority": priority }, "status": {},

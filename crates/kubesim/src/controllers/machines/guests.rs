@@ -5,9 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::settings::KubevirtSettings;
-use super::{
-    GUESTS, active, annotation, is_ending, is_over, migrations, owned_by, put_condition, tail, text,
-};
+use super::{GUESTS, active, annotation, current, is_ending, is_over, owned_by, put_condition, tail, text};
 use crate::store::{ObjectStore, name, namespace, uid};
 
 /// Kept on each guest until its launcher is gone.
@@ -193,7 +191,7 @@ fn unplug(store: &mut ObjectStore, guest: &Value) {
         let leaves = store.get("pods", &place, owner).is_none_or(|it| is_over(it) || is_ending(it));
         if leaves && (is_over(guest) || is_ending(guest)) {
             store.retire("pods", &place, name, None);
-        } else if leaves && let Some(next) = migrations::current(store, guest).filter(|it| !is_ending(it)) {
+        } else if leaves && let Some(next) = current(store, guest).filter(|it| !is_ending(it)) {
             // The guest has moved, and its disk follows.
             plug(store, guest, &next, text(disk, "/name"));
             store.retire("pods", &place, name, None);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::eviction::{denied, unanswered};
 use super::settings::KubevirtSettings;
 use super::{
-    GUESTS, MIGRATIONS, active, annotation, budgets, evacuation, guests, is_ending, is_over, launcher,
+    GUESTS, MIGRATIONS, active, annotation, budgets, current, guests, is_ending, is_final, is_over, launcher,
     put_condition, record_event, text,
 };
 use crate::failure::Failure;
@@ -21,17 +21,17 @@ use crate::timers::Tick;
 pub(super) const FINALIZER: &str = "kubevirt.io/migrationJobFinalize";
 /// On a migration: the name of its guest.
 pub(super) const LABEL: &str = "kubevirt.io/vmi-name";
+/// On a migration that an evacuation has made: the node that is left.
+pub(super) const MADE_FOR: &str = "kubevirt.io/evacuationMigration";
 const TARGET_OF: &str = "kubevirt.io/migrationJobUID";
 const TARGET_NODE: &str = "kubevirt.io/migrationTargetNodeName";
 const WEBHOOK: &str = "migration-create-validator.kubevirt.io";
 /// On a migration whose time of waiting after a failed one is over.
 const WAITED: &str = "kubesim/waited";
+/// From one look for a free slot to the next.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Final ones of a guest that are kept.
 const KEPT: usize = 5;
-
-pub(crate) fn is_final(job: &Value) -> bool {
-    is_over(job)
-}
 
 /// The migrations of a guest, those that changed last at the end.
 pub(super) fn of(store: &ObjectStore, guest: &Value) -> impl Iterator<Item = Arc<Value>> + use<> {
@@ -39,11 +39,6 @@ pub(super) fn of(store: &ObjectStore, guest: &Value) -> impl Iterator<Item = Arc
     jobs.retain(|it| namespace(it) == namespace(guest) && it["spec"]["vmiName"] == guest["metadata"]["name"]);
     jobs.sort_by_key(|it| text(it, "/metadata/resourceVersion").parse::<u64>().unwrap_or_default());
     jobs.into_iter()
-}
-
-/// The launcher pod in which a guest runs.
-pub(super) fn current(store: &ObjectStore, guest: &Value) -> Option<Arc<Value>> {
-    active(store, guest).into_iter().find(|pod| pod["spec"]["nodeName"] == guest["status"]["nodeName"])
 }
 
 fn target(store: &ObjectStore, guest: &Value, job: &Value) -> Option<Arc<Value>> {
@@ -182,7 +177,7 @@ fn pending(
     if outcome(guest) == "hang-pending" {
         return;
     }
-    let failed = if annotation(job, evacuation::MADE_FOR).is_empty() { 0 } else { failures(store, guest) };
+    let failed = if annotation(job, MADE_FOR).is_empty() { 0 } else { failures(store, guest) };
     if failed > 0 && annotation(job, WAITED).is_empty() {
         let wait = Duration::from_secs(20 << (failed - 1).min(4));
         if tick.is_time(key, &format!("{} waits", uid(job)), wait) {
@@ -194,7 +189,7 @@ fn pending(
         return;
     }
     if !has_slot(store, settings, text(guest, "/status/nodeName"), false) {
-        return tick.again(key, "slot", evacuation::LOOK_AGAIN);
+        return tick.again(key, "slot", LOOK_AGAIN);
     }
     if !budgets::is_ready(store, settings, guest, job) {
         return tick.again(key, "budget", tick.config.phase_time);

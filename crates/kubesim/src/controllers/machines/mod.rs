@@ -24,7 +24,6 @@ use crate::timers::Tick;
 
 pub(crate) use calls::answer;
 pub(crate) use guests::{FINALIZER, launcher};
-use migrations::current;
 pub(crate) use settings::KUBEVIRTS;
 use settings::KubevirtSettings;
 
@@ -49,7 +48,7 @@ pub(crate) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKe
             // As it is after that.
             let Some(guest) = store.found(&key.0, &key.1, &key.2).cloned() else { return };
             budgets::keep(store, &settings, &guest);
-            for job in migrations::of(store, &guest).filter(|it| !migrations::is_final(it)) {
+            for job in migrations::of(store, &guest).filter(|it| !is_final(it)) {
                 let job_key = (MIGRATIONS.to_owned(), namespace(&job), name(&job));
                 migrations::round(store, tick, &job_key, &job);
             }
@@ -93,6 +92,10 @@ fn is_over(guest: &Value) -> bool {
     matches!(guest["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
+fn is_final(job: &Value) -> bool {
+    is_over(job)
+}
+
 fn is_ending(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }
@@ -100,6 +103,11 @@ fn is_ending(object: &Value) -> bool {
 /// The launcher pods of a guest that have not finished.
 fn active(store: &ObjectStore, guest: &Value) -> Vec<Arc<Value>> {
     store.owned("pods", &uid(guest)).into_iter().filter(|pod| !is_over(pod)).collect()
+}
+
+/// The launcher pod in which a guest runs.
+fn current(store: &ObjectStore, guest: &Value) -> Option<Arc<Value>> {
+    active(store, guest).into_iter().find(|pod| pod["spec"]["nodeName"] == guest["status"]["nodeName"])
 }
 
 /// The five letters at the end of a name that the server makes.

@@ -12,8 +12,9 @@ use topics::{CordonOwner, DrainPhase};
 
 use crate::Exit;
 use crate::args::{DoneOptions, Output};
+use crate::drain_cmd::follow::Follow;
 use crate::drain_cmd::request;
-use crate::drain_cmd::view::{DrainView, Follow, OPERATOR};
+use crate::drain_cmd::view::{DrainView, OPERATOR};
 use crate::drain_cmd::voice::Voice;
 use crate::drain_cmd::watch::WatchPatience;
 use crate::drain_cmd::words::{name, next_step, phase_words};

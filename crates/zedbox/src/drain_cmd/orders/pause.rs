@@ -6,17 +6,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use agent::Clock;
-use agent::operator::WORD;
 use anyhow::{Context as _, bail};
-use pubsub::{FileState, TopicRoot, store};
+use pubsub::{TopicRoot, store};
 use serde::Serialize;
 use topics::{DeviceOp, GoTime, OperationPause, PAUSE_FILE, PauseScope, PendingState, go_json};
 
+use super::force::{read_as_agents_do, refuse_directory};
 use crate::Exit;
 use crate::args::{Output, PauseOptions, PausePlace, RefuseOptions, Surroundings};
-use crate::drain_cmd::force::{read_as_agents_do, refuse_directory};
+use crate::drain_cmd::follow::Follow;
 use crate::drain_cmd::person;
-use crate::drain_cmd::view::{DrainView, Follow};
+use crate::drain_cmd::view::DrainView;
 use crate::drain_cmd::voice::Voice;
 
 /// What became of the pause, for programs.
@@ -205,19 +205,6 @@ fn of_controller(seen: &DrainView) -> Vec<String> {
     all
 }
 
-/// The pause that counts by this file at `now`; why it counts for nothing.
-pub(in crate::drain_cmd) fn read(state: &FileState, now: GoTime) -> Result<Option<OperationPause>, String> {
-    match state {
-        FileState::Absent => Ok(None),
-        FileState::Present(bytes) => {
-            let pause: OperationPause = go_json::from_slice(bytes).map_err(|it| agent::report::chain(&it))?;
-            let counts = pause.is_set() && (pause.until.is_zero() || pause.until > now);
-            Ok(Some(pause).filter(|_| counts))
-        }
-        FileState::Bad(finding) => Err(finding.reason.clone()),
-    }
-}
-
 /// Refuses `doing` while a pause would keep it waiting.
 pub(in crate::drain_cmd) fn refuse_while_paused(seen: &DrainView, doing: &str) -> anyhow::Result<()> {
     if let Some(pause) = seen.pause.as_ref().filter(|it| it.scope == PauseScope::Node) {
@@ -228,9 +215,4 @@ pub(in crate::drain_cmd) fn refuse_while_paused(seen: &DrainView, doing: &str) -
         );
     }
     Ok(())
-}
-
-/// How the file is watched.
-pub(in crate::drain_cmd) fn watch(topic_root: &TopicRoot) -> pubsub::FileWatch {
-    topic_root.file(topic_root.path(PAUSE_FILE), WORD)
 }

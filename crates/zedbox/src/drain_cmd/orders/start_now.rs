@@ -13,8 +13,9 @@ use topics::{DrainPhase, WINDOW_PASS, WindowPass, go_json};
 
 use crate::Exit;
 use crate::args::{Output, StartOptions, Surroundings};
+use crate::drain_cmd::follow::Follow;
 use crate::drain_cmd::person;
-use crate::drain_cmd::view::{DrainView, Follow};
+use crate::drain_cmd::view::DrainView;
 use crate::drain_cmd::voice::Voice;
 
 /// What this does, in errors.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args as Group;
 
-use super::time::span;
+use crate::args::time::span;
 
 /// What a person asks for.
 #[derive(Debug, Clone, Group)]

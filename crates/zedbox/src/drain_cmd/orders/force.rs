@@ -11,13 +11,14 @@ use pubsub::{FileState, TopicRoot, store, trust};
 use serde::Serialize;
 use topics::{DrainStatus, FORCE_FILE, ForceFile, NodeDrainStatus, Requester, go_json, read_force};
 
-use super::orders::confirm::confirm;
-use super::person;
-use super::view::{DrainView, Follow};
-use super::voice::Voice;
-use super::words::name;
+use super::confirm::confirm;
 use crate::Exit;
 use crate::args::{ForceOptions, Output, Surroundings, Whom};
+use crate::drain_cmd::follow::{self, Follow};
+use crate::drain_cmd::person;
+use crate::drain_cmd::view::DrainView;
+use crate::drain_cmd::voice::Voice;
+use crate::drain_cmd::words::name;
 
 /// What stands in the file of an order without a reason.
 const NO_REASON: &str = "no reason given";
@@ -38,7 +39,7 @@ struct ForceResult<'a> {
 }
 
 /// Writes or removes the force file.
-pub(super) async fn run(
+pub(in crate::drain_cmd) async fn run(
     topic_root: &TopicRoot,
     clock: Clock,
     options: &ForceOptions,
@@ -105,7 +106,7 @@ async fn write(
 }
 
 /// Puts the order where the agents read it. Returns the file, and what they make of it.
-pub(super) async fn order_it(
+pub(in crate::drain_cmd) async fn order_it(
     topic_root: &TopicRoot,
     order: &ForceFile,
     replace: bool,
@@ -137,8 +138,11 @@ pub(super) async fn order_it(
 }
 
 /// Reads an order with the agents' eyes: what they refuse must not look done.
-pub(super) async fn read_as_agents_do(topic_root: &TopicRoot, file: &Path) -> anyhow::Result<()> {
-    match topic_root.file(file, super::view::order(LIMIT_BYTES)).next().await {
+pub(in crate::drain_cmd) async fn read_as_agents_do(
+    topic_root: &TopicRoot,
+    file: &Path,
+) -> anyhow::Result<()> {
+    match topic_root.file(file, follow::order(LIMIT_BYTES)).next().await {
         FileState::Bad(finding) => bail!("the agents refuse the file {}: {}", file.display(), finding.reason),
         // An agent may have used it up already.
         FileState::Absent | FileState::Present(_) => Ok(()),
@@ -205,7 +209,7 @@ fn put(file: &Path, bytes: &[u8], replace: bool) -> anyhow::Result<()> {
 }
 
 /// Refuses a directory in which others could put orders, or one that is somewhere else.
-pub(super) fn refuse_directory(file: &Path) -> anyhow::Result<()> {
+pub(in crate::drain_cmd) fn refuse_directory(file: &Path) -> anyhow::Result<()> {
     let Some(dir) = file.parent() else { return Ok(()) };
     let Ok(seen) = fs::symlink_metadata(dir) else { return Ok(()) };
     let path = dir.display();

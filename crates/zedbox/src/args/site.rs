@@ -1,0 +1,118 @@
+//! `zedbox site`: what a person wants of the whole site.
+
+use checks::verify;
+use clap::builder::PossibleValuesParser;
+use clap::{Args as Group, Subcommand};
+use outage::site::preflight::CODES;
+
+use super::OverCluster;
+
+/// The whole site, from any machine with a kubeconfig.
+#[derive(Debug, Clone, Group)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct SiteCommand {
+    #[command(flatten)]
+    pub(crate) place: OverCluster,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) action: SiteAction,
+}
+
+/// What can be done with a site.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum SiteAction {
+    /// Switch all machines off: applications with volumes are scaled down, volumes detached, then workers and servers go,
+    /// the leader of etcd last. No pod is evicted. Switch the machines on again in any order.
+    Shutdown(BeginOptions),
+    /// Reboot all machines in the same order.
+    Reboot(BeginOptions),
+    /// Reboot all machines one after another: each is drained in its turn like any node, and the next one starts once the
+    /// cluster is well with it. Workers go first, the leader of etcd last. What fails first pauses it: `continue --phase
+    /// paused` takes it up again, `cancel` ends it.
+    Restart(RestartOptions),
+    /// Lose the power of all nodes of an embedded cluster, one in the middle of its drain, and show how each comes back.
+    /// Nothing of this machine or of a real cluster is touched.
+    #[cfg(feature = "demo")]
+    Drill(super::DrillOptions),
+    /// Run the checks that come before a shutdown or a reboot, and name what they find (1). Nothing is written.
+    Check,
+    /// Show how far the site is, and what each node waits for; of the last restart, how it ended. Nothing is written.
+    Status {
+        /// Follow a restart that is in progress until it has ended or is paused.
+        #[arg(long)]
+        wait: bool,
+    },
+    /// End the wait of the phase that the site is in; what it waits for stays as it is. A restart that is paused is taken up
+    /// again; one that waits for the cluster to be well takes it as well.
+    Continue {
+        /// The phase, as `status` shows it; another one is refused.
+        #[arg(long, value_name = "PHASE", required_unless_present = "skip")]
+        phase: Option<String>,
+        /// Of a restart: the node that goes; another one is refused.
+        #[arg(long, value_name = "NODE", conflicts_with = "skip")]
+        node: Option<String>,
+        /// Of a restart: leave this node out; one that is paused for it continues. It is not rebooted, and kept by name.
+        #[arg(long, value_name = "NODE", conflicts_with = "phase")]
+        skip: Option<String>,
+        /// Why, in at most 200 bytes; it is kept with your name.
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Withdraw the operation, until the servers go: cordons are removed, and applications scaled up again. Of a restart: the
+    /// drain of the node that goes is withdrawn, and no other node starts.
+    Cancel {
+        /// Why, in at most 200 bytes; it is kept with your name.
+        #[arg(long, value_name = "TEXT", default_value = "no reason given")]
+        reason: String,
+    },
+}
+
+/// What a person asks for.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct BeginOptions {
+    /// Why, in at most 200 bytes; it is kept with your name.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    /// Let virtual machines go down with their nodes. They are not stopped before that, and their volumes stay attached.
+    #[arg(long)]
+    pub(crate) leave_machines: bool,
+    /// Wait until the device configs of all nodes have ordered it; a node that is ordered it waits for the others. Turns go
+    /// on, and are waited for. `continue --phase armed` begins it without those that are not ordered it.
+    #[arg(long)]
+    pub(crate) by_config: bool,
+    /// Begin although a node holds a turn; what it does under that stops.
+    #[arg(long)]
+    pub(crate) although_held: bool,
+    /// Begin although the checks have found this; may be given more than once. The codes are those that they name.
+    #[arg(long, value_name = "CODE", value_parser = CODES)]
+    pub(crate) pass: Vec<String>,
+}
+
+/// What a person asks for.
+#[derive(Debug, Clone, Group)]
+pub(crate) struct RestartOptions {
+    /// Why, in at most 200 bytes; it is kept with your name.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    /// Begin although the checks have found this, or this layer of `zedbox verify` is not well; exactly that is then passed
+    /// between two nodes as well, and what is new is not. May be given more than once; the codes are those that the checks name.
+    #[arg(long, value_name = "CODE", value_parser = PossibleValuesParser::new(codes()))]
+    pub(crate) pass: Vec<String>,
+    /// Check, show the order of the nodes, and begin nothing.
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) dry_run: bool,
+    /// Follow it to its end, and show each node with its times. It ends with 1 when the restart is paused or withdrawn; the
+    /// restart itself needs nobody who waits.
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+/// What can speak against it: the checks before a shutdown, but that a node holds a turn, and the layers of the cluster.
+fn codes() -> Vec<&'static str> {
+    let local = ["turn", "devices", "turns", "probes"];
+    let mut all: Vec<&str> = CODES.into_iter().chain(verify::LAYERS).collect();
+    all.retain(|it| !local.contains(it));
+    all.sort_unstable();
+    all.dedup();
+    all
+}

@@ -1,0 +1,15 @@
+//! The three nodes of the demo: their names, the UUIDs of their devices, and their addresses.
+
+/// Our node: the name that the golden config's device gets.
+pub(super) const NODE: &str = "edge-node-1";
+/// Nodes with the UUIDs of their devices, as in the golden config.
+pub(crate) const NODES: [(&str, &str); 3] = [
+    (NODE, "2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11"),
+    ("edge-node-2", "9f1c4b9e-6d1c-4b0c-9a57-0f6f6f0b0b22"),
+    ("edge-node-3", "0d6e3c1a-1f4e-4f7e-8f7a-7d5e0c0c0c33"),
+];
+
+/// The address of a machine in the cluster: each has one of its own on loopback.
+pub(super) fn address(at: usize) -> String {
+    format!("127.0.0.{}", at + 1)
+}
