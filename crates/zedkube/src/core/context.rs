@@ -1,4 +1,5 @@
-//! What all parts of the core share: limits, the boot and its wall clock, and where this node belongs.
+//! What all parts of the core share: limits, the boot and its wall clock, where this node belongs, and what is known of its
+//! hooks and windows.
 //!
 //! Every time that a person reads is made from a monotonic one, and made again when the wall clock is set. No decision
 //! depends on it. Not here: who notices that it was set (`agent::Clock`). Pure: no clock, no I/O, no task.
@@ -7,10 +8,11 @@ use std::time::Duration;
 
 use nodestatus::Membership;
 use step::Mono;
-use topics::{ClusterKnown, GoTime};
+use topics::{ClusterKnown, GoTime, OperationPause, PauseScope};
 
-use crate::core::facts::Learned;
-use crate::core::turn::Turns;
+use super::facts::{ClosedWindow, CordonTurn, K3sHold, Learned, Pass};
+use super::site::SiteState;
+use super::turn::Turns;
 use crate::limits::Limits;
 
 /// A clock that was moved by less was not set: the journal of an earlier run is not written again for that.
@@ -25,25 +27,55 @@ pub(crate) struct NodeContext {
     pub(crate) booted_at: GoTime,
     pub(crate) member: Membership,
     /// What a whole-site operation holds it to.
-    pub(crate) site: super::site::SiteState,
+    pub(crate) site: SiteState,
     /// What an update of k3s says of it.
-    pub(crate) k3s: super::k3s::K3sHold,
+    pub(crate) k3s: K3sHold,
     /// Whether the name of our Node object is known.
     pub(crate) node_known: bool,
     /// The turn of this node to be down.
     pub(crate) turn: Turns,
     /// The hooks of this node.
-    pub(crate) hooks: super::drain::HookState,
+    pub(crate) hooks: HookState,
     /// Whether drains may start by the clock.
-    pub(crate) window: super::drain::WindowState,
+    pub(crate) window: WindowState,
     /// What is known of the cluster, also of earlier boots.
     pub(crate) known: ClusterKnown,
 }
 
+/// What is known of the hooks of this node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct HookState {
+    /// Those before a drain were called in this boot, and not undone.
+    pub(crate) in_place: bool,
+    /// They are being undone.
+    pub(crate) undoing: bool,
+    /// Those after the boot have not been called.
+    pub(crate) after_boot: bool,
+    /// What came of them, for a reader: who is refused, who failed without stopping anything.
+    pub(crate) notes: Vec<String>,
+}
+
+/// What is known of the windows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct WindowState {
+    /// Why no drain starts; `None` while one may, and without windows.
+    pub(crate) closed: Option<ClosedWindow>,
+    pub(crate) pass: Option<Pass>,
+    /// A person's pause; one that refuses the controller alone is its agents' to keep.
+    pub(crate) pause: Option<OperationPause>,
+}
+
+impl WindowState {
+    /// The pause that keeps every drain from starting.
+    pub(crate) fn paused(&self) -> Option<&OperationPause> {
+        self.pause.as_ref().filter(|it| it.scope == PauseScope::Node)
+    }
+}
+
 impl NodeContext {
     /// The turn in which it may be cordoned; `None` while it has to wait for one.
-    pub(crate) fn grant(&self) -> Option<super::facts::CordonTurn> {
-        if self.limits.take_turns { self.turn.held() } else { Some(super::facts::CordonTurn::default()) }
+    pub(crate) fn grant(&self) -> Option<CordonTurn> {
+        if self.limits.take_turns { self.turn.held() } else { Some(CordonTurn::default()) }
     }
 
     /// Hears what was read of the cluster.

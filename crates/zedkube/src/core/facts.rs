@@ -10,12 +10,9 @@ use kubenodeop::{AttemptBlocker, Left, Marks, Progress, WatchedBlockers};
 use step::Mono;
 use topics::{
     CordonOwner, DrainHistory, DrainJournal, GoTime, NodeDrainProgress, NodeDrainRequest, NodeDrainStatus,
-    OperationPause, OutageAnswer, OutageQuestion, Requester,
+    OperationPause, OutageAnswer, OutageQuestion, RequestId, Requester,
 };
 
-use super::drain::{ClosedWindow, Pass};
-use super::k3s::K3sHold;
-use super::site::SiteHold;
 use clusterview::leader::Candidacy;
 use nodestatus::Membership;
 use outage::keeper::Ask;
@@ -236,6 +233,47 @@ pub struct RemainingPod {
     pub workload: String,
     /// It is terminating, and whether a container of it runs is not known.
     pub unknown: bool,
+}
+
+/// What a whole-site operation holds this node to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum SiteHold {
+    /// Nothing.
+    #[default]
+    None,
+    /// No drain begins, and the cordon stays; which operation it is.
+    Kept(String),
+    /// Its machine goes down now, with its pods; which operation it is.
+    Go(String),
+}
+
+/// What an update of k3s that is handed over says of this node; the default when there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct K3sHold {
+    /// What it waits for, or empty.
+    pub what: String,
+    /// What a person can do.
+    pub next_step: String,
+    /// It was not carried out in time.
+    pub failed: bool,
+}
+
+/// Why no drain starts now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClosedWindow {
+    /// In words: which window, when it opens by its own zone, and in how long.
+    pub why: String,
+    /// When it opens, where that is known.
+    pub opens: Option<GoTime>,
+}
+
+/// A person's word that the drain for one request starts outside of the windows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pass {
+    /// For this request alone.
+    pub of: RequestId,
+    /// Who says so, and why.
+    pub by: String,
 }
 
 /// Something for the shell to do, in this order.

@@ -3,26 +3,14 @@
 //!
 //! Not here: how far the update is (`crate::k3s`). Source: goals U7, U10. Pure: no clock, no I/O, no task.
 
-use step::Mono;
 use topics::{DrainStatus, NodeDrainRequest, Requester};
 
 use super::answers::Answers;
 use super::drain::StateWords;
-use super::machine::Zedkube;
+use super::facts::K3sHold;
 
 /// Why the node was not drained for it.
 pub(super) const TURN_ALONE: &str = "k3s restarts and its pods stay: a turn is all that it needs";
-
-/// What an update of k3s that is handed over says of this node; the default when there is none.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct K3sHold {
-    /// What it waits for, or empty.
-    pub what: String,
-    /// What a person can do.
-    pub next_step: String,
-    /// It was not carried out in time.
-    pub failed: bool,
-}
 
 impl K3sHold {
     /// The node is not known to be healthy with it.
@@ -52,14 +40,5 @@ impl Answers {
             self.final_answer(it.id()).is_some_and(|it| it.status == DrainStatus::Complete)
         };
         self.request_of(Requester::K3sUpdate).filter(given)
-    }
-}
-
-impl Zedkube {
-    /// The turn is its own, by a look after it was granted, and nothing is drained in it.
-    pub(super) fn turn_alone(&mut self, now: Mono) {
-        if self.answers.request_of(Requester::K3sUpdate).is_some_and(NodeDrainRequest::is_turn_alone) {
-            self.answers.skip_for(now, Requester::K3sUpdate, TURN_ALONE, &self.node);
-        }
     }
 }

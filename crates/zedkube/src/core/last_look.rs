@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use agent::settings;
+use agent::settings::{self, Properties};
 use nodestatus::Membership;
 use outage::keeper::{Ask, TurnRequest};
 use outage::turn::event::Unconfirmed;
@@ -14,9 +14,9 @@ use outage::turn::record::Op;
 use step::Mono;
 use topics::{DrainStatus, OutageAnswer, OutageKind, OutageQuestion, OutageRole, OutageVerdict, Requester};
 
-use super::answers::is_drained;
+use super::answers::{Answers, is_drained};
+use super::context::NodeContext;
 use super::facts::{DrainLogEvent, Effect};
-use super::machine::Zedkube;
 
 /// How long a machine that restarts whatever the record says waits for its entry there.
 const EMERGENCY: Duration = Duration::from_secs(2);
@@ -43,6 +43,20 @@ pub(crate) struct LastLook {
     said: Option<OutageAnswer>,
 }
 
+/// What the answer depends on beside the question.
+pub(crate) struct LookBasis<'a> {
+    answers: &'a Answers,
+    node: &'a NodeContext,
+    properties: &'a Properties,
+}
+
+impl<'a> LookBasis<'a> {
+    /// As things are now.
+    pub(crate) fn new(answers: &'a Answers, node: &'a NodeContext, properties: &'a Properties) -> Self {
+        Self { answers, node, properties }
+    }
+}
+
 impl LastLook {
     /// After a start: what an earlier run in the same boot had answered.
     pub(crate) fn new(earlier: Option<OutageAnswer>) -> Self {
@@ -65,72 +79,56 @@ impl LastLook {
         }
         self.refused.clone()
     }
-}
 
-fn go(why: impl Into<String>) -> OutageAnswer {
-    OutageAnswer {
-        verdict: OutageVerdict::Go,
-        why: why.into(),
-        next_step: "nothing".to_owned(),
-        ..OutageAnswer::default()
-    }
-}
-
-fn hold(why: impl Into<String>, next_step: impl Into<String>) -> OutageAnswer {
-    let (why, next_step) = (why.into(), next_step.into());
-    OutageAnswer { verdict: OutageVerdict::Hold, why, next_step, ..OutageAnswer::default() }
-}
-
-impl Zedkube {
     /// The turn that nodeagent wants for a restart that nobody has asked a drain for.
-    pub(super) fn own_wish(&self) -> Option<TurnRequest> {
-        let question = &self.looks.question;
+    pub(super) fn own_wish(&self, answers: &Answers) -> Option<TurnRequest> {
+        let question = &self.question;
         let (counter, emergency) = match question.kind {
             OutageKind::Turn => (question.number, false),
             OutageKind::Emergency => (question.number, true),
-            OutageKind::LastLook if self.is_undrained(question.requested_by) => (0, false),
+            OutageKind::LastLook if self.is_undrained(answers) => (0, false),
             OutageKind::None | OutageKind::LastLook => return None,
         };
         Some(TurnRequest { op: Op::Restart, counter, emergency, fit: true })
     }
 
     /// Nobody has asked for a drain, and nobody was answered one.
-    fn is_undrained(&self, by: Requester) -> bool {
-        let answered = || self.answers.given().iter().any(|it| it.requested_by == by);
-        self.answers.knows_requests() && self.answers.request_of(by).is_none() && !answered()
+    fn is_undrained(&self, answers: &Answers) -> bool {
+        let by = self.question.requested_by;
+        let answered = || answers.given().iter().any(|it| it.requested_by == by);
+        answers.knows_requests() && answers.request_of(by).is_none() && !answered()
     }
 
     /// Hears what nodeagent asks. The same number is the same question.
     pub(super) fn question(&mut self, now: Mono, question: OutageQuestion) {
-        let looks = &mut self.looks;
-        let before = std::mem::replace(&mut looks.question, question);
-        if (before.number, before.kind) == (looks.question.number, looks.question.kind) {
+        let before = std::mem::replace(&mut self.question, question);
+        if (before.number, before.kind) == (self.question.number, self.question.kind) {
             return;
         }
-        (looks.heard, looks.asked, looks.again, looks.refused) = (now, false, None, None);
-        if looks.question.kind != before.kind {
-            looks.unread_since = None;
+        (self.heard, self.asked, self.again, self.refused) = (now, false, None, None);
+        if self.question.kind != before.kind {
+            self.unread_since = None;
         }
     }
 
     /// Hears what a look has shown.
-    pub(super) fn looked_last(
+    pub(super) fn looked(
         &mut self,
         now: Mono,
         number: u64,
         result: Result<(), Unconfirmed>,
+        basis: &LookBasis<'_>,
         out: &mut Vec<Effect>,
     ) {
-        let still = self.looks.asked && self.looks.question.number == number;
-        if !still || self.looks.is_answered() {
+        let still = self.asked && self.question.number == number;
+        if !still || self.is_answered() {
             return;
         }
-        let looks = &mut self.looks;
         if !matches!(result, Err(Unconfirmed::Unreachable { .. })) {
-            looks.unread_since = None;
+            self.unread_since = None;
         }
-        let stays = looks.question.kind == OutageKind::Turn;
-        looks.again = stays.then_some(now + LOOK_AGAIN);
+        let stays = self.question.kind == OutageKind::Turn;
+        self.again = stays.then_some(now + LOOK_AGAIN);
         let answer = match result {
             Ok(()) => go("this node still has its turn"),
             Err(Unconfirmed::Lost(why)) => hold(
@@ -145,29 +143,35 @@ impl Zedkube {
                 format!("etcd needs this node for its quorum: {why}"),
                 self.forced_by("make all members of etcd healthy; zedkube is asked again every 30 s"),
             ),
-            Err(Unconfirmed::Unreachable { why, margin }) => self.unreachable(now, &why, margin),
+            Err(Unconfirmed::Unreachable { why, margin }) => self.unreachable(now, &why, margin, basis),
         };
         // What makes way for the look must still be so.
         if answer.verdict == OutageVerdict::Go {
-            (self.looks.asked, self.looks.refused) = (false, None);
+            (self.asked, self.refused) = (false, None);
             let mut asks = Vec::new();
-            let other = self.ruling(now, &mut asks);
-            self.looks.asked = !asks.is_empty();
-            if self.looks.asked {
+            let other = self.ruling(now, basis, &mut asks);
+            self.asked = !asks.is_empty();
+            if self.asked {
                 self.give(answer, out);
             } else if let Some(other) = other {
                 self.give(other, out);
             }
         } else {
-            self.looks.refused = Some(answer);
+            self.refused = Some(answer);
         }
     }
 
     /// Nothing can be read, and whether etcd can spare this node is known otherwise.
-    fn unreachable(&mut self, now: Mono, why: &str, margin: Result<(), String>) -> OutageAnswer {
-        let since = *self.looks.unread_since.get_or_insert(now);
-        let limit = self.drain.properties.time(settings::DRAIN_SKIP);
-        let worker = self.role() == OutageRole::Worker || self.looks.question.kind == OutageKind::Turn;
+    fn unreachable(
+        &mut self,
+        now: Mono,
+        why: &str,
+        margin: Result<(), String>,
+        basis: &LookBasis<'_>,
+    ) -> OutageAnswer {
+        let since = *self.unread_since.get_or_insert(now);
+        let limit = basis.properties.time(settings::DRAIN_SKIP);
+        let worker = self.role(basis) == OutageRole::Worker || self.question.kind == OutageKind::Turn;
         match margin {
             Err(margin) if !worker => hold(
                 format!(
@@ -196,7 +200,7 @@ impl Zedkube {
 
     /// A next step, with the command that a person may use.
     fn forced_by(&self, first: &str) -> String {
-        let whom = match self.looks.question.requested_by {
+        let whom = match self.question.requested_by {
             Requester::Update => "update",
             Requester::DeviceOp => "reboot",
             // It does not wait for ever.
@@ -212,12 +216,12 @@ impl Zedkube {
     }
 
     /// What this node is to its cluster, as far as that is known.
-    fn role(&self) -> OutageRole {
-        let earlier = self.looks.answer.role;
-        if !self.node.limits.take_turns || self.answers.forced_out() {
+    fn role(&self, basis: &LookBasis<'_>) -> OutageRole {
+        let earlier = self.answer.role;
+        if !basis.node.limits.take_turns || basis.answers.forced_out() {
             return OutageRole::None;
         }
-        match (self.node.member, self.looks.server) {
+        match (basis.node.member, self.server) {
             (Membership::Outside, _) => OutageRole::None,
             (Membership::Member | Membership::Leaving, Some(true)) => OutageRole::Server,
             (Membership::Member | Membership::Leaving, Some(false)) => OutageRole::Worker,
@@ -229,20 +233,20 @@ impl Zedkube {
     }
 
     /// What can be answered; `None` while a look is under way, or too little is known.
-    fn ruling(&mut self, now: Mono, out: &mut Vec<Effect>) -> Option<OutageAnswer> {
-        let kind = self.looks.question.kind;
+    fn ruling(&mut self, now: Mono, basis: &LookBasis<'_>, out: &mut Vec<Effect>) -> Option<OutageAnswer> {
+        let kind = self.question.kind;
         if kind == OutageKind::None {
             return None;
         }
-        if self.role() == OutageRole::None {
-            let why = if self.node.limits.take_turns {
+        if self.role(basis) == OutageRole::None {
+            let why = if basis.node.limits.take_turns {
                 "this node is in no cluster"
             } else {
                 "nodes take no turns here: take_turns is false"
             };
             return Some(go(why));
         }
-        match (kind, self.node.site.last_look()) {
+        match (kind, basis.node.site.last_look()) {
             (OutageKind::LastLook, Some(Ok(what))) => {
                 return Some(go(format!("{what}: the machine goes down with its pods")));
             }
@@ -254,23 +258,23 @@ impl Zedkube {
             }
             _ => {}
         }
-        match (kind, self.node.member) {
+        match (kind, basis.node.member) {
             (_, Membership::Undecided) => None,
             (OutageKind::LastLook, Membership::Leaving) => Some(hold(
                 "this node is leaving its cluster, and goes down after that",
                 "read NodeLeave: it says how far that is, and what blocks it",
             )),
-            (OutageKind::LastLook, _) if !self.is_undrained(self.looks.question.requested_by) => {
-                self.ruling_for_drained(out)
+            (OutageKind::LastLook, _) if !self.is_undrained(basis.answers) => {
+                self.ruling_for_drained(basis, out)
             }
-            (OutageKind::Turn, _) if let Some(pause) = self.node.window.paused() => {
+            (OutageKind::Turn, _) if let Some(pause) = basis.node.window.paused() => {
                 Some(hold(pause.words(), pause.next_step()))
             }
-            (OutageKind::LastLook | OutageKind::Turn, _) => self.ruling_for_own(now, out),
-            (OutageKind::Emergency, _) if self.node.turn.held().is_some() || self.node.turn.is_back() => {
+            (OutageKind::LastLook | OutageKind::Turn, _) => self.ruling_for_own(now, basis, out),
+            (OutageKind::Emergency, _) if basis.node.turn.held().is_some() || basis.node.turn.is_back() => {
                 Some(go("the Lease records an emergency restart of this node"))
             }
-            (OutageKind::Emergency, _) if now >= self.looks.heard + EMERGENCY => Some(OutageAnswer {
+            (OutageKind::Emergency, _) if now >= self.heard + EMERGENCY => Some(OutageAnswer {
                 unread: true,
                 ..go(format!("the Lease of turns could not be written within {} s", EMERGENCY.as_secs()))
             }),
@@ -279,12 +283,12 @@ impl Zedkube {
     }
 
     /// The node was drained for it: by its answer, and by its turn.
-    fn ruling_for_drained(&mut self, out: &mut Vec<Effect>) -> Option<OutageAnswer> {
-        if !self.answers.knows_requests() {
+    fn ruling_for_drained(&mut self, basis: &LookBasis<'_>, out: &mut Vec<Effect>) -> Option<OutageAnswer> {
+        if !basis.answers.knows_requests() {
             return None;
         }
-        let by = self.looks.question.requested_by;
-        let Some(answer) = self.answers.given().iter().find(|it| it.requested_by == by) else {
+        let by = self.question.requested_by;
+        let Some(answer) = basis.answers.given().iter().find(|it| it.requested_by == by) else {
             return Some(hold("the drain for it has not begun", "wait"));
         };
         if answer.status != DrainStatus::Complete {
@@ -296,7 +300,7 @@ impl Zedkube {
         if !is_drained(answer) {
             return Some(go(format!("the node was not drained: {}", answer.skip)));
         }
-        let turn = &self.node.turn;
+        let turn = &basis.node.turn;
         if let Some(why) = turn
             .lost()
             .map(str::to_owned)
@@ -307,21 +311,26 @@ impl Zedkube {
                 "nothing: it waits for another turn by itself; `zedbox lock status` shows who holds one",
             ));
         }
-        if turn.held().is_some() || turn.is_unreachable() { self.looks.ask(out) } else { None }
+        if turn.held().is_some() || turn.is_unreachable() { self.ask(out) } else { None }
     }
 
     /// Nobody has asked for a drain, as for a restart on nodeagent's own account: with a turn.
-    fn ruling_for_own(&mut self, now: Mono, out: &mut Vec<Effect>) -> Option<OutageAnswer> {
-        let turn = &self.node.turn;
+    fn ruling_for_own(
+        &mut self,
+        now: Mono,
+        basis: &LookBasis<'_>,
+        out: &mut Vec<Effect>,
+    ) -> Option<OutageAnswer> {
+        let turn = &basis.node.turn;
         if turn.held().is_some() || turn.is_back() {
-            return self.looks.ask(out);
+            return self.ask(out);
         }
         let waiting = turn.waiting()?.clone();
         if turn.is_unreachable() {
-            return Some(self.unreachable(now, &waiting.why, Ok(())));
+            return Some(self.unreachable(now, &waiting.why, Ok(()), basis));
         }
-        self.looks.unread_since = None;
-        (self.looks.asked, self.looks.refused) = (false, None);
+        self.unread_since = None;
+        (self.asked, self.refused) = (false, None);
         let place = waiting.place.and_then(|it| u32::try_from(it).ok()).unwrap_or_default();
         let next = format!("wait, or look who is before it: `zedbox lock status`; `{}`", waiting.next);
         Some(OutageAnswer { place, ..hold(format!("waits for its turn to be down: {}", waiting.why), next) })
@@ -329,56 +338,67 @@ impl Zedkube {
 
     /// `go` for a drained node holds only while that drain is complete and its turn is our own: nodeagent may not have
     /// read it yet.
-    fn can_be_withdrawn(&self) -> bool {
-        let question = &self.looks.question;
-        question.kind == OutageKind::LastLook && !self.is_undrained(question.requested_by)
+    fn can_be_withdrawn(&self, answers: &Answers) -> bool {
+        self.question.kind == OutageKind::LastLook && !self.is_undrained(answers)
     }
 
     /// Answers what can be answered, and says what this node is to its cluster.
-    pub(super) fn settle_look(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        if self.looks.again.is_some_and(|at| now >= at) {
-            (self.looks.again, self.looks.asked) = (None, false);
+    pub(super) fn settle(&mut self, now: Mono, basis: &LookBasis<'_>, out: &mut Vec<Effect>) {
+        if self.again.is_some_and(|at| now >= at) {
+            (self.again, self.asked) = (None, false);
         }
-        let answered = self.looks.is_answered();
-        if (!answered || self.can_be_withdrawn())
-            && let Some(answer) = self.ruling(now, out)
+        let answered = self.is_answered();
+        if (!answered || self.can_be_withdrawn(basis.answers))
+            && let Some(answer) = self.ruling(now, basis, out)
             && !(answered && answer.verdict == OutageVerdict::Go)
         {
             if answered {
-                (self.looks.asked, self.looks.refused) = (false, None);
+                (self.asked, self.refused) = (false, None);
             }
             self.give(answer, out);
         }
-        self.looks.answer.role = self.role();
-        if self.looks.said.as_ref() != Some(&self.looks.answer) {
-            self.looks.said = Some(self.looks.answer.clone());
-            out.push(Effect::OutageAnswer(Box::new(self.looks.answer.clone())));
+        self.answer.role = self.role(basis);
+        if self.said.as_ref() != Some(&self.answer) {
+            self.said = Some(self.answer.clone());
+            out.push(Effect::OutageAnswer(Box::new(self.answer.clone())));
         }
     }
 
     fn give(&mut self, answer: OutageAnswer, out: &mut Vec<Effect>) {
-        let answer =
-            OutageAnswer { number: self.looks.question.number, role: self.looks.answer.role, ..answer };
-        if answer != self.looks.answer {
+        let answer = OutageAnswer { number: self.question.number, role: self.answer.role, ..answer };
+        if answer != self.answer {
             out.push(Effect::Say(DrainLogEvent::OutageAnswer(answer.clone())));
-            self.looks.answer = answer;
+            self.answer = answer;
         }
     }
 
     /// When time alone changes the answer.
-    pub(super) fn look_due(&self) -> Option<Mono> {
-        let looks = &self.looks;
-        if looks.is_answered() {
+    pub(super) fn due(&self, basis: &LookBasis<'_>) -> Option<Mono> {
+        if self.is_answered() {
             return None;
         }
-        let silent = self.node.turn.is_unreachable();
-        let then = match looks.question.kind {
-            OutageKind::Emergency => Some(looks.heard + EMERGENCY),
+        let silent = basis.node.turn.is_unreachable();
+        let then = match self.question.kind {
+            OutageKind::Emergency => Some(self.heard + EMERGENCY),
             OutageKind::Turn if silent => {
-                looks.unread_since.map(|it| it + self.drain.properties.time(settings::DRAIN_SKIP))
+                self.unread_since.map(|it| it + basis.properties.time(settings::DRAIN_SKIP))
             }
             OutageKind::None | OutageKind::LastLook | OutageKind::Turn => None,
         };
-        [looks.again, then].into_iter().flatten().min()
+        [self.again, then].into_iter().flatten().min()
     }
+}
+
+fn go(why: impl Into<String>) -> OutageAnswer {
+    OutageAnswer {
+        verdict: OutageVerdict::Go,
+        why: why.into(),
+        next_step: "nothing".to_owned(),
+        ..OutageAnswer::default()
+    }
+}
+
+fn hold(why: impl Into<String>, next_step: impl Into<String>) -> OutageAnswer {
+    let (why, next_step) = (why.into(), next_step.into());
+    OutageAnswer { verdict: OutageVerdict::Hold, why, next_step, ..OutageAnswer::default() }
 }

@@ -12,11 +12,13 @@ use topics::{
 
 use super::answers::Answers;
 use super::cleanup::CordonCleanup;
-use super::context::NodeContext;
+use super::context::{HookState, NodeContext, WindowState};
 use super::drain::Drain;
-use super::facts::{Effect, Event};
-use super::last_look::LastLook;
+use super::facts::{DrainLogEvent, Effect, Event, K3sHold};
+use super::last_look::{LastLook, LookBasis};
 use super::records::{History, PublishedRecords};
+use super::site::SiteState;
+use super::turn::Turns;
 use crate::limits::Limits;
 
 /// The core of zedkube.
@@ -50,12 +52,12 @@ impl Zedkube {
                 boot_id,
                 booted_at: wrote.unwrap_or(booted_at),
                 member: Membership::default(),
-                site: super::site::SiteState::default(),
-                k3s: super::k3s::K3sHold::default(),
+                site: SiteState::default(),
+                k3s: K3sHold::default(),
                 node_known: false,
-                turn: super::turn::Turns::default(),
-                hooks: super::drain::HookState::default(),
-                window: super::drain::WindowState::default(),
+                turn: Turns::default(),
+                hooks: HookState::default(),
+                window: WindowState::default(),
                 known: journal.known.clone(),
             },
             drain: Drain::new(same_boot),
@@ -167,7 +169,7 @@ impl Core for Zedkube {
                 self.drain.preflighted(now, found, &self.node, &mut out);
             }
             Event::Passed(run, what) if run == self.drain.run_id() => {
-                out.push(Effect::Say(super::facts::DrainLogEvent::Passed(what)));
+                out.push(Effect::Say(DrainLogEvent::Passed(what)));
             }
             Event::Cordoned(run, result) if run == self.drain.run_id() => {
                 let outcome = self.drain.cordoned(now, result, &self.node, &mut out);
@@ -202,8 +204,11 @@ impl Core for Zedkube {
                 self.follow(now, outcome);
             }
             Event::Server(server) => self.looks.hear_server(server),
-            Event::Question(question) => self.question(now, question),
-            Event::LookedLast(number, result) => self.looked_last(now, number, result, &mut out),
+            Event::Question(question) => self.looks.question(now, question),
+            Event::LookedLast(number, result) => {
+                let basis = LookBasis::new(&self.answers, &self.node, &self.drain.properties);
+                self.looks.looked(now, number, result, &basis, &mut out);
+            }
             Event::Wall(booted_at) => self.set_clock(now, booted_at),
             Event::Probed(..)
             | Event::Preflighted(..)
@@ -230,7 +235,8 @@ impl Core for Zedkube {
         }
         self.settle_preflight(now, &mut out);
         self.settle_node(now, &mut out);
-        self.settle_look(now, &mut out);
+        let basis = LookBasis::new(&self.answers, &self.node, &self.drain.properties);
+        self.looks.settle(now, &basis, &mut out);
         self.publish(now, &mut out);
         out
     }
@@ -245,7 +251,7 @@ impl Core for Zedkube {
             self.answers.due(),
             self.expires(),
             self.published.due(),
-            self.look_due(),
+            self.looks.due(&LookBasis::new(&self.answers, &self.node, &self.drain.properties)),
         ]
         .into_iter()
         .flatten()

@@ -18,14 +18,11 @@ mod view;
 mod tests;
 
 pub use clusterview::leader::Candidacy;
-pub use drain::{ClosedWindow, Pass};
 pub(crate) use drain::{blocker, kept_marks, marks, ms};
 pub use facts::{
-    API_AWAY, AttemptFailure, CordonTurn, DrainLogEvent, DrainSuccess, Effect, Event, Force, Learned,
-    NodeLook, RemainingPod, RunId, StartObstacle, UnansweredCall,
+    API_AWAY, AttemptFailure, ClosedWindow, CordonTurn, DrainLogEvent, DrainSuccess, Effect, Event, Force,
+    K3sHold, Learned, NodeLook, Pass, RemainingPod, RunId, SiteHold, StartObstacle, UnansweredCall,
 };
-pub use k3s::K3sHold;
 pub use machine::Zedkube;
 pub use nodestatus::Membership;
 pub(crate) use records::{short, shorten};
-pub use site::SiteHold;

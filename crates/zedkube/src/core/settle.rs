@@ -8,12 +8,13 @@ use nodestatus::Membership;
 use outage::turn::event::TurnState;
 use outage::turn::record::Phase;
 use step::{Fault, Mono, planted};
-use topics::{Answer, CordonOwner, DrainStatus};
+use topics::{Answer, CordonOwner, DrainStatus, NodeDrainRequest, Requester};
 
 use super::answers::{is_drained, is_operation};
 use super::cleanup::{DesiredNode, Voided};
 use super::drain::{DrainEnd, DrainStepOutcome};
-use super::facts::{DrainLogEvent, Effect, NodeLook};
+use super::facts::{DrainLogEvent, Effect, NodeLook, SiteHold};
+use super::k3s::TURN_ALONE;
 use super::machine::Zedkube;
 use super::turn::KeeperLevels;
 
@@ -45,7 +46,24 @@ impl Zedkube {
     }
 
     /// Hears whether this node is in a cluster.
-    pub(super) fn joined(&mut self, now: Mono, member: Membership, out: &mut Vec<Effect>) {
+    pub(super) fn member_heard(&mut self, now: Mono, member: Membership, out: &mut Vec<Effect>) {
+        self.node.site.hear_member(member);
+        self.joined(now, self.node.site.effective(), out);
+    }
+
+    /// Hears what a whole-site operation holds it to.
+    pub(super) fn site_heard(&mut self, now: Mono, hold: SiteHold, out: &mut Vec<Effect>) {
+        self.node.site.hear_hold(hold);
+        let effective = self.node.site.effective();
+        if effective == Membership::Undecided {
+            // Released before anything else is known.
+            self.node.member = effective;
+        }
+        self.joined(now, effective, out);
+    }
+
+    /// How this node stands to its cluster now, as far as drains are concerned.
+    fn joined(&mut self, now: Mono, member: Membership, out: &mut Vec<Effect>) {
         let was = self.node.member;
         if member == Membership::Undecided || member == was {
             return;
@@ -104,13 +122,20 @@ impl Zedkube {
         }
     }
 
+    /// The turn is its own, by a look after it was granted, and nothing is drained in it.
+    fn turn_alone(&mut self, now: Mono) {
+        if self.answers.request_of(Requester::K3sUpdate).is_some_and(NodeDrainRequest::is_turn_alone) {
+            self.answers.skip_for(now, Requester::K3sUpdate, TURN_ALONE, &self.node);
+        }
+    }
+
     /// A cordon of ours has to go, or might.
     fn uncordon_soon(&mut self, now: Mono) {
         if planted(Fault::K8) { self.cleanup.rest() } else { self.cleanup.check_at(now) }
     }
 
     /// Ends whatever is under way on the cluster.
-    pub(super) fn end_drain(&mut self, end: Option<DrainEnd>, out: &mut Vec<Effect>) {
+    fn end_drain(&mut self, end: Option<DrainEnd>, out: &mut Vec<Effect>) {
         self.drain.end(end, out);
         self.cleanup.guard_ended();
     }
@@ -175,6 +200,16 @@ impl Zedkube {
             && !self.answers.holds(self.drain.own_status())
         {
             self.end_drain(None, out);
+        }
+    }
+
+    /// A whole-site operation goes ahead: whoever asks for it is answered that pods stay.
+    fn settle_site(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        let Some(what) = self.node.site.lets_go() else { return };
+        let skip = format!("{what}: pods stay");
+        if self.answers.skip_for(now, Requester::DeviceOp, &skip, &self.node) {
+            out.push(Effect::Say(DrainLogEvent::Skipped(skip.clone())));
+            self.end_drain(Some(DrainEnd::Skipped(skip)), out);
         }
     }
 
@@ -285,7 +320,7 @@ impl Zedkube {
         }
         let cordoned =
             self.cleanup.cordon() == CordonOwner::Ours && self.cleanup.after_boot.earlier_cordon().is_none();
-        let own = self.own_wish();
+        let own = self.looks.own_wish(&self.answers);
         let kept = self.answers.keeps_turn();
         let drain = self.drain.wants_turn(&self.node)
             || self.wanted() == DesiredNode::Drained

@@ -141,6 +141,16 @@ impl Zedkube {
         words
     }
 
+    /// What a person reads while a whole-site operation holds it.
+    fn site_words(&self) -> Option<StateWords> {
+        let what = self.node.site.holds()?;
+        Some(words(
+            DrainPhase::Held,
+            format!("{what} holds this node: no drain begins, and its cordon stays"),
+            "`zedbox site status` shows how far it is",
+        ))
+    }
+
     fn idle_words(&self) -> StateWords {
         match self.node.member {
             // Whatever else is known: a cordon of ours that stays is shown with its cause.

@@ -5,7 +5,7 @@
 use kubeapi::nodes::report::DrainCondition;
 use topics::{DrainPhase, Headline, NodeDrainProgress, NodeState, cut_text};
 
-use super::notices::next_step;
+use super::announcer::next_step;
 
 /// No longer message is written.
 const MESSAGE_BYTES: usize = 512;

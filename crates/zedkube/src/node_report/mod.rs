@@ -1,10 +1,12 @@
 //! What the Node shows of its drain to everybody who looks at the cluster: Events, a condition, an annotation; and the
 //! warning that nothing progresses.
 //!
-//! It follows what was published, asks nothing of the drain, and the drain waits for none of it. What is said: `notices` and
-//! `condition`, `paused`; how often: `events`; to whom off the cluster: `notify`; what is counted for the metrics: `totals`; all pure. Not here: the calls
-//! (`kubeapi::nodes::report`). Sources: goals O3, O4, O7.
+//! It follows what was published, asks nothing of the drain, and the drain waits for none of it. What can be said:
+//! `notices`; what is said, and when: `announcer`, `paused` and `condition`; how often: `events`; to whom off the cluster:
+//! `notify`; what is counted for the metrics: `totals`; all pure. Not here: the calls (`kubeapi::nodes::report`).
+//! Sources: goals O3, O4, O7.
 
+mod announcer;
 mod condition;
 mod events;
 mod notices;
@@ -26,7 +28,8 @@ use topics::{GoTime, NodeDrainProgress};
 use tracing::warn;
 
 use crate::limits::Limits;
-use notices::{Announcer, Notice, NoticeKind};
+use announcer::Announcer;
+use notices::{Notice, NoticeKind};
 use notify::HookNotifier;
 use sender::Sender;
 

@@ -11,7 +11,7 @@ use step::Mono;
 use topics::{DrainStake, PodCounts, Requester};
 
 use super::life::{Drain, DrainStepOutcome};
-use super::run::DrainRun;
+use super::run::{DrainRun, Silence};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
 use crate::core::facts::{Effect, UnansweredCall};
@@ -22,19 +22,6 @@ pub(super) const NONE: &str = "none";
 pub(super) const WORKER: &str = "worker";
 /// A restart may hide a break: this run of the agent has to find the API silent for so long by itself.
 const OWN: Duration = Duration::from_secs(60);
-
-/// The API does not answer, as this run of the agent has heard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Silence {
-    /// When it was asked first.
-    since: Mono,
-    /// When the last answer was given up.
-    until: Mono,
-    /// How often it was asked.
-    tries: u32,
-    /// How it was the last time.
-    last: Box<UnansweredCall>,
-}
 
 /// What decides whether the rest of a drain is skipped.
 #[derive(Debug, Clone, PartialEq)]

@@ -15,19 +15,6 @@ use super::words::{StateWords, words};
 use crate::core::context::NodeContext;
 use crate::core::facts::{DrainLogEvent, Effect};
 
-/// What is known of the hooks of this node.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct HookState {
-    /// Those before a drain were called in this boot, and not undone.
-    pub(crate) in_place: bool,
-    /// They are being undone.
-    pub(crate) undoing: bool,
-    /// Those after the boot have not been called.
-    pub(crate) after_boot: bool,
-    /// What came of them, for a reader: who is refused, who failed without stopping anything.
-    pub(crate) notes: Vec<String>,
-}
-
 impl Drain {
     /// Hears that a hook is being called.
     pub(crate) fn hooking(&mut self, name: String) {

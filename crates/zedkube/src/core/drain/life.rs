@@ -10,10 +10,8 @@ use outage::keeper::Ask;
 use step::Mono;
 use topics::{CordonOwner, DrainJournal, DrainStake, DrainStatus, GoTime, NodeDrainRequest};
 
-use super::api_lost::Silence;
-use super::preflight::PreflightState;
 use super::resume::{EarlierWork, Resume, some};
-use super::run::{DrainEnd, DrainRun};
+use super::run::{DrainEnd, DrainRun, PreflightState, Silence};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
 use crate::core::facts::{DrainLogEvent, Effect, RemainingPod, RunId};

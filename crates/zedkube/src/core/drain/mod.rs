@@ -17,11 +17,8 @@ mod turn;
 mod window;
 mod words;
 
-pub(crate) use hooks::HookState;
 pub(crate) use life::{Drain, DrainStepOutcome};
 pub(crate) use resume::{kept_marks, marks, ms};
 pub(crate) use run::DrainEnd;
 pub(crate) use shown::blocker;
-pub(crate) use window::WindowState;
-pub use window::{ClosedWindow, Pass};
 pub(crate) use words::{StateWords, words};

@@ -14,36 +14,13 @@ use step::Mono;
 use topics::DrainStatus;
 
 use super::life::{Drain, DrainStepOutcome};
-use super::run::{DrainEnd, DrainRun};
+use super::run::{DrainEnd, DrainRun, PreflightState};
 use crate::core::context::NodeContext;
 use crate::core::facts::{DrainLogEvent, Effect, StartObstacle};
 use crate::limits::PROBE_PAUSE;
 
 /// Pause before it is looked again at what was found of pods; the node is looked at as often as it is tried to cordon it.
 const AGAIN: Duration = Duration::from_secs(30);
-
-/// How far the preflight is.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) enum PreflightState {
-    /// Nothing was looked at.
-    #[default]
-    Due,
-    /// The first look is under way.
-    Looking,
-    /// Nothing was found.
-    Clean,
-    /// The drain cannot start.
-    Found {
-        /// Why.
-        what: StartObstacle,
-        /// What was found of pods.
-        blockers: Vec<AttemptBlocker>,
-        /// When it is looked again; `None` while it is.
-        again: Option<Mono>,
-        /// When the drain fails of it; never of an API that does not answer.
-        until: Option<Mono>,
-    },
-}
 
 impl Drain {
     /// Nothing is known that would keep it from starting.

@@ -1,10 +1,12 @@
-//! Where a drain is. Pure: no clock, no I/O, no task.
+//! Where a drain is, and what is known of what is in its way: an API that is away or silent, what the preflight has found.
+//!
+//! Pure: no clock, no I/O, no task.
 
-use kubenodeop::Progress;
+use kubenodeop::{AttemptBlocker, Progress};
 use step::Mono;
 use topics::DrainStatus;
 
-use crate::core::facts::DrainSuccess;
+use crate::core::facts::{DrainSuccess, StartObstacle, UnansweredCall};
 
 /// One drain, from the request to its end; each state holds what is valid in it.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +110,42 @@ pub(crate) struct ApiAbsence {
     pub(super) skip_at: Option<Mono>,
     /// Why it is not skipped.
     pub(super) refused: Option<String>,
+}
+
+/// The API does not answer, as this run of the agent has heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Silence {
+    /// When it was asked first.
+    pub(super) since: Mono,
+    /// When the last answer was given up.
+    pub(super) until: Mono,
+    /// How often it was asked.
+    pub(super) tries: u32,
+    /// How it was the last time.
+    pub(super) last: Box<UnansweredCall>,
+}
+
+/// How far the preflight is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) enum PreflightState {
+    /// Nothing was looked at.
+    #[default]
+    Due,
+    /// The first look is under way.
+    Looking,
+    /// Nothing was found.
+    Clean,
+    /// The drain cannot start.
+    Found {
+        /// Why.
+        what: StartObstacle,
+        /// What was found of pods.
+        blockers: Vec<AttemptBlocker>,
+        /// When it is looked again; `None` while it is.
+        again: Option<Mono>,
+        /// When the drain fails of it; never of an API that does not answer.
+        until: Option<Mono>,
+    },
 }
 
 impl DrainRun {

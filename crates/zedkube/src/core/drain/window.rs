@@ -6,51 +6,14 @@
 //! Not here: when a window is open (`window`); time comes in as that fact, so that a clock that jumps changes nothing but
 //! it. Source: goals U9. Pure: no clock, no I/O, no task.
 
-use topics::{
-    DrainPhase, DrainStatus, GoTime, NodeDrainRequest, OperationPause, PauseScope, RequestId, Requester,
-};
+use topics::{DrainPhase, DrainStatus, GoTime, NodeDrainRequest, Requester};
 
 use super::life::{Drain, DrainStepOutcome};
 use super::run::DrainRun;
 use super::words::{StateWords, words};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{DrainLogEvent, Effect};
-
-/// Why no drain starts now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClosedWindow {
-    /// In words: which window, when it opens by its own zone, and in how long.
-    pub why: String,
-    /// When it opens, where that is known.
-    pub opens: Option<GoTime>,
-}
-
-/// A person's word that the drain for one request starts outside of the windows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pass {
-    /// For this request alone.
-    pub of: RequestId,
-    /// Who says so, and why.
-    pub by: String,
-}
-
-/// What is known of the windows.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct WindowState {
-    /// Why no drain starts; `None` while one may, and without windows.
-    pub(crate) closed: Option<ClosedWindow>,
-    pub(crate) pass: Option<Pass>,
-    /// A person's pause; one that refuses the controller alone is its agents' to keep.
-    pub(crate) pause: Option<OperationPause>,
-}
-
-impl WindowState {
-    /// The pause that keeps every drain from starting.
-    pub(crate) fn paused(&self) -> Option<&OperationPause> {
-        self.pause.as_ref().filter(|it| it.scope == PauseScope::Node)
-    }
-}
+use crate::core::facts::{DrainLogEvent, Effect, Pass};
 
 impl Drain {
     /// Why it may not start now.

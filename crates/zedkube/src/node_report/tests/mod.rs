@@ -14,9 +14,10 @@ use topics::{
     PodCounts, RequestId, Requester, TurnShown,
 };
 
+use super::announcer::Announcer;
 use super::condition::shown;
 use super::events::{EventLog, HOURLY, name};
-use super::notices::{Announcer, Notice, NoticeKind};
+use super::notices::{Notice, NoticeKind};
 use super::totals;
 
 const STALL: Duration = Duration::from_mins(10);

@@ -16,8 +16,8 @@ use topics::{
     Requester, go_json,
 };
 
+use super::super::announcer::SETTLE;
 use super::super::events::HOURLY;
-use super::super::notices::SETTLE;
 use super::super::{DrainActivity, NodeReport};
 use super::{BOOT, answer, at, blocked, idle, progress};
 use crate::limits::Limits;
