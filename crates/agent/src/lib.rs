@@ -8,7 +8,6 @@ pub mod device;
 pub mod duties;
 pub mod error;
 pub mod force;
-mod inbox;
 pub mod operator;
 pub mod outlet;
 pub mod partitions;
@@ -25,10 +24,9 @@ pub mod wire;
 
 pub use clock::Clock;
 pub use error::Error;
-pub use inbox::{Inbox, Outbox, inbox};
 pub use outlet::{Hands, Outlet, Troubles, Weight};
 pub use stop::{Stop, Stopper};
-pub use tasks::Tasks;
+pub use tasks::{Inbox, Outbox, Tasks, inbox};
 pub use wire::publication;
 
 use pubsub::TopicRoot;

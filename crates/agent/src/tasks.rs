@@ -1,13 +1,58 @@
-//! Every task of an agent has this owner: it starts, replaces and cancels them, and nothing outlives it.
+//! The tasks of an agent and the way of their events to it. Every task has one owner: it starts, replaces and cancels them,
+//! and nothing outlives it.
+//!
+//! Not here: who hears the events (`turn`).
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::error;
 
-use crate::inbox::Outbox;
+/// Events that wait for their turn. Small: writers of facts wait, and facts coalesce before they are sent.
+const INBOX_EVENTS: usize = 64;
+
+/// The way in for events.
+#[derive(Debug)]
+pub struct Outbox<E>(mpsc::Sender<E>);
+
+impl<E> Clone for Outbox<E> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<E> Outbox<E> {
+    /// Waits for room and hands `event` over; false when the agent is gone. Dropping it before it returns
+    /// loses the event.
+    pub async fn send(&self, event: E) -> bool {
+        self.0.send(event).await.is_ok()
+    }
+}
+
+/// Where the loop hears events.
+#[derive(Debug)]
+pub struct Inbox<E>(mpsc::Receiver<E>);
+
+impl<E> Inbox<E> {
+    /// The next event, or `None` when nobody can send any more. Dropping it loses nothing.
+    pub async fn recv(&mut self) -> Option<E> {
+        self.0.recv().await
+    }
+
+    /// The next event, where there is one already.
+    pub(crate) fn waiting(&mut self) -> Option<E> {
+        self.0.try_recv().ok()
+    }
+}
+
+/// A bounded way for events into one agent.
+pub fn inbox<E>() -> (Outbox<E>, Inbox<E>) {
+    let (sender, receiver) = mpsc::channel(INBOX_EVENTS);
+    (Outbox(sender), Inbox(receiver))
+}
 
 /// The running tasks of one agent, each with a name. Dropping it cancels them all.
 #[derive(Debug)]
@@ -74,7 +119,6 @@ impl<E: Send + 'static> Tasks<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inbox;
 
     #[tokio::test]
     async fn a_task_of_the_same_name_is_replaced() {

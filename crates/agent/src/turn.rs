@@ -9,8 +9,8 @@ use step::Core;
 use tracing::{trace, warn};
 
 use crate::clock::set::ClockSet;
-use crate::inbox::Inbox;
 use crate::outlet::{Effects, Hands, Troubles};
+use crate::tasks::Inbox;
 use crate::watchdog::Watchdog;
 use crate::{AgentContext, Error, report};
 

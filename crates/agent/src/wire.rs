@@ -9,8 +9,8 @@ use pubsub::{
 use topics::{GoTime, Kind, Topic, go_json};
 use tracing::warn;
 
-use crate::inbox::Outbox;
-use crate::{Clock, Error, Tasks, report};
+use crate::tasks::{Outbox, Tasks};
+use crate::{Clock, Error, report};
 
 /// Key of topics that have one value.
 pub const GLOBAL: &str = "global";

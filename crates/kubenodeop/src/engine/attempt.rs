@@ -8,7 +8,7 @@ use std::time::Duration;
 use step::{Core, Inserted as _, Mono};
 
 use super::calls::CallState;
-use super::estimate::estimate;
+use super::clocks::estimate;
 use super::pod_table::{PodSource, PodTable};
 use super::storage::LastCopyGuard;
 use super::volumes::Detaching;

@@ -7,7 +7,6 @@ mod attempt;
 mod calls;
 mod clocks;
 mod containers;
-mod estimate;
 mod index;
 mod limits;
 mod namespace_budgets;
