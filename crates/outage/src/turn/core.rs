@@ -175,7 +175,7 @@ impl Turn {
         let pause = self.pause(RETRY, self.failures);
         self.paused = Some(now + pause);
         self.refusal = Some(TurnRefusal {
-            rule: TurnRule::Pause,
+            rule: TurnRule::Retry,
             nodes: Vec::new(),
             why: format!("attempt {} failed: {why}; the next one is in {} s", self.failures, pause.as_secs()),
             next: "zedbox lock status".to_owned(),

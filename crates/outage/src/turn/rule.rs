@@ -116,7 +116,7 @@ step::named! {
         /// The preflight of this node's drain is not done, or has found what keeps it from starting.
         Preflight = "preflight",
         /// The last attempt failed; the next one comes after a pause.
-        Pause = "pause",
+        Retry = "retry",
         /// A whole-cluster operation is in progress, or waits for other nodes to be ordered what this one is.
         Mode = "mode",
         /// This node is not in the cluster's list.

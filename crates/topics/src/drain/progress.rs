@@ -227,7 +227,7 @@ pub enum DrainPhase {
     /// Reads the lists that prove the node empty.
     Proving,
     /// Waits before the next attempt.
-    Pausing,
+    Retrying,
     /// Done.
     Complete,
     /// Left out, with the reason in `Skip`.

@@ -412,7 +412,7 @@ fn at_work(seen: &DrainView, status: DrainStatus) -> &'static str {
             DrainPhase::Idle
             | DrainPhase::Undecided
             | DrainPhase::Checking
-            | DrainPhase::Pausing
+            | DrainPhase::Retrying
             | DrainPhase::Skipped
             | DrainPhase::FailedCordon
             | DrainPhase::FailedDrain,

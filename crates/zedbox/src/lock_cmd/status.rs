@@ -101,7 +101,7 @@ impl<'a> LockStatusView<'a> {
             | TurnRule::Api
             | TurnRule::Record
             | TurnRule::Preflight
-            | TurnRule::Pause
+            | TurnRule::Retry
             | TurnRule::NotListed
             | TurnRule::Margin => next,
         };

@@ -381,7 +381,7 @@ fn a_version_that_is_not_reported_in_time_keeps_the_turn_and_says_what_to_type()
 
     // Somebody takes the turn away: no other one is asked for.
     let mut bench = failed();
-    let turn = TurnShown { rule: "pause".into(), ..TurnShown::default() };
+    let turn = TurnShown { rule: "retry".into(), ..TurnShown::default() };
     let progress = NodeDrainProgress { turn, ..NodeDrainProgress::default() };
     bench.hear(Event::Drain(DrainTopicUpdate::Progress(Some(Box::new(progress)))));
     assert!(bench.has(|it| *it == Effect::Withdraw));

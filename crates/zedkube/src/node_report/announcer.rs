@@ -234,13 +234,13 @@ const fn works(phase: DrainPhase) -> bool {
             | DrainPhase::Detaching
             | DrainPhase::WaitingForStorage
             | DrainPhase::Proving
-            | DrainPhase::Pausing
+            | DrainPhase::Retrying
     )
 }
 
 /// Phases in which something should change: the others end, or wait for a time that is shown.
 const fn may_stall(phase: DrainPhase) -> bool {
-    works(phase) && !matches!(phase, DrainPhase::Pausing)
+    works(phase) && !matches!(phase, DrainPhase::Retrying)
         || matches!(
             phase,
             DrainPhase::Checking

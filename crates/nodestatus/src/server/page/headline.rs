@@ -56,7 +56,7 @@ fn judge(view: &NodeView, now: GoTime) -> Judgement {
         | DrainPhase::Detaching
         | DrainPhase::WaitingForStorage
         | DrainPhase::Proving
-        | DrainPhase::Pausing => at_work(progress, &what),
+        | DrainPhase::Retrying => at_work(progress, &what),
         DrainPhase::Complete | DrainPhase::Skipped => complete(view, progress, &what),
         DrainPhase::Forced => (NodeState::Unproved, "a person has forced the status".to_owned()),
         DrainPhase::FailedCordon => (NodeState::Failed, format!("{what} waits, the node cannot be cordoned")),
@@ -143,7 +143,7 @@ fn turn(progress: &NodeDrainProgress) -> String {
     let (are, have) = if turn.nodes.len() == 1 { ("is", "has") } else { ("are", "have") };
     match (turn.rule.as_str(), nodes.is_empty()) {
         ("margin", _) => "etcd needs this node for its quorum".to_owned(),
-        ("pause", _) => "the next attempt comes by itself".to_owned(),
+        ("retry", _) => "the next attempt comes by itself".to_owned(),
         ("mode", _) => "an operation on the whole cluster is in progress".to_owned(),
         ("preflight", _) => "its drain cannot start".to_owned(),
         ("record", _) => "the record of turns cannot be used".to_owned(),
@@ -186,7 +186,7 @@ fn at_work(progress: &NodeDrainProgress, what: &str) -> Judgement {
         DrainPhase::Detaching => "pods are gone, their volumes are being detached".to_owned(),
         DrainPhase::WaitingForStorage => "pods are gone, a volume needs another healthy copy".to_owned(),
         DrainPhase::Proving => "pods are gone, which is being verified".to_owned(),
-        DrainPhase::Pausing => "an attempt failed, the next one follows".to_owned(),
+        DrainPhase::Retrying => "an attempt failed, the next one follows".to_owned(),
         DrainPhase::Idle
         | DrainPhase::Undecided
         | DrainPhase::Checking

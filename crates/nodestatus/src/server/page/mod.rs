@@ -131,7 +131,7 @@ fn drain(progress: &NodeDrainProgress, now: GoTime) -> Markup {
         CordonOwner::Ours => "ours",
         CordonOwner::Foreign => "somebody else's: it is kept",
     };
-    let again = matches!(progress.phase, DrainPhase::Pausing | DrainPhase::RunningHooks);
+    let again = matches!(progress.phase, DrainPhase::Retrying | DrainPhase::RunningHooks);
     let opens = progress.phase == DrainPhase::OutsideWindow;
     let deadline = if opens {
         "Window opens"

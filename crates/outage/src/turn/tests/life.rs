@@ -118,7 +118,7 @@ fn a_failed_attempt_releases_and_comes_back_after_a_growing_pause() {
         stage.serve();
         assert!(stage.record().holders.is_empty() && stage.record().queue.is_empty());
         let waiting = stage.waiting();
-        assert!(waiting.rule == TurnRule::Pause && waiting.why.contains("shop/web"), "{waiting:?}");
+        assert!(waiting.rule == TurnRule::Retry && waiting.why.contains("shop/web"), "{waiting:?}");
         let pause = stage.turn.next_wake().unwrap().since(stage.now);
         let floor = Duration::from_secs((30 << (attempt - 1)).min(1_800));
         assert!(pause >= floor && pause <= floor * 3 / 2, "{attempt}: {pause:?}");

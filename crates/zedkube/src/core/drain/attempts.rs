@@ -61,7 +61,7 @@ impl Drain {
         let last = Box::new(Progress { marks, ..Progress::default() });
         if now < until {
             out.push(Effect::Say(DrainLogEvent::PauseKept(attempt, until.since(now))));
-            self.run = DrainRun::Pausing { attempt, until, reason, last };
+            self.run = DrainRun::Retrying { attempt, until, reason, last };
         } else {
             self.next_attempt(now, attempt + 1, &last, node, out);
         }
@@ -90,7 +90,7 @@ impl Drain {
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) {
-        if let DrainRun::Pausing { attempt, last, .. } = &self.run {
+        if let DrainRun::Retrying { attempt, last, .. } = &self.run {
             let (next, last) = (attempt + 1, last.clone());
             out.push(Effect::Say(DrainLogEvent::BlockerChanged(what)));
             self.next_attempt(now, next, &last, node, out);
@@ -135,7 +135,7 @@ impl Drain {
         out.push(Effect::Say(DrainLogEvent::AttemptFailed(attempt, reason.clone())));
         if attempt + u32::from(planted(Fault::K1)) < node.limits.drain_tries {
             let until = now + node.limits.drain_pause();
-            self.run = DrainRun::Pausing { attempt, until, reason, last };
+            self.run = DrainRun::Retrying { attempt, until, reason, last };
             out.push(Effect::Await(self.run_id, Box::new(failure.watched)));
             return None;
         }

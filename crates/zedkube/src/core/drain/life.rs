@@ -173,7 +173,7 @@ impl Drain {
             | DrainRun::Cordoning { .. }
             | DrainRun::Confirming { .. }
             | DrainRun::Draining { .. }
-            | DrainRun::Pausing { .. }
+            | DrainRun::Retrying { .. }
             | DrainRun::Holding { .. }
             | DrainRun::Ended(DrainEnd::Drained { .. } | DrainEnd::Skipped(_)) => true,
         }
@@ -296,7 +296,7 @@ impl Drain {
                 *again = None;
                 return self.send_cordon(node, out);
             }
-            DrainRun::Pausing { attempt, until, last, .. } if now >= *until => {
+            DrainRun::Retrying { attempt, until, last, .. } if now >= *until => {
                 let (next, last) = (*attempt + 1, last.clone());
                 self.next_attempt(now, next, &last, node, out);
             }
@@ -313,7 +313,7 @@ impl Drain {
             | DrainRun::Entering { .. }
             | DrainRun::Confirming { .. }
             | DrainRun::Draining { .. }
-            | DrainRun::Pausing { .. }
+            | DrainRun::Retrying { .. }
             | DrainRun::Holding { .. }
             | DrainRun::Ended(_) => {}
         }

@@ -18,7 +18,7 @@ impl Drain {
     /// When the first attempt of the drain that is under way began.
     fn began(&self) -> Option<Mono> {
         match &self.run {
-            DrainRun::Draining { now: pods, .. } | DrainRun::Pausing { last: pods, .. } => pods.marks.drain,
+            DrainRun::Draining { now: pods, .. } | DrainRun::Retrying { last: pods, .. } => pods.marks.drain,
             // It is proved.
             DrainRun::Holding { .. } | DrainRun::Idle | DrainRun::Ended(_) => None,
             DrainRun::Taken { .. }
@@ -52,7 +52,7 @@ impl Drain {
         out: &mut Vec<Effect>,
     ) -> Option<DrainStepOutcome> {
         self.gives_up_at(node).filter(|until| now >= *until)?;
-        let (attempt, last, why) = if let DrainRun::Pausing { attempt, last, reason, .. } = &self.run {
+        let (attempt, last, why) = if let DrainRun::Retrying { attempt, last, reason, .. } = &self.run {
             (*attempt, last.clone(), reason.clone())
         } else if let DrainRun::Draining { attempt, now: last, .. } = &self.run {
             (*attempt, last.clone(), self.why_left(last))

@@ -106,7 +106,7 @@ impl SavedAttempts {
                 let held = Marks { drain: None, ..last.marks.clone() };
                 kept(run.attempt(), None, &held, String::new())
             }
-            DrainRun::Pausing { attempt, until, reason, last } => {
+            DrainRun::Retrying { attempt, until, reason, last } => {
                 kept(*attempt, Some(*until), &last.marks, reason.clone())
             }
             DrainRun::Idle

@@ -74,7 +74,7 @@ pub(crate) enum DrainRun {
         now: Box<Progress>,
     },
     /// Waits before the next attempt.
-    Pausing {
+    Retrying {
         /// The attempt that failed.
         attempt: u32,
         /// When the next one starts.
@@ -184,7 +184,7 @@ impl DrainRun {
             | Self::Cordoning { .. }
             | Self::Confirming { .. } => floor.unwrap_or(DrainStatus::Starting),
             Self::Draining { .. } | Self::Holding { .. } => DrainStatus::Cordoned,
-            Self::Pausing { .. } => DrainStatus::DrainRetrying,
+            Self::Retrying { .. } => DrainStatus::DrainRetrying,
             Self::Ended(DrainEnd::Drained { .. } | DrainEnd::Skipped(_)) => DrainStatus::Complete,
             Self::Ended(DrainEnd::FailedCordon(_)) => DrainStatus::FailedCordon,
             Self::Ended(DrainEnd::FailedDrain { .. }) => DrainStatus::FailedDrain,
@@ -220,7 +220,7 @@ impl DrainRun {
                 | Self::Cordoning { .. }
                 | Self::Confirming { .. }
                 | Self::Draining { .. }
-                | Self::Pausing { .. }
+                | Self::Retrying { .. }
                 | Self::Holding { .. }
         )
     }
@@ -233,7 +233,7 @@ impl DrainRun {
     /// Number of the attempt that it is in, or was in last, and how far that is, or was at its end.
     fn attempted(&self) -> Option<(u32, &Progress)> {
         let (Self::Draining { attempt, now: pods, .. }
-        | Self::Pausing { attempt, last: pods, .. }
+        | Self::Retrying { attempt, last: pods, .. }
         | Self::Holding { attempt, last: pods, .. }
         | Self::Ended(
             DrainEnd::Drained { attempt, last: pods } | DrainEnd::FailedDrain { attempt, last: pods, .. },
@@ -263,7 +263,7 @@ impl DrainRun {
             | Self::Hooks { again, .. }
             | Self::Cordoning { again, .. } => *again,
             Self::Entering { again } | Self::Confirming { again } => Some(*again),
-            Self::Pausing { until, .. } | Self::Holding { until, .. } => Some(*until),
+            Self::Retrying { until, .. } | Self::Holding { until, .. } => Some(*until),
             Self::Idle | Self::OutsideWindow | Self::Draining { .. } | Self::Ended(_) => None,
         }
     }

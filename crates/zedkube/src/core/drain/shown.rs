@@ -73,7 +73,7 @@ impl Drain {
                 let ends = node.limits.attempt_limit_then == PodAction::GiveUp;
                 (now.tier, now.estimate, Some(*deadline).filter(|_| ends))
             }
-            DrainRun::Pausing { until, .. } | DrainRun::Holding { until, .. } => (None, None, Some(*until)),
+            DrainRun::Retrying { until, .. } | DrainRun::Holding { until, .. } => (None, None, Some(*until)),
             DrainRun::Hooks { again, .. } => (None, None, *again),
             DrainRun::Probing { away, .. } => (None, None, away.skip_at.filter(|_| away.refused.is_none())),
             DrainRun::Idle
@@ -196,7 +196,7 @@ impl Drain {
             | DrainRun::Cordoning { .. }
             | DrainRun::Confirming { .. }
             | DrainRun::Draining { .. }
-            | DrainRun::Pausing { .. }
+            | DrainRun::Retrying { .. }
             | DrainRun::Holding { .. } => None,
             // After a start it is not known yet whether it continues.
             DrainRun::Ended(DrainEnd::Resumed(status)) if status.is_under_way() => None,

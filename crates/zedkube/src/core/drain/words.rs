@@ -73,8 +73,8 @@ impl Drain {
                 }
                 None => draining_words(now),
             },
-            DrainRun::Pausing { attempt, reason, last, .. } => words(
-                DrainPhase::Pausing,
+            DrainRun::Retrying { attempt, reason, last, .. } => words(
+                DrainPhase::Retrying,
                 format!("attempt {attempt} of {} failed: {reason}", node.limits.drain_tries),
                 format!(
                     "{}; the next attempt starts by itself, at its time or as soon as that changes",
@@ -285,7 +285,7 @@ fn resumed_phase(status: DrainStatus) -> DrainPhase {
         | DrainStatus::Stranger(_) => DrainPhase::Idle,
         DrainStatus::Requested | DrainStatus::Starting => DrainPhase::Checking,
         DrainStatus::Cordoned => DrainPhase::Draining,
-        DrainStatus::DrainRetrying => DrainPhase::Pausing,
+        DrainStatus::DrainRetrying => DrainPhase::Retrying,
         DrainStatus::FailedCordon => DrainPhase::FailedCordon,
         DrainStatus::FailedDrain => DrainPhase::FailedDrain,
         DrainStatus::Complete => DrainPhase::Complete,

@@ -52,7 +52,7 @@ fn restarted(journal: DrainJournal, now: Mono, standing: &NodeDrainRequest) -> B
 }
 
 /// A drain whose first attempt, begun at `T0`, failed 60 s later.
-fn pausing() -> (Bench, NodeDrainRequest) {
+fn retrying() -> (Bench, NodeDrainRequest) {
     let mut bench = Bench::idle();
     let reboot = request(US, 1);
     bench.ask(&reboot);
@@ -67,7 +67,7 @@ fn pausing() -> (Bench, NodeDrainRequest) {
 
 #[test]
 fn d15_after_a_restart_an_attempt_goes_on_with_its_number_deadline_and_marks() {
-    let (mut bench, reboot) = pausing();
+    let (mut bench, reboot) = retrying();
     bench.wait();
     assert_eq!(begun(&bench).unwrap().0, 2);
     let began = bench.now;
@@ -98,7 +98,7 @@ fn d15_after_a_restart_an_attempt_goes_on_with_its_number_deadline_and_marks() {
 
 #[test]
 fn d15_after_a_restart_in_a_pause_the_rest_of_it_is_kept_and_attempts_count_on() {
-    let (bench, reboot) = pausing();
+    let (bench, reboot) = retrying();
     assert_eq!(bench.status(), (7, 2));
     let journal = bench.core.journal();
     let mut bench = restarted(journal, at(60 + 100), &reboot);
@@ -112,14 +112,14 @@ fn d15_after_a_restart_in_a_pause_the_rest_of_it_is_kept_and_attempts_count_on()
 
 #[test]
 fn d15_a_pause_that_ended_while_nobody_ran_is_over() {
-    let (bench, reboot) = pausing();
+    let (bench, reboot) = retrying();
     let bench = restarted(bench.core.journal(), at(1000), &reboot);
     assert_eq!(begun(&bench).unwrap().0, 2);
 }
 
 #[test]
 fn d15_restarts_upon_restarts_do_not_forget_and_five_attempts_stay_five() {
-    let (mut bench, reboot) = pausing();
+    let (mut bench, reboot) = retrying();
     for attempt in 2..=5 {
         // Killed before it has read anything, before the API answers, and before the cordon.
         for steps in 0..3 {
@@ -144,7 +144,7 @@ fn d15_restarts_upon_restarts_do_not_forget_and_five_attempts_stay_five() {
 
 #[test]
 fn a_request_that_came_while_nobody_ran_gets_attempts_of_its_own() {
-    let (bench, _) = pausing();
+    let (bench, _) = retrying();
     let bench = restarted(bench.core.journal(), at(70), &request(US, 9));
     let (attempt, _, marks) = begun(&bench).unwrap();
     assert_eq!(
@@ -155,7 +155,7 @@ fn a_request_that_came_while_nobody_ran_gets_attempts_of_its_own() {
 
 #[test]
 fn an_api_that_is_away_when_zedkube_restarts_in_mid_drain_is_waited_for_and_never_skipped() {
-    let (mut bench, reboot) = pausing();
+    let (mut bench, reboot) = retrying();
     bench.wait();
     let limits = Limits { progress_gap_ms: 0, marks_gap_ms: 0, ..alone() };
     let mut bench = Bench::at(bench.now, limits, Some(bench.core.journal()));
@@ -173,7 +173,7 @@ fn an_api_that_is_away_when_zedkube_restarts_in_mid_drain_is_waited_for_and_neve
 
 #[test]
 fn an_attempt_of_another_boot_is_not_gone_on_with() {
-    let (bench, reboot) = pausing();
+    let (bench, reboot) = retrying();
     let journal = DrainJournal { boot_id: "b0".into(), ..bench.core.journal() };
     let bench = restarted(journal, at(5), &reboot);
     assert_eq!(begun(&bench).unwrap().0, 1);
@@ -215,7 +215,7 @@ fn the_journal_is_not_written_with_every_pod_and_marks_soon() {
 
 #[test]
 fn d16_a_change_of_what_blocked_starts_the_next_attempt_at_once_and_says_what_it_was() {
-    let (mut bench, _) = pausing();
+    let (mut bench, _) = retrying();
     let run = bench.core.drain.run_id();
     assert!(awaits(&bench));
     let what = || "budget shop/web now allows 1".to_owned();
@@ -234,14 +234,14 @@ fn d16_a_change_of_what_blocked_starts_the_next_attempt_at_once_and_says_what_it
 
 #[test]
 fn d16_without_a_change_the_pause_holds() {
-    let (mut bench, _) = pausing();
+    let (mut bench, _) = retrying();
     assert_eq!(bench.wait(), Duration::from_secs(300));
     assert_eq!(begun(&bench).unwrap().0, 2);
 }
 
 #[test]
 fn d16_the_last_failure_waits_for_no_change() {
-    let (mut bench, _) = pausing();
+    let (mut bench, _) = retrying();
     let run = bench.core.drain.run_id();
     for _ in 2..=5 {
         bench.wait();

@@ -150,7 +150,7 @@ fn u1_a_turn_that_is_lost_in_the_middle_ends_the_drain_and_the_cordon_and_starts
     bench.look(NodeLook::Open);
     assert!(asked(&bench, &Ask::Retry("an operator released it".into())));
     clean(&mut bench);
-    bench.hear(waits(TurnRule::Pause));
+    bench.hear(waits(TurnRule::Retry));
     assert_eq!(bench.core.progress().phase, DrainPhase::WaitingForTurn);
     bench.hear(held(9));
     assert!(has(&bench, |it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 9)));
