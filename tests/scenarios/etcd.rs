@@ -41,7 +41,7 @@ async fn u3_a_server_whose_margin_went_after_its_grant_is_held_with_the_reason_a
     let etcd = Etcd::start(&NODES).await.unwrap();
     members(&etcd, world.cluster.sim());
     server(&mut world, NODES[0], &etcd);
-    world.limits["nodeagent"]["refused_pause_ms"] = json!(100);
+    world.limits["nodeagent"]["refused_retry_ms"] = json!(100);
     drained(&mut world).await;
     etcd.script(NODES[1], &[EtcdFault::Down]);
     world.start(Agent::Nodeagent);

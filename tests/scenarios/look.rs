@@ -79,7 +79,7 @@ async fn u1_a_turn_that_an_operator_released_and_a_restored_lease_has_again_take
 #[tokio::test(start_paused = true)]
 async fn u3_a_person_can_force_a_server_that_is_held_and_the_order_is_used_once() {
     let mut world = World::new().await;
-    world.limits["nodeagent"]["refused_pause_ms"] = json!(100);
+    world.limits["nodeagent"]["refused_retry_ms"] = json!(100);
     drained(&mut world).await;
     // A record that nobody can use.
     world.cluster.sim().edit(LEASES, PLACE, LEASE, |it| {

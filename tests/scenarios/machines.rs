@@ -124,7 +124,7 @@ async fn d12_a_zedkube_that_is_killed_at_each_step_leads_to_the_same_end_and_one
 async fn d16_an_attempt_that_a_machine_made_fail_is_followed_by_the_next_once_its_policy_is_another_one() {
     let mut world = World::new().await;
     // An hour: without a change nothing would happen in this test.
-    world.limits["zedkube"]["drain_pause_ms"] = 3_600_000.into();
+    world.limits["zedkube"]["drain_retry_ms"] = 3_600_000.into();
     world.limits["zedkube"]["machines_policy"] = "fail".into();
     add_machines(&world, "hang").await;
     let sim = world.cluster.sim().clone();

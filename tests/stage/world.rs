@@ -473,7 +473,7 @@ fn brisk() -> Value {
     json!({
         "zedagent": { "ask_again_first_ms": 1_000 }, "nodeagent": { "min_reboot_delay_ms": 20 },
         "zedkube": {
-            "uncordon_poll_ms": 1_000, "cordon_pause_ms": 20, "drain_pause_ms": 200, "gate_hold_ms": 50, "gate_clock_limit_ms": 100,
+            "uncordon_poll_ms": 1_000, "cordon_retry_ms": 20, "drain_retry_ms": 200, "gate_hold_ms": 50, "gate_clock_limit_ms": 100,
             "stale_taints_ms": 500, "leave_notice_ms": 2_000,
         },
     })

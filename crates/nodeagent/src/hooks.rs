@@ -48,7 +48,7 @@ impl RebootHooks {
             }
             self.context
                 .clock
-                .sleep_until(Some(self.context.clock.now() + self.limits.refused_pause()))
+                .sleep_until(Some(self.context.clock.now() + self.limits.refused_retry()))
                 .await;
         }
         outbox.send(Event::Hooked).await;

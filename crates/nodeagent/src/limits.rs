@@ -39,7 +39,7 @@ agent::limits! {
         /// How long a machine may stay up after it was told to go down; then the agent leaves.
         hard_exit, hard_exit_ms = 120_000;
         /// The pause before a device that refused is asked again.
-        refused_pause, refused_pause_ms = 30_000;
+        refused_retry, refused_retry_ms = 30_000;
     }
     others {
         /// How often it is said which applications still run; that one halts is acted upon at once.

@@ -55,14 +55,16 @@ pub enum RequestAnswer {
     Failed,
 }
 
-/// What an answer means for its request.
-pub fn classify(answer: &Answer) -> RequestAnswer {
-    if answer.status == DrainStatus::Complete {
-        RequestAnswer::Complete { skip: answer.skip.clone(), forced: answer.forced }
-    } else if answer.status.is_failure() {
-        RequestAnswer::Failed
-    } else {
-        RequestAnswer::NotYet
+impl RequestAnswer {
+    /// What an answer means for its request.
+    pub fn of(answer: &Answer) -> Self {
+        if answer.status == DrainStatus::Complete {
+            Self::Complete { skip: answer.skip.clone(), forced: answer.forced }
+        } else if answer.status.is_failure() {
+            Self::Failed
+        } else {
+            Self::NotYet
+        }
     }
 }
 
@@ -125,7 +127,7 @@ impl LatestAnswers {
     /// Whether zedkube has answered this very request with COMPLETE as a person forces it.
     pub(crate) fn has_forced(&self, own: &OwnRequest) -> bool {
         self.answer(own)
-            .is_some_and(|it| matches!(classify(it), RequestAnswer::Complete { forced: true, .. }))
+            .is_some_and(|it| matches!(RequestAnswer::of(it), RequestAnswer::Complete { forced: true, .. }))
     }
 
     fn answer(&self, own: &OwnRequest) -> Option<&Answer> {

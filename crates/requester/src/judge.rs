@@ -7,7 +7,7 @@
 use step::{Fault, planted};
 use topics::{Answer, Defer, DrainStatus, NodeDrainProgress, NodeDrainStatus, RequestId, Requester};
 
-use crate::answers::{LatestAnswers, OwnRequest, RequestAnswer, classify};
+use crate::answers::{LatestAnswers, OwnRequest, RequestAnswer};
 
 /// Whether there is a cluster to leave in order, by the device config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -164,7 +164,7 @@ fn answered(view: JudgeInput<'_>) -> Option<DrainJudgement> {
     if view.heard.has_answers() {
         let progress = view.heard.progress.as_deref()?;
         let answer = progress.answer(id)?;
-        return match classify(answer) {
+        return match RequestAnswer::of(answer) {
             RequestAnswer::Complete { skip, .. } => {
                 Some(DrainJudgement::Open(ProceedReason::Complete { skip }))
             }

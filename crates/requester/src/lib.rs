@@ -13,7 +13,7 @@ mod pause;
 #[cfg(test)]
 mod tests;
 
-pub use answers::{LatestAnswers, OwnRequest, RequestAnswer, classify};
+pub use answers::{LatestAnswers, OwnRequest, RequestAnswer};
 pub use follow::{DrainTopicUpdate, follow};
 pub use judge::{
     DeviceClustering, DrainJudgement, JudgeInput, ProceedReason, completes, is_used, judge, serves, undone,

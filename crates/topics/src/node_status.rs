@@ -106,7 +106,7 @@ pub enum NodeState {
     /// Cordoned since a boot, until it is healthy.
     AfterBoot,
     /// An operation on the whole site holds it.
-    Held,
+    WholeSite,
     /// On its way out of its cluster.
     Leaving,
 }
@@ -132,7 +132,7 @@ impl NodeState {
             Self::Safe => "SAFE TO WORK ON",
             Self::Withdrawn => "WITHDRAWN",
             Self::AfterBoot => "AFTER A BOOT",
-            Self::Held => "WHOLE-SITE OPERATION",
+            Self::WholeSite => "WHOLE-SITE OPERATION",
             Self::Leaving => "LEAVING ITS CLUSTER",
         }
     }

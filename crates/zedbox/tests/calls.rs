@@ -31,7 +31,7 @@ async fn failed(whole: bool, calls: &Calls, failing: &Failing) -> bool {
     let mut world = world(whole).await;
     calls.plant(&mut world, failing);
     // Calls are counted by thread: the next one to ask the device would meet the failure again.
-    world.limits["nodeagent"]["refused_pause_ms"] = 200.into();
+    world.limits["nodeagent"]["refused_retry_ms"] = 200.into();
     Story::Reboot.play(&mut world).await;
     world.no_agent_ended();
     world.kill_all().await;

@@ -51,7 +51,7 @@ agent::limits! {
         /// How long one hook may take.
         hook_limit, hook_limit_ms = 300_000;
         /// Pause between two tries to cordon.
-        cordon_pause, cordon_pause_ms = 5_000;
+        cordon_retry, cordon_retry_ms = 5_000;
         /// Least time between the starts of two drains.
         drain_gap, drain_gap_ms = 7_000;
         /// How long a whole drain may take, from its first attempt on; 0 for no limit.
@@ -59,7 +59,7 @@ agent::limits! {
         /// How long a second copy of a Deployment is waited for before its pod is evicted all the same; 0 to ask for none.
         surge_limit, surge_limit_ms = 300_000;
         /// Pause between two attempts to drain.
-        drain_pause, drain_pause_ms = 300_000;
+        drain_retry, drain_retry_ms = 300_000;
         /// Least time between the two lists that prove the node empty.
         proof_gap, proof_gap_ms = 1_000;
         /// How often the node is looked at while a cordon of ours has to go.

@@ -180,15 +180,15 @@ fn v3_three_nodes_restart_one_after_another_each_drained_in_its_turn_and_verifie
 }
 
 #[test]
-fn v3_a_drain_that_fails_pauses_the_restart_and_a_person_takes_it_up_again() {
+fn v3_a_drain_that_fails_stops_the_restart_and_a_person_takes_it_up_again() {
     within_still(async {
         let mut place = Place::patient().await;
         place.sim.faults().script("POST", "/eviction", u32::MAX, ScriptedFault::status(403, "Forbidden"));
         place.begin(SiteKind::Restart).await;
-        place.until_mode(|it| it.is_some_and(|it| it.phase == SitePhase::Paused)).await;
+        place.until_mode(|it| it.is_some_and(|it| it.phase == SitePhase::Stopped)).await;
         let site = place.mode().unwrap();
         assert!(site.waits.starts_with("node edge-node-3: its drain failed: pod shop/"), "{}", site.waits);
-        assert!(site.next.contains("--phase paused"), "{}", site.next);
+        assert!(site.next.contains("--phase stopped"), "{}", site.next);
         assert_eq!(site.step("edge-node-3"), Some(&NodeStep::Failed));
         // What was asked of the node is withdrawn, and nothing further starts.
         let idle = |it: Option<&NodeDrainProgress>| it.is_some_and(|it| it.phase == DrainPhase::Idle);
@@ -200,7 +200,7 @@ fn v3_a_drain_that_fails_pauses_the_restart_and_a_person_takes_it_up_again() {
         place.sim.faults().clear();
         // Meanwhile something else has broken: nothing is ordered before that is repaired.
         place.volume("pv-lost", "faulted");
-        place.said(|record| operator::pass(record, &SitePhase::Paused, None, &said())).await;
+        place.said(|record| operator::pass(record, &SitePhase::Stopped, None, &said())).await;
         let waits = |it: &SiteRecord| {
             it.phase == SitePhase::Checking
                 && it.waits.contains("the cluster to be well before the restart continues: storage fail")
@@ -215,12 +215,12 @@ fn v3_a_drain_that_fails_pauses_the_restart_and_a_person_takes_it_up_again() {
 }
 
 #[test]
-fn v3_a_node_that_does_not_come_back_pauses_the_restart_and_goes_no_second_time() {
+fn v3_a_node_that_does_not_come_back_stops_the_restart_and_goes_no_second_time() {
     within_still(async {
         let mut place = Place::patient().await;
         place.begin(SiteKind::Restart).await;
         place.goes_and_stays_off(2).await;
-        place.until_mode(|it| it.is_some_and(|it| it.phase == SitePhase::Paused)).await;
+        place.until_mode(|it| it.is_some_and(|it| it.phase == SitePhase::Stopped)).await;
         let site = place.mode().unwrap();
         assert!(site.waits.starts_with("node edge-node-3: it is not Ready for 15 min"), "{}", site.waits);
         assert_eq!(place.cordoned(), ["edge-node-3"]);
@@ -228,8 +228,8 @@ fn v3_a_node_that_does_not_come_back_pauses_the_restart_and_goes_no_second_time(
         place.comes_back(2).await;
         place.worlds[2].cluster.until_schedulable().await;
         ten_minutes().await;
-        assert!(place.cordoned().is_empty() && place.mode().unwrap().phase == SitePhase::Paused);
-        place.said(|record| operator::pass(record, &SitePhase::Paused, None, &said())).await;
+        assert!(place.cordoned().is_empty() && place.mode().unwrap().phase == SitePhase::Stopped);
+        place.said(|record| operator::pass(record, &SitePhase::Stopped, None, &said())).await;
         for at in [0, 1] {
             place.worlds[at].recorded_count(1).await;
             assert_eq!(place.cordoned(), [format!("edge-node-{}", at + 1)]);
@@ -251,14 +251,14 @@ fn v3_a_cluster_that_is_not_well_with_a_node_back_keeps_the_next_one_up() {
         place
             .until_mode(|it| it.is_some_and(|it| it.waits.contains("to be well with node edge-node-3 back")))
             .await;
-        place.until_mode(|it| it.is_some_and(|it| it.phase == SitePhase::Paused)).await;
+        place.until_mode(|it| it.is_some_and(|it| it.phase == SitePhase::Stopped)).await;
         let site = place.mode().unwrap();
         assert!(site.waits.contains("the cluster is not well: storage"), "{}", site.waits);
         assert!(place.cordoned().is_empty());
         // Withdrawn: nobody else goes.
         place.said(|record| operator::cancel(record, &said())).await;
         place.until_over(None).await;
-        assert_eq!(place.last().await.cancelled.unwrap().phase, "paused");
+        assert_eq!(place.last().await.cancelled.unwrap().phase, "stopped");
         assert_eq!(place.worlds.iter().map(|it| it.recorded().len()).sum::<usize>(), 1);
         place.kill_all().await;
     });

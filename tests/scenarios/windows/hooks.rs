@@ -35,7 +35,7 @@ pub(crate) async fn u9_hooks_come_before_the_drain_before_the_reboot_and_after_t
     hook(world, "before-reboot", "10-a", "");
     hook(world, "after-boot", "10-a", "");
     hook(world, "after-boot", "20-b", "");
-    world.limits["zedkube"]["drain_pause_ms"] = 3_000.into();
+    world.limits["zedkube"]["drain_retry_ms"] = 3_000.into();
     world.start_all();
     world.status(DrainStatus::NotRequested).await;
     // The boot before has left nothing: what comes after a boot comes after each.

@@ -262,7 +262,7 @@ impl NodeAgent {
                 if self.held_by != Some(status) {
                     out.push(Effect::Say(NodeLogEvent::Held { operation: order.operation, status }));
                 }
-                OrderPhase::Held { order, again_at: now + self.limits.refused_pause() }
+                OrderPhase::Held { order, again_at: now + self.limits.refused_retry() }
             }
         };
         self.held_by = held;
@@ -304,7 +304,7 @@ impl NodeAgent {
                 OrderPhase::Down { order }
             }
             (Err(reason), _) => {
-                let pause = self.limits.refused_pause();
+                let pause = self.limits.refused_retry();
                 out.push(Effect::Say(NodeLogEvent::Refused {
                     operation,
                     reason,

@@ -48,7 +48,7 @@ impl NodeAgent {
             self.operate(now, order, out)
         } else {
             self.talk.hold(answer.why, answer.next_step, out);
-            OrderPhase::Held { order, again_at: now + self.limits.refused_pause() }
+            OrderPhase::Held { order, again_at: now + self.limits.refused_retry() }
         };
     }
 
@@ -75,7 +75,7 @@ impl NodeAgent {
         };
         let why = "zedkube does not answer whether this node may go down now".to_owned();
         self.talk.hold(why, format!("check that zedkube runs: `zedbox drain status`; {then}"), out);
-        OrderPhase::Held { order, again_at: now + self.limits.refused_pause() }
+        OrderPhase::Held { order, again_at: now + self.limits.refused_retry() }
     }
 
     /// Whether a restart on our own account needs a turn, and has not waived it.

@@ -48,7 +48,7 @@ fn brisk() -> Limits {
         min_reboot_delay_ms: 1,
         domain_halt_step_ms: 1,
         domain_halt_limit_ms: 60_000,
-        refused_pause_ms: 1,
+        refused_retry_ms: 1,
         ..Limits::default()
     }
 }

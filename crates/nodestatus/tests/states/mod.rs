@@ -162,7 +162,7 @@ pub(crate) const STATES: [State; 29] = [
     state(
         "whole-site",
         "cluster-idle",
-        |it| it.set(&json!({ "Phase": "held", "Reason": "a shutdown of the site" })),
+        |it| it.set(&json!({ "Phase": "whole-site", "Reason": "a shutdown of the site" })),
         "WHOLE-SITE OPERATION: it holds this node, drains wait for its end",
     ),
     state(

@@ -43,7 +43,7 @@ pub fn need(phase: &SitePhase) -> Need {
         | SitePhase::ServersGoing
         | SitePhase::Uncordoning
         | SitePhase::Restarting
-        | SitePhase::Paused
+        | SitePhase::Stopped
         | SitePhase::Checking
         | SitePhase::Stranger(_) => Need::Nodes,
     }
@@ -94,7 +94,7 @@ pub fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Mov
         SitePhase::Restoring => restoring(site, found),
         SitePhase::Restarting => restart::next(site, nodes, found),
         SitePhase::Checking => restart::checking(site, found),
-        SitePhase::Paused => Move::Wait(site.waits.clone(), site.next.clone()),
+        SitePhase::Stopped => Move::Wait(site.waits.clone(), site.next.clone()),
         SitePhase::Stranger(word) => Move::Wait(
             format!("a node with newer software: this version does not know the phase {word}"),
             "update the software of this node".to_owned(),

@@ -222,7 +222,7 @@ fn with_site(own: &OwnIdentity, mut local: LocalSite, site: &SiteRecord, facts: 
         SitePhase::Uncordoning
         | SitePhase::Restoring
         | SitePhase::Restarting
-        | SitePhase::Paused
+        | SitePhase::Stopped
         | SitePhase::Checking => Next::kept(local, None, ""),
         SitePhase::Stranger(ref word) => {
             let waits = format!("an update of this node's software: it does not know the phase {word}");

@@ -48,8 +48,8 @@ words! {
         /// Of a restart: the nodes go one after another.
         Restarting = "restarting",
         /// Of a restart: a node has failed, and nothing more starts until a person says so.
-        Paused = "paused",
-        /// Of a restart that was paused: nothing starts before the cluster is well again.
+        Stopped = "stopped",
+        /// Of a restart that was stopped: nothing starts before the cluster is well again.
         Checking = "checking",
     }
 }
@@ -96,7 +96,7 @@ impl SitePhase {
     /// Whether the operation can still be withdrawn: until the servers go.
     #[must_use]
     pub fn may_cancel(&self) -> bool {
-        matches!(self, Self::Restarting | Self::Paused | Self::Checking)
+        matches!(self, Self::Restarting | Self::Stopped | Self::Checking)
             || self.place().is_some_and(|at| Some(at) < Self::ServersGoing.place())
     }
 

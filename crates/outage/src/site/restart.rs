@@ -2,7 +2,7 @@
 //! one starts.
 //!
 //! The record says for each node how far it is; a step `draining` of the boot that the node is in is its order to go. All
-//! else is what any reboot is: a drain, a turn, the last look, the checks after boot. What fails first pauses the restart.
+//! else is what any reboot is: a drain, a turn, the last look, the checks after boot. What fails first stops the restart.
 //! A node whose power is lost on its way has gone through a boot: it is not ordered to go once more.
 //! Source: spec/cluster-lock.md 8.1. Pure: no clock, no I/O, no task.
 
@@ -21,7 +21,7 @@ use crate::turn::rule::{OperatorRefusal, TurnNode};
 
 /// The cluster is well once it has been so for as long.
 pub const WELL: Duration = Duration::from_secs(5);
-/// How long copies of volumes that are made again keep the next node up; then the restart pauses.
+/// How long copies of volumes that are made again keep the next node up; then the restart stops.
 pub const REBUILD_LIMIT: Duration = Duration::from_hours(2);
 /// How long another server leaves something to the one that works for all, and then does it.
 pub const STAND_IN: Duration = Duration::from_mins(3);
@@ -111,12 +111,12 @@ fn ack_of<'a>(site: &'a mut SiteRecord, member: &SiteMember) -> Option<&'a mut A
 }
 
 /// It has failed: nothing more starts. Of a node that has said nothing, nothing is written: its boot is not known.
-fn pause(site: &SiteRecord, member: &SiteMember, why: &str) -> Move {
+fn stop(site: &SiteRecord, member: &SiteMember, why: &str) -> Move {
     let mut site = site.clone();
     if site.ack(&member.node).is_some() {
         site = mark(site, member, NodeStep::Failed, why);
     }
-    site.phase = SitePhase::Paused;
+    site.phase = SitePhase::Stopped;
     site.waits = format!("node {}: {why}", member.node);
     site.next = format!(
         "repair that, then {}; or continue without this node: zedbox site continue --skip {} --reason '...'; or end \
@@ -168,17 +168,17 @@ pub(super) fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings)
     let wait = |what: String, next: String| Move::Wait(what, next);
     let look = || format!("zedbox drain status on node {node}");
     match &ack.step {
-        NodeStep::Failed => pause(site, member, &ack.waits),
+        NodeStep::Failed => stop(site, member, &ack.waits),
         _ if !there && late => {
-            pause(site, member, &format!("it is not Ready for {limit} min, at step {}", ack.step.text()))
+            stop(site, member, &format!("it is not Ready for {limit} min, at step {}", ack.step.text()))
         }
         _ if !there => wait(
-            format!("node {node} to be Ready; after {limit} min the restart pauses"),
+            format!("node {node} to be Ready; after {limit} min the restart stops"),
             format!("look at its console; kubectl describe node {node}"),
         ),
         NodeStep::Draining => wait(format!("node {node} to be drained"), look()),
         NodeStep::Going if late => {
-            pause(site, member, &format!("it was ordered to reboot {limit} min ago and is still there"))
+            stop(site, member, &format!("it was ordered to reboot {limit} min ago and is still there"))
         }
         NodeStep::Going => wait(format!("node {node} to reboot"), look()),
         NodeStep::Booted => wait(format!("the checks after boot of node {node}"), look()),
@@ -187,7 +187,7 @@ pub(super) fn next(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings)
         }
         NodeStep::Verifying => match look_at(site, found, &format!("with node {node} back")) {
             RestartCheck::Waits(waits) => waits,
-            RestartCheck::Late(why) => pause(site, member, &why),
+            RestartCheck::Late(why) => stop(site, member, &why),
             RestartCheck::Well => {
                 let mut site = SiteRecord { waits: String::new(), next: String::new(), ..site.clone() };
                 if let Some(ack) = ack_of(&mut site, member) {
@@ -247,7 +247,7 @@ fn look_at(site: &SiteRecord, found: &PhaseReadings, when: &str) -> RestartCheck
     }
 }
 
-/// It was paused: the cluster has to be well before anything starts again.
+/// It has stopped: the cluster has to be well before anything starts again.
 pub(super) fn checking(site: &SiteRecord, found: &PhaseReadings) -> Move {
     let mut site = site.clone();
     match look_at(&site, found, "before the restart continues") {
@@ -256,7 +256,7 @@ pub(super) fn checking(site: &SiteRecord, found: &PhaseReadings) -> Move {
             (site.phase, site.waits, site.next) = (SitePhase::Restarting, String::new(), String::new());
         }
         RestartCheck::Late(why) => {
-            (site.phase, site.waits) = (SitePhase::Paused, why);
+            (site.phase, site.waits) = (SitePhase::Stopped, why);
             site.next = format!("repair that, then {}; or end it: {CANCEL}", pass_step(&site));
         }
     }
@@ -282,12 +282,12 @@ fn first(site: &SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> Move {
         ),
     };
     if found.lasted >= NODE_LIMIT {
-        return pause(site, member, &format!("for {limit} min it {waits}"));
+        return stop(site, member, &format!("for {limit} min it {waits}"));
     }
-    Move::Wait(format!("the next node, {node}, {waits}; after {limit} min the restart pauses"), next)
+    Move::Wait(format!("the next node, {node}, {waits}; after {limit} min the restart stops"), next)
 }
 
-/// The record with the restart continued by a person: one that is paused, where it was; one that waits for the cluster to be
+/// The record with the restart continued by a person: one that has stopped, where it was; one that waits for the cluster to be
 /// well, without that.
 ///
 /// # Errors
@@ -298,28 +298,29 @@ pub(super) fn resume(
     said: &OperatorStatement,
 ) -> Result<SiteRecord, OperatorRefusal> {
     let known = in_turn(&site).map(|(member, ack)| (member.clone(), ack.clone()));
-    let (paused, checking) = (site.phase == SitePhase::Paused, site.phase == SitePhase::Checking);
+    let (stopped, checking) = (site.phase == SitePhase::Stopped, site.phase == SitePhase::Checking);
     let goes = known.as_ref().map(|(member, _)| member.node.as_str());
-    if let Some(named) = node.filter(|it| goes.is_some_and(|goes| goes != *it) || goes.is_none() && !paused) {
+    if let Some(named) = node.filter(|it| goes.is_some_and(|goes| goes != *it) || goes.is_none() && !stopped)
+    {
         let goes = goes.map_or_else(|| "no node goes now".to_owned(), |it| format!("node {it} goes now"));
         return Err(OperatorRefusal::Site(format!("{goes}, not {named}; look again: zedbox site status")));
     }
-    if known.is_none() && !paused && !checking {
+    if known.is_none() && !stopped && !checking {
         let why = "no node goes now, and there is nothing to pass; look again: zedbox site status";
         return Err(OperatorRefusal::Site(why.to_owned()));
     }
-    if !paused && !checking && node.is_none() {
+    if !stopped && !checking && node.is_none() {
         let goes = goes.unwrap_or_default();
         return Err(OperatorRefusal::Site(format!("name the node that is taken as well: add --node {goes}")));
     }
-    let mut to = if paused { SitePhase::Checking } else { SitePhase::Restarting };
+    let mut to = if stopped { SitePhase::Checking } else { SitePhase::Restarting };
     if let Some((member, ack)) = known.filter(|_| !checking) {
         let step = match (ack.step, ack.past.last()) {
             (NodeStep::Failed, Some((NodeStep::Verifying | NodeStep::Open, _))) => NodeStep::Open,
             (NodeStep::Failed, before) => before.map_or(NodeStep::Seen, |(step, _)| step.clone()),
-            (NodeStep::Verifying, _) if !paused => NodeStep::Done,
-            // It was paused again while the cluster was looked at.
-            (step @ (NodeStep::Draining | NodeStep::Going), _) if paused => step,
+            (NodeStep::Verifying, _) if !stopped => NodeStep::Done,
+            // It has stopped again while the cluster was looked at.
+            (step @ (NodeStep::Draining | NodeStep::Going), _) if stopped => step,
             (step, _) => {
                 return Err(OperatorRefusal::Site(format!(
                     "node {} is at step {}, which nobody can pass; look at it: zedbox site status; or end the restart: {CANCEL}",
@@ -342,7 +343,7 @@ pub(super) fn resume(
             ack.since.clone_from(&said.when);
         }
     }
-    if paused {
+    if stopped {
         // Time has passed: boots and who leads etcd are asked again.
         site.seen.retain(|it| it.step != NodeStep::Seen);
     }
@@ -352,7 +353,7 @@ pub(super) fn resume(
     Ok(site)
 }
 
-/// The record of a restart without this node, by a person's word; one that is paused for it continues.
+/// The record of a restart without this node, by a person's word; one that has stopped for it continues.
 ///
 /// # Errors
 /// [`OperatorRefusal::Site`]: it is none that is to go, or another one is in its turn.
@@ -369,15 +370,15 @@ pub(super) fn skip(
         return refused(format!("node {node} is at step {}, and nothing is left to skip", step.text()));
     }
     let goes = in_turn(&site).map(|(it, _)| it.node.clone());
-    let paused = site.phase == SitePhase::Paused;
-    if paused && goes.as_ref().is_some_and(|it| *it != node) {
-        return refused(format!("the restart is paused for node {}, not {node}", goes.unwrap_or_default()));
+    let stopped = site.phase == SitePhase::Stopped;
+    if stopped && goes.as_ref().is_some_and(|it| *it != node) {
+        return refused(format!("the restart has stopped for node {}, not {node}", goes.unwrap_or_default()));
     }
     site = skipped(site, &member, format!("skipped by {}: {}", said.who, said.why));
     if let Some(ack) = ack_of(&mut site, &member) {
         ack.since.clone_from(&said.when);
     }
-    if paused {
+    if stopped {
         site.seen.retain(|it| it.step != NodeStep::Seen);
         site.phase = SitePhase::Checking;
         site.since.clone_from(&said.when);

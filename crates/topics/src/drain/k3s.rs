@@ -60,7 +60,7 @@ impl K3sUpdate {
     #[must_use]
     pub fn is_under_way(&self) -> bool {
         match self.stage {
-            K3sStage::Held | K3sStage::Done => false,
+            K3sStage::Waiting | K3sStage::Done => false,
             K3sStage::Applied => true,
             K3sStage::Failed => !self.released,
         }
@@ -91,7 +91,7 @@ impl Topic for K3sUpdate {
 pub enum K3sStage {
     /// Held back until the turn and the drain of this node.
     #[default]
-    Held,
+    Waiting,
     /// Published: the kube container carries it out.
     Applied,
     /// It was not seen to be carried out in time. The turn of this node stays.

@@ -245,7 +245,7 @@ pub enum DrainPhase {
     /// The node is being taken out of its cluster, see `NodeLeave`; what is asked for waits.
     Leaving,
     /// A shutdown or reboot of the whole site holds the node, see `SiteOperation`; what is asked for waits.
-    Held,
+    WholeSite,
 }
 
 /// Whose cordon is on the node.

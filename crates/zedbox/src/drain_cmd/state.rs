@@ -1,6 +1,6 @@
 //! Where the drain stands, in one word, and how a program that asked for it ends.
 
-use requester::{RequestAnswer, classify};
+use requester::RequestAnswer;
 use topics::{
     Answer, Blocker, DeviceOpPending, DrainPhase, DrainStatus, NodeDrainProgress, NodeDrainRequest,
     PendingState, RequestId, Requester,
@@ -48,7 +48,7 @@ impl DrainState {
 
     /// How a request stands that has this answer.
     fn answered(answer: &Answer) -> Option<Self> {
-        match classify(answer) {
+        match RequestAnswer::of(answer) {
             RequestAnswer::Complete { forced: true, .. } => Some(Self::Forced),
             RequestAnswer::Complete { skip, .. } if !skip.is_empty() => Some(Self::Skipped),
             RequestAnswer::Complete { .. } => Some(Self::Complete),

@@ -402,7 +402,7 @@ fn at_work(seen: &DrainView, status: DrainStatus) -> &'static str {
         Some(DrainPhase::Complete) => "drained",
         Some(DrainPhase::Forced) => "a person forced this status",
         Some(DrainPhase::Withdrawing) => "the request was withdrawn, the cordon is being removed",
-        Some(DrainPhase::Held) => "waiting for the whole-site operation",
+        Some(DrainPhase::WholeSite) => "waiting for the whole-site operation",
         Some(DrainPhase::Leaving) => "waiting until the node has left its cluster",
         Some(DrainPhase::AfterBoot) if seen.agreed().is_some_and(|it| it.gate.open) => {
             "removing our cordon of the earlier boot"

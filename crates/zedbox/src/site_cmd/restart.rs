@@ -1,6 +1,6 @@
 //! `zedbox site restart`: one node after another, and following that to its end.
 //!
-//! Not here: the order, what is waited for and what pauses it (`outage::site::restart`).
+//! Not here: the order, what is waited for and what stops it (`outage::site::restart`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -68,7 +68,7 @@ pub(super) async fn begin(
     follow(cluster, clock, Some(wish.id), voice).await
 }
 
-/// Follows the restart `id`, or the one that is in progress, until it has ended or is paused; then shows it. A cluster that does
+/// Follows the restart `id`, or the one that is in progress, until it has ended or has stopped; then shows it. A cluster that does
 /// not answer, as where its only server reboots, is waited for.
 pub(super) async fn follow(
     cluster: &ApiClient,
@@ -93,10 +93,10 @@ pub(super) async fn follow(
                 for line in news(&site, &mut steps) {
                     tell(line);
                 }
-                let paused = !ended && site.phase == SitePhase::Paused;
-                if ended || paused {
+                let stopped = !ended && site.phase == SitePhase::Stopped;
+                if ended || stopped {
                     status::show(Some(&site), ended, &view, clock, voice)?;
-                    return result(&site, paused);
+                    return result(&site, stopped);
                 }
                 if !site.waits.is_empty() {
                     tell(format!("waits for {}", site.waits));
@@ -146,9 +146,9 @@ fn news(site: &SiteRecord, steps: &mut BTreeMap<String, NodeStep>) -> Vec<String
     lines
 }
 
-fn result(site: &SiteRecord, paused: bool) -> anyhow::Result<()> {
-    if paused {
-        bail!("restart the site: it is paused: {}; {}", site.waits, site.next);
+fn result(site: &SiteRecord, stopped: bool) -> anyhow::Result<()> {
+    if stopped {
+        bail!("restart the site: it has stopped: {}; {}", site.waits, site.next);
     }
     if let Some(it) = &site.cancelled {
         bail!("restart the site: withdrawn by {}: {}", it.who, it.why);

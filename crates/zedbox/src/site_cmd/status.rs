@@ -260,7 +260,7 @@ fn sheet(site: Option<&SiteRecord>, ended: bool, view: &TurnView, now: GoTime, c
         return out;
     }
     if !site.waits.is_empty() {
-        add(if site.phase == SitePhase::Paused { "paused" } else { "waits for" }, &site.waits);
+        add(if site.phase == SitePhase::Stopped { "stopped" } else { "waits for" }, &site.waits);
     }
     add("next step", if site.next.is_empty() { "nothing: wait" } else { &site.next });
     out

@@ -108,7 +108,7 @@ fn u13_a_shutdown_is_begun_shown_continued_and_withdrawn() {
 }
 
 #[test]
-fn v3_a_restart_is_planned_begun_shown_paused_continued_and_withdrawn() {
+fn v3_a_restart_is_planned_begun_shown_stopped_continued_and_withdrawn() {
     let place = place();
     let planned = place.site("restart --dry-run --reason", &["new kernel"]);
     assert_eq!((planned.code, planned.err.as_str()), (0, ""), "{planned:?}");
@@ -130,7 +130,7 @@ fn v3_a_restart_is_planned_begun_shown_paused_continued_and_withdrawn() {
     );
 
     place.edit_mode(|it| {
-        (it["phase"], it["waits"]) = ("paused".into(), "node n3: its drain failed".into());
+        (it["phase"], it["waits"]) = ("stopped".into(), "node n3: its drain failed".into());
         it["next"] = "repair that".into();
         it["seen"] = json!([
             {
@@ -149,12 +149,12 @@ fn v3_a_restart_is_planned_begun_shown_paused_continued_and_withdrawn() {
     });
     let shown = words(&place.site("status", &[]).out);
     for part in [
-        ": paused by operator field on ",
+        ": stopped by operator field on ",
         "node n2 (worker): done, since 2026-03-14 09:33:00 UTC",
         "took: draining 55 s, rebooting 1 min 10 s, checks after boot 45 s, verifying 10 s; verified: 11 layers pass",
         "node n3 (worker): failed, since 2026-03-14 09:34:00 UTC",
         "waits for its drain failed; took: draining ?",
-        "paused node n3: its drain failed",
+        "stopped node n3: its drain failed",
         "next step repair that",
         "order n2, n3, n4, n1",
     ] {
@@ -165,9 +165,12 @@ fn v3_a_restart_is_planned_begun_shown_paused_continued_and_withdrawn() {
     assert_eq!(serde_json::to_value(read).unwrap(), form, "it is what its schema is made of, and no more");
     assert_eq!(form["Nodes"][0]["Past"][1]["Step"], "draining");
     let waited = place.site("status --wait", &[]);
-    assert!(waited.code == 1 && waited.err.contains("it is paused: node n3: its drain failed"), "{waited:?}");
+    assert!(
+        waited.code == 1 && waited.err.contains("it has stopped: node n3: its drain failed"),
+        "{waited:?}"
+    );
 
-    let told = place.site("continue --phase paused --reason", &["more room"]);
+    let told = place.site("continue --phase stopped --reason", &["more room"]);
     assert!(
         told.code == 0 && words(&told.out).contains("The restart of the site continues, by "),
         "{told:?}"

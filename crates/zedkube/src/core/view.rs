@@ -145,7 +145,7 @@ impl Zedkube {
     fn site_words(&self) -> Option<StateWords> {
         let what = self.node.site.holds()?;
         Some(words(
-            DrainPhase::Held,
+            DrainPhase::WholeSite,
             format!("{what} holds this node: no drain begins, and its cordon stays"),
             "`zedbox site status` shows how far it is",
         ))

@@ -44,7 +44,7 @@ impl DrainHooks {
             context: context.clone(),
             own_node: work.own_node(),
             limit: limits.hook_limit(),
-            tries: (limits.drain_tries, limits.drain_pause()),
+            tries: (limits.drain_tries, limits.drain_retry()),
             calling: Arc::default(),
         }
     }

@@ -33,7 +33,7 @@ impl K3s {
             let applied = self.is_applied();
             let record = K3sUpdate {
                 // One that was applied and is replaced continues in its place: the node is not healthy in between.
-                stage: if applied { K3sStage::Applied } else { K3sStage::Held },
+                stage: if applied { K3sStage::Applied } else { K3sStage::Waiting },
                 from: self.version.clone(),
                 to: to.clone(),
                 changes_override: file,

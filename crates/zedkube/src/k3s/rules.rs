@@ -171,7 +171,7 @@ impl K3s {
         if self.wanted.version.is_none() || record.changes_override && self.file.is_none() {
             return;
         }
-        if record.stage == K3sStage::Held {
+        if record.stage == K3sStage::Waiting {
             out.extend([Effect::Say(K3sLogEvent::TakenBack), Effect::Forget]);
             (self.record, self.reported) = (None, Reported::Unasked);
         } else if record.to != self.version && record.stage != K3sStage::Done {
@@ -255,7 +255,7 @@ impl Core for K3s {
 
     fn next_wake(&self) -> Option<Mono> {
         let record = self.record.as_ref();
-        let held = record.is_some_and(|it| it.stage == K3sStage::Held);
+        let held = record.is_some_and(|it| it.stage == K3sStage::Waiting);
         let began = |it: &K3sUpdate| Mono::from_start(Duration::from_millis(it.applied_ms));
         let applied = record.filter(|_| self.is_applied());
         let settle = applied.map(|it| began(it) + self.limits.k3s_settle());

@@ -227,7 +227,7 @@ fn held() -> Bench {
     let mut bench = Bench::new();
     bench.wants(want("v2", ""));
     bench.report();
-    assert_eq!(bench.stage(), Some(K3sStage::Held));
+    assert_eq!(bench.stage(), Some(K3sStage::Waiting));
     assert!(bench.disk.request.is_some());
     bench
 }
@@ -470,5 +470,5 @@ fn x3_an_update_that_is_not_applied_waits_for_the_end_of_a_pause_and_a_refusal_t
     bench.hear(said(PauseScope::Node));
     assert!(bench.disk.request.is_some(), "it has started");
     bench.hear(said(PauseScope::Controller));
-    assert_eq!((bench.disk.request.clone(), bench.stage()), (None, Some(K3sStage::Held)));
+    assert_eq!((bench.disk.request.clone(), bench.stage()), (None, Some(K3sStage::Waiting)));
 }

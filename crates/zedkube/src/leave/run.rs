@@ -188,7 +188,7 @@ impl Leaver {
                 attempt,
                 marks,
                 tries: limits.cordon_tries,
-                pause: limits.cordon_pause(),
+                pause: limits.cordon_retry(),
                 reach: LEAVE_REACH,
             };
             let (end, passed_over) = leave(&cluster, &order, || clock.now(), &told).await;

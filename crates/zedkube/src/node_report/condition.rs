@@ -50,7 +50,7 @@ const fn reason(state: NodeState) -> &'static str {
         NodeState::Safe => "SafeToWorkOn",
         NodeState::Withdrawn => "Withdrawn",
         NodeState::AfterBoot => "AfterBoot",
-        NodeState::Held => "WholeSiteOperation",
+        NodeState::WholeSite => "WholeSiteOperation",
         NodeState::Leaving => "Leaving",
     }
 }

@@ -102,7 +102,7 @@ fn failed(pending: &DeviceOpPending, history: &DrainHistory, id: &str) -> String
     let of = |it: &&DrainRecord| it.requested_by == Requester::DeviceOp && it.is_of_boot(&pending.boot_id);
     let ours = |it: &&DrainRecord| it.requested_at == pending.drain_requested_at;
     let mut drains = history.drains.iter().filter(of).filter(over);
-    // It is asked for again after a pause: one that was seen too late has failed all the same.
+    // It is asked for again after a wait: one that was seen too late has failed all the same.
     let again = pending.site == id && pending.attempts > 1;
     let Some(drain) = (if again { drains.next() } else { drains.find(ours) }) else { return String::new() };
     if pending.state == PendingState::Commanded {
@@ -267,7 +267,7 @@ mod tests {
             let what = format!("{pending:?} {drain:?}");
             let history = DrainHistory { drains: vec![drain], ..DrainHistory::default() };
             assert_eq!(failed(pending, &history, "op"), expected, "{what}");
-            // What had failed before the order, as before a pause, is no failure of it, also after a start of zedkube.
+            // What had failed before the order, as before a stop, is no failure of it, also after a start of zedkube.
             let mut ordered = Ordered::default();
             assert_eq!(ordered.since(history.clone(), None).drains, []);
             let record = SiteOperation { drains_before: ordered.before, ..SiteOperation::default() };

@@ -157,13 +157,13 @@ impl Sites {
         }
     }
 
-    /// The record of an operation that has not begun, and whether it is ordered here; of a restart that is paused, the
+    /// The record of an operation that has not begun, and whether it is ordered here; of a restart that has stopped, the
     /// record.
     fn armed(&self, lease: &Newest) -> Option<(TurnRecord, bool)> {
         let record = lease.borrow().as_ref()?.record.clone();
         let site = operator::current(&record).ok()??;
         let asked = asked(&self.context, &site).ok()?;
-        matches!(site.phase, SitePhase::Armed | SitePhase::Paused).then_some((record, asked))
+        matches!(site.phase, SitePhase::Armed | SitePhase::Stopped).then_some((record, asked))
     }
 
     async fn look(&mut self, cluster: &ApiClient, name: &NodeName, device_uuid: &str) {

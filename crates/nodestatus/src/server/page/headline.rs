@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use requester::{Orderer, PausableOperation, RequestAnswer, classify, paused};
+use requester::{Orderer, PausableOperation, RequestAnswer, paused};
 use topics::{
     CordonOwner, DeviceOpPending, DrainPhase, DrainStatus, GoTime, Headline, NodeDrainProgress,
     NodeDrainRequest, NodeState, OperationPause, PauseScope, PendingState, RequestId, Requester,
@@ -70,7 +70,9 @@ fn judge(view: &NodeView, now: GoTime) -> Judgement {
             (NodeState::AfterBoot, format!("stays cordoned until it is healthy, now at {layer}"))
         }
         DrainPhase::Leaving => (NodeState::Leaving, "drains wait until it has left".to_owned()),
-        DrainPhase::Held => (NodeState::Held, "it holds this node, drains wait for its end".to_owned()),
+        DrainPhase::WholeSite => {
+            (NodeState::WholeSite, "it holds this node, drains wait for its end".to_owned())
+        }
     }
 }
 
@@ -201,7 +203,7 @@ fn at_work(progress: &NodeDrainProgress, what: &str) -> Judgement {
         | DrainPhase::Withdrawing
         | DrainPhase::AfterBoot
         | DrainPhase::Leaving
-        | DrainPhase::Held => "the node is being checked first".to_owned(),
+        | DrainPhase::WholeSite => "the node is being checked first".to_owned(),
     };
     let begun = !matches!(progress.phase, DrainPhase::Checking | DrainPhase::RunningHooks);
     let state = if begun { NodeState::UnderWay } else { NodeState::Requested };
@@ -215,7 +217,7 @@ fn noun(count: u32) -> &'static str {
 /// COMPLETE, of whatever kind.
 fn complete(view: &NodeView, progress: &NodeDrainProgress, what: &str) -> Judgement {
     let unproved = |why: &str| (NodeState::Unproved, why.to_owned());
-    let answered = |id: RequestId| progress.answer(id).map(classify);
+    let answered = |id: RequestId| progress.answer(id).map(RequestAnswer::of);
     let asked = RequestId { by: progress.requested_by, at: progress.requested_at };
     match answered(asked) {
         Some(RequestAnswer::Complete { forced: true, .. }) => {

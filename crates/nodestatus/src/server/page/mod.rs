@@ -103,7 +103,7 @@ impl StateStyle {
             | NodeState::Paused
             | NodeState::AfterBoot
             | NodeState::Withdrawn
-            | NodeState::Held => ("work", "\u{25f7}", CLOCK),
+            | NodeState::WholeSite => ("work", "\u{25f7}", CLOCK),
             NodeState::InService | NodeState::NoCluster => ("calm", "\u{25b6}", RUNS),
             NodeState::Unknown => ("calm", "?", ASKS),
         };

@@ -71,7 +71,7 @@ fn next_step(view: &NodeView, state: NodeState) -> String {
         | NodeState::Failed
         | NodeState::Safe
         | NodeState::AfterBoot
-        | NodeState::Held
+        | NodeState::WholeSite
         | NodeState::Leaving => known.map_or("", String::as_str),
     };
     step.to_owned()

@@ -1,4 +1,4 @@
-//! A restart of one node after another: the order, what is waited for and with which words, and what pauses it.
+//! A restart of one node after another: the order, what is waited for and with which words, and what stops it.
 
 use std::time::Duration;
 
@@ -132,8 +132,8 @@ fn v3_no_server_goes_before_each_server_that_is_there_has_said_whether_it_leads(
     // a is the next by name, and b may lead or not.
     let Move::Wait(waits, _) = next(&site, &nodes, &PhaseReadings::default()) else { panic!() };
     assert!(waits.contains("the next node, a, waits for zedkube on node b"), "{waits}");
-    let paused = to(&site, &nodes, &PhaseReadings { lasted: NODE_LIMIT, ..PhaseReadings::default() });
-    assert_eq!(paused.phase, SitePhase::Paused);
+    let stopped = to(&site, &nodes, &PhaseReadings { lasted: NODE_LIMIT, ..PhaseReadings::default() });
+    assert_eq!(stopped.phase, SitePhase::Stopped);
     // One that is off leads nothing; that the other goes is left to its turn.
     nodes[1].ready = false;
     assert_eq!(to(&site, &nodes, &PhaseReadings::default()).step("a"), Some(&NodeStep::Draining));
@@ -153,28 +153,28 @@ fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
         (NodeStep::Draining, true, none(), Err("node w1 to be drained")),
         (NodeStep::Draining, true, late(), Err("node w1 to be drained")),
         (NodeStep::Draining, false, none(), Err("node w1 to be Ready; after 15 min")),
-        (NodeStep::Draining, false, late(), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Draining, false, late(), Ok((NodeStep::Failed, SitePhase::Stopped))),
         (NodeStep::Going, true, none(), Err("node w1 to reboot")),
-        (NodeStep::Going, true, late(), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Going, true, late(), Ok((NodeStep::Failed, SitePhase::Stopped))),
         (NodeStep::Going, false, none(), Err("node w1 to be Ready")),
-        (NodeStep::Going, false, late(), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Going, false, late(), Ok((NodeStep::Failed, SitePhase::Stopped))),
         // Storage that is rebuilt takes its time; what it waits for is shown.
         (NodeStep::Booted, true, late(), Err("the checks after boot of node w1")),
-        (NodeStep::Booted, false, late(), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Booted, false, late(), Ok((NodeStep::Failed, SitePhase::Stopped))),
         (NodeStep::Open, true, held(), Err("the turn of node w1 to end")),
         (NodeStep::Open, true, none(), Ok((NodeStep::Verifying, SitePhase::Restarting))),
         (NodeStep::Verifying, true, well(Duration::ZERO), Err("stay well for 5 s with node w1 back")),
         (NodeStep::Verifying, true, sick(Duration::ZERO), Err("well with node w1 back: nodes fail: w2")),
-        (NodeStep::Verifying, true, sick(NODE_LIMIT), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Verifying, true, sick(NODE_LIMIT), Ok((NodeStep::Failed, SitePhase::Stopped))),
         (
             NodeStep::Verifying,
             true,
             rebuilt(NODE_LIMIT),
             Err("volumes to be made again with node w1 back: pvc-1"),
         ),
-        (NodeStep::Verifying, true, rebuilt(REBUILD_LIMIT), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Verifying, true, rebuilt(REBUILD_LIMIT), Ok((NodeStep::Failed, SitePhase::Stopped))),
         (NodeStep::Verifying, true, well(WELL), Ok((NodeStep::Done, SitePhase::Restarting))),
-        (NodeStep::Failed, true, none(), Ok((NodeStep::Failed, SitePhase::Paused))),
+        (NodeStep::Failed, true, none(), Ok((NodeStep::Failed, SitePhase::Stopped))),
     ];
     for (step, there, found, expected) in rows {
         let mut nodes = nodes();
@@ -192,7 +192,7 @@ fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
                 let ack = site.ack("w1").unwrap();
                 assert_eq!(ack.verified.is_empty(), step != NodeStep::Done, "{what}");
                 assert_eq!(
-                    phase == SitePhase::Paused,
+                    phase == SitePhase::Stopped,
                     site.waits.starts_with("node w1: ") && !site.next.is_empty()
                 );
             }
@@ -208,8 +208,8 @@ fn v3_a_node_is_waited_for_verified_and_only_then_the_next_one_goes() {
     }
     let then = to(&at(NodeStep::Done), &nodes(), &none());
     assert_eq!(then.step("w2"), Some(&NodeStep::Draining));
-    let paused = SiteRecord { phase: SitePhase::Paused, ..at(NodeStep::Failed) };
-    assert!(matches!(next(&paused, &nodes(), &late()), Move::Wait(..)), "nothing starts");
+    let stopped = SiteRecord { phase: SitePhase::Stopped, ..at(NodeStep::Failed) };
+    assert!(matches!(next(&stopped, &nodes(), &late()), Move::Wait(..)), "nothing starts");
 }
 
 #[test]
@@ -226,9 +226,9 @@ fn v3_a_person_continues_where_it_failed_and_passes_nothing_but_the_look_at_the_
     ] {
         let mut site = at(failed.clone());
         site.hear(ack("w1", NodeStep::Failed));
-        site.phase = SitePhase::Paused;
+        site.phase = SitePhase::Stopped;
         let site =
-            current(&pass(&record(&site), &SitePhase::Paused, None, &said()).unwrap()).unwrap().unwrap();
+            current(&pass(&record(&site), &SitePhase::Stopped, None, &said()).unwrap()).unwrap().unwrap();
         assert_eq!((site.step("w1"), &site.phase), (then.as_ref(), phase), "{failed:?}");
         assert_eq!(site.passed.len(), 1);
     }
@@ -240,7 +240,7 @@ fn v3_a_person_continues_where_it_failed_and_passes_nothing_but_the_look_at_the_
         let why = restarting(step.clone()).unwrap_err().to_string();
         assert!(why.contains(&format!("node w1 is at step {}", step.text())), "{why}");
     }
-    assert!(pass(&record(&at(NodeStep::Draining)), &SitePhase::Paused, None, &said()).is_err());
+    assert!(pass(&record(&at(NodeStep::Draining)), &SitePhase::Stopped, None, &said()).is_err());
     // It names the node, and there has to be one.
     let verifying = |node| pass(&record(&at(NodeStep::Verifying)), &SitePhase::Restarting, node, &said());
     assert!(verifying(Some("w2")).unwrap_err().to_string().contains("node w1 goes now, not w2"));
@@ -250,7 +250,7 @@ fn v3_a_person_continues_where_it_failed_and_passes_nothing_but_the_look_at_the_
 }
 
 #[test]
-fn v3_after_a_pause_nothing_is_ordered_before_the_cluster_is_well_or_a_person_takes_it_as_well() {
+fn v3_after_a_stop_nothing_is_ordered_before_the_cluster_is_well_or_a_person_takes_it_as_well() {
     let found = |lasted, well, blocking: &str, rebuilding: &str| {
         let some = |it: &str| if it.is_empty() { vec![] } else { vec![it.to_owned()] };
         PhaseReadings {
@@ -277,8 +277,8 @@ fn v3_after_a_pause_nothing_is_ordered_before_the_cluster_is_well_or_a_person_ta
             (found(none, none, "", ""), Err("to stay well for 5 s before the restart continues")),
             (found(NODE_LIMIT, none, "", "pvc-1"), Err("made again before the restart continues: pvc-1")),
             (found(none, WELL, sick, ""), Err("well before the restart continues: etcd fail: no snapshot")),
-            (found(NODE_LIMIT, WELL, sick, ""), Ok(SitePhase::Paused)),
-            (found(REBUILD_LIMIT, WELL, "", "pvc-1"), Ok(SitePhase::Paused)),
+            (found(NODE_LIMIT, WELL, sick, ""), Ok(SitePhase::Stopped)),
+            (found(REBUILD_LIMIT, WELL, "", "pvc-1"), Ok(SitePhase::Stopped)),
             (found(none, WELL, "", ""), Ok(SitePhase::Restarting)),
         ] {
             assert!(!is_ordered(&site));
@@ -286,10 +286,15 @@ fn v3_after_a_pause_nothing_is_ordered_before_the_cluster_is_well_or_a_person_ta
                 (Move::Wait(waits, _), Err(words)) => assert!(waits.contains(words), "{waits}"),
                 (Move::To(to), Ok(phase)) => {
                     assert_eq!((&to.phase, to.seen), (&phase, site.seen.clone()));
-                    assert_eq!(phase == SitePhase::Paused, to.next.contains("--phase paused"), "{}", to.next);
+                    assert_eq!(
+                        phase == SitePhase::Stopped,
+                        to.next.contains("--phase stopped"),
+                        "{}",
+                        to.next
+                    );
                     let to = SiteRecord { seen: site.seen.clone(), ..*to };
                     assert_eq!(is_ordered(&to), was_ordered && phase == SitePhase::Restarting);
-                    if phase == SitePhase::Paused {
+                    if phase == SitePhase::Stopped {
                         let again = pass(&record(&to), &phase, None, &said()).unwrap();
                         assert_eq!(current(&again).unwrap().unwrap().phase, SitePhase::Checking);
                     }
@@ -310,7 +315,7 @@ fn v3_a_second_operation_is_refused_by_name_and_what_has_ended_can_be_read() {
     let why =
         begin(&begun, &SiteRequest { kind: SiteKind::Shutdown, ..wish() }, &nodes()).unwrap_err().to_string();
     assert!(why.contains("the whole-site operation restart (op) is in progress"), "{why}");
-    for phase in [SitePhase::Restarting, SitePhase::Paused] {
+    for phase in [SitePhase::Restarting, SitePhase::Stopped] {
         let withdrawn =
             cancel(&record(&SiteRecord { phase: phase.clone(), ..at(NodeStep::Draining) }), &said()).unwrap();
         assert_eq!(withdrawn.mode, None);

@@ -219,7 +219,7 @@ fn restart_amid_cuts(seed: u64) {
     if let Some(machine) = course.machines.get_mut(failing) {
         machine.fails = true;
     }
-    let mut paused = 0;
+    let mut stopped = 0;
     for turn in 0.. {
         assert!(turn < 100_000, "seed {seed}: it never ends: {:?}", current(&course.record));
         let at = usize::try_from(course.below(5)).unwrap();
@@ -229,10 +229,10 @@ fn restart_amid_cuts(seed: u64) {
             _ => course.acts(at),
         }
         let Some(site) = current(&course.record).unwrap() else { break };
-        if site.phase == SitePhase::Paused && course.below(50) == 0 {
-            paused += 1;
+        if site.phase == SitePhase::Stopped && course.below(50) == 0 {
+            stopped += 1;
             course.machines.iter_mut().for_each(|it| it.fails = false);
-            let record = pass(&course.record, &SitePhase::Paused, None, &said()).unwrap();
+            let record = pass(&course.record, &SitePhase::Stopped, None, &said()).unwrap();
             let on = course.version;
             course.write(on, record);
         }
@@ -246,6 +246,6 @@ fn restart_amid_cuts(seed: u64) {
     assert!(course.machines.iter().all(|it| it.went <= 1), "seed {seed}: {:?}", course.went);
     if cuts == 0 {
         assert_eq!(course.went, ["w1", "w2", "t", "b", "a"], "seed {seed}");
-        assert_eq!(paused, u32::from(failing < 5), "seed {seed}");
+        assert_eq!(stopped, u32::from(failing < 5), "seed {seed}");
     }
 }

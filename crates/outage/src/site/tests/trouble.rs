@@ -34,11 +34,11 @@ fn late() -> PhaseReadings {
     PhaseReadings { lasted: NODE_LIMIT, ..PhaseReadings::default() }
 }
 
-/// Moves on until it waits or pauses.
+/// Moves on until it waits or stops.
 fn settled(mut site: SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> SiteRecord {
     while let Move::To(to) = next(&site, nodes, found) {
         site = *to;
-        if site.phase == SitePhase::Paused {
+        if site.phase == SitePhase::Stopped {
             break;
         }
     }
@@ -47,11 +47,11 @@ fn settled(mut site: SiteRecord, nodes: &[TurnNode], found: &PhaseReadings) -> S
 
 #[test]
 fn v3_no_node_is_ordered_for_a_boot_that_it_has_not_said_or_counts_as_rebooted_by_it() {
-    // Silent until the restart pauses; continued by a person; then its old kubelet still answers.
-    let paused = settled(site(&all(&NodeStep::Seen)[..3]), &nodes(), &late());
-    assert_eq!((&paused.phase, paused.ack("w1")), (&SitePhase::Paused, None), "nothing is invented");
+    // Silent until the restart stops; continued by a person; then its old kubelet still answers.
+    let stopped = settled(site(&all(&NodeStep::Seen)[..3]), &nodes(), &late());
+    assert_eq!((&stopped.phase, stopped.ack("w1")), (&SitePhase::Stopped, None), "nothing is invented");
     let site_of = |record: &TurnRecord| current(record).unwrap().unwrap();
-    let again = site_of(&pass(&record(&paused), &SitePhase::Paused, None, &said()).unwrap());
+    let again = site_of(&pass(&record(&stopped), &SitePhase::Stopped, None, &said()).unwrap());
     assert!(again.seen.iter().all(|it| it.step != NodeStep::Seen), "boots and leaders are asked again");
     let ordered = |site: &SiteRecord| site.seen.iter().any(|it| it.step == NodeStep::Draining);
     for boot in ["", "b0"] {
@@ -95,20 +95,20 @@ fn v3_where_the_only_server_goes_its_limit_ends_all_the_same() {
     alone.hear(ack("w1", NodeStep::Done));
     alone.hear(ack("a", NodeStep::Going));
     assert!(is_coordinator("a", &alone, &nodes) && !is_coordinator("w1", &alone, &nodes));
-    assert_eq!(settled(alone, &nodes, &late()).phase, SitePhase::Paused);
+    assert_eq!(settled(alone, &nodes, &late()).phase, SitePhase::Stopped);
 }
 
 #[test]
 fn v3_a_person_skips_a_node_that_is_dead_with_name_and_reason() {
     let mut nodes = nodes();
     nodes[3].ready = false;
-    let paused = settled(site(&all(&NodeStep::Seen)), &nodes, &late());
-    assert_eq!(paused.phase, SitePhase::Paused);
-    assert!(paused.next.contains("--skip w1"), "{}", paused.next);
-    let why = skip(&record(&paused), "w2", &said()).unwrap_err().to_string();
-    assert!(why.contains("paused for node w1, not w2"), "{why}");
-    assert!(skip(&record(&paused), "w9", &said()).is_err());
-    let mut after = current(&skip(&record(&paused), "w1", &said()).unwrap()).unwrap().unwrap();
+    let stopped = settled(site(&all(&NodeStep::Seen)), &nodes, &late());
+    assert_eq!(stopped.phase, SitePhase::Stopped);
+    assert!(stopped.next.contains("--skip w1"), "{}", stopped.next);
+    let why = skip(&record(&stopped), "w2", &said()).unwrap_err().to_string();
+    assert!(why.contains("stopped for node w1, not w2"), "{why}");
+    assert!(skip(&record(&stopped), "w9", &said()).is_err());
+    let mut after = current(&skip(&record(&stopped), "w1", &said()).unwrap()).unwrap().unwrap();
     assert_eq!((after.step("w1"), &after.phase), (Some(&NodeStep::Skipped), &SitePhase::Checking));
     assert_eq!(after.ack("w1").unwrap().verified, "skipped by operator: update");
     assert_eq!(after.passed.len(), 1);

@@ -89,7 +89,7 @@ fn end(seen: &DrainView) -> Option<(Exit, String)> {
     match (progress.cordon, progress.phase) {
         (
             CordonOwner::None,
-            DrainPhase::Idle | DrainPhase::Held | DrainPhase::Paused | DrainPhase::Leaving,
+            DrainPhase::Idle | DrainPhase::WholeSite | DrainPhase::Paused | DrainPhase::Leaving,
         ) => Some((Exit::Done, "the node is schedulable again".to_owned())),
         (CordonOwner::Foreign, DrainPhase::Idle) => Some((
             Exit::Blocked,

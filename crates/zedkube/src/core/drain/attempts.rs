@@ -134,7 +134,7 @@ impl Drain {
         let reason = failure.reason;
         out.push(Effect::Say(DrainLogEvent::AttemptFailed(attempt, reason.clone())));
         if attempt + u32::from(planted(Fault::K1)) < node.limits.drain_tries {
-            let until = now + node.limits.drain_pause();
+            let until = now + node.limits.drain_retry();
             self.run = DrainRun::Retrying { attempt, until, reason, last };
             out.push(Effect::Await(self.run_id, Box::new(failure.watched)));
             return None;

@@ -40,7 +40,7 @@ impl Drain {
         let tries = (self.hook_tries, node.limits.drain_tries);
         out.push(Effect::Say(DrainLogEvent::HookFailed(tries, trouble.clone())));
         if tries.0 < tries.1 {
-            let again = Some(now + node.limits.drain_pause());
+            let again = Some(now + node.limits.drain_retry());
             self.run = DrainRun::Hooks { running: String::new(), again, trouble };
             return None;
         }

@@ -409,7 +409,7 @@ impl Drain {
             Err(trouble) => {
                 out.push(Effect::Say(DrainLogEvent::CordonFailed(tried, trouble.clone())));
                 if tried < node.limits.cordon_tries {
-                    let again = Some(now + node.limits.cordon_pause());
+                    let again = Some(now + node.limits.cordon_retry());
                     self.run = DrainRun::Cordoning { tried, again, trouble };
                     return None;
                 }

@@ -154,9 +154,9 @@ impl Drain {
         let (pause, limit) = if what.away {
             (PROBE_PAUSE, Duration::ZERO)
         } else if what.of_node {
-            (limits.cordon_pause(), limits.cordon_pause() * limits.cordon_tries.saturating_sub(1))
+            (limits.cordon_retry(), limits.cordon_retry() * limits.cordon_tries.saturating_sub(1))
         } else {
-            (AGAIN, limits.drain_pause() * limits.drain_tries.saturating_sub(1))
+            (AGAIN, limits.drain_retry() * limits.drain_tries.saturating_sub(1))
         };
         let same = before.filter(|(it, _)| (it.of_node, it.away) == (what.of_node, what.away));
         let until = same.map_or_else(|| (!what.away).then_some(now + limit), |(_, until)| until);

@@ -82,7 +82,7 @@ impl Drain {
         if tried >= node.limits.cordon_tries {
             return Some(self.fail(DrainStatus::FailedCordon, DrainEnd::FailedCordon(trouble)));
         }
-        self.run = DrainRun::Waiting { tried, again: Some(now + node.limits.cordon_pause()) };
+        self.run = DrainRun::Waiting { tried, again: Some(now + node.limits.cordon_retry()) };
         None
     }
 

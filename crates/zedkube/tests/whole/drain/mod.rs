@@ -7,6 +7,6 @@ mod failures;
 mod flapping;
 mod limits;
 mod lost;
-mod pauses;
 mod preflight;
 mod restarts;
+mod retries;

@@ -60,7 +60,7 @@ async fn d_v35_another_k3s_waits_for_the_drain_and_the_turn_ends_with_the_kubele
     assert_eq!(device.text(RECORD), None, "what is equal is no update");
     wants(&mut device, AFTER, "").await;
     device.until(DrainStatus::Cordoned, US, 1).await;
-    assert_eq!((published(&device).k3s_version.as_str(), stage(&device)), (BEFORE, K3sStage::Held));
+    assert_eq!((published(&device).k3s_version.as_str(), stage(&device)), (BEFORE, K3sStage::Waiting));
     assert!(device.text(REQUEST).unwrap().contains("k3s v1.33.4+k3s1"));
     device.until(DrainStatus::Complete, US, 1).await;
     device.until_line("handed to the kube container", 1).await;

@@ -149,7 +149,7 @@ fn k7_no_phase_but_complete_is_safe_or_drained_whatever_else_is_published() {
         DrainPhase::Withdrawing,
         DrainPhase::AfterBoot,
         DrainPhase::Leaving,
-        DrainPhase::Held,
+        DrainPhase::WholeSite,
     ];
     for phase in phases {
         for status in 0..=10 {

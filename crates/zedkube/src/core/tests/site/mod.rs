@@ -36,7 +36,7 @@ fn u13_a_node_that_is_held_begins_no_drain_and_goes_without_one_when_the_site_sa
     assert!(!asks(&bench));
     assert_eq!(bench.status().0, DrainStatus::Requested.number());
     let progress = bench.core.progress();
-    assert_eq!(progress.phase, DrainPhase::Held);
+    assert_eq!(progress.phase, DrainPhase::WholeSite);
     assert!(progress.reason.contains("whole-site shutdown op-1 holds this node"), "{}", progress.reason);
     bench.hear(go());
     assert!(!asks(&bench));
