@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::future::join_all;
 use futures::{FutureExt as _, join};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, Node};
+use k8s_openapi::api::core::v1::Event;
+use kubeapi::slim::NodeObject;
+
 use kube::Resource;
 use kube::core::Request;
 use kubeapi::machines::calls::{GUESTS, MACHINES, path};
@@ -81,7 +83,7 @@ async fn look(
     match source {
         ClusterSource::Nodes => {
             let (all, snapshots) = join!(
-                listed(cluster, WatchScope::all("nodes", Node::url_path(&(), None))),
+                listed(cluster, WatchScope::all("nodes", NodeObject::url_path(None))),
                 listed::<Value>(cluster, etcd_snapshots())
             );
             judge("nodes", &all, &mut found, |all| {
@@ -159,7 +161,7 @@ pub(crate) fn events() -> WatchScope {
 /// Everything that speaks against taking the whole site down; `now` is the wall clock.
 pub async fn site(cluster: &ApiClient, now: Timestamp) -> Vec<Finding> {
     let (all_nodes, snapshots, events, volumes, disks, backups, machines) = join!(
-        Box::pin(listed::<Value>(cluster, WatchScope::all("nodes", Node::url_path(&(), None)))),
+        Box::pin(listed::<Value>(cluster, WatchScope::all("nodes", NodeObject::url_path(None)))),
         Box::pin(listed::<Value>(cluster, etcd_snapshots())),
         Box::pin(listed::<Value>(cluster, events())),
         Box::pin(listed(cluster, longhorn::scope("volumes"))),

@@ -13,8 +13,6 @@ use core::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Node as NodeObject;
-use kube::Resource as _;
 use kube::api::{DeleteParams, GetParams, ListParams, PatchParams, Preconditions};
 use kube::core::Request;
 use serde::Deserialize;
@@ -24,6 +22,7 @@ use crate::client::{ApiClient, PROBE_LIMIT};
 use crate::error::Error;
 use crate::names::{CONTROL_PLANE, ETCD, NodeName};
 use crate::objects::{RawObject, condition, items, text, time};
+use crate::slim::NodeObject;
 
 /// The label that names the device of a node.
 pub const UUID_LABEL: &str = "node-uuid";
@@ -197,7 +196,7 @@ pub async fn delete(cluster: &ApiClient, name: &NodeName, uid: Option<String>) -
 
 /// Requests about nodes.
 pub fn api() -> Request {
-    Request::new(NodeObject::url_path(&(), None))
+    Request::new(NodeObject::url_path(None))
 }
 
 #[cfg(test)]

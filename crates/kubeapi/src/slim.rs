@@ -6,10 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{NodeSelector, Toleration};
+use k8s_openapi::api::core::v1::{NodeAddress, NodeSelector, Taint, Toleration};
 use k8s_openapi::api::{core::v1 as core, policy::v1 as policy, storage::v1 as storage};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    LabelSelector, ManagedFieldsEntry, OwnerReference, Time,
+};
 use kube::Resource;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -44,6 +46,28 @@ slim! {
     }
     /// An object of which only the metadata is read.
     Known { metadata: Meta, }
+    /// A node, without its images, which are most of it.
+    NodeObject { metadata: NodeMeta, spec: Option<NodeObjectSpec>, status: Option<NodeObjectStatus>, }
+    /// Metadata of a node, with who wrote what.
+    NodeMeta {
+        name: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
+        labels: Option<BTreeMap<String, String>>,
+        annotations: Option<BTreeMap<String, String>>,
+        managed_fields: Option<Vec<ManagedFieldsEntry>>,
+    }
+    /// What a node keeps pods away by.
+    NodeObjectSpec { unschedulable: Option<bool>, taints: Option<Vec<Taint>>, }
+    /// How a node is, and what it offers.
+    NodeObjectStatus {
+        conditions: Option<Vec<Condition>>,
+        addresses: Option<Vec<NodeAddress>>,
+        allocatable: Option<BTreeMap<String, Quantity>>,
+        node_info: Option<NodeVersions>,
+    }
+    /// What runs on a node.
+    NodeVersions { kubelet_version: String, }
     /// A pod.
     Pod { metadata: Meta, spec: Option<PodSpec>, status: Option<PodStatus>, }
     /// What a pod asks for.
@@ -160,6 +184,7 @@ macro_rules! listed {
 }
 
 listed! {
+    NodeObject = core::Node;
     Pod = core::Pod;
     PersistentVolume = core::PersistentVolume;
     PodDisruptionBudget = policy::PodDisruptionBudget;

@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 
 use checks::{Finding, Severity};
 use futures::stream::{self, StreamExt};
-use k8s_openapi::api::core::v1::Node;
-use kube::Resource;
+use kubeapi::slim::NodeObject;
 use step::Mono;
 
 use crate::calls::{evict, pods};
@@ -69,8 +68,8 @@ pub async fn preflight(
     now: Mono,
 ) -> Result<PreflightFindings, PreflightError> {
     let (nodes, all) =
-        (WatchScope::all("nodes", Node::url_path(&(), None)), WatchScope::all("pods", Pod::url_path(None)));
-    let (nodes, all) = tokio::join!(nodes.list_all::<Node>(cluster), all.list_all::<Pod>(cluster));
+        (WatchScope::all("nodes", NodeObject::url_path(None)), WatchScope::all("pods", Pod::url_path(None)));
+    let (nodes, all) = tokio::join!(nodes.list_all::<NodeObject>(cluster), all.list_all::<Pod>(cluster));
     let known = nodes.as_ref().ok().into_iter().flat_map(|it| &it.items);
     match known.into_iter().find(|it| it.metadata.name.as_deref() == Some(node.as_str())) {
         Some(own) => node::owned(own, device_uuid).map(drop).map_err(PreflightError::Node)?,

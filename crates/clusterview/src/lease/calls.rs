@@ -2,9 +2,9 @@
 //!
 //! Not here: when, and what an answer means for the election (`election`).
 
-use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::GetParams;
+use kubeapi::slim::NodeObject;
 
 use super::NAME;
 use super::record::{ElectionWrite, LeaseSnapshot};
@@ -49,7 +49,7 @@ pub async fn write(
 
 async fn known(cluster: &ApiClient, node: &str) -> Result<(), Error> {
     let request = nodes::api().get(node, &GetParams::default());
-    cluster.ask_within::<Node>(CALL_LIMIT, &format!("look for node {node}"), request).await.map(drop)
+    cluster.ask_within::<NodeObject>(CALL_LIMIT, &format!("look for node {node}"), request).await.map(drop)
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@
 //! A list on which no node of the cluster stands is that of another cluster: then nothing is deleted. Not here: when,
 //! and who leads.
 
-use k8s_openapi::api::core::v1::Node;
-use kube::Resource;
+use kubeapi::slim::NodeObject;
 
 use kubeapi::ApiClient;
 use kubeapi::Error;
@@ -44,16 +43,16 @@ pub struct ReplacedNodes {
 pub async fn look(cluster: &ApiClient, keep: &[String], own: &str) -> Result<ReplacedNodes, Error> {
     let scope = WatchScope {
         what: "control-plane nodes".to_owned(),
-        path: Node::url_path(&(), None),
+        path: NodeObject::url_path(None),
         fields: None,
         labels: Some(CONTROL_PLANE_NOW.to_owned()),
     };
-    let list = scope.list_all::<Node>(cluster).await?;
+    let list = scope.list_all::<NodeObject>(cluster).await?;
     judge(&list.items, keep, own)
 }
 
 /// Pure.
-fn judge(nodes: &[Node], keep: &[String], own: &str) -> Result<ReplacedNodes, Error> {
+fn judge(nodes: &[NodeObject], keep: &[String], own: &str) -> Result<ReplacedNodes, Error> {
     let mut found = ReplacedNodes { foreign_list: true, ..ReplacedNodes::default() };
     for node in nodes {
         let name = NodeName::parse(node.metadata.name.as_deref().unwrap_or_default())?;
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn node(name: &str, uuid: &str) -> Node {
+    fn node(name: &str, uuid: &str) -> NodeObject {
         let labels = if uuid.is_empty() { json!({}) } else { json!({ "node-uuid": uuid }) };
         let object = json!({ "metadata": { "name": name, "uid": format!("uid-{name}"), "labels": labels } });
         serde_json::from_value(object).unwrap()

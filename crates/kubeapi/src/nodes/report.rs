@@ -5,7 +5,7 @@
 //! `kubectl describe node` looks, and there a repeated Event is counted up. Not here: what is said, and how often.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, Node as NodeObject};
+use k8s_openapi::api::core::v1::Event;
 use kube::Resource as _;
 use kube::api::{Patch, PostParams};
 use kube::core::Request;
@@ -15,6 +15,7 @@ use super::{FIELD_MANAGER, api, own, signed};
 use crate::client::{ApiClient, BuiltRequest};
 use crate::error::Error;
 use crate::names::NodeName;
+use crate::slim::NodeObject;
 
 /// The type of our condition: `True` for a node that is proved empty.
 pub const CONDITION: &str = "pillar-rs/Drained";

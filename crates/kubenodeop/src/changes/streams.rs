@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::stream::{BoxStream, StreamExt};
-use k8s_openapi::api::core::v1::Node;
+use kubeapi::slim::NodeObject;
 use serde::{Deserialize, Deserializer};
 
 use crate::calls::volumes::ClaimName;
@@ -47,7 +47,7 @@ pub(crate) fn pod_events(cluster: &ApiClient, node: &NodeName, seed: u64) -> Box
 /// The node itself.
 pub(crate) fn node_events(cluster: &ApiClient, node: &NodeName, seed: u64) -> BoxStream<'static, Event> {
     let name = node.clone();
-    follow::<Node>(cluster.clone(), node::scope(&name), seed)
+    follow::<NodeObject>(cluster.clone(), node::scope(&name), seed)
         .filter_map(move |heard| {
             let node = match heard {
                 Update::Listed(all) => {

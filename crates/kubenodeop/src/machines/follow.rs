@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use futures::stream::{self, BoxStream, StreamExt};
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Resource;
 use kubeapi::ApiClient;
 use kubeapi::machines::calls::{MACHINES, path};
 use kubeapi::names::NodeName;
+use kubeapi::slim::NodeObject;
 use kubeapi::slim::longhorn::{self, Engine};
 use kubeapi::slim::{Known, Meta, Pod};
 use kubeapi::watch::{Update, WatchScope, follow};
@@ -64,7 +65,7 @@ pub(crate) fn changes(cluster: &ApiClient, node: &NodeName, seed: u64) -> BoxStr
     };
     let (machines, namespaces) =
         (scope("virtual machines", MACHINES), WatchScope::all("namespaces", Namespace::url_path(&(), None)));
-    let nodes = WatchScope::all("nodes", Node::url_path(&(), None));
+    let nodes = WatchScope::all("nodes", NodeObject::url_path(None));
     stream::select_all([
         all(guests(node), seed),
         all(launchers(node), seed ^ 1),
@@ -148,7 +149,7 @@ impl NamedObject for Engine {
     }
 }
 
-impl NamedObject for Node {
+impl NamedObject for NodeObject {
     fn key(&self) -> (String, String) {
         (String::new(), self.metadata.name.clone().unwrap_or_default())
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Resource;
 use kube::api::{DeleteParams, GetParams, Patch, Preconditions};
 use kube::core::Request;
@@ -18,6 +18,7 @@ use kubeapi::machines::calls::{GUESTS, LAUNCHERS, MACHINES, act, in_namespace, i
 use kubeapi::names::{NodeName, PodRef};
 use kubeapi::nodes::signed;
 use kubeapi::reply::Reply;
+use kubeapi::slim::NodeObject;
 use kubeapi::slim::{PersistentVolume, Pod};
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found};
@@ -109,20 +110,20 @@ impl MachineReader {
     pub async fn look(&mut self, cluster: &ApiClient) -> Result<MachinesView, Error> {
         let (all, here) =
             (WatchScope::all("migrations of virtual machines", path(MIGRATIONS)), guests(&self.node));
-        let nodes = WatchScope::all("nodes", Node::url_path(&(), None));
+        let nodes = WatchScope::all("nodes", NodeObject::url_path(None));
         let pods = launchers(&self.node);
         // Launchers first: an instance that comes to this node is there before its pod runs.
         let pods = pods.list_all::<Value>(cluster).await?.items;
         let (mut guests, migrations, nodes) = futures::try_join!(
             here.list_all::<Value>(cluster),
             all.list_all::<Value>(cluster),
-            nodes.list_all::<Node>(cluster),
+            nodes.list_all::<NodeObject>(cluster),
         )?;
         self.add_those_elsewhere(cluster, &pods, &mut guests.items).await?;
         self.read_once(cluster, &guests.items).await?;
         let read = machines(cluster, &guests.items).await?;
-        let is_own = |it: &&Node| it.metadata.name.as_deref() == Some(self.node.as_str());
-        let (own, others): (Vec<&Node>, Vec<&Node>) = nodes.items.iter().partition(is_own);
+        let is_own = |it: &&NodeObject| it.metadata.name.as_deref() == Some(self.node.as_str());
+        let (own, others): (Vec<&NodeObject>, Vec<&NodeObject>) = nodes.items.iter().partition(is_own);
         let own = own.first();
         let labels = own.and_then(|it| it.metadata.labels.clone()).unwrap_or_default();
         let peers: Vec<PeerNode> = others.into_iter().map(peer).collect();
@@ -135,7 +136,7 @@ impl MachineReader {
         let mut machines: Vec<(VirtualMachine, Asks)> = guests.items.iter().map(of).collect();
         let given = self.pods.take();
         let mut residents = if machines.iter().any(|it| needs_target(&it.0)) {
-            let labels = |it: &Node| {
+            let labels = |it: &NodeObject| {
                 (it.metadata.name.clone().unwrap_or_default(), it.metadata.labels.clone().unwrap_or_default())
             };
             let pods = match given {

@@ -13,8 +13,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
+use kubeapi::slim::NodeObject;
 use serde::de::DeserializeOwned;
 use step::Mono;
 use tokio::sync::watch;
@@ -240,10 +240,12 @@ fn follow_objects<K: DeserializeOwned + Send + 'static>(
 
 fn node_facts(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
     let boot = boot.clone();
-    follow_objects::<Node>(cluster, node::scope(&boot.node)).map(move |heard| node_fact(&boot, heard)).boxed()
+    follow_objects::<NodeObject>(cluster, node::scope(&boot.node))
+        .map(move |heard| node_fact(&boot, heard))
+        .boxed()
 }
 
-fn node_fact(boot: &BootWatch, heard: Update<Node>) -> GateFact {
+fn node_fact(boot: &BootWatch, heard: Update<NodeObject>) -> GateFact {
     let node = match heard {
         Update::Listed(all) => {
             all.into_iter().find(|it| it.metadata.name.as_deref() == Some(boot.node.as_str()))
@@ -266,7 +268,7 @@ fn node_fact(boot: &BootWatch, heard: Update<Node>) -> GateFact {
     }
 }
 
-fn addresses(node: &Node) -> Vec<String> {
+fn addresses(node: &NodeObject) -> Vec<String> {
     let all = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
     all.filter(|it| it.type_ == "InternalIP").map(|it| it.address.clone()).collect()
 }

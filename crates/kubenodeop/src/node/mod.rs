@@ -13,10 +13,9 @@ mod tests;
 
 pub use cordon::{Cordon, NodeFacts};
 
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
-use kube::Resource;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ObjectList;
+use kubeapi::slim::{Condition, NodeObject};
 use serde_json::{Value, json};
 
 use crate::storage::VolumesBefore;
@@ -62,14 +61,14 @@ pub(crate) async fn read_whole(
     cluster: &ApiClient,
     name: &NodeName,
     device_uuid: &str,
-) -> Result<(Node, NodeFacts), Error> {
+) -> Result<(NodeObject, NodeFacts), Error> {
     let node = nodes::own(cluster, name, device_uuid).await?;
     let facts = facts(&node)?;
     Ok((node, facts))
 }
 
 /// The facts about a node that must be that of our device.
-pub(crate) fn owned(node: &Node, device_uuid: &str) -> Result<NodeFacts, Error> {
+pub(crate) fn owned(node: &NodeObject, device_uuid: &str) -> Result<NodeFacts, Error> {
     nodes::check_device(node, device_uuid)?;
     facts(node)
 }
@@ -79,7 +78,7 @@ pub(crate) fn owned(node: &Node, device_uuid: &str) -> Result<NodeFacts, Error> 
 /// # Errors
 /// Those of [`ApiClient`].
 pub async fn others(cluster: &ApiClient, own: &NodeName) -> Result<Vec<NodeFacts>, Error> {
-    let list: ObjectList<Node> = cluster.ask("list nodes", api().list(&ListParams::default())).await?;
+    let list: ObjectList<NodeObject> = cluster.ask("list nodes", api().list(&ListParams::default())).await?;
     let all: Result<Vec<NodeFacts>, Error> = list.items.iter().map(facts).collect();
     Ok(all?.into_iter().filter(|node| node.name != *own).collect())
 }
@@ -189,7 +188,7 @@ pub(crate) async fn record_volumes(
 }
 
 /// What is recorded there; a record that cannot be read is none.
-pub(crate) fn recorded_volumes(node: &Node) -> Option<VolumesBefore> {
+pub(crate) fn recorded_volumes(node: &NodeObject) -> Option<VolumesBefore> {
     let text = node.metadata.annotations.as_ref()?.get(VOLUMES_ANNOTATION)?;
     serde_json::from_str(text).ok()
 }
@@ -217,24 +216,24 @@ pub(crate) async fn rehearse_patch(cluster: &ApiClient, name: &NodeName) -> Resu
 pub(crate) fn scope(name: &NodeName) -> WatchScope {
     WatchScope {
         what: format!("node {name}"),
-        path: Node::url_path(&(), None),
+        path: NodeObject::url_path(None),
         fields: Some(format!("metadata.name={name}")),
         labels: None,
     }
 }
 
-fn ready(node: &Node) -> Option<&NodeCondition> {
+fn ready(node: &NodeObject) -> Option<&Condition> {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().find(|it| it.type_ == "Ready")
 }
 
 /// Condition Ready is True.
-pub(crate) fn is_ready(node: &Node) -> bool {
+pub(crate) fn is_ready(node: &NodeObject) -> bool {
     ready(node).is_some_and(|it| it.status == "True")
 }
 
 /// What condition Ready says, or nothing when it is True.
-pub(crate) fn not_ready(node: &Node) -> String {
+pub(crate) fn not_ready(node: &NodeObject) -> String {
     match ready(node) {
         None => "it has no condition Ready yet".to_owned(),
         Some(ready) if ready.status == "True" => String::new(),
@@ -247,7 +246,7 @@ pub(crate) fn not_ready(node: &Node) -> String {
 }
 
 /// The facts about a node.
-pub(crate) fn facts(node: &Node) -> Result<NodeFacts, Error> {
+pub(crate) fn facts(node: &NodeObject) -> Result<NodeFacts, Error> {
     let name = NodeName::parse(node.metadata.name.as_deref().unwrap_or_default())?;
     let spec = node.spec.as_ref();
     let unschedulable = spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
@@ -278,7 +277,7 @@ pub(crate) fn facts(node: &Node) -> Result<NodeFacts, Error> {
 /// Whether the server remembers that somebody else wrote the flag, or insists on it beside us. Who uncordons and
 /// cordons by hand does, while our annotation stays. Where the server remembers nothing, the annotation decides.
 /// Source: the Kubernetes page "Server-Side Apply", field management.
-fn written_by_others(node: &Node) -> bool {
+fn written_by_others(node: &NodeObject) -> bool {
     let entries = node.metadata.managed_fields.iter().flatten();
     let of_flag = entries.filter(|entry| {
         entry.fields_v1.as_ref().is_some_and(|it| it.0.pointer("/f:spec/f:unschedulable").is_some())

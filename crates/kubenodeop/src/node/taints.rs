@@ -3,7 +3,8 @@
 //! Not here: when they are stale (`gate`). Source: goals R5; the Kubernetes page "Taints and Tolerations", taint
 //! based evictions.
 
-use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::api::core::v1::Taint;
+use kubeapi::slim::NodeObject;
 use serde_json::json;
 
 use crate::node;
@@ -23,12 +24,12 @@ fn text(taint: &Taint) -> String {
     format!("{}:{}", taint.key, taint.effect)
 }
 
-fn taints(node: &Node) -> impl Iterator<Item = &Taint> {
+fn taints(node: &NodeObject) -> impl Iterator<Item = &Taint> {
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten())
 }
 
 /// The taints of an outage on `node`, in words.
-pub(crate) fn of_outage(node: &Node) -> Vec<String> {
+pub(crate) fn of_outage(node: &NodeObject) -> Vec<String> {
     taints(node).filter(|it| is_of_outage(it)).map(text).collect()
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Not here: whether one fits the other (`placement`). Sources: as there.
 
-use k8s_openapi::api::core::v1::{Node, NodeSelector, NodeSelectorRequirement};
+use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kubeapi::slim::NodeObject;
 use kubeapi::slim::{Container, PersistentVolume, Pod, PodTerm, PodTerms};
 
 use checks::Finding;
@@ -131,7 +132,7 @@ fn asked(requirement: &NodeSelectorRequirement) -> TermCondition {
 }
 
 /// The facts about another node.
-pub(crate) fn peer(node: &Node) -> PeerNode {
+pub(crate) fn peer(node: &NodeObject) -> PeerNode {
     let (spec, status) = (node.spec.as_ref(), node.status.as_ref());
     let offered = |resource: &str| thousandths(&status?.allocatable.as_ref()?.get(resource)?.0);
     let taints = spec.and_then(|it| it.taints.as_deref()).unwrap_or_default();
@@ -232,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_a_node_offers_follows_its_object() {
-        let node: Node = parsed(json!({
+        let node: NodeObject = parsed(json!({
             "metadata": {"name": "n2", "labels": {"zone": "a"}},
             "spec": {"unschedulable": true, "taints": [
                 {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(found.taints.iter().map(|it| it.key.as_str()).collect::<Vec<_>>(), ["k"]);
         assert_eq!((found.cpu_milli, found.memory_bytes), (Some(3920), Some(16 << 30)));
         assert_eq!(found.labels.len(), 1);
-        let bare = peer(&Node::default());
+        let bare = peer(&NodeObject::default());
         assert!(!bare.ready && bare.cpu_milli.is_none());
     }
 }

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Resource;
+use kubeapi::slim::NodeObject;
 
 use crate::calls::surge::foreseen;
 use crate::calls::unhealthy_pods::hindrance;
@@ -50,7 +51,7 @@ async fn survey(
     surge: SurgeRule,
 ) -> Result<Survey, Error> {
     let (nodes, all_pods, budgets, sets, namespaces, bound, attached, storage) = tokio::try_join!(
-        all::<Node>(cluster, WatchScope::all("nodes", Node::url_path(&(), None))),
+        all::<NodeObject>(cluster, WatchScope::all("nodes", NodeObject::url_path(None))),
         all::<Pod>(cluster, WatchScope::all("pods", Pod::url_path(None))),
         all::<PodDisruptionBudget>(
             cluster,

@@ -9,11 +9,11 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::Node;
 use kube::api::{GetParams, Patch};
 use kube::core::Request;
 use kubeapi::names::{COPY_ANNOTATION, NodeName, PASS_ANNOTATION, STORAGE_NAMESPACE};
 use kubeapi::nodes::{api, signed};
+use kubeapi::slim::NodeObject;
 use kubeapi::slim::longhorn::{Volume, path, scope};
 use kubeapi::{ApiClient, Error, found};
 use serde_json::{Map, Value, json};
@@ -115,7 +115,7 @@ pub async fn take_back(
 /// let volumes go down with it. Of which volumes, and the first failure; then it is to be called again.
 pub async fn withdraw_all(cluster: &ApiClient, name: &NodeName) -> (Vec<String>, Result<(), Error>) {
     let what = format!("read node {name}");
-    let read = cluster.ask::<Node>(&what, api().get(name.as_str(), &GetParams::default()));
+    let read = cluster.ask::<NodeObject>(&what, api().get(name.as_str(), &GetParams::default()));
     let record = match found(read.await) {
         Ok(node) => node.as_ref().and_then(node::recorded_volumes).unwrap_or_default(),
         Err(error) => return (Vec::new(), Err(error)),

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 use futures::future::{BoxFuture, FutureExt, try_join};
 use futures::stream::{self, BoxStream, Stream, StreamExt};
-use k8s_openapi::api::core::v1::Node;
-use kube::Resource as _;
 use kubeapi::names::NodeName;
+use kubeapi::slim::NodeObject;
 use kubeapi::slim::longhorn::{Engine, Manager, Replica, Setting, StorageNode, Volume, condition, scope};
 use kubeapi::slim::{Condition, Meta};
 use kubeapi::watch::{Update, WatchScope, follow};
@@ -52,7 +51,7 @@ impl PlainNode {
 }
 
 fn nodes() -> WatchScope {
-    WatchScope::all("nodes", Node::url_path(&(), None))
+    WatchScope::all("nodes", NodeObject::url_path(None))
 }
 
 fn name(meta: &Meta) -> String {
