@@ -1,18 +1,15 @@
 //! What the agents cannot write or read at present, for the sheet.
 
-use agent::wire::GLOBAL;
 use std::collections::BTreeMap;
 
-use agent::wire;
+use agent::wire::{self, GLOBAL};
 use pubsub::{Change, Subscription, TopicRoot};
 use step::Inserted as _;
 use topics::{AgentTrouble, GoTime, Trouble};
 
 use super::text::moment;
 use super::view::DrainView;
-
-/// All that have troubles to tell.
-const AGENTS: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
+use crate::args::NAMES;
 
 /// Follows the troubles of all agents.
 pub(super) struct TroubleFollower([Subscription<AgentTrouble>; 4]);
@@ -23,7 +20,7 @@ impl TroubleFollower {
         let topic = |agent| {
             topic_root.subscription(&wire::name::<AgentTrouble>(agent), wire::codec::<AgentTrouble>())
         };
-        Self(AGENTS.map(topic))
+        Self(NAMES.map(topic))
     }
 
     /// The next change, and whose it is. Dropping it loses nothing.
@@ -44,7 +41,7 @@ impl TroubleFollower {
 
     /// What is known.
     pub(super) fn all(&self) -> BTreeMap<&'static str, AgentTrouble> {
-        let known = AGENTS.iter().zip(&self.0);
+        let known = NAMES.iter().zip(&self.0);
         known.filter_map(|(agent, topic)| Some((*agent, topic.get(GLOBAL)?.clone()))).into_map()
     }
 }
