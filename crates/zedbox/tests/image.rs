@@ -97,20 +97,32 @@ fn lines(log: &str) -> Vec<Value> {
     log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// Puts the program at `at` in `root`, with the libraries that it needs. Another process writes it: what this one has open
+/// for writing, any thread of it may hand to a process that it starts, and then it cannot be run ("Text file busy").
+///
+/// # Errors
+/// There is no `ldd`.
+pub(crate) fn put_program(root: &Path, at: &str) -> Result<(), String> {
+    let listed = Command::new("ldd").arg(ZEDBOX).output().map_err(|why| format!("no program ldd: {why}"))?;
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let libraries = listed.split_whitespace().filter(|word| word.starts_with('/'));
+    for (from, to) in libraries.map(|it| (it, it.trim_start_matches('/'))).chain([(ZEDBOX, at)]) {
+        let place = root.join(to);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        if from != ZEDBOX || fs::hard_link(from, &place).is_err() {
+            assert!(
+                Command::new("cp").arg(from).arg(place).status().unwrap().success(),
+                "cannot copy {from}"
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Puts what the program needs to run into `root`.
 fn furnish(root: &Path) {
-    let listed = Command::new("ldd").arg(ZEDBOX).output().unwrap();
-    let listed = String::from_utf8(listed.stdout).unwrap();
-    for library in listed.split_whitespace().filter(|word| word.starts_with('/')) {
-        let place = root.join(library.trim_start_matches('/'));
-        fs::create_dir_all(place.parent().unwrap()).unwrap();
-        fs::copy(library, &place).unwrap();
-    }
+    put_program(root, "opt/zededa/bin/pillar-rs").unwrap();
     let bin = root.join("opt/zededa/bin");
-    fs::create_dir_all(&bin).unwrap();
-    if fs::hard_link(ZEDBOX, bin.join("pillar-rs")).is_err() {
-        fs::copy(ZEDBOX, bin.join("pillar-rs")).unwrap();
-    }
     for agent in ["zedagent", "baseosmgr", "nodeagent", "zedkube"] {
         symlink("pillar-rs", bin.join(agent)).unwrap();
     }

@@ -5,6 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use crate::image::put_program;
+
 /// The program under the name that it is called by, and a root that is not its own.
 struct Place {
     home: tempfile::TempDir,
@@ -96,17 +98,7 @@ fn alone_in(root: &Path) -> Result<(), String> {
     if std::fs::metadata("/proc/self").map_or(true, |it| it.uid() != 0) {
         return Err("only root may change the root of a process".to_owned());
     }
-    let program = Path::new(env!("CARGO_BIN_EXE_zedbox"));
-    let listed = Command::new("ldd").arg(program).output().map_err(|why| format!("no program ldd: {why}"))?;
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    let libraries = listed.split_ascii_whitespace().filter(|it| it.starts_with('/')).map(Path::new);
-    for file in libraries.chain([program]) {
-        let name = if file == program { Path::new("zedkube") } else { file.strip_prefix("/").unwrap() };
-        let place = root.join(name);
-        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
-        std::fs::copy(file, place).unwrap();
-    }
-    Ok(())
+    put_program(root, "zedkube")
 }
 
 #[test]
