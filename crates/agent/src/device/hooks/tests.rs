@@ -232,7 +232,7 @@ async fn u9_a_hook_that_hangs_is_ended_by_its_limit_with_all_that_it_has_started
         };
         let gone = async {
             while is_left() {
-                tokio::task::yield_now().await
+                tokio::task::yield_now().await;
             }
         };
         assert!(tokio::time::timeout(Duration::from_secs(5), gone).await.is_ok(), "{pid} is left");
