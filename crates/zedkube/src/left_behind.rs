@@ -4,15 +4,14 @@
 //!
 //! Not here: when that is (`core::cleanup`), the calls (`kubenodeop`). Goals D12, D14.
 
-use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::BuildHasher;
 use std::time::Duration;
 
 use agent::{Clock, Outbox};
 use clusterview::leader::Leadership;
 use clusterview::leads_otherwise;
 use kubeapi::pace::Pace;
+use kubeapi::watch::jitter_seed;
 use kubeapi::{ApiClient, Error, NodeName, nodes};
 use kubenodeop::calls::surge;
 use kubenodeop::machines::undo;
@@ -95,7 +94,7 @@ pub(crate) async fn undo_drain(
     clock: Clock,
     outbox: Outbox<Event>,
 ) {
-    let (mut pace, mut tries) = (Pace::new(RandomState::new().hash_one("jitter")), 0_u32);
+    let (mut pace, mut tries) = (Pace::new(jitter_seed()), 0_u32);
     let named_from = clock.now() + UP_WITHIN;
     let mut copies = Ok(());
     let mut copies_done = false;

@@ -26,7 +26,6 @@ use crate::progress::{AttemptPhase, Left, MachineShown, MachineState, Marks, Pro
 use kubeapi::ApiClient;
 use kubeapi::names::PodRef;
 use kubeapi::pace::Pace;
-use kubeapi::reply::ReplyClass;
 use kubeapi::watch::jitter_seed;
 
 /// What the stage leaves to the rest of the attempt.
@@ -110,7 +109,7 @@ pub(super) async fn run(
                 marks,
             });
         }
-        if trouble.reply().class() == ReplyClass::Permanent {
+        if trouble.is_refused() {
             // Who empties the node of pods reads them too, and says why that fails.
             return Ok(MachineStageResult::default());
         }

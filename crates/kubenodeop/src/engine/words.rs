@@ -281,7 +281,7 @@ pub enum AttemptOutcome {
         evicted: u32,
         /// How often the cordon had to be renewed.
         recordons: u32,
-        /// What a rule has let pass.
+        /// What was left in place or skipped by a rule.
         left: Vec<Left>,
     },
     /// The attempt failed.

@@ -1,6 +1,6 @@
 //! What a topic publishes now, for the tasks of its peers.
 //!
-//! Not here: who is told of it, and when (`peer`).
+//! Not here: what each peer has heard of it (`peer`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

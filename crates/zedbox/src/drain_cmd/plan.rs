@@ -2,12 +2,11 @@
 //!
 //! Not here: the foretelling (`kubenodeop::plan::survey`). The JSON is for programs: members are added, never renamed.
 
-use agent::wire::GLOBAL;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use agent::Clock;
-use agent::wire;
+use agent::wire::{self, GLOBAL};
 use anyhow::{Context as _, bail};
 use checks::cluster::{self, ClusterSource};
 use checks::workloads::is_system_namespace;

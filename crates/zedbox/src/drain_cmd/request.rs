@@ -2,10 +2,10 @@
 //!
 //! Not here: requests of the controller; those belong to zedagent and baseosmgr.
 
-use agent::wire::GLOBAL;
 use std::path::Path;
 
-use agent::{Clock, wire};
+use agent::Clock;
+use agent::wire::{self, GLOBAL};
 use anyhow::{Context as _, bail};
 use pubsub::{Name, Publication, TopicRoot, store};
 use serde::Serialize;
