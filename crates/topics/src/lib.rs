@@ -23,7 +23,7 @@ pub use node_status::*;
 pub use others::*;
 pub use report::*;
 pub use reread::{Reread, readers};
-pub use secret::Secret;
+pub use secret::{Secret, by_length};
 pub use shared::*;
 pub use time::GoTime;
 

@@ -4,12 +4,17 @@
 //! Pure: no clock, no I/O, no task.
 
 use agent::settings::NUMERIC;
-use topics::{ConfigItemType, ConfigItemValue, ConfigItemValueMap, TriState, go_json};
+use topics::{ConfigItemType, ConfigItemValue, ConfigItemValueMap, TriState, by_length, cut_text, go_json};
+
+use crate::device_config::MOST_FAULTS;
 
 /// Every property with its type and default, as the reference writes it.
 const DEFAULTS: &str = include_str!("config_items_defaults.json");
 /// Settings of single agents, given as `agent.<agent>.<setting>`.
 const AGENT_SETTINGS: [&str; 2] = ["debug.loglevel", "debug.remote.loglevel"];
+
+/// Of the name of a property that does not exist, no more is shown.
+const NAME_BYTES: usize = 60;
 
 /// The properties in force when nothing is set.
 ///
@@ -20,7 +25,8 @@ pub fn defaults() -> Result<ConfigItemValueMap, topics::Error> {
 }
 
 /// `defaults` with what the controller has set. A value that makes no sense leaves the one in `last`, and is reported
-/// with its name, what was found and what is kept, as is a name that does not exist.
+/// with its name, the length of what was found and what is kept, as is a name that does not exist. A value itself is
+/// never shown: it may be a secret that was given to the wrong property.
 pub fn apply(
     defaults: &ConfigItemValueMap,
     last: &ConfigItemValueMap,
@@ -37,7 +43,7 @@ pub fn apply(
         }
         let all = map.global_settings.get_or_insert_default();
         let Some(slot) = all.get_mut(key) else {
-            told.push(format!("{key}: no such property, ignored"));
+            told.push(format!("{}: no such property, ignored", cut_text(key, NAME_BYTES)));
             continue;
         };
         match read(key, text, slot) {
@@ -48,11 +54,17 @@ pub fn apply(
                     slot.clone_from(kept);
                 }
                 told.push(format!(
-                    "{key}: found `{text}`, expected {expected}; {} stays in force",
+                    "{key}: found {}, expected {expected}; {} stays in force",
+                    by_length(text),
                     shown(slot)
                 ));
             }
         }
+    }
+    if told.len() > MOST_FAULTS {
+        let more = told.len() - MOST_FAULTS;
+        told.truncate(MOST_FAULTS);
+        told.push(format!("{more} more are not listed; fix these first"));
     }
     (map, told)
 }
@@ -167,9 +179,28 @@ mod tests {
             told,
             [
                 "no.such.key: no such property, ignored",
-                "timer.config.interval: found `4`, expected 5 to 86400; 60 stays in force",
-                "maintenance.mode: found `maybe`, expected none, enabled or disabled; none stays in force",
+                "timer.config.interval: found a text of 1 character, expected 5 to 86400; 60 stays in force",
+                "maintenance.mode: found a text of 5 characters, expected none, enabled or disabled; none stays in \
+                 force",
             ]
         );
+    }
+
+    #[test]
+    fn s2_no_value_of_a_property_is_shown_and_what_is_told_is_bounded() {
+        let (_, told) = set(&[("timer.config.interval", "s3cret"), ("maintenance.mode", "s3cret")]);
+        assert_eq!(told.len(), 2);
+        assert!(
+            told.iter().all(|it| it.contains("a text of 6 characters") && !it.contains("s3cret")),
+            "{told:?}"
+        );
+        let long = "k".repeat(200_000);
+        let many: Vec<(&str, &str)> = std::iter::repeat_n((long.as_str(), ""), 1000).collect();
+        let (_, told) = set(&many);
+        assert_eq!(
+            (told.len(), told.last().unwrap().as_str()),
+            (101, "900 more are not listed; fix these first")
+        );
+        assert!(told.iter().all(|it| it.len() < 120), "{}", told[0].len());
     }
 }

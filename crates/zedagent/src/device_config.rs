@@ -10,7 +10,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 use topics::{
     Base64, BaseOsConfig, CipherBlockStatus, ClusterType, DeviceOpsCmd, EdgeNodeClusterConfig, EdgeNodeInfo,
-    GoIp, GoUuid, IpNet, UuidAndVersion,
+    GoIp, GoUuid, IpNet, UuidAndVersion, by_length,
 };
 use uuid::Uuid;
 
@@ -72,8 +72,12 @@ impl fmt::Display for ConfigFault {
     }
 }
 
-/// Nothing of this member is reported in a fault.
-const SECRET: &str = "encryptedClusterToken";
+/// Of what is in these members a fault says kind and length alone: a password may stand at the wrong place in them.
+const SECRETS: [&str; 2] = ["encryptedClusterToken", ITEMS];
+/// The list of config properties.
+const ITEMS: &str = "configItems";
+/// A value that is longer is not shown either.
+const SHOWN_CHARACTERS: usize = 60;
 /// Only the first ones are reported, and how many more there are: a config may be nothing but faults.
 pub const MOST_FAULTS: usize = 100;
 
@@ -139,6 +143,22 @@ fn snake_case(name: &str) -> String {
     snake
 }
 
+/// What a fault says of `found`: a short value as it is, a long one or one that may hold a secret by kind and length.
+fn shown(path: &[String], found: &Value) -> String {
+    let is_secret = path.iter().any(|name| SECRETS.iter().any(|it| name.split('[').next() == Some(it)));
+    let whole = found.to_string();
+    let is_shown = !is_secret && whole.chars().count() <= SHOWN_CHARACTERS;
+    match found {
+        Value::Null => whole,
+        Value::Bool(_) | Value::Number(_) | Value::String(_) if is_shown => whole,
+        Value::Bool(_) => "true or false".to_owned(),
+        Value::Number(_) => format!("a number of {} characters", whole.chars().count()),
+        Value::String(text) => by_length(text),
+        Value::Array(list) => format!("a list of length {}", list.len()),
+        Value::Object(object) => format!("an object of length {}", object.len()),
+    }
+}
+
 /// Reads members and notes faults.
 struct ConfigReader {
     text: String,
@@ -178,14 +198,8 @@ impl ConfigReader {
     }
 
     fn wrong<T: Default>(&mut self, at: &LocatedObject<'_>, name: &str, found: &Value, expected: &str) -> T {
-        let mut shown = found.to_string();
-        if at.path.iter().map(String::as_str).chain([name]).any(|it| it == SECRET) {
-            "something else, which is not shown here".clone_into(&mut shown);
-        }
-        if shown.chars().count() > 60 {
-            shown = shown.chars().take(60).collect::<String>() + "…";
-        }
-        self.fault(&at.path(name), format!("found {shown}, expected {expected}"));
+        let path = at.path(name);
+        self.fault(&path, format!("found {}, expected {expected}", shown(&path, found)));
         T::default()
     }
 
@@ -284,22 +298,22 @@ fn command(reader: &mut ConfigReader, root: &Map<String, Value>, name: &str) -> 
 
 fn items(reader: &mut ConfigReader, root: &Map<String, Value>) -> Vec<(String, String)> {
     let root = LocatedObject::root(root);
-    match root.get("configItems") {
+    match root.get(ITEMS) {
         None => Vec::new(),
         Some(Value::Array(list)) => {
             let mut items = Vec::new();
             for (index, item) in list.iter().enumerate() {
-                let path = root.path(&format!("configItems[{index}]"));
+                let name = format!("{ITEMS}[{index}]");
                 let Value::Object(object) = item else {
-                    reader.fault(&path, format!("found {item}, expected an object"));
+                    reader.wrong::<()>(&root, &name, item, "an object");
                     continue;
                 };
-                let at = LocatedObject { object, path };
+                let at = LocatedObject { object, path: root.path(&name) };
                 items.push((reader.text(&at, "key"), reader.text(&at, "value")));
             }
             items
         }
-        Some(other) => reader.wrong(&root, "configItems", other, "a list"),
+        Some(other) => reader.wrong(&root, ITEMS, other, "a list"),
     }
 }
 

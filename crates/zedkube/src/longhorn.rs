@@ -12,7 +12,7 @@ use clusterview::leads_otherwise;
 use kubeapi::ApiClient;
 use kubenodeop::storage::{SettingWrite, keep_drain_policy, keep_snapshot_job};
 use tokio::sync::watch;
-use topics::{ConfigItemType, ConfigItemValueMap};
+use topics::{ConfigItemType, ConfigItemValueMap, by_length};
 use tracing::{info, warn};
 
 /// When a snapshot of each volume is made; empty for never.
@@ -49,8 +49,8 @@ pub(crate) fn wanted(map: &ConfigItemValueMap, before: &DesiredLonghorn) -> (Des
             return Some(value.to_owned());
         }
         refused.push(format!(
-            "{name}: found {:?}, which makes no sense; what is in force stays",
-            item.str_value
+            "{name}: found {}, which makes no sense; what is in force stays",
+            by_length(&item.str_value)
         ));
         before.clone()
     };

@@ -11,6 +11,17 @@ use zeroize::Zeroize as _;
 
 use super::or_zero;
 
+/// What a message says in the place of a value that may be a secret: its kind and its length.
+///
+/// # Examples
+/// `a text of 15 characters`
+pub fn by_length(text: &str) -> String {
+    match text.chars().count() {
+        1 => "a text of 1 character".to_owned(),
+        many => format!("a text of {many} characters"),
+    }
+}
+
 /// A secret. Its `Debug` tells only whether there is one, and its memory is wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(transparent)]
@@ -62,7 +73,7 @@ impl JsonSchema for Secret {
 
 #[cfg(test)]
 mod tests {
-    use crate::{EdgeNodeClusterStatus, go_json};
+    use crate::{EdgeNodeClusterConfig, EdgeNodeClusterStatus, go_json};
 
     #[test]
     fn s2_a_secret_is_written_but_never_shown() {
@@ -74,5 +85,13 @@ mod tests {
         assert!(String::from_utf8(written).unwrap().contains(r#""EncryptedClusterToken":"s3cr3t""#));
         let none: EdgeNodeClusterStatus = go_json::from_slice(br#"{"EncryptedClusterToken":null}"#).unwrap();
         assert_eq!(format!("{:?}", none.encrypted_cluster_token), "Secret(empty)");
+    }
+
+    #[test]
+    fn s2_a_secret_where_another_kind_belongs_is_named_by_its_length() {
+        let wrong = go_json::from_slice::<EdgeNodeClusterConfig>(br#"{"CipherToken":"s3cr3t"}"#).unwrap_err();
+        let told = wrong.to_string();
+        assert!(told.contains("/CipherToken: invalid type: a text of 6 characters, expected"), "{told}");
+        assert!(!told.contains("s3cr3t"), "{told}");
     }
 }

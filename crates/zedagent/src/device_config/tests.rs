@@ -100,3 +100,57 @@ fn a_text_that_is_no_json_is_told_with_its_line() {
         assert_eq!(parse(text.as_bytes()).unwrap_err().line, line, "{text}");
     }
 }
+
+#[test]
+fn s2_of_a_config_property_or_a_token_no_fault_shows_more_than_kind_and_length() {
+    let rows = [
+        (
+            r#"{"configItems":[{"key":"k3s.config.override","value":{"token":"s3cret-password"}}]}"#,
+            "line 1, member configItems[0].value: found an object of length 1, expected a text",
+        ),
+        (
+            r#"{"configItems":["s3cret-password"]}"#,
+            "line 1, member configItems[0]: found a text of 15 characters, expected an object",
+        ),
+        (
+            r#"{"configItems":"s3cret-password"}"#,
+            "line 1, member configItems: found a text of 15 characters, expected a list",
+        ),
+        (
+            r#"{"configItems":[[["s3cret-password"]]]}"#,
+            "line 1, member configItems[0]: found a list of length 1, expected an object",
+        ),
+        (
+            r#"{"configItems":[{"key":"a","value":31337}]}"#,
+            "line 1, member configItems[0].value: found a number of 5 characters, expected a text",
+        ),
+        (
+            r#"{"configItems":[{"key":["s3cret-password"]}]}"#,
+            "line 1, member configItems[0].key: found a list of length 1, expected a text",
+        ),
+        (
+            r#"{"cluster":[{"encryptedClusterToken":"s3cret-password"}]}"#,
+            "line 1, member cluster: found a list of length 1, expected an object",
+        ),
+        (
+            r#"{"cluster":{"clusterIpPrefix":"10.0.0.1/24","encrypted_cluster_token":"s3cret-password"}}"#,
+            "line 1, member cluster.encryptedClusterToken: found a text of 15 characters, expected an object",
+        ),
+    ];
+    for (text, expected) in rows {
+        let told: Vec<String> =
+            parse(text.as_bytes()).unwrap().faults.iter().map(ToString::to_string).collect();
+        assert!(told.iter().any(|it| it == expected), "{text}: {told:?}");
+        assert!(told.iter().all(|it| !it.contains("s3cret") && !it.contains("31337")), "{text}: {told:?}");
+    }
+    let long = "x".repeat(200_000);
+    for text in [
+        format!(r#"{{"configItems":["{long}"]}}"#),
+        format!(r#"{{"deviceName":["{long}"]}}"#),
+        format!(r#"{{"projectId":"{long}"}}"#),
+        format!(r#"{{"deviceName":{}}}"#, "1".repeat(200)),
+    ] {
+        let faults = parse(text.as_bytes()).unwrap().faults;
+        assert!(!faults.is_empty() && faults.iter().all(|it| it.to_string().len() < 200), "{:.60}", text);
+    }
+}

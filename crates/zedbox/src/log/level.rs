@@ -2,7 +2,7 @@
 //!
 //! Pure: no clock, no I/O, no task.
 
-use topics::ConfigItemValueMap;
+use topics::{ConfigItemValueMap, by_length};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::args::NAMES;
@@ -69,7 +69,8 @@ fn level(name: &str, text: &str, then: &str, refused: &mut Vec<String>) -> Optio
         "trace" | "all" => Some(LevelFilter::TRACE),
         _ => {
             refused.push(format!(
-                "{name}: found `{text}`, expected none, error, warning, info, debug, trace or all; {then} counts"
+                "{name}: found {}, expected none, error, warning, info, debug, trace or all; {then} counts",
+                by_length(text)
             ));
             None
         }

@@ -231,6 +231,20 @@ async fn s2_a_whole_reboot_at_the_loudest_log_tells_no_secret_but_where_it_belon
     world
         .until_file(items, "the wrong config", |it| it.is_some_and(|it| it.contains("\"IntValue\":8,")))
         .await;
+    // A password where a text belongs, and one that was given to the property of a number.
+    wrong["configItems"] = json!([{ "key": "k3s.config.override", "value": { "token": IN_CONFIG } }]);
+    world.config(&wrong);
+    let faults = "run/zedagent/AgentTrouble/global.json";
+    let named = |it: Option<&str>| it.is_some_and(|it| it.contains("configItems[0].value"));
+    world.until_file(faults, "the wrong property", named).await;
+    wrong["configItems"] = json!([
+        { "key": "timer.config.interval", "value": IN_CONFIG },
+        { "key": "timer.config.interval", "value": "9" },
+    ]);
+    world.config(&wrong);
+    world
+        .until_file(items, "the wrong config", |it| it.is_some_and(|it| it.contains("\"IntValue\":9,")))
+        .await;
 
     // The token, as a zedagent of the reference hands it over.
     let mut member: EdgeNodeClusterConfig =

@@ -8,10 +8,13 @@ use std::fmt;
 
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{
-    self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
+    self, DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
+    Visitor,
 };
 use serde::{Deserialize, forward_to_deserialize_any};
 use serde_json::Number;
+
+use crate::form::secret::by_length;
 
 /// A name as one step of a JSON pointer (RFC 6901), its `/` included.
 pub fn pointer_step(name: &str) -> String {
@@ -117,6 +120,15 @@ impl std::error::Error for JsonFault {}
 impl de::Error for JsonFault {
     fn custom<T: fmt::Display>(text: T) -> Self {
         Self { pointer: String::new(), text: text.to_string() }
+    }
+
+    /// A text in the place of something else may be a secret that stands one level too high.
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        if let Unexpected::Str(text) = found {
+            Self::custom(format_args!("invalid type: {}, expected {expected}", by_length(text)))
+        } else {
+            Self::custom(format_args!("invalid type: {found}, expected {expected}"))
+        }
     }
 }
 
