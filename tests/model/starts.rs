@@ -99,8 +99,7 @@ impl State {
                 let limits = baseosmgr::Limits::default();
                 let core = baseosmgr::core::BaseOs::new(limits, disk.partitions.clone(), found);
                 self.baseosmgr.core = Some(Arc::new(core));
-                let tree =
-                    ContentTreeStatus { state: SwState::Loaded, max_download_size: 1, ..Default::default() };
+                let tree = ContentTreeStatus { state: SwState::Loaded, ..Default::default() };
                 [
                     BaseosmgrEvent::Tick,
                     BaseosmgrEvent::Tree { key: TREE.to_owned(), value: Some(Box::new(tree)) },

@@ -99,8 +99,6 @@ pub struct ContentTreeStatus {
     pub relative_url: String,
     /// Its hash.
     pub content_sha256: String,
-    /// Its size at most, in bytes.
-    pub max_download_size: u64,
     /// Counts its generations.
     pub generation_counter: i64,
     /// Its name for people.

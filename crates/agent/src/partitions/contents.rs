@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::source::ImageSource;
+use super::squashfs;
 use super::table::{Sectors, wide};
 use super::target::{HEAD_BYTES, PAUSE, PartitionTarget, when_free};
 use super::{Bytes, ImageToWrite, Label, Percent, hex, refuse};
@@ -39,8 +40,14 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// One write at a time: one that was given up may still be at its last piece.
 static WRITING: Mutex<()> = Mutex::new(());
-/// How a tar archive is known.
-const TAR: (usize, &[u8]) = (257, b"ustar");
+
+/// An image of which the head was read, and found to be that of a root file system.
+pub(super) struct OpenedImage {
+    head: Vec<u8>,
+    /// How long it is by its own word.
+    length: u64,
+    source: ImageSource,
+}
 
 /// What was written to a partition.
 #[derive(Debug, Serialize, Deserialize)]
@@ -95,7 +102,7 @@ pub(super) fn write(
     topic_root: &TopicRoot,
     (label, target): (Label, &PartitionTarget),
     image: &ImageToWrite,
-    source: ImageSource,
+    opened: OpenedImage,
     stop: &AtomicBool,
 ) -> Result<String, Error> {
     let told = |cause: io::Error| refuse(format!("{}: {cause}", target.device()));
@@ -103,7 +110,7 @@ pub(super) fn write(
     let mut file = target.open(&topic_root.path(MOUNTS)).map_err(refuse)?;
     let path = note(topic_root, label);
     store::remove(&path).map_err(Error::pubsub(path.display().to_string()))?;
-    copy(&mut file, (label, target), source, stop)?;
+    copy(&mut file, (label, target), opened, stop)?;
     // Else no kernel could mount it.
     drop(file);
     let version = if target.is_device().map_err(told)? {
@@ -118,66 +125,78 @@ pub(super) fn write(
     Ok(version)
 }
 
-/// Copies all of `source` into `target`, which `disk` is: its head comes off first and on last.
+/// Copies all of `image` into `target`, which `disk` is: its head comes off first and on last.
 pub(super) fn copy(
     disk: &mut impl Sectors,
     (label, target): (Label, &PartitionTarget),
-    mut source: ImageSource,
+    image: OpenedImage,
     stop: &AtomicBool,
 ) -> Result<(), Error> {
     let told = |cause: io::Error| refuse(format!("{}: {cause}", target.device()));
-    let (mut piece, mut head, mut done) = (vec![0; PIECE_BYTES], Vec::new(), 0_u64);
+    let OpenedImage { head, length, mut source } = image;
+    disk.write_at(target.offset, &[0; HEAD_BYTES]).map_err(told)?;
+    disk.sync().map_err(told)?;
+    let (mut piece, mut done) = (vec![0; PIECE_BYTES], head.len());
     loop {
         if stop.load(Ordering::Relaxed) {
             return Err(refuse("the write was given up"));
         }
-        let count = source.fill(&mut piece)?;
-        let mut bytes = piece.get(..count).unwrap_or_default();
-        if bytes.is_empty() {
+        // Up to the next whole piece, so that no sector is written in two.
+        let room = piece.get_mut(done % PIECE_BYTES..).unwrap_or_default();
+        let count = source.fill(room)?;
+        if count == 0 {
             break;
         }
-        let mut at = done;
-        done += wide(count);
-        if done > target.bytes {
+        let at = target.offset + wide(done);
+        done += count;
+        if wide(done) > target.bytes {
             return Err(too_large(&source, label, None, target.bytes));
         }
-        if at == 0 {
-            if bytes.get(TAR.0..).is_some_and(|rest| rest.starts_with(TAR.1)) {
-                let name = source.name();
-                return Err(refuse(format!("{name} is a tar archive; an OS image is a root file system")));
-            }
-            let (first, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES));
-            head = first.to_vec();
-            disk.write_at(target.offset, &[0; HEAD_BYTES]).map_err(told)?;
-            disk.sync().map_err(told)?;
-            (bytes, at) = (rest, wide(first.len()));
-        }
-        disk.write_at(target.offset + at, bytes).map_err(told)?;
+        disk.write_at(at, room.get(..count).unwrap_or_default()).map_err(told)?;
     }
+    is_whole(&source, wide(done), length)?;
     source.finish()?;
     disk.sync().map_err(told)?;
     disk.write_at(target.offset, &head).map_err(told)?;
     disk.sync().map_err(told)
 }
 
-/// Opens what is to be written to a real partition, and refuses what cannot be right before anything is changed.
-pub(super) fn source(
+/// Opens what is to be written to a real partition, and refuses what cannot be right before anything is changed: what
+/// is no root file system, or is larger than the partition, or ends before its own superblock says.
+pub(super) fn open(
     label: Label,
     target: &PartitionTarget,
     image: &ImageToWrite,
     percent: Percent,
-) -> Result<ImageSource, Error> {
+) -> Result<OpenedImage, Error> {
     if let Bytes::Inline(_) = image.bytes {
         return Err(refuse(format!(
             "the content of {} is not on this device; volumemgr has named neither a file nor blobs",
             image.version
         )));
     }
-    let source = ImageSource::open(image, percent)?;
-    match source.bytes() {
-        Some(bytes) if bytes > target.bytes => Err(too_large(&source, label, Some(bytes), target.bytes)),
-        Some(_) | None => Ok(source),
+    let mut source = ImageSource::open(image, percent)?;
+    let mut head = vec![0; HEAD_BYTES];
+    let count = source.fill(&mut head)?;
+    head.truncate(count);
+    let length = squashfs::length(&head)
+        .map_err(|why| refuse(format!("{} is no root file system: {why}", source.name())))?;
+    let bytes = source.bytes();
+    if bytes.unwrap_or_default().max(length) > target.bytes {
+        return Err(too_large(&source, label, Some(bytes.unwrap_or(length)), target.bytes));
     }
+    is_whole(&source, bytes.unwrap_or(length), length)?;
+    Ok(OpenedImage { head, length, source })
+}
+
+fn is_whole(source: &ImageSource, bytes: u64, length: u64) -> Result<(), Error> {
+    if bytes >= length {
+        return Ok(());
+    }
+    Err(refuse(format!(
+        "{} is cut off: it has {bytes} bytes, and {length} by its own superblock; bring the image again",
+        source.name()
+    )))
 }
 
 fn too_large(source: &ImageSource, label: Label, bytes: Option<u64>, limit: u64) -> Error {

@@ -133,10 +133,10 @@ impl PartitionStore for ExecStore {
             settable(label, PartitionState::Unused, &now)?;
             let target = if label == Label::A { a } else { b };
             let (wanted, at) = (image.clone(), target.clone());
-            let source = blocking(move || contents::source(label, &at, &wanted, percent)).await?;
+            let opened = blocking(move || contents::open(label, &at, &wanted, percent)).await?;
             this.put(label, PartitionState::Unused).await?;
             let topic_root = this.topic_root;
-            StopOnDrop::over(move |stop| contents::write(&topic_root, (label, &target), &image, source, stop))
+            StopOnDrop::over(move |stop| contents::write(&topic_root, (label, &target), &image, opened, stop))
                 .await
         })
     }

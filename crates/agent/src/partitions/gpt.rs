@@ -17,15 +17,16 @@ use std::path::{Path, PathBuf};
 
 use pubsub::TopicRoot;
 use rustix::fs::{FlockOperation, flock};
+use tracing::warn;
 
 use super::contents;
-use super::table::{GptTable, Slot};
+use super::table::{GptTable, NotWritten, Slot};
 use super::target::PartitionTarget;
 use super::{
     BootResult, ImageToWrite, Label, Partition, PartitionState, PartitionStore, PartitionWork, Partitions,
     Percent, StopOnDrop, blocking, booted, refuse, settable,
 };
-use crate::Error;
+use crate::{Error, report};
 
 /// The kernel's command line, under the root; the boot loader names the partition there.
 const COMMAND_LINE: &str = "proc/cmdline";
@@ -80,8 +81,21 @@ impl GptStore {
         Ok(disk)
     }
 
+    fn table(&self) -> Result<GptTable, Error> {
+        GptTable::read(&mut self.open(false)?).map_err(|why| self.refuse(&why))
+    }
+
+    fn write(&self, words: &[(usize, u16)]) -> Result<(), Error> {
+        GptTable::write(&mut self.open(true)?, words).map_err(|why| match why {
+            NotWritten::NoPlace(why) => {
+                self.refuse(&format!("{why}; nothing was written; type sgdisk -e {}", self.disk.display()))
+            }
+            NotWritten::Failed(why) => self.refuse(&why),
+        })
+    }
+
     fn now(&self) -> Result<(Partitions, [GptEntry; 2]), Error> {
-        let table = GptTable::read(&mut self.open(false)?).map_err(|why| self.refuse(&why))?;
+        let table = self.table()?;
         let slots = table.slots();
         let mut pair = Vec::new();
         for label in Label::BOTH {
@@ -92,6 +106,7 @@ impl GptStore {
                     "{count} partitions are named {label}; one IMGA and one IMGB are needed"
                 )));
             };
+            table.is_apart(slot).map_err(|why| self.refuse(&why))?;
             pair.push((label, (*slot).clone()));
         }
         let current = self.current(&pair)?;
@@ -131,11 +146,18 @@ impl GptStore {
 
     fn partition(&self, label: Label, slot: Slot, current: Label) -> Result<GptEntry, Error> {
         let Some((state, _)) = WORDS.iter().find(|(_, word)| *word == slot.word) else {
+            // The one that runs may be the only one that boots.
+            let (what, right) = if label == current {
+                ("runs", PartitionState::Active)
+            } else {
+                ("does not run", PartitionState::Unused)
+            };
             return Err(self.refuse(&format!(
                 "{label} has the attribute word {:#x}, which is no state (0x102 active, 0x13 updating, 0x3 \
-                 inprogress, 0 unused); type cgpt add -i {} -A 0 {}",
+                 inprogress, 0 unused); it {what}, so type cgpt add -i {} -A {:#x} {}",
                 slot.word,
                 slot.number,
+                word(right),
                 self.disk.display()
             )));
         };
@@ -185,7 +207,7 @@ impl GptStore {
     fn put(&self, states: &[(&GptEntry, PartitionState)]) -> Result<(), Error> {
         let words: Vec<(usize, u16)> =
             states.iter().map(|(found, state)| (found.slot.number, word(*state))).collect();
-        GptTable::write(&mut self.open(true)?, &words).map_err(|why| self.refuse(&why))
+        self.write(&words)
     }
 
     fn set(&self, label: Label, state: PartitionState) -> Result<(), Error> {
@@ -246,9 +268,9 @@ impl PartitionStore for GptStore {
             let (now, found) = this.now()?;
             settable(label, PartitionState::Unused, &now)?;
             let found = of(&found, label);
-            let source = contents::source(label, &found.target, &image, percent)?;
+            let opened = contents::open(label, &found.target, &image, percent)?;
             this.put(&[(found, PartitionState::Unused)])?;
-            contents::write(&this.topic_root, (label, &found.target), &image, source, stop)
+            contents::write(&this.topic_root, (label, &found.target), &image, opened, stop)
         })
     }
 
@@ -256,7 +278,13 @@ impl PartitionStore for GptStore {
         let this = self.clone();
         blocking(move || {
             let (now, _) = this.now()?;
-            GptTable::write(&mut this.open(true)?, &[]).map_err(|why| this.refuse(&why))?;
+            if let Err(cause) = this.write(&[]) {
+                if !this.table()?.primary_is_whole {
+                    return Err(cause);
+                }
+                // Told again by whatever has to be written.
+                warn!(error = report::chain(&cause), "the copies of the partition table stay as they are");
+            }
             Ok(booted(&now))
         })
     }

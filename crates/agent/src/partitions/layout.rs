@@ -1,27 +1,39 @@
-//! From an OCI image layout to the one layer that is the root of an OS image.
+//! From the documents of an image to the one layer that is its root.
 //!
-//! Two forms: a layout with its `index.json`, and a store of contents as containerd keeps it, which has blobs only and
-//! is entered by the digest of a manifest. Every file on the way is checked against the digest that names it, but for
-//! the layer itself: that is checked while it is written.
+//! | Form | Where its documents begin |
+//! |---|---|
+//! | an OCI image layout | `index.json` |
+//! | blobs of a content tree, as containerd or volumemgr keeps them | the index or manifest that none of the others names |
+//! | a store of contents without either | the digest that is wanted |
+//!
+//! From there the way is the same: of an index the manifest of the digest that is wanted, else of this machine's
+//! platform; of a manifest the layer whose role is the root. Every file on the way is checked against the digest that
+//! names it, but for the layer itself: that is checked while it is written.
 //!
 //! Not here: bytes of the layer.
-//! Source: OCI image specification 1.1 (image-layout, manifest); lf-edge/edge-containers pkg/registry (`Pull`).
+//! Source: OCI image specification 1.1 (image-layout, image-index, manifest); lf-edge/edge-containers docs/annotations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::env::consts;
 use std::path::{Path, PathBuf};
 
 use pubsub::store;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use super::{hex, refuse};
 use crate::Error;
 
 /// An index or a manifest is never longer.
 const JSON_BYTES: u64 = 4 << 20;
-/// The annotation by which the reference knows the root among several layers.
-const ROLE: (&str, &str) = ("org.lfedge.eci.role", "disk-root");
+/// The annotation by which the reference knows what a layer is for, and two of its values. A disk beside the root is
+/// to lie in `/persist` where the reference splits an image in two; nobody here puts it there.
+const ROLE: &str = "org.lfedge.eci.role";
+const ROOT: &str = "disk-root";
+const ADDITIONAL: &str = "disk-additional";
+/// What builders put beside a manifest to say how it was made: no image.
+const ATTESTATION: (&str, &str) = ("vnd.docker.reference.type", "attestation-manifest");
+const NO_PLATFORM: &str = "unknown";
 /// An index may name an index; nobody nests them deeper.
 const DEPTH: usize = 4;
 
@@ -31,91 +43,221 @@ struct Descriptor {
     digest: String,
     #[serde(default)]
     annotations: BTreeMap<String, String>,
+    platform: Option<Platform>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+struct Platform {
+    os: String,
+    architecture: String,
 }
 
 /// An index names manifests, a manifest names layers.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct Document {
-    #[serde(default)]
     manifests: Vec<Descriptor>,
-    #[serde(default)]
     layers: Vec<Descriptor>,
 }
 
-/// The root layer.
+/// A blob by its digest: the root layer, or a document on the way to it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct RootLayer {
+pub(super) struct Blob {
     pub(super) path: PathBuf,
     /// In hexadecimal digits.
     pub(super) sha256: String,
 }
 
-/// Whether `folder` is a layout or a store of contents.
-pub fn is_one(folder: &Path) -> bool {
-    folder.join("blobs/sha256").is_dir()
-}
-
-/// The root layer of the image in `folder`. `wanted` is the digest of its manifest, index or layer, or empty.
-pub(super) fn layer(folder: &Path, wanted: &str) -> Result<RootLayer, Error> {
-    let index = folder.join("index.json");
-    let mut seen = Vec::new();
-    let mut document: Document = if index.exists() {
-        json(&index, None)?
-    } else if wanted.is_empty() {
-        return Err(refuse(format!("{} is missing, and no digest names the image", index.display())));
+/// The root layer of the image in `folder`. `names` are the digests of its blobs where these are known, `wanted` is the
+/// digest of its manifest, index or layer, or empty; both as [`digits`] gives them.
+pub(super) fn root(folder: &Path, names: &[String], wanted: &str) -> Result<Blob, Error> {
+    let (index, blobs) = (folder.join("index.json"), folder.join("blobs/sha256"));
+    let blobs = if blobs.is_dir() { blobs } else { folder.to_owned() };
+    let mut seen = BTreeSet::new();
+    let (mut at, mut document) = if index.is_file() {
+        (index.display().to_string(), json(&index, None)?)
     } else {
-        seen.push(wanted.to_owned());
-        json(&blob(folder, &format!("sha256:{wanted}"))?.path, Some(wanted))?
+        let entry = entry(&blobs, names, wanted)?;
+        let document = json(&entry.path, Some(&entry.sha256))?;
+        seen.insert(entry.sha256);
+        (entry.path.display().to_string(), document)
     };
     for _ in 0..DEPTH {
-        let from = seen.last().map_or_else(|| index.display().to_string(), |it| format!("blob {it}"));
         let is_manifest = document.manifests.is_empty();
-        let all = if is_manifest { document.layers } else { document.manifests };
-        let next = blob(folder, &only(all, &from)?.digest)?;
-        seen.push(next.sha256.clone());
+        let next = if is_manifest { layer(&document, &at) } else { manifest(&document, &at, wanted) };
+        let next = blob(&blobs, next.map_err(refuse)?)?;
+        seen.insert(next.sha256.clone());
         if is_manifest {
-            if wanted.is_empty() || seen.iter().any(|it| it == wanted) {
+            if wanted.is_empty() || seen.contains(wanted) {
                 return Ok(next);
             }
             return Err(refuse(format!("{} holds another image than sha256 {wanted}", folder.display())));
         }
         document = json(&next.path, Some(&next.sha256))?;
+        at = next.path.display().to_string();
     }
     Err(refuse(format!("{} nests more than {DEPTH} indexes", folder.display())))
 }
 
-/// The only one; of several layers the one that is named as the root.
-fn only(mut all: Vec<Descriptor>, from: &str) -> Result<Descriptor, Error> {
-    if all.len() > 1 {
-        let is_root = |it: &Descriptor| it.annotations.get(ROLE.0).is_some_and(|role| role == ROLE.1);
-        all.retain(is_root);
+/// The document that begins an image of which only blobs are there.
+fn entry(blobs: &Path, names: &[String], wanted: &str) -> Result<Blob, Error> {
+    let shown = blobs.display();
+    if names.is_empty() {
+        if wanted.is_empty() {
+            return Err(refuse(format!("{shown} has no index.json, and no digest names the image in it")));
+        }
+        return blob(blobs, wanted);
     }
-    match <[Descriptor; 1]>::try_from(all) {
-        Ok([one]) => Ok(one),
-        Err(others) => Err(refuse(format!(
-            "{from}: {} candidates for the one root layer; give an image with exactly one ({} = {})",
-            others.len(),
-            ROLE.0,
-            ROLE.1
+    let (mut documents, mut below) = (BTreeSet::new(), BTreeSet::new());
+    for name in names {
+        let one = blob(blobs, name)?;
+        // A layer is longer, or is no JSON; what is needed and is not there is missed later.
+        if one.path.metadata().is_ok_and(|it| it.len() > JSON_BYTES) {
+            continue;
+        }
+        let bytes = small(&one.path)?.unwrap_or_default();
+        let document: Document = serde_json::from_slice(&bytes).unwrap_or_default();
+        if document.manifests.is_empty() && document.layers.is_empty() {
+            continue;
+        }
+        for manifest in document.manifests {
+            below.insert(digits(&manifest.digest)?);
+        }
+        documents.insert(one.sha256);
+    }
+    let tops: Vec<&String> = documents.difference(&below).collect();
+    match tops.as_slice() {
+        [] => Err(refuse(format!(
+            "none of the {} blobs of this content in {shown} is a manifest, so nothing says which of them is the root; \
+             bring the image as an OCI image, or as the one file that FileLocation names",
+            names.len()
+        ))),
+        [one] => blob(blobs, one),
+        _ if documents.contains(wanted) => blob(blobs, wanted),
+        several => Err(refuse(format!(
+            "{} of the blobs of this content in {shown} are manifests of different images; name one as ContentSha256",
+            several.len()
         ))),
     }
 }
 
-/// A digest is a name of a file, and nothing that leads elsewhere.
-fn blob(folder: &Path, digest: &str) -> Result<RootLayer, Error> {
-    let sha256 = digest.strip_prefix("sha256:").unwrap_or_default();
-    if sha256.len() != 64 || !sha256.bytes().all(|it| it.is_ascii_hexdigit()) {
-        return Err(refuse(format!("`{digest}` is no sha256 digest")));
+/// The digest of the manifest that `index`, which is `at`, has for this machine, or that is `wanted`.
+fn manifest<'a>(index: &'a Document, at: &str, wanted: &str) -> Result<&'a str, String> {
+    let images: Vec<&Descriptor> = index.manifests.iter().filter(|it| !it.is_attestation()).collect();
+    let such = |is: &dyn Fn(&Descriptor) -> bool| -> Vec<&'a Descriptor> {
+        images.iter().copied().filter(|it| is(it)).collect()
+    };
+    let here = here();
+    let is_wanted = |it: &Descriptor| !wanted.is_empty() && digits(&it.digest).is_ok_and(|it| it == wanted);
+    // One that names no platform is for any.
+    let ways = [
+        such(&is_wanted),
+        such(&|it| it.platform.as_ref() == Some(&here)),
+        such(&|it| it.platform.is_none()),
+    ];
+    let fit = ways.into_iter().find(|fit| !fit.is_empty()).unwrap_or_default();
+    let fits = |it: &&&Descriptor| it.platform.as_ref().is_none_or(|platform| *platform == here);
+    let Some(one) = fit.iter().find(fits) else {
+        let others = if fit.is_empty() { &images } else { &fit };
+        let others: BTreeSet<String> =
+            others.iter().filter_map(|it| it.platform.as_ref()).map(Platform::shown).collect();
+        let others: Vec<String> = others.into_iter().collect();
+        let (wanted, others) = (if fit.is_empty() { "" } else { wanted }, others.join(", "));
+        return Err(format!("the index {at} has no image {wanted} for {}, but for: {others}", here.shown()));
+    };
+    if fit.iter().any(|it| it.digest != one.digest) {
+        let digests: Vec<&str> = fit.iter().map(|it| it.digest.as_str()).collect();
+        return Err(format!(
+            "the index {at} has {} images for {}; name one as ContentSha256: {}",
+            fit.len(),
+            here.shown(),
+            digests.join(", ")
+        ));
     }
-    Ok(RootLayer { path: folder.join("blobs/sha256").join(sha256), sha256: sha256.to_lowercase() })
+    Ok(&one.digest)
 }
 
-fn json<T: DeserializeOwned>(path: &Path, sha256: Option<&str>) -> Result<T, Error> {
+/// The digest of the root layer of `manifest`, which is `at`: the one of that role, or the only one.
+fn layer<'a>(manifest: &'a Document, at: &str) -> Result<&'a str, String> {
+    let role = |it: &Descriptor| it.annotations.get(ROLE).cloned().unwrap_or_default();
+    let layers = &manifest.layers;
+    if layers.iter().any(|it| role(it).starts_with(ADDITIONAL)) {
+        return Err(format!(
+            "the manifest {at} has a layer with {ROLE} = {ADDITIONAL}: an image in two parts, of which only the root \
+             would be written; give an image whose root is all of it"
+        ));
+    }
+    let roots: Vec<&Descriptor> = layers.iter().filter(|it| role(it) == ROOT).collect();
+    match (roots.as_slice(), layers.as_slice()) {
+        ([one], _) => Ok(&one.digest),
+        ([], [only]) if role(only).is_empty() => Ok(&only.digest),
+        (roots, layers) => Err(format!(
+            "the manifest {at} has {} layers, {} of them with {ROLE} = {ROOT}; give an image with exactly one",
+            layers.len(),
+            roots.len()
+        )),
+    }
+}
+
+impl Descriptor {
+    fn is_attestation(&self) -> bool {
+        let said = self.annotations.get(ATTESTATION.0).is_some_and(|it| it == ATTESTATION.1);
+        said || self.platform.as_ref().is_some_and(|it| it.architecture == NO_PLATFORM)
+    }
+}
+
+impl Platform {
+    fn shown(&self) -> String {
+        format!("{}/{}", self.os, self.architecture)
+    }
+}
+
+/// The platform of this machine, in the words of Go that images use.
+fn here() -> Platform {
+    let architecture = match consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        same => same,
+    };
+    Platform { os: consts::OS.to_owned(), architecture: architecture.to_owned() }
+}
+
+/// The hexadecimal digits of a SHA-256, which is written with `sha256:` in front or without. It is a name of a file and
+/// nothing that leads elsewhere.
+pub(super) fn digits(text: &str) -> Result<String, Error> {
+    let digits = text.strip_prefix("sha256:").unwrap_or(text);
+    if digits.len() != 64 || !digits.bytes().all(|it| it.is_ascii_hexdigit()) {
+        return Err(refuse(format!("`{text}` is no sha256 digest")));
+    }
+    Ok(digits.to_lowercase())
+}
+
+fn blob(blobs: &Path, digest: &str) -> Result<Blob, Error> {
+    let sha256 = digits(digest)?;
+    Ok(Blob { path: blobs.join(&sha256), sha256 })
+}
+
+fn small(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    store::read(path, JSON_BYTES).map_err(Error::pubsub(path.display().to_string()))
+}
+
+fn json(path: &Path, sha256: Option<&str>) -> Result<Document, Error> {
     let told = |cause: &str| refuse(format!("{}: {cause}", path.display()));
-    let bytes = store::read(path, JSON_BYTES).map_err(Error::pubsub(path.display().to_string()))?;
-    let bytes = bytes.ok_or_else(|| told("is missing"))?;
+    let bytes = small(path)?.ok_or_else(|| told("is missing"))?;
     if sha256.is_some_and(|sha256| hex(digest(&SHA256, &bytes).as_ref()) != sha256) {
         return Err(told("is not what its digest says; bring the image again"));
     }
     serde_json::from_slice(&bytes).map_err(|cause| told(&cause.to_string()))
+}
+
+/// What fuzzing tries: `bytes` as an index or a manifest, and what is chosen of it when `wanted` is.
+pub(super) fn chosen(bytes: &[u8], wanted: &str) -> Result<String, String> {
+    let document: Document = serde_json::from_slice(bytes).map_err(|cause| cause.to_string())?;
+    let chosen = if document.manifests.is_empty() {
+        layer(&document, "tried")
+    } else {
+        manifest(&document, "tried", wanted)
+    };
+    chosen.map(str::to_owned)
 }

@@ -24,16 +24,17 @@ mod gpt;
 mod layout;
 mod record;
 mod source;
+mod squashfs;
 mod table;
 mod target;
 #[cfg(test)]
 mod tests;
+pub mod trial;
 mod zstd;
 
 pub use choice::PartitionsChoice;
 pub use exec::ExecStore;
 pub use gpt::GptStore;
-pub use layout::is_one as is_layout;
 pub use record::{FOLDER, RecordStore, VERSION_LINE};
 
 use std::fmt;
@@ -199,17 +200,24 @@ pub struct ImageToWrite {
     pub version: String,
     /// Where its bytes are.
     pub bytes: Bytes,
-    /// SHA-256 of the bytes in hexadecimal digits; empty where it is not known.
+    /// SHA-256 of the bytes, of their manifest or of their index, in hexadecimal digits with `sha256:` in front or
+    /// without; empty where it is not known.
     pub sha256: String,
 }
 
 /// Where the bytes of an image are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bytes {
-    /// In this file, plain or packed by gzip or zstd.
-    File(PathBuf),
-    /// In this OCI image layout or store of contents: its one root layer.
-    Layout(PathBuf),
+    /// This file, plain or packed by gzip or zstd; of a folder, which is an OCI image layout or a store of contents, its
+    /// root layer.
+    Path(PathBuf),
+    /// The root layer of an image whose blobs are in this folder.
+    Blobs {
+        /// Where a file is named by the SHA-256 of what is in it.
+        folder: PathBuf,
+        /// The digests of all blobs of the image, among them its index or its manifest.
+        names: Vec<String>,
+    },
     /// Here: a small stand-in that says which content it stands for.
     Inline(String),
 }
@@ -258,7 +266,8 @@ pub trait PartitionStore: Send {
     fn write_image(&mut self, label: Label, image: ImageToWrite, percent: Percent) -> PartitionWork<String>;
 
     /// What this boot came to. A real boot loader has chosen by the time that anything here runs; the stand-in
-    /// chooses once for each boot identity. Takes a change to its end that a power cut left half done.
+    /// chooses once for each boot identity. Takes a change to its end that a power cut left half done, or logs why it
+    /// cannot, where the partitions can be read all the same.
     fn boot(&mut self, boot_id: &str) -> PartitionWork<BootResult>;
 }
 

@@ -36,27 +36,26 @@ enum Unpacked {
 impl ImageSource {
     /// Opens the bytes of `image`; `percent` follows what is read of them.
     pub(super) fn open(image: &ImageToWrite, percent: Percent) -> Result<Self, Error> {
-        let mut sha256 = image.sha256.to_lowercase();
-        let path = match &image.bytes {
+        let given = if image.sha256.is_empty() { String::new() } else { layout::digits(&image.sha256)? };
+        let (path, sha256) = match &image.bytes {
             Bytes::Inline(text) => {
                 let raw = Box::new(io::Cursor::new(text.clone().into_bytes()));
-                return Self::unpack("the stand-in".to_owned(), sha256, raw, text.len(), percent);
+                return Self::unpack("the stand-in".to_owned(), given, raw, text.len() as u64, percent);
             }
-            Bytes::File(path) => path.clone(),
-            Bytes::Layout(folder) => {
-                let layer = layout::layer(folder, &sha256)?;
-                sha256 = layer.sha256;
-                layer.path
+            Bytes::Path(path) if !path.is_dir() => (path.clone(), given),
+            Bytes::Path(folder) => {
+                let layer = layout::root(folder, &[], &given)?;
+                (layer.path, layer.sha256)
+            }
+            Bytes::Blobs { folder, names } => {
+                let layer = layout::root(folder, names, &given)?;
+                (layer.path, layer.sha256)
             }
         };
         let name = path.display().to_string();
         let told = |cause: io::Error| refuse(format!("{name}: {cause}"));
         let file = File::open(&path).map_err(told)?;
-        let about = file.metadata().map_err(told)?;
-        if about.is_dir() {
-            return Err(refuse(format!("{name} is a folder without an OCI image layout")));
-        }
-        let total = usize::try_from(about.len()).unwrap_or(usize::MAX);
+        let total = file.metadata().map_err(told)?.len();
         Self::unpack(name, sha256, Box::new(file), total, percent)
     }
 
@@ -64,13 +63,12 @@ impl ImageSource {
         name: String,
         sha256: String,
         mut raw: Box<dyn Read + Send>,
-        total: usize,
+        total: u64,
         percent: Percent,
     ) -> Result<Self, Error> {
         let mut head = Vec::new();
         let read = raw.by_ref().take(ZSTD.len() as u64).read_to_end(&mut head);
         read.map_err(|cause| refuse(format!("{name}: {cause}")))?;
-        let total = total as u64;
         if head.is_empty() {
             return Err(refuse(format!("{name} is empty")));
         }
@@ -83,7 +81,8 @@ impl ImageSource {
         } else if zstd {
             (None, Unpacked::Zstd(Box::new(Frames::new(tally))))
         } else {
-            (Some(total), Unpacked::Plain(Box::new(tally)))
+            // What comes through a pipe has no length.
+            (Some(total).filter(|total| *total > 0), Unpacked::Plain(Box::new(tally)))
         };
         Ok(Self { name, sha256, bytes, unpacked })
     }

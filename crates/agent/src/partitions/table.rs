@@ -13,7 +13,12 @@
 //! That boot loader (`grub_gpt_read` in lf-edge/eve pkg/grub) takes the backup only if the header of the primary is
 //! broken or says the same checksum of the entries as the backup's. So the header goes first: the other way round
 //! both copies would be refused until the second sector is written.
-//! Where the primary is not whole to begin with, it is first made whole with what the backup says.
+//! Where one of them is not whole to begin with, or not where the other says, it is first made so, in the same order,
+//! with what the whole one says.
+//!
+//! A place that a disk names is not free because it is named. The backup is where the primary says only if one of the
+//! same table is there; else it belongs to the last sectors. Nothing is written at all if a sector of either copy is the
+//! first of the disk, past its end, or a partition's ([`NotWritten::NoPlace`]).
 //!
 //! Not here: what the bits mean.
 //! Source: UEFI specification 2.10, section 5.3.
@@ -32,8 +37,9 @@ const ENTRY_COUNT: usize = 80;
 const ENTRY_SIZE: usize = 84;
 const ENTRIES_CRC: usize = 88;
 const LEAST_HEADER_BYTES: usize = 92;
-/// What both headers of a table say alike once their own places are exchanged: places and sizes of all but the entries.
-const SAME: [Range<usize>; 2] = [OTHER_LBA..ENTRIES_LBA, ENTRY_COUNT..ENTRIES_CRC];
+const LAST_USABLE_LBA: usize = 48;
+/// What both headers of a table say alike: its identity, and places and sizes of all but the entries.
+const SAME: [Range<usize>; 2] = [OTHER_LBA + 8..ENTRIES_LBA, ENTRY_COUNT..ENTRIES_CRC];
 /// Fields of one entry.
 const GUID: usize = 16;
 const FIRST_LBA: usize = 32;
@@ -104,15 +110,31 @@ struct Copy {
     entries: Vec<u8>,
 }
 
+/// Where one copy is, or belongs: its header, and its entries.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    lba: u64,
+    entries: u64,
+}
+
+/// Why a table was not written.
+#[derive(Debug)]
+pub(super) enum NotWritten {
+    /// There is no place for a copy where nothing else is; nothing was written.
+    NoPlace(String),
+    /// It could not be read or written.
+    Failed(String),
+}
+
 /// A table as it was read.
 #[derive(Debug, Clone)]
 pub(super) struct GptTable {
     sector: usize,
+    /// How many the disk has.
+    sectors: u64,
     /// What the disk says: the primary copy, or the backup where that is not whole.
     valid: Copy,
-    primary_is_valid: bool,
-    /// Where the backup is, or belongs.
-    backup_lba: u64,
+    pub(super) primary_is_whole: bool,
 }
 
 impl GptTable {
@@ -121,18 +143,16 @@ impl GptTable {
         let bytes = disk.bytes().map_err(|cause| format!("its size cannot be read: {cause}"))?;
         let mut whys = Vec::new();
         for sector in SECTORS {
-            let last = (bytes / wide(sector)).saturating_sub(1);
-            let primary = Copy::read(disk, sector, PRIMARY_LBA);
-            let named = primary.as_ref().map_or(last, |it| number(&it.header, OTHER_LBA, 8));
-            match primary {
-                Ok(valid) => return Ok(Self { sector, valid, primary_is_valid: true, backup_lba: named }),
+            let sectors = bytes / wide(sector);
+            match Copy::read(disk, sector, PRIMARY_LBA) {
+                Ok(valid) => return Ok(Self { sector, sectors, valid, primary_is_whole: true }),
                 Err(why) => whys.push(format!("primary copy at sectors of {sector} bytes: {why}")),
             }
             // A header that is whole names its backup even where its entries are not.
             let header = Copy::header(disk, sector, PRIMARY_LBA);
-            let backup_lba = header.map_or(last, |it| number(&it, OTHER_LBA, 8));
-            match Copy::read(disk, sector, backup_lba) {
-                Ok(valid) => return Ok(Self { sector, valid, primary_is_valid: false, backup_lba }),
+            let backup = header.map_or(sectors.saturating_sub(1), |it| number(&it, OTHER_LBA, 8));
+            match Copy::read(disk, sector, backup) {
+                Ok(valid) => return Ok(Self { sector, sectors, valid, primary_is_whole: false }),
                 Err(why) => whys.push(format!("backup copy: {why}")),
             }
         }
@@ -158,41 +178,127 @@ impl GptTable {
             label: String::from_utf16_lossy(&name),
             guid: guid(entry.get(GUID..FIRST_LBA).unwrap_or_default()),
             offset: first.saturating_mul(sector),
-            bytes: (last + 1).saturating_sub(first).saturating_mul(sector),
+            bytes: last.saturating_add(1).saturating_sub(first).saturating_mul(sector),
             word: u16::try_from(number(entry, WORD, 2)).unwrap_or_default(),
         }
     }
 
     /// Makes both copies say `words` of the partitions with these numbers, and the same of all the rest. Without
     /// any words, what a power cut left half done is taken to its end.
-    pub(super) fn write(disk: &mut impl Sectors, words: &[(usize, u16)]) -> Result<(), String> {
-        let table = Self::read(disk)?;
+    pub(super) fn write(disk: &mut impl Sectors, words: &[(usize, u16)]) -> Result<(), NotWritten> {
+        let table = Self::read(disk).map_err(NotWritten::Failed)?;
         let size = count(&table.valid.header, ENTRY_SIZE);
         let mut entries = table.valid.entries.clone();
         for (nth, word) in words {
             let at = nth.saturating_sub(1) * size + WORD;
-            put(&mut entries, at, &word.to_le_bytes()).ok_or_else(|| format!("it has no partition {nth}"))?;
+            let put = put(&mut entries, at, &word.to_le_bytes());
+            put.ok_or_else(|| NotWritten::Failed(format!("it has no partition {nth}")))?;
         }
-        if !table.primary_is_valid {
-            table.put_copy(disk, PRIMARY_LBA, &table.valid.entries)?;
+        let [primary, backup] = table.places(disk).map_err(NotWritten::NoPlace)?;
+        let mut copy = |here, other, entries: &[u8]| table.put_copy(disk, (here, other), entries);
+        // First both say what the disk says: a change needs a second copy, and one that is found by the first.
+        for entries in [&table.valid.entries, &entries] {
+            copy(backup, primary, entries).map_err(NotWritten::Failed)?;
+            copy(primary, backup, entries).map_err(NotWritten::Failed)?;
         }
-        table.put_copy(disk, table.backup_lba, &entries)?;
-        table.put_copy(disk, PRIMARY_LBA, &entries)?;
-        let now = Self::read(disk)?;
-        if now.primary_is_valid && now.valid.entries == entries {
+        let now = Self::read(disk).map_err(NotWritten::Failed)?;
+        if now.primary_is_whole && now.valid.entries == entries {
             return Ok(());
         }
-        Err("what was written is not what is read".to_owned())
+        Err(NotWritten::Failed("what was written is not what is read".to_owned()))
+    }
+
+    /// Whether a partition has all of its sectors to itself, on this disk; else who has some of them.
+    pub(super) fn is_apart(&self, of: &Slot) -> Result<(), String> {
+        let last = of.offset.saturating_add(of.bytes) / wide(self.sector);
+        if last > self.sectors {
+            return Err(format!("{} ends at sector {last}, and the disk has {}", of.label, self.sectors));
+        }
+        let begins = of.offset / wide(self.sector);
+        match self.holder(begins..last, Some(of.number)) {
+            Some(other) => Err(format!("partitions {} ({}) and {other} overlap", of.number, of.label)),
+            None => Ok(()),
+        }
+    }
+
+    /// The partition, other than `but`, that has some of these sectors.
+    fn holder(&self, sectors: Range<u64>, but: Option<usize>) -> Option<String> {
+        let size = wide(self.sector);
+        let has = |it: &Slot| {
+            let (first, end) = (it.offset / size, it.offset.saturating_add(it.bytes) / size);
+            Some(it.number) != but && first < sectors.end && sectors.start < end
+        };
+        self.slots().iter().find(|it| has(it)).map(|it| format!("{} ({})", it.number, it.label))
+    }
+
+    /// Where the primary and the backup are to be written, once it is sure that nothing else is there.
+    fn places(&self, disk: &mut impl Sectors) -> Result<[Place; 2], String> {
+        let last = self.sectors.saturating_sub(1);
+        let (own, named) = (number(&self.valid.header, MY_LBA, 8), number(&self.valid.header, OTHER_LBA, 8));
+        let backup = if !self.primary_is_whole {
+            own
+        } else if named > PRIMARY_LBA && self.twin(disk, named).is_some() {
+            named
+        } else {
+            last
+        };
+        let length = wide(self.valid.entries.len().div_ceil(self.sector));
+        let places = [(PRIMARY_LBA, PRIMARY_LBA + 1), (backup, backup.saturating_sub(length))];
+        let places = places.map(|(lba, usual)| {
+            let there = if lba == own { Some(self.valid.header.clone()) } else { self.twin(disk, lba) };
+            Place { lba, entries: there.map_or(usual, |it| number(&it, ENTRIES_LBA, 8)) }
+        });
+        let [_, Place { lba, entries }] = places;
+        let usable = number(&self.valid.header, LAST_USABLE_LBA, 8);
+        if lba.min(entries) <= usable {
+            return Err(format!(
+                "its table is made for a disk of another size: it gives sectors up to {usable} to partitions, and its \
+                 second copy belongs to sector {} and on",
+                lba.min(entries)
+            ));
+        }
+        let mut taken: Vec<Range<u64>> = Vec::new();
+        for (Place { lba, entries }, name) in places.into_iter().zip(["first", "second"]) {
+            for sectors in [lba..lba.saturating_add(1), entries..entries.saturating_add(length)] {
+                let shown = format!(
+                    "the {name} copy of its table belongs to sectors {} to {}",
+                    sectors.start,
+                    sectors.end.saturating_sub(1)
+                );
+                if sectors.start < PRIMARY_LBA || sectors.end > self.sectors {
+                    return Err(format!("{shown}; the disk has {}", self.sectors));
+                }
+                if let Some(holder) = self.holder(sectors.clone(), None) {
+                    return Err(format!("{shown}, where partition {holder} is"));
+                }
+                if taken.iter().any(|it| it.start < sectors.end && sectors.start < it.end) {
+                    return Err(format!("{shown}, where the table itself is"));
+                }
+                taken.push(sectors);
+            }
+        }
+        Ok(places)
+    }
+
+    /// The header at `lba`, if it is the other copy's of this table.
+    fn twin(&self, disk: &mut impl Sectors, lba: u64) -> Option<Vec<u8>> {
+        let there = Copy::header(disk, self.sector, lba).ok()?;
+        let same = |range: &Range<usize>| there.get(range.clone()) == self.valid.header.get(range.clone());
+        let names = lba == PRIMARY_LBA || number(&there, OTHER_LBA, 8) == PRIMARY_LBA;
+        (names && SAME.iter().all(same)).then_some(there)
     }
 
     /// Writes what differs of one copy: its header, then the sectors of its entries.
-    fn put_copy(&self, disk: &mut impl Sectors, lba: u64, entries: &[u8]) -> Result<(), String> {
-        let failed = |cause: io::Error| format!("the copy at sector {lba} cannot be written: {cause}");
-        let mut header = self.mirrored(lba);
-        if let Ok(there) = Copy::header(disk, self.sector, lba)
-            && SAME.iter().all(|range| there.get(range.clone()) == header.get(range.clone()))
-        {
-            header = there;
+    fn put_copy(
+        &self,
+        disk: &mut impl Sectors,
+        (here, other): (Place, Place),
+        entries: &[u8],
+    ) -> Result<(), String> {
+        let failed = |cause: io::Error| format!("the copy at sector {} cannot be written: {cause}", here.lba);
+        let mut header = self.valid.header.clone();
+        for (field, value) in [(MY_LBA, here.lba), (OTHER_LBA, other.lba), (ENTRIES_LBA, here.entries)] {
+            put(&mut header, field, &value.to_le_bytes());
         }
         let size = count(&header, HEADER_SIZE);
         put(&mut header, ENTRIES_CRC, &crc32fast::hash(entries).to_le_bytes());
@@ -209,27 +315,12 @@ impl GptTable {
             }
             Ok(())
         };
-        write(place(lba), &header).map_err(failed)?;
-        let begin = place(number(&header, ENTRIES_LBA, 8));
+        write(place(here.lba), &header).map_err(failed)?;
+        let begin = place(here.entries);
         for (nth, bytes) in entries.chunks(self.sector).enumerate() {
             write(begin + wide(nth * self.sector), bytes).map_err(failed)?;
         }
         Ok(())
-    }
-
-    /// The header of a copy of which none is left, as the other copy has it.
-    fn mirrored(&self, lba: u64) -> Vec<u8> {
-        let mut header = self.valid.header.clone();
-        let at = number(&header, MY_LBA, 8);
-        if at == lba {
-            return header;
-        }
-        let sectors = wide(self.valid.entries.len().div_ceil(self.sector));
-        let entries = if lba == PRIMARY_LBA { PRIMARY_LBA + 1 } else { lba.saturating_sub(sectors) };
-        for (field, value) in [(MY_LBA, lba), (OTHER_LBA, at), (ENTRIES_LBA, entries)] {
-            put(&mut header, field, &value.to_le_bytes());
-        }
-        header
     }
 }
 
@@ -281,7 +372,7 @@ fn guid(bytes: &[u8]) -> String {
 }
 
 /// The little-endian number of so many bytes at `at`; 0 where there is none.
-fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
+pub(super) fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
     let field = bytes.get(at..at + length).unwrap_or_default();
     field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

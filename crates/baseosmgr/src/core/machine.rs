@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use agent::partitions::{Label, PartitionState, Partitions};
 use requester::{OwnRequest, completes};
 use step::{Core, Fault, Mono, planted};
-use topics::{BaseOsStatus, ImageWrite, Requester, ZbootStatus};
+use topics::{BaseOsStatus, ContentTreeStatus, ImageWrite, Requester, ZbootStatus};
 
 use super::event::{Effect, Event, PartitionChange, PartitionWrite, SavedUpdates, UpdateLogEvent};
 use super::facts::UpdateFacts;
 use super::pause::FailurePause;
+use super::stage::same_bytes;
 use crate::Limits;
 
 /// What baseosmgr decides.
@@ -115,7 +116,23 @@ impl BaseOs {
         }
     }
 
+    /// Other bytes than those that a write failed with, or is at, are tried at once.
+    fn hear_tree(&mut self, key: &str, value: Option<&ContentTreeStatus>, effects: &mut Vec<Effect>) {
+        let Some(before) = self.facts.trees.get(key) else { return };
+        if value.is_some_and(|value| same_bytes(value, before)) {
+            return;
+        }
+        self.write_trouble = self.write_trouble.take().filter(|trouble| !trouble.of.0.starts_with(key));
+        if self.writing.as_ref().is_some_and(|write| write.tree == key) {
+            self.writing = None;
+            effects.push(Effect::StopWriting);
+        }
+    }
+
     fn hear(&mut self, now: Mono, event: Event, effects: &mut Vec<Effect>) {
+        if let Event::Tree { key, value } = &event {
+            self.hear_tree(key, value.as_deref(), effects);
+        }
         match event {
             Event::Asked { nth, request } => {
                 if let Some(own) = self.own.as_mut().filter(|_| nth == self.asks) {

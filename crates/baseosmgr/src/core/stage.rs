@@ -35,8 +35,6 @@ pub(super) enum ImageStage {
     TooEarly,
     /// The other partition is about to be booted with another image.
     Behind,
-    /// It is larger than its partition.
-    TooLarge { bytes: u64, limit_bytes: u64 },
     /// It can be written to the other partition.
     ToWrite,
     /// What was written says that it is of another version.
@@ -50,6 +48,14 @@ pub(super) enum ImageStage {
 /// Name of the content that an image of `tree` is written from.
 pub(super) fn content_name(tree: &ContentTreeStatus, uuid: &str) -> String {
     format!("{uuid}#{}", tree.generation_counter)
+}
+
+/// Whether two values of a content tree name the same bytes.
+pub(super) fn same_bytes(one: &ContentTreeStatus, other: &ContentTreeStatus) -> bool {
+    let of = |it: &ContentTreeStatus| (it.state, it.generation_counter);
+    of(one) == of(other)
+        && (&one.file_location, &one.content_sha256, &one.blobs)
+            == (&other.file_location, &other.content_sha256, &other.blobs)
 }
 
 impl UpdateFacts {
@@ -116,10 +122,7 @@ impl UpdateFacts {
         if spare.state == PartitionState::Updating && !self.holds(config, tree) {
             return ImageStage::Behind;
         }
-        let bytes = tree.map_or(0, |tree| tree.max_download_size);
-        if bytes > spare.size_bytes {
-            return ImageStage::TooLarge { bytes, limit_bytes: spare.size_bytes };
-        }
+        // Whether it fits shows when it is opened: of what was downloaded only the root counts.
         ImageStage::ToWrite
     }
 

@@ -120,10 +120,9 @@ impl BaseOs {
             ImageStage::Running => (SwState::Installed, Some(running)),
             ImageStage::Switched => (SwState::Installed, Some(spare)),
             ImageStage::FailedBefore { .. } => (SwState::Downloaded, Some(spare)),
-            ImageStage::ToWrite
-            | ImageStage::TooLarge { .. }
-            | ImageStage::Written
-            | ImageStage::Mismatch { .. } => (SwState::Loaded, Some(spare)),
+            ImageStage::ToWrite | ImageStage::Written | ImageStage::Mismatch { .. } => {
+                (SwState::Loaded, Some(spare))
+            }
             ImageStage::Invalid(_)
             | ImageStage::Broken
             | ImageStage::Kept
@@ -181,10 +180,6 @@ impl BaseOs {
                 "an image of the same kind",
             )),
             ImageStage::FailedBefore { .. } => Some(self.failed_before(version)),
-            ImageStage::TooLarge { bytes, limit_bytes } => Some(ImageFault::error(
-                format!("the image of {bytes} bytes is larger than {spare} of {limit_bytes} bytes"),
-                "a smaller image",
-            )),
             ImageStage::Mismatch { found } => Some(ImageFault::error(
                 format!("the image in {spare} says that it is {found}, not {version}"),
                 "a config with the image's own version, or the right content",

@@ -20,7 +20,7 @@ const IMAGE: &str = "persist/images/new";
 /// Where IMGB is on the disk.
 const IMGB: usize = 704 * 512;
 /// Of [`content`].
-const SHA256: &str = "7c843739479f0768cc43a7909050a98939f8b2fc5270f7b5348428974f5d3898";
+const SHA256: &str = "621ad827e2c08b08f2495aac59271e857c04227751b1d1ae3874ed971b43e784";
 
 /// What outlives a power cut: the disk and the persistent files.
 #[derive(Clone, PartialEq)]
@@ -71,7 +71,6 @@ impl Device {
         let tree = ContentTreeStatus {
             file_location: format!("/{IMAGE}"),
             content_sha256: SHA256.to_owned(),
-            max_download_size: content().len() as u64,
             ..sample("loaded")
         };
         self.put("volumemgr", KEY, &tree);
@@ -146,8 +145,18 @@ impl Device {
     }
 }
 
+/// Bytes with the superblock of a squashfs in front.
 fn content() -> Vec<u8> {
-    (0..50_000_u32).flat_map(u32::to_le_bytes).collect()
+    let mut bytes: Vec<u8> = (0..50_000_u32).flat_map(u32::to_le_bytes).collect();
+    let length = bytes.len() as u64;
+    bytes[..96].fill(0);
+    for (at, field) in [(0, b"hsqs".as_slice()), (12, &[0, 0, 2, 0]), (22, &[17]), (28, &[4])] {
+        bytes[at..at + field.len()].copy_from_slice(field);
+    }
+    for (at, value) in [(40, length), (48, length - 1), (64, length - 1), (72, length - 1)] {
+        bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+    bytes
 }
 
 /// The disk after each sector by which `after` differs from `before`, in the order in which a table is written: header
@@ -181,6 +190,60 @@ async fn b4_an_update_on_a_disk_goes_its_whole_way_and_is_done_once_it_was_boote
 }
 
 #[tokio::test]
+async fn t8_for_what_is_no_root_file_system_nothing_is_written_or_asked_for_and_the_right_image_goes_ahead_at_once()
+ {
+    let half = content()[..content().len() / 2].to_vec();
+    for bytes in [b"x".to_vec(), b"<html>404 Not Found</html>".to_vec(), vec![0; 9000], half] {
+        let mut device = Device::with_disk();
+        store::replace(&device.topic_root.path(IMAGE), &bytes).unwrap();
+        device.limits.again_first_ms = 3_600_000;
+        device.limits.again_longest_ms = 3_600_000;
+        let before = std::fs::read(device.disk()).unwrap();
+        device.power_on();
+        let tree = ContentTreeStatus { file_location: format!("/{IMAGE}"), ..sample("loaded") };
+        device.put("volumemgr", KEY, &tree);
+        let why = |it: &BaseOsStatus| {
+            ["no root file system", "is cut off"].iter().any(|why| it.error.contains(why))
+        };
+        device.until::<BaseOsStatus>("baseosmgr", KEY, why).await;
+        assert!(!device.file::<NodeDrainRequest>("global").exists());
+        assert_eq!(std::fs::read(device.disk()).unwrap(), before);
+        store::replace(&device.topic_root.path(IMAGE), &content()).unwrap();
+        device.ask();
+        device.until::<NodeDrainRequest>("baseosmgr", "global", |_| true).await;
+    }
+}
+
+#[tokio::test]
+async fn t8_of_what_may_be_downloaded_only_the_root_counts_against_its_partition() {
+    let mut device = Device::with_disk();
+    device.power_on();
+    device.want();
+    // 512 MiB, and IMGB has 256 KiB.
+    let mut tree: serde_json::Value =
+        serde_json::from_slice(&golden("ContentTreeStatus/loaded.json")).unwrap();
+    assert_eq!(tree["MaxDownloadSize"], 512 << 20);
+    tree["FileLocation"] = format!("/{IMAGE}").into();
+    let path =
+        wire::name::<ContentTreeStatus>("volumemgr").dir(device.dir.path()).join(format!("{KEY}.json"));
+    store::replace(&path, tree.to_string().as_bytes()).unwrap();
+    device.until_the_end("IMGA").await;
+}
+
+#[tokio::test]
+async fn t8_the_image_of_a_larger_disk_shows_its_partitions_and_its_update_the_command() {
+    let mut device = Device::with_disk();
+    let short = std::fs::read(device.disk()).unwrap()[..3000 * 512].to_vec();
+    store::replace(&device.disk(), &short).unwrap();
+    device.power_on();
+    device.until::<ZbootStatus>("baseosmgr", "IMGA", |it| it.partition_state == "active").await;
+    let command = format!("type sgdisk -e {}", device.disk().display());
+    device.until::<BaseOsStatus>("baseosmgr", KEY, |it| it.error.contains(&command)).await;
+    assert!(!device.file::<NodeDrainRequest>("global").exists());
+    assert_eq!(std::fs::read(device.disk()).unwrap(), short);
+}
+
+#[tokio::test]
 async fn b4_an_image_that_does_not_pass_falls_back_and_is_reported_with_its_reason() {
     let mut device = Device::with_disk();
     device.power_on();
@@ -196,8 +259,9 @@ async fn b4_an_image_that_does_not_pass_falls_back_and_is_reported_with_its_reas
         ..NodeAgentStatus::default()
     };
     device.put("nodeagent", "nodeagent", &reason);
-    let failed = |it: &BaseOsStatus| it.error.contains("kernel panic");
+    let (failed, told) = (|it: &BaseOsStatus| it.error.contains("kernel panic"), device.clock.now());
     let status = device.until::<BaseOsStatus>("baseosmgr", KEY, failed).await;
+    assert!(device.clock.now().since(told) < Duration::from_mins(1));
     assert_eq!((status.activated, status.state), (false, SwState::Downloaded));
     assert_eq!(device.words(), [0x102, 0x3], "nobody switches to it again");
     // The controller asks for another try.

@@ -201,7 +201,7 @@ async fn an_image_is_copied_and_its_own_version_counts() {
         .chain((0..3 << 20).map(|n: u32| n.to_le_bytes()[0]))
         .collect();
     let file = root.image_file(&bytes);
-    assert_eq!(root.write(Bytes::File(file)).await.unwrap(), "3.1-k-amd64");
+    assert_eq!(root.write(Bytes::Path(file)).await.unwrap(), "3.1-k-amd64");
     let spare = root.zboot.now().unwrap().get(Label::B).clone();
     assert_eq!(
         (spare.short_version.as_str(), spare.content.as_str(), spare.state),
@@ -222,10 +222,10 @@ async fn a_write_that_fails_leaves_no_image_and_says_why() {
     let root = fixture();
     root.write(Bytes::Inline("good".to_owned())).await.unwrap();
     let missing = root.dir.path().join("missing");
-    let refused = root.write(Bytes::File(missing)).await.unwrap_err().to_string();
+    let refused = root.write(Bytes::Path(missing)).await.unwrap_err().to_string();
     assert!(refused.contains("missing"), "{refused}");
     let empty = root.image_file(b"");
-    assert!(root.write(Bytes::File(empty)).await.unwrap_err().to_string().contains("empty"));
+    assert!(root.write(Bytes::Path(empty)).await.unwrap_err().to_string().contains("empty"));
     let spare = root.zboot.now().unwrap().get(Label::B).clone();
     assert_eq!((spare.short_version.as_str(), spare.content.as_str(), spare.state), ("", "", UNUSED));
 }
@@ -287,7 +287,7 @@ fn a_write_that_was_dropped_in_its_middle_never_ends_well() {
     let image = ImageToWrite {
         content: "tree#0".to_owned(),
         version: "2".to_owned(),
-        bytes: Bytes::File(pipe.clone()),
+        bytes: Bytes::Path(pipe.clone()),
         sha256: String::new(),
     };
     let mut writing = root.zboot.begin(Label::B, image, nobody()).unwrap();

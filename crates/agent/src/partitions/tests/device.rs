@@ -6,7 +6,7 @@ use std::process::Command;
 use super::*;
 
 /// Made by mksquashfs, with 2.5.0-k-amd64 in its etc/eve-release.
-const SQUASHFS: &[u8] = include_bytes!("../../../testdata/image.squashfs.gz");
+pub(super) const SQUASHFS: &[u8] = include_bytes!("../../../testdata/image.squashfs.gz");
 
 /// IMGB as a loop device, reached by a program.
 struct Loop {
@@ -68,7 +68,7 @@ impl Loop {
     }
 
     async fn write(&self) -> Result<String, String> {
-        let image = image(Bytes::File(self.image.clone()));
+        let image = image(Bytes::Path(self.image.clone()));
         self.store()
             .write_image(Label::B, image, nobody())
             .await
@@ -120,7 +120,7 @@ async fn b3_a_partition_that_is_mounted_or_in_use_is_not_written() {
 #[tokio::test]
 async fn an_image_without_a_file_system_has_no_version() {
     let Some(device) = Loop::new() else { return };
-    let image = image(Bytes::File(device.machine.put("junk", &[7; 9000])));
+    let image = image(Bytes::Path(device.machine.put("junk", &root_fs(vec![7; 9000]))));
     let refused = device.store().write_image(Label::B, image, nobody()).await.unwrap_err().to_string();
     assert!(refused.contains("no squashfs can be mounted"), "{refused}");
     assert_eq!(device.store().read().await.unwrap().spare().short_version, "");

@@ -25,13 +25,16 @@ async fn the_running_partition_is_the_one_that_the_kernel_was_given_or_the_one_t
 }
 
 #[tokio::test]
-async fn a_word_that_is_no_state_is_told_with_what_puts_it_right() {
-    let machine = Machine::new();
-    let mut disk = std::fs::File::options().read(true).write(true).open(&machine.disk).unwrap();
-    GptTable::write(&mut disk, &[(3, 0x112)]).unwrap();
-    let refused = read(&machine, None).await.unwrap_err();
-    let command = format!("type cgpt add -i 3 -A 0 {}", machine.disk.display());
-    assert!(refused.contains("IMGB has the attribute word 0x112") && refused.contains(&command), "{refused}");
+async fn a_word_that_is_no_state_is_told_with_what_puts_it_right_and_leaves_what_runs_to_boot() {
+    for (label, number, word) in [("IMGA", 2, "0x102"), ("IMGB", 3, "0x0")] {
+        let machine = Machine::new();
+        let mut disk = std::fs::File::options().read(true).write(true).open(&machine.disk).unwrap();
+        GptTable::write(&mut disk, &[(number, 0x112)]).unwrap();
+        let refused = read(&machine, None).await.unwrap_err();
+        let command = format!("type cgpt add -i {number} -A {word} {}", machine.disk.display());
+        assert!(refused.contains(&format!("{label} has the attribute word 0x112")), "{refused}");
+        assert!(refused.contains(&command), "{refused}");
+    }
 }
 
 #[tokio::test]

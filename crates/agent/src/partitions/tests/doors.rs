@@ -135,7 +135,7 @@ fn open(kind: Kind, machine: &Machine) -> Box<dyn PartitionStore> {
 }
 
 fn content() -> Vec<u8> {
-    (0..200_000_u32).flat_map(u32::to_le_bytes).take(200_000).collect()
+    root_fs((0..200_000_u32).flat_map(u32::to_le_bytes).take(200_000).collect())
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn an_image_gets_one_try_and_is_kept_once_it_is_found_good() {
     for mut bench in Bench::all() {
         assert_eq!(bench.store.boot("boot-1").await.unwrap(), BootResult::Same);
         let file = bench.machine.put("new.img", &content());
-        assert_eq!(bench.write(image(Bytes::File(file))).await.unwrap(), NEW);
+        assert_eq!(bench.write(image(Bytes::Path(file))).await.unwrap(), NEW);
         assert_eq!(bench.held(content().len()), content());
         assert_eq!(bench.states().await, (Label::A, ACTIVE, UNUSED), "nothing is booted yet");
         bench.store.set_state(Label::B, UPDATING).await.unwrap();
@@ -175,7 +175,7 @@ async fn an_image_that_was_not_found_good_falls_back_and_keeps_its_mark() {
     for mut bench in Bench::all() {
         bench.store.boot("boot-1").await.unwrap();
         let file = bench.machine.put("new.img", &content());
-        bench.write(image(Bytes::File(file))).await.unwrap();
+        bench.write(image(Bytes::Path(file))).await.unwrap();
         bench.store.set_state(Label::B, UPDATING).await.unwrap();
         assert_eq!(bench.boot().await, BootResult::Tried);
         assert_eq!(bench.boot().await, BootResult::FellBack);
@@ -192,7 +192,7 @@ async fn b3_the_running_partition_is_neither_written_nor_set() {
     for mut bench in Bench::all() {
         let file = bench.machine.put("new.img", &content());
         let refused =
-            bench.store.write_image(Label::A, image(Bytes::File(file)), nobody()).await.unwrap_err();
+            bench.store.write_image(Label::A, image(Bytes::Path(file)), nobody()).await.unwrap_err();
         assert!(refused.to_string().contains("IMGA is the partition that runs"), "{refused}");
         let refused = bench.store.set_state(Label::A, UNUSED).await.unwrap_err();
         assert!(refused.to_string().contains("IMGA"), "{refused}");
@@ -216,7 +216,7 @@ async fn a_partition_without_an_image_is_not_booted() {
 async fn what_was_written_is_known_after_a_restart() {
     for mut bench in Bench::all() {
         let file = bench.machine.put("new.img", &content());
-        bench.write(image(Bytes::File(file))).await.unwrap();
+        bench.write(image(Bytes::Path(file))).await.unwrap();
         bench.start();
         let spare = bench.spare().await;
         assert_eq!((spare.short_version.as_str(), spare.content.as_str()), (NEW, "tree#0"));
@@ -227,9 +227,9 @@ async fn what_was_written_is_known_after_a_restart() {
 async fn b3_an_image_of_another_digest_is_no_image() {
     for mut bench in Bench::all() {
         let file = bench.machine.put("new.img", &content());
-        bench.write(image(Bytes::File(file.clone()))).await.unwrap();
+        bench.write(image(Bytes::Path(file.clone()))).await.unwrap();
         bench.store.set_state(Label::B, UPDATING).await.unwrap();
-        let wrong = ImageToWrite { sha256: "00".repeat(32), ..image(Bytes::File(file)) };
+        let wrong = ImageToWrite { sha256: "00".repeat(32), ..image(Bytes::Path(file)) };
         let refused = bench.write(wrong).await.unwrap_err().to_string();
         assert!(refused.contains("new.img has the sha256") && refused.contains("not 0000"), "{refused}");
         assert_eq!(bench.states().await, (Label::A, ACTIVE, UNUSED));
@@ -243,15 +243,15 @@ async fn b3_an_image_of_another_digest_is_no_image() {
 async fn a_write_that_is_dropped_leaves_no_image() {
     for mut bench in Bench::all() {
         let file = bench.machine.put("new.img", &content());
-        bench.write(image(Bytes::File(file.clone()))).await.unwrap();
+        bench.write(image(Bytes::Path(file.clone()))).await.unwrap();
         let pipe = bench.machine.dir.path().join("pipe");
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
-        let mut writing = bench.store.write_image(Label::B, image(Bytes::File(pipe.clone())), nobody());
+        let mut writing = bench.store.write_image(Label::B, image(Bytes::Path(pipe.clone())), nobody());
         // More than a pipe holds: returns once some has been taken out, so that the write has begun.
         let held = tokio::task::spawn_blocking(move || {
             let mut pipe = std::fs::File::options().write(true).open(&pipe).unwrap();
-            pipe.write_all(&vec![7; 100 << 10]).map(|()| pipe)
+            pipe.write_all(&content()[..100 << 10]).map(|()| pipe)
         });
         let held = tokio::select! {
             outcome = &mut writing => panic!("{outcome:?}"),
@@ -264,7 +264,7 @@ async fn a_write_that_is_dropped_leaves_no_image() {
             tokio::task::yield_now().await;
         }
         // The next one waits for the end of the first.
-        bench.write(image(Bytes::File(file))).await.unwrap();
+        bench.write(image(Bytes::Path(file))).await.unwrap();
         assert_eq!(bench.held(content().len()), content());
     }
 }
@@ -274,7 +274,7 @@ async fn how_far_a_write_is_can_be_followed() {
     for mut bench in Bench::all() {
         let file = bench.machine.put("new.img", &content());
         let (percent, told) = watch::channel(0);
-        bench.store.write_image(Label::B, image(Bytes::File(file)), percent).await.unwrap();
+        bench.store.write_image(Label::B, image(Bytes::Path(file)), percent).await.unwrap();
         assert_eq!(*told.borrow(), 100);
     }
 }

@@ -1,28 +1,20 @@
-//! Images: packed, in layouts, cut off.
+//! Images: plain and packed, what is no root file system, cut off.
 
 use std::io;
-use std::io::Write as _;
 
 use ring::digest::{SHA256, digest};
 
 use super::super::contents;
-use super::super::source::ImageSource;
 use super::super::table::Sectors;
 use super::super::target::PartitionTarget;
 use super::*;
 
 fn content() -> Vec<u8> {
-    (0..60_000_u32).flat_map(|nth| (nth / 3).to_le_bytes()).collect()
+    root_fs((0..60_000_u32).flat_map(|nth| (nth / 3).to_le_bytes()).collect())
 }
 
 fn sha256(bytes: &[u8]) -> String {
     hex(digest(&SHA256, bytes).as_ref())
-}
-
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packed.write_all(bytes).unwrap();
-    packed.finish().unwrap()
 }
 
 /// [`content`] as `zstd -19` packs it: a frame to be skipped, then each half as a frame of its own.
@@ -44,7 +36,9 @@ async fn b3_a_file_is_written_plain_or_unpacked_and_its_digest_is_of_the_file() 
         let machine = Machine::new();
         let outside = machine.bytes();
         let file = machine.put("new", &bytes);
-        write(&machine, Bytes::File(file), &sha256(&bytes)).await.unwrap();
+        for digest in [sha256(&bytes), format!("sha256:{}", sha256(&bytes).to_uppercase())] {
+            write(&machine, Bytes::Path(file.clone()), &digest).await.unwrap();
+        }
         assert_eq!(held(&machine), content());
         let (begin, end) = (704 * 512, 1216 * 512);
         assert_eq!(machine.bytes()[..begin], outside[..begin]);
@@ -55,9 +49,7 @@ async fn b3_a_file_is_written_plain_or_unpacked_and_its_digest_is_of_the_file() 
 #[tokio::test]
 async fn b3_what_cannot_be_an_image_is_refused_with_the_reason() {
     let machine = Machine::new();
-    let mut tar = content();
-    tar[257..262].copy_from_slice(b"ustar");
-    let large = vec![7; usize::try_from(PART_BYTES).unwrap() + 1];
+    let large = root_fs(vec![7; usize::try_from(PART_BYTES).unwrap() + 1]);
     let torn = gzip(&content());
     let [mut wrong, mut greedy] = [ZSTD.to_vec(), ZSTD.to_vec()];
     // The last byte is of the checksum; a window of 16 MiB.
@@ -65,9 +57,9 @@ async fn b3_what_cannot_be_an_image_is_refused_with_the_reason() {
     greedy.splice(.., [0x28, 0xb5, 0x2f, 0xfd, 0x00, 14 << 3, 1, 0, 0]);
     let rows = [
         (Vec::new(), "is empty"),
-        (tar, "is a tar archive"),
         (large.clone(), "of 262145 bytes is larger than IMGB of 262144 bytes"),
-        (gzip(&large), "is larger than IMGB of 262144 bytes"),
+        (gzip(&large), "of 262145 bytes is larger than IMGB of 262144 bytes"),
+        (gzip(&[content(), vec![0; 64 << 10]].concat()), "is larger than IMGB of 262144 bytes"),
         (torn[..torn.len() / 2].to_vec(), "cannot be read"),
         (ZSTD[..ZSTD.len() / 2].to_vec(), "cannot be read"),
         (ZSTD[..8].to_vec(), "cannot be read"),
@@ -77,113 +69,107 @@ async fn b3_what_cannot_be_an_image_is_refused_with_the_reason() {
     ];
     for (bytes, why) in rows {
         let file = machine.put("new", &bytes);
-        let refused = write(&machine, Bytes::File(file), &sha256(&bytes)).await.unwrap_err();
+        let refused = write(&machine, Bytes::Path(file), &sha256(&bytes)).await.unwrap_err();
         assert!(refused.contains(why), "{refused}");
     }
     let refused = write(&machine, Bytes::Inline("stand-in".to_owned()), "").await.unwrap_err();
     assert!(refused.contains("2.0-k-amd64 is not on this device"), "{refused}");
-    let refused = write(&machine, Bytes::File(machine.dir.path().join("no")), "").await.unwrap_err();
+    let refused = write(&machine, Bytes::Path(machine.dir.path().join("no")), "").await.unwrap_err();
     assert!(refused.contains("/no: No such file"), "{refused}");
+}
+
+/// What is no root file system, or less of one than it says, by name and with the words that it is refused with.
+fn not_to_boot() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    let with = |at: usize, bytes: &[u8]| {
+        let mut content = content();
+        content[at..at + bytes.len()].copy_from_slice(bytes);
+        content
+    };
+    let mut iso = vec![0; 40 << 10];
+    iso[32_769..32_774].copy_from_slice(b"CD001");
+    let mut tar = content();
+    tar[..100].fill(b'x');
+    tar[257..262].copy_from_slice(b"ustar");
+    let noise = (0..75_000_u32).map(|nth| nth.wrapping_mul(2_654_435_761)).flat_map(u32::to_le_bytes);
+    vec![
+        ("one byte", b"x".to_vec(), "begins with `x`"),
+        ("a page", b"<html>404 Not Found</html>".to_vec(), "begins with `<html>404 Not Fo`"),
+        ("noise", noise.take(200_000).collect(), "no superblock of a squashfs"),
+        ("zeros", vec![0; 9000], "begins with `\\x00"),
+        ("an ISO", iso, "begins with `\\x00"),
+        ("a tar archive", tar, "it is a tar archive"),
+        ("the first bytes alone", content()[..95].to_vec(), "no superblock of a squashfs"),
+        ("another version", with(28, &[3, 0, 1]), "is a squashfs of version 3.1"),
+        ("no such blocks", with(22, &[18]), "contradicts itself"),
+        ("tables beyond its end", with(64, &u64::MAX.to_le_bytes()), "contradicts itself"),
+        ("half of it", content()[..120_000].to_vec(), "has 120000 bytes, and 240000 by its own superblock"),
+        (
+            "all but a byte",
+            content()[..239_999].to_vec(),
+            "has 239999 bytes, and 240000 by its own superblock",
+        ),
+        ("larger by its own word", with(40, &(1_u64 << 40).to_le_bytes()), "is larger than IMGB"),
+    ]
+}
+
+#[tokio::test]
+async fn t8_what_is_no_root_file_system_or_less_than_it_says_changes_nothing() {
+    let machine = Machine::new();
+    let file = machine.put("whole", &content());
+    write(&machine, Bytes::Path(file), "").await.unwrap();
+    let before = machine.bytes();
+    for (what, bytes, why) in not_to_boot() {
+        let file = machine.put("new", &bytes);
+        let refused = write(&machine, Bytes::Path(file), "").await.unwrap_err();
+        assert!(refused.contains(why), "{what}: {refused}");
+        assert_eq!(machine.bytes(), before, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn t8_what_is_packed_or_a_layer_is_looked_at_like_a_file_and_its_head_is_never_written() {
+    for (what, bytes, why) in not_to_boot() {
+        let machine = Machine::new();
+        let rows = [
+            ("packed", Bytes::Path(machine.put("new", &gzip(&bytes)))),
+            ("a layer", layouts::Layout::new(&machine).image(&[(&bytes, None)]).path()),
+            (
+                "a packed layer",
+                layouts::Layout::new(&machine).image(&[(&gzip(&bytes), Some("disk-root"))]).path(),
+            ),
+        ];
+        for (how, bytes) in rows {
+            let refused = write(&machine, bytes, "").await.unwrap_err();
+            // How much is packed is known at its end.
+            let why = if why.contains("by its own superblock") { "by its own superblock" } else { why };
+            assert!(refused.contains(why), "{what}, {how}: {refused}");
+            assert!(machine.bytes()[704 * 512..][..512].iter().all(|byte| *byte == 0), "{what}, {how}");
+            let spare = GptStore::new(&machine.topic_root, &machine.disk, None).read().await.unwrap();
+            assert_eq!(spare.spare().short_version, "", "{what}, {how}");
+        }
+    }
+}
+
+#[test]
+fn what_mksquashfs_makes_is_a_root_file_system() {
+    let mut made = Vec::new();
+    flate2::read::GzDecoder::new(device::SQUASHFS).read_to_end(&mut made).unwrap();
+    assert_eq!(trial::root(&made).unwrap(), 290);
 }
 
 #[tokio::test]
 async fn b3_an_image_that_is_known_to_be_too_large_changes_nothing() {
     let machine = Machine::new();
     let file = machine.put("new", &content());
-    write(&machine, Bytes::File(file), "").await.unwrap();
+    write(&machine, Bytes::Path(file), "").await.unwrap();
     GptStore::new(&machine.topic_root, &machine.disk, None)
         .set_state(Label::B, PartitionState::Updating)
         .await
         .unwrap();
     let before = machine.bytes();
-    let large = machine.put("large", &vec![7; usize::try_from(PART_BYTES).unwrap() + 1]);
-    write(&machine, Bytes::File(large), "").await.unwrap_err();
+    let large = machine.put("large", &root_fs(vec![7; usize::try_from(PART_BYTES).unwrap() + 1]));
+    write(&machine, Bytes::Path(large), "").await.unwrap_err();
     assert_eq!(machine.bytes(), before);
-}
-
-/// An OCI image layout of one root layer with these annotations.
-struct Layout {
-    machine: Machine,
-    manifest: String,
-    layer: String,
-}
-
-impl Layout {
-    fn new(layers: &[(&[u8], bool)], index: bool) -> Self {
-        let machine = Machine::new();
-        let blob = |bytes: &[u8]| {
-            machine.put(&format!("oci/blobs/sha256/{}", sha256(bytes)), bytes);
-            sha256(bytes)
-        };
-        let layers: Vec<_> = layers
-            .iter()
-            .map(|(bytes, root)| {
-                let role = if *root { "disk-root" } else { "disk-additional" };
-                serde_json::json!({
-                    "mediaType": "application/vnd.oci.image.layer.v1.tar",
-                    "digest": format!("sha256:{}", blob(bytes)),
-                    "size": bytes.len(),
-                    "annotations": { "org.lfedge.eci.role": role },
-                })
-            })
-            .collect();
-        let config = format!("sha256:{}", blob(b"{}"));
-        let manifest =
-            serde_json::json!({ "schemaVersion": 2, "config": { "digest": config }, "layers": layers });
-        let manifest = blob(manifest.to_string().as_bytes());
-        if index {
-            let named = serde_json::json!({ "manifests": [{ "digest": format!("sha256:{manifest}") }] });
-            machine.put("oci/index.json", named.to_string().as_bytes());
-            machine.put("oci/oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#);
-        }
-        Self { machine, manifest, layer: sha256(&content()) }
-    }
-
-    async fn write(&self, wanted: &str) -> Result<String, String> {
-        write(&self.machine, Bytes::Layout(self.machine.dir.path().join("oci")), wanted).await
-    }
-}
-
-#[tokio::test]
-async fn b3_the_root_layer_of_an_oci_layout_is_written() {
-    let (content, packed) = (content(), gzip(&content()));
-    for layout in [
-        Layout::new(&[(&content, false)], true),
-        Layout::new(&[(b"other", false), (&content, true)], true),
-        Layout::new(&[(&packed, true)], true),
-    ] {
-        for wanted in ["", layout.manifest.as_str()] {
-            layout.write(wanted).await.unwrap();
-            assert_eq!(held(&layout.machine), content);
-        }
-    }
-    // As containerd keeps its contents: by digests alone.
-    let layout = Layout::new(&[(&content, true)], false);
-    layout.write(&layout.manifest).await.unwrap();
-    assert_eq!(held(&layout.machine), content);
-    assert!(layout.write("").await.unwrap_err().contains("no digest names the image"));
-}
-
-#[tokio::test]
-async fn b3_a_layout_of_another_image_or_with_changed_blobs_is_refused() {
-    let content = content();
-    let layout = Layout::new(&[(&content, true)], true);
-    let refused = layout.write(&"0".repeat(64)).await.unwrap_err();
-    assert!(refused.contains("holds another image than sha256 000"), "{refused}");
-    layout.write(&layout.layer).await.unwrap();
-    let blob = |name: &str| format!("oci/blobs/sha256/{name}");
-    layout.machine.put(&blob(&layout.layer), &content[..9000]);
-    let refused = layout.write("").await.unwrap_err();
-    assert!(refused.contains("has the sha256"), "{refused}");
-    layout.machine.put(&blob(&layout.manifest), b"{}");
-    let refused = layout.write("").await.unwrap_err();
-    assert!(refused.contains("is not what its digest says"), "{refused}");
-    let two = Layout::new(&[(&content, false), (b"other", false)], true);
-    let refused = two.write("").await.unwrap_err();
-    assert!(refused.contains("0 candidates for the one root layer"), "{refused}");
-    let climbs = Layout::new(&[(&content, true)], true);
-    climbs.machine.put("oci/index.json", br#"{"manifests":[{"digest":"sha256:../../../etc/passwd"}]}"#);
-    assert!(climbs.write("").await.unwrap_err().contains("is no sha256 digest"));
 }
 
 /// A partition under a write that power may cut off anywhere: what is synced stays, anything else may or may not.
@@ -238,15 +224,15 @@ impl Sectors for Cut {
 fn b3_a_cut_at_any_write_of_an_image_leaves_the_whole_image_or_none() {
     let machine = Machine::new();
     // Several pieces, over another image.
-    let whole: Vec<u8> = (0..700_000_u32).flat_map(u32::to_le_bytes).collect();
+    let whole = root_fs((0..700_000_u32).flat_map(u32::to_le_bytes).collect());
     let mut before = vec![0; 4096];
     before.extend(whole.iter().map(|byte| !byte));
     let file = machine.put("new", &whole);
     let bytes = whole.len() as u64;
     let target = PartitionTarget { path: machine.disk.clone(), offset: 4096, bytes };
     let mut cut = Cut { synced: before, open: Vec::new(), target: target.clone(), image: whole, moments: 0 };
-    let source = ImageSource::open(&image(Bytes::File(file)), nobody()).unwrap();
-    contents::copy(&mut cut, (Label::B, &target), source, &AtomicBool::new(false)).unwrap();
+    let opened = contents::open(Label::B, &target, &image(Bytes::Path(file)), nobody()).unwrap();
+    contents::copy(&mut cut, (Label::B, &target), opened, &AtomicBool::new(false)).unwrap();
     assert_eq!(cut.synced[4096..], cut.image);
     assert!(cut.moments >= 7, "{}", cut.moments);
 }
@@ -255,7 +241,7 @@ fn b3_a_cut_at_any_write_of_an_image_leaves_the_whole_image_or_none() {
 async fn b3_what_a_cut_left_is_no_image_and_the_next_write_starts_over() {
     let machine = Machine::new();
     let file = machine.put("new", &content());
-    write(&machine, Bytes::File(file.clone()), "").await.unwrap();
+    write(&machine, Bytes::Path(file.clone()), "").await.unwrap();
     let note = machine.topic_root.path("persist/partitions/IMGB.json");
     let kept = std::fs::read(&note).unwrap();
     let mut store = GptStore::new(&machine.topic_root, &machine.disk, None);
@@ -267,10 +253,10 @@ async fn b3_what_a_cut_left_is_no_image_and_the_next_write_starts_over() {
     assert_eq!((spare.short_version.as_str(), spare.content.as_str()), ("", ""));
     assert!(store.set_state(Label::B, PartitionState::Updating).await.is_err());
     // Nor does a head without a note, on the image of a disk.
-    write(&machine, Bytes::File(file.clone()), "").await.unwrap();
+    write(&machine, Bytes::Path(file.clone()), "").await.unwrap();
     assert_eq!(std::fs::read(&note).unwrap(), kept);
     std::fs::remove_file(&note).unwrap();
     assert_eq!(store.read().await.unwrap().spare().short_version, "");
-    write(&machine, Bytes::File(file), "").await.unwrap();
+    write(&machine, Bytes::Path(file), "").await.unwrap();
     assert_eq!(store.read().await.unwrap().spare().short_version, "2.0-k-amd64");
 }

@@ -1,11 +1,14 @@
 //! All doors to the partitions by one set of tests, and the table of a disk under power cuts.
 
+mod corpus;
 mod device;
 mod disk;
 mod doors;
 mod images;
+mod layouts;
 #[expect(unreachable_pub, reason = "the stage of the whole-system tests has it too")]
 mod loader;
+mod places;
 mod programs;
 mod table;
 
@@ -91,6 +94,28 @@ fn disk_bytes(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     bytes
 }
 
+/// `bytes` with the superblock of a squashfs in front that says their length, and nothing else of one.
+fn root_fs(mut bytes: Vec<u8>) -> Vec<u8> {
+    let length = bytes.len() as u64;
+    bytes[..96].fill(0);
+    bytes[..4].copy_from_slice(b"hsqs");
+    bytes[12..16].copy_from_slice(&(128_u32 << 10).to_le_bytes());
+    for (at, value) in [(22, 17_u16), (28, 4)] {
+        bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
+    }
+    for (at, value) in [(40, length), (48, length - 1), (64, length - 1), (72, length - 1)] {
+        bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+    bytes
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(bytes).unwrap();
+    packed.finish().unwrap()
+}
+
 fn image(bytes: Bytes) -> ImageToWrite {
     ImageToWrite {
         content: "tree#0".to_owned(),
@@ -107,7 +132,7 @@ fn is_there(program: &str) -> bool {
         use std::io::Write as _;
         let said = writeln!(
             std::io::stderr(),
-            "not compared with {program}, which is not installed; the reader of these tests judges alone"
+            "skipped: no comparison with {program}, which is not installed; the reader of these tests judges alone"
         );
         said.unwrap();
     }

@@ -4,31 +4,31 @@ use std::collections::BTreeSet;
 use std::io;
 use std::process::Command;
 
-use super::super::table::{GptTable, Sectors};
+use super::super::table::{GptTable, NotWritten, Sectors};
 use super::*;
 
 /// States before and after: the words of IMGA and IMGB.
-type Words = [u16; 2];
-const GOOD: Words = [0x102, 0];
-const UPDATING: Words = [0x102, 0x13];
+pub(super) type Words = [u16; 2];
+pub(super) const GOOD: Words = [0x102, 0];
+pub(super) const UPDATING: Words = [0x102, 0x13];
 const IN_TEST: Words = [0x102, 0x3];
 const PASSED: Words = [0, 0x102];
 const NUMBERS: [usize; 2] = [2, 3];
 
 /// A disk that remembers each write since the last sync.
 #[derive(Clone)]
-struct Recorded {
-    bytes: Vec<u8>,
+pub(super) struct Recorded {
+    pub(super) bytes: Vec<u8>,
     /// What it writes whole or not at all.
     sector: usize,
     /// The disk as a power cut may leave it: a set for each write under way and each sync.
-    left: BTreeSet<Vec<u8>>,
+    pub(super) left: BTreeSet<Vec<u8>>,
     open: Vec<(usize, Vec<u8>)>,
-    writes: usize,
+    pub(super) writes: usize,
 }
 
 impl Recorded {
-    fn new(bytes: Vec<u8>) -> Self {
+    pub(super) fn new(bytes: Vec<u8>) -> Self {
         Self { left: BTreeSet::from([bytes.clone()]), bytes, sector: 512, open: Vec::new(), writes: 0 }
     }
 
@@ -55,7 +55,8 @@ impl Sectors for Recorded {
 
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
         let at = usize::try_from(at).unwrap();
-        let from = self.bytes.get(at..at + into.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let range = at.checked_add(into.len()).map(|end| at..end);
+        let from = range.and_then(|range| self.bytes.get(range)).ok_or(io::ErrorKind::UnexpectedEof)?;
         into.copy_from_slice(from);
         for (open, sector) in &self.open {
             assert!(*open + sector.len() <= at || *open >= at + into.len(), "reads what is not synced");
@@ -81,17 +82,17 @@ impl Sectors for Recorded {
     }
 }
 
-fn words(disk: &[u8]) -> Option<Words> {
+pub(super) fn words(disk: &[u8]) -> Option<Words> {
     loader::words(disk, LABELS).map(|words| words.map(|word| u16::try_from(word).unwrap()))
 }
 
 /// As this program reads them.
-fn own_words(disk: &[u8]) -> Words {
+pub(super) fn own_words(disk: &[u8]) -> Words {
     let slots = GptTable::read(&mut Recorded::new(disk.to_vec())).unwrap().slots();
     LABELS.map(|label| slots.iter().find(|slot| slot.label == label).unwrap().word)
 }
 
-fn change(disk: &[u8], to: Words) -> Recorded {
+pub(super) fn change(disk: &[u8], to: Words) -> Recorded {
     let mut recorded = Recorded::new(disk.to_vec());
     let words = [(NUMBERS[0], to[0]), (NUMBERS[1], to[1])];
     GptTable::write(&mut recorded, &words).unwrap();
@@ -209,7 +210,8 @@ fn without_a_whole_copy_nothing_is_written() {
     }));
     let before = broken.bytes.clone();
     let refused = GptTable::write(&mut broken, &[(3, 0x13)]).unwrap_err();
-    assert!(refused.contains("no GUID partition table is whole"), "{refused}");
+    let NotWritten::Failed(why) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("no GUID partition table is whole"), "{why}");
     assert_eq!((broken.bytes, broken.writes), (before, 0));
     let mut small = Recorded::new(vec![0; 100]);
     assert!(GptTable::read(&mut small).is_err());
@@ -242,6 +244,7 @@ fn the_table_of_a_disk_with_sectors_of_4096_bytes_is_changed_too() {
 fn b1_sgdisk_and_cgpt_agree_with_every_state() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("disk.img");
+    let [has_sgdisk, has_cgpt] = ["sgdisk", "cgpt"].map(is_there);
     let said = |program: &str, words: &[&str]| {
         let out = Command::new(program).args(words).arg(&file).output().unwrap();
         String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
@@ -252,7 +255,7 @@ fn b1_sgdisk_and_cgpt_agree_with_every_state() {
             store::replace(&file, left).unwrap();
             let expected = words(left).unwrap();
             for (nth, word) in NUMBERS.iter().zip(expected) {
-                if is_there("cgpt") {
+                if has_cgpt {
                     // As the reference's zboot asks.
                     let shown = said("cgpt", &["show", "-i", &nth.to_string(), "-A"]);
                     let shown =
@@ -260,14 +263,14 @@ fn b1_sgdisk_and_cgpt_agree_with_every_state() {
                     let shown = shown.unwrap_or_else(|| "0".to_owned());
                     assert_eq!(shown, format!("{word:x}"), "{from:x?} to {to:x?}");
                 }
-                if is_there("sgdisk") {
+                if has_sgdisk {
                     let shown = said("sgdisk", &["-i", &nth.to_string()]);
                     let flags = format!("Attribute flags: {word:04X}000000000000");
                     assert!(shown.contains(&flags), "{flags} is not in {shown}");
                 }
             }
             let whole = *left == done.bytes || *left == in_state(from);
-            if is_there("sgdisk") && whole {
+            if has_sgdisk && whole {
                 let verified = said("sgdisk", &["-v"]);
                 assert!(verified.contains("No problems found"), "{verified}");
             }

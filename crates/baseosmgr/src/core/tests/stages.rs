@@ -105,16 +105,6 @@ fn an_image_of_another_kind_is_refused() {
 }
 
 #[test]
-fn an_image_that_does_not_fit_is_refused_with_both_sizes() {
-    let mut world = World::new();
-    world.want(X, NEW);
-    world.tree(X, |tree| tree.max_download_size = (512 << 20) + 1);
-    let error = &world.statuses[X].error;
-    assert!(error.contains("536870913") && error.contains("536870912"), "{error}");
-    assert_eq!(world.writes(), 0);
-}
-
-#[test]
 fn a_config_without_content_or_version_is_refused() {
     let mut world = World::new();
     world.config(X, NEW, |config| config.content_tree_uuid = String::new());

@@ -313,6 +313,34 @@ fn a_failed_write_is_told_and_tried_again_and_costs_no_drain() {
 }
 
 #[test]
+fn an_image_that_is_brought_again_is_tried_at_once_and_the_same_one_only_after_its_pause() {
+    let mut world = World::new();
+    world.refuse_next("has another sha256");
+    world.want(X, NEW);
+    world.loaded(X);
+    assert_eq!(world.statuses[X].error, "has another sha256");
+    world.tree(X, |tree| tree.display_name = "another".to_owned());
+    world.tree("another", |tree| tree.content_sha256 = "another".to_owned());
+    assert_eq!((world.writes(), world.asks()), (1, 0), "nothing of it has changed");
+    world.tree(X, |tree| tree.content_sha256 = "right".to_owned());
+    assert_eq!((world.writes(), world.asks()), (2, 1));
+    assert_eq!(world.statuses[X].error, "");
+}
+
+#[test]
+fn an_image_that_is_brought_again_while_it_is_written_is_written_anew() {
+    let mut world = World::new();
+    world.slow_writes = true;
+    world.want(X, NEW);
+    world.loaded(X);
+    world.tree(X, |tree| tree.blobs = Some(vec!["one".to_owned()]));
+    assert!(world.done.contains(&Effect::StopWriting));
+    assert_eq!((world.writes(), world.asks()), (2, 0));
+    world.written();
+    assert_eq!((world.writes(), world.asks()), (2, 1));
+}
+
+#[test]
 fn a_write_that_cannot_even_begin_leaves_the_other_image_where_it_is() {
     let mut world = World::new();
     world.partition(Label::B).short_version = OLD.replace("14", "13");

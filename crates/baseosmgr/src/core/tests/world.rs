@@ -386,8 +386,7 @@ impl World {
 
     /// volumemgr publishes the content of `key`, changed by `change` from a loaded one.
     pub(super) fn tree(&mut self, key: &str, change: impl FnOnce(&mut ContentTreeStatus)) {
-        let mut tree =
-            ContentTreeStatus { state: SwState::Loaded, max_download_size: 512 << 20, ..Default::default() };
+        let mut tree = ContentTreeStatus { state: SwState::Loaded, ..Default::default() };
         change(&mut tree);
         self.say(Event::Tree { key: key.to_owned(), value: Some(Box::new(tree)) });
     }
