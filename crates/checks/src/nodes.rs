@@ -155,3 +155,102 @@ pub fn tainted(nodes: &[Value]) -> Vec<Finding> {
     };
     nodes.iter().filter_map(of).collect()
 }
+
+/// Taints of what a node is for, and those that Kubernetes itself sets and removes as the node's conditions change, or that
+/// other findings name.
+fn is_expected(key: &str) -> bool {
+    let of_conditions = [
+        "node.kubernetes.io/unschedulable",
+        "node.kubernetes.io/memory-pressure",
+        "node.kubernetes.io/disk-pressure",
+        "node.kubernetes.io/pid-pressure",
+        "node.kubernetes.io/network-unavailable",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+    ];
+    // How k3s keeps workloads off its servers.
+    key.starts_with("node-role.kubernetes.io/")
+        || key == "CriticalAddonsOnly"
+        || of_conditions.contains(&key)
+        || OUTAGE_TAINTS.contains(&key)
+        || MAINTENANCE.contains(&key)
+}
+
+/// What is put on a node after an outage, by a person or by a program that moves its pods away, and must be taken off by hand:
+/// while it is there each pod of the node is deleted by force.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// The taints of a node that keep pods away: key and effect.
+fn keeps_away(node: &Value) -> impl Iterator<Item = (String, String)> {
+    let taints = items(&node["spec"]["taints"]).iter();
+    let taints = taints.map(|it| (text(&it["key"]), text(&it["effect"])));
+    taints.filter(|(_, effect)| matches!(effect.as_str(), "NoSchedule" | "NoExecute"))
+}
+
+/// Taints that keep pods away from a node, and are neither of what it is for nor on most of the other nodes; code `taints`.
+/// Nobody here removes them.
+#[must_use]
+pub fn unusual_taints(nodes: &[Value]) -> Vec<Finding> {
+    let is_common = |node: &Value, taint: &(String, String)| {
+        let others: Vec<&Value> = nodes.iter().filter(|it| named(it) != named(node)).collect();
+        let have = others.iter().filter(|it| keeps_away(it).any(|other| other == *taint)).count();
+        taint.0 != OUT_OF_SERVICE && have * 2 > others.len()
+    };
+    let of = |node: &Value| {
+        let taints = keeps_away(node).filter(|it| !is_expected(&it.0) && !is_common(node, it));
+        let taints: Vec<String> = taints.map(|(key, effect)| format!("{key}:{effect}")).collect();
+        let first = taints.first()?;
+        let name = named(node);
+        let ends = if first.starts_with(OUT_OF_SERVICE) { "; its pods are deleted by force" } else { "" };
+        let text = format!(
+            "node {name} has taints that most nodes do not have, and that keep pods away: {}{ends}",
+            taints.join(", ")
+        );
+        let commands: Vec<String> =
+            taints.iter().map(|it| format!("kubectl taint node {name} {it}-")).collect();
+        let next = format!("once whoever put it there agrees: {}", commands.join("; "));
+        Some(Finding::new("taints", text, next).with(Severity::Warns))
+    };
+    nodes.iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn k6_a_taint_that_most_nodes_do_not_have_is_named_with_what_to_type() {
+        let node = |name: &str, taints: &[(&str, &str)]| {
+            let taints = taints.iter().map(|(key, effect)| json!({ "key": key, "effect": effect }));
+            json!({ "metadata": { "name": name }, "spec": { "taints": taints.collect::<Vec<_>>() } })
+        };
+        let out = (OUT_OF_SERVICE, "NoExecute");
+        let found = unusual_taints(&[node("n1", &[out]), node("n2", &[]), node("n3", &[])]);
+        assert_eq!((found.len(), found[0].severity), (1, Severity::Warns));
+        assert_eq!(
+            found[0].text,
+            "node n1 has taints that most nodes do not have, and that keep pods away: \
+             node.kubernetes.io/out-of-service:NoExecute; its pods are deleted by force"
+        );
+        let next = "kubectl taint node n1 node.kubernetes.io/out-of-service:NoExecute-";
+        assert!(found[0].next.ends_with(next), "{found:?}");
+        let named = |nodes: &[Value]| unusual_taints(nodes).len();
+        // Never usual, however many have it; nor on a node without others.
+        assert_eq!(named(&[node("n1", &[out]), node("n2", &[out]), node("n3", &[out])]), 3);
+        let own = ("dedicated", "NoSchedule");
+        assert_eq!(named(&[node("n1", &[own])]), 1);
+        assert_eq!(named(&[node("n1", &[own]), node("n2", &[own]), node("n3", &[])]), 2);
+        assert_eq!(named(&[node("n1", &[own]), node("n2", &[own]), node("n3", &[own])]), 0);
+        let expected = [
+            ("node-role.kubernetes.io/control-plane", "NoSchedule"),
+            ("CriticalAddonsOnly", "NoExecute"),
+            ("node.kubernetes.io/unschedulable", "NoSchedule"),
+            ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+            ("node.kubernetes.io/unreachable", "NoExecute"),
+            ("medik8s.io/drain", "NoSchedule"),
+            ("dedicated", "PreferNoSchedule"),
+        ];
+        assert_eq!(named(&[node("n1", &expected), node("n2", &[]), node("n3", &[])]), 0);
+    }
+}

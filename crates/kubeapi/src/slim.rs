@@ -82,6 +82,9 @@ slim! {
         volumes: Option<Vec<Volume>>,
         containers: Vec<Container>,
         init_containers: Option<Vec<Container>>,
+        topology_spread_constraints: Option<Vec<SpreadConstraint>>,
+        resources: Option<Resources>,
+        overhead: Option<BTreeMap<String, Quantity>>,
     }
     /// Where a pod wants to be.
     Affinity {
@@ -102,6 +105,15 @@ slim! {
         match_label_keys: Option<Vec<String>>,
         mismatch_label_keys: Option<Vec<String>>,
     }
+    /// How evenly pods are to be spread.
+    SpreadConstraint {
+        max_skew: i32,
+        topology_key: String,
+        when_unsatisfiable: String,
+        label_selector: Option<LabelSelector>,
+        match_label_keys: Option<Vec<String>>,
+        node_taints_policy: Option<String>,
+    }
     /// A volume of a pod.
     Volume {
         name: String,
@@ -114,8 +126,14 @@ slim! {
     /// A claim that a pod mounts.
     MountedClaim { claim_name: String, }
     /// A container of a pod.
-    Container { resources: Option<Resources>, }
-    /// What a container asks of the node.
+    Container {
+        resources: Option<Resources>,
+        restart_policy: Option<String>,
+        ports: Option<Vec<ContainerPort>>,
+    }
+    /// A port of a container; one of the node where it says so.
+    ContainerPort { host_port: Option<i32>, protocol: Option<String>, }
+    /// What a container, or a whole pod, asks of the node.
     Resources { requests: Option<BTreeMap<String, Quantity>>, }
     /// How a pod is.
     PodStatus {
@@ -189,4 +207,11 @@ listed! {
     PersistentVolume = core::PersistentVolume;
     PodDisruptionBudget = policy::PodDisruptionBudget;
     VolumeAttachment = storage::VolumeAttachment;
+}
+
+/// Whether the condition Ready of this pod is True.
+#[must_use]
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_deref()).unwrap_or_default();
+    conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True")
 }

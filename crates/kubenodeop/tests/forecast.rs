@@ -135,9 +135,7 @@ async fn borne_out(count: usize, blocked: usize, seed: impl FnOnce(&Sim)) -> Pla
 /// A plan that wrote nothing, and then the drain that meets what it foretold.
 async fn plan_and_drain(sim: &Sim, cluster: &ApiClient, blocked: usize) -> Plan {
     let before = sim.list("pods");
-    let plan = survey::plan(cluster, &n1(), AttemptRules::default().machines, kubenodeop::SurgeRule::Never)
-        .await
-        .unwrap();
+    let plan = survey::plan(cluster, &n1(), &AttemptRules::default()).await.unwrap();
     let written: Vec<_> = sim.faults().requests().into_iter().filter(|seen| seen.method != "GET").collect();
     assert!(written.is_empty(), "a plan writes nothing: {written:?}");
     assert_eq!(sim.list("pods"), before);

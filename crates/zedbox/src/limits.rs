@@ -1,9 +1,14 @@
 //! Waits and counts of all agents from one JSON file. Bad members are named; nothing is taken half.
 
 use std::path::Path;
+use std::time::Duration;
 
+use agent::settings::{DRAIN_TIMEOUT, Properties};
+use agent::wire::{self, GLOBAL};
 use anyhow::Context as _;
+use pubsub::TopicRoot;
 use serde::Deserialize;
+use topics::{ConfigItemValueMap, go_json};
 
 /// One object an agent; what is left out keeps its default.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -32,6 +37,17 @@ impl Limits {
     pub(crate) fn of(file: serde_json::Value) -> anyhow::Result<Self> {
         serde_json::from_value(file).context("read the limits of the demo")
     }
+}
+
+/// How long an attempt to drain lasts by the config of this device; as long as without one where there is none.
+pub(crate) fn attempt_limit(topic_root: &TopicRoot) -> anyhow::Result<Duration> {
+    let file = wire::path::<ConfigItemValueMap>(topic_root, "zedagent", GLOBAL);
+    let doing = || format!("read the properties of the controller in {}", file.display());
+    let Some(bytes) = pubsub::store::read(&file, pubsub::FILE_LIMIT_BYTES).with_context(doing)? else {
+        return Ok(Properties::default().time(DRAIN_TIMEOUT));
+    };
+    let map = go_json::from_slice(&bytes).with_context(doing)?;
+    Ok(Properties::from_map(&map, &Properties::default()).0.time(DRAIN_TIMEOUT))
 }
 
 #[cfg(test)]

@@ -209,7 +209,8 @@ impl Limits {
     }
 
     /// The rules of an attempt that may last so long.
-    pub(crate) fn rules(&self, attempt: Duration) -> AttemptRules {
+    #[must_use]
+    pub fn rules(&self, attempt: Duration) -> AttemptRules {
         AttemptRules {
             attempt,
             attempt_then: self.attempt_limit_then,

@@ -56,9 +56,8 @@ pub(crate) async fn up(sim: &Sim, count: usize) {
 pub(crate) async fn plan(world: &World, policy: MachinePolicy) -> Plan {
     let before = world.cluster.asked_by_agents().len();
     let node = kubeapi::NodeName::parse(NODE).unwrap();
-    let plan = kubenodeop::survey::plan(&world.cluster.handle(), &node, policy, kubenodeop::SurgeRule::Never)
-        .await
-        .unwrap();
+    let rules = kubenodeop::AttemptRules { machines: policy, ..kubenodeop::AttemptRules::default() };
+    let plan = kubenodeop::survey::plan(&world.cluster.handle(), &node, &rules).await.unwrap();
     let asked = world.cluster.asked_by_agents();
     assert!(asked[before..].iter().all(|(method, _)| method == "GET"), "a plan writes nothing");
     plan

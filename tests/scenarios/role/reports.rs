@@ -99,14 +99,8 @@ async fn s1_the_plan_asks_for_what_its_own_role_grants_and_nothing_else() {
     crate::machines::add_machines(&world, "succeed").await;
     crate::storage::install(world.cluster.sim(), "");
     let node = NodeName::parse("edge-node-1").unwrap();
-    let plan = kubenodeop::plan::survey::plan(
-        &world.cluster.handle(),
-        &node,
-        AttemptRules::default().machines,
-        kubenodeop::SurgeRule::Never,
-    )
-    .await
-    .unwrap();
+    let rules = AttemptRules::default();
+    let plan = kubenodeop::plan::survey::plan(&world.cluster.handle(), &node, &rules).await.unwrap();
     assert!(plan.notes.iter().any(|it| it.contains("volume shop/data (pvc-1)")), "{:?}", plan.notes);
     let sources = cluster::ClusterSource::ALL.into();
     cluster::drain(&world.cluster.handle(), node.as_str(), &sources, || Clock::new().wall().to_timestamp())

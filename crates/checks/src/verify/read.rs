@@ -110,7 +110,7 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
             .list("nodes", all_nodes.as_deref(), of_nodes)
             .list("leases", renewals.as_deref(), |all| nodes::silent(known, all, now))
             .layer("nodes"),
-        LayerCheck::default().list("nodes", all_nodes.as_deref(), nodes::tainted).layer("taints"),
+        LayerCheck::default().list("nodes", all_nodes.as_deref(), of_taints).layer("taints"),
         volumes_layer.layer("storage"),
         workloads(|it| &it.0).layer("system"),
         workloads(|it| &it.1).layer("applications"),
@@ -119,6 +119,10 @@ pub async fn look(cluster: &ApiClient, own: impl Fn() -> Timestamp) -> Vec<Verif
             .list("virtual machines", guests.as_deref(), machines::not_running)
             .layer("machines"),
     ]
+}
+
+fn of_taints(all: &[Value]) -> Vec<Finding> {
+    [nodes::tainted(all), nodes::unusual_taints(all)].concat()
 }
 
 fn of_nodes(all: &[Value]) -> Vec<Finding> {

@@ -2,6 +2,7 @@
 //!
 //! Not here: when (`engine`), and what follows from an answer.
 
+pub(crate) mod budgets;
 pub mod evict;
 pub mod pods;
 pub(crate) mod refused;

@@ -1,4 +1,4 @@
-//! Pods and budgets as the server has them, turned into facts.
+//! Pods as the server has them, turned into facts.
 //!
 //! Not here: what is done with a pod (`plan`). Sources: spec/agents.md 4.4; kubectl's drain filters (a finished
 //! pod counts as without `DaemonSet`, a pod of a vanished one leaves when forced).
@@ -9,12 +9,11 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 use kube::api::GetParams;
 use kube::core::Request;
 
-use crate::plan::budget::{BudgetFacts, Condition, Holds, Selector};
 use crate::plan::placement::tolerates_cordon;
 use crate::plan::tier::{Signs, Tier};
 use crate::plan::{KEPT_APPS_SELECTOR, PodFacts, PodOwner};
@@ -22,7 +21,7 @@ use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::found;
 use kubeapi::names::{NodeName, PodRef, PodUid};
-use kubeapi::slim::{Known, Pod, PodDisruptionBudget};
+use kubeapi::slim::{Known, Pod, is_ready};
 use kubeapi::watch::WatchScope;
 
 /// Kubernetes puts this on the kubelet's images of static pods.
@@ -65,16 +64,6 @@ pub(crate) fn scope(node: &NodeName) -> WatchScope {
     }
 }
 
-/// The budgets of `namespace` as a thing to follow.
-pub(crate) fn budget_scope(namespace: &str) -> WatchScope {
-    WatchScope {
-        what: format!("disruption budgets of namespace {namespace}"),
-        path: PodDisruptionBudget::url_path(Some(namespace)),
-        fields: None,
-        labels: None,
-    }
-}
-
 /// The UID of a `DaemonSet`, `None` when there is none of this name.
 async fn daemon_set_uid(cluster: &ApiClient, namespace: &str, name: &str) -> Result<Option<String>, Error> {
     let sets = Request::new(DaemonSet::url_path(&(), Some(namespace)));
@@ -87,9 +76,14 @@ fn controller(pod: &Pod) -> Option<&OwnerReference> {
     pod.metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
 }
 
-/// Namespace and name of the pod's `DaemonSet`, and the UID by which the pod knows it.
+/// The API group of a controller; empty for Kubernetes' core.
+fn group(owner: &OwnerReference) -> &str {
+    owner.api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Namespace and name of the pod's `DaemonSet`, where it is one of Kubernetes, and the UID by which the pod knows it.
 fn daemon_set(pod: &Pod) -> Option<((String, String), &str)> {
-    let owner = controller(pod).filter(|owner| owner.kind == "DaemonSet")?;
+    let owner = controller(pod).filter(|it| it.kind == "DaemonSet" && group(it) == "apps")?;
     Some(((pod.metadata.namespace.clone().unwrap_or_default(), owner.name.clone()), &owner.uid))
 }
 
@@ -115,20 +109,25 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
         .map_or(DEFAULT_GRACE, Duration::from_secs);
     let claims = claims(pod);
     let mirror = meta.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR_ANNOTATION));
+    let maker = controller(pod);
+    let set = maker.filter(|it| it.kind == "DaemonSet");
     PodFacts {
         pod: pod_ref(pod),
         labels: meta.labels.clone().unwrap_or_default(),
         finished: matches!(phase, Some("Succeeded" | "Failed")),
+        pending: phase == Some("Pending"),
+        ready: is_ready(pod),
         terminating: meta.deletion_timestamp.is_some(),
         never_ready: never_ready(pod),
         grace,
-        owner: match controller(pod) {
+        owner: match maker {
             _ if mirror => PodOwner::Kubelet,
             None => PodOwner::Nobody,
-            Some(owner) if owner.kind == "DaemonSet" => PodOwner::DaemonSet,
+            Some(_) if set.is_some() => PodOwner::DaemonSet,
             Some(_) => PodOwner::Other,
         },
-        workload: controller(pod).map(|it| format!("{}/{}", it.kind, it.name)).unwrap_or_default(),
+        workload: maker.map(|it| format!("{}/{}", it.kind, it.name)).unwrap_or_default(),
+        daemon_group: set.map(group).filter(|it| *it != "apps").unwrap_or_default().to_owned(),
         tier: tier(pod, !claims.is_empty()),
         priority: priority(pod),
         claims,
@@ -189,55 +188,6 @@ pub(crate) fn pod_ref(pod: &Pod) -> PodRef {
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
         name: pod.metadata.name.clone().unwrap_or_default(),
         uid: PodUid::new(pod.metadata.uid.clone().unwrap_or_default()),
-    }
-}
-
-/// The facts about a budget.
-pub(crate) fn budget_facts(budget: &PodDisruptionBudget) -> BudgetFacts {
-    let status = budget.status.as_ref();
-    let (healthy, expected) = (
-        status.and_then(|status| status.current_healthy).unwrap_or(0),
-        status.and_then(|status| status.expected_pods).unwrap_or(0),
-    );
-    BudgetFacts {
-        namespace: budget.metadata.namespace.clone().unwrap_or_default(),
-        name: budget.metadata.name.clone().unwrap_or_default(),
-        selector: budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()).map(selector),
-        allowed: status.and_then(|status| status.disruptions_allowed).unwrap_or(0),
-        healthy,
-        desired: status.and_then(|status| status.desired_healthy).unwrap_or(0),
-        expected,
-        uncounted: uncounted(budget, healthy, expected),
-    }
-}
-
-/// Why the disruption controller cannot count the pods of a budget. It says so by a condition; of pods without a
-/// controller it counts none, and says nothing.
-fn uncounted(budget: &PodDisruptionBudget, healthy: i32, expected: i32) -> String {
-    let conditions = budget.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut failed = conditions.filter(|it| {
-        it.type_ == "DisruptionAllowed" && it.status == "False" && it.reason.as_deref() == Some("SyncFailed")
-    });
-    if let Some(failed) = failed.next() {
-        failed.message.clone().unwrap_or_default()
-    } else if healthy > 0 && expected == 0 {
-        "they have no controller, and the budget is no number in minAvailable".to_owned()
-    } else {
-        String::new()
-    }
-}
-
-pub(crate) fn selector(selector: &LabelSelector) -> Selector {
-    let conditions = selector.match_expressions.as_deref().unwrap_or_default();
-    Selector {
-        labels: selector.match_labels.clone().unwrap_or_default(),
-        conditions: conditions
-            .iter()
-            .map(|condition| Condition {
-                key: condition.key.clone(),
-                holds: Holds::new(&condition.operator, condition.values.clone().unwrap_or_default()),
-            })
-            .collect(),
     }
 }
 
@@ -381,6 +331,26 @@ mod tests {
         assert!(!parsed(pod_object("a")).tolerates_cordon);
     }
 
+    fn of_group(kind: &str, version: &str) -> PodFacts {
+        let mut pod = owned("a", kind, "d");
+        pod["metadata"]["ownerReferences"][0]["apiVersion"] = json!(version);
+        looked_up(&serde_json::from_value(pod).unwrap(), &BTreeMap::new())
+    }
+
+    #[test]
+    fn k4_a_daemon_set_of_another_api_group_is_kept_and_told_by_its_group() {
+        let foreign = of_group("DaemonSet", "apps.kruise.io/v1alpha1");
+        assert_eq!(foreign.class(), PodClass::Keep(KeepReason::DaemonSet));
+        assert_eq!(foreign.daemon_group, "apps.kruise.io");
+        let own = of_group("DaemonSet", "apps/v1");
+        assert_eq!(
+            (own.owner, own.daemon_group.as_str()),
+            (PodOwner::VanishedDaemonSet, ""),
+            "it was looked for"
+        );
+        assert_eq!(of_group("StatefulSet", "apps.kruise.io/v1beta1").class(), PodClass::Leave);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn d5_a_list_is_read_from_the_store_and_leaves_out_longhorns_own_parts() {
         let (cluster, calls) = mock::cluster(vec![mock::list("5", &[pod_object("a")])]);
@@ -409,68 +379,5 @@ mod tests {
             let found = found.map(|pods| pods[0].owner).map_err(|error| error.is_retryable());
             assert_eq!(found, expected);
         }
-    }
-
-    #[test]
-    fn the_facts_of_a_budget_follow_its_object() {
-        let budget = json!({
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"namespace": "shop", "name": "web"},
-            "spec": {"selector": {
-                "matchLabels": {"app": "web"},
-                "matchExpressions": [
-                    {"key": "a", "operator": "In", "values": ["x"]},
-                    {"key": "b", "operator": "NotIn", "values": ["x"]},
-                    {"key": "c", "operator": "Exists"},
-                    {"key": "d", "operator": "DoesNotExist"},
-                    {"key": "e", "operator": "Gt", "values": ["1"]},
-                ],
-            }},
-            "status": {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 4},
-        });
-        let found = budget_facts(&serde_json::from_value(budget).unwrap());
-        assert_eq!(
-            found.to_string(),
-            "PodDisruptionBudget shop/web allows 1 disruption: 3 of 4 pods healthy, 2 required"
-        );
-        let held: Vec<Holds> = found.selector.unwrap().conditions.into_iter().map(|it| it.holds).collect();
-        let x = || vec!["x".to_owned()];
-        assert_eq!(
-            held,
-            [
-                Holds::In(x()),
-                Holds::NotIn(x()),
-                Holds::Exists,
-                Holds::Absent,
-                Holds::Stranger("Gt".to_owned())
-            ]
-        );
-        let of = |status: Value| {
-            budget_facts(
-                &serde_json::from_value(json!({ "metadata": { "name": "b" }, "status": status })).unwrap(),
-            )
-            .uncounted
-        };
-        let said = |status: &str, reason: &str, message: &str| {
-            json!([{ "type": "DisruptionAllowed", "status": status, "reason": reason, "message": message,
-                     "lastTransitionTime": "2026-03-14T09:30:00Z" }])
-        };
-        // As kube-apiserver 1.36 has them: pods without a controller behind maxUnavailable, then an integer in
-        // minAvailable; a controller that cannot be scaled.
-        let counts = json!({ "currentHealthy": 1, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0,
-                             "conditions": said("False", "InsufficientPods", "") });
-        assert!(of(counts).starts_with("they have no controller"));
-        let counts = json!({ "currentHealthy": 1, "desiredHealthy": 0, "disruptionsAllowed": 1, "expectedPods": 1,
-                             "conditions": said("True", "SufficientPods", "") });
-        assert_eq!(of(counts), "");
-        let why = "vmis.kubevirt.io does not implement the scale subresource";
-        let failed =
-            json!({ "currentHealthy": 0, "expectedPods": 0, "conditions": said("False", "SyncFailed", why) });
-        assert_eq!(of(failed), why);
-        // An application with no pods at all is counted.
-        assert_eq!(of(json!({ "currentHealthy": 0, "expectedPods": 0 })), "");
-        let bare = budget_facts(&PodDisruptionBudget::default());
-        assert_eq!((bare.selector, bare.allowed), (None, 0), "a budget that was never counted has no room");
     }
 }

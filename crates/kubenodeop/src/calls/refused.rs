@@ -101,7 +101,8 @@ fn choose(refused: &[PermanentRefusal]) -> Vec<CallTrial<'_>> {
 fn namespace(call: &RefusedCall) -> &str {
     match call {
         RefusedCall::Look | RefusedCall::Machines | RefusedCall::Cordon => "",
-        RefusedCall::Evict(pod) | RefusedCall::Remove(pod, _) | RefusedCall::Delete(pod) => &pod.namespace,
+        RefusedCall::Evict(pod) | RefusedCall::Delete(pod) => &pod.namespace,
+        RefusedCall::Remove(guarded) => &guarded.pod.namespace,
     }
 }
 
@@ -112,7 +113,8 @@ fn name(call: &RefusedCall) -> String {
         RefusedCall::Machines => "list the virtual machines of this node".to_owned(),
         RefusedCall::Cordon => "change this node".to_owned(),
         RefusedCall::Evict(pod) => format!("evict pod {pod}"),
-        RefusedCall::Remove(pod, _) | RefusedCall::Delete(pod) => format!("delete pod {pod}"),
+        RefusedCall::Delete(pod) => format!("delete pod {pod}"),
+        RefusedCall::Remove(guarded) => format!("delete pod {}", guarded.pod),
     }
 }
 
@@ -120,7 +122,7 @@ fn name(call: &RefusedCall) -> String {
 async fn rehearse(cluster: &ApiClient, node: &NodeName, call: &RefusedCall) -> Reply {
     let result = match call {
         RefusedCall::Evict(pod) => return evict::evict(cluster, pod, true).await,
-        RefusedCall::Remove(pod, labels) => return remove::remove(cluster, pod, labels, true).await,
+        RefusedCall::Remove(guarded) => return remove::remove(cluster, guarded, true).await,
         RefusedCall::Delete(pod) => return remove::delete(cluster, pod, true).await,
         RefusedCall::Machines => {
             let policy = MachinePolicy::MigrateOrHold;
@@ -153,6 +155,7 @@ mod tests {
     use kubeapi::reply;
 
     const LONG: Duration = Duration::from_secs(300);
+    const MARK: &str = "PATCH /api/v1/namespaces/shop/pods/a/status?&dryRun=All";
     const WEBHOOK: &str = "admission webhook \"guard.example.com\" denied the request: not now";
 
     fn refused(call: RefusedCall, code: u16, message: &str) -> PermanentRefusal {
@@ -177,6 +180,7 @@ mod tests {
                     mock::object(&json!({"metadata": {"name": "n1", "labels": {"node-uuid": "another"}}}))
                 }
                 list if list.starts_with("GET") => mock::list("9", &[]),
+                mark if mark.starts_with("PATCH") => mock::object(&json!({})),
                 _ => mock::status(201, ""),
             }
         });
@@ -235,16 +239,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_kind_of_call_is_repeated_as_itself_and_changes_nothing() {
-        let labels = pod("a").labels;
         let calls = [
             (RefusedCall::Look, "list the pods of this node", vec!["GET /api/v1/pods?"]),
             (RefusedCall::Cordon, "change this node", vec!["PATCH /api/v1/nodes/n1?&dryRun=All"]),
             (
-                RefusedCall::Remove(pod("a").pod, labels),
+                RefusedCall::Remove(pod("a").guarded()),
                 "delete pod shop/a",
-                vec!["GET /apis/policy/v1/namespaces/shop/poddisruptionbudgets?", "DELETE"],
+                vec!["GET /apis/policy/v1/namespaces/shop/poddisruptionbudgets?", MARK, "DELETE"],
             ),
-            (RefusedCall::Delete(pod("a").pod), "delete pod shop/a", vec!["DELETE"]),
+            (RefusedCall::Delete(pod("a").pod), "delete pod shop/a", vec![MARK, "DELETE"]),
         ];
         for (call, words, expected) in calls {
             let (cluster, calls, open) = server(403, "forbidden");
@@ -272,7 +275,8 @@ mod tests {
         let each = LONG.as_secs() / 2;
         let (most, some) = (usize::try_from(each).unwrap() * 6 / 5, calls.lines().len());
         assert!((100..=most).contains(&some), "{some} calls in {} s", LONG.as_secs());
-        let deletes = calls.lines().iter().filter(|it| it.starts_with("DELETE")).count();
+        // Each begins with its mark.
+        let deletes = calls.lines().iter().filter(|it| it.starts_with(MARK)).count();
         assert!(deletes >= some / 5, "{deletes} of {some}");
     }
 

@@ -3,8 +3,9 @@
 //! Not here: when to take which. Sources: goals D1, D6; the eviction API's own order of work (Kubernetes page
 //! "API-initiated Eviction"): it claims a disruption on the budget's status, under the version that it has read,
 //! and deletes the pod only then. It does so for one budget and refuses for more; [`claim_and_delete`] does the
-//! same for each of several.
+//! same for each of several. Each deletion is marked as a disruption first, as there.
 
+mod mark;
 mod recount;
 
 use std::collections::BTreeMap;
@@ -15,13 +16,13 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::core::{ObjectList, Request};
 use serde_json::{Value, json};
 
-use crate::calls::pods::budget_facts;
-use crate::plan::budget::BudgetFacts;
+use crate::calls::budgets::facts as budget_facts;
+use crate::plan::budget::{BudgetFacts, GuardedPod};
 use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::PodRef;
 use kubeapi::reply::Reply;
-use kubeapi::slim::{Pod, PodDisruptionBudget};
+use kubeapi::slim::{Pod, PodDisruptionBudget, is_ready};
 
 pub(crate) use recount::recount;
 
@@ -31,31 +32,29 @@ const CLAIM_HOLDS: SignedDuration = SignedDuration::from_secs(90);
 /// More claims than this at a time the eviction API does not make on one budget either.
 const MOST_CLAIMS: usize = 2000;
 
-/// Deletes exactly this pod, with its own grace period, once each budget that guards `labels` has given room for
-/// it. Budgets are claimed in the order of their names. While one has no room nothing is written, and the reply
-/// is [`Reply::Budget`] with the names and numbers of all. Another writer's change in between is
-/// [`Reply::Conflict`]; claims made by then hold for the next call. Unlike the eviction API it lets no pod pass
-/// because it is not Ready.
+/// Deletes exactly this pod, with its own grace period, once each budget that guards it has given room for it. Budgets
+/// are claimed in the order of their names, but for those that let the pod pass, as the eviction API passes them. While
+/// one has no room nothing is written, and the reply is [`Reply::Budget`] with the names and numbers of all. Another
+/// writer's change in between is [`Reply::Conflict`]; claims made by then hold for the next call.
 ///
 /// Dropping the future leaves open what the server has carried out; a claim without deletion lapses by itself.
-pub async fn claim_and_delete(cluster: &ApiClient, pod: &PodRef, labels: &BTreeMap<String, String>) -> Reply {
-    remove(cluster, pod, labels, false).await
+pub async fn claim_and_delete(cluster: &ApiClient, pod: &GuardedPod) -> Reply {
+    remove(cluster, pod, false).await
 }
 
 /// [`claim_and_delete`]; with `dry` the same calls as dry runs, which change nothing.
-pub(crate) async fn remove(
-    cluster: &ApiClient,
-    pod: &PodRef,
-    labels: &BTreeMap<String, String>,
-    dry: bool,
-) -> Reply {
+pub(crate) async fn remove(cluster: &ApiClient, guarded: &GuardedPod, dry: bool) -> Reply {
+    let pod = &guarded.pod;
     let (budgets, now) = match read(cluster, &pod.namespace).await {
         Ok(read) => read,
         Err(error) => return of_budget(error.reply()),
     };
     let budgets: Vec<GuardingBudget> =
-        budgets.into_iter().filter(|budget| budget.facts.guards(labels)).collect();
-    let open: Vec<&GuardingBudget> = budgets.iter().filter(|budget| !budget.claimed_for(pod, now)).collect();
+        budgets.into_iter().filter(|budget| budget.facts.guards(&guarded.labels)).collect();
+    let (passed, asked): (Vec<&GuardingBudget>, Vec<&GuardingBudget>) =
+        budgets.iter().partition(|budget| budget.facts.passes(guarded.ready));
+    let open: Vec<&GuardingBudget> =
+        asked.into_iter().filter(|budget| !budget.claimed_for(pod, now)).collect();
     if open.iter().any(|budget| !budget.gives_room()) {
         let lines: Vec<String> = budgets.iter().map(GuardingBudget::line).collect();
         return Reply::Budget { text: lines.join("; "), retry_after: None };
@@ -65,22 +64,37 @@ pub(crate) async fn remove(
             return reply;
         }
     }
-    delete(cluster, pod, dry).await
+    marked_and_deleted(cluster, pod, dry, !passed.is_empty()).await
 }
 
 /// Deletes exactly this pod, with its own grace period, whatever its budgets say; with `dry` only as a dry run.
 pub async fn delete(cluster: &ApiClient, pod: &PodRef, dry: bool) -> Reply {
-    ordered(cluster, pod, DeleteParams { dry_run: dry, ..DeleteParams::default() }).await
+    marked_and_deleted(cluster, pod, dry, false).await
+}
+
+/// Marks the pod and deletes it, where it is `sick` only if it is still not Ready.
+async fn marked_and_deleted(cluster: &ApiClient, pod: &PodRef, dry: bool, sick: bool) -> Reply {
+    let marked = match mark::mark(cluster, pod, dry).await {
+        Ok(marked) => marked,
+        Err(error) => return error.reply(),
+    };
+    if sick && is_ready(&marked) {
+        return Reply::Conflict { text: format!("pod {pod} is Ready now, and its budgets guard it") };
+    }
+    // Nor does it become Ready in between.
+    let version = marked.metadata.resource_version.filter(|_| sick && !dry);
+    ordered(cluster, pod, version, DeleteParams { dry_run: dry, ..DeleteParams::default() }).await
 }
 
 /// Deletes the object of exactly this pod at once, without waiting for its kubelet: only for a pod of which no container
 /// lives.
 pub(crate) async fn delete_now(cluster: &ApiClient, pod: &PodRef) -> Reply {
-    ordered(cluster, pod, DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() }).await
+    let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+    ordered(cluster, pod, None, at_once).await
 }
 
-async fn ordered(cluster: &ApiClient, pod: &PodRef, how: DeleteParams) -> Reply {
-    let exactly_this = Preconditions { uid: Some(pod.uid.to_string()), resource_version: None };
+async fn ordered(cluster: &ApiClient, pod: &PodRef, version: Option<String>, how: DeleteParams) -> Reply {
+    let exactly_this = Preconditions { uid: Some(pod.uid.to_string()), resource_version: version };
     let how = DeleteParams { preconditions: Some(exactly_this), ..how };
     let request = Request::new(Pod::url_path(Some(&pod.namespace))).delete(&pod.name, &how);
     match cluster.order(&format!("delete pod {pod}"), request).await {
@@ -218,6 +232,7 @@ pub(crate) mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::plan::PodFacts;
     use crate::plan::class::tests::pod;
     use kubeapi::mock::{self, AfterLines, MockReply, RecordedCalls};
     use kubeapi::reply::ReplyClass;
@@ -225,6 +240,7 @@ pub(crate) mod tests {
     pub(super) const LIST: &str = "GET /apis/policy/v1/namespaces/shop/poddisruptionbudgets?";
     const CLAIM_A: &str = "PUT /apis/policy/v1/namespaces/shop/poddisruptionbudgets/a/status?";
     pub(super) const CLAIM_B: &str = "PUT /apis/policy/v1/namespaces/shop/poddisruptionbudgets/b/status?";
+    const MARK: &str = "PATCH /api/v1/namespaces/shop/pods/web-0/status?&fieldManager=pillar-rs";
     const DELETE: &str = "DELETE /api/v1/namespaces/shop/pods/web-0?";
 
     pub(super) fn budget(name: &str, app: &str, allowed: i32) -> Value {
@@ -240,18 +256,22 @@ pub(crate) mod tests {
         mock::object(&json!({}))
     }
 
+    fn lines(all: &[&str]) -> Vec<String> {
+        all.iter().map(ToString::to_string).collect()
+    }
+
     async fn remove(answers: Vec<MockReply>) -> (Reply, RecordedCalls) {
         let (cluster, calls) = mock::cluster(answers);
         let pod = pod("web-0");
-        (claim_and_delete(&cluster, &pod.pod, &pod.labels).await, calls)
+        (claim_and_delete(&cluster, &pod.guarded()).await, calls)
     }
 
     #[tokio::test(start_paused = true)]
     async fn d6_all_budgets_are_claimed_as_they_were_read_and_the_pod_goes_by_its_uid() {
         let listed = [budget("b", "web", 1), budget("x", "other", 0), budget("a", "web", 2)];
-        let (reply, calls) = remove(vec![mock::list("9", &listed), done(), done(), done()]).await;
+        let (reply, calls) = remove(vec![mock::list("9", &listed), done(), done(), done(), done()]).await;
         assert_eq!(reply, Reply::Done);
-        assert_eq!(calls.lines(), [LIST, CLAIM_A, CLAIM_B, DELETE]);
+        assert_eq!(calls.lines(), [LIST, CLAIM_A, CLAIM_B, MARK, DELETE]);
         let calls = calls.all();
         for (call, name, left) in [(&calls[1], "a", 1), (&calls[2], "b", 0)] {
             let mut body: Value = serde_json::from_str(&call.body).unwrap();
@@ -264,7 +284,14 @@ pub(crate) mod tests {
             expected["status"]["disruptedPods"]["web-0"] = Value::Null;
             assert_eq!(body, expected, "all but the claim as it was, the version named");
         }
-        assert_eq!(calls[3].body, r#"{"preconditions":{"uid":"uid-web-0"}}"#);
+        let mut mark: Value = serde_json::from_str(&calls[3].body).unwrap();
+        assert!(mark["status"]["conditions"][0]["lastTransitionTime"].take().is_string());
+        let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+            "message": "its node is being drained", "lastTransitionTime": null});
+        let status = json!({"conditions": [condition]});
+        assert_eq!(mark, json!({"metadata": {"uid": "uid-web-0"}, "status": status}));
+        assert_eq!(calls[3].content_type, "application/strategic-merge-patch+json");
+        assert_eq!(calls[4].body, r#"{"preconditions":{"uid":"uid-web-0"}}"#);
     }
 
     #[tokio::test(start_paused = true)]
@@ -309,8 +336,8 @@ pub(crate) mod tests {
             budget
         };
         let fresh = [claimed(SignedDuration::from_secs(5)), budget("b", "web", 1)];
-        let (reply, calls) = remove(vec![mock::list("9", &fresh), done(), done()]).await;
-        assert_eq!((reply, calls.lines()), (Reply::Done, vec![LIST.into(), CLAIM_B.into(), DELETE.into()]));
+        let (reply, calls) = remove(vec![mock::list("9", &fresh), done(), done(), done()]).await;
+        assert_eq!((reply, calls.lines()), (Reply::Done, lines(&[LIST, CLAIM_B, MARK, DELETE])));
 
         let old = [claimed(SignedDuration::from_secs(600)), budget("b", "web", 1)];
         let (reply, calls) = remove(vec![mock::list("9", &old)]).await;
@@ -329,8 +356,8 @@ pub(crate) mod tests {
         claimed["status"]["disruptedPods"]["web-0"] = json!("2031-02-03T04:05:00Z");
         let listed = [claimed, budget("b", "web", 1)];
         let (reply, calls) =
-            remove(vec![dated("Mon, 03 Feb 2031 04:06:00 GMT", &listed), done(), done()]).await;
-        assert_eq!((reply, calls.lines()), (Reply::Done, vec![LIST.into(), CLAIM_B.into(), DELETE.into()]));
+            remove(vec![dated("Mon, 03 Feb 2031 04:06:00 GMT", &listed), done(), done(), done()]).await;
+        assert_eq!((reply, calls.lines()), (Reply::Done, lines(&[LIST, CLAIM_B, MARK, DELETE])));
         let body: Value = serde_json::from_str(&calls.all()[1].body).unwrap();
         assert_eq!(body["status"]["disruptedPods"]["web-0"], "2031-02-03T04:06:00Z");
         let (reply, calls) = remove(vec![dated("Mon, 03 Feb 2031 04:07:00 GMT", &listed)]).await;
@@ -377,31 +404,74 @@ pub(crate) mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn d2_each_reply_to_a_deletion_arrives_in_its_class() {
-        let busy = MockReply::Full(429, vec![("retry-after", "7")], "Too many requests".to_owned());
-        let table = [
-            (mock::status(200, ""), ReplyClass::Done),
-            (mock::status(202, ""), ReplyClass::Done),
-            (mock::status(404, "pods \"web-0\" not found"), ReplyClass::Done),
-            (
-                mock::status(409, "Precondition failed: UID in precondition: 1, UID in object meta: 2"),
-                ReplyClass::Done,
-            ),
-            (busy, ReplyClass::Throttle),
-            (mock::status(500, ""), ReplyClass::Transient),
-            (mock::status(504, ""), ReplyClass::Transient),
-            (MockReply::Refused("connection refused"), ReplyClass::Transient),
-            (MockReply::Silence, ReplyClass::Transient),
-            (mock::status(401, ""), ReplyClass::Permanent),
-            (mock::status(403, "forbidden"), ReplyClass::Permanent),
-        ];
-        for (number, (answer, class)) in table.into_iter().enumerate() {
-            let (cluster, calls) = mock::cluster(vec![answer]);
+        let table = || {
+            let busy = MockReply::Full(429, vec![("retry-after", "7")], "Too many requests".to_owned());
+            [
+                (mock::status(200, ""), ReplyClass::Done),
+                (mock::status(202, ""), ReplyClass::Done),
+                (mock::status(404, "pods \"web-0\" not found"), ReplyClass::Done),
+                (
+                    mock::status(409, "Precondition failed: UID in precondition: 1, UID in object meta: 2"),
+                    ReplyClass::Done,
+                ),
+                (busy, ReplyClass::Throttle),
+                (mock::status(500, ""), ReplyClass::Transient),
+                (mock::status(504, ""), ReplyClass::Transient),
+                (MockReply::Refused("connection refused"), ReplyClass::Transient),
+                (MockReply::Silence, ReplyClass::Transient),
+                (mock::status(401, ""), ReplyClass::Permanent),
+                (mock::status(403, "forbidden"), ReplyClass::Permanent),
+            ]
+        };
+        for (number, (answer, class)) in table().into_iter().enumerate() {
+            let (cluster, calls) = mock::cluster(vec![done(), answer]);
             let reply = delete(&cluster, &pod("web-0").pod, false).await;
             assert_eq!(reply.class(), class, "row {number}: {reply:?}");
-            assert_eq!(calls.lines(), [DELETE], "row {number}");
+            assert_eq!(calls.lines(), [MARK, DELETE], "row {number}");
             if class == ReplyClass::Throttle {
                 assert_eq!(reply.retry_after(), Some(Duration::from_secs(7)));
             }
         }
+        // Of the mark the same is true: without it nothing is deleted.
+        for (number, (answer, class)) in table().into_iter().enumerate().skip(2) {
+            let (cluster, calls) = mock::cluster(vec![answer]);
+            let reply = delete(&cluster, &pod("web-0").pod, false).await;
+            assert_eq!((reply.class(), calls.lines()), (class, lines(&[MARK])), "mark, row {number}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn k3_budgets_that_let_a_sick_pod_pass_are_neither_asked_nor_claimed() {
+        let lenient = || {
+            let mut budget = budget("b", "web", 0);
+            budget["spec"]["unhealthyPodEvictionPolicy"] = json!("AlwaysAllow");
+            budget["status"]["currentHealthy"] = json!(1);
+            budget
+        };
+        let sick = PodFacts { ready: false, ..pod("web-0") }.guarded();
+        let answered = |ready: &str| {
+            json!({"metadata": {"resourceVersion": "12"},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]}})
+        };
+        // `a` has enough healthy pods without it, `b` is told to let it pass.
+        let listed = || mock::list("9", &[lenient(), budget("a", "web", 0)]);
+        let (cluster, calls) = mock::cluster(vec![listed(), mock::object(&answered("False")), done()]);
+        assert_eq!(claim_and_delete(&cluster, &sick).await, Reply::Done);
+        assert_eq!(calls.lines(), [LIST, MARK, DELETE]);
+        let body = r#"{"preconditions":{"resourceVersion":"12","uid":"uid-web-0"}}"#;
+        assert_eq!(calls.all()[2].body, body, "it is still the pod that was not Ready");
+        // It has become Ready meanwhile.
+        let (cluster, calls) = mock::cluster(vec![listed(), mock::object(&answered("True"))]);
+        assert_eq!(claim_and_delete(&cluster, &sick).await.class(), ReplyClass::Transient);
+        assert_eq!(calls.lines(), [LIST, MARK]);
+        // A third one has no room, and its others are too few.
+        let mut third = budget("c", "web", 0);
+        third["status"]["currentHealthy"] = json!(1);
+        let (cluster, calls) = mock::cluster(vec![mock::list("9", &[lenient(), third])]);
+        assert_eq!(claim_and_delete(&cluster, &sick).await.class(), ReplyClass::Budget);
+        assert_eq!(calls.lines(), [LIST]);
+        // Of one that is Ready each asks for its own disruption.
+        let (reply, _) = remove(vec![listed()]).await;
+        assert_eq!(reply.class(), ReplyClass::Budget);
     }
 }

@@ -15,7 +15,8 @@ use kube::core::Request;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::calls::pods::{facts, pod_ref, selector};
+use crate::calls::budgets::selector;
+use crate::calls::pods::{facts, pod_ref};
 use crate::calls::unhealthy_pods::{hindrance, text};
 use crate::plan::placement::tolerates_cordon;
 use crate::plan::surge::{

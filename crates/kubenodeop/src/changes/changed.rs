@@ -105,7 +105,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::calls::pods;
+    use crate::calls::budgets;
     use crate::changes::watched::NodeMark;
     use crate::plan::PodFacts;
     use crate::plan::class::tests::pod;
@@ -150,7 +150,7 @@ mod tests {
     }
 
     fn watched() -> WatchedBlockers {
-        let known = pods::budget_facts(&serde_json::from_value(budget(0, 2, "1")).unwrap());
+        let known = budgets::facts(&serde_json::from_value(budget(0, 2, "1")).unwrap());
         WatchedBlockers {
             budgets: [("shop".to_owned(), vec![known])].into(),
             node: Some(NodeMark { unschedulable: true, ready: false }),

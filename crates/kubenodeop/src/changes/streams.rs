@@ -12,7 +12,7 @@ use crate::calls::volumes::ClaimName;
 use crate::engine::Event;
 use crate::plan::PodFacts;
 use crate::plan::budget::BudgetFacts;
-use crate::{calls::pods, calls::volumes, node, storage};
+use crate::{calls::budgets, calls::pods, calls::volumes, node, storage};
 use kubeapi::ApiClient;
 use kubeapi::names::NodeName;
 use kubeapi::slim::{Pod, PodDisruptionBudget};
@@ -66,16 +66,16 @@ pub(crate) fn node_events(cluster: &ApiClient, node: &NodeName, seed: u64) -> Bo
 /// The budgets of `namespace`, always all of them.
 pub(crate) fn budget_events(cluster: &ApiClient, namespace: String, seed: u64) -> BoxStream<'static, Event> {
     let known: BTreeMap<String, BudgetFacts> = BTreeMap::new();
-    follow::<PodDisruptionBudget>(cluster.clone(), pods::budget_scope(&namespace), seed)
+    follow::<PodDisruptionBudget>(cluster.clone(), budgets::scope(&namespace), seed)
         .scan(known, move |known, heard| {
             let event = match heard {
                 Update::Listed(all) => {
                     known.clear();
-                    known.extend(all.iter().map(pods::budget_facts).map(|it| (it.name.clone(), it)));
+                    known.extend(all.iter().map(budgets::facts).map(|it| (it.name.clone(), it)));
                     None
                 }
                 Update::Put(budget) => {
-                    let facts = pods::budget_facts(&budget);
+                    let facts = budgets::facts(&budget);
                     known.insert(facts.name.clone(), facts);
                     None
                 }

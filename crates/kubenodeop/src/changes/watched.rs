@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use crate::changes::machines::WatchedMachines;
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
-use crate::plan::budget::BudgetFacts;
+use crate::plan::budget::{BudgetFacts, GuardedPod};
 use crate::storage::{Cause, StorageView, VolumeState};
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::reply::RefusedBy;
@@ -58,8 +58,8 @@ pub enum RefusedCall {
     Cordon,
     /// The eviction of this pod.
     Evict(PodRef),
-    /// A claim on each budget of this pod, which has these labels, and its deletion.
-    Remove(PodRef, BTreeMap<String, String>),
+    /// A claim on each budget of this pod, and its deletion.
+    Remove(GuardedPod),
     /// The deletion of this pod.
     Delete(PodRef),
 }

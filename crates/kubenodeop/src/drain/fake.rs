@@ -91,7 +91,7 @@ pub(crate) fn pod(name: &str) -> Value {
             "resourceVersion": "1",
         },
         "spec": {"nodeName": "n1", "containers": []},
-        "status": {"phase": "Running"},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     })
 }
 

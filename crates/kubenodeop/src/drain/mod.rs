@@ -170,8 +170,9 @@ impl<'a> DrainExecutor<'a> {
                 let answer = surge::surge(cluster, &order.node, order.rules.surge, &surge).await;
                 Event::Surged { uid: surge.pod.uid, answer: answer.map_err(CallFailure::from) }
             }),
-            Effect::Remove(pod, labels) => self.call(async move {
-                answered(pod.uid.clone(), remove::claim_and_delete(cluster, &pod, &labels).await)
+            Effect::Remove(guarded) => self.call(async move {
+                let reply = remove::claim_and_delete(cluster, &guarded).await;
+                answered(guarded.pod.uid, reply)
             }),
             Effect::Delete(pod) => {
                 self.call(

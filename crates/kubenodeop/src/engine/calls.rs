@@ -97,9 +97,9 @@ impl PodTable {
             effects.push(Effect::FollowBudgets(namespace.clone()));
         }
         let guards = self.spaces.guards(&track.facts);
-        let full: BTreeSet<String> =
-            guards.iter().filter(|it| !it.has_room()).map(|it| it.name.clone()).collect();
-        let many = guards.len() > 1 && !track.facts.finished;
+        let shut = guards.iter().filter(|it| !it.admits(track.facts.ready));
+        let full: BTreeSet<String> = shut.map(|it| it.name.clone()).collect();
+        let many = track.facts.has_many(&guards);
         self.spaces.hold(&namespace, &full);
         if many {
             self.spaces.share(&namespace, &full);
@@ -124,18 +124,20 @@ impl PodTable {
         let mut shared = BTreeSet::new();
         for uid in self.book.held_in(namespace) {
             let Some(track) = self.book.get(&uid) else { continue };
-            let guards = self.spaces.guards(&track.facts);
-            holding.extend(guards.iter().filter(|it| !it.has_room()).map(|it| it.name.clone()));
-            let many = guards.len() > 1 && !track.facts.finished;
+            let (guards, ready) = (self.spaces.guards(&track.facts), track.facts.ready);
+            let shut: Vec<&&BudgetFacts> = guards.iter().filter(|it| !it.admits(ready)).collect();
+            holding.extend(shut.iter().map(|it| it.name.clone()));
+            let many = track.facts.has_many(&guards);
             if many {
-                shared.extend(guards.iter().filter(|it| !it.has_room()).map(|it| it.name.clone()));
+                shared.extend(shut.iter().map(|it| it.name.clone()));
             }
-            let on_hold = many && guards.iter().any(|it| !it.has_room());
-            let room = guards.iter().all(|it| it.allowed > taken.get(&it.name).copied().unwrap_or(0));
+            let on_hold = many && !shut.is_empty();
+            let left = |it: &BudgetFacts| it.allowed > taken.get(&it.name).copied().unwrap_or(0);
+            let room = guards.iter().all(|it| it.passes(ready) || left(it));
             let changed = before.as_ref().is_none_or(|before| before.guards(&track.facts.labels) != guards);
             let hurry = changed && room && matches!(track.state, PodState::Waiting { .. });
             if hurry {
-                for budget in &guards {
+                for budget in guards.iter().filter(|it| !it.passes(ready)) {
                     *taken.entry(budget.name.clone()).or_default() += 1;
                 }
             }
@@ -152,6 +154,19 @@ impl PodTable {
         self.spaces.share(namespace, &shared);
     }
 
+    /// A pod whose readiness or phase is another one: budgets that let it pass now hold it no longer.
+    pub(super) fn reweigh(&mut self, now: Mono, uid: &PodUid) {
+        let Some(track) = self.book.get(uid) else { return };
+        let guards = self.spaces.guards(&track.facts);
+        let shut = guards.iter().any(|it| !it.admits(track.facts.ready));
+        if track.on_hold && !(shut && track.facts.has_many(&guards)) {
+            self.book.change(uid, |track| {
+                track.on_hold = false;
+                track.hurry(now);
+            });
+        }
+    }
+
     /// By which call the pod is to be asked now; `None` when it has to wait for its budgets.
     fn way(&self, track: &PodTrack) -> Option<RemovalCall> {
         // A launcher that is deleted takes its guest with it, past KubeVirt's refusal.
@@ -161,12 +176,11 @@ impl PodTable {
         if track.delete_reason.is_some() {
             return Some(RemovalCall::Delete);
         }
-        // The eviction API lets a finished pod go, whatever its budgets say.
         let guards = self.spaces.guards(&track.facts);
-        if guards.len() < 2 || track.facts.finished {
+        if !track.facts.has_many(&guards) {
             return Some(RemovalCall::Evict);
         }
-        guards.iter().all(|budget| budget.has_room()).then_some(RemovalCall::Remove)
+        guards.iter().all(|budget| budget.admits(track.facts.ready)).then_some(RemovalCall::Remove)
     }
 
     /// Starts calls, as many as may be under way.
@@ -223,7 +237,7 @@ impl PodTable {
         }
         effects.push(match way {
             RemovalCall::Evict => Effect::Evict(pod),
-            RemovalCall::Remove => Effect::Remove(pod, track.facts.labels.clone()),
+            RemovalCall::Remove => Effect::Remove(track.facts.guarded()),
             RemovalCall::Delete => Effect::Delete(pod),
         });
         self.book.change(uid, |track| {

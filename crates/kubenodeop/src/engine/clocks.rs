@@ -85,6 +85,16 @@ impl WholeLimits {
     }
 }
 
+/// When the attempt is given up, or the whole drain, whichever is first, and by which limit.
+pub(super) fn given_up_at(rules: &AttemptRules, marks: &Marks, now: Mono) -> Option<(Mono, Over)> {
+    let own = |then: PodAction| then == PodAction::GiveUp;
+    let began = marks.attempt.map_or(now, |mark| mark.min(now));
+    let attempt = Some((began + rules.attempt, Over::Attempt)).filter(|_| own(rules.attempt_then));
+    let drain = marks.drain.zip(rules.drain.after).filter(|_| own(rules.drain.then));
+    let drain = drain.map(|(since, after)| (since.min(now) + after, Over::Drain));
+    attempt.into_iter().chain(drain).min_by_key(|(at, _)| *at)
+}
+
 /// What is known of the runtime.
 #[derive(Debug, Default)]
 pub(super) struct RuntimeLooks {

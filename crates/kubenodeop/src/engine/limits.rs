@@ -29,6 +29,13 @@ impl AttemptRules {
         own.into_iter().chain(drain).min().unwrap_or(began + Duration::MAX)
     }
 
+    /// After how long the attempt is given up, or the whole drain; `None` where neither is.
+    pub(crate) fn given_up_after(&self) -> Option<Duration> {
+        let attempt = Some(self.attempt).filter(|_| self.attempt_then == PodAction::GiveUp);
+        let drain = self.drain.after.filter(|_| self.drain.then == PodAction::GiveUp);
+        attempt.into_iter().chain(drain).min()
+    }
+
     /// What is done about a pod that is over this limit.
     pub(super) fn action(&self, over: Over) -> PodAction {
         match over {

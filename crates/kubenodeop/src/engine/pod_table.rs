@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use step::{Inserted as _, Mono};
 
-use super::clocks::{RuntimeLooks, TierClock, WholeLimits};
+use super::clocks::{RuntimeLooks, TierClock, WholeLimits, given_up_at};
 use super::index::PodIndex;
 use super::namespace_budgets::NamespaceBudgets;
 use super::sentence;
 use super::sticky::Returns;
 use super::storage::StorageNeeds;
-use super::track::{PodState, PodTrack};
+use super::track::{Over, PodState, PodTrack};
 use super::words::{AttemptLogEvent, AttemptRules, Effect, PodAction, StickyAction};
 use crate::calls::volumes::ClaimName;
 use crate::node::cordon::NodeFacts;
@@ -59,6 +59,8 @@ pub(super) struct PodTable {
     pub(super) surged: BTreeSet<String>,
     /// Pods that a rule has had deleted.
     pub(super) deleted: Vec<Left>,
+    /// When the attempt is given up, or the whole drain, and by which limit.
+    pub(super) given_up_at: Option<(Mono, Over)>,
     /// Why the attempt fails on a workload that comes back.
     pub(super) given_up: Option<String>,
     /// A list of the watch lacks a pod and may be older than the one that has shown it: a fresh one is needed.
@@ -75,6 +77,7 @@ impl PodTable {
             spaces: NamespaceBudgets::default(),
             clock: TierClock::new(marks.tier),
             wholes: WholeLimits::new(&rules, marks, now),
+            given_up_at: given_up_at(&rules, marks, now),
             returns: Returns::new(rules.sticky_returns, marks.returns.clone()),
             returns_from: Some(now),
             marks: marks.pods.clone(),
@@ -153,6 +156,7 @@ impl PodTable {
         if track.state == PodState::Left && !facts.terminating {
             return;
         }
+        let other = (track.facts.ready, track.facts.pending) != (facts.ready, facts.pending);
         let (pace, turn) = (&mut self.pace, self.turn + 1);
         let changed = self.book.change(&uid, |track| {
             let before = track.state.clone();
@@ -185,6 +189,9 @@ impl PodTable {
         if changed == Some(true) {
             self.turn = turn;
             self.settle(now, &uid, effects);
+        }
+        if other {
+            self.reweigh(now, &uid);
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) fn blocker(
     track: &PodTrack,
     (spaces, needs, silent): (&NamespaceBudgets, &StorageNeeds, Option<&(Mono, String)>),
     returns: u32,
-    rules: &AttemptRules,
+    (rules, given_up): (&AttemptRules, Option<(Mono, Over)>),
 ) -> Option<AttemptBlocker> {
     let pod = &track.facts.pod;
     let named =
@@ -68,6 +68,16 @@ pub(super) fn blocker(
             let reason = format!("pod {pod} was asked to end and is still there after its {grace} s{runs}");
             (BlockCode::SlowToEnd, reason, *since)
         }
+        (PodState::Going { since }, _)
+            if let Some((_, by)) = given_up.filter(|(at, _)| *since + track.facts.grace > *at) =>
+        {
+            let reason = format!(
+                "pod {pod} was asked to end and may take its grace period of {} s, which passes the limit {}",
+                track.facts.grace.as_secs(),
+                limit(by, rules)
+            );
+            (BlockCode::LongGrace, reason, *since)
+        }
         (PodState::Going { since }, _) if track.over.is_some() => {
             (BlockCode::OverTime, format!("pod {pod} was asked to end and is still there"), *since)
         }
@@ -78,7 +88,7 @@ pub(super) fn blocker(
     };
     match track.over {
         Some(over) if track.state != PodState::Ended => named(
-            BlockCode::OverTime,
+            if code == BlockCode::LongGrace { code } else { BlockCode::OverTime },
             format!("{reason}; it is over the limit {}", limit(over, rules)),
             since,
         ),
@@ -110,6 +120,7 @@ fn refused(track: &PodTrack, refusal: &PodRefusal, spaces: &NamespaceBudgets) ->
             format!("pod {pod} cannot be evicted: {text}")
         }
         BlockCode::SlowToEnd
+        | BlockCode::LongGrace
         | BlockCode::KubeletSilent
         | BlockCode::BudgetStuck
         | BlockCode::StorageManager
@@ -137,9 +148,9 @@ fn by_budget(track: &PodTrack, refusal: &PodRefusal, spaces: &NamespaceBudgets) 
         let why = if many { "has more than one budget" } else { "is held by a disruption budget" };
         return (refusal.code, format!("pod {pod} {why}: {text}"));
     }
-    let full = guards.iter().filter(|budget| !budget.has_room());
+    let full = guards.iter().filter(|budget| !budget.admits(track.facts.ready));
     let hindrances: Vec<&UnhealthyPod> = full.flat_map(|budget| spaces.hindrances(budget)).collect();
-    let (code, reason) = held::by_budgets(pod, &guards, &hindrances, refusal.code);
+    let (code, reason) = held::by_budgets(&track.facts, &guards, &hindrances, refusal.code);
     let behind = guards.iter().filter_map(|budget| Some((budget, spaces.ready(budget)?)));
     let behind: Vec<String> = behind
         .map(|(BudgetFacts { namespace, name, healthy, .. }, ready)| {

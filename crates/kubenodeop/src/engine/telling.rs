@@ -39,7 +39,13 @@ impl PodTable {
         let of = |track: &PodTrack| {
             let returns = self.returns.count(&track.facts);
             let silent = self.silent.as_ref();
-            sentence::blocker(now, track, (&self.spaces, &self.needs, silent), returns, &self.rules)
+            sentence::blocker(
+                now,
+                track,
+                (&self.spaces, &self.needs, silent),
+                returns,
+                (&self.rules, self.given_up_at),
+            )
         };
         let mut all: Vec<AttemptBlocker> = self.book.all().filter_map(|(_, it)| of(it)).collect();
         all.sort_by(|one, other| (one.code.rank(), &one.subject).cmp(&(other.code.rank(), &other.subject)));
@@ -65,7 +71,7 @@ impl PodTable {
             let pod = track.facts.pod.clone();
             let call = match refusal.way {
                 RemovalCall::Evict => RefusedCall::Evict(pod),
-                RemovalCall::Remove => RefusedCall::Remove(pod, track.facts.labels.clone()),
+                RemovalCall::Remove => RefusedCall::Remove(track.facts.guarded()),
                 RemovalCall::Delete => RefusedCall::Delete(pod),
             };
             Some(PermanentRefusal { call, by })

@@ -3,7 +3,7 @@
 //! Not here: how one follows from the other (`attempt`). Sources: goals D5; spec/agents.md 4.4.
 //! Pure: no clock, no I/O, no task.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::calls::surge::{SurgeAnswer, SurgeOrder};
@@ -12,7 +12,7 @@ use crate::changes::WatchedBlockers;
 use crate::machines::MachinePolicy;
 use crate::node::cordon::NodeFacts;
 use crate::plan::PodFacts;
-use crate::plan::budget::{BudgetFacts, Selector};
+use crate::plan::budget::{BudgetFacts, GuardedPod, Selector};
 use crate::plan::surge::SurgeRule;
 use crate::plan::unhealthy::Inspected;
 use crate::progress::{AttemptBlocker, Left, Marks};
@@ -233,8 +233,8 @@ pub enum Effect {
     Surge(SurgeOrder),
     /// Evict this pod.
     Evict(PodRef),
-    /// Claim a disruption of each budget of this pod, which has these labels, and delete it (goals D6).
-    Remove(PodRef, BTreeMap<String, String>),
+    /// Claim a disruption of each budget of this pod, and delete it (goals D6).
+    Remove(GuardedPod),
     /// Delete this pod, whatever its budgets say, with its own grace period.
     Delete(PodRef),
     /// Cordon the node again.

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use kubeapi::names::PodRef;
+
 /// One budget and its numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BudgetFacts {
@@ -26,6 +28,19 @@ pub struct BudgetFacts {
     pub expected: i32,
     /// Why Kubernetes cannot count its pods, so that it never gets room; empty when it can.
     pub uncounted: String,
+    /// It lets each pod pass that is not Ready (`unhealthyPodEvictionPolicy: AlwaysAllow`).
+    pub lenient: bool,
+}
+
+/// A pod, and what budgets judge it by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuardedPod {
+    /// Which.
+    pub pod: PodRef,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its condition Ready is True.
+    pub ready: bool,
 }
 
 /// A label selector.
@@ -103,6 +118,17 @@ impl BudgetFacts {
     pub fn has_room(&self) -> bool {
         self.allowed > 0
     }
+
+    /// Whether it lets a pod go without a disruption of its own: one that is not Ready, where it is told to, or where the
+    /// others are enough (kubernetes `pkg/registry/core/pod/storage/eviction.go`).
+    pub fn passes(&self, ready: bool) -> bool {
+        !ready && (self.lenient || (self.desired > 0 && self.healthy >= self.desired))
+    }
+
+    /// Whether a pod may go now, Ready or not.
+    pub fn admits(&self, ready: bool) -> bool {
+        self.has_room() || self.passes(ready)
+    }
 }
 
 /// The budgets of one namespace in the order of their names, found by the labels of a pod: with as many budgets as pods
@@ -156,7 +182,8 @@ impl Budgets {
 /// For a person: name and numbers.
 impl fmt::Display for BudgetFacts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { namespace, name, allowed, healthy, desired, expected, uncounted, selector: _ } = self;
+        let Self { namespace, name, allowed, healthy, desired, expected, uncounted, selector: _, lenient: _ } =
+            self;
         write!(out, "PodDisruptionBudget {namespace}/{name} allows ")?;
         match allowed {
             ..=0 => write!(out, "no disruption")?,
@@ -217,6 +244,7 @@ pub(crate) mod tests {
             desired,
             expected,
             uncounted: String::new(),
+            lenient: false,
         }
     }
 

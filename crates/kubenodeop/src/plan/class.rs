@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::plan::budget::{BudgetFacts, GuardedPod};
 use crate::plan::tier::Tier;
 use kubeapi::names::PodRef;
 
@@ -33,6 +34,10 @@ pub struct PodFacts {
     pub labels: BTreeMap<String, String>,
     /// Phase Succeeded or Failed.
     pub finished: bool,
+    /// Its phase is Pending.
+    pub pending: bool,
+    /// Its condition Ready is True.
+    pub ready: bool,
     /// Its deletion has begun.
     pub terminating: bool,
     /// It runs, or tries to, and has never been Ready.
@@ -44,6 +49,8 @@ pub struct PodFacts {
     /// The controller's kind and name, as `ReplicaSet/web-5f7d`; a pod with the same one in the same namespace is
     /// the same workload come back. Empty without a controller.
     pub workload: String,
+    /// The API group of the `DaemonSet` that made it, where that is not Kubernetes' own; else empty.
+    pub daemon_group: String,
     /// When it leaves.
     pub tier: Tier,
     /// Its priority; lower ones leave first within a tier.
@@ -61,7 +68,8 @@ pub enum PodOwner {
     Nobody,
     /// The kubelet, of whose static pod this is an image: deleting it stops nothing.
     Kubelet,
-    /// A `DaemonSet` that is there: it would put the pod back at once.
+    /// A `DaemonSet` that is there, or one of another API group, of which nobody looks whether it is: it would put the pod
+    /// back at once.
     DaemonSet,
     /// A `DaemonSet` that is gone, so that nobody makes the pod anew.
     VanishedDaemonSet,
@@ -97,6 +105,17 @@ impl PodFacts {
         self.labels.get("kubevirt.io").is_some_and(|it| it == "hotplug-disk")
     }
 
+    /// What budgets judge it by.
+    pub(crate) fn guarded(&self) -> GuardedPod {
+        GuardedPod { pod: self.pod.clone(), labels: self.labels.clone(), ready: self.ready }
+    }
+
+    /// Whether each of more than one budget among `guards` has a say in its end. The eviction API asks none about a pod
+    /// that has not run yet or has run to its end.
+    pub(crate) fn has_many(&self, guards: &[&BudgetFacts]) -> bool {
+        guards.len() > 1 && !self.finished && !self.pending
+    }
+
     /// What a drain does with this pod. Forced as the reference forces it: pods without a controller leave too,
     /// and emptyDir data is lost.
     pub fn class(&self) -> PodClass {
@@ -130,11 +149,14 @@ pub(crate) mod tests {
             },
             labels: BTreeMap::from([("app".to_owned(), "web".to_owned())]),
             finished: false,
+            pending: false,
+            ready: true,
             terminating: false,
             never_ready: false,
             grace: Duration::from_secs(30),
             owner: PodOwner::Other,
             workload: format!("ReplicaSet/{name}"),
+            daemon_group: String::new(),
             tier: Tier::Application,
             priority: 0,
             claims: Vec::new(),

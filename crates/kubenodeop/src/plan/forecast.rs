@@ -5,6 +5,7 @@
 //! Pure: no clock, no I/O, no task.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use checks::Finding;
 
@@ -16,10 +17,11 @@ use crate::plan::copies;
 use crate::plan::held::{self, Foreseen};
 use crate::plan::machines::{self, PlannedMachine};
 use crate::plan::placement::{PeerNode, SchedulingNeeds};
+use crate::plan::residents::{Resident, Residents};
 use crate::plan::tier::{self, Tier};
 use crate::plan::unhealthy::UnhealthyPod;
 use crate::plan::{KeepReason, PodClass, PodFacts, PodOwner};
-use crate::progress::BlockCode;
+use crate::progress::{BlockCode, Subject};
 use crate::storage::{StorageView, is_manager};
 use kubeapi::names::{PodRef, PodUid};
 
@@ -35,8 +37,8 @@ pub struct Survey {
     pub pods: Vec<Surveyed>,
     /// All budgets.
     pub budgets: Vec<BudgetFacts>,
-    /// Budgets that let pods pass that are not Ready (`unhealthyPodEvictionPolicy: AlwaysAllow`).
-    pub lenient: BTreeSet<NamespacedName>,
+    /// After how long an attempt or the drain is given up; `None` where neither is.
+    pub given_up_after: Option<Duration>,
     /// What keeps budgets without room from having any, by namespace and name.
     pub hindrances: BTreeMap<NamespacedName, Vec<UnhealthyPod>>,
     /// Virtual machines of the node.
@@ -45,6 +47,8 @@ pub struct Survey {
     pub copies: Result<BTreeMap<PodUid, String>, String>,
     /// The other nodes.
     pub peers: Vec<PeerNode>,
+    /// The pods that are on nodes.
+    pub residents: Residents,
     /// What speaks against the drain and holds up no single pod.
     pub findings: Vec<Finding>,
     /// Namespaces that are being deleted.
@@ -64,10 +68,8 @@ pub struct Surveyed {
     pub facts: PodFacts,
     /// What it asks of a node.
     pub needs: SchedulingNeeds,
-    /// Its condition Ready is True.
-    pub ready: bool,
-    /// Its phase is Pending.
-    pub pending: bool,
+    /// What it takes of a node, and which pods it keeps away from; `None` where it has run to its end.
+    pub resident: Option<Resident>,
     /// The name of its priority class, or empty.
     pub priority_class: String,
 }
@@ -179,6 +181,7 @@ pub fn forecast(survey: &Survey) -> Plan {
     let foreseen = survey.machines.as_ref().map(|it| machines::foreseen(&survey.node, it));
     let (machines, held, estimate) = foreseen.unwrap_or_default();
     let mut blockers = survey.blockers(&pods);
+    blockers.extend(survey.long_graces(&pods, &blockers));
     blockers.extend(held);
     blockers.sort_by(|one, other| one.subject.cmp(&other.subject));
     pods.sort_by_key(|(class, pod)| (class.stays(), pod.facts.tier, pod.facts.priority, &pod.facts.pod));
@@ -260,9 +263,25 @@ impl Survey {
 
     /// Why no other node can take the pod, when none can.
     fn homeless(&self, pod: &Surveyed) -> Option<String> {
+        self.nowhere(|peer| pod.needs.why_not(peer, pod.facts.tolerates_cordon))
+    }
+
+    /// The same with what the pods that are there leave: it may change by the minute, and blocks nothing.
+    fn crowded_out(&self, pod: &Surveyed) -> Option<String> {
+        let near = |it: &Resident| Resident { beside: Vec::new(), ..it.clone() };
+        // Those that it must be near to may leave with it.
+        let alone = pod.resident.as_ref().map(near);
+        self.nowhere(|peer| {
+            let fixed = pod.needs.why_not(peer, pod.facts.tolerates_cordon);
+            fixed.or_else(|| self.residents.why_not(alone.as_ref()?, peer))
+        })
+    }
+
+    /// Why none of the other nodes will do, each in the words of `why_not`.
+    fn nowhere(&self, why_not: impl Fn(&PeerNode) -> Option<String>) -> Option<String> {
         let mut whys = Vec::new();
         for peer in &self.peers {
-            let why = pod.needs.why_not(peer, pod.facts.tolerates_cordon)?;
+            let why = why_not(peer)?;
             whys.push(format!("node {} {why}", peer.name));
         }
         if whys.is_empty() { Some("there is no other node".to_owned()) } else { Some(whys.join(", ")) }
@@ -271,13 +290,6 @@ impl Survey {
     fn guards(&self, pod: &PodFacts) -> Vec<&BudgetFacts> {
         let here = self.budgets.iter().filter(|budget| budget.namespace == pod.pod.namespace);
         here.filter(|budget| budget.guards(&pod.labels)).collect()
-    }
-
-    /// Whether the eviction API lets the pod pass although `budget`, the only one, has no room: one that is not
-    /// Ready counts for nothing when the others are enough.
-    fn passes(&self, pod: &Surveyed, budget: &BudgetFacts) -> bool {
-        let lenient = self.lenient.contains(&(budget.namespace.clone(), budget.name.clone()));
-        !pod.ready && (lenient || (budget.desired > 0 && budget.healthy >= budget.desired))
     }
 
     /// Goes through the pods as the engine asks them.
@@ -302,9 +314,8 @@ impl Survey {
                 continue;
             }
             let guards = self.guards(&pod.facts);
-            let passes = pod.pending
-                || pod.facts.finished
-                || matches!(guards.as_slice(), [only] if self.passes(pod, only));
+            let ready = pod.facts.ready;
+            let passes = pod.facts.pending || pod.facts.finished || guards.iter().all(|it| it.passes(ready));
             // Its budget opens by being removed; what keeps it are volumes, which are foreseen themselves.
             let manager = self.storage.is_some() && is_manager(&pod.facts);
             if guards.is_empty() || passes || manager {
@@ -314,8 +325,8 @@ impl Survey {
             if self.copy_of(pod).is_some() && self.homeless(pod).is_none() {
                 continue;
             }
-            if guards.iter().any(|budget| !budget.has_room()) {
-                let (code, reason) = self.held_now(name, &guards);
+            if guards.iter().any(|budget| !budget.admits(ready)) {
+                let (code, reason) = self.held_now(&pod.facts, &guards);
                 foresee(code, reason);
                 continue;
             }
@@ -341,13 +352,32 @@ impl Survey {
         found
     }
 
+    /// Pods that may take longer to end than the drain lasts, but for those that are held as it is.
+    fn long_graces(&self, pods: &[(PlanClass, &Surveyed)], held: &[Foreseen]) -> Vec<Foreseen> {
+        let Some(most) = self.given_up_after else { return Vec::new() };
+        let long = pods.iter().filter(|(class, pod)| !class.stays() && pod.facts.grace > most);
+        let subjects = long.map(|(_, pod)| (&pod.facts, Subject::from(pod.facts.pod.clone())));
+        let free = subjects
+            .filter(|(facts, subject)| !facts.finished && held.iter().all(|it| it.subject != *subject));
+        free.map(|(facts, subject)| {
+            let reason = format!(
+                "pod {} may take its grace period of {} s to end, and the drain is given up after {} s",
+                facts.pod,
+                facts.grace.as_secs(),
+                most.as_secs()
+            );
+            Foreseen { subject, code: BlockCode::LongGrace, reason }
+        })
+        .collect()
+    }
+
     /// The Deployment that is asked for a second copy before the pod is evicted.
     fn copy_of(&self, pod: &Surveyed) -> Option<&String> {
         self.copies.as_ref().ok()?.get(&pod.facts.pod.uid)
     }
 
-    fn held_now(&self, pod: &PodRef, guards: &[&BudgetFacts]) -> (BlockCode, String) {
-        let full = guards.iter().filter(|budget| !budget.has_room());
+    fn held_now(&self, pod: &PodFacts, guards: &[&BudgetFacts]) -> (BlockCode, String) {
+        let full = guards.iter().filter(|budget| !budget.admits(pod.ready));
         let hindrances: Vec<&UnhealthyPod> = full
             .filter_map(|budget| self.hindrances.get(&(budget.namespace.clone(), budget.name.clone())))
             .flatten()
@@ -366,9 +396,12 @@ impl Survey {
         } else if !class.stays()
             && facts.owner == PodOwner::Other
             && !facts.finished
-            && let Some(why) = self.homeless(pod)
+            && let Some(why) = self.crowded_out(pod)
         {
             notes.push(format!("no other node can take it: {why}"));
+        }
+        if !facts.daemon_group.is_empty() && class.stays() {
+            notes.push(format!("made by a DaemonSet of {}", facts.daemon_group));
         }
         if facts.tolerates_cordon && !class.stays() {
             notes.push("it tolerates a cordon, so a replacement pod may be scheduled here again".to_owned());
@@ -385,7 +418,7 @@ impl Survey {
                 if shut.is_empty() { String::new() } else { format!(", which opens {}", shut.join(", ")) };
             notes.push(format!("Deployment {deployment} makes a second copy elsewhere first (surge){opens}"));
         }
-        if guards.len() > 1 && !class.stays() {
+        if facts.has_many(&guards) && !class.stays() {
             notes.push("it has more than one budget, and leaves when all have room".to_owned());
         }
         Planned {

@@ -4,6 +4,9 @@
 //! Not here: finding out (`engine`, `forecast`). Sources: goals D6, D7, O2, O5.
 //! Pure: no clock, no I/O, no task.
 
+use std::collections::BTreeSet;
+
+use crate::plan::PodFacts;
 use crate::plan::budget::BudgetFacts;
 use crate::plan::unhealthy::{UnhealthyPod, UnhealthyReason};
 use crate::progress::{BlockCode, Subject};
@@ -31,19 +34,22 @@ impl Foreseen {
 }
 
 /// Code and sentence for `pod`, which the budgets `guards`, at least one, hold. `hindrances` are those of the
-/// budgets without room.
+/// budgets without room; what hinders several of them is named once.
 pub fn by_budgets(
-    pod: &PodRef,
+    facts: &PodFacts,
     guards: &[&BudgetFacts],
     hindrances: &[&UnhealthyPod],
     code: BlockCode,
 ) -> (BlockCode, String) {
+    let pod = &facts.pod;
     let numbers = guards.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    let mut seen = BTreeSet::new();
+    let hindrances: Vec<&UnhealthyPod> = hindrances.iter().copied().filter(|it| seen.insert(*it)).collect();
     if let Some((other, sentence)) = hindrances.iter().find_map(|it| Some((&it.pod, unplaced(it)?))) {
         let reason = format!("pod {pod}: {numbers}; no other node can take pod {other} ({sentence})");
         return (BlockCode::NoOtherNode, reason);
     }
-    let stuck = guards.iter().any(|budget| is_stuck(budget));
+    let stuck = guards.iter().any(|budget| is_stuck(budget) && !budget.passes(facts.ready));
     let code = if stuck { BlockCode::BudgetStuck } else { code };
     let all = if guards.len() > 1 { " waits until all its budgets allow a disruption" } else { "" };
     let mut parts = vec![format!("pod {pod}{all}: {numbers}")];
@@ -121,6 +127,12 @@ mod tests {
                 "pod shop/x waits until all its budgets allow a disruption: PodDisruptionBudget shop/all allows 1 disruption: 9 of 9 pods healthy, 8 required; PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; pod shop/a is not Ready",
             ),
             (
+                vec![&full, &full],
+                vec![&sick[0], &sick[1], &sick[0], &sick[1]],
+                BlockCode::ManyBudgets,
+                "pod shop/x waits until all its budgets allow a disruption: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; pod shop/a is not Ready; pod shop/b is not Ready",
+            ),
+            (
                 vec![&full],
                 sick.iter().collect(),
                 BlockCode::Budget,
@@ -137,7 +149,7 @@ mod tests {
         ];
         for (guards, hindrances, code, sentence) in table {
             let given = if guards.len() > 1 { BlockCode::ManyBudgets } else { BlockCode::Budget };
-            let said = by_budgets(&pod("x").pod, &guards, &hindrances, given);
+            let said = by_budgets(&pod("x"), &guards, &hindrances, given);
             assert_eq!(said, (code, sentence.to_owned()));
         }
     }

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use step::Inserted as _;
+
 use crate::plan::budget::Selector;
 use crate::plan::placement::PeerNode;
 
@@ -30,6 +32,21 @@ pub struct Resident {
     pub apart: Vec<Neighbours>,
     /// Pods that it must be near to.
     pub beside: Vec<Neighbours>,
+    /// Ports of the node that it takes, with their protocol.
+    pub ports: Vec<(i32, String)>,
+    /// How evenly pods like it must be spread.
+    pub spread: Vec<Spread>,
+}
+
+/// How evenly some pods of a namespace must be spread.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Spread {
+    /// Which pods.
+    pub selector: Selector,
+    /// Over the values that nodes have of this label.
+    pub topology: String,
+    /// So many more than where there are fewest at most.
+    pub most: usize,
 }
 
 /// Some pods, and what near means.
@@ -108,8 +125,34 @@ impl Residents {
                 other.namespace, other.name
             ));
         }
+        let taken = |port: &&(i32, String)| there().any(|it| it.ports.contains(port));
+        if let Some((port, protocol)) = pod.ports.iter().find(taken) {
+            return Some(format!("has its host port {port}/{protocol} taken"));
+        }
+        if let Some(spread) = pod.spread.iter().find(|it| self.is_uneven(pod, it, peer)) {
+            let Spread { topology, most, .. } = spread;
+            return Some(format!("would have more than {most} pods like it above the fewest, by {topology}"));
+        }
         let missed = pod.beside.iter().find(|it| met(it).is_none())?;
         Some(format!("runs no pod that its required affinity asks for, by {}", missed.topology))
+    }
+
+    /// Whether a pod that has left its node may not be on `peer`, as too many like it would be there. Each node counts that
+    /// has the label, cordoned or not, as the scheduler has it by default.
+    fn is_uneven(&self, pod: &Resident, spread: &Spread, peer: &PeerNode) -> bool {
+        let Some(own) = peer.labels.get(&spread.topology) else { return true };
+        let domain = |node: &str| self.nodes.get(node).and_then(|it| it.get(&spread.topology));
+        let mut counts: BTreeMap<&String, usize> =
+            self.nodes.values().filter_map(|it| Some((it.get(&spread.topology)?, 0))).into_map();
+        let alike = self.pods.iter().filter(|it| {
+            it.namespace == pod.namespace && it.name != pod.name && spread.selector.selects(&it.labels)
+        });
+        for at in alike.filter_map(|it| domain(&it.node)) {
+            *counts.entry(at).or_default() += 1;
+        }
+        let fewest = counts.values().min().copied().unwrap_or(0);
+        let counts_itself = usize::from(spread.selector.selects(&pod.labels));
+        counts.get(own).copied().unwrap_or(0) + counts_itself > fewest + spread.most
     }
 }
 
@@ -178,6 +221,40 @@ mod tests {
         // What it does not say is no limit.
         let silent = PeerNode { cpu_milli: None, memory_bytes: None, pods: None, ..n2() };
         assert_eq!(of(Resident { cpu_milli: 9999, ..wanted }, silent), None);
+    }
+
+    #[test]
+    fn k8_ports_of_the_node_and_even_spread_keep_a_pod_away() {
+        let all = residents();
+        let http = |name: &str, node: &str| Resident {
+            ports: vec![(80, "TCP".to_owned())],
+            ..pod(name, node, "web")
+        };
+        let with =
+            |more: Resident| Residents { pods: [all.pods.clone(), vec![more]].concat(), ..all.clone() };
+        let wanted = Resident { cpu_milli: 1, memory_bytes: 1, ..http("db", "n1") };
+        let wide =
+            |all: &Residents| PeerNode { pods: None, cpu_milli: None, memory_bytes: None, ..peer("n2", all) };
+        assert_eq!(with(http("x", "n3")).why_not(&wanted, &wide(&all)), None);
+        let said = with(http("x", "n2")).why_not(&wanted, &wide(&all)).unwrap();
+        assert_eq!(said, "has its host port 80/TCP taken");
+
+        // One on each node, one more than the fewest: what leaves n1 finds no place, as n1 has none then.
+        let even = |most| Spread {
+            selector: Selector { labels: labels(&[("app", "web")]), ..Selector::default() },
+            topology: "host".to_owned(),
+            most,
+        };
+        let one = |node: &str| pod(&format!("web-{node}"), node, "web");
+        let three = Residents { pods: vec![one("n1"), one("n2"), one("n3")], ..all.clone() };
+        let leaves = |most| Resident { spread: vec![even(most)], ..one("n1") };
+        let said = three.why_not(&leaves(1), &wide(&all)).unwrap();
+        assert_eq!(said, "would have more than 1 pods like it above the fewest, by host");
+        assert_eq!(three.why_not(&leaves(2), &wide(&all)), None);
+        let two = Residents { pods: vec![one("n1"), one("n3")], ..all.clone() };
+        assert_eq!(two.why_not(&leaves(1), &wide(&all)), None, "n2 has none either");
+        let unlabelled = PeerNode { labels: BTreeMap::new(), ..wide(&all) };
+        assert!(three.why_not(&leaves(2), &unlabelled).is_some());
     }
 
     #[test]

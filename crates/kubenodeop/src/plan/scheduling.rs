@@ -2,15 +2,19 @@
 //!
 //! Not here: whether one fits the other (`placement`). Sources: as there.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kubeapi::slim::NodeObject;
-use kubeapi::slim::{Container, PersistentVolume, Pod, PodTerm, PodTerms};
+use kubeapi::slim::{Container, PersistentVolume, Pod, PodSpec, PodTerm, PodTerms, Resources};
 
 use checks::Finding;
 use kubeapi::names::NodeName;
 
-use crate::calls::pods::{self, selector};
+use crate::calls::budgets::selector;
+use crate::calls::pods;
 use crate::node::is_ready;
 use crate::plan::PodClass;
 use crate::plan::budget::Holds;
@@ -18,7 +22,7 @@ use crate::plan::placement::{
     Affinity, CORDON_TAINT, PeerNode, SchedulingNeeds, SelectorTerm, Taint, TermCondition, Tolerated,
     thousandths,
 };
-use crate::plan::residents::{Neighbours, Resident};
+use crate::plan::residents::{Neighbours, Resident, Spread};
 use crate::plan::room::{Sum, room, unranked};
 
 /// What `pod` asks of a node, with what the volumes of its `claims` ask.
@@ -42,20 +46,31 @@ pub(crate) fn needs(pod: &Pod, claims: &[String], volumes: &[PersistentVolume]) 
         labels: spec.node_selector.clone().unwrap_or_default(),
         affinities: own.into_iter().chain(theirs).collect(),
         tolerations: spec.tolerations.iter().flatten().filter_map(Tolerated::of).collect(),
-        cpu_milli: requested(spec.init_containers.as_deref(), &spec.containers, "cpu"),
-        memory_bytes: requested(spec.init_containers.as_deref(), &spec.containers, "memory").div_ceil(1000),
+        cpu_milli: requested(spec, "cpu"),
+        memory_bytes: requested(spec, "memory").div_ceil(1000),
     }
 }
 
-/// The sum over the containers, or what the hungriest init container asks for, in thousandths.
-fn requested(init: Option<&[Container]>, containers: &[Container], resource: &str) -> u64 {
-    let of = |container: &Container| {
-        let requests = container.resources.as_ref().and_then(|it| it.requests.as_ref());
-        requests.and_then(|it| thousandths(&it.get(resource)?.0)).unwrap_or(0)
-    };
-    let together = containers.iter().map(of).fold(0, u64::saturating_add);
-    let alone = init.unwrap_or_default().iter().map(of).max().unwrap_or(0);
-    together.max(alone)
+/// What the scheduler counts for a pod, in thousandths: what it asks for as a whole, or else the most that its containers
+/// ask for at one time, and what its runtime needs besides. Init containers run one after another, each beside the
+/// sidecars before it (`restartPolicy: Always`), which stay. Source: kubernetes
+/// `staging/src/k8s.io/component-helpers/resource/helpers.go` (`PodRequests`).
+fn requested(spec: &PodSpec, resource: &str) -> u64 {
+    let amount = |of: Option<&BTreeMap<String, Quantity>>| thousandths(&of?.get(resource)?.0);
+    let asks = |it: Option<&Resources>| amount(it.and_then(|it| it.requests.as_ref()));
+    let of = |it: &Container| asks(it.resources.as_ref()).unwrap_or(0);
+    let (mut sidecars, mut starting) = (0_u64, 0_u64);
+    for init in spec.init_containers.iter().flatten() {
+        if init.restart_policy.as_deref() == Some("Always") {
+            sidecars = sidecars.saturating_add(of(init));
+            starting = starting.max(sidecars);
+        } else {
+            starting = starting.max(sidecars.saturating_add(of(init)));
+        }
+    }
+    let running = spec.containers.iter().map(of).fold(sidecars, u64::saturating_add);
+    let pod = asks(spec.resources.as_ref()).unwrap_or_else(|| running.max(starting));
+    pod.saturating_add(amount(spec.overhead.as_ref()).unwrap_or(0))
 }
 
 /// A pod that has a node and has not finished.
@@ -74,7 +89,34 @@ pub(crate) fn resident(pod: &Pod) -> Option<Resident> {
         memory_bytes: asks.memory_bytes,
         apart: neighbours(affinity.and_then(|it| it.pod_anti_affinity.as_ref())),
         beside: neighbours(affinity.and_then(|it| it.pod_affinity.as_ref())),
+        ports: ports(spec),
+        spread: if asks.is_choosy() { Vec::new() } else { spread(spec) },
     })
+}
+
+/// Ports of the node that a pod takes.
+fn ports(spec: &PodSpec) -> Vec<(i32, String)> {
+    let all = spec.containers.iter().flat_map(|it| it.ports.iter().flatten());
+    let taken = all.filter_map(|it| Some((it.host_port.filter(|port| *port > 0)?, it.protocol.clone())));
+    taken.map(|(port, protocol)| (port, protocol.unwrap_or_else(|| "TCP".to_owned()))).collect()
+}
+
+/// Those of the constraints that must hold and can be judged without revisions of workloads and by all nodes alike.
+fn spread(spec: &PodSpec) -> Vec<Spread> {
+    let all = spec.topology_spread_constraints.iter().flatten();
+    let hard = all.filter(|it| {
+        it.when_unsatisfiable == "DoNotSchedule"
+            && it.match_label_keys.is_none()
+            && it.node_taints_policy.as_deref() != Some("Honor")
+    });
+    hard.filter_map(|it| {
+        Some(Spread {
+            selector: selector(it.label_selector.as_ref()?),
+            topology: it.topology_key.clone(),
+            most: usize::try_from(it.max_skew).ok()?,
+        })
+    })
+    .collect()
 }
 
 /// Whether the other nodes have room for the pods that leave `node` and come up again.
@@ -229,6 +271,53 @@ mod tests {
         );
         assert_eq!(found.affinities[0].terms[0].names.len(), 1);
         assert_eq!(needs(&Pod::default(), &[], &[]), SchedulingNeeds::default());
+    }
+
+    #[test]
+    fn k8_requests_are_summed_as_the_scheduler_sums_them() {
+        let container = |cpu: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+        let sidecar = |cpu: &str| {
+            let mut it = container(cpu);
+            it["restartPolicy"] = json!("Always");
+            it
+        };
+        let table = [
+            ("containers", json!({"containers": [container("1"), container("800m")]}), 1800),
+            (
+                "a sidecar",
+                json!({"initContainers": [sidecar("900m")], "containers": [container("900m")]}),
+                1800,
+            ),
+            (
+                "an init container beside the sidecar before it",
+                json!({"initContainers": [sidecar("500m"), container("2"), sidecar("1")],
+                    "containers": [container("100m")]}),
+                2500,
+            ),
+            (
+                "overhead of its runtime",
+                json!({"overhead": {"cpu": "2500m"}, "containers": [container("100m")]}),
+                2600,
+            ),
+            (
+                "of the pod as a whole",
+                json!({"resources": {"requests": {"cpu": "2500m"}}, "containers": [container("100m")]}),
+                2500,
+            ),
+            (
+                "of another resource as a whole",
+                json!({"resources": {"requests": {"memory": "1Gi"}},
+                "containers": [container("100m")]}),
+                100,
+            ),
+        ];
+        for (row, spec, expected) in table {
+            let mut pod: Pod = parsed(json!({"metadata": {"name": "a"}, "spec": spec}));
+            assert_eq!(needs(&pod, &[], &[]).cpu_milli, expected, "{row}");
+            // The same of one that is there already.
+            pod.spec.as_mut().unwrap().node_name = Some("n2".to_owned());
+            assert_eq!(resident(&pod).unwrap().cpu_milli, expected, "{row}");
+        }
     }
 
     #[test]

@@ -13,44 +13,34 @@ use kubeapi::slim::NodeObject;
 
 use crate::calls::surge::foreseen;
 use crate::calls::unhealthy_pods::hindrance;
+use crate::engine::AttemptRules;
 use crate::machines::kubevirt::MachineReader;
 use crate::machines::{MachinePolicy, MachinesView};
 use crate::plan::budget::BudgetFacts;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
 use crate::plan::placement::{PeerNode, SchedulingNeeds};
-use crate::plan::scheduling::{needs, peer, room_of};
-use crate::plan::surge::SurgeRule;
+use crate::plan::residents::Residents;
+use crate::plan::scheduling::{needs, peer, resident, room_of};
 use crate::plan::tier::is_machine;
 use crate::plan::unhealthy::UnhealthyPod;
-use crate::{calls::pods, calls::volumes, node, storage};
+use crate::{calls::budgets, calls::pods, calls::volumes, node, storage};
 use kubeapi::names::NodeName;
 use kubeapi::reply::ApiAnswer;
-use kubeapi::slim::{Known, Meta, PersistentVolume, Pod, PodDisruptionBudget, VolumeAttachment};
+use kubeapi::slim::{Known, PersistentVolume, Pod, PodDisruptionBudget, VolumeAttachment};
 use kubeapi::watch::{List, WatchScope};
 use kubeapi::{ApiClient, Error, found};
 use step::Inserted as _;
 
-/// What a drain of `node` would do and what it would meet; `machines` is what becomes of virtual machines that name no
-/// policy of their own, `surge` which Deployments have a second copy made. Only reads.
+/// What a drain of `node` by these rules would do and what it would meet. Only reads.
 ///
 /// # Errors
 /// Those of [`ApiClient`]; [`Error::Refused`] with 404 when there is no such node.
-pub async fn plan(
-    cluster: &ApiClient,
-    node: &NodeName,
-    machines: MachinePolicy,
-    surge: SurgeRule,
-) -> Result<Plan, Error> {
-    Ok(forecast(&Box::pin(survey(cluster, node, machines, surge)).await?))
+pub async fn plan(cluster: &ApiClient, node: &NodeName, rules: &AttemptRules) -> Result<Plan, Error> {
+    Ok(forecast(&Box::pin(survey(cluster, node, rules)).await?))
 }
 
-async fn survey(
-    cluster: &ApiClient,
-    name: &NodeName,
-    policy: MachinePolicy,
-    surge: SurgeRule,
-) -> Result<Survey, Error> {
-    let (nodes, all_pods, budgets, sets, namespaces, bound, attached, storage) = tokio::try_join!(
+async fn survey(cluster: &ApiClient, name: &NodeName, rules: &AttemptRules) -> Result<Survey, Error> {
+    let (nodes, all_pods, guards, sets, namespaces, bound, attached, storage) = tokio::try_join!(
         all::<NodeObject>(cluster, WatchScope::all("nodes", NodeObject::url_path(None))),
         all::<Pod>(cluster, WatchScope::all("pods", Pod::url_path(None))),
         all::<PodDisruptionBudget>(
@@ -66,7 +56,7 @@ async fn survey(
     let versions = [
         ("nodes", nodes.version.clone()),
         ("pods", all_pods.version.clone()),
-        ("poddisruptionbudgets", budgets.version.clone()),
+        ("poddisruptionbudgets", guards.version.clone()),
         ("daemonsets", sets.version.clone()),
         ("namespaces", namespaces.version.clone()),
         ("persistentvolumes", bound.version.clone()),
@@ -81,7 +71,7 @@ async fn survey(
         let peer = peers.iter().find(|it| it.name == node);
         peer.is_none_or(|it| SchedulingNeeds::default().why_not(it, false).is_some())
     };
-    let copies = foreseen(cluster, name, surge, &all_pods.items, closed).await;
+    let copies = foreseen(cluster, name, rules.surge, &all_pods.items, closed).await;
     let alive: BTreeMap<(String, String), Option<String>> = sets
         .items
         .into_iter()
@@ -89,17 +79,14 @@ async fn survey(
             ((set.namespace.unwrap_or_default(), set.name.unwrap_or_default()), set.uid)
         })
         .into_map();
-    let machines = machines(cluster, (name, policy), &all_pods.items).await?;
+    let machines = machines(cluster, (name, rules.machines), &all_pods.items).await?;
     let here =
         |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name.as_str());
     let surveyed = |pod: &Pod| {
         let facts = pods::looked_up(pod, &alive);
-        let status = pod.status.as_ref();
-        let conditions = status.and_then(|it| it.conditions.as_deref()).unwrap_or_default();
         Surveyed {
             needs: needs(pod, &facts.claims, &bound.items),
-            ready: conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True"),
-            pending: status.and_then(|it| it.phase.as_deref()) == Some("Pending"),
+            resident: resident(pod),
             priority_class: pod
                 .spec
                 .as_ref()
@@ -108,23 +95,21 @@ async fn survey(
             facts,
         }
     };
-    let facts: Vec<BudgetFacts> = budgets.items.iter().map(pods::budget_facts).collect();
-    let lenient = |budget: &&PodDisruptionBudget| {
-        let spec = budget.spec.as_ref();
-        spec.and_then(|spec| spec.unhealthy_pod_eviction_policy.as_deref()) == Some("AlwaysAllow")
-    };
-    let key =
-        |meta: &Meta| (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
+    let facts: Vec<BudgetFacts> = guards.items.iter().map(budgets::facts).collect();
     let by_volume = volumes::bound(&bound.items);
     Ok(Survey {
         node: node::facts(own)?,
         pods: all_pods.items.iter().filter(here).map(surveyed).collect(),
         hindrances: hindrances(&facts, &all_pods.items),
-        lenient: budgets.items.iter().filter(lenient).map(|it| key(&it.metadata)).collect(),
         budgets: facts,
+        given_up_after: rules.given_up_after(),
         machines,
         copies: copies.map_err(|error| format!("{}; {}", error.line(), error.next_step())),
         findings: room_of(name, &all_pods.items, &peers),
+        residents: Residents {
+            pods: all_pods.items.iter().filter_map(resident).collect(),
+            nodes: nodes.items.iter().filter_map(labels).into_map(),
+        },
         peers,
         ending: ending(namespaces.items),
         attached: attached.items.iter().filter_map(|it| volumes::facts(it, name, &by_volume)).collect(),
@@ -148,6 +133,11 @@ async fn machines(
         return Ok(None);
     }
     found(MachineReader::new(node.clone(), policy).with_pods(pods).look(cluster).await)
+}
+
+/// The labels of a node, by its name.
+fn labels(node: &NodeObject) -> Option<(String, BTreeMap<String, String>)> {
+    Some((node.metadata.name.clone()?, node.metadata.labels.clone().unwrap_or_default()))
 }
 
 fn ending(namespaces: Vec<Known>) -> BTreeSet<String> {
@@ -244,7 +234,7 @@ mod tests {
     /// What a drain of this node would meet.
     async fn planned(cluster: &ApiClient, node: &str) -> Result<Plan, Error> {
         let node = NodeName::parse(node).unwrap();
-        plan(cluster, &node, MachinePolicy::MigrateOrShutdown, SurgeRule::Never).await
+        plan(cluster, &node, &AttemptRules::default()).await
     }
 
     #[tokio::test(start_paused = true)]

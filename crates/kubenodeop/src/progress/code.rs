@@ -26,6 +26,8 @@ step::named! {
         Webhook = "webhook",
         /// It was asked to end and takes longer than its grace period.
         SlowToEnd = "slow-to-end",
+        /// It was asked to end, and its grace period passes the limit of the attempt or the drain.
+        LongGrace = "long-grace",
         /// Nobody reports for the kubelet of the node, so no pod ends there.
         KubeletSilent = "kubelet-silent",
         /// A disruption budget has no room and will not get any by itself.
@@ -95,6 +97,7 @@ impl BlockCode {
             | Self::Unreadable
             | Self::KubeletSilent => 0,
             Self::BudgetStuck
+            | Self::LongGrace
             | Self::StorageManager
             | Self::LastCopy
             | Self::StrictLocal
@@ -164,6 +167,7 @@ impl BlockCode {
                     "check its finalizers and the kubelet of this node: `kubectl -n {namespace} describe pod {name}`"
                 );
             }
+            Self::LongGrace => return sooner_step(namespace, name),
             Self::OverTime => return format!("check the pod: `kubectl -n {namespace} describe pod {name}`"),
             Self::Surge => return copy_step(namespace),
             Self::NoOtherNode => {
@@ -222,5 +226,13 @@ fn copy_step(namespace: &str) -> String {
     format!(
         "wait, or look why its new pod is not Ready: `kubectl -n {namespace} get pods -o wide`; a Deployment with the \
          annotation `pillar-rs/drain-surge: \"no\"` is not waited for"
+    )
+}
+
+/// What a person can do about a pod that may take too long to end.
+fn sooner_step(namespace: &str, name: &str) -> String {
+    format!(
+        "once it is ending, have it end sooner: `kubectl -n {namespace} delete pod {name} --grace-period=60`; for the next \
+         time set a smaller terminationGracePeriodSeconds in its workload"
     )
 }

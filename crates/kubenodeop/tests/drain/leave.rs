@@ -71,6 +71,7 @@ async fn a_node_without_replicas_is_cordoned_loses_its_applications_and_its_obje
         writes(&sim),
         [
             "PATCH /api/v1/nodes/n1",
+            "PATCH /api/v1/namespaces/eve-kube-app/pods/app/status",
             "DELETE /api/v1/namespaces/eve-kube-app/pods/app",
             "DELETE /api/v1/nodes/n1"
         ]

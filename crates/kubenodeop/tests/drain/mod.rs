@@ -1,5 +1,6 @@
 //! Cordon, drain and uncordon against the embedded cluster, whose controllers answer back.
 
+mod disrupted;
 mod leave;
 mod never_ready;
 mod storage;

@@ -101,9 +101,7 @@ async fn d14_a_copy_that_finds_no_place_lets_the_pod_go_and_holds_the_node_by_na
 }
 
 async fn foreseen(cluster: &ApiClient) -> Vec<BlockCode> {
-    let plan = survey::plan(cluster, &n1(), AttemptRules::default().machines, kubenodeop::SurgeRule::Never)
-        .await
-        .unwrap();
+    let plan = survey::plan(cluster, &n1(), &AttemptRules::default()).await.unwrap();
     plan.blockers.iter().map(|it| it.code).collect()
 }
 

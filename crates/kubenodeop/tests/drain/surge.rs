@@ -23,7 +23,11 @@ const FROM: &str = "pillar-rs/drain-surge-from";
 const RECORD: &str = "pillar-rs/drain-surge-record";
 
 fn rules() -> AttemptRules {
-    AttemptRules { surge: SurgeRule::All, ..AttemptRules::default() }
+    by(SurgeRule::All)
+}
+
+fn by(surge: SurgeRule) -> AttemptRules {
+    AttemptRules { surge, ..AttemptRules::default() }
 }
 
 fn open(sim: &Sim, open: bool) {
@@ -409,7 +413,6 @@ async fn d20_without_the_right_the_pod_is_evicted_as_before_and_the_role_is_name
 #[tokio::test(start_paused = true)]
 async fn d20_the_plan_counts_on_a_second_copy_where_one_would_be_asked_for_and_reads_nothing_where_none_is() {
     let n1 = NodeName::parse("n1").unwrap();
-    let machines = AttemptRules::default().machines;
     // The rule, what is done to the Deployment, whether its budget blocks, and a word of the pod's note.
     let table: [(SurgeRule, Change, bool, &str); 4] = [
         (SurgeRule::Never, Box::new(|_| {}), true, ""),
@@ -424,7 +427,7 @@ async fn d20_the_plan_counts_on_a_second_copy_where_one_would_be_asked_for_and_r
     ];
     for (rule, change, blocks, note) in table {
         let (sim, cluster) = solo(true, change).await;
-        let plan = kubenodeop::survey::plan(&cluster, &n1, machines, rule).await.unwrap();
+        let plan = kubenodeop::survey::plan(&cluster, &n1, &by(rule)).await.unwrap();
         assert_eq!(!plan.blockers.is_empty(), blocks, "{rule:?} {:?}", plan.blockers);
         let pod = plan.pods.iter().find(|it| it.pod.name.starts_with("solo")).unwrap();
         assert!(pod.note.contains(note), "{rule:?} {}", pod.note);
@@ -433,7 +436,7 @@ async fn d20_the_plan_counts_on_a_second_copy_where_one_would_be_asked_for_and_r
     }
     let (sim, cluster) = solo(true, |_| {}).await;
     sim.faults().script("GET", "/deployments", u32::MAX, ScriptedFault::status(403, "Forbidden"));
-    let plan = kubenodeop::survey::plan(&cluster, &n1, machines, SurgeRule::All).await.unwrap();
+    let plan = kubenodeop::survey::plan(&cluster, &n1, &rules()).await.unwrap();
     assert_eq!(plan.blockers.len(), 1);
     assert!(
         plan.notes.iter().any(|it| it.contains("second copies of Deployments are not counted on")),

@@ -109,7 +109,8 @@ fn evictions(sim: &Sim) -> Vec<String> {
 
 /// What a drain of n1 would meet, with this policy for machines.
 async fn planned(cluster: &ApiClient, machines: MachinePolicy) -> kubenodeop::Plan {
-    kubenodeop::survey::plan(cluster, &n1(), machines, kubenodeop::SurgeRule::Never).await.unwrap()
+    let rules = AttemptRules { machines, ..AttemptRules::default() };
+    kubenodeop::survey::plan(cluster, &n1(), &rules).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use crate::failure::{self, Failure};
 use crate::patch::Patch;
 use crate::path::ResourcePath;
 use crate::request::{SimRequest, SimResponse};
-use crate::store::{ObjectStore, events, is_held_back};
+use crate::store::{ObjectStore, condition, events, is_held_back};
 use crate::{SimShared, machines, workloads};
 
 /// Resources whose updates must name the version that they change.
@@ -309,6 +309,16 @@ pub(crate) fn evict(
         let uid = &options["preconditions"]["uid"];
         if uid.is_null() || *uid == pod["metadata"]["uid"] {
             budgets::admit(store, &pod).map_err(refused)?;
+            // As the real one: that it is no fault of the pod is said before its end begins.
+            let mut disrupted = condition("DisruptionTarget", true);
+            disrupted["reason"] = "EvictionByEvictionAPI".into();
+            disrupted["message"] = "Eviction API: evicting".into();
+            store.edit("pods", &target.namespace, name, |it| {
+                let mut conditions = it["status"]["conditions"].as_array().cloned().unwrap_or_default();
+                conditions.retain(|it| it["type"] != disrupted["type"]);
+                conditions.push(disrupted);
+                it["status"]["conditions"] = conditions.into();
+            });
         }
         remove(store, target, name, &options)?;
         Ok::<_, Failure>(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned())

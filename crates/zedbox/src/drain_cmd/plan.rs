@@ -24,7 +24,7 @@ use super::voice::Voice;
 use super::words::finding_words;
 use crate::Exit;
 use crate::args::{Output, PlanOptions, kubeconfig_of};
-use crate::limits::Limits;
+use crate::limits::{Limits, attempt_limit};
 
 /// Blanks between two columns of the table.
 const GAP: usize = 2;
@@ -48,7 +48,8 @@ pub(crate) async fn run(
     let cluster = ApiClient::from_kubeconfig(kubeconfig_of(options.kubeconfig.as_deref(), topic_root.root()));
     let limits = Limits::read(options.limits.as_deref())?.zedkube;
     let policy = limits.machines();
-    let mut plan = match Box::pin(survey::plan(&cluster, &node, policy, limits.surge)).await {
+    let rules = limits.rules(attempt_limit(topic_root)?);
+    let mut plan = match Box::pin(survey::plan(&cluster, &node, &rules)).await {
         Ok(plan) => plan,
         Err(error) => bail!("plan a drain of node {node}: {}; {}", error.line(), error.next_step()),
     };

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{CLAIM_HOLDS, read};
 use kubeapi::ApiClient;
 use kubeapi::Error;
-use kubeapi::slim::Pod;
+use kubeapi::slim::{Pod, is_ready};
 
 /// How long the disruption controller counts a claim (its `DeletionTimeout`).
 const CLAIM_COUNTS: SignedDuration = SignedDuration::from_secs(120);
@@ -48,7 +48,7 @@ pub(crate) async fn recount(
         born && pod.metadata.deletion_timestamp.is_none() && now.duration_since(*at) < CLAIM_COUNTS
     };
     let claim = |pod: &Pod| claims.get(pod.metadata.name.as_deref().unwrap_or_default());
-    let healthy = pods.iter().filter(|pod| is_ready(pod) && claim(pod).is_none_or(|at| !is_pending(pod, at)));
+    let healthy = pods.iter().filter(|pod| counts(pod) && claim(pod).is_none_or(|at| !is_pending(pod, at)));
     let healthy = i32::try_from(healthy.count()).unwrap_or(i32::MAX);
     if healthy <= budget.facts.healthy {
         return Ok(None);
@@ -65,10 +65,8 @@ pub(crate) async fn recount(
 }
 
 /// As the controller has it.
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    pod.metadata.deletion_timestamp.is_none()
-        && conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True")
+fn counts(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_none() && is_ready(pod)
 }
 
 #[cfg(test)]

@@ -193,7 +193,7 @@ impl World {
                     self.asked(order.pod.clone(), false);
                     self.surging.insert(order.pod.uid.clone(), order);
                 }
-                Effect::Remove(pod, _) => {
+                Effect::Remove(GuardedPod { pod, .. }) => {
                     assert!(matches!(self.heard, Some((1.., 1..))), "{pod} is removed with {:?}", self.heard);
                     assert!(!self.calls.iter().any(|(_, removal)| *removal), "one removal at a time");
                     self.asked(pod, true);

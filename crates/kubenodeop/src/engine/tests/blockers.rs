@@ -38,7 +38,8 @@ fn o2_a_held_pod_is_told_with_names_and_numbers() {
         "pod shop/a: PodDisruptionBudget shop/web allows no disruption: 2 of 3 pods healthy, 2 required; \
          pod shop/web-b on node n2 is not Ready since 14:03 UTC"
     );
-    let many = held(0, 2, 2, 7, vec![not_ready(); 5]);
+    let named = |name: &str| UnhealthyPod { pod: format!("shop/{name}"), ..not_ready() };
+    let many = held(0, 2, 2, 7, ["a", "b", "c", "d", "e"].map(named).into());
     assert!(many.reason.ends_with("since 14:03 UTC; and 2 more"), "{}", many.reason);
 }
 

@@ -54,6 +54,44 @@ fn d15_a_pod_that_is_ending_is_over_its_limit_too() {
 }
 
 #[test]
+fn k5_a_grace_period_that_passes_the_limit_of_the_attempt_or_the_drain_is_named_at_once() {
+    let week = || vec![PodFacts { grace: Duration::from_secs(604_800), ..pod("a") }];
+    let drain = Limit { after: Some(Duration::from_secs(7200)), then: PodAction::GiveUp };
+    let table = [
+        (AttemptRules::default(), "of 86400 s for an attempt"),
+        (AttemptRules { drain, ..AttemptRules::default() }, "of 7200 s for the whole drain"),
+    ];
+    for (rules, limit) in table {
+        let marks = Marks { drain: Some(Mono::START), ..Marks::default() };
+        let mut bench = Bench::on_from(week(), rules, &marks);
+        bench.reply("a", Reply::Done);
+        let blocker = bench.blockers().remove(0);
+        assert_eq!(blocker.code, BlockCode::LongGrace);
+        assert_eq!(
+            blocker.reason,
+            format!(
+                "pod shop/a was asked to end and may take its grace period of 604800 s, which passes the limit {limit}"
+            )
+        );
+    }
+    // What a rule does about the pod itself shortens nothing.
+    let mut bench = Bench::by(week(), by_pod(4, PodAction::Delete));
+    bench.reply("a", Reply::Done);
+    bench.pass(secs(6));
+    let blocker = bench.blockers().remove(0);
+    assert_eq!(blocker.code, BlockCode::LongGrace, "{blocker:?}");
+    assert!(blocker.reason.ends_with("it is over the limit of 4 s for a pod"), "{blocker:?}");
+    // An attempt that nothing ends has no limit to pass, nor has a pod of an hour one that it passes.
+    for (pods, then) in
+        [(week(), PodAction::Wait), (vec![PodFacts { grace: secs(3600), ..pod("a") }], PodAction::GiveUp)]
+    {
+        let mut bench = Bench::by(pods, AttemptRules { attempt_then: then, ..AttemptRules::default() });
+        bench.reply("a", Reply::Done);
+        assert_eq!(bench.blockers(), []);
+    }
+}
+
+#[test]
 fn d15_a_pod_over_its_limit_fails_the_attempt_where_the_rule_says_so() {
     let mut bench = Bench::by(vec![pod("a"), pod("b")], by_pod(300, PodAction::GiveUp));
     bench.leave("b");

@@ -30,7 +30,7 @@ use crate::changes::watched::{PermanentRefusal, RefusedCall};
 use crate::node::cordon::tests::node as of_cordon;
 use crate::node::cordon::{Cordon, NodeFacts};
 use crate::plan::budget::tests::budget as numbered;
-use crate::plan::budget::{BudgetFacts, Selector};
+use crate::plan::budget::{BudgetFacts, GuardedPod, Selector};
 use crate::plan::class::tests::pod;
 use crate::plan::tier::Tier;
 use crate::plan::unhealthy::{Inspected, UnhealthyPod, UnhealthyReason};
@@ -173,7 +173,7 @@ impl Bench {
                     self.surges.push((self.now, order));
                 }
                 Effect::Cordon => self.cordons.push(self.now),
-                Effect::Remove(pod, _) => {
+                Effect::Remove(GuardedPod { pod, .. }) => {
                     assert!(self.flying.insert(pod.uid.clone()), "one call for {pod} at a time");
                     self.removals.push((self.now, pod));
                 }

@@ -140,3 +140,32 @@ fn d6_a_budget_whose_numbers_are_behind_is_told_so_and_looked_at_often() {
     let reason = bench.blockers().remove(0).reason;
     assert!(!reason.contains("behind"), "{reason}");
 }
+
+#[test]
+fn k3_a_sick_pod_that_all_its_budgets_let_pass_leaves_and_one_that_turns_sick_too() {
+    let always = |name: &str| BudgetFacts { lenient: true, ..numbered(name, [0, 0, 1, 1]) };
+    let both =
+        || Event::Budgets { namespace: "shop".to_owned(), budgets: vec![always("one"), always("other")] };
+    let sick = || PodFacts { ready: false, ..pod("a") };
+    let mut bench = Bench::started(vec![sick()]);
+    bench.reply("a", many_budgets());
+    bench.hear(both());
+    assert_eq!(removed(&bench), ["a"]);
+
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", many_budgets());
+    bench.hear(both());
+    bench.pass(secs(60));
+    assert_eq!((removed(&bench), bench.blockers()[0].code), (vec![], BlockCode::ManyBudgets));
+    bench.hear(Event::Pod(sick()));
+    assert_eq!(removed(&bench), ["a"]);
+}
+
+#[test]
+fn k3_a_pod_that_has_not_run_yet_is_evicted_whatever_its_budgets_say() {
+    let mut bench = Bench::started(vec![pod("a")]);
+    bench.reply("a", many_budgets());
+    bench.hear(two(0, 0));
+    bench.bind(PodFacts { pending: true, ready: false, ..pod("b") });
+    assert_eq!(bench.evicted_names(), ["a", "b"]);
+}

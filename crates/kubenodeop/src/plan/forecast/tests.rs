@@ -1,6 +1,7 @@
 //! Forecasts for small clusters, fact by fact.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::calls::volumes::AttachmentFacts;
 use crate::node::cordon::Cordon;
@@ -10,6 +11,7 @@ use crate::plan::budget::tests::budget;
 use crate::plan::class::tests::pod;
 use crate::plan::forecast::{Plan, Survey, Surveyed, forecast};
 use crate::plan::placement::{Affinity, PeerNode, SchedulingNeeds, SelectorTerm};
+use crate::plan::residents::{Resident, Residents};
 use crate::plan::tier::Tier;
 use crate::plan::unhealthy::{UnhealthyPod, UnhealthyReason};
 use crate::plan::{PodFacts, PodOwner};
@@ -17,13 +19,7 @@ use crate::progress::BlockCode;
 use kubeapi::nodes::CordonAnnotation;
 
 fn on_node(facts: PodFacts) -> Surveyed {
-    Surveyed {
-        facts,
-        needs: SchedulingNeeds::default(),
-        ready: true,
-        pending: false,
-        priority_class: String::new(),
-    }
+    Surveyed { facts, needs: SchedulingNeeds::default(), resident: None, priority_class: String::new() }
 }
 
 /// A pod that no node but this one may take.
@@ -40,11 +36,12 @@ fn survey(pods: Vec<Surveyed>, budgets: Vec<BudgetFacts>) -> Survey {
         node: node(Cordon::None),
         pods,
         budgets,
-        lenient: BTreeSet::new(),
+        given_up_after: Some(Duration::from_hours(24)),
         hindrances: BTreeMap::new(),
         machines: None,
         copies: Ok(BTreeMap::new()),
         peers: vec![PeerNode { name: "n2".to_owned(), ready: true, ..PeerNode::default() }],
+        residents: Residents::default(),
         findings: vec![],
         ending: BTreeSet::new(),
         attached: vec![],
@@ -162,20 +159,78 @@ fn who_waits_for_a_turn_only_is_no_blocker_and_who_waits_for_a_place_that_is_not
 #[test]
 fn pods_that_the_eviction_api_lets_pass_are_no_blockers() {
     let full = |numbers| vec![budget("web", numbers)];
-    let pending = Surveyed { pending: true, ready: false, ..on_node(pod("a")) };
+    let pending = on_node(PodFacts { pending: true, ready: false, ..pod("a") });
     assert_eq!(met(&survey(vec![pending], full([0, 2, 2, 3]))), []);
     let finished = on_node(PodFacts { finished: true, ..pod("a") });
     assert_eq!(met(&survey(vec![finished], full([0, 2, 2, 3]))), []);
     let going = on_node(PodFacts { terminating: true, ..pod("a") });
     assert_eq!(met(&survey(vec![going], full([0, 2, 2, 3]))), []);
-    let sick = || vec![Surveyed { ready: false, ..on_node(pod("a")) }];
+    let sick = || vec![on_node(PodFacts { ready: false, ..pod("a") })];
     assert_eq!(met(&survey(sick(), full([0, 2, 2, 3]))), [], "enough others are healthy");
     assert_eq!(met(&survey(sick(), full([0, 1, 2, 3]))), held("a", BlockCode::Budget));
-    let mut lenient = survey(sick(), full([0, 1, 2, 3]));
-    lenient.lenient.insert(("shop".to_owned(), "web".to_owned()));
-    assert_eq!(met(&lenient), []);
+    let lenient = || BudgetFacts { lenient: true, ..budget("web", [0, 1, 2, 3]) };
+    assert_eq!(met(&survey(sick(), vec![lenient()])), []);
+    // Several: each says so by itself.
+    let second = |name: &str, numbers| BudgetFacts { name: name.to_owned(), ..budget("all", numbers) };
+    let enough = || second("enough", [0, 2, 2, 3]);
+    assert_eq!(met(&survey(sick(), vec![lenient(), enough(), second("open", [1, 3, 2, 3])])), []);
+    let short = second("short", [0, 1, 2, 3]);
+    assert_eq!(met(&survey(sick(), vec![lenient(), enough(), short])), held("a", BlockCode::ManyBudgets));
+    assert_eq!(
+        met(&survey(vec![on_node(pod("a"))], vec![lenient(), enough()])),
+        held("a", BlockCode::ManyBudgets)
+    );
     let elsewhere = BudgetFacts { namespace: "tools".to_owned(), ..budget("web", [0, 1, 2, 3]) };
     assert_eq!(met(&survey(sick(), vec![elsewhere])), []);
+}
+
+#[test]
+fn k5_a_grace_period_that_passes_the_limit_of_the_drain_is_foreseen_with_what_to_type() {
+    let slow = |secs| vec![on_node(PodFacts { grace: Duration::from_secs(secs), ..pod("a") })];
+    assert_eq!(met(&survey(slow(86_400), vec![])), []);
+    let given = survey(slow(604_800), vec![]);
+    assert_eq!(met(&given), held("a", BlockCode::LongGrace));
+    let plan = forecast(&given);
+    assert_eq!(plan.counts.blocked, 1);
+    assert_eq!(
+        plan.blockers[0].reason,
+        "pod shop/a may take its grace period of 604800 s to end, and the drain is given up after 86400 s"
+    );
+    assert!(plan.blockers[0].next_step().contains("`kubectl -n shop delete pod a --grace-period=60`"));
+    assert_eq!(met(&Survey { given_up_after: None, ..survey(slow(604_800), vec![]) }), []);
+    let kept = |it: Surveyed| Surveyed { facts: PodFacts { owner: PodOwner::DaemonSet, ..it.facts }, ..it };
+    assert_eq!(met(&survey(slow(604_800).into_iter().map(kept).collect(), vec![])), []);
+}
+
+#[test]
+fn k4_a_pod_of_a_daemon_set_of_another_api_group_stays_and_is_told_so() {
+    let facts =
+        PodFacts { owner: PodOwner::DaemonSet, daemon_group: "apps.kruise.io".to_owned(), ..pod("a") };
+    let plan = forecast(&survey(vec![on_node(facts)], vec![]));
+    assert_eq!(rows(&plan), [("a", "keep-daemonset")]);
+    assert_eq!(plan.pods[0].note, "made by a DaemonSet of apps.kruise.io");
+}
+
+#[test]
+fn k8_a_pod_that_finds_room_on_no_single_node_is_told_so_and_blocks_nothing() {
+    let there = |node: &str, cpu_milli| Resident { node: node.to_owned(), cpu_milli, ..Resident::default() };
+    let big = || Surveyed { resident: Some(there("n1", 1800)), ..on_node(pod("a")) };
+    let peer = |name: &str| PeerNode {
+        name: name.to_owned(),
+        ready: true,
+        cpu_milli: Some(4000),
+        ..PeerNode::default()
+    };
+    let pods = vec![there("n1", 1800), there("n2", 2500), there("n3", 2500)];
+    let residents = Residents { pods, ..Residents::default() };
+    let given = Survey { peers: vec![peer("n2"), peer("n3")], residents, ..survey(vec![big()], vec![]) };
+    let plan = forecast(&given);
+    assert_eq!((plan.pods[0].class.text(), plan.blockers.len()), ("evict", 0));
+    assert_eq!(
+        plan.pods[0].note,
+        "no other node can take it: node n2 has 1500m CPU free, 1800m are requested, node n3 has 1500m CPU free, 1800m are \
+         requested"
+    );
 }
 
 #[test]
