@@ -167,7 +167,7 @@ impl State {
             let request = self.request_of(0).map(NodeDrainRequest::id);
             let documented = request.is_some_and(|id| self.under.ghost.skipped.contains(&id))
                 || self.forced(Requester::DeviceOp)
-                || pending.skip.contains("said nothing");
+                || pending.skip.starts_with("zedkube has said ");
             documented.then_some(Release::Without)
         };
         // A person who forces it names it.

@@ -4,6 +4,7 @@
 //! for in words, so that no test and no demo can take its machine down.
 
 pub mod hooks;
+mod image;
 mod inhibit;
 pub mod program;
 
@@ -15,9 +16,10 @@ use std::str::FromStr;
 
 use pubsub::{TopicRoot, store};
 use serde::{Deserialize, Serialize};
-use tracing::warn;
 
-use crate::{Clock, Error, report};
+pub use image::{HV_TYPE, ImageKind};
+
+use crate::{Clock, Error};
 
 /// Path of the list of recorded operations, under the root. It outlives a simulated reboot.
 pub const RECORD: &str = "persist/device/recorded.jsonl";
@@ -25,9 +27,6 @@ pub const RECORD: &str = "persist/device/recorded.jsonl";
 pub const RECORDED_BOOT_ID: &str = "run/device/boot-id";
 /// The kernel's identity of this boot.
 const KERNEL_BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Names the kind of the image, under the root; `k` for one that runs Kubernetes.
-const HV_TYPE: &str = "run/eve-hv-type";
-const HV_TYPE_BYTES: u64 = 64;
 /// The list keeps this many operations.
 const RECORD_LINES: usize = 100;
 /// Permission bits of which one must be set on a program.
@@ -164,19 +163,6 @@ pub fn kernel_boot_id() -> Result<String, Error> {
     // The kernel's file has no length to check, so it is not read through the store.
     let id = std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })?;
     Ok(id.trim().to_owned())
-}
-
-/// Whether this image runs Kubernetes. The reference's images name their kind in a file; another system has none, and
-/// carries these agents for its cluster.
-pub fn is_for_clusters(topic_root: &TopicRoot) -> bool {
-    match store::read_start(&topic_root.path(HV_TYPE), HV_TYPE_BYTES) {
-        Ok(None) => true,
-        Ok(Some(bytes)) => bytes.trim_ascii() == b"k",
-        Err(cause) => {
-            warn!(path = HV_TYPE, error = %report::chain(&cause), "taken for an image for clusters");
-            true
-        }
-    }
 }
 
 /// Agents in processes of their own may ask at the same moment; the first one's answer is everybody's.

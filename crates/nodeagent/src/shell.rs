@@ -99,7 +99,10 @@ impl Shell {
             said: shell.statuses.get(NAME).cloned(),
             resumed: shell.journal.operation.clone().map(Resumed::from),
             tested: shell.tested(),
-            hv_type_kube: device::is_for_clusters(&shell.context.topic_root),
+            hv_type_kube: !matches!(
+                device::ImageKind::read(&shell.context.topic_root),
+                device::ImageKind::Without(_)
+            ),
             question: shell.questions.get(GLOBAL).cloned().unwrap_or_default(),
         };
         follow::all(&mut shell.tasks, &shell.context.topic_root);

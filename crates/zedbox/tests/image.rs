@@ -355,7 +355,7 @@ fn join_waits_for_a_server_of_this_cluster_and_its_exit_code_says_what_came_of_i
 #[tokio::test]
 async fn e10_on_another_hypervisor_not_supported_is_all_that_zedkube_says_and_does() {
     const STATUS: &str = "run/zedkube/NodeDrainStatus/global.json";
-    for (kind, whole) in [("kvm", false), ("kubevirt\n", false), ("k\n", true)] {
+    for (kind, whole) in [("kvm", false), ("xen\n", false), ("kubevirt\n", true), ("", true), ("k\n", true)] {
         let mut device = Device::new();
         device.put("run/eve-hv-type", kind);
         let mut command = Command::new(device.link("zedkube"));

@@ -34,8 +34,9 @@ pub use limits::Limits;
 use std::sync::Arc;
 
 use ::outage::turn::record::RecordSnapshot;
+use agent::device::ImageKind;
 use agent::wire::{GLOBAL, ZEDKUBE as NAME};
-use agent::{AgentContext, Error, Tasks, Troubles, device, duties, force, outlet, pid, turn};
+use agent::{AgentContext, Error, Tasks, Troubles, duties, force, outlet, pid, turn};
 use clusterview::ClusterView;
 use clusterview::apps::Pipe;
 use kubeapi::{ApiClient, OwnNode};
@@ -45,6 +46,7 @@ use tokio::sync::watch;
 use topics::{EdgeNodeClusterConfig, NodeDrainStatus};
 
 use crate::core::Event;
+use crate::other_image::Ended;
 use crate::work::TaskContext;
 
 /// A name that people write and nobody reads.
@@ -72,8 +74,10 @@ pub async fn run_into(
     pipe: Pipe,
 ) -> Result<(), Error> {
     let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
-    if !device::is_for_clusters(&context.topic_root) {
-        return other_image::run(&context, &troubles).await;
+    if let ImageKind::Without(word) = ImageKind::read(&context.topic_root)
+        && other_image::run(&context, &troubles, word).await? == Ended::Stopped
+    {
+        return Ok(());
     }
     let own_node = OwnNode::default();
     let (sender, lease) = watch::channel(None);

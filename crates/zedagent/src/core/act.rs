@@ -5,7 +5,8 @@
 use requester::{DrainJudgement, OwnRequest, ProceedReason};
 use step::{Fault, Mono, planted};
 use topics::{
-    BootReason, DeviceOp, FORCE_FILE, GoTime, NodeDrainRequest, PendingState, RequestId, Requester,
+    BootReason, DeviceOp, DrainStatus, FORCE_FILE, GoTime, NodeDrainRequest, PendingState, RequestId,
+    Requester,
 };
 
 use super::facts::{DeviceOpLogEvent, Effect};
@@ -89,6 +90,29 @@ impl Zedagent {
         }
     }
 
+    /// What an operation waits for while nobody who knows a cluster has spoken.
+    pub(super) fn silence(&self) -> OperationGate {
+        if self.says_not_supported() {
+            return OperationGate::Wait {
+                waiting_for: format!(
+                    "zedkube to say how this {} is: it says NOTSUPPORTED, while the device config names a cluster",
+                    self.kind()
+                ),
+                next_step: "compare run/eve-hv-type with the device config",
+            };
+        }
+        OperationGate::Wait {
+            waiting_for: format!("zedkube to say how this {} is", self.kind()),
+            next_step: "check that zedkube runs",
+        }
+    }
+
+    /// That it drains nothing, on a node that the config puts into a cluster.
+    fn says_not_supported(&self) -> bool {
+        self.wanted.as_ref().is_none_or(|it| it.clustered)
+            && self.drain.status.is_some_and(|it| it.status == DrainStatus::NotSupported)
+    }
+
     fn count_failure(&mut self, now: Mono, op: DeviceOp, reason: String, out: &mut Vec<Effect>) {
         self.failures = self.failures.saturating_add(1);
         let pause = self.limits.ask_again(self.failures);
@@ -135,7 +159,9 @@ impl Zedagent {
             }
             ProceedReason::Forced(forced) => format!("forced {forced} by {FORCE_FILE}"),
             ProceedReason::Silent { waited_secs } => {
-                format!("zedkube has said nothing about this {} for {waited_secs} s", self.kind())
+                let what =
+                    if self.says_not_supported() { "NOTSUPPORTED and nothing else" } else { "nothing" };
+                format!("zedkube has said {what} about this {} for {waited_secs} s", self.kind())
             }
         };
         if !skip.is_empty() && skip != LEFT {

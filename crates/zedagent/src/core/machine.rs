@@ -330,10 +330,7 @@ impl Zedagent {
             };
         }
         if now < self.unknown_until {
-            return OperationGate::Wait {
-                waiting_for: format!("zedkube to say how this {} is", self.kind()),
-                next_step: "check that zedkube runs",
-            };
+            return self.silence();
         }
         OperationGate::Open(ProceedReason::Silent { waited_secs: self.limits.unknown_wait().as_secs() })
     }

@@ -1,15 +1,16 @@
-//! zedkube on an image whose hypervisor is not `k` (goal E10).
+//! zedkube on images of each kind, with a device config that names a cluster and without (goal E10).
 
 use std::time::Duration;
 
-use topics::Requester;
+use topics::{DrainStatus, Requester};
 
 use crate::device::{Device, STATUS, status};
 
 #[tokio::test(start_paused = true)]
 async fn e10_on_another_hypervisor_nothing_is_done_but_to_say_so() {
-    for kind in ["kvm", "xen\n", ""] {
+    for kind in ["kvm", "xen\n"] {
         let mut device = Device::new().await;
+        device.member(false);
         device.write("run/eve-hv-type", kind);
         let before = device.sim.faults().requests().len();
         device.start().await;
@@ -36,13 +37,46 @@ async fn e10_on_another_hypervisor_nothing_is_done_but_to_say_so() {
         );
         device.leave().await;
     }
-    // The kind that has a cluster, and a system that is none of these images.
-    for kind in [Some("k"), None] {
+}
+
+#[tokio::test(start_paused = true)]
+async fn e10_no_word_of_the_image_decides_anything_against_a_config_that_names_a_cluster() {
+    let kinds = ["k", "kubevirt\n", "", " \n", "ku", "acrn", "\0\0\0", "kvm", "xen\n"];
+    for kind in kinds.into_iter().map(Some).chain([None]) {
         let mut device = Device::new().await;
         if let Some(kind) = kind {
             device.write("run/eve-hv-type", kind);
         }
+        let config = r#"{"Initialized":true,"Valid":true,"ClusterName":"edge-cluster"}"#;
+        device.write("run/zedagent/EdgeNodeClusterConfig/global.json", config);
         device.start().await;
         assert_eq!(device.status(), status(2, 1), "{kind:?}");
+        device.request(Requester::DeviceOp, 1);
+        device.until(DrainStatus::Complete, Requester::DeviceOp, 1).await;
+        assert!(device.cordoned(), "{kind:?}");
+        let differs = device.text("run/zedkube/AgentTrouble/global.json").unwrap_or_default();
+        let named = |word: &str| differs.contains(word) && differs.contains("the cluster edge-cluster");
+        assert_eq!(
+            named("kvm") || named("xen"),
+            matches!(kind, Some("kvm" | "xen\n")),
+            "{kind:?}: {differs}"
+        );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn e10_an_image_without_kubernetes_is_drained_from_the_moment_that_its_config_names_a_cluster() {
+    let mut device = Device::new().await;
+    device.member(false);
+    device.write("run/eve-hv-type", "kvm");
+    device.start().await;
+    assert_eq!(device.status(), status(1, 1));
+    device.change(|it| it.member(true)).await;
+    assert_eq!(device.status(), status(2, 1));
+    // An image for clusters on a single node has nothing to drain.
+    let mut device = Device::new().await;
+    device.member(false);
+    device.write("run/eve-hv-type", "kubevirt");
+    device.start().await;
+    assert_eq!(device.status(), status(1, 1));
 }
