@@ -29,7 +29,7 @@ use agent::{device, partitions};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
 pub(crate) use bundle::BundleCommand;
-pub(crate) use cluster::OverCluster;
+pub(crate) use cluster::{OverCluster, kubeconfig_of};
 #[cfg(feature = "demo")]
 pub(crate) use demo::{DemoAgent, DemoOptions, DrillOptions, Scenario, WallClock};
 pub(crate) use device_order::{Blocked, OrderOptions, RebootCommand, ShutdownCommand};
@@ -53,8 +53,6 @@ pub(crate) use verify::VerifyCommand;
 
 /// Agents that a link to the program may be named after.
 pub(crate) const NAMES: [&str; 4] = ["zedagent", "baseosmgr", "nodeagent", "zedkube"];
-/// Where the cluster software puts its kubeconfig, below the root.
-const KUBECONFIG: &str = "run/.kube/k3s/k3s.yaml";
 
 /// Takes a node of an edge Kubernetes cluster down safely: drained before it goes, never stuck, always explained.
 #[derive(Debug, Parser)]
@@ -198,7 +196,7 @@ pub(crate) struct AgentOptions {
     /// Directory that holds `run` and `persist`; `/` on a device.
     #[arg(long, value_name = "DIR", env = "ZEDBOX_ROOT")]
     pub(crate) root: PathBuf,
-    /// Cluster to drain from [default: <root>/run/.kube/k3s/k3s.yaml].
+    /// Cluster to drain from, one file [default: <root>/run/.kube/k3s/k3s.yaml].
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// How the machine is taken down: record (only write down what would be done), systemd, or exec:/path/to/program.
@@ -259,15 +257,13 @@ impl Command {
 }
 
 impl AgentOptions {
-    /// The kubeconfig to use: the flag, the variable, or the cluster software's own place.
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
+    /// The kubeconfig to use.
+    ///
+    /// # Errors
+    /// As [`kubeconfig_of`].
+    pub(crate) fn kubeconfig(&self) -> anyhow::Result<PathBuf> {
         kubeconfig_of(self.kubeconfig.as_deref(), &self.root)
     }
-}
-
-/// The kubeconfig that was named, or the cluster software's own place.
-pub(crate) fn kubeconfig_of(named: Option<&Path>, root: &Path) -> PathBuf {
-    named.map_or_else(|| root.join(KUBECONFIG), Path::to_owned)
 }
 
 /// The agent that the program was called by the name of.
@@ -352,18 +348,5 @@ mod tests {
     fn the_root_must_be_given() {
         let refused = parse("zedbox run").unwrap_err().to_string();
         assert!(refused.contains("--root"), "{refused}");
-    }
-
-    #[test]
-    fn the_kubeconfig_is_looked_for_where_the_cluster_software_puts_it() {
-        let options = AgentOptions {
-            root: "/r".into(),
-            kubeconfig: None,
-            device: device::DeviceChoice::Record,
-            partitions: partitions::PartitionsChoice::None,
-            current_partition: None,
-            limits: None,
-        };
-        assert_eq!(options.kubeconfig(), Path::new("/r/run/.kube/k3s/k3s.yaml"));
     }
 }

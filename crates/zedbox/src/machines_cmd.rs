@@ -29,7 +29,7 @@ struct StoppedMachineForm {
 }
 
 async fn act(command: &MachinesCommand, voice: &Voice) -> anyhow::Result<()> {
-    let cluster = command.place.cluster();
+    let cluster = command.place.cluster()?;
     let node = match &command.action {
         MachinesAction::List => None,
         MachinesAction::Restore { node } => Some(node.as_deref()),

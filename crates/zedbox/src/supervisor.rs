@@ -132,7 +132,7 @@ pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLe
     panic::leave_traces(&topic_root, alone, clock);
     let boot_id = boot_id(&options.device, &topic_root, clock, agents).await;
     let setting = AgentsSetup {
-        cluster: kubeapi::ApiClient::from_kubeconfig(options.kubeconfig()),
+        cluster: kubeapi::ApiClient::from_kubeconfig(options.kubeconfig()?),
         limits,
         device: options.device.clone(),
         partitions: options.partitions.clone(),

@@ -14,7 +14,7 @@ mod machines;
 pub(crate) mod node;
 #[path = "drain_cmd/orders/pause.rs"]
 mod pause;
-mod place;
+pub(crate) mod place;
 mod plan;
 mod readme;
 mod request;

@@ -1,11 +1,15 @@
 //! What every command that works on the cluster's own record takes: directory, kubeconfig, form of the output.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::bail;
 use clap::Args as Group;
 use kubeapi::ApiClient;
 
-use super::{Output, kubeconfig_of};
+use super::{Output, settings};
+
+/// Where the cluster software puts its kubeconfig, below the root.
+const KUBECONFIG: &str = "run/.kube/k3s/k3s.yaml";
 
 /// Whoever works on the cluster's own record.
 #[derive(Debug, Clone, Group)]
@@ -18,7 +22,8 @@ pub(crate) struct OverCluster {
     /// Directory that holds `run` and `persist`.
     #[arg(long, value_name = "DIR", default_value = "/", global = true)]
     pub(crate) root: PathBuf,
-    /// Cluster to work on [default: <root>/run/.kube/k3s/k3s.yaml].
+    /// Cluster to work on [default: that of the settings file, else
+    /// <root>/run/.kube/k3s/k3s.yaml].
     #[arg(long, value_name = "FILE", env = "KUBECONFIG", global = true)]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// For people or for programs.
@@ -27,8 +32,67 @@ pub(crate) struct OverCluster {
 }
 
 impl OverCluster {
-    /// The cluster: the flag, the variable, or the cluster software's own place.
-    pub(crate) fn cluster(&self) -> ApiClient {
-        ApiClient::from_kubeconfig(kubeconfig_of(self.kubeconfig.as_deref(), &self.root))
+    /// The cluster.
+    ///
+    /// # Errors
+    /// As [`kubeconfig_of`].
+    pub(crate) fn cluster(&self) -> anyhow::Result<ApiClient> {
+        Ok(ApiClient::from_kubeconfig(kubeconfig_of(self.kubeconfig.as_deref(), &self.root)?))
+    }
+}
+
+/// The kubeconfig that agents and commands use: the one that was `named`, by the words or `KUBECONFIG`, that of the settings
+/// file below `root`, or the cluster software's own place. It need not be there.
+///
+/// # Errors
+/// The settings file cannot be used, as agents say it; or several files are named, of which one is taken.
+pub(crate) fn kubeconfig_of(named: Option<&Path>, root: &Path) -> anyhow::Result<PathBuf> {
+    let Some(named) = named else {
+        return Ok(settings::kubeconfig(root)?.unwrap_or_else(|| root.join(KUBECONFIG)));
+    };
+    let list = named.to_string_lossy();
+    let files: Vec<&str> = list.split(':').filter(|it| !it.is_empty()).collect();
+    match files[..] {
+        [one] => Ok(one.into()),
+        [first, ..] if !named.exists() => bail!(
+            "{list} names {} kubeconfigs, and one file is taken: name that of this cluster, --kubeconfig {first}",
+            files.len()
+        ),
+        _ => Ok(named.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t11_the_kubeconfig_is_the_one_of_the_words_else_of_the_settings_file_else_the_cluster_softwares() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let of = |named: Option<&str>| kubeconfig_of(named.map(Path::new), root);
+        assert_eq!(of(None).unwrap(), root.join("run/.kube/k3s/k3s.yaml"));
+        let set = |text: &str| {
+            pubsub::store::replace(&root.join("etc/zedbox/zedbox.toml"), text.as_bytes()).unwrap();
+        };
+        set("device = \"systemd\"");
+        assert_eq!(of(None).unwrap(), root.join("run/.kube/k3s/k3s.yaml"));
+        set("kubeconfig = \"/etc/zedbox/kubeconfig\"");
+        assert_eq!(of(None).unwrap(), Path::new("/etc/zedbox/kubeconfig"));
+        assert_eq!(of(Some("/k")).unwrap(), Path::new("/k"));
+        assert_eq!(of(Some("/k:")).unwrap(), Path::new("/k"));
+        let refused = of(Some("/a:/b")).unwrap_err().to_string();
+        assert!(
+            refused.contains("/a:/b names 2 kubeconfigs") && refused.contains("--kubeconfig /a"),
+            "{refused}"
+        );
+        // A settings file that agents do not start with is no reason to look elsewhere.
+        set("\nkubeconfig = 5");
+        let refused = of(None).unwrap_err().to_string();
+        assert!(
+            refused.contains("zedbox.toml, line 2: expected") && refused.contains("zedbox check"),
+            "{refused}"
+        );
+        assert_eq!(of(Some("/k")).unwrap(), Path::new("/k"));
     }
 }

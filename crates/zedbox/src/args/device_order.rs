@@ -61,7 +61,8 @@ pub(crate) struct OrderOptions {
     /// Directory that holds `run` and `persist`.
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
-    /// Where the device config names no cluster: the one to look for this node in [default: <root>/run/.kube/k3s/k3s.yaml].
+    /// Where the device config names no cluster: the one to look for this node in [default: that of the settings file, else
+    /// <root>/run/.kube/k3s/k3s.yaml].
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Go without a drain where the device config names no cluster, whether or not this device is a node.

@@ -117,6 +117,27 @@ pub(crate) fn faults(path: &Path) -> Vec<SettingsFault> {
     read(path, &options()).err().unwrap_or_default()
 }
 
+/// The kubeconfig that the file below `root` names.
+///
+/// # Errors
+/// The file cannot be used; no agent starts with it.
+pub(crate) fn kubeconfig(root: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let path = root.join(FOLDER).join(NAME);
+    let set = read(&path, &options()).map_err(|faults| {
+        let first = faults.first().map(|it| {
+            let place = if it.line == 0 { String::new() } else { format!(", {}", it.place()) };
+            format!("{place}: expected {}, found {}", it.expected, it.found)
+        });
+        anyhow::anyhow!(
+            "find the cluster: the settings file {path}{}; `zedbox check {path}` shows all of it, or name the cluster: \
+             --kubeconfig FILE",
+            first.unwrap_or_default(),
+            path = path.display()
+        )
+    })?;
+    Ok(set.into_iter().find(|(name, _)| name == "kubeconfig").map(|(_, file)| file.into()))
+}
+
 /// The limits file that the file at `path` names: below the same root where it is there.
 pub(crate) fn limits(path: &Path) -> Option<PathBuf> {
     let set = read(path, &options()).ok()?;

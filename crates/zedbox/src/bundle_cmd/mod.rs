@@ -17,6 +17,7 @@ use agent::Clock;
 use anyhow::{Context as _, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use kubeapi::ApiClient;
 use pubsub::store;
 use serde::Serialize;
 use serde_json::json;
@@ -24,7 +25,7 @@ use tokio::time::timeout;
 use topics::GoTime;
 
 use crate::Exit;
-use crate::args::{BundleCommand, Output, Surroundings};
+use crate::args::{BundleCommand, Output, Surroundings, kubeconfig_of};
 use crate::drain_cmd::voice::Voice;
 
 /// Each command and the log have so long.
@@ -94,9 +95,19 @@ async fn write(command: &BundleCommand, voice: &Voice) -> anyhow::Result<()> {
         contents.add(format!("commands/{name}"), said(&program, &words).await);
     }
     contents.add("journal", said(Path::new("journalctl"), &JOURNAL).await);
-    cluster::collect(&command.place.cluster(), &mut contents).await;
+    // What keeps the cluster from being found is what whoever helps has to know; the rest is there all the same.
+    let kubeconfig = match kubeconfig_of(command.place.kubeconfig.as_deref(), root) {
+        Ok(kubeconfig) => Some(kubeconfig),
+        Err(error) => {
+            contents.add("cluster/not-found", format!("{error:#}\n"));
+            None
+        }
+    };
+    if let Some(kubeconfig) = &kubeconfig {
+        cluster::collect(&ApiClient::from_kubeconfig(kubeconfig), &mut contents).await;
+    }
 
-    let secrets = secrets::of_node(root, command.place.kubeconfig.as_deref());
+    let secrets = secrets::of_node(root, kubeconfig.as_deref());
     if let Some((path, _)) = contents.0.iter().find(|(_, bytes)| secrets.are_in(bytes)) {
         bail!(
             "write the archive: {path} would hold a secret of this node, so nothing was written; report that name, and send what \

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use agent::device::ImageKind;
 use agent::{Clock, force, wire};
 use anyhow::{Context as _, bail};
 use kubeapi::{ApiClient, Error, NodeName, nodes};
@@ -156,18 +157,15 @@ async fn act(
 }
 
 /// An order is behind a drain. Where the device config names no cluster nothing is drained: refused when this device is a
-/// node of a cluster all the same, or when that cannot be read though there is a kubeconfig.
+/// node of a cluster all the same, or when that is not known. An image without Kubernetes is no node.
 async fn refuse_in_cluster(topic_root: &TopicRoot, kubeconfig: Option<&Path>) -> anyhow::Result<()> {
-    let kubeconfig = kubeconfig_of(kubeconfig, topic_root.root());
-    let (Ok(own), true) = (own_node(topic_root), kubeconfig.exists()) else { return Ok(()) };
-    let node = NodeName::parse(&own.kube_name())?;
-    let cluster = ApiClient::from_kubeconfig(kubeconfig).with_call_limit(LOOK);
-    let why = match nodes::own(&cluster, &node, &own.device_id.to_string()).await {
-        Ok(_) => format!("{} has this device as node {node}", cluster.address()),
-        Err(Error::OtherName { node, .. }) => format!("{} has this device as node {node}", cluster.address()),
-        Err(Error::WrongNode { .. }) => return Ok(()),
-        Err(error) if error.is_not_found() => return Ok(()),
-        Err(error) => format!("whether it is a node all the same is not known: {}", error.advice()),
+    if matches!(ImageKind::read(topic_root), ImageKind::Without(_)) {
+        return Ok(());
+    }
+    let why = match cluster_of(topic_root, kubeconfig).await {
+        Ok(None) => return Ok(()),
+        Ok(Some(cluster)) => cluster,
+        Err(error) => format!("whether it is a node all the same is not known: {error:#}"),
     };
     let config = topic_root.path(zedagent::CONFIG);
     bail!(
@@ -175,6 +173,26 @@ async fn refuse_in_cluster(topic_root: &TopicRoot, kubeconfig: Option<&Path>) ->
          drain: --undrained",
         config.display()
     )
+}
+
+/// The cluster that has this device as a node, in words; nothing where it said that it has none.
+async fn cluster_of(topic_root: &TopicRoot, kubeconfig: Option<&Path>) -> anyhow::Result<Option<String>> {
+    let kubeconfig = kubeconfig_of(kubeconfig, topic_root.root())?;
+    if !kubeconfig.exists() {
+        bail!("there is no kubeconfig {}; name the cluster's: --kubeconfig FILE", kubeconfig.display());
+    }
+    let own = own_node(topic_root)?;
+    let node = NodeName::parse(&own.kube_name())?;
+    let cluster = ApiClient::from_kubeconfig(kubeconfig).with_call_limit(LOOK);
+    match nodes::own(&cluster, &node, &own.device_id.to_string()).await {
+        Ok(_) => Ok(Some(format!("{} has this device as node {node}", cluster.address()))),
+        Err(Error::OtherName { node, .. }) => {
+            Ok(Some(format!("{} has this device as node {node}", cluster.address())))
+        }
+        Err(Error::WrongNode { .. }) => Ok(None),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => bail!(error.advice()),
+    }
 }
 
 /// The machine goes without the rest of its drain, as a person's forced status says it.

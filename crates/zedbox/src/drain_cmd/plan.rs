@@ -45,7 +45,9 @@ pub(crate) async fn run(
         None => own_node(topic_root)?.kube_name(),
     };
     let node = NodeName::parse(&node).context("plan a drain")?;
-    let cluster = ApiClient::from_kubeconfig(kubeconfig_of(options.kubeconfig.as_deref(), topic_root.root()));
+    let kubeconfig =
+        kubeconfig_of(options.kubeconfig.as_deref(), topic_root.root()).context("plan a drain")?;
+    let cluster = ApiClient::from_kubeconfig(kubeconfig);
     let limits = Limits::read(options.limits.as_deref())?.zedkube;
     let policy = limits.machines();
     let rules = limits.rules(attempt_limit(topic_root)?);

@@ -26,7 +26,7 @@ pub(crate) async fn run(command: &LockCommand) -> Exit {
 }
 
 async fn act(command: &LockCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {
-    let cluster = command.place.cluster();
+    let cluster = command.place.cluster()?;
     let clock = Clock::new();
     match &command.action {
         LockAction::Status { node } => status::run(&cluster, clock, node.as_deref(), voice).await,

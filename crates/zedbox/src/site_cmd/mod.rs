@@ -34,7 +34,7 @@ pub(crate) async fn run(command: &SiteCommand) -> Exit {
 }
 
 async fn act(command: &SiteCommand, surroundings: &Surroundings, voice: &Voice) -> anyhow::Result<()> {
-    let cluster = command.place.cluster();
+    let cluster = command.place.cluster()?;
     let clock = Clock::new();
     let said = |reason: &str| -> anyhow::Result<OperatorStatement> {
         Ok(OperatorStatement {

@@ -43,7 +43,11 @@ pub(crate) async fn run(command: &VerifyCommand) -> Exit {
         Ok(topic_root) => topic_root,
         Err(error) => return fail(Exit::Failed, anyhow::Error::new(error).context("open the root")),
     };
-    let (cluster, clock) = (command.place.cluster(), Clock::new());
+    let cluster = match command.place.cluster() {
+        Ok(cluster) => cluster,
+        Err(error) => return fail(Exit::Failed, error),
+    };
+    let clock = Clock::new();
     let say = |line: &str| Voice::warn_of("verify", line);
     if command.fix {
         match repairs::once(&topic_root, &cluster, clock, command.timeout, say).await {

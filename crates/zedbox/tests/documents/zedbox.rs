@@ -3,9 +3,13 @@
 
 use std::fs;
 
+use std::collections::BTreeSet;
+
 use clap::error::ErrorKind;
 
 use super::{Shown, files, is_placeholder, shown, top, words};
+use crate::drain_cmd::node::Ended;
+use crate::drain_cmd::place::Place;
 
 /// What a line says in place of something that is no plain text.
 const FOR: [(&str, &str); 5] =
@@ -131,4 +135,57 @@ fn a_wrong_word_flag_or_value_is_refused_and_a_name_alone_is_none() {
     }
     assert!(refused("zedbox drain force", true).is_some());
     assert!(refused("zedbox lock limit N", true).is_none());
+}
+
+/// Beginnings of lines that are not run on the tree, and why.
+const NOT_ON_A_TREE: [(&str, &str); 7] = [
+    ("zedbox run", "runs until it is stopped; its file has tests of its own"),
+    ("zedbox demo", "brings its own cluster"),
+    ("zedbox site drill", "the same"),
+    ("zedbox join", "asks a server, and no kubeconfig"),
+    ("zedbox kubeconfig", "is for an administrator's kubeconfig"),
+    ("zedbox lock status --root", "names a folder of the demo"),
+    ("zedbox drain watch", "follows files, and no kubeconfig, until it is stopped"),
+];
+
+/// What a person types after a next step finds the cluster as the agents do. Each on the same tree, one after the other: what
+/// it says of the drain or the turns is for other tests.
+#[test]
+fn t11_each_zedbox_line_that_the_program_says_finds_the_cluster_that_the_settings_file_names() {
+    let place = Place::new(1, |sim| {
+        for (node, uuid) in [("edge-node-1", "11111111-1111-4111-8111-111111111111"), ("edge-node-2", "2")] {
+            sim.add_node(node, uuid);
+        }
+        sim.add_stateful_set("shop", "web", 1);
+    })
+    .by_settings_file();
+    let node = &place.node;
+    let mut sources = files(&top().join("crates"), "rs");
+    sources.retain(|it| it.components().any(|part| part.as_os_str() == "src"));
+    let said = sources.iter().flat_map(|it| said_in(&fs::read_to_string(it).unwrap()));
+    let mut lines: BTreeSet<String> = said.collect();
+    lines.extend(["zedbox drain plan --node edge-node-2", "zedbox machines list"].map(str::to_owned));
+    lines.retain(|line| !NOT_ON_A_TREE.iter().any(|(begins, _)| line.starts_with(begins)));
+    assert!(lines.len() > 30, "{lines:?}");
+    let mut wrong = Vec::new();
+    for line in &lines {
+        let mut words = words(line);
+        let name = words.remove(1);
+        // A pod that the sheet names, a reason that it asks for, a file for the archive.
+        if name == "bundle" {
+            words.extend(["--to".to_owned(), node.path("bundle.tar.gz").display().to_string()]);
+        }
+        let mut command = node.command_of(&name, "");
+        let told = Ended::of(command.args(&words[1..]).output().unwrap());
+        let all = format!("{} {}", told.out, told.err);
+        if all.contains("k3s.yaml") || all.contains("no kubeconfig") || all.contains("find the cluster") {
+            wrong.push(format!("`{line}` ends with {}: {all}", told.code));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (line, code) in [("lock status", 0), ("drain plan", 0), ("machines list", 0), ("site check", 0)] {
+        let (name, rest) = line.split_once(' ').unwrap();
+        let told = Ended::of(node.command_of(name, rest).output().unwrap());
+        assert_eq!(told.code, code, "{line}: {told:?}");
+    }
 }

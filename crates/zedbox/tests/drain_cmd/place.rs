@@ -42,6 +42,15 @@ impl Place {
         Self::served("drain-5-cordoned", pods, seed, Some(dates))
     }
 
+    /// Only the settings file names the kubeconfig.
+    pub(crate) fn by_settings_file(self) -> Self {
+        self.node.put("good.yaml", &self.server.kubeconfig());
+        let named = self.node.path("good.yaml");
+        self.node.put("etc/zedbox/zedbox.toml", &format!("kubeconfig = \"{}\"\n", named.display()));
+        std::fs::remove_file(self.node.path("run/.kube/k3s/k3s.yaml")).unwrap();
+        self
+    }
+
     fn served(
         tree: &str,
         pods: usize,

@@ -24,7 +24,8 @@ pub(crate) struct PlanOptions {
     /// Node object to plan for [default: this device's, by its name].
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
-    /// Cluster to read from [default: <root>/run/.kube/k3s/k3s.yaml].
+    /// Cluster to read from [default: that of the settings file, else
+    /// <root>/run/.kube/k3s/k3s.yaml].
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The limits file of the agents: its machines_policy and surge count [default: their defaults].

@@ -155,8 +155,34 @@ fn a_node_of_a_cluster_that_its_device_config_does_not_name_is_not_taken_down_wi
     let told = order(&node, "reboot", "--reason disk");
     assert!(told.code == 1 && told.err.contains("is not known: "), "{told:?}");
 
-    // Without a kubeconfig the device config counts.
+    // Nor is it that no kubeconfig was found; on an image that was built without Kubernetes the device config counts.
     let (node, _zedagent) = tended("single-node");
     let told = order(&node, "reboot", "--reason disk");
+    for words in ["is not known: there is no kubeconfig", "--kubeconfig FILE", "--undrained"] {
+        assert!(told.code == 1 && told.err.contains(words), "{words}: {told:?}");
+    }
+    assert!(!node.path(DEVICE_ORDER).exists());
+    node.put("run/eve-hv-type", "kvm");
+    let told = order(&node, "reboot", "--reason disk");
     assert!(told.code == 0 && told.err.contains("the device config names no cluster"), "{told:?}");
+}
+
+#[test]
+fn t11_a_cluster_that_only_the_settings_file_names_keeps_a_reboot_without_a_drain_back() {
+    let place = Place::without_cluster_section(0, |sim| {
+        sim.add_node("edge-node-1", "11111111-1111-4111-8111-111111111111");
+    })
+    .by_settings_file();
+    let node = &place.node;
+    let _zedagent = zedagent(node);
+    let told = order(node, "reboot", "--reason disk");
+    assert!(told.code == 1 && told.err.contains("as node edge-node-1"), "{told:?}");
+    // One that no agent starts with does not say that there is no cluster.
+    node.put("etc/zedbox/zedbox.toml", "kubeconfig = 5");
+    let told = order(node, "reboot", "--reason disk");
+    assert!(
+        told.code == 1 && told.err.contains("is not known: find the cluster: the settings file"),
+        "{told:?}"
+    );
+    assert!(!node.path(DEVICE_ORDER).exists());
 }
