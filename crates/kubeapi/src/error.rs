@@ -149,8 +149,18 @@ impl Error {
     pub fn next_step(&self) -> String {
         match self {
             Self::Kubeconfig { path, .. } => format!(
-                "check that {} exists, is readable and is a kubeconfig with a current context; k3s writes it at start",
-                path.display()
+                "check that {} exists, is readable and is a kubeconfig with a current context{}; where the cluster's is \
+                 elsewhere, name it: `kubeconfig` in /etc/zedbox/zedbox.toml",
+                path.display(),
+                if path.ends_with("k3s.yaml") { "; k3s writes it at start" } else { "" }
+            ),
+            Self::Connection { via, .. } if self.line().contains("CaUsedAsEndEntity") => format!(
+                "give the API server a certificate that is not an authority itself (CA:FALSE), signed by the \
+                 certificate-authority of {via}: one that may sign others is not believed as a server's"
+            ),
+            Self::Connection { via, .. } if self.line().contains("UnknownIssuer") => format!(
+                "renew {via}: its certificate-authority has to be the authority that signed the server's certificate, and \
+                 not that certificate itself"
             ),
             Self::Connection { via, .. } if self.line().to_lowercase().contains("certificate") => {
                 format!("compare certificates and dates in {via} with the server's, then renew the file")
@@ -288,6 +298,18 @@ mod tests {
         assert!(started.ends_with("the credentials: No such file or directory (os error 2)"), "{started}");
         let printed = cause(kube::Error::Auth(AuthError::AuthExec("a token".to_owned()))).to_string();
         assert!(printed.ends_with("the credentials"), "{printed}");
+    }
+
+    #[test]
+    fn of_a_certificate_that_kubectl_takes_and_we_do_not_the_next_step_says_what_to_give_the_server() {
+        let step = |fault: &str| {
+            let (what, via) = ("reach the API".to_owned(), "kubeconfig k".to_owned());
+            let source = format!("invalid peer certificate: {fault}").into();
+            Error::Connection { what, via, source }.next_step()
+        };
+        assert!(step("Other(OtherError(CaUsedAsEndEntity))").contains("(CA:FALSE), signed by"));
+        assert!(step("UnknownIssuer").starts_with("renew kubeconfig k: its certificate-authority"));
+        assert!(step("Expired").starts_with("compare certificates and dates in kubeconfig k"));
     }
 
     #[test]

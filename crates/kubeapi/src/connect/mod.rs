@@ -11,6 +11,7 @@ use std::fmt;
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, USER_AGENT};
@@ -24,7 +25,10 @@ use kube::Client;
 use kube::client::Body;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
+use tokio_rustls::rustls::{
+    CertificateError, ClientConfig, Error as TlsError, InconsistentKeys, RootCertStore, crypto::ring,
+};
 
 /// The time that a connection may take to come about.
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
@@ -158,7 +162,20 @@ fn tls(access: &Access, wanted: bool) -> Result<ClientConfig, Unusable> {
     // The parser's words may quote the key.
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|_quotes| unusable("client-key", "it is no PEM of a private key"))?;
-    builder.with_client_auth_cert(chain, key).map_err(|why| unusable("client-certificate", why))
+    let key = ring::default_provider()
+        .key_provider
+        .load_private_key(key)
+        .map_err(|why| unusable("client-key", why))?;
+    let own = CertifiedKey::new(chain, key);
+    match own.keys_match() {
+        // Such as of version 1, which openssl makes without extensions: the server alone judges what is ours.
+        Ok(())
+        | Err(
+            TlsError::InconsistentKeys(InconsistentKeys::Unknown)
+            | TlsError::InvalidCertificate(CertificateError::Other(_)),
+        ) => Ok(builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))),
+        Err(why) => Err(unusable("client-certificate", why)),
+    }
 }
 
 fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unusable> {

@@ -119,6 +119,8 @@ pub(super) fn parse(text: &[u8], dir: &Path) -> Result<Parsed, String> {
     let at = |path: PathBuf| InlineOrFile::File(dir.join(path));
     let source = |what: &str, data: Option<String>, path: Option<PathBuf>| match data {
         Some(data) if !data.is_empty() => {
+            // A block of YAML has line ends.
+            let data: String = data.split_ascii_whitespace().collect();
             let bytes = STANDARD.decode(data).map_err(|why| format!("{what}-data is no base64: {why}"))?;
             Ok::<_, String>(Some(InlineOrFile::Here(bytes)))
         }

@@ -269,6 +269,33 @@ async fn a_certificate_of_ours_opens_the_server_from_a_file_or_from_the_kubeconf
     }
 }
 
+/// Certificates of version 1 have no extensions; `openssl x509 -req` makes them where it is given none.
+#[test]
+fn what_kubectl_takes_makes_a_client_a_certificate_of_version_1_blocks_aliases_and_an_empty_document() {
+    let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+    let block = |file: &str, indent: &str| {
+        let text = STANDARD.encode(fs::read(testdata.join(file)).unwrap());
+        let lines = text.as_bytes().chunks(64).map(|it| format!("{indent}{}\n", String::from_utf8_lossy(it)));
+        format!("|\n{}", lines.collect::<String>())
+    };
+    let text = format!(
+        "current-context: c\nclusters:\n- name: k\n  cluster:\n    server: 'https://h'\n    certificate-authority-data: &ca \
+         {}- name: other\n  cluster:\n    certificate-authority-data: *ca\nusers:\n- name: u\n  user:\n    \
+         client-certificate-data: {}    client-key-data: {}contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n---\n",
+        block("ca.pem", "      "),
+        block("v1.pem", "      "),
+        block("v1.key", "      ")
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config");
+    write(&path, &text);
+    assert!(KubeconfigFile::new(path.clone()).client().is_ok());
+    // With another key it is nobody's.
+    write(&path, &text.replace(&block("v1.pem", "      "), &block("client.pem", "      ")));
+    let Err(error) = KubeconfigFile::new(path).client() else { panic!("a certificate without its key") };
+    assert!(error.line().contains("client-certificate: "), "{}", error.line());
+}
+
 #[test]
 fn what_a_device_has_no_use_for_is_refused_by_its_name() {
     let users = [

@@ -4,6 +4,8 @@
 //! Over the parser's events, as a deserializer with its rendered excerpts would take 0.3 MB of an image. Not here: what the
 //! members mean. Pure: no clock, no I/O, no task.
 
+use std::collections::HashMap;
+
 use granit_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Value};
 
@@ -20,12 +22,17 @@ enum OpenNode {
     Sequence(Vec<Value>),
 }
 
-/// Reads the one document of `text`.
+/// So many bytes may be said again by aliases.
+const ALIAS_BYTES: usize = 1 << 20;
+
+/// Reads the one document of `text`; empty ones may follow it. An alias stands for a text alone.
 ///
 /// # Errors
-/// It is no YAML, or has what no kubeconfig needs: another document, a name twice or that is no text, an alias.
+/// It is no YAML, or has what no kubeconfig needs: another document, a name twice or that is no text, an alias of a mapping or
+/// a sequence.
 pub(super) fn read(text: &str) -> Result<Value, TextPosition> {
     let mut open: Vec<OpenNode> = Vec::new();
+    let (mut anchors, mut again): (HashMap<usize, Value>, usize) = (HashMap::new(), 0);
     let (mut document, mut documents) = (None, 0);
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|cause| place(cause.marker()))?;
@@ -39,7 +46,14 @@ pub(super) fn read(text: &str) -> Result<Value, TextPosition> {
                 documents += 1;
                 None
             }
-            Event::Alias(_) => return Err(wrong()),
+            Event::Alias(anchor) => {
+                let said = anchors.get(&anchor).ok_or_else(wrong)?;
+                again += said.as_str().map_or(0, str::len);
+                if again > ALIAS_BYTES {
+                    return Err(wrong());
+                }
+                Some(said.clone())
+            }
             Event::MappingStart(..) => {
                 open.push(OpenNode::Mapping(Map::new(), None));
                 None
@@ -52,16 +66,21 @@ pub(super) fn read(text: &str) -> Result<Value, TextPosition> {
                 OpenNode::Mapping(members, _) => Some(Value::Object(members)),
                 OpenNode::Sequence(items) => Some(Value::Array(items)),
             },
-            Event::Scalar(text, style, ..) => {
+            Event::Scalar(text, style, anchor, _) => {
                 let is_name = matches!(open.last(), Some(OpenNode::Mapping(_, None)));
                 let plain = style == ScalarStyle::Plain && !is_name;
-                Some(if plain { scalar(&text) } else { Value::String(text.into_owned()) })
+                let said = if plain { scalar(&text) } else { Value::String(text.into_owned()) };
+                if anchor > 0 {
+                    anchors.insert(anchor, said.clone());
+                }
+                Some(said)
             }
             _ => None,
         };
         let Some(whole) = whole else { continue };
         match (open.last_mut(), whole) {
             (None, it) if documents == 1 => document = Some(it),
+            (None, Value::Null) => {}
             (Some(OpenNode::Sequence(items)), it) => items.push(it),
             (Some(OpenNode::Mapping(members, name @ None)), Value::String(it))
                 if !members.contains_key(&it) =>
@@ -112,6 +131,9 @@ mod tests {
             (r#"{"a":{"b":[false,"\u00e4"]}}"#, json!({"a": {"b": [false, "\u{e4}"]}})),
             ("a: |\n  x\n  y\ntrue: null\n", json!({"a": "x\ny\n", "true": null})),
             ("a: \"\"\nb:\n", json!({"a": "", "b": null})),
+            ("a: &x b\nc: *x\nd: [*x]\n", json!({"a": "b", "c": "b", "d": ["b"]})),
+            ("a: b\n---\n", json!({"a": "b"})),
+            ("a: b\n...\n---\n# nothing\n---\n", json!({"a": "b"})),
         ];
         for (text, expected) in rows {
             assert_eq!(read(text), Ok(expected), "{text}");
@@ -122,7 +144,8 @@ mod tests {
     fn what_is_no_kubeconfig_is_refused_where_it_is() {
         let rows = [
             ("a: b\na: c\n", 2),
-            ("a: &x b\nc: *x\n", 2),
+            ("a: &x [b]\nc: *x\n", 2),
+            ("a: *x\n", 1),
             ("a: b\n---\na: c\n", 4),
             ("[a]: b\n", 1),
             ("a: [b\n", 1),
@@ -133,5 +156,7 @@ mod tests {
         assert_eq!(lines, rows.map(|(_, line)| Err(line)));
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert!(read(&deep).is_err());
+        let again = format!("a: &x {}\nb: [{}]\n", "b".repeat(1 << 16), vec!["*x"; 100].join(", "));
+        assert!(read(&again).is_err(), "a short text is no long one");
     }
 }
