@@ -199,10 +199,18 @@ impl FileCheck {
             return;
         }
         self.files += 1;
-        if let Err(cause) = Limits::read(Some(path)) {
-            let why = format!("{cause:#}; correct that member: docs/reference/limits.md");
-            self.find(path, "", "limits that the agents start with".to_owned(), why);
-        }
+        let Err(cause) = Limits::read(Some(path)) else { return };
+        let Some(fault) = cause.downcast_ref::<serde_json::Error>() else {
+            return self.find(path, "", "limits that the agents start with".to_owned(), format!("{cause:#}"));
+        };
+        // serde's texts are `<found>, expected <expected> at line <n> column <m>`.
+        let text = fault.to_string();
+        let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
+        let (found, expected) =
+            text.split_once(", expected ").unwrap_or((text, "limits that the agents start with"));
+        let expected = format!("{expected} (docs/reference/limits.md)");
+        let line = if fault.line() == 0 { String::new() } else { format!("line {}", fault.line()) };
+        self.find(path, &line, expected, found.to_owned());
     }
 
     fn force(&mut self, path: &Path) {
@@ -282,7 +290,7 @@ mod tests {
             let found = lines(&check, root.path());
             assert_eq!(found.len(), 1, "{found:?}");
             assert!(
-                found[0].starts_with("etc/zedbox/limits.json: whole file") && found[0].contains(word),
+                found[0].starts_with("etc/zedbox/limits.json: line 1: expected") && found[0].contains(word),
                 "{found:?}"
             );
             let named = [
@@ -294,6 +302,15 @@ mod tests {
             assert_eq!(found.len(), 1, "{found:?}");
             assert!(found[0].starts_with("etc/zedbox/rules.txt") && found[0].contains(word), "{found:?}");
         }
+        let unknown = "{\"zedkube\":{\n\"windows\":[{\"cron\":\"0 2 * * *\"}]}}";
+        let (check, root) = checked(&[("etc/zedbox/limits.json", unknown)]);
+        let found = lines(&check, root.path());
+        assert!(
+            found[0].starts_with("etc/zedbox/limits.json: line 2: expected ")
+                && found[0].contains("docs/reference/limits.md")
+                && found[0].ends_with("found unknown field `cron`"),
+            "{found:?}"
+        );
         let (check, _root) = checked(&[("etc/zedbox/limits.json", &window("0 2 * * *", "UTC"))]);
         assert!(check.findings.is_empty() && check.files == 1);
     }

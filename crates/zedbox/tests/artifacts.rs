@@ -225,6 +225,26 @@ fn x4_the_package_holds_all_that_a_person_needs_and_nothing_of_this_machine() {
     }
 }
 
+#[test]
+fn x4_whoever_removes_the_package_hears_that_the_node_stays_cordoned() {
+    let prerm =
+        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().join("crates/xtask/package/prerm");
+    let dir = folder();
+    let put = |name: &str, text: &str| {
+        scenarios::script(&dir.path().join(name), &format!("#!/bin/sh\n{text}\n"));
+    };
+    put("systemctl", "exit 0");
+    let trees = prerm.ancestors().nth(4).unwrap().join("run-fixtures");
+    for (tree, stays) in [("drain-9-complete", true), ("drain-5-cordoned", true), ("cluster-idle", false)] {
+        put("zedbox", &format!("exec {ZEDBOX} \"$@\" --root {}", trees.join(tree).display()));
+        let path = format!("{}:/usr/bin:/bin", dir.path().display());
+        let ended = Command::new("sh").arg(&prerm).arg("remove").env("PATH", path).output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(ended.status.success(), "{tree}: {said}");
+        assert_eq!(said.contains("stays cordoned: `kubectl uncordon "), stays, "{tree}: {said}");
+    }
+}
+
 /// The name of the Debian release of this machine, whose libraries the program of this test was linked with.
 fn release() -> Option<String> {
     let text = fs::read_to_string("/etc/os-release").ok()?;

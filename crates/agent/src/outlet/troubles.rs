@@ -224,7 +224,8 @@ impl FailureText {
         let path = lasting(path);
         let (dir, top) = (path.display(), mount(path));
         let is = |kinds: [io::ErrorKind; 2]| kinds.contains(&source.kind());
-        let let_go = "`zedbox drain force complete --for reboot` lets a waiting reboot go ahead";
+        let let_go =
+            "`zedbox drain force complete --for reboot --reason '...'` lets a waiting reboot go ahead";
         let next_step = if is([io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded]) {
             format!("make room: `du -xh {top} | sort -h | tail` shows what takes it")
         } else if source.kind() == io::ErrorKind::ReadOnlyFilesystem {

@@ -353,7 +353,7 @@ impl Zedagent {
                     self.failures
                 ),
                 next_step: "`zedbox drain status` says what to fix; to go ahead without a drain: `zedbox drain force complete \
-                            --for reboot`",
+                            --for reboot --reason '...'`",
             },
             Some(_) | None => OperationGate::Ask,
         }

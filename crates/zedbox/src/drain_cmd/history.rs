@@ -139,9 +139,8 @@ fn force(record: &ForceRecord, columns: usize) -> String {
     let head = format!("{what} by {}, seen {}", record.who(), time(record.seen_at));
     let mut out = row("force file", &head, columns);
     let mut add = |label: &str, text: &str| out.push_str(&row(label, text, columns));
-    if !record.reason.is_empty() {
-        add("reason", &record.reason);
-    }
+    // A file that was written by hand may say none.
+    add("reason", if record.reason.is_empty() { "no reason given" } else { &record.reason });
     add("effect", &record.effect);
     if !record.written_at.is_zero() {
         add("written", &time(record.written_at));

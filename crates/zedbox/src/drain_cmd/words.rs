@@ -311,7 +311,8 @@ pub(super) fn next_step(seen: &DrainView) -> String {
     if !seen.live.is_dead() || matches!(seen.state(), DrainState::Idle | DrainState::Complete) {
         return recorded.to_owned();
     }
-    let start = "start zedkube: no drain continues without it";
+    let start = "start zedkube, as no drain continues without it: `systemctl restart zedbox`; where it ends again, `zedbox check \
+                 /etc/zedbox/zedbox.toml` and `journalctl -u zedbox -n 20` say why";
     if recorded == "nothing" {
         start.to_owned()
     } else {

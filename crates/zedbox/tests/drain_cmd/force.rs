@@ -23,7 +23,7 @@ fn refused(told: &Ended, words: &[&str]) {
 #[test]
 fn complete_for_a_waiting_reboot_is_written_for_root_alone_with_a_warning() {
     let node = Node::of("failed-drain-8");
-    let told = node.drain("force complete --for reboot");
+    let told = node.drain("force complete --for reboot --reason x");
     assert_eq!(told.code, 0, "{told:?}");
     let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
@@ -33,8 +33,7 @@ fn complete_for_a_waiting_reboot_is_written_for_root_alone_with_a_warning() {
     assert!(told.err.contains("WARNING: no drain is proved"), "{}", told.err);
     let user =
         String::from_utf8(std::process::Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
-    let written =
-        format!(r#"{{"Status":9,"RequestedBy":2,"Reason":"no reason given","By":"{}"}}"#, user.trim());
+    let written = format!(r#"{{"Status":9,"RequestedBy":2,"Reason":"x","By":"{}"}}"#, user.trim());
     assert_eq!(node.text(FORCE_FILE), written);
     assert_eq!((mode(&node, FORCE_FILE), mode(&node, "persist/kube-status")), (0o600, 0o700));
     let status = node.drain("status");
@@ -45,17 +44,20 @@ fn complete_for_a_waiting_reboot_is_written_for_root_alone_with_a_warning() {
 fn complete_for_nobody_who_waits_is_refused_unless_it_is_meant() {
     let node = Node::of("cluster-idle");
     refused(
-        &node.drain("force 9 --for reboot"),
+        &node.drain("force 9 --for reboot --reason x"),
         &["no reboot or shutdown is pending", "--even-if-nobody-waits"],
     );
-    refused(&node.drain("force 9 --for update"), &["no update is pending", "--even-if-nobody-waits"]);
+    refused(
+        &node.drain("force 9 --for update --reason x"),
+        &["no update is pending", "--even-if-nobody-waits"],
+    );
     assert!(!node.path(FORCE_FILE).exists());
-    let told = node.drain("force 9 --for update --even-if-nobody-waits -o json");
+    let told = node.drain("force 9 --for update --even-if-nobody-waits -o json --reason x");
     assert_eq!(told.code, 0, "{told:?}");
     assert_eq!(told.json()["Order"]["RequestedBy"], 3);
     // An update waits only where baseosmgr asks.
-    assert_eq!(Node::of("update-5-cordoned").drain("force 9 --for update").code, 0);
-    refused(&Node::of("update-5-cordoned").drain("force 9 --for reboot"), &["no reboot"]);
+    assert_eq!(Node::of("update-5-cordoned").drain("force 9 --for update --reason x").code, 0);
+    refused(&Node::of("update-5-cordoned").drain("force 9 --for reboot --reason x"), &["no reboot"]);
 }
 
 #[test]
@@ -63,8 +65,8 @@ fn what_the_agents_would_refuse_is_refused_in_words_of_the_command_line() {
     let node = Node::of("drain-5-cordoned");
     for (words, named) in [
         ("force", "STATUS"),
-        ("force 9", "COMPLETE needs a target: `--for reboot` or `--for update`"),
-        ("force complete", "COMPLETE needs a target"),
+        ("force 9 --reason x", "COMPLETE needs a target: `--for reboot` or `--for update`"),
+        ("force complete --reason x", "COMPLETE needs a target"),
         ("force 0 --for reboot", "no such status; known are 1 notsupported"),
         ("force 12 --for reboot", "no such status"),
         ("force done --for reboot", "no such status"),
@@ -76,16 +78,16 @@ fn what_the_agents_would_refuse_is_refused_in_words_of_the_command_line() {
         assert!(told.err.contains(named) && !told.err.contains("RequestedBy"), "{words}: {}", told.err);
     }
     assert!(!node.path(FORCE_FILE).exists());
-    assert_eq!(node.drain("force not-supported").code, 0);
+    assert_eq!(node.drain("force not-supported --reason x").code, 0);
     assert!(node.text(FORCE_FILE).starts_with(r#"{"Status":1,"RequestedBy":1,"#));
 }
 
 #[test]
 fn an_existing_order_is_named_with_its_content_and_replaced_only_when_asked() {
     let node = Node::of("forced");
-    let told = node.drain("force notsupported");
+    let told = node.drain("force notsupported --reason x");
     refused(&told, &[FORCE_FILE, r#"holds {"Status":9,"RequestedBy":2}"#, "--replace"]);
-    assert_eq!(node.drain("force notsupported --replace").code, 0);
+    assert_eq!(node.drain("force notsupported --replace --reason x").code, 0);
     assert!(node.text(FORCE_FILE).starts_with(r#"{"Status":1,"RequestedBy":1,"#));
 }
 
@@ -95,16 +97,16 @@ fn links_and_directories_of_others_are_refused_by_name() {
     let (dir, elsewhere) = (node.path("persist/kube-status"), node.path("elsewhere"));
     fs::create_dir(&elsewhere).unwrap();
     symlink(&elsewhere, &dir).unwrap();
-    refused(&node.drain("force 9 --for reboot"), &["persist/kube-status is a link"]);
+    refused(&node.drain("force 9 --for reboot --reason x"), &["persist/kube-status is a link"]);
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
     fs::remove_file(&dir).unwrap();
     fs::create_dir(&dir).unwrap();
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
-    refused(&node.drain("force 9 --for reboot"), &["others may put files into", "chmod 700"]);
+    refused(&node.drain("force 9 --for reboot --reason x"), &["others may put files into", "chmod 700"]);
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&dir, Some(65_534), None).unwrap();
-        refused(&node.drain("force 9 --for reboot"), &["belongs to user 65534", "chown root"]);
+        refused(&node.drain("force 9 --for reboot --reason x"), &["belongs to user 65534", "chown root"]);
         std::os::unix::fs::chown(&dir, Some(0), None).unwrap();
     } else {
         writeln!(std::io::stderr(), "skipped: only root can give a directory away; run this as root")
@@ -112,8 +114,8 @@ fn links_and_directories_of_others_are_refused_by_name() {
     }
     // A link in the file's place is not followed: it is named, and replaced when that is asked for.
     symlink(elsewhere.join("target"), node.path(FORCE_FILE)).unwrap();
-    refused(&node.drain("force 9 --for reboot"), &[FORCE_FILE, "link"]);
-    assert_eq!(node.drain("force 9 --for reboot --replace").code, 0);
+    refused(&node.drain("force 9 --for reboot --reason x"), &[FORCE_FILE, "link"]);
+    assert_eq!(node.drain("force 9 --for reboot --replace --reason x").code, 0);
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
     assert!(fs::symlink_metadata(node.path(FORCE_FILE)).unwrap().is_file());
 }
@@ -134,8 +136,18 @@ fn remove_takes_the_order_away_and_says_what_it_was() {
 #[test]
 fn a_user_without_the_right_is_told_to_use_sudo() {
     let node = Node::of("drain-5-cordoned");
-    let Some(told) = node.drain_as_nobody("force notsupported") else { return };
+    let Some(told) = node.drain_as_nobody("force notsupported --reason x") else { return };
     refused(&told, &["run it with sudo"]);
+}
+
+#[test]
+fn s6_whoever_forces_says_why() {
+    let node = Node::of("failed-drain-8");
+    for words in ["force 9 --for reboot", "force notsupported", "force cordoned"] {
+        let told = node.drain(words);
+        assert!(told.code == 2 && told.err.contains("--reason <TEXT>"), "{words}: {told:?}");
+    }
+    assert!(!node.path(FORCE_FILE).exists());
 }
 
 #[test]

@@ -173,7 +173,8 @@ fn k8_a_dead_zedkube_is_named_and_the_recorded_next_step_stays() {
     let told = node.drain("status");
     let said = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
-        "next step start zedkube: no drain continues without it; then, as it recorded: shop/web-5f7d-e757f:",
+        "next step start zedkube, as no drain continues without it: `systemctl restart zedbox`; where it ends again, `zedbox \
+         check /etc/zedbox/zedbox.toml` and `journalctl -u zedbox -n 20` say why; then, as it recorded: shop/web-5f7d-e757f:",
         "zedkube not running: what is shown is what it wrote last",
     ] {
         assert!(said.contains(words), "no `{words}` in\n{}", told.out);

@@ -126,10 +126,10 @@ async fn a_reboot_that_is_held_up_goes_ahead_once_complete_is_forced() {
     let mut world = held().await;
     world.ask_reboot(7);
     blocked(&world).await;
-    let told = drain(&world, "force complete --for update").await;
+    let told = drain(&world, "force complete --for update --reason x").await;
     assert_eq!(told.code, 1, "{told:?}");
     assert_eq!(world.recorded().len(), 0);
-    let told = drain(&world, "force complete --for reboot").await;
+    let told = drain(&world, "force complete --for reboot --reason x").await;
     assert_eq!(told.code, 0, "{told:?}");
     world.recorded_count(1).await;
     world.until_file(FORCE_FILE, "the force file to be used up", |text| text.is_none()).await;
@@ -144,7 +144,7 @@ async fn a_forced_reboot_goes_ahead_beside_a_zedkube_that_hangs_in_the_middle_of
     world.ask_reboot(7);
     blocked(&world).await;
     world.processes.hold(Agent::Zedkube, true);
-    assert_eq!(drain(&world, "force complete --for reboot").await.code, 0);
+    assert_eq!(drain(&world, "force complete --for reboot --reason x").await.code, 0);
     world.recorded_count(1).await;
     assert!(world.topic_root.path(FORCE_FILE).exists(), "zedkube has not heard of it; a boot takes it away");
     world.kill_all().await;

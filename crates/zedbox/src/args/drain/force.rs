@@ -17,8 +17,8 @@ pub(crate) struct ForceOptions {
     /// Whose operation it is for; needed with complete.
     #[arg(long = "for", value_name = "WHOM", value_enum)]
     pub(crate) whom: Option<Whom>,
-    /// Why, in at most 200 bytes; history and log show it with your name [default: no reason given].
-    #[arg(long, value_name = "TEXT")]
+    /// Why, in at most 200 bytes; history and log show it with your name.
+    #[arg(long, value_name = "TEXT", required_unless_present = "remove")]
     pub(crate) reason: Option<String>,
     /// Replace an existing force file.
     #[arg(long)]

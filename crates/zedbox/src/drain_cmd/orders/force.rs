@@ -20,9 +20,6 @@ use crate::drain_cmd::view::DrainView;
 use crate::drain_cmd::voice::Voice;
 use crate::drain_cmd::words::name;
 
-/// What stands in the file of an order without a reason.
-const NO_REASON: &str = "no reason given";
-
 /// So many blockers are named before the question.
 const NAMED: usize = 5;
 
@@ -53,8 +50,8 @@ pub(in crate::drain_cmd) async fn run(
             Ok(Exit::Usage)
         }
         Some(status) if !options.remove => {
-            let reason =
-                options.reason.as_deref().map_or(Ok(NO_REASON), person::reason).context("force a status")?;
+            let reason = options.reason.as_deref().unwrap_or_default();
+            let reason = person::reason(reason).context("force a status")?;
             let order = ForceFile {
                 status,
                 requested_by: options.whom.map_or(Requester::None, Whom::requester),

@@ -39,5 +39,5 @@ fn x3_a_script_and_whoever_adds_yes_are_not_asked() {
     assert!(!terminal.read.contains("Type complete"), "{}", terminal.read);
     // Nor about what lets nothing go.
     let node = Node::of("drain-5-cordoned").with_zedkube();
-    assert_eq!(Terminal::asking(node.command("force cordoned")).end(), 0);
+    assert_eq!(Terminal::asking(node.command("force cordoned --reason x")).end(), 0);
 }

@@ -41,8 +41,8 @@ impl Answers {
         if self.only_a_person_waits() {
             "then ask again with `zedbox drain request`, or give up with `zedbox drain cancel`"
         } else {
-            "it is requested again by itself; to go ahead without a drain: `zedbox drain force complete --for reboot` \
-             or `--for update`"
+            "it is requested again by itself; to go ahead without a drain: `zedbox drain force complete --for reboot \
+             --reason '...'` or `--for update`"
         }
     }
 

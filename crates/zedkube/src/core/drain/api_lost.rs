@@ -203,10 +203,10 @@ impl Drain {
                 "k3s.version and k3s.config.override as before in the device config withdraw it"
             }
             Requester::Update => {
-                "`zedbox drain force complete --for update` lets the update go ahead without the rest of the drain"
+                "`zedbox drain force complete --for update --reason '...'` lets the update go ahead without the rest of the drain"
             }
             Requester::DeviceOp | Requester::Unset | Requester::None | Requester::Stranger(_) => {
-                "`zedbox drain force complete --for reboot` lets the operation go ahead without the rest of the drain"
+                "`zedbox drain force complete --for reboot --reason '...'` lets the operation go ahead without the rest of the drain"
             }
         }
     }

@@ -306,7 +306,7 @@ impl History {
     pub(crate) fn forced_by(&self) -> String {
         let author = self.authored();
         match author.reason.as_str() {
-            "" => author.who(),
+            "" => format!("{}, no reason given", author.who()),
             reason => format!("{}, \"{reason}\"", author.who()),
         }
     }
