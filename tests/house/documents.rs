@@ -84,6 +84,36 @@ fn every_test_that_holds_a_promise_is_there() {
     }
 }
 
+/// `name_…` in `file.rs`: a test of that name is in a file that ends so.
+#[test]
+fn a_test_that_the_page_places_in_a_file_is_in_it() {
+    let page = fs::read_to_string(top().join("docs/tests.md")).unwrap();
+    let (sources, mut placed) = (sources(), 0);
+    for row in page.lines().filter(|it| it.starts_with("| ")) {
+        let parts: Vec<&str> = row.split('`').collect();
+        // Text and code in turn; a name of a test, ` in `, a file.
+        for three in parts.windows(3).skip(1).step_by(2) {
+            let [name, between, file] = three else { continue };
+            let is_file = Path::new(file).extension().is_some_and(|it| it == "rs");
+            let Some((begins, ends)) = name.split_once('…').filter(|_| *between == " in " && is_file)
+            else {
+                continue;
+            };
+            placed += 1;
+            let mut here = sources.iter().filter(|(path, _)| path.ends_with(file)).peekable();
+            assert!(here.peek().is_some(), "docs/tests.md names {file}, which is no file");
+            let is = |line: &str| {
+                let name = line.trim().trim_start_matches("pub(crate) ").trim_start_matches("async ");
+                let name = name.strip_prefix("fn ").and_then(|it| it.split('(').next());
+                name.is_some_and(|it| it.starts_with(begins) && it.ends_with(ends))
+            };
+            let holds = here.any(|(_, text)| text.lines().any(is));
+            assert!(holds, "docs/tests.md says that {name} is in {file}; it is not");
+        }
+    }
+    assert!(placed > 50, "docs/tests.md places {placed} tests only");
+}
+
 #[test]
 fn the_readme_is_short() {
     let lines = fs::read_to_string(top().join("README.md")).unwrap().lines().count();

@@ -47,10 +47,12 @@ fn every_tree_but_the_malformed_one_holds_exact_topic_files_that_agree() {
         if let Some(request) = exact::<NodeDrainRequest>(tree, "run/zedagent/NodeDrainRequest/global.json") {
             assert_eq!(progress.answer(request.id()).unwrap().status, status.status, "{tree}");
             assert!(exact::<DrainJournal>(tree, "persist/status/zedkube/DrainJournal/global.json").is_some());
-            assert!(
-                exact::<DeviceOpPending>(tree, "persist/status/zedagent/DeviceOpPending/reboot.json")
-                    .is_some()
-            );
+            let pending = "persist/status/zedagent/DeviceOpPending/reboot.json";
+            let pending = exact::<DeviceOpPending>(tree, pending).unwrap();
+            // The words are the agents' own (`requester::LatestAnswers::words`).
+            if let Some(of) = pending.waiting_for.strip_prefix("drain of this node: ") {
+                assert_eq!(of, status.status.text(), "{tree}");
+            }
         }
         let pause = exact::<OperationPause>(tree, PAUSE_FILE);
         assert_eq!(pause.unwrap_or_default(), progress.pause, "{tree}");

@@ -51,7 +51,7 @@ fn the_service_starts_all_agents_on_the_real_machine_and_comes_back() {
 }
 
 #[test]
-fn the_step_before_the_start_makes_a_missing_kmsg_and_leaves_one_that_is_there() {
+fn the_step_before_the_start_calls_mknod_for_a_missing_kmsg_and_leaves_one_that_is_there() {
     let dir = tempfile::tempdir().unwrap();
     let node = dir.path().join("kmsg");
     // Only root may make device nodes: a stand-in writes down how it was called.

@@ -83,7 +83,7 @@ fn small(folder: &TempDir) -> PathBuf {
 }
 
 #[test]
-fn x5_two_folders_hold_the_same_bytes_and_their_sums_and_digests_are_right() {
+fn x5_packed_into_two_folders_a_program_gives_the_same_bytes_and_their_sums_and_digests_are_right() {
     let dir = folder();
     let [one, two] = ["one", "a/longer/name"].map(|it| dir.path().join(it));
     fs::create_dir_all(two.parent().unwrap()).unwrap();

@@ -1,9 +1,9 @@
-//! Real processes, killed with SIGKILL at every single write of a drained reboot and of an image update, and started
+//! Real processes, killed with SIGKILL at every third write of a drained reboot and of an image update, and started
 //! again at once: the end is the undisturbed one (goals R1, R7).
 //!
-//! Here the writer of each file is killed when that file has appeared, and zedkube at each step of the others'
-//! journals, at every third of these writes: an update ends in a reboot, which is killed at others than a reboot alone.
-//! Each agent at each write is tried by `cargo test -p zedbox --test soak -- --all`.
+//! These are the writes at which the writer of the file is killed when it has appeared, and zedkube at the steps of the
+//! others' journals; an update ends in a reboot, which is killed at others than a reboot alone. Each agent at each write is
+//! tried by `cargo test -p zedbox --test soak -- --all`.
 
 #![expect(clippy::print_stdout, reason = "a test that tries what it finds says how much that was")]
 
@@ -39,11 +39,11 @@ fn killed_anywhere(story: Story) {
 }
 
 #[test]
-fn r1_a_reboot_with_an_agent_killed_at_any_write_ends_right() {
+fn r1_a_reboot_with_an_agent_killed_at_every_third_write_ends_right() {
     killed_anywhere(Story::Reboot);
 }
 
 #[test]
-fn r1_an_update_with_an_agent_killed_at_any_write_ends_right() {
+fn r1_an_update_with_an_agent_killed_at_every_third_write_ends_right() {
     killed_anywhere(Story::Update);
 }

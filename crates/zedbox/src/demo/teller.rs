@@ -82,7 +82,8 @@ impl Narrator {
         self.topic::<NodeDrainStatus>(&mut tasks, topic_root, "zedkube", drain_status);
         self.topic::<DeviceOpPending>(&mut tasks, topic_root, "zedagent", |pending| match pending {
             Some(op) => {
-                format!("{:?} {} {:?}: {}", op.op, op.counter, op.state, op.waiting_for).to_lowercase()
+                let what = format!("{:?} {} {:?}", op.op, op.counter, op.state).to_lowercase();
+                format!("{what}: {}", op.waiting_for)
             }
             None => "nothing pending".to_owned(),
         });
