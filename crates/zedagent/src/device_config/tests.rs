@@ -151,6 +151,6 @@ fn s2_of_a_config_property_or_a_token_no_fault_shows_more_than_kind_and_length()
         format!(r#"{{"deviceName":{}}}"#, "1".repeat(200)),
     ] {
         let faults = parse(text.as_bytes()).unwrap().faults;
-        assert!(!faults.is_empty() && faults.iter().all(|it| it.to_string().len() < 200), "{:.60}", text);
+        assert!(!faults.is_empty() && faults.iter().all(|it| it.to_string().len() < 200), "{text:.60}");
     }
 }

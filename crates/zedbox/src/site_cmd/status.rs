@@ -244,6 +244,12 @@ fn sheet(site: Option<&SiteRecord>, ended: bool, view: &TurnView, now: GoTime, c
     if !site.order.is_empty() {
         add("order", &site.order.join(", "));
     }
+    if let Some(last) = site.order.last().filter(|_| site.kind == SiteKind::Shutdown) {
+        add(
+            "switch on",
+            &format!("{last} first: it goes down last; then the other servers, then the workers"),
+        );
+    }
     if !site.missing.is_empty() {
         add("missing", &format!("the site continued without {}", site.missing.join(", ")));
     }

@@ -105,6 +105,10 @@ fn u13_a_shutdown_is_begun_shown_continued_and_withdrawn() {
     place.edit_mode(|it| it["cancelled"] = Value::Null);
     let late = place.site("cancel", &[]);
     assert!(late.code == 1 && late.err.contains("cannot be withdrawn any more"), "{late:?}");
+    // Which one to switch on first is said while somebody can be asked.
+    place.edit_mode(|it| it["order"] = json!(["n3", "n1"]));
+    let shown = words(&place.site("status", &[]).out);
+    assert!(shown.contains("switch on n1 first: it goes down last"), "{shown}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Side duties that fail: each restarts on its own, and the drain takes no notice (goal K5).
 
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use pubsub::{Codec, Name, Publication};
@@ -11,8 +12,9 @@ use crate::device::Device;
 const US: Requester = Requester::DeviceOp;
 const ELECTION: &str = "run/zedkube/KubeLeaderElectInfo";
 /// Topics of side duties, by directory.
-const TOPICS: [&str; 7] = [
+const TOPICS: [&str; 8] = [
     ELECTION,
+    "run/zedkube/KubeUserServices",
     "run/zedkube/KubeClusterInfo",
     "run/zedkube/KubeStatsState",
     "run/zedkube/ENClusterAppStatus",
@@ -21,9 +23,14 @@ const TOPICS: [&str; 7] = [
     "persist/status/zedkube/NodeLeave",
 ];
 
-/// A member whose config is fetched: it would lead.
+/// What the kube container reads; zedkube does not start without it, but it may be lost on the way.
+const KUBE_CONFIG: &str = "persist/status/zedkube/KubeConfig";
+
+/// A member whose config is fetched: it would lead. nim runs, so ports are opened.
 async fn device() -> Device {
     let device = Device::new().await;
+    std::fs::create_dir_all(device.topic_root.path("run/nim/DeviceNetworkStatus")).unwrap();
+    device.write("run/nim/DeviceNetworkStatus/global.json", &json!({ "Ports": [] }).to_string());
     device.write("run/zedagent/ZedAgentStatus/zedagent.json", &json!({ "ConfigGetStatus": 1 }).to_string());
     device
 }
@@ -95,7 +102,7 @@ async fn k5_a_side_duty_whose_topic_cannot_be_had_from_the_start_on_neither_ends
 #[tokio::test(start_paused = true)]
 async fn k5_a_side_duty_whose_directory_is_lost_on_the_way_neither_ends_nor_delays_a_drain() {
     let usual = without_trouble().await;
-    for topic in TOPICS {
+    for topic in TOPICS.into_iter().chain([KUBE_CONFIG]) {
         let mut device = device().await;
         device.start().await;
         device.pass(Duration::from_mins(5)).await;
@@ -121,4 +128,33 @@ async fn k5_an_election_that_could_not_begin_begins_once_its_topic_can_be_had() 
     // The drain's word from before the election could begin has not been lost.
     drain(&mut device, 1).await;
     assert_eq!(device.diary.count("leader election: lease released"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn k5_a_status_server_whose_port_is_taken_or_whose_clients_are_slow_neither_ends_nor_delays_a_drain() {
+    let usual = without_trouble().await;
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    for port in [taken.local_addr().unwrap().port(), 0] {
+        let mut device = device().await;
+        device.limits.server_port = port;
+        device.limits.server_addresses = vec![Ipv4Addr::LOCALHOST.into()];
+        device.start().await;
+        device.pass(Duration::from_mins(5)).await;
+        let listens = |it: &crate::diary::Line| it.text.contains("status server listens");
+        let lines = device.diary.lines();
+        let line = lines.iter().rev().find(|it| listens(it));
+        assert_eq!(line.is_some(), port == 0, "{lines:#?}");
+        // More of them than it has places for one address, and none asks for anything.
+        let address = line.and_then(|it| it.text.split("127.0.0.1:").nth(1)).map(|rest| {
+            let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().unwrap()))
+        });
+        let slow: Vec<TcpStream> = address
+            .into_iter()
+            .flat_map(|at| (0..24).map(move |_| TcpStream::connect(at).unwrap()))
+            .collect();
+        let took = drain(&mut device, 1).await;
+        assert!(took <= usual + Duration::from_secs(1), "{port}: {took:?}, without {usual:?}");
+        drop(slow);
+    }
 }
