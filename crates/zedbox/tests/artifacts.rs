@@ -127,6 +127,25 @@ fn x5_packed_into_two_folders_a_program_gives_the_same_bytes_and_their_sums_and_
     assert!(inside.contains(&"usr/bin/zedbox".to_owned()), "{inside:?}");
 }
 
+/// What is committed, built in two places with nothing in common but the machine.
+#[test]
+#[ignore = "builds the image twice, each time with all that it is linked with"]
+fn x5_the_program_itself_built_in_two_folders_has_the_same_bytes() {
+    let (top, dir) = (Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap(), folder());
+    let [one, two] = ["one", "a/longer/name"].map(|name| {
+        let (sources, out) = (dir.path().join(name), dir.path().join(format!("made-{}", name.len())));
+        run(Command::new("git").args(["clone", "--quiet"]).arg(top).arg(&sources));
+        let mut dist = Command::new("cargo");
+        dist.args(["run", "--locked", "--package", "xtask", "--", "dist", "--out"]).arg(&out);
+        run(dist.current_dir(&sources).env("CARGO_TARGET_DIR", sources.join("target")));
+        files(&out)
+    });
+    assert!(one.contains_key("zedbox"), "{:?}", one.keys());
+    let differ: Vec<&String> =
+        one.keys().chain(two.keys()).filter(|it| one.get(*it) != two.get(*it)).collect();
+    assert!(differ.is_empty(), "{differ:?}");
+}
+
 #[test]
 fn x5_the_list_of_contents_names_what_is_linked_and_nothing_of_tests_or_of_the_demo() {
     let dir = folder();
