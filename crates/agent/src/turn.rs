@@ -3,9 +3,14 @@
 //! Not here: any decision. Long work runs in [`crate::Tasks`] and comes back as an event; a turn waits for no
 //! network.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::path::PathBuf;
+use std::time::Duration;
 
+use pubsub::reach;
 use step::Core;
+use tokio::sync::watch::Receiver;
 use tracing::{trace, warn};
 
 use crate::clock::set::ClockSet;
@@ -13,6 +18,9 @@ use crate::outlet::{Effects, Hands, Troubles};
 use crate::tasks::Inbox;
 use crate::watchdog::Watchdog;
 use crate::{AgentContext, Error, report};
+
+/// How often directories are looked at over which something may have been mounted; at the next turn, that is.
+const LOOK_EVERY: Duration = Duration::from_secs(20);
 
 /// Runs `core` until `context` says stop, or until an effect of no weight fails. The effects of its start come `first`.
 ///
@@ -78,8 +86,19 @@ where
     let boots = clock.boots();
     let mut booted_at = *boots.borrow();
     let mut effects = Effects::new(troubles.clone(), clock);
+    // An agent says it once, whatever runs beside its core.
+    let mut looked = clock.now();
+    let mut hanging = watchdog.as_ref().and_then(|_| reach::hanging());
     effects.perform(&mut hands, first).await?;
     loop {
+        if let Some(hanging) = &mut hanging {
+            let places = hanging.borrow_and_update().clone();
+            troubles.hanging(&places);
+        }
+        if watchdog.is_some() && clock.now().since(looked) >= LOOK_EVERY {
+            looked = clock.now();
+            context.topic_root.look_again();
+        }
         // Beside what the kernel reports: it costs nothing, and not every kernel does.
         clock.look();
         let now = *boots.borrow();
@@ -118,6 +137,7 @@ where
                 },
                 () = clock.sleep_until(due) => C::tick(),
                 () = due_for(watchdog.as_ref()) => continue,
+                () = change_of(hanging.as_mut()) => continue,
                 () = clock.sleep_until(effects.next_try()) => continue,
                 // Whoever follows it hears of it; here the watchdog file gets a time of the new clock.
                 () = wall.set() => continue,
@@ -134,6 +154,14 @@ async fn due_for(watchdog: Option<&Watchdog>) {
     match watchdog {
         Some(watchdog) => watchdog.due().await,
         None => std::future::pending().await,
+    }
+}
+
+/// Returns when a disk hangs, or answers again.
+async fn change_of(hanging: Option<&mut Receiver<BTreeSet<PathBuf>>>) {
+    let Some(hanging) = hanging else { return std::future::pending().await };
+    if hanging.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

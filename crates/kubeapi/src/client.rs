@@ -47,7 +47,7 @@ pub struct ApiClient {
 }
 
 enum ClientSource {
-    File(KubeconfigFile),
+    File(Arc<KubeconfigFile>),
     Given { client: Client, via: String },
 }
 
@@ -61,7 +61,7 @@ impl ApiClient {
     /// The cluster of the kubeconfig at `path`. The file may come later: it is read at the next call, and again
     /// after it has changed or after a call found its address or credentials of no use.
     pub fn from_kubeconfig(path: impl Into<PathBuf>) -> Self {
-        Self::from_source(ClientSource::File(KubeconfigFile::new(path.into())))
+        Self::from_source(ClientSource::File(Arc::new(KubeconfigFile::new(path.into()))))
     }
 
     /// The cluster behind a ready client; its retry policy must be off.
@@ -221,7 +221,7 @@ impl ApiClient {
     ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
         let request = request.map_err(|source| unaskable(what, source))?;
         debug!(call = what, method = %request.method(), uri = %request.uri(), "call");
-        let client = self.client()?;
+        let client = self.client().await?;
         let response =
             client.send(request.map(Body::from)).await.map_err(|source| self.unsent(what, cause(source)))?;
         let (parts, body) = response.into_parts();
@@ -257,7 +257,7 @@ impl ApiClient {
         let request = request.map_err(|source| unaskable(what, source))?;
         debug!(call = what, uri = %request.uri(), "open");
         let opening = async {
-            let client = self.client()?;
+            let client = self.client().await?;
             let response =
                 client.send(request.map(Body::from)).await.map_err(|it| self.unsent(what, cause(it)))?;
             let (parts, body) = response.into_parts();
@@ -291,10 +291,10 @@ impl ApiClient {
         }
     }
 
-    fn client(&self) -> Result<Client, Error> {
+    async fn client(&self) -> Result<Client, Error> {
         match &*self.source {
             ClientSource::Given { client, .. } => Ok(client.clone()),
-            ClientSource::File(file) => file.client(),
+            ClientSource::File(file) => file.client_within_limit().await,
         }
     }
 

@@ -11,7 +11,7 @@ mod yaml;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -29,12 +29,18 @@ const LOOKS_APART: Duration = Duration::from_secs(1);
 /// A kubeconfig that may not be there yet, and the client that was made from it last.
 pub(crate) struct KubeconfigFile {
     path: PathBuf,
+    /// Held by the one who looks at the files, as long as their disk does not answer.
+    looks: Arc<tokio::sync::Mutex<()>>,
     held: Mutex<Option<CachedClient>>,
     /// The server's address, as it was read last.
     address: Mutex<String>,
 }
 
+/// So long a disk may take for the files; it is looked at again with the next call.
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
+
 /// A client and the files that it was made from: the kubeconfig first, then those that it names.
+#[derive(Clone)]
 struct CachedClient {
     stamps: Vec<(PathBuf, Option<Stamp>)>,
     client: Client,
@@ -50,7 +56,7 @@ struct Stamp {
 
 impl KubeconfigFile {
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, held: Mutex::new(None), address: Mutex::default() }
+        Self { path, looks: Arc::default(), held: Mutex::new(None), address: Mutex::default() }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -65,6 +71,26 @@ impl KubeconfigFile {
     /// Has the next call read everything again.
     pub(crate) fn forget(&self) {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// [`KubeconfigFile::client`] on a thread of its own, which may hang with the disk. Dropping it loses nothing.
+    pub(crate) async fn client_within_limit(self: &Arc<Self>) -> Result<Client, Error> {
+        let wrong = |why: String| Error::Kubeconfig { path: self.path.clone(), source: why.into() };
+        let look = async {
+            let one_at_a_time = Arc::clone(&self.looks).lock_owned().await;
+            let file = Arc::clone(self);
+            let look = move || {
+                let client = file.client();
+                drop(one_at_a_time);
+                client
+            };
+            tokio::task::spawn_blocking(look).await
+        };
+        match tokio::time::timeout(LOOK_LIMIT, look).await {
+            Ok(Ok(client)) => client,
+            Ok(Err(ended)) => Err(wrong(ended.to_string())),
+            Err(_elapsed) => Err(wrong("its disk does not answer".to_owned())),
+        }
     }
 
     /// The client in force, made again when the file, or one that it names, is another one than last time.
@@ -136,10 +162,10 @@ impl KubeconfigFile {
     }
 
     fn known(&self) -> Option<Client> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let same =
-            |held: &&CachedClient| held.stamps.iter().all(|(path, stamp)| Stamp::of(path).ok() == *stamp);
-        held.as_ref().filter(same).map(|held| held.client.clone())
+        // Not locked while the files are looked at: their disk may hang.
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let same = held.stamps.iter().all(|(path, stamp)| Stamp::of(path).ok() == *stamp);
+        same.then_some(held.client)
     }
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::Error;
+use crate::{Error, reach};
 
 #[cfg(test)]
 pub(crate) mod model;
@@ -22,6 +22,9 @@ pub(crate) mod model;
 pub(crate) mod planted;
 #[cfg(test)]
 mod tests;
+
+/// What is wrong with something that is no file.
+const NO_FILE: &str = "it is no regular file; put a regular file there";
 
 /// A call by which something is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,6 +204,8 @@ pub(crate) fn open_in(
         // A path through something that is no directory leads to no file.
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         Err(Errno::LOOP) => return Err(refuse("it is a link; put a regular file there")),
+        // A socket, or a device that nobody serves.
+        Err(Errno::NXIO | Errno::NODEV) => return Err(refuse(NO_FILE)),
         Err(error) => return Err(Error::io("open", path())(error.into())),
     };
     let seen = planted(ReadCall::LookAt).and_then(|()| rustix::fs::fstat(&file));
@@ -208,7 +213,7 @@ pub(crate) fn open_in(
     if FileType::from_raw_mode(seen.st_mode) == FileType::RegularFile {
         Ok(Some((file, u64::try_from(seen.st_size).unwrap_or_default())))
     } else {
-        Err(refuse("it is no regular file; put a regular file there"))
+        Err(refuse(NO_FILE))
     }
 }
 
@@ -241,14 +246,13 @@ pub(crate) fn open_end(path: &Path) -> Result<(File, u64), Error> {
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
             return Err(refuse("it is a link; put a regular file there"));
         }
+        Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+            return Err(refuse(NO_FILE));
+        }
         Err(error) => return Err(Error::io("open", path)(error)),
     };
     let seen = file.metadata().map_err(Error::io("look at", path))?;
-    if seen.is_file() {
-        Ok((file, seen.len()))
-    } else {
-        Err(refuse("it is no regular file; put a regular file there"))
-    }
+    if seen.is_file() { Ok((file, seen.len())) } else { Err(refuse(NO_FILE)) }
 }
 
 /// The whole lines of a file that begin behind `from`.
@@ -302,6 +306,9 @@ pub(crate) struct DirReader<'a> {
 impl<'a> DirReader<'a> {
     /// Holds the directory, so that the way to it is gone only once; what cannot be held is read by its path.
     pub(crate) fn hold(path: &'a Path) -> Self {
+        if reach::is_elsewhere(path) {
+            return Self::pass(path);
+        }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Self { path, held: rustix::fs::open(path, flags, Mode::empty()).ok(), bytes: Vec::new() }
     }
@@ -313,6 +320,15 @@ impl<'a> DirReader<'a> {
 
     /// The content of a regular file, or `None` when there is none.
     pub(crate) fn read(&mut self, name: &OsStr, limit_bytes: u64) -> Result<Option<&[u8]>, Error> {
+        if reach::is_elsewhere(self.path) {
+            let path = self.path.join(name);
+            let from = path.clone();
+            let read = reach::at(&path, move || HostDisk.read(&from, limit_bytes))?;
+            return Ok(read.map(|bytes| {
+                self.bytes = bytes;
+                &*self.bytes
+            }));
+        }
         let path = || self.path.join(name);
         let opened = match &self.held {
             Some(held) => open_in(held, name, &path)?,

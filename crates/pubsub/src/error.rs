@@ -62,10 +62,15 @@ impl Error {
         matches!(self, Self::Refused { .. })
     }
 
-    /// Whether descriptors or memory were short, which passes: worth a new start where reading is done once.
+    /// Whether descriptors or memory were short, or the disk did not answer, which passes: worth a new start where reading
+    /// is done once.
     pub fn is_shortage(&self) -> bool {
         let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
-        matches!(self, Self::Io { source, .. } if Errno::from_io_error(source).is_some_and(|it| short.contains(&it)))
+        let passes = |it: &io::Error| {
+            it.kind() == io::ErrorKind::TimedOut
+                || Errno::from_io_error(it).is_some_and(|it| short.contains(&it))
+        };
+        matches!(self, Self::Io { source, .. } if passes(source))
     }
 
     /// An I/O failure of `step` at `path`.

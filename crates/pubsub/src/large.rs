@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{CodecError, Error, Name};
+use crate::{CodecError, Error, Name, reach};
 
 /// The longest content of such a file; one byte more ends a publisher of the reference.
 pub(crate) const MEMBER_LIMIT_BYTES: usize = (1 << 20) - 1;
@@ -46,6 +46,11 @@ impl Large {
 
     /// Writes a file for a member, and nothing but this file.
     pub(crate) fn write(&self, member: &str, content: &[u8]) -> Result<String, CodecError> {
+        let (large, member, content) = (self.clone(), member.to_owned(), content.to_vec());
+        reach::at(&self.dir, move || Ok(large.write_here(&member, &content)))?
+    }
+
+    fn write_here(&self, member: &str, content: &[u8]) -> Result<String, CodecError> {
         DirBuilder::new().recursive(true).mode(0o755).create(&self.dir)?;
         self.refuse_links()?;
         loop {
@@ -68,13 +73,16 @@ impl Large {
     /// What an earlier process left: no reader needs it once [`LEFT_OVER`] has passed. How old it is by the wall clock
     /// says nothing, as that may have been set.
     pub(crate) fn left_over(&self) -> Result<Vec<PathBuf>, Error> {
-        let entries = match fs::read_dir(&self.dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(Error::io("list", &self.dir)(error)),
-        };
-        let files = entries.flatten().filter(|it| it.file_name().to_string_lossy().starts_with(PREFIX));
-        Ok(files.map(|it| it.path()).collect())
+        let dir = self.dir.clone();
+        reach::at(&self.dir, move || {
+            let entries = match fs::read_dir(&dir) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+                Err(error) => return Err(Error::io("list", dir)(error)),
+            };
+            let files = entries.flatten().filter(|it| it.file_name().to_string_lossy().starts_with(PREFIX));
+            Ok(files.map(|it| it.path()).collect())
+        })
     }
 
     fn path(&self, member: &str, number: u64) -> PathBuf {
@@ -128,9 +136,11 @@ fn text(path: &Path) -> Result<String, CodecError> {
 
 /// Removes one file; that it is missing is no trouble.
 pub(crate) fn remove(path: &Path) {
-    match fs::remove_file(path) {
+    let file = path.to_owned();
+    let removed = reach::at(path, move || fs::remove_file(&file).map_err(Error::io("remove", file)));
+    match removed {
         Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
         Err(error) => {
             tracing::warn!(path = %path.display(), %error, "cannot remove the file of a large member");
         }

@@ -13,6 +13,7 @@ mod publication;
 #[path = "../tests/quoted.rs"]
 mod quoted;
 mod raw;
+pub mod reach;
 mod retry;
 mod socket;
 pub mod store;

@@ -13,7 +13,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{self, Disk, Draft, HostDisk};
 use crate::name::{BACKUP, NAME_LIMIT_BYTES};
-use crate::{Error, FILE_LIMIT_BYTES};
+use crate::{Error, FILE_LIMIT_BYTES, reach};
 
 /// What the name of a file that is being written begins with; the reference's names begin so too.
 const TEMP: &str = "tmp";
@@ -32,7 +32,8 @@ static SETTLED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// The step that failed. Until the last step, bringing the directory to disk, the file is as it was; after that
 /// readers may see either content until the next good write.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    replace_on(&HostDisk, &SETTLED, path, bytes)
+    let (to, content) = (path.to_owned(), bytes.to_vec());
+    reach::write(path, bytes, move || replace_on(&HostDisk, &SETTLED, &to, &content))
 }
 
 pub(crate) fn replace_on(
@@ -56,6 +57,11 @@ pub(crate) fn replace_on(
 /// The step that failed. Until the last step, bringing the directory to disk, nothing is at `path` that was not
 /// there before.
 pub fn create(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
+    let (to, content) = (path.to_owned(), bytes.to_vec());
+    reach::write(path, bytes, move || create_here(&to, &content))
+}
+
+fn create_here(path: &Path, bytes: &[u8]) -> Result<bool, Error> {
     let (disk, dir): (&dyn Disk, _) = (&HostDisk, parent(path));
     let written = beside(disk, &SETTLED, dir, bytes)?;
     let linked = disk.link(&written.path, path);
@@ -93,6 +99,11 @@ fn beside(
 /// # Errors
 /// It is a link or no regular file, or cannot be written. A power cut may leave the beginning of `bytes`.
 pub fn append(path: &Path, bytes: &[u8], limit: u64, kept: u64) -> Result<(), Error> {
+    let (to, more) = (path.to_owned(), bytes.to_vec());
+    reach::write(path, bytes, move || append_here(&to, &more, limit, kept))
+}
+
+fn append_here(path: &Path, bytes: &[u8], limit: u64, kept: u64) -> Result<(), Error> {
     let disk: &dyn Disk = &HostDisk;
     disk.make_dirs(parent(path))?;
     let (mut file, length) = disk::open_end(path)?;
@@ -100,7 +111,7 @@ pub fn append(path: &Path, bytes: &[u8], limit: u64, kept: u64) -> Result<(), Er
         && let Ok(mut all) = disk::last_lines(&file, length.saturating_sub(kept))
     {
         all.extend(bytes);
-        if replace(path, &all).is_ok() {
+        if replace_on(disk, &SETTLED, path, &all).is_ok() {
             return Ok(());
         }
     }
@@ -113,7 +124,8 @@ pub fn append(path: &Path, bytes: &[u8], limit: u64, kept: u64) -> Result<(), Er
 /// # Errors
 /// It is a link or no regular file, is longer than `limit` bytes, or cannot be read.
 pub fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
-    HostDisk.read(path, limit)
+    let from = path.to_owned();
+    reach::at(path, move || HostDisk.read(&from, limit))
 }
 
 /// At most `limit` bytes from the start of the regular file at `path`, or `None` when there is none: for files of
@@ -122,7 +134,8 @@ pub fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
 /// # Errors
 /// It is a link or no regular file, or cannot be read.
 pub fn read_start(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
-    disk::read_start(path, limit)
+    let from = path.to_owned();
+    reach::at(path, move || disk::read_start(&from, limit))
 }
 
 /// Removes the file at `path`; false when there was none.
@@ -130,7 +143,8 @@ pub fn read_start(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, Error> {
 /// # Errors
 /// It cannot be removed, or its directory cannot be brought to disk.
 pub fn remove(path: &Path) -> Result<bool, Error> {
-    remove_on(&HostDisk, path)
+    let from = path.to_owned();
+    reach::at(path, move || remove_on(&HostDisk, &from))
 }
 
 pub(crate) fn remove_on(disk: &dyn Disk, path: &Path) -> Result<bool, Error> {
@@ -306,8 +320,8 @@ fn fill(draft: &mut dyn Draft, bytes: &[u8]) -> io::Result<()> {
 /// Before this process writes its first plain file in `dir`: makes it, brings it and all above it to disk, as an
 /// interrupted process may not have come to that, and removes the litter of such processes.
 fn settle(disk: &dyn Disk, settled: &Mutex<BTreeSet<PathBuf>>, dir: &Path) -> Result<(), Error> {
-    let mut settled = lock(settled);
-    if settled.contains(dir) {
+    // Not held meanwhile: a disk may hang.
+    if lock(settled).contains(dir) {
         return Ok(());
     }
     disk.make_dirs(dir)?;
@@ -324,7 +338,7 @@ fn settle(disk: &dyn Disk, settled: &Mutex<BTreeSet<PathBuf>>, dir: &Path) -> Re
             disk.remove_unclaimed(&dir.join(&name));
         }
     }
-    settled.insert(dir.to_owned());
+    lock(settled).insert(dir.to_owned());
     Ok(())
 }
 

@@ -86,6 +86,12 @@ impl TopicRoot {
         name.socket(&self.root).map(|socket| SocketFeed::new(socket, name.topic().to_owned()))
     }
 
+    /// To be called now and then: whatever is followed or published in a directory over which something was mounted is read
+    /// and written again. The kernel reports no mount.
+    pub fn look_again(&self) {
+        self.hub.look_again();
+    }
+
     /// Follows one plain file, whether or not it exists yet.
     pub fn file(&self, path: impl Into<PathBuf>, rule: FileRule) -> FileWatch {
         FileWatch::new(Arc::clone(&self.hub), path.into(), rule)

@@ -263,3 +263,51 @@ async fn a_clock_that_is_set_back_hides_no_change() {
         until(&mut subscription, &[("a", &format!("mine {number}"))]).await;
     }
 }
+
+#[tokio::test]
+async fn t7_what_is_mounted_over_a_directory_in_use_is_found_by_looking_filled_and_read() {
+    let Some(mut disk) = SmallDisk::new() else { return };
+    let (topic_root, name) = (TopicRoot::open(disk.root()).unwrap(), Name::volatile("tester", "Topic"));
+    let mut publication = publication(&topic_root, &name);
+    publication.publish("a", &text("1")).unwrap();
+    let mut subscription = topic_root.subscription(&name, codec());
+    until(&mut subscription, &[("a", "1")]).await;
+    assert!(disk.does("mount -t tmpfs -o size=64k none"));
+    let file = name.dir(&disk.root()).join("a.json");
+    assert!(!file.exists());
+    topic_root.look_again();
+    // By the eyes of another process.
+    let rule = pubsub::FileRule { limit_bytes: 99, order: false };
+    let mut seen = TopicRoot::open(disk.root()).unwrap().file(file, rule);
+    let back = async { while !matches!(seen.next().await, pubsub::FileState::Present(_)) {} };
+    tokio::time::timeout(PATIENCE, back).await.unwrap();
+    // What others put there is read, too.
+    store::replace(&name.dir(&disk.root()).join("b.json"), b"\"2\"").unwrap();
+    until(&mut subscription, &[("a", "1"), ("b", "2")]).await;
+}
+
+#[tokio::test]
+async fn t7_a_socket_or_a_pipe_among_the_files_of_a_topic_is_one_bad_file_and_no_fault_of_the_disk() {
+    for name in names() {
+        let root = tempfile::tempdir().unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        fs::create_dir_all(name.dir(root.path())).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(name.dir(root.path()).join("x.json")).unwrap();
+        let pipe = name.dir(root.path()).join("y.json");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        store::replace(&name.dir(root.path()).join("a.json"), b"\"1\"").unwrap();
+        let mut subscription = topic_root.subscription(&name, codec());
+        let mut bad = Vec::new();
+        loop {
+            match tokio::time::timeout(PATIENCE, subscription.next()).await.unwrap() {
+                Change::Bad(finding) => bad.push(finding.reason),
+                Change::Synced => break,
+                Change::Put { key, .. } => assert_eq!(key, "a"),
+                other @ (Change::Gone { .. } | Change::Restarted(_)) => panic!("{other:?}"),
+            }
+        }
+        assert!(bad.len() == 2 && bad.iter().all(|it| it.contains("no regular file")), "{bad:?}");
+        let mut opened = publication(&topic_root, &name);
+        assert_eq!((opened.take_findings().len(), opened.get("a")), (2, Some(&text("1"))));
+    }
+}

@@ -98,13 +98,12 @@ pub fn main() -> ExitCode {
         runtime.shutdown_timeout(LAST_CALLS);
         outcome
     });
-    match outcome {
-        Ok(exit) => ExitCode::from(exit as u8),
-        Err(error) => {
-            tracing::error!("failed to {error:#}");
-            ExitCode::from(Exit::Failed as u8)
-        }
-    }
+    let exit = outcome.unwrap_or_else(|error| {
+        tracing::error!("failed to {error:#}");
+        Exit::Failed
+    });
+    log::flush();
+    ExitCode::from(exit as u8)
 }
 
 /// The command line, for whoever describes it.

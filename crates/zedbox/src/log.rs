@@ -5,8 +5,9 @@
 
 mod form;
 mod level;
+mod lines;
 
-use std::io::{IsTerminal as _, Stderr, stderr};
+use std::io::{IsTerminal as _, stderr};
 
 use anyhow::Context as _;
 use topics::ConfigItemValueMap;
@@ -20,8 +21,10 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::{LogFormat, filter};
 use form::LineFormat;
+use lines::LineWriter;
+pub(crate) use lines::{flush, never_wait};
 
-type LogSubscriber = Subscriber<DefaultFields, LineFormat, LevelFilter, fn() -> Stderr>;
+type LogSubscriber = Subscriber<DefaultFields, LineFormat, LevelFilter, fn() -> LineWriter>;
 
 /// Which lines are in the log.
 #[derive(Clone)]
@@ -68,7 +71,7 @@ pub(crate) fn begin(
         // It would say so on standard error, and panic where that is what failed.
         .log_internal_errors(false)
         .event_format(form)
-        .with_writer(stderr as fn() -> Stderr);
+        .with_writer(LineWriter::new as fn() -> LineWriter);
     lines.finish().with(filter).init();
     Ok(LogLevels { filter: handle, alone, fixed: words.is_some() })
 }

@@ -18,6 +18,8 @@ use agent::{Clock, reasons, report};
 use pubsub::TopicRoot;
 use tracing::warn;
 
+use crate::log;
+
 /// So long the end of the process waits for its traces.
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -65,6 +67,7 @@ pub(crate) fn leave_traces(topic_root: &TopicRoot, agent: &'static str, clock: C
         let traces = Arc::new(move || {
             let stack = shown(&stack.as_ref().map_or_else(String::new, ToString::to_string));
             let stored = reasons::fatal(&topic_root, agent, &text, &stack, clock.wall());
+            log::flush();
             // No line of the log: what panicked may hold its lock. newlogd keeps lines from `panic:` on as a stack. There
             // is nobody to report a failure of this to.
             drop(writeln!(stderr(), "panic: {text}\n\n{agent} [running]:\n{}", stack.trim_end()));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use agent::watchdog::Watchdog;
 use agent::{AgentContext, Clock, Stop, Stopper, device, partitions, wire};
 use anyhow::{Context as _, bail};
-use pubsub::{Change, TopicRoot};
+use pubsub::{Change, TopicRoot, reach};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use topics::ConfigItemValueMap;
@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 
 use crate::args::{AgentOptions, SystemdService};
 use crate::limits::Limits;
-use crate::log::LogLevels;
+use crate::log::{self, LogLevels};
 use crate::notify::Reports;
 use crate::panic;
 
@@ -115,6 +115,7 @@ impl Crew {
 
 /// Runs `agents` on the root of `options` until a signal comes.
 pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLevels) -> anyhow::Result<()> {
+    log::never_wait();
     // First of all: the default of these two signals is the end of the process.
     let (mut dump, mut debug) = (
         signal(SignalKind::user_defined1()).context("listen for SIGUSR1")?,
@@ -123,6 +124,7 @@ pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLe
     let clock = Clock::new();
     let topic_root = TopicRoot::open(&options.root)
         .with_context(|| format!("open the root {}", options.root.display()))?;
+    reach::begin(topic_root.root());
     let limits = Limits::read(options.limits.as_deref())?;
     print_device(&options.device);
     print_partitions(&options.partitions);

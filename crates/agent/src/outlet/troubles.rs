@@ -1,11 +1,12 @@
 //! What an agent cannot write or read at present, for its file under `/run` and for its log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pubsub::{Publication, TopicRoot};
+use rustix::io::Errno;
 use step::Mono;
 use topics::{AgentTrouble, Trouble};
 use tracing::{error, info, warn};
@@ -119,6 +120,31 @@ impl Troubles {
         }
     }
 
+    /// The places that do not answer, each a trouble until it does.
+    pub(crate) fn hanging(&self, places: &BTreeSet<PathBuf>) {
+        let mut still = Vec::new();
+        for place in places {
+            let path = place.display().to_string();
+            let trouble = Trouble {
+                what: format!("{DISK}{path}"),
+                error: format!("{path} does not answer"),
+                next_step: next_step_of_hanging(&path),
+                path,
+                ..Trouble::default()
+            };
+            if self.keep(&trouble, trouble.error.clone()) {
+                warn!(
+                    agent = self.agent(),
+                    path = trouble.path,
+                    "a disk does not answer; what lies there waits, the agents do not"
+                );
+            }
+            still.push(trouble.what);
+        }
+        self.only(DISK, &still);
+        self.publish();
+    }
+
     /// What waits for `what`, in words.
     pub fn holds(&self, what: &str, waiting: Vec<String>) {
         let mut board = self.lock();
@@ -189,6 +215,19 @@ impl TroubleBoard {
     }
 }
 
+/// What the name of a trouble with a whole disk begins with.
+const DISK: &str = "disk of ";
+/// What else a person can do where only a restart helps.
+const LET_GO: &str =
+    "`zedbox drain force complete --for reboot --reason '...'` lets a waiting reboot go ahead";
+
+fn next_step_of_hanging(top: &str) -> String {
+    format!(
+        "look with `dmesg` for errors of the disk of {top}; `fsfreeze -u {top}` thaws a frozen one; if only a \
+         restart can fix it, {LET_GO}"
+    )
+}
+
 /// What an error says to a person.
 struct FailureText {
     path: Option<PathBuf>,
@@ -224,20 +263,34 @@ impl FailureText {
         let path = lasting(path);
         let (dir, top) = (path.display(), mount(path));
         let is = |kinds: [io::ErrorKind; 2]| kinds.contains(&source.kind());
-        let let_go =
-            "`zedbox drain force complete --for reboot --reason '...'` lets a waiting reboot go ahead";
-        let next_step = if is([io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded]) {
+        if source.kind() == io::ErrorKind::TimedOut {
+            return Self {
+                path: Some(path.to_owned()),
+                text: source.to_string(),
+                kind: "does not answer".to_owned(),
+                next_step: next_step_of_hanging(&top.to_string()),
+            };
+        }
+        let next_step = if matches!(Errno::from_io_error(source), Some(Errno::MFILE | Errno::NFILE)) {
+            "this agent has too few file descriptors: raise `LimitNOFILE=` of its unit (or `ulimit -n`), then start it again"
+                .to_owned()
+        } else if is([io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded]) && has_no_inode(path) {
+            format!(
+                "remove files: {top} has room, but no inode for one more: `df -i {top}` shows that, and \
+                 `du --inodes -x {top} | sort -n | tail` where they are"
+            )
+        } else if is([io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded]) {
             format!("make room: `du -xh {top} | sort -h | tail` shows what takes it")
         } else if source.kind() == io::ErrorKind::ReadOnlyFilesystem {
             format!(
                 "look with `dmesg` why {top} became read-only, then `mount -o remount,rw {top}`; if only a restart can \
-                 fix it, {let_go}"
+                 fix it, {LET_GO}"
             )
         } else if source.kind() == io::ErrorKind::PermissionDenied {
             format!("give {dir} to the user that this agent runs as")
         } else {
             format!(
-                "look with `dmesg` for errors of the disk of {top}; if only a restart can fix it, {let_go}"
+                "look with `dmesg` for errors of the disk of {top}; if only a restart can fix it, {LET_GO}"
             )
         };
         Self {
@@ -247,6 +300,12 @@ impl FailureText {
             next_step,
         }
     }
+}
+
+/// Whether its file system takes no further file, however short.
+fn has_no_inode(path: &Path) -> bool {
+    let seen = path.ancestors().find_map(|it| rustix::fs::statvfs(it).ok());
+    seen.is_some_and(|it| it.f_files > 0 && it.f_favail == 0)
 }
 
 /// The directory of a temporary file, which has another name each time; any other path as it is.
@@ -272,6 +331,22 @@ mod tests {
     fn full(path: &str) -> Error {
         let source = io::Error::from_raw_os_error(28);
         Error::pubsub("DeviceOpPending")(pubsub::Error::Io { step: "write", path: path.into(), source })
+    }
+
+    #[test]
+    fn too_few_descriptors_and_a_disk_that_does_not_answer_are_no_faults_of_a_disk_that_dmesg_shows() {
+        let of = |source: io::Error| {
+            let error = pubsub::Error::Io { step: "open", path: "/x/persist/status/a".into(), source };
+            FailureText::of(&Error::pubsub("a")(error))
+        };
+        let short = of(io::Error::from_raw_os_error(24));
+        assert!(short.next_step.contains("LimitNOFILE") && !short.next_step.contains("dmesg"));
+        let hangs = of(io::Error::new(io::ErrorKind::TimedOut, "/x/persist does not answer"));
+        assert_eq!(hangs.text, "/x/persist does not answer");
+        assert!(
+            hangs.next_step.contains("fsfreeze -u /x/persist")
+                && hangs.next_step.contains("zedbox drain force")
+        );
     }
 
     #[tokio::test]

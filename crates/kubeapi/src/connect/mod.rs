@@ -187,10 +187,14 @@ pub(crate) fn short_enough(bytes: u64) -> Result<(), String> {
     fits.then_some(()).ok_or_else(|| format!("it has {bytes} bytes; it may have {LIMIT_BYTES} at the most"))
 }
 
-/// The content of a file of a login. The error names the file.
+/// The content of a file of a login, which is no pipe that somebody would have to write to. The error names the file.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     let wrong = |why: &dyn fmt::Display| format!("{}: {why}", path.display());
     let mut bytes = Vec::new();
+    // Opening a pipe would wait for its writer.
+    if !fs::metadata(path).map_err(|it| wrong(&it))?.is_file() {
+        return Err(wrong(&"it is no regular file; put a regular file there"));
+    }
     let file = fs::File::open(path).map_err(|it| wrong(&it))?;
     file.take(LIMIT_BYTES + 1).read_to_end(&mut bytes).map_err(|it| wrong(&it))?;
     short_enough(bytes.len() as u64).map_err(|it| wrong(&it))?;

@@ -37,6 +37,31 @@ async fn s2_a_file_that_cannot_be_read_is_reported_by_its_place_and_not_by_its_c
     }
 }
 
+#[tokio::test]
+async fn t7_a_pipe_in_the_place_of_a_kubeconfig_is_refused_and_holds_nobody() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("kubeconfig");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let file = KubeconfigFile::new(path);
+    let Err(error) = file.client() else { panic!("a pipe is a kubeconfig") };
+    assert!(error.line().contains("it is no regular file"), "{}", error.line());
+    assert!(file.certificate().is_err() && file.place().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn t7_a_kubeconfig_whose_disk_does_not_answer_is_an_error_and_is_looked_at_by_one_only() {
+    let file = Arc::new(KubeconfigFile::new("/nowhere".into()));
+    // Somebody looks, and hangs.
+    let looks = Arc::clone(&file.looks).lock_owned().await;
+    for _ in 0..100 {
+        let Err(error) = file.client_within_limit().await else { panic!("read behind the one who looks") };
+        assert!(error.line().contains("its disk does not answer"), "{}", error.line());
+    }
+    drop(looks);
+    let Err(error) = file.client_within_limit().await else { panic!("read what is not there") };
+    assert!(error.line().contains("No such file"), "{}", error.line());
+}
+
 /// Answers one request on `socket`, or refuses an old token, or who does not say who asks.
 async fn answer(mut socket: impl AsyncRead + AsyncWrite + Unpin, code: u16, body: &str) {
     let mut request = vec![];

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::disk::{Disk, HostDisk};
@@ -13,15 +13,16 @@ use crate::name::{BACKUP, Name, RESTARTED, SUFFIX};
 use crate::raw::{AnyValue, Decode, Encode, Published};
 use crate::server::{SocketServer, refuse_live};
 use crate::watch::WatchHub;
-use crate::{BadFile, CodecError, Error, FILE_LIMIT_BYTES, ToWire, store};
+use crate::{BadFile, CodecError, Error, FILE_LIMIT_BYTES, ToWire, reach, store};
 
 /// What [`crate::Publication`] is without the type of its values.
 pub(crate) struct RawPublication {
     name: Name,
+    dir: PathBuf,
+    /// Locked by whoever is at the disk, which may hang: what is read of them is in `values`, too.
     files: SharedFiles,
     decode: Decode,
-    /// Each is read out of its bytes only when somebody asks for it.
-    values: BTreeMap<String, OnceLock<AnyValue>>,
+    values: BTreeMap<String, StoredValue>,
     /// Keys whose last write failed: what readers see of them is not known.
     doubtful: BTreeSet<String>,
     restarted: u32,
@@ -33,11 +34,21 @@ pub(crate) struct RawPublication {
     _lock: Lock,
 }
 
+/// What readers see of a key.
+struct StoredValue {
+    bytes: Arc<[u8]>,
+    /// Read out of the bytes only when somebody asks for it.
+    value: OnceLock<AnyValue>,
+}
+
 impl RawPublication {
     pub(crate) fn open(hub: &Arc<WatchHub>, root: &Path, name: Name, decode: Decode) -> Result<Self, Error> {
-        let lock = Lock::take(&name.to_string(), &name.dir(root))?;
+        let (dir, top) = (name.dir(root), root.to_owned());
+        let (topic, at) = (name.to_string(), dir.clone());
+        let lock = reach::at(&dir, move || Lock::take(&topic, &at))?;
         refuse_live(&name, root)?;
-        let mut publication = Self::open_on(Arc::new(HostDisk), root, name, decode, lock)?;
+        let opened = move || Self::open_on(Arc::new(HostDisk), &top, name, decode, lock);
+        let mut publication = reach::at(&dir, opened)?;
         // What a person removes from a persistent topic stays away until it is published again: it may be meant.
         if !publication.name.is_persistent() {
             publication.keeper = DirKeeper::start(Arc::clone(hub), &publication.files);
@@ -52,9 +63,11 @@ impl RawPublication {
         decode: Decode,
         lock: Lock,
     ) -> Result<Self, Error> {
-        let folder = Folder::open(disk, root, name.dir(root))?;
+        let dir = name.dir(root);
+        let folder = Folder::open(disk, root, dir.clone())?;
         let mut publication = Self {
             name,
+            dir,
             files: Arc::new(Mutex::new(Files::new(folder))),
             decode,
             values: BTreeMap::new(),
@@ -74,7 +87,7 @@ impl RawPublication {
         let mut findings = Vec::new();
         for (key, value) in self.iter() {
             if let Err(reason) = server.put_anew(key, encode(value)) {
-                let path = self.files().path(&self.name.file(key)?);
+                let path = self.dir.join(self.name.file(key)?);
                 findings.push(BadFile { path, reason });
             }
         }
@@ -95,29 +108,32 @@ impl RawPublication {
             let (topic, key) = (self.name.to_string(), key.to_owned());
             return Err(Error::TooLong { topic, key, bytes: bytes.len(), limit: FILE_LIMIT_BYTES });
         }
-        if !self.doubtful.contains(key) && self.files().is_there(&file, &bytes) {
-            self.files().catch_up(DirChange::Same)?;
-            return Ok(Published::Unchanged);
+        let bytes: Arc<[u8]> = bytes.into();
+        if !self.doubtful.contains(key) && self.values.get(key).is_some_and(|it| it.bytes == bytes) {
+            let (file, bytes) = (file.clone(), Arc::clone(&bytes));
+            let is_there = self.on_disk(move |files| {
+                let is_there = files.is_there(&file, &bytes);
+                if is_there {
+                    files.catch_up(DirChange::Same)?;
+                }
+                Ok(is_there)
+            })?;
+            if is_there {
+                return Ok(Published::Unchanged);
+            }
         }
         if let Some(server) = &self.server {
             server.check(key, &bytes)?;
         }
-        let bytes: Arc<[u8]> = bytes.into();
-        let replaced = self.files().replace(&file, &bytes, self.former());
-        let place = match replaced {
-            Ok(place) => place,
-            Err(error) => {
-                self.doubtful.insert(key.to_owned());
-                return Err(error);
-            }
-        };
+        self.doubtful.insert(key.to_owned());
+        let caught_up = self.replace(file, &bytes, self.former())?;
         self.doubtful.remove(key);
-        self.values.insert(key.to_owned(), OnceLock::new());
+        let value = StoredValue { bytes: Arc::clone(&bytes), value: OnceLock::new() };
+        self.values.insert(key.to_owned(), value);
         if let Some(server) = &self.server {
             server.put(key, bytes);
         }
-        self.files().catch_up(place)?;
-        Ok(Published::Written)
+        caught_up.map(|()| Published::Written)
     }
 
     pub(crate) fn unpublish(&mut self, key: &str) -> Result<(), Error> {
@@ -130,36 +146,55 @@ impl RawPublication {
         if let Some(server) = &mut self.server {
             server.note_removed(std::iter::once(key));
         }
-        if self.name.is_persistent()
-            && let Some(backup) = store::backup(&file)
-        {
-            // First, and on disk: a cut in between must not bring an older value back.
-            let mut files = self.files();
-            let place = files.remove(&[backup.as_str()])?;
-            files.note(place);
-        }
-        let place = self.files().remove(&[file.as_str()])?;
+        let backup = if self.name.is_persistent() { store::backup(&file) } else { None };
+        let caught_up = self.on_disk(move |files| {
+            if let Some(backup) = backup {
+                // First, and on disk: a cut in between must not bring an older value back.
+                let place = files.remove(&[backup.as_str()])?;
+                files.note(place);
+            }
+            let place = files.remove(&[file.as_str()])?;
+            Ok(files.catch_up(place))
+        })?;
         self.doubtful.remove(key);
         self.values.remove(key);
         if let Some(server) = &self.server {
             server.take(key);
         }
-        self.files().catch_up(place)
+        caught_up
+    }
+
+    /// Works on the files, as long as their disk answers.
+    fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Files) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let files = Arc::clone(&self.files);
+        reach::at(&self.dir, move || work(&mut files::lock(&files)))
+    }
+
+    /// Puts a file in its place, then all that another directory in the place of ours lacks: how that has ended comes back.
+    fn replace(&self, file: String, bytes: &Arc<[u8]>, former: Former) -> Result<Result<(), Error>, Error> {
+        let (path, files, content) = (self.dir.join(&file), Arc::clone(&self.files), Arc::clone(bytes));
+        reach::write(&path, bytes, move || {
+            let mut files = files::lock(&files);
+            let place = files.replace(&file, &content, former)?;
+            Ok(files.catch_up(place))
+        })
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&dyn Any> {
-        self.values.get(key).and_then(|value| self.read(key, value))
+        self.values.get(key).and_then(|value| self.read(value))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &dyn Any)> {
-        self.values.iter().filter_map(|(key, value)| Some((key.as_str(), self.read(key, value)?)))
+        self.values.iter().filter_map(|(key, value)| Some((key.as_str(), self.read(value)?)))
     }
 
     /// What readers see of a key. A codec that cannot read its own bytes leaves them without a value, as here.
-    fn read<'a>(&self, key: &str, value: &'a OnceLock<AnyValue>) -> Option<&'a dyn Any> {
+    fn read<'a>(&self, StoredValue { bytes, value }: &'a StoredValue) -> Option<&'a dyn Any> {
         if value.get().is_none() {
-            let bytes = self.files().held(&self.name.file(key).ok()?)?;
-            let seen = (self.decode)(&bytes).ok()?;
+            let seen = (self.decode)(bytes).ok()?;
             value.get_or_init(|| seen);
         }
         value.get().map(|seen| &**seen as &dyn Any)
@@ -171,16 +206,19 @@ impl RawPublication {
 
     pub(crate) fn signal_restarted(&mut self) -> Result<(), Error> {
         let count = self.restarted.saturating_add(1);
-        let place =
-            self.files().replace(RESTARTED, &count.to_string().into_bytes().into(), Former::Dropped)?;
+        let caught_up =
+            self.replace(RESTARTED.to_owned(), &count.to_string().into_bytes().into(), Former::Dropped)?;
         self.count(count);
-        self.files().catch_up(place)
+        caught_up
     }
 
     pub(crate) fn clear_restarted(&mut self) -> Result<(), Error> {
-        let place = self.files().remove(&[RESTARTED])?;
+        let caught_up = self.on_disk(|files| {
+            let place = files.remove(&[RESTARTED])?;
+            Ok(files.catch_up(place))
+        })?;
         self.count(0);
-        self.files().catch_up(place)
+        caught_up
     }
 
     fn count(&mut self, restarted: u32) {
@@ -203,8 +241,10 @@ impl RawPublication {
         {
             server.note_removed(self.values.keys().map(String::as_str));
         }
-        let names: Vec<&str> = files.iter().map(String::as_str).chain([RESTARTED]).collect();
-        self.files().remove(&names).map(drop)?;
+        self.on_disk(move |held| {
+            let names: Vec<&str> = files.iter().map(String::as_str).chain([RESTARTED]).collect();
+            held.remove(&names).map(drop)
+        })?;
         let Some(server) = self.server.take() else { return Ok(()) };
         if !self.name.is_persistent() {
             self.values.keys().for_each(|key| server.take(key));
@@ -245,7 +285,7 @@ impl RawPublication {
             Ok(Some(bytes)) => String::from_utf8_lossy(&bytes).trim().parse().unwrap_or(1),
             Ok(None) => 0,
             Err(error) if error.is_refusal() => {
-                let path = self.files().path(RESTARTED);
+                let path = self.dir.join(RESTARTED);
                 self.findings.push(BadFile { path, reason: error.to_string() });
                 0
             }
@@ -257,12 +297,12 @@ impl RawPublication {
     fn load_key(&mut self, key: String, file: &str) -> Result<(), Error> {
         let reason = match self.value_of(file)? {
             Ok(value) => {
-                self.values.insert(key, value.into());
+                self.values.insert(key, value);
                 return Ok(());
             }
             Err(reason) => reason,
         };
-        let path = self.files().path(file);
+        let path = self.dir.join(file);
         if self.name.is_persistent()
             && let Some(backup) = store::backup(file)
             && let Ok(value) = self.value_of(&backup)?
@@ -275,7 +315,7 @@ impl RawPublication {
                 files.disown(&backup);
             }
             drop(files);
-            self.values.insert(key, value.into());
+            self.values.insert(key, value);
             self.findings.push(BadFile { path, reason: format!("{reason}; its backup was used") });
             return Ok(());
         }
@@ -288,11 +328,13 @@ impl RawPublication {
     ///
     /// # Errors
     /// The file cannot be read. Nothing is known of it then: its backup must not take its place.
-    fn value_of(&self, file: &str) -> Result<Result<AnyValue, String>, Error> {
+    fn value_of(&self, file: &str) -> Result<Result<StoredValue, String>, Error> {
         let read = self.files().load(file);
         Ok(match read {
             Ok(Some(bytes)) if bytes.is_empty() => Err("it is empty".to_owned()),
-            Ok(Some(bytes)) => (self.decode)(&bytes).map_err(|error| error.to_string()),
+            Ok(Some(bytes)) => (self.decode)(&bytes)
+                .map(|value| StoredValue { bytes, value: value.into() })
+                .map_err(|error| error.to_string()),
             Ok(None) => Err("it is missing".to_owned()),
             Err(error) if error.is_refusal() => Err(error.to_string()),
             Err(error) => return Err(error),

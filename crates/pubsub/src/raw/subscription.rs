@@ -11,7 +11,7 @@ use crate::name::{RESTARTED, SUFFIX};
 use crate::raw::mirror::{Mirror, Same};
 use crate::raw::{AnyValue, Change, Decode};
 use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
-use crate::{BadFile, Error, FILE_LIMIT_BYTES, Retry, glance};
+use crate::{BadFile, Error, FILE_LIMIT_BYTES, Retry, glance, reach};
 
 /// What [`crate::Subscription`] is without the type of its values.
 pub(crate) struct RawSubscription {
@@ -86,7 +86,8 @@ impl RawSubscription {
     /// Reads the directory; the error of the first step that failed. What could not be read is noted for later.
     fn read_all(&mut self) -> Option<Error> {
         let dir = self.dir.clone();
-        let listed = self.hub.attend(&self.bell).and_then(|()| glance::all(&dir));
+        let (hub, bell, from) = (Arc::clone(&self.hub), Arc::clone(&self.bell), dir.clone());
+        let listed = reach::at(&dir, move || hub.attend(&bell).and_then(|()| glance::all(&from)));
         let mut names = match listed {
             Ok(names) => names,
             // No name that is missing in half a list is gone.

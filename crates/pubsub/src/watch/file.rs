@@ -11,7 +11,7 @@ use tracing::warn;
 
 use crate::error::chain;
 use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
-use crate::{BadFile, Error, Retry, disk, trust};
+use crate::{BadFile, Error, Retry, disk, reach, trust};
 
 /// Only the owner of a file may remove it from such a directory.
 const STICKY: u32 = 0o1000;
@@ -63,6 +63,7 @@ pub struct FileWatch {
 }
 
 /// Where the file is, and what it must be like.
+#[derive(Clone)]
 struct WatchedPath {
     path: PathBuf,
     rule: FileRule,
@@ -74,7 +75,8 @@ impl FileState {
     /// # Errors
     /// It cannot be read: nothing is known of it.
     pub fn now(path: &Path, rule: FileRule) -> Result<Self, Error> {
-        WatchedPath { path: path.to_owned(), rule }.look().map(|(state, _)| state)
+        let place = WatchedPath { path: path.to_owned(), rule };
+        reach::at(path, move || place.look().map(|(state, _)| state))
     }
 }
 
@@ -94,12 +96,13 @@ impl FileWatch {
                 Pending::None => tokio::select! {
                     biased;
                     () = self.hub.wait(&self.bell) => continue,
-                    () = self.retry.due() => self.hub.attend(&self.bell),
+                    () = self.retry.due() => self.attend(),
                 },
-                Pending::All => self.hub.attend(&self.bell),
+                Pending::All => self.attend(),
                 Pending::Names(_) => Ok(()),
             };
-            let looked = self.place.look();
+            let place = self.place.clone();
+            let looked = reach::at(&self.place.path, move || place.look());
             match attended.as_ref().err().or(looked.as_ref().err()) {
                 None => self.retry.worked(),
                 Some(error) if self.retry.failed() => {
@@ -116,6 +119,11 @@ impl FileWatch {
                 return state;
             }
         }
+    }
+
+    fn attend(&self) -> Result<(), Error> {
+        let (hub, bell) = (Arc::clone(&self.hub), Arc::clone(&self.bell));
+        reach::at(&self.place.path, move || hub.attend(&bell))
     }
 
     /// Whose file it was that [`FileWatch::next`] told last; `None` without a file, or where it cannot be had.

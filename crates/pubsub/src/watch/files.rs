@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -43,10 +42,6 @@ impl Files {
         Self { folder, held: BTreeMap::new(), renew: false }
     }
 
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path(name)
-    }
-
     pub(crate) fn names(&self) -> Result<Vec<OsString>, Error> {
         self.folder.names()
     }
@@ -63,11 +58,6 @@ impl Files {
     /// A file that was loaded and is of no use stays as it is, and is not written again.
     pub(crate) fn disown(&mut self, name: &str) {
         self.held.remove(name);
-    }
-
-    /// What a file holds.
-    pub(crate) fn held(&self, name: &str) -> Option<Arc<[u8]>> {
-        self.held.get(name).cloned()
     }
 
     /// Whether the file is there, with these bytes.

@@ -21,6 +21,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -34,7 +35,7 @@ use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
 use crate::name::{RESTARTED, SUFFIX};
-use crate::{Error, Retry};
+use crate::{Error, Retry, reach};
 use kernel::{Kernel, KernelEvent, WatchPurpose};
 use look::{DirPoller, LOOK_EVERY};
 
@@ -231,6 +232,8 @@ pub(crate) struct WatchHub {
     open: OpenKernel,
     look: DirPoller,
     bells: Arc<Bells>,
+    /// Which directory each path was when it was watched, by file system and number.
+    watched: Mutex<HashMap<PathBuf, (u64, u64)>>,
     listening: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -248,8 +251,8 @@ impl WatchHub {
                  the limit of open files or fs.inotify.max_user_instances"
             );
         }
-        let (bells, listening) = (Arc::default(), Mutex::default());
-        Arc::new(Self { kernel, open, look: DirPoller::new(look_every), bells, listening })
+        let (bells, watched, listening) = (Arc::default(), Mutex::default(), Mutex::default());
+        Arc::new(Self { kernel, open, look: DirPoller::new(look_every), bells, watched, listening })
     }
 
     /// A bell for what is followed in the directory `dir`, which need not exist.
@@ -297,6 +300,11 @@ impl WatchHub {
                 kernel.forget(&bare);
             }
             self.look.forget(&bare);
+            lock(&self.watched).remove(&bare);
+        }
+        // Before: where it is replaced meanwhile, that is found later.
+        if let Some(number) = number(dir) {
+            lock(&self.watched).insert(dir.to_owned(), number);
         }
         let why = if dir == bell.dir { bell.follows.watch() } else { WatchPurpose::Way };
         // Asked again each time: the path may be another directory than before. The kernel knows whether it is.
@@ -319,6 +327,19 @@ impl WatchHub {
             (Err(error), _) => return Err(Error::io("follow changes in", dir)(error)),
         }
         Ok(true)
+    }
+
+    /// Finds directories in memory that are other ones than were watched, of which the kernel says nothing: something was
+    /// mounted over them. Whoever follows them reads and writes everything again.
+    pub(crate) fn look_again(&self) {
+        let others: Vec<PathBuf> = {
+            let mut watched = lock(&self.watched);
+            let is_other = |dir: &Path, was| !reach::is_elsewhere(dir) && number(dir) != Some(was);
+            watched.extract_if(|dir, was| is_other(dir, *was)).map(|(dir, _)| dir).collect()
+        };
+        for dir in others {
+            self.bells.ring(&KernelEvent::Dir(&dir));
+        }
     }
 
     /// Returns once the bell has rung. Dropping it loses nothing.
@@ -360,6 +381,11 @@ fn opened(kernel: &OpenedKernel, open: OpenKernel) -> io::Result<Arc<Kernel>> {
         Some(kernel) => Ok(Arc::clone(kernel)),
         None => open().map(|opened| Arc::clone(kernel.get_or_init(|| Arc::new(opened)))),
     }
+}
+
+/// File system of a directory and its number in that.
+fn number(dir: &Path) -> Option<(u64, u64)> {
+    dir.metadata().ok().map(|seen| (seen.dev(), seen.ino()))
 }
 
 /// The directories on the way to that of a bell which exist, the nearest first.

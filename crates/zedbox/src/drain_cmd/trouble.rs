@@ -1,6 +1,6 @@
 //! What the agents cannot write or read at present, for the sheet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use agent::wire::{self, GLOBAL};
 use pubsub::{Change, Subscription, TopicRoot};
@@ -58,7 +58,10 @@ impl DrainView {
     }
 
     fn each_trouble(&self) -> impl Iterator<Item = (&'static str, &Trouble)> {
+        let mut known = BTreeSet::new();
         let each = self.troubles.iter().flat_map(|(agent, all)| all.troubles.iter().map(|it| (*agent, it)));
+        // Agents that share a disk say the same of it.
+        let each = each.filter(move |(_, it)| known.insert((&it.what, &it.path, &it.error)));
         let (held, rest): (Vec<_>, Vec<_>) = each.partition(|(_, it)| !it.holds.is_empty());
         held.into_iter().chain(rest)
     }

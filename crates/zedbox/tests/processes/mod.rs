@@ -7,6 +7,7 @@ mod clock_set;
 mod descriptors;
 mod disk;
 mod election;
+mod held;
 mod killed;
 mod log_words;
 mod secrets;

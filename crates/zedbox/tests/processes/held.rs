@@ -1,0 +1,218 @@
+//! Real agents beside what somebody else holds: a reader of their output that stops, a disk that hangs, a kubeconfig that is a
+//! pipe (goals T7).
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::OFlags;
+use rustix::process::{Pid, Signal, kill_process};
+use scenarios::{Agent, World};
+use topics::{AgentTrouble, DrainStatus, NodeDrainRequest, Requester, go_json};
+
+/// A planned end takes no longer.
+const END: Duration = Duration::from_secs(5);
+const REQUEST: &str = "run/zedagent/NodeDrainRequest/global.json";
+
+/// Both ends of a named pipe.
+struct Pipe(File);
+
+impl Pipe {
+    fn new(path: &Path) -> Self {
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+        let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
+        Self(File::options().read(true).write(true).custom_flags(flags).open(path).unwrap())
+    }
+
+    /// Puts as much into it as it takes.
+    fn fill(&mut self) {
+        for some in [4096, 1] {
+            while self.0.write(&vec![b'.'; some]).is_ok() {}
+        }
+    }
+
+    /// Reads what is there.
+    fn read(&mut self) -> String {
+        let (mut all, mut some) = (Vec::new(), vec![0; 65_536]);
+        loop {
+            match self.0.read(&mut some) {
+                Ok(bytes) => all.extend_from_slice(&some[..bytes]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        String::from_utf8_lossy(&all).into_owned()
+    }
+}
+
+/// All agents in one process, started by hand.
+struct Process(Child);
+
+impl Process {
+    fn start(world: &World, stdout: Stdio, stderr: Stdio) -> Self {
+        world.put("limits.json", &world.limits.to_string());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zedbox"));
+        command.arg("run").arg("--root").arg(world.topic_root.path(""));
+        for (word, file) in [("--kubeconfig", "kubeconfig"), ("--limits", "limits.json")] {
+            command.arg(word).arg(world.topic_root.path(file));
+        }
+        command.args(["--log", "trace", "--partitions", "record"]);
+        Self(command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn().unwrap())
+    }
+
+    /// Ends it as a service manager does, which does not wait for long.
+    async fn end(mut self, clock: agent::Clock) {
+        kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
+        let until = clock.now() + END;
+        while self.0.try_wait().unwrap().is_none() {
+            assert!(clock.now() < until, "it has not ended in {END:?}");
+            clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn touched(world: &World, agent: Agent) -> SystemTime {
+    fs::metadata(world.topic_root.path(&format!("run/{}.touch", agent.name()))).unwrap().modified().unwrap()
+}
+
+#[tokio::test]
+async fn t7_nobody_reads_standard_error_and_output_and_all_agents_go_on_and_end_when_told_to() {
+    let clock = agent::Clock::new();
+    let world = World::of_processes(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
+    let [mut out, mut err] = ["out", "err"].map(|it| Pipe::new(&world.topic_root.path(it)));
+    out.fill();
+    err.fill();
+    let end =
+        |name: &str| Stdio::from(File::options().write(true).open(world.topic_root.path(name)).unwrap());
+    world.cluster.block().await;
+    let process = Process::start(&world, end("out"), end("err"));
+    // From the start on, and through each phase of a drain.
+    world.status(DrainStatus::NotRequested).await;
+    world.ask_reboot(7);
+    world.status(DrainStatus::Cordoned).await;
+    let before = Agent::ALL.map(|it| touched(&world, it));
+    world.cluster.unblock().await;
+    world.recorded_count(1).await;
+    let until = clock.now() + Duration::from_secs(60);
+    for (agent, before) in Agent::ALL.into_iter().zip(before) {
+        while touched(&world, agent) <= before {
+            assert!(clock.now() < until, "{agent:?} had no turn");
+            clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
+        }
+    }
+    // Somebody reads again: what was lost is counted in a line among the others.
+    let mut said = String::new();
+    let lost = "lines of this log were lost: nobody read standard error for a time";
+    while !said.contains(lost) {
+        assert!(clock.now() < until, "not said in {} bytes", said.len());
+        said += &err.read();
+        clock.sleep_until(Some(clock.now() + Duration::from_millis(20))).await;
+    }
+    assert_eq!(world.cluster.pods_to_leave().await, [""; 0]);
+    err.fill();
+    process.end(clock).await;
+}
+
+/// A file system of its own in the place of `persist`, which can be frozen.
+struct Frozen {
+    persist: PathBuf,
+}
+
+impl Frozen {
+    /// `None`, with the reason printed, where this process may not.
+    #[expect(clippy::explicit_write, reason = "a part that is left out says so")]
+    fn under(world: &World) -> Option<Self> {
+        let (image, persist) = (world.topic_root.path("persist.img"), world.topic_root.path("persist"));
+        let moved = world.topic_root.path("persist.before");
+        let text = format!(
+            "truncate -s 16M {0} && mkfs.ext4 -q -F {0} && mv {1} {2} && mkdir {1} && mount -o loop {0} {1} && \
+             cp -a {2}/. {1} && fsfreeze -f {1} && fsfreeze -u {1}",
+            image.display(),
+            persist.display(),
+            moved.display()
+        );
+        let made = Command::new("sh").args(["-c", &text]).output().unwrap();
+        let this = Self { persist };
+        if made.status.success() {
+            return Some(this);
+        }
+        let why = String::from_utf8_lossy(&made.stderr);
+        writeln!(std::io::stderr(), "skipped: no disk to freeze, run this as root: {why}").unwrap();
+        None
+    }
+
+    fn freeze(&self, how: &str) {
+        assert!(Command::new("fsfreeze").arg(how).arg(&self.persist).status().unwrap().success());
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        drop(Command::new("fsfreeze").arg("-u").arg(&self.persist).stderr(Stdio::null()).status());
+        drop(Command::new("umount").arg("-l").arg(&self.persist).stderr(Stdio::null()).status());
+    }
+}
+
+#[tokio::test]
+async fn t7_a_disk_that_hangs_holds_what_waits_for_its_record_and_nothing_else_and_one_row_says_since_when() {
+    let clock = agent::Clock::new();
+    let mut world = World::of_one_process(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
+    let Some(disk) = Frozen::under(&world) else { return };
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    disk.freeze("-f");
+    // The device config lies there too, so the controller cannot send one: a person's order is in memory.
+    let request = NodeDrainRequest {
+        requested_at: clock.wall(),
+        requested_by: Requester::Operator,
+        context: "operator field: disk".to_owned(),
+    };
+    world.put(agent::operator::FILE, &String::from_utf8(go_json::to_vec(&request).unwrap()).unwrap());
+    let hangs = format!("{} does not answer", disk.persist.display());
+    let says = |it: Option<&AgentTrouble>| {
+        it.is_some_and(|it| it.troubles.iter().any(|it| it.error == hangs && !it.since.is_zero()))
+    };
+    world.until::<AgentTrouble>("zedkube", "the disk that hangs", says).await;
+    // All of them have turns; what is in memory is read and written.
+    let before = Agent::ALL.map(|it| touched(&world, it));
+    for (agent, before) in Agent::ALL.into_iter().zip(before) {
+        let until = clock.now() + Duration::from_secs(60);
+        while touched(&world, agent) <= before {
+            assert!(clock.now() < until, "{agent:?} had no turn");
+            clock.sleep_until(Some(clock.now() + Duration::from_millis(100))).await;
+        }
+    }
+    assert!(!world.cluster.cordoned().await, "cordoned before the journal says so");
+    disk.freeze("-u");
+    world.until::<AgentTrouble>("zedkube", "no trouble any more", |it| it.is_none()).await;
+    world.status(DrainStatus::Complete).await;
+    world.no_agent_ended();
+    world.kill_all().await;
+}
+
+#[tokio::test]
+async fn t7_a_kubeconfig_that_becomes_a_pipe_holds_no_agent() {
+    let mut world = World::of_one_process(Path::new(env!("CARGO_BIN_EXE_zedbox"))).await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    let (file, kept) = (world.topic_root.path("kubeconfig"), world.topic_root.path("kubeconfig.kept"));
+    fs::rename(&file, &kept).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    world.ask_reboot(7);
+    world.until::<NodeDrainRequest>("zedagent", "the request", |it| it.is_some()).await;
+    world.until_logged("log/001-zedagent", &["it is no regular file"]).await;
+    assert!(world.text(REQUEST).is_some());
+    fs::rename(&kept, &file).unwrap();
+    world.recorded_count(1).await;
+    world.kill_all().await;
+}
