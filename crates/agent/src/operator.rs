@@ -4,10 +4,14 @@
 //! Not here: what it says. It orders something, and may be written by any program of that person: so it is held to the
 //! rule for orders (owner, mode, no link), which topics of agents are not.
 
-use pubsub::{FileRule, FileState, FileWatch, TopicRoot};
-use topics::{GoTime, OperationPause, PAUSE_FILE, go_json};
+use std::time::Duration;
+
+use pubsub::{FileRule, FileState, FileWatch, TopicRoot, store};
+use step::Mono;
+use topics::{GoTime, OperationPause, PAUSE_FILE, PAUSE_LEFT_FILE, go_json};
 use tracing::warn;
 
+use crate::device::kernel_boot_id;
 use crate::{AgentContext, Clock, Tasks, report};
 
 /// The topic `NodeDrainRequest` of `zedbox drain request`.
@@ -23,13 +27,92 @@ pub fn request(topic_root: &TopicRoot) -> FileWatch {
     topic_root.file(topic_root.path(FILE), RULE)
 }
 
+/// How often what is left of a pause is written down: after a power cut it may last so much longer.
+const KEEP_EVERY: Duration = Duration::from_mins(5);
+
+/// A pause and its end.
+#[derive(Debug, Clone)]
+struct ReadPause {
+    pause: OperationPause,
+    /// By the monotonic clock, where that counts; else its `Until` does, by the wall clock.
+    end: Option<Mono>,
+}
+
+impl ReadPause {
+    /// A pause as its file says it, and what was left of it in an earlier boot.
+    fn new(pause: OperationPause, topic_root: &TopicRoot, clock: Clock) -> Self {
+        let boot_id = boot_id();
+        let kept = store::read(&topic_root.path(PAUSE_LEFT_FILE), WORD.limit_bytes);
+        let kept = kept.ok().flatten().and_then(|bytes| go_json::from_slice::<OperationPause>(&bytes).ok());
+        let counted = kept.filter(|kept| kept.is_same(&pause) && kept.lasts_secs <= pause.lasts_secs);
+        let now = clock.now();
+        let left = counted.as_ref().unwrap_or(&pause).left_secs(&boot_id, now.since_start().as_secs());
+        Self { end: left.map(|secs| now + Duration::from_secs(secs)), pause }
+    }
+
+    /// The pause with its end by the wall clock as it is now, unless it is over.
+    fn counts(&self, clock: Clock, booted_at: GoTime) -> Option<OperationPause> {
+        let until = self.end.map_or(self.pause.until, |end| booted_at.plus(end.since_start()));
+        let is_over = match self.end {
+            Some(end) => end <= clock.now(),
+            None => !until.is_zero() && until <= clock.wall(),
+        };
+        let shown =
+            OperationPause { until, lasts_secs: 0, boot_id: String::new(), at_secs: 0, ..self.pause.clone() };
+        (!is_over).then_some(shown)
+    }
+
+    /// When to look at it again.
+    fn next_look(&self, clock: Clock) -> Option<Mono> {
+        let until = Some(self.pause.until).filter(|until| !until.is_zero());
+        self.end.or_else(|| until.map(|until| clock.now() + until.apart(clock.wall())))
+    }
+}
+
+/// The identity of the boot whose monotonic clock counts; empty where the kernel does not tell it.
+fn boot_id() -> String {
+    kernel_boot_id().unwrap_or_else(|error| {
+        warn!(error = %report::chain(&error), "a pause that passes a boot lasts from its start on");
+        String::new()
+    })
+}
+
+/// A person's pause that lasts for so long from now on; until a person ends it for `None`.
+pub fn lasting(pause: OperationPause, lasts: Option<Duration>, clock: Clock) -> OperationPause {
+    let Some(lasts) = lasts else { return pause };
+    OperationPause {
+        until: clock.wall().plus(lasts),
+        lasts_secs: lasts.as_secs(),
+        boot_id: boot_id(),
+        at_secs: clock.now().since_start().as_secs(),
+        ..pause
+    }
+}
+
+/// The pause that counts at this moment, by the content of its file.
+///
+/// # Errors
+/// It is none, in words.
+pub fn counting_pause(
+    bytes: &[u8],
+    topic_root: &TopicRoot,
+    clock: Clock,
+) -> Result<Option<OperationPause>, String> {
+    let pause: OperationPause = go_json::from_slice(bytes).map_err(|cause| report::chain(&cause))?;
+    let read = pause.is_set().then(|| ReadPause::new(pause, topic_root, clock));
+    Ok(read.and_then(|it| it.counts(clock, clock.booted_at())))
+}
+
 /// A person's pause as a level: the one that counts at this moment, or none.
 pub struct Pauses {
+    topic_root: TopicRoot,
     clock: Clock,
     watch: FileWatch,
+    /// When to write down what is left of it; `None` for whoever does not.
+    keep: Option<Mono>,
     /// What the file says; `None` before it was read.
     #[expect(clippy::option_option, reason = "not read yet, and none, differ")]
-    read: Option<Option<OperationPause>>,
+    read: Option<Option<ReadPause>>,
     #[expect(clippy::option_option, reason = "not passed on yet, and none, differ")]
     told: Option<Option<OperationPause>>,
 }
@@ -37,7 +120,14 @@ pub struct Pauses {
 impl Pauses {
     /// Follows it from now on. To be called within a runtime.
     pub fn open(topic_root: &TopicRoot, clock: Clock) -> Self {
-        Self { clock, watch: topic_root.file(topic_root.path(PAUSE_FILE), WORD), read: None, told: None }
+        let watch = topic_root.file(topic_root.path(PAUSE_FILE), WORD);
+        Self { topic_root: topic_root.clone(), clock, watch, keep: None, read: None, told: None }
+    }
+
+    /// The same, and writes down what is left of it, for later boots: one of all agents does.
+    #[must_use]
+    pub fn keeping(self) -> Self {
+        Self { keep: Some(self.clock.now() + KEEP_EVERY), ..self }
     }
 
     /// The present one at the first call, then each other one; none once its time is over. A file that is refused changes
@@ -45,30 +135,57 @@ impl Pauses {
     pub async fn next(&mut self) -> Option<OperationPause> {
         let mut boots = self.clock.boots();
         loop {
-            boots.mark_unchanged();
-            if let Some(read) = &self.read {
-                let counts = read.clone().filter(|it| !is_over(it, self.clock.wall()));
-                if self.told.as_ref() != Some(&counts) {
-                    self.told = Some(counts.clone());
-                    return counts;
-                }
+            let booted_at = *boots.borrow_and_update();
+            let held = self.read.as_ref().and_then(Option::as_ref);
+            let counts = held.and_then(|it| it.counts(self.clock, booted_at));
+            if self.read.is_some() && self.told.as_ref() != Some(&counts) {
+                self.told = Some(counts.clone());
+                return counts;
             }
-            let until = self.told.as_ref().and_then(|it| it.as_ref()).filter(|it| !it.until.is_zero());
-            let ends = until.map(|it| self.clock.now() + it.until.apart(self.clock.wall()));
+            let lasts = held.filter(|_| counts.is_some());
+            let ends = lasts.and_then(|it| it.next_look(self.clock));
+            let keeps = lasts.filter(|it| it.end.is_some()).and(self.keep);
             tokio::select! {
                 file = self.watch.next() => match file {
                     FileState::Absent => self.read = Some(None),
                     FileState::Present(bytes) => match go_json::from_slice::<OperationPause>(&bytes) {
-                        Ok(it) if it.is_set() => self.read = Some(Some(it)),
+                        Ok(it) if it.is_set() => {
+                            self.read = Some(Some(ReadPause::new(it, &self.topic_root, self.clock)));
+                            // What is left at the start of this boot is less than before.
+                            self.keep = self.keep.map(|_| self.clock.now());
+                        }
                         Ok(_) => self.refused("it names nobody"),
                         Err(cause) => self.refused(&report::chain(&cause)),
                     },
                     FileState::Bad(finding) => self.refused(&finding.reason),
                 },
                 () = self.clock.sleep_until(ends) => {}
+                () = self.clock.sleep_until(keeps) => self.write_down(),
                 // The wall clock was set: the end may be past.
                 changed = boots.changed() => if changed.is_err() { std::future::pending().await },
             }
+        }
+    }
+
+    /// Writes down what is left.
+    fn write_down(&mut self) {
+        self.keep = Some(self.clock.now() + KEEP_EVERY);
+        let Some(Some(ReadPause { pause, end: Some(end) })) = &self.read else { return };
+        let now = self.clock.now();
+        let left = OperationPause {
+            lasts_secs: end.since(now).as_secs().max(1),
+            boot_id: boot_id(),
+            at_secs: now.since_start().as_secs(),
+            ..pause.clone()
+        };
+        let written = go_json::to_vec(&left).map_err(|cause| report::chain(&cause)).and_then(|bytes| {
+            store::replace(&self.topic_root.path(PAUSE_LEFT_FILE), &bytes).map_err(|it| report::chain(&it))
+        });
+        if let Err(error) = written {
+            warn!(
+                path = PAUSE_LEFT_FILE,
+                error, "after a power cut the pause lasts longer than it was meant to"
+            );
         }
     }
 
@@ -79,10 +196,6 @@ impl Pauses {
         );
         self.read.get_or_insert(None);
     }
-}
-
-fn is_over(pause: &OperationPause, now: GoTime) -> bool {
-    !pause.until.is_zero() && pause.until <= now
 }
 
 impl<E: Send + 'static> Tasks<E> {
@@ -113,9 +226,7 @@ impl AgentContext {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pubsub::store;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
-    use std::time::Duration;
     use topics::NodeDrainRequest;
 
     #[tokio::test]
@@ -164,6 +275,39 @@ mod tests {
         assert_eq!(pauses.next().await, None);
         put(&topic_root, &said("2020-01-01T00:00:00Z"));
         assert_eq!(Pauses::open(&topic_root, clock).next().await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t9_a_length_holds_whatever_the_wall_clock_is_set_to_and_less_is_left_after_a_boot() {
+        let root = tempfile::tempdir().unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        let clock = Clock::new().off_by(-3600);
+        let hours = |hours: u64| Duration::from_secs(hours * 3600);
+        put(&topic_root, &lasting(said(""), Some(hours(2)), clock));
+        let mut pauses = Pauses::open(&topic_root, clock).keeping();
+        let first = pauses.next().await.unwrap();
+        assert!((first.lasts_secs, first.at_secs, first.boot_id.as_str()) == (0, 0, ""), "{first:?}");
+        // Years ahead and back: it does not end, and its end is shown by the clock as it is.
+        let began = clock.now();
+        for off_by in [10, -10] {
+            clock.jump_to_off_by(off_by * 31_557_600);
+            let now = pauses.next().await.unwrap();
+            assert!(now.until.apart(clock.wall().plus(hours(2))) < Duration::from_secs(5), "{now:?}");
+        }
+        assert_eq!(pauses.next().await, None);
+        let lasted = clock.now().since(began);
+        assert!(lasted.abs_diff(hours(2)) < Duration::from_secs(5), "{lasted:?}");
+        // What was left is on disk, for a boot whose clock begins again.
+        let kept = store::read(&topic_root.path(PAUSE_LEFT_FILE), 4096).unwrap().unwrap();
+        let kept: OperationPause = go_json::from_slice(&kept).unwrap();
+        assert!((1..=300).contains(&kept.lasts_secs), "{kept:?}");
+        let other_boot = OperationPause { boot_id: "another".into(), lasts_secs: 7200, ..kept.clone() };
+        let of_file = go_json::from_slice(&store::read(&topic_root.path(PAUSE_FILE), 4096).unwrap().unwrap());
+        let of_file: OperationPause = of_file.unwrap();
+        for (left, ends_in) in [(other_boot.clone(), other_boot.left_secs("this", 60)), (kept, Some(0))] {
+            assert!(left.is_same(&of_file));
+            assert_eq!(ends_in.is_some_and(|it| it > 0), left.boot_id == "another");
+        }
     }
 
     #[tokio::test]

@@ -2,12 +2,16 @@
 //!
 //! Not here: what follows from it.
 
+use agent::Troubles;
 use pubsub::{Change, FileState};
 use requester::DrainTopicUpdate;
-use topics::{DEVICE_ORDER, DeviceOp, DeviceOrder, LeavePhase, NodeLeave, SiteOperation, go_json};
+use topics::{DEVICE_ORDER, DeviceOp, DeviceOrder, LeavePhase, NodeLeave, SiteOperation, Trouble, go_json};
 use tracing::warn;
 
 use crate::core::{Event, SiteOrder};
+
+/// The name of the trouble with a person's order that is none.
+const ORDER: &str = "an order of a person";
 
 /// What zedkube says about the drain.
 pub(crate) fn of_zedkube(word: DrainTopicUpdate) -> Option<Event> {
@@ -53,16 +57,30 @@ pub(crate) fn site(change: Change<SiteOperation>, told: &mut bool) -> Option<Eve
     Some(Event::Site(order))
 }
 
-/// What a person at this node wants in this boot, with who that is and why.
-pub(crate) fn person(file: FileState, boot_id: &str) -> Option<(DeviceOp, String)> {
-    let refused = match file {
-        FileState::Absent => return None,
-        FileState::Present(bytes) => match go_json::from_slice::<DeviceOrder>(&bytes) {
-            Ok(it) if it.boot_id == boot_id => return Some((it.op, it.words())),
-            Ok(_) => "it is of an earlier boot".to_owned(),
-            Err(cause) => agent::report::chain(&cause),
-        },
-        FileState::Bad(finding) => finding.reason,
+/// What a person at this node wants in this boot, with who that is and why. A file that is no order is a trouble.
+pub(crate) fn person(file: FileState, boot_id: &str, troubles: &Troubles) -> Option<(DeviceOp, String)> {
+    let order = match file {
+        FileState::Absent => Ok(None),
+        FileState::Present(bytes) => {
+            go_json::from_slice::<DeviceOrder>(&bytes).map(Some).map_err(|cause| agent::report::chain(&cause))
+        }
+        FileState::Bad(finding) => Err(finding.reason),
+    };
+    let refused = match order {
+        Ok(order) => {
+            troubles.over(ORDER);
+            let order = order?;
+            if order.boot_id == boot_id {
+                return Some((order.op, order.words()));
+            }
+            "it is of an earlier boot".to_owned()
+        }
+        Err(error) => {
+            let next_step = "`zedbox reboot` or `zedbox shutdown` writes another one".to_owned();
+            let (what, path) = (ORDER.to_owned(), DEVICE_ORDER.to_owned());
+            troubles.report(&Trouble { what, path, error: error.clone(), next_step, ..Trouble::default() });
+            error
+        }
     };
     warn!(
         path = DEVICE_ORDER,
@@ -77,6 +95,27 @@ mod tests {
     use agent::Tasks;
     use agent::wire::{GLOBAL, ZEDKUBE};
     use pubsub::TopicRoot;
+
+    #[tokio::test]
+    async fn an_order_that_is_refused_is_a_trouble_until_there_is_another_one_or_none() {
+        let root = tempfile::tempdir().unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        let troubles = Troubles::open(&topic_root, agent::Clock::new(), "zedagent");
+        let told = || {
+            let file = agent::wire::path::<topics::AgentTrouble>(&topic_root, "zedagent", GLOBAL);
+            let bytes = pubsub::store::read(&file, 1 << 20).unwrap()?;
+            Some(go_json::from_slice::<topics::AgentTrouble>(&bytes).unwrap().troubles.remove(0))
+        };
+        let bad =
+            FileState::Bad(pubsub::BadFile { path: DEVICE_ORDER.into(), reason: "it is a link".into() });
+        for (refused, why) in [(bad, "it is a link"), (FileState::Present(b"{".to_vec()), "EOF")] {
+            assert_eq!(person(refused, "b", &troubles), None);
+            let trouble = told().unwrap();
+            assert!(trouble.error.contains(why) && trouble.path == DEVICE_ORDER, "{trouble:?}");
+            assert!(trouble.next_step.contains("zedbox reboot"), "{trouble:?}");
+            assert_eq!((person(FileState::Absent, "b", &troubles), told()), (None, None));
+        }
+    }
 
     #[tokio::test]
     async fn the_record_of_leaving_is_told_at_the_start_and_that_there_is_none_as_well() {

@@ -41,10 +41,10 @@ pub async fn run(context: AgentContext, limits: Limits) -> Result<(), Error> {
         return Ok(());
     };
     // Nothing begins before it is known whether a person lets it.
-    let mut pauses = context.pauses();
+    let mut pauses = context.pauses().keeping();
     found.pause = pauses.next().await;
     let core = core::Zedagent::new(limits, found, context.clock.now(), context.clock.booted_at());
-    shell.follow(config);
+    shell.follow(config, &troubles);
     shell.tasks.follow_pause(pauses, core::Event::Pause);
     turn::run(core, shell, inbox, &context, &troubles).await
 }

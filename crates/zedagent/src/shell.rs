@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent::wire::GLOBAL;
-use agent::{AgentContext, Error, Hands, Tasks, Weight, force, publication, wire};
+use agent::{AgentContext, Error, Hands, Tasks, Troubles, Weight, force, publication, wire};
 use pubsub::{Change, Publication};
 use topics::{
     DEVICE_ORDER, DeviceOp, DeviceOpPending, DrainStatus, FORCE_FILE, NodeAgentStatus, NodeDrainRequest,
@@ -56,7 +56,7 @@ impl Shell {
     }
 
     /// Follows what this agent hears of.
-    pub(crate) fn follow(&mut self, config: ConfigTopics) {
+    pub(crate) fn follow(&mut self, config: ConfigTopics, troubles: &Troubles) {
         let topic_root = self.context.topic_root.clone();
         self.tasks.follow_wall(self.context.clock, Event::Wall);
         let clock = self.context.clock;
@@ -87,12 +87,12 @@ impl Shell {
         let mut heard = false;
         self.tasks
             .follow::<SiteOperation>(&topic_root, "zedkube", move |change| follow::site(change, &mut heard));
-        let boot_id = self.context.boot_id.clone();
+        let (boot_id, troubles) = (self.context.boot_id.clone(), troubles.clone());
         self.tasks.follow_file(
             &topic_root,
             topic_root.path(DEVICE_ORDER),
             agent::operator::WORD,
-            move |file| Some(Event::Person(follow::person(file, &boot_id))),
+            move |file| Some(Event::Person(follow::person(file, &boot_id, &troubles))),
         );
         let lets_go = Arc::clone(&self.forced);
         self.tasks.follow_force(&self.context, move |order| {

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{GoTime, Kind, Most, Topic};
 
+/// What is left of one that ends by itself, from time to time written down by zedagent: the same, with less to last. It counts
+/// in later boots, as long as it is of the pause that is in [`PAUSE_FILE`].
+pub const PAUSE_LEFT_FILE: &str = "persist/status/zedbox/OperationPause/left.json";
 /// Where it is, under the root.
 pub const PAUSE_FILE: &str = "persist/status/zedbox/OperationPause/global.json";
 
@@ -23,8 +26,24 @@ pub struct OperationPause {
     pub reason: String,
     /// When it was said.
     pub since: GoTime,
-    /// It ends by itself then, by the wall clock; zero where a person ends it.
+    /// When it ends by itself, as the wall clock shows it: for display where `LastsSecs` says how long it lasts. Zero where
+    /// a person ends it.
     pub until: GoTime,
+    /// It ends by itself after so many seconds from `AtSecs` on. Only in the file; zero where a person ends it, or where
+    /// `Until` counts.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub lasts_secs: u64,
+    /// The kernel's identity of the boot in which `AtSecs` was read. Only in the file.
+    #[serde(rename = "BootID", skip_serializing_if = "String::is_empty")]
+    pub boot_id: String,
+    /// By the kernel's monotonic clock, in seconds. Only in the file.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub at_secs: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_zero(secs: &u64) -> bool {
+    *secs == 0
 }
 
 impl Topic for OperationPause {
@@ -54,9 +73,23 @@ impl OperationPause {
         !self.by.is_empty()
     }
 
+    /// How many seconds of it are left at `now`, a monotonic time in the boot `boot_id`, where `LastsSecs` says how long it
+    /// lasts. In a later boot than it was counted in, what was left when that ended counts from the start of the boot on.
+    pub fn left_secs(&self, boot_id: &str, now_secs: u64) -> Option<u64> {
+        let same = !boot_id.is_empty() && self.boot_id == boot_id;
+        let passed = if same { now_secs.saturating_sub(self.at_secs) } else { now_secs };
+        (self.lasts_secs > 0).then(|| self.lasts_secs.saturating_sub(passed))
+    }
+
+    /// Whether both are one pause, of which one may have less left.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.scope, &self.by, &self.reason, self.since)
+            == (other.scope, &other.by, &other.reason, other.since)
+    }
+
     /// Who has said it, why, and since when, as `paused by field: new disk, since 2026-03-14T09:30:00Z`.
     pub fn words(&self) -> String {
-        let Self { scope, by, reason, since, until } = self;
+        let Self { scope, by, reason, since, until, .. } = self;
         let what = match scope {
             PauseScope::Node => "paused",
             PauseScope::Controller => "refused",
@@ -79,6 +112,30 @@ impl OperationPause {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn t9_a_length_counts_by_the_clock_of_its_boot_and_what_is_left_counts_in_the_next_one() {
+        let pause = OperationPause {
+            lasts_secs: 600,
+            boot_id: "a".to_owned(),
+            at_secs: 1000,
+            ..OperationPause::default()
+        };
+        let rows = [
+            ("a", 1000, 600),
+            ("a", 1100, 500),
+            ("a", 9000, 0),
+            ("b", 0, 600),
+            ("b", 60, 540),
+            ("", 1100, 0),
+        ];
+        for (boot, now, left) in rows {
+            assert_eq!(pause.left_secs(boot, now), Some(left), "{boot} {now}");
+        }
+        assert_eq!(OperationPause::default().left_secs("a", 7), None);
+        let rest = OperationPause { lasts_secs: 7, at_secs: 9, ..pause.clone() };
+        assert!(rest.is_same(&pause) && !rest.is_same(&OperationPause { by: "x".to_owned(), ..pause }));
+    }
 
     #[test]
     fn x3_a_pause_says_who_why_since_when_and_until_when_and_what_ends_it() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args as Group;
 
 use super::Output;
-use super::time::span;
+use super::time::{span, span_with_unit};
 
 /// Keeps operations from starting on this node: reboots, shutdowns and updates of whomever, drains and updates of k3s. What
 /// has started ends. It stays through reboots, until `zedbox resume` or the end of --for.
@@ -34,7 +34,7 @@ pub(crate) struct PauseOptions {
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
     /// End by itself after so long, as 90s, 30m or 2h [default: until `zedbox resume`].
-    #[arg(long = "for", value_name = "TIME", value_parser = span)]
+    #[arg(long = "for", value_name = "TIME", value_parser = span_with_unit)]
     pub(crate) lasts: Option<Duration>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct RefuseOptions {
     #[arg(long, value_name = "TEXT", required_unless_present = "withdraw")]
     pub(crate) reason: Option<String>,
     /// End by itself after so long, as 90s, 30m or 2h [default: until --withdraw].
-    #[arg(long = "for", value_name = "TIME", value_parser = span)]
+    #[arg(long = "for", value_name = "TIME", value_parser = span_with_unit)]
     pub(crate) lasts: Option<Duration>,
     /// Let what waits go ahead.
     #[arg(long, conflicts_with_all = ["reason", "lasts"])]

@@ -16,9 +16,24 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
     secs.map(Duration::from_secs).ok_or_else(|| format!("`{text}` is no time; use 90s, 5m or 2h"))
 }
 
+/// The same for a length that a person relies on: a number alone could be meant as seconds, minutes or hours.
+pub(super) fn span_with_unit(text: &str) -> Result<Duration, String> {
+    if !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit()) {
+        return Err(format!("`{text}` has no unit; type {text}s, {text}m or {text}h"));
+    }
+    span(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_length_that_a_person_relies_on_has_a_unit() {
+        assert_eq!(span_with_unit("2h"), Ok(Duration::from_secs(7200)));
+        assert_eq!(span_with_unit("2").unwrap_err(), "`2` has no unit; type 2s, 2m or 2h");
+        assert!(span_with_unit("").is_err() && span_with_unit("soon").is_err());
+    }
 
     #[test]
     fn a_time_is_a_number_with_its_unit() {

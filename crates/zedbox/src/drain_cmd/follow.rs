@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use agent::wire::GLOBAL;
-use agent::{Clock, force, operator, report, wire};
+use agent::{Clock, force, operator, wire};
 use pubsub::{FileRule, FileState, FileWatch, Subscription, TopicRoot};
 use step::Inserted as _;
 use topics::{
-    BaseOsStatus, DeviceOpPending, DrainPreflight, FORCE_FILE, GoTime, NodeDrainProgress, NodeDrainRequest,
-    NodeDrainStatus, NodeLeave, OperationPause, OutageQuestion, PAUSE_FILE, Topic, go_json,
+    BaseOsStatus, DeviceOpPending, DrainPreflight, FORCE_FILE, NodeDrainProgress, NodeDrainRequest,
+    NodeDrainStatus, NodeLeave, OutageQuestion, PAUSE_FILE, Topic,
 };
 
 use super::trouble::TroubleFollower;
@@ -185,7 +185,12 @@ impl Follow {
             state = self.pause.next() => {
                 let file = topic_root.path(PAUSE_FILE);
                 seen.usable(&file);
-                match counting_pause(&state, self.clock.wall()) {
+                let pause = match state {
+                    FileState::Absent => Ok(None),
+                    FileState::Present(bytes) => operator::counting_pause(&bytes, topic_root, self.clock),
+                    FileState::Bad(finding) => Err(finding.reason),
+                };
+                match pause {
                     Ok(pause) => seen.pause = pause,
                     Err(why) => seen.unusable(file, why),
                 }
@@ -213,18 +218,5 @@ async fn forced([first, second]: &mut [FileWatch; 2]) -> (&'static str, FileStat
     tokio::select! {
         state = first.next() => (FORCE_FILE, state),
         state = second.next() => (force::FALLBACK, state),
-    }
-}
-
-/// The pause that counts by this file at `now`; why it counts for nothing.
-fn counting_pause(state: &FileState, now: GoTime) -> Result<Option<OperationPause>, String> {
-    match state {
-        FileState::Absent => Ok(None),
-        FileState::Present(bytes) => {
-            let pause: OperationPause = go_json::from_slice(bytes).map_err(|it| report::chain(&it))?;
-            let counts = pause.is_set() && (pause.until.is_zero() || pause.until > now);
-            Ok(Some(pause).filter(|_| counts))
-        }
-        FileState::Bad(finding) => Err(finding.reason.clone()),
     }
 }

@@ -5,17 +5,18 @@
 use std::path::Path;
 use std::time::Duration;
 
-use agent::Clock;
+use agent::{Clock, operator};
 use anyhow::{Context as _, bail};
 use pubsub::{TopicRoot, store};
 use serde::Serialize;
-use topics::{DeviceOp, GoTime, OperationPause, PAUSE_FILE, PauseScope, PendingState, go_json};
+use topics::{DeviceOp, OperationPause, PAUSE_FILE, PAUSE_LEFT_FILE, PauseScope, PendingState, go_json};
 
 use super::force::{read_as_agents_do, refuse_directory};
 use crate::Exit;
 use crate::args::{Output, PauseOptions, PausePlace, RefuseOptions, Surroundings};
 use crate::drain_cmd::follow::Follow;
 use crate::drain_cmd::person;
+use crate::drain_cmd::text::{clock_time, span};
 use crate::drain_cmd::view::DrainView;
 use crate::drain_cmd::voice::Voice;
 
@@ -119,21 +120,25 @@ fn word(
     clock: Clock,
     surroundings: &Surroundings,
 ) -> anyhow::Result<OperationPause> {
-    let since = clock.wall();
-    Ok(OperationPause {
+    let pause = OperationPause {
         scope,
         by: person::name(surroundings),
         reason: person::reason(reason)?.to_owned(),
-        since,
-        until: lasts.map_or(GoTime::ZERO, |it| since.plus(it)),
-    })
+        since: clock.wall(),
+        ..OperationPause::default()
+    };
+    Ok(operator::lasting(pause, lasts, clock))
 }
 
 fn end(pause: &OperationPause, command: &str) -> String {
     let by_itself = if pause.until.is_zero() {
         " It has no other end, and is warned of once a day.".to_owned()
     } else {
-        format!(" By itself it ends at {}.", pause.until)
+        let at = clock_time(pause.until, pause.since);
+        format!(
+            " By itself it ends in {}, at {at} by this machine's clock as it is now.",
+            span(pause.lasts_secs)
+        )
     };
     format!("`{command}` ends it.{by_itself}")
 }
@@ -148,6 +153,7 @@ async fn write(topic_root: &TopicRoot, pause: &OperationPause) -> anyhow::Result
 
 fn remove(topic_root: &TopicRoot, seen: &DrainView, voice: &Voice) -> anyhow::Result<Exit> {
     let file = topic_root.path(PAUSE_FILE);
+    store::remove(&topic_root.path(PAUSE_LEFT_FILE)).map_err(person::root_needed)?;
     if !store::remove(&file).map_err(person::root_needed)? {
         bail!("this node is not paused, there is no {}", file.display());
     }

@@ -55,12 +55,13 @@ fn x3_a_pause_names_who_and_why_is_shown_refuses_orders_and_is_ended_once() {
 fn x3_a_pause_may_end_by_itself_and_is_not_written_through_a_link() {
     let node = Node::of("cluster-idle").with_zedkube();
     let told = said(&node, "pause", "--reason disk --for 2h");
-    assert!(told.code == 0 && flat(&told.out).contains("By itself it ends at"), "{told:?}");
+    assert!(told.code == 0 && flat(&told.out).contains("By itself it ends in 2 h, at "), "{told:?}");
     assert!(flat(&node.drain("status").out).contains("; ends by itself"));
     // One that is over is in nobody's way.
     let over = node.text(PAUSE_FILE);
     let mut kept: Value = serde_json::from_str(&over).unwrap();
-    kept["Until"] = "2020-01-01T00:00:00Z".into();
+    kept["AtSecs"] = 0.into();
+    kept["LastsSecs"] = 1.into();
     node.put(PAUSE_FILE, &kept.to_string());
     assert!(!node.drain("status").out.contains("no operation starts"));
     assert_eq!(said(&node, "pause", "--reason again").code, 0);
@@ -69,7 +70,7 @@ fn x3_a_pause_may_end_by_itself_and_is_not_written_through_a_link() {
     std::os::unix::fs::symlink("/tmp", node.path("persist/status/zedbox/OperationPause")).unwrap();
     let told = said(&node, "pause", "--reason disk");
     assert!(told.code == 1 && told.err.contains("is a link"), "{told:?}");
-    for wrong in ["", "--reason x --for soon"] {
+    for wrong in ["", "--reason x --for soon", "--reason x --for 2"] {
         assert_eq!(said(&node, "pause", wrong).code, 2, "{wrong}");
     }
 }
