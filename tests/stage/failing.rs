@@ -14,6 +14,11 @@ const FILE_CALLS: &str = "%file,%desc";
 const LEFT_OUT: [&str; 3] = ["close", "fcntl", "inotify_add_watch"];
 /// Calls that wait for the disk; what a machine does not know of them is left out.
 const DISK_CALLS: &str = "fsync,fdatasync,?rename,?renameat,renameat2";
+/// What the names of calls begin with that change a file by its path.
+const CHANGING: [&str; 12] = [
+    "creat", "rename", "unlink", "mkdir", "rmdir", "link", "symlink", "mknod", "chmod", "fchmodat", "chown",
+    "truncate",
+];
 /// Stands for the number of the process in names of its temporary files.
 const PID: &str = "PID";
 /// A process of which a call has failed writes more temporary files than another.
@@ -85,16 +90,17 @@ pub struct Calls {
     paths: BTreeSet<String>,
     temps: BTreeSet<String>,
     last_temp: u64,
-    /// How often each agent makes each call.
+    /// How often each agent makes each call, in the thread that makes it most often.
     pub counts: BTreeMap<(Agent, String), usize>,
 }
 
 impl Calls {
     /// Reads what strace has written of `agent` in a tree at `root`.
     pub(crate) fn note(&mut self, agent: Agent, root: &str, trace: &str) {
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        // strace counts by thread, and a disk has one of its own.
+        let mut counts: BTreeMap<(String, &str), usize> = BTreeMap::new();
         for line in trace.lines() {
-            let Some((_, said)) = line.split_once(' ') else { continue };
+            let Some((thread, said)) = line.split_once(' ') else { continue };
             let Some((call, words)) = said.trim_start().split_once('(') else { continue };
             let mut is_of_tree = false;
             for part in words.split(root).skip(1) {
@@ -106,10 +112,10 @@ impl Calls {
                 }
             }
             if is_of_tree && !LEFT_OUT.contains(&call) {
-                *counts.entry(call.to_owned()).or_default() += 1;
+                *counts.entry((call.to_owned(), thread)).or_default() += 1;
             }
         }
-        for (call, count) in counts {
+        for ((call, _), count) in counts {
             let most = self.counts.entry((agent, call)).or_default();
             *most = count.max(*most);
         }
@@ -196,6 +202,30 @@ impl World {
         logs.filter_map(|log| std::fs::read_to_string(self.topic_root.path(&trace_of(&log))).ok()).collect()
     }
 
+    /// The calls by which processes have changed, or tried to change, anything outside of `run` and `persist`, and how many
+    /// they made within.
+    pub fn written_elsewhere(&self) -> (Vec<String>, usize) {
+        let root = self.topic_root.root().display().to_string();
+        let (mut elsewhere, mut within) = (Vec::new(), 0);
+        for line in Agent::ALL
+            .into_iter()
+            .flat_map(|agent| self.traces(agent))
+            .flat_map(|it| it.lines().filter(|line| changes(line)).map(str::to_owned).collect::<Vec<_>>())
+        {
+            // Each path that the call names; a directory of which a name is a descriptor for another one.
+            let named = line.split('"').skip(1).step_by(2).filter(|it| it.starts_with('/'));
+            for path in named {
+                let below = |folder: &str| path.strip_prefix(&root).is_some_and(|it| it.starts_with(folder));
+                if below("/run") || below("/persist") {
+                    within += 1;
+                } else if path != "/dev/null" && !below("/dev/") {
+                    elsewhere.push(line.clone());
+                }
+            }
+        }
+        (elsewhere, within)
+    }
+
     /// No agent had to be started again.
     pub fn no_agent_ended(&self) {
         let mut began = false;
@@ -207,6 +237,18 @@ impl World {
             began |= said.contains("starts");
         }
         assert!(began, "no agent says that it starts");
+    }
+}
+
+/// Whether a line of strace is of a call that changes a file or the names in a folder.
+fn changes(line: &str) -> bool {
+    let Some((call, words)) = line.split_once(' ').and_then(|(_, said)| said.trim_start().split_once('('))
+    else {
+        return false;
+    };
+    match call {
+        "open" | "openat" => ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC"].iter().any(|it| words.contains(it)),
+        other => CHANGING.iter().any(|it| other.starts_with(it)),
     }
 }
 

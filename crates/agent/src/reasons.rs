@@ -26,6 +26,8 @@ pub const LOG_LIMIT_BYTES: u64 = 1 << 20;
 const LOG_KEPT_BYTES: u64 = 512 << 10;
 /// A version or a label is one short line.
 const WORD_LIMIT_BYTES: u64 = 256;
+/// What a block holds that was never written, as after a power cut on some file systems.
+pub const UNWRITTEN: u8 = 0;
 /// What is said where nothing is known.
 const UNKNOWN: &str = "Unknown";
 
@@ -68,7 +70,7 @@ pub fn append(topic_root: &TopicRoot, log: &str, text: &str) -> Result<(), pubsu
 /// It cannot be read.
 pub fn is_stored(topic_root: &TopicRoot) -> Result<bool, pubsub::Error> {
     let held = store::read_start(&topic_root.path(NUMBER), WORD_LIMIT_BYTES)?;
-    Ok(held.is_some_and(|bytes| !bytes.trim_ascii().is_empty()))
+    Ok(held.is_some_and(|bytes| bytes.iter().any(|it| !it.is_ascii_whitespace() && *it != UNWRITTEN)))
 }
 
 /// This process, which runs `agent`, ends by a panic: `text` says why, `stack` where. One that is not started again is

@@ -8,7 +8,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use agent::device::MachineOperation;
-use agent::reasons::{IMAGE, LOG, LOG_LIMIT_BYTES, NUMBER, REASON, RunningImage, STACK, append, is_stored};
+use agent::reasons::{
+    IMAGE, LOG, LOG_LIMIT_BYTES, NUMBER, REASON, RunningImage, STACK, UNWRITTEN, append, is_stored,
+};
 use agent::{Error, report};
 use pubsub::{TopicRoot, store};
 use serde::Deserialize;
@@ -215,7 +217,11 @@ fn text(topic_root: &TopicRoot, file: &str) -> Result<Option<String>, Error> {
 
 fn content(topic_root: &TopicRoot, file: &str, limit: u64) -> Result<Option<String>, Error> {
     match store::read_start(&topic_root.path(file), limit) {
-        Ok(bytes) => Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())),
+        Ok(bytes) => Ok(bytes.and_then(|mut bytes| {
+            // Lost with the power: a block that was never written says nothing.
+            bytes.retain(|it| *it != UNWRITTEN);
+            (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
+        })),
         Err(cause) if cause.is_shortage() => Err(Error::pubsub(file.to_owned())(cause)),
         Err(cause) => {
             warn!(path = file, error = %report::chain(&cause), "cannot be read, ignored");
@@ -233,7 +239,6 @@ fn written_at(path: &Path) -> Option<GoTime> {
 mod tests {
     use super::*;
     use agent::reasons::STACK_LOG;
-    use std::fs::File;
 
     fn root() -> (tempfile::TempDir, TopicRoot) {
         let dir = tempfile::tempdir().unwrap();
@@ -261,6 +266,20 @@ mod tests {
         assert_eq!(text(&topic_root, NUMBER).unwrap().as_deref(), Some("BootReasonRebootCmd"));
         forget(&topic_root);
         assert_eq!(read(&topic_root).unwrap(), Stored::default());
+    }
+
+    #[test]
+    fn a_reason_whose_block_was_never_written_counts_as_lost_and_is_in_nobodys_way() {
+        let (_dir, topic_root) = root();
+        for file in [REASON, NUMBER, IMAGE] {
+            store::replace(&topic_root.path(file), &[0; 96]).unwrap();
+        }
+        let stored = read(&topic_root).unwrap();
+        assert_eq!((stored.reason, stored.boot_reason, stored.image), (None, None, None));
+        write(&topic_root, &order("first", BootReason::RebootCmd), "IMGA", GoTime::ZERO).unwrap();
+        let stored = read(&topic_root).unwrap();
+        assert!(stored.reason.unwrap().starts_with("first at EVE version"));
+        assert_eq!(stored.boot_reason, Some(BootReason::RebootCmd));
     }
 
     #[test]
@@ -382,7 +401,7 @@ mod tests {
         assert_eq!(stored.boot_reason, Some(BootReason::WatchdogHung));
         assert_eq!(stored.stack.as_deref(), Some("goroutine 1 [running]:\n\n"));
         for (file, limit) in [(REASON, WORDS_BYTES), (STACK, STACK_BYTES)] {
-            File::create(topic_root.path(file)).unwrap().set_len(limit + 1).unwrap();
+            store::replace(&topic_root.path(file), &vec![b'x'; usize::try_from(limit).unwrap() + 1]).unwrap();
         }
         let stored = read(&topic_root).unwrap();
         let bytes = [stored.reason, stored.stack].map(|it| u64::try_from(it.unwrap().len()).unwrap());

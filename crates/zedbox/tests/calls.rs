@@ -82,6 +82,22 @@ fn seed_2_32_a_reboot_on_a_persist_area_that_takes_its_time_for_each_write_ends_
     });
 }
 
+#[test]
+fn seed_0_08_whatever_a_reboot_does_the_agents_change_nothing_but_their_run_and_persist_areas() {
+    if !has_strace() {
+        return;
+    }
+    within(async {
+        let mut world = world(false).await;
+        world.note_calls();
+        Story::Reboot.play(&mut world).await;
+        world.kill_all().await;
+        let (elsewhere, within) = world.written_elsewhere();
+        assert!(within > 100, "{within} changes were seen");
+        assert_eq!(elsewhere, [""; 0]);
+    });
+}
+
 /// `some` calls by chance, or each of them.
 #[expect(clippy::explicit_write, reason = "a test that is left out says so")]
 fn fails_anywhere(whole: bool, some: Option<usize>) {

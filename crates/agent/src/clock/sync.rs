@@ -18,9 +18,12 @@ const SYNCHRONIZED: &str = "run/systemd/timesync/synchronized";
 const PROGRAMS: [&str; 4] = ["sbin/adjtimex", "usr/sbin/adjtimex", "bin/adjtimex", "usr/bin/adjtimex"];
 /// Where chrony's program is; it asks the daemon by its own socket.
 const CHRONYC: [&str; 2] = ["usr/bin/chronyc", "usr/sbin/chronyc"];
-/// Of its columns: the stratum, 0 while none is known, and the last one, the leap status.
+/// Of its columns: first the reference's number and its address; the stratum, 0 while none is known, and the last one, the leap status.
 const STRATUM: usize = 2;
-const NO_LEAP: &str = "Not synchronised";
+const LEAPS: [&str; 3] = ["Normal", "Insert second", "Delete second"];
+/// What it follows: none, itself, or the clock of this machine as a server would see it.
+const NOBODY: [&str; 3] = ["00000000", "7F7F0101", ""];
+const ITSELF: &str = "127.127.1.";
 /// Each call reads one record, of the kernel or of the daemon.
 const LIMIT: Duration = Duration::from_secs(5);
 /// adjtimex(2).
@@ -42,7 +45,10 @@ pub async fn trouble(topic_root: &TopicRoot) -> Option<String> {
     };
     match program::call(&program, &["-c", "-n", "tracking"], LIMIT).await {
         Ok(said) if follows(&said) => None,
-        Ok(_) => Some(format!("{why}; chrony follows none, either: chronyc sources")),
+        Ok(_) => Some(
+            "the wall clock follows no time server: chrony is not synchronised; `chronyc sources` shows whom it asks"
+                .to_owned(),
+        ),
         Err(error) => Some(format!("{why}; chrony does not answer: {error}")),
     }
 }
@@ -51,8 +57,10 @@ pub async fn trouble(topic_root: &TopicRoot) -> Option<String> {
 fn follows(said: &str) -> bool {
     let columns: Vec<&str> = said.trim().split(',').collect();
     let stratum = columns.get(STRATUM).and_then(|it| it.parse::<u8>().ok());
-    let leap = columns.last().is_some_and(|it| !it.is_empty() && *it != NO_LEAP);
-    columns.len() > STRATUM + 1 && leap && stratum.is_some_and(|it| (1..16).contains(&it))
+    let leap = columns.last().is_some_and(|it| LEAPS.contains(it));
+    let somebody = columns.first().is_some_and(|it| !NOBODY.contains(it))
+        && columns.get(1).is_some_and(|it| !it.starts_with(ITSELF));
+    columns.len() > STRATUM + 1 && somebody && leap && stratum.is_some_and(|it| (1..16).contains(&it))
 }
 
 /// What the kernel says of it.
@@ -130,7 +138,7 @@ mod tests {
 
     #[tokio::test]
     async fn u9_chrony_without_rtcsync_is_asked_itself_and_what_it_does_not_say_is_no_yes() {
-        let unsync = Some("echo 'status: 64 (UNSYNC)'");
+        let (unsync, not) = (Some("echo 'status: 64 (UNSYNC)'"), Some("chrony is not synchronised"));
         let of = |stratum: &str, leap: &str| {
             format!(
                 "C0A80101,192.168.1.1,{stratum},1773480600.1,0.0001,0.0002,0.0003,-1.2,0.0,0.1,0.01,0.002,64.5,{leap}"
@@ -140,11 +148,26 @@ mod tests {
             (unsync, format!("echo '{}'", of("3", "Normal")), None),
             (unsync, format!("echo '{}'", of("3", "Insert second")), None),
             (None, format!("echo '{}'", of("3", "Normal")), None),
+            (unsync, format!("echo '{}'", of("3", "Delete second")), None),
+            // It follows itself, as with `local stratum 10` and no source.
+            (unsync, "echo '7F7F0101,,10,1773480600.1,0,0,0,0,0,0,1,1,64.5,Normal'".to_owned(), not),
+            (
+                unsync,
+                "echo '7F7F0101,127.127.1.1,10,1773480600.1,0,0,0,0,0,0,1,1,64.5,Normal'".to_owned(),
+                not,
+            ),
+            (
+                unsync,
+                "echo '0A000001,127.127.1.0,10,1773480600.1,0,0,0,0,0,0,1,1,64.5,Normal'".to_owned(),
+                not,
+            ),
+            (unsync, format!("echo '{}'", of("3", "Some later word")), not),
             // Its state after a start, and with a server that is gone for good.
-            (unsync, format!("echo '{}'", of("0", "Not synchronised")), Some("chrony follows none")),
-            (unsync, format!("echo '{}'", of("16", "Normal")), Some("chrony follows none")),
-            (unsync, "echo Normal".to_owned(), Some("chrony follows none")),
-            (unsync, "echo ,,3,".to_owned(), Some("chrony follows none")),
+            (unsync, format!("echo '{}'", of("0", "Not synchronised")), not),
+            (unsync, format!("echo '{}'", of("16", "Normal")), not),
+            (None, format!("echo '{}'", of("0", "Not synchronised")), not),
+            (unsync, "echo Normal".to_owned(), not),
+            (unsync, "echo ,,3,".to_owned(), not),
             (unsync, "echo '506 Cannot talk to daemon'; exit 1".to_owned(), Some("506 Cannot talk")),
         ] {
             let (_root, topic_root) =

@@ -45,7 +45,7 @@ impl Runtime {
     ///
     /// # Errors
     /// No runtime answers, or one of several does not: it may run what the others do not know. In one sentence, why. One
-    /// that serves other clients, and no kubelet, is passed over.
+    /// that serves other clients, and no kubelet, is passed over, and a link to one that is asked anyway.
     pub async fn live_pods(&self) -> Result<BTreeSet<String>, String> {
         let SocketAnswers { live, whys, strangers } = self.ask().await;
         match (live, whys.is_empty()) {
@@ -72,6 +72,7 @@ impl Runtime {
             match socket(path) {
                 Ok(false) => continue,
                 Ok(true) => {}
+                Err(_) if self.is_asked_as(path) => continue,
                 Err(why) => {
                     answers.whys.push(format!("{}: {why}", path.display()));
                     continue;
@@ -86,6 +87,13 @@ impl Runtime {
             }
         }
         answers
+    }
+
+    /// Whether what is at `path` is a link to a socket that is asked under its own name.
+    fn is_asked_as(&self, path: &Path) -> bool {
+        let Ok(own) = fs::canonicalize(path) else { return false };
+        let is_own = |other: &Path| fs::canonicalize(other).is_ok_and(|it| it == own);
+        self.sockets.iter().any(|other| other != path && socket(other) == Ok(true) && is_own(other))
     }
 
     fn nowhere(&self) -> String {

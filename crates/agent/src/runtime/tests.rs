@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
@@ -121,6 +122,25 @@ async fn whoever_speaks_no_http_or_nothing_at_all_holds_nothing_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_link_to_a_socket_that_is_asked_anyway_is_passed_over_and_any_other_link_is_not() {
+    let root = TempDir::new().unwrap();
+    let at = |place: &str| root.path().join(place);
+    let ask = async || Runtime::new(root.path(), "").live_pods().await;
+    let _k3s = serve(&at(SOCKETS[1]), || RuntimeReply::Pods(vec![pod("k", true)])).unwrap();
+    std::fs::create_dir_all(at(SOCKETS[0]).parent().unwrap()).unwrap();
+    symlink(at(SOCKETS[1]), at(SOCKETS[0])).unwrap();
+    assert_eq!(ask().await.unwrap(), uids(&["k"]));
+    // What these lead to is asked by nobody.
+    std::fs::remove_file(at(SOCKETS[0])).unwrap();
+    let _elsewhere = serve(&at("elsewhere"), || RuntimeReply::Pods(vec![])).unwrap();
+    symlink(at("elsewhere"), at(SOCKETS[0])).unwrap();
+    assert!(ask().await.unwrap_err().contains("it is no socket"));
+    std::fs::create_dir_all(at(SOCKETS[2]).parent().unwrap()).unwrap();
+    symlink(at("elsewhere"), at(SOCKETS[2])).unwrap();
+    assert!(ask().await.unwrap_err().contains("it is no socket"), "two links to one place");
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_usual_place_is_asked_and_the_named_one_alone() {
     let root = TempDir::new().unwrap();
     let at = |place: &str| root.path().join(place);
@@ -199,7 +219,7 @@ fn k6_what_is_no_socket_of_roots_is_not_asked() {
     let _server = serve(&real, || RuntimeReply::Pods(vec![pod("a", true)])).unwrap();
     assert_eq!(said(&real).unwrap(), uids(&["a"]));
     let (link, file) = (root.path().join("link"), root.path().join("file"));
-    std::os::unix::fs::symlink(&real, &link).unwrap();
+    symlink(&real, &link).unwrap();
     std::fs::File::create(&file).unwrap();
     for it in [&link, &file] {
         assert_eq!(said(it).unwrap_err(), "the container runtime cannot be asked: S: it is no socket");

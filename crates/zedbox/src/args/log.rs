@@ -27,11 +27,27 @@ pub(super) fn checked(text: &str) -> Result<String, String> {
     const EXAMPLES: &str =
         "use a level (error, warn, info, debug, trace, off) or a list such as info,zedkube=debug";
     filter(text).map_err(|cause| format!("{cause}; {EXAMPLES}"))?;
+    if let Some(word) = text.split(',').find(|word| !is_balanced(word)) {
+        return Err(format!("`{word}` has brackets that do not match; {EXAMPLES}"));
+    }
     let level = |word: &str| word.parse::<LevelFilter>().is_ok();
     // The library takes a lone word that is no level for the name of a target, and nothing is logged.
     match text.split(',').map(str::trim).find(|word| !level(word) && !word.contains(['=', '['])) {
         Some(word) => Err(format!("`{word}` is not a level; {EXAMPLES}")),
         None => Ok(text.to_owned()),
+    }
+}
+
+/// Whether there are no brackets, or one pair behind the name of a target.
+fn is_balanced(word: &str) -> bool {
+    match word.split_once('[') {
+        None => !word.contains(']'),
+        Some((target, rest)) => {
+            let behind = rest.split_once(']').map(|(_, behind)| behind);
+            !target.trim().is_empty()
+                && !target.contains(']')
+                && behind.is_some_and(|it| !it.contains(['[', ']']))
+        }
     }
 }
 
@@ -46,7 +62,14 @@ mod tests {
         {
             assert_eq!(checked(good).unwrap(), good);
         }
-        for (wrong, named) in [("loud", "`loud`"), ("zedkube=loud", ""), ("info,zedkube", "`zedkube`")] {
+        for (wrong, named) in [
+            ("loud", "`loud`"),
+            ("zedkube=loud", ""),
+            ("info,zedkube", "`zedkube`"),
+            ("[[[", "`[[[` has brackets"),
+            ("info,zedkube[x", "`zedkube[x` has brackets"),
+            ("zedkube]=info", "brackets"),
+        ] {
             let refused = checked(wrong).unwrap_err();
             assert!(refused.contains(named) && refused.contains("info,zedkube=debug"), "{wrong}: {refused}");
         }

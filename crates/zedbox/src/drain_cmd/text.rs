@@ -13,13 +13,16 @@ const BAR: usize = 20;
 pub(crate) fn clean(text: &str) -> String {
     let shown = |letter: char| match letter {
         '\n' | '\t' => ' ',
-        // Control characters, and those that change the direction of what follows.
-        other if other.is_control() || matches!(other, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') => {
-            '?'
-        }
+        other if acts(other) => '?',
         other => other,
     };
     text.chars().map(shown).collect()
+}
+
+/// Whether a letter is a control character, or changes the direction of what follows.
+pub(crate) fn acts(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// All `lines` in one text, each with `end` behind it.

@@ -18,6 +18,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::level::agent_of;
 use crate::args::{LogFormat, NAMES};
+use crate::drain_cmd::text::acts;
 
 /// Members that newlogd takes for something else than a field.
 const OWN: [&str; 10] =
@@ -68,16 +69,40 @@ where
     ) -> fmt::Result {
         match self {
             Self::Json(json) => writeln!(out, "{}", json.line(event)),
-            Self::Text(text) => text.format_event(context, out, event),
+            Self::Text(text) => {
+                let (colours, mut line) = (out.has_ansi_escapes(), String::new());
+                let text = text.clone().with_ansi(colours);
+                text.format_event(context, Writer::new(&mut line), event)?;
+                out.write_str(&harmless(&line, colours))
+            }
             Self::Journald(text) => {
                 write!(out, "<{}>", severity(*event.metadata().level()))?;
                 // A further line would be one of its own, without a level.
                 let mut line = String::new();
                 text.format_event(context, Writer::new(&mut line), event)?;
-                writeln!(out, "{}", line.trim_end().replace('\n', "\\n"))
+                writeln!(out, "{}", harmless(line.trim_end(), false).replace('\n', "\\n"))
             }
         }
     }
+}
+
+/// A line in which nothing but our own colours moves a terminal's cursor or turns the direction of a text: names of files in
+/// it are of others.
+fn harmless(line: &str, colours: bool) -> String {
+    let mut out = String::with_capacity(line.len());
+    for (at, letter) in line.char_indices() {
+        let colour = || {
+            let rest = line[at..].strip_prefix("\x1b[")?;
+            let end = rest.find(|it: char| !it.is_ascii_digit() && it != ';')?;
+            rest[end..].starts_with('m').then_some(())
+        };
+        if letter == '\n' || !acts(letter) || (colours && colour().is_some()) {
+            out.push(letter);
+        } else {
+            out.extend(letter.escape_unicode());
+        }
+    }
+    out
 }
 
 impl Json {
@@ -258,6 +283,21 @@ mod tests {
         assert_eq!(lines[0]["fields.level"], "panic");
         assert_eq!(lines[0].get("appuuid"), None, "newlogd would take it for an application's line");
         assert_eq!(lines[1]["source"], "zedkube");
+    }
+
+    #[test]
+    fn names_of_others_move_no_terminal_that_shows_the_log() {
+        let path = "a\u{1b}[2J\u{9b}1m\u{202e}b\r";
+        for form in [LogFormat::Text, LogFormat::Journald] {
+            let text = written(LineFormat::new(form, None), "trace", || {
+                tracing::warn!(target: "zedkube::shell", %path, "not read: {path}");
+            });
+            assert!(!text.trim_end().chars().any(acts), "{text:?}");
+            assert!(text.contains("\\u{202e}b"), "{text:?}");
+        }
+        let ours = "\u{1b}[2m2026\u{1b}[0m \u{1b}[33m WARN\u{1b}[0m";
+        assert_eq!(harmless(ours, true), ours);
+        assert_eq!(harmless("\u{1b}[2J", true), "\\u{1b}[2J");
     }
 
     #[test]
