@@ -19,6 +19,8 @@ pub enum ScriptedFault {
     },
     /// The real answer, later.
     Delay(Duration),
+    /// It is done at once, and answered later: its event in a watch comes first.
+    LateReply(Duration),
     /// The connection is cut.
     Cut,
     /// No answer, ever.

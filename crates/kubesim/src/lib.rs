@@ -4,6 +4,7 @@
 //! arithmetic, patches, leases, watches with resource versions, optimistic concurrency, graceful deletion, and small
 //! controllers for scheduling, workloads, budgets and kubelets. `README.md` lists what differs from a real server.
 
+mod answers;
 mod api;
 mod controllers;
 mod etcd;

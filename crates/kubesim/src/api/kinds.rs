@@ -27,7 +27,11 @@ const fn kind(
     Resource { api_version, plural, kind, short, namespaced, status }
 }
 
-pub(crate) const KINDS: [Resource; 23] = [
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+const FLOWS: &str = "flowcontrol.apiserver.k8s.io/v1";
+
+/// No controller acts upon those of the last four groups.
+pub(crate) const KINDS: [Resource; 32] = [
     kind("v1", "nodes", "Node", "no", false, true),
     kind("v1", "pods", "Pod", "po", true, true),
     kind("v1", "namespaces", "Namespace", "ns", false, true),
@@ -51,6 +55,22 @@ pub(crate) const KINDS: [Resource; 23] = [
     kind("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", "pc", false, false),
     kind("storage.k8s.io/v1", "volumeattachments", "VolumeAttachment", "", false, true),
     kind("storage.k8s.io/v1", "storageclasses", "StorageClass", "sc", false, false),
+    kind("batch/v1", "jobs", "Job", "", true, true),
+    kind("batch/v1", "cronjobs", "CronJob", "cj", true, true),
+    kind("node.k8s.io/v1", "runtimeclasses", "RuntimeClass", "", false, false),
+    kind(ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", "", false, true),
+    kind(
+        ADMISSION,
+        "validatingadmissionpolicybindings",
+        "ValidatingAdmissionPolicyBinding",
+        "",
+        false,
+        false,
+    ),
+    kind(ADMISSION, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "", false, false),
+    kind(ADMISSION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "", false, false),
+    kind(FLOWS, "flowschemas", "FlowSchema", "", false, true),
+    kind(FLOWS, "prioritylevelconfigurations", "PriorityLevelConfiguration", "", false, true),
 ];
 
 impl Resource {

@@ -7,6 +7,7 @@ pub(crate) mod kinds;
 pub(crate) mod logs;
 pub(crate) mod openapi;
 pub(crate) mod path;
+mod protobuf;
 pub(crate) mod request;
 pub(crate) mod server;
 pub(crate) mod strict;

@@ -6,9 +6,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::protobuf;
 use crate::failure::Failure;
 use crate::table::Include;
 use crate::watch::PendingWatch;
+
+/// The binary form of the kinds that Kubernetes itself has.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// A request, taken apart.
 pub(crate) struct SimRequest {
@@ -45,6 +49,10 @@ impl SimRequest {
     /// The body as JSON.
     pub(crate) fn json(&self) -> Result<Value, Failure> {
         let kind = self.content_type.split(';').next().unwrap_or_default().trim();
+        if kind == PROTOBUF && self.path == "/api/v1/namespaces" {
+            let bad = || Failure::bad_request("the body is no namespace in protobuf");
+            return protobuf::namespace(&self.body).ok_or_else(bad);
+        }
         if !matches!(kind, "" | "application/json") {
             let text = format!(
                 "the body of the request was in an unknown format ({kind}) - accepted media types include: application/json"

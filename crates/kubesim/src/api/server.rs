@@ -68,8 +68,10 @@ impl SimService {
         if kubelets::is_cut_off(&self.shared.store(), &self.from) {
             std::future::pending::<()>().await;
         }
+        let mut late = None;
         match self.shared.faults.meet(parts.method.as_str(), &uri, &body) {
             None => {}
+            Some(ScriptedFault::LateReply(wait)) => late = Some(wait),
             Some(ScriptedFault::Delay(wait)) => tokio::time::sleep(wait).await,
             Some(ScriptedFault::Hang) => std::future::pending().await,
             Some(ScriptedFault::Cut) => return Err(std::io::Error::other("scripted cut")),
@@ -96,7 +98,11 @@ impl SimService {
             accept: header(http::header::ACCEPT).to_owned(),
             body,
         };
-        match api::answer(&self.shared, &asked) {
+        let said = api::answer(&self.shared, &asked);
+        if let Some(wait) = late {
+            tokio::time::sleep(wait).await;
+        }
+        match said {
             SimResponse::Json(code, value) => json(code, &value),
             SimResponse::Text(code, text) => {
                 respond(code, "text/plain", Full::new(Bytes::from(text)).boxed_unsync())

@@ -65,6 +65,13 @@ fn hindrance(store: &ObjectStore, pod: &Value, node: &Value) -> Option<String> {
     if !fits || terms.is_some_and(|all| !all.iter().any(|term| spec_matches(term, labels))) {
         return Some("node(s) didn't match Pod's node affinity/selector".to_owned());
     }
+    let taken = |place: &ObjectName| {
+        let other = store.get("pods", &place.0, &place.1).filter(|it| !is_over(it));
+        other.is_some_and(|it| host_ports(it).any(|port| host_ports(pod).any(|it| it == port)))
+    };
+    if store.pods_on(&name(node)).any(taken) {
+        return Some("node(s) didn't have free ports for the requested pod ports".to_owned());
+    }
     if let Some(resource) = ["cpu", "memory"].into_iter().find(|it| lacks(store, pod, node, it)) {
         return Some(format!("Insufficient {resource}"));
     }
@@ -77,6 +84,13 @@ fn hindrance(store: &ObjectStore, pod: &Value, node: &Value) -> Option<String> {
         })
     };
     store.pods_on(&name(node)).any(meets).then(|| "node(s) didn't match pod anti-affinity rules".to_owned())
+}
+
+/// The ports that a pod takes of its node, with their protocols.
+fn host_ports(pod: &Value) -> impl Iterator<Item = (u64, &str)> {
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let ports = containers.flat_map(|it| it["ports"].as_array().into_iter().flatten());
+    ports.filter_map(|it| Some((it["hostPort"].as_u64()?, it["protocol"].as_str().unwrap_or("TCP"))))
 }
 
 fn is_over(pod: &Value) -> bool {
@@ -97,15 +111,15 @@ fn requested(pod: &Value, resource: &str) -> u64 {
     all.iter().filter_map(|it| amount(&it["resources"]["requests"][resource])).sum()
 }
 
-/// `2Gi`, `64Mi` or a bare number.
+/// `2Gi`, `64Mi`, `250m` or a bare number, in thousandths.
 fn amount(text: &Value) -> Option<u64> {
     let text = text.as_str()?;
-    let (number, unit) = match (text.strip_suffix("Gi"), text.strip_suffix("Mi")) {
-        (Some(number), _) => (number, 1 << 30),
-        (None, Some(number)) => (number, 1 << 20),
-        (None, None) => (text, 1),
-    };
-    Some(number.parse::<u64>().ok()? * unit)
+    let units = [("Gi", 1000 << 30), ("Mi", 1000 << 20), ("m", 1)];
+    let (number, unit) = units
+        .into_iter()
+        .find_map(|(end, unit)| Some((text.strip_suffix(end)?, unit)))
+        .unwrap_or((text, 1000));
+    number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
 /// Whether a pod tolerates a taint.

@@ -219,6 +219,10 @@ impl ObjectStore {
         self.version += 1;
         old["metadata"]["resourceVersion"] = self.version.to_string().into();
         self.note(resource, Some(Arc::new(old.clone())), None);
+        let is_left = |all: &BTreeMap<ObjectName, _>| all.keys().any(|it| it.0 == namespace);
+        if self.is_ending(namespace) && !self.objects.values().any(is_left) {
+            self.remove("namespaces", "", namespace);
+        }
         Some(old)
     }
 
@@ -245,16 +249,28 @@ impl ObjectStore {
         }
     }
 
-    /// Removes all that is in a namespace.
-    pub(crate) fn empty(&mut self, namespace: &str) {
+    /// Removes all that is in a namespace, but what finalizers hold; whether it is empty then.
+    fn empty(&mut self, namespace: &str) -> bool {
         let keys = |(resource, all): (&String, &BTreeMap<ObjectName, _>)| -> Vec<ObjectKey> {
             let inside = all.keys().filter(|it| it.0 == namespace);
             inside.map(|it| (resource.clone(), it.0.clone(), it.1.clone())).collect()
         };
         let inside: Vec<ObjectKey> = self.objects.iter().flat_map(keys).collect();
+        let mut is_empty = true;
         for (resource, namespace, name) in inside {
-            self.remove(&resource, &namespace, &name);
+            if self.get(&resource, &namespace, &name).is_some_and(is_held_back) {
+                self.retire(&resource, &namespace, &name, Some(0));
+                is_empty = false;
+            } else {
+                self.remove(&resource, &namespace, &name);
+            }
         }
+        is_empty
+    }
+
+    /// Whether a namespace is being deleted.
+    pub(crate) fn is_ending(&self, namespace: &str) -> bool {
+        self.get("namespaces", "", namespace).is_some_and(|it| it["status"]["phase"] == "Terminating")
     }
 
     /// Asks an object to end: a pod that runs gets `grace` seconds, one with finalizers waits for them, any other
@@ -267,19 +283,21 @@ impl ObjectStore {
         grace: Option<u64>,
     ) -> Option<Value> {
         let held = self.get(resource, namespace, name).cloned()?;
-        let runs = resource == "pods" && !held["spec"]["nodeName"].is_null() && grace != Some(0);
+        let own = || held["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or(30);
+        let is_bound = resource == "pods" && !held["spec"]["nodeName"].is_null();
+        let grace = if is_bound { grace.unwrap_or_else(own) } else { 0 };
+        let runs = grace > 0;
+        if resource == "namespaces" && !self.empty(name) {
+            self.edit(resource, namespace, name, |it| {
+                it["metadata"]["deletionTimestamp"] = stamp(0).into();
+                it["status"]["phase"] = "Terminating".into();
+            });
+            return self.get(resource, namespace, name).cloned();
+        }
         if !runs && !is_held_back(&held) {
             self.remove(resource, namespace, name);
-            if resource == "namespaces" {
-                self.empty(name);
-            }
             return Some(held);
         }
-        let grace = match (runs, grace) {
-            (false, _) => 0,
-            (true, Some(grace)) => grace,
-            (true, None) => held["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or(30),
-        };
         if held["metadata"]["deletionTimestamp"].is_null() || !runs {
             self.edit(resource, namespace, name, |it| {
                 it["metadata"]["deletionTimestamp"] = stamp(grace).into();

@@ -10,7 +10,7 @@ use crate::patch::Patch;
 use crate::path::ResourcePath;
 use crate::request::{SimRequest, SimResponse};
 use crate::store::{ObjectStore, condition, events, is_held_back};
-use crate::{SimShared, machines, workloads};
+use crate::{SimShared, answers, machines, workloads};
 
 /// Resources whose updates must name the version that they change.
 const CONDITIONAL: [&str; 2] = ["coordination/leases", "policy/poddisruptionbudgets"];
@@ -67,6 +67,25 @@ fn check(target: &ResourcePath, object: &Value) -> Result<(), Failure> {
     }
 }
 
+/// Nothing new comes into a namespace that is being deleted, an eviction included.
+fn admit_new(store: &ObjectStore, target: &ResourcePath, name: &str) -> Result<(), Failure> {
+    let namespace = target.namespace.as_str();
+    if !store.is_ending(namespace) {
+        return Ok(());
+    }
+    let filled =
+        [("resource", target.qualified()), ("name", name.to_owned()), ("namespace", namespace.to_owned())];
+    let filled = filled.each_ref().map(|(what, with)| (*what, with.as_str()));
+    answers::refusal("namespace/new", 0, &filled).map_or(Ok(()), |mut failure| {
+        failure.details = failure::about(target, name);
+        failure.details["causes"] = json!([{
+            "reason": "NamespaceTerminating", "message": format!("namespace {namespace} is being terminated"),
+            "field": "metadata.namespace",
+        }]);
+        Err(failure)
+    })
+}
+
 fn check_types(
     shared: &SimShared,
     target: &ResourcePath,
@@ -117,15 +136,17 @@ pub(crate) fn create(
     }
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     shared.attempt(dry, |store| {
-        if store.get(&target.resource, &target.namespace, &name).is_some() {
-            return Err(Failure::already_exists(target, &name));
-        }
+        admit_new(store, target, &name)?;
+        // Admission comes before the name is looked up.
         match target.resource.as_str() {
             "pods" => object["status"] = json!({ "phase": "Pending" }),
             "namespaces" => object["status"] = json!({ "phase": "Active" }),
             machines::MIGRATIONS => machines::migrations::admit(store, &mut object)?,
             "events" => events::admit(target, &object, None)?,
             _ => {}
+        }
+        if store.get(&target.resource, &target.namespace, &name).is_some() {
+            return Err(Failure::already_exists(target, &name));
         }
         Ok(SimResponse::Json(201, target.outward(store.put(&target.resource, object))))
     })
@@ -142,6 +163,9 @@ pub(crate) fn replace(
     let dry = is_dry(target, asked, &Value::Null)?;
     shared.attempt(dry, |store| {
         let held = store.held(target, name)?;
+        if target.sub.is_none() {
+            machines::eviction::admit_update(store, &target.resource)?;
+        }
         let mut new = target.inward(change(&target.outward(held.clone()))?);
         check_types(shared, target, &new, asked)?;
         if target.resource == "events" {
@@ -305,6 +329,7 @@ pub(crate) fn evict(
     let uid = shared.attempt(dry, |store| {
         let pod = store.get("pods", &target.namespace, name).cloned();
         let pod = pod.ok_or_else(|| Failure::not_found(target, name))?;
+        admit_new(store, target, name)?;
         machines::eviction::admit(store, &pod)?;
         let uid = &options["preconditions"]["uid"];
         if uid.is_null() || *uid == pod["metadata"]["uid"] {

@@ -42,7 +42,6 @@ pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, volume: &Value
         }
         _ if !wanted.is_empty() && usable && is_served(store, &wanted) => {
             put(store, named, "attached", &wanted);
-            edit(store, VOLUMES, named, |it| it["status"]["ownerID"] = wanted.into());
         }
         _ => {}
     }
@@ -54,6 +53,9 @@ fn put(store: &mut ObjectStore, volume: &str, state: &str, node: &str) {
         it["spec"]["nodeID"] = if state == "attached" { node.into() } else { "".into() };
         it["status"]["state"] = state.into();
         it["status"]["currentNodeID"] = node.into();
+        if state == "attached" {
+            it["status"]["ownerID"] = node.into();
+        }
     });
     edit(store, ENGINES, &engine_of(volume), |it| {
         it["spec"]["nodeID"] = node.into();
@@ -109,10 +111,12 @@ fn tickets(store: &mut ObjectStore, volume: &Value) -> Vec<String> {
     }
     let id = format!("volume-eviction-controller-{named}");
     all_tickets.remove(&id);
-    // A detached volume is attached to make the copy that an eviction needs, if that has a place.
-    if all_tickets.is_empty() && replicas::can_evict(store, volume) {
-        let owner = volume["status"]["ownerID"].clone();
-        let ticket = json!({ "id": id, "type": "volume-eviction-controller", "nodeID": owner });
+    // Where it is attached it is held there until the copy is made that an eviction needs, if that has a place: this ticket
+    // gives way to none. A detached one is attached for it.
+    if replicas::can_evict(store, volume) {
+        let here = text(volume, "/status/currentNodeID");
+        let node = if here.is_empty() { text(volume, "/status/ownerID") } else { here };
+        let ticket = json!({ "id": id, "type": "volume-eviction-controller", "nodeID": node });
         all_tickets.insert(id, ticket);
     }
     let here = volume["status"]["currentNodeID"].clone();

@@ -8,6 +8,7 @@ use super::owners::{own_guest, strategy};
 use super::settings::KubevirtSettings;
 use super::{GUESTS, MACHINES, MIGRATIONS, is_over, migrations, tail, text};
 use crate::SimShared;
+use crate::answers;
 use crate::failure::Failure;
 use crate::path::ResourcePath;
 use crate::request::{SimRequest, SimResponse};
@@ -23,8 +24,11 @@ pub(crate) fn answer(
     let dry = body["dryRun"].as_array().is_some_and(|all| !all.is_empty());
     let named = target.name.clone().unwrap_or_default();
     shared.attempt(dry, |store| {
-        if KubevirtSettings::read(store).is_down {
-            return Ok(SimResponse::Text(503, "service unavailable\n".to_owned()));
+        let settings = KubevirtSettings::read(store);
+        if settings.is_down {
+            let text =
+                answers::answer("away/subresource", settings.minor).map(|it| text(it, "/text").to_owned());
+            return Ok(SimResponse::Text(503, text.unwrap_or_default()));
         }
         let machine = target.plural == "virtualmachines";
         match target.sub.as_deref() {
@@ -47,18 +51,19 @@ fn switch(
     let held = held.ok_or_else(|| Failure::not_found(target, named))?;
     let alive = own_guest(store, &held).is_some_and(|it| !is_over(&it));
     let older = held["metadata"]["annotations"]["kubesim/stop-halts"] == "true";
-    let refused = |why: &str| Err(Failure::conflict(target, named, why));
-    let (word, running) = match (asked, strategy(&held)) {
-        ("stop", _) if !alive => return refused("VM is not running"),
-        ("stop", "Halted") => {
-            return refused("Halted only supports manual stop requests with a shorter graceperiod");
-        }
+    let minor = KubevirtSettings::read(store).minor;
+    let held_strategy = strategy(&held).to_owned();
+    let refused = |row: &str| {
+        let filled = [("machine", named), ("strategy", held_strategy.as_str())];
+        answers::refusal(row, minor, &filled).map_or_else(|| Err(Failure::no_such_path()), Err)
+    };
+    let (word, running) = match (asked, held_strategy.as_str()) {
+        ("stop", "Halted") if alive => return refused("stop/halted"),
         ("stop", "Always" | "Once") => (Some("Halted"), false),
+        ("stop", _) if !alive => return refused("stop/manual-without-guest"),
         ("stop", "RerunOnFailure") if older => (Some("Halted"), false),
-        ("start", _) if alive => return refused("VM is already running"),
-        ("start", word @ ("Always" | "Once")) => {
-            return refused(&format!("{word} does not support manual start requests"));
-        }
+        ("start", _) if alive => return refused("start/running"),
+        ("start", "Always" | "Once") => return refused("start/always"),
         ("start", "Halted") => (Some("Always"), true),
         (_, _) => (None, false),
     };
@@ -103,19 +108,22 @@ fn cancel(
     if settings.minor < 7 {
         return Err(Failure::no_such_path());
     }
-    let Some(node) = body["evacuationNodeName"].as_str() else {
-        return Err(Failure::bad_request("Request with no body, a new name is expected as the request body"));
-    };
     let held = store.get(GUESTS, &target.namespace, named);
     let held = held.ok_or_else(|| Failure::not_found(target, named))?;
     let marked = text(held, "/status/evacuationNodeName").to_owned();
+    let node = if marked.is_empty() { text(held, "/status/nodeName") } else { &marked };
     if settings.is_tainted(store, node) {
-        let why = format!("Node \"{node}\" has NodeDrainTaintKey \"{}\"", settings.drain_taint());
-        return Err(Failure::bad_request(why));
+        answers::check(
+            "cancel/tainted",
+            settings.minor,
+            &[("node", node), ("taint", settings.drain_taint())],
+        )?;
     }
-    if !marked.is_empty() && marked != node {
-        let why = format!("Internal error occurred: the VMI is marked for node \"{marked}\"");
-        return Err(Failure::new(500, "InternalError", why));
+    if marked.is_empty() {
+        return Ok(SimResponse::Json(200, json!({})));
+    }
+    if body["evacuationNodeName"].as_str().unwrap_or_default() != marked {
+        answers::check("cancel/other-node", settings.minor, &[])?;
     }
     let place = (target.namespace.clone(), name(held));
     store.edit(GUESTS, &place.0, &place.1, |it| {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::settings::KubevirtSettings;
 use super::{MIGRATIONS, active, is_ending, is_final, is_over, migrations, record_event, tail, text};
+use crate::answers;
 use crate::store::{ObjectKey, ObjectStore, is_true, name, namespace, uid};
 use crate::timers::Tick;
 
@@ -25,16 +26,14 @@ pub(super) fn round(
     if !moves || !is_true(guest, "LiveMigratable") || busy || active(store, guest).len() > 1 {
         return;
     }
-    // From 1.9 on the queue is in the migration controller.
-    if settings.minor < 9 && !migrations::has_slot(store, settings, node, true) {
-        tick.again(key, "evacuation without a slot", migrations::LOOK_AGAIN);
-        return;
-    }
     if !tick.is_time(key, &format!("{} evacuation", uid(guest)), tick.config.phase_time) {
         return;
     }
     let made = format!("kubevirt-evacuation-{}", tail());
-    let priority = if settings.minor >= 7 { json!("system-critical") } else { Value::Null };
+    let gate = || settings.has_gate("MigrationPriorityQueue");
+    // With the gate as later versions do without it.
+    let minor = if settings.minor >= 7 && gate() { u64::MAX } else { settings.minor };
+    let priority = answers::answer("evacuation/priority", minor).map(|it| it["priority"].clone());
     store.put(
         MIGRATIONS,
         json!({

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::eviction::{denied, unanswered};
 use super::settings::KubevirtSettings;
 use super::{
     GUESTS, MIGRATIONS, active, annotation, budgets, current, guests, is_ending, is_final, is_over, launcher,
     put_condition, record_event, text,
 };
+use crate::answers;
 use crate::failure::Failure;
 use crate::store::{ObjectKey, ObjectStore, all, is_true, name, namespace, stamp, uid};
 use crate::timers::Tick;
@@ -25,11 +25,12 @@ pub(super) const LABEL: &str = "kubevirt.io/vmi-name";
 pub(super) const MADE_FOR: &str = "kubevirt.io/evacuationMigration";
 const TARGET_OF: &str = "kubevirt.io/migrationJobUID";
 const TARGET_NODE: &str = "kubevirt.io/migrationTargetNodeName";
-const WEBHOOK: &str = "migration-create-validator.kubevirt.io";
 /// On a migration whose time of waiting after a failed one is over.
 const WAITED: &str = "kubesim/waited";
+/// On a migration that was deleted.
+const ABORT: &str = "migrationAbortRequested";
 /// From one look for a free slot to the next.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Final ones of a guest that are kept.
 const KEPT: usize = 5;
 
@@ -45,21 +46,15 @@ fn target(store: &ObjectStore, guest: &Value, job: &Value) -> Option<Arc<Value>>
     active(store, guest).into_iter().find(|pod| pod["metadata"]["labels"][TARGET_OF] == uid(job))
 }
 
-/// Whether one more may run, in the cluster and from this node; there with `unfinished` every one counts that is not
-/// final.
-pub(super) fn has_slot(
-    store: &ObjectStore,
-    settings: &KubevirtSettings,
-    node: &str,
-    unfinished: bool,
-) -> bool {
+/// Whether one more may run, in the cluster and from this node.
+fn has_slot(store: &ObjectStore, settings: &KubevirtSettings, node: &str) -> bool {
     let (mut running, mut leaving) = (0, 0);
     for job in store.list(MIGRATIONS).filter(|it| !is_final(it)) {
         let Some(guest) = store.get(GUESTS, &namespace(job), text(job, "/spec/vmiName")) else { continue };
         let waits = matches!(text(job, "/status/phase"), "" | "Pending");
         let runs = !waits || target(store, guest, job).is_some();
         running += u64::from(runs);
-        leaving += u64::from((runs || unfinished) && text(guest, "/status/nodeName") == node);
+        leaving += u64::from(runs && text(guest, "/status/nodeName") == node);
     }
     running < settings.number("parallelMigrationsPerCluster", 5)
         && leaving < settings.number("parallelOutboundMigrationsPerNode", 2)
@@ -67,31 +62,31 @@ pub(super) fn has_slot(
 
 /// Refuses a migration that KubeVirt would refuse, and fills in what KubeVirt fills in.
 pub(crate) fn admit(store: &ObjectStore, job: &mut Value) -> Result<(), Failure> {
-    if KubevirtSettings::read(store).is_down {
-        return Err(unanswered("migrations-mutator.kubevirt.io"));
+    let settings = KubevirtSettings::read(store);
+    if settings.is_down {
+        return answers::check("away/new-migration", settings.minor, &[]);
     }
-    let refused = |why: String| Err(denied(400, WEBHOOK, &why));
     let (place, named) = (namespace(job), text(job, "/spec/vmiName").to_owned());
-    let Some(guest) = store.get(GUESTS, &place, &named) else {
-        return refused(format!("the VMI \"{place}/{named}\" does not exist"));
+    let refused = |row: &str, more: &[(&str, &str)]| {
+        let mut filled = vec![("namespace", place.as_str()), ("guest", &named)];
+        filled.extend_from_slice(more);
+        answers::check(row, settings.minor, &filled)
     };
+    if !job["spec"]["priority"].is_null() {
+        refused("migration/priority", &[])?;
+    }
+    let Some(guest) = store.get(GUESTS, &place, &named) else { return refused("migration/no-guest", &[]) };
     if is_over(guest) {
-        return refused("Cannot migrate VMI in finalized state.".to_owned());
+        refused("migration/over", &[])?;
     }
     let conditions = guest["status"]["conditions"].as_array().into_iter().flatten();
-    if let Some(why) = conditions.clone().find(|it| it["type"] == "LiveMigratable" && it["status"] == "False")
-    {
+    let no = |it: &&Value| it["type"] == "LiveMigratable" && it["status"] == "False";
+    if let Some(why) = conditions.clone().find(no) {
         let (reason, message) = (text(why, "/reason"), text(why, "/message"));
-        return refused(format!("Cannot migrate VMI, Reason: {reason}, Message: {message}"));
+        refused("migration/not-migratable", &[("reason", reason), ("message", message)])?;
     }
     if let Some(other) = of(store, guest).find(|it| !is_final(it)) {
-        return refused(format!(
-            "in-flight migration detected. Active migration job ({}) is currently already in progress for VMI {named}.",
-            uid(&other)
-        ));
-    }
-    if !job["spec"]["priority"].is_null() {
-        return refused("only virt-controller is allowed to set priority field".to_owned());
+        refused("migration/second", &[("uid", &uid(&other))])?;
     }
     job["metadata"]["labels"][LABEL] = named.into();
     job["metadata"]["finalizers"] = json!([FINALIZER]);
@@ -115,7 +110,10 @@ pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKe
     let phase = text(job, "/status/phase");
     let handed = matches!(phase, "PreparingTarget" | "TargetReady" | "Running");
     if is_ending(job) && !handed {
-        return fails("Migration failed due to being canceled", "");
+        if answers::answer("abort/before-hand-over", settings.minor).is_some() {
+            edit(store, job, |it| put_condition(it, ABORT, Some((true, "", ""))));
+        }
+        return fail(store, job, Some(&guest), "Migration failed due to being canceled", "");
     }
     let target = target(store, &guest, job);
     if !matches!(phase, "" | "Pending") && target.as_deref().is_none_or(is_ending) {
@@ -123,7 +121,7 @@ pub(super) fn round(store: &mut ObjectStore, tick: &mut Tick<'_>, key: &ObjectKe
         return fail(store, job, Some(&guest), why, "Target pod is down");
     }
     if is_ending(job) {
-        edit(store, job, |it| put_condition(it, "migrationAbortRequested", Some((true, "", ""))));
+        edit(store, job, |it| put_condition(it, ABORT, Some((true, "", ""))));
     }
     let step = format!("{} {phase}", uid(job));
     let delay = tick.config.phase_time;
@@ -188,7 +186,7 @@ fn pending(
     if text(guest, "/status/phase") != "Running" || active(store, guest).len() > 1 {
         return;
     }
-    if !has_slot(store, settings, text(guest, "/status/nodeName"), false) {
+    if !has_slot(store, settings, text(guest, "/status/nodeName")) {
         return tick.again(key, "slot", LOOK_AGAIN);
     }
     if !budgets::is_ready(store, settings, guest, job) {

@@ -72,6 +72,12 @@ impl KubevirtSettings {
         all
     }
 
+    /// Whether a feature gate is named.
+    pub(super) fn has_gate(&self, gate: &str) -> bool {
+        let gates = self.configuration["developerConfiguration"]["featureGates"].as_array();
+        gates.is_some_and(|all| all.iter().any(|it| it == gate))
+    }
+
     /// Key of the taint that empties a node of guests.
     pub(super) fn drain_taint(&self) -> &str {
         self.migrations("nodeDrainTaintKey").as_str().unwrap_or("kubevirt.io/drain")
