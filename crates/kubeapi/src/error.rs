@@ -172,6 +172,11 @@ impl Error {
             Self::Refused { answer, .. } if answer.is_early_refusal() => {
                 "wait: the API server is only just back".to_owned()
             }
+            Self::Refused { .. } if matches!(self.reply(), Reply::Unanswered { .. }) => {
+                "see why what the answer names does not answer the API server: `kubectl get \
+                 validatingwebhookconfigurations,mutatingwebhookconfigurations,apiservices`"
+                    .to_owned()
+            }
             Self::Refused { answer, .. } => match answer.code {
                 401 => format!(
                     "renew the credentials in {}: they have expired, or the server does not know them; it is read \

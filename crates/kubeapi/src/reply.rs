@@ -142,6 +142,14 @@ pub enum Reply {
         /// No new call before this has passed.
         retry_after: Option<Duration>,
     },
+    /// 500, 503: the API server is there, but an admission webhook that it has to ask, or who serves an aggregated API, does
+    /// not answer it.
+    Unanswered {
+        /// What the server said.
+        text: String,
+        /// No new call before this has passed.
+        retry_after: Option<Duration>,
+    },
     /// Asking again changes nothing before a person does.
     Permanent {
         /// What the server said.
@@ -176,9 +184,11 @@ impl Reply {
             | Self::Moving { .. }
             | Self::CannotMove { .. } => ReplyClass::Budget,
             Self::Throttle { .. } => ReplyClass::Throttle,
-            Self::Conflict { .. } | Self::Expired | Self::NamespaceEnding { .. } | Self::Transient { .. } => {
-                ReplyClass::Transient
-            }
+            Self::Conflict { .. }
+            | Self::Expired
+            | Self::NamespaceEnding { .. }
+            | Self::Transient { .. }
+            | Self::Unanswered { .. } => ReplyClass::Transient,
             Self::Permanent { .. } => ReplyClass::Permanent,
         }
     }
@@ -197,7 +207,7 @@ impl Reply {
             Self::ManyBudgets { .. } => "many-budgets",
             Self::Throttle { .. } => "throttled",
             Self::NamespaceEnding { .. } => "namespace-ending",
-            Self::Transient { .. } => "api-trouble",
+            Self::Transient { .. } | Self::Unanswered { .. } => "api-trouble",
             Self::Permanent { .. } => "refused",
         }
     }
@@ -217,6 +227,7 @@ impl Reply {
             | Self::Throttle { text, .. }
             | Self::NamespaceEnding { text }
             | Self::Transient { text, .. }
+            | Self::Unanswered { text, .. }
             | Self::Permanent { text, .. } => text,
         }
     }
@@ -225,7 +236,8 @@ impl Reply {
     pub fn retry_after(&self) -> Option<Duration> {
         if let Self::Budget { retry_after, .. }
         | Self::Throttle { retry_after, .. }
-        | Self::Transient { retry_after, .. } = self
+        | Self::Transient { retry_after, .. }
+        | Self::Unanswered { retry_after, .. } = self
         {
             *retry_after
         } else {
@@ -282,6 +294,13 @@ pub fn classify(answer: &ApiAnswer) -> Reply {
         }
         429 => Reply::Throttle { text, retry_after },
         500 if mentions("more than one PodDisruptionBudget") => Reply::ManyBudgets { text },
+        500 if mentions("failed calling webhook") => Reply::Unanswered { text, retry_after },
+        // The aggregator's own words: its server says `the server is currently unable to handle the request`.
+        503 if answer.message.trim() == "service unavailable"
+            || mentions("error trying to reach service") =>
+        {
+            Reply::Unanswered { text: format!("{text} (what serves this API does not answer)"), retry_after }
+        }
         408 | 500..=599 => Reply::Transient { text, retry_after },
         _ => Reply::Permanent { text, by: answer.refused_by() },
     }
@@ -355,6 +374,23 @@ mod tests {
         ];
         for (given, class) in table {
             assert_eq!(classify(&given).class(), class, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_server_has_to_ask_and_is_not_there_is_told_from_trouble_of_the_server() {
+        let away = "Internal error occurred: failed calling webhook \"v.example\": failed to call webhook: no endpoints";
+        let rows = [
+            (500, away, true),
+            (500, "Internal error occurred: etcdserver: leader changed", false),
+            (503, "service unavailable\n", true),
+            (503, "error trying to reach service: dial tcp 10.0.0.1:443: connect: connection refused", true),
+            (503, "the server is currently unable to handle the request", false),
+        ];
+        for (code, message, expected) in rows {
+            let reply = classify(&answer(code, message));
+            assert_eq!(matches!(reply, Reply::Unanswered { .. }), expected, "{message}");
+            assert_eq!((reply.class(), reply.word()), (ReplyClass::Transient, "api-trouble"), "{message}");
         }
     }
 

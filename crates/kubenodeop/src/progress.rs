@@ -15,6 +15,7 @@ use kubeapi::names::{PodRef, PodUid};
 use kubeapi::slim::longhorn::named;
 
 pub use code::BlockCode;
+pub(crate) use code::VIRT_API;
 
 /// One attempt at one moment. Equal values mean that nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -277,7 +278,10 @@ pub struct AttemptBlocker {
 impl AttemptBlocker {
     /// What a person can do about it.
     pub fn next_step(&self) -> String {
-        self.code.next_step(self.subject.namespace(), self.subject.name())
+        match (self.code, &self.subject) {
+            (BlockCode::Webhook, Subject::Machine(_)) => VIRT_API.to_owned(),
+            (code, subject) => code.next_step(subject.namespace(), subject.name()),
+        }
     }
 }
 

@@ -83,6 +83,31 @@ pub(crate) async fn run(
     }
 }
 
+/// Takes back the migrations that drains of `node` have asked for, until none is left. What is in the way is sent, and tried
+/// again after pauses that grow. Dropping it loses nothing.
+pub(crate) async fn undo_migrations(
+    cluster: &ApiClient,
+    node: &NodeName,
+    clock: Clock,
+    outbox: Outbox<Event>,
+) {
+    let (mut pace, mut tries) = (Pace::new(jitter_seed()), 0_u32);
+    loop {
+        let failed = undo::take_back(cluster, node).await.err();
+        let (why, next) = failed.as_ref().map(in_the_way).unwrap_or_default();
+        if !outbox.send(Event::Leftovers(why, next)).await || failed.is_none() {
+            return;
+        }
+        tries = tries.saturating_add(1);
+        clock.sleep_until(Some(clock.now() + pace.pause(tries, None))).await;
+    }
+}
+
+/// What is in the way of virtual machines, and what a person can do.
+fn in_the_way(error: &Error) -> (String, String) {
+    (format!("virtual machines: {}", error.line()), undo::next_step(error))
+}
+
 /// Takes back what drains of `node` asked of machines and volumes, and starts again the machines that they stopped, until
 /// nothing is left and the machines of the node are up. What is in the way is sent, and tried again after pauses that grow;
 /// machines are named that have not come up in their time. Second copies of Deployments that have not come to be are given
@@ -128,8 +153,9 @@ pub(crate) async fn undo_drain(
                 "kubectl get vmi -A shows how far they are".clone_into(&mut next);
             }
             Err(error) => {
-                whys.push(format!("virtual machines: {}", error.line()));
-                next = undo::next_step(error);
+                let (why, step) = in_the_way(error);
+                whys.push(why);
+                next = step;
             }
         }
         if let Err(error) = &copies {
@@ -147,8 +173,9 @@ pub(crate) async fn undo_drain(
             // Who may not read them is not asked again.
             Err(error) if error.is_refused() => None,
             Err(error) => {
-                whys.push(format!("virtual machines: {}", error.line()));
-                next = undo::next_step(&error);
+                let (why, step) = in_the_way(&error);
+                whys.push(why);
+                next = step;
                 Some(Vec::new())
             }
         };

@@ -17,7 +17,7 @@ use topics::{
 };
 use tracing::{error, warn};
 
-use crate::core::{DrainLogEvent, Effect, Event, Force, K3sHold, SiteHold};
+use crate::core::{DrainLogEvent, Effect, Event, Force, K3sHold, SiteHold, UndoScope};
 use crate::hooks::DrainHooks;
 use crate::log::say;
 use crate::node_report::DrainActivity;
@@ -421,11 +421,11 @@ impl Hands for Shell {
                 self.tasks.events(GATE, move |outbox| work.gate(outbox, |it| Event::Gate(Box::new(it))));
             }
             Effect::Gate(false) => self.tasks.cancel(GATE),
-            Effect::Leftovers(true) => {
+            Effect::Leftovers(UndoScope::Nothing) => self.tasks.cancel(LEFTOVERS),
+            Effect::Leftovers(scope) => {
                 let work = self.work.clone();
-                self.tasks.events(LEFTOVERS, move |outbox| work.undo_drain(outbox));
+                self.tasks.events(LEFTOVERS, move |outbox| work.undo_drain(scope, outbox));
             }
-            Effect::Leftovers(false) => self.tasks.cancel(LEFTOVERS),
             Effect::UndoHooks => {
                 let hooks = self.hooks.clone();
                 self.tasks.events(UNDO, move |outbox| hooks.undo(outbox));

@@ -10,7 +10,6 @@ use agent::{AgentContext, Outbox};
 use kubeapi::nodes::ReachableNode;
 use kubeapi::reply::Reach;
 use kubeapi::{ApiClient, Error, NodeName, nodes};
-use kubenodeop::machines::undo;
 use kubenodeop::node::boot::{self, BootWatch, GateReport};
 use kubenodeop::{
     AttemptOutcome, Cordon, CordonAnnotation, Cordoned, DrainOrder, Marks, Progress, SurgeRule,
@@ -26,11 +25,11 @@ use pubsub::TopicRoot;
 use step::Mono;
 use tokio::sync::{mpsc, watch};
 use topics::{DrainPreflight, NodeDrainRequest, TurnWord};
-use tracing::warn;
 
 use crate::after_boot::repairs;
 use crate::core::{
     AttemptFailure, CordonTurn, DrainSuccess, Event, Learned, NodeLook, RemainingPod, RunId, UnansweredCall,
+    UndoScope,
 };
 use crate::left_behind;
 use crate::limits::Limits;
@@ -376,7 +375,7 @@ impl TaskContext {
         Some(Event::Tainted(boot::until_tainted(&self.cluster, &boot).await))
     }
 
-    /// Looks at the node, and with `uncordon` removes a cordon of ours that may go.
+    /// Looks at the node, and with `uncordon` removes a cordon of ours that may go: that waits for nobody but the API server.
     pub(crate) async fn look(self, nth: u64, uncordon: bool, gate_open: bool) -> Option<Event> {
         Some(Event::Looked(nth, self.look_at(uncordon, gate_open).await))
     }
@@ -387,17 +386,6 @@ impl TaskContext {
         if !matches!(facts.cordon, Cordon::Ours(_)) && facts.annotation.is_some() {
             // Somebody has uncordoned: left behind, our mark would make their next cordon look like ours.
             node::unmark(&self.cluster, &facts).await.map_err(|error| error.advice())?;
-        }
-        if uncordon {
-            // Whatever becomes of the cordon: no migration is wanted any more.
-            match undo::take_back(&self.cluster, &name).await {
-                Ok(()) => {}
-                // Nobody waits for who may not: it is tried again beside the node.
-                Err(error) if error.is_refused() => {
-                    warn!(node = %name, error = error.line(), "what was asked of virtual machines stays: {}", undo::next_step(&error));
-                }
-                Err(error) => return Err(error.advice()),
-            }
         }
         let owner = match &facts.cordon {
             Cordon::None => return Ok(NodeLook::Open),
@@ -420,11 +408,16 @@ impl TaskContext {
         Ok(NodeLook::Open)
     }
 
-    /// Takes back what drains of our node have asked of virtual machines and volumes.
-    pub(crate) async fn undo_drain(self, outbox: Outbox<Event>) {
+    /// Takes back what drains of our node have asked of virtual machines, and with [`UndoScope::All`] of volumes and
+    /// Deployments too.
+    pub(crate) async fn undo_drain(self, scope: UndoScope, outbox: Outbox<Event>) {
         let Ok((node, _)) = self.own_node.get() else { return };
+        let clock = self.context.clock;
+        if scope != UndoScope::All {
+            return left_behind::undo_migrations(&self.cluster, &node, clock, outbox).await;
+        }
         let surges = self.limits.surge != SurgeRule::Never;
-        left_behind::undo_drain(&self.cluster, &node, surges, self.context.clock, outbox).await;
+        left_behind::undo_drain(&self.cluster, &node, surges, clock, outbox).await;
     }
 
     /// The pods that a drain would take away or wait for.

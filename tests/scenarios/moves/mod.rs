@@ -4,6 +4,7 @@
 //! Rows share a cluster: each is a machine or a volume of its own. For each the plan is asked before, then the reboot is
 //! played to the end and back; what the plan foretells, the drain meets and the page shows is compared (goal O5).
 
+mod away;
 mod back;
 mod kills;
 mod machines;

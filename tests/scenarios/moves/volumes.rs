@@ -10,6 +10,7 @@ use super::*;
 
 const SPACE: &str = "longhorn-system";
 const VOLUMES: &str = "longhorn/volumes";
+const TICKETS: &str = "longhorn/volumeattachments";
 const OTHER: &str = "edge-node-2";
 
 /// A volume with its only copy on our node.
@@ -291,4 +292,63 @@ async fn passed_once() {
 #[test]
 fn d14_a_word_that_lets_a_volume_pass_outlives_restarts_of_an_idle_zedkube_and_counts_for_one_drain() {
     within_still(Box::pin(passed_once()));
+}
+
+/// The only copy is on our node, and a pod there uses it.
+async fn stays_up(policy: &str) {
+    let mut world = world(SimConfig::default(), "v1.7.3").await;
+    let sim = world.cluster.sim().clone();
+    sim.add_longhorn(policy);
+    sim.add_longhorn_volume("shop", "data", "data", &[NODE]);
+    sim.add_mounting_pod("shop", "db", NODE, "data");
+    until(&sim, VOLUMES, |all| all[0]["status"]["robustness"] == "healthy").await;
+    asked(&mut world, 7).await;
+    let runs = |it: &Value| it["metadata"]["name"] == "db" && it["metadata"]["deletionTimestamp"].is_null();
+    until(&sim, "pods", |all| !all.iter().any(runs)).await;
+    let elsewhere = |it: &Value| {
+        it["spec"]["nodeID"] != NODE && it["spec"]["healthyAt"] != "" && it["spec"]["failedAt"] == ""
+    };
+    assert!(
+        sim.list("longhorn/replicas").iter().any(elsewhere),
+        "{policy}: it was ended before its copy was whole"
+    );
+    world.recorded_count(1).await;
+    world.kill_all().await;
+}
+
+#[test]
+fn t3_a_pod_whose_volume_has_its_last_copy_here_stays_up_until_another_is_whole_in_each_policy() {
+    for policy in storage::NodeDrainPolicy::WORDS {
+        within_still(Box::pin(stays_up(policy)));
+    }
+}
+
+/// A volume without a copy on our node, which a person has attached there in Longhorn's page.
+async fn attached_by_hand() {
+    let mut world = world(SimConfig::default(), "v1.7.3").await;
+    let sim = world.cluster.sim().clone();
+    sim.add_longhorn("block-if-contains-last-replica");
+    sim.add_longhorn_volume("shop", "data", "data", &[OTHER, "edge-node-3"]);
+    until(&sim, TICKETS, |all| all.len() == 1).await;
+    let tickets = |tickets: Value| {
+        sim.edit(TICKETS, SPACE, "data", |it| it["spec"]["attachmentTickets"] = tickets.clone());
+    };
+    tickets(json!({ "ui": { "id": "ui", "type": "longhorn-api", "nodeID": NODE } }));
+    until(&sim, VOLUMES, |all| all[0]["status"]["currentNodeID"] == NODE).await;
+    asked(&mut world, 7).await;
+    let mut course = Course::default();
+    let code = |course: &Course| -> Option<String> {
+        let manager = course.met.iter().find(|it| it.0.ends_with("/instance-manager-edge-node-1"));
+        manager.map(|it| it.1.clone())
+    };
+    course.follow(&world, |_, course| code(course).is_some()).await;
+    assert_eq!(code(&course).as_deref(), Some("storage-manager"), "{:?}", course.said);
+    tickets(json!({}));
+    world.recorded_count(1).await;
+    world.kill_all().await;
+}
+
+#[test]
+fn d7_the_budget_of_a_manager_that_serves_a_volume_without_a_copy_here_is_explained() {
+    within_still(Box::pin(attached_by_hand()));
 }

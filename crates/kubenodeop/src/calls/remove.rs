@@ -219,6 +219,7 @@ fn of_budget(reply: Reply) -> Reply {
         | Reply::Throttle { .. }
         | Reply::NamespaceEnding { .. }
         | Reply::Transient { .. }
+        | Reply::Unanswered { .. }
         | Reply::Permanent { .. }) => told,
     }
 }

@@ -198,7 +198,7 @@ impl Engine {
         // One that was asked for before the storage was known proves nothing.
         let guarded = storage.is_some() || !self.guard.is_there();
         if storage.is_some() {
-            self.guard.take_view(now, Ok(storage));
+            self.guard.take_view(Ok(storage));
         }
         self.follow_volumes(now, effects);
         let empty = !self.roster.is_active() && self.volumes.is_over() && node.unschedulable;
@@ -440,7 +440,7 @@ impl Core for Engine {
                 self.volumes.take_attachments(attached);
             }
             Event::CopyAsked { volume, result } => self.guard.asked(now, volume, result, &mut effects),
-            Event::Storage(seen) => self.guard.take_view(now, seen),
+            Event::Storage(seen) => self.guard.take_view(seen),
             Event::Containers(without) => self.roster.containers(now, &without, &mut effects),
             Event::Node(node) => self.node(now, &node, &mut effects),
             Event::Cordoned(result) => self.cordoned(now, result),

@@ -19,16 +19,14 @@ use kubeapi::names::{PASS_ANNOTATION, listed};
 
 /// From a failed request for another copy to the next.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
-/// How long pods wait for a copy that was asked for to begin.
-const COPY_BEGINS: Duration = Duration::from_mins(10);
 
 /// Another copy of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CopyRequest {
     /// It is being asked for.
     Flying,
-    /// It was asked for then.
-    Done(Mono),
+    /// It was asked for.
+    Done,
     /// It could not be asked for, for this reason; then again.
     Failed(Mono, String),
 }
@@ -81,11 +79,11 @@ impl LastCopyGuard {
     }
 
     /// What the storage is now, or why that could not be read: then nothing is proved by what was seen before.
-    pub(super) fn take_view(&mut self, now: Mono, seen: Result<Option<StorageView>, CallFailure>) {
+    pub(super) fn take_view(&mut self, seen: Result<Option<StorageView>, CallFailure>) {
         self.changed = true;
         // What was asked for before a restart.
         for it in seen.iter().flatten().flat_map(|it| &it.findings).filter(|it| it.asked) {
-            self.asked.entry(it.volume.clone()).or_insert(CopyRequest::Done(now));
+            self.asked.entry(it.volume.clone()).or_insert(CopyRequest::Done);
         }
         match seen {
             Ok(look) => {
@@ -201,7 +199,7 @@ impl LastCopyGuard {
         let wait = |it: &VolumeFinding| {
             let failed = match self.asked.get(&it.volume) {
                 Some(CopyRequest::Failed(_, text)) => format!("; another could not be asked for: {text}"),
-                Some(CopyRequest::Flying | CopyRequest::Done(_)) | None => String::new(),
+                Some(CopyRequest::Flying | CopyRequest::Done) | None => String::new(),
             };
             let passed = match it.passed.as_str() {
                 "" if self.is_passed(it) => "; allowed to go down by last_copy_pass".to_owned(),
@@ -268,7 +266,7 @@ impl LastCopyGuard {
         let budgets = self.look().map(|it| it.managers.clone()).unwrap_or_default();
         let managers = (self.is_there() && !self.is_clear()).then(|| self.words());
         let unknown = !self.is_known() && self.trouble.is_none();
-        Some(StorageNeeds { unknown, managers, claims: self.copying(now), staying: self.staying(), budgets })
+        Some(StorageNeeds { unknown, managers, claims: self.in_use(), staying: self.staying(), budgets })
     }
 
     /// Instance managers whose budget only volumes keep closed that pass, each with why it stays: nothing opens it, and
@@ -308,7 +306,7 @@ impl LastCopyGuard {
         }
         let wants = |it: &&VolumeFinding| {
             it.state == VolumeState::LastCopy(Cause::Enough)
-                && !matches!(self.asked.get(&it.volume), Some(CopyRequest::Flying | CopyRequest::Done(_)))
+                && !matches!(self.asked.get(&it.volume), Some(CopyRequest::Flying | CopyRequest::Done))
                 && !matches!(self.asked.get(&it.volume), Some(CopyRequest::Failed(again, _)) if now < *again)
         };
         let volumes: Vec<(String, u32)> =
@@ -331,7 +329,7 @@ impl LastCopyGuard {
         let asked = match result {
             Ok(()) => {
                 effects.push(Effect::Say(AttemptLogEvent::CopyAsked(volume.clone())));
-                CopyRequest::Done(now)
+                CopyRequest::Done
             }
             Err(failure) => CopyRequest::Failed(now + ASK_AGAIN, failure.text),
         };
@@ -339,23 +337,18 @@ impl LastCopyGuard {
         self.changed = true;
     }
 
-    /// Claims whose pods stay for now, each with why: a copy is made while its volume is attached here.
-    fn copying(&self, now: Mono) -> BTreeMap<ClaimName, (BlockCode, String)> {
-        let stays = |it: &&VolumeFinding| match (&it.state, self.asked.get(&it.volume)) {
-            (VolumeState::LastCopy(Cause::Rebuilding | Cause::Full(_)), _) => it.asked,
-            (VolumeState::LastCopy(Cause::Enough), Some(CopyRequest::Flying)) => true,
-            (VolumeState::LastCopy(Cause::Enough | Cause::Degraded), Some(CopyRequest::Done(at))) => {
-                now < *at + COPY_BEGINS
-            }
-            (_, _) => false,
-        };
+    /// Claims whose pods stay for now, each with why: their volume is attached here and has no other copy. The copy is made
+    /// while they use it; where none can be made the drain stops there, and nothing is won by ending them.
+    fn in_use(&self) -> BTreeMap<ClaimName, (BlockCode, String)> {
         let Some(look) = self.look().filter(|_| !self.goes_on()) else { return BTreeMap::new() };
         let of = |it: &VolumeFinding| {
-            let full = matches!(it.state, VolumeState::LastCopy(Cause::Full(_)));
-            let code = if full { BlockCode::VolumeFull } else { BlockCode::Copying };
-            (it.claim.clone(), (code, it.sentence(&look.policy)))
+            let VolumeState::LastCopy(cause) = &it.state else { return None };
+            let refused = matches!(self.asked.get(&it.volume), Some(CopyRequest::Failed(..)));
+            let none = cause.code().filter(|_| refused || *cause != Cause::Enough);
+            let code = none.unwrap_or(BlockCode::Copying);
+            Some((it.claim.clone(), (code, it.sentence(&look.policy))))
         };
-        self.last().filter(stays).map(of).into_map()
+        self.last().filter(|it| it.here).filter_map(of).into_map()
     }
 
     fn limit_secs(&self) -> u64 {
@@ -369,8 +362,7 @@ impl LastCopyGuard {
     /// When its time is over, if that is still ahead.
     pub(super) fn next_due(&self, now: Mono) -> Option<Mono> {
         let asked = self.asked.values().filter_map(|it| match it {
-            CopyRequest::Flying => None,
-            CopyRequest::Done(at) => Some(*at + COPY_BEGINS),
+            CopyRequest::Flying | CopyRequest::Done => None,
             CopyRequest::Failed(again, _) => Some(*again),
         });
         asked.filter(|at| *at > now).chain(self.due().filter(|_| !self.over)).min()

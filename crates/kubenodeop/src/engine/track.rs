@@ -222,11 +222,8 @@ impl PodTrack {
             self.state = PodState::Gone;
             return;
         }
-        let is_call = |text: &str| text.contains("failed calling webhook");
         let code = if way == RemovalCall::Remove && matches!(reply, Reply::Budget { .. }) {
             BlockCode::ManyBudgets
-        } else if matches!(&reply, Reply::Transient { text, .. } if is_call(text)) {
-            BlockCode::Webhook
         } else {
             BlockCode::of(&reply)
         };

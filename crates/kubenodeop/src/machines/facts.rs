@@ -16,6 +16,8 @@ use super::{
 
 /// Label of an instance, and selector: its node.
 pub const NODE_LABEL: &str = "kubevirt.io/nodeName";
+/// Key of the taint by which KubeVirt empties a node, where its settings name no other.
+const DRAIN_TAINT: &str = "kubevirt.io/drain";
 /// Label of a launcher: UID of its instance.
 pub(super) const CREATED_BY: &str = "kubevirt.io/created-by";
 
@@ -271,6 +273,31 @@ pub fn paused(guest: &Value) -> Option<String> {
 pub fn manager(machine: &Value) -> Option<String> {
     let owner = items(&machine["metadata"]["ownerReferences"]).first()?;
     Some(format!("{}/{}", text(&owner["kind"]), text(&owner["name"])))
+}
+
+/// Settings of KubeVirt's migrations that are not as usual and change what a drain does to machines, each in a sentence.
+#[must_use]
+pub fn unusual(kubevirt: &Value) -> Vec<String> {
+    let said = &kubevirt["spec"]["configuration"]["migrations"];
+    let taint = said["nodeDrainTaintKey"].as_str().filter(|it| *it != DRAIN_TAINT);
+    let sentences = [
+        (said["unsafeMigrationOverride"] == true).then(|| {
+            "KubeVirt's unsafeMigrationOverride is true: machines are migrated also where KubeVirt calls that unsafe for the \
+             guest"
+                .to_owned()
+        }),
+        (said["disableTLS"] == true).then(|| {
+            "KubeVirt's disableTLS is true: the memory of machines that are migrated crosses the network unencrypted"
+                .to_owned()
+        }),
+        taint.map(|it| {
+            format!(
+                "KubeVirt's nodeDrainTaintKey is {it}, not {DRAIN_TAINT}: a taint of that name moves machines; a drain sets \
+                 none"
+            )
+        }),
+    ];
+    sentences.into_iter().flatten().collect()
 }
 
 /// Limits of migrations, and the strategy of instances that name none, from KubeVirt's settings.

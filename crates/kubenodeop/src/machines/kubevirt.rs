@@ -71,6 +71,7 @@ pub struct MachineReader {
     node: NodeName,
     policy: MachinePolicy,
     settings: Option<(MigrationSettings, EvictionStrategy)>,
+    unusual: Vec<String>,
     volumes: Option<Vec<PersistentVolume>>,
     policies: Option<Vec<Value>>,
     /// Volumes of Longhorn by name, as they were read last.
@@ -88,6 +89,7 @@ impl MachineReader {
             node,
             policy,
             settings: None,
+            unusual: Vec::new(),
             volumes: None,
             policies: None,
             disks: BTreeMap::new(),
@@ -159,6 +161,7 @@ impl MachineReader {
         self.add_disks(cluster, &mut machines).await?;
         Ok(MachinesView {
             settings,
+            unusual: self.unusual.clone(),
             machines: machines.into_iter().map(|it| it.0).collect(),
             running: migrations
                 .items
@@ -218,7 +221,8 @@ impl MachineReader {
         if self.settings.is_none() {
             let all =
                 WatchScope::all("settings of KubeVirt", path("kubevirts")).list_all::<Value>(cluster).await?;
-            self.settings = Some(facts::settings(all.items.first().unwrap_or(&Value::Null)));
+            let kubevirt = all.items.first().unwrap_or(&Value::Null);
+            (self.settings, self.unusual) = (Some(facts::settings(kubevirt)), facts::unusual(kubevirt));
         }
         if self.policies.is_none() {
             let all = WatchScope::all("migration policies", MIGRATION_POLICIES.to_owned());
@@ -348,7 +352,7 @@ pub(crate) async fn perform(
 ) -> Reply {
     let done = match action {
         Action::Evict(pod) => return evict::evict(cluster, pod, false).await,
-        Action::Mark(asked) => mark(cluster, guest, Some(asked)).await,
+        Action::Mark(asked) => mark(cluster, guest, Some(asked), None).await,
         Action::ClearMark => clear(cluster, node, settings, guest).await,
         Action::DeleteMigration(migration) => delete(cluster, migration).await,
         Action::Stop(work) => act(cluster, work).await,
@@ -359,16 +363,20 @@ pub(crate) async fn perform(
     }
 }
 
-/// Writes on an instance what the drain does with it, or removes that.
+/// Writes on an instance what the drain does with it, or removes that; with `version` only if nobody has written since.
 pub(crate) async fn mark(
     cluster: &ApiClient,
     guest: &PodRef,
     asked: Option<&MigrationRequest>,
+    version: Option<&str>,
 ) -> Result<(), Error> {
     let what = format!("mark virtual machine instance {guest}");
     let written = asked.map(serde_json::to_string).transpose();
     let written = written.map_err(|source| Error::Unaskable { what: what.clone(), source: source.into() })?;
-    let body = json!({ "metadata": { "uid": guest.uid.as_str(), "annotations": { ASKED: written } } });
+    let mut body = json!({ "metadata": { "uid": guest.uid.as_str(), "annotations": { ASKED: written } } });
+    if let Some(version) = version {
+        body["metadata"]["resourceVersion"] = version.into();
+    }
     let all = Request::new(in_namespace(GUESTS, &guest.namespace));
     cluster.order(&what, all.patch(&guest.name, &signed(), &Patch::Merge(body))).await
 }

@@ -250,6 +250,8 @@ impl MigrationSettings {
 pub struct MachinesView {
     /// Limits of KubeVirt.
     pub settings: MigrationSettings,
+    /// What of its settings is not as usual, in sentences.
+    pub unusual: Vec<String>,
     /// The machines.
     pub machines: Vec<VirtualMachine>,
     /// Migrations that run in the whole cluster.

@@ -5,11 +5,14 @@
 
 use std::time::Duration;
 
+use futures::future;
+use futures::stream::{self, StreamExt as _};
 use kube::api::GetParams;
 use kube::core::Request;
 use kubeapi::machines::calls::{GROUP, GUESTS, MACHINES, act, is_over, path};
 use kubeapi::machines::{DRAIN, MachineAction, MachineWork, Stopped, room, starts};
 use kubeapi::names::{NodeName, PodRef};
+use kubeapi::objects::text;
 use kubeapi::reply::{RefusedBy, Reply};
 use kubeapi::watch::WatchScope;
 use kubeapi::{ApiClient, Error, found};
@@ -17,9 +20,13 @@ use serde_json::Value;
 
 use super::kubevirt::{clear, delete, mark};
 use super::{Migration, MigrationRequest, MigrationSettings, facts};
+use crate::progress::VIRT_API;
 
 /// Between two looks at machines that are still to be started again.
 pub const LOOKS_APART: Duration = Duration::from_secs(2);
+
+/// Machines of which something is taken back at the same time.
+const AT_ONCE: usize = 8;
 
 /// An instance that a drain of our node has asked to migrate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +39,8 @@ pub struct AskedOne {
     pub marked: bool,
     /// Its migration that is not over.
     pub migration: Option<Migration>,
+    /// Of one that has left our node: its version as it was read. A drain of its node may write there.
+    pub left: Option<String>,
 }
 
 /// One call that takes something back.
@@ -90,16 +99,19 @@ pub fn next_step(error: &Error) -> String {
                     kubectl apply -f -`";
         return format!("{role}; it is tried again");
     }
+    if matches!(error.reply(), Reply::Unanswered { .. }) {
+        return VIRT_API.to_owned();
+    }
     error.next_step()
 }
 
-/// Takes back what drains of `node` have asked and is not done. A machine that was moved keeps its place.
+/// Takes back what drains of `node` have asked and is not done. A machine that was moved keeps its place, and what was
+/// written on it goes.
 ///
 /// # Errors
-/// Those of [`ApiClient`]: then something may be left, and it is to be called again.
+/// The first that occurred, once each machine was tried: then something may be left, and it is to be called again.
 pub async fn take_back(cluster: &ApiClient, node: &NodeName) -> Result<(), Error> {
-    let here = Some(format!("{}={node}", facts::NODE_LABEL));
-    let all = listed(cluster, GUESTS, here).await?;
+    let all = listed(cluster, GUESTS, None).await?;
     let asked = |guest: &Value| facts::asked(guest, node.as_str());
     let guests: Vec<(&Value, MigrationRequest)> =
         all.iter().filter_map(|it| Some((it, asked(it)?))).collect();
@@ -109,23 +121,41 @@ pub async fn take_back(cluster: &ApiClient, node: &NodeName) -> Result<(), Error
     let migrations = listed(cluster, "virtualmachineinstancemigrations", None).await?;
     let kubevirt = listed(cluster, "kubevirts", None).await?;
     let (settings, _): (MigrationSettings, _) = facts::settings(kubevirt.first().unwrap_or(&Value::Null));
-    for (guest, asked) in guests {
+    let calls = guests.into_iter().map(|(guest, asked)| {
+        let here = guest["status"]["nodeName"] == node.as_str();
         let one = AskedOne {
             guest: facts::named(guest),
             asked,
             marked: guest["status"]["evacuationNodeName"] == node.as_str(),
-            migration: facts::migrations(&migrations, guest).0,
+            // One of a machine that has left is somebody else's.
+            migration: facts::migrations(&migrations, guest).0.filter(|_| here),
+            left: (!here).then(|| text(&guest["metadata"]["resourceVersion"])),
         };
-        for call in takes_back(&one) {
-            let done = match &call {
-                Undo::ClearMark => clear(cluster, node, settings, &one.guest).await,
-                Undo::DeleteMigration(migration) => delete(cluster, migration).await,
-                Undo::Forget => mark(cluster, &one.guest, None).await,
-            };
-            match done {
-                Err(error) if error.reply() == Reply::UidChanged => {}
-                other => drop(found(other)?),
-            }
+        async move { undo_one(cluster, node, settings, &one).await.err().map(|error| (one.guest, error)) }
+    });
+    let failed: Vec<(PodRef, Error)> =
+        stream::iter(calls.collect::<Vec<_>>()).buffered(AT_ONCE).filter_map(future::ready).collect().await;
+    for (guest, error) in &failed {
+        tracing::warn!(machine = %guest, %node, error = error.line(), "what was asked of a virtual machine is not undone yet");
+    }
+    failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+}
+
+async fn undo_one(
+    cluster: &ApiClient,
+    node: &NodeName,
+    settings: MigrationSettings,
+    one: &AskedOne,
+) -> Result<(), Error> {
+    for call in takes_back(one) {
+        let done = match &call {
+            Undo::ClearMark => clear(cluster, node, settings, &one.guest).await,
+            Undo::DeleteMigration(migration) => delete(cluster, migration).await,
+            Undo::Forget => mark(cluster, &one.guest, None, one.left.as_deref()).await,
+        };
+        match done {
+            Err(error) if error.reply() == Reply::UidChanged => {}
+            other => drop(found(other)?),
         }
     }
     Ok(())

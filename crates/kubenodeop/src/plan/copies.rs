@@ -84,6 +84,7 @@ mod tests {
             volume: volume.to_owned(),
             claim: ("shop".to_owned(), "data".to_owned()),
             attached: String::new(),
+            here: false,
             elsewhere: vec![],
             percent: None,
             failed: String::new(),

@@ -61,8 +61,10 @@ pub(super) fn foreseen(
     };
     let mut all: Vec<PlannedMachine> = view.machines.iter().map(planned).collect();
     all.sort_by(|one, other| one.name.cmp(&other.name));
-    let words = estimate(&view.settings, &copies);
-    (all, held, words.into_iter().collect())
+    let mut words: Vec<String> = estimate(&view.settings, &copies).into_iter().collect();
+    // Of a node without machines nothing is told.
+    words.extend(view.unusual.iter().filter(|_| !all.is_empty()).cloned());
+    (all, held, words)
 }
 
 /// For all that migrate; none of them, no sentence.

@@ -76,7 +76,7 @@ impl BlockCode {
             Reply::NamespaceEnding { .. } => Self::NamespaceEnding,
             Reply::Throttle { .. } => Self::Throttled,
             Reply::Permanent { by: RefusedBy::Credentials, .. } => Self::Unauthorized,
-            Reply::Permanent { by: RefusedBy::Webhook, .. } => Self::Webhook,
+            Reply::Permanent { by: RefusedBy::Webhook, .. } | Reply::Unanswered { .. } => Self::Webhook,
             Reply::Permanent { by: RefusedBy::Role | RefusedBy::Other, .. } => Self::Refused,
             Reply::Done
             | Reply::NotFound { .. }
@@ -220,6 +220,12 @@ impl BlockCode {
         .to_owned()
     }
 }
+
+/// What a person can do where KubeVirt, or a webhook, does not answer for a virtual machine. Its namespace is another one with
+/// Harvester.
+pub(crate) const VIRT_API: &str = "see whether virt-api of KubeVirt runs: `kubectl get pods -A -l kubevirt.io=virt-api`; where \
+                                   the reason names another webhook: `kubectl get \
+                                   validatingwebhookconfigurations,mutatingwebhookconfigurations`";
 
 /// What a person can do about a second copy that is waited for.
 fn copy_step(namespace: &str) -> String {

@@ -23,6 +23,8 @@ pub struct VolumeFinding {
     pub claim: (String, String),
     /// The node where it is attached, or empty.
     pub attached: String,
+    /// That is ours: what uses it here would lose it.
+    pub here: bool,
     /// Nodes besides ours with a healthy copy that counts.
     pub elsewhere: Vec<String>,
     /// How far a copy elsewhere is rebuilt.
@@ -279,13 +281,15 @@ fn of_volume(facts: &StorageFacts, own: &str, name: &str) -> VolumeFinding {
     let runs = |it: &&VolumeUser| it.workload_type == "VirtualMachineInstance" && it.pod_status == "Running";
     let machines = claimed.workloads_status.iter().filter(runs);
     let machines = machines.map(|it| format!("{}/{}", claimed.namespace, it.workload_name)).collect();
+    let attached = engine.and(volume).map(|it| it.status.current_node.clone()).unwrap_or_default();
     VolumeFinding {
         volume: name.to_owned(),
         passed: volume.map(|it| pass_of(it, own)).unwrap_or_default(),
         full: full.iter().map(|(_, it)| it.spec.node.clone()).collect(),
         machines,
         claim: (claimed.namespace, claimed.pvc_name),
-        attached: engine.and(volume).map(|it| it.status.current_node.clone()).unwrap_or_default(),
+        here: attached == own,
+        attached,
         elsewhere,
         percent,
         failed: failed.unwrap_or_default(),

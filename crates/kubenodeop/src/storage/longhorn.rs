@@ -1,7 +1,7 @@
 //! The storage adapter for Longhorn: a constant number of lists for a look, a constant number of watches to follow it.
 //!
-//! Without Longhorn one list finds that out; without a copy on our node it is the only one. Not here: what is found
-//! (`guard`). Source: spec/vm-storage.md B1.
+//! Without Longhorn, or any copy, one list finds that out; without a copy and an instance manager on our node two are all.
+//! Not here: what is found (`guard`). Source: spec/vm-storage.md B1.
 
 use std::collections::BTreeMap;
 
@@ -94,19 +94,25 @@ fn all<K: DeserializeOwned + Send>(
     async move { Ok(scope.list_all::<K>(cluster).await?.items) }.boxed()
 }
 
-/// `None` without Longhorn; nothing but the copies when none is on `node`.
+/// `None` without Longhorn; nothing but copies and instance managers when none of both is on `node`: a volume may be attached
+/// here without a copy here.
 async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageFacts>, Error> {
     let Some(replicas) = replicas(cluster).await? else { return Ok(None) };
     let mut facts = StorageFacts::default();
     put(&mut facts.replicas, Update::Listed(replicas), |it| &it.metadata);
-    if !has_copy(&facts, node) {
+    if facts.replicas.is_empty() {
+        return Ok(Some(facts));
+    }
+    let managers = all(cluster, scope("instancemanagers")).await?;
+    put(&mut facts.managers, Update::Listed(managers), |it: &Manager| &it.metadata);
+    if !has_part(&facts, node) {
         return Ok(Some(facts));
     }
     let settings = WatchScope { fields: Some(format!("metadata.name={POLICY}")), ..scope("settings") };
-    let ((volumes, engines), ((storage_nodes, managers), (nodes, settings))) = try_join(
+    let ((volumes, engines), (storage_nodes, (nodes, settings))) = try_join(
         try_join(all(cluster, scope("volumes")), all(cluster, scope("engines"))),
         try_join(
-            try_join(all(cluster, scope("nodes")), all(cluster, scope("instancemanagers"))),
+            all(cluster, scope("nodes")),
             try_join(all::<PlainNode>(cluster, nodes()), all::<Setting>(cluster, settings)),
         ),
     )
@@ -116,13 +122,13 @@ async fn read(cluster: &ApiClient, node: &NodeName) -> Result<Option<StorageFact
     put(&mut facts.volumes, Update::Listed(volumes), |it: &Volume| &it.metadata);
     put(&mut facts.engines, Update::Listed(engines), |it: &Engine| &it.metadata);
     put(&mut facts.storage_nodes, Update::Listed(storage_nodes), |it: &StorageNode| &it.metadata);
-    put(&mut facts.managers, Update::Listed(managers), |it: &Manager| &it.metadata);
     facts.nodes = nodes.iter().map(|it| (name(&it.metadata), it.state())).collect();
     Ok(Some(facts))
 }
 
-fn has_copy(facts: &StorageFacts, node: &NodeName) -> bool {
+fn has_part(facts: &StorageFacts, node: &NodeName) -> bool {
     facts.replicas.values().any(|it| it.spec.node == node.as_str())
+        || facts.managers.values().any(|it| it.spec.node == node.as_str())
 }
 
 /// Takes an update into a table by name. The trouble in it is given back.
@@ -180,8 +186,8 @@ impl StorageUpdate {
     }
 }
 
-/// What is known of the copies on `node`: first, and again whenever it has changed. Without Longhorn, and without a copy
-/// on the node, nothing is followed.
+/// What is known of the copies on `node`: first, and again whenever it has changed. Without Longhorn, and without a part
+/// of it on the node, nothing is followed.
 pub(crate) fn follow_looks(
     cluster: ApiClient,
     node: NodeName,
@@ -193,7 +199,7 @@ pub(crate) fn follow_looks(
         async move {
             let facts = read(&cluster, &node).await?;
             let first = facts.as_ref().map(|it| StorageView::of(it, node.as_str()));
-            let facts = facts.filter(|it| has_copy(it, &node));
+            let facts = facts.filter(|it| has_part(it, &node));
             Ok((first, facts.map(|it| (it, pieces(&cluster, seed)))))
         }
     };

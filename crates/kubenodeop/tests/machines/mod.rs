@@ -281,7 +281,7 @@ async fn while_virt_api_is_down_a_machine_waits_and_then_moves() {
     down(&sim, "down");
     let mut attempt = Attempt::start(&cluster);
     let seen = attempt.until(|it| !it.blockers.is_empty()).await;
-    assert_eq!(seen.blockers[0].code, BlockCode::ApiTrouble, "{seen:?}");
+    assert_eq!(seen.blockers[0].code, BlockCode::Webhook, "{seen:?}");
     down(&sim, "up");
     attempt.drained().await;
     assert_eq!(sim.list(MIGRATIONS).len(), 1);
@@ -294,6 +294,32 @@ async fn a_node_without_machines_asks_nothing_of_kubevirt() {
     Attempt::start(&cluster).drained().await;
     let asked: Vec<String> = sim.faults().requests().into_iter().skip(before).map(|it| it.uri).collect();
     assert!(!asked.is_empty() && asked.iter().all(|it| !it.contains("kubevirt.io/v1")), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_of_kubevirt_that_change_what_a_drain_does_to_machines_are_in_the_plan() {
+    let (sim, cluster) =
+        cluster("v1.9.0", |sim| sim.add_machine_on("shop", "db", "Always", "n1", &migratable())).await;
+    let migrations = |settings: Value| {
+        sim.edit("kubevirt/kubevirts", "kubevirt", "kubevirt", |it| {
+            it["spec"]["configuration"]["migrations"] = settings.clone();
+        });
+    };
+    let of_kubevirt = async || {
+        let notes = planned(&cluster, MachinePolicy::MigrateOrShutdown).await.notes;
+        notes.into_iter().filter(|it| it.starts_with("KubeVirt's ")).collect::<Vec<_>>()
+    };
+    let usual = json!({ "unsafeMigrationOverride": false, "disableTLS": false, "nodeDrainTaintKey": "kubevirt.io/drain" });
+    for settings in [json!({}), usual] {
+        migrations(settings);
+        assert_eq!(of_kubevirt().await, [""; 0]);
+    }
+    migrations(
+        json!({ "unsafeMigrationOverride": true, "disableTLS": true, "nodeDrainTaintKey": "own/drain" }),
+    );
+    let said = of_kubevirt().await;
+    let names = ["unsafeMigrationOverride is true", "disableTLS is true", "nodeDrainTaintKey is own/drain"];
+    assert!(said.len() == 3 && names.iter().zip(&said).all(|(name, it)| it.contains(name)), "{said:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,6 +40,57 @@ async fn d19_a_withdrawn_drain_clears_the_mark_ends_the_migration_and_no_other_o
 }
 
 #[tokio::test(start_paused = true)]
+async fn d19_one_machine_that_cannot_be_taken_back_does_not_keep_what_was_asked_of_others() {
+    let names = ["a", "b", "c"];
+    let (sim, cluster) = cluster("v1.7.3", |sim| {
+        for name in names {
+            sim.add_machine_on("shop", name, "Always", "n1", &migratable());
+            sim.script_migrations("shop", name, "hang");
+        }
+    })
+    .await;
+    let mut attempt = Attempt::start(&cluster);
+    let asked = |it: &Progress| {
+        it.machines.len() == names.len() && it.machines.iter().all(|it| it.state.text() != "waiting")
+    };
+    attempt.until(asked).await;
+    let away =
+        ScriptedFault::status(500, "failed calling webhook \"virtualmachineinstances-update.kubevirt.io\"");
+    sim.faults().script("PUT", "virtualmachineinstances/a/evacuate/cancel", 1, away);
+    let error = undo::take_back(&cluster, &n1()).await.unwrap_err();
+    assert!(undo::next_step(&error).contains("kubevirt.io=virt-api"), "{error:?}");
+    let asked = |name: &str| {
+        let guest = sim.get(GUESTS, "shop", name).unwrap();
+        let marked = !guest["status"]["evacuationNodeName"].as_str().unwrap_or_default().is_empty();
+        (marked, !guest["metadata"]["annotations"]["pillar-rs/drain-asked"].is_null())
+    };
+    assert_eq!(names.map(asked), [(true, true), (false, false), (false, false)]);
+    undo::take_back(&cluster, &n1()).await.unwrap();
+    assert_eq!(names.map(asked), [(false, false); 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_written_on_a_machine_that_has_moved_is_removed_and_what_its_node_has_written_stays() {
+    let (sim, cluster) = cluster("v1.7.3", |sim| {
+        for name in ["moved", "asked"] {
+            sim.add_machine_on("shop", name, "Always", "n1", &migratable());
+        }
+    })
+    .await;
+    Attempt::start(&cluster).drained().await;
+    let of_n2 = json!({ "node": "n2", "request": "r" }).to_string();
+    sim.edit(GUESTS, "shop", "asked", |it| {
+        it["metadata"]["annotations"]["pillar-rs/drain-asked"] = of_n2.clone().into();
+    });
+    undo::take_back(&cluster, &n1()).await.unwrap();
+    let written = |name: &str| {
+        assert_ne!(node_of(&sim, name), "n1");
+        sim.get(GUESTS, "shop", name).unwrap()["metadata"]["annotations"]["pillar-rs/drain-asked"].clone()
+    };
+    assert_eq!((written("moved"), written("asked")), (Value::Null, Value::from(of_n2)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn d19_a_migration_in_post_copy_runs_on() {
     let (sim, cluster) = moving("v1.7.3", "post-copy").await;
     let in_post_copy = |it: &Value| it["status"]["migrationState"]["mode"] == "PostCopy";

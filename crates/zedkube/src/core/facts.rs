@@ -207,6 +207,18 @@ pub struct AttemptFailure {
     pub marks: Marks,
 }
 
+/// How much of what drains of our node have asked for is to be taken back now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UndoScope {
+    /// Nothing: a drain needs it.
+    #[default]
+    Nothing,
+    /// Migrations of virtual machines.
+    Migrations,
+    /// These, copies of volumes and of Deployments; and machines that drains have stopped start again.
+    All,
+}
+
 /// Our node after a look at it, in which a cordon of ours that had to go was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeLook {
@@ -330,9 +342,8 @@ pub enum Effect {
     Gate(bool),
     /// Watch the node until taints of an outage are on it, or do so no longer.
     Taints(bool),
-    /// Take back what drains of our node asked of virtual machines and volumes, and start again those that they stopped,
-    /// or do so no longer.
-    Leftovers(bool),
+    /// Take back so much of what drains of our node asked for, beside all else; what was begun of another scope ends.
+    Leftovers(UndoScope),
     /// Undo what hooks have done before a drain that has ended without a boot.
     UndoHooks,
     /// Call the hooks that come after a boot.

@@ -22,6 +22,7 @@ pub(crate) use drain::{blocker, kept_marks, marks, ms};
 pub use facts::{
     API_AWAY, AttemptFailure, ClosedWindow, CordonTurn, DrainLogEvent, DrainSuccess, Effect, Event, Force,
     K3sHold, Learned, NodeLook, Pass, RemainingPod, RunId, SiteHold, StartObstacle, UnansweredCall,
+    UndoScope,
 };
 pub use machine::Zedkube;
 pub use nodestatus::Membership;

@@ -285,7 +285,8 @@ impl Zedkube {
         let busy = self.drain.is_active() && !self.drain.is_outside_window();
         let wanted = self.wanted();
         self.cleanup.settle_gate(now, (wanted, busy), &self.node, out);
-        self.cleanup.settle_leftovers(wanted, !busy && self.can_drain(), out);
+        let free = self.may_look() && self.node.member != Membership::Outside;
+        self.cleanup.settle_leftovers(wanted, (free, !busy && self.can_drain()), out);
         self.settle_hooks(wanted, busy, out);
         self.settle_turn(out);
     }

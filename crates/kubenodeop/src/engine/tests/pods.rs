@@ -80,7 +80,7 @@ fn d16_what_was_refused_is_known_at_the_end_with_who_refused_and_each_refuser_ha
     assert_eq!(bench.progress().trouble_step, "do something");
     let mut bench = Bench::started(vec![pod("a")]);
     let text = "500: failed calling webhook \"guard\"".to_owned();
-    bench.reply("a", Reply::Transient { text, retry_after: None });
+    bench.reply("a", Reply::Unanswered { text, retry_after: None });
     assert_eq!((bench.blockers()[0].code, bench.end.clone()), (BlockCode::Webhook, None), "asked again");
 }
 

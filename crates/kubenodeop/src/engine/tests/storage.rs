@@ -1,4 +1,6 @@
-//! The storage guard in an attempt.
+//! The storage guard in an attempt. Pods whose volume has its last copy here: `copies`.
+
+mod copies;
 
 use super::*;
 use crate::changes::watched::WatchedBlockers;
@@ -10,6 +12,7 @@ fn finding(state: VolumeState, percent: Option<u8>) -> VolumeFinding {
         volume: "pvc-1".to_owned(),
         claim: ("shop".to_owned(), "data".to_owned()),
         attached: "n1".to_owned(),
+        here: true,
         elsewhere: vec![],
         percent,
         failed: String::new(),
@@ -63,15 +66,12 @@ fn what_pods_must_stay_for_is_told_when_the_storage_or_a_time_has_changed_and_no
         guard.ask(now, &mut vec![]);
         guard.needs(now).is_some()
     };
-    let table: [(u64, Change, bool); 9] = [
+    let table: [(u64, Change, bool); 7] = [
         (0, |_, _| (), true),
         (1, |_, _| (), false),
-        (2, |guard, now| guard.take_view(now, Ok(Some(last()))), true),
+        (2, |guard, _| guard.take_view(Ok(Some(last()))), true),
         (3, |_, _| (), false),
         (4, |guard, now| guard.asked(now, "pvc-1".to_owned(), Ok(()), &mut vec![]), true),
-        (603, |_, _| (), false),
-        // The copy has not begun.
-        (604, |_, _| (), true),
         (4999, |_, _| (), false),
         (5000, |_, _| (), true),
     ];
@@ -313,107 +313,6 @@ fn d14_an_instance_manager_that_only_passed_volumes_keep_stays_in_place_and_is_n
     // Another volume keeps it too, which nobody lets pass.
     bench.hear(Event::Storage(Ok(Some(passes("its disk is dead", "pvc-2")))));
     assert!(!named(&bench));
-}
-
-fn mounting() -> PodFacts {
-    PodFacts { claims: vec!["data".to_owned()], ..pod("db") }
-}
-
-/// An attempt with a pod that uses the volume and one that does not.
-fn with_pods(storage: StorageView) -> Bench {
-    let there = vec![mounting(), pod("web")];
-    let mut bench = Bench::with(there.clone(), AttemptRules::default(), &Marks::default());
-    bench.hear(Event::Pods(there));
-    assert_eq!(bench.evicted_names(), ["web"], "a pod with a volume waits until the storage is known");
-    becomes(&mut bench, storage);
-    bench
-}
-
-fn state(state: VolumeState, percent: Option<u8>) -> StorageView {
-    StorageView {
-        findings: vec![VolumeFinding { wanted: 2, asked: true, ..finding(state, percent) }],
-        ..StorageView::default()
-    }
-}
-
-#[test]
-fn d14_another_copy_is_asked_for_once_and_the_pod_stays_until_it_is_there() {
-    let mut bench = with_pods(last());
-    assert_eq!(bench.copies, [(bench.now, "pvc-1".to_owned(), 1)]);
-    bench.hear(Event::CopyAsked { volume: "pvc-1".to_owned(), result: Ok(()) });
-    assert_eq!(bench.said.last(), Some(&AttemptLogEvent::CopyAsked("pvc-1".to_owned())));
-    becomes(&mut bench, state(VolumeState::LastCopy(Cause::Degraded), None));
-    bench.pass(secs(500));
-    becomes(&mut bench, state(VolumeState::LastCopy(Cause::Rebuilding), Some(42)));
-    bench.pass(secs(5000));
-    assert_eq!(bench.evicted_names(), ["web"]);
-    let blocker = bench.blockers().remove(0);
-    assert_eq!(blocker.code, BlockCode::Copying);
-    let text = "pod shop/db is not evicted yet: volume shop/data (pvc-1): the last healthy copy is here; another is being rebuilt, 42 %";
-    assert_eq!(blocker.reason, text);
-    becomes(&mut bench, state(VolumeState::Safe, None));
-    assert_eq!((bench.evicted_names(), bench.copies.len()), (vec!["web", "db"], 1));
-}
-
-#[test]
-fn d14_a_copy_that_does_not_begin_holds_its_pod_for_ten_minutes_also_after_a_restart() {
-    let mut bench = with_pods(state(VolumeState::LastCopy(Cause::Degraded), None));
-    bench.pass(secs(599));
-    assert_eq!(bench.evicted_names(), ["web"]);
-    bench.pass(secs(2));
-    assert_eq!(bench.evicted_names(), ["web", "db"]);
-    assert_eq!(bench.copies, [], "it was asked for before the restart");
-}
-
-#[test]
-fn d14_once_it_may_pass_the_pods_go_that_stayed_for_a_copy_and_the_instance_manager_after_them() {
-    for cause in [Cause::Rebuilding, Cause::Full(vec!["node n2".to_owned()])] {
-        let last_copy = Limit { after: Some(secs(100)), then: VolumeAction::GoOn };
-        let there = vec![mounting(), instance_manager()];
-        let rules = AttemptRules { last_copy, ..AttemptRules::default() };
-        let mut bench = Bench::with(there.clone(), rules, &Marks::default());
-        bench.hear(Event::Pods(there));
-        becomes(&mut bench, state(VolumeState::LastCopy(cause), Some(42)));
-        bench.pass(secs(99));
-        assert!(bench.evictions.is_empty());
-        bench.pass(secs(2));
-        assert_eq!(bench.evicted_names(), ["db"]);
-        bench.leave("db");
-        bench.pass(secs(2));
-        assert_eq!(bench.evicted_names(), ["db", "im-1"], "its limit does not begin again");
-    }
-}
-
-#[test]
-fn d14_a_copy_that_cannot_be_asked_for_is_said_and_asked_for_again() {
-    let mut bench = with_pods(last());
-    bench.hear(Event::CopyAsked { volume: "pvc-1".to_owned(), result: Err(failed(permanent())) });
-    assert_eq!(bench.evicted_names(), ["web", "db"]);
-    let words = &bench.progress().storage[0].words;
-    assert!(words.ends_with("; another could not be asked for: call: 403 Forbidden"), "{words}");
-    bench.pass(secs(29));
-    assert_eq!(bench.copies.len(), 1);
-    bench.pass(secs(2));
-    assert_eq!(bench.copies.len(), 2);
-}
-
-#[test]
-fn d14_where_the_cordon_has_copies_made_none_is_asked_for() {
-    for policy in ["block-for-eviction-if-contains-last-replica", "block-for-eviction"] {
-        let bench = with_pods(StorageView { policy: NodeDrainPolicy::parse(policy), ..last() });
-        assert_eq!((bench.copies.len(), bench.evicted_names()), (0, vec!["web", "db"]), "{policy}");
-    }
-    for policy in ["", "allow-if-replica-is-stopped", "always-allow"] {
-        assert_eq!(
-            with_pods(StorageView { policy: NodeDrainPolicy::parse(policy), ..last() }).copies.len(),
-            1,
-            "{policy}"
-        );
-    }
-    for other in [Cause::StrictLocal, Cause::Detached, Cause::AllCordoned, Cause::Degraded, Cause::Migrating]
-    {
-        assert_eq!(with_pods(look(VolumeState::LastCopy(other.clone()))).copies.len(), 0, "{other:?}");
-    }
 }
 
 #[test]

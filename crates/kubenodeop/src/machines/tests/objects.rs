@@ -200,7 +200,8 @@ fn a_pause_counts_unless_its_migration_made_it_and_the_nearest_annotation_on_reb
 #[test]
 fn d19_what_was_asked_is_taken_back_mark_first_and_never_a_migration_in_post_copy() {
     let object = PodRef { namespace: "shop".into(), name: "m".into(), uid: PodUid::new("m") };
-    let one = |marked, migration| AskedOne { guest: named("db"), asked: asked(), marked, migration };
+    let one =
+        |marked, migration| AskedOne { guest: named("db"), asked: asked(), marked, migration, left: None };
     let running = || Migration { object: object.clone(), ..migration("Running") };
     let delete = || Undo::DeleteMigration(object.clone());
     assert_eq!(takes_back(&one(true, Some(running()))), [Undo::ClearMark, delete(), Undo::Forget]);

@@ -71,7 +71,7 @@ impl Bench {
     fn view(&self) -> MachinesView {
         let machines: Vec<VirtualMachine> = self.machines.values().cloned().collect();
         let running = machines.iter().filter(|it| it.migration.as_ref().is_some_and(Migration::runs)).count();
-        MachinesView { settings: settings(), machines, running, cordoned: self.cordoned }
+        MachinesView { settings: settings(), unusual: vec![], machines, running, cordoned: self.cordoned }
     }
 
     fn hear(&mut self, event: Event) {
@@ -265,12 +265,14 @@ fn d12_under_fail_the_attempt_fails_before_anything_is_asked() {
 
 #[test]
 fn an_eviction_that_fails_is_asked_again_with_pauses_and_named() {
-    let down = || Reply::Transient { text: "500: failed calling webhook".into(), retry_after: None };
+    let down = || Reply::Unanswered { text: "500: failed calling webhook".into(), retry_after: None };
     let mut bench = Bench::new(vec![machine("a")]);
     bench.replies = (0..3).map(|_| ("a", down())).collect();
     bench.hear(Event::Tick);
     bench.pass(3);
-    assert_eq!(bench.blockers(), [("virtual machine shop/a".to_owned(), BlockCode::ApiTrouble)]);
+    assert_eq!(bench.blockers(), [("virtual machine shop/a".to_owned(), BlockCode::Webhook)]);
+    let step = bench.stage.blockers().remove(0).next_step();
+    assert!(step.contains("`kubectl get pods -A -l kubevirt.io=virt-api`"), "{step}");
     bench.pass(60);
     assert_eq!((bench.end.clone(), bench.evictions.len()), (Some(Ok(())), 4));
     // Its own webhook refuses, though the condition says that it can be migrated.

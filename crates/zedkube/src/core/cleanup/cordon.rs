@@ -14,7 +14,7 @@ use topics::CordonOwner;
 use super::after_boot::AfterBoot;
 use super::leftovers::Leftovers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{DrainLogEvent, Effect, NodeLook};
+use crate::core::facts::{DrainLogEvent, Effect, NodeLook, UndoScope};
 use crate::limits::COMPLETE_POLL;
 
 /// How the node is to be.
@@ -342,11 +342,22 @@ impl CordonCleanup {
         self.leftovers.trouble().or_else(|| self.after_boot.pods_left())
     }
 
-    /// Has what drains have left taken back once the node is healthy after the boot, whoever else has cordoned it. `idle`:
-    /// no drain needs it as it is.
-    pub(crate) fn settle_leftovers(&mut self, wanted: DesiredNode, idle: bool, out: &mut Vec<Effect>) {
-        let is_given_back = self.seen && self.cordon != CordonOwner::Ours && self.after_boot.was_open();
-        self.leftovers.settle(idle && wanted == DesiredNode::Schedulable && is_given_back, out);
+    /// Has what drains have left taken back: migrations once no drain needs our cordon and the node may be looked at
+    /// (`free`), all else once the node is healthy after the boot, whoever else has cordoned it, and no drain needs it as it
+    /// is (`idle`).
+    pub(crate) fn settle_leftovers(
+        &mut self,
+        wanted: DesiredNode,
+        (free, idle): (bool, bool),
+        out: &mut Vec<Effect>,
+    ) {
+        let is_uncordoned = self.seen && self.cordon != CordonOwner::Ours && self.after_boot.was_open();
+        let scope = match wanted {
+            DesiredNode::Schedulable if free && idle && is_uncordoned => UndoScope::All,
+            DesiredNode::Schedulable if free => UndoScope::Migrations,
+            DesiredNode::Schedulable | DesiredNode::Cordoned | DesiredNode::Drained => UndoScope::Nothing,
+        };
+        self.leftovers.settle(scope, out);
     }
 
     /// Watches the gate as long as something is to be waited for. `busy`: a drain is under way.

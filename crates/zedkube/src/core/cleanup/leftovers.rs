@@ -1,30 +1,34 @@
-//! What drains of our node have asked of virtual machines and of volumes: taken back once the node is schedulable again,
-//! and beside it. It holds nothing up.
+//! What drains of our node have asked of virtual machines and of volumes: migrations are taken back as soon as no drain needs
+//! them, the rest once the node is schedulable again. It holds nothing up: the removal of our cordon waits for nobody.
 //!
 //! Not here: the calls (`left_behind`). Pure: no clock, no I/O, no task.
 
-use crate::core::facts::{DrainLogEvent, Effect};
+use crate::core::facts::{DrainLogEvent, Effect, UndoScope};
 
 /// How far that is.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Leftovers {
-    wanted: bool,
+    wanted: UndoScope,
     /// What is in the way, and what a person can do.
     trouble: (String, String),
 }
 
 impl Leftovers {
-    /// It is to be done, or no longer.
-    pub(super) fn settle(&mut self, wanted: bool, out: &mut Vec<Effect>) {
-        if wanted != self.wanted {
-            *self = Self { wanted, ..Self::default() };
-            out.push(Effect::Leftovers(wanted));
+    /// So much is to be done from now on.
+    pub(super) fn settle(&mut self, wanted: UndoScope, out: &mut Vec<Effect>) {
+        if wanted == self.wanted {
+            return;
         }
+        self.wanted = wanted;
+        if wanted == UndoScope::Nothing {
+            self.trouble = (String::new(), String::new());
+        }
+        out.push(Effect::Leftovers(wanted));
     }
 
     /// Hears what is in the way.
     pub(crate) fn hear(&mut self, trouble: (String, String), out: &mut Vec<Effect>) {
-        if self.wanted && self.trouble != trouble {
+        if self.wanted != UndoScope::Nothing && self.trouble != trouble {
             out.push(Effect::Say(DrainLogEvent::Leftovers(trouble.0.clone())));
             self.trouble = trouble;
         }

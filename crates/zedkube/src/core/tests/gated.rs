@@ -12,7 +12,7 @@ use step::Core as _;
 use topics::{ClusterKnown, DrainJournal, DrainPhase, DrainStatus, Requester};
 
 use super::bench::{Bench, T0, alone, gate, request};
-use super::{DrainLogEvent, Effect, Event, Membership, NodeLook};
+use super::{DrainLogEvent, Effect, Event, Membership, NodeLook, RunId, UndoScope};
 use crate::limits::Limits;
 
 fn report(bench: &Bench, layer: Option<Layer>, taints: &[&str], repairs: &[&str]) -> Event {
@@ -410,9 +410,9 @@ fn d12_machines_are_given_back_once_the_gate_is_open_also_beside_a_cordon_of_som
     for seen in [NodeLook::Open, NodeLook::Foreign] {
         let mut bench = booted();
         bench.look(seen);
-        assert!(!bench.last.contains(&Effect::Leftovers(true)), "the gate is shut");
+        assert!(!bench.last.contains(&Effect::Leftovers(UndoScope::All)), "the gate is shut");
         bench.hear(report(&bench, None, &[], &[]));
-        assert!(bench.last.contains(&Effect::Leftovers(true)));
+        assert!(bench.last.contains(&Effect::Leftovers(UndoScope::All)));
         let said = ("403".to_owned(), "give the role".to_owned());
         bench.hear(Event::Leftovers(said.0, said.1));
         let progress = bench.core.progress();
@@ -421,5 +421,24 @@ fn d12_machines_are_given_back_once_the_gate_is_open_also_beside_a_cordon_of_som
         assert!(bench.core.cleanup.is_healthy());
         bench.hear(Event::Leftovers(String::new(), String::new()));
         assert!(!bench.core.progress().reason.contains("machines"));
+    }
+}
+
+#[test]
+fn d19_migrations_are_taken_back_beside_the_look_that_removes_our_cordon_and_neither_waits_for_the_other() {
+    let ends: [fn(&mut Bench, RunId); 2] =
+        [|bench, _| bench.hear(Event::Request(Requester::DeviceOp, None)), |bench, run| bench.fail_all(run)];
+    for end in ends {
+        let (mut bench, run) = Bench::draining(Requester::DeviceOp);
+        end(&mut bench, run);
+        // The gate after the boot is still shut here.
+        assert!(bench.last.contains(&Effect::Leftovers(UndoScope::Migrations)), "{:?}", bench.last);
+        assert!(may_open(&bench).is_some(), "{:?}", bench.last);
+        bench.hear(Event::Leftovers("cancel the evacuation: 503".to_owned(), "look at virt-api".to_owned()));
+        bench.look(NodeLook::Open);
+        assert!(bench.last.contains(&Effect::Say(DrainLogEvent::CordonRemoved)), "{:?}", bench.last);
+        assert!(!bench.last.iter().any(|it| matches!(it, Effect::Leftovers(_))), "it goes on");
+        let progress = bench.core.progress();
+        assert!(!progress.reason.contains("cannot be read"), "{}", progress.reason);
     }
 }

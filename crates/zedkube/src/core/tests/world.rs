@@ -15,7 +15,7 @@ use topics::{
 };
 
 use super::bench::{alone, booted_at, done_with, failed};
-use super::{Candidacy, Effect, Event, Force, Membership, RunId, Zedkube};
+use super::{Candidacy, Effect, Event, Force, Membership, RunId, UndoScope, Zedkube};
 use crate::limits::Limits;
 
 pub(super) const ALL: [Requester; 4] =
@@ -60,8 +60,8 @@ pub(super) struct World {
     pub(super) watching: bool,
     /// The node is watched for taints.
     pub(super) sentry: bool,
-    /// What a drain did to virtual machines is undone.
-    pub(super) machines: bool,
+    /// What a drain did to virtual machines is undone so far.
+    pub(super) undone: UndoScope,
     /// What was reported of it last: whether it is open.
     pub(super) gate: Option<bool>,
     pub(super) late: Vec<Event>,
@@ -112,7 +112,7 @@ impl World {
             look: None,
             watching: false,
             sentry: false,
-            machines: false,
+            undone: UndoScope::Nothing,
             gate: None,
             late: Vec::new(),
             reports: 0,
@@ -230,10 +230,13 @@ impl World {
                     assert!(!wanted || !self.watching && self.task.is_none(), "two watches of the node");
                     self.sentry = wanted;
                 }
-                Effect::Leftovers(wanted) => {
-                    assert_ne!(wanted, self.machines, "undone twice, or not at all");
-                    assert!(!wanted || self.task.is_none(), "a drain loses its machines");
-                    self.machines = wanted;
+                Effect::Leftovers(scope) => {
+                    assert_ne!(scope, self.undone, "undone twice, or not at all");
+                    let is_drain =
+                        matches!(self.task, Some(Task::Cordon(_) | Task::Drain(_) | Task::Await(_)));
+                    assert!(scope == UndoScope::Nothing || !is_drain, "a drain loses its migrations");
+                    assert!(scope != UndoScope::All || self.task.is_none(), "a drain loses its machines");
+                    self.undone = scope;
                 }
                 Effect::Candidacy(candidacy) => self.candidacy = Some(candidacy),
                 // Nodes take no turns here.
@@ -391,7 +394,7 @@ impl World {
 
     pub(super) fn restart(&mut self, other_boot: bool, order: usize) {
         self.cancel();
-        (self.watching, self.sentry, self.machines, self.gate) = (false, false, false, None);
+        (self.watching, self.sentry, self.undone, self.gate) = (false, false, UndoScope::Nothing, None);
         self.late.clear();
         self.progress = None;
         self.candidacy = None;

@@ -1,0 +1,160 @@
+//! Pods whose volume has its last healthy copy on our node: they stay up until another one is healthy.
+
+use super::*;
+
+fn mounting() -> PodFacts {
+    PodFacts { claims: vec!["data".to_owned()], ..pod("db") }
+}
+
+/// An attempt with a pod that uses the volume and one that does not.
+fn with_pods(storage: StorageView) -> Bench {
+    let there = vec![mounting(), pod("web")];
+    let mut bench = Bench::with(there.clone(), AttemptRules::default(), &Marks::default());
+    bench.hear(Event::Pods(there));
+    assert_eq!(bench.evicted_names(), ["web"], "a pod with a volume waits until the storage is known");
+    becomes(&mut bench, storage);
+    bench
+}
+
+fn state(state: VolumeState, percent: Option<u8>) -> StorageView {
+    StorageView {
+        findings: vec![VolumeFinding { wanted: 2, asked: true, ..finding(state, percent) }],
+        ..StorageView::default()
+    }
+}
+
+#[test]
+fn d14_another_copy_is_asked_for_once_and_the_pod_stays_until_it_is_there() {
+    let mut bench = with_pods(last());
+    assert_eq!(bench.copies, [(bench.now, "pvc-1".to_owned(), 1)]);
+    bench.hear(Event::CopyAsked { volume: "pvc-1".to_owned(), result: Ok(()) });
+    assert_eq!(bench.said.last(), Some(&AttemptLogEvent::CopyAsked("pvc-1".to_owned())));
+    becomes(&mut bench, state(VolumeState::LastCopy(Cause::Degraded), None));
+    bench.pass(secs(500));
+    becomes(&mut bench, state(VolumeState::LastCopy(Cause::Rebuilding), Some(42)));
+    bench.pass(secs(5000));
+    assert_eq!(bench.evicted_names(), ["web"]);
+    let blocker = bench.blockers().remove(0);
+    assert_eq!(blocker.code, BlockCode::Copying);
+    let text = "pod shop/db is not evicted yet: volume shop/data (pvc-1): the last healthy copy is here; another is being rebuilt, 42 %";
+    assert_eq!(blocker.reason, text);
+    becomes(&mut bench, state(VolumeState::Safe, None));
+    assert_eq!((bench.evicted_names(), bench.copies.len()), (vec!["web", "db"], 1));
+}
+
+#[test]
+fn d14_a_pod_stays_up_until_another_copy_is_healthy_in_each_policy_and_for_each_cause() {
+    let causes = [
+        (Cause::Enough, BlockCode::Copying),
+        (Cause::Degraded, BlockCode::Copying),
+        (Cause::Rebuilding, BlockCode::Copying),
+        (Cause::Migrating, BlockCode::Copying),
+        (Cause::StrictLocal, BlockCode::StrictLocal),
+        (Cause::AllCordoned, BlockCode::AllCordoned),
+        (Cause::NoOtherNode, BlockCode::LastCopy),
+        (Cause::Behind(vec!["node n2 is cordoned".to_owned()]), BlockCode::LastCopy),
+        (Cause::NoPlace("no room".to_owned()), BlockCode::NoRoom),
+        (Cause::Full(vec!["node n2".to_owned()]), BlockCode::VolumeFull),
+    ];
+    for policy in NodeDrainPolicy::WORDS {
+        for (cause, code) in &causes {
+            let of = |state, here| StorageView {
+                policy: NodeDrainPolicy::parse(policy),
+                findings: vec![VolumeFinding { here, ..finding(state, None) }],
+                ..StorageView::default()
+            };
+            let last = || VolumeState::LastCopy(cause.clone());
+            let mut bench = with_pods(of(last(), true));
+            bench.pass(secs(5000));
+            assert_eq!(bench.evicted_names(), ["web"], "{policy} {cause:?}");
+            let codes: Vec<BlockCode> = bench.blockers().iter().map(|it| it.code).collect();
+            assert!(codes.contains(code), "{policy} {cause:?}: {codes:?}");
+            becomes(&mut bench, of(VolumeState::Safe, true));
+            assert_eq!(bench.evicted_names(), ["web", "db"], "{policy} {cause:?}");
+            // Attached on another node the pod here does not serve it.
+            assert_eq!(with_pods(of(last(), false)).evicted_names(), ["web", "db"], "{policy} {cause:?}");
+        }
+    }
+}
+
+#[test]
+fn d14_a_pod_stays_whichever_comes_first_the_event_of_our_request_or_its_answer() {
+    let seen = [
+        last(),
+        state(VolumeState::LastCopy(Cause::Enough), None),
+        state(VolumeState::LastCopy(Cause::Degraded), None),
+        state(VolumeState::LastCopy(Cause::Rebuilding), Some(1)),
+        look(VolumeState::LastCopy(Cause::Degraded)),
+    ];
+    let answers = [None, Some(Ok(())), Some(Err(failed(transient())))];
+    for first in &seen {
+        for answer in &answers {
+            for then in &seen {
+                let mut bench = with_pods(last());
+                becomes(&mut bench, first.clone());
+                if let Some(result) = answer.clone() {
+                    bench.hear(Event::CopyAsked { volume: "pvc-1".to_owned(), result });
+                }
+                becomes(&mut bench, then.clone());
+                bench.pass(secs(5000));
+                assert_eq!(bench.evicted_names(), ["web"], "{first:?}, {answer:?}, {then:?}");
+            }
+        }
+    }
+    // After a restart it is not asked for again.
+    let mut bench = with_pods(state(VolumeState::LastCopy(Cause::Degraded), None));
+    bench.pass(secs(5000));
+    assert_eq!((bench.evicted_names(), bench.copies.len()), (vec!["web"], 0));
+}
+
+#[test]
+fn d14_once_it_may_pass_the_pods_go_that_stayed_for_a_copy_and_the_instance_manager_after_them() {
+    for cause in [Cause::Rebuilding, Cause::Full(vec!["node n2".to_owned()])] {
+        let last_copy = Limit { after: Some(secs(100)), then: VolumeAction::GoOn };
+        let there = vec![mounting(), instance_manager()];
+        let rules = AttemptRules { last_copy, ..AttemptRules::default() };
+        let mut bench = Bench::with(there.clone(), rules, &Marks::default());
+        bench.hear(Event::Pods(there));
+        becomes(&mut bench, state(VolumeState::LastCopy(cause), Some(42)));
+        bench.pass(secs(99));
+        assert!(bench.evictions.is_empty());
+        bench.pass(secs(2));
+        assert_eq!(bench.evicted_names(), ["db"]);
+        bench.leave("db");
+        bench.pass(secs(2));
+        assert_eq!(bench.evicted_names(), ["db", "im-1"], "its limit does not begin again");
+    }
+}
+
+#[test]
+fn d14_a_copy_that_cannot_be_asked_for_is_said_and_asked_for_again() {
+    let mut bench = with_pods(last());
+    bench.hear(Event::CopyAsked { volume: "pvc-1".to_owned(), result: Err(failed(permanent())) });
+    assert_eq!(bench.evicted_names(), ["web"]);
+    assert!(bench.blockers().iter().any(|it| it.code == BlockCode::LastCopy), "{:?}", bench.blockers());
+    let words = &bench.progress().storage[0].words;
+    assert!(words.ends_with("; another could not be asked for: call: 403 Forbidden"), "{words}");
+    bench.pass(secs(29));
+    assert_eq!(bench.copies.len(), 1);
+    bench.pass(secs(2));
+    assert_eq!(bench.copies.len(), 2);
+}
+
+#[test]
+fn d14_where_the_cordon_has_copies_made_none_is_asked_for() {
+    for policy in ["block-for-eviction-if-contains-last-replica", "block-for-eviction"] {
+        let bench = with_pods(StorageView { policy: NodeDrainPolicy::parse(policy), ..last() });
+        assert_eq!(bench.copies.len(), 0, "{policy}");
+    }
+    for policy in ["", "allow-if-replica-is-stopped", "always-allow"] {
+        assert_eq!(
+            with_pods(StorageView { policy: NodeDrainPolicy::parse(policy), ..last() }).copies.len(),
+            1,
+            "{policy}"
+        );
+    }
+    for other in [Cause::StrictLocal, Cause::Detached, Cause::AllCordoned, Cause::Degraded, Cause::Migrating]
+    {
+        assert_eq!(with_pods(look(VolumeState::LastCopy(other.clone()))).copies.len(), 0, "{other:?}");
+    }
+}
