@@ -50,6 +50,7 @@ async fn u1_a_turn_that_an_operator_released_and_a_restored_lease_has_again_take
         who: "operator".to_owned(),
         why: "hangs".to_owned(),
         when: String::new(),
+        earlier: None,
         rest: serde_json::Map::new(),
     };
     let now = agent::Clock::new().wall().to_timestamp();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use kube::Client;
 use kubeapi::{ApiClient, NodeName};
+use kubenodeop::node::CordonSeen;
 use kubenodeop::node::boot::{BootWatch, GateReport, LocalHealth, until_tainted, watch_over};
 use kubenodeop::node::gate::{GateFact, Layer, LayerLimits};
 use kubesim::{ScriptedFault, Sim, SimConfig};
@@ -279,8 +280,25 @@ async fn r5_v2_taints_that_come_back_are_heard_of_by_one_watch_without_a_list() 
         });
     };
     let hour = Duration::from_hours(1);
-    let mut wait = std::pin::pin!(until_tainted(&cluster, &boot));
+    let (seen, cordon) = watch::channel(None);
+    let mut wait = std::pin::pin!(until_tainted(&cluster, &boot, &seen));
     assert!(tokio::time::timeout(hour, wait.as_mut()).await.is_err());
+    assert_eq!(*cordon.borrow(), Some(CordonSeen::None));
+    let ours = json!({ "bootId": "x", "requestedBy": 2, "requestedAt": "t" }).to_string();
+    for (cordoned, mark, shown) in [
+        (true, None, CordonSeen::Foreign),
+        (true, Some(&ours), CordonSeen::Ours),
+        (false, Some(&ours), CordonSeen::Marked),
+        (false, None, CordonSeen::None),
+    ] {
+        sim.edit("nodes", "", "n1", |it| {
+            it["spec"]["unschedulable"] = json!(cordoned);
+            it["metadata"]["annotations"] =
+                mark.map_or(json!({}), |mark| json!({ "pillar-rs/cordon-owner": mark }));
+        });
+        assert!(tokio::time::timeout(Duration::from_secs(2), wait.as_mut()).await.is_err());
+        assert_eq!(*cordon.borrow(), Some(shown));
+    }
     taint("n2", "node.kubernetes.io/unreachable");
     taint("n1", "example.com/mine");
     assert!(tokio::time::timeout(hour, wait.as_mut()).await.is_err(), "another node's, and another key");

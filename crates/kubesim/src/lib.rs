@@ -44,6 +44,8 @@ pub struct SimConfig {
     pub rebuild_time: Duration,
     /// From one renewal of its lease by a kubelet to the next.
     pub renew_every: Duration,
+    /// From a node's power off to its being not Ready: 40 to 50 s of a real node controller.
+    pub not_ready_after: Duration,
     /// From a node's power off to the taints of a node that cannot be reached.
     pub unreachable_after: Duration,
     /// Those taints stay when the node is Ready again, as they do after some outages.
@@ -63,6 +65,7 @@ impl Default for SimConfig {
             phase_time: Duration::from_millis(200),
             rebuild_time: Duration::from_secs(2),
             renew_every: Duration::from_secs(10),
+            not_ready_after: Duration::ZERO,
             unreachable_after: Duration::from_secs(40),
             stale_taints: false,
             history: 10_000,
@@ -77,6 +80,10 @@ pub struct Sim {
     shared: Arc<SimShared>,
     _tasks: Arc<Mutex<JoinSet<()>>>,
 }
+
+/// All objects of a cluster at one moment.
+#[derive(Clone)]
+pub struct EtcdSnapshot(ObjectStore);
 
 /// What the API and the controllers share.
 pub(crate) struct SimShared {
@@ -225,6 +232,30 @@ impl Sim {
     /// Removes an object at once; false when there is none.
     pub fn remove(&self, resource: &str, namespace: &str, name: &str) -> bool {
         self.shared.write(|store| store.remove(resource, namespace, name).is_some())
+    }
+
+    /// All objects as they are, as a snapshot of etcd.
+    pub fn snapshot(&self) -> EtcdSnapshot {
+        EtcdSnapshot(self.shared.store().clone())
+    }
+
+    /// Etcd is restored: objects, their versions and that of the store are as they were. Watches of what came later get 410,
+    /// machines have power, and reach the API, as before.
+    pub fn restore(&self, snapshot: &EtcdSnapshot) {
+        self.shared.write(|store| {
+            let nodes: Vec<Value> = store.list("nodes").cloned().collect();
+            *store = snapshot.0.clone();
+            for node in nodes {
+                store.edit("nodes", "", &store::name(&node), |it| {
+                    let switches = ["kubesim/power", "kubesim/network"];
+                    for (switch, is) in switches.map(|it| (it, &node["metadata"]["annotations"][it])) {
+                        if is.is_string() {
+                            it["metadata"]["annotations"][switch] = is.clone();
+                        }
+                    }
+                });
+            }
+        });
     }
 
     /// Forgets all changes so far: watches that continue from an older version get 410.

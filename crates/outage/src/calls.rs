@@ -3,7 +3,6 @@
 //! Not here: when, and what an answer means (`turn`). Every call has a deadline; dropping one leaves open whether it was
 //! carried out. Sources: spec/cluster-lock.md 2 and 3.2.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::stream::{Stream, StreamExt};
@@ -23,16 +22,16 @@ use kubeapi::watch::{FollowNews, Manner, Update, WatchScope, follow_in, jitter_s
 use kubeapi::{ApiClient, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
-use step::Mono;
+use step::{Inserted as _, Mono};
 use tokio::sync::watch;
 
 use crate::margin::facts::ServerNode;
 use crate::turn::event::{ReadError, RecordWritten};
+use crate::turn::pulses::Pulse;
+pub use crate::turn::pulses::Pulses;
 use crate::turn::record::{LEASE, RecordSnapshot, RecordWrite, TurnRecord};
 use crate::turn::rule::{CordonMark, IGNORE_ANNOTATION, TurnNode};
 
-/// A kubelet whose lease has not moved for so long is away: four of its renewals.
-const UNMOVED: Duration = Duration::from_secs(40);
 /// How long one watch of the Lease is kept open: waiting costs one request in so long.
 const SLOT: Duration = Duration::from_secs(600);
 /// The namespace of the kubelets' leases.
@@ -135,26 +134,6 @@ fn changes(cluster: &ApiClient, seed: u64) -> impl Stream<Item = Option<Box<Reco
     })
 }
 
-/// How long the lease of each kubelet has not moved, by our own clock.
-#[derive(Debug, Default)]
-pub struct Pulses(BTreeMap<String, (String, Mono)>);
-
-impl Pulses {
-    fn take(&mut self, now: Mono, leases: Vec<Known>) {
-        let before = std::mem::take(&mut self.0);
-        for lease in leases {
-            let name = lease.metadata.name.unwrap_or_default();
-            let version = lease.metadata.resource_version.unwrap_or_default();
-            let since = before.get(&name).filter(|(old, _)| *old == version).map_or(now, |(_, since)| *since);
-            self.0.insert(name, (version, since));
-        }
-    }
-
-    fn is_unmoved(&self, now: Mono, node: &str) -> bool {
-        self.0.get(node).is_some_and(|(_, since)| now.since(*since) >= UNMOVED)
-    }
-}
-
 /// A node of the list.
 #[derive(Debug, Clone)]
 struct NodeItem {
@@ -182,7 +161,7 @@ impl<'de> Deserialize<'de> for NodeItem {
                 tie_breaker: meta["labels"][TIE_BREAKER_LABEL] == "true",
                 server: is_server(has),
                 etcd: has(ETCD),
-                lease_unmoved: false,
+                pulse: Pulse::Unknown,
                 being_deleted: !meta["deletionTimestamp"].is_null(),
                 out_of_service: items(&spec["taints"]).iter().any(|it| it["key"] == OUT_OF_SERVICE),
                 ignored: note(IGNORE_ANNOTATION).is_some(),
@@ -209,14 +188,15 @@ fn nodes_scope() -> WatchScope {
     WatchScope::all("nodes", Node::url_path(&(), None))
 }
 
-/// All nodes of one moment for a reader that stays for no time: the kubelets' signs of life take 40 s, so nobody counts
-/// as silent. With each node what [`IGNORE_ANNOTATION`] says.
+/// All nodes of one moment for a reader that stays for no time: whether a kubelet lives takes longer to see, so each counts
+/// as if it did. With each node what [`IGNORE_ANNOTATION`] says.
 ///
 /// # Errors
 /// No answer.
 pub async fn glance(cluster: &ApiClient) -> Result<Vec<(TurnNode, Option<String>)>, ReadError> {
     let nodes = nodes_scope().list_all::<NodeItem>(cluster).await.map_err(|it| silent(&it))?;
-    Ok(nodes.items.into_iter().map(|it| (it.seen, it.away)).collect())
+    let seen = |it: NodeItem| (TurnNode { pulse: Pulse::Moving, ..it.seen }, it.away);
+    Ok(nodes.items.into_iter().map(seen).collect())
 }
 
 /// A node and what an operator says of it, for a write that names the version.
@@ -268,11 +248,15 @@ pub async fn look(cluster: &ApiClient, pulses: &mut Pulses, now: Mono) -> Result
     let (nodes, kubelets) =
         futures::try_join!(nodes.list_all::<NodeItem>(cluster), kubelets.list_all::<Known>(cluster))
             .map_err(|it| silent(&it))?;
-    pulses.take(now, kubelets.items);
+    let leases = kubelets.items.into_iter().map(|it| it.metadata);
+    let mut leases =
+        leases.map(|it| (it.name.unwrap_or_default(), it.resource_version.unwrap_or_default())).into_map();
+    let lease = |it: &NodeItem| (it.seen.name.clone(), leases.remove(&it.seen.name).unwrap_or_default());
+    pulses.take(now, nodes.items.iter().map(lease));
     let mut looked = NodeListing::default();
     for NodeItem { mut seen, mut server, .. } in nodes.items {
-        seen.lease_unmoved = pulses.is_unmoved(now, &seen.name);
-        server.lease_moving = !seen.lease_unmoved;
+        seen.pulse = pulses.of(now, &seen.name);
+        server.lease_moving = seen.pulse != Pulse::Still;
         looked.nodes.push(seen);
         looked.servers.push(server);
     }

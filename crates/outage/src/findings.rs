@@ -38,12 +38,9 @@ pub(crate) fn of(record: &TurnRecord, node: &str) -> Vec<Finding> {
 
 /// What to do about another node's turn.
 pub fn next_of(holder: &Holder) -> String {
-    let (node, fence) = (&holder.node, holder.fence);
+    let node = &holder.node;
     if holder.phase == Phase::Failed {
-        return format!(
-            "it keeps its turn until a person decides: zedbox lock status; once that node is well, zedbox lock release \
-             {node} --fence {fence} --reason TEXT"
-        );
+        return format!("it keeps its turn until a person decides: zedbox lock status --node {node}");
     }
     "wait until it is back: zedbox lock status".to_owned()
 }

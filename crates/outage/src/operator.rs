@@ -12,8 +12,9 @@ use kubeapi::{ApiClient, NodeName};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-use crate::calls;
+use crate::calls::{self, VersionedNode};
 use crate::turn::event::{ReadError, RecordWritten};
+use crate::turn::rebuild::{LeaseMemory, rebuild};
 use crate::turn::record::{BadRecord, LEASE, RecordSnapshot, RecordWrite, TurnRecord};
 use crate::turn::rule::{self, OperatorRefusal, TurnNode, TurnReading};
 
@@ -102,7 +103,8 @@ pub async fn change(
         } else {
             // Whoever makes the Lease brings in the nodes that are cordoned in a turn of an earlier one.
             let nodes = calls::glance(cluster).await?.into_iter().map(|(node, _)| node).collect();
-            (None, rule::rebuild(&TurnReading { held: None, nodes }).unwrap_or_default())
+            let reading = TurnReading { held: None, nodes };
+            (None, rebuild(&reading, &LeaseMemory::default(), None).unwrap_or_default())
         };
         let after = edit(&before)?;
         if after == before {
@@ -117,7 +119,7 @@ pub async fn change(
     Err(Failed::Outrun(format!("lease {APP_NAMESPACE}/{LEASE}")))
 }
 
-/// Marks a node as away, so that it does not count as down; `None` removes the mark. What the mark said before.
+/// Marks a node as away, so that it does not count as down; `None` removes the mark. The node as it was before.
 ///
 /// # Errors
 /// [`Failed`]; [`OperatorRefusal::Member`] for a member of etcd. Dropping it leaves open whether it was written.
@@ -125,18 +127,18 @@ pub async fn mark(
     cluster: &ApiClient,
     name: &NodeName,
     away: Option<&AwayMark>,
-) -> Result<Option<String>, Failed> {
+) -> Result<VersionedNode, Failed> {
     for _ in 0..TRIES {
         let node = calls::named(cluster, name).await?;
         if away.is_some() {
             rule::may_ignore(&node.seen)?;
         } else if node.away.is_none() {
-            return Ok(None);
+            return Ok(node);
         }
         let text = away.map(serde_json::to_string).transpose();
         let text = text.map_err(|why| Failed::NoAnswer(format!("write the mark as JSON: {why}")))?;
         match calls::mark(cluster, &node, text.as_deref()).await {
-            Ok(true) => return Ok(node.away),
+            Ok(true) => return Ok(node),
             Ok(false) => sleep(AGAIN).await,
             Err(ReadError::NoAnswer(why) | ReadError::Refused(why)) => return Err(Failed::InDoubt(why)),
             Err(ReadError::BadRecord(why)) => return Err(Failed::BadRecord(why)),

@@ -55,6 +55,10 @@ pub enum Fault {
     TurnLastLook,
     /// A record with a fence below that of a cordon is not rebuilt.
     TurnFence,
+    /// A kubelet whose lease was read once counts as one that renews it.
+    FirstReading,
+    /// A Lease that is older than the one that was seen makes a node forget who held a turn.
+    OlderLease,
 }
 
 #[cfg(feature = "planted-faults")]

@@ -434,7 +434,10 @@ impl Hands for Shell {
                 let hooks = self.hooks.clone();
                 self.tasks.events(AFTER_BOOT, move |outbox| hooks.after_boot(outbox));
             }
-            Effect::Taints(true) => self.tasks.start(TAINTS, self.work.clone().taints()),
+            Effect::Taints(true) => {
+                let work = self.work.clone();
+                self.tasks.events(TAINTS, move |outbox| work.taints(outbox));
+            }
             Effect::Taints(false) => self.tasks.cancel(TAINTS),
             Effect::Say(said) => {
                 if matches!(said, DrainLogEvent::CordonRemoved) {

@@ -369,10 +369,15 @@ impl TaskContext {
         Ok(BootWatch { node, device_uuid, boot_id, limits: self.limits.gate(), lost, addresses })
     }
 
-    /// Watches our node until taints of an outage are on it. Dropping it loses nothing.
-    pub(crate) async fn taints(self) -> Option<Event> {
-        let boot = self.boot().ok()?;
-        Some(Event::Tainted(boot::until_tainted(&self.cluster, &boot).await))
+    /// Watches our node until taints of an outage are on it, and says how its cordon is. Dropping it loses nothing.
+    pub(crate) async fn taints(self, outbox: Outbox<Event>) {
+        let Ok(boot) = self.boot() else { return };
+        let (sender, receiver) = watch::channel(None);
+        let tainted = tokio::select! {
+            tainted = boot::until_tainted(&self.cluster, &boot, &sender) => tainted,
+            () = pass_on(receiver, outbox.clone(), |it| Event::CordonSeen(it.unwrap_or_default())) => return,
+        };
+        outbox.send(Event::Tainted(tainted)).await;
     }
 
     /// Looks at the node, and with `uncordon` removes a cordon of ours that may go: that waits for nobody but the API server.

@@ -1,13 +1,14 @@
 //! The keeper of one node's turn, as `outage::keeper` runs it: the real `Turn`, one call at a time, what it is asked and
 //! what it says.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use outage::keeper::{Ask, TurnRequest};
 use outage::turn::Turn;
 use outage::turn::event::{
     Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, TurnWait, Unconfirmed,
 };
+use outage::turn::pulses::Pulses;
 use outage::turn::record::{Class, Phase, RecordSnapshot};
 use outage::turn::rule::{Me, TurnRule};
 use step::{Core as _, Mono};
@@ -38,6 +39,9 @@ pub(crate) struct Keeper {
     /// The version that the watch has shown last; `None` before its first word.
     pub(crate) shown: Option<Option<String>>,
     servers_out: Option<Vec<String>>,
+    /// The leases of kubelets as it has read them, and the version of each, one of two by turns.
+    pub(crate) pulses: Pulses,
+    beats: BTreeMap<String, bool>,
 }
 
 impl Keeper {
@@ -56,6 +60,8 @@ impl Keeper {
             idle: false,
             shown: None,
             servers_out: None,
+            pulses: Pulses::default(),
+            beats: BTreeMap::new(),
         }
     }
 
@@ -191,6 +197,16 @@ impl Keeper {
         self.answer(now, answer);
     }
 
+    /// Reads the leases of the kubelets: of each node its name, and whether its machine is on.
+    pub(crate) fn read_leases(&mut self, now: Mono, nodes: &[(String, bool)]) {
+        for (name, on) in nodes {
+            *self.beats.entry(name.clone()).or_default() ^= *on;
+        }
+        let version =
+            |(name, beat): (&String, &bool)| (name.clone(), if *beat { "tick" } else { "tock" }.to_owned());
+        self.pulses.take(now, self.beats.iter().map(version));
+    }
+
     /// The watch shows this Lease.
     pub(crate) fn watch(&mut self, now: Mono, lease: Option<&RecordSnapshot>) {
         self.shown = Some(lease.map(|it| it.resource_version.clone()));
@@ -207,7 +223,7 @@ impl Keeper {
         let text = self.carried.as_ref().map(|it| format!("{it:?}"));
         let carried = text.and_then(|it| it.split_once(',').map(|(_, result)| result.to_owned()));
         let levels = (&self.want, self.gate, &self.phase, self.failed, self.idle, &self.shown);
-        (&self.turn, write, carried, &self.told, &self.waits, levels)
+        (&self.turn, write, carried, &self.told, &self.waits, levels, &self.pulses)
     }
 }
 

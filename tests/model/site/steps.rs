@@ -268,6 +268,7 @@ impl Site {
             who: text(),
             why: "gone".to_owned(),
             when: text(),
+            earlier: None,
             rest: serde_json::Map::new(),
         };
         let record = rule::release(&held.record, forced).ok()?;

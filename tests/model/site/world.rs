@@ -237,8 +237,14 @@ impl Site {
         Me { node: Self::name(nth), uid: Self::uid(nth), boot_id, server: self.is_server(nth) }
     }
 
-    /// The nodes as device `by` reads them; who is a holder for it is asked for a word of its own.
-    fn nodes(&self, by: usize) -> Vec<TurnNode> {
+    /// The nodes as device `by` reads them; who is a holder for it is asked for a word of its own. Each kubelet that is there
+    /// has renewed its lease since the reading before.
+    fn nodes(&mut self, by: usize) -> Vec<TurnNode> {
+        let there: Vec<(String, bool)> =
+            self.members.iter().enumerate().map(|(nth, it)| (Self::name(nth), it.off.is_none())).collect();
+        self.with_keeper(by, |keeper, now| keeper.read_leases(now, &there));
+        let at = self.now(by);
+        let pulses = self.members[by].keeper.as_ref().map(|it| &it.pulses);
         let turn = self.members[by].keeper.as_ref().and_then(|it| it.turn.as_ref());
         let holders = turn.map(outage::turn::Turn::other_holders).unwrap_or_default();
         let seen = |(nth, it): (usize, &Arc<Member>)| {
@@ -253,7 +259,7 @@ impl Site {
                 tie_breaker: false,
                 server: self.is_server(nth),
                 etcd: self.is_server(nth),
-                lease_unmoved: away,
+                pulse: pulses.map(|it| it.of(at, &name)).unwrap_or_default(),
                 being_deleted: false,
                 out_of_service: false,
                 ignored: false,

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
+use crate::node::cordon::CordonSeen;
 use crate::node::gate::{Gate, GateFact, GateNode, GateStatus, Layer, LayerLimits, LeaseSeen};
 use crate::storage::VolumesSeen;
 use crate::{node, node::taints, storage};
@@ -90,6 +91,8 @@ pub struct GateReport {
     pub repairs: BTreeMap<String, u32>,
     /// Pods that the former boot has left.
     pub leftovers: LeftoverPods,
+    /// The cordon of the node; `None` before the first look.
+    pub cordon: Option<CordonSeen>,
 }
 
 /// Watches over the gate and removes stale taints, for as long as the future is kept; it never ends. `local` says
@@ -145,19 +148,31 @@ pub async fn watch_over<W: Future<Output = String>>(
         let asked_at = if gate.is_away() { ask_at } else { upper.due(&gate, now) };
         let wake = [gate.due(now), devices_at, Some(asked_at)].into_iter().flatten().fold(look_at, Ord::min);
         tokio::select! {
-            Some(fact) = facts.next() => gate.hear(clock(), fact),
+            Some(fact) = facts.next() => {
+                if let GateFact::Node(node) = &fact {
+                    report.send_if_modified(|held| step::update(&mut held.cordon, Some(node.cordon)));
+                }
+                gate.hear(clock(), fact);
+            }
             () = sleep(wake.since(now)) => {}
         }
     }
 }
 
-/// Ends when taints of an outage are on our node, and says which. It keeps one watch open, of our Node object alone,
-/// and lists once. Dropping the future loses nothing.
-pub async fn until_tainted(cluster: &ApiClient, boot: &BootWatch) -> Vec<String> {
+/// Ends when taints of an outage are on our node, and says which; until then `cordon` has its cordon. It keeps one watch
+/// open, of our Node object alone, and lists once. Dropping the future loses nothing.
+pub async fn until_tainted(
+    cluster: &ApiClient,
+    boot: &BootWatch,
+    cordon: &watch::Sender<Option<CordonSeen>>,
+) -> Vec<String> {
     let mut facts = node_facts(cluster, boot);
     loop {
         match facts.next().await {
             Some(GateFact::Node(GateNode { taints, .. })) if !taints.is_empty() => return taints,
+            Some(GateFact::Node(node)) => {
+                cordon.send_if_modified(|held| step::update(held, Some(node.cordon)));
+            }
             Some(_) => {}
             None => return std::future::pending().await,
         }
@@ -258,10 +273,11 @@ fn node_fact(boot: &BootWatch, heard: Update<NodeObject>) -> GateFact {
         return GateFact::Trouble(Layer::Node, "there is no such Node object".to_owned());
     };
     match node::owned(&node, &boot.device_uuid) {
-        Ok(_) => GateFact::Node(GateNode {
+        Ok(facts) => GateFact::Node(GateNode {
             not_ready: node::not_ready(&node),
             taints: taints::of_outage(&node),
             addresses: addresses(&node),
+            cordon: facts.seen(),
             volumes: node::recorded_volumes(&node).filter(|it| it.is_before(&boot.boot_id)),
         }),
         Err(error) => trouble(Layer::Node, &error),

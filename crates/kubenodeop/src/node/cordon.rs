@@ -22,6 +22,20 @@ pub enum Cordon {
     Foreign,
 }
 
+/// The cordon of a node as a watch shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum CordonSeen {
+    /// None.
+    #[default]
+    None,
+    /// One of ours.
+    Ours,
+    /// Somebody else's, or a tie-breaker's, which stays.
+    Foreign,
+    /// None of ours, and our annotation is there: somebody has left it, or made it up.
+    Marked,
+}
+
 /// The facts about a node that decisions need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFacts {
@@ -57,6 +71,16 @@ pub enum CordonStep {
 }
 
 impl NodeFacts {
+    /// Its cordon, for whoever watches it.
+    pub fn seen(&self) -> CordonSeen {
+        match self.cordon {
+            Cordon::Ours(_) if !self.tie_breaker => CordonSeen::Ours,
+            Cordon::None | Cordon::Foreign if self.annotation.is_some() => CordonSeen::Marked,
+            Cordon::None => CordonSeen::None,
+            Cordon::Ours(_) | Cordon::Foreign => CordonSeen::Foreign,
+        }
+    }
+
     /// Whether it has the control plane or etcd, whatever the value of the label.
     pub fn is_server(&self) -> bool {
         is_server(|it| self.labels.contains_key(it))

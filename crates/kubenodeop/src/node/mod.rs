@@ -11,7 +11,7 @@ pub mod taints;
 #[cfg(test)]
 mod tests;
 
-pub use cordon::{Cordon, NodeFacts};
+pub use cordon::{Cordon, CordonSeen, NodeFacts};
 
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::ObjectList;

@@ -39,11 +39,13 @@ pub(crate) fn node(
     let what = TimerKey::Node(name(&node), uid(&node));
     let renewal = TimerKey::Renewal(name(&node), uid(&node));
     let lost = TimerKey::Lost(name(&node), uid(&node));
+    let silent = TimerKey::Silent(name(&node), uid(&node));
     let is_ready = is_true(&node, "Ready");
     if !has_power(&node) || is_cut(&node) {
         timers.cancel(&what);
         timers.cancel(&renewal);
-        if is_ready {
+        let after = config.not_ready_after;
+        if is_ready && (after.is_zero() || timers.is_due(silent, now, after)) {
             set_ready(store, "nodes", &node, false);
         }
         if !is_away(&node) && timers.is_due(lost, now, config.unreachable_after) {
@@ -52,6 +54,7 @@ pub(crate) fn node(
         return;
     }
     timers.cancel(&lost);
+    timers.cancel(&silent);
     if timers.is_due(renewal.clone(), now, config.renew_every) {
         renew(store, &name(&node));
         timers.is_due(renewal, now, config.renew_every);

@@ -116,7 +116,10 @@ impl Controllers {
         let now = now();
         for what in self.timers.ripen(now) {
             match what {
-                TimerKey::Node(node, _) | TimerKey::Renewal(node, _) | TimerKey::Lost(node, _) => {
+                TimerKey::Node(node, _)
+                | TimerKey::Renewal(node, _)
+                | TimerKey::Silent(node, _)
+                | TimerKey::Lost(node, _) => {
                     work.nodes.insert(node);
                 }
                 TimerKey::Start(pod, _) | TimerKey::Stop(pod, _) => drop(work.pods.insert(pod)),

@@ -15,6 +15,8 @@ pub(crate) enum TimerKey {
     Node(String, String),
     /// The kubelet of the node of this name and UID renews its lease.
     Renewal(String, String),
+    /// The node of this name and UID is not Ready any more.
+    Silent(String, String),
     /// The node of this name and UID has been away for too long.
     Lost(String, String),
     /// The pod at this place with this UID starts.

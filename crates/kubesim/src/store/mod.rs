@@ -142,11 +142,11 @@ impl ObjectStore {
         self.on_node.get(node).unwrap_or(&NONE).iter()
     }
 
-    /// Changes after `version`, or `None` when they are no longer known.
+    /// Changes after `version`, or `None` when they are no longer known, or not yet, after a restore.
     pub(crate) fn since(&self, version: u64) -> Option<Vec<Changed>> {
         let oldest = self.history.front().map_or(self.version, |first| first.version - 1);
         let start = self.history.partition_point(|it| it.version <= version);
-        (version >= oldest).then(|| self.history.range(start..).cloned().collect())
+        (oldest..=self.version).contains(&version).then(|| self.history.range(start..).cloned().collect())
     }
 
     /// Forgets all changes: watches that ask for older ones get 410.

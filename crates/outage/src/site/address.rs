@@ -19,6 +19,7 @@ use kubeapi::{ApiClient, Error, found};
 use serde_json::Value;
 use tokio::net::TcpStream;
 
+use crate::turn::pulses::Pulse;
 use crate::turn::rule::TurnNode;
 
 const NAMESPACE: &str = "kube-system";
@@ -48,7 +49,7 @@ impl Address {
             let Some(lease) = found(lease)? else { continue };
             used = true;
             let holder = text(&lease["spec"]["holderIdentity"]);
-            if !nodes.iter().any(|it| it.name == holder && it.ready && !it.lease_unmoved) {
+            if !nodes.iter().any(|it| it.name == holder && it.ready && it.pulse != Pulse::Still) {
                 let holder = if holder.is_empty() { "nobody" } else { &holder };
                 return Ok(format!(
                     "the virtual IP: lease {NAMESPACE}/{name} is held by {holder}, which is no node that is Ready"

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::machines::{MachineWork, Machines};
 use super::record::{Ack, NodeStep, SiteKind, SiteMember, SiteRecord};
+use crate::turn::pulses::Pulse;
 use crate::turn::rule::TurnNode;
 
 /// How long the way up waits for a node, and the end for its cordon; then it continues without it and names it.
@@ -72,7 +73,7 @@ pub(super) fn node_of<'a>(member: &SiteMember, nodes: &'a [TurnNode]) -> Option<
 }
 
 pub(super) fn is_alive(member: &SiteMember, nodes: &[TurnNode]) -> bool {
-    node_of(member, nodes).is_some_and(|it| it.ready && !it.lease_unmoved)
+    node_of(member, nodes).is_some_and(|it| it.ready && it.pulse != Pulse::Still)
 }
 
 /// Whether this node may work for all. Of a restart one that goes does where there is no other one: its limit has to end.

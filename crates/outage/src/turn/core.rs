@@ -25,6 +25,9 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(30), Duration::from_sec
 const NO_ANSWER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 /// The same after a write that others were faster than.
 const OUTDATED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(60));
+/// An agent writes once a second at most: so many writes may come at once, as those of a grant and of what follows it.
+const WRITE_EACH: Duration = Duration::from_secs(1);
+const AT_ONCE: Duration = Duration::from_secs(8);
 /// Pause while the record is unusable; the watch ends it sooner.
 const BAD_RECORD: Duration = Duration::from_secs(60);
 
@@ -61,13 +64,38 @@ impl Turn {
         out.push(Effect::ReadMargin(self.begin(TurnCall::Margin(nodes))));
     }
 
-    pub(super) fn write(&mut self, record: TurnRecord, looked: bool, out: &mut Vec<Effect>) {
+    /// Writes `record`, or puts that off where too much was written lately. Returns whether it is on its way.
+    pub(super) fn write(
+        &mut self,
+        now: Mono,
+        record: TurnRecord,
+        looked: bool,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let own = record.holder(&self.me.node, &self.me.uid);
+        let goes = own.is_some_and(|it| matches!(it.phase, Phase::GoingDown | Phase::Emergency));
+        let ahead = self.written.since(now);
+        if ahead >= AT_ONCE && !goes {
+            self.due = Some(now + ahead.saturating_sub(AT_ONCE) + WRITE_EACH);
+            return false;
+        }
+        self.written = self.written.max(now) + WRITE_EACH;
         let on = match &self.seen {
             KnownRecord::There(held) => Some((held.uid.clone(), held.resource_version.clone())),
             KnownRecord::Absent | KnownRecord::Unknown => None,
         };
         let id = self.begin(TurnCall::Write { looked });
         out.push(Effect::Write(id, Box::new(RecordWrite { on, record })));
+        true
+    }
+
+    /// The turn is not ours any more. Each one that is lost makes the pause before the next one longer: a node must not be
+    /// emptied again and again.
+    pub(super) fn lose(&mut self, now: Mono, why: String) {
+        self.losses = self.losses.saturating_add(1);
+        let pause = self.pause(RETRY, self.losses);
+        (self.forgotten, self.barred) = (false, Some(now + pause));
+        self.grant = TurnGrant::Lost { why };
     }
 
     /// Writes the record with a grant for this node.
@@ -91,11 +119,13 @@ impl Turn {
             phase: phase.clone(),
             server,
             since: String::new(),
+            earlier: None,
             rest: serde_json::Map::new(),
         });
-        self.attempt = Some((fence, now + IN_DOUBT));
-        self.phase = phase;
-        self.write(record, true, out);
+        if self.write(now, record, true, out) {
+            self.attempt = Some((fence, now + IN_DOUBT));
+            self.phase = phase;
+        }
     }
 
     pub(super) fn wants(&mut self, now: Mono, want: Option<TurnClaim>) {
@@ -113,7 +143,7 @@ impl Turn {
                 self.observed = Observed::default();
             }
             DesiredTurn::Turn(want) if want.emergency => {
-                self.paused = None;
+                (self.paused, self.barred) = (None, None);
                 self.phase = Phase::Emergency;
                 if matches!(self.grant, TurnGrant::Lost { .. }) {
                     self.grant = TurnGrant::None;
@@ -144,6 +174,9 @@ impl Turn {
         if known {
             return;
         }
+        if let Some(new) = &value {
+            self.memory.see(new);
+        }
         let Me { node, uid, .. } = &self.me;
         let ours = |it: &RecordSnapshot| it.record.holder(node, uid).is_some() || it.record.waits(node);
         if (self.idle || self.stays_out()) && self.call.is_none() && !value.as_deref().is_some_and(ours) {
@@ -172,8 +205,8 @@ impl Turn {
 
     pub(super) fn retry(&mut self, now: Mono, why: &str) {
         self.failures += 1;
-        let pause = self.pause(RETRY, self.failures);
-        self.paused = Some(now + pause);
+        let pause = self.pause(RETRY, self.failures.max(self.losses));
+        (self.paused, self.forgotten) = (Some(now + pause), false);
         self.refusal = Some(TurnRefusal {
             rule: TurnRule::Retry,
             nodes: Vec::new(),
@@ -187,7 +220,7 @@ impl Turn {
     }
 
     pub(super) fn is_paused(&self, now: Mono) -> bool {
-        self.paused.is_some_and(|until| now < until)
+        [self.paused, self.barred].into_iter().flatten().any(|until| now < until)
     }
 
     pub(super) fn failed(&mut self, now: Mono, trouble: ReadError) {
@@ -219,10 +252,10 @@ impl Turn {
                     // Somebody else took our place away: our node may be another object, so the nodes are read.
                     self.far = Some(now);
                 }
-                self.seen = found.map_or(KnownRecord::Absent, KnownRecord::There);
+                self.take_record(found);
                 self.reconcile(now, out);
                 if confirm {
-                    self.confirmed(out);
+                    self.confirmed(now, out);
                 }
                 self.decide(now, out);
             }
@@ -239,7 +272,7 @@ impl Turn {
         match wrote {
             RecordWritten::Done(held) => {
                 (self.troubles, self.outdated) = (0, 0);
-                self.seen = KnownRecord::There(held);
+                self.take_record(Some(held));
                 self.reconcile(now, out);
                 if looked && self.grant == TurnGrant::None && matches!(self.want, DesiredTurn::Turn(_)) {
                     // The nodes were read for this write: nothing else follows from it.
@@ -267,7 +300,11 @@ impl Turn {
         if self.call.is_some() {
             return;
         }
+        if let Some((number, _)) = self.look_again.take_if(|(_, at)| *at <= now) {
+            self.look = self.look.or(Some(number));
+        }
         if let Some(number) = self.look.take() {
+            self.look_again = None;
             self.dirty = false;
             out.push(Effect::Read(self.begin(TurnCall::Look(number, LookStep::Lease))));
         } else if self.confirm {
@@ -292,7 +329,7 @@ impl Core for Turn {
         match event {
             Event::Want(want) => self.wants(now, want),
             Event::Changed(value) => self.changed(now, value),
-            Event::Confirm if planted(Fault::TurnLastLook) => self.confirmed(&mut out),
+            Event::Confirm if planted(Fault::TurnLastLook) => self.confirmed(now, &mut out),
             Event::Confirm => self.confirm = true,
             Event::LastLook(number) => self.look = Some(number),
             Event::Look => self.dirty = true,
@@ -342,7 +379,8 @@ impl Core for Turn {
     }
 
     fn next_wake(&self) -> Option<Mono> {
-        self.due.filter(|_| self.call.is_none())
+        let again = self.look_again.map(|(_, at)| at);
+        [self.due, again].into_iter().flatten().min().filter(|_| self.call.is_none())
     }
 
     fn tick() -> Event {

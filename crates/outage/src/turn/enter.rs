@@ -8,14 +8,18 @@ use std::time::Duration;
 use step::{Fault, Mono, planted};
 
 use super::event::{Effect, TurnClaim};
-use super::record::{Holder, Op, TurnRecord, Waiter};
-use super::rule::{self, TakeoverProof, TurnNode, TurnReading, TurnRefusal, TurnRule};
+use super::rebuild::rebuild;
+use super::record::{EarlierGrant, Holder, Op, TurnRecord, Waiter};
+use super::rule::{self, CordonMark, Me, TakeoverProof, TurnNode, TurnReading, TurnRefusal, TurnRule};
 use super::state::{DesiredTurn, KnownRecord, Turn, TurnGrant};
 
 /// So many of the queue read the nodes; the others wait for changes of the Lease.
 const NEAR: usize = 3;
 /// Pause between two readings of the nodes by one of those.
 pub(super) const LOOK: Duration = Duration::from_secs(30);
+/// The same while it is not known whether the kubelets of others live: first, and longest; a kubelet renews its lease every
+/// 10 s.
+const UNSEEN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
 /// The same for everybody else: those before it may all have stopped.
 const FAR_LOOK: Duration = Duration::from_secs(600);
 
@@ -43,7 +47,7 @@ impl Turn {
         let mut record = self.record();
         let mine = self.waiter(want, &record);
         if let Some(refusal) = rule::held_back(&want.op, &record).filter(|_| self.own().is_none()) {
-            self.stand_back(record, refusal, out);
+            self.stand_back(now, record, refusal, out);
             return;
         }
         let near = Self::is_near(&mine, &record);
@@ -55,7 +59,7 @@ impl Turn {
         }
         self.refusal = Some(far_back(&record, &mine));
         if queue(&mut record, mine) {
-            self.write(record, false, out);
+            self.write(now, record, false, out);
         } else {
             self.due = Some(far);
         }
@@ -69,6 +73,11 @@ impl Turn {
         margin: Option<&Result<(), String>>,
         out: &mut Vec<Effect>,
     ) {
+        self.memory.forget_back(&nodes);
+        if self.forgotten {
+            self.write_again(now, nodes, out);
+            return;
+        }
         // It may have been withdrawn, or something was lost or failed, while the calls were under way.
         let (DesiredTurn::Turn(want), TurnGrant::None, false) =
             (self.want.clone(), &self.grant, self.is_paused(now))
@@ -85,11 +94,12 @@ impl Turn {
             }
         };
         let reading = TurnReading { held, nodes };
-        let rebuilt = rule::rebuild(&reading);
+        let rebuilt = rebuild(&reading, &self.memory, Some(&self.me));
         let nodes = reading.nodes;
         if rebuilt.is_some() && reading.held.is_some() {
             out.push(Effect::Say(
-                "the Lease was deleted or restored: rebuilt from the nodes' cordon marks".to_owned(),
+                "the Lease was deleted or restored: rebuilt from the nodes' cordon marks and from what was seen of it"
+                    .to_owned(),
             ));
         }
         let mut record = rebuilt.unwrap_or_else(|| self.record());
@@ -107,14 +117,14 @@ impl Turn {
             passed.extend(record.queue.iter().map(|it| it.node.clone()));
         }
         if Self::is_unfit(&want) {
-            self.stay_out(record, out);
+            self.stay_out(now, record, out);
             return;
         }
         if self.seen == KnownRecord::Absent {
             // A creation names no version: the Lease may have been created, used and deleted since the nodes were
             // read. So it grants nothing, and the nodes are read again after it.
             queue(&mut record, mine);
-            self.write(record, false, out);
+            self.write(now, record, false, out);
             return;
         }
         let may = rule::may_enter(&self.me, &mine, &record, &nodes, &passed, &known);
@@ -127,6 +137,46 @@ impl Turn {
             Ok(()) => self.enter(now, record, &want, out),
             Err(refusal) => self.wait(now, record, mine, refusal, out),
         }
+    }
+
+    /// The turn is ours and in no Lease any more, and nobody has ended it: this node writes itself in again, unless others hold
+    /// a turn by now (goals T6).
+    fn write_again(&mut self, now: Mono, nodes: Vec<TurnNode>, out: &mut Vec<Effect>) {
+        let (DesiredTurn::Turn(want), TurnGrant::Held { fence, lease_uid }, None) =
+            (self.want.clone(), self.grant.clone(), self.paused)
+        else {
+            (self.forgotten, self.dirty) = (false, true);
+            return;
+        };
+        let reading = TurnReading { held: self.held().cloned(), nodes };
+        let mut record = rebuild(&reading, &self.memory, Some(&self.me)).unwrap_or_else(|| self.record());
+        if let Some(why) = rule::taken(&self.me, &record) {
+            out.push(Effect::Say(why.clone()));
+            self.lose(now, why);
+            return;
+        }
+        let Me { node, uid, boot_id, server } = self.me.clone();
+        let earlier = Some(EarlierGrant { fence, lease_uid });
+        let mine = |it: &&mut Holder| it.node == node && it.node_uid == uid && it.earlier == earlier;
+        if let Some(brought) = record.holders.iter_mut().find(mine) {
+            (brought.op, brought.counter, brought.phase) = (want.op, want.counter, self.phase.clone());
+        } else {
+            record.release(&node, &uid);
+            record.grant(Holder {
+                node,
+                node_uid: uid,
+                boot_id,
+                op: want.op,
+                counter: want.counter,
+                fence: 0,
+                phase: self.phase.clone(),
+                server,
+                since: String::new(),
+                earlier,
+                rest: serde_json::Map::new(),
+            });
+        }
+        self.write(now, record, true, out);
     }
 
     /// Whether its drain is not known to be able to start: a node like that holds the turn of the cluster for nothing.
@@ -142,24 +192,24 @@ impl Turn {
     }
 
     /// Neither in the queue nor among the holders, until the drain can start.
-    pub(super) fn stay_out(&mut self, record: TurnRecord, out: &mut Vec<Effect>) {
+    pub(super) fn stay_out(&mut self, now: Mono, record: TurnRecord, out: &mut Vec<Effect>) {
         let refusal = TurnRefusal {
             rule: TurnRule::Preflight,
             nodes: Vec::new(),
             why: "the preflight of its drain is not clean yet".to_owned(),
             next: "zedbox drain status".to_owned(),
         };
-        self.stand_back(record, refusal, out);
+        self.stand_back(now, record, refusal, out);
     }
 
     /// Neither in the queue nor among the holders, until `refusal` holds no more.
-    fn stand_back(&mut self, mut record: TurnRecord, refusal: TurnRefusal, out: &mut Vec<Effect>) {
+    fn stand_back(&mut self, now: Mono, mut record: TurnRecord, refusal: TurnRefusal, out: &mut Vec<Effect>) {
         record.release(&self.me.node, &self.me.uid);
         record.queue.retain(|it| it.node != self.me.node);
         self.refusal = Some(refusal);
         (self.again, self.far, self.due) = (None, None, None);
         if record != self.record() {
-            self.write(record, false, out);
+            self.write(now, record, false, out);
         }
     }
 
@@ -199,15 +249,19 @@ impl Turn {
     fn adopt(&mut self, entry: &Holder, want: &TurnClaim, nodes: &[TurnNode], out: &mut Vec<Effect>) -> bool {
         let own = nodes.iter().find(|it| it.name == self.me.node && it.uid == self.me.uid);
         let mark = own.and_then(|it| it.mark.as_ref());
-        let marked = mark.filter(|it| it.fence == entry.fence && it.boot_id == self.me.boot_id);
+        let continues = |it: &CordonMark| entry.earlier.as_ref() == Some(&it.grant());
+        let marked =
+            mark.filter(|it| it.boot_id == self.me.boot_id && (it.fence == entry.fence || continues(it)));
         let k3s = (&entry.op, &entry.op, entry.counter) == (&Op::K3sUpdate, &want.op, want.counter);
-        let lease_uid = match (marked, &self.seen) {
-            (Some(mark), _) => mark.lease_uid.clone(),
-            (None, KnownRecord::There(held)) if k3s && entry.boot_id == self.me.boot_id => held.uid.clone(),
-            (None, KnownRecord::There(_) | KnownRecord::Absent | KnownRecord::Unknown) => return false,
+        let listed = self.own().and_then(|it| it.earlier.as_ref());
+        let (fence, lease_uid) = match (marked, self.held()) {
+            (Some(mark), Some(held)) if listed == Some(&mark.grant()) => (entry.fence, held.uid.clone()),
+            (Some(mark), _) => (mark.fence, mark.lease_uid.clone()),
+            (None, Some(held)) if k3s && entry.boot_id == self.me.boot_id => (entry.fence, held.uid.clone()),
+            (None, _) => return false,
         };
-        out.push(Effect::Say(format!("continues the turn with fence {}", entry.fence)));
-        self.hold(entry.fence, lease_uid, entry.phase.clone());
+        out.push(Effect::Say(format!("continues the turn with fence {fence}")));
+        self.hold(fence, lease_uid, entry.phase.clone());
         self.dirty = true;
         true
     }
@@ -226,14 +280,25 @@ impl Turn {
         if refusal.rule != TurnRule::NotListed {
             queue(&mut record, mine);
         }
+        let again = if refusal.rule == TurnRule::Reading {
+            Some(now + self.unseen_pause())
+        } else {
+            self.unseen = 0;
+            near.then_some(now + LOOK)
+        };
         self.refusal = Some(refusal);
-        let again = if near { Some(now + LOOK) } else { None };
         self.again = [again, self.observed.next(now)].into_iter().flatten().min();
         if record == self.record() {
             self.rest(now);
         } else {
-            self.write(record, true, out);
+            self.write(now, record, true, out);
         }
+    }
+
+    /// Pause before the nodes are read again, as it is not known whether their kubelets live.
+    pub(super) fn unseen_pause(&mut self) -> Duration {
+        self.unseen = self.unseen.saturating_add(1);
+        step::doubled(UNSEEN.0, UNSEEN.1, self.unseen)
     }
 
     /// Nothing changes by us until the next reading.

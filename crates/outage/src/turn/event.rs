@@ -5,7 +5,7 @@
 use step::{CallId, Mono, WriteOutcome};
 
 use super::record::{BadRecord, Class, Fence, Op, Phase, RecordSnapshot, RecordWrite};
-use super::rule::{TurnNode, TurnRule};
+use super::rule::{LOCK_STATUS, TurnNode, TurnRule};
 
 /// What this node wants a turn for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -165,4 +165,13 @@ pub struct TurnWait {
     pub place: Option<usize>,
     /// What an operator can type.
     pub next: String,
+}
+
+impl TurnWait {
+    /// What a person can do while it waits.
+    #[must_use]
+    pub fn next_step(&self) -> String {
+        let first = format!("wait, or look who is before it: `{LOCK_STATUS}`");
+        if self.next == LOCK_STATUS { first } else { format!("{first}; `{}`", self.next) }
+    }
 }

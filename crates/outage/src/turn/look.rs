@@ -8,9 +8,11 @@
 use step::Mono;
 
 use super::event::{Effect, ReadError, RecordWritten, Unconfirmed};
+use super::keep::FORGOTTEN;
+use super::rebuild::marked;
 use super::record::{LEASE, Phase, RecordSnapshot};
 use super::rule::{self, TurnNode, TurnReading};
-use super::state::{KnownRecord, LookStep, Turn, TurnCall, TurnGrant};
+use super::state::{LookStep, Turn, TurnCall, TurnGrant};
 
 impl Turn {
     pub(super) fn look_at_lease(
@@ -23,10 +25,13 @@ impl Turn {
         match read {
             Ok(found) => {
                 self.troubles = 0;
-                self.seen = found.map_or(KnownRecord::Absent, KnownRecord::There);
+                self.take_record(found);
                 self.reconcile(now, out);
-                self.end_in_mode();
+                self.end_in_mode(now);
                 let refused = match &self.grant {
+                    TurnGrant::Held { .. } if self.forgotten => {
+                        Some(Unconfirmed::Unknown(FORGOTTEN.to_owned()))
+                    }
                     TurnGrant::Held { .. } | TurnGrant::Booted { listed: true, .. } => None,
                     TurnGrant::Lost { why } => Some(Unconfirmed::Lost(why.clone())),
                     TurnGrant::Booted { listed: false, .. } => Some(Unconfirmed::Lost(self.why_lost())),
@@ -64,21 +69,27 @@ impl Turn {
             // It answers again.
             (Ok(_), Some(why)) => self.look_failed(now, number, ReadError::Refused(why), out),
             (Ok(nodes), None) => {
-                let held =
-                    if let KnownRecord::There(held) = &self.seen { Some((**held).clone()) } else { None };
-                let reading = TurnReading { held, nodes };
-                if rule::rebuild(&reading).is_some() {
+                let reading = TurnReading { held: self.held().cloned(), nodes };
+                let marked = marked(&reading, &self.memory).any(|(it, _)| it.uid != self.me.uid);
+                let alone = rule::is_alone(&self.me, &reading.nodes);
+                if marked {
                     let why = format!(
                         "Lease {LEASE} was deleted or restored: nodes have marks of turns that it does not know"
                     );
                     out.push(Effect::Say(why.clone()));
-                    self.grant = TurnGrant::Lost { why: why.clone() };
+                    self.lose(now, why.clone());
                     out.push(Effect::LookedLast(number, Err(Unconfirmed::Lost(why))));
                     self.decide(now, out);
-                } else if self.me.server && !rule::is_alone(&self.me, &reading.nodes) {
+                } else if !alone && !rule::unseen(&self.me, &self.record(), &reading.nodes).is_empty() {
+                    // Another machine may have gone down a moment ago; that is known after 40 s.
+                    let pause = self.unseen_pause();
+                    self.look_again = Some((number, now + pause));
+                } else if self.me.server && !alone {
+                    self.unseen = 0;
                     self.look_on(number, LookStep::Margin { unread: None }, out);
                 } else {
-                    self.say_going_down(number, out);
+                    self.unseen = 0;
+                    self.say_going_down(now, number, out);
                 }
             }
             (Err(ReadError::NoAnswer(why)), unread) if self.me.server => {
@@ -103,7 +114,7 @@ impl Turn {
                 out.push(Effect::LookedLast(number, Err(refused)));
                 self.failed(now, ReadError::NoAnswer(why));
             }
-            (None, Ok(())) => self.say_going_down(number, out),
+            (None, Ok(())) => self.say_going_down(now, number, out),
             (None, Err(why)) => {
                 out.push(Effect::LookedLast(number, Err(Unconfirmed::NoMargin(why))));
                 self.decide(now, out);
@@ -122,7 +133,7 @@ impl Turn {
         match wrote {
             RecordWritten::Outdated => self.look = self.look.or(Some(number)),
             RecordWritten::Done(held) => {
-                self.seen = KnownRecord::There(held);
+                self.take_record(Some(held));
                 out.push(Effect::LookedLast(number, Ok(())));
                 self.decide(now, out);
             }
@@ -139,12 +150,12 @@ impl Turn {
         out.push(if margin { Effect::ReadMargin(id) } else { Effect::ReadCluster(id) });
     }
 
-    fn say_going_down(&mut self, number: u64, out: &mut Vec<Effect>) {
+    fn say_going_down(&mut self, now: Mono, number: u64, out: &mut Vec<Effect>) {
         let before = self.calls;
         // Of a boot before, or of an emergency, the entry says enough.
         if matches!(self.grant, TurnGrant::Held { .. }) && self.phase != Phase::Emergency {
             self.phase = Phase::GoingDown;
-            self.say_phase(Phase::GoingDown, out);
+            self.say_phase(now, Phase::GoingDown, out);
         }
         if self.calls == before {
             out.push(Effect::LookedLast(number, Ok(())));

@@ -11,10 +11,13 @@ pub mod event;
 mod keep;
 mod look;
 mod observed;
+pub mod pulses;
+pub(crate) mod rebuild;
 pub mod record;
 pub mod rule;
 mod state;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use state::Turn;

@@ -12,6 +12,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub(crate) use super::words::words;
+pub use super::words::{Class, Op, Phase, Sequence};
+
 /// Name of the Lease, in the namespace of applications.
 pub const LEASE: &str = "pillar-rs-outage";
 /// Annotation: the holders, a JSON list of [`Holder`].
@@ -39,109 +42,17 @@ const FORCED_KEPT: usize = 8;
 
 /// Number of a grant: greater than that of every earlier grant of the same Lease.
 pub type Fence = u32;
+/// No Lease of ours has counted further: a greater number was written by somebody else.
+pub const FENCE_MOST: Fence = 1 << 30;
 
-macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $word:tt,)+ }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[serde(from = "String", into = "String")]
-        pub enum $name {
-            $($(#[$of])* $variant,)+
-            /// A word of another version, kept as it is.
-            Stranger(String),
-        }
-
-        impl $name {
-            /// The word in the record.
-            pub fn text(&self) -> &str {
-                match self {
-                    $(Self::$variant => $word,)+
-                    Self::Stranger(word) => word,
-                }
-            }
-        }
-
-        impl From<String> for $name {
-            fn from(word: String) -> Self {
-                match word.as_str() {
-                    $($word => Self::$variant,)+
-                    _ => Self::Stranger(word),
-                }
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(word: $name) -> Self {
-                word.text().to_owned()
-            }
-        }
-    };
-}
-
-pub(crate) use words;
-
-words! {
-    /// What a turn is for.
-    Op {
-        /// A commanded reboot.
-        Reboot = "reboot",
-        /// A commanded shutdown.
-        Shutdown = "shutdown",
-        /// A switch to another image of the operating system.
-        OsUpdate = "os-update",
-        /// An update of k3s: servers go first.
-        K3sUpdate = "k3s-update",
-        /// A drain and nothing else.
-        Drain = "drain",
-        /// A restart that the node decides on itself.
-        Restart = "restart",
-    }
-}
-
-words! {
-    /// How far a holder has come.
-    Phase {
-        /// The turn is its own; nothing else has been done.
-        Granted = "granted",
-        /// The node is cordoned.
-        Cordoned = "cordoned",
-        /// Its pods are gone.
-        Drained = "drained",
-        /// The reboot was ordered.
-        GoingDown = "going-down",
-        /// It is back in a new boot.
-        Booted = "booted",
-        /// It is back and the checks after boot are not passed yet.
-        Gate = "gate",
-        /// What it has its turn for has failed, and its turn stays until a person has looked.
-        Failed = "failed",
-        /// It restarts without having waited.
-        Emergency = "emergency",
-    }
-}
-
-words! {
-    /// The class of a waiting node; see [`super::rule::rank`].
-    Class {
-        /// No role in the control plane.
-        Worker = "worker",
-        /// An etcd voter that carries no workloads.
-        TieBreaker = "tie-breaker",
-        /// A server that does not lead etcd.
-        Follower = "follower",
-        /// The server that leads etcd.
-        Leader = "leader",
-    }
-}
-
-words! {
-    /// Which nodes go first.
-    Sequence {
-        /// Workers, the tie-breaker, servers; the one that leads etcd last. For updates of k3s servers go first.
-        WorkersFirst = "workers-first",
-        /// The tie-breaker, servers, workers; for everything.
-        ServersFirst = "servers-first",
-    }
+/// A grant of another Lease, or of a later state of this one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EarlierGrant {
+    /// Its number there.
+    pub fence: Fence,
+    /// UID of that Lease.
+    pub lease_uid: String,
 }
 
 /// A node that is down, is going down, or is not yet healthy again.
@@ -171,6 +82,9 @@ pub struct Holder {
     /// Since when, RFC 3339, by the writer's wall clock; display only.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub since: String,
+    /// The grant that this entry continues, where the Lease of that was deleted or restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<EarlierGrant>,
     /// Members of another version.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
@@ -247,6 +161,9 @@ pub struct ForcedRelease {
     pub why: String,
     /// When, RFC 3339; display only.
     pub when: String,
+    /// The grant that the entry continued; see [`Holder::earlier`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<EarlierGrant>,
     /// Members of another version.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
@@ -325,10 +242,10 @@ pub enum BadRecord {
          (annotation {VERSION}); no turn for this node until its software is updated"
     )]
     Newer { found: u32 },
-    /// `spec.leaseTransitions` is negative.
+    /// `spec.leaseTransitions` is negative, or further than any Lease of ours counts.
     #[error(
-        "spec.leaseTransitions of Lease {APP_NAMESPACE}/{LEASE} is {0}, below 0; type: kubectl -n {APP_NAMESPACE} \
-         patch lease {LEASE} --type=merge -p '{{\"spec\":{{\"leaseTransitions\":0}}}}'"
+        "spec.leaseTransitions of Lease {APP_NAMESPACE}/{LEASE} is {0}, not 0 to {FENCE_MOST}; type: kubectl -n \
+         {APP_NAMESPACE} patch lease {LEASE} --type=merge -p '{{\"spec\":{{\"leaseTransitions\":0}}}}'"
     )]
     Transitions(i32),
 }
@@ -372,9 +289,14 @@ impl TurnRecord {
             return Err(BadRecord::Newer { found });
         }
         let transitions = transitions.unwrap_or_default();
-        let fence = u32::try_from(transitions).map_err(|_negative| BadRecord::Transitions(transitions))?;
+        let fence = u32::try_from(transitions).ok().filter(|it| *it <= FENCE_MOST);
+        let fence = fence.ok_or(BadRecord::Transitions(transitions))?;
         let holders: Vec<Holder> = list(annotations.remove(HOLDERS), HOLDERS)?;
         named(holders.iter().map(|it| &it.node), HOLDERS)?;
+        if let Some(it) = holders.iter().find(|it| it.fence > FENCE_MOST) {
+            let why = format!("fence {} of node {} is greater than {FENCE_MOST}", it.fence, it.node);
+            return Err(bad(HOLDERS, EMPTY_LIST, &why));
+        }
         let queue: Vec<Waiter> = list(annotations.remove(QUEUE), QUEUE)?;
         named(queue.iter().map(|it| &it.node), QUEUE)?;
         Ok(Self {
@@ -444,13 +366,22 @@ impl TurnRecord {
         self.holders.retain(|it| it.node != node || it.node_uid != uid);
     }
 
-    /// Adds a grant to `holder`, with the next fence, and takes its node out of the queue. Returns the fence.
+    /// Adds a grant to `holder`, with the next fence, and takes its node out of the queue. Returns the fence. A record that
+    /// was read counts no further than [`FENCE_MOST`], so the next number is there.
     pub fn grant(&mut self, mut holder: Holder) -> Fence {
-        self.fence = self.fence.saturating_add(1);
+        let listed = self.holders.iter().map(|it| it.fence).max().unwrap_or_default();
+        self.fence = self.fence.max(listed) + 1;
         holder.fence = self.fence;
         self.queue.retain(|it| it.node != holder.node);
         self.holders.push(holder);
         self.fence
+    }
+
+    /// Whether an operator released the turn of this node object: the grant of this number, or the one that continued
+    /// `earlier`.
+    pub fn is_released(&self, node_uid: &str, fence: Option<Fence>, earlier: &EarlierGrant) -> bool {
+        let is_it = |it: &ForcedRelease| Some(it.fence) == fence || it.earlier.as_ref() == Some(earlier);
+        self.forced.iter().any(|it| it.node_uid == node_uid && is_it(it))
     }
 
     /// Remembers a release by an operator.

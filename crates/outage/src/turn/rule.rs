@@ -8,12 +8,17 @@ use std::collections::BTreeSet;
 use kubeapi::nodes::CordonAnnotation;
 use step::{Fault, planted};
 
+use super::pulses::Pulse;
 use super::record::{
-    Class, Fence, ForcedRelease, Holder, Op, Phase, RecordSnapshot, Sequence, TurnRecord, Waiter,
+    Class, EarlierGrant, FENCE_MOST, Fence, ForcedRelease, Holder, Op, RecordSnapshot, Sequence, TurnRecord,
+    Waiter,
 };
 
 /// Annotation of a Node: an operator says that it is away and does not count. Not honoured for an etcd member.
 pub const IGNORE_ANNOTATION: &str = "pillar-rs/outage-ignore";
+
+/// The command that shows who holds a turn, who waits, and what a person can do about it.
+pub const LOCK_STATUS: &str = "zedbox lock status";
 
 /// This node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -40,11 +45,18 @@ pub struct CordonMark {
 }
 
 impl CordonMark {
-    /// What `cordon` says; `None` where it was made in no turn.
+    /// What `cordon` says; `None` where it was made in no turn that a Lease of ours can have granted.
     #[must_use]
     pub fn of(cordon: CordonAnnotation) -> Option<Self> {
         let CordonAnnotation { fence, lease_uid, boot_id, .. } = cordon;
-        (fence > 0 && !lease_uid.is_empty()).then_some(Self { fence, lease_uid, boot_id })
+        let is_ours = (1..=FENCE_MOST).contains(&fence) && !lease_uid.is_empty();
+        is_ours.then_some(Self { fence, lease_uid, boot_id })
+    }
+
+    /// The turn that it was made in.
+    #[must_use]
+    pub fn grant(&self) -> EarlierGrant {
+        EarlierGrant { fence: self.fence, lease_uid: self.lease_uid.clone() }
     }
 }
 
@@ -68,8 +80,8 @@ pub struct TurnNode {
     pub server: bool,
     /// It is a member of etcd.
     pub etcd: bool,
-    /// Its kubelet's lease has not moved for 40 s on the reader's own clock.
-    pub lease_unmoved: bool,
+    /// What its kubelet's lease shows on the reader's own clock.
+    pub pulse: Pulse,
     /// It has a deletion timestamp.
     pub being_deleted: bool,
     /// It has the taint `node.kubernetes.io/out-of-service`.
@@ -188,11 +200,28 @@ fn away(node: &TurnNode) -> Option<&'static str> {
         (node.being_deleted, "is being deleted"),
         (node.out_of_service, "has the taint node.kubernetes.io/out-of-service"),
         (!node.ready, "is not Ready"),
-        (node.lease_unmoved, "has shown no sign of life for 40 s"),
+        (node.pulse == Pulse::Still, "has shown no sign of life for 40 s"),
         (cordoned, "is cordoned"),
     ]
     .into_iter()
     .find_map(|(is, why)| is.then_some(why))
+}
+
+/// The nodes beside `me` that look healthy and of which nobody knows yet whether they are: no kubelet's lease says anything at
+/// the first reading, and a machine that is off looks Ready for 40 s.
+pub fn unseen(me: &Me, record: &TurnRecord, nodes: &[TurnNode]) -> Vec<String> {
+    let counted = |it: &&TurnNode| it.name != me.node && (!it.ignored || it.etcd) && away(it).is_none();
+    let holds = |it: &TurnNode| record.holder(&it.name, &it.uid).is_some();
+    let unseen = nodes.iter().filter(counted).filter(|it| it.pulse == Pulse::Unknown && !holds(it));
+    unseen.map(|it| it.name.clone()).collect()
+}
+
+/// Why a turn that no Lease has any more does not become ours again: others hold one by now.
+pub fn taken(me: &Me, record: &TurnRecord) -> Option<String> {
+    let others = down(Some(me), record, &[]);
+    let full = u32::try_from(others.len()).unwrap_or(u32::MAX) >= record.limit;
+    let other = others.iter().find(|it| full || me.server && it.server)?;
+    Some(format!("the Lease does not have our turn any more, and {}", other.why))
 }
 
 /// The place of a waiter among the classes: lower goes first. For a k3s update servers go first, as a kubelet must not
@@ -258,14 +287,27 @@ pub fn may_enter(
             rule: TurnRule::Order,
             nodes: vec![first.node.clone()],
             why: format!("node {} ({}) is before this node in the queue", first.node, first.class.text()),
-            next: "zedbox lock status".to_owned(),
+            next: LOCK_STATUS.to_owned(),
+        });
+    }
+    let unseen = unseen(me, record, nodes);
+    if !unseen.is_empty() {
+        let why = format!(
+            "waits until the kubelet of {} renews its lease, or has not done so for 40 s",
+            kubeapi::names::listed(&unseen, ", ")
+        );
+        return Err(TurnRefusal {
+            rule: TurnRule::Reading,
+            nodes: unseen,
+            why,
+            next: "kubectl -n kube-node-lease get leases".to_owned(),
         });
     }
     margin.clone().map_err(|why| TurnRefusal {
         rule: TurnRule::Margin,
         nodes: Vec::new(),
         why: format!("the cluster cannot spare this node: {why}"),
-        next: "zedbox lock status".to_owned(),
+        next: LOCK_STATUS.to_owned(),
     })
 }
 
@@ -296,7 +338,7 @@ fn may_be_down(me: &Me, op: &Op, record: &TurnRecord, nodes: &[TurnNode]) -> Res
     }
     if let Some(mode) = record.mode.as_ref().filter(|it| !it.keeps_turns()) {
         let why = format!("the whole-cluster operation {} ({}) is in progress", mode.kind, mode.id);
-        return refuse(TurnRule::Mode, &[], why, "zedbox lock status".to_owned());
+        return refuse(TurnRule::Mode, &[], why, LOCK_STATUS.to_owned());
     }
     if is_alone(me, nodes) {
         return Ok(Vec::new());
@@ -311,10 +353,9 @@ fn may_be_down(me: &Me, op: &Op, record: &TurnRecord, nodes: &[TurnNode]) -> Res
     };
     let whys: Vec<String> = in_the_way.iter().map(|it| it.why.clone()).collect();
     let why = format!("{}; {limit}", kubeapi::names::listed(&whys, "; "));
-    let holder = in_the_way.iter().find_map(|it| it.fence.map(|fence| (&it.node, fence)));
-    if let Some((node, fence)) = holder {
-        let next = format!("zedbox lock release {node} --fence {fence} --reason '...'");
-        return refuse(TurnRule::Holder, &in_the_way, why, next);
+    if in_the_way.iter().any(|it| it.fence.is_some()) {
+        // How to end a turn that stays is said there, with the condition on which it is safe.
+        return refuse(TurnRule::Holder, &in_the_way, why, LOCK_STATUS.to_owned());
     }
     let rule =
         if me.server && in_the_way.iter().all(|it| it.server) { TurnRule::Server } else { TurnRule::Down };
@@ -337,57 +378,9 @@ pub fn proof(holder: &Holder, nodes: &[TurnNode]) -> Option<TakeoverProof> {
     if planted(Fault::TurnExpiry) {
         return Some(TakeoverProof::Idle);
     }
-    let healthy = node.ready && !node.lease_unmoved && node.mark.is_none();
+    let healthy = node.ready && node.pulse != Pulse::Still && node.mark.is_none();
     // Healthy alone is not enough: so is a node that has just got its turn, or is behind its gate after a boot.
     (healthy && node.idle).then_some(TakeoverProof::Idle)
-}
-
-/// Whether the Lease knows nothing of the turn in which this mark was made: it was deleted, or restored to a state of
-/// before.
-fn is_behind(held: &RecordSnapshot, mark: &CordonMark) -> bool {
-    mark.lease_uid != held.uid || (mark.fence > held.record.fence && !planted(Fault::TurnFence))
-}
-
-/// The record of a Lease that was deleted or restored, rebuilt from the cordon marks of the nodes; `None` when it lacks
-/// nothing. A release by an operator is not undone.
-pub fn rebuild(reading: &TurnReading) -> Option<TurnRecord> {
-    let marked = reading.nodes.iter().filter_map(|node| Some((node, node.mark.as_ref()?)));
-    let mut record = reading.held.as_ref().map(|held| held.record.clone()).unwrap_or_default();
-    let highest = reading
-        .nodes
-        .iter()
-        .filter_map(|node| node.mark.as_ref().map(|it| it.fence))
-        .filter(|_| reading.held.is_none() || !planted(Fault::TurnFence))
-        .max()
-        .unwrap_or_default();
-    let missing: Vec<(&TurnNode, &CordonMark)> = marked
-        .filter(|(_, mark)| reading.held.as_ref().is_none_or(|held| is_behind(held, mark)))
-        .filter(|(node, mark)| {
-            let known = record.holder(&node.name, &node.uid).is_some_and(|it| it.fence == mark.fence);
-            let released = record.forced.iter().any(|it| it.node_uid == node.uid && it.fence == mark.fence);
-            !known && !released
-        })
-        .collect();
-    if reading.held.is_some() && missing.is_empty() && highest <= record.fence {
-        return None;
-    }
-    record.fence = if highest == 0 { record.fence } else { record.fence.max(highest).saturating_add(1) };
-    for (node, mark) in missing {
-        record.release(&node.name, &node.uid);
-        record.holders.push(Holder {
-            node: node.name.clone(),
-            node_uid: node.uid.clone(),
-            boot_id: mark.boot_id.clone(),
-            op: Op::Stranger("unknown".to_owned()),
-            counter: 0,
-            fence: mark.fence,
-            phase: Phase::Cordoned,
-            server: node.server || node.etcd,
-            since: String::new(),
-            rest: serde_json::Map::new(),
-        });
-    }
-    Some(record)
 }
 
 /// Why a word of an operator is not carried out.
@@ -431,6 +424,7 @@ pub fn release(record: &TurnRecord, mut forced: ForcedRelease) -> Result<TurnRec
         return Err(OperatorRefusal::Stale { node: forced.node, fence: forced.fence, current });
     };
     forced.node_uid.clone_from(&holder.node_uid);
+    forced.earlier.clone_from(&holder.earlier);
     let mut record = record.clone();
     record.holders.retain(|it| it.node != forced.node || it.fence != forced.fence);
     record.remember(forced);

@@ -8,6 +8,7 @@ use step::{CallId, Dice, Mono};
 
 use super::event::{Effect, TurnClaim, TurnState, TurnWait};
 use super::observed::Observed;
+use super::rebuild::LeaseMemory;
 use super::record::{Fence, Holder, LEASE, Phase, RecordSnapshot, TurnRecord};
 use super::rule::{self, Me, TurnNode, TurnRefusal, TurnRule};
 
@@ -77,7 +78,11 @@ pub struct Turn {
     pub(super) me: Me,
     pub(super) want: DesiredTurn,
     pub(super) seen: KnownRecord,
+    /// What outlives a Lease that is deleted or suddenly older.
+    pub(super) memory: LeaseMemory,
     pub(super) grant: TurnGrant,
+    /// The turn is ours, and the Lease does not have it any more, though nobody ended it: it is written in again.
+    pub(super) forgotten: bool,
     /// The fence of a grant that was written without a known result, and until when it may come through.
     pub(super) attempt: Option<(Fence, Mono)>,
     /// Until when a write that we do not remember, or whose result we do not know, may come through.
@@ -92,6 +97,10 @@ pub struct Turn {
     pub(super) confirm: bool,
     /// The last look that is asked for.
     pub(super) look: Option<u64>,
+    /// The same, put off until then.
+    pub(super) look_again: Option<(u64, Mono)>,
+    /// How often the nodes were read since it was not known whether their kubelets live.
+    pub(super) unseen: u32,
     /// When a node that is far back in the queue reads the nodes all the same.
     pub(super) far: Option<Mono>,
     /// When the nodes are to be read again after a write that came of reading them.
@@ -102,6 +111,11 @@ pub struct Turn {
     pub(super) failures: u32,
     /// After a failed attempt.
     pub(super) paused: Option<Mono>,
+    /// How often a turn was lost since one was used, and until when no other is taken.
+    pub(super) losses: u32,
+    pub(super) barred: Option<Mono>,
+    /// What has been written counts as spread over the time until then.
+    pub(super) written: Mono,
     pub(super) since: Mono,
     pub(super) refusal: Option<TurnRefusal>,
     pub(super) observed: Observed,
@@ -118,7 +132,9 @@ impl Turn {
             me,
             want: DesiredTurn::Unknown,
             seen: KnownRecord::Unknown,
+            memory: LeaseMemory::default(),
             grant: TurnGrant::None,
+            forgotten: false,
             attempt: None,
             doubt: None,
             gate: None,
@@ -128,6 +144,8 @@ impl Turn {
             dirty: false,
             confirm: false,
             look: None,
+            look_again: None,
+            unseen: 0,
             far: None,
             again: None,
             due: Some(Mono::START),
@@ -135,6 +153,9 @@ impl Turn {
             outdated: 0,
             failures: 0,
             paused: None,
+            losses: 0,
+            barred: None,
+            written: Mono::START,
             since: Mono::START,
             refusal: None,
             observed: Observed::default(),
@@ -146,18 +167,12 @@ impl Turn {
 
     /// Our own entry among the holders.
     pub(super) fn own(&self) -> Option<&Holder> {
-        match &self.seen {
-            KnownRecord::There(held) => held.record.holder(&self.me.node, &self.me.uid),
-            KnownRecord::Absent | KnownRecord::Unknown => None,
-        }
+        self.held()?.record.holder(&self.me.node, &self.me.uid)
     }
 
     /// The record as it was read, or the one of a cluster without.
     pub(super) fn record(&self) -> TurnRecord {
-        match &self.seen {
-            KnownRecord::There(held) => held.record.clone(),
-            KnownRecord::Absent | KnownRecord::Unknown => TurnRecord::default(),
-        }
+        self.held().map(|it| it.record.clone()).unwrap_or_default()
     }
 
     /// Where this node is.
@@ -204,12 +219,23 @@ impl Turn {
         (self.seen != KnownRecord::Unknown).then_some(servers)
     }
 
+    /// Takes the Lease as it was read or written.
+    pub(super) fn take_record(&mut self, found: Option<Box<RecordSnapshot>>) {
+        if let Some(held) = &found {
+            self.memory.see(held);
+        }
+        self.seen = found.map_or(KnownRecord::Absent, KnownRecord::There);
+    }
+
+    /// The Lease as it was read last.
+    pub(super) fn held(&self) -> Option<&RecordSnapshot> {
+        if let KnownRecord::There(held) = &self.seen { Some(held) } else { None }
+    }
+
     fn others(&self) -> impl Iterator<Item = &Holder> {
-        let holders = match &self.seen {
-            KnownRecord::There(held) => held.record.holders.as_slice(),
-            KnownRecord::Absent | KnownRecord::Unknown => &[],
-        };
-        holders.iter().filter(|it| it.node != self.me.node || it.node_uid != self.me.uid)
+        let listed = self.held().map(|it| it.record.holders.as_slice()).unwrap_or_default();
+        let all = listed.iter().chain(self.memory.missing(self.held()).map(|(_, it)| it));
+        all.filter(|it| it.node != self.me.node || it.node_uid != self.me.uid)
     }
 
     /// Says what has changed about us.

@@ -12,7 +12,8 @@ use kubeapi::{ApiClient, Error, NodeName, nodes};
 use pubsub::{TopicRoot, store};
 use serde::Serialize;
 use topics::{
-    DEVICE_ORDER, DeviceOp, DeviceOpPending, DeviceOrder, DrainStatus, ForceFile, Requester, go_json,
+    DEVICE_ORDER, DeviceOp, DeviceOpPending, DeviceOrder, DrainStatus, ForceFile, PendingState, Requester,
+    go_json,
 };
 
 use super::course::Goal;
@@ -38,7 +39,7 @@ const LIMIT_BYTES: u64 = 4096;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct DeviceOrderResult<'a> {
-    /// `ordered` or `withdrawn`.
+    /// `ordered`, `withdrawn`, or `commanded`: withdrawn too late.
     result: &'a str,
     /// The file concerned.
     file: &'a Path,
@@ -65,7 +66,7 @@ async fn act(
     let topic_root = TopicRoot::open(root).with_context(|| format!("open the root {}", root.display()))?;
     let file = topic_root.path(DEVICE_ORDER);
     if options.cancel {
-        return cancel(&topic_root, op, voice).with_context(|| format!("withdraw the {word}"));
+        return cancel(&topic_root, clock, op, voice).await.with_context(|| format!("withdraw the {word}"));
     }
     let doing = || format!("order a {word}");
     let reason = person::reason(options.reason.as_deref().unwrap_or_default()).with_context(doing)?;
@@ -150,7 +151,7 @@ async fn act(
         Blocked::Wait if within.is_some() => go(&topic_root, clock, &order, voice).await,
         Blocked::Wait => Ok(exit),
         Blocked::Fail => {
-            cancel(&topic_root, op, voice).with_context(|| format!("withdraw the {word}"))?;
+            cancel(&topic_root, clock, op, voice).await.with_context(|| format!("withdraw the {word}"))?;
             Ok(exit)
         }
     }
@@ -224,7 +225,7 @@ fn forced(order: &DeviceOrder) -> ForceFile {
     }
 }
 
-fn cancel(topic_root: &TopicRoot, op: DeviceOp, voice: &Voice) -> anyhow::Result<Exit> {
+async fn cancel(topic_root: &TopicRoot, clock: Clock, op: DeviceOp, voice: &Voice) -> anyhow::Result<Exit> {
     let file = &topic_root.path(DEVICE_ORDER);
     let order = read(file).unwrap_or_default();
     if let Some(other) = order.as_ref().filter(|it| it.op != op) {
@@ -240,9 +241,20 @@ fn cancel(topic_root: &TopicRoot, op: DeviceOp, voice: &Voice) -> anyhow::Result
             store::remove(&place).map_err(person::root_needed)?;
         }
     }
+    let seen = Follow::open(topic_root, clock).await.view().clone();
+    let is_commanded = |it: &DeviceOpPending| it.op == op && it.state == PendingState::Commanded;
+    let commanded = seen.pending().any(is_commanded);
     match voice.output {
         Output::Json => {
-            Voice::json(&DeviceOrderResult { result: "withdrawn", file, order: order.as_ref() }, false)?;
+            let result = if commanded { "commanded" } else { "withdrawn" };
+            Voice::json(&DeviceOrderResult { result, file, order: order.as_ref() }, false)?;
+        }
+        Output::Text if commanded => {
+            let word = op.word();
+            voice.paragraph(&format!(
+                "Too late: the {word} is commanded already, and nothing withdraws it any more. The machine goes down as soon \
+                 as its last look allows it; `zedbox drain status` shows what it waits for."
+            ))?;
         }
         Output::Text => {
             voice.paragraph(

@@ -91,6 +91,7 @@ async fn release(
         who: word.who,
         why: word.why,
         when: word.when,
+        earlier: None,
         rest: serde_json::Map::new(),
     };
     let edit = |record: &TurnRecord| rule::release(record, forced.clone());
@@ -113,19 +114,27 @@ async fn release(
 
 async fn ignore(cluster: &ApiClient, node: &str, word: &AwayMark, voice: &Voice) -> anyhow::Result<()> {
     let name = NodeName::parse(node).context("ignore a node")?;
-    operator::mark(cluster, &name, Some(word)).await.with_context(|| format!("ignore node {node}"))?;
+    let before = operator::mark(cluster, &name, Some(word)).await;
+    let before = before.with_context(|| format!("ignore node {node}"))?;
     let text = format!(
         "Node {node} does not count as down from now on, by {}: {}. If it holds a turn, that still counts. \
          `zedbox lock count {node}` undoes this; type it when the node is repaired.",
         word.who, word.why
     );
+    let text = if before.seen.ready {
+        format!(
+            "{text} Node {node} is Ready now: if it is not away, type it at once, or others go down beside it."
+        )
+    } else {
+        text
+    };
     say(voice, &LockResult { result: "ignored", node, fence: None, limit: None }, &text)
 }
 
 async fn count(cluster: &ApiClient, node: &str, voice: &Voice) -> anyhow::Result<()> {
     let name = NodeName::parse(node).context("count a node")?;
     let before = operator::mark(cluster, &name, None).await.with_context(|| format!("count node {node}"))?;
-    let (result, text) = match before {
+    let (result, text) = match before.away {
         Some(_) => ("counted", format!("Node {node} counts again: while it is down, others wait.")),
         None => ("unchanged", format!("Node {node} was not ignored: it counts as before.")),
     };

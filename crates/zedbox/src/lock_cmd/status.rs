@@ -88,7 +88,10 @@ impl<'a> LockStatusView<'a> {
         };
         let first = nodes.first().cloned().unwrap_or_default();
         let next = match rule {
-            TurnRule::Holder => release_step(&first, &next),
+            TurnRule::Holder => match self.record.holders.iter().find(|it| it.node == first) {
+                Some(it) => release_step(it),
+                None => next,
+            },
             TurnRule::Server | TurnRule::Down => match self.view.nodes.iter().find(|it| it.name == first) {
                 Some(it) if rule::may_ignore(it).is_ok() => format!(
                     "repair node {first}: `{next}`; if it is away for long: `zedbox lock ignore {first} --reason '...'`"
@@ -111,8 +114,7 @@ impl<'a> LockStatusView<'a> {
     /// Of a node that does not wait.
     fn of_other(&self, name: &str) -> anyhow::Result<(String, String)> {
         if let Some(it) = self.record.holders.iter().find(|it| it.node == name) {
-            let release = format!("zedbox lock release {name} --fence {} --reason '...'", it.fence);
-            return Ok((format!("node {name} holds a turn"), release_step(name, &release)));
+            return Ok((format!("node {name} holds a turn"), release_step(it)));
         }
         if !self.view.nodes.iter().any(|it| it.name == name) {
             bail!("show turns: the cluster has no node {name}; check the name with kubectl get nodes");
@@ -259,9 +261,10 @@ fn number_of(nodes: usize) -> String {
 }
 
 /// What to do about a turn that is in the way. Most of them end by themselves.
-fn release_step(node: &str, command: &str) -> String {
+fn release_step(Holder { node, fence, .. }: &Holder) -> String {
     format!(
-        "wait until node {node} is back and healthy; only if you know that it will not continue: `{command}`"
+        "wait until node {node} is back and healthy; only if you know that it will not continue: `zedbox lock release \
+         {node} --fence {fence} --reason '...'`"
     )
 }
 

@@ -60,7 +60,7 @@ pub async fn once(
 async fn until_made(mut report: watch::Receiver<GateReport>, say: &impl Fn(&str)) {
     let mut said = 0;
     while report.changed().await.is_ok() {
-        let GateReport { verdict, repairs, leftovers } = report.borrow_and_update().clone();
+        let GateReport { verdict, repairs, leftovers, .. } = report.borrow_and_update().clone();
         let sum = repairs.values().sum::<u32>() + leftovers.cleared;
         if sum > said {
             said = sum;

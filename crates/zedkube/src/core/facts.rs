@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use agent::force::OrderedBy;
 use agent::settings::Properties;
+use kubenodeop::node::CordonSeen;
 use kubenodeop::node::boot::GateReport;
 use kubenodeop::node::gate::{GateStatus, Warning};
 use kubenodeop::{AttemptBlocker, Left, Marks, Progress, WatchedBlockers};
@@ -70,6 +71,8 @@ pub enum Event {
     Gate(Box<GateReport>),
     /// Answer to [`Effect::Taints`]: these taints of an outage are on our node.
     Tainted(Vec<String>),
+    /// The cordon of our node, as long as [`Effect::Taints`] says; with [`Effect::Gate`] it comes in the report.
+    CordonSeen(CordonSeen),
     /// Why what a drain of our node has asked of virtual machines and volumes is not taken back, and what a person can do;
     /// empty once it is. As long as [`Effect::Leftovers`] says.
     Leftovers(String, String),
@@ -340,7 +343,7 @@ pub enum Effect {
     },
     /// Watch over the gate after the boot and remove stale taints, or do so no longer.
     Gate(bool),
-    /// Watch the node until taints of an outage are on it, or do so no longer.
+    /// Watch the node for its cordon and until taints of an outage are on it, or do so no longer.
     Taints(bool),
     /// Take back so much of what drains of our node asked for, beside all else; what was begun of another scope ends.
     Leftovers(UndoScope),

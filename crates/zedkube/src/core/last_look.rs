@@ -332,7 +332,7 @@ impl LastLook {
         self.unread_since = None;
         (self.asked, self.refused) = (false, None);
         let place = waiting.place.and_then(|it| u32::try_from(it).ok()).unwrap_or_default();
-        let next = format!("wait, or look who is before it: `zedbox lock status`; `{}`", waiting.next);
+        let next = waiting.next_step();
         Some(OutageAnswer { place, ..hold(format!("waits for its turn to be down: {}", waiting.why), next) })
     }
 

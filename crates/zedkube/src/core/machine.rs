@@ -10,7 +10,7 @@ use topics::{
     Requester,
 };
 
-use super::answers::Answers;
+use super::answers::{Answers, is_drained};
 use super::cleanup::CordonCleanup;
 use super::context::{HookState, NodeContext, WindowState};
 use super::drain::Drain;
@@ -67,6 +67,7 @@ impl Zedkube {
             history: History::default(),
             looks: LastLook::default(),
         };
+        core.cleanup.after_boot.carried_out = same_boot.is_none() && journal.answers.iter().any(is_drained);
         core.set_clock(now, booted_at);
         core.cleanup.after_boot.repairs.count_on(now, &journal.repairs, &core.node);
         let mut out = Vec::new();
@@ -193,6 +194,7 @@ impl Core for Zedkube {
             Event::Looked(nth, seen) if self.cleanup.awaits(nth) => self.looked(now, seen, &mut out),
             Event::NodeActivity(what) => self.cleanup.node_changed(now, self.wanted(), what, &mut out),
             Event::Gate(report) => self.cleanup.gate(now, report, &mut out),
+            Event::CordonSeen(seen) => self.cleanup.cordon_seen(seen),
             Event::Tainted(taints) => self.cleanup.after_boot.tainted(taints, &mut out),
             Event::Leftovers(why, next) => self.cleanup.leftovers.hear((why, next), &mut out),
             Event::Turn(turn_state) => self.turn_heard(now, *turn_state, &mut out),

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::Layer;
+use crate::node::cordon::CordonSeen;
 use crate::storage::{VolumesBefore, VolumesSeen};
 
 /// Something seen.
@@ -79,6 +80,8 @@ pub struct GateNode {
     pub taints: Vec<String>,
     /// Its addresses of the type `InternalIP`.
     pub addresses: Vec<String>,
+    /// Its cordon.
+    pub cordon: CordonSeen,
     /// Its volumes before the outage, where a drain has recorded them.
     pub volumes: Option<VolumesBefore>,
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::super::address::Address;
+use crate::turn::pulses::Pulse;
 use crate::turn::rule::TurnNode;
 
 fn renew(sim: &Sim, name: &str, holder: &str, at: u32) {
@@ -73,6 +74,6 @@ async fn u13_the_virtual_ip_is_there_once_a_ready_node_renews_its_lease_and_it_t
     let why = address.look(&cluster, &all).await.unwrap();
     assert!(why.starts_with(&format!("the virtual IP {at}: ")), "{why}");
     // Its holder goes away again.
-    let away: Vec<TurnNode> = all.into_iter().map(|it| TurnNode { lease_unmoved: true, ..it }).collect();
+    let away: Vec<TurnNode> = all.into_iter().map(|it| TurnNode { pulse: Pulse::Still, ..it }).collect();
     assert!(address.look(&cluster, &away).await.unwrap().contains("is held by n1, which is no node"));
 }

@@ -10,6 +10,7 @@ use super::super::member::{
 use super::super::moves::{Move, NODE_LIMIT, PhaseReadings};
 use super::super::operator::{SiteRequest, advance, begin, cancel, current, pass};
 use super::super::record::{Ack, NodeStep, OperatorStatement, SiteKind, SitePhase, SiteRecord};
+use crate::turn::pulses::Pulse;
 use crate::turn::record::{Class, Holder, Op, Phase, TurnRecord};
 use crate::turn::rule::{OperatorRefusal, TurnNode};
 
@@ -93,6 +94,7 @@ pub(super) fn holder() -> Holder {
         phase: Phase::Drained,
         server: true,
         since: String::new(),
+        earlier: None,
         rest: serde_json::Map::new(),
     }
 }
@@ -289,7 +291,7 @@ fn the_first_server_that_is_there_and_does_not_go_works_for_all() {
     };
     assert_eq!(coordinator(&it, &nodes()), "a");
     let mut away = nodes();
-    away[0].lease_unmoved = true;
+    away[0].pulse = Pulse::Still;
     assert_eq!(coordinator(&it, &away), "b");
     it.hear(ack("a", NodeStep::Going));
     assert_eq!(coordinator(&it, &nodes()), "b");

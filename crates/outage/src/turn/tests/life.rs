@@ -5,6 +5,7 @@ use std::time::Duration;
 use step::Core as _;
 
 use super::super::event::{Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, Unconfirmed};
+use super::super::pulses::Pulse;
 use super::super::record::{BadRecord, Class, ForcedRelease, Holder, Mode, Op, Phase, TurnRecord};
 use super::super::rule::{TurnNode, TurnRule, release};
 use super::rules::{holder, node, waiter};
@@ -48,7 +49,7 @@ fn who_waits_says_for_whom_by_which_rule_at_which_place_and_what_to_type() {
     assert_eq!((waiting.rule, waiting.place, waiting.since), (TurnRule::Holder, Some(2), at(1_000)));
     assert_eq!(waiting.nodes, ["b"]);
     assert!(waiting.why.contains("node b holds a turn (reboot, phase granted, fence 7)"), "{}", waiting.why);
-    assert_eq!(waiting.next, "zedbox lock release b --fence 7 --reason '...'");
+    assert_eq!(waiting.next_step(), "wait, or look who is before it: `zedbox lock status`");
 }
 
 #[test]
@@ -212,6 +213,7 @@ fn the_second_look_sees_every_way_to_lose_a_turn() {
             who: text("kim"),
             why: text("burnt"),
             when: text(""),
+            earlier: None,
             rest: serde_json::Map::new(),
         };
         *record = release(record, forced).unwrap();
@@ -220,7 +222,7 @@ fn the_second_look_sees_every_way_to_lose_a_turn() {
         record.mode =
             Some(Mode { id: "m".to_owned(), kind: "shutdown".to_owned(), rest: serde_json::Map::new() });
     };
-    let table: [(&str, Change<'_>, &str); 5] = [
+    let table: [(&str, Change<'_>, &str); 3] = [
         (
             "released",
             &|it| {
@@ -229,12 +231,6 @@ fn the_second_look_sees_every_way_to_lose_a_turn() {
                 it.put(r);
             },
             "kim released our turn with fence 1: burnt",
-        ),
-        ("deleted", &|it| it.lease = None, "was deleted"),
-        (
-            "created again",
-            &|it| it.lease.as_mut().unwrap().uid = "L2".to_owned(),
-            "does not have our turn any more",
         ),
         (
             "restored",
@@ -284,7 +280,7 @@ fn a_look_that_began_before_the_question_does_not_answer_it() {
     stage.hear(Event::Phase(Phase::Cordoned));
     let before = stage.lease.clone();
     stage.hear(Event::Confirm);
-    stage.lease = None;
+    stage.put(TurnRecord { holders: vec![], ..stage.record().clone() });
     let Some(Effect::Read(id)) = stage.pending.take() else { panic!("no look") };
     stage.hear(Event::Read(id, Ok(before.map(Box::new))));
     stage.serve();
@@ -398,7 +394,7 @@ fn the_turn_of_a_deleted_node_is_taken_over_after_a_minute_that_of_a_server_with
 fn a_holder_that_is_away_is_waited_for_whatever_the_time() {
     let mut stage = Stage::new(Some(held_by_b(&[])));
     stage.wants();
-    stage.nodes[1] = TurnNode { ready: false, lease_unmoved: true, ..node("b") };
+    stage.nodes[1] = TurnNode { ready: false, pulse: Pulse::Still, ..node("b") };
     stage.pass(7 * 24 * 3_600);
     assert_eq!((stage.waiting().nodes, stage.record().holders.len()), (vec!["b".to_owned()], 1));
 }
@@ -409,9 +405,9 @@ fn a_holder_that_is_healthy_and_says_idle_is_taken_over_after_a_minute_without_a
     stage.nodes[1].idle = true;
     stage.wants();
     stage.pass(31);
-    stage.nodes[1].lease_unmoved = true;
+    stage.nodes[1].pulse = Pulse::Still;
     stage.pass(30);
-    stage.nodes[1].lease_unmoved = false;
+    stage.nodes[1].pulse = Pulse::Moving;
     stage.pass(60);
     assert_eq!(stage.record().holders[0].node, "b", "the minute starts again after a break");
     stage.pass(60);

@@ -2,11 +2,14 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test names what it waits for; anything else fails it")]
 
+mod actions;
 mod alone;
+mod arbitrary;
 mod armed;
 mod life;
 mod look;
 mod model;
+mod rebuild;
 mod records;
 mod rules;
 mod simulation;

@@ -97,6 +97,8 @@ fn no_order_of_events_brings_two_down_or_leaves_one_waiting() {
         (2, 0, Budget { emergencies: 1, restarts: 1, ..none }, Step::Back),
         (3, 3, none, Step::Wants),
         (3, 0, Budget { late: 1, withdrawn: 1, ..none }, Step::Idle),
+        (2, 0, Budget { etcds: 1, ..none }, Step::Out),
+        (2, 0, Budget { etcds: 1, ..none }, Step::Off),
         (2, 1, Budget { findings: 2, restarts: 1, ..none }, Step::Idle),
     ];
     for (nodes, servers, budget, first) in worlds {
@@ -116,10 +118,12 @@ fn the_model_catches_each_planted_fault() {
         (Fault::TurnLastLook, Budget { releases: 1, ..none }, Step::Wants),
         (Fault::TurnFence, Budget { restores: 1, uncordons: 1, ..none }, Step::Out),
         (Fault::TurnPreflight, Budget { findings: 1, ..none }, Step::Idle),
+        (Fault::FirstReading, Budget { etcds: 1, ..none }, Step::Off),
+        (Fault::OlderLease, Budget { etcds: 1, ..none }, Step::Out),
     ];
     for (fault, budget, first) in faults {
-        // Who waits already has passed its preflight.
-        let queued = fault != Fault::TurnPreflight;
+        // Who waits already has passed its preflight, and has seen who holds a turn.
+        let queued = !matches!(fault, Fault::TurnPreflight | Fault::FirstReading);
         let model = |fault| Cluster { nodes: 2, servers: 0, budget, fault, first, queued };
         let (states, found) = search(model(Some(fault)), 100_000);
         println!("{fault:?}: {states} states, {found:?}");

@@ -8,7 +8,7 @@ use step::Fault;
 use super::world::{Budget, World};
 
 fn budget() -> impl Strategy<Value = Budget> {
-    vec(0_u8..=1, 14).prop_map(|it| Budget {
+    vec(0_u8..=1, 15).prop_map(|it| Budget {
         lost: it[0] * 3,
         late: it[1],
         restarts: it[2] * 2,
@@ -23,6 +23,7 @@ fn budget() -> impl Strategy<Value = Budget> {
         cuts: it[11] * 2,
         gone: it[12],
         findings: it[13],
+        etcds: it[14],
     })
 }
 

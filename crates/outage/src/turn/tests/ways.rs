@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::event::{Effect, Event, TurnState};
 use super::super::record::{ForcedRelease, RecordWrite};
 use super::super::rule;
-use super::world::{Action, Budget, Step, World};
+use super::world::{Action, Budget, Node, Step, World};
 
 impl World {
     #[expect(clippy::too_many_lines, reason = "one arm for each action")]
@@ -79,6 +79,13 @@ impl World {
                 }
                 self.forget();
             }
+            Action::RestoreEtcd => {
+                // Who restarts remembers nothing, and does not know of a node that is out and looks as all others do.
+                (budget.etcds, budget.restarts, budget.power_cuts) = (budget.etcds.saturating_sub(1), 0, 0);
+                self.lease = None;
+                self.nodes.iter_mut().for_each(Node::uncordon);
+                self.forget();
+            }
             Action::ReleaseByOperator(nth) => {
                 budget.releases = budget.releases.saturating_sub(1);
                 let node = self.nodes[nth].name.clone();
@@ -92,6 +99,7 @@ impl World {
                     who: text(),
                     why: "gone".to_owned(),
                     when: text(),
+                    earlier: None,
                     rest: serde_json::Map::new(),
                 };
                 let record = rule::release(&held.record, forced).unwrap();
@@ -174,6 +182,13 @@ impl World {
         }
         may(self.late.is_some(), Action::ServeLate);
         may(self.lease.is_some() && budget.deletions > 0, Action::DeleteLease);
+        // A node that is up and out is known by its Lease alone: all others have to have seen that.
+        let version = self.lease.as_ref().map(|it| &it.resource_version);
+        let seen =
+            |it: &Node| it.turn.is_some() && !it.cut && it.call.is_none() && it.shown.as_ref() == version;
+        let hidden = self.nodes.iter().any(|it| it.out && !it.is_off());
+        let known = !hidden || self.nodes.iter().all(seen);
+        may(self.lease.is_some() && self.late.is_none() && budget.etcds > 0 && known, Action::RestoreEtcd);
         may(self.lease.is_some() && budget.restores > 0 && self.snapshot.is_some(), Action::RestoreLease);
         all
     }
@@ -185,11 +200,12 @@ impl World {
             if self.nodes[nth].step == step && (step != Step::Wants || held) {
                 return;
             }
-            if self.nodes[nth].call.is_some() {
-                self.apply(&Action::Serve(nth));
-            } else {
-                self.apply(&Action::Go(nth));
-            }
+            let action = match &self.nodes[nth] {
+                it if it.call.is_some() => Action::Serve(nth),
+                it if it.can_go() => Action::Go(nth),
+                _ => Action::Wait,
+            };
+            self.apply(&action);
         }
         panic!("the node does not come as far as {step:?}: {:?}", self.nodes[nth]);
     }

@@ -7,8 +7,11 @@ use step::{Core as _, Fault, Mono};
 
 use super::super::Turn;
 use super::super::event::{Effect, Event, ReadError, RecordWritten, TurnClaim, TurnState, Unconfirmed};
-use super::super::record::{Class, Fence, Op, Phase, RecordSnapshot, RecordWrite};
+use super::super::pulses::Pulses;
+use super::super::record::{Class, Fence, Op, Phase, RecordSnapshot, RecordWrite, TurnRecord};
 use super::super::rule::{CordonMark, Me, TurnNode};
+
+pub(super) use super::actions::{Action, Budget};
 
 /// A machine that is off is seen to be for the first time after so long.
 const LAG: Duration = Duration::from_secs(40);
@@ -42,6 +45,7 @@ pub(super) struct Node {
     /// Operations still to come.
     pub(super) jobs: u32,
     pub(super) turn: Option<Turn>,
+    pub(super) pulses: Pulses,
     pub(super) call: Option<Effect>,
     pub(super) shown: Option<String>,
     pub(super) turn_state: Option<TurnState>,
@@ -56,57 +60,6 @@ pub(super) struct Node {
     pub(super) deleted: bool,
     /// Its preflight has found what keeps its drain from starting.
     pub(super) found: bool,
-}
-
-/// How often what may still happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(super) struct Budget {
-    pub(super) lost: u8,
-    pub(super) late: u8,
-    pub(super) restarts: u8,
-    pub(super) power_cuts: u8,
-    pub(super) failures: u8,
-    pub(super) withdrawn: u8,
-    pub(super) emergencies: u8,
-    pub(super) deletions: u8,
-    pub(super) restores: u8,
-    pub(super) releases: u8,
-    pub(super) uncordons: u8,
-    pub(super) cuts: u8,
-    pub(super) findings: u8,
-    pub(super) gone: u8,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Action {
-    /// The server carries out the call of a node and answers.
-    Serve(usize),
-    /// The server carries it out and the answer is lost.
-    LoseAnswer(usize),
-    /// The call is lost.
-    LoseCall(usize),
-    /// The write comes later; its sender has given up.
-    Delay(usize),
-    ServeLate,
-    Watch(usize),
-    /// The agent's own next step.
-    Go(usize),
-    Fail(usize),
-    Withdraw(usize),
-    Restart(usize),
-    PowerCut(usize),
-    Emergency(usize),
-    DeleteLease,
-    RestoreLease,
-    ReleaseByOperator(usize),
-    UncordonByHand(usize),
-    Cut(usize),
-    Join(usize),
-    /// Something keeps the drain of a node from starting, and then no longer.
-    Find(usize),
-    Mend(usize),
-    DeleteNode(usize),
-    Wait,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -138,7 +91,13 @@ impl Node {
         self.step == Step::Off
     }
 
-    fn as_read(&self, now: Mono) -> TurnNode {
+    /// The resource version of the lease of its kubelet, which is renewed whenever time passes.
+    fn beat(&self, now: Mono) -> (String, String) {
+        let renewed = self.off_since.unwrap_or(now);
+        (self.name.clone(), renewed.since_start().as_millis().to_string())
+    }
+
+    fn as_read(&self, now: Mono, pulses: &Pulses) -> TurnNode {
         let away = self.off_since.is_some_and(|since| now.since(since) >= LAG);
         TurnNode {
             name: self.name.clone(),
@@ -149,7 +108,7 @@ impl Node {
             tie_breaker: false,
             server: self.server,
             etcd: self.server,
-            lease_unmoved: away,
+            pulse: pulses.of(now, &self.name),
             being_deleted: false,
             out_of_service: false,
             ignored: false,
@@ -227,7 +186,7 @@ impl World {
     pub(super) fn start(&mut self, nth: usize) {
         let node = &mut self.nodes[nth];
         node.turn = Some(Turn::new(node.me(), nth as u64 * 7 + u64::from(node.boot)));
-        (node.call, node.turn_state, node.shown) = (None, None, None);
+        (node.call, node.turn_state, node.shown, node.pulses) = (None, None, None, Pulses::default());
         let wants =
             matches!(node.step, Step::Wants | Step::Cordoned | Step::Confirming | Step::Out | Step::LastLook);
         if wants {
@@ -323,12 +282,13 @@ impl World {
         }
         // What is written is what can be read.
         let annotations = record.annotations().unwrap();
-        let record =
-            super::super::record::TurnRecord::parse(annotations, Some(record.transitions())).unwrap();
+        let record = TurnRecord::parse(annotations, Some(record.transitions())).unwrap();
         let held = RecordSnapshot { record, uid, resource_version: format!("v{}", self.writes) };
         self.lease = Some(held.clone());
         if self.writes % 8 == 1 {
-            self.snapshot = Some(held.clone());
+            // Nobody waited then.
+            let record = TurnRecord { queue: Vec::new(), ..held.record.clone() };
+            self.snapshot = Some(RecordSnapshot { record, ..held.clone() });
         }
         RecordWritten::Done(Box::new(held))
     }
@@ -375,8 +335,13 @@ impl World {
                 Event::Read(id, if answers { Ok(found) } else { Err(ReadError::NoAnswer(lost())) })
             }
             Effect::ReadCluster(id) => {
-                let nodes =
-                    self.nodes.iter().filter(|it| !it.deleted).map(|it| it.as_read(self.now)).collect();
+                let mut pulses = std::mem::take(&mut self.nodes[nth].pulses);
+                let there = || self.nodes.iter().filter(|it| !it.deleted);
+                pulses.take(self.now, there().map(|it| it.beat(self.now)));
+                step::plant(self.fault);
+                let nodes = there().map(|it| it.as_read(self.now, &pulses)).collect();
+                step::plant(None);
+                self.nodes[nth].pulses = pulses;
                 Event::Cluster(id, if answers { Ok(nodes) } else { Err(ReadError::NoAnswer(lost())) })
             }
             Effect::ReadMargin(id) => Event::Margin(id, if answers { Ok(()) } else { Err(lost()) }),
@@ -437,6 +402,8 @@ impl World {
             (Step::Off, _) => {
                 (node.step, node.off_since) = (Step::Back, None);
                 node.boot += 1;
+                // Its cordon went with etcd: pods come as soon as it is up.
+                node.out &= node.mark.is_some();
                 self.start(nth);
             }
             (Step::Back, Some(TurnState::Booted { .. } | TurnState::NotWanted { .. })) if !node.cut => {

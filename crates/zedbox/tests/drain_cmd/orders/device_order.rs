@@ -35,7 +35,7 @@ fn says(zedagent: &mut Publication<DeviceOpPending>, op: DeviceOp, state: Pendin
 
 #[test]
 fn x3_an_order_names_who_gives_it_why_and_for_which_boot_and_is_withdrawn() {
-    let (node, _zedagent) = tended("cluster-idle");
+    let (node, mut zedagent) = tended("cluster-idle");
     let told = order(&node, "reboot", "--reason disk -o json");
     assert_eq!((told.code, &told.json()["Result"]), (0, &"ordered".into()), "{told:?}");
     let kept: serde_json::Value = serde_json::from_str(&node.text(DEVICE_ORDER)).unwrap();
@@ -54,6 +54,10 @@ fn x3_an_order_names_who_gives_it_why_and_for_which_boot_and_is_withdrawn() {
     // One of an earlier boot is in nobody's way.
     node.put(DEVICE_ORDER, &kept.to_string().replace("\"b1\"", "\"b0\""));
     assert_eq!(order(&node, "reboot", "--reason disk").code, 0);
+    // Once it is commanded nothing takes it back, and nobody is told otherwise.
+    says(&mut zedagent, DeviceOp::Reboot, PendingState::Commanded, "");
+    let told = order(&node, "reboot", "--cancel");
+    assert!(told.code == 0 && told.out.starts_with("Too late: the reboot is commanded already"), "{told:?}");
 }
 
 #[test]

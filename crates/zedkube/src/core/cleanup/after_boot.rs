@@ -36,10 +36,14 @@ pub(crate) struct AfterBoot {
     sentry: bool,
     /// The newest report.
     report: Option<Box<GateReport>>,
+    /// The newest one with which the gate was open.
+    passed: Option<Box<GateReport>>,
     /// A cordon of ours of an earlier boot was seen.
     earlier: bool,
     /// What the former boot has left, as it was last heard of.
     left: (String, String),
+    /// The boot before this one ended in an operation whose drain was done: that its cordon is removed is no repair.
+    pub(crate) carried_out: bool,
     /// What watches and we ourselves have fixed.
     pub(crate) repairs: Repairs,
 }
@@ -159,7 +163,7 @@ impl AfterBoot {
     /// What a check says of a cordon of an earlier boot.
     pub(crate) fn take_look(&mut self, now: Mono, seen: &NodeLook, out: &mut Vec<Effect>) {
         // With the gate shut it was somebody else.
-        if *seen == NodeLook::Open && self.earlier && self.is_open() {
+        if *seen == NodeLook::Open && self.earlier && self.is_open() && !self.carried_out {
             self.repairs.add(now, OWN_CORDON, out);
             out.push(Effect::Say(DrainLogEvent::Repaired(OWN_CORDON.to_owned())));
         }
@@ -177,6 +181,9 @@ impl AfterBoot {
         out: &mut Vec<Effect>,
     ) {
         self.repairs.expire(now);
+        if self.is_clean() {
+            self.passed.clone_from(&self.report);
+        }
         let clean = self.is_clean() || self.opened && self.is_untainted();
         if clean && checked && !self.earlier {
             // What is warned of is watched until it is healed, and what the former boot has left until it is cleared.
@@ -189,6 +196,9 @@ impl AfterBoot {
             self.watching = wanted;
             if wanted {
                 self.report = None;
+            } else if self.settled && !self.is_open() {
+                // It ends before its time, as the taints are gone: a layer that it was at says nothing from now on.
+                self.report.clone_from(&self.passed);
             }
             out.push(Effect::Gate(wanted));
         }

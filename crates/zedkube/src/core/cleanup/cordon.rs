@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use kubenodeop::node::CordonSeen;
 use kubenodeop::node::boot::GateReport;
 use nodestatus::Membership;
 use step::{Fault, Mono, planted};
@@ -95,6 +96,8 @@ pub(crate) struct CordonCleanup {
     /// Why the node could not be checked, or keeps its cordon.
     trouble: String,
     guard: CordonWatch,
+    /// The cordon of the node as a watch has shown it since the last look.
+    watched: Option<CordonSeen>,
     /// The gate after the boot.
     pub(crate) after_boot: AfterBoot,
     /// What a drain has left that is not as it was before.
@@ -114,6 +117,7 @@ impl CordonCleanup {
             in_flight: if same_boot.is_some() { CordonInFlight::Possible } else { CordonInFlight::No },
             trouble: String::new(),
             guard: CordonWatch::Off,
+            watched: None,
             after_boot: AfterBoot::default(),
             leftovers: Leftovers::default(),
             seen: false,
@@ -190,11 +194,33 @@ impl CordonCleanup {
         self.guard = CordonWatch::Off;
     }
 
+    /// Hears how the cordon of the node is.
+    pub(crate) fn cordon_seen(&mut self, seen: CordonSeen) {
+        self.watched = Some(seen);
+    }
+
+    /// A watch has shown another cordon than the one that is known: somebody has cordoned or uncordoned, or one of ours is back
+    /// without a drain, as after etcd was restored.
+    fn is_news(&self) -> bool {
+        match self.watched {
+            None => false,
+            Some(CordonSeen::Marked) => true,
+            Some(CordonSeen::None) => self.cordon != CordonOwner::None,
+            Some(CordonSeen::Ours) => self.cordon != CordonOwner::Ours,
+            Some(CordonSeen::Foreign) => self.cordon != CordonOwner::Foreign,
+        }
+    }
+
     /// Checks the node when that is due.
     pub(crate) fn advance(&mut self, now: Mono, wanted: DesiredNode, out: &mut Vec<Effect>) {
+        if wanted == DesiredNode::Schedulable && self.check == CordonCheck::NotDue && self.is_news() {
+            self.check_at(now);
+        }
         if self.due().is_some_and(|at| now >= at) {
             self.looks += 1;
             self.check = CordonCheck::Running;
+            // What is shown while it runs may be newer than what it reads.
+            self.watched = None;
             self.uncordons = wanted == DesiredNode::Schedulable || planted(Fault::K9);
             let gate_open = self.after_boot.is_open();
             out.push(Effect::Look { nth: self.looks, uncordon: self.uncordons, gate_open });
@@ -329,6 +355,7 @@ impl CordonCleanup {
 
     /// Hears how the gate after the boot is.
     pub(crate) fn gate(&mut self, now: Mono, report: Box<GateReport>, out: &mut Vec<Effect>) {
+        self.watched = report.cordon.or(self.watched);
         if self.after_boot.gate(now, report, out)
             && let CordonCheck::Due(at) = self.check
         {

@@ -145,7 +145,7 @@ impl Drain {
             Some(waiting) => words(
                 DrainPhase::WaitingForTurn,
                 format!("waits for its turn to be down: {}", waiting.why),
-                format!("wait, or look who is before it: `zedbox lock status`; `{}`", waiting.next),
+                waiting.next_step(),
             ),
             None => words(DrainPhase::WaitingForTurn, "requesting its turn to be down", "nothing"),
         }

@@ -9,11 +9,13 @@ use kubenodeop::node::boot::GateReport;
 use kubenodeop::node::boot::LeftoverPods;
 use kubenodeop::node::gate::{Layer, Warning};
 use step::Core as _;
-use topics::{ClusterKnown, DrainJournal, DrainPhase, DrainStatus, Requester};
+use topics::{Answer, ClusterKnown, DrainJournal, DrainPhase, DrainStatus, Requester};
 
 use super::bench::{Bench, T0, alone, gate, request};
 use super::{DrainLogEvent, Effect, Event, Membership, NodeLook, RunId, UndoScope};
 use crate::limits::Limits;
+
+mod at_rest;
 
 fn report(bench: &Bench, layer: Option<Layer>, taints: &[&str], repairs: &[&str]) -> Event {
     let mut report = gate(layer, bench.now);
@@ -26,8 +28,13 @@ fn report(bench: &Bench, layer: Option<Layer>, taints: &[&str], repairs: &[&str]
 
 /// In a new boot, a member; the journal is of the earlier one.
 fn booted() -> Bench {
-    let journal =
-        DrainJournal { boot_id: "b0".into(), status: DrainStatus::Complete, ..DrainJournal::default() };
+    booted_after(Vec::new())
+}
+
+/// The same after a boot that ended with these answers.
+fn booted_after(answers: Vec<Answer>) -> Bench {
+    let status = DrainStatus::Complete;
+    let journal = DrainJournal { boot_id: "b0".into(), status, answers, ..DrainJournal::default() };
     let mut bench = Bench::with(Some(journal));
     bench.hear(Event::NodeKnown { name: "n1".into() });
     bench.hear(Event::Member(Membership::Member));
@@ -229,8 +236,11 @@ fn r5_v2_taints_that_come_back_are_watched_for_removed_and_counted_and_repeats_a
         assert!(!bench.last.contains(&Effect::Gate(false)));
         bench.hear(report(&bench, Some(Layer::Lease), &[taint], &[]));
         assert!(!bench.last.contains(&Effect::Gate(false)));
-        bench.hear(report(&bench, Some(Layer::Storage), &[], &[taint]));
+        bench.hear(report(&bench, Some(Layer::Lease), &[], &[taint]));
         assert!(bench.last.contains(&Effect::Gate(false)) && bench.last.contains(&Effect::Taints(true)));
+        // What the watch was at when it ended is no word on the node any more.
+        let shown = bench.core.progress().gate;
+        assert!(shown.open && shown.layer.is_empty(), "{shown:?}");
         assert_eq!(bench.core.progress().repairs, [(taint.to_owned(), times)].into());
         let again = |it: &Effect| matches!(it, Effect::Say(DrainLogEvent::RepairsAgain(..)));
         assert_eq!(bench.last.iter().any(again), times == 3, "{times}");

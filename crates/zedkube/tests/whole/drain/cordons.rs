@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use topics::{DrainStatus, Requester};
+use serde_json::json;
+use topics::{CordonOwner, DrainStatus, Requester};
 
 use crate::device::{Device, status};
 
@@ -103,4 +104,32 @@ async fn a_tie_breaker_that_was_drained_stays_complete() {
     device.pass(Duration::from_hours(1)).await;
     assert_eq!(device.status(), status(9, 2));
     assert_eq!(device.diary.count("nodedrain-step:drain-attempt"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_without_a_drain_a_cordon_by_hand_is_shown_with_its_end_and_one_of_ours_goes_within_a_minute() {
+    let mut device = Device::idle().await;
+    device.pass(Duration::from_mins(10)).await;
+    let asked = device.sim.faults().requests().len();
+    device.cordon_by_hand();
+    device.pass(Duration::from_secs(2)).await;
+    assert_eq!(device.progress().cordon, CordonOwner::Foreign);
+    device.uncordon_by_hand();
+    device.pass(Duration::from_secs(2)).await;
+    assert_eq!(device.progress().cordon, CordonOwner::None);
+    let asked = device.sim.faults().requests().len() - asked;
+    assert!(asked < 10, "{asked} requests: it is followed by the watch that is there");
+    // As etcd has it again after a restore, or as somebody writes it at a node in service.
+    let mark = json!({
+        "bootId": "x", "requestedBy": 2, "requestedAt": "t", "fence": 4_294_967_295_u32, "leaseUid": "nope",
+    });
+    for cordoned in [true, false] {
+        device.sim.edit("nodes", "", "n1", |node| {
+            node["metadata"]["annotations"]["pillar-rs/cordon-owner"] = mark.to_string().into();
+            node["metadata"]["managedFields"] = json!([]);
+            node["spec"]["unschedulable"] = cordoned.into();
+        });
+        device.pass(Duration::from_mins(1)).await;
+        assert!(!device.cordoned() && device.owner().is_none(), "{cordoned}");
+    }
 }

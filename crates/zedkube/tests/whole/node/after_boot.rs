@@ -14,7 +14,6 @@ use crate::device::Device;
 const US: Requester = Requester::DeviceOp;
 /// Stands in each line about it.
 const GATE: &str = "the gate after the boot";
-const OWN: &str = "own cordon of an earlier boot";
 
 /// Drained, and booted since; zedkube does not run yet.
 pub(super) async fn booted() -> Device {
@@ -46,7 +45,7 @@ async fn r4_an_api_that_is_away_for_hours_is_named_once_and_the_work_ends_soon_a
     device.pass(Duration::from_mins(2)).await;
     let progress = device.progress();
     assert!(!device.cordoned() && progress.gate.open, "{progress:?}");
-    assert_eq!(progress.repairs, [(OWN.to_owned(), 1)].into());
+    assert!(progress.repairs.is_empty(), "the reboot was carried out: {:?}", progress.repairs);
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,7 +85,7 @@ async fn r5_stale_taints_go_and_are_counted_logged_and_shown() {
     let counted: Vec<_> = progress.repairs.iter().map(|(what, count)| format!("{count} {what}")).collect();
     let expected = keys.map(|key| [format!("1 {key}:NoExecute"), format!("1 {key}:NoSchedule")]);
     let [away, ill] = expected;
-    assert_eq!(counted, [ill, away, [format!("1 {OWN}"), String::new()]].concat()[..5]);
+    assert_eq!(counted, [ill, away].concat());
     assert_eq!(device.diary.count("stale taint removed"), 4);
     assert!(progress.gate.open && progress.gate.stale_taints.is_empty(), "{progress:?}");
 }

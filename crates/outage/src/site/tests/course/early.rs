@@ -17,6 +17,7 @@ fn u13_a_site_that_is_armed_begins_once_the_last_node_is_ordered_it_and_nobody_h
             phase: Phase::Drained,
             server: false,
             since: String::new(),
+            earlier: None,
             rest: serde_json::Map::new(),
         });
         let mut order = vec![0, 1, 2, 3];

@@ -1,0 +1,279 @@
+//! A Lease that was deleted or restored: what the marks and what was seen bring back, and what they must not (goals T5, T6).
+
+use super::super::event::{Effect, Event, TurnState, Unconfirmed};
+use super::super::pulses::Pulse;
+use super::super::rebuild::{LeaseMemory, rebuild};
+use super::super::record::{EarlierGrant, FENCE_MOST, ForcedRelease, Holder, RecordSnapshot, TurnRecord};
+use super::super::rule::{CordonMark, TurnNode, TurnReading, TurnRule};
+use super::rules::{holder, mark, node, server};
+use super::stage::Stage;
+use kubeapi::nodes::CordonAnnotation;
+
+fn held(uid: &str, record: TurnRecord) -> RecordSnapshot {
+    RecordSnapshot { record, uid: uid.to_owned(), resource_version: "1".to_owned() }
+}
+
+fn at(fence: u32, holders: Vec<Holder>) -> TurnRecord {
+    TurnRecord { holders, fence, ..TurnRecord::default() }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the member of an entry is optional")]
+fn earlier(fence: u32, lease_uid: &str) -> Option<EarlierGrant> {
+    Some(EarlierGrant { fence, lease_uid: lease_uid.to_owned() })
+}
+
+/// Number of the last grant, and of each holder its name and number.
+type Brief = (u32, Vec<(String, u32)>);
+
+fn brief(record: &TurnRecord) -> Brief {
+    (record.fence, record.holders.iter().map(|it| (it.node.clone(), it.fence)).collect())
+}
+
+fn rebuilt(record: Option<TurnRecord>, nodes: Vec<TurnNode>, memory: &LeaseMemory) -> Option<Brief> {
+    let reading = TurnReading { held: record.map(|it| held("L", it)), nodes };
+    rebuild(&reading, memory, None).as_ref().map(brief)
+}
+
+#[test]
+fn a_lease_that_was_deleted_or_restored_is_rebuilt_from_the_marks_with_numbers_of_its_own() {
+    let marked = |fence, lease| TurnNode { mark: mark(fence, lease), unschedulable: true, ..server("b") };
+    let b = |fence| vec![("b".to_owned(), fence)];
+    let forced = |fence, earlier| ForcedRelease {
+        node: "b".to_owned(),
+        node_uid: "b-uid".to_owned(),
+        fence,
+        who: "op".to_owned(),
+        why: "burnt".to_owned(),
+        when: String::new(),
+        earlier,
+        rest: serde_json::Map::new(),
+    };
+    let released = |fence, earlier| TurnRecord { forced: vec![forced(fence, earlier)], ..at(8, vec![]) };
+    let table: [(&str, Option<TurnRecord>, TurnNode, Option<Brief>); 15] = [
+        ("a cluster without turns so far", None, node("b"), Some((0, vec![]))),
+        ("deleted", None, marked(7, "old"), Some((1, b(1)))),
+        ("as it should be", Some(at(7, vec![holder("b", 7)])), marked(7, "L"), None),
+        ("released before its mark is gone", Some(at(7, vec![])), marked(7, "L"), None),
+        ("restored", Some(at(5, vec![])), marked(7, "L"), Some((1_006, b(1_006)))),
+        ("restored, old entry", Some(at(5, vec![holder("b", 3)])), marked(7, "L"), Some((1_005, b(3)))),
+        ("created without looking", Some(at(0, vec![])), marked(7, "old"), Some((1, b(1)))),
+        ("rebuilt already", Some(at(8, vec![holder("b", 7)])), marked(7, "old"), None),
+        ("restored, nobody is in a turn", Some(at(5, vec![])), node("c"), None),
+        ("an operator released it", Some(released(8, earlier(7, "old"))), marked(7, "old"), None),
+        ("he released another one", Some(released(7, None)), marked(7, "old"), Some((9, b(9)))),
+        ("no Lease counts so far", Some(at(5, vec![])), marked(FENCE_MOST, "L"), None),
+        (
+            "a node in service, of another boot",
+            Some(at(5, vec![])),
+            TurnNode { unschedulable: false, ..marked(7, "old") },
+            None,
+        ),
+        (
+            "the same without a Lease",
+            None,
+            TurnNode { unschedulable: false, ..marked(7, "old") },
+            Some((0, vec![])),
+        ),
+        (
+            "uncordoned by a person in its boot",
+            Some(at(5, vec![])),
+            TurnNode { unschedulable: false, boot_id: "b".to_owned(), ..marked(7, "old") },
+            Some((6, b(6))),
+        ),
+    ];
+    for (what, record, node, expected) in table {
+        assert_eq!(rebuilt(record, vec![node], &LeaseMemory::default()), expected, "{what}");
+    }
+    let reading = TurnReading { held: None, nodes: vec![marked(7, "old")] };
+    let back = rebuild(&reading, &LeaseMemory::default(), None).unwrap();
+    assert!(back.holders[0].server && back.holders[0].boot_id == "b");
+    assert_eq!(back.holders[0].earlier, earlier(7, "old"));
+}
+
+#[test]
+fn t5_a_mark_of_no_turn_of_ours_is_none_and_one_that_was_brought_in_is_not_brought_in_again() {
+    for (fence, uid, counts) in
+        [(0, "L", false), (1, "", false), (1, "L", true), (FENCE_MOST, "L", true), (u32::MAX, "L", false)]
+    {
+        let cordon = CordonAnnotation { fence, lease_uid: uid.to_owned(), ..CordonAnnotation::default() };
+        assert_eq!(CordonMark::of(cordon).is_some(), counts, "{fence} {uid}");
+    }
+    let marked = TurnNode { mark: mark(7, "nope"), unschedulable: true, ..node("b") };
+    let mut memory = LeaseMemory::default();
+    let reading = TurnReading { held: Some(held("L", at(5, vec![]))), nodes: vec![marked.clone()] };
+    memory.see(&held("L", rebuild(&reading, &memory, None).unwrap()));
+    // Its own agent releases it, and the mark stays.
+    let after = at(6, vec![]);
+    memory.see(&held("L", after.clone()));
+    assert_eq!(rebuilt(Some(after), vec![marked.clone()], &memory), None);
+    assert!(rebuilt(None, vec![marked], &memory).is_some(), "the Lease was deleted since");
+}
+
+#[test]
+fn t6_what_was_seen_of_the_lease_outlives_one_that_is_suddenly_older_another_or_gone() {
+    let mut memory = LeaseMemory::default();
+    memory.see(&held("L", TurnRecord { limit: 2, ..at(7, vec![holder("b", 7)]) }));
+    let b = |fence| vec![("b".to_owned(), fence)];
+    let nodes = || vec![node("b")];
+    // A late value of the watch, or what was restored: it is remembered all the same.
+    memory.see(&held("L", at(5, vec![])));
+    assert_eq!(rebuilt(Some(at(5, vec![])), nodes(), &memory), Some((1_008, b(1_008))), "older");
+    assert_eq!(rebuilt(None, nodes(), &memory), Some((1, b(1))), "deleted");
+    let reading = TurnReading { held: Some(held("L2", at(3, vec![]))), nodes: nodes() };
+    let other = rebuild(&reading, &memory, None).unwrap();
+    assert_eq!(brief(&other), (4, b(4)), "another one");
+    let kept = rebuild(&TurnReading { held: None, nodes: nodes() }, &memory, None).unwrap();
+    assert_eq!(kept.limit, 2, "what an operator has set outlives it");
+    // It is back in service, in another boot.
+    let back = TurnNode { boot_id: "next".to_owned(), ..node("b") };
+    assert_eq!(rebuilt(Some(at(5, vec![])), vec![back], &memory), Some((1_007, vec![])));
+    // Released as usual.
+    memory.see(&held("L", at(7, vec![])));
+    assert_eq!(rebuilt(Some(at(7, vec![])), nodes(), &memory), None);
+}
+
+#[test]
+fn t6_who_asks_first_after_a_restore_waits_for_a_sign_of_life_of_each_other_node() {
+    // n2 is down, and looks Ready; who asks has seen nothing.
+    let mut stage = Stage::new(Some(TurnRecord::default()));
+    stage.nodes[1].pulse = Pulse::Unknown;
+    stage.wants();
+    let waiting = stage.waiting();
+    assert_eq!((waiting.rule, waiting.nodes), (TurnRule::Reading, vec!["b".to_owned()]));
+    let calls = stage.pass(10);
+    assert_eq!(calls, "RCRCRC", "after 1, 3 and 7 s");
+    stage.nodes[1].pulse = Pulse::Still;
+    stage.pass(4);
+    assert_eq!((stage.waiting().rule, stage.fence()), (TurnRule::Down, None));
+    stage.nodes[1].pulse = Pulse::Moving;
+    stage.pass(30);
+    assert!(stage.fence().is_some());
+    // Whoever is said to be away does not count.
+    let mut ignoring = Stage::new(Some(TurnRecord::default()));
+    (ignoring.nodes[1].pulse, ignoring.nodes[1].ignored) = (Pulse::Unknown, true);
+    ignoring.wants();
+    assert!(ignoring.fence().is_some());
+}
+
+#[test]
+fn t6_the_machine_does_not_go_down_before_it_is_known_whether_the_others_live() {
+    let mut stage = Stage::new(Some(TurnRecord::default()));
+    stage.wants();
+    stage.cordon(1);
+    stage.nodes[1].pulse = Pulse::Unknown;
+    stage.hear(Event::LastLook(5));
+    stage.serve();
+    let looked = |stage: &Stage| stage.said.iter().any(|it| matches!(it, Effect::LookedLast(..)));
+    stage.pass(20);
+    assert!(!looked(&stage));
+    stage.nodes[1].pulse = Pulse::Moving;
+    stage.pass(4);
+    assert!(stage.said.contains(&Effect::LookedLast(5, Ok(()))), "{:?}", stage.said);
+}
+
+type Change = Box<dyn FnOnce(&mut Stage)>;
+
+/// A drained holder whose Lease is changed; the calls after that.
+fn changed(change: impl FnOnce(&mut Stage)) -> Stage {
+    let mut stage = Stage::new(Some(at(6, vec![])));
+    stage.wants();
+    stage.cordon(7);
+    stage.pass(60);
+    change(&mut stage);
+    stage.calls.clear();
+    stage.hear(Event::Changed(stage.lease.clone().map(Box::new)));
+    stage.serve();
+    stage
+}
+
+#[test]
+fn t6_a_holder_that_lives_writes_itself_in_again_and_its_turn_goes_on() {
+    let other = |stage: &mut Stage| {
+        stage.lease = None;
+        stage.put(TurnRecord::default());
+        stage.lease.as_mut().unwrap().uid = "L2".to_owned();
+    };
+    let brought = |stage: &mut Stage| {
+        let mut record = TurnRecord::default();
+        record.grant(Holder { earlier: earlier(7, "L"), ..holder("a", 0) });
+        stage.lease = Some(held("L2", record));
+    };
+    let ways: [(&str, Change, &str, u32); 4] = [
+        ("deleted", Box::new(|it| it.lease = None), "RCW", 1),
+        ("another one", Box::new(other), "RCW", 1),
+        ("older", Box::new(|it| it.put(at(5, vec![]))), "RCW", 1_008),
+        ("brought in by somebody else", Box::new(brought), "R", 1),
+    ];
+    for (what, change, calls, fence) in ways {
+        let mut stage = changed(change);
+        assert_eq!((stage.calls.as_str(), stage.fence()), (calls, Some(fence)), "{what}");
+        assert_eq!(stage.record().holders.len(), 1, "{what}");
+        assert_eq!(stage.record().holders[0].earlier, earlier(7, "L"), "{what}");
+        assert_eq!(stage.confirm(), Ok(()), "{what}");
+        // Its agent restarts: the mark on its node is of the grant before.
+        stage.turn = super::super::Turn::new(super::rules::me("a", false), 2);
+        stage.wants();
+        assert_eq!(stage.fence(), Some(fence), "{what}");
+        stage.hear(Event::Want(None));
+        stage.serve();
+        assert!(stage.record().holders.is_empty(), "{what}");
+    }
+}
+
+#[test]
+fn t6_until_it_is_written_in_again_nothing_goes_on_and_a_turn_of_others_ends_it() {
+    let mut stage = Stage::new(Some(at(6, vec![])));
+    stage.wants();
+    stage.lease = None;
+    stage.hear(Event::Confirm);
+    let Some(Effect::Read(id)) = stage.pending.take() else { panic!("no look") };
+    stage.hear(Event::Read(id, Ok(None)));
+    let Err(Unconfirmed::Unknown(why)) = stage.answer() else { panic!("answered") };
+    assert!(why.contains("writes its turn in again"), "{why}");
+    // Somebody who knew nothing of it was faster.
+    stage.put(at(1, vec![holder("b", 1)]));
+    stage.lease.as_mut().unwrap().uid = "L2".to_owned();
+    stage.serve();
+    stage.pass(2);
+    assert!(matches!(stage.turn.state(), TurnState::Lost { .. }), "{:?}", stage.turn.state());
+    // An operator has released it in the Lease that came after: his word.
+    let released = ForcedRelease {
+        node: "a".to_owned(),
+        node_uid: "a-uid".to_owned(),
+        fence: 1,
+        who: "op".to_owned(),
+        why: "burnt".to_owned(),
+        when: String::new(),
+        earlier: earlier(7, "L"),
+        rest: serde_json::Map::new(),
+    };
+    let record = TurnRecord { forced: vec![released], ..at(1, vec![]) };
+    let stage = changed(|it| it.lease = Some(held("L2", record)));
+    let TurnState::Lost { why } = stage.turn.state() else { panic!("{:?}", stage.turn.state()) };
+    assert!(why.contains("burnt"), "{why}");
+}
+
+#[test]
+fn t5_a_turn_that_is_lost_again_and_again_is_taken_after_a_growing_pause_whoever_asks_again() {
+    let mut stage = Stage::new(Some(at(6, vec![])));
+    let mut last = std::time::Duration::ZERO;
+    for round in 1..=5 {
+        stage.wants();
+        stage.pass(3_600);
+        assert!(stage.fence().is_some(), "{round}: {:?}", stage.turn.state());
+        // Its entry is gone, and nobody says why.
+        stage.edit(|record| (record.holders, record.fence) = (vec![], record.fence + 1));
+        stage.serve();
+        assert!(matches!(stage.turn.state(), TurnState::Lost { .. }));
+        // The drain is given up and asked for again, as after a COMPLETE that is void.
+        stage.hear(Event::Want(None));
+        stage.serve();
+        stage.wants();
+        let waiting = stage.waiting();
+        assert_eq!(waiting.rule, TurnRule::Retry, "{round}");
+        assert!(waiting.why.contains(&format!("lost {round} times")), "{}", waiting.why);
+        let pause = step::Core::next_wake(&stage.turn).unwrap().since(stage.now);
+        assert!(pause > last, "{round}: {pause:?}");
+        last = pause;
+    }
+}
