@@ -295,8 +295,8 @@ async fn a_certificate_of_ours_opens_the_server_from_a_file_or_from_the_kubeconf
 }
 
 /// Certificates of version 1 have no extensions; `openssl x509 -req` makes them where it is given none.
-#[test]
-fn what_kubectl_takes_makes_a_client_a_certificate_of_version_1_blocks_aliases_and_an_empty_document() {
+#[tokio::test]
+async fn what_kubectl_takes_makes_a_client_a_certificate_of_version_1_blocks_aliases_and_an_empty_document() {
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
     let block = |file: &str, indent: &str| {
         let text = STANDARD.encode(fs::read(testdata.join(file)).unwrap());
