@@ -153,3 +153,9 @@ async fn u1_two_nodes_told_together_are_never_cordoned_together_on_a_real_server
         turns::u1_two_nodes_told_together_are_never_cordoned_together(cluster).await;
     }
 }
+
+/// On the embedded cluster only, which has two hundred pods in no time.
+#[tokio::test(start_paused = true)]
+async fn u10_a_drain_of_200_pods_asks_for_little_more_than_its_evictions() {
+    pods::u10_a_drain_of_200_pods_asks_for_little_more_than_its_evictions(&mut World::new().await).await;
+}

@@ -4,12 +4,14 @@
 //! (`kubeconfig`). Sources: design.md section 7. The raw response is read because kube drops the `Retry-After`
 //! header.
 
+mod served;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ACCEPT_ENCODING, DATE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Request};
+use http::{HeaderMap, HeaderValue, Method, Request};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
 use jiff::Timestamp;
@@ -24,6 +26,7 @@ use crate::error::{Error, cause};
 use crate::kubeconfig::KubeconfigFile;
 use crate::reply::ApiAnswer;
 use crate::settling::Settling;
+use served::{ReadAdvice, ServedGroups};
 
 /// The time that one call may take (spec/agents.md 4.1: 30 s for calls in timer work).
 pub const CALL_LIMIT: Duration = Duration::from_secs(30);
@@ -42,6 +45,7 @@ pub type BuiltRequest = Result<Request<Vec<u8>>, request::Error>;
 pub struct ApiClient {
     source: Arc<ClientSource>,
     settling: Arc<Settling>,
+    served: Arc<ServedGroups>,
     call_limit: Duration,
     answer_limit_bytes: usize,
 }
@@ -78,6 +82,7 @@ impl ApiClient {
         Self {
             source: Arc::new(source),
             settling: Arc::default(),
+            served: Arc::default(),
             call_limit: CALL_LIMIT,
             answer_limit_bytes: ANSWER_LIMIT_BYTES,
         }
@@ -214,12 +219,73 @@ impl ApiClient {
         answer.map_err(|error| self.failed(what, error))
     }
 
+    /// What was known of kinds that are not installed is looked at again before it is believed: for whoever is about to act
+    /// on it.
+    pub fn doubt_absent(&self) {
+        self.served.doubt();
+    }
+
+    /// Answers a read of a kind that is known not to be there.
+    async fn is_there(&self, what: &str, request: &Request<Vec<u8>>) -> Result<(), Error> {
+        let Some(group) = served::group(request.uri().path()).filter(|_| request.method() == Method::GET)
+        else {
+            return Ok(());
+        };
+        if self.served.advice(group) == ReadAdvice::Look {
+            // In a box: it is rare, and each call would carry its size.
+            Box::pin(self.look_at_groups(|| self.served.advice(group) == ReadAdvice::Look)).await;
+        }
+        match self.served.advice(group) {
+            ReadAdvice::Absent => Err(refused(what, ApiAnswer::unknown_kind())),
+            ReadAdvice::Ask | ReadAdvice::Look => Ok(()),
+        }
+    }
+
+    /// Notes that a server does not know the kind of a path.
+    async fn note_absent(&self, path: &str, error: &Error) {
+        let unknown = matches!(error, Error::Refused { answer, .. } if answer.is_unknown_kind());
+        if let Some(group) = served::group(path).filter(|_| unknown) {
+            Box::pin(self.look_at_groups(|| self.served.wants_look(group))).await;
+        }
+    }
+
+    /// Reads which groups there are, if that is still `wanted` once nobody else does.
+    async fn look_at_groups(&self, wanted: impl Fn() -> bool) {
+        let _one_at_a_time = self.served.looking.lock().await;
+        if wanted() {
+            let what = "read the API groups";
+            let request = Request::get("/apis").body(Vec::new()).map_err(request::Error::BuildRequest);
+            let list = match request {
+                Ok(request) => {
+                    self.exchange_raw(what, request).await.and_then(|(body, _)| decode(what, &body))
+                }
+                Err(source) => Err(unaskable(what, source)),
+            };
+            // Where the server does not say, each kind is asked for.
+            self.served.looked(list.inspect_err(|error| debug!(error = error.line(), "no API groups")).ok());
+        }
+    }
+
     async fn exchange(
         &self,
         what: &str,
         request: BuiltRequest,
     ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
         let request = request.map_err(|source| unaskable(what, source))?;
+        self.is_there(what, &request).await?;
+        let path = request.uri().path().to_owned();
+        let answer = self.exchange_raw(what, request).await;
+        if let Err(error) = &answer {
+            self.note_absent(&path, error).await;
+        }
+        answer
+    }
+
+    async fn exchange_raw(
+        &self,
+        what: &str,
+        request: Request<Vec<u8>>,
+    ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
         debug!(call = what, method = %request.method(), uri = %request.uri(), "call");
         let client = self.client().await?;
         let response =
@@ -255,8 +321,9 @@ impl ApiClient {
     /// No answer, or another one than 2xx.
     pub async fn open(&self, what: &str, request: BuiltRequest) -> Result<(Body, Duration), Error> {
         let request = request.map_err(|source| unaskable(what, source))?;
-        debug!(call = what, uri = %request.uri(), "open");
         let opening = async {
+            self.is_there(what, &request).await?;
+            debug!(call = what, uri = %request.uri(), "open");
             let client = self.client().await?;
             let response =
                 client.send(request.map(Body::from)).await.map_err(|it| self.unsent(what, cause(it)))?;

@@ -133,6 +133,11 @@ impl Error {
         matches!(self.reply(), Reply::NotFound { .. })
     }
 
+    /// Whether the server does not know the kind, and not only this object.
+    pub fn is_unknown_kind(&self) -> bool {
+        matches!(self, Self::Refused { answer, .. } if answer.is_unknown_kind())
+    }
+
     /// Whether somebody else wrote the object first (409).
     pub fn is_conflict(&self) -> bool {
         matches!(self.reply(), Reply::Conflict { .. })

@@ -7,6 +7,9 @@
 
 use std::time::Duration;
 
+/// The whole body of an answer about a kind that is not known.
+const UNKNOWN_KIND: &str = "404 page not found";
+
 /// An answer as it came off the wire, without the library's types.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApiAnswer {
@@ -27,6 +30,16 @@ pub struct ApiAnswer {
 }
 
 impl ApiAnswer {
+    /// What a server answers that does not know the kind that is asked for.
+    pub(crate) fn unknown_kind() -> Self {
+        Self { code: 404, message: UNKNOWN_KIND.to_owned(), ..Self::default() }
+    }
+
+    /// Whether it is that answer: of an object that is not there a server says more.
+    pub(crate) fn is_unknown_kind(&self) -> bool {
+        self.code == 404 && self.message == UNKNOWN_KIND
+    }
+
     /// Whether it refuses the caller, and would perhaps not a moment later.
     pub const fn is_early_refusal(&self) -> bool {
         self.just_back && matches!(self.code, 401 | 403)

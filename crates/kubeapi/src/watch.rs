@@ -34,8 +34,8 @@ pub const MARGIN: Duration = Duration::from_secs(5);
 /// snapshot and has not reached the version yet from which on we hear.
 pub const QUIET: Duration = Duration::from_secs(150);
 
-/// Objects of one page of a list: of large pods it has a few megabytes.
-const PAGE: u32 = 200;
+/// Objects of one page of a list: as many pods as a kubelet is told to take at most; of large ones it has a few megabytes.
+const PAGE: u32 = 250;
 
 /// A seed that differs from process to process and from call to call, for jitter only.
 pub fn jitter_seed() -> u64 {

@@ -14,18 +14,30 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
 /// The pause before the next try of something that failed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Retry {
+    longest: Duration,
     pause: Option<Duration>,
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
+impl Default for Retry {
+    fn default() -> Self {
+        Self::up_to(LONGEST_PAUSE)
+    }
+}
+
 impl Retry {
+    /// With pauses that grow so far.
+    pub(crate) const fn up_to(longest: Duration) -> Self {
+        Self { longest, pause: None, sleep: None }
+    }
+
     /// Begins the next, longer pause. True when the try before worked: then the failure is to be reported. To be
     /// called within a runtime.
     pub fn failed(&mut self) -> bool {
         let former = self.pause;
-        let pause = former.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
+        let pause = former.map_or(FIRST_PAUSE, |pause| (pause * 2).min(self.longest));
         self.pause = Some(pause);
         self.sleep = Some(Box::pin(sleep(pause)));
         former.is_none()
@@ -33,7 +45,7 @@ impl Retry {
 
     /// Forgets former failures.
     pub fn worked(&mut self) {
-        *self = Self::default();
+        *self = Self::up_to(self.longest);
     }
 
     /// Whether the last try failed.

@@ -12,8 +12,9 @@ use tokio::time::sleep;
 
 use kubeapi::ApiClient;
 
-/// How often the API groups are read while there is a resource that the cluster does not know.
-const ABSENT_PAUSE: Duration = Duration::from_secs(120);
+/// From one reading of the API groups to the next while there is a resource that the cluster does not know: the first, and
+/// the longest, as software that brings such resources is installed now and then.
+const ABSENT_PAUSES: (Duration, Duration) = (Duration::from_secs(120), Duration::from_mins(10));
 
 /// The groups as they were read last; copies share them.
 #[derive(Debug, Clone, Default)]
@@ -60,16 +61,22 @@ impl Groups {
         }
     }
 
-    /// Reads them once in [`ABSENT_PAUSE`] while somebody waits, for good.
+    /// Reads them by [`ABSENT_PAUSES`] while somebody waits, for good.
     pub(super) async fn keep<T>(self, cluster: ApiClient) -> T {
         let mut waiting = self.waiting.subscribe();
+        let (first, longest) = ABSENT_PAUSES;
+        let mut same = 0_u32;
         while waiting.wait_for(|count| *count > 0).await.is_ok() {
-            sleep(ABSENT_PAUSE).await;
+            sleep(step::doubled(first, longest, same)).await;
             let request = http::Request::get("/apis").body(Vec::new());
             let request = request.map_err(kube::core::request::Error::BuildRequest);
             let answer = cluster.ask::<GroupList>("the API groups", request).await;
             let served = answer.ok().map(|all| all.groups.into_iter().map(|it| it.name).collect());
-            self.served.send_replace(served);
+            let before = self.served.send_replace(served);
+            same = if before == *self.served.borrow() { same.saturating_add(1) } else { 0 };
+            if same == 0 {
+                cluster.doubt_absent();
+            }
         }
         std::future::pending().await
     }

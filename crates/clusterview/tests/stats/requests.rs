@@ -14,7 +14,7 @@ async fn no_list_is_asked_for_in_steady_state_however_much_happens() {
     crowd::crowd(&stage.sim, 3, 300);
     stage.lead(Duration::from_hours(1));
     stage.until("the cluster", |_| true).await;
-    // Ten parts, 321 pods in pages of 200.
+    // Ten parts, 321 pods in pages of 250.
     assert_eq!(stage.requests(), (21, 11), "an opening");
     for second in 0..600 {
         let name = format!("application-{:05}-0-abcde", second % 300);

@@ -44,7 +44,7 @@ async fn hear(stream: &mut BoxStream<'static, Update<ConfigMap>>) -> String {
 }
 
 const LIST: &str =
-    "GET /api/v1/configmaps?&fieldSelector=metadata.name%3Da&labelSelector=app%21%3Db&limit=200";
+    "GET /api/v1/configmaps?&fieldSelector=metadata.name%3Da&labelSelector=app%21%3Db&limit=250";
 
 fn watch_line(version: &str) -> String {
     format!(

@@ -4,6 +4,7 @@
 //! pod counts as without `DaemonSet`, a pod of a vanished one leaves when forced).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -39,11 +40,36 @@ const LOOKUPS: usize = 8;
 /// # Errors
 /// Those of [`ApiClient`].
 pub async fn list(cluster: &ApiClient, node: &NodeName) -> Result<Vec<PodFacts>, Error> {
+    list_beside(cluster, node, &AliveSets::default()).await
+}
+
+/// `DaemonSet`s that were there when they were looked up, by namespace and name with their UIDs: in one attempt each is
+/// looked up once, as the pods of one that is deleted go with it.
+#[derive(Debug, Default)]
+pub(crate) struct AliveSets(Mutex<BTreeMap<(String, String), Option<String>>>);
+
+impl AliveSets {
+    fn held(&self) -> MutexGuard<'_, BTreeMap<(String, String), Option<String>>> {
+        // Each entry is whole, whoever panicked while it was written.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has(&self, key: &(String, String), uid: &str) -> bool {
+        self.held().get(key).is_some_and(|held| held.as_deref() == Some(uid))
+    }
+}
+
+/// [`list`], where those `known` are not looked up again.
+pub(crate) async fn list_beside(
+    cluster: &ApiClient,
+    node: &NodeName,
+    known: &AliveSets,
+) -> Result<Vec<PodFacts>, Error> {
     let scope = scope(node);
     let pods = scope.list_all::<Pod>(cluster).await?;
-    let owners: BTreeSet<(String, String)> =
-        pods.items.iter().filter_map(daemon_set).map(|(key, _)| key).collect();
-    let alive: BTreeMap<(String, String), Option<String>> = stream::iter(owners)
+    let owners = pods.items.iter().filter_map(daemon_set).filter(|(key, uid)| !known.has(key, uid));
+    let owners: BTreeSet<(String, String)> = owners.map(|(key, _)| key).collect();
+    let found: Vec<((String, String), Option<String>)> = stream::iter(owners)
         .map(|key| async move {
             let uid = daemon_set_uid(cluster, &key.0, &key.1).await?;
             Ok::<_, Error>((key, uid))
@@ -51,6 +77,8 @@ pub async fn list(cluster: &ApiClient, node: &NodeName) -> Result<Vec<PodFacts>,
         .buffer_unordered(LOOKUPS)
         .try_collect()
         .await?;
+    let mut alive = known.held();
+    alive.extend(found);
     Ok(pods.items.iter().map(|pod| looked_up(pod, &alive)).collect())
 }
 
@@ -358,7 +386,7 @@ mod tests {
         assert_eq!(found.len(), 1);
         let expected = "GET /api/v1/pods?&fieldSelector=spec.nodeName%3Dn1&labelSelector=app%21%3Dcsi-attacher%2C\
                         app%21%3Dcsi-provisioner%2Capp%21%3Dlonghorn-admission-webhook%2C\
-                        app%21%3Dlonghorn-conversion-webhook%2Capp%21%3Dlonghorn-driver-deployer&limit=200";
+                        app%21%3Dlonghorn-conversion-webhook%2Capp%21%3Dlonghorn-driver-deployer&limit=250";
         assert_eq!(calls.lines(), [expected], "no resourceVersion");
     }
 
@@ -378,6 +406,25 @@ mod tests {
             assert_eq!(calls.lines()[1..], ["GET /apis/apps/v1/namespaces/shop/daemonsets/set"]);
             let found = found.map(|pods| pods[0].owner).map_err(|error| error.is_retryable());
             assert_eq!(found, expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn u10_a_daemon_set_that_is_there_is_looked_up_once_in_an_attempt_and_one_that_is_not_each_time() {
+        let pods = || mock::list("5", &[owned("a", "DaemonSet", "d"), owned("b", "DaemonSet", "d")]);
+        for (uid, owner, lookups) in
+            [("d", PodOwner::DaemonSet, 1), ("other", PodOwner::VanishedDaemonSet, 2)]
+        {
+            let set = || mock::object(&json!({"metadata": {"name": "set", "uid": uid}}));
+            let mut answers = vec![pods(), set(), pods()];
+            answers.extend((lookups > 1).then(set));
+            let (cluster, calls) = mock::cluster(answers);
+            let known = AliveSets::default();
+            for _ in 0..2 {
+                let found = list_beside(&cluster, &NodeName::parse("n1").unwrap(), &known).await.unwrap();
+                assert_eq!(found[0].owner, owner, "{uid}");
+            }
+            assert_eq!(calls.lines().len(), 2 + lookups, "{uid}");
         }
     }
 }

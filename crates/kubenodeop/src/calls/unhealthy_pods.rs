@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(
             calls.lines(),
             [
-                "GET /api/v1/namespaces/shop/pods?&labelSelector=app%3Dweb%2Ca+in+%28x%2Cy%29%2Cb+notin+%28x%29%2Cc%2C%21d&limit=200"
+                "GET /api/v1/namespaces/shop/pods?&labelSelector=app%3Dweb%2Ca+in+%28x%2Cy%29%2Cb+notin+%28x%29%2Cc%2C%21d&limit=250"
             ]
         );
     }
@@ -203,7 +203,7 @@ mod tests {
             mock::cluster(vec![mock::list("5", &[]), mock::status(403, "pods is forbidden")]);
         let all = Selector::default();
         assert_eq!(inspect(&cluster, "shop", "web", &all, false).await.unwrap(), Inspected::default());
-        assert_eq!(calls.lines(), ["GET /api/v1/namespaces/shop/pods?&limit=200"]);
+        assert_eq!(calls.lines(), ["GET /api/v1/namespaces/shop/pods?&limit=250"]);
         let error = inspect(&cluster, "shop", "web", &all, false).await.unwrap_err();
         assert_eq!(
             error.line(),

@@ -239,8 +239,8 @@ mod tests {
         assert_eq!(
             calls.lines(),
             [
-                "GET /api/v1/persistentvolumes?&limit=200",
-                "GET /apis/storage.k8s.io/v1/volumeattachments?&limit=200",
+                "GET /api/v1/persistentvolumes?&limit=250",
+                "GET /apis/storage.k8s.io/v1/volumeattachments?&limit=250",
                 "GET /apis/storage.k8s.io/v1/volumeattachments?&watch=true&timeoutSeconds=30\
                  &allowWatchBookmarks=true&resourceVersion=5",
             ]

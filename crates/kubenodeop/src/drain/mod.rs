@@ -10,6 +10,7 @@ mod machines;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
@@ -69,6 +70,8 @@ pub async fn drain(
     now: impl Fn() -> Mono + Send,
     progress: &watch::Sender<Progress>,
 ) -> AttemptOutcome {
+    // What is not installed may have been since: a drain believes no old word on it.
+    cluster.doubt_absent();
     // In a box: the stage is large, and most nodes have no machine.
     let machines = match Box::pin(machines::run(cluster, order, &now, progress)).await {
         Ok(machines) => machines,
@@ -132,6 +135,8 @@ struct DrainExecutor<'a> {
     cluster: &'a ApiClient,
     order: &'a DrainOrder,
     calls: FuturesUnordered<BoxFuture<'a, Event>>,
+    /// `DaemonSet`s that were looked up.
+    sets: Arc<pods::AliveSets>,
     watches: SelectAll<BoxStream<'static, Event>>,
     volumes: BoxStream<'static, Event>,
 }
@@ -142,7 +147,8 @@ impl<'a> DrainExecutor<'a> {
         watches.push(streams::pod_events(cluster, &order.node, jitter_seed()));
         watches.push(streams::node_events(cluster, &order.node, jitter_seed()));
         watches.push(streams::storage_events(cluster, &order.node, jitter_seed()));
-        Self { cluster, order, calls: FuturesUnordered::new(), watches, volumes: stream::pending().boxed() }
+        let (calls, volumes) = (FuturesUnordered::new(), stream::pending().boxed());
+        Self { cluster, order, calls, sets: Arc::default(), watches, volumes }
     }
 
     async fn next(&mut self) -> Event {
@@ -162,7 +168,10 @@ impl<'a> DrainExecutor<'a> {
     fn perform(&mut self, effect: Effect) -> Option<AttemptOutcome> {
         let (cluster, order) = (self.cluster, self.order);
         match effect {
-            Effect::Look { turn, storage } => self.call(look(cluster, order, turn, storage)),
+            Effect::Look { turn, storage } => {
+                let sets = Arc::clone(&self.sets);
+                self.call(async move { look(cluster, order, &sets, turn, storage).await });
+            }
             Effect::Evict(pod) => {
                 self.call(async move { answered(pod.uid.clone(), evict::evict(cluster, &pod, false).await) });
             }
@@ -215,7 +224,13 @@ fn answered(uid: PodUid, reply: Reply) -> Event {
     Event::Evicted { uid, reply }
 }
 
-async fn look(cluster: &ApiClient, order: &DrainOrder, turn: u64, storage: bool) -> Event {
+async fn look(
+    cluster: &ApiClient,
+    order: &DrainOrder,
+    sets: &pods::AliveSets,
+    turn: u64,
+    storage: bool,
+) -> Event {
     let storage = async {
         // None found where some was: there is nothing left to guard.
         if !storage {
@@ -224,7 +239,7 @@ async fn look(cluster: &ApiClient, order: &DrainOrder, turn: u64, storage: bool)
         Ok(Some(Box::pin(storage::look(cluster, &order.node)).await?.unwrap_or_default()))
     };
     let (pods, node, storage) = tokio::join!(
-        pods::list(cluster, &order.node),
+        pods::list_beside(cluster, &order.node, sets),
         node::read(cluster, &order.node, &order.device_uuid),
         storage
     );

@@ -244,14 +244,14 @@ mod tests {
         assert_eq!(
             lines(&calls),
             [
-                "GET /api/v1/namespaces?&limit=200",
-                "GET /api/v1/nodes?&limit=200",
-                "GET /api/v1/persistentvolumes?&limit=200",
-                "GET /api/v1/pods?&limit=200",
-                "GET /apis/apps/v1/daemonsets?&limit=200",
-                "GET /apis/longhorn.io/v1beta2/namespaces/longhorn-system/replicas?&limit=200",
-                "GET /apis/policy/v1/poddisruptionbudgets?&limit=200",
-                "GET /apis/storage.k8s.io/v1/volumeattachments?&limit=200",
+                "GET /api/v1/namespaces?&limit=250",
+                "GET /api/v1/nodes?&limit=250",
+                "GET /api/v1/persistentvolumes?&limit=250",
+                "GET /api/v1/pods?&limit=250",
+                "GET /apis/apps/v1/daemonsets?&limit=250",
+                "GET /apis/longhorn.io/v1beta2/namespaces/longhorn-system/replicas?&limit=250",
+                "GET /apis/policy/v1/poddisruptionbudgets?&limit=250",
+                "GET /apis/storage.k8s.io/v1/volumeattachments?&limit=250",
             ]
         );
         let classes: Vec<(&str, &str)> =

@@ -63,7 +63,10 @@ pub async fn keep_drain_policy(cluster: &ApiClient, policy: &str) -> Result<Sett
 pub async fn keep_snapshot_job(cluster: &ApiClient, cron: &str) -> Result<SettingWrite, Error> {
     let request = || Request::new(path("recurringjobs"));
     let read = request().get(JOB, &GetParams::default());
-    let now = found(cluster.ask::<RawObject>(&format!("read Longhorn's recurring job {JOB}"), read).await)?;
+    let now = match cluster.ask::<RawObject>(&format!("read Longhorn's recurring job {JOB}"), read).await {
+        Err(error) if error.is_unknown_kind() => return Ok(SettingWrite::Absent),
+        now => found(now)?,
+    };
     let spec =
         json!({ "task": "snapshot", "groups": ["default"], "cron": cron, "retain": 3, "concurrency": 1 });
     let Some(now) = now else {

@@ -4,6 +4,7 @@
 //! pkg/pillar/pubsub/socketdriver.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tracing::{debug, trace};
 
@@ -11,6 +12,10 @@ use crate::Retry;
 use crate::error::chain;
 use crate::record::{MESSAGE_LIMIT_BYTES, SocketRecord, parse_record};
 use crate::socket::Link;
+
+/// From one try to the next where nobody has listened for long: there may be no such agent on this machine, and each try
+/// wakes the processor.
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 
 /// Hears one topic for good, whether or not somebody publishes it yet.
 pub struct SocketFeed {
@@ -22,7 +27,7 @@ pub struct SocketFeed {
 
 impl SocketFeed {
     pub(crate) fn new(socket: PathBuf, topic: String) -> Self {
-        Self { socket, topic, link: None, retry: Retry::default() }
+        Self { socket, topic, link: None, retry: Retry::up_to(LONGEST_PAUSE) }
     }
 
     /// The next value with its key, `None` for a key that is gone: all that there are at the first connection and at each
@@ -76,6 +81,29 @@ impl SocketFeed {
 mod tests {
     use super::*;
     use crate::socket::SocketListener;
+
+    #[tokio::test(start_paused = true)]
+    async fn u10_an_agent_that_is_not_there_is_looked_for_less_and_less_often_and_heard_once_it_is() {
+        #[expect(clippy::disallowed_methods, reason = "the runtime's time stops in this test")]
+        let now = tokio::time::Instant::now;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("T.sock");
+        let mut feed = SocketFeed::new(path.clone(), "T".to_owned());
+        let heard = feed.next();
+        tokio::pin!(heard);
+        tokio::select! {
+            _ = &mut heard => panic!("nobody has said anything"),
+            () = tokio::time::sleep(Duration::from_secs(3600)) => {}
+        }
+        let listener = SocketListener::bind(&path).unwrap();
+        let began = now();
+        tokio::select! {
+            _ = &mut heard => panic!("it says nothing"),
+            _ = listener.accept() => {}
+        }
+        let waited = began.elapsed();
+        assert!(waited > Duration::from_secs(60) && waited <= LONGEST_PAUSE, "{waited:?}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_accepts_and_closes_is_asked_less_and_less_often() {

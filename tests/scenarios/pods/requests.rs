@@ -1,0 +1,79 @@
+//! How often agents ask the API server: for a drain of 200 pods, and while nothing happens.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kubesim::{ScriptedFault, Sim};
+use serde_json::Value;
+use topics::DrainStatus;
+
+use scenarios::World;
+
+const NODE: &str = "edge-node-1";
+/// Pods of the node that leave.
+const PODS: usize = 200;
+/// Requests beside the evictions of these, rehearsed evictions of the preflight and those of the turn included.
+const BESIDE: usize = 52;
+/// API groups that a cluster has only with the software that brings them.
+const ABSENT: [&str; 6] = [
+    "/apis/longhorn.io/",
+    "/apis/kubevirt.io/",
+    "/apis/migrations.kubevirt.io/",
+    "/apis/subresources.kubevirt.io/",
+    "/apis/snapshot.storage.k8s.io/",
+    "/apis/k3s.cattle.io/",
+];
+
+/// A cluster that has none of [`ABSENT`], as a real server says it.
+fn bare(sim: &Sim) {
+    for method in ["GET", "POST", "PATCH", "PUT", "DELETE"] {
+        for path in ABSENT {
+            let absent = ScriptedFault::Status {
+                code: 404,
+                reason: String::new(),
+                message: "404 page not found".to_owned(),
+                retry_after: None,
+            };
+            sim.faults().script(method, path, u32::MAX, absent);
+        }
+    }
+}
+
+/// Requests by method, path without names and query, and how many of each.
+fn counted(asked: &[(String, String)]) -> BTreeMap<String, usize> {
+    let mut all = BTreeMap::new();
+    for (method, uri) in asked {
+        let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+        let verb = if query.contains("watch=") { "WATCH" } else { method };
+        let path = if path.ends_with("/eviction") { "…/eviction" } else { path };
+        *all.entry(format!("{verb} {path}")).or_default() += 1;
+    }
+    all
+}
+
+pub(crate) async fn u10_a_drain_of_200_pods_asks_for_little_more_than_its_evictions(world: &mut World) {
+    let sim = world.cluster.sim().clone();
+    bare(&sim);
+    let here = |all: &[Value]| {
+        let ours =
+            all.iter().filter(|it| it["spec"]["nodeName"] == NODE && it["status"]["phase"] == "Running");
+        // The DaemonSet's stays.
+        ours.count() - 1
+    };
+    for number in here(&sim.list("pods"))..PODS {
+        sim.add_bare_pod("many", &format!("p{number}"), NODE);
+    }
+    sim.until("pods", |all| here(all) == PODS).await;
+    world.start_all();
+    world.status(DrainStatus::NotRequested).await;
+    // All that agents do at their start is done, the gate is open, and no duty of each ten minutes is due.
+    tokio::time::sleep(Duration::from_mins(25)).await;
+    let before = world.cluster.asked_by_agents().len();
+    world.ask_reboot(7);
+    world.status(DrainStatus::Complete).await;
+    let asked = world.cluster.asked_by_agents().split_off(before);
+    let shown = counted(&asked);
+    let absent = asked.iter().filter(|(_, uri)| ABSENT.iter().any(|it| uri.starts_with(it))).count();
+    assert_eq!(absent, 0, "{shown:#?}");
+    assert!(asked.len() <= PODS + BESIDE, "{} requests: {shown:#?}", asked.len());
+}
