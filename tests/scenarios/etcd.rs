@@ -11,6 +11,8 @@ use topics::{DrainPhase, DrainStatus, EdgeNodeClusterStatus, NodeDrainProgress, 
 use crate::look::{LEASES, NODES, PLACE, drained, held};
 use outage::turn::record::LEASE;
 
+mod real;
+
 /// All nodes are servers with a member of etcd.
 pub(crate) fn members(etcd: &Etcd, sim: &Sim) {
     for name in NODES {

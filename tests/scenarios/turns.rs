@@ -36,9 +36,10 @@ pub(crate) async fn u1_two_nodes_told_together_are_never_cordoned_together(clust
     }
     let [first, second] = &mut both;
     let (cluster, other) = (first.cluster.clone(), second.cluster.clone());
+    let clusters = [cluster.clone(), other];
     tokio::select! {
         _ = async { tokio::join!(reboot(first), reboot(second)) } => {}
-        () = cluster.until_both_out(&other) => panic!("both nodes carry our cordon"),
+        () = Cluster::until_two_out(&clusters) => panic!("both nodes carry our cordon"),
     }
     cluster.tear_down().await;
 }

@@ -17,16 +17,15 @@ use tokio::sync::Notify;
 use crate::noted::Noted;
 use crate::real::{self, Real};
 use crate::server::ApiServer;
+use crate::server::etcd::RealEtcd;
 
 /// Our node, by the name and identity of the golden config's device.
 const NODE: &str = "edge-node-1";
 /// UUID of the device.
 pub const UUID: &str = "2f6f0c2e-9b0e-4c1b-8f0f-6a0f1f0a0c11";
-/// UUID of the device of the second node.
-pub(crate) const OTHER_UUID: &str = "9f1c4b9e-6d1c-4b0c-9a57-0f6f6f0b0b22";
 const NODES: [(&str, &str); 5] = [
     (NODE, UUID),
-    ("edge-node-2", OTHER_UUID),
+    ("edge-node-2", "9f1c4b9e-6d1c-4b0c-9a57-0f6f6f0b0b22"),
     ("edge-node-3", "0d6e3c1a-1f4e-4f7e-8f7a-7d5e0c0c0c33"),
     ("edge-node-4", "51b7c0de-77aa-4c2e-9d1b-3b6c0a0d0d44"),
     ("edge-node-5", "c3a9e1f0-12bb-4f5d-8e2c-6f7d0b0e0e55"),
@@ -49,9 +48,17 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The second node of a real cluster.
-    pub(crate) fn other(&self) -> String {
-        format!("{}-other", self.node)
+    /// One of its own name on a real cluster.
+    fn new() -> Self {
+        let name = format!("pillar-scenario-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
+        Self { node: name.clone(), uuid: UUID, namespace: name }
+    }
+
+    /// Up to five nodes of a real cluster, this one first.
+    fn nodes(&self, count: usize) -> Vec<(String, &'static str)> {
+        let name =
+            |nth: usize| if nth == 0 { self.node.clone() } else { format!("{}-{}", self.node, nth + 1) };
+        NODES[..count].iter().enumerate().map(|(nth, (_, uuid))| (name(nth), *uuid)).collect()
     }
 }
 
@@ -144,10 +151,34 @@ impl Cluster {
         Self::on(ApiServer::of_kubeconfig(file).await).await
     }
 
+    /// Three servers, each with its member of this etcd, in which a kube-apiserver of `assets` keeps its objects: the
+    /// cluster as each of them sees it.
+    pub async fn of_servers(assets: &Path, program: &Path) -> (Vec<Self>, RealEtcd) {
+        let place = Place::new();
+        let nodes = place.nodes(THREE);
+        let names: Vec<&str> = nodes.iter().map(|(name, _)| name.as_str()).collect();
+        let etcd = RealEtcd::start(program, &names).await;
+        let first = Self::at(ApiServer::keeping_in(assets, &etcd.clients()).await, place, THREE).await;
+        let api: Api<Node> = Api::all(first.client.clone());
+        for name in &names {
+            let labels = json!({ "node-role.kubernetes.io/etcd": "true", "node-role.kubernetes.io/control-plane": "true" });
+            let annotations = json!({ "etcd.k3s.cattle.io/node-name": etcd.member_name(name) });
+            let patch = Patch::Merge(json!({ "metadata": { "labels": labels, "annotations": annotations } }));
+            api.patch(name, &PatchParams::default(), &patch).await.unwrap();
+            let address = json!({ "type": "InternalIP", "address": etcd.address(name) });
+            let patch = Patch::Merge(json!({ "status": { "addresses": [address] } }));
+            api.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+        }
+        let all = (0..THREE).map(|nth| first.as_node(nth)).collect();
+        (all, etcd)
+    }
+
     async fn on(server: ApiServer) -> Self {
-        let name = format!("pillar-scenario-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
-        let place = Place { node: name.clone(), uuid: UUID, namespace: name };
-        let real = Real::build(server, &place).await;
+        Self::at(server, Place::new(), 2).await
+    }
+
+    async fn at(server: ApiServer, place: Place, count: usize) -> Self {
+        let real = Real::build(server, &place, &place.nodes(count)).await;
         Self {
             client: real.client().clone(),
             place,
@@ -160,13 +191,24 @@ impl Cluster {
     /// The same real cluster as its other node sees it; that one is torn down.
     #[must_use]
     pub fn as_the_other(&self) -> Self {
-        let place = Place { node: self.place.other(), uuid: OTHER_UUID, ..self.place.clone() };
-        Self { place, noted: Noted::default(), ..self.clone() }
+        self.as_node(1)
     }
 
-    /// Returns when our node and that of `other` carry our cordon at once.
-    pub async fn until_both_out(&self, other: &Self) {
-        real::until_two_out(&self.client, [&self.place.node, &other.place.node]).await;
+    fn as_node(&self, nth: usize) -> Self {
+        let (node, uuid) = self.place.nodes(nth + 1).remove(nth);
+        Self { place: Place { node, uuid, ..self.place.clone() }, noted: Noted::default(), ..self.clone() }
+    }
+
+    /// Returns when two of these nodes carry our cordon at once.
+    pub async fn until_two_out(all: &[Self]) {
+        let nodes: Vec<&str> = all.iter().map(|it| it.place.node.as_str()).collect();
+        real::until_two_out(&all[0].client, &nodes).await;
+    }
+
+    /// Waits until our node carries our cordon.
+    pub async fn until_ours(&self) {
+        let is_ours = |node: &Node| node.annotations().contains_key(OWNER);
+        real::until(&Api::all(self.client.clone()), &self.place.node, is_ours).await;
     }
 
     /// Removes what was built on a real server.
@@ -186,7 +228,7 @@ impl Cluster {
     }
 
     /// The device's name, which gives our node its own.
-    pub(crate) fn device_name(&self) -> &str {
+    pub fn device_name(&self) -> &str {
         &self.place.node
     }
 
@@ -217,7 +259,7 @@ impl Cluster {
     }
 
     /// The identity of the device on our node.
-    pub(crate) const fn device_uuid(&self) -> &'static str {
+    pub const fn device_uuid(&self) -> &'static str {
         self.place.uuid
     }
 

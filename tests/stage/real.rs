@@ -15,7 +15,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::cluster::{BUDGET, OTHER_UUID, OWNER, Place};
+use crate::cluster::{BUDGET, OWNER, Place};
 use crate::roles;
 use crate::server::ApiServer;
 
@@ -25,20 +25,22 @@ const LEASES: &str = "kube-node-lease";
 /// A cluster on a real API server.
 pub(crate) struct Real {
     server: ApiServer,
+    nodes: Vec<String>,
     agents: Client,
     _kubelets: JoinSet<()>,
 }
 
 impl Real {
-    /// Two nodes, an application of three pods behind a budget, a bare pod.
-    pub(crate) async fn build(server: ApiServer, place: &Place) -> Self {
+    /// These nodes, with the UUIDs of their devices; an application of three pods behind a budget and a bare pod on the
+    /// first two.
+    pub(crate) async fn build(server: ApiServer, place: &Place, nodes: &[(String, &str)]) -> Self {
         let client = &server.client;
         let namespace = json!({ "metadata": { "name": place.namespace } });
         create::<Namespace>(&Api::all(client.clone()), namespace).await;
         roles::grant(client, &place.namespace).await;
-        let other = place.other();
+        let other = &nodes[1].0;
         let mut kubelets = JoinSet::new();
-        for (node, uuid) in [(&place.node, place.uuid), (&other, OTHER_UUID)] {
+        for (node, uuid) in nodes {
             let object = json!({ "metadata": { "name": node, "labels": { "node-uuid": uuid } } });
             create::<Node>(&Api::all(client.clone()), object).await;
             ready(client, node, true).await;
@@ -48,8 +50,8 @@ impl Real {
         let pods: Api<Pod> = Api::namespaced(client.clone(), &place.namespace);
         for (name, app, node) in [
             ("web-0", BUDGET, &place.node),
-            ("web-1", BUDGET, &other),
-            ("web-2", BUDGET, &other),
+            ("web-1", BUDGET, other),
+            ("web-2", BUDGET, other),
             ("debug-shell", "debug", &place.node),
         ] {
             create(&pods, pod(name, app, node)).await;
@@ -64,7 +66,8 @@ impl Real {
             kubelets.spawn(keep_budget(client.clone(), place.namespace.clone()));
         }
         let agents = server.client_of(roles::user(&place.namespace));
-        let real = Self { _kubelets: kubelets, agents, server };
+        let nodes = nodes.iter().map(|(node, _)| node.clone()).collect();
+        let real = Self { _kubelets: kubelets, agents, server, nodes };
         real.until_budget_counts(&budgets).await;
         real
     }
@@ -88,9 +91,9 @@ impl Real {
         let now = DeleteParams::default().grace_period(0);
         let nodes: Api<Node> = Api::all(self.client().clone());
         let leases: Api<Lease> = Api::namespaced(self.client().clone(), LEASES);
-        for node in [place.node.clone(), place.other()] {
-            nodes.delete(&node, &now).await.unwrap();
-            drop(leases.delete(&node, &now).await);
+        for node in &self.nodes {
+            nodes.delete(node, &now).await.unwrap();
+            drop(leases.delete(node, &now).await);
         }
         let pods: Api<Pod> = Api::namespaced(self.client().clone(), &place.namespace);
         for pod in pods.list(&ListParams::default()).await.unwrap() {
@@ -138,7 +141,7 @@ pub(crate) async fn ready(client: &Client, node: &str, is: bool) {
 }
 
 /// Returns when two of `nodes` carry our cordon at once.
-pub(crate) async fn until_two_out(client: &Client, nodes: [&str; 2]) {
+pub(crate) async fn until_two_out(client: &Client, nodes: &[&str]) {
     let api: Api<Node> = Api::all(client.clone());
     let is_out = |node: &Node| node.annotations().contains_key(OWNER);
     loop {

@@ -16,6 +16,8 @@ use tempfile::TempDir;
 
 use crate::real::create;
 
+pub(crate) mod etcd;
+
 /// Why the scenarios on a real API server are left out.
 pub const SKIPPED: &str = "neither KUBECONFIG (a throw-away cluster) nor KUBEBUILDER_ASSETS (a directory with etcd \
                            and kube-apiserver) is set";
@@ -57,7 +59,12 @@ impl ApiServer {
             return Some(Self::of_kubeconfig(Path::new(&file)).await);
         }
         let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|it| !it.is_empty())?;
-        Some(Self::start(Path::new(&assets)).await)
+        Some(Self::start(Path::new(&assets), None).await)
+    }
+
+    /// One of `assets` that keeps its objects in the etcd at these addresses.
+    pub(crate) async fn keeping_in(assets: &Path, etcd: &str) -> Self {
+        Self::start(assets, Some(etcd)).await
     }
 
     pub(crate) async fn of_kubeconfig(file: &Path) -> Self {
@@ -88,9 +95,9 @@ impl ApiServer {
         Client::try_from(config).unwrap()
     }
 
-    async fn start(assets: &Path) -> Self {
+    async fn start(assets: &Path, etcd: Option<&str>) -> Self {
         for _ in 0..STARTS {
-            if let Some(started) = Self::try_start(assets).await {
+            if let Some(started) = Self::try_start(assets, etcd).await {
                 return started;
             }
         }
@@ -98,9 +105,10 @@ impl ApiServer {
     }
 
     /// `None` when a process ended before the server answered.
-    async fn try_start(assets: &Path) -> Option<Self> {
+    async fn try_start(assets: &Path, others: Option<&str>) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let (etcd, etcd_peer, api) = (free_port(), free_port(), free_port());
+        let own = format!("http://127.0.0.1:{etcd}");
         let at = |name: &str| dir.path().join(name);
         let key = at("service-account.pem");
         let made = Command::new("openssl").args(["genrsa", "-out"]).arg(&key).arg("2048").output();
@@ -108,37 +116,34 @@ impl ApiServer {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         store::replace(&at("tokens.csv"), format!("{TOKEN},scenario,scenario,system:masters\n").as_bytes())
             .unwrap();
-        let children = vec![
-            child(
-                assets,
-                "etcd",
-                &[
-                    format!("--data-dir={}", at("etcd").display()),
-                    format!("--listen-client-urls=http://127.0.0.1:{etcd}"),
-                    format!("--advertise-client-urls=http://127.0.0.1:{etcd}"),
-                    format!("--listen-peer-urls=http://127.0.0.1:{etcd_peer}"),
-                    "--unsafe-no-fsync".to_owned(),
-                ],
-            ),
-            child(
-                assets,
-                "kube-apiserver",
-                &[
-                    format!("--etcd-servers=http://127.0.0.1:{etcd}"),
-                    "--bind-address=127.0.0.1".to_owned(),
-                    format!("--secure-port={api}"),
-                    format!("--cert-dir={}", at("certs").display()),
-                    format!("--token-auth-file={}", at("tokens.csv").display()),
-                    "--authorization-mode=RBAC".to_owned(),
-                    "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-                    // As no controller makes service accounts here.
-                    "--disable-admission-plugins=ServiceAccount".to_owned(),
-                    "--service-account-issuer=https://127.0.0.1/".to_owned(),
-                    format!("--service-account-key-file={}", key.display()),
-                    format!("--service-account-signing-key-file={}", key.display()),
-                ],
-            ),
-        ];
+        let mut children = vec![child(
+            assets,
+            "kube-apiserver",
+            &[
+                format!("--etcd-servers={}", others.unwrap_or(&own)),
+                "--bind-address=127.0.0.1".to_owned(),
+                format!("--secure-port={api}"),
+                format!("--cert-dir={}", at("certs").display()),
+                format!("--token-auth-file={}", at("tokens.csv").display()),
+                "--authorization-mode=RBAC".to_owned(),
+                "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+                // As no controller makes service accounts here.
+                "--disable-admission-plugins=ServiceAccount".to_owned(),
+                "--service-account-issuer=https://127.0.0.1/".to_owned(),
+                format!("--service-account-key-file={}", key.display()),
+                format!("--service-account-signing-key-file={}", key.display()),
+            ],
+        )];
+        if others.is_none() {
+            let words = [
+                format!("--data-dir={}", at("etcd").display()),
+                format!("--listen-client-urls={own}"),
+                format!("--advertise-client-urls={own}"),
+                format!("--listen-peer-urls=http://127.0.0.1:{etcd_peer}"),
+                "--unsafe-no-fsync".to_owned(),
+            ];
+            children.push(child(assets, "etcd", &words));
+        }
         let mut config = Config::new(format!("https://127.0.0.1:{api}").parse().unwrap());
         // Its certificate is made at the start by itself, on the loopback address.
         config.accept_invalid_certs = true;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pubsub::{
     BadFile, Change, Codec, CodecError, FILE_LIMIT_BYTES, FileRule, FileState, Name, Publication, Retry,
-    StoreLarge, TopicRoot, store,
+    StoreLarge, Subscription, TopicRoot, store,
 };
 use topics::{GoTime, Kind, Topic, go_json};
 use tracing::warn;
@@ -30,6 +30,15 @@ pub fn codec<T: Topic>() -> Codec<T> {
     Codec {
         encode: |value| value.encode().map_err(Into::into),
         decode: |bytes| go_json::from_slice(bytes).map_err(Into::into),
+    }
+}
+
+/// Follows `agent`'s topic `T`: of a topic of one value that value alone, whatever other files lie beside it.
+pub fn subscription<T: Topic>(topic_root: &TopicRoot, agent: &str) -> Subscription<T> {
+    let all = topic_root.subscription(&name::<T>(agent), codec::<T>());
+    match T::KEY {
+        Some(key) => all.only(key),
+        None => all,
     }
 }
 
@@ -121,7 +130,7 @@ impl<E: Send + 'static> Tasks<E> {
         agent: &str,
         mut to_event: impl FnMut(Change<T>) -> Option<E> + Send + 'static,
     ) {
-        let mut subscription = topic_root.subscription(&name::<T>(agent), codec::<T>());
+        let mut subscription = subscription::<T>(topic_root, agent);
         self.events(format!("follow {agent}/{}", T::NAME), move |outbox| async move {
             while send_event(&outbox, subscription.next().await, &mut to_event).await {}
         });

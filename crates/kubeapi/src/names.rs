@@ -28,6 +28,8 @@ pub const PASS_ANNOTATION: &str = "pillar-rs/last-copy-pass";
 pub const VOLUMES_ANNOTATION: &str = "pillar-rs/volumes-before";
 /// The label of a node that carries no workloads.
 pub const TIE_BREAKER_LABEL: &str = "tie-breaker-node";
+/// Labels, `true` there, of a server that is there for its vote: the reference's tie-breaker, Harvester's witness.
+pub const WITNESS_LABELS: [&str; 2] = [TIE_BREAKER_LABEL, "node-role.harvesterhci.io/witness"];
 
 /// Taints that the node controller puts on a node that it does not hear of.
 pub const OUTAGE_TAINTS: [&str; 2] = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];

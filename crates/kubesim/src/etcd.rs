@@ -1,8 +1,10 @@
 //! A stand-in of etcd: for each server node what ports 2381 (metrics, health) and 2382 (JSON calls, here without TLS)
 //! of its member answer, on free ports of the loopback address.
 //!
-//! Not here: keys, raft, a connection to this cluster's objects. Who leads, who is connected and who is ready follow
-//! from the scripted faults. Source: spec/cluster-lock.md 5.2 and 5.3.
+//! What an answer looks like is in tables of what a real member of that version answered (`recorded`), but for a check
+//! that fails by [`EtcdFault::Sick`] and a change of leader, which no table has. Not here: keys, raft, a connection to
+//! this cluster's objects. Who leads, who is connected and who is ready follow from the scripted faults.
+//! Source: spec/cluster-lock.md 5.2 and 5.3, `tests/golden/etcd`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,6 +18,11 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+
+pub use recorded::VERSIONS as ETCD_VERSIONS;
+use recorded::{EtcdSituation, EtcdTable};
+
+mod recorded;
 
 /// What is wrong with a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +57,7 @@ pub struct Etcd {
 
 #[derive(Debug)]
 struct EtcdState {
+    table: EtcdTable,
     members: Vec<SimEtcdMember>,
     leader: Option<u64>,
 }
@@ -62,15 +70,25 @@ struct SimEtcdMember {
 }
 
 impl Etcd {
-    /// Healthy members on these nodes; the first leads. Must be called inside a tokio runtime.
+    /// Healthy members on these nodes, of the newest of [`ETCD_VERSIONS`]; the first leads. Must be called inside a tokio
+    /// runtime.
     ///
     /// # Errors
     /// No port can be had.
     pub async fn start(nodes: &[&str]) -> std::io::Result<Self> {
+        Self::start_of(ETCD_VERSIONS[ETCD_VERSIONS.len() - 1], nodes).await
+    }
+
+    /// The same of one of [`ETCD_VERSIONS`].
+    ///
+    /// # Errors
+    /// No port can be had, or there is no table of that version.
+    pub async fn start_of(version: &str, nodes: &[&str]) -> std::io::Result<Self> {
+        let table = EtcdTable::of(version)?;
         let member =
             |(id, node): (u64, &&str)| SimEtcdMember { id, node: (*node).to_owned(), faults: Vec::new() };
         let members: Vec<SimEtcdMember> = (0xa1..).zip(nodes).map(member).collect();
-        let state = Arc::new(Mutex::new(EtcdState { members: members.clone(), leader: None }));
+        let state = Arc::new(Mutex::new(EtcdState { table, members: members.clone(), leader: None }));
         let (mut ports, mut tasks) = (BTreeMap::new(), JoinSet::new());
         for member in members {
             let listeners =
@@ -146,6 +164,16 @@ impl SimEtcdMember {
         !self.has(&EtcdFault::Learner)
     }
 
+    /// As the list of members names it.
+    fn listed(&self) -> Value {
+        let [peers, clients] = [2380, 2379].map(|port| [format!("https://{}:{port}", self.address())]);
+        let mut member = json!({ "ID": self.id.to_string(), "name": self.name(), "peerURLs": peers, "clientURLs": clients });
+        if !self.votes() {
+            member["isLearner"] = true.into();
+        }
+        member
+    }
+
     fn alarms(&self) -> impl Iterator<Item = &str> {
         self.faults.iter().filter_map(EtcdFault::alarm)
     }
@@ -162,95 +190,92 @@ impl EtcdState {
         self.leader
     }
 
-    /// Status and body of an answer; `None` cuts the connection.
+    /// Status and body of an answer; `None` cuts the connection, also where a real member would not answer in time.
     fn answer(&mut self, id: u64, path: &str, asked: &Value) -> Option<(u16, String)> {
         let own = self.members.iter().find(|it| it.id == id)?.clone();
         if own.has(&EtcdFault::Down) || (path.starts_with("/v3/") && own.has(&EtcdFault::NoGateway)) {
             return None;
         }
         let leader = self.elect().filter(|_| own.connected());
-        let header = json!({ "member_id": id.to_string(), "raft_term": "2" });
-        let done = |body: Value| Some((200, body.to_string()));
-        let failed = |code, words: &str| Some((code, json!({ "message": words }).to_string()));
-        let sick = |reason: &str| Some((503, json!({ "health": "false", "reason": reason }).to_string()));
-        match path {
-            "/metrics" => Some((200, self.metrics(&own, leader))),
-            "/readyz" => Some(readyz(&own, leader)),
-            "/health" => match own.alarms().next() {
-                Some(name) => sick(&format!("ALARM {name}")),
-                None if leader.is_none() => sick("RAFT NO LEADER"),
-                None => done(json!({ "health": "true", "reason": "" })),
-            },
-            "/v3/cluster/member/list" if leader.is_none() => failed(503, "etcdserver: request timed out"),
-            "/v3/cluster/member/list" => {
-                let member = |it: &SimEtcdMember| {
-                    let peers = [format!("https://{}:2380", it.address())];
-                    let mut member = json!({ "ID": it.id.to_string(), "name": it.name(), "peerURLs": peers });
-                    if !it.votes() {
-                        member["isLearner"] = true.into();
-                    }
-                    member
-                };
-                let members: Vec<Value> = self.members.iter().map(member).collect();
-                done(json!({ "header": header, "members": members }))
+        let alarm = self.members.iter().find_map(|it| it.alarms().next());
+        let now = match leader {
+            None => EtcdSituation::NoQuorum,
+            Some(_) if !own.votes() => EtcdSituation::LearnerOwn,
+            Some(_) if alarm.is_some() => EtcdSituation::Alarm,
+            Some(leader) if leader == id => EtcdSituation::Leader,
+            Some(_) => EtcdSituation::Follower,
+        };
+        let question = if asked.is_null() { path.to_owned() } else { format!("{path} {asked}") };
+        let (code, mut body) = match path {
+            "/metrics" => return Some((200, self.metrics(&own, leader))),
+            "/readyz" | "/health" if own.has(&EtcdFault::Sick) => return Some(self.table.sick(path)),
+            "/readyz" => self.table.answer(now, "/readyz?verbose")?,
+            "/v3/maintenance/transfer-leadership" => return self.transfer(id, leader, asked),
+            _ if path.starts_with("/v3/") || matches!(path, "/health" | "/version") => {
+                self.table.answer(now, &question)?
             }
-            "/v3/maintenance/alarm" => {
-                let of = |it: &SimEtcdMember| -> Vec<Value> {
-                    it.alarms().map(|name| json!({ "memberID": it.id.to_string(), "alarm": name })).collect()
-                };
-                let alarms: Vec<Value> = self.members.iter().flat_map(of).collect();
-                done(json!({ "header": header, "alarms": alarms }))
-            }
-            "/v3/maintenance/status" => done(leader.map_or_else(
-                || json!({ "header": header }),
-                |leader| json!({ "header": header, "leader": leader.to_string() }),
-            )),
-            "/v3/maintenance/transfer-leadership" => {
-                let to = asked["targetID"].as_str().and_then(|it| it.parse::<u64>().ok());
-                let able = |it: &&SimEtcdMember| Some(it.id) == to && it.connected() && it.votes();
-                if leader != Some(id) {
-                    return failed(400, "etcdserver: not leader");
-                }
-                let Some(to) = self.members.iter().find(able).map(|it| it.id) else {
-                    return failed(503, "etcdserver: leader transfer took too long");
-                };
-                self.leader = Some(to);
-                done(json!({ "header": header }))
-            }
-            _ => Some((404, "404 page not found".to_owned())),
+            _ => return Some((404, "404 page not found".to_owned())),
+        };
+        if let Some(name) = alarm {
+            body = body.replace("NOSPACE", name);
         }
+        let Ok(mut said) = serde_json::from_str::<Value>(&body) else { return Some((code, body)) };
+        if said["header"].is_object() {
+            said["header"]["member_id"] = id.to_string().into();
+        }
+        if said["members"].is_array() {
+            said["members"] = self.members.iter().map(SimEtcdMember::listed).collect();
+        }
+        if said["alarms"].is_array() {
+            let of = |it: &SimEtcdMember| -> Vec<Value> {
+                it.alarms().map(|name| json!({ "memberID": it.id.to_string(), "alarm": name })).collect()
+            };
+            said["alarms"] = self.members.iter().flat_map(of).collect();
+        }
+        if let Some(leader) = leader.filter(|_| said["leader"].is_string()) {
+            said["leader"] = leader.to_string().into();
+        }
+        Some((code, said.to_string()))
     }
 
+    fn transfer(&mut self, id: u64, leader: Option<u64>, asked: &Value) -> Option<(u16, String)> {
+        let failed = |code, words: &str| Some((code, json!({ "message": words }).to_string()));
+        let to = asked["targetID"].as_str().and_then(|it| it.parse::<u64>().ok());
+        let able = |it: &&SimEtcdMember| Some(it.id) == to && it.connected() && it.votes();
+        if leader != Some(id) {
+            return failed(400, "etcdserver: not leader");
+        }
+        let Some(to) = self.members.iter().find(able).map(|it| it.id) else {
+            return failed(503, "etcdserver: leader transfer took too long");
+        };
+        self.leader = Some(to);
+        Some((200, json!({ "header": { "member_id": id.to_string() } }).to_string()))
+    }
+
+    /// The lines that a member of this version writes.
     fn metrics(&self, own: &SimEtcdMember, leader: Option<u64>) -> String {
         let flag = u8::from;
-        let mut lines = vec![
-            format!("etcd_server_has_leader {}", flag(leader.is_some())),
-            format!("etcd_server_is_leader {}", flag(leader == Some(own.id))),
-            format!("etcd_server_is_learner {}", flag(!own.votes())),
-            format!("etcd_server_id{{server_id=\"{:x}\"}} 1", own.id),
-        ];
-        for it in &self.members {
-            let pair = format!("{{Local=\"{:x}\",Remote=\"{:x}\"}}", own.id, it.id);
-            lines.push(format!("etcd_network_known_peers{pair} 1"));
-            let up = own.connected() && it.connected();
-            lines.extend((it.id != own.id).then(|| format!("etcd_network_active_peers{pair} {}", flag(up))));
+        let pair = |it: &SimEtcdMember| format!("{{Local=\"{:x}\",Remote=\"{:x}\"}}", own.id, it.id);
+        let mut lines = Vec::new();
+        for name in self.table.metrics() {
+            match name {
+                "etcd_server_has_leader" => lines.push(format!("{name} {}", flag(leader.is_some()))),
+                "etcd_server_is_leader" => lines.push(format!("{name} {}", flag(leader == Some(own.id)))),
+                "etcd_server_is_learner" => lines.push(format!("{name} {}", flag(!own.votes()))),
+                "etcd_server_id" => lines.push(format!("{name}{{server_id=\"{:x}\"}} 1", own.id)),
+                "etcd_network_known_peers" => {
+                    lines.extend(self.members.iter().map(|it| format!("{name}{} 1", pair(it))));
+                }
+                "etcd_network_active_peers" => {
+                    let others = self.members.iter().filter(|it| it.id != own.id);
+                    let up = |it: &SimEtcdMember| flag(own.connected() && it.connected());
+                    lines.extend(others.map(|it| format!("{name}{} {}", pair(it), up(it))));
+                }
+                _ => lines.extend(self.table.lines(name).map(str::to_owned)),
+            }
         }
         lines.join("\n") + "\n"
     }
-}
-
-fn readyz(own: &SimEtcdMember, leader: Option<u64>) -> (u16, String) {
-    let checks = [
-        ("data_corruption", !own.has(&EtcdFault::Alarm("CORRUPT".to_owned()))),
-        ("serializable_read", !own.has(&EtcdFault::Sick)),
-        ("linearizable_read", leader.is_some()),
-        ("non_learner", own.votes()),
-    ];
-    let line = |(name, good): (&str, bool)| {
-        if good { format!("[+]{name} ok\n") } else { format!("[-]{name} failed: scripted\n") }
-    };
-    let text: String = checks.into_iter().map(line).collect();
-    if checks.into_iter().all(|(_, good)| good) { (200, text + "ok\n") } else { (503, text) }
 }
 
 async fn accept(listener: TcpListener, state: Arc<Mutex<EtcdState>>, id: u64) {

@@ -16,7 +16,7 @@ use api::{kinds, logs, openapi, path, request, server, strict, table};
 use controllers::{budgets, kubelets, machines, scale, timers, volumes, workloads};
 use store::{merge_keys, patch, selectors, strategic, watch, writes};
 
-pub use etcd::{Etcd, EtcdFault};
+pub use etcd::{ETCD_VERSIONS, Etcd, EtcdFault};
 pub use faults::{ApiRequest, Faults, ScriptedFault};
 pub use server::{SimBody, SimServer, SimService};
 

@@ -17,7 +17,7 @@ use crate::core::Event;
 
 /// Follows the drain and has the device hold others by it.
 pub(crate) fn follow(tasks: &mut Tasks<Event>, topic_root: &TopicRoot, device: &Arc<dyn Device>) {
-    let mut statuses = topic_root.subscription(&wire::name::<NodeDrainStatus>(ZEDKUBE), wire::codec());
+    let mut statuses = wire::subscription::<NodeDrainStatus>(topic_root, ZEDKUBE);
     let device = Arc::clone(device);
     tasks.events("hold plain reboots", move |_| async move {
         let mut held = false;

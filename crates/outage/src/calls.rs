@@ -199,6 +199,15 @@ pub async fn glance(cluster: &ApiClient) -> Result<Vec<(TurnNode, Option<String>
     Ok(nodes.items.into_iter().map(seen).collect())
 }
 
+/// The same as they look to etcd.
+///
+/// # Errors
+/// No answer.
+pub async fn servers(cluster: &ApiClient) -> Result<Vec<ServerNode>, ReadError> {
+    let nodes = nodes_scope().list_all::<NodeItem>(cluster).await.map_err(|it| silent(&it))?;
+    Ok(nodes.items.into_iter().map(|it| it.server).collect())
+}
+
 /// A node and what an operator says of it, for a write that names the version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionedNode {

@@ -1,12 +1,13 @@
 //! What the record of turns says against a drain that is about to start: who else is down, and whether the whole site is
-//! being operated on.
+//! being operated on; and whether a witness leads etcd.
 //!
-//! All of it warns: when this node goes is its turn's to say (`turn`). Source: goals U6.
+//! All of it warns: when this node goes is its turn's to say (`turn`). Source: goals U4, U6.
 
 use checks::{Finding, Severity};
 use kubeapi::ApiClient;
 
 use crate::calls;
+use crate::margin::words;
 use crate::turn::event::ReadError;
 use crate::turn::record::{Holder, Phase, TurnRecord};
 
@@ -17,6 +18,23 @@ pub async fn look(cluster: &ApiClient, node: &str) -> Vec<Finding> {
         Err(ReadError::NoAnswer(why) | ReadError::Refused(why)) => vec![found(why, "zedbox lock status")],
         Err(ReadError::BadRecord(why)) => vec![found(why.to_string(), "zedbox lock status")],
     }
+}
+
+/// Whether a tie-breaker or a witness leads etcd, by its own word at `port`; code `etcd`. Dropping it loses nothing.
+pub async fn lead(cluster: &ApiClient, port: u16) -> Vec<Finding> {
+    // A silent API is found by others.
+    let servers = calls::servers(cluster).await.unwrap_or_default();
+    let asked = servers.into_iter().filter(|it| it.etcd && it.witness);
+    let asked = asked.filter_map(|it| Some((it.name, it.address?)));
+    let heard = words::ask(asked, port).await.into_iter();
+    let leads =
+        heard.filter(|(_, said)| said.as_ref().is_ok_and(|it| it.etcd.as_ref().is_some_and(|it| it.leads)));
+    let leads = leads.map(|(node, _)| {
+        let text = format!("the tie-breaker or witness {node} leads etcd; another server is to lead");
+        let next = format!("on node {node}: systemctl restart k3s (rke2-server): another member is elected");
+        Finding::new("etcd", text, next).with(Severity::Warns)
+    });
+    leads.collect()
 }
 
 pub(crate) fn of(record: &TurnRecord, node: &str) -> Vec<Finding> {

@@ -92,8 +92,11 @@ pub(crate) async fn move_lead(cluster: &ApiClient, ours: &Ours, next: &[String],
     let moved = async {
         let looked = calls::look(cluster, &mut Pulses::default(), now).await.map_err(|it| it.to_string())?;
         let verdict = judge(&facts(ours, own, Kubernetes::Read(looked.servers)).await);
-        let Some((to, id)) = successor(&verdict.healthy_peers, next) else {
-            return Err(format!("no other member is known to be healthy: {:?}", verdict.margin));
+        let Some((to, id)) = successor(&verdict.may_lead, next) else {
+            return Err(format!(
+                "no other member is known to be healthy and no witness: {:?}",
+                verdict.margin
+            ));
         };
         etcd::hand_over(&ours.etcd, *id).await.map(|()| to.clone())
     };

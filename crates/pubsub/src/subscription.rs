@@ -22,6 +22,13 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> Subscription<T> {
         Self { raw: Box::new(RawSubscription::new(hub, dir, decode(codec), same)), of: PhantomData }
     }
 
+    /// The same of this key alone: files of others are not read.
+    #[must_use]
+    pub fn only(mut self, key: &'static str) -> Self {
+        self.raw.only(key);
+        self
+    }
+
     /// The next change. It waits for ever when there is none. Dropping it loses nothing.
     pub async fn next(&mut self) -> Change<T> {
         loop {

@@ -61,6 +61,31 @@ async fn a_file_that_somebody_removes_is_back_without_another_publish() {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "somebody else writes in place")]
+#[tokio::test]
+async fn a_file_that_somebody_overwrites_is_written_again_as_it_was() {
+    let place = Place::volatile();
+    let _publication = place.publication();
+    place.until("restarted", "1").await;
+    let forged = place.file("forged");
+    for (nth, bytes) in
+        ["\"forged\"".to_owned(), "{torn".to_owned(), "x".repeat(70_000)].into_iter().enumerate()
+    {
+        let file = place.file("a.json");
+        if nth == 1 {
+            // As an editor does it; the others write in place.
+            fs::write(&forged, &bytes).unwrap();
+            fs::rename(&forged, &file).unwrap();
+        } else {
+            fs::write(&file, &bytes).unwrap();
+        }
+        let still = || fs::read_to_string(&file).unwrap();
+        while still() != "\"a\"" {
+            place.until("a.json", "\"a\"").await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_directory_that_somebody_removes_with_all_above_it_is_back_without_another_publish() {
     for above in ["run/tester/Topic", "run/tester", "run"] {

@@ -27,8 +27,8 @@ pub async fn follow<E>(
     outbox: Outbox<E>,
     to_event: fn(DrainTopicUpdate) -> Option<E>,
 ) {
-    let mut statuses = topic_root.subscription(&wire::name::<NodeDrainStatus>(ZEDKUBE), wire::codec());
-    let mut reports = topic_root.subscription(&wire::name::<NodeDrainProgress>(ZEDKUBE), wire::codec());
+    let mut statuses = wire::subscription::<NodeDrainStatus>(&topic_root, ZEDKUBE);
+    let mut reports = wire::subscription::<NodeDrainProgress>(&topic_root, ZEDKUBE);
     let (mut answers, mut unread) = (false, 2);
     loop {
         let words = tokio::select! {

@@ -90,9 +90,13 @@ use every_topic;
 /// A topic whose length does not depend on the world.
 macro_rules! topic {
     ($name:ident: $kind:ident) => {
+        crate::topic!($name: $kind, Some("global"));
+    };
+    ($name:ident: $kind:ident, $key:expr) => {
         impl crate::Topic for $name {
             const NAME: &'static str = stringify!($name);
             const KIND: crate::Kind = crate::Kind::$kind;
+            const KEY: Option<&'static str> = $key;
         }
     };
 }
@@ -106,6 +110,9 @@ pub trait Topic:
     const NAME: &'static str;
     /// Whether it survives a reboot.
     const KIND: Kind;
+    /// The key of its one value; `None` for a topic of many. A file of another key is no value of it: a copy that somebody
+    /// leaves beside it says nothing.
+    const KEY: Option<&'static str> = Some("global");
 
     /// Gives up what is beyond `most`, and counts it where there is a member for that: for a topic whose length
     /// depends on the world. Each call begins with the whole value.

@@ -34,7 +34,7 @@ pub struct AppInstanceConfig {
     pub affinity_type: Affinity,
 }
 
-topic!(AppInstanceConfig: Volatile);
+topic!(AppInstanceConfig: Volatile, None);
 
 /// Settings of a virtual machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -119,7 +119,7 @@ pub struct ContentTreeStatus {
     pub error_retry_condition: String,
 }
 
-topic!(ContentTreeStatus: Volatile);
+topic!(ContentTreeStatus: Volatile, None);
 
 /// A certificate that the controller encrypts with; the key is the hash of it in lower-case hex.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -129,7 +129,7 @@ pub struct ControllerCert {
     pub cert: Option<Base64>,
 }
 
-topic!(ControllerCert: Volatile);
+topic!(ControllerCert: Volatile, None);
 
 /// The ports of the device.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -178,7 +178,7 @@ pub struct DomainStatus {
     pub activated: bool,
 }
 
-topic!(DomainStatus: Volatile);
+topic!(DomainStatus: Volatile, None);
 
 /// A certificate that the device encrypts with; the key is the hash of it in lower-case hex.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -190,7 +190,7 @@ pub struct EdgeNodeCert {
     pub is_tpm: bool,
 }
 
-topic!(EdgeNodeCert: Persistent);
+topic!(EdgeNodeCert: Persistent, None);
 
 /// The encrypted store of the device; the key is its name.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -207,7 +207,7 @@ pub struct VaultStatus {
     pub mismatching_pcrs: Option<Vec<i64>>,
 }
 
-topic!(VaultStatus: Volatile);
+topic!(VaultStatus: Volatile, None);
 
 /// Space for volumes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -217,4 +217,4 @@ pub struct VolumeMgrStatus {
     pub remaining_space: u64,
 }
 
-topic!(VolumeMgrStatus: Volatile);
+topic!(VolumeMgrStatus: Volatile, Some("volumemgr"));

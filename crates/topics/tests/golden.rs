@@ -27,7 +27,7 @@ macro_rules! each_sampled_topic {
 }
 
 /// Folders of samples that are plain files.
-const PLAIN: [&str; 3] = ["DeviceOpsCmd", "EdgeDevConfig", "vmiVNC.run"];
+const PLAIN: [&str; 5] = ["DeviceOpsCmd", "EdgeDevConfig", "etcd", "kubesim", "vmiVNC.run"];
 
 /// Whether only other agents publish a topic.
 fn is_of_others(topic: &str) -> bool {
@@ -231,6 +231,7 @@ fn d_p3_what_a_socket_carries_is_the_reference_byte_for_byte_but_for_damaged_num
 fn kind<T: Topic>(rows: &[Value]) {
     for row in rows.iter().filter(|row| row["Topic"] == T::NAME) {
         assert_eq!(row["Persistent"], T::KIND == Kind::Persistent, "{}", T::NAME);
+        assert!(T::KEY.is_none_or(|key| row["Key"] == key), "{}: {} is its key", T::NAME, row["Key"]);
     }
     assert!(rows.iter().any(|row| row["Topic"] == T::NAME), "{} is in no row", T::NAME);
 }

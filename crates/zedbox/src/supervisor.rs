@@ -149,9 +149,7 @@ pub(crate) async fn run(agents: &[Agent], options: &AgentOptions, levels: &LogLe
         (SystemdService::of_this_process(), agents.iter().map(|it| it.name()).collect::<Vec<_>>());
     let mut reports = pin!(Reports::new(service.clone(), &names, &setting.topic_root, clock).follow());
     let mut crew = Crew::start(agents, &setting);
-    let mut properties = setting
-        .topic_root
-        .subscription(&wire::name::<ConfigItemValueMap>("zedagent"), wire::codec::<ConfigItemValueMap>());
+    let mut properties = wire::subscription::<ConfigItemValueMap>(&setting.topic_root, "zedagent");
     let left = loop {
         tokio::select! {
             _ = terminate.recv() => { info!("SIGTERM: leaving"); break None }

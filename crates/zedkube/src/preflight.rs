@@ -116,7 +116,8 @@ impl PreflightRunner {
             seen.found.insert(PreflightPart::Pods, looked.findings);
         }
         if turns {
-            let found = outage::findings::look(cluster, node.as_str()).await;
+            let mut found = outage::findings::look(cluster, node.as_str()).await;
+            found.extend(outage::findings::lead(cluster, self.limits.server_port).await);
             seen.found.insert(PreflightPart::Turns, found);
         }
         let clock = self.context.clock;

@@ -78,7 +78,7 @@ impl RequestFollower {
 }
 
 async fn of_agent(topic_root: TopicRoot, agent: &'static str, mut asked: RequestFollower) {
-    let mut topic = topic_root.subscription(&wire::name::<NodeDrainRequest>(agent), wire::codec());
+    let mut topic = wire::subscription::<NodeDrainRequest>(&topic_root, agent);
     loop {
         let listening = tokio::select! {
             biased;
@@ -227,6 +227,28 @@ mod tests {
             assert_eq!(site.request_of(from).await, None, "{file}");
             let after = site.clock.now().since(removed);
             assert!((GRACE..GRACE * 2).contains(&after), "{after:?} of {file}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_beside_a_request_says_nothing_when_it_comes_and_when_it_goes() {
+        for (from, file) in &FILES[..3] {
+            let mut site = RequestsFixture::new();
+            let copy = file.replace("global", "k0");
+            site.write(file, "first");
+            while site.request_of(*from).await.as_deref() != Some("first") {}
+            site.write(&copy, "of a copy");
+            let soon = site.clock.now() + GRACE;
+            site.clock.sleep_until(Some(soon)).await;
+            std::fs::remove_file(site.root.path().join(&copy)).unwrap();
+            let long_after = site.clock.now() + 3 * GRACE;
+            loop {
+                let clock = site.clock;
+                tokio::select! {
+                    () = clock.sleep_until(Some(long_after)) => break,
+                    heard = site.request_of(*from) => assert_eq!(heard.as_deref(), Some("first"), "{file}"),
+                }
+            }
         }
     }
 }

@@ -91,10 +91,11 @@ impl Troubles {
         }
     }
 
-    /// A trouble in words of its own, which are for the caller to log; since when is found out here.
-    pub fn report(&self, trouble: &Trouble) {
-        self.keep(trouble, trouble.error.clone());
+    /// A trouble in words of its own, which are for the caller to log where it is new; since when is found out here.
+    pub fn report(&self, trouble: &Trouble) -> bool {
+        let is_new = self.keep(trouble, trouble.error.clone());
         self.publish();
+        is_new
     }
 
     /// `what` is in order again, or wanted no longer.

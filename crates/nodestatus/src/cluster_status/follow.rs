@@ -2,19 +2,29 @@
 //!
 //! It has an inbox of its own: nothing here waits for the drain, nor the drain for this.
 
+use std::io::ErrorKind;
+use std::net::{IpAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use agent::{AgentContext, Error, Outlet, Tasks, Troubles};
 use pubsub::Change;
 use tokio::sync::watch;
-use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus};
-use tracing::info;
+use topics::{DeviceNetworkStatus, EdgeNodeClusterStatus, Trouble};
+use tracing::{info, warn};
 
 use super::rules::{NodeAddress, StatusDecision, StatusFacts, place};
 use crate::ClusterMembership;
 use crate::GLOBAL;
 use crate::token::{self, BlockAnswer};
 use agent::duties;
+
+/// Where no nim publishes ports: how often it is looked whether an interface has the node's address in the cluster.
+const ADDRESS_LOOK: Duration = Duration::from_secs(5);
+/// nim makes this directory when it starts, before any agent that needs it.
+const NIM: &str = "run/nim";
+/// The trouble of a server that cannot listen yet.
+const SERVER: &str = "status server";
 
 enum StatusEvent {
     Network(Box<DeviceNetworkStatus>),
@@ -32,7 +42,7 @@ impl From<BlockAnswer> for StatusEvent {
 
 /// The publisher of the status. It goes with its agent and not with the task, which may end a moment later: the agent
 /// can be started again at once.
-pub(crate) struct Speaker(Arc<Mutex<StatusOutlet>>);
+pub(crate) struct Speaker(Arc<Mutex<StatusOutlet>>, Troubles);
 
 type StatusOutlet = Outlet<EdgeNodeClusterStatus>;
 
@@ -42,7 +52,7 @@ impl Speaker {
     /// # Errors
     /// The topic cannot be had.
     pub(crate) fn open(troubles: &Troubles) -> Result<Self, Error> {
-        Ok(Self(Arc::new(Mutex::new(Outlet::open(troubles)?))))
+        Ok(Self(Arc::new(Mutex::new(Outlet::open(troubles)?)), troubles.clone()))
     }
 
     /// Follows the facts as long as the speaker is there. Dropping it leaves what was published last.
@@ -52,13 +62,14 @@ impl Speaker {
         cluster_membership: watch::Receiver<ClusterMembership>,
         places: watch::Sender<Option<NodeAddress>>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        run(context, Arc::downgrade(&self.0), cluster_membership, places)
+        run(context, Arc::downgrade(&self.0), self.1.clone(), cluster_membership, places)
     }
 }
 
 async fn run(
     context: AgentContext,
     said: Weak<Mutex<StatusOutlet>>,
+    troubles: Troubles,
     mut cluster_membership: watch::Receiver<ClusterMembership>,
     places: watch::Sender<Option<NodeAddress>>,
 ) {
@@ -86,6 +97,10 @@ async fn run(
     loop {
         facts.learn_membership(&cluster_membership.borrow_and_update());
         sealed.send_if_modified(|asked| step::update(asked, facts.sealed()));
+        let looks_for = facts.looks_for().filter(|_| !context.topic_root.path(NIM).exists());
+        facts.own_address = looks_for.filter(|it| is_here(*it));
+        tell(&troubles, looks_for, facts.own_address);
+        let look = looks_for.map(|_| context.clock.now() + ADDRESS_LOOK);
         let Some(speaker) = said.upgrade() else { return };
         let again = {
             let mut said = speaker.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +116,27 @@ async fn run(
             },
             changed = cluster_membership.changed() => if changed.is_err() { return },
             () = context.clock.sleep_until(again) => {}
+            () = context.clock.sleep_until(look) => {}
         }
+    }
+}
+
+/// Whether an interface of this machine has the address: a socket can be bound to no other. One that cannot be made, as
+/// where too many files are open, says nothing against it.
+fn is_here(address: IpAddr) -> bool {
+    let bound = UdpSocket::bind((address, 0));
+    !bound.is_err_and(|it| it.kind() == ErrorKind::AddrNotAvailable)
+}
+
+/// Says what the status server waits for where nobody else does.
+fn tell(troubles: &Troubles, looks_for: Option<IpAddr>, own: Option<IpAddr>) {
+    let Some(address) = looks_for.filter(|_| own.is_none()) else { return troubles.over(SERVER) };
+    let next_step =
+        format!("give an interface {address}, or correct clusterIpPrefix in the device config: ip addr");
+    let error = format!("no interface of this machine has {address}, its address in the cluster");
+    let trouble = Trouble { what: SERVER.to_owned(), error, next_step, ..Trouble::default() };
+    if troubles.report(&trouble) {
+        warn!(%address, next_step = trouble.next_step, "the status server waits: {}", trouble.error);
     }
 }
 
@@ -149,6 +184,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::path::Path;
     use tokio::task::JoinSet;
+    use topics::AgentTrouble;
 
     const NETWORK: &str = "run/nim/DeviceNetworkStatus/global.json";
 
@@ -212,5 +248,52 @@ mod tests {
         places.wait_for(Option::is_none).await.unwrap();
         assert_eq!(said(), None);
         drop(stopper);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t12_without_nim_the_address_is_ready_as_soon_as_an_interface_has_it_and_until_then_it_is_said() {
+        let root = tempfile::tempdir().unwrap();
+        let topic_root = TopicRoot::open(root.path()).unwrap();
+        let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "");
+        let (sender, mut places) = watch::channel(None);
+        let at = |address: &str| {
+            let mut membership = cluster_membership(Membership::Member);
+            let config = Arc::make_mut(membership.config.as_mut().unwrap());
+            config.cluster_ip_prefix.as_mut().unwrap().ip.0 = Some(address.parse().unwrap());
+            membership
+        };
+        // Of a network for documents: no interface has it.
+        let members = watch::Sender::new(at("192.0.2.1"));
+        let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
+        let speaker = Speaker::open(&troubles).unwrap();
+        let mut task = JoinSet::new();
+        task.spawn(speaker.follow(context, members.subscribe(), sender));
+        let mut told =
+            topic_root.subscription::<AgentTrouble>(&wire::name::<AgentTrouble>(NAME), wire::codec());
+        loop {
+            let change = told.next().await;
+            if let Change::Put { value, .. } = change
+                && let Some(it) = value.troubles.iter().find(|it| it.what == SERVER)
+            {
+                assert!(it.error.contains("192.0.2.1") && it.next_step.contains("ip addr"), "{it:?}");
+                break;
+            }
+        }
+        assert_eq!(*places.borrow(), None);
+        members.send_replace(at("127.0.0.1"));
+        let place = places.wait_for(Option::is_some).await.unwrap().unwrap();
+        assert_eq!(place.address.to_string(), "127.0.0.1");
+        assert!(
+            wire::peek::<EdgeNodeClusterStatus>(&topic_root, NAME, GLOBAL)
+                .unwrap()
+                .unwrap()
+                .cluster_ip_is_ready
+        );
+        loop {
+            if let Change::Gone { .. } = told.next().await {
+                break;
+            }
+        }
+        drop((stopper, task));
     }
 }

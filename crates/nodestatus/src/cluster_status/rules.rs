@@ -27,6 +27,8 @@ pub(super) struct StatusFacts {
     pub(super) leaving: bool,
     /// The ports; `None` before they have been looked for.
     pub(super) network: Option<DeviceNetworkStatus>,
+    /// Where no nim publishes ports: which address an interface of this machine has been found to have.
+    pub(super) own_address: Option<IpAddr>,
     /// The token of that config.
     pub(super) token: ClusterToken,
 }
@@ -63,6 +65,14 @@ impl StatusFacts {
             self.token = if wanted.is_some() { ClusterToken::Pending } else { ClusterToken::None };
         }
         self.config = config.cloned();
+    }
+
+    /// The address in the cluster that an interface is to have before the node can be asked there; `None` where it is in no
+    /// cluster, or nim says which ports there are.
+    pub(super) fn looks_for(&self) -> Option<IpAddr> {
+        let has_no_ports = self.network.as_ref().is_some_and(|it| it.ports.is_none());
+        let config = self.config.as_ref().filter(|it| it.valid && has_no_ports)?;
+        config.cluster_ip_prefix.as_ref()?.ip.0
     }
 
     /// What is to be decrypted.
@@ -106,7 +116,8 @@ impl StatusFacts {
             cluster_id: config.cluster_id.clone(),
             cluster_interface: linux_name(&config.cluster_interface, ports),
             cluster_ip_prefix: config.cluster_ip_prefix.clone(),
-            cluster_ip_is_ready: is_ready(config, ports),
+            cluster_ip_is_ready: is_ready(config, ports)
+                || self.looks_for().is_some_and(|it| self.own_address == Some(it)),
             is_worker_node: config.is_worker_node,
             join_server_ip: config.join_server_ip,
             bootstrap_node: config.bootstrap_node,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent::Clock;
 use bytes::Bytes;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
@@ -135,6 +135,11 @@ pub(crate) struct Router {
 }
 
 impl Router {
+    /// Whether this is the address of a node, as far as that is known; otherwise it is asked for.
+    pub(super) fn is_node(&self, address: IpAddr) -> bool {
+        self.node_list.has(address)
+    }
+
     /// A router and what it asks.
     pub(crate) fn new(
         (topic_root, clock, boot_id): (TopicRoot, Clock, &str),

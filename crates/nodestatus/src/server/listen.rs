@@ -186,7 +186,8 @@ impl Connections {
 
     /// Serves one connection in a task of its own, if there is room for it; else it is closed at once.
     fn take(&mut self, stream: TcpStream, from: IpAddr, place: Option<NodeAddress>, own: SocketAddr) {
-        if !self.counts.lock().unwrap_or_else(PoisonError::into_inner).admit(from) {
+        let is_node = || self.router.is_node(from);
+        if !self.counts.lock().unwrap_or_else(PoisonError::into_inner).admit(from, is_node) {
             debug!(%from, "too many connections, one more is closed");
             return;
         }

@@ -4,7 +4,7 @@
 //! Not here: what the leader reports (`stats`). However often it is asked, the API server and each node hear one call in
 //! ten seconds at most, and a page never waits for it long (D-K26).
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,6 +117,16 @@ impl NodeList {
                 self.calls.send_modify(|calls| calls.good = Some(NodesSnapshot { words, asked, ..good }));
             }
         }
+    }
+
+    /// Whether a node that was read last has this address. The nodes are read again for the next one who asks.
+    pub(super) fn has(&self, address: IpAddr) -> bool {
+        if !self.is_fresh() {
+            self.wanted.notify_one();
+        }
+        let is_of =
+            |it: &ReachableNode| it.addresses.iter().any(|it| it.to_canonical() == address.to_canonical());
+        self.calls.borrow().good.as_ref().is_some_and(|it| it.members.iter().any(is_of))
     }
 
     /// The nodes, at most ten seconds old if the API answers, at most five minutes old if it does not. Waits no

@@ -114,7 +114,7 @@ pub async fn read(source: &EtcdAccess) -> OwnEtcd {
         join3(read_metrics(source), read_readyz(source), read_gateway(source)).await;
     let alarms = match alarms {
         Ok(alarms) => Ok(alarms),
-        Err(_reported_with_the_members) => read_health(source).await,
+        Err(why) => alarms_of_health(source, why).await,
     };
     OwnEtcd { data: source.paths.data(source.settings.data), metrics, readyz, members, alarms }
 }
@@ -125,7 +125,11 @@ pub async fn waits(source: &EtcdAccess) -> Option<String> {
     let keeps = source.paths.data(source.settings.data);
     keeps.ok().filter(|it| *it == Data::Present)?;
     let metrics = read_metrics(source).await.ok().filter(|it| !it.has_leader)?;
-    let (all, here) = (metrics.peers.len() + 1, metrics.peers.values().filter(|up| **up).count() + 1);
+    // Without a quorum a member answers only with what it knows itself.
+    let list = read_members(source, &gateway(source, CALL_LIMIT).ok()?, false).await.ok()?;
+    let voters = || list.members.iter().filter(|it| !it.learner);
+    let is_here = |id: u64| id == metrics.id || metrics.streams.get(&id).copied().unwrap_or_default();
+    let (all, here) = (voters().count(), voters().filter(|it| is_here(it.id)).count());
     Some(format!("{here} of {all} members of etcd are here, {} are required", all / 2 + 1))
 }
 
@@ -149,6 +153,12 @@ async fn read_readyz(source: &EtcdAccess) -> Result<Readyz, String> {
         Err(Error::Refused { answer, .. }) if answer.code == 503 => {
             Ok(Readyz::NotReady(failed(&answer.message)))
         }
+        // etcd before 3.4.29 and 3.5.11 has no such page. Its health is a read through a majority as well.
+        Err(Error::Refused { answer, .. }) if answer.code == 404 => Ok(match read_health(source).await? {
+            Health::Good => Readyz::Ready,
+            Health::Alarm(name) => Readyz::NotReady(format!("/health: ALARM {name}")),
+            Health::Bad(why) => Readyz::NotReady(format!("/health: {why}")),
+        }),
         Err(error) => Err(elsewhere(source, &error)),
     }
 }
@@ -159,17 +169,34 @@ fn failed(checks: &str) -> String {
     if failed.is_empty() { checks.trim().to_owned() } else { failed.join("; ") }
 }
 
-/// Alarms as `/health` names them, which looks for them before anything else: the first, or none.
-async fn read_health(source: &EtcdAccess) -> Result<Vec<String>, String> {
+/// The answer of `/health`, which looks for alarms before anything else.
+enum Health {
+    Good,
+    /// The first alarm by name, from etcd 3.5 on.
+    Alarm(String),
+    /// Its own words; etcd 3.4 has none, and its reason may be an alarm.
+    Bad(String),
+}
+
+async fn read_health(source: &EtcdAccess) -> Result<Health, String> {
     match local(source, LARGEST_ANSWER_BYTES)?.get("ask etcd for its health", "/health").await {
-        Ok(_healthy) => Ok(vec![]),
+        Ok(_healthy) => Ok(Health::Good),
         Err(Error::Refused { answer, .. }) if answer.code == 503 => {
             let line = answer.line();
             let name = line.split_once("ALARM ").map(|(_, rest)| rest);
             let name = name.and_then(|it| it.split(|letter: char| !letter.is_ascii_uppercase()).next());
-            Ok(name.into_iter().map(str::to_owned).collect())
+            Ok(name.map_or_else(|| Health::Bad(line.clone()), |name| Health::Alarm(name.to_owned())))
         }
         Err(error) => Err(elsewhere(source, &error)),
+    }
+}
+
+/// The alarms that `/health` names, where port 2382 does not.
+async fn alarms_of_health(source: &EtcdAccess, why: String) -> Result<Vec<String>, String> {
+    match read_health(source).await? {
+        Health::Good => Ok(Vec::new()),
+        Health::Alarm(name) => Ok(vec![name]),
+        Health::Bad(health) => Err(format!("{why}; and its /health says {health}")),
     }
 }
 
@@ -178,11 +205,12 @@ async fn read_gateway(source: &EtcdAccess) -> (Result<MemberList, String>, Resul
         Ok(gateway) => gateway,
         Err(why) => return (Err(why.clone()), Err(why)),
     };
-    futures::future::join(read_members(source, &gateway), read_alarms(source, &gateway)).await
+    futures::future::join(read_members(source, &gateway, true), read_alarms(source, &gateway)).await
 }
 
-async fn read_members(source: &EtcdAccess, gateway: &Endpoint) -> Result<MemberList, String> {
-    let (what, body) = ("list the members of etcd", json!({ "linearizable": true }));
+/// `agreed`: as a majority knows them; etcd 3.4 answers with what it knows itself in any case.
+async fn read_members(source: &EtcdAccess, gateway: &Endpoint, agreed: bool) -> Result<MemberList, String> {
+    let (what, body) = ("list the members of etcd", json!({ "linearizable": agreed }));
     let list: MemberListReply = gateway
         .post(what, "/v3/cluster/member/list", &body)
         .await

@@ -7,7 +7,7 @@
 use core::net::IpAddr;
 use std::time::Duration;
 
-use kubeapi::names::{CONTROL_PLANE, ETCD};
+use kubeapi::names::{CONTROL_PLANE, ETCD, WITNESS_LABELS};
 use kubeapi::objects::{condition, items, text};
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ pub struct OwnEtcd {
     pub data: Result<Data, String>,
     /// Port 2381, `/metrics`.
     pub metrics: Result<Metrics, String>,
-    /// Port 2381, `/readyz`.
+    /// Port 2381, `/readyz`, or `/health` where this version of etcd has no such page.
     pub readyz: Result<Readyz, String>,
     /// Port 2382, the members.
     pub members: Result<MemberList, String>,
@@ -118,6 +118,8 @@ pub struct ServerNode {
     pub member: Option<String>,
     /// Its first address of the type `InternalIP`.
     pub address: Option<IpAddr>,
+    /// It is a tie-breaker or a witness: it votes, and is not to lead.
+    pub witness: bool,
 }
 
 /// The condition `EtcdIsVoter` of a Node object. k3s and rke2 write it on the leader's node only.
@@ -166,6 +168,7 @@ impl ServerNode {
             }),
             member: MEMBER_NAMES.iter().find_map(|it| meta["annotations"][*it].as_str()).map(str::to_owned),
             address: internal.and_then(|it| it["address"].as_str()?.parse().ok()),
+            witness: WITNESS_LABELS.into_iter().any(|it| meta["labels"][it] == "true"),
         }
     }
 }

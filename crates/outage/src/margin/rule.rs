@@ -1,6 +1,7 @@
 //! Whether etcd keeps its quorum without this node.
 //!
-//! Not here: reading, forcing, whose turn it is. Any own source that cannot be read and any two that differ mean no.
+//! Who votes is in etcd's own list of members, whatever its version. Any own source that cannot be read and any two that
+//! differ mean no. Not here: reading, forcing, whose turn it is.
 //! Sources: spec/cluster-lock.md 3.2, 3.4, 5.4 and 5.7; goals U3 and U4.
 //! Pure: no clock, no I/O, no task.
 
@@ -44,24 +45,25 @@ pub enum Margin {
 pub struct MarginVerdict {
     /// Whether this node may go.
     pub margin: Margin,
-    /// Healthy voters besides this one, node and member id; empty unless there is margin and the member list was read.
-    pub healthy_peers: Vec<(String, u64)>,
+    /// Healthy voters besides this one to which the lead may go, node and member id: no witness. Empty unless there is
+    /// margin.
+    pub may_lead: Vec<(String, u64)>,
 }
 
 /// Judges. The rule: V voters, quorum Q = V/2 + 1; this node may go when Q healthy voters are left without it, whether
 /// it is healthy itself or not.
 pub fn judge(facts: &EtcdFacts) -> MarginVerdict {
-    let mut healthy_peers = Vec::new();
-    let margin = weigh(facts, &mut healthy_peers).unwrap_or_else(|why| {
-        healthy_peers.clear();
+    let mut may_lead = Vec::new();
+    let margin = weigh(facts, &mut may_lead).unwrap_or_else(|why| {
+        may_lead.clear();
         Margin::None { why }
     });
-    MarginVerdict { margin, healthy_peers }
+    MarginVerdict { margin, may_lead }
 }
 
-/// The member that takes over leadership: a healthy voter, if possible none of `next`, the nodes that go next.
-pub fn successor<'a>(healthy_peers: &'a [(String, u64)], next: &[String]) -> Option<&'a (String, u64)> {
-    healthy_peers.iter().find(|(node, _)| !next.contains(node)).or_else(|| healthy_peers.first())
+/// The member that takes over leadership, of those that may: if possible none of `next`, the nodes that go next.
+pub fn successor<'a>(may_lead: &'a [(String, u64)], next: &[String]) -> Option<&'a (String, u64)> {
+    may_lead.iter().find(|(node, _)| !next.contains(node)).or_else(|| may_lead.first())
 }
 
 /// A voter besides this one.
@@ -69,11 +71,10 @@ struct PeerVoter<'a> {
     name: &'a str,
     /// `None` while the API is unreachable.
     node: Option<&'a ServerNode>,
-    /// `None` without the member list.
-    id: Option<u64>,
+    id: u64,
 }
 
-fn weigh(facts: &EtcdFacts, healthy_peers: &mut Vec<(String, u64)>) -> Result<Margin, String> {
+fn weigh(facts: &EtcdFacts, may_lead: &mut Vec<(String, u64)>) -> Result<Margin, String> {
     let nodes = match &facts.kubernetes {
         Kubernetes::Read(nodes) => Some(nodes.as_slice()),
         Kubernetes::Unreachable(_) => None,
@@ -85,13 +86,11 @@ fn weigh(facts: &EtcdFacts, healthy_peers: &mut Vec<(String, u64)>) -> Result<Ma
         return Ok(Margin::NotApplicable { why });
     }
     let metrics = facts.own.metrics.as_ref().map_err(Clone::clone)?;
-    if !metrics.peers.is_empty() {
-        in_the_cluster(facts, metrics)?;
-    }
+    in_the_cluster(facts, metrics)?;
     let servers: Option<Vec<&ServerNode>> = nodes.map(|all| all.iter().filter(|it| it.etcd).collect());
     let servers = servers.as_deref();
-    let voters = metrics.peers.len() + 1;
     let members = listed(facts, metrics, servers)?;
+    let voters = members.len();
     if let Some(servers) = servers.filter(|it| it.len() != voters) {
         let names: Vec<&str> = servers.iter().map(|it| it.name.as_str()).collect();
         return Err(format!(
@@ -109,7 +108,7 @@ fn weigh(facts: &EtcdFacts, healthy_peers: &mut Vec<(String, u64)>) -> Result<Ma
         Readyz::NotReady(why) => Some(format!("{} (its /readyz: {})", facts.node, why.trim())),
     };
     for server in servers.unwrap_or_default() {
-        is_voter(server, members.is_err(), self_sick.is_some() && server.name == facts.node)?;
+        is_voter(server, self_sick.is_some() && server.name == facts.node)?;
     }
     let alarms = facts.own.alarms.as_ref().map_err(|why| format!("etcd's alarms cannot be read: {why}"))?;
     if !alarms.is_empty() {
@@ -128,21 +127,16 @@ fn weigh(facts: &EtcdFacts, healthy_peers: &mut Vec<(String, u64)>) -> Result<Ma
     let peers = peers(facts, servers, members)?;
     let (mut sick, mut look, mut healthy) = (Vec::new(), vec!["kubectl describe nodes"], 0_usize);
     for peer in &peers {
-        let stream = peer.id.and_then(|id| metrics.peers.get(&id).copied());
-        if let Some(why) = sickness(facts, peer, stream)? {
+        // One that was never reached is not known to be there.
+        let connected = metrics.streams.get(&peer.id).copied().unwrap_or_default();
+        if let Some(why) = sickness(facts, peer, !connected)? {
             sick.push(format!("{} ({why})", peer.name));
             look.push(peer.name);
             continue;
         }
         healthy += 1;
-        healthy_peers.extend(peer.id.map(|id| (peer.name.to_owned(), id)));
-    }
-    if members.is_err() {
-        // Which peer has no streams is not known: the worst is assumed.
-        let lost = metrics.peers.values().filter(|up| !**up).count();
-        if lost > 0 {
-            healthy = healthy.saturating_sub(lost);
-            sick.push(format!("{lost} of {} connections to other members are down", peers.len()));
+        if !peer.node.is_some_and(|it| it.witness) {
+            may_lead.push((peer.name.to_owned(), peer.id));
         }
     }
     let quorum = voters / 2 + 1;
@@ -234,19 +228,15 @@ fn alone(facts: &EtcdFacts) -> String {
     why
 }
 
-/// The member list, checked against the metrics and the nodes; its own error where it could not be read.
+/// The member list, checked against the metrics and the nodes. All of its members vote.
 fn listed<'a>(
     facts: &'a EtcdFacts,
     metrics: &Metrics,
     servers: Option<&[&ServerNode]>,
-) -> Result<Result<&'a [ListedMemberFacts], &'a str>, String> {
-    let list = match &facts.own.members {
-        Ok(list) => list,
-        Err(why) if servers.is_some() => return Ok(Err(why)),
-        Err(why) => {
-            return Err(format!("neither Kubernetes nor the member list of etcd can be read: {why}"));
-        }
-    };
+) -> Result<&'a [ListedMemberFacts], String> {
+    let list = facts.own.members.as_ref().map_err(|why| {
+        format!("the members of etcd {} on node {} are not known: {why}", metrics.version, facts.node)
+    })?;
     if list.by != metrics.id {
         return Err(format!(
             "the metrics are those of etcd member {:x}, the member list comes from {:x}: the two addresses belong to \
@@ -266,16 +256,15 @@ fn listed<'a>(
             member.id
         ));
     }
-    let known: BTreeSet<u64> = metrics.peers.keys().copied().chain([metrics.id]).into_set();
-    let in_list: BTreeSet<u64> = list.members.iter().map(|it| it.id).into_set();
-    if known != in_list || list.members.len() != in_list.len() {
-        let differ: Vec<String> = known.symmetric_difference(&in_list).map(|id| format!("{id:x}")).collect();
+    let ids: BTreeSet<u64> = list.members.iter().map(|it| it.id).into_set();
+    if list.members.len() != ids.len() || !ids.contains(&metrics.id) {
         return Err(format!(
-            "the member list has {} members, the metrics name {}; they differ in {}: members are being added or \
-             removed; wait",
+            "the member list names {} members, {} different ones, and member {:x} that answers here is {}; see \
+             `etcdctl member list`",
             list.members.len(),
-            known.len(),
-            differ.join(", ")
+            ids.len(),
+            metrics.id,
+            if ids.contains(&metrics.id) { "one of them" } else { "none of them" }
         ));
     }
     let own = list.members.iter().find(|it| it.id == metrics.id);
@@ -286,7 +275,7 @@ fn listed<'a>(
             own.name, facts.node
         ));
     }
-    Ok(Ok(&list.members))
+    Ok(&list.members)
 }
 
 /// Whether a member is the one of this node: by the node's annotation, else by its name, which is the node's with a
@@ -307,18 +296,10 @@ pub(crate) fn node_of(member: &ListedMemberFacts) -> &str {
 }
 
 /// That `EtcdIsVoter` of a server says nothing against it.
-fn is_voter(server: &ServerNode, is_only_source: bool, knows_itself_sick: bool) -> Result<(), String> {
+fn is_voter(server: &ServerNode, knows_itself_sick: bool) -> Result<(), String> {
     let name = &server.name;
     let look = format!("see `kubectl describe node {name}`");
-    let Some(voter) = &server.voter else {
-        return if is_only_source {
-            Err(format!(
-                "the member list of etcd cannot be read, and node {name} has no condition EtcdIsVoter; {look}"
-            ))
-        } else {
-            Ok(())
-        };
-    };
+    let Some(voter) = &server.voter else { return Ok(()) };
     match (voter.status.as_str(), voter.reason.as_str()) {
         ("True", "MemberNotLearner") if voter.unmoved <= VOTER_STALE => Ok(()),
         ("True", "MemberNotLearner") => Err(format!(
@@ -347,12 +328,9 @@ fn is_voter(server: &ServerNode, is_only_source: bool, knows_itself_sick: bool) 
 fn peers<'a>(
     facts: &'a EtcdFacts,
     servers: Option<&[&'a ServerNode]>,
-    members: Result<&'a [ListedMemberFacts], &str>,
+    members: &'a [ListedMemberFacts],
 ) -> Result<Vec<PeerVoter<'a>>, String> {
     let others = || servers.into_iter().flatten().copied().filter(|it| it.name != facts.node);
-    let Ok(members) = members else {
-        return Ok(others().map(|node| PeerVoter { name: &node.name, node: Some(node), id: None }).collect());
-    };
     let is_own = |it: &&ListedMemberFacts| is_of(it, &facts.node, servers);
     let peer = |member: &'a ListedMemberFacts| {
         let node = others().find(|node| is_of(member, &node.name, servers));
@@ -362,21 +340,21 @@ fn peers<'a>(
                 member.name, member.id
             ));
         }
-        Ok(PeerVoter { name: node.map_or_else(|| node_of(member), |it| &it.name), node, id: Some(member.id) })
+        Ok(PeerVoter { name: node.map_or_else(|| node_of(member), |it| &it.name), node, id: member.id })
     };
     members.iter().filter(|it| !is_own(it)).map(peer).collect()
 }
 
-/// Why a peer is not healthy; `None` if it is. `stream`: whether our etcd is connected to it, if that is known.
-fn sickness(facts: &EtcdFacts, peer: &PeerVoter<'_>, stream: Option<bool>) -> Result<Option<String>, String> {
+/// Why a peer is not healthy; `None` if it is. `lost`: our etcd has no connection to it.
+fn sickness(facts: &EtcdFacts, peer: &PeerVoter<'_>, lost: bool) -> Result<Option<String>, String> {
     let name = peer.name;
-    let lost = stream == Some(false);
     // Of two words about one node the bad one counts.
     let word = facts.words.iter().filter(|it| it.node == name).min_by_key(|it| it.health.is_ok());
-    if let Some((id, said)) = peer.id.zip(word.and_then(|it| it.member)).filter(|(id, said)| id != said) {
+    if let Some(said) = word.and_then(|it| it.member).filter(|said| *said != peer.id) {
         return Err(format!(
-            "the agent of node {name} speaks of etcd member {said:x}, the member list names {id:x}: the address of \
-             that node leads to another server"
+            "the agent of node {name} speaks of etcd member {said:x}, the member list names {:x}: the address of \
+             that node leads to another server",
+            peer.id
         ));
     }
     match word.map(|it| &it.health) {
@@ -388,7 +366,7 @@ fn sickness(facts: &EtcdFacts, peer: &PeerVoter<'_>, stream: Option<bool>) -> Re
         Some(Err(why)) => Ok(Some(why.clone())),
         None => {
             let Some(node) = peer.node else {
-                // etcd 3.6 shows its connection to a peer without power, or with a hung process, for minutes.
+                // etcd shows its connection to a peer without power, or with a hung process, for minutes.
                 return Ok(Some("no word from its agent, and Kubernetes cannot be asked".to_owned()));
             };
             if node.voter.is_none() {

@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use kubeapi::NodeName;
-use kubesim::{Etcd, EtcdFault};
+use kube::Client;
+use kubeapi::{ApiClient, NodeName};
+use kubesim::{Etcd, EtcdFault, Sim, SimConfig};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -13,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::Ours;
 use crate::calls::NodeListing;
+use crate::findings::lead;
 use crate::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
 use crate::margin::facts::{EtcdIsVoter, Kubernetes, ServerNode};
 use crate::margin::paths::Paths;
@@ -140,6 +142,7 @@ impl Site {
             voter: Some(voter.clone()),
             member: Some(self.etcd.member_name(name)),
             address: self.etcd.address(name),
+            witness: false,
         };
         NODES.map(server).to_vec()
     }
@@ -203,6 +206,44 @@ async fn u3_without_the_api_the_word_of_each_peer_is_needed_and_asked_for_where_
     site.etcd.script("n1", &[EtcdFault::Isolated]);
     let why = site.margin(all, false).await.unwrap_err();
     assert!(why.contains("has no leader"), "{why}");
+}
+
+#[tokio::test]
+async fn u4_a_witness_that_leads_etcd_is_named_with_what_to_type() {
+    let site = Site::new().await;
+    let sim = Sim::new(SimConfig::default());
+    for (name, label) in
+        NODES.into_iter().zip([None, Some("tie-breaker-node"), Some("node-role.harvesterhci.io/witness")])
+    {
+        sim.add_node(name, name);
+        sim.edit("nodes", "", name, |it| {
+            it["metadata"]["labels"]["node-role.kubernetes.io/etcd"] = json!("true");
+            if let Some(label) = label {
+                it["metadata"]["labels"][label] = json!("true");
+            }
+            it["status"]["addresses"] =
+                json!([{ "type": "InternalIP", "address": site.etcd.address(name).unwrap() }]);
+        });
+    }
+    let cluster = ApiClient::from_client(Client::new(sim.service(), "default"));
+    let says = |name: &str, leads| {
+        (
+            site.etcd.address(name).unwrap(),
+            says(name, &json!({ "Member": "a1", "Healthy": true, "Leads": leads }), true),
+        )
+    };
+    for (leader, expected) in [("n1", None), ("n2", Some("n2")), ("n3", Some("n3"))] {
+        let agents = Agents::open(&NODES.map(|it| says(it, it == leader))).await;
+        let found = timeout(SOON, lead(&cluster, agents.port)).await.unwrap();
+        let named: Vec<(&str, String)> = found.iter().map(|it| (it.code.as_str(), it.next.clone())).collect();
+        let next = |node| {
+            (
+                "etcd",
+                format!("on node {node}: systemctl restart k3s (rke2-server): another member is elected"),
+            )
+        };
+        assert_eq!(named, expected.map(next).into_iter().collect::<Vec<_>>(), "{found:?}");
+    }
 }
 
 #[tokio::test]

@@ -307,7 +307,9 @@ pub fn may_enter(
         rule: TurnRule::Margin,
         nodes: Vec::new(),
         why: format!("the cluster cannot spare this node: {why}"),
-        next: LOCK_STATUS.to_owned(),
+        // What this node has read itself is on no page of another one.
+        next: "make all members of etcd healthy: kubectl describe nodes -l node-role.kubernetes.io/etcd"
+            .to_owned(),
     })
 }
 

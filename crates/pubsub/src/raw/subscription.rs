@@ -19,6 +19,8 @@ pub(crate) struct RawSubscription {
     bell: Arc<DirNotifier>,
     dir: PathBuf,
     decode: Decode,
+    /// The one key whose file is read; all where there is none.
+    only: Option<&'static str>,
     known: Mirror,
     /// Files that are left out, and why.
     bad: BTreeMap<OsString, String>,
@@ -35,11 +37,23 @@ impl RawSubscription {
             bell,
             dir,
             decode,
+            only: None,
             known: Mirror::new(same),
             bad: BTreeMap::new(),
             unread: Pending::None,
             retry: Retry::default(),
         }
+    }
+
+    pub(crate) const fn only(&mut self, key: &'static str) {
+        self.only = Some(key);
+    }
+
+    fn is_wanted(&self, name: &OsStr) -> bool {
+        let is_of = |key: &str| {
+            name == RESTARTED || name.to_str().and_then(|it| it.strip_suffix(SUFFIX)) == Some(key)
+        };
+        self.only.is_none_or(is_of)
     }
 
     pub(crate) async fn next(&mut self) -> Change<AnyValue> {
@@ -110,6 +124,9 @@ impl RawSubscription {
     fn read(&mut self, names: &BTreeSet<OsString>, files: &mut DirReader<'_>) -> Option<Error> {
         let mut failed = None;
         for name in names {
+            if !self.is_wanted(name) {
+                continue;
+            }
             if let Err(error) = self.read_one(name, files) {
                 self.unread.add(name.clone());
                 failed = failed.or(Some(error));

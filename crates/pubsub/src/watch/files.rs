@@ -1,5 +1,5 @@
 //! What a publisher has on disk: the files of its topic with their content. Those of a volatile topic that somebody
-//! removes are written again.
+//! removes or overwrites are written again.
 //!
 //! Not here: values, and who is told of them.
 
@@ -18,7 +18,7 @@ use crate::name::RESTARTED;
 use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
 use crate::{Error, Retry};
 
-/// Whoever removes a file again and again is answered no more often.
+/// Whoever removes or overwrites a file again and again is answered no more often.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The files of one topic, by name.
@@ -119,15 +119,31 @@ impl Files {
         Ok(())
     }
 
-    /// Writes again what has vanished, of these names or of all. Returns how many files that were.
+    /// Whether readers find in the file what it holds; one that no reader takes does not.
+    ///
+    /// # Errors
+    /// It cannot be read: nothing is known of it.
+    fn is_as_held(&self, name: &str, held: &[u8]) -> Result<bool, Error> {
+        match self.folder.read(name) {
+            Ok(found) => Ok(found.is_some_and(|it| it == held)),
+            Err(error) if error.is_refusal() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes again what is another one now, of these names or of all. Returns how many files that were.
     fn restore(&mut self, names: Option<&BTreeSet<OsString>>) -> Result<usize, Error> {
-        let wanted = |name: &&String| {
+        let wanted = |name: &String| {
             names.is_none_or(|names| names.contains(name.as_str().as_ref() as &std::ffi::OsStr))
         };
-        let gone: Vec<String> =
-            self.held.keys().filter(wanted).filter(|name| !self.folder.has(name)).cloned().collect();
-        let count = gone.len();
-        self.write_again(gone)?;
+        let mut others = Vec::new();
+        for (name, held) in self.held.iter().filter(|(name, _)| wanted(name)) {
+            if !self.is_as_held(name, held)? {
+                others.push(name.clone());
+            }
+        }
+        let count = others.len();
+        self.write_again(others)?;
         // Notices another directory in the place of ours.
         let place = if names.is_none() { self.folder.remove([])? } else { DirChange::Same };
         self.catch_up(place)?;
@@ -135,7 +151,7 @@ impl Files {
     }
 }
 
-/// Follows the directory of a volatile topic, and writes again what somebody removes there. It ends when it is dropped.
+/// Follows the directory of a volatile topic, and writes again what somebody removes or overwrites there. It ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct DirKeeper {
     task: AbortHandle,
@@ -146,7 +162,7 @@ impl DirKeeper {
     /// `None` outside of a runtime: then the next publish writes again what is missing.
     pub(crate) fn start(hub: Arc<WatchHub>, files: &SharedFiles) -> Option<Self> {
         let runtime = Handle::try_current().ok()?;
-        let bell = WatchHub::bell(&lock(files).folder.path(""), Follows::Own);
+        let bell = WatchHub::bell(&lock(files).folder.path(""), Follows::Topic);
         let task = runtime.spawn(keep(hub, bell, Arc::downgrade(files))).abort_handle();
         Some(Self { task, files: Arc::clone(files) })
     }
@@ -181,7 +197,7 @@ async fn keep(hub: Arc<WatchHub>, bell: Arc<DirNotifier>, files: Weak<Mutex<File
             Ok(0) => retry.worked(),
             Ok(count) => {
                 retry.worked();
-                warn!(%path, count, "files of this topic were removed by somebody else and are written again");
+                warn!(%path, count, "files of this topic were removed or overwritten by somebody else and are written again");
                 tokio::time::sleep(PAUSE).await;
             }
             Err(error) => {

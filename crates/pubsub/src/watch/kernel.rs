@@ -38,22 +38,20 @@ pub(crate) enum WatchPurpose {
     /// It is on the way to a directory that is followed: only names that come and go matter, not what is written
     /// to files there. Every agent touches its watchdog file in `/run`.
     Way,
-    /// Its files are our own: whoever writes them need not hear of that. A name that is moved away is not heard
-    /// either, as each write moves the name of a temporary file.
-    Removals,
 }
 
 impl WatchPurpose {
     fn flags(self) -> WatchFlags {
         // Added to what is asked for already: a directory can be followed and on the way to another one.
-        let removals = WatchFlags::DELETE
+        let way = WatchFlags::DELETE
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR
-            | WatchFlags::MASK_ADD;
-        let way = removals | WatchFlags::CREATE | WatchFlags::MOVED_FROM | WatchFlags::MOVED_TO;
+            | WatchFlags::MASK_ADD
+            | WatchFlags::CREATE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO;
         match self {
-            Self::Removals => removals,
             Self::Way => way,
             // A file that is written in place is worth reading once its writer closes it.
             Self::Files => way | WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB,

@@ -89,16 +89,12 @@ pub(crate) enum Follows {
     Topic,
     /// One file.
     File(OsString),
-    /// The files of a topic by its publisher: only that they are removed.
-    Own,
 }
 
 impl Follows {
     fn wants(&self, name: &OsStr) -> bool {
         match self {
-            Self::Topic | Self::Own => {
-                name == RESTARTED || name.as_encoded_bytes().ends_with(SUFFIX.as_bytes())
-            }
+            Self::Topic => name == RESTARTED || name.as_encoded_bytes().ends_with(SUFFIX.as_bytes()),
             Self::File(followed) => name == followed,
         }
     }
@@ -106,7 +102,6 @@ impl Follows {
     const fn watch(&self) -> WatchPurpose {
         match self {
             Self::Topic | Self::File(_) => WatchPurpose::Files,
-            Self::Own => WatchPurpose::Removals,
         }
     }
 }

@@ -63,6 +63,7 @@ pub struct ENClusterAppStatus {
 impl Topic for ENClusterAppStatus {
     const NAME: &'static str = "ENClusterAppStatus";
     const KIND: Kind = Kind::Volatile;
+    const KEY: Option<&'static str> = None;
 
     fn cut(&mut self, most: Most) {
         most.text(&mut self.vmi_name);

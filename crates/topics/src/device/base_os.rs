@@ -24,7 +24,7 @@ pub struct BaseOsConfig {
     pub activate: bool,
 }
 
-topic!(BaseOsConfig: Volatile);
+topic!(BaseOsConfig: Volatile, None);
 
 /// How far an OS image is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -62,6 +62,7 @@ pub struct BaseOsStatus {
 impl Topic for BaseOsStatus {
     const NAME: &'static str = "BaseOsStatus";
     const KIND: Kind = Kind::Volatile;
+    const KEY: Option<&'static str> = None;
 
     fn cut(&mut self, most: Most) {
         for text in [&mut self.base_os_version, &mut self.error, &mut self.error_retry_condition] {

@@ -228,6 +228,7 @@ pub struct ZedAgentStatus {
 impl Topic for ZedAgentStatus {
     const NAME: &'static str = "ZedAgentStatus";
     const KIND: Kind = Kind::Volatile;
+    const KEY: Option<&'static str> = Some("zedagent");
 
     fn cut(&mut self, most: Most) {
         for text in [
@@ -287,6 +288,7 @@ pub struct NodeAgentStatus {
 impl Topic for NodeAgentStatus {
     const NAME: &'static str = "NodeAgentStatus";
     const KIND: Kind = Kind::Volatile;
+    const KEY: Option<&'static str> = Some("nodeagent");
 
     fn cut(&mut self, most: Most) {
         for text in [&mut self.reboot_reason, &mut self.reboot_stack, &mut self.reboot_image] {

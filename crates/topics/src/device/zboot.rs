@@ -18,7 +18,7 @@ pub struct ZbootConfig {
     pub test_complete: bool,
 }
 
-topic!(ZbootConfig: Volatile);
+topic!(ZbootConfig: Volatile, None);
 
 /// One of the two partitions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -40,4 +40,4 @@ pub struct ZbootStatus {
     pub test_complete: bool,
 }
 
-topic!(ZbootStatus: Volatile);
+topic!(ZbootStatus: Volatile, None);

@@ -368,6 +368,7 @@ pub struct DeviceOpPending {
 impl Topic for DeviceOpPending {
     const NAME: &'static str = "DeviceOpPending";
     const KIND: Kind = Kind::Persistent;
+    const KEY: Option<&'static str> = None;
 
     fn cut(&mut self, most: Most) {
         for text in [

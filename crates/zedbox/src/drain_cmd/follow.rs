@@ -55,7 +55,7 @@ impl Follow {
     /// Reads all files once and follows them from then on. To be called within a runtime.
     pub(super) async fn open(topic_root: &TopicRoot, clock: Clock) -> Self {
         fn topic<T: Topic>(topic_root: &TopicRoot, agent: &str) -> Subscription<T> {
-            topic_root.subscription(&wire::name::<T>(agent), wire::codec::<T>())
+            wire::subscription::<T>(topic_root, agent)
         }
         let mut follow = Self {
             seen: DrainView { live: Live::of(topic_root), ..DrainView::default() },

@@ -17,9 +17,7 @@ pub(super) struct TroubleFollower([Subscription<AgentTrouble>; 4]);
 impl TroubleFollower {
     /// To be called within a runtime.
     pub(super) fn open(topic_root: &TopicRoot) -> Self {
-        let topic = |agent| {
-            topic_root.subscription(&wire::name::<AgentTrouble>(agent), wire::codec::<AgentTrouble>())
-        };
+        let topic = |agent| wire::subscription::<AgentTrouble>(topic_root, agent);
         Self(NAMES.map(topic))
     }
 

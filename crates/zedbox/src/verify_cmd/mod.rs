@@ -103,6 +103,12 @@ async fn report(
     {
         network.read = [network.read.as_str(), &port].join(", ");
     }
+    if api {
+        let port = zedkube::Limits::default().server_port;
+        for found in outage::findings::lead(cluster, port).await {
+            merge(&mut layers, "etcd", found);
+        }
+    }
     layers.push(if api {
         turns(cluster).await
     } else {

@@ -287,7 +287,7 @@ impl Sites {
         let Some(etcd) = etcd.filter(|it| !matches!(it.data, Ok(Data::Absent { .. }))) else { return facts };
         if let Ok(metrics) = &etcd.metrics {
             facts.leads = metrics.is_leader;
-            facts.peers = Some(metrics.peers.values().filter(|it| **it).count());
+            facts.peers = Some(metrics.streams.values().filter(|it| **it).count());
         }
         facts.etcd = match &etcd.readyz {
             Ok(Readyz::Ready) => String::new(),

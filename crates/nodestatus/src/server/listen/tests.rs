@@ -370,6 +370,39 @@ async fn slow_heads_and_idle_connections_end_in_time_and_keep_nobody_of_another_
 }
 
 #[tokio::test]
+async fn sixty_addresses_with_slow_connections_keep_no_node_of_the_cluster_out() {
+    let (site, address) = Site::open(ServerLimits { most: 64, ..ground() }).await;
+    site.sim.edit("nodes", "", "n1", |it| {
+        it["status"]["addresses"] = json!([{ "type": "InternalIP", "address": "127.0.2.1" }]);
+    });
+    let from = async |of: String| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(of.parse().unwrap()).unwrap();
+        socket.connect(address).await.unwrap()
+    };
+    let mut held = Vec::new();
+    for nth in 1..=60 {
+        held.push(from(format!("127.0.1.{nth}:0")).await);
+    }
+    // The nodes are read once it gets narrow.
+    soon(async {
+        loop {
+            let node = from("127.0.2.1:0".to_owned()).await;
+            if send(&node, b"GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n").await.is_ok()
+                && rest(&node).await.starts_with("HTTP/1.1 200")
+            {
+                break;
+            }
+        }
+    })
+    .await;
+    let other = from("127.0.3.1:0".to_owned()).await;
+    drop(send(&other, b"GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n").await);
+    assert_eq!(rest(&other).await, "", "of no node");
+    drop(held);
+}
+
+#[tokio::test]
 async fn a_head_that_is_too_long_and_a_body_without_end_are_cut() {
     let (_site, address) = Site::open(ground()).await;
     let line = "a".repeat(9 << 10);

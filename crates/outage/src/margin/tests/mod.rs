@@ -3,4 +3,6 @@
 mod calls;
 mod facts;
 mod metrics;
+mod recorded;
 mod rule;
+mod stand_in;

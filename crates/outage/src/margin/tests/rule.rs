@@ -34,6 +34,7 @@ pub(super) fn server(nth: u64) -> ServerNode {
         voter: Some(is_voter()),
         member: Some(format!("n{nth}-0000000{nth}")),
         address: None,
+        witness: false,
     }
 }
 
@@ -48,7 +49,8 @@ pub(super) fn cluster(servers: u64) -> EtcdFacts {
         has_leader: true,
         is_leader: false,
         is_learner: false,
-        peers: (2..=servers).map(|id| (id, true)).collect(),
+        version: "3.5.16".to_owned(),
+        streams: (2..=servers).map(|id| (id, true)).collect(),
     };
     let worker = ServerNode { name: "w1".to_owned(), ready: true, ..ServerNode::default() };
     EtcdFacts {
@@ -89,15 +91,12 @@ fn of(facts: &mut EtcdFacts, nth: usize) -> &mut ServerNode {
 
 /// Whether etcd on n1 is connected to this member.
 fn stream(facts: &mut EtcdFacts, id: u64, up: bool) {
-    facts.own.metrics.as_mut().unwrap().peers.insert(id, up);
+    facts.own.metrics.as_mut().unwrap().streams.insert(id, up);
 }
 
 /// The same without port 2382.
-fn no_gateway(servers: u64, change: impl FnOnce(&mut EtcdFacts)) -> EtcdFacts {
-    but(servers, |facts| {
-        facts.own.members = Err("port 2382 refused".to_owned());
-        change(facts);
-    })
+fn no_gateway(servers: u64) -> EtcdFacts {
+    but(servers, |facts| facts.own.members = Err("port 2382 refused".to_owned()))
 }
 
 /// The same without the API.
@@ -188,11 +187,14 @@ fn u3_whoever_is_no_member_or_the_only_one_has_no_quorum_to_keep() {
     check(vec![
         (cluster(1), Void("only etcd server: the Kubernetes API is not available while it is down")),
         (but(1, |it| it.own.alarms = Ok(vec!["NOSPACE".to_owned()])), Void("alarm NOSPACE")),
-        (but(1, |it| it.own.members = Err("refused".to_owned())), Void("only etcd server")),
+        (
+            but(1, |it| it.own.members = Err("refused".to_owned())),
+            No("etcd 3.5.16 on node n1 are not known: refused"),
+        ),
         (but(1, |it| it.own.metrics = Err("port 2381 refused".to_owned())), No("port 2381 refused")),
-        // Somebody joins, and is no node yet.
-        (metrics(1, |it| it.peers.extend([(2, true)])), No("differ in 2")),
-        (no_gateway(1, |it| stream(it, 2, true)), No("2 members, but 1")),
+        // Somebody joins, and is no node yet; a stream to it says nothing.
+        (but(1, |it| it.own.members.as_mut().unwrap().members.push(member(2))), No("2 members, but 1")),
+        (but(1, |it| stream(it, 2, true)), Void("only etcd server")),
         (but(3, kine), Void("without etcd (kine or another machine): no quorum to keep; 2 other servers")),
         (
             but(1, |it| {
@@ -223,22 +225,16 @@ fn u3_a_source_that_cannot_be_read_means_no() {
         (but(3, |it| it.own.readyz = Err("slow".to_owned())), No("slow")),
         (but(3, |it| it.own.alarms = no()), No("alarms cannot be read: port 2381 refused")),
         (but(3, |it| it.kubernetes = Kubernetes::Unreadable("403".to_owned())), No("Kubernetes: 403")),
-        // 2382 is not needed while EtcdIsVoter of all servers is there.
-        (no_gateway(3, |_| ()), Spare(3, 3, 2)),
+        // Nothing else says who the members are: neither the nodes nor the streams.
+        (no_gateway(3), No("the members of etcd 3.5.16 on node n1 are not known: port 2382 refused")),
         (
-            no_gateway(3, |it| of(it, 3).voter = None),
-            No("member list of etcd cannot be read, and node n3 has no"),
+            but(3, |it| of(it, 3).voter = None),
+            No("n3 has no agent that answers and no condition EtcdIsVoter"),
         ),
-        (no_gateway(3, |it| of(it, 1).voter = None), No("and node n1 has no condition EtcdIsVoter")),
+        (but(3, |it| of(it, 1).voter = None), Spare(3, 3, 2)),
+        // One peer is sick and another one has no stream.
         (
-            no_gateway(3, |it| stream(it, 3, false)),
-            No("1 of 2 connections to other members are down; see `kubectl describe nodes`"),
-        ),
-        (no_gateway(3, |it| of(it, 2).ready = false), No("n2 (its node is not Ready")),
-        (no_gateway(3, |it| it.words.push(word("n2", false))), No("n2 (its agent says")),
-        // One peer is sick and one stream is down: they may be two.
-        (
-            no_gateway(5, |it| {
+            but(5, |it| {
                 it.words.push(word("n2", false));
                 stream(it, 3, false);
             }),
@@ -250,7 +246,7 @@ fn u3_a_source_that_cannot_be_read_means_no() {
         (no_api(3, |it| it.words.push(word("n2", false))), No("n2 (its agent says")),
         (
             no_api(3, |it| it.own.members = Err("2382 refused".to_owned())),
-            No("neither Kubernetes nor the member list"),
+            No("the members of etcd 3.5.16 on node n1 are not known: 2382 refused"),
         ),
         (
             no_api(3, |it| it.own.data = Ok(Data::Absent { looked: "/x".to_owned() })),
@@ -300,13 +296,18 @@ fn u3_sources_that_differ_mean_no() {
     let by = |by: u64| move |it: &mut EtcdFacts| it.own.members.as_mut().unwrap().by = by;
     check(vec![
         (but(3, by(2)), No("belong to different servers")),
-        (metrics(3, |it| it.peers.retain(|id, _| *id != 3)), No("differ in 3")),
-        (metrics(3, |it| it.peers.extend([(0xab, true)])), No("differ in ab")),
+        // Never reached is not connected; what the list does not name is no member, whatever is connected.
+        (metrics(3, |it| it.streams.retain(|id, _| *id != 3)), No("n3 (no connection to it)")),
+        (metrics(3, |it| it.streams.extend([(0xab, true)])), Spare(3, 3, 2)),
         (
             but(3, |it| it.own.members.as_mut().unwrap().members.truncate(2)),
-            No("has 2 members, the metrics name 3"),
+            No("etcd has 2 members, but 3 nodes"),
         ),
-        (but(3, |it| it.own.members.as_mut().unwrap().members.push(member(3))), No("has 4 members")),
+        (but(3, |it| drop(it.own.members.as_mut().unwrap().members.remove(0))), No("is none of them")),
+        (
+            but(3, |it| it.own.members.as_mut().unwrap().members.push(member(3))),
+            No("names 4 members, 3 different ones"),
+        ),
         (
             node(3, 3, |it| it.etcd = false),
             No("etcd has 3 members, but 2 nodes have its role label (n1, n2)"),
@@ -354,7 +355,7 @@ fn u3_peers_are_judged_by_their_agents_and_else_by_their_nodes() {
         (node(3, 3, |it| it.ready = false), No("n3 (its node is not Ready, so its EtcdIsVoter is stale)")),
         (node(3, 3, |it| it.lease_moving = false), No("n3 (its kubelet does not renew its lease")),
         (
-            metrics(3, |it| it.peers.extend([(3, false)])),
+            metrics(3, |it| it.streams.extend([(3, false)])),
             No("n3 (no connection to it); see `kubectl describe nodes n3`"),
         ),
         (node(3, 3, |it| it.voter = None), No("n3 has no agent that answers and no condition EtcdIsVoter")),
@@ -403,19 +404,28 @@ fn u4_leadership_moves_to_a_healthy_voter_that_does_not_go_next() {
     let verdict = judge(&but(5, |it| {
         it.words.push(word("n2", false));
     }));
-    let names: Vec<&str> = verdict.healthy_peers.iter().map(|(node, _)| node.as_str()).collect();
+    let names: Vec<&str> = verdict.may_lead.iter().map(|(node, _)| node.as_str()).collect();
     assert_eq!(names, ["n3", "n4", "n5"]);
     let next = |names: &[&str]| {
         let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
-        successor(&verdict.healthy_peers, &names).cloned()
+        successor(&verdict.may_lead, &names).cloned()
     };
     assert_eq!(next(&[]), Some(("n3".to_owned(), 3)));
     assert_eq!(next(&["n3", "n4"]), Some(("n5".to_owned(), 5)));
+    // Never to a witness, also where there is nobody else.
+    let witness = judge(&but(3, |it| {
+        of(it, 2).witness = true;
+        of(it, 3).witness = true;
+    }));
+    assert!(matches!(witness.margin, Margin::Spare { .. }), "it votes: {witness:?}");
+    assert_eq!(successor(&witness.may_lead, &[]), None);
+    let witness = judge(&node(3, 2, |it| it.witness = true));
+    assert_eq!(successor(&witness.may_lead, &["n3".to_owned()]).cloned(), Some(("n3".to_owned(), 3)));
     // Better to one that goes next than to nobody.
     assert_eq!(next(&["n3", "n4", "n5"]), Some(("n3".to_owned(), 3)));
     assert_eq!(successor(&[], &[]), None);
-    assert!(judge(&cluster(2)).healthy_peers.is_empty());
-    assert!(judge(&node(3, 3, |it| it.ready = false)).healthy_peers.is_empty());
+    assert!(judge(&cluster(2)).may_lead.is_empty());
+    assert!(judge(&node(3, 3, |it| it.ready = false)).may_lead.is_empty());
 }
 
 /// How one peer may look: word, Ready, lease, condition, stream.
@@ -428,12 +438,11 @@ proptest! {
     #[test]
     fn u3_whatever_the_sources_say_a_majority_that_nothing_speaks_against_is_left(
         peers in proptest::collection::vec(looks(), 1..6),
-        (ready, gateway) in any::<(bool, bool)>(),
+        ready in any::<bool>(),
     ) {
         let servers = peers.len() as u64 + 1;
         let mut facts = cluster(servers);
         if !ready { facts.own.readyz = Ok(Readyz::NotReady("x".to_owned())); }
-        if !gateway { facts.own.members = Err("x".to_owned()); }
         let mut good = 0;
         for (nth, (says, ready, lease, condition, up)) in (2..).zip(&peers) {
             let node = of(&mut facts, nth);

@@ -261,7 +261,7 @@ async fn a_cluster_out_of_reach_is_given_up_in_time_and_the_record_says_what_to_
 async fn a_leader_that_leaves_gives_its_lease_back() {
     let mut device = Device::new().await;
     with_replicas(&device);
-    device.write("run/zedagent/ZedAgentStatus/global.json", &json!({ "ConfigGetStatus": 1 }).to_string());
+    device.write("run/zedagent/ZedAgentStatus/zedagent.json", &json!({ "ConfigGetStatus": 1 }).to_string());
     device.start().await;
     device.until_line("leader election: this node leads lease", 1).await;
     device.change(|device| device.member(false)).await;
@@ -285,7 +285,7 @@ async fn only_the_leader_deletes_a_replaced_control_plane_node() {
     device.pass(Duration::from_secs(2000)).await;
     assert!(device.sim.get("nodes", "", "n2").is_some(), "it does not lead");
     masters(&device, &[own, other]);
-    device.write("run/zedagent/ZedAgentStatus/global.json", &json!({ "ConfigGetStatus": 1 }).to_string());
+    device.write("run/zedagent/ZedAgentStatus/zedagent.json", &json!({ "ConfigGetStatus": 1 }).to_string());
     device.until_line("leader election: this node leads lease", 1).await;
     device.pass(Duration::from_secs(2000)).await;
     assert!(device.sim.get("nodes", "", "n2").is_some(), "it is on the list");

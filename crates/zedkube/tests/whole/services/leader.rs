@@ -26,8 +26,10 @@ const GIVEN_BACK: &str = "leader election: lease released";
 
 /// What zedagent says of its config.
 fn config(device: &Device, status: u8) {
-    device
-        .write("run/zedagent/ZedAgentStatus/global.json", &json!({ "ConfigGetStatus": status }).to_string());
+    device.write(
+        "run/zedagent/ZedAgentStatus/zedagent.json",
+        &json!({ "ConfigGetStatus": status }).to_string(),
+    );
 }
 
 fn lease(device: &Device) -> Value {
@@ -204,7 +206,7 @@ impl Other {
         );
         let info = json!({ "DeviceName": "N2", "DeviceID": "22222222-2222-4222-8222-222222222222" });
         write("run/zedagent/EdgeNodeInfo/global.json", info);
-        write("run/zedagent/ZedAgentStatus/global.json", json!({ "ConfigGetStatus": 1 }));
+        write("run/zedagent/ZedAgentStatus/zedagent.json", json!({ "ConfigGetStatus": 1 }));
         let (stopper, context) = AgentContext::alone(&topic_root, Clock::new(), "b1");
         let cluster = kubeapi::ApiClient::from_client(Client::new(device.sim.service(), "default"));
         let mut task = JoinSet::new();
