@@ -361,7 +361,7 @@ impl ApiClient {
     async fn client(&self) -> Result<Client, Error> {
         match &*self.source {
             ClientSource::Given { client, .. } => Ok(client.clone()),
-            ClientSource::File(file) => file.client_within_limit().await,
+            ClientSource::File(file) => Box::pin(file.client_within_limit()).await,
         }
     }
 
