@@ -68,7 +68,7 @@ impl State {
                     (under.node.boot, under.node.mark) = (under.boot, mark);
                 }
                 let whose = self.under.node.cordon;
-                Event::Cordoned(run, if well { Ok(whose) } else { Err(trouble()) })
+                Event::Cordoned(run, if well { Ok(whose) } else { Err("trouble".into()) })
             }
             Work::Await => Event::BlockerChanged(run, "trouble".to_owned()),
             Work::Margin => {

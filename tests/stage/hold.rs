@@ -43,11 +43,13 @@ impl World {
         match at {
             At::Status(DrainStatus::Starting) => {
                 self.limits["zedkube"]["cordon_tries"] = 1_000_000.into();
-                self.refuse("PATCH", "/nodes/", 409, "Conflict");
+                self.limits["zedkube"]["preflight"] = false.into();
+                self.refuse("PATCH", "/nodes/", 503, "Busy");
             }
             At::Status(DrainStatus::FailedCordon) => {
                 self.limits["zedkube"]["cordon_tries"] = 2.into();
-                self.refuse("PATCH", "/nodes/", 409, "Conflict");
+                self.limits["zedkube"]["preflight"] = false.into();
+                self.refuse("PATCH", "/nodes/", 503, "Busy");
             }
             At::Status(DrainStatus::DrainRetrying) => {
                 self.limits["zedkube"]["preflight"] = false.into();

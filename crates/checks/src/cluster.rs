@@ -110,6 +110,11 @@ async fn look(
             });
             let known = volumes.as_deref().unwrap_or_default();
             judge("rebuilds", &engines, &mut found, |all| storage::rebuilding(all, known));
+            let thin = storage::thin(known, engines.as_deref().unwrap_or_default());
+            if !thin.is_empty() {
+                let replicas = listed(cluster, longhorn::scope("replicas")).await;
+                judge("last-copy", &replicas, &mut found, |all| storage::last_copies(&thin, all, node));
+            }
         }
         ClusterSource::Disks => {
             let all = listed(cluster, longhorn::scope("nodes")).await;

@@ -24,7 +24,7 @@ pub mod workloads;
 pub use finding::{Finding, Severity, blocking, settled};
 
 /// Codes of everything that is found before a drain.
-pub const DRAIN_CODES: [&str; 17] = [
+pub const DRAIN_CODES: [&str; 18] = [
     "nodes",
     "cordons",
     "etcd",
@@ -42,6 +42,7 @@ pub const DRAIN_CODES: [&str; 17] = [
     "lvm",
     "address",
     "evictions",
+    "last-copy",
 ];
 /// Those that stop a drain where nobody says otherwise.
-pub const DRAIN_STOPS: [&str; 2] = ["backups", "token"];
+pub const DRAIN_STOPS: [&str; 3] = ["backups", "token", "last-copy"];

@@ -6,7 +6,7 @@
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::names::listed as names;
 use kubeapi::objects::{condition, items, named, text, time};
-use kubeapi::slim::longhorn::{Engine, StorageNode, Volume};
+use kubeapi::slim::longhorn::{Engine, Replica, StorageNode, Volume, VolumeUser};
 use serde_json::Value;
 
 use crate::{Finding, Severity};
@@ -182,6 +182,51 @@ pub fn rebuilding(engines: &[Engine], volumes: &[Volume]) -> Vec<Finding> {
     let text = format!("volumes with a replica that is being rebuilt: {}", names(&all, ", "));
     let next = "kubectl -n longhorn-system get engines; wait until they are rebuilt";
     vec![Finding::new("rebuilds", text, next).with(Severity::Warns)]
+}
+
+/// Longhorn names a user of a volume by the owner of its pod.
+fn is_guest(user: &VolumeUser) -> bool {
+    user.workload_type == "VirtualMachineInstance" && user.pod_status == "Running"
+}
+
+/// Degraded volumes of virtual machines with a single good copy by the engine that runs, and the name of that copy.
+#[must_use]
+pub fn thin<'a>(volumes: &'a [Volume], engines: &'a [Engine]) -> Vec<(&'a Volume, &'a str)> {
+    let copy = |volume: &Volume| {
+        let name = volume.name();
+        let runs = engines.iter().find(|it| it.spec.active && it.spec.volume_name == name)?;
+        let mut good = runs.status.replica_mode_map.iter().filter(|(_, mode)| *mode == "RW");
+        good.next().filter(|_| good.next().is_none()).map(|(name, _)| name.as_str())
+    };
+    let used = |it: &&Volume| it.status.kubernetes_status.workloads_status.iter().any(is_guest);
+    let degraded = volumes.iter().filter(|it| it.status.robustness == "degraded").filter(used);
+    degraded.filter_map(|it| Some((it, copy(it)?))).collect()
+}
+
+/// Those of the [`thin`] volumes whose good copy is on `node`: while it is down, their machines stop wherever they run. Code
+/// `last-copy`. The drain guards the copy too, but it has cordoned the node and moved machines by then.
+#[must_use]
+pub fn last_copies(thin: &[(&Volume, &str)], replicas: &[Replica], node: &str) -> Vec<Finding> {
+    let here = |copy: &str| {
+        replicas.iter().any(|it| it.metadata.name.as_deref() == Some(copy) && it.spec.node == node)
+    };
+    let machines = |volume: &Volume| {
+        let of = &volume.status.kubernetes_status;
+        let guests = of.workloads_status.iter().filter(|it| is_guest(it));
+        let all: Vec<String> = guests.map(|it| format!("{}/{}", of.namespace, it.workload_name)).collect();
+        format!("{} on {}", names(&all, ", "), volume.shown())
+    };
+    let all: Vec<String> = thin.iter().filter(|(_, copy)| here(copy)).map(|(it, _)| machines(it)).collect();
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let text = format!(
+        "virtual machines on degraded volumes whose only good copy is on this node: {}",
+        names(&all, "; ")
+    );
+    let next =
+        "wait until they are rebuilt: kubectl -n longhorn-system get volumes.longhorn.io,engines.longhorn.io";
+    vec![Finding::new("last-copy", text, next)]
 }
 
 /// Snapshots by CSI that are not ready yet and have not failed; code `backups`.

@@ -2,7 +2,7 @@
 
 use checks::cluster::{ClusterSource, drain};
 use checks::node::{DiskRoom, clock, disks};
-use checks::{DRAIN_CODES, Finding, Severity, settled};
+use checks::{DRAIN_CODES, DRAIN_STOPS, Finding, Severity, settled};
 use jiff::{SignedDuration, Timestamp};
 use kubeapi::mock::{self, MockReply};
 use serde_json::{Value, json};
@@ -316,4 +316,54 @@ fn u6_what_stops_is_a_setting_and_the_worst_comes_first() {
         words(&["nodes", "room", "certificates"]),
         expected(&["nodes"], &["clock", "backups", "room", "certificates"])
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn seed_3_03_a_machine_on_a_degraded_volume_with_its_only_good_copy_here_stops_a_drain_by_default() {
+    let guest = |kind: &str, state: &str| {
+        json!({ "robustness": "degraded", "kubernetesStatus": { "namespace": "shop", "pvcName": "data",
+            "workloadsStatus": [{ "workloadType": kind, "workloadName": "db", "podStatus": state }] } })
+    };
+    let machine = guest("VirtualMachineInstance", "Running");
+    let healthy = json!({ "robustness": "healthy", "kubernetesStatus": machine["kubernetesStatus"] });
+    let (one, two) = (json!({ "r-1": "RW", "r-2": "WO" }), json!({ "r-1": "RW", "r-2": "RW" }));
+    // The volume, the copies by its engine, the node of the good one; whether it stops the drain of n1.
+    let table = [
+        (&machine, &one, "n1", true),
+        (&machine, &one, "n2", false),
+        (&machine, &two, "n1", false),
+        (&machine, &json!({ "r-1": "ERR" }), "n1", false),
+        (&healthy, &one, "n1", false),
+        (&guest("ReplicaSet", "Running"), &one, "n1", false),
+        (&guest("VirtualMachineInstance", "Succeeded"), &one, "n1", false),
+    ];
+    for (status, modes, on, stops) in table {
+        let volume = longhorn("pvc-1", &json!({ "numberOfReplicas": 2 }), status);
+        let engine = longhorn(
+            "e",
+            &json!({ "volumeName": "pvc-1", "active": true }),
+            &json!({ "replicaModeMap": modes }),
+        );
+        let copy = longhorn("r-1", &json!({ "volumeName": "pvc-1", "nodeID": on }), &json!({}));
+        let (cluster, calls) = mock::server(move |call| {
+            let path = call.line.split(['?', ' ']).nth(1).unwrap_or_default();
+            match path.rsplit('/').next() {
+                Some("volumes") => mock::list("9", std::slice::from_ref(&volume)),
+                Some("engines") => mock::list("9", std::slice::from_ref(&engine)),
+                Some("replicas") => mock::list("9", std::slice::from_ref(&copy)),
+                _ => mock::list("9", &[]),
+            }
+        });
+        let all = drain(&cluster, "n1", &[ClusterSource::Volumes].into(), || at(NOW)).await;
+        let all = settled(all.into_values().flatten().collect(), &DRAIN_STOPS.map(str::to_owned));
+        let found: Vec<&Finding> = all.iter().filter(|it| it.severity == Severity::Blocks).collect();
+        assert_eq!(found.len(), usize::from(stops), "{status} {modes} {on}: {all:?}");
+        assert!(
+            found
+                .iter()
+                .all(|it| it.code == "last-copy" && it.text.ends_with("shop/db on shop/data (pvc-1)"))
+        );
+        let asked = calls.lines().iter().filter(|it| it.contains("/replicas")).count();
+        assert!(asked <= usize::from(status == &machine && modes == &one), "asked for only where it matters");
+    }
 }

@@ -26,6 +26,7 @@ use crate::error::{Error, cause};
 use crate::kubeconfig::KubeconfigFile;
 use crate::reply::ApiAnswer;
 use crate::settling::Settling;
+use crate::under_way::CallsUnderWay;
 use served::{ReadAdvice, ServedGroups};
 
 /// The time that one call may take (spec/agents.md 4.1: 30 s for calls in timer work).
@@ -46,6 +47,7 @@ pub struct ApiClient {
     source: Arc<ClientSource>,
     settling: Arc<Settling>,
     served: Arc<ServedGroups>,
+    under_way: CallsUnderWay,
     call_limit: Duration,
     answer_limit_bytes: usize,
 }
@@ -83,6 +85,7 @@ impl ApiClient {
             source: Arc::new(source),
             settling: Arc::default(),
             served: Arc::default(),
+            under_way: CallsUnderWay::default(),
             call_limit: CALL_LIMIT,
             answer_limit_bytes: ANSWER_LIMIT_BYTES,
         }
@@ -204,6 +207,21 @@ impl ApiClient {
     /// No answer, or another one than 2xx.
     pub async fn order(&self, what: &str, request: BuiltRequest) -> Result<(), Error> {
         self.send(self.call_limit, what, request).await.map(drop)
+    }
+
+    /// What comes of `call`, which begins now and comes to its end also when the future is dropped: for calls whose effect
+    /// the server counts before it answers.
+    pub fn to_its_end<T, F>(&self, call: F) -> impl Future<Output = T> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        self.under_way.to_its_end(call)
+    }
+
+    /// Waits until no such call is under way, for so long at most; whether none is. Dropping it loses nothing.
+    pub async fn ended(&self, limit: Duration) -> bool {
+        self.under_way.ended(limit).await
     }
 
     async fn send(

@@ -123,7 +123,7 @@ impl Error {
     /// Whether the same call may succeed later without a person: conflicts, load, transport.
     pub fn is_retryable(&self) -> bool {
         match self.reply().class() {
-            ReplyClass::Transient | ReplyClass::Throttle | ReplyClass::Budget => true,
+            ReplyClass::Transient | ReplyClass::Throttle | ReplyClass::Budget | ReplyClass::Denied => true,
             ReplyClass::Done | ReplyClass::Permanent => false,
         }
     }
@@ -143,11 +143,17 @@ impl Error {
         matches!(self.reply(), Reply::Conflict { .. })
     }
 
-    /// Whether the API does not let us (401, 403), or refuses for good in another way: that passes only when somebody
-    /// changes it.
+    /// Whether the API does not let us (401, 403, an admission), or refuses for good in another way: that passes only when
+    /// somebody changes it.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        self.reply().class() == ReplyClass::Permanent
+        matches!(self.reply().class(), ReplyClass::Permanent | ReplyClass::Denied)
+    }
+
+    /// Whether the server refuses our credentials (401) or lacks a role for us: no admission was asked.
+    #[must_use]
+    pub fn is_unauthorized(&self) -> bool {
+        matches!(self.reply(), Reply::Permanent { by: RefusedBy::Credentials | RefusedBy::Role, .. })
     }
 
     /// What a person can do about it.
@@ -182,22 +188,30 @@ impl Error {
                  validatingwebhookconfigurations,mutatingwebhookconfigurations,apiservices`"
                     .to_owned()
             }
-            Self::Refused { answer, .. } => match answer.code {
-                401 => format!(
+            Self::Refused { answer, .. } => match (answer.denied_by(), answer.code) {
+                (Some(by), _) => by.next_step().to_owned(),
+                (None, 401) => format!(
                     "renew the credentials in {}: they have expired, or the server does not know them; it is read \
                      again when it changes",
                     if answer.via.is_empty() { "the kubeconfig" } else { &answer.via }
                 ),
-                400 | 403 if answer.refused_by() == RefusedBy::Webhook => {
-                    "fix the admission webhook that the answer names, or have it admit this call".to_owned()
+                (None, 403) if answer.is_of_ending_namespace() => {
+                    "wait for the end of the namespace: `kubectl get namespaces`".to_owned()
                 }
-                403 => {
+                (None, 403) => {
                     "give the user of the kubeconfig the roles, as an administrator: `zedbox role | kubectl apply -f -`"
                         .to_owned()
                 }
-                404 => "check the name with kubectl get nodes".to_owned(),
-                429 | 500..=599 => "wait, or look at the log of the API server".to_owned(),
-                _ => "look at the log of the API server".to_owned(),
+                (None, 404) => "check the name with kubectl get nodes".to_owned(),
+                (None, 409) => "wait: somebody else wrote the object first, and it is read and written again".to_owned(),
+                (None, 500..=599) if answer.message.contains("database space exceeded") => {
+                    "etcd has used up the space that it may have: on a server, compact it (`etcdctl compact REVISION`), \
+                     defragment each member (`etcdctl defrag`), then `etcdctl alarm disarm`; it continues by itself"
+                        .to_owned()
+                }
+                (None, 429) => "wait: the API server is throttling (429)".to_owned(),
+                (None, 500..=599) => "wait, or look at the log of the API server".to_owned(),
+                (None, _) => "look at the log of the API server".to_owned(),
             },
             Self::Garbled { .. } => {
                 "check that the address in the kubeconfig is that of a Kubernetes API".to_owned()

@@ -29,6 +29,10 @@ pub const UUID_LABEL: &str = "node-uuid";
 /// The name under which the server remembers what we wrote (`metadata.managedFields`).
 pub const FIELD_MANAGER: &str = "pillar-rs";
 
+/// What a person can do where there is no Node object of our name.
+pub const NO_NODE: &str = "the kubelet registers its Node object only when it starts: `systemctl restart k3s` (or rke2-server, \
+                           rke2-agent, k3s-agent, kubelet) on this node; where the device has another name: `kubectl get nodes`";
+
 /// A patch in that name.
 pub fn signed() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }

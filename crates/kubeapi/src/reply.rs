@@ -41,8 +41,8 @@ impl ApiAnswer {
     }
 
     /// Whether it refuses the caller, and would perhaps not a moment later.
-    pub const fn is_early_refusal(&self) -> bool {
-        self.just_back && matches!(self.code, 401 | 403)
+    pub fn is_early_refusal(&self) -> bool {
+        self.just_back && matches!(self.code, 401 | 403) && self.denied_by().is_none()
     }
 
     /// The answer in one line: code, reason, message and, for a budget, the cause with its numbers.
@@ -61,23 +61,50 @@ impl ApiAnswer {
         }
         if self.is_early_refusal() {
             line.push_str(" (the server is only just back and may not know its roles yet)");
-        } else if self.code == 401 && !self.via.is_empty() {
+        } else if self.code == 401 && !self.via.is_empty() && self.denied_by().is_none() {
             line.push_str(": the credentials are not accepted, which came from ");
             line.push_str(&self.via);
         }
         line
     }
 
-    /// Who refuses, as far as the answer tells: credentials and roles come before admission.
-    pub fn refused_by(&self) -> RefusedBy {
-        if self.code == 401 {
-            RefusedBy::Credentials
-        } else if self.message.contains("admission webhook") {
-            RefusedBy::Webhook
-        } else if self.code == 403 {
-            RefusedBy::Role
+    /// Which admission of the server denies the call, whose credentials and roles were accepted by then; `None` when it is
+    /// none. A webhook chooses its code, from 400 on, and a policy one of four; so the words decide, which are the server's
+    /// own (k8s.io/apiserver `admission/plugin/webhook/errors`, `admission/plugin/policy/validating`, and `NewForbidden` of
+    /// apimachinery, which built-in plugins use).
+    pub fn denied_by(&self) -> Option<DeniedBy> {
+        let says = |words: &str| self.message.contains(words);
+        if self.is_of_ending_namespace() {
+            None
+        } else if says("admission webhook \"") && says("denied the request") {
+            Some(DeniedBy::Webhook)
+        } else if says("AdmissionPolicy '") && says("denied request") {
+            Some(DeniedBy::Policy)
+        } else if self.code == 403 && says(" is forbidden: ") && !self.is_by_role() {
+            Some(DeniedBy::Plugin)
         } else {
-            RefusedBy::Other
+            None
+        }
+    }
+
+    /// The namespace is being deleted, and its pods go by themselves.
+    pub(crate) fn is_of_ending_namespace(&self) -> bool {
+        let cause = self.causes.iter().any(|(reason, _)| reason == "NamespaceTerminating");
+        self.code == 403 && (cause || self.message.contains("because it is being terminated"))
+    }
+
+    /// The one form that authorization has, whichever authorizer refuses: `User "…" cannot get resource "…"`, or `path`.
+    fn is_by_role(&self) -> bool {
+        let named = |what: &str| self.message.contains(what);
+        self.code == 403 && named("User \"") && named("\" cannot ")
+    }
+
+    /// Who refuses, as far as the answer tells, where no admission denies it.
+    pub fn refused_by(&self) -> RefusedBy {
+        match self.code {
+            401 => RefusedBy::Credentials,
+            403 if self.is_by_role() => RefusedBy::Role,
+            _ => RefusedBy::Other,
         }
     }
 }
@@ -89,10 +116,39 @@ pub enum RefusedBy {
     Credentials,
     /// 403: the user may not do this.
     Role,
-    /// An admission webhook denies it, with a code of its own choice.
-    Webhook,
     /// Anything else.
     Other,
+}
+
+/// Which admission denies a call. It may admit the same call later, and decide another way about a dry run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeniedBy {
+    /// A webhook.
+    Webhook,
+    /// A ValidatingAdmissionPolicy or MutatingAdmissionPolicy.
+    Policy,
+    /// A plugin of the server itself, as quotas and NodeRestriction.
+    Plugin,
+}
+
+impl DeniedBy {
+    /// What a person can do about an admission that the answer names.
+    pub const fn next_step(self) -> &'static str {
+        match self {
+            Self::Webhook => {
+                "fix the admission webhook that the answer names, or have it admit this call: `kubectl get \
+                 validatingwebhookconfigurations,mutatingwebhookconfigurations`"
+            }
+            Self::Policy => {
+                "change the admission policy that the answer names, or have it admit this call: `kubectl get \
+                 validatingadmissionpolicies,validatingadmissionpolicybindings`"
+            }
+            Self::Plugin => {
+                "change what the answer names (a quota, a label of the namespace, the user of the kubeconfig): an admission \
+                 plugin of the API server denies this call, not a role"
+            }
+        }
+    }
 }
 
 /// The meaning of one answer, or of none. Texts are for a person.
@@ -148,6 +204,16 @@ pub enum Reply {
         /// What the server said.
         text: String,
     },
+    /// An admission denies it: a webhook (with any code from 400 on), a policy, a plugin of the server. It may admit the
+    /// next one.
+    Denied {
+        /// What the server said.
+        text: String,
+        /// Which.
+        by: DeniedBy,
+        /// No new call before this has passed.
+        retry_after: Option<Duration>,
+    },
     /// 408, 5xx, a cut or refused connection, no answer in time, an answer that is no answer.
     Transient {
         /// What happened.
@@ -172,7 +238,7 @@ pub enum Reply {
     },
 }
 
-/// The five classes that design section 7 and goals D2 name.
+/// The classes of design section 7 and goals D2, and admission's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyClass {
     /// Nothing more to ask for.
@@ -183,6 +249,8 @@ pub enum ReplyClass {
     Throttle,
     /// Ask again.
     Transient,
+    /// An admission denies it: ask again.
+    Denied,
     /// The pod is given up in this attempt.
     Permanent,
 }
@@ -202,6 +270,7 @@ impl Reply {
             | Self::NamespaceEnding { .. }
             | Self::Transient { .. }
             | Self::Unanswered { .. } => ReplyClass::Transient,
+            Self::Denied { .. } => ReplyClass::Denied,
             Self::Permanent { .. } => ReplyClass::Permanent,
         }
     }
@@ -220,6 +289,7 @@ impl Reply {
             Self::ManyBudgets { .. } => "many-budgets",
             Self::Throttle { .. } => "throttled",
             Self::NamespaceEnding { .. } => "namespace-ending",
+            Self::Denied { .. } => "denied",
             Self::Transient { .. } | Self::Unanswered { .. } => "api-trouble",
             Self::Permanent { .. } => "refused",
         }
@@ -239,6 +309,7 @@ impl Reply {
             | Self::CannotMove { text }
             | Self::Throttle { text, .. }
             | Self::NamespaceEnding { text }
+            | Self::Denied { text, .. }
             | Self::Transient { text, .. }
             | Self::Unanswered { text, .. }
             | Self::Permanent { text, .. } => text,
@@ -249,6 +320,7 @@ impl Reply {
     pub fn retry_after(&self) -> Option<Duration> {
         if let Self::Budget { retry_after, .. }
         | Self::Throttle { retry_after, .. }
+        | Self::Denied { retry_after, .. }
         | Self::Transient { retry_after, .. }
         | Self::Unanswered { retry_after, .. } = self
         {
@@ -292,16 +364,15 @@ pub fn classify(answer: &ApiAnswer) -> Reply {
     let mentions = |words: &str| answer.message.contains(words);
     match answer.code {
         200..=299 => Reply::Done,
-        403 if cause("NamespaceTerminating") || mentions("because it is being terminated") => {
-            Reply::NamespaceEnding { text }
-        }
+        403 if answer.is_of_ending_namespace() => Reply::NamespaceEnding { text },
+        429 if mentions(LAUNCHERS) || mentions(HOTPLUG) => by_kubevirt(text),
+        _ if let Some(by) = answer.denied_by() => Reply::Denied { text, by, retry_after },
         401 | 403 if answer.is_early_refusal() => Reply::Transient { text, retry_after },
         404 => Reply::NotFound { text },
         // The registry and the storage word the same refusal differently.
         409 if mentions("UID in precondition") || mentions("UID in the precondition") => Reply::UidChanged,
         409 => Reply::Conflict { text },
         410 => Reply::Expired,
-        429 if mentions(LAUNCHERS) || mentions(HOTPLUG) => by_kubevirt(text),
         429 if cause("DisruptionBudget") || mentions("disruption budget") => {
             Reply::Budget { text, retry_after }
         }
@@ -329,150 +400,4 @@ pub fn reach(answer: &ApiAnswer) -> Reach {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn answer(code: u16, message: &str) -> ApiAnswer {
-        ApiAnswer { code, message: message.to_owned(), ..ApiAnswer::default() }
-    }
-
-    fn with_cause(code: u16, reason: &str, message: &str) -> ApiAnswer {
-        ApiAnswer { causes: vec![(reason.to_owned(), message.to_owned())], ..answer(code, "refused") }
-    }
-
-    #[test]
-    fn every_reply_of_d2_takes_its_class() {
-        let two = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-        let ending = "pods \"a\" is forbidden: unable to create new content in namespace x because it is being terminated";
-        let table = [
-            (answer(200, ""), ReplyClass::Done),
-            (answer(201, ""), ReplyClass::Done),
-            (answer(404, "pods \"a\" not found"), ReplyClass::Done),
-            (
-                answer(409, "the UID in the precondition (1) does not match the UID in record (2)"),
-                ReplyClass::Done,
-            ),
-            (
-                answer(409, "Precondition failed: UID in precondition: 1, UID in object meta: 2"),
-                ReplyClass::Done,
-            ),
-            (answer(409, "the object has been modified"), ReplyClass::Transient),
-            (answer(410, "too old resource version: 1 (2)"), ReplyClass::Transient),
-            (
-                with_cause(429, "DisruptionBudget", "The disruption budget b needs 2 healthy pods"),
-                ReplyClass::Budget,
-            ),
-            (
-                answer(429, "Cannot evict pod as it would violate the pod's disruption budget."),
-                ReplyClass::Budget,
-            ),
-            (answer(429, "too many requests"), ReplyClass::Throttle),
-            (
-                with_cause(403, "NamespaceTerminating", "namespace x is being terminated"),
-                ReplyClass::Transient,
-            ),
-            (answer(403, ending), ReplyClass::Transient),
-            (answer(403, "pods \"a\" is forbidden"), ReplyClass::Permanent),
-            (answer(500, two), ReplyClass::Budget),
-            (answer(500, "etcdserver: request timed out"), ReplyClass::Transient),
-            (answer(408, ""), ReplyClass::Transient),
-            (answer(502, ""), ReplyClass::Transient),
-            (answer(503, ""), ReplyClass::Transient),
-            (answer(504, ""), ReplyClass::Transient),
-            (answer(401, "Unauthorized"), ReplyClass::Permanent),
-            (answer(400, ""), ReplyClass::Permanent),
-            (answer(405, ""), ReplyClass::Permanent),
-            (answer(422, ""), ReplyClass::Permanent),
-            (answer(302, ""), ReplyClass::Permanent),
-        ];
-        for (given, class) in table {
-            assert_eq!(classify(&given).class(), class, "{given:?}");
-        }
-    }
-
-    #[test]
-    fn what_the_server_has_to_ask_and_is_not_there_is_told_from_trouble_of_the_server() {
-        let away = "Internal error occurred: failed calling webhook \"v.example\": failed to call webhook: no endpoints";
-        let rows = [
-            (500, away, true),
-            (500, "Internal error occurred: etcdserver: leader changed", false),
-            (503, "service unavailable\n", true),
-            (503, "error trying to reach service: dial tcp 10.0.0.1:443: connect: connection refused", true),
-            (503, "the server is currently unable to handle the request", false),
-        ];
-        for (code, message, expected) in rows {
-            let reply = classify(&answer(code, message));
-            assert_eq!(matches!(reply, Reply::Unanswered { .. }), expected, "{message}");
-            assert_eq!((reply.class(), reply.word()), (ReplyClass::Transient, "api-trouble"), "{message}");
-        }
-    }
-
-    #[test]
-    fn each_refusal_of_kubevirt_is_told_from_load_and_from_a_budget() {
-        let denied = |text: &str| {
-            let name = "virt-launcher-eviction-interceptor.kubevirt.io";
-            classify(&answer(429, &format!("admission webhook \"{name}\" denied the request: {text}"))).word()
-        };
-        let rows = [
-            ("VMI db is configured with an eviction strategy but is not live-migratable", "cannot-move"),
-            ("Eviction triggered evacuation of VMI \"shop/db\"", "moving"),
-            ("Evacuation in progress: Eviction triggered evacuation of VMI \"shop/db\"", "moving"),
-            ("Eviction request for target Pod", "moving"),
-            ("kubevirt failed getting the vmi: timeout", "api-trouble"),
-        ];
-        for (text, word) in rows {
-            assert_eq!(denied(text), word, "{text}");
-        }
-        let hotplug = "admission webhook \"hotplug-pod-eviction-interceptor.kubevirt.io\" denied the request: cannot \
-            evict hotplug pod: hp-volume-x associated with running vmi: db in namespace shop";
-        assert_eq!(classify(&answer(429, hotplug)).word(), "moving");
-        let other = "admission webhook \"own.example\" denied the request: not now";
-        assert_eq!(classify(&answer(429, other)).word(), "throttled");
-    }
-
-    #[test]
-    fn the_time_to_wait_comes_through_whatever_caused_it() {
-        let wait = Some(Duration::from_secs(10));
-        let throttled = ApiAnswer { retry_after: wait, ..answer(429, "busy") };
-        let budget = ApiAnswer { retry_after: wait, ..with_cause(429, "DisruptionBudget", "b") };
-        let starting = ApiAnswer { retry_after: wait, ..answer(503, "starting") };
-        for given in [throttled, budget, starting] {
-            assert_eq!(classify(&given).retry_after(), wait, "{given:?}");
-        }
-        assert_eq!(classify(&answer(429, "busy")).retry_after(), None);
-    }
-
-    #[test]
-    fn the_cause_is_part_of_what_is_said() {
-        let given = ApiAnswer {
-            reason: "TooManyRequests".to_owned(),
-            ..with_cause(
-                429,
-                "DisruptionBudget",
-                "The disruption budget web needs 2 healthy pods and has 2 currently",
-            )
-        };
-        assert_eq!(
-            classify(&given).text(),
-            "429 TooManyRequests: refused: The disruption budget web needs 2 healthy pods and has 2 currently"
-        );
-    }
-
-    #[test]
-    fn throttling_is_never_taken_for_an_unreachable_api() {
-        let table = [
-            (200, Reach::Reachable),
-            (401, Reach::Reachable),
-            (403, Reach::Reachable),
-            (404, Reach::Reachable),
-            (429, Reach::Throttled),
-            (408, Reach::Unreachable),
-            (500, Reach::Unreachable),
-            (503, Reach::Unreachable),
-            (504, Reach::Unreachable),
-        ];
-        for (code, expected) in table {
-            assert_eq!(reach(&answer(code, "")), expected, "{code}");
-        }
-    }
-}
+mod tests;

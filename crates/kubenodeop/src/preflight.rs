@@ -1,8 +1,10 @@
 //! What can be known before a drain begins and would keep it from ever being done: asked as dry runs, so that a node finds
 //! it before it takes the turn of the cluster.
 //!
-//! With it, whether the other nodes have room for what leaves. Not here: what passes by itself, as a budget without room does; when it is asked, and what follows (zedkube). Source:
-//! kubereboot/kured#792. Dropping the future loses nothing.
+//! Only credentials and roles count for a dry run as for the call itself: what an admission says to it is a warning, as a
+//! webhook may decide another way about the call (`sideEffects: NoneOnDryRun`), or later. With it, whether the other nodes
+//! have room for what leaves. Not here: what passes by itself, as a budget without room does; when it is asked, and what
+//! follows (zedkube). Sources: goals T14; kubereboot/kured#792. Dropping the future loses nothing.
 
 use std::collections::BTreeMap;
 
@@ -27,6 +29,8 @@ use kubeapi::{ApiClient, Error};
 const DRY_RUNS: usize = 4;
 /// What the server says for a webhook that knows no dry runs: that says nothing about the real call.
 const NO_DRY_RUN: &str = "does not support dry run";
+/// The code of findings about dry runs.
+const EVICTIONS: &str = "evictions";
 
 /// Why it cannot be looked, or more than single pods stands in the way.
 #[derive(Debug)]
@@ -52,7 +56,7 @@ impl PreflightError {
 pub struct PreflightFindings {
     /// Pods that would not leave.
     pub blockers: Vec<AttemptBlocker>,
-    /// Room on the other nodes.
+    /// Room on the other nodes, and what dry runs were answered that stops nothing.
     pub findings: Vec<Finding>,
 }
 
@@ -76,7 +80,10 @@ pub async fn preflight(
         // Why there is none is said by its own reading.
         None => node::read(cluster, node, device_uuid).await.map(drop).map_err(PreflightError::Node)?,
     }
-    node::rehearse_patch(cluster, node).await.or_else(passes).map_err(PreflightError::Node)?;
+    let cordon = match node::rehearse_patch(cluster, node).await {
+        Err(error) => passes(error).map_err(PreflightError::Node)?,
+        Ok(()) => None,
+    };
     let mut findings = match (nodes, &all) {
         (Ok(nodes), Ok(all)) => {
             let others = nodes.items.iter().filter(|it| it.metadata.name.as_deref() != Some(node.as_str()));
@@ -85,6 +92,7 @@ pub async fn preflight(
         (Err(error), _) => vec![Finding::unreadable("room", &error).with(Severity::Warns)],
         (_, Err(error)) => vec![Finding::unreadable("room", error).with(Severity::Warns)],
     };
+    findings.extend(cordon);
     let here = |it: &&Pod| it.spec.as_ref().and_then(|it| it.node_name.as_deref()) == Some(node.as_str());
     let own = match all {
         Ok(all) => all.items.iter().filter(here).map(pods::facts).collect(),
@@ -99,7 +107,15 @@ pub async fn preflight(
         let asked = stream::iter(asked)
             .map(|it| async move { (evict::evict(cluster, &it.pod, true).await, it) })
             .buffered(DRY_RUNS);
-        asked.filter_map(async |(reply, it)| blocker(&it, &reply, now)).collect().await
+        let mut blockers = Vec::new();
+        for (reply, pod) in asked.collect::<Vec<_>>().await {
+            match judged(&pod, &reply, now) {
+                Some(Ok(blocker)) => blockers.push(blocker),
+                Some(Err(finding)) => findings.push(finding),
+                None => {}
+            }
+        }
+        blockers
     };
     Ok(PreflightFindings { blockers, findings })
 }
@@ -114,7 +130,7 @@ fn not_tried(rest: &[PodFacts]) -> Option<Finding> {
             listed(&names, ", ")
         );
         let next = "nothing to do: if a webhook or a role refuses one of them, the drain reports it";
-        Finding::new("evictions", text, next).with(Severity::Hint)
+        Finding::new(EVICTIONS, text, next).with(Severity::Hint)
     })
 }
 
@@ -144,23 +160,41 @@ fn ends_otherwise(limit: &Limit<PodAction>) -> bool {
     limit.after.is_some() && limit.then == PodAction::Delete
 }
 
-/// Neither a webhook that knows no dry runs is a finding, nor another writer, who is faster now and then.
-fn passes(error: Error) -> Result<(), Error> {
-    if error.line().contains(NO_DRY_RUN) || error.is_conflict() { Ok(()) } else { Err(error) }
+/// What the dry run of the cordon says that stops nothing: an admission may decide another way about the cordon itself, one
+/// that knows no dry runs says nothing, and another writer is faster now and then.
+fn passes(error: Error) -> Result<Option<Finding>, Error> {
+    let line = error.line();
+    if line.contains(NO_DRY_RUN) || error.is_conflict() {
+        return Ok(None);
+    }
+    if !matches!(error.reply(), Reply::Denied { .. } | Reply::Permanent { by: RefusedBy::Other, .. }) {
+        return Err(error);
+    }
+    let text =
+        format!("{line}: the drain begins all the same, and the node is cordoned once that is admitted");
+    Ok(Some(Finding::new(EVICTIONS, text, error.next_step()).with(Severity::Warns)))
 }
 
-fn blocker(pod: &PodFacts, reply: &Reply, since: Mono) -> Option<AttemptBlocker> {
-    let Reply::Permanent { text, by } = reply else { return None };
-    if text.contains(NO_DRY_RUN) {
+/// What the dry run of an eviction says: `Ok` what stops the drain, a refusal by credentials or a role; `Err` what may be
+/// admitted when it is asked for itself. Nothing, where it passes by itself.
+fn judged(pod: &PodFacts, reply: &Reply, since: Mono) -> Option<Result<AttemptBlocker, Finding>> {
+    let (code, text) = (BlockCode::of(reply), reply.text());
+    let stops = matches!(reply, Reply::Permanent { by: RefusedBy::Credentials | RefusedBy::Role, .. });
+    let denied = matches!(reply, Reply::Permanent { .. } | Reply::Denied { .. });
+    if !denied || text.contains(NO_DRY_RUN) {
         return None;
     }
-    let code = match by {
-        RefusedBy::Credentials => BlockCode::Unauthorized,
-        RefusedBy::Webhook => BlockCode::Webhook,
-        RefusedBy::Role | RefusedBy::Other => BlockCode::Refused,
-    };
     let reason = format!("pod {} cannot be evicted: {text}", pod.pod);
-    Some(AttemptBlocker { subject: pod.pod.clone().into(), code, reason, since })
+    let blocker = AttemptBlocker { subject: pod.pod.clone().into(), code, reason, since };
+    if stops {
+        return Some(Ok(blocker));
+    }
+    let next = format!("nothing, if the drain gets past it; else {}", blocker.next_step());
+    let text = format!(
+        "{} (a dry run); the drain begins all the same, and asks for the eviction itself",
+        blocker.reason
+    );
+    Some(Err(Finding::new(EVICTIONS, text, next).with(Severity::Warns)))
 }
 
 #[cfg(test)]
@@ -179,7 +213,10 @@ mod tests {
     }
 
     /// A node with two pods of a set and one alone; what an eviction and a change of the node are answered.
-    fn site(evict: fn(&str) -> MockReply, patch: fn() -> MockReply) -> (ApiClient, mock::RecordedCalls) {
+    fn site(
+        evict: impl Fn(&str) -> MockReply + Send + Sync + 'static,
+        patch: impl Fn() -> MockReply + Send + Sync + 'static,
+    ) -> (ApiClient, mock::RecordedCalls) {
         mock::server(move |call: &RecordedCall| {
             let line = call.line.as_str();
             if line.starts_with("PATCH") {
@@ -263,7 +300,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pod_that_is_refused_is_named_with_its_code_and_the_next_step() {
         let refused = |line: &str| {
-            if line.contains("/solo/") { mock::status(403, "pods \"solo\" is forbidden") } else { fine() }
+            if line.contains("/solo/") { mock::status(403, ROLE) } else { fine() }
         };
         let (found, _) = look(refused, fine, &AttemptRules::default()).await;
         let found = found.unwrap();
@@ -277,11 +314,56 @@ mod tests {
         assert_eq!(look(refused, fine, &lenient).await.0.unwrap(), []);
     }
 
+    const ROLE: &str = "pods \"solo\" is forbidden: User \"u\" cannot create resource \"pods/eviction\" in API group \"\" \
+                        in the namespace \"shop\"";
+    const NODE_ROLE: &str = "nodes \"n1\" is forbidden: User \"u\" cannot patch resource \"nodes\" in API group \"\" at the cluster scope";
+
+    #[tokio::test(start_paused = true)]
+    async fn t14_of_the_answers_to_dry_runs_only_401_and_rbacs_own_403_stop_a_drain() {
+        let webhook = "admission webhook \"guard.example.com\" denied the request: not now";
+        let policy =
+            "pods \"solo\" is forbidden: ValidatingAdmissionPolicy 'x' with binding 'x' denied request: no";
+        let quota = "pods \"solo\" is forbidden: exceeded quota: q";
+        let table = [
+            (401, "Unauthorized", true),
+            (403, ROLE, true),
+            (403, webhook, false),
+            (401, webhook, false),
+            (404, webhook, false),
+            (422, webhook, false),
+            (400, webhook, false),
+            (403, policy, false),
+            (422, policy, false),
+            (403, quota, false),
+            (403, "Forbidden", false),
+            (405, "not allowed", false),
+        ];
+        let rules = AttemptRules::default();
+        let node = NodeName::parse("n1").unwrap();
+        for (code, message, stops) in table {
+            let (cluster, _) = site(move |_| mock::status(code, message), fine);
+            let found = preflight(&cluster, &node, "u", &rules, Mono::START).await.unwrap();
+            let warnings: Vec<&Finding> = found.findings.iter().filter(|it| it.code == EVICTIONS).collect();
+            let of_pods = if stops { (2, 0) } else { (0, 2) };
+            assert_eq!((found.blockers.len(), warnings.len()), of_pods, "{code} {message}: {found:?}");
+            assert!(warnings.iter().all(|it| it.severity == Severity::Warns && it.text.contains(message)));
+            // The cordon's own dry run, by the same rule.
+            let (cluster, _) = site(|_| fine(), move || mock::status(code, message));
+            let found = preflight(&cluster, &node, "u", &rules, Mono::START).await;
+            match found {
+                Err(PreflightError::Node(error)) => assert!(stops, "{code}: {}", error.line()),
+                Ok(found) => {
+                    let warnings = found.findings.iter().filter(|it| it.code == EVICTIONS).count();
+                    assert!(!stops && found.blockers.is_empty() && warnings == 1, "{code}: {found:?}");
+                }
+                Err(PreflightError::Pods(error)) => panic!("{}", error.line()),
+            }
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_node_that_may_not_be_changed_is_an_error_and_a_webhook_without_dry_runs_is_nothing() {
-        let (found, _) =
-            look(|_| fine(), || mock::status(403, "nodes \"n1\" is forbidden"), &AttemptRules::default())
-                .await;
+        let (found, _) = look(|_| fine(), || mock::status(403, NODE_ROLE), &AttemptRules::default()).await;
         assert!(matches!(found, Err(PreflightError::Node(error)) if error.line().contains("as a dry run")));
         let without = || mock::status(400, "admission webhook \"a.b\" does not support dry run");
         let (found, _) = look(

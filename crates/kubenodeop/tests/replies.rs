@@ -261,9 +261,16 @@ async fn d2_what_passes_is_asked_again_until_the_pod_leaves() {
 }
 
 #[tokio::test]
-async fn d2_budgets_load_and_ending_namespaces_hold_a_pod_and_do_not_end_it() {
+async fn d2_budgets_load_admission_and_ending_namespaces_hold_a_pod_and_do_not_end_it() {
     let said = |message: &str| json!({ "message": message });
+    let denied = said("admission webhook \"guard.example.com\" denied the request: not now");
+    let policy = said(
+        "pods \"asked\" is forbidden: ValidatingAdmissionPolicy 'x' with binding 'x' denied request: no",
+    );
     check_all(vec![
+        Row::new("a webhook's 400", status(400, "", &denied), Some(BlockCode::Webhook), Then::Again),
+        Row::new("a webhook's 404", status(404, "", &denied), Some(BlockCode::Webhook), Then::Again),
+        Row::new("a policy", status(422, "", &policy), Some(BlockCode::Admission), Then::Again),
         Row::new(
             "429 of a budget",
             with_cause(429, "TooManyRequests", "DisruptionBudget"),
@@ -303,14 +310,11 @@ async fn d2_two_budgets_hold_a_pod_until_both_have_been_claimed() {
 
 #[tokio::test]
 async fn d2_only_what_a_person_must_mend_ends_a_pod_and_its_drain_fails_with_its_name() {
-    let refused =
-        json!({ "reason": "Forbidden", "message": "pods \"asked\" is forbidden: User \"u\" cannot create" });
+    let refused = json!({ "reason": "Forbidden", "message": "pods \"asked\" is forbidden: User \"u\" cannot create resource" });
     let unknown = json!({ "reason": "Unauthorized", "message": "Unauthorized" });
-    let denied = json!({ "message": "admission webhook \"guard.example.com\" denied the request: not now" });
     check_all(vec![
         Row::new("401", status(401, "", &unknown), Some(BlockCode::Unauthorized), Then::GivenUp),
         Row::new("403", status(403, "", &refused), Some(BlockCode::Refused), Then::GivenUp),
-        Row::new("webhook", status(400, "", &denied), Some(BlockCode::Webhook), Then::GivenUp),
     ])
     .await;
 }

@@ -3,6 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
+/// What real components have answered, with their versions.
+const ANSWERS: &str = include_str!("../../../tests/golden/answers.json");
+
 /// What happens in place of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScriptedFault {
@@ -17,6 +22,15 @@ pub enum ScriptedFault {
         /// Header `Retry-After`.
         retry_after: Option<u64>,
     },
+    /// What a real component has answered.
+    Recorded {
+        /// HTTP status code.
+        code: u16,
+        /// The Status object.
+        status: Value,
+        /// Header `Retry-After`.
+        retry_after: Option<u64>,
+    },
     /// The real answer, later.
     Delay(Duration),
     /// It is done at once, and answered later: its event in a watch comes first.
@@ -28,14 +42,27 @@ pub enum ScriptedFault {
 }
 
 impl ScriptedFault {
-    /// An error answer.
+    /// An error answer; a 403 has the form by which the server says that a role lacks.
     pub fn status(code: u16, reason: &str) -> Self {
-        Self::Status {
-            code,
-            reason: reason.to_owned(),
-            message: format!("scripted {reason}"),
-            retry_after: None,
+        let mut message = format!("scripted {reason}");
+        if code == 403 {
+            message.push_str(": User \"scripted\" cannot use resource \"scripted\"");
         }
+        Self::Status { code, reason: reason.to_owned(), message, retry_after: None }
+    }
+
+    /// The recorded answer of this name (`tests/golden/answers.json`); `None` where there is none.
+    pub fn recorded(name: &str) -> Option<Self> {
+        let rows: Vec<Value> = serde_json::from_str(ANSWERS).ok()?;
+        let row = rows.into_iter().find(|it| it["Name"] == name)?;
+        let mut status = row["Status"].clone();
+        for (member, value) in [("kind", "Status"), ("apiVersion", "v1"), ("status", "Failure")] {
+            status[member] = value.into();
+        }
+        status["code"] = row["Code"].clone();
+        status["metadata"] = json!({});
+        let code = u16::try_from(row["Code"].as_u64()?).ok()?;
+        Some(Self::Recorded { code, status, retry_after: row["RetryAfter"].as_u64() })
     }
 }
 

@@ -32,6 +32,7 @@ mod work;
 pub use limits::Limits;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::outage::turn::record::RecordSnapshot;
 use agent::device::ImageKind;
@@ -44,6 +45,7 @@ use nodestatus::{ClusterMembership, Membership};
 use step::Core as _;
 use tokio::sync::watch;
 use topics::{EdgeNodeClusterConfig, NodeDrainStatus};
+use tracing::warn;
 
 use crate::core::Event;
 use crate::other_image::Ended;
@@ -53,6 +55,9 @@ use crate::work::TaskContext;
 const MISSPELT: &str = "persist/kube-status/kubeforce-NodeDrainStatus-global.json";
 /// While it exists, a drain that is done is not told.
 pub const WAIT: &str = "tmp/DrainStatus_FaultInjection_Wait";
+
+/// How long a stop waits for evictions under way, which take 20 to 700 ms.
+const CALLS_END: Duration = Duration::from_secs(5);
 
 /// Runs zedkube until `context` says stop.
 ///
@@ -218,7 +223,12 @@ pub async fn run_into(
     });
     // In one task: if any hangs, the machine's watchdog sees it.
     let updates = Box::pin(updates.run(membership_of_updates, &troubles));
-    tokio::try_join!(drain, updates, beside).map(|((), (), ())| ())
+    let ended = tokio::try_join!(drain, updates, beside).map(|((), (), ())| ());
+    // No new one starts; what a budget has counted by now comes to its end.
+    if !machines.ended(CALLS_END).await {
+        warn!(secs = CALLS_END.as_secs(), "evictions under way had no answer in time; leaving all the same");
+    }
+    ended
 }
 
 /// Keeps one watch of the Lease of turns for all who read it, while this node is in a cluster, until the context says

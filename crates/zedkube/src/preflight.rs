@@ -112,7 +112,12 @@ impl PreflightRunner {
             let (now, rules) = (self.context.clock.now(), self.limits.rules(Duration::MAX));
             let looked = kubenodeop::preflight(cluster, &node, &uuid, &rules, now).await;
             let looked = looked.map_err(|refusal| obstacle(&refusal))?;
-            seen.blockers = looked.blockers;
+            let before = std::mem::replace(&mut seen.blockers, looked.blockers);
+            for it in &mut seen.blockers {
+                // One that was found before is no new one.
+                let held = before.iter().find(|held| (&held.subject, held.code) == (&it.subject, it.code));
+                it.since = held.map_or(it.since, |held| held.since);
+            }
             seen.found.insert(PreflightPart::Pods, looked.findings);
         }
         if turns {

@@ -28,8 +28,8 @@ use topics::{DrainPreflight, NodeDrainRequest, TurnWord};
 
 use crate::after_boot::repairs;
 use crate::core::{
-    AttemptFailure, CordonTurn, DrainSuccess, Event, Learned, NodeLook, RemainingPod, RunId, UnansweredCall,
-    UndoScope,
+    AttemptFailure, CordonFailure, CordonTurn, DrainSuccess, Event, Learned, NodeLook, RemainingPod, RunId,
+    UnansweredCall, UndoScope,
 };
 use crate::left_behind;
 use crate::limits::Limits;
@@ -229,9 +229,9 @@ impl TaskContext {
             Ok((name, uuid)) => match node::cordon(&self.cluster, &name, &uuid, &owner).await {
                 Ok(Cordoned::Written | Cordoned::Kept) => Ok(topics::CordonOwner::Ours),
                 Ok(Cordoned::Foreign) => Ok(topics::CordonOwner::Foreign),
-                Err(error) => Err(error.advice()),
+                Err(error) => Err(CordonFailure { why: error.line(), next_step: error.next_step() }),
             },
-            Err(why) => Err(why),
+            Err(why) => Err(why.as_str().into()),
         };
         Some(Event::Cordoned(run, result))
     }
@@ -387,7 +387,13 @@ impl TaskContext {
 
     async fn look_at(&self, uncordon: bool, gate_open: bool) -> Result<NodeLook, String> {
         let (name, uuid) = self.own_node.get()?;
-        let facts = node::read(&self.cluster, &name, &uuid).await.map_err(|error| error.advice())?;
+        let facts = match node::read(&self.cluster, &name, &uuid).await {
+            Ok(facts) => facts,
+            Err(error) if error.is_not_found() && uncordon => {
+                return Ok(NodeLook::Gone(format!("{} ({})", error.line(), nodes::NO_NODE)));
+            }
+            Err(error) => return Err(error.advice()),
+        };
         if !matches!(facts.cordon, Cordon::Ours(_)) && facts.annotation.is_some() {
             // Somebody has uncordoned: left behind, our mark would make their next cordon look like ours.
             node::unmark(&self.cluster, &facts).await.map_err(|error| error.advice())?;

@@ -147,7 +147,9 @@ impl Troubles {
     }
 
     /// What waits for `what`, in words.
-    pub fn holds(&self, what: &str, waiting: Vec<String>) {
+    pub fn holds(&self, what: &str, mut waiting: Vec<String>) {
+        // One file or two: for a reader it is the same.
+        waiting.dedup();
         let mut board = self.lock();
         if let Some(known) = board.all.get_mut(what)
             && known.trouble.holds != waiting

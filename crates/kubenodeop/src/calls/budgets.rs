@@ -4,7 +4,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use crate::plan::budget::{BudgetFacts, Condition, Holds, Selector};
+use crate::plan::budget::{BudgetFacts, Condition, Holds, Selector, granted};
 use kubeapi::slim::PodDisruptionBudget;
 use kubeapi::watch::WatchScope;
 
@@ -34,6 +34,7 @@ pub(crate) fn facts(budget: &PodDisruptionBudget) -> BudgetFacts {
         desired: status.and_then(|status| status.desired_healthy).unwrap_or(0),
         expected,
         uncounted: uncounted(budget, healthy, expected),
+        granted: granted(status.and_then(|it| it.disrupted_pods.as_ref())),
         lenient: budget.spec.as_ref().and_then(|it| it.unhealthy_pod_eviction_policy.as_deref())
             == Some("AlwaysAllow"),
     }

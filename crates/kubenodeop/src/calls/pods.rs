@@ -162,6 +162,7 @@ pub(crate) fn facts(pod: &Pod) -> PodFacts {
         tolerates_cordon: spec
             .and_then(|spec| spec.tolerations.as_ref())
             .is_some_and(|all| all.iter().any(tolerates_cordon)),
+        finalizers: meta.finalizers.clone().unwrap_or_default(),
     }
 }
 

@@ -1,5 +1,4 @@
-//! Waiting until the server no longer refuses what it refused for good: a role was given, the kubeconfig renewed,
-//! an admission webhook repaired.
+//! Waiting until the server no longer refuses what it refused for good: a role was given, the kubeconfig renewed.
 //!
 //! Nobody tells of that, so the very calls are repeated as dry runs: one call each 1.8 s, in turn, and all at once when
 //! the kubeconfig has changed. While the server is in trouble the pause grows up to 15 s. Not here: which calls (`watched`), what follows. Source: goals D16.
@@ -18,7 +17,7 @@ use kubeapi::ApiClient;
 use kubeapi::Error;
 use kubeapi::names::NodeName;
 use kubeapi::pace::Pace;
-use kubeapi::reply::{RefusedBy, Reply, ReplyClass};
+use kubeapi::reply::{Reply, ReplyClass};
 use kubeapi::watch::jitter_seed;
 
 /// Between two dry runs: a repair is noticed within 2 s, at little more than one call in that time.
@@ -26,21 +25,13 @@ const AGAIN: Duration = Duration::from_millis(1800);
 /// So many calls are repeated: one for each kind of call, refuser and namespace.
 const MOST_CALLS: usize = 8;
 
-/// A call that is repeated.
-struct CallTrial<'a> {
-    refused: &'a PermanentRefusal,
-    /// Its dry run is refused too, so that its success will mean something. Credentials and roles count for dry
-    /// runs as for others; a webhook may admit each dry run and refuse the call.
-    counts: bool,
-}
-
 /// Ends when one of the calls is no longer refused, and says which. Dropping the future loses nothing.
 pub(crate) async fn until_accepted(
     cluster: &ApiClient,
     node: &NodeName,
     refused: &[PermanentRefusal],
 ) -> String {
-    let mut trials = choose(refused);
+    let trials = choose(refused);
     if trials.is_empty() {
         return std::future::pending().await;
     }
@@ -53,19 +44,16 @@ pub(crate) async fn until_accepted(
     let mut next = 0;
     loop {
         next %= trials.len();
-        let trial = &mut trials[next];
+        let call = &trials[next].call;
         next += 1;
-        let reply = rehearse(cluster, node, &trial.refused.call).await;
-        debug!(call = name(&trial.refused.call), reply = reply.text(), "dry run of a refused call");
+        let reply = rehearse(cluster, node, call).await;
+        debug!(call = name(call), reply = reply.text(), "dry run of a refused call");
         let trouble = match reply.class() {
-            ReplyClass::Permanent => {
-                trial.counts = true;
-                false
+            ReplyClass::Permanent => false,
+            // Admission comes after credentials and roles.
+            ReplyClass::Done | ReplyClass::Budget | ReplyClass::Denied => {
+                return format!("the server no longer refuses to {}", name(call));
             }
-            ReplyClass::Done | ReplyClass::Budget if trial.counts => {
-                return format!("the server no longer refuses to {}", name(&trial.refused.call));
-            }
-            ReplyClass::Done | ReplyClass::Budget => false,
             ReplyClass::Transient | ReplyClass::Throttle => true,
         };
         tries = if trouble { tries + 1 } else { 0 };
@@ -86,13 +74,12 @@ pub(crate) async fn until_accepted(
 }
 
 /// One call for each kind of call, refuser and namespace.
-fn choose(refused: &[PermanentRefusal]) -> Vec<CallTrial<'_>> {
+fn choose(refused: &[PermanentRefusal]) -> Vec<&PermanentRefusal> {
     let kind = |it: &PermanentRefusal| (discriminant(&it.call), it.by, namespace(&it.call).to_owned());
-    let mut trials: Vec<CallTrial<'_>> = Vec::new();
+    let mut trials: Vec<&PermanentRefusal> = Vec::new();
     for one in refused {
-        if trials.len() < MOST_CALLS && trials.iter().all(|it| kind(it.refused) != kind(one)) {
-            let counts = matches!(one.by, RefusedBy::Credentials | RefusedBy::Role);
-            trials.push(CallTrial { refused: one, counts });
+        if trials.len() < MOST_CALLS && trials.iter().all(|it| kind(it) != kind(one)) {
+            trials.push(one);
         }
     }
     trials
@@ -156,7 +143,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(300);
     const MARK: &str = "PATCH /api/v1/namespaces/shop/pods/a/status?&dryRun=All";
-    const WEBHOOK: &str = "admission webhook \"guard.example.com\" denied the request: not now";
+    const ROLE: &str = "pods \"a\" is forbidden: User \"u\" cannot create resource \"pods/eviction\" in API group \"\" in \
+                        the namespace \"shop\"";
 
     fn refused(call: RefusedCall, code: u16, message: &str) -> PermanentRefusal {
         let answer = reply::ApiAnswer { code, message: message.to_owned(), ..reply::ApiAnswer::default() };
@@ -194,7 +182,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn d16_the_end_of_a_refusal_is_noticed_within_two_seconds_by_dry_runs_alone() {
-        let table = [(401, "Unauthorized"), (403, "pods is forbidden"), (400, WEBHOOK), (403, WEBHOOK)];
+        let table = [(401, "Unauthorized"), (403, ROLE), (405, "not allowed")];
         for (code, message) in table {
             let now = mock::clock();
             let (cluster, calls, open) = server(code, message);
@@ -227,14 +215,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_webhook_that_admits_every_dry_run_uses_up_no_attempt_and_a_role_that_was_given_meanwhile_counts()
-     {
-        let (cluster, calls, open) = server(400, WEBHOOK);
-        open.store(true, Ordering::SeqCst);
-        assert_eq!(said(&cluster, &[eviction(400, WEBHOOK)]).await, None);
-        assert!(calls.lines().len() > 10);
-        let by_role = said(&cluster, &[eviction(403, "pods is forbidden")]).await;
-        assert_eq!(by_role.as_deref(), Some("the server no longer refuses to evict pod shop/a"));
+    async fn an_admission_that_denies_the_dry_run_shows_that_the_role_was_given() {
+        let denied = "admission webhook \"guard.example.com\" denied the request: not now";
+        let (cluster, _) = mock::server(move |_: &RecordedCall| mock::status(403, denied));
+        let told = said(&cluster, &[eviction(403, ROLE)]).await;
+        assert_eq!(told.as_deref(), Some("the server no longer refuses to evict pod shop/a"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -268,7 +253,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_kinds_of_refusals_are_repeated_in_turn_and_cost_no_more() {
-        let mut all = vec![eviction(403, "forbidden"), eviction(400, WEBHOOK), eviction(401, "")];
+        let mut all = vec![eviction(403, ROLE), eviction(405, "not allowed"), eviction(401, "")];
         all.push(refused(RefusedCall::Delete(pod("a").pod), 403, "forbidden"));
         let (cluster, calls, _) = server(403, "forbidden");
         assert_eq!(said(&cluster, &all).await, None);

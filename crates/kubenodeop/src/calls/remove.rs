@@ -218,6 +218,7 @@ fn of_budget(reply: Reply) -> Reply {
         | Reply::CannotMove { .. }
         | Reply::Throttle { .. }
         | Reply::NamespaceEnding { .. }
+        | Reply::Denied { .. }
         | Reply::Transient { .. }
         | Reply::Unanswered { .. }
         | Reply::Permanent { .. }) => told,
@@ -301,15 +302,11 @@ pub(crate) mod tests {
         changed["metadata"]["generation"] = json!(3);
         let mut never = budget("b", "web", 1);
         never["status"] = json!(null);
+        let held = "PodDisruptionBudget shop/b allows no disruption: 3 of 4 pods healthy, 2 required; a disruption that was \
+                 granted and not used is counted for web-9 until 00:02:00 UTC";
         let table = [
-            (
-                budget("b", "web", 0),
-                "PodDisruptionBudget shop/b allows no disruption: 3 of 4 pods healthy, 2 required",
-            ),
-            (
-                budget("b", "web", -1),
-                "PodDisruptionBudget shop/b allows no disruption: 3 of 4 pods healthy, 2 required",
-            ),
+            (budget("b", "web", 0), held),
+            (budget("b", "web", -1), held),
             (
                 changed,
                 "PodDisruptionBudget shop/b allows 1 disruption: 3 of 4 pods healthy, 2 required, not counted again since its change",

@@ -63,6 +63,7 @@ impl NodeBefore {
             | Event::CopyAsked { .. }
             | Event::Containers(_)
             | Event::Cordoned(_)
+            | Event::NodeGone(_)
             | Event::Tick => None,
         }
     }

@@ -78,6 +78,7 @@ fn change(watched: &WatchedBlockers, fact: &Event) -> Option<String> {
         | Event::CopyAsked { .. }
         | Event::Containers(_)
         | Event::Cordoned(_)
+        | Event::NodeGone(_)
         | Event::Tick => None,
     }
 }

@@ -9,12 +9,14 @@ use kubeapi::slim::NodeObject;
 use serde::{Deserialize, Deserializer};
 
 use crate::calls::volumes::ClaimName;
-use crate::engine::Event;
+use crate::engine::{CallFailure, Event};
 use crate::plan::PodFacts;
 use crate::plan::budget::BudgetFacts;
 use crate::{calls::budgets, calls::pods, calls::volumes, node, storage};
 use kubeapi::ApiClient;
 use kubeapi::names::NodeName;
+use kubeapi::nodes::NO_NODE;
+use kubeapi::reply::Reply;
 use kubeapi::slim::{Pod, PodDisruptionBudget};
 use kubeapi::watch::{Update, follow};
 
@@ -54,13 +56,22 @@ pub(crate) fn node_events(cluster: &ApiClient, node: &NodeName, seed: u64) -> Bo
                     all.into_iter().find(|node| node.metadata.name.as_deref() == Some(name.as_str()))
                 }
                 Update::Put(node) => Some(node),
-                // The look at the end tells what a vanished node means.
                 Update::Gone(_) => None,
                 Update::Trouble(error) => return std::future::ready(Some(Event::Trouble(error.into()))),
             };
-            std::future::ready(node.and_then(|node| node::facts(&node).ok()).map(Event::Node))
+            let event = match node {
+                Some(node) => node::facts(&node).ok().map(Event::Node),
+                None => Some(Event::NodeGone(gone(&name))),
+            };
+            std::future::ready(event)
         })
         .boxed()
+}
+
+/// The object of our node was deleted.
+pub(crate) fn gone(name: &NodeName) -> CallFailure {
+    let text = format!("there is no Node object {name} any more: somebody has deleted it");
+    CallFailure { reply: Reply::NotFound { text: text.clone() }, text, next_step: NO_NODE.to_owned() }
 }
 
 /// The budgets of `namespace`, always all of them.

@@ -62,8 +62,8 @@ pub struct DrainOrder {
 /// `now` is the clock in whose terms [`crate::progress::Blocker::since`] is given. `progress` always holds the
 /// newest state; the receiver may skip values.
 ///
-/// Dropping the future ends all calls and watches at once: no new eviction starts, and of those under way it is
-/// unknown whether the server has carried them out. The cordon stays.
+/// Dropping the future ends all watches and starts no new call. Those that ask a pod to leave, and are under way, come to
+/// their end all the same ([`ApiClient::to_its_end`]): budgets have counted them. The cordon stays.
 pub async fn drain(
     cluster: &ApiClient,
     order: &DrainOrder,
@@ -130,7 +130,7 @@ fn show(progress: &watch::Sender<Progress>, newest: Progress) {
     progress.send_if_modified(|held| step::update(held, newest));
 }
 
-/// Calls under way and watches that are open. Dropping it ends them all.
+/// Calls under way and watches that are open. Dropping it ends them all, but for calls that ask a pod to leave.
 struct DrainExecutor<'a> {
     cluster: &'a ApiClient,
     order: &'a DrainOrder,
@@ -165,6 +165,11 @@ impl<'a> DrainExecutor<'a> {
         self.calls.push(call.boxed());
     }
 
+    /// A call that asks a pod to leave.
+    fn leaves(&mut self, call: impl Future<Output = Event> + Send + 'static) {
+        self.calls.push(self.cluster.to_its_end(call).boxed());
+    }
+
     fn perform(&mut self, effect: Effect) -> Option<AttemptOutcome> {
         let (cluster, order) = (self.cluster, self.order);
         match effect {
@@ -173,19 +178,26 @@ impl<'a> DrainExecutor<'a> {
                 self.call(async move { look(cluster, order, &sets, turn, storage).await });
             }
             Effect::Evict(pod) => {
-                self.call(async move { answered(pod.uid.clone(), evict::evict(cluster, &pod, false).await) });
+                let cluster = cluster.clone();
+                self.leaves(
+                    async move { answered(pod.uid.clone(), evict::evict(&cluster, &pod, false).await) },
+                );
             }
             Effect::Surge(surge) => self.call(async move {
                 let answer = surge::surge(cluster, &order.node, order.rules.surge, &surge).await;
                 Event::Surged { uid: surge.pod.uid, answer: answer.map_err(CallFailure::from) }
             }),
-            Effect::Remove(guarded) => self.call(async move {
-                let reply = remove::claim_and_delete(cluster, &guarded).await;
-                answered(guarded.pod.uid, reply)
-            }),
+            Effect::Remove(guarded) => {
+                let cluster = cluster.clone();
+                self.leaves(async move {
+                    let reply = remove::claim_and_delete(&cluster, &guarded).await;
+                    answered(guarded.pod.uid, reply)
+                });
+            }
             Effect::Delete(pod) => {
-                self.call(
-                    async move { answered(pod.uid.clone(), remove::delete(cluster, &pod, false).await) },
+                let cluster = cluster.clone();
+                self.leaves(
+                    async move { answered(pod.uid.clone(), remove::delete(&cluster, &pod, false).await) },
                 );
             }
             Effect::Inspect { namespace, budget, selector, shared } => self.call(async move {
@@ -243,7 +255,11 @@ async fn look(
         node::read(cluster, &order.node, &order.device_uuid),
         storage
     );
-    let seen = pods.and_then(|pods| Ok((pods, node?, storage?))).map_err(CallFailure::from);
+    let node = node.map_err(|error| {
+        if error.is_not_found() { streams::gone(&order.node) } else { CallFailure::from(error) }
+    });
+    let seen = pods.map_err(CallFailure::from);
+    let seen = seen.and_then(|pods| Ok((pods, node?, storage.map_err(CallFailure::from)?)));
     Event::Looked { turn, seen }
 }
 

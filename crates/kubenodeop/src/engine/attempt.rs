@@ -3,6 +3,8 @@
 //! Not here: the way of a single pod (`pod_table`, `track`), making calls, counting attempts (zedkube). Sources: goals
 //! D5, D18; spec/agents.md 4.3 and 4.4. Pure: no clock, no I/O, no task.
 
+mod node;
+
 use std::time::Duration;
 
 use step::{Core, Inserted as _, Mono};
@@ -46,6 +48,8 @@ pub struct Engine {
     guard: LastCopyGuard,
     /// Our node when it was last seen.
     node: Option<NodeMark>,
+    /// Its object was deleted since.
+    node_gone: Option<CallFailure>,
     /// Whether it has the control plane or etcd.
     server: Option<bool>,
     /// The pods of the node have been read.
@@ -86,6 +90,7 @@ impl Engine {
             volumes: Detaching::new(rules.volumes, marks.volumes),
             guard: LastCopyGuard::new(rules.last_copy, rules.last_copy_pass.clone(), marks.storage),
             node: None,
+            node_gone: None,
             server: None,
             listed: false,
             rules,
@@ -116,7 +121,7 @@ impl Engine {
 
     /// The attempt as it stands.
     pub fn progress(&self, now: Mono) -> Progress {
-        let trouble = self.trouble.as_ref().or_else(|| self.guard.trouble());
+        let trouble = self.node_gone.as_ref().or(self.trouble.as_ref()).or_else(|| self.guard.trouble());
         Progress {
             phase: self.phase(),
             tier: self.roster.book.open_tier(),
@@ -153,6 +158,10 @@ impl Engine {
     }
 
     fn blockers(&self, now: Mono) -> Vec<AttemptBlocker> {
+        if self.node_gone.is_some() {
+            // Nothing else is worth a person's time before it is back.
+            return Vec::new();
+        }
         let mut all = self.roster.blockers(now);
         all.extend(self.guard.blockers());
         all
@@ -232,60 +241,12 @@ impl Engine {
         match failure.reply.class() {
             // The node is not there, or the lists are not for us: nothing here can fix it.
             ReplyClass::Permanent | ReplyClass::Done => self.refused(now, RefusedCall::Look, failure),
-            ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient => {
+            ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient | ReplyClass::Denied => {
                 self.look_tries = self.look_tries.saturating_add(1);
                 self.look =
                     CallState::Due(now + self.pace.pause(self.look_tries, failure.reply.retry_after()));
                 self.trouble = Some(failure);
             }
-        }
-    }
-
-    /// Our node as it is now.
-    fn node(&mut self, now: Mono, node: &NodeFacts, effects: &mut Vec<Effect>) {
-        self.node = Some(NodeMark::from(node));
-        self.server = Some(node.is_server());
-        self.roster.hear_kubelet(now, node);
-        if node.unschedulable {
-            if !self.roster.counts_returns() {
-                self.roster.count_returns(Some(now + PLACED_BEFORE));
-            }
-        } else {
-            self.roster.count_returns(None);
-            self.empty_since = None;
-            if self.cordon == CallState::Idle {
-                self.roster.bump();
-                self.cordon = CallState::Due(now.max(self.cordon_from));
-                effects.push(Effect::Say(AttemptLogEvent::Uncordoned));
-            }
-        }
-    }
-
-    fn cordoned(&mut self, now: Mono, result: Result<bool, CallFailure>) {
-        self.roster.bump();
-        self.empty_since = None;
-        self.cordon = CallState::Idle;
-        match result {
-            Ok(written) => {
-                self.cordon_tries = 0;
-                self.cordon_from = now + CORDON_AGAIN;
-                self.recordons = self.recordons.saturating_add(u32::from(written));
-                self.roster.count_returns(Some(now + PLACED_BEFORE));
-                // What the watch said while the call was under way was not listened to.
-                if self.look == CallState::Idle {
-                    self.look = CallState::Due(now);
-                }
-            }
-            Err(failure) => match failure.reply.class() {
-                ReplyClass::Permanent | ReplyClass::Done => self.refused(now, RefusedCall::Cordon, failure),
-                ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient => {
-                    self.cordon_tries = self.cordon_tries.saturating_add(1);
-                    // At most 4 s, so that the cordon is back within 5 s once it can be.
-                    let pause = self.pace.pause(self.cordon_tries.min(3), failure.reply.retry_after());
-                    self.cordon = CallState::Due(now + pause);
-                    self.trouble = Some(failure);
-                }
-            },
         }
     }
 
@@ -443,6 +404,7 @@ impl Core for Engine {
             Event::Storage(seen) => self.guard.take_view(seen),
             Event::Containers(without) => self.roster.containers(now, &without, &mut effects),
             Event::Node(node) => self.node(now, &node, &mut effects),
+            Event::NodeGone(failure) => self.node_is_gone(failure),
             Event::Cordoned(result) => self.cordoned(now, result),
             Event::Trouble(failure) => self.trouble = Some(failure),
             Event::Tick => {}

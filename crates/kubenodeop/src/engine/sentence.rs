@@ -13,6 +13,7 @@ use crate::plan::budget::BudgetFacts;
 use crate::plan::held;
 use crate::plan::unhealthy::UnhealthyPod;
 use crate::progress::{AttemptBlocker, BlockCode};
+use kubeapi::names::listed;
 
 /// What holds the pod, when something does.
 pub(super) fn blocker(
@@ -63,9 +64,17 @@ pub(super) fn blocker(
             (code, reason, refusal.since)
         }
         (PodState::Going { since }, _) if track.overdue_at().is_some_and(|at| at <= now) => {
-            let grace = track.facts.grace.as_secs();
-            let runs = if track.lives { "; its containers still run" } else { "" };
-            let reason = format!("pod {pod} was asked to end and is still there after its {grace} s{runs}");
+            let reason = match track.facts.finalizers.as_slice() {
+                [] => {
+                    let grace = track.facts.grace.as_secs();
+                    let runs = if track.lives { "; its containers still run" } else { "" };
+                    format!("pod {pod} was asked to end and is still there after its {grace} s{runs}")
+                }
+                held => format!(
+                    "pod {pod} was asked to end; its object stays for finalizer {}",
+                    listed(held, ", ")
+                ),
+            };
             (BlockCode::SlowToEnd, reason, *since)
         }
         (PodState::Going { since }, _)
@@ -116,9 +125,10 @@ fn refused(track: &PodTrack, refusal: &PodRefusal, spaces: &NamespaceBudgets) ->
         BlockCode::NamespaceEnding => held::by_namespace(pod, text),
         BlockCode::Throttled => format!("pod {pod} is retried: the API server is throttling (429): {text}"),
         BlockCode::ApiTrouble => format!("pod {pod} is retried: its eviction failed: {text}"),
-        BlockCode::Refused | BlockCode::Unauthorized | BlockCode::Webhook => {
-            format!("pod {pod} cannot be evicted: {text}")
+        BlockCode::Webhook | BlockCode::Admission => {
+            format!("pod {pod} is not admitted to leave yet, and asked again: {text}")
         }
+        BlockCode::Refused | BlockCode::Unauthorized => format!("pod {pod} cannot be evicted: {text}"),
         BlockCode::SlowToEnd
         | BlockCode::LongGrace
         | BlockCode::KubeletSilent

@@ -285,7 +285,13 @@ impl PodTrack {
             || (self.told
                 && matches!(
                     self.code(),
-                    Some(BlockCode::Budget | BlockCode::ManyBudgets | BlockCode::NamespaceEnding)
+                    Some(
+                        BlockCode::Budget
+                            | BlockCode::ManyBudgets
+                            | BlockCode::NamespaceEnding
+                            | BlockCode::Webhook
+                            | BlockCode::Admission
+                    )
                 ))
     }
 

@@ -206,6 +206,8 @@ pub enum Event {
     Containers(Result<BTreeSet<PodUid>, String>),
     /// Our node as it is now.
     Node(NodeFacts),
+    /// Its object is not there any more, in words with what a person can do.
+    NodeGone(CallFailure),
     /// The answer to [`Effect::Cordon`]: whether it had to be written.
     Cordoned(Result<bool, CallFailure>),
     /// A watch fails; it continues by itself.

@@ -28,6 +28,9 @@ use kubeapi::nodes::{self, FIELD_MANAGER, api, signed};
 use kubeapi::watch::WatchScope;
 use step::Mono;
 
+/// So often a node is read and written when others, as its kubelet, are faster each time.
+const RACES: usize = 5;
+
 /// What [`cordon`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cordoned {
@@ -83,12 +86,33 @@ pub async fn others(cluster: &ApiClient, own: &NodeName) -> Result<Vec<NodeFacts
     Ok(all?.into_iter().filter(|node| node.name != *own).collect())
 }
 
+/// Reads and writes at once again as long as somebody else has written in between, [`RACES`] times at most.
+async fn raced<T, F: Future<Output = Result<T, Error>>>(step: impl Fn() -> F) -> Result<T, Error> {
+    for _ in 1..RACES {
+        match step().await {
+            Err(error) if error.is_conflict() => {}
+            done => return done,
+        }
+    }
+    step().await
+}
+
 /// Makes the node unschedulable in the name of `owner`, by one patch of flag and annotation that names the
-/// resource version. A foreign cordon is left as it is; a mark of ours that is left on it is taken off.
+/// resource version. A foreign cordon is left as it is; a mark of ours that is left on it is taken off. A lost race is run
+/// again at once.
 ///
 /// # Errors
-/// As [`read`]; a lost race is [`Error::is_conflict`], and the caller counts its tries.
+/// As [`read`]; the caller counts its tries.
 pub async fn cordon(
+    cluster: &ApiClient,
+    name: &NodeName,
+    device_uuid: &str,
+    owner: &CordonAnnotation,
+) -> Result<Cordoned, Error> {
+    raced(|| cordon_once(cluster, name, device_uuid, owner)).await
+}
+
+async fn cordon_once(
     cluster: &ApiClient,
     name: &NodeName,
     device_uuid: &str,
@@ -122,11 +146,20 @@ pub async fn cordon(
 
 /// Makes the node schedulable again if the cordon is ours, by one patch that removes flag and annotation and
 /// names the resource version. An annotation that somebody's uncordon left behind is removed too. What a drain before
-/// this boot has recorded of volumes stays for as long as the boot lasts.
+/// this boot has recorded of volumes stays for as long as the boot lasts. A lost race is run again at once.
 ///
 /// # Errors
 /// As [`cordon`].
 pub async fn uncordon_own(
+    cluster: &ApiClient,
+    name: &NodeName,
+    device_uuid: &str,
+    boot: (&str, Mono),
+) -> Result<Uncordoned, Error> {
+    raced(|| uncordon_once(cluster, name, device_uuid, boot)).await
+}
+
+async fn uncordon_once(
     cluster: &ApiClient,
     name: &NodeName,
     device_uuid: &str,

@@ -258,14 +258,25 @@ async fn r4_our_mark_is_taken_off_somebody_elses_cordon_and_the_cordon_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn d17_a_lost_race_is_a_conflict_for_the_caller_to_count() {
-    let answers =
-        vec![mock::object(&node_object(false, None)), mock::status(409, "the object has been modified")];
-    let (cluster, calls) = mock::cluster(answers);
-    let error = cordon(&cluster, &name(), DEVICE, &owner()).await.unwrap_err();
-    assert!(error.is_conflict() && error.is_retryable());
-    assert_eq!(error.line(), "cordon node n1: the server answered 409: the object has been modified");
-    assert_eq!(calls.lines().len(), 2, "no try of its own");
+async fn d17_a_lost_race_is_run_again_at_once_with_what_is_read_then_and_not_for_ever() {
+    let lost = || mock::status(409, "the object has been modified");
+    let open = || mock::object(&node_object(false, None));
+    // By then somebody else has cordoned it.
+    let theirs = mock::object(&node_object(true, None));
+    let (cluster, calls) = mock::cluster(vec![open(), lost(), open(), lost(), theirs]);
+    assert_eq!(cordon(&cluster, &name(), DEVICE, &owner()).await.unwrap(), Cordoned::Foreign);
+    assert_eq!(calls.lines().len(), 5);
+    let (cluster, calls) = mock::server(move |call| {
+        if call.line.starts_with("GET") { mock::object(&node_object(true, Some(OURS))) } else { lost() }
+    });
+    let error = uncordon_own(&cluster, &name(), DEVICE, NOW).await.unwrap_err();
+    assert!(
+        error.is_conflict() && error.is_retryable() && !error.next_step().contains("log"),
+        "{}",
+        error.advice()
+    );
+    assert_eq!(error.line(), "uncordon node n1: the server answered 409: the object has been modified");
+    assert_eq!(calls.lines().len(), 10);
 }
 
 #[tokio::test(start_paused = true)]

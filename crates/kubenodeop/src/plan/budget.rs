@@ -6,8 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
-use kubeapi::names::PodRef;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kubeapi::names::{PodRef, listed};
+
+/// So long Kubernetes counts a pod as disrupted whose eviction it has accepted and that is not ending (the disruption
+/// controller's `DeletionTimeout`).
+const COUNTED: Duration = Duration::from_mins(2);
 
 /// One budget and its numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +34,8 @@ pub struct BudgetFacts {
     pub expected: i32,
     /// Why Kubernetes cannot count its pods, so that it never gets room; empty when it can.
     pub uncounted: String,
+    /// Pods that are counted as disrupted although they may be Ready, and until when; empty where none are.
+    pub granted: String,
     /// It lets each pod pass that is not Ready (`unhealthyPodEvictionPolicy: AlwaysAllow`).
     pub lenient: bool,
 }
@@ -108,6 +116,14 @@ impl Selector {
     }
 }
 
+/// Pods that a budget counts as disrupted since these times, and until when: `w-5, w-9 until 11:14:02 UTC`.
+pub(crate) fn granted(claims: Option<&BTreeMap<String, Time>>) -> String {
+    let Some(last) = claims.into_iter().flatten().map(|(_, at)| at.0).max() else { return String::new() };
+    let names: Vec<String> = claims.into_iter().flatten().map(|(name, _)| name.clone()).collect();
+    let until = last.checked_add(COUNTED).unwrap_or(last);
+    format!("{} until {}", listed(&names, ", "), until.strftime("%H:%M:%S UTC"))
+}
+
 impl BudgetFacts {
     /// Whether the budget guards a pod with these labels.
     pub fn guards(&self, labels: &BTreeMap<String, String>) -> bool {
@@ -182,8 +198,18 @@ impl Budgets {
 /// For a person: name and numbers.
 impl fmt::Display for BudgetFacts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { namespace, name, allowed, healthy, desired, expected, uncounted, selector: _, lenient: _ } =
-            self;
+        let Self {
+            namespace,
+            name,
+            allowed,
+            healthy,
+            desired,
+            expected,
+            uncounted,
+            granted,
+            selector: _,
+            lenient: _,
+        } = self;
         write!(out, "PodDisruptionBudget {namespace}/{name} allows ")?;
         match allowed {
             ..=0 => write!(out, "no disruption")?,
@@ -191,6 +217,9 @@ impl fmt::Display for BudgetFacts {
             more => write!(out, "{more} disruptions")?,
         }
         write!(out, ": {healthy} of {expected} pods healthy, {desired} required")?;
+        if *allowed <= 0 && !granted.is_empty() {
+            write!(out, "; a disruption that was granted and not used is counted for {granted}")?;
+        }
         if uncounted.is_empty() { Ok(()) } else { write!(out, "; its pods cannot be counted: {uncounted}") }
     }
 }
@@ -201,6 +230,22 @@ pub(crate) mod tests {
 
     fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn t13_a_disruption_that_was_granted_and_not_used_explains_a_budget_without_room_though_all_are_ready() {
+        let at = |time: &str| Time(time.parse().unwrap());
+        let claims =
+            [("w-5".to_owned(), at("2026-03-14T11:12:02Z")), ("w-9".to_owned(), at("2026-03-14T11:11:00Z"))];
+        let facts = BudgetFacts { granted: granted(Some(&claims.into())), ..budget("w", [0, 10, 10, 12]) };
+        assert_eq!(
+            facts.to_string(),
+            "PodDisruptionBudget shop/w allows no disruption: 10 of 12 pods healthy, 10 required; a disruption that was \
+             granted and not used is counted for w-5, w-9 until 11:14:02 UTC"
+        );
+        assert_eq!(granted(Some(&BTreeMap::new())), "");
+        let roomy = BudgetFacts { allowed: 1, ..facts };
+        assert!(!roomy.to_string().contains("granted"), "{roomy}");
     }
 
     #[test]
@@ -245,6 +290,7 @@ pub(crate) mod tests {
             expected,
             uncounted: String::new(),
             lenient: false,
+            granted: String::new(),
         }
     }
 

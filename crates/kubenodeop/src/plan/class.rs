@@ -59,6 +59,8 @@ pub struct PodFacts {
     pub claims: Vec<String>,
     /// It tolerates the taint of a cordon, so a replacement pod may be scheduled here again.
     pub tolerates_cordon: bool,
+    /// Who has to agree before its object goes.
+    pub finalizers: Vec<String>,
 }
 
 /// The controller of a pod, as far as a drain cares.
@@ -161,6 +163,7 @@ pub(crate) mod tests {
             priority: 0,
             claims: Vec::new(),
             tolerates_cordon: false,
+            finalizers: Vec::new(),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Not here: the sentence with names and numbers, which whoever finds the reason writes. Source: goals O2.
 //! Pure: no clock, no I/O, no task.
 
-use kubeapi::reply::{RefusedBy, Reply};
+use kubeapi::reply::{DeniedBy, RefusedBy, Reply};
 
 step::named! {
     /// Why a pod does not leave.
@@ -24,6 +24,8 @@ step::named! {
         Unauthorized = "unauthorized",
         /// An admission webhook denies it, or does not answer the server.
         Webhook = "webhook",
+        /// An admission policy or plugin of the server denies it, as a ValidatingAdmissionPolicy or a quota.
+        Admission = "admission",
         /// It was asked to end and takes longer than its grace period.
         SlowToEnd = "slow-to-end",
         /// It was asked to end, and its grace period passes the limit of the attempt or the drain.
@@ -76,7 +78,8 @@ impl BlockCode {
             Reply::NamespaceEnding { .. } => Self::NamespaceEnding,
             Reply::Throttle { .. } => Self::Throttled,
             Reply::Permanent { by: RefusedBy::Credentials, .. } => Self::Unauthorized,
-            Reply::Permanent { by: RefusedBy::Webhook, .. } | Reply::Unanswered { .. } => Self::Webhook,
+            Reply::Denied { by: DeniedBy::Webhook, .. } | Reply::Unanswered { .. } => Self::Webhook,
+            Reply::Denied { by: DeniedBy::Policy | DeniedBy::Plugin, .. } => Self::Admission,
             Reply::Permanent { by: RefusedBy::Role | RefusedBy::Other, .. } => Self::Refused,
             Reply::Done
             | Reply::NotFound { .. }
@@ -92,7 +95,6 @@ impl BlockCode {
         match self {
             Self::Unauthorized
             | Self::Refused
-            | Self::Webhook
             | Self::CannotMove
             | Self::Unreadable
             | Self::KubeletSilent => 0,
@@ -104,7 +106,7 @@ impl BlockCode {
             | Self::AllCordoned
             | Self::NoRoom
             | Self::VolumeFull => 1,
-            Self::ManyBudgets => 2,
+            Self::Webhook | Self::Admission | Self::ManyBudgets => 2,
             Self::NoOtherNode => 3,
             Self::Sticky => 4,
             Self::OverTime => 5,
@@ -164,7 +166,8 @@ impl BlockCode {
             }
             Self::SlowToEnd => {
                 return format!(
-                    "check its finalizers and the kubelet of this node: `kubectl -n {namespace} describe pod {name}`"
+                    "check the kubelet of this node, or the controller of the finalizer that the reason names, which alone may \
+                     remove it: `kubectl -n {namespace} describe pod {name}`"
                 );
             }
             Self::LongGrace => return sooner_step(namespace, name),
@@ -178,15 +181,7 @@ impl BlockCode {
                     "wait for the migration: `kubectl -n {namespace} get virtualmachineinstancemigrations` shows it"
                 );
             }
-            Self::CannotMove => {
-                return format!(
-                    "make it migratable (`kubectl -n {namespace} describe virtualmachineinstance {name}` says what lacks), \
-                     shut it down (`virtctl stop -n {namespace} {name}`), or let the drain do that: `kubectl -n \
-                     {namespace} annotate --overwrite virtualmachineinstance {name} \
-                     pillar-rs/drain-policy=migrate-or-shutdown`; a node selector is changed on its VirtualMachine, not \
-                     on the instance"
-                );
-            }
+            Self::CannotMove => return move_step(namespace, name),
             Self::Unreadable => {
                 return format!(
                     "look at the member that the reason names: `kubectl -n {namespace} get \
@@ -215,6 +210,10 @@ impl BlockCode {
                 "fix the admission webhook that the reason names, or have it admit evictions: `kubectl get \
                  validatingwebhookconfigurations,mutatingwebhookconfigurations`"
             }
+            Self::Admission => {
+                "change the admission policy, quota or plugin that the reason names, or have it admit evictions: `kubectl get \
+                 validatingadmissionpolicies,validatingadmissionpolicybindings`"
+            }
             Self::Sticky => "remove the toleration for a cordon, or the fixed node name, from the workload",
         }
         .to_owned()
@@ -240,5 +239,16 @@ fn sooner_step(namespace: &str, name: &str) -> String {
     format!(
         "once it is ending, have it end sooner: `kubectl -n {namespace} delete pod {name} --grace-period=60`; for the next \
          time set a smaller terminationGracePeriodSeconds in its workload"
+    )
+}
+
+/// What a person can do about a virtual machine that can neither be moved nor shut down.
+fn move_step(namespace: &str, name: &str) -> String {
+    format!(
+        "make it migratable (`kubectl -n {namespace} describe virtualmachineinstance {name}` says what lacks), \
+                     shut it down (`virtctl stop -n {namespace} {name}`), or let the drain do that: `kubectl -n \
+                     {namespace} annotate --overwrite virtualmachineinstance {name} \
+                     pillar-rs/drain-policy=migrate-or-shutdown`; a node selector is changed on its VirtualMachine, not \
+                     on the instance"
     )
 }

@@ -154,14 +154,14 @@ async fn a_node_uncordoned_in_mid_drain_is_cordoned_again_and_ends_empty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nine_lost_races_and_then_a_cordon() {
+async fn a_node_that_others_write_at_the_same_time_is_cordoned_and_uncordoned_without_a_pause() {
     let (sim, cluster) = cluster(2).await;
-    sim.faults().script("PATCH", "/api/v1/nodes/n1", 9, ScriptedFault::status(409, "Conflict"));
-    for _ in 0..9 {
-        let error = node::cordon(&cluster, &n1(), DEVICE, &owner()).await.unwrap_err();
-        assert!(error.is_conflict() && error.is_retryable(), "{}", error.line());
-    }
+    let stale = || ScriptedFault::recorded("stale-version").unwrap();
+    sim.faults().script("PATCH", "/api/v1/nodes/n1", 4, stale());
     cordoned(&cluster).await;
+    assert_eq!(sim.faults().count("PATCH", "/nodes/n1"), 5);
+    sim.faults().script("PATCH", "/api/v1/nodes/n1", 4, stale());
+    node::uncordon_own(&cluster, &n1(), DEVICE, ("b1", clock()())).await.unwrap();
     assert_eq!(sim.faults().count("PATCH", "/nodes/n1"), 10);
 }
 

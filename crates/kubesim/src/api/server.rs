@@ -76,11 +76,10 @@ impl SimService {
             Some(ScriptedFault::Hang) => std::future::pending().await,
             Some(ScriptedFault::Cut) => return Err(std::io::Error::other("scripted cut")),
             Some(ScriptedFault::Status { code, reason, message, retry_after }) => {
-                let mut response = json(code, &Failure::new(code, &reason, message).status())?;
-                if let Some(secs) = retry_after {
-                    response.headers_mut().insert(http::header::RETRY_AFTER, secs.into());
-                }
-                return Ok(response);
+                return failed(code, &Failure::new(code, &reason, message).status(), retry_after);
+            }
+            Some(ScriptedFault::Recorded { code, status, retry_after }) => {
+                return failed(code, &status, retry_after);
             }
         }
         let is_health = ["/readyz", "/healthz", "/livez"].contains(&parts.uri.path());
@@ -122,6 +121,18 @@ impl SimService {
             }
         }
     }
+}
+
+fn failed(
+    code: u16,
+    status: &serde_json::Value,
+    retry_after: Option<u64>,
+) -> Result<Response<SimBody>, std::io::Error> {
+    let mut response = json(code, status)?;
+    if let Some(secs) = retry_after {
+        response.headers_mut().insert(http::header::RETRY_AFTER, secs.into());
+    }
+    Ok(response)
 }
 
 fn json(code: u16, value: &serde_json::Value) -> Result<Response<SimBody>, std::io::Error> {

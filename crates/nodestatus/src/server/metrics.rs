@@ -288,6 +288,7 @@ pillar_drain_history_repairs{kind=\"void\"} 1";
             Reply::ManyBudgets { text: text.clone() },
             Reply::Throttle { text: text.clone(), retry_after },
             Reply::NamespaceEnding { text: text.clone() },
+            Reply::Denied { text: text.clone(), by: kubeapi::reply::DeniedBy::Webhook, retry_after },
             Reply::Transient { text: text.clone(), retry_after },
             Reply::Permanent { text, by: kubeapi::reply::RefusedBy::Other },
         ];

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 /// Answers to calls that ask pods to leave; any other is `other`.
-pub(super) const REPLIES: [&str; 13] = [
+pub(super) const REPLIES: [&str; 14] = [
     "accepted",
     "gone",
     "other-pod",
@@ -17,6 +17,7 @@ pub(super) const REPLIES: [&str; 13] = [
     "many-budgets",
     "throttled",
     "namespace-ending",
+    "denied",
     "api-trouble",
     "refused",
 ];

@@ -69,7 +69,7 @@ pub struct NodeDrainProgress {
     pub evicted: u32,
     /// Answers of the server to calls of this attempt that ask pods to leave, counted by word: `accepted`, `gone`,
     /// `other-pod`, `conflict`, `expired`, `budget`, `moving`, `cannot-move`, `many-budgets`, `throttled`,
-    /// `namespace-ending`, `api-trouble`, `refused`.
+    /// `namespace-ending`, `denied`, `api-trouble`, `refused`.
     pub replies: BTreeMap<String, u32>,
     /// How often the node was found uncordoned in this drain and was cordoned again.
     pub recordons: u32,

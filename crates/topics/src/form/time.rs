@@ -140,6 +140,14 @@ impl fmt::Display for GoTime {
     }
 }
 
+impl GoTime {
+    /// For a person, in UTC and without fractions of a second, as `2026-03-14 11:14:58 UTC`.
+    #[must_use]
+    pub fn shown(self) -> String {
+        Offset::UTC.to_datetime(self.instant).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+    }
+}
+
 impl fmt::Debug for GoTime {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, out)

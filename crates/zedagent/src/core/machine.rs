@@ -348,8 +348,8 @@ impl Zedagent {
         match self.ask_from {
             Some(from) if now < from || planted(Fault::A4NotAgain) => OperationGate::Wait {
                 waiting_for: format!(
-                    "the next try, {}, after {} failed drains",
-                    self.wall(from),
+                    "the next try at {}, failed drains: {}",
+                    self.wall(from).shown(),
                     self.failures
                 ),
                 next_step: "`zedbox drain status` says what to fix; to go ahead without a drain: `zedbox drain force complete \

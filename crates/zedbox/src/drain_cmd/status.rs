@@ -13,8 +13,8 @@ use super::text::{RowWeight, Sheet, number, paragraph, row};
 use super::view::DrainView;
 use super::voice::Voice;
 use super::words::{
-    headline, leave_words, live_words, next_step, pause_words, preflight_rows, progress_rows, request_words,
-    update_words,
+    headline, leave_words, live_words, next_step, operation, pause_words, preflight_rows, progress_rows,
+    request_words, update_words,
 };
 use crate::Exit;
 use crate::args::{Output, StatusOptions};
@@ -104,7 +104,7 @@ pub(super) fn sheet(seen: &DrainView, now: GoTime, columns: usize) -> Sheet {
         } else {
             format!("; without a drain: {}", pending.skip)
         };
-        let text = format!("{op} {} waits for {}{skip}", pending.counter, pending.waiting_for);
+        let text = format!("{} waits for {}{skip}", operation(op, pending.counter), pending.waiting_for);
         add(RowWeight::Cause, "pending", &text);
     }
     for update in seen.updates.values() {

@@ -382,10 +382,15 @@ pub(super) fn phase_words(seen: &DrainView) -> String {
     let idle =
         seen.requests.is_empty() && matches!(status, DrainStatus::NotSupported | DrainStatus::NotRequested);
     match (idle, seen.pending().next(), seen.updates.values().next()) {
-        (true, Some(it), _) => format!("{said}; {} {} is pending", it.op.word(), it.counter),
+        (true, Some(it), _) => format!("{said}; {} is pending", operation(it.op.word(), it.counter)),
         (true, None, Some(it)) => format!("{said}; OS update {} is pending", it.base_os_version),
         (true, None, None) | (false, ..) => said.to_owned(),
     }
+}
+
+/// The operation, with the controller's counter where the controller has ordered it.
+pub(in crate::drain_cmd) fn operation(op: &str, counter: u32) -> String {
+    if counter == 0 { op.to_owned() } else { format!("{op} {counter}") }
 }
 
 fn at_work(seen: &DrainView, status: DrainStatus) -> &'static str {

@@ -62,10 +62,13 @@ async fn cluster() -> Sim {
         ("kubevirt.io/v1", "VirtualMachineInstanceMigration", "shop"),
         ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", ""),
         ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", ""),
+        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", ""),
+        ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", ""),
     ] {
         let metadata = json!({ "name": "one", "namespace": namespace });
         let one = json!({ "apiVersion": version, "kind": kind, "metadata": metadata });
-        sim.apply(&format!("{version}/{}s", kind.to_lowercase()), one);
+        let plural = format!("{}s", kind.to_lowercase()).replace("ys", "ies");
+        sim.apply(&format!("{version}/{plural}"), one);
     }
     let proved = json!([{ "type": "pillar-rs/Drained", "status": "True" }]);
     assert!(sim.edit("nodes", "", "edge-node-1", |node| {

@@ -51,7 +51,7 @@ pub enum Event {
     /// Findings of that look which a person has it pass, who and why.
     Passed(RunId, String),
     /// Answer to [`Effect::Cordon`]: whose cordon it is, or why there is none.
-    Cordoned(RunId, Result<CordonOwner, String>),
+    Cordoned(RunId, Result<CordonOwner, CordonFailure>),
     /// How far [`Effect::Drain`] is.
     Draining(RunId, Box<Progress>),
     /// Whether the API answers: while [`Effect::Drain`] has trouble with it, and with each [`Effect::Probe`]. Throttled or
@@ -173,6 +173,21 @@ pub struct DrainSuccess {
     pub left: Vec<Left>,
 }
 
+/// Why a try to cordon failed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CordonFailure {
+    /// In one sentence.
+    pub why: String,
+    /// What a person can do, or empty.
+    pub next_step: String,
+}
+
+impl From<&str> for CordonFailure {
+    fn from(why: &str) -> Self {
+        Self { why: why.to_owned(), next_step: String::new() }
+    }
+}
+
 /// What keeps a drain from starting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartObstacle {
@@ -235,6 +250,8 @@ pub enum NodeLook {
     HasPods(CordonOwner, Vec<RemainingPod>),
     /// Cordoned by us in an earlier boot, and the gate is shut or the node not Ready.
     NotReady,
+    /// There is no such Node object, so no cordon of ours; in words, with what a person can do.
+    Gone(String),
 }
 
 /// A pod on our node that would have to leave, unless a rule leaves it in place.

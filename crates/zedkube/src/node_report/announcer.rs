@@ -274,7 +274,11 @@ fn held(progress: &NodeDrainProgress) -> Option<(NoticeKind, String)> {
 fn hold_words(kind: NoticeKind, what: &str, progress: &NodeDrainProgress) -> String {
     if let Some(first) = progress.blockers.first().filter(|_| kind == NoticeKind::Blocked) {
         let why = with_step(&first.reason, &first.next_step);
-        return format!("the drain for {what} is blocked: {} does not leave: {why}", first.subject());
+        let subject = first.subject();
+        if why.starts_with(&subject) {
+            return format!("the drain for {what} is blocked: {why}");
+        }
+        return format!("the drain for {what} is blocked: {subject} does not leave: {why}");
     }
     format!("the drain for {what} waits: {}", with_step(&progress.reason, &progress.next_step))
 }

@@ -367,9 +367,9 @@ impl Device {
         }
     }
 
-    /// Every write to our node fails with a conflict, `times` times.
-    pub(crate) fn conflicts(&self, times: u32) {
-        self.sim.faults().script("PATCH", "/api/v1/nodes/n1", times, ScriptedFault::status(409, "Conflict"));
+    /// Every write to our node fails, `times` times.
+    pub(crate) fn cordon_failures(&self, times: u32) {
+        self.sim.faults().script("PATCH", "/api/v1/nodes/n1", times, ScriptedFault::status(503, "Busy"));
     }
 
     /// The bare pod may not be evicted, `times` times: so often an attempt fails.
@@ -378,7 +378,7 @@ impl Device {
             "POST",
             "/pods/shell/eviction",
             times,
-            ScriptedFault::status(403, "Forbidden"),
+            ScriptedFault::recorded("eviction-without-role").unwrap(),
         );
     }
 

@@ -100,7 +100,9 @@ impl PodTable {
             }
             Err(failure) => match failure.reply.class() {
                 ReplyClass::Done => SecondCopy::Settled,
-                ReplyClass::Permanent => SecondCopy::Without(why_failed(track, &failure)),
+                ReplyClass::Permanent | ReplyClass::Denied => {
+                    SecondCopy::Without(why_failed(track, &failure))
+                }
                 ReplyClass::Budget | ReplyClass::Throttle | ReplyClass::Transient
                     if track.give_ups >= GIVE_UPS =>
                 {

@@ -39,7 +39,7 @@ use crate::progress::{AttemptBlocker, AttemptPhase, BlockCode, Left, Marks, Prog
 use crate::storage::StorageView;
 use kubeapi::names::{PodRef, PodUid};
 use kubeapi::nodes::CordonAnnotation;
-use kubeapi::reply::{RefusedBy, Reply};
+use kubeapi::reply::{DeniedBy, RefusedBy, Reply};
 
 fn node(open: bool) -> NodeFacts {
     of_cordon(if open { Cordon::None } else { Cordon::Ours(CordonAnnotation::default()) })

@@ -61,7 +61,6 @@ fn d16_what_was_refused_is_known_at_the_end_with_who_refused_and_each_refuser_ha
     let refusals = [
         (RefusedBy::Credentials, BlockCode::Unauthorized),
         (RefusedBy::Role, BlockCode::Refused),
-        (RefusedBy::Webhook, BlockCode::Webhook),
         (RefusedBy::Other, BlockCode::Refused),
     ];
     for (by, code) in refusals {
@@ -82,6 +81,29 @@ fn d16_what_was_refused_is_known_at_the_end_with_who_refused_and_each_refuser_ha
     let text = "500: failed calling webhook \"guard\"".to_owned();
     bench.reply("a", Reply::Unanswered { text, retry_after: None });
     assert_eq!((bench.blockers()[0].code, bench.end.clone()), (BlockCode::Webhook, None), "asked again");
+}
+
+#[test]
+fn t14_what_an_admission_denies_is_asked_again_at_the_pace_of_other_waits_with_a_code_of_its_own() {
+    let table = [
+        (DeniedBy::Webhook, BlockCode::Webhook, "validatingwebhookconfigurations"),
+        (DeniedBy::Policy, BlockCode::Admission, "validatingadmissionpolicies"),
+        (DeniedBy::Plugin, BlockCode::Admission, "quota"),
+    ];
+    for (by, code, step) in table {
+        let mut bench = Bench::started(vec![pod("a"), pod("b")]);
+        bench.leave("b");
+        let first = bench.now;
+        for asked in 1..=4 {
+            assert_eq!(bench.evicted_names().iter().filter(|it| **it == "a").count(), asked, "{by:?}");
+            bench.reply("a", Reply::Denied { text: "403: not now".to_owned(), by, retry_after: None });
+            let held = bench.blockers().remove(0);
+            assert_eq!((held.code, held.since), (code, first), "{by:?}");
+            assert!(held.next_step().contains(step) && held.reason.ends_with("403: not now"), "{held:?}");
+            bench.pass(secs(15));
+        }
+        assert_eq!((bench.progress().counts.blocked, bench.end.clone()), (1, None), "{by:?}");
+    }
 }
 
 #[test]

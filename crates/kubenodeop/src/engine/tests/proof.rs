@@ -217,3 +217,30 @@ fn d18_lists_wait_for_a_cordon_that_is_under_way() {
     bench.hear(Event::Cordoned(Ok(true)));
     assert_eq!(bench.asked.len(), 1);
 }
+
+#[test]
+fn k10_a_node_object_that_is_deleted_is_told_at_once_proves_nothing_and_is_cordoned_when_it_is_back() {
+    let mut bench = Bench::started(vec![pod("a"), pod("b")]);
+    bench.reply("a", budget_reply());
+    let gone =
+        || CallFailure { next_step: "restart k3s".into(), ..failed(Reply::NotFound { text: "gone".into() }) };
+    bench.hear(Event::NodeGone(gone()));
+    for _ in 0..3 {
+        let shown = bench.progress();
+        assert_eq!((shown.trouble.as_str(), shown.trouble_step.as_str()), ("call: gone", "restart k3s"));
+        assert_eq!((shown.blockers.len(), bench.end.clone()), (0, None));
+        // Other news does not hide it.
+        bench.hear(Event::Pod(pod("a")));
+        bench.pass(secs(20));
+    }
+    bench.hear(Event::Node(node(true)));
+    assert_eq!((bench.progress().trouble.as_str(), bench.cordons.len()), ("", 1));
+
+    let mut bench = Bench::started(vec![]);
+    bench.look();
+    bench.hear(Event::NodeGone(gone()));
+    bench.pass(secs(1));
+    let turn = bench.asked.pop().unwrap();
+    bench.hear(Event::Looked { turn, seen: Err(gone()) });
+    assert_eq!(bench.reason(), "call: gone");
+}

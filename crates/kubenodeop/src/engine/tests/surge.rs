@@ -78,13 +78,17 @@ fn refused(by: RefusedBy) -> CallFailure {
     failure(Reply::Permanent { text: "no".into(), by })
 }
 
+fn denied() -> CallFailure {
+    failure(Reply::Denied { text: "no".into(), by: DeniedBy::Webhook, retry_after: None })
+}
+
 #[test]
 fn d20_without_a_second_copy_the_pod_is_evicted_like_others_and_named_once_it_has_left() {
     let cases = [
         (Ok(SurgeAnswer::NotNeeded), ""),
         (Ok(SurgeAnswer::Without("it is paused".into())), "it is paused"),
         (Err(refused(RefusedBy::Role)), "read Deployment shop/web: no; the role pillar-rs-surge allows it"),
-        (Err(refused(RefusedBy::Webhook)), "read Deployment shop/web: no; ask its owner"),
+        (Err(denied()), "read Deployment shop/web: no; ask its owner"),
     ];
     for (answer, why) in cases {
         let mut bench = Bench::by(vec![copy("a")], rules());

@@ -164,6 +164,8 @@ fn at_work(progress: &NodeDrainProgress, what: &str) -> Judgement {
     let counts = progress.counts;
     if let Some(first) = progress.blockers.first() {
         let rest = match counts.blocked {
+            // Nothing of the pods keeps them.
+            _ if first.code == "kubelet-silent" => "the kubelet of this node is silent".to_owned(),
             0 => format!("{} cannot leave", first.subject()),
             1 => format!("1 of {} {} cannot leave", counts.total, noun(counts.total)),
             many => format!("{many} of {} pods cannot leave", counts.total),

@@ -21,6 +21,8 @@ use crate::drain_cmd::words::{name, next_step, phase_words};
 
 /// zedkube's lock is looked at.
 const SECOND: std::time::Duration = std::time::Duration::from_secs(1);
+/// Least time between two sentences about what is waited for.
+const SAY_AFTER: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Withdraws a person's own request, and waits.
 pub(in crate::drain_cmd) async fn run(
@@ -43,6 +45,8 @@ pub(in crate::drain_cmd) async fn run(
     follow = Follow::open(topic_root, clock).await;
     let until = WatchPatience::until(clock, options.timeout).until;
     let mut next_look: Mono = clock.now() + SECOND;
+    // What it waits for, where that takes longer than an uncordon does.
+    let (mut say_from, mut shown) = (clock.now() + SAY_AFTER, String::new());
     loop {
         if let Some((exit, words)) = end(follow.view()) {
             return said(voice, exit, &words);
@@ -64,6 +68,11 @@ pub(in crate::drain_cmd) async fn run(
             () = clock.sleep_until(Some(until.map_or(next_look, |it| it.min(next_look)))) => {
                 follow.look();
                 next_look = clock.now() + SECOND;
+                let words = why(follow.view());
+                if clock.now() >= say_from && words != shown {
+                    Voice::warn(&format!("waits for the node to be schedulable: {words}"));
+                    (say_from, shown) = (clock.now() + SAY_AFTER, words);
+                }
             }
         }
     }

@@ -243,7 +243,8 @@ impl CordonCleanup {
     ) -> Option<Voided> {
         let keeps = wanted != DesiredNode::Schedulable;
         let poll = now + node.limits.uncordon_poll();
-        self.seen |= seen.is_ok();
+        let gone = matches!(seen, Ok(NodeLook::Gone(_)));
+        self.seen |= seen.is_ok() && !gone;
         self.check = match seen {
             Ok(NodeLook::HasPods(_, pods)) if keeps => {
                 self.rest();
@@ -288,7 +289,11 @@ impl CordonCleanup {
                     .clone_into(&mut self.trouble);
                 CordonCheck::Due(poll)
             }
-            Err(trouble) => {
+            Ok(NodeLook::Gone(trouble)) | Err(trouble) => {
+                if gone && !keeps {
+                    self.cordon = CordonOwner::None;
+                    self.in_flight = CordonInFlight::No;
+                }
                 if self.trouble != trouble {
                     out.push(Effect::Say(DrainLogEvent::LookFailed(trouble.clone())));
                     self.trouble = trouble;

@@ -162,7 +162,7 @@ impl Drain {
             "the Kubernetes API was lost in the middle of the drain: no answer for {} s, since {}; {gone} of {total} \
              pods were gone: {}",
             now.since(since).as_secs(),
-            node.wall(since),
+            node.wall(since).shown(),
             silence.last.why
         );
         self.end(None, out);
@@ -184,7 +184,7 @@ impl Drain {
         let reason = format!(
             "no answer from the Kubernetes API at {address} since {}, for {} s, tried {tries} times: {why}; {gone} of \
              {total} pods were gone then",
-            node.wall(since),
+            node.wall(since).shown(),
             until.since(since).as_secs(),
         );
         let next_step = format!(

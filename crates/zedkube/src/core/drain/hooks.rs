@@ -13,7 +13,7 @@ use super::life::{Drain, DrainStepOutcome};
 use super::run::{DrainEnd, DrainRun};
 use super::words::{StateWords, words};
 use crate::core::context::NodeContext;
-use crate::core::facts::{DrainLogEvent, Effect};
+use crate::core::facts::{CordonFailure, DrainLogEvent, Effect};
 
 impl Drain {
     /// Hears that a hook is being called.
@@ -51,7 +51,7 @@ impl Drain {
 
     /// The next step is the cordon, after another look at the turn: what came before has taken its time.
     pub(super) fn go_to_cordon(&mut self, now: Mono) {
-        self.run = DrainRun::Cordoning { tried: 0, again: Some(now), trouble: String::new() };
+        self.run = DrainRun::Cordoning { tried: 0, again: Some(now), failure: CordonFailure::default() };
     }
 
     pub(super) fn hook_words(&self, running: &str, trouble: &str, node: &NodeContext) -> StateWords {

@@ -14,7 +14,7 @@ use super::resume::{EarlierWork, Resume, some};
 use super::run::{DrainEnd, DrainRun, PreflightState, Silence};
 use crate::core::answers::Answers;
 use crate::core::context::NodeContext;
-use crate::core::facts::{DrainLogEvent, Effect, RemainingPod, RunId};
+use crate::core::facts::{CordonFailure, DrainLogEvent, Effect, RemainingPod, RunId};
 
 /// How long the answer to whether the turn is still ours may take before the question is asked again.
 const CONFIRM_AGAIN: Duration = Duration::from_secs(30);
@@ -374,7 +374,7 @@ impl Drain {
             self.run = DrainRun::Entering { again: now + CONFIRM_AGAIN };
             return None;
         }
-        self.run = DrainRun::Cordoning { tried: 1, again: None, trouble: String::new() };
+        self.run = DrainRun::Cordoning { tried: 1, again: None, failure: CordonFailure::default() };
         // A look that removes a cordon of before must not remove this one.
         out.push(Effect::Cancel);
         self.send_cordon(node, out)
@@ -389,7 +389,7 @@ impl Drain {
     pub(crate) fn cordoned(
         &mut self,
         now: Mono,
-        result: Result<CordonOwner, String>,
+        result: Result<CordonOwner, CordonFailure>,
         node: &NodeContext,
         out: &mut Vec<Effect>,
     ) -> Option<DrainStepOutcome> {
@@ -406,14 +406,14 @@ impl Drain {
                 }
                 Some(DrainStepOutcome::Cordoned(owner))
             }
-            Err(trouble) => {
-                out.push(Effect::Say(DrainLogEvent::CordonFailed(tried, trouble.clone())));
+            Err(failure) => {
+                out.push(Effect::Say(DrainLogEvent::CordonFailed(tried, failure.why.clone())));
                 if tried < node.limits.cordon_tries {
                     let again = Some(now + node.limits.cordon_retry());
-                    self.run = DrainRun::Cordoning { tried, again, trouble };
+                    self.run = DrainRun::Cordoning { tried, again, failure };
                     return None;
                 }
-                Some(self.fail(DrainStatus::FailedCordon, DrainEnd::FailedCordon(trouble)))
+                Some(self.fail(DrainStatus::FailedCordon, DrainEnd::FailedCordon(failure)))
             }
         }
     }

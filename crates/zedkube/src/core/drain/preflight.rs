@@ -16,7 +16,7 @@ use topics::DrainStatus;
 use super::life::{Drain, DrainStepOutcome};
 use super::run::{DrainEnd, DrainRun, PreflightState};
 use crate::core::context::NodeContext;
-use crate::core::facts::{DrainLogEvent, Effect, StartObstacle};
+use crate::core::facts::{CordonFailure, DrainLogEvent, Effect, StartObstacle};
 use crate::limits::PROBE_PAUSE;
 
 /// Pause before it is looked again at what was found of pods; the node is looked at as often as it is tried to cordon it.
@@ -84,10 +84,14 @@ impl Drain {
         let due = match &mut self.preflight {
             PreflightState::Found { what, blockers, until, .. } if until.is_some_and(|at| now >= at) => {
                 let (reason, blockers) = (what.why.clone(), std::mem::take(blockers));
+                let next_step = what.next_step.clone();
                 let of_node = what.of_node;
                 self.preflight = PreflightState::Due;
                 if of_node {
-                    return Some(self.fail(DrainStatus::FailedCordon, DrainEnd::FailedCordon(reason)));
+                    return Some(self.fail(
+                        DrainStatus::FailedCordon,
+                        DrainEnd::FailedCordon(CordonFailure { why: reason, next_step }),
+                    ));
                 }
                 out.push(Effect::Say(DrainLogEvent::GivingUp(reason.clone())));
                 let last = Box::new(Progress { blockers, ..Progress::default() });

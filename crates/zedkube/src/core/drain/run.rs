@@ -6,7 +6,7 @@ use kubenodeop::{AttemptBlocker, Progress};
 use step::Mono;
 use topics::DrainStatus;
 
-use crate::core::facts::{DrainSuccess, StartObstacle, UnansweredCall};
+use crate::core::facts::{CordonFailure, DrainSuccess, StartObstacle, UnansweredCall};
 
 /// One drain, from the request to its end; each state holds what is valid in it.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,8 +51,8 @@ pub(crate) enum DrainRun {
         tried: u32,
         /// When the next try starts; `None` while an answer is awaited.
         again: Option<Mono>,
-        /// Why the last try failed, or empty.
-        trouble: String,
+        /// Why the last try failed; empty before it.
+        failure: CordonFailure,
     },
     /// The turn is its own, and all that is needed; it is looked at once more.
     Entering {
@@ -164,7 +164,7 @@ pub(crate) enum DrainEnd {
     /// Left out, for this reason.
     Skipped(String),
     /// Could not cordon.
-    FailedCordon(String),
+    FailedCordon(CordonFailure),
     /// Could not drain.
     FailedDrain { attempt: u32, reason: String, last: Box<Progress> },
     /// As it was before: before this agent restarted in the same boot, or before a request that has gone.
@@ -177,8 +177,9 @@ impl DrainRun {
         match self {
             Self::Idle => DrainStatus::NotRequested,
             Self::Taken { .. } | Self::OutsideWindow => DrainStatus::Requested,
-            Self::Waiting { .. } => floor.unwrap_or(DrainStatus::Requested),
-            Self::Probing { .. }
+            Self::Waiting { tried: 0, .. } => floor.unwrap_or(DrainStatus::Requested),
+            Self::Waiting { .. }
+            | Self::Probing { .. }
             | Self::Entering { .. }
             | Self::Hooks { .. }
             | Self::Cordoning { .. }
@@ -204,7 +205,10 @@ impl DrainRun {
 
     /// Why it failed, or empty.
     pub(super) fn failure(&self) -> String {
-        if let Self::Ended(DrainEnd::FailedCordon(reason) | DrainEnd::FailedDrain { reason, .. }) = self {
+        if let Self::Ended(
+            DrainEnd::FailedCordon(CordonFailure { why: reason, .. }) | DrainEnd::FailedDrain { reason, .. },
+        ) = self
+        {
             reason.clone()
         } else {
             String::new()

@@ -202,8 +202,8 @@ impl Drain {
             DrainRun::Ended(DrainEnd::Resumed(status)) if status.is_under_way() => None,
             DrainRun::Idle if !answers.knows_requests() => None,
             DrainRun::Idle => Some(withdrawn("this node takes no part in drains any more")),
-            DrainRun::Ended(DrainEnd::FailedCordon(why)) => {
-                Some((StepWord::Failed, DrainStatus::FailedCordon, why.clone()))
+            DrainRun::Ended(DrainEnd::FailedCordon(failure)) => {
+                Some((StepWord::Failed, DrainStatus::FailedCordon, failure.why.clone()))
             }
             DrainRun::Ended(
                 DrainEnd::Drained { .. }

@@ -6,7 +6,6 @@
 use outage::keeper::Ask;
 use outage::turn::record::Phase;
 use step::Mono;
-use topics::DrainStatus;
 
 use super::life::{Drain, DrainStepOutcome};
 use super::run::{DrainEnd, DrainRun};
@@ -55,7 +54,8 @@ impl Drain {
         None
     }
 
-    /// The API answers. It has to give this node a turn as well: that it never does ends like a cordon that fails.
+    /// The API answers. As long as it does not about the turn, because it throttles, refuses, or lists no such node, the
+    /// drain waits for that as for the API itself: nothing has been tried, and the keeper of the turn asks again.
     pub(super) fn reached(
         &mut self,
         now: Mono,
@@ -76,13 +76,12 @@ impl Drain {
             self.run = DrainRun::Waiting { tried: 0, again: None };
             return self.turn(now, node, out);
         };
-        let tried = tried + 1;
-        out.push(Effect::Say(DrainLogEvent::CordonFailed(tried, trouble.clone())));
-        out.push(Effect::Turn(Ask::Look));
-        if tried >= node.limits.cordon_tries {
-            return Some(self.fail(DrainStatus::FailedCordon, DrainEnd::FailedCordon(trouble)));
+        if tried == 0 {
+            out.push(Effect::Say(DrainLogEvent::WaitsForTurn(trouble)));
         }
-        self.run = DrainRun::Waiting { tried, again: Some(now + node.limits.cordon_retry()) };
+        out.push(Effect::Turn(Ask::Look));
+        let again = Some(now + node.limits.cordon_retry());
+        self.run = DrainRun::Waiting { tried: tried.saturating_add(1), again };
         None
     }
 

@@ -35,6 +35,10 @@ impl Drain {
             DrainRun::Idle => return None,
             DrainRun::Taken { .. } => words(DrainPhase::Checking, "request accepted", "nothing"),
             DrainRun::OutsideWindow => Self::window_words(node),
+            // It has answered, and not about the turn: that is waited for while it is asked again.
+            DrainRun::Probing { away, tried, .. } if away.trouble.is_empty() && *tried > 0 => {
+                self.waiting_words(node)
+            }
             DrainRun::Probing { away, .. } if away.trouble.is_empty() => {
                 words(DrainPhase::Checking, "checking whether the Kubernetes API is reachable", "nothing")
             }
@@ -58,13 +62,18 @@ impl Drain {
             DrainRun::Confirming { .. } => {
                 words(DrainPhase::Cordoning, "cordoned; confirming the turn", "nothing")
             }
-            DrainRun::Cordoning { trouble, .. } if trouble.is_empty() => {
+            DrainRun::Cordoning { failure, .. } if failure.why.is_empty() => {
                 words(DrainPhase::Cordoning, "making the node unschedulable", "nothing")
             }
-            DrainRun::Cordoning { tried, trouble, .. } => words(
+            DrainRun::Cordoning { tried, failure, .. } => words(
                 DrainPhase::Cordoning,
-                format!("try {tried} of {} to cordon failed: {trouble}", node.limits.cordon_tries),
-                "compare `kubectl get nodes` with the device's name, and look at the API server",
+                format!("try {tried} of {} to cordon failed: {}", node.limits.cordon_tries, failure.why),
+                if failure.next_step.is_empty() {
+                    "compare `kubectl get nodes` with the device's name, and look at the API server"
+                        .to_owned()
+                } else {
+                    format!("{}; it is tried again by itself", failure.next_step)
+                },
             ),
             DrainRun::Draining { now, .. } => match &self.silence {
                 Some(silence) => {
@@ -96,10 +105,14 @@ impl Drain {
             DrainRun::Ended(DrainEnd::Skipped(skip)) => {
                 words(DrainPhase::Skipped, format!("drain skipped: {skip}"), answers.after_complete())
             }
-            DrainRun::Ended(DrainEnd::FailedCordon(reason)) => words(
+            DrainRun::Ended(DrainEnd::FailedCordon(failure)) => words(
                 DrainPhase::FailedCordon,
-                format!("could not cordon: {reason}"),
-                format!("fix the cause that the reason names; {}", answers.after_failure()),
+                format!("could not cordon: {}", failure.why),
+                if failure.next_step.is_empty() {
+                    format!("fix the cause that the reason names; {}", answers.after_failure())
+                } else {
+                    format!("{}; {}", failure.next_step, answers.after_failure())
+                },
             ),
             DrainRun::Ended(DrainEnd::FailedDrain { reason, last, .. }) => words(
                 DrainPhase::FailedDrain,

@@ -211,26 +211,6 @@ fn r7_a_restart_keeps_the_cordon_until_the_turn_is_known_to_be_somebody_elses() 
 }
 
 #[test]
-fn an_api_that_answers_and_never_about_the_turn_ends_like_a_cordon_that_fails() {
-    let mut bench = idle();
-    bench.ask(&request(Requester::DeviceOp, 1));
-    bench.hear(waits(TurnRule::NotListed));
-    for _ in 0..200 {
-        if bench.status().0 == 6 {
-            break;
-        }
-        if has(&bench, |it| matches!(it, Effect::Probe(_))) {
-            let run = bench.run();
-            bench.hear(Event::Probed(run, Ok(())));
-        } else {
-            bench.wait();
-        }
-    }
-    assert_eq!(bench.status(), (6, 2));
-    assert!(bench.core.progress().reason.contains("node n2 holds a turn"));
-}
-
-#[test]
 fn u1_a_drain_does_not_continue_while_the_turn_is_waited_for_however_it_was_lost() {
     // The object of our node is another one: its keeper begins again.
     let (mut bench, _) = draining();

@@ -466,7 +466,7 @@ pub(super) fn ended(task: Task, well: bool, node: CordonOwner) -> Event {
         Task::Probe(run) => Event::Probed(run, if well { Ok(()) } else { Err(trouble()) }),
         Task::Cordon(run) => {
             let whose = if node == CordonOwner::Foreign { node } else { CordonOwner::Ours };
-            Event::Cordoned(run, if well { Ok(whose) } else { Err(trouble()) })
+            Event::Cordoned(run, if well { Ok(whose) } else { Err("trouble".into()) })
         }
         Task::Drain(run) => {
             let done = done_with(Vec::new());

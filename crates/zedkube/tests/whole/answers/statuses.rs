@@ -13,7 +13,7 @@ async fn life(by: Requester) -> Vec<String> {
     device.member(false);
     device.start().await;
     device.change(|device| device.member(true)).await;
-    device.conflicts(10);
+    device.cordon_failures(10);
     device.ask(by, 1).await;
     device.until(DrainStatus::FailedCordon, by, 1).await;
     device.refusals(5);

@@ -64,7 +64,12 @@ async fn u8_a_server_that_throttles_is_never_skipped() {
     device.ask(US, 1).await;
     device.pass(Duration::from_mins(40)).await;
     assert!(!device.diary.ever_complete(), "{:#?}", device.diary.lines());
-    assert_eq!((device.status(), device.progress().skip.as_str()), (status(6, 2), ""));
+    let progress = device.progress();
+    assert_eq!((device.status(), progress.skip.as_str()), (status(4, 2), ""));
+    assert!(progress.reason.contains("lease") && !progress.reason.contains("cordon"), "{}", progress.reason);
+    assert_eq!(device.diary.count("drain-cordon-failure"), 0);
+    device.sim.faults().clear();
+    device.until(DrainStatus::Complete, US, 1).await;
 }
 
 #[tokio::test(start_paused = true)]

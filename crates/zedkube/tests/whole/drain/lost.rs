@@ -58,7 +58,7 @@ async fn a_worker_whose_api_stays_silent_skips_the_rest_of_its_drain_and_says_so
         device.pass(Duration::from_secs(300)).await;
         let progress = device.progress();
         assert!(
-            progress.reason.contains(&format!("since {}, for ", progress.api_silent_since)),
+            progress.reason.contains(&format!("since {}, for ", progress.api_silent_since.shown())),
             "{progress:?}"
         );
         assert!(progress.next_step.contains("skipped after 600 s"), "{progress:?}");

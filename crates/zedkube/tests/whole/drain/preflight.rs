@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kubesim::ScriptedFault;
 use serde_json::json;
 use topics::{DrainPhase, DrainPreflight, DrainStatus, PASS_FILE, Requester, go_json};
 
@@ -51,6 +52,44 @@ async fn never_complete_when_the_preflight_is_never_clean_and_withdrawn_nothing_
     device.pass(Duration::from_mins(5)).await;
     assert_eq!(device.status(), status(2, 1));
     assert!(!named(&device).contains("n1"), "{}", named(&device));
+}
+
+#[tokio::test(start_paused = true)]
+async fn t14_what_an_admission_says_to_a_dry_run_is_a_warning_and_the_eviction_itself_is_asked_for() {
+    for answer in
+        ["webhook-403", "webhook-422", "webhook-without-words", "policy-forbidden", "policy-invalid"]
+    {
+        for turns in [true, false] {
+            let mut device = Device::new().await;
+            (device.limits.preflight, device.limits.take_turns) = (true, turns);
+            device.start().await;
+            // A dry run meets what the next call would; of those the third is admitted.
+            let fault = ScriptedFault::recorded(answer).unwrap();
+            device.sim.faults().script("POST", "/pods/shell/eviction", 2, fault.clone());
+            device.sim.faults().script("PATCH", "/nodes/n1", 1, fault);
+            device.ask(US, 1).await;
+            device.until(DrainStatus::Complete, US, 1).await;
+            assert_eq!(device.sim.faults().count("POST", "/pods/shell/eviction"), 3, "{answer}");
+            assert_eq!(device.diary.count("nodedrain-step:drain-attempt"), 1, "{answer}");
+            let found = report(&device).findings;
+            let of_dry_runs: Vec<_> = found.iter().filter(|it| it.code == "evictions").collect();
+            assert_eq!(of_dry_runs.len(), 2, "{answer}: {found:?}");
+            assert!(
+                of_dry_runs.iter().all(|it| it.severity == "warns" && !it.next_step.contains("zedbox role"))
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t14_what_stops_a_drain_is_known_since_it_was_found_first() {
+    let mut device = device().await;
+    device.refusals(1);
+    device.ask(US, 1).await;
+    device.pass(Duration::from_secs(5)).await;
+    let since = device.progress().blockers[0].since;
+    device.pass(Duration::from_mins(3)).await;
+    assert_eq!(device.progress().blockers[0].since, since);
 }
 
 /// The report of the preflight.

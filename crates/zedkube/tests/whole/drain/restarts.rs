@@ -14,19 +14,19 @@ const ANY: &str = " ";
 /// What is different from a drain that just works.
 #[derive(Debug, Clone, Copy)]
 struct Trouble {
-    conflicts: u32,
+    cordon_failures: u32,
     refusals: u32,
 }
 
-const NONE: Trouble = Trouble { conflicts: 0, refusals: 0 };
-const CONFLICT: Trouble = Trouble { conflicts: 1, refusals: 0 };
-const RETRY: Trouble = Trouble { conflicts: 0, refusals: 1 };
-const NO_CORDON: Trouble = Trouble { conflicts: 10, refusals: 0 };
-const NO_DRAIN: Trouble = Trouble { conflicts: 0, refusals: 5 };
+const NONE: Trouble = Trouble { cordon_failures: 0, refusals: 0 };
+const CONFLICT: Trouble = Trouble { cordon_failures: 1, refusals: 0 };
+const RETRY: Trouble = Trouble { cordon_failures: 0, refusals: 1 };
+const NO_CORDON: Trouble = Trouble { cordon_failures: 10, refusals: 0 };
+const NO_DRAIN: Trouble = Trouble { cordon_failures: 0, refusals: 5 };
 
 async fn device(trouble: Trouble) -> Device {
     let device = Device::idle().await;
-    device.conflicts(trouble.conflicts);
+    device.cordon_failures(trouble.cordon_failures);
     device.refusals(trouble.refusals);
     device
 }

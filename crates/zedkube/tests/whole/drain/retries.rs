@@ -11,9 +11,9 @@ use crate::diary::gaps;
 const US: Requester = Requester::DeviceOp;
 
 #[tokio::test(start_paused = true)]
-async fn nine_conflicts_five_seconds_apart_and_then_cordoned() {
+async fn nine_failures_five_seconds_apart_and_then_cordoned() {
     let mut device = Device::idle().await;
-    device.conflicts(9);
+    device.cordon_failures(9);
     device.ask(US, 1).await;
     device.until(DrainStatus::Cordoned, US, 1).await;
     let failures = device.diary.times("nodedrain-step:drain-cordon-failure");
@@ -27,9 +27,9 @@ async fn nine_conflicts_five_seconds_apart_and_then_cordoned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_conflicts_end_in_failed_cordon_and_only_a_new_request_tries_again() {
+async fn ten_failures_end_in_failed_cordon_and_only_a_new_request_tries_again() {
     let mut device = Device::idle().await;
-    device.conflicts(10);
+    device.cordon_failures(10);
     device.ask(US, 1).await;
     device.until(DrainStatus::FailedCordon, US, 1).await;
     assert_eq!(gaps(&device.diary.times("nodedrain-step:drain-cordon-failure")), [5; 9]);
@@ -50,7 +50,7 @@ async fn ten_conflicts_end_in_failed_cordon_and_only_a_new_request_tries_again()
 #[tokio::test(start_paused = true)]
 async fn d_k12_each_failed_cordon_is_told_with_its_own_error_and_the_end_with_the_last_one() {
     let mut device = Device::idle().await;
-    device.conflicts(9);
+    device.cordon_failures(9);
     let last = ScriptedFault::status(500, "InternalError");
     device.sim.faults().script("PATCH", "/api/v1/nodes/n1", 1, last);
     device.ask(US, 1).await;
@@ -59,12 +59,12 @@ async fn d_k12_each_failed_cordon_is_told_with_its_own_error_and_the_end_with_th
     let mut failures = lines.iter().filter(|it| it.text.contains("nodedrain-step:drain-cordon-failure"));
     for nth in 1..=9 {
         let line = failures.next().unwrap();
-        assert!(line.text.contains("scripted Conflict"), "{nth}: {}", line.text);
+        assert!(line.text.contains("scripted Busy"), "{nth}: {}", line.text);
     }
     let line = failures.next().unwrap();
-    assert!(line.text.contains("scripted InternalError") && !line.text.contains("Conflict"), "{}", line.text);
+    assert!(line.text.contains("scripted InternalError") && !line.text.contains("Busy"), "{}", line.text);
     let reason = device.progress().reason;
-    assert!(reason.contains("scripted InternalError") && !reason.contains("Conflict"), "{reason}");
+    assert!(reason.contains("scripted InternalError") && !reason.contains("Busy"), "{reason}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,10 +109,12 @@ async fn mended(code: u16, message: &str) -> (Device, Duration) {
     (device, next.since(failed))
 }
 
+const ROLE: &str =
+    "pods \"shell\" is forbidden: User \"u\" cannot create resource \"pods/eviction\" in API group \"\"";
+
 #[tokio::test(start_paused = true)]
 async fn d16_a_refusal_that_is_over_ends_the_pause_whoever_refused() {
-    let webhook = "admission webhook \"guard.example.com\" denied the request: not now";
-    for (code, message) in [(401, "Unauthorized"), (403, "pods is forbidden"), (400, webhook)] {
+    for (code, message) in [(401, "Unauthorized"), (403, ROLE), (405, "not allowed")] {
         let (device, pause) = mended(code, message).await;
         assert!(pause <= Duration::from_secs(20 + 2), "{code}: {pause:?}");
         assert_eq!(device.pods_to_leave(), [""; 0]);
@@ -122,28 +124,40 @@ async fn d16_a_refusal_that_is_over_ends_the_pause_whoever_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn each_refusal_is_told_with_its_own_next_step() {
-    let webhook = "admission webhook \"guard.example.com\" denied the request: not now";
     let table = [
-        (401, "Unauthorized", "unauthorized", "renew the kubeconfig"),
-        (403, "pods is forbidden", "refused", "role"),
-        (403, webhook, "webhook", "webhook"),
+        ("wrong-credentials", "unauthorized", "renew the kubeconfig", true),
+        ("eviction-without-role", "refused", "zedbox role", true),
+        ("webhook-403", "webhook", "validatingwebhookconfigurations", false),
+        ("webhook-429", "webhook", "validatingwebhookconfigurations", false),
+        ("webhook-404", "webhook", "validatingwebhookconfigurations", false),
+        ("policy-forbidden", "admission", "validatingadmissionpolicies", false),
+        ("policy-invalid", "admission", "validatingadmissionpolicies", false),
     ];
-    for (code, message, word, step) in table {
+    for (answer, word, step, fails) in table {
         let mut device = Device::idle().await;
-        let fault = ScriptedFault::Status {
-            code,
-            reason: String::new(),
-            message: message.to_owned(),
-            retry_after: None,
-        };
+        let fault = ScriptedFault::recorded(answer).unwrap();
         device.sim.faults().script("POST", "/pods/shell/eviction", u32::MAX, fault);
         device.ask(US, 1).await;
-        device.until(DrainStatus::DrainRetrying, US, 1).await;
+        device.until(if fails { DrainStatus::DrainRetrying } else { DrainStatus::Cordoned }, US, 1).await;
+        device.pass(Duration::from_secs(5)).await;
         device.rest().await;
         let progress = device.progress();
-        assert_eq!(progress.blockers[0].code, word, "{progress:?}");
-        assert!(progress.next_step.contains(step), "{}", progress.next_step);
-        assert!(code == 401 || !progress.next_step.contains("renew"), "{}", progress.next_step);
-        assert!(progress.next_step.contains("or as soon as that changes"), "{}", progress.next_step);
+        assert_eq!(progress.blockers[0].code, word, "{answer}: {progress:?}");
+        assert!(progress.next_step.contains(step), "{answer}: {}", progress.next_step);
+        assert!(
+            answer.starts_with("wrong") || !progress.next_step.contains("renew"),
+            "{}",
+            progress.next_step
+        );
+        assert_eq!(
+            progress.next_step.contains("or as soon as that changes"),
+            fails,
+            "{}",
+            progress.next_step
+        );
+        assert!(!progress.blockers[0].reason.contains("throttling"), "{answer}: {progress:?}");
+        device.sim.faults().clear();
+        device.until(DrainStatus::Complete, US, 1).await;
+        assert_eq!(device.diary.count("nodedrain-step:drain-attempt"), if fails { 2 } else { 1 }, "{answer}");
     }
 }

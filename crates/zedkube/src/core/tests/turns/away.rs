@@ -104,7 +104,7 @@ fn u8_an_api_that_answers_while_the_time_by_chance_runs_ends_it() {
     let run = bench.run();
     bench.hear(Event::Probed(run, Ok(())));
     assert!(bench.core.progress().deadline.is_zero());
-    assert_eq!((bench.core.progress().phase, bench.status().0), (DrainPhase::Checking, 3));
+    assert_eq!((bench.core.progress().phase, bench.status().0), (DrainPhase::Checking, 4));
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! A cordon that fails, and the turn it is tried in.
+//! A cordon that fails, the turn it is tried in, and one that nobody can be asked for.
 
+use super::super::DrainLogEvent;
 use super::*;
 
 #[test]
@@ -36,4 +37,35 @@ fn a_cordon_that_failed_is_not_tried_again_without_the_turn_and_is_with_it() {
     assert!(!has(&bench, |it| matches!(it, Effect::Cordon(..))));
     bench.hear(held(8));
     assert!(has(&bench, |it| matches!(it, Effect::Cordon(_, _, grant) if grant.fence == 8)));
+}
+
+#[test]
+fn an_api_that_answers_and_never_about_the_turn_is_waited_for_and_fails_nothing() {
+    for rule in [TurnRule::NotListed, TurnRule::Api] {
+        let mut bench = idle();
+        bench.ask(&request(Requester::DeviceOp, 1));
+        clean(&mut bench);
+        bench.hear(waits(rule));
+        let begun = bench.now;
+        while bench.now.since(begun) < Duration::from_hours(1) {
+            assert_eq!(bench.status(), (4, 2), "as while it does not answer at all");
+            let said = |it: &Effect| matches!(it, Effect::Say(DrainLogEvent::CordonFailed(..)));
+            assert!(!has(&bench, said), "nothing was to be cordoned yet");
+            if has(&bench, |it| matches!(it, Effect::Probe(_))) {
+                let run = bench.run();
+                bench.hear(Event::Probed(run, Ok(())));
+                let reason = bench.core.progress().reason;
+                assert!(
+                    reason.starts_with("waits for its turn to be down: node n2 holds a turn"),
+                    "{reason}"
+                );
+            } else {
+                bench.wait();
+            }
+        }
+        let run = bench.run();
+        bench.hear(Event::Probed(run, Ok(())));
+        bench.hear(held(7));
+        assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))), "at once");
+    }
 }
