@@ -24,6 +24,7 @@ use tracing::debug;
 use crate::connect::ClusterEndpoint;
 use crate::error::{Error, cause};
 use crate::kubeconfig::KubeconfigFile;
+use crate::nodes::MachineIds;
 use crate::reply::ApiAnswer;
 use crate::settling::Settling;
 use crate::under_way::CallsUnderWay;
@@ -50,6 +51,7 @@ pub struct ApiClient {
     under_way: CallsUnderWay,
     call_limit: Duration,
     answer_limit_bytes: usize,
+    machine: Arc<MachineIds>,
 }
 
 enum ClientSource {
@@ -88,7 +90,20 @@ impl ApiClient {
             under_way: CallsUnderWay::default(),
             call_limit: CALL_LIMIT,
             answer_limit_bytes: ANSWER_LIMIT_BYTES,
+            machine: Arc::default(),
         }
+    }
+
+    /// The same, asked by this machine: a Node that another one has reported is not its own.
+    #[must_use]
+    pub fn on_machine(mut self, machine: MachineIds) -> Self {
+        self.machine = Arc::new(machine);
+        self
+    }
+
+    /// The machine that asks.
+    pub fn machine(&self) -> &MachineIds {
+        &self.machine
     }
 
     /// The same with another limit for the size of an answer.

@@ -36,6 +36,11 @@ pub enum Error {
     /// The Node object of our name belongs to another device.
     #[error("find our own node: node {node} has label node-uuid={label}, this device is {device}")]
     WrongNode { node: String, label: String, device: String },
+    /// The Node object of our name was last reported by another machine.
+    #[error(
+        "find our own node: node {node} was last reported by another machine ({there}) than this one ({here})"
+    )]
+    OtherMachine { node: String, there: String, here: String },
     /// Our device's Node object has another name.
     #[error(
         "find our own node: node {node} has label node-uuid={device}, which is this device's, and node {name} has not"
@@ -79,9 +84,11 @@ impl Error {
             | Self::Silent { .. }
             | Self::Connection { .. }
             | Self::Garbled { .. } => Reply::Transient { text: self.line(), retry_after: None },
-            Self::Unaskable { .. } | Self::WrongNode { .. } | Self::OtherName { .. } | Self::Name(_) => {
-                Reply::Permanent { text: self.line(), by: RefusedBy::Other }
-            }
+            Self::Unaskable { .. }
+            | Self::WrongNode { .. }
+            | Self::OtherMachine { .. }
+            | Self::OtherName { .. }
+            | Self::Name(_) => Reply::Permanent { text: self.line(), by: RefusedBy::Other },
         }
     }
 
@@ -93,9 +100,11 @@ impl Error {
             | Self::Silent { .. }
             | Self::Connection { .. }
             | Self::Garbled { .. } => Reach::Unreachable,
-            Self::Unaskable { .. } | Self::WrongNode { .. } | Self::OtherName { .. } | Self::Name(_) => {
-                Reach::Reachable
-            }
+            Self::Unaskable { .. }
+            | Self::WrongNode { .. }
+            | Self::OtherMachine { .. }
+            | Self::OtherName { .. }
+            | Self::Name(_) => Reach::Reachable,
         }
     }
 
@@ -219,6 +228,9 @@ impl Error {
             Self::Unaskable { .. } | Self::Name(_) => "correct the name of the node".to_owned(),
             Self::OtherName { node, name, .. } => format!(
                 "have k3s call this node {name} (node-name in its config), or the device {node}; delete the Node object that is left"
+            ),
+            Self::OtherMachine { node, .. } => format!(
+                "let one machine alone report node {node}: give the other one a node name of its own, or start the kubelet here"
             ),
             Self::WrongNode { .. } => {
                 "give each device its own node name, or correct the label node-uuid of the node".to_owned()

@@ -5,9 +5,11 @@
 //! `/cluster-app`).
 
 mod cordon;
+mod machine;
 pub mod report;
 
 pub use cordon::CordonAnnotation;
+pub use machine::MachineIds;
 
 use core::net::IpAddr;
 use std::time::Duration;
@@ -137,8 +139,8 @@ pub async fn probe(cluster: &ApiClient) -> Result<(), Error> {
 /// UUID is looked for: it would be ours under another name.
 ///
 /// # Errors
-/// [`Error::WrongNode`] when it carries another device's UUID, [`Error::OtherName`] when our device's is on another node, and
-/// all of [`ApiClient`]'s.
+/// [`Error::WrongNode`] when it carries another device's UUID, [`Error::OtherMachine`] when another machine has reported it,
+/// [`Error::OtherName`] when our device's is on another node, and all of [`ApiClient`]'s.
 pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Result<NodeObject, Error> {
     let what = format!("read node {name}");
     let read: Result<NodeObject, Error> =
@@ -162,7 +164,7 @@ pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Res
         }
     }
     let node = read?;
-    check_device(&node, device_uuid)?;
+    check_device(&node, device_uuid, cluster.machine())?;
     Ok(node)
 }
 
@@ -170,19 +172,29 @@ fn device_of(node: &NodeObject) -> Option<&str> {
     node.metadata.labels.as_ref()?.get(UUID_LABEL).map(String::as_str)
 }
 
-/// That `node` is not labelled as another device's.
+/// That `node` is neither labelled as another device's nor reported by another machine than this one.
 ///
 /// # Errors
-/// [`Error::WrongNode`].
-pub fn check_device(node: &NodeObject, device_uuid: &str) -> Result<(), Error> {
+/// [`Error::WrongNode`] and [`Error::OtherMachine`].
+pub fn check_device(node: &NodeObject, device_uuid: &str, here: &MachineIds) -> Result<(), Error> {
+    let name = || node.metadata.name.clone().unwrap_or_default();
     match device_of(node) {
-        Some(label) if !label.eq_ignore_ascii_case(device_uuid) => Err(Error::WrongNode {
-            node: node.metadata.name.clone().unwrap_or_default(),
-            label: label.to_owned(),
-            device: device_uuid.to_owned(),
-        }),
-        Some(_) | None => Ok(()),
+        Some(label) if !label.eq_ignore_ascii_case(device_uuid) => {
+            Err(Error::WrongNode { node: name(), label: label.to_owned(), device: device_uuid.to_owned() })
+        }
+        Some(_) | None => check_machine(&name(), &MachineIds::reported(node), here),
     }
+}
+
+/// That `there`, which the kubelet of `node` has reported, may be the machine `here`.
+///
+/// # Errors
+/// [`Error::OtherMachine`].
+pub fn check_machine(node: &str, there: &MachineIds, here: &MachineIds) -> Result<(), Error> {
+    if !here.differs(there) {
+        return Ok(());
+    }
+    Err(Error::OtherMachine { node: node.to_owned(), there: there.to_string(), here: here.to_string() })
 }
 
 /// Deletes the Node object of this name if it has this UID.

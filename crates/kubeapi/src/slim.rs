@@ -66,8 +66,16 @@ slim! {
         allocatable: Option<BTreeMap<String, Quantity>>,
         node_info: Option<NodeVersions>,
     }
-    /// What runs on a node.
-    NodeVersions { kubelet_version: String, }
+    /// What runs on a node, and on which machine.
+    NodeVersions {
+        kubelet_version: String,
+        #[serde(rename = "bootID")]
+        boot_id: String,
+        #[serde(rename = "machineID")]
+        machine_id: String,
+        #[serde(rename = "systemUUID")]
+        system_uuid: String,
+    }
     /// A pod.
     Pod { metadata: Meta, spec: Option<PodSpec>, status: Option<PodStatus>, }
     /// What a pod asks for.

@@ -76,7 +76,7 @@ pub async fn preflight(
     let (nodes, all) = tokio::join!(nodes.list_all::<NodeObject>(cluster), all.list_all::<Pod>(cluster));
     let known = nodes.as_ref().ok().into_iter().flat_map(|it| &it.items);
     match known.into_iter().find(|it| it.metadata.name.as_deref() == Some(node.as_str())) {
-        Some(own) => node::owned(own, device_uuid).map(drop).map_err(PreflightError::Node)?,
+        Some(own) => node::owned(cluster, own, device_uuid).map(drop).map_err(PreflightError::Node)?,
         // Why there is none is said by its own reading.
         None => node::read(cluster, node, device_uuid).await.map(drop).map_err(PreflightError::Node)?,
     }

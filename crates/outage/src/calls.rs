@@ -14,7 +14,7 @@ use kube::Resource;
 use kube::api::{GetParams, Patch};
 use kubeapi::lease::{self, CALL_LIMIT};
 use kubeapi::names::{APP_NAMESPACE, ETCD, NodeName, OWNER_ANNOTATION, TIE_BREAKER_LABEL, is_server};
-use kubeapi::nodes::{self, CordonAnnotation, signed};
+use kubeapi::nodes::{self, CordonAnnotation, MachineIds, signed};
 use kubeapi::objects::{condition, items, text};
 use kubeapi::reply::Reach;
 use kubeapi::slim::Known;
@@ -143,6 +143,8 @@ struct NodeItem {
     /// Another one after every write by anybody.
     version: String,
     server: ServerNode,
+    /// The machine that has reported it.
+    machine: MachineIds,
 }
 
 impl<'de> Deserialize<'de> for NodeItem {
@@ -171,6 +173,11 @@ impl<'de> Deserialize<'de> for NodeItem {
             away: note(IGNORE_ANNOTATION).map(str::to_owned),
             version: text(&meta["resourceVersion"]),
             server: ServerNode::read(&object, true, Duration::ZERO),
+            machine: MachineIds {
+                boot: text(&status["nodeInfo"]["bootID"]),
+                machine: text(&status["nodeInfo"]["machineID"]),
+                system: text(&status["nodeInfo"]["systemUUID"]),
+            },
         })
     }
 }
@@ -250,20 +257,28 @@ pub async fn mark(cluster: &ApiClient, node: &VersionedNode, text: Option<&str>)
 /// Reads the nodes from the store, and after them the leases of their kubelets.
 ///
 /// # Errors
-/// No answer.
-pub async fn look(cluster: &ApiClient, pulses: &mut Pulses, now: Mono) -> Result<NodeListing, ReadError> {
-    let (nodes, kubelets) =
-        (nodes_scope(), WatchScope::all("leases of kubelets", Lease::url_path(&(), Some(KUBELETS))));
-    let (nodes, kubelets) =
-        futures::try_join!(nodes.list_all::<NodeItem>(cluster), kubelets.list_all::<Known>(cluster))
+/// No answer, or `own` was last reported by another machine than this one.
+pub async fn look(
+    cluster: &ApiClient,
+    own: &NodeName,
+    pulses: &mut Pulses,
+    now: Mono,
+) -> Result<NodeListing, ReadError> {
+    let kubelets = WatchScope::all("leases of kubelets", Lease::url_path(&(), Some(KUBELETS)));
+    let all = nodes_scope();
+    let (all, kubelets) =
+        futures::try_join!(all.list_all::<NodeItem>(cluster), kubelets.list_all::<Known>(cluster))
             .map_err(|it| silent(&it))?;
+    if let Some(it) = all.items.iter().find(|it| it.seen.name == own.as_str()) {
+        nodes::check_machine(&it.seen.name, &it.machine, cluster.machine()).map_err(|it| silent(&it))?;
+    }
     let leases = kubelets.items.into_iter().map(|it| it.metadata);
     let mut leases =
         leases.map(|it| (it.name.unwrap_or_default(), it.resource_version.unwrap_or_default())).into_map();
     let lease = |it: &NodeItem| (it.seen.name.clone(), leases.remove(&it.seen.name).unwrap_or_default());
-    pulses.take(now, nodes.items.iter().map(lease));
+    pulses.take(now, all.items.iter().map(lease));
     let mut looked = NodeListing::default();
-    for NodeItem { mut seen, mut server, .. } in nodes.items {
+    for NodeItem { mut seen, mut server, .. } in all.items {
         seen.pulse = pulses.of(now, &seen.name);
         server.lease_moving = seen.pulse != Pulse::Still;
         looked.nodes.push(seen);
@@ -275,7 +290,8 @@ pub async fn look(cluster: &ApiClient, pulses: &mut Pulses, now: Mono) -> Result
 /// Our own node by its name: its UID.
 ///
 /// # Errors
-/// Those of [`ApiClient`], and [`Error::WrongNode`] when it is another device's.
+/// Those of [`ApiClient`], [`Error::WrongNode`] when it is another device's, [`Error::OtherMachine`] when another machine has
+/// reported it.
 pub async fn own(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Result<OwnNodeFacts, Error> {
     let node = nodes::own(cluster, name, device_uuid).await?;
     let labels = node.metadata.labels.unwrap_or_default();

@@ -406,7 +406,7 @@ impl TurnKeeper<'_> {
                 let (mut pulses, holders) = (std::mem::take(&mut self.pulses), self.turn.other_holders());
                 self.calls.push(
                     async move {
-                        let mut looked = calls::look(cluster, &mut pulses, now).await;
+                        let mut looked = calls::look(cluster, &ours.node, &mut pulses, now).await;
                         if let Ok(looked) = &mut looked {
                             spare::ask_idle(looked, &holders, ours.port).await;
                         }

@@ -90,7 +90,9 @@ pub(crate) async fn move_lead(cluster: &ApiClient, ours: &Ours, next: &[String],
         return;
     }
     let moved = async {
-        let looked = calls::look(cluster, &mut Pulses::default(), now).await.map_err(|it| it.to_string())?;
+        let looked = calls::look(cluster, &ours.node, &mut Pulses::default(), now)
+            .await
+            .map_err(|it| it.to_string())?;
         let verdict = judge(&facts(ours, own, Kubernetes::Read(looked.servers)).await);
         let Some((to, id)) = successor(&verdict.may_lead, next) else {
             return Err(format!(

@@ -40,6 +40,7 @@ use agent::wire::{GLOBAL, ZEDKUBE as NAME};
 use agent::{AgentContext, Error, Tasks, Troubles, duties, force, outlet, pid, turn};
 use clusterview::ClusterView;
 use clusterview::apps::Pipe;
+use kubeapi::nodes::MachineIds;
 use kubeapi::{ApiClient, OwnNode};
 use nodestatus::{ClusterMembership, Membership};
 use step::Core as _;
@@ -84,6 +85,7 @@ pub async fn run_into(
     {
         return Ok(());
     }
+    let cluster = cluster.on_machine(MachineIds::here(context.topic_root.root(), &context.boot_id));
     let own_node = OwnNode::default();
     let (sender, lease) = watch::channel(None);
     let view = ClusterView::new(&context, limits.cluster_view(), cluster.clone(), own_node.clone());

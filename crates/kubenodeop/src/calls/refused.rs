@@ -123,7 +123,7 @@ async fn rehearse(cluster: &ApiClient, node: &NodeName, call: &RefusedCall) -> R
     };
     // Whose node it is was no matter of refusal.
     match result {
-        Err(error) if !matches!(error, Error::WrongNode { .. }) => error.reply(),
+        Err(error) if !matches!(error, Error::WrongNode { .. } | Error::OtherMachine { .. }) => error.reply(),
         Ok(()) | Err(_) => Reply::Done,
     }
 }

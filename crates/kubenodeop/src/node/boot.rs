@@ -204,7 +204,7 @@ fn looked(cluster: ApiClient, boot: BootWatch) -> BoxStream<'static, GateFact> {
         {
             return vec![GateFact::Service(Err(error.line()))];
         }
-        let node = node_fact(&boot, listed(&cluster, &node::scope(&boot.node)).await);
+        let node = node_fact(&cluster, &boot, listed(&cluster, &node::scope(&boot.node)).await);
         let lease = lease_fact(&boot, listed(&cluster, &lease_scope(&boot)).await);
         let pods = pods::look(&cluster, &boot).await;
         let volumes = volume_fact(storage::troubled(&cluster).await);
@@ -254,13 +254,13 @@ fn follow_objects<K: DeserializeOwned + Send + 'static>(
 }
 
 fn node_facts(cluster: &ApiClient, boot: &BootWatch) -> BoxStream<'static, GateFact> {
-    let boot = boot.clone();
+    let (boot, asks) = (boot.clone(), cluster.clone());
     follow_objects::<NodeObject>(cluster, node::scope(&boot.node))
-        .map(move |heard| node_fact(&boot, heard))
+        .map(move |heard| node_fact(&asks, &boot, heard))
         .boxed()
 }
 
-fn node_fact(boot: &BootWatch, heard: Update<NodeObject>) -> GateFact {
+fn node_fact(cluster: &ApiClient, boot: &BootWatch, heard: Update<NodeObject>) -> GateFact {
     let node = match heard {
         Update::Listed(all) => {
             all.into_iter().find(|it| it.metadata.name.as_deref() == Some(boot.node.as_str()))
@@ -272,7 +272,7 @@ fn node_fact(boot: &BootWatch, heard: Update<NodeObject>) -> GateFact {
     let Some(node) = node else {
         return GateFact::Trouble(Layer::Node, "there is no such Node object".to_owned());
     };
-    match node::owned(&node, &boot.device_uuid) {
+    match node::owned(cluster, &node, &boot.device_uuid) {
         Ok(facts) => GateFact::Node(GateNode {
             not_ready: node::not_ready(&node),
             taints: taints::of_outage(&node),

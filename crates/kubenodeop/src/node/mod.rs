@@ -54,7 +54,8 @@ pub enum Uncordoned {
 /// Our own node by its name.
 ///
 /// # Errors
-/// [`Error::WrongNode`] when the node carries another device's UUID, and all of [`ApiClient`]'s.
+/// [`Error::WrongNode`] when the node carries another device's UUID, [`Error::OtherMachine`] when another machine has
+/// reported it, and all of [`ApiClient`]'s.
 pub async fn read(cluster: &ApiClient, name: &NodeName, device_uuid: &str) -> Result<NodeFacts, Error> {
     read_whole(cluster, name, device_uuid).await.map(|(_, facts)| facts)
 }
@@ -70,9 +71,9 @@ pub(crate) async fn read_whole(
     Ok((node, facts))
 }
 
-/// The facts about a node that must be that of our device.
-pub(crate) fn owned(node: &NodeObject, device_uuid: &str) -> Result<NodeFacts, Error> {
-    nodes::check_device(node, device_uuid)?;
+/// The facts about a node that must be that of our device, on the machine that asks.
+pub(crate) fn owned(cluster: &ApiClient, node: &NodeObject, device_uuid: &str) -> Result<NodeFacts, Error> {
+    nodes::check_device(node, device_uuid, cluster.machine())?;
     facts(node)
 }
 

@@ -222,8 +222,8 @@ impl Sites {
         // Only servers look at the others: one of them works for all, and they go one after another.
         let begun = site.phase != SitePhase::Armed;
         let nodes = if begun && (member.is_server() || alone) {
-            let looked = calls::look(cluster, &mut self.pulses, now).await.map_err(|it| it.to_string())?;
-            looked.nodes
+            let looked = calls::look(cluster, name, &mut self.pulses, now).await;
+            looked.map_err(|it| it.to_string())?.nodes
         } else {
             Vec::new()
         };

@@ -200,6 +200,48 @@ async fn never_complete_on_another_devices_node() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t10_no_cordon_and_no_complete_on_a_node_that_another_machine_reports_and_both_are_named() {
+    let reported = |device: &Device, boot: &str, machine: &str| {
+        device.sim.edit("nodes", "", "n1", |node| {
+            node["status"]["nodeInfo"] = serde_json::json!({ "bootID": boot, "machineID": machine });
+        });
+    };
+    let here = |device: &Device| {
+        std::fs::create_dir_all(device.topic_root.path("etc")).unwrap();
+        device.write("etc/machine-id", "machine-1\n");
+    };
+    let mut before = Device::new().await;
+    here(&before);
+    reported(&before, "b9", "machine-9");
+    before.limits = limits();
+    before.an_hour_an_attempt();
+    before.start().await;
+    before.ask(US, 1).await;
+    before.pass(Duration::from_mins(40)).await;
+    assert!(!before.cordoned() && !before.diary.ever_complete());
+    let said = before.text("run/zedkube/NodeDrainProgress/global.json").unwrap();
+    for named in ["bootID b9, machineID machine-9", "bootID b1, machineID machine-1"] {
+        assert!(said.contains(named), "{said}");
+    }
+    reported(&before, "b1", "machine-1");
+    before.until(DrainStatus::Complete, US, 1).await;
+
+    let mut amid = Device::new().await;
+    here(&amid);
+    // What the kubelet of this machine said before the boot.
+    reported(&amid, "b0", "machine-1");
+    amid.limits = limits();
+    amid.an_hour_an_attempt();
+    amid.start().await;
+    amid.ask_blocked(US).await;
+    amid.pass(Duration::from_secs(30)).await;
+    assert!(amid.cordoned());
+    reported(&amid, "b9", "machine-9");
+    amid.block(false);
+    ends(amid, DrainStatus::FailedDrain).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn never_complete_when_the_node_object_is_gone() {
     // Nothing is tried for a node that nobody can be asked about: it waits, and says for what.
     let mut before = device(limits()).await;
