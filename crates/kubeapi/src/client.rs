@@ -4,16 +4,15 @@
 //! (`kubeconfig`). Sources: design.md section 7. The raw response is read because kube drops the `Retry-After`
 //! header.
 
+mod answer;
 mod served;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{ACCEPT_ENCODING, DATE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Method, Request};
-use http_body::Body as _;
-use http_body_util::{BodyExt, Limited};
+use http::header::ACCEPT_ENCODING;
+use http::{HeaderValue, Method, Request};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
@@ -28,6 +27,7 @@ use crate::nodes::MachineIds;
 use crate::reply::ApiAnswer;
 use crate::settling::Settling;
 use crate::under_way::CallsUnderWay;
+use answer::{date, from_status, read_answer, read_body};
 use served::{ReadAdvice, ServedGroups};
 
 /// The time that one call may take (spec/agents.md 4.1: 30 s for calls in timer work).
@@ -36,8 +36,6 @@ pub const CALL_LIMIT: Duration = Duration::from_secs(30);
 pub const PROBE_LIMIT: Duration = Duration::from_secs(15);
 /// The largest answer that is read: a list of three thousand pods of 20 kB. Lists are read in pages.
 const ANSWER_LIMIT_BYTES: usize = 64 << 20;
-/// As much of an answer that is no `Status` is shown.
-const SHOWN_BYTES: usize = 300;
 
 /// A request, where it could be made.
 pub type BuiltRequest = Result<Request<Vec<u8>>, request::Error>;
@@ -245,7 +243,7 @@ impl ApiClient {
         what: &str,
         request: BuiltRequest,
     ) -> Result<(Vec<u8>, Option<Timestamp>), Error> {
-        let answer = match tokio::time::timeout(limit, self.exchange(what, request)).await {
+        let answer = match tokio::time::timeout(limit, Box::pin(self.exchange(what, request))).await {
             Ok(answer) => answer,
             Err(_elapsed) => Err(Error::Silent { what: what.to_owned(), limit }),
         };
@@ -422,29 +420,6 @@ fn decode<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(body).map_err(|source| Error::Garbled { what: what.to_owned(), source })
 }
 
-/// The body in one piece, each byte of it copied once.
-async fn read_body(
-    body: Body,
-    most_bytes: usize,
-) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
-    let mut body = Limited::new(body.map_err(cause), most_bytes);
-    let expected = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    let mut whole = Vec::with_capacity(expected.unwrap_or_default().min(most_bytes));
-    while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame?.into_data() {
-            whole.extend_from_slice(&data);
-        }
-    }
-    Ok(whole)
-}
-
-/// When the server says that it sent the answer.
-fn date(headers: &HeaderMap) -> Option<Timestamp> {
-    let text = headers.get(DATE)?.to_str().ok()?;
-    // An HTTP date is one of RFC 2822.
-    jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true).parse_timestamp(text).ok()
-}
-
 /// The error with what is known of the server: whether it has only just come back, and where we have it from.
 fn settled(settling: &Settling, via: &str, mut error: Error) -> Error {
     if let Error::Refused { answer, .. } = &mut error {
@@ -454,40 +429,6 @@ fn settled(settling: &Settling, via: &str, mut error: Error) -> Error {
         settling.away();
     }
     error
-}
-
-/// Reads an answer that is not 2xx. A body that is no `Status` is shown as it is, cut short.
-fn read_answer(code: u16, headers: &HeaderMap, body: &[u8]) -> ApiAnswer {
-    // Dates are allowed by HTTP; the API server and its proxies send seconds.
-    let header = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
-    let mut answer = match serde_json::from_slice::<Status>(body) {
-        Ok(status) => from_status(&status),
-        Err(_not_a_status) => ApiAnswer {
-            message: String::from_utf8_lossy(body.get(..SHOWN_BYTES).unwrap_or(body)).trim().to_owned(),
-            ..ApiAnswer::default()
-        },
-    };
-    answer.code = code;
-    if let Some(secs) = header {
-        answer.retry_after = Some(Duration::from_secs(secs));
-    }
-    answer
-}
-
-fn from_status(status: &Status) -> ApiAnswer {
-    let details = status.details.as_ref();
-    let secs = details.map_or(0, |details| details.retry_after_seconds);
-    ApiAnswer {
-        code: status.code,
-        reason: status.reason.clone(),
-        message: status.message.clone(),
-        causes: details
-            .map(|details| details.causes.iter().map(|it| (it.reason.clone(), it.message.clone())).collect())
-            .unwrap_or_default(),
-        just_back: false,
-        via: String::new(),
-        retry_after: (secs > 0).then(|| Duration::from_secs(secs.into())),
-    }
 }
 
 fn refused(what: &str, answer: ApiAnswer) -> Error {

@@ -71,7 +71,7 @@ mod tests {
         let (sender, begun) = oneshot::channel();
         let (answer, answered) = oneshot::channel::<()>();
         let call = calls.to_its_end(async move {
-            let _ = sender.send(());
+            assert!(sender.send(()).is_ok());
             answered.await
         });
         begun.await.unwrap();

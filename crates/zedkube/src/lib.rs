@@ -49,7 +49,7 @@ use topics::{EdgeNodeClusterConfig, NodeDrainStatus};
 use tracing::warn;
 
 use crate::core::Event;
-use crate::other_image::Ended;
+use crate::other_image::OtherImageEnd;
 use crate::work::TaskContext;
 
 /// A name that people write and nobody reads.
@@ -81,7 +81,7 @@ pub async fn run_into(
 ) -> Result<(), Error> {
     let troubles = Troubles::open(&context.topic_root, context.clock, NAME);
     if let ImageKind::Without(word) = ImageKind::read(&context.topic_root)
-        && other_image::run(&context, &troubles, word).await? == Ended::Stopped
+        && other_image::run(&context, &troubles, word).await? == OtherImageEnd::Stopped
     {
         return Ok(());
     }

@@ -19,7 +19,7 @@ const TICK: Duration = Duration::from_secs(25);
 
 /// Why it has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum OtherImageEnd {
     /// The agent was told to stop.
     Stopped,
     /// The device config names a cluster: this node is drained like any other one.
@@ -34,12 +34,14 @@ pub(crate) async fn run(
     context: &AgentContext,
     troubles: &Troubles,
     word: &'static str,
-) -> Result<Ended, Error> {
+) -> Result<OtherImageEnd, Error> {
     let open = || {
         pid::write::<NodeDrainStatus>(context, NAME)?;
         Outlet::<NodeDrainStatus>::open(troubles)
     };
-    let Some(mut status) = outlet::started(context, troubles, open).await? else { return Ok(Ended::Stopped) };
+    let Some(mut status) = outlet::started(context, troubles, open).await? else {
+        return Ok(OtherImageEnd::Stopped);
+    };
     info!("this is an image for {word}: there is nothing to drain unless the device config names a cluster");
     let said = NodeDrainStatus { status: DrainStatus::NotSupported, requested_by: Requester::None };
     let (outbox, mut clusters) = agent::inbox();
@@ -55,10 +57,10 @@ pub(crate) async fn run(
         let tick = context.clock.now() + TICK;
         let due = if status.put(GLOBAL, &said) { tick } else { status.next_try().unwrap_or(tick) };
         tokio::select! {
-            () = stop.stopped() => return Ok(Ended::Stopped),
+            () = stop.stopped() => return Ok(OtherImageEnd::Stopped),
             cluster = clusters.recv() => if let Some(cluster) = cluster {
                 differ(context, troubles, word, &cluster);
-                return Ok(Ended::InCluster);
+                return Ok(OtherImageEnd::InCluster);
             },
             () = context.clock.sleep_until(Some(due)) => {}
         }

@@ -146,10 +146,12 @@ async fn t14_what_real_servers_answered_is_classed_by_who_says_it_whatever_the_c
         let error = cluster.order("ask", request).await.unwrap_err();
         let reply = error.reply();
         assert_eq!(reply.word(), row["Reply"], "{row}");
-        let by = match &reply {
-            Reply::Denied { by, .. } => format!("{by:?}").to_lowercase(),
-            Reply::Permanent { by, .. } => format!("{by:?}").to_lowercase(),
-            _ => String::new(),
+        let by = if let Reply::Denied { by, .. } = &reply {
+            format!("{by:?}").to_lowercase()
+        } else if let Reply::Permanent { by, .. } = &reply {
+            format!("{by:?}").to_lowercase()
+        } else {
+            String::new()
         };
         assert_eq!(by, row["By"].as_str().unwrap_or_default(), "{row}");
         assert_eq!(reply.retry_after().map(|it| it.as_secs()), row["RetryAfter"].as_u64(), "{row}");
