@@ -118,6 +118,8 @@ impl World {
             running: Vec::new(),
         };
         world.put("dev/kmsg", "");
+        // Made by nim, which publishes no ports here: nothing listens at the cluster address.
+        std::fs::create_dir_all(world.topic_root.path("run/nim")).unwrap();
         world.put("etc/eve-release", "14.5.0-lts-kubevirt-amd64");
         world.put("persist/status/rebootConfig", r#"{"Counter":6,"DesiredState":true,"OpsTime":""}"#);
         world.config(&reboot_config(6));

@@ -6,6 +6,7 @@
 
 mod answer;
 mod served;
+mod under_way;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,9 +27,9 @@ use crate::kubeconfig::KubeconfigFile;
 use crate::nodes::MachineIds;
 use crate::reply::ApiAnswer;
 use crate::settling::Settling;
-use crate::under_way::CallsUnderWay;
 use answer::{date, from_status, read_answer, read_body};
 use served::{ReadAdvice, ServedGroups};
+use under_way::CallsUnderWay;
 
 /// The time that one call may take (spec/agents.md 4.1: 30 s for calls in timer work).
 pub const CALL_LIMIT: Duration = Duration::from_secs(30);

@@ -24,7 +24,6 @@ pub mod reply;
 mod settling;
 pub mod slim;
 pub mod trial;
-mod under_way;
 pub mod watch;
 
 pub use client::ApiClient;

@@ -353,7 +353,7 @@ mod tests {
                 "{path} {rest}: {lines:#?}"
             );
         };
-        has(&format!("{status}/global.json: /Status: "), "found string \"nine\"");
+        has(&format!("{status}/global.json: /Status: "), "found a text of 4 characters");
         has(&format!("{status}/a.json: whole file: "), "expected member \"RequestedBy\", found none");
         has(&format!("{status}/b.json: whole file: "), "expected one JSON value, found EOF");
         has(&format!("{status}/c.json: whole file: "), "found nothing");

@@ -13,7 +13,7 @@ const NODE: &str = "edge-node-1";
 /// Pods of the node that leave.
 const PODS: usize = 200;
 /// Requests beside the evictions of these, rehearsed evictions of the preflight and those of the turn included.
-const BESIDE: usize = 52;
+const BESIDE: usize = 56;
 /// API groups that a cluster has only with the software that brings them.
 const ABSENT: [&str; 6] = [
     "/apis/longhorn.io/",

@@ -177,7 +177,7 @@ mod tests {
             (r#"{"small":-129}"#, ["Small", "-129"]),
             (r#"{"Big":18446744073709551616}"#, ["Big", "floating point"]),
             (r#"{"Big":-1}"#, ["Big", "-1"]),
-            (r#"{"Map":{"a":{"List":[1,"x"]}}}"#, ["/Map/a/List/1", "string"]),
+            (r#"{"Map":{"a":{"List":[1,"x"]}}}"#, ["/Map/a/List/1", "a text of 1 character"]),
             (r#"{"Shapes":[{},{"Flag":1}]}"#, ["/Shapes/1/Flag", "boolean"]),
             (r#"{"Big":9.0}"#, ["Big", "floating point"]),
             (r#"{"Big":9e0}"#, ["Big", "floating point"]),

@@ -243,7 +243,7 @@ async fn cancel(topic_root: &TopicRoot, clock: Clock, op: DeviceOp, voice: &Voic
     }
     let seen = Follow::open(topic_root, clock).await.view().clone();
     let is_commanded = |it: &DeviceOpPending| it.op == op && it.state == PendingState::Commanded;
-    let commanded = seen.pending().any(is_commanded);
+    let commanded = seen.operations().any(is_commanded);
     match voice.output {
         Output::Json => {
             let result = if commanded { "commanded" } else { "withdrawn" };

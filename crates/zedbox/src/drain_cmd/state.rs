@@ -152,9 +152,14 @@ impl DrainView {
         }
     }
 
-    /// Reboots and shutdowns that wait for something.
+    /// Reboots and shutdowns that wait for something, or are commanded.
+    pub(super) fn operations(&self) -> impl Iterator<Item = &DeviceOpPending> {
+        self.pending.values()
+    }
+
+    /// Those that wait for something.
     pub(super) fn pending(&self) -> impl Iterator<Item = &DeviceOpPending> {
-        self.pending.values().filter(|it| it.state == PendingState::Pending)
+        self.operations().filter(|it| it.state == PendingState::Pending)
     }
 
     /// Whether an operation waits that nobody has requested a drain for yet, or does so again later.

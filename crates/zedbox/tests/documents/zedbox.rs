@@ -41,8 +41,12 @@ fn refused(text: &str, whole: bool) -> Option<String> {
 }
 
 /// What replaces a value that the program puts in.
-const PUT_IN: [(&str, &str); 3] =
-    [("zedbox {} --cancel", "zedbox reboot --cancel"), ("{word}", "reboot"), ("{whom}", "reboot")];
+const PUT_IN: [(&str, &str); 4] = [
+    ("zedbox {} --cancel", "zedbox reboot --cancel"),
+    ("{word}", "reboot"),
+    ("{whom}", "reboot"),
+    ("{fence}", "7"),
+];
 
 /// Lines of `zedbox` in the texts of a source file, with something in place of each value.
 fn said_in(source: &str) -> Vec<String> {
@@ -138,7 +142,8 @@ fn a_wrong_word_flag_or_value_is_refused_and_a_name_alone_is_none() {
 }
 
 /// Beginnings of lines that are not run on the tree, and why.
-const NOT_ON_A_TREE: [(&str, &str); 7] = [
+const NOT_ON_A_TREE: [(&str, &str); 8] = [
+    ("zedbox drain at-shutdown", "is for the unit at shutdown, and waits for minutes"),
     ("zedbox run", "runs until it is stopped; its file has tests of its own"),
     ("zedbox demo", "brings its own cluster"),
     ("zedbox site drill", "the same"),

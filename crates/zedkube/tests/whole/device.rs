@@ -76,11 +76,7 @@ impl Device {
         // Right, and a test may set it.
         let clock = Clock::new().off_by(0);
         let (diary, ear) = Diary::open(clock, topic_root.path(STATUS));
-        let sim = Sim::new(SimConfig {
-            renew_every: Duration::from_secs(30),
-            stale_taints: true,
-            ..SimConfig::default()
-        });
+        let sim = Sim::new(SimConfig { stale_taints: true, ..SimConfig::default() });
         for (name, uuid) in [("n1", DEVICE), ("n2", "22222222-2222-4222-8222-222222222222")] {
             sim.add_node(name, uuid);
         }

@@ -444,10 +444,10 @@ fn d19_migrations_are_taken_back_beside_the_look_that_removes_our_cordon_and_nei
         // The gate after the boot is still shut here.
         assert!(bench.last.contains(&Effect::Leftovers(UndoScope::Migrations)), "{:?}", bench.last);
         assert!(may_open(&bench).is_some(), "{:?}", bench.last);
-        bench.hear(Event::Leftovers("cancel the evacuation: 503".to_owned(), "look at virt-api".to_owned()));
         bench.look(NodeLook::Open);
         assert!(bench.last.contains(&Effect::Say(DrainLogEvent::CordonRemoved)), "{:?}", bench.last);
         assert!(!bench.last.iter().any(|it| matches!(it, Effect::Leftovers(_))), "it goes on");
+        bench.hear(Event::Leftovers("cancel the evacuation: 503".to_owned(), "look at virt-api".to_owned()));
         let progress = bench.core.progress();
         assert!(!progress.reason.contains("cannot be read"), "{}", progress.reason);
     }

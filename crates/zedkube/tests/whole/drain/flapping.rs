@@ -7,7 +7,7 @@ use topics::{DrainStatus, Requester};
 use crate::device::{Device, request_file, status};
 
 const US: Requester = Requester::DeviceOp;
-const SECS: usize = 20;
+const SECS: usize = 60;
 /// Each half of a flap; the least time between two changes is what the counter needs.
 const HALF: Duration = Duration::from_millis(100);
 /// Requests to the API server a second.
