@@ -90,8 +90,7 @@ pub struct World {
 }
 
 impl World {
-    /// A device that has carried out reboot `6` and is a member of an idle embedded cluster; no agent runs. Agents
-    /// will be tasks of this process.
+    /// A device after reboot `6`, member of an idle embedded cluster; no agent runs. Agents will be tasks of this process.
     pub async fn new() -> Self {
         Self::on(Cluster::embedded().await)
     }
@@ -118,8 +117,7 @@ impl World {
             running: Vec::new(),
         };
         world.put("dev/kmsg", "");
-        // Made by nim, which publishes no ports here: nothing listens at the cluster address.
-        std::fs::create_dir_all(world.topic_root.path("run/nim")).unwrap();
+        std::fs::create_dir_all(world.topic_root.path("run/nim")).unwrap(); // nim is there, and publishes no ports
         world.put("etc/eve-release", "14.5.0-lts-kubevirt-amd64");
         world.put("persist/status/rebootConfig", r#"{"Counter":6,"DesiredState":true,"OpsTime":""}"#);
         world.config(&reboot_config(6));
