@@ -1,4 +1,4 @@
-//! Writes `schemas/` anew: `cargo run -p topics --example write_schemas`.
+//! Writes `schemas/` again: `cargo run -p topics --example write_schemas`.
 
 use std::error::Error;
 use std::fs::File;
@@ -9,7 +9,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
     let all = [
         (".", topics::schema::all()),
-        ("wire", topics::schema::all_wire()),
         ("commands", topics::schema::commands()),
         ("served", topics::schema::served()),
     ];

@@ -329,7 +329,6 @@ fn d_k13_unclear_force_files_are_refused_with_the_next_step() {
 fn the_schemas_on_disk_are_those_of_the_types() {
     let all = [
         ("schemas", topics::schema::all()),
-        ("schemas/wire", topics::schema::all_wire()),
         ("schemas/commands", topics::schema::commands()),
         ("schemas/served", topics::schema::served()),
     ];
@@ -378,8 +377,7 @@ fn every_sample_fits_its_schema() {
     let disk: usize = topics::schema::all().iter().map(|(topic, schema)| fit(schema, samples(topic))).sum();
     assert_eq!(disk, 108, "samples of the form on disk");
     let carried = |topic: &str| texts(&golden().join(topic).join("wire"));
-    let wire: usize =
-        topics::schema::all_wire().iter().map(|(topic, schema)| fit(schema, carried(topic))).sum();
+    let wire: usize = crate::wire::schemas().iter().map(|(topic, schema)| fit(schema, carried(topic))).sum();
     assert_eq!(wire, 88, "samples of the form on a socket");
 }
 
@@ -387,7 +385,7 @@ fn every_sample_fits_its_schema() {
 fn the_two_forms_of_a_value_do_not_fit_each_others_schemas() {
     let schema =
         |all: Vec<(&str, Value)>| all.into_iter().find(|(topic, _)| *topic == "KubeClusterInfo").unwrap().1;
-    let (disk, wire) = (schema(topics::schema::all()), schema(topics::schema::all_wire()));
+    let (disk, wire) = (schema(topics::schema::all()), schema(crate::wire::schemas()));
     let text = |path: &str| serde_json::from_str(&fs::read_to_string(golden().join(path)).unwrap()).unwrap();
     let (on_disk, carried): (Value, Value) =
         (text("KubeClusterInfo/full.json"), text("KubeClusterInfo/wire/full.json"));

@@ -14,7 +14,6 @@ use serde::de::DeserializeOwned;
 pub use tree::pointer_step;
 use tree::{JsonFault, Tree};
 pub use wire::{BoxError, StoreMember, to_wire};
-pub(crate) use wire::{FILE, LARGE, rest_of};
 
 /// A value that cannot be written or a text that cannot be read.
 #[derive(Debug, thiserror::Error)]

@@ -13,9 +13,9 @@ use super::tree::Tree;
 use super::{Error, escaped, parsed};
 
 /// What the name of a member begins with that goes into a file of its own.
-pub(crate) const LARGE: &str = "pubsub-large-";
+const LARGE: &str = "pubsub-large-";
 /// What the name of the member begins with that takes its place.
-pub(crate) const FILE: &str = "pubsub-file-";
+const FILE: &str = "pubsub-file-";
 /// The longest rest of such a name: it becomes part of a file name.
 const NAME_LIMIT_BYTES: usize = 100;
 
@@ -42,7 +42,7 @@ fn fault(member: &str, source: BoxError) -> Error {
 }
 
 /// The rest of a large member's name, when it can be part of a file name.
-pub(crate) fn rest_of<'a>(member: &'a str, prefix: &str) -> Option<&'a str> {
+fn rest_of<'a>(member: &'a str, prefix: &str) -> Option<&'a str> {
     let rest = member.strip_prefix(prefix)?;
     let plain = rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     (plain && !rest.is_empty() && rest.len() <= NAME_LIMIT_BYTES).then_some(rest)
