@@ -30,7 +30,6 @@ mod target;
 #[cfg(test)]
 mod tests;
 pub mod trial;
-mod zstd;
 
 pub use choice::PartitionsChoice;
 pub use exec::ExecStore;
@@ -208,7 +207,7 @@ pub struct ImageToWrite {
 /// Where the bytes of an image are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bytes {
-    /// This file, plain or packed by gzip or zstd; of a folder, which is an OCI image layout or a store of contents, its
+    /// This file, plain or packed by gzip; of a folder, which is an OCI image layout or a store of contents, its
     /// root layer.
     Path(PathBuf),
     /// The root layer of an image whose blobs are in this folder.

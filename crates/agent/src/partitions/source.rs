@@ -8,15 +8,12 @@ use std::io::{self, Read};
 use flate2::read::MultiGzDecoder;
 use ring::digest::{Context, SHA256};
 
-use super::zstd::Frames;
 use super::{Bytes, ImageToWrite, Percent, hex, layout, refuse};
 use crate::Error;
 
 /// How packed bytes begin.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// All but the first byte of a frame that is skipped.
-const SKIPPABLE: &[u8] = &[0x2a, 0x4d, 0x18];
 
 /// An image that is being read.
 pub(super) struct ImageSource {
@@ -30,7 +27,6 @@ pub(super) struct ImageSource {
 enum Unpacked {
     Plain(Box<Tally>),
     Gzip(Box<MultiGzDecoder<Tally>>),
-    Zstd(Box<Frames<Tally>>),
 }
 
 impl ImageSource {
@@ -72,14 +68,14 @@ impl ImageSource {
         if head.is_empty() {
             return Err(refuse(format!("{name} is empty")));
         }
-        // What may be skipped comes before bytes that count, if at all.
-        let (gzip, zstd) = (head.starts_with(GZIP), head == ZSTD || head.get(1..) == Some(SKIPPABLE));
+        if head == ZSTD {
+            return Err(refuse(format!("{name} is packed by zstd; give it plain or packed by gzip")));
+        }
+        let gzip = head.starts_with(GZIP);
         let raw = Box::new(io::Cursor::new(head).chain(raw));
         let tally = Tally { raw, digest: Context::new(&SHA256), done: 0, total, percent };
         let (bytes, unpacked) = if gzip {
             (None, Unpacked::Gzip(Box::new(MultiGzDecoder::new(tally))))
-        } else if zstd {
-            (None, Unpacked::Zstd(Box::new(Frames::new(tally))))
         } else {
             // What comes through a pipe has no length.
             (Some(total).filter(|total| *total > 0), Unpacked::Plain(Box::new(tally)))
@@ -104,7 +100,6 @@ impl ImageSource {
             let read = match &mut self.unpacked {
                 Unpacked::Plain(tally) => tally.read(room),
                 Unpacked::Gzip(decoder) => decoder.read(room),
-                Unpacked::Zstd(frames) => frames.read(room),
             };
             match read {
                 Ok(0) => break,
@@ -121,7 +116,6 @@ impl ImageSource {
         let mut tally = match self.unpacked {
             Unpacked::Plain(tally) => *tally,
             Unpacked::Gzip(decoder) => decoder.into_inner(),
-            Unpacked::Zstd(frames) => frames.into_inner(),
         };
         io::copy(&mut tally, &mut io::sink())
             .map_err(|cause| refuse(format!("{} cannot be read: {cause}", self.name)))?;
