@@ -5,9 +5,10 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process;
 
-use pubsub::store;
+use pubsub::{TopicRoot, store};
 use topics::Topic;
 
 use crate::{AgentContext, Error, wire};
@@ -24,15 +25,32 @@ const LIMIT_BYTES: u64 = 64;
 /// A live process, of whatever PID namespace, publishes that topic, or the file cannot be written. A number that is
 /// left in the file hinders nothing, whoever has it by now.
 pub fn write<T: Topic>(context: &AgentContext, agent: &str) -> Result<(), Error> {
-    let name = format!("run/{agent}.pid");
-    let path = context.topic_root.path(&name);
-    let failed = || Error::pubsub(name.clone());
+    let path = path(&context.topic_root, agent);
+    let failed = || Error::pubsub(path.display().to_string());
     if context.topic_root.is_published(&wire::name::<T>(agent)).map_err(failed())? == Some(true) {
         let held = store::read(&path, LIMIT_BYTES).map_err(failed())?.unwrap_or_default();
         return Err(Error::Already { pid: String::from_utf8_lossy(&held).trim().to_owned(), path });
     }
-    store::replace(&path, process::id().to_string().as_bytes()).map_err(failed())?;
-    fs::set_permissions(&path, Permissions::from_mode(MODE)).map_err(|cause| Error::Effect {
+    put(&path)
+}
+
+/// Writes the file of `agent` again where it went with its directory; one that is there stays, whoever's it is.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn keep(topic_root: &TopicRoot, agent: &str) -> Result<(), Error> {
+    let path = path(topic_root, agent);
+    if path.exists() { Ok(()) } else { put(&path) }
+}
+
+fn path(topic_root: &TopicRoot, agent: &str) -> PathBuf {
+    topic_root.path(&format!("run/{agent}.pid"))
+}
+
+fn put(path: &Path) -> Result<(), Error> {
+    let written = store::replace(path, process::id().to_string().as_bytes());
+    written.map_err(Error::pubsub(path.display().to_string()))?;
+    fs::set_permissions(path, Permissions::from_mode(MODE)).map_err(|cause| Error::Effect {
         doing: "make the pid file readable",
         reason: format!("{}: {cause}", path.display()),
     })
@@ -56,6 +74,20 @@ mod tests {
             assert_eq!(fs::read_to_string(&file).unwrap(), process::id().to_string());
             assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
         }
+    }
+
+    #[test]
+    fn t7_a_file_that_went_with_its_directory_is_written_again_and_one_that_is_there_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let (_stopper, context) = test_context(root.path(), "");
+        let file = root.path().join("run/zedkube.pid");
+        write::<NodeDrainStatus>(&context, "zedkube").unwrap();
+        fs::rename(root.path().join("run"), root.path().join("former")).unwrap();
+        keep(&context.topic_root, "zedkube").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), process::id().to_string());
+        store::replace(&file, b"1").unwrap();
+        keep(&context.topic_root, "zedkube").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "1");
     }
 
     #[test]

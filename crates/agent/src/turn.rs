@@ -17,7 +17,7 @@ use crate::clock::set::ClockSet;
 use crate::outlet::{Effects, Hands, Troubles};
 use crate::tasks::Inbox;
 use crate::watchdog::Watchdog;
-use crate::{AgentContext, Error, report};
+use crate::{AgentContext, Error, pid, report};
 
 /// How often directories are looked at over which something may have been mounted; at the next turn, that is.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
@@ -98,6 +98,10 @@ where
         if watchdog.is_some() && clock.now().since(looked) >= LOOK_EVERY {
             looked = clock.now();
             context.topic_root.look_again();
+            if let Err(error) = pid::keep(&context.topic_root, troubles.agent()) {
+                let error = report::chain(&error);
+                warn!(agent = troubles.agent(), error, "cannot write the file of the process number again");
+            }
         }
         // Beside what the kernel reports: it costs nothing, and not every kernel does.
         clock.look();

@@ -4,14 +4,16 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fs2::FileExt;
 use rustix::fs::{Mode, OFlags};
 
-use crate::Error;
-use crate::store;
+use crate::watch::number;
+use crate::{Error, store};
 
 /// So often a lock is tried for that others hold for a moment to look whether it is free.
 const LOOKERS: usize = 2000;
@@ -21,12 +23,39 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Held as long as the topic is published.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    held: File,
+    topic: String,
+    dir: PathBuf,
+    held: Mutex<HeldFile>,
 }
+
+/// A lock file while it is locked.
+#[derive(Debug)]
+struct HeldFile(File);
 
 impl Lock {
     /// Takes the lock of the topic in `dir`.
     pub(crate) fn take(topic: &str, dir: &Path) -> Result<Self, Error> {
+        let held = Mutex::new(HeldFile::take(topic, dir)?);
+        Ok(Self { topic: topic.to_owned(), dir: dir.to_owned(), held })
+    }
+
+    /// Takes the lock again where another file is in its place, or none: the directory was replaced or mounted over.
+    ///
+    /// # Errors
+    /// Another live process has it, or it cannot be made.
+    pub(crate) fn keep(&self) -> Result<(), Error> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = beside(&self.dir);
+        let locked = held.0.metadata().map_err(Error::io("look at", &path))?;
+        if number(&path) != Some((locked.dev(), locked.ino())) {
+            *held = HeldFile::take(&self.topic, &self.dir)?;
+        }
+        Ok(())
+    }
+}
+
+impl HeldFile {
+    fn take(topic: &str, dir: &Path) -> Result<Self, Error> {
         let path = beside(dir);
         if let Some(parent) = path.parent() {
             store::make_dirs(parent)?;
@@ -34,7 +63,7 @@ impl Lock {
         let file = open(&path, OFlags::CREATE).map_err(Error::io("open lock", &path))?;
         for _ in 0..LOOKERS {
             if locked(file.try_lock_exclusive()).map_err(Error::io("lock", &path))? {
-                return Ok(Self { held: file });
+                return Ok(Self(file));
             }
             if !locked(FileExt::try_lock_shared(&file)).map_err(Error::io("lock", &path))? {
                 break;
@@ -48,9 +77,9 @@ impl Lock {
 }
 
 /// Closing the file is not enough: a child process that is being started holds a copy of it until it runs its program.
-impl Drop for Lock {
+impl Drop for HeldFile {
     fn drop(&mut self) {
-        if let Err(error) = FileExt::unlock(&self.held) {
+        if let Err(error) = FileExt::unlock(&self.0) {
             tracing::debug!(%error, "a lock is freed a moment later, when its last copy is closed");
         }
     }
@@ -63,7 +92,7 @@ pub(crate) fn is_held(dir: &Path) -> Result<Option<bool>, Error> {
     match open(&path, OFlags::empty()) {
         Ok(file) => {
             let free = locked(FileExt::try_lock_shared(&file)).map_err(Error::io("lock", &path))?;
-            drop(free.then_some(Lock { held: file }));
+            drop(free.then_some(HeldFile(file)));
             Ok(Some(!free))
         }
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -115,7 +144,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("t");
         let lock = Lock::take("t", &dir).unwrap();
-        let _copy = lock.held.try_clone().unwrap();
+        let _copy = lock.held.lock().unwrap().0.try_clone().unwrap();
         drop(lock);
         assert_eq!(is_held(&dir).unwrap(), Some(false));
         drop(Lock::take("t", &dir).unwrap());

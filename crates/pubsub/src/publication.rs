@@ -34,9 +34,9 @@ impl<T: Send + Sync + 'static> Publication<T> {
     }
 
     /// What [`crate::TopicRoot::serve`] does.
-    pub(crate) fn serve(&mut self, root: &Path, to_wire: ToWire) -> Result<(), Error> {
+    pub(crate) fn serve(&mut self, place: (&Arc<WatchHub>, &Path), to_wire: ToWire) -> Result<(), Error> {
         let encode = self.codec.encode;
-        self.raw.serve(root, to_wire, &|value| {
+        self.raw.serve(place, to_wire, &|value| {
             value.downcast_ref().map_or_else(|| Err("it is of another type".into()), encode)
         })
     }
@@ -62,6 +62,11 @@ impl<T: Send + Sync + 'static> Publication<T> {
     /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<&T> {
         self.raw.get(key)?.downcast_ref()
+    }
+
+    /// Whether the value that an earlier run left under `key` was read from its backup: what came after it is lost.
+    pub fn was_older(&self, key: &str) -> bool {
+        self.raw.was_older(key)
     }
 
     /// All keys with their values, in order.

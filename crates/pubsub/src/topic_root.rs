@@ -69,7 +69,7 @@ impl TopicRoot {
         publication: &mut Publication<T>,
         to_wire: ToWire,
     ) -> Result<(), Error> {
-        publication.serve(&self.root, to_wire)
+        publication.serve((&self.hub, &self.root), to_wire)
     }
 
     /// Follows `name`, whether or not somebody publishes it yet.

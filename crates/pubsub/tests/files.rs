@@ -268,6 +268,7 @@ fn d_p6_a_persistent_file_that_is_missing_empty_or_corrupt_is_taken_from_its_bac
         let mut publication = place.publication();
         assert_eq!(publication.get("a"), Some(&text("1")));
         assert!(publication.take_findings()[0].reason.contains("backup"));
+        assert_eq!([publication.was_older("a"), publication.was_older("b")], [true, false]);
         assert_eq!(store::read(&place.dir().join("a.json"), 99).unwrap().unwrap(), b"\"1\"");
     }
 }

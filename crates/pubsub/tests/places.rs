@@ -265,10 +265,11 @@ async fn a_clock_that_is_set_back_hides_no_change() {
 }
 
 #[tokio::test]
-async fn t7_what_is_mounted_over_a_directory_in_use_is_found_by_looking_filled_and_read() {
+async fn t7_what_is_mounted_over_a_directory_in_use_gets_files_socket_and_lock_and_is_read() {
     let Some(mut disk) = SmallDisk::new() else { return };
     let (topic_root, name) = (TopicRoot::open(disk.root()).unwrap(), Name::volatile("tester", "Topic"));
     let mut publication = publication(&topic_root, &name);
+    topic_root.serve(&mut publication, |disk, _| Ok(disk.to_vec())).unwrap();
     publication.publish("a", &text("1")).unwrap();
     let mut subscription = topic_root.subscription(&name, codec());
     until(&mut subscription, &[("a", "1")]).await;
@@ -278,9 +279,14 @@ async fn t7_what_is_mounted_over_a_directory_in_use_is_found_by_looking_filled_a
     topic_root.look_again();
     // By the eyes of another process.
     let rule = pubsub::FileRule { limit_bytes: 99, order: false };
-    let mut seen = TopicRoot::open(disk.root()).unwrap().file(file, rule);
+    let others = TopicRoot::open(disk.root()).unwrap();
+    let mut seen = others.file(file, rule);
     let back = async { while !matches!(seen.next().await, pubsub::FileState::Present(_)) {} };
     tokio::time::timeout(PATIENCE, back).await.unwrap();
+    let mut feed = others.socket_feed(&name).unwrap();
+    let heard = tokio::time::timeout(PATIENCE, feed.next()).await.unwrap();
+    assert_eq!(heard, (text("a"), Some(b"\"1\"".to_vec())));
+    assert_eq!(others.is_published(&name).unwrap(), Some(true));
     // What others put there is read, too.
     store::replace(&name.dir(&disk.root()).join("b.json"), b"\"2\"").unwrap();
     until(&mut subscription, &[("a", "1"), ("b", "2")]).await;

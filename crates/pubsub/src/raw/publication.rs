@@ -27,11 +27,13 @@ pub(crate) struct RawPublication {
     doubtful: BTreeSet<String>,
     restarted: u32,
     findings: Vec<BadFile>,
+    /// Keys of which a backup was read.
+    older: BTreeSet<String>,
     /// Dropped before the lock: who gets the lock next must not meet our socket alive.
     server: Option<SocketServer>,
     /// The same: it writes no file then.
     keeper: Option<DirKeeper>,
-    _lock: Lock,
+    _lock: Arc<Lock>,
 }
 
 /// What readers see of a key.
@@ -64,16 +66,17 @@ impl RawPublication {
         lock: Lock,
     ) -> Result<Self, Error> {
         let dir = name.dir(root);
-        let folder = Folder::open(disk, root, dir.clone())?;
+        let (folder, lock) = (Folder::open(disk, root, dir.clone())?, Arc::new(lock));
         let mut publication = Self {
             name,
             dir,
-            files: Arc::new(Mutex::new(Files::new(folder))),
+            files: Arc::new(Mutex::new(Files::new(folder, Arc::downgrade(&lock)))),
             decode,
             values: BTreeMap::new(),
             doubtful: BTreeSet::new(),
             restarted: 0,
             findings: Vec::new(),
+            older: BTreeSet::new(),
             server: None,
             keeper: None,
             _lock: lock,
@@ -82,8 +85,13 @@ impl RawPublication {
         Ok(publication)
     }
 
-    pub(crate) fn serve(&mut self, root: &Path, to_wire: ToWire, encode: &Encode<'_>) -> Result<(), Error> {
-        let Some(server) = SocketServer::open(&self.name, root, to_wire)? else { return Ok(()) };
+    pub(crate) fn serve(
+        &mut self,
+        (hub, root): (&Arc<WatchHub>, &Path),
+        to_wire: ToWire,
+        encode: &Encode<'_>,
+    ) -> Result<(), Error> {
+        let Some(server) = SocketServer::open(hub, &self.name, root, to_wire)? else { return Ok(()) };
         let mut findings = Vec::new();
         for (key, value) in self.iter() {
             if let Err(reason) = server.put_anew(key, encode(value)) {
@@ -185,6 +193,10 @@ impl RawPublication {
 
     pub(crate) fn get(&self, key: &str) -> Option<&dyn Any> {
         self.values.get(key).and_then(|value| self.read(value))
+    }
+
+    pub(crate) fn was_older(&self, key: &str) -> bool {
+        self.older.contains(key)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &dyn Any)> {
@@ -315,6 +327,7 @@ impl RawPublication {
                 files.disown(&backup);
             }
             drop(files);
+            self.older.insert(key.clone());
             self.values.insert(key, value);
             self.findings.push(BadFile { path, reason: format!("{reason}; its backup was used") });
             return Ok(());

@@ -25,6 +25,7 @@ use tokio::net::UnixDatagram;
 use tokio::runtime::Handle;
 
 use crate::Error;
+use crate::watch::number;
 
 /// The longest path that the kernel takes for a socket.
 const PATH_LIMIT_BYTES: usize = 107;
@@ -70,6 +71,8 @@ pub(crate) fn probe(path: &Path) -> Result<SocketState, Error> {
 #[derive(Debug)]
 pub(crate) struct SocketListener {
     socket: UnixDatagram,
+    /// Which file it is.
+    number: Option<(u64, u64)>,
     closed: AtomicBool,
 }
 
@@ -85,7 +88,12 @@ impl SocketListener {
         bind(&socket, &address).map_err(|error| fault()(error.into()))?;
         listen(&socket, BACKLOG).map_err(|error| fault()(error.into()))?;
         let socket = awaited(socket).map_err(fault())?;
-        Ok(Self { socket, closed: AtomicBool::new(false) })
+        Ok(Self { socket, number: number(path), closed: AtomicBool::new(false) })
+    }
+
+    /// Whether whoever connects to `path` connects to it.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        number(path) == self.number
     }
 
     /// The next connection; `None` once [`SocketListener::close`] was called. Dropping it loses nothing.

@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -21,7 +21,8 @@ use crate::peer::{self, PeersShared};
 use crate::record::{MESSAGE_LIMIT_BYTES, update_bytes};
 use crate::removed::Removed;
 use crate::socket::{SocketListener, SocketState, probe};
-use crate::{CodecError, Error, Name, ToWire};
+use crate::watch::{Follows, Pending, WatchHub};
+use crate::{CodecError, Error, Name, Retry, ToWire};
 
 /// More subscribers than this at one topic are turned away.
 const MOST_PEERS: usize = 64;
@@ -34,41 +35,114 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct SocketServer {
     shared: Arc<PeersShared>,
-    path: PathBuf,
-    listener: Arc<SocketListener>,
+    place: Arc<SocketPlace>,
     board: watch::Sender<SocketBoard>,
     removed: Removed,
     tasks: JoinSet<()>,
+    /// Ends with it.
+    _keeper: JoinSet<()>,
 }
 
 /// Refuses a topic at whose socket somebody listens.
 pub(crate) fn refuse_live(name: &Name, root: &Path) -> Result<(), Error> {
-    let Some(socket) = name.socket(root) else { return Ok(()) };
-    match probe(&socket)? {
+    name.socket(root).map_or(Ok(()), |socket| refuse_live_at(&name.to_string(), &socket))
+}
+
+fn refuse_live_at(topic: &str, socket: &Path) -> Result<(), Error> {
+    match probe(socket)? {
         SocketState::Nothing | SocketState::Stale => Ok(()),
-        SocketState::Live => Err(Error::Live { topic: name.to_string(), socket }),
+        SocketState::Live => Err(Error::Live { topic: topic.to_owned(), socket: socket.to_owned() }),
+    }
+}
+
+/// The path of a topic's socket, and who listens there for this process.
+#[derive(Debug)]
+struct SocketPlace {
+    topic: String,
+    path: PathBuf,
+    /// `None` once the service has ended.
+    listener: Mutex<Option<Arc<SocketListener>>>,
+}
+
+impl SocketPlace {
+    fn listener(&self) -> MutexGuard<'_, Option<Arc<SocketListener>>> {
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Listens at the path. A socket that a dead publisher left is replaced.
+    fn listen(&self) -> Result<SocketListener, Error> {
+        refuse_live_at(&self.topic, &self.path)?;
+        crate::store::make_dirs(crate::store::parent(&self.path))?;
+        match fs::remove_file(&self.path) {
+            Ok(()) => debug!(path = %self.path.display(), "a dead publisher's socket is replaced"),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io("remove", &self.path)(error)),
+        }
+        SocketListener::bind(&self.path)
+    }
+
+    /// Listens again where the socket was removed or replaced, alone or with its directory. Peers that are connected stay.
+    fn keep(&self) -> Result<(), Error> {
+        let mut listener = self.listener();
+        if let Some(former) = &*listener
+            && !former.is_at(&self.path)
+        {
+            let next = Arc::new(self.listen()?);
+            former.close();
+            *listener = Some(next);
+            drop(listener);
+            warn!(path = %self.path.display(), "the socket of this topic was removed by somebody else and is made again");
+        }
+        Ok(())
+    }
+
+    fn close(&self) {
+        if let Some(listener) = self.listener().take() {
+            listener.close();
+        }
+    }
+}
+
+/// Has a socket made again as soon as another file, or none, is in its place.
+async fn keep(hub: Arc<WatchHub>, place: Arc<SocketPlace>) {
+    let name = place.path.file_name().unwrap_or_default().to_owned();
+    let bell = WatchHub::bell(crate::store::parent(&place.path), Follows::File(name));
+    let mut retry = Retry::default();
+    loop {
+        if bell.take() == Pending::None {
+            tokio::select! {
+                biased;
+                () = hub.wait(&bell) => continue,
+                () = retry.due() => {}
+            }
+        }
+        match hub.attend(&bell).and_then(|()| place.keep()) {
+            Ok(()) => retry.worked(),
+            Err(error) if retry.failed() => {
+                warn!(path = %place.path.display(), error = chain(&error), "cannot make the socket of this topic again, retrying");
+            }
+            Err(_) => {}
+        }
     }
 }
 
 impl SocketServer {
-    /// Listens for subscribers of `name`. A socket that a dead publisher left is replaced. `None` for a topic of
-    /// no agent.
-    pub(crate) fn open(name: &Name, root: &Path, to_wire: ToWire) -> Result<Option<Self>, Error> {
+    /// Listens for subscribers of `name`, `None` for a topic of no agent.
+    pub(crate) fn open(
+        hub: &Arc<WatchHub>,
+        name: &Name,
+        root: &Path,
+        to_wire: ToWire,
+    ) -> Result<Option<Self>, Error> {
         let Some(path) = name.socket(root) else { return Ok(None) };
-        refuse_live(name, root)?;
-        crate::store::make_dirs(path.parent().unwrap_or(root))?;
-        match fs::remove_file(&path) {
-            Ok(()) => debug!(path = %path.display(), "a dead publisher's socket is replaced"),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(Error::io("remove", path)(error)),
-        }
         let removed = Removed::load(&path)?;
-        let listener = Arc::new(SocketListener::bind(&path)?);
+        let place = Arc::new(SocketPlace { topic: name.to_string(), path, listener: Mutex::default() });
+        *place.listener() = Some(Arc::new(place.listen()?));
         let shared = Arc::new(PeersShared::new(name, Large::of(name, root), to_wire));
         let left_over = shared.large.left_over()?;
         let former = removed.iter().map(str::to_owned).collect();
         let board = watch::Sender::new(SocketBoard::new(former));
-        let mut tasks = JoinSet::new();
+        let (mut tasks, mut keeper) = (JoinSet::new(), JoinSet::new());
         if !left_over.is_empty() {
             tasks.spawn(async move {
                 tokio::time::sleep(LEFT_OVER).await;
@@ -77,8 +151,9 @@ impl SocketServer {
                 }
             });
         }
-        tasks.spawn(welcome(Arc::clone(&shared), Arc::clone(&listener), board.subscribe()));
-        Ok(Some(Self { shared, path, listener, board, removed, tasks }))
+        keeper.spawn(keep(Arc::clone(hub), Arc::clone(&place)));
+        tasks.spawn(welcome(Arc::clone(&shared), Arc::clone(&place), board.subscribe()));
+        Ok(Some(Self { shared, place, board, removed, tasks, _keeper: keeper }))
     }
 
     /// Refuses a value that could not be sent, before anything has changed.
@@ -140,12 +215,12 @@ impl SocketServer {
 
     /// Ends the service in order: peers that read get their last records, and the socket is gone.
     pub(crate) fn close(mut self) -> Result<(), Error> {
-        self.listener.close();
+        self.place.close();
         // The task ends by itself: it lets nobody in any more, and its peers have a limit.
         self.tasks.detach_all();
-        match fs::remove_file(&self.path) {
+        match fs::remove_file(&self.place.path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::io("remove", self.path.clone())(error))
+                Err(Error::io("remove", &self.place.path)(error))
             }
             Ok(()) | Err(_) => Ok(()),
         }
@@ -155,7 +230,7 @@ impl SocketServer {
 impl Drop for SocketServer {
     fn drop(&mut self) {
         // The task dies later, at its next wait; a successor may ask before that.
-        self.listener.close();
+        self.place.close();
     }
 }
 
@@ -167,14 +242,11 @@ fn is_plain(disk: &[u8]) -> bool {
 }
 
 /// Lets subscribers in until the service is closed, then waits for those that are there.
-async fn welcome(
-    shared: Arc<PeersShared>,
-    listener: Arc<SocketListener>,
-    board: watch::Receiver<SocketBoard>,
-) {
+async fn welcome(shared: Arc<PeersShared>, place: Arc<SocketPlace>, board: watch::Receiver<SocketBoard>) {
     let mut peers = JoinSet::new();
     let (mut full, mut broken) = (false, false);
     loop {
+        let Some(listener) = place.listener().clone() else { break };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = peers.join_next() => continue,
@@ -182,7 +254,8 @@ async fn welcome(
         // Those that went at this very moment make room.
         while peers.try_join_next().is_some() {}
         match accepted {
-            Ok(None) => break,
+            // Another one may be in its place.
+            Ok(None) => {}
             Ok(Some(link)) if peers.len() < MOST_PEERS => {
                 full = false;
                 broken = false;

@@ -14,6 +14,7 @@ use tracing::warn;
 
 use crate::error::chain;
 use crate::folder::{DirChange, Folder, Former};
+use crate::lock::Lock;
 use crate::name::RESTARTED;
 use crate::watch::{DirNotifier, Follows, Pending, WatchHub};
 use crate::{Error, Retry};
@@ -26,6 +27,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Files {
     folder: Folder,
     held: BTreeMap<String, Arc<[u8]>>,
+    /// That nobody else publishes the topic; gone once the publication is.
+    lock: Weak<Lock>,
     /// Another directory took the place of ours, and not everything is in it yet.
     renew: bool,
 }
@@ -38,8 +41,8 @@ pub(crate) fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
 }
 
 impl Files {
-    pub(crate) const fn new(folder: Folder) -> Self {
-        Self { folder, held: BTreeMap::new(), renew: false }
+    pub(crate) const fn new(folder: Folder, lock: Weak<Lock>) -> Self {
+        Self { folder, held: BTreeMap::new(), lock, renew: false }
     }
 
     pub(crate) fn names(&self) -> Result<Vec<OsString>, Error> {
@@ -100,11 +103,17 @@ impl Files {
         if !self.renew {
             return Ok(());
         }
+        self.keep_lock()?;
         self.renew = false;
         let names: Vec<String> = self.held.keys().cloned().collect();
         let written = self.write_again(names);
         self.renew |= written.is_err();
         written
+    }
+
+    /// Before files of somebody else are replaced: the place of ours may have a publisher of its own.
+    fn keep_lock(&self) -> Result<(), Error> {
+        self.lock.upgrade().map_or(Ok(()), |lock| lock.keep())
     }
 
     /// Values first, then the counter of starts.
@@ -133,6 +142,7 @@ impl Files {
 
     /// Writes again what is another one now, of these names or of all. Returns how many files that were.
     fn restore(&mut self, names: Option<&BTreeSet<OsString>>) -> Result<usize, Error> {
+        self.keep_lock()?;
         let wanted = |name: &String| {
             names.is_none_or(|names| names.contains(name.as_str().as_ref() as &std::ffi::OsStr))
         };

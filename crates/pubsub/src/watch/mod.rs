@@ -378,9 +378,9 @@ fn opened(kernel: &OpenedKernel, open: OpenKernel) -> io::Result<Arc<Kernel>> {
     }
 }
 
-/// File system of a directory and its number in that.
-fn number(dir: &Path) -> Option<(u64, u64)> {
-    dir.metadata().ok().map(|seen| (seen.dev(), seen.ino()))
+/// File system of a directory or file and its number in that.
+pub(crate) fn number(path: &Path) -> Option<(u64, u64)> {
+    path.metadata().ok().map(|seen| (seen.dev(), seen.ino()))
 }
 
 /// The directories on the way to that of a bell which exist, the nearest first.

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt as _, symlink};
 
 use super::wired::{PATIENCE, Peer, Place, codec, delete, restarted, text, to_wire, update};
 use pubsub::record::SocketRecord;
-use pubsub::{Name, store};
+use pubsub::{Name, TopicRoot, store};
 
 #[tokio::test]
 async fn each_of_many_peers_gets_all_values_and_then_the_changes() {
@@ -135,6 +135,70 @@ async fn d_p2_a_value_whose_wire_form_differs_is_not_sent_twice() {
     publication.publish("a", &text("abc")).unwrap();
     publication.signal_restarted().unwrap();
     assert_eq!(peer.hear().await, restarted(2));
+}
+
+#[tokio::test]
+async fn t7_a_socket_and_a_lock_that_went_alone_or_with_their_directory_are_made_again() {
+    for name in [Name::volatile("tester", "Topic"), Name::persistent("tester", "Topic")] {
+        let place = Place::of(name);
+        let mut publication = place.publication();
+        publication.publish("a", &text("0")).unwrap();
+        let early = place.peer().await;
+        assert_eq!(early.dump().await, [(text("a"), text("0"))]);
+        for (number, gone) in
+            ["run/tester/Topic.sock", "run/tester", "run", "persist"].into_iter().enumerate()
+        {
+            fs::create_dir_all(place.topic_root.path("persist")).unwrap();
+            fs::rename(place.topic_root.path(gone), place.root.path().join(format!("former-{number}")))
+                .unwrap();
+            let value = number.to_string() + "th";
+            // Of a persistent topic the next publish notices it.
+            publication.publish("a", &value).unwrap();
+            let back = async {
+                while Peer::connect(&place.socket()).is_err()
+                    || place.topic_root.is_published(&place.name).unwrap() != Some(true)
+                {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, back).await.unwrap();
+            assert_eq!(place.peer().await.dump().await, [(text("a"), value.clone())]);
+            // Whoever was connected still hears of changes.
+            assert_eq!(early.hear().await, update("a", &value));
+            let other = TopicRoot::open(place.root.path()).unwrap();
+            let refused = other.publication(place.name.clone(), codec()).err().unwrap();
+            assert!(matches!(refused, pubsub::Error::Taken { .. }), "{refused}");
+        }
+        publication.close().unwrap();
+        assert!(!place.socket().exists());
+    }
+}
+
+/// As a second copy of an agent that starts where something was mounted over `run`.
+#[tokio::test]
+async fn t7_a_directory_in_the_place_of_ours_that_has_a_publisher_is_left_to_it() {
+    let place = Place::new();
+    let mut first = place.publication();
+    first.publish("a", &text("1")).unwrap();
+    fs::rename(place.topic_root.path("run"), place.root.path().join("former")).unwrap();
+    let other = TopicRoot::open(place.root.path()).unwrap();
+    let mut second = other.publication(place.name.clone(), codec()).unwrap();
+    other.serve(&mut second, to_wire).unwrap();
+    second.publish("b", &text("2")).unwrap();
+    let refused = first.publish("c", &text("3")).unwrap_err();
+    assert!(matches!(refused, pubsub::Error::Taken { .. }), "{refused}");
+    // All of the first one's tasks have looked once the second's peer has heard what there is.
+    assert_eq!(place.peer().await.dump().await, [(text("b"), text("2"))]);
+    assert!(!place.topic_root.path("run/tester/Topic/a.json").exists());
+    drop(second);
+    let back = async {
+        while !place.topic_root.path("run/tester/Topic/a.json").exists()
+            || Peer::connect(&place.socket()).is_err()
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, back).await.unwrap();
 }
 
 #[tokio::test]
@@ -292,7 +356,7 @@ async fn sockets_lie_beside_volatile_topics_and_under_run_for_persistent_ones() 
 #[tokio::test]
 async fn a_root_too_deep_for_a_socket_is_refused_with_the_limit() {
     let root = tempfile::tempdir().unwrap();
-    let topic_root = pubsub::TopicRoot::open(root.path().join("x".repeat(100))).unwrap();
+    let topic_root = TopicRoot::open(root.path().join("x".repeat(100))).unwrap();
     let mut publication = topic_root.publication(Name::volatile("tester", "Topic"), codec()).unwrap();
     let refused = topic_root.serve(&mut publication, to_wire).unwrap_err().to_string();
     assert!(refused.contains("107") && refused.contains("shorter root"), "{refused}");
