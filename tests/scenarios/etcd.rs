@@ -12,6 +12,7 @@ use crate::look::{LEASES, NODES, PLACE, drained, held};
 use outage::turn::record::LEASE;
 
 mod real;
+mod restored;
 
 /// All nodes are servers with a member of etcd.
 pub(crate) fn members(etcd: &Etcd, sim: &Sim) {

@@ -154,13 +154,9 @@ impl Cluster {
     /// Three servers, each with its member of this etcd, in which a kube-apiserver of `assets` keeps its objects: the
     /// cluster as each of them sees it.
     pub async fn of_servers(assets: &Path, program: &Path) -> (Vec<Self>, RealEtcd) {
-        let place = Place::new();
-        let nodes = place.nodes(THREE);
-        let names: Vec<&str> = nodes.iter().map(|(name, _)| name.as_str()).collect();
-        let etcd = RealEtcd::start(program, &names).await;
-        let first = Self::at(ApiServer::keeping_in(assets, &etcd.clients()).await, place, THREE).await;
-        let api: Api<Node> = Api::all(first.client.clone());
-        for name in &names {
+        let (all, etcd) = Self::kept_in_etcd(assets, program, THREE).await;
+        let api: Api<Node> = Api::all(all[0].client.clone());
+        for name in all.iter().map(Self::device_name) {
             let labels = json!({ "node-role.kubernetes.io/etcd": "true", "node-role.kubernetes.io/control-plane": "true" });
             let annotations = json!({ "etcd.k3s.cattle.io/node-name": etcd.member_name(name) });
             let patch = Patch::Merge(json!({ "metadata": { "labels": labels, "annotations": annotations } }));
@@ -169,8 +165,37 @@ impl Cluster {
             let patch = Patch::Merge(json!({ "status": { "addresses": [address] } }));
             api.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
         }
-        let all = (0..THREE).map(|nth| first.as_node(nth)).collect();
         (all, etcd)
+    }
+
+    /// Three workers; a kube-apiserver of `assets` keeps their objects in one member of this etcd.
+    pub async fn of_workers(assets: &Path, program: &Path) -> (Vec<Self>, RealEtcd) {
+        Self::kept_in_etcd(assets, program, 1).await
+    }
+
+    /// Three nodes, the first so many of them with a member of etcd.
+    async fn kept_in_etcd(assets: &Path, program: &Path, members: usize) -> (Vec<Self>, RealEtcd) {
+        let place = Place::new();
+        let nodes = place.nodes(THREE);
+        let names: Vec<&str> = nodes[..members].iter().map(|(name, _)| name.as_str()).collect();
+        let etcd = RealEtcd::start(program, &names).await;
+        let first = Self::at(ApiServer::keeping_in(assets, &etcd.clients()).await, place, THREE).await;
+        ((0..THREE).map(|nth| first.as_node(nth)).collect(), etcd)
+    }
+
+    /// The API of a server that was started here is away, and back after `meanwhile`.
+    pub async fn without_api(&self, meanwhile: impl AsyncFnOnce()) {
+        match &self.backend {
+            Backend::Embedded(_) => panic!("this scenario needs a real API server"),
+            Backend::Real(real) => real.server().away_during(meanwhile).await,
+        }
+    }
+
+    /// The kubelet of a real server's node without a machine says which boot it runs in.
+    pub async fn reports_boot(&self, boot_id: &str) {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let patch = Patch::Merge(json!({ "status": { "nodeInfo": { "bootID": boot_id } } }));
+        nodes.patch_status(&self.place.node, &PatchParams::default(), &patch).await.unwrap();
     }
 
     async fn on(server: ApiServer) -> Self {
@@ -299,7 +324,7 @@ impl Cluster {
     pub async fn power(&self, on: bool) {
         match &self.backend {
             Backend::Embedded(sim) => sim.power(&self.place.node, on),
-            Backend::Real(_) => real::ready(&self.client, &self.place.node, on).await,
+            Backend::Real(real) => real.power(&self.place.node, on).await,
         }
     }
 

@@ -4,7 +4,10 @@
 //! Everything lies in a namespace and on nodes of its own names, and is removed at the end.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use agent::Clock;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
@@ -21,12 +24,18 @@ use crate::server::ApiServer;
 
 /// Where leases of nodes are.
 const LEASES: &str = "kube-node-lease";
+/// For so long an API server may answer with errors: its etcd is without a leader, or it is started again.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Names of nodes without power.
+type Off = Arc<Mutex<BTreeSet<String>>>;
 
 /// A cluster on a real API server.
 pub(crate) struct Real {
     server: ApiServer,
     nodes: Vec<String>,
     agents: Client,
+    off: Off,
     _kubelets: JoinSet<()>,
 }
 
@@ -40,12 +49,13 @@ impl Real {
         roles::grant(client, &place.namespace).await;
         let other = &nodes[1].0;
         let mut kubelets = JoinSet::new();
+        let off = Off::default();
         for (node, uuid) in nodes {
             let object = json!({ "metadata": { "name": node, "labels": { "node-uuid": uuid } } });
             create::<Node>(&Api::all(client.clone()), object).await;
             ready(client, node, true).await;
             kubelets.spawn(kubelet(client.clone(), node.clone()));
-            kubelets.spawn(renew(client.clone(), node.clone()));
+            kubelets.spawn(renew(client.clone(), node.clone(), off.clone()));
         }
         let pods: Api<Pod> = Api::namespaced(client.clone(), &place.namespace);
         for (name, app, node) in [
@@ -67,7 +77,7 @@ impl Real {
         }
         let agents = server.client_of(roles::user(&place.namespace));
         let nodes = nodes.iter().map(|(node, _)| node.clone()).collect();
-        let real = Self { _kubelets: kubelets, agents, server, nodes };
+        let real = Self { _kubelets: kubelets, agents, off, server, nodes };
         real.until_budget_counts(&budgets).await;
         real
     }
@@ -84,6 +94,24 @@ impl Real {
     /// The way in for agents: as a user that has the least role.
     pub(crate) const fn agents(&self) -> &Client {
         &self.agents
+    }
+
+    /// The server itself.
+    pub(crate) const fn server(&self) -> &ApiServer {
+        &self.server
+    }
+
+    /// `node` loses power, or gets it back: it is Ready or not, and its kubelet renews its lease or does not.
+    pub(crate) async fn power(&self, node: &str, on: bool) {
+        {
+            let mut off = self.off.lock().unwrap_or_else(PoisonError::into_inner);
+            if on {
+                off.remove(node)
+            } else {
+                off.insert(node.to_owned())
+            };
+        }
+        ready(self.client(), node, on).await;
     }
 
     /// Removes what was built.
@@ -131,8 +159,21 @@ fn pod(name: &str, app: &str, node: &str) -> Value {
     })
 }
 
+/// What the API answers to `ask`, which is repeated while it answers with errors.
+async fn answered<T, F: Future<Output = kube::Result<T>>>(ask: impl Fn() -> F) -> T {
+    let clock = Clock::new();
+    let end = clock.now() + PATIENCE;
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(cause) => assert!(clock.now() < end, "no answer within {} s: {cause}", PATIENCE.as_secs()),
+        }
+        clock.sleep_until(Some(clock.now() + Duration::from_millis(100))).await;
+    }
+}
+
 /// Says that `node` is Ready, or not.
-pub(crate) async fn ready(client: &Client, node: &str, is: bool) {
+async fn ready(client: &Client, node: &str, is: bool) {
     let nodes: Api<Node> = Api::all(client.clone());
     let status = if is { "True" } else { "False" };
     let condition = json!({ "type": "Ready", "status": status, "reason": "Scenario", "message": "" });
@@ -143,13 +184,15 @@ pub(crate) async fn ready(client: &Client, node: &str, is: bool) {
 /// Returns when two of `nodes` carry our cordon at once.
 pub(crate) async fn until_two_out(client: &Client, nodes: &[&str]) {
     let api: Api<Node> = Api::all(client.clone());
+    let everything = ListParams::default();
     let is_out = |node: &Node| node.annotations().contains_key(OWNER);
     loop {
-        let all = api.list(&ListParams::default()).await.unwrap();
+        let all = answered(|| api.list(&everything)).await;
         let ours = |it: &Node| nodes.contains(&it.name_any().as_str()) && is_out(it);
         let mut out: BTreeSet<String> = all.iter().filter(|it| ours(it)).map(Node::name_any).collect();
         let version = all.metadata.resource_version.clone().unwrap_or_default();
-        let mut changes = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+        let Ok(changes) = api.watch(&WatchParams::default(), &version).await else { continue };
+        let mut changes = changes.boxed();
         while out.len() < 2 {
             match changes.try_next().await {
                 Ok(Some(WatchEvent::Added(node) | WatchEvent::Modified(node))) => {
@@ -176,15 +219,16 @@ where
     K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
     loop {
-        let now = api.get(name).await.unwrap();
+        let now = answered(|| api.get(name)).await;
         if wanted(&now) {
             return;
         }
         let version = now.resource_version().unwrap();
         let only = WatchParams::default().fields(&format!("metadata.name={name}"));
         // Any event, also the end of the watch, is a reason to look again.
-        let mut changes = api.watch(&only, &version).await.unwrap().boxed();
-        drop(changes.try_next().await);
+        if let Ok(changes) = api.watch(&only, &version).await {
+            drop(changes.boxed().try_next().await);
+        }
     }
 }
 
@@ -192,8 +236,9 @@ where
 async fn kubelet(client: Client, node: String) {
     let pods: Api<Pod> = Api::all(client.clone());
     let here = format!("spec.nodeName={node}");
+    let on_it = ListParams::default().fields(&here);
     loop {
-        let all = pods.list(&ListParams::default().fields(&here)).await.unwrap();
+        let all = answered(|| pods.list(&on_it)).await;
         for pod in &all.items {
             let own: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
             let running = pod.status.as_ref().and_then(|it| it.phase.as_deref()) == Some("Running");
@@ -213,17 +258,21 @@ async fn kubelet(client: Client, node: String) {
             }
         }
         let version = all.metadata.resource_version.unwrap_or_default();
-        let mut changes = pods.watch(&WatchParams::default().fields(&here), &version).await.unwrap().boxed();
-        drop(changes.try_next().await);
+        if let Ok(changes) = pods.watch(&WatchParams::default().fields(&here), &version).await {
+            drop(changes.boxed().try_next().await);
+        }
     }
 }
 
 /// The lease of a node without a machine, renewed as its kubelet would, but more often.
-async fn renew(client: Client, node: String) {
+async fn renew(client: Client, node: String, off: Off) {
     let leases: Api<Lease> = Api::namespaced(client, LEASES);
-    let mut often = tokio::time::interval(std::time::Duration::from_millis(200));
+    let mut often = tokio::time::interval(Duration::from_millis(200));
     loop {
         often.tick().await;
+        if off.lock().unwrap_or_else(PoisonError::into_inner).contains(&node) {
+            continue;
+        }
         let renewed = k8s_openapi::jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": node },
@@ -243,9 +292,10 @@ async fn keep_budget(client: Client, namespace: String) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, &namespace);
     let guarded = format!("app={BUDGET}");
+    let its = ListParams::default().labels(&guarded);
     loop {
-        let all = pods.list(&ListParams::default().labels(&guarded)).await.unwrap();
-        if let Some(budget) = budgets.get_opt(BUDGET).await.unwrap() {
+        let all = answered(|| pods.list(&its)).await;
+        if let Some(budget) = answered(|| budgets.get_opt(BUDGET)).await {
             let spec = serde_json::to_value(&budget.spec).unwrap();
             let desired = spec["minAvailable"].as_i64().unwrap();
             let healthy = all.items.iter().filter(|pod| is_healthy(pod)).count();
@@ -255,12 +305,17 @@ async fn keep_budget(client: Client, namespace: String) {
                 "currentHealthy": healthy, "desiredHealthy": desired,
                 "disruptionsAllowed": (healthy - desired).max(0),
             } });
-            budgets.patch_status(BUDGET, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+            // It may be gone by now: the next round looks again.
+            drop(budgets.patch_status(BUDGET, &PatchParams::default(), &Patch::Merge(status)).await);
         }
         let version = all.metadata.resource_version.unwrap_or_default();
-        let mut pod_changes =
-            pods.watch(&WatchParams::default().labels(&guarded), &version).await.unwrap().boxed();
-        let mut budget_changes = budgets.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+        let labelled = WatchParams::default().labels(&guarded);
+        let (Ok(pod_changes), Ok(budget_changes)) =
+            (pods.watch(&labelled, &version).await, budgets.watch(&WatchParams::default(), "0").await)
+        else {
+            continue;
+        };
+        let (mut pod_changes, mut budget_changes) = (pod_changes.boxed(), budget_changes.boxed());
         let mut held = budget_changes.try_next().await.ok().flatten();
         loop {
             tokio::select! {

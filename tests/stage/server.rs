@@ -13,6 +13,7 @@ use kube::{Client, Config};
 use pubsub::store;
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::sync::Mutex;
 
 use crate::real::create;
 
@@ -21,6 +22,8 @@ pub(crate) mod etcd;
 /// Why the scenarios on a real API server are left out.
 pub const SKIPPED: &str = "neither KUBECONFIG (a throw-away cluster) nor KUBEBUILDER_ASSETS (a directory with etcd \
                            and kube-apiserver) is set";
+/// The program of the server.
+const API: &str = "kube-apiserver";
 /// Of its administrator.
 const TOKEN: &str = "scenario-token";
 /// How often a server is started: a port that was free may be another's before the server listens there.
@@ -34,13 +37,16 @@ pub(crate) struct ApiServer {
     config: Config,
     /// Whether a controller manager keeps budgets up to date there.
     pub(crate) has_controllers: bool,
-    own: Option<Processes>,
+    /// Of one that was started here: its certificate, and its processes.
+    own: Option<(PathBuf, Mutex<Processes>)>,
 }
 
-/// The server's processes; they end with this.
+/// The server's processes, kube-apiserver first; they end with this.
 struct Processes {
     children: Vec<Child>,
-    dir: TempDir,
+    /// The folder of kube-apiserver, and how it was started.
+    started: (PathBuf, Vec<String>),
+    _dir: TempDir,
 }
 
 impl Drop for Processes {
@@ -76,7 +82,7 @@ impl ApiServer {
 
     /// The kubeconfig of its administrator, of a server that was started here.
     pub(crate) fn kubeconfig(&self) -> Option<String> {
-        let ca = self.own.as_ref()?.dir.path().join("certs/apiserver.crt");
+        let (ca, _) = self.own.as_ref()?;
         let cluster = json!({ "server": self.config.cluster_url.to_string(), "certificate-authority": ca });
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -116,24 +122,22 @@ impl ApiServer {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         store::replace(&at("tokens.csv"), format!("{TOKEN},scenario,scenario,system:masters\n").as_bytes())
             .unwrap();
-        let mut children = vec![child(
-            assets,
-            "kube-apiserver",
-            &[
-                format!("--etcd-servers={}", others.unwrap_or(&own)),
-                "--bind-address=127.0.0.1".to_owned(),
-                format!("--secure-port={api}"),
-                format!("--cert-dir={}", at("certs").display()),
-                format!("--token-auth-file={}", at("tokens.csv").display()),
-                "--authorization-mode=RBAC".to_owned(),
-                "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-                // As no controller makes service accounts here.
-                "--disable-admission-plugins=ServiceAccount".to_owned(),
-                "--service-account-issuer=https://127.0.0.1/".to_owned(),
-                format!("--service-account-key-file={}", key.display()),
-                format!("--service-account-signing-key-file={}", key.display()),
-            ],
-        )];
+        let words = vec![
+            format!("--etcd-servers={}", others.unwrap_or(&own)),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={api}"),
+            format!("--cert-dir={}", at("certs").display()),
+            format!("--token-auth-file={}", at("tokens.csv").display()),
+            "--authorization-mode=RBAC".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            // As no controller makes service accounts here.
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            "--service-account-issuer=https://127.0.0.1/".to_owned(),
+            format!("--service-account-key-file={}", key.display()),
+            format!("--service-account-signing-key-file={}", key.display()),
+        ];
+        let mut children = vec![child(assets, API, &words)];
+        let started = (assets.to_owned(), words);
         if others.is_none() {
             let words = [
                 format!("--data-dir={}", at("etcd").display()),
@@ -149,14 +153,29 @@ impl ApiServer {
         config.accept_invalid_certs = true;
         config.auth_info.token = Some(TOKEN.to_owned().into());
         let client = Client::try_from(config.clone()).unwrap();
-        let mut own = Processes { children, dir };
+        let ca = at("certs/apiserver.crt");
+        let mut own = Processes { children, started, _dir: dir };
         if !until_it_answers(&client, &mut own).await {
             return None;
         }
         // Where the agents' lease lies; on a cluster of theirs it is there.
         let apps = json!({ "metadata": { "name": "eve-kube-app" } });
         create::<Namespace>(&Api::all(client.clone()), apps).await;
-        Some(Self { client, config, has_controllers: false, own: Some(own) })
+        Some(Self { client, config, has_controllers: false, own: Some((ca, Mutex::new(own))) })
+    }
+
+    /// Ends kube-apiserver, and starts it again at its place after `meanwhile`.
+    pub(crate) async fn away_during(&self, meanwhile: impl AsyncFnOnce()) {
+        let (_, own) = self.own.as_ref().expect("a server that was started here");
+        let mut own = own.lock().await;
+        let mut api = own.children.remove(0);
+        api.kill().unwrap();
+        api.wait().unwrap();
+        meanwhile().await;
+        let (folder, words) = &own.started;
+        let again = child(folder, API, words);
+        own.children.insert(0, again);
+        assert!(until_it_answers(&self.client, &mut own).await, "{API} ended before it answered");
     }
 }
 

@@ -215,6 +215,9 @@ struct Follower {
     pace: Pace,
     /// Trouble was told, and nothing good since.
     troubled: bool,
+    /// Since then it was seen that the store is not older than what we know: of one that was restored while the server was away
+    /// a watch hears nothing until it has caught up, and never what was lost.
+    looked: bool,
     /// Failures in a row.
     tries: u32,
     /// Wait before the next call.
@@ -266,6 +269,7 @@ impl<K: DeserializeOwned + Send> Followed<K> {
             manner,
             pace: Pace::new(seed),
             troubled: false,
+            looked: false,
             tries: 0,
             rest: None,
             quiet: now() + QUIET,
@@ -304,6 +308,20 @@ impl Follower {
                     if let Some(heard) = self.page(pages, kind).await {
                         return heard;
                     }
+                }
+                FollowStep::Resume { version } if self.troubled && !self.looked => {
+                    match self.scope.list(&self.cluster, Some(1), None, kind).await {
+                        Ok(list) if list.is_before(&version) => self.list_again("restored"),
+                        Ok(_) => {
+                            self.looked = true;
+                            self.at = FollowStep::Resume { version };
+                        }
+                        Err(error) => {
+                            self.at = FollowStep::Resume { version };
+                            return self.trouble(error);
+                        }
+                    }
+                    kind.clear();
                 }
                 FollowStep::Resume { version } => {
                     let what = format!("watch {}", self.scope.what);
@@ -427,7 +445,7 @@ impl Follower {
     }
 
     fn trouble(&mut self, error: Error) -> FollowEvent {
-        self.troubled = true;
+        (self.troubled, self.looked) = (true, false);
         self.tries = self.tries.saturating_add(1);
         self.rest = Some(self.pace.pause(self.tries, error.reply().retry_after()));
         FollowEvent::Trouble(error)

@@ -20,7 +20,7 @@ pub use etcd::{ETCD_VERSIONS, Etcd, EtcdFault};
 pub use faults::{ApiRequest, Faults, ScriptedFault};
 pub use server::{SimBody, SimServer, SimService};
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -95,6 +95,8 @@ pub(crate) struct SimShared {
     pub(crate) faults: Faults,
     /// Whether anything can be written.
     pub(crate) quorum: AtomicBool,
+    /// How often etcd was restored.
+    pub(crate) restores: AtomicU64,
     pub(crate) logs: logs::Logs,
 }
 
@@ -152,6 +154,7 @@ impl Sim {
             changed: Notify::new(),
             faults: Faults::default(),
             quorum: AtomicBool::new(true),
+            restores: AtomicU64::new(0),
             logs: logs::Logs::default(),
         });
         let mut tasks = JoinSet::new();
@@ -239,9 +242,11 @@ impl Sim {
         EtcdSnapshot(self.shared.store().clone())
     }
 
-    /// Etcd is restored: objects, their versions and that of the store are as they were. Watches of what came later get 410,
-    /// machines have power, and reach the API, as before.
+    /// Etcd is restored, and the API server starts again with it: objects, their versions and that of the store are as they
+    /// were. Open watches are cut, and those from a later version hear nothing before the store has reached it. Machines have
+    /// power, and reach the API, as before.
     pub fn restore(&self, snapshot: &EtcdSnapshot) {
+        self.shared.restores.fetch_add(1, Ordering::Relaxed);
         self.shared.write(|store| {
             let nodes: Vec<Value> = store.list("nodes").cloned().collect();
             *store = snapshot.0.clone();

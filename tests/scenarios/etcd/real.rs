@@ -24,11 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TURN: Duration = Duration::from_secs(5);
 
 #[expect(clippy::explicit_write, reason = "a test that passes must not swallow why it did nothing")]
-fn say(text: &str) {
+pub(super) fn say(text: &str) {
     writeln!(std::io::stderr(), "{text}").unwrap();
 }
 
-fn skipped(what: &str, why: &str) {
+pub(super) fn skipped(what: &str, why: &str) {
     say(&format!("skipped on real members of etcd: {what}: {why}"));
 }
 
@@ -39,20 +39,7 @@ fn access(etcd: &RealEtcd, data: &Path) -> EtcdAccess {
 
 /// What n1 makes of its own member; Kubernetes has nothing against any of the three, and no agent says anything.
 async fn margin(etcd: &RealEtcd, data: &Path) -> (Margin, Vec<(String, u64)>) {
-    let server = |name: &str| ServerNode {
-        name: name.to_owned(),
-        etcd: true,
-        control_plane: true,
-        ready: true,
-        lease_moving: true,
-        voter: Some(outage::margin::facts::EtcdIsVoter {
-            status: "True".to_owned(),
-            reason: "MemberNotLearner".to_owned(),
-            ..Default::default()
-        }),
-        member: Some(etcd.member_name(name)),
-        ..ServerNode::default()
-    };
+    let server = |name: &str| ServerNode::healthy(name, etcd.member_name(name));
     let kubernetes = Kubernetes::Read(NODES.map(server).to_vec());
     let own = read(&access(etcd, data)).await;
     let verdict = judge(&EtcdFacts { node: "n1".to_owned(), own, kubernetes, words: vec![] });
@@ -141,6 +128,7 @@ fn member_id(list: &Value, name: &str) -> Value {
 /// Its device has this member of etcd, its address in the cluster is on the loopback interface, and there is no nim.
 fn server(world: &mut World, etcd: &RealEtcd, port: u16) {
     let node = world.cluster.device_name().to_owned();
+    world.remove_folder("run/nim");
     world.put("k3s/server/db/etcd/member", "");
     let data = world.topic_root.path("k3s");
     let zedkube = &mut world.limits["zedkube"];

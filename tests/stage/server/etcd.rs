@@ -126,6 +126,21 @@ impl RealEtcd {
         process.wait().unwrap();
     }
 
+    /// All members are stopped, something is done with the folder of what they have on disk, and they start with it.
+    pub async fn stopped(&mut self, meanwhile: impl FnOnce(&Path)) {
+        let nodes: Vec<String> = self.members.iter().map(|it| it.node.clone()).collect();
+        for node in &nodes {
+            self.kill(node);
+        }
+        meanwhile(self.dir.path());
+        for node in &nodes {
+            self.run(node);
+        }
+        for node in &nodes {
+            self.until_healthy(node).await;
+        }
+    }
+
     /// Whether this version has a port of its own for JSON calls.
     fn has_gateway(&self) -> bool {
         !self.version.starts_with("3.4.")

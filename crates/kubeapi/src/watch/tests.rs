@@ -46,6 +46,9 @@ async fn hear(stream: &mut BoxStream<'static, Update<ConfigMap>>) -> String {
 const LIST: &str =
     "GET /api/v1/configmaps?&fieldSelector=metadata.name%3Da&labelSelector=app%21%3Db&limit=250";
 
+/// How far the store is.
+const LOOK: &str = "GET /api/v1/configmaps?&fieldSelector=metadata.name%3Da&labelSelector=app%21%3Db&limit=1";
+
 fn watch_line(version: &str) -> String {
     format!(
         "GET /api/v1/configmaps?&watch=true&timeoutSeconds=30&fieldSelector=metadata.name%3Da\
@@ -72,19 +75,47 @@ async fn a_list_and_then_what_changes() {
 async fn a_watch_that_ends_or_is_cut_goes_on_where_it_was() {
     for then in [AfterLines::End, AfterLines::Cut] {
         let bookmark = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"resourceVersion": "9"}});
-        let (mut stream, calls) = started(vec![
+        let mut answers = vec![
             mock::list("5", &[]),
             MockReply::Lines(vec![mock::event("ADDED", &map("b", "6"))], then),
             MockReply::Lines(vec![mock::event("BOOKMARK", &bookmark)], then),
             MockReply::Lines(vec![mock::event("ADDED", &map("c", "10"))], AfterLines::Silence),
-        ]);
+        ];
+        if let AfterLines::Cut = then {
+            // After trouble it is looked whether the store is the same.
+            answers.insert(3, mock::list("9", &[]));
+            answers.insert(2, mock::list("9", &[]));
+        }
+        let (mut stream, calls) = started(answers);
         let mut heard = vec![];
         while heard.last().is_none_or(|last| last != "put c") {
             heard.push(hear(&mut stream).await);
         }
         let facts: Vec<&String> = heard.iter().filter(|text| !text.contains("reset by peer")).collect();
         assert_eq!(facts, ["listed ", "put b", "put c"]);
-        assert_eq!(calls.lines(), [LIST.to_owned(), watch_line("5"), watch_line("6"), watch_line("9")]);
+        let mut lines = calls.lines();
+        lines.retain(|it| it != LOOK);
+        assert_eq!(lines, [LIST.to_owned(), watch_line("5"), watch_line("6"), watch_line("9")]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t6_after_trouble_a_store_that_is_older_than_what_was_heard_is_listed_again() {
+    for (version, expected) in [("4", "listed a"), ("5", "put b"), ("x", "put b")] {
+        let (mut stream, calls) = started(vec![
+            mock::list("5", &[]),
+            MockReply::Lines(vec![], AfterLines::Cut),
+            mock::list(version, &[map("a", "3")]),
+            if expected == "put b" {
+                MockReply::Lines(vec![mock::event("ADDED", &map("b", "6"))], AfterLines::Silence)
+            } else {
+                mock::list("4", &[map("a", "3")])
+            },
+        ]);
+        assert_eq!(hear(&mut stream).await, "listed ");
+        assert!(hear(&mut stream).await.contains("reset by peer"));
+        assert_eq!(hear(&mut stream).await, expected, "{version}");
+        assert_eq!(calls.lines()[2], LOOK);
     }
 }
 
@@ -139,11 +170,11 @@ async fn a_server_that_falls_silent_is_asked_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_never_opened_is_given_up_and_asked_for_again() {
-    let (mut stream, calls) = started(vec![mock::list("5", &[]), MockReply::Silence]);
+    let (mut stream, calls) = started(vec![mock::list("5", &[]), MockReply::Silence, mock::list("5", &[])]);
     assert_eq!(hear(&mut stream).await, "listed ");
     assert_eq!(hear(&mut stream).await, "watch maps: no answer within 30 s");
     assert!(timeout(Duration::from_secs(2), stream.next()).await.is_err());
-    assert_eq!(calls.lines(), [LIST.to_owned(), watch_line("5"), watch_line("5")]);
+    assert_eq!(calls.lines(), [LIST.to_owned(), watch_line("5"), LOOK.to_owned(), watch_line("5")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,6 +313,7 @@ async fn a_watch_that_opens_again_after_trouble_says_so_once() {
     let (mut stream, _) = paged(vec![
         page("", &[map("a", "2")]),
         mock::status(503, "away"),
+        page("", &[map("a", "2")]),
         MockReply::Lines(vec![], AfterLines::End),
         MockReply::Lines(vec![mock::event("ADDED", &map("b", "6"))], AfterLines::Silence),
     ]);

@@ -1,7 +1,6 @@
 //! The API as a service in the process, and over HTTP on the loopback address.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -28,7 +27,7 @@ use crate::kubelets;
 use crate::request::{SimRequest, SimResponse};
 
 /// The body of an answer.
-pub type SimBody = UnsyncBoxBody<Bytes, Infallible>;
+pub type SimBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// The API; cloneable, to be given to `kube::Client::new`.
 #[derive(Clone)]
@@ -103,9 +102,7 @@ impl SimService {
         }
         match said {
             SimResponse::Json(code, value) => json(code, &value),
-            SimResponse::Text(code, text) => {
-                respond(code, "text/plain", Full::new(Bytes::from(text)).boxed_unsync())
-            }
+            SimResponse::Text(code, text) => respond(code, "text/plain", whole(text)),
             SimResponse::Watch(watch) => {
                 let both = (Box::pin(watch.lines()), Box::pin(self.cut_off()));
                 let lines = futures::stream::unfold(both, |(mut lines, mut cut)| async move {
@@ -116,7 +113,7 @@ impl SimService {
                         line = lines.next() => Some((line?, (lines, cut))),
                     }
                 });
-                let frames = StreamBody::new(lines.map(|line| Ok(Frame::data(line))));
+                let frames = StreamBody::new(lines.map(|line| line.map(Frame::data)));
                 respond(200, "application/json", frames.boxed_unsync())
             }
         }
@@ -136,7 +133,11 @@ fn failed(
 }
 
 fn json(code: u16, value: &serde_json::Value) -> Result<Response<SimBody>, std::io::Error> {
-    respond(code, "application/json", Full::new(Bytes::from(value.to_string())).boxed_unsync())
+    respond(code, "application/json", whole(value.to_string()))
+}
+
+fn whole(text: String) -> SimBody {
+    Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed_unsync()
 }
 
 fn respond(code: u16, kind: &str, body: SimBody) -> Result<Response<SimBody>, std::io::Error> {

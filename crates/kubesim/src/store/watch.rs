@@ -1,6 +1,8 @@
 //! Watches: the changes after a version, then each new one, as lines of JSON.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -90,13 +92,15 @@ struct WatchState {
     shared: Arc<SimShared>,
     scope: SelectedObjects,
     version: u64,
+    /// How often etcd had been restored when it began.
+    restores: u64,
     ready: Vec<Value>,
     over: bool,
 }
 
 impl PendingWatch {
     /// Its events as lines of JSON.
-    pub(crate) fn lines(self) -> impl Stream<Item = Bytes> {
+    pub(crate) fn lines(self) -> impl Stream<Item = io::Result<Bytes>> {
         let end = Box::pin(sleep(self.limit));
         let beat = self.bookmarks.map(|every| {
             let mut beat = interval(every);
@@ -104,7 +108,8 @@ impl PendingWatch {
             beat
         });
         let Self { shared, scope, version, first, table, .. } = self;
-        let state = WatchState { shared, scope, version, ready: first, over: false };
+        let restores = shared.restores.load(Ordering::Relaxed);
+        let state = WatchState { shared, scope, version, restores, ready: first, over: false };
         futures::stream::unfold((state, end, beat), move |(mut state, mut end, mut beat)| async move {
             loop {
                 if !state.ready.is_empty() {
@@ -113,7 +118,7 @@ impl PendingWatch {
                         text.push_str(&state.scope.shown(event, table).to_string());
                         text.push('\n');
                     }
-                    return Some((Bytes::from(text), (state, end, beat)));
+                    return Some((Ok(Bytes::from(text)), (state, end, beat)));
                 }
                 if state.over {
                     return None;
@@ -122,6 +127,10 @@ impl PendingWatch {
                 let changed = shared.changed.notified();
                 tokio::pin!(changed);
                 changed.as_mut().enable();
+                if state.shared.restores.load(Ordering::Relaxed) != state.restores {
+                    state.over = true;
+                    return Some((Err(io::ErrorKind::ConnectionReset.into()), (state, end, beat)));
+                }
                 if state.advance() {
                     continue;
                 }
@@ -151,6 +160,9 @@ async fn tick(beat: Option<&mut Interval>) {
 impl WatchState {
     /// Takes what has happened; whether there is something to say.
     fn advance(&mut self) -> bool {
+        if self.is_ahead() {
+            return false;
+        }
         let changes = self.shared.store().since(self.version);
         let Some(changes) = changes else {
             let status = json!({
@@ -170,7 +182,15 @@ impl WatchState {
         !self.ready.is_empty()
     }
 
+    /// Of a version that the store has not reached yet, after a restore, a server says nothing.
+    fn is_ahead(&self) -> bool {
+        self.version > self.shared.store().version()
+    }
+
     fn bookmark(&mut self) {
+        if self.is_ahead() {
+            return;
+        }
         self.ready.push(self.scope.bookmark(self.version, false));
     }
 }

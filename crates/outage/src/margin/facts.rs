@@ -147,6 +147,26 @@ pub struct PeerReport {
 }
 
 impl ServerNode {
+    /// A server with a healthy member of etcd of this name, as tests begin with.
+    #[must_use]
+    pub fn healthy(name: &str, member: String) -> Self {
+        let voter = EtcdIsVoter {
+            status: "True".to_owned(),
+            reason: "MemberNotLearner".to_owned(),
+            ..EtcdIsVoter::default()
+        };
+        Self {
+            name: name.to_owned(),
+            etcd: true,
+            control_plane: true,
+            ready: true,
+            lease_moving: true,
+            voter: Some(voter),
+            member: Some(member),
+            ..Self::default()
+        }
+    }
+
     /// What a Node object says. `lease_moving` and `unmoved` are the caller's, as they take a clock: see the members
     /// of this type and of [`EtcdIsVoter`]. Members of a wrong type count as left out.
     pub fn read(object: &Value, lease_moving: bool, unmoved: Duration) -> Self {

@@ -16,7 +16,7 @@ use crate::Ours;
 use crate::calls::NodeListing;
 use crate::findings::lead;
 use crate::margin::calls::{Addresses, EtcdAccess, EtcdSettings};
-use crate::margin::facts::{EtcdIsVoter, Kubernetes, ServerNode};
+use crate::margin::facts::{Kubernetes, ServerNode};
 use crate::margin::paths::Paths;
 use crate::margin::words;
 use crate::spare::{ask_idle, spare};
@@ -128,21 +128,9 @@ impl Site {
     }
 
     fn nodes(&self) -> Vec<ServerNode> {
-        let voter = EtcdIsVoter {
-            status: "True".to_owned(),
-            reason: "MemberNotLearner".to_owned(),
-            ..EtcdIsVoter::default()
-        };
         let server = |name: &str| ServerNode {
-            name: name.to_owned(),
-            etcd: true,
-            control_plane: true,
-            ready: true,
-            lease_moving: true,
-            voter: Some(voter.clone()),
-            member: Some(self.etcd.member_name(name)),
             address: self.etcd.address(name),
-            witness: false,
+            ..ServerNode::healthy(name, self.etcd.member_name(name))
         };
         NODES.map(server).to_vec()
     }

@@ -16,7 +16,7 @@ use tokio_rustls::{TlsAcceptor, rustls};
 use super::super::calls::{
     Addresses, CALL_LIMIT, EtcdAccess, EtcdSettings, HAND_OVER_LIMIT, hand_over, read, waits,
 };
-use super::super::facts::{Data, EtcdFacts, EtcdIsVoter, Kubernetes, ListedMemberFacts, Readyz, ServerNode};
+use super::super::facts::{Data, EtcdFacts, Kubernetes, ListedMemberFacts, Readyz, ServerNode};
 use super::super::metrics::LARGEST_BYTES;
 use super::super::paths::Paths;
 use super::super::rule::{Margin, judge, successor};
@@ -44,21 +44,7 @@ pub(super) fn source(root: &Path, metrics: String, gateway: String) -> EtcdAcces
 /// What node `node` knows of this etcd, with its own reading; no peer has an agent.
 async fn facts(etcd: &Etcd, root: &Path, node: &str) -> EtcdFacts {
     let source = source(root, etcd.metrics_url(node), etcd.gateway_url(node));
-    let server = |name: &str| ServerNode {
-        name: name.to_owned(),
-        etcd: true,
-        control_plane: true,
-        ready: true,
-        lease_moving: true,
-        voter: Some(EtcdIsVoter {
-            status: "True".to_owned(),
-            reason: "MemberNotLearner".to_owned(),
-            ..EtcdIsVoter::default()
-        }),
-        member: Some(etcd.member_name(name)),
-        address: None,
-        witness: false,
-    };
+    let server = |name: &str| ServerNode::healthy(name, etcd.member_name(name));
     let kubernetes = Kubernetes::Read(["n1", "n2", "n3"].map(server).to_vec());
     EtcdFacts { node: node.to_owned(), own: read(&source).await, kubernetes, words: vec![] }
 }

@@ -39,7 +39,8 @@ fn a_node_object_says_whether_it_is_a_server_and_what_k3s_writes_of_its_member()
         })
     };
     for annotation in ["etcd.k3s.cattle.io/node-name", "etcd.rke2.cattle.io/node-name"] {
-        assert_eq!(ServerNode::read(&object(annotation), true, Duration::ZERO), server(1));
+        let expected = ServerNode { voter: Some(voter("True", "MemberNotLearner")), ..server(1) };
+        assert_eq!(ServerNode::read(&object(annotation), true, Duration::ZERO), expected);
     }
     for odd in [json!({}), json!({ "metadata": [], "status": { "conditions": "x" } })] {
         assert_eq!(ServerNode::read(&odd, false, Duration::ZERO), ServerNode::default());

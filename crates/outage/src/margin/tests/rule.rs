@@ -25,17 +25,7 @@ fn is_voter() -> EtcdIsVoter {
 }
 
 pub(super) fn server(nth: u64) -> ServerNode {
-    ServerNode {
-        name: format!("n{nth}"),
-        etcd: true,
-        control_plane: true,
-        ready: true,
-        lease_moving: true,
-        voter: Some(is_voter()),
-        member: Some(format!("n{nth}-0000000{nth}")),
-        address: None,
-        witness: false,
-    }
+    ServerNode::healthy(&format!("n{nth}"), format!("n{nth}-0000000{nth}"))
 }
 
 fn member(nth: u64) -> ListedMemberFacts {
