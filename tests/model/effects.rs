@@ -122,6 +122,10 @@ impl State {
                     touched.files_of(Writer::Nodeagent);
                     self.disk().run.latched = Some(latched);
                 }
+                Effect::CallOff(_) => {
+                    touched.files_of(Writer::Nodeagent);
+                    self.disk().run.latched = None;
+                }
                 Effect::Publish(status) => {
                     touched.files_of(Writer::Nodeagent);
                     self.disk().run.nodeagent = Some(status);

@@ -1,11 +1,15 @@
 //! A person at the node wants it rebooted or switched off, by the file that `zedbox reboot` and `zedbox shutdown` write.
 
 use agent::device::MachineOperation;
-use scenarios::{Agent, World};
+use outage::turn::record::LEASE;
+use scenarios::{Agent, PENDING, World};
 use topics::{
     DEVICE_ORDER, DeviceOp, DeviceOpPending, DeviceOrder, DeviceState, DrainHistory, DrainStatus,
-    NodeDrainProgress, NodeDrainRequest, OperationPause, PAUSE_FILE, PauseScope, ZedAgentStatus, go_json,
+    NodeAgentStatus, NodeDrainProgress, NodeDrainRequest, OperationPause, OutageQuestion, PAUSE_FILE,
+    PauseScope, ZedAgentStatus, go_json,
 };
+
+use crate::look::{LEASES, PLACE, held};
 
 /// What the program writes, for the boot in which the agents work.
 fn order(world: &World, op: DeviceOp) -> String {
@@ -71,6 +75,39 @@ pub(crate) async fn x3_an_order_that_is_withdrawn_gives_the_node_back_and_outliv
     world.cluster.until_schedulable().await;
     world.until_file(pending, "nothing pending", |text| text.is_none()).await;
     assert_eq!(world.recorded(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn x3_a_commanded_reboot_that_the_last_look_holds_is_withdrawn_like_any_other() {
+    let mut world = World::new().await;
+    for agent in [Agent::Zedagent, Agent::Baseosmgr, Agent::Zedkube] {
+        world.start(agent);
+    }
+    world.status(DrainStatus::NotRequested).await;
+    world.put(DEVICE_ORDER, &order(&world, DeviceOp::Reboot));
+    world.status(DrainStatus::Complete).await;
+    let sim = world.cluster.sim().clone();
+    let format = |number: &str| {
+        sim.edit(LEASES, PLACE, LEASE, |it| {
+            it["metadata"]["annotations"]["pillar-rs/outage-version"] = number.into();
+        });
+    };
+    format("2");
+    world.start(Agent::Nodeagent);
+    held(&world).await;
+    std::fs::remove_file(world.topic_root.path(DEVICE_ORDER)).unwrap();
+    world.until_file(PENDING, "nothing pending", |text| text.is_none()).await;
+    let is_free = |it: Option<&OutageQuestion>| it.is_some_and(|it| it.held.is_empty());
+    world.until::<OutageQuestion>("nodeagent", "nothing that is held back", is_free).await;
+    format("1");
+    world.status(DrainStatus::NotRequested).await;
+    world.cluster.until_schedulable().await;
+    let status: NodeAgentStatus = world.read("run/nodeagent/NodeAgentStatus/nodeagent.json").unwrap();
+    assert!(!status.device_reboot);
+    assert_eq!((world.recorded(), world.text("persist/reboot-reason")), (vec![], None));
+    // The next one is carried out.
+    world.put(DEVICE_ORDER, &order(&world, DeviceOp::Reboot));
+    world.recorded_count(1).await;
 }
 
 /// What `zedbox pause` and `zedbox drain refuse` write.

@@ -88,6 +88,16 @@ pub(crate) fn forget(topic_root: &TopicRoot) {
     }
 }
 
+/// Removes what was stored for `order`, which was called off, unless others have stored a reason as well.
+pub(crate) fn take_back(topic_root: &TopicRoot, order: &MachineOrder) -> Result<(), Error> {
+    let own = up_to_time(&RunningImage::running(topic_root), &order.reason);
+    let held = content(topic_root, REASON, LOG_LIMIT_BYTES)?;
+    if held.is_some_and(|it| it.lines().all(|line| line.starts_with(&own))) {
+        forget(topic_root);
+    }
+    Ok(())
+}
+
 /// The mark of the first boot counts once.
 pub(crate) fn forget_first_boot(topic_root: &TopicRoot) {
     if let Err(cause) = store::remove(&topic_root.path(FIRST_BOOT)) {

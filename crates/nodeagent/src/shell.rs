@@ -132,8 +132,8 @@ impl Shell {
         LABELS.iter().filter(passed).map(|label| (*label).to_owned()).into_set()
     }
 
-    fn journal(&mut self, latched: Resumed) -> Result<(), Error> {
-        self.journal.operation = Some(Latched::from(latched));
+    fn journal(&mut self, latched: Option<Resumed>) -> Result<(), Error> {
+        self.journal.operation = latched.map(Latched::from);
         self.journal.write(&self.context.topic_root)
     }
 
@@ -186,7 +186,11 @@ impl Shell {
     fn try_perform(&mut self, effect: Effect) -> Result<(), Error> {
         match effect {
             Effect::Say(note) => say(&note),
-            Effect::Journal(latched) => self.journal(latched)?,
+            Effect::Journal(latched) => self.journal(Some(latched))?,
+            Effect::CallOff(order) => {
+                reasons::take_back(&self.context.topic_root, &order)?;
+                self.journal(None)?;
+            }
             Effect::Publish(status) => {
                 let shown = self.by_clock((*status).clone());
                 self.said = Some(*status);
@@ -263,7 +267,7 @@ impl Hands for Shell {
     /// Nothing waits for a file here: a full disk must not keep a device from going down.
     fn weight(&self, effect: &Effect) -> Weight {
         match effect {
-            Effect::Journal(_) => Weight::status(journal::PATH),
+            Effect::Journal(_) | Effect::CallOff(_) => Weight::status(journal::PATH),
             Effect::Publish(_) => Weight::status("NodeAgentStatus"),
             Effect::Zboot(verdict) => Weight::status(format!("ZbootConfig {}", verdict.partition_label)),
             Effect::Question(_) => Weight::status("OutageQuestion"),
@@ -369,6 +373,9 @@ fn say(note: &NodeLogEvent) {
             info!(%status, "no drain to wait for any more: NodeDrainStatus {status}");
         }
         NodeLogEvent::Latched { order, why, undrained } => latched(order, *why, *undrained),
+        NodeLogEvent::CalledOff { operation } => {
+            info!(operation = operation.word(), "the operation was withdrawn before the device was asked");
+        }
         NodeLogEvent::Halting { left, limit_secs } => {
             info!(?left, limit_secs, "waits for applications to halt");
         }

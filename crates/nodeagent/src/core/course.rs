@@ -5,7 +5,7 @@
 use agent::device::MachineOperation;
 use requester::{completes, undone};
 use step::{Fault, Mono, planted};
-use topics::{Answer, NodeDrainStatus, OutageKind, OutageRole};
+use topics::{Answer, NodeDrainStatus, OutageKind, OutageRole, Requester};
 
 use super::machine::{due, over};
 use super::phase::OrderPhase;
@@ -75,6 +75,29 @@ impl NodeAgent {
         out.push(Effect::Journal(Resumed { order: order.clone(), done: false }));
         self.flag(order.operation);
         self.phase = OrderPhase::Delay { order, until: now + self.limits.min_reboot_delay() };
+    }
+
+    /// Our zedagent does not want any more what it commanded: that ends here, unless the device was asked. One of the reference
+    /// never takes a command back.
+    pub(super) fn call_off(&mut self, out: &mut Vec<Effect>) {
+        let wish = &self.wish;
+        let is_wanted = |operation| match operation {
+            MachineOperation::Reboot => wish.reboot,
+            MachineOperation::Shutdown => wish.shutdown,
+            MachineOperation::Poweroff => wish.poweroff,
+        };
+        let commanded = |it: &&MachineOrder| it.drained_for() == Some(Requester::DeviceOp);
+        let order = self.phase.order().filter(|_| wish.ours && !self.phase.is_asked()).filter(commanded);
+        let Some(order) = order.filter(|it| !is_wanted(it.operation)).cloned() else { return };
+        out.push(Effect::Say(NodeLogEvent::CalledOff { operation: order.operation }));
+        out.push(Effect::CallOff(order));
+        self.phase = OrderPhase::Idle;
+        self.held_by = None;
+        self.talk.question.kind = OutageKind::None;
+        self.talk.free();
+        let status = &mut self.status;
+        (status.device_reboot, status.device_shutdown, status.device_poweroff) = (false, false, false);
+        status.all_domains_halted = false;
     }
 
     /// Takes the operation as far as it goes now.

@@ -165,6 +165,8 @@ pub enum Effect {
     Say(NodeLogEvent),
     /// Remember the operation for a restart of the agent within this boot.
     Journal(Resumed),
+    /// The operation was called off before the device was asked: it is neither remembered nor the reason of the next boot.
+    CallOff(MachineOrder),
     /// Publish the status.
     Publish(Box<NodeAgentStatus>),
     /// Publish what zedkube is asked, and why the machine is not down yet.
@@ -215,6 +217,11 @@ pub enum NodeLogEvent {
         why: OrderCause,
         /// Whether the node goes down undrained, of which the reason is in `order`.
         undrained: bool,
+    },
+    /// The operation is not wanted any more, and the device was not asked.
+    CalledOff {
+        /// The operation.
+        operation: MachineOperation,
     },
     /// Applications still run.
     Halting {

@@ -137,6 +137,7 @@ impl NodeAgent {
             Event::Wish(wish) => {
                 self.controller.hear(now, wish.contact);
                 self.wish = wish;
+                self.call_off(out);
             }
             Event::Partition { label, value } => self.partitions.hear(label, value),
             Event::Application { key, active: true } => drop(self.active.insert(key)),
@@ -262,14 +263,7 @@ impl NodeAgent {
 
     /// Publishes what differs from what was published. Nothing new once the machine was asked to go down.
     pub(super) fn publish_changes(&mut self, now: Mono, out: &mut Vec<Effect>) {
-        let asked = matches!(
-            self.phase,
-            OrderPhase::Asked { .. }
-                | OrderPhase::Obeyed { .. }
-                | OrderPhase::Down { .. }
-                | OrderPhase::Leaving { .. }
-        );
-        if asked && self.phase.going_down() && self.said.is_some() {
+        if self.phase.is_asked() && self.phase.going_down() && self.said.is_some() {
             return;
         }
         self.talk.publish_question(out);

@@ -89,6 +89,11 @@ impl OrderPhase {
         self.order().is_some_and(|order| order.operation != MachineOperation::Shutdown)
     }
 
+    /// The device was asked for it.
+    pub(super) const fn is_asked(&self) -> bool {
+        matches!(self, Self::Asked { .. } | Self::Obeyed { .. } | Self::Down { .. } | Self::Leaving { .. })
+    }
+
     /// When to look again.
     pub(super) fn due(&self) -> Option<Mono> {
         match self {

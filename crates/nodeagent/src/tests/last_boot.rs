@@ -1,6 +1,7 @@
 //! Why a boot ended, through the boot after it.
 
 use super::*;
+use crate::core::MachineOrder;
 
 #[tokio::test]
 async fn the_reason_of_a_reboot_is_stored_and_told_by_the_next_boot_once() {
@@ -133,5 +134,24 @@ async fn of_a_stack_every_line_is_logged_and_its_end_is_published() {
     for line in 0..1000 {
         let text = format!("[stack #{line}]: goroutine {line} [running]");
         assert!(log.lines().any(|it| it.ends_with(&text)), "{text}");
+    }
+}
+
+#[test]
+fn x3_the_reason_of_an_operation_that_was_called_off_goes_and_another_ones_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let topic_root = TopicRoot::open(dir.path()).unwrap();
+    let order = |reason: &str, boot_reason| MachineOrder {
+        operation: MachineOperation::Reboot,
+        reason: reason.to_owned(),
+        boot_reason,
+    };
+    let off = order("NORMAL: person reboot", BootReason::RebootCmd);
+    for (other, stays) in [(None, false), (Some(order("panic in zedkube", BootReason::Fatal)), true)] {
+        for order in other.iter().chain([&off]) {
+            reasons::write(&topic_root, order, "IMGA", GoTime::ZERO).unwrap();
+        }
+        reasons::take_back(&topic_root, &off).unwrap();
+        assert_eq!(reasons::read(&topic_root).unwrap().reason.is_some(), stays);
     }
 }

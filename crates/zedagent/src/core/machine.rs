@@ -10,7 +10,7 @@ use requester::{
 use step::{Core, Fault, Inserted as _, Mono, planted};
 use topics::{
     DeviceOp, DeviceOpPending, DeviceOpsCmd, DeviceState, DrainStatus, GoTime, MaintenanceModeReason,
-    NodeAgentStatus, NodeDrainStatus, OperationPause, PendingState, Requester, ZedAgentStatus,
+    NodeDrainStatus, OperationPause, PendingState, Requester, ZedAgentStatus,
 };
 
 use super::facts::{DesiredDevice, DeviceOpLogEvent, Effect, Event, SavedDeviceOps, SiteOrder};
@@ -61,6 +61,10 @@ pub struct Zedagent {
     /// What a person at this node wants; `None` before that has been heard.
     #[expect(clippy::option_option, reason = "not heard yet, and nothing wanted, differ")]
     pub(super) person: Option<Option<(DeviceOp, String)>>,
+    /// A command that a person has withdrawn, until nodeagent has heard that.
+    pub(super) called_off: Option<DeviceOp>,
+    /// nodeagent is at an operation that takes the machine down.
+    pub(super) going_down: bool,
     /// A person's pause on this node.
     pub(super) pause: Option<OperationPause>,
     pub(super) update_in_progress: bool,
@@ -100,6 +104,8 @@ impl Zedagent {
             forced: None,
             site: None,
             person: None,
+            called_off: None,
+            going_down: false,
             pause: found.pause,
             update_in_progress: false,
             image_waits: false,
@@ -372,10 +378,6 @@ impl Zedagent {
         self.wanted = Some(wanted);
     }
 
-    pub(super) fn nodeagent(&mut self, status: &NodeAgentStatus) {
-        self.update_in_progress = status.update_inprogress;
-    }
-
     /// The operation that only a boot ends any more.
     pub(super) fn commanded(&self) -> Option<DeviceOp> {
         let commanded =
@@ -432,7 +434,7 @@ impl Core for Zedagent {
                 }
             }
             Event::Site(order) => self.site_heard(order, &mut out),
-            Event::Person(order) => self.person = Some(order),
+            Event::Person(order) => self.person_heard(order.as_ref()),
             Event::Pause(pause) => self.pause = pause,
             Event::ImageWaits(waits) => self.image_waits = waits,
             Event::Wall(booted_at) => self.set_clock(booted_at, &mut out),

@@ -6,7 +6,7 @@
 
 use requester::{Orderer, PausableOperation, Paused, paused};
 use step::Mono;
-use topics::{DeviceOp, DeviceOpPending, PendingState, Requester};
+use topics::{BootReason, DeviceOp, DeviceOpPending, NodeAgentStatus, PendingState, Requester};
 
 use super::facts::{DeviceOpLogEvent, Effect, SiteOrder};
 use super::machine::{OperationGate, Zedagent};
@@ -25,6 +25,26 @@ impl Zedagent {
             (self.ask_from, self.failures) = (None, 0);
         }
         self.site = Some(order.filter(|it| it.go && it.boot_id == self.boot_id));
+    }
+
+    pub(super) fn nodeagent(&mut self, status: &NodeAgentStatus) {
+        self.update_in_progress = status.update_inprogress;
+        self.going_down = status.device_reboot || status.device_poweroff;
+    }
+
+    /// Hears what a person wants. What is withdrawn after its command is called off, unless the controller wants it as well:
+    /// nodeagent says whether the device was asked before it heard that.
+    pub(super) fn person_heard(&mut self, order: Option<&(DeviceOp, String)>) {
+        let before = self.person.replace(order.cloned()).flatten();
+        let Some((op, by)) = before.filter(|it| Some(it) != order) else { return };
+        let is_it =
+            |it: &DeviceOpPending| it.state == PendingState::Commanded && it.site == by && it.counter == 0;
+        if self.pending.get(&op).is_some_and(is_it) {
+            self.called_off = Some(op);
+            (self.status.reboot_cmd, self.status.poweroff_cmd) = (false, false);
+            self.status.requested_reboot_reason.clear();
+            self.status.requested_boot_reason = BootReason::default();
+        }
     }
 
     /// Whether the site or a person asks for this operation.
@@ -53,6 +73,11 @@ impl Zedagent {
 
     /// What is ordered is pending; what is ordered no longer is not. The site goes before a person at one node.
     pub(super) fn settle_ordered(&mut self, now: Mono, out: &mut Vec<Effect>) {
+        if !self.going_down
+            && let Some(op) = self.called_off.take()
+        {
+            self.take_back(op, out);
+        }
         let Some(site) = self.site.clone() else { return };
         // Nothing is withdrawn of which it is not known whether it is still wanted.
         let withdraws = site.is_some() || self.person.is_some();

@@ -32,6 +32,8 @@ use crate::args::{Blocked, OrderOptions, Output, Surroundings, kubeconfig_of};
 const BLOCKED: Duration = Duration::from_mins(1);
 /// The Kubernetes API is asked for so long.
 const LOOK: Duration = Duration::from_secs(10);
+/// A command that is withdrawn is called off within this time, or the device was asked before.
+const CALLED_OFF: Duration = Duration::from_secs(3);
 /// No order is longer.
 const LIMIT_BYTES: u64 = 4096;
 
@@ -241,9 +243,18 @@ async fn cancel(topic_root: &TopicRoot, clock: Clock, op: DeviceOp, voice: &Voic
             store::remove(&place).map_err(person::root_needed)?;
         }
     }
-    let seen = Follow::open(topic_root, clock).await.view().clone();
+    let mut seen = Follow::open(topic_root, clock).await;
     let is_commanded = |it: &DeviceOpPending| it.op == op && it.state == PendingState::Commanded;
-    let commanded = seen.operations().any(is_commanded);
+    let called_off = async {
+        while seen.view().operations().any(is_commanded) {
+            seen.changed().await;
+        }
+    };
+    let end = Some(clock.now() + CALLED_OFF);
+    let commanded = tokio::select! {
+        () = called_off => false,
+        () = clock.sleep_until(end) => true,
+    };
     match voice.output {
         Output::Json => {
             let result = if commanded { "commanded" } else { "withdrawn" };
@@ -252,14 +263,15 @@ async fn cancel(topic_root: &TopicRoot, clock: Clock, op: DeviceOp, voice: &Voic
         Output::Text if commanded => {
             let word = op.word();
             voice.paragraph(&format!(
-                "Too late: the {word} is commanded already, and nothing withdraws it any more. The machine goes down as soon \
-                 as its last look allows it; `zedbox drain status` shows what it waits for."
+                "Too late: the {word} was commanded before, and nodeagent has not called it off within {} s. Where the device \
+                 was asked for it, the machine goes down now; `zedbox drain status` shows it.",
+                CALLED_OFF.as_secs()
             ))?;
         }
         Output::Text => {
             voice.paragraph(
                 "Withdrew your order. Where nobody else wants this node down, as the controller, the drain ends and zedkube \
-                 removes its own cordon. A machine that is on its way down already goes: `zedbox drain status` shows it.",
+                 removes its own cordon: `zedbox drain status` shows it.",
             )?;
         }
     }

@@ -46,6 +46,35 @@ fn p3_a_node_that_is_drained_again_is_not_taken_down_before_that_drain_is_comple
     }
 }
 
+#[test]
+fn x3_a_command_that_our_zedagent_takes_back_is_called_off_until_the_device_is_asked() {
+    let of = |ours, operations: &[MachineOperation]| Event::Wish(DeviceCommand { ours, ..wish(operations) });
+    for operation in [Reboot, Poweroff, Shutdown] {
+        for ours in [false, true] {
+            let mut bench = Bench::new();
+            bench.drain(DrainStatus::Cordoned, Requester::DeviceOp);
+            bench.hear(of(ours, &[operation]));
+            bench.wait(200);
+            bench.hear(of(ours, &[]));
+            let status = bench.status();
+            let flags = [status.device_reboot, status.device_shutdown, status.device_poweroff];
+            assert_eq!((flags.contains(&true), status.all_domains_halted), (!ours, !ours), "{operation:?}");
+            bench.drain(DrainStatus::Complete, Requester::DeviceOp);
+            bench.wait(7200);
+            // A zedagent of the reference takes nothing back.
+            assert_eq!(bench.operations().len(), usize::from(!ours), "{operation:?}");
+            if ours {
+                bench.hear(of(ours, &[operation]));
+                bench.wait(200);
+                assert_eq!(bench.operations().len(), 1, "{operation:?}: a later one is carried out");
+                // The device was asked: it is too late.
+                bench.hear(of(ours, &[]));
+                assert_eq!(bench.kinds().iter().filter(|(_, kind)| *kind == "call off").count(), 1);
+            }
+        }
+    }
+}
+
 /// A reboot whose disks are in sync after `secs`: what the core asks for then.
 fn synced_after(secs: u64) -> (Bench, Vec<Effect>) {
     let mut bench = latched(Requester::DeviceOp, Reboot);

@@ -147,6 +147,7 @@ fn kind(effect: &Effect) -> &'static str {
         Effect::Say(_) => "say",
         Effect::Journal(Resumed { done: false, .. }) => "journal",
         Effect::Journal(Resumed { done: true, .. }) => "journal done",
+        Effect::CallOff(_) => "call off",
         Effect::Publish(_) => "publish",
         Effect::Zboot(_) => "verdict",
         Effect::Reason { .. } => "reason",

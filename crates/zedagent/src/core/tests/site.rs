@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use step::{Core as _, Mono};
 use topics::{
-    Answer, DeviceOp, DeviceOpPending, DeviceOpsCmd, GoTime, NodeDrainProgress, NodeDrainRequest,
-    NodeDrainStatus, PendingState, Requester,
+    Answer, DeviceOp, DeviceOpPending, DeviceOpsCmd, GoTime, NodeAgentStatus, NodeDrainProgress,
+    NodeDrainRequest, NodeDrainStatus, PendingState, Requester,
 };
 
 use super::{DesiredDevice, Effect, Event, SavedDeviceOps, SiteOrder, Zedagent};
@@ -266,4 +266,29 @@ fn u13_what_is_ordered_after_the_boot_or_of_another_kind_is_not_executed_with_th
 
 fn is_request(effect: &Effect) -> bool {
     matches!(effect, Effect::Request(_))
+}
+
+#[test]
+fn x3_a_command_that_a_person_withdraws_is_called_off_once_nodeagent_is_not_at_it() {
+    let goes = |device_reboot| {
+        Event::Nodeagent(Box::new(NodeAgentStatus { device_reboot, ..NodeAgentStatus::default() }))
+    };
+    for (counter, is_the_persons) in [(6, true), (7, false)] {
+        let (mut core, _) = start(SavedDeviceOps::default());
+        core.step(T0, config(6, 6));
+        core.step(T0, Event::Site(None));
+        let effects =
+            core.step(T0, Event::Person(Some((DeviceOp::Reboot, "operator field: new disk".into()))));
+        // The controller may want the same by now.
+        core.step(T0, config(counter, 6));
+        assert_eq!(commanded(&answered(&mut core, &effects)), Some((true, false, false)));
+        core.step(T0, goes(true));
+        let effects = core.step(T0, Event::Person(None));
+        assert_eq!(commanded(&effects), is_the_persons.then_some((false, false, false)), "{effects:?}");
+        // The device may have been asked: its drain is not given up before that is known.
+        assert!(!effects.contains(&Effect::Withdraw), "{effects:?}");
+        let effects = core.step(T0, goes(false));
+        let over = [Effect::Withdraw, Effect::Forget(DeviceOp::Reboot)].iter().all(|it| effects.contains(it));
+        assert_eq!(over, is_the_persons, "{effects:?}");
+    }
 }

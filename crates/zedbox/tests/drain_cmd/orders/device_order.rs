@@ -54,10 +54,19 @@ fn x3_an_order_names_who_gives_it_why_and_for_which_boot_and_is_withdrawn() {
     // One of an earlier boot is in nobody's way.
     node.put(DEVICE_ORDER, &kept.to_string().replace("\"b1\"", "\"b0\""));
     assert_eq!(order(&node, "reboot", "--reason disk").code, 0);
-    // Once it is commanded nothing takes it back, and nobody is told otherwise.
+    // Once it is commanded it is called off, or it is said that it was not.
     says(&mut zedagent, DeviceOp::Reboot, PendingState::Commanded, "");
     let told = order(&node, "reboot", "--cancel");
-    assert!(told.code == 0 && told.out.starts_with("Too late: the reboot is commanded already"), "{told:?}");
+    assert!(told.code == 0 && told.out.starts_with("Too late: the reboot was commanded before"), "{told:?}");
+    assert_eq!(order(&node, "reboot", "--reason disk").code, 0);
+    let calls_off =
+        node.command_of("reboot", "--cancel").stdout(std::process::Stdio::piped()).spawn().unwrap();
+    while node.path(DEVICE_ORDER).exists() {
+        std::thread::yield_now();
+    }
+    zedagent.unpublish("reboot").unwrap();
+    let told = Ended::of(calls_off.wait_with_output().unwrap());
+    assert!(told.code == 0 && told.out.starts_with("Withdrew your order"), "{told:?}");
 }
 
 #[test]
