@@ -284,7 +284,9 @@ impl Zedkube {
         // Whoever waits for a window does so for days.
         let busy = self.drain.is_active() && !self.drain.is_outside_window();
         let wanted = self.wanted();
-        self.cleanup.settle_gate(now, (wanted, busy), &self.node, out);
+        // So does whoever waits for its turn, and its node is in service meanwhile.
+        let waits = self.drain.waits_in_service(&self.node);
+        self.cleanup.settle_gate(now, (wanted, busy && !waits), &self.node, out);
         let free = self.may_look() && self.node.member != Membership::Outside;
         self.cleanup.settle_leftovers(wanted, (free, !busy && self.can_drain()), out);
         self.settle_hooks(wanted, busy, out);

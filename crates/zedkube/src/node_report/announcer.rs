@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use outage::turn::rule::TurnRule;
 use step::Mono;
 use topics::{DrainPhase, DrainStatus, NodeDrainProgress, RequestId, Requester, StorageWait, cut_text};
 
@@ -264,7 +265,8 @@ fn held(progress: &NodeDrainProgress) -> Option<(NoticeKind, String)> {
     if phase == DrainPhase::WaitingForTurn && turn.rule == "preflight" {
         return Some((NoticeKind::Blocked, first.unwrap_or_else(|| "preflight".to_owned())));
     }
-    if phase == DrainPhase::WaitingForTurn {
+    // For the first turn of a cluster it is looked for some seconds whether all kubelets live: that holds nothing up.
+    if phase == DrainPhase::WaitingForTurn && turn.rule != TurnRule::Reading.text() {
         return Some((NoticeKind::WaitingForTurn, turn.rule.clone()));
     }
     let blocked = works(phase) || phase == DrainPhase::Checking;

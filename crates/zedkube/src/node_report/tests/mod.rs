@@ -152,6 +152,11 @@ fn o3_what_is_said_of_each_course_of_a_drain() {
             vec![(0, waiting("down")), (5, waiting("down")), (60, waiting("down")), (61, draining())],
             &["DrainWaitingForTurn", "DrainStarted"],
         ),
+        (
+            "the first turn of a cluster",
+            vec![(0, waiting("reading")), (5, waiting("reading")), (11, draining())],
+            &["DrainStarted"],
+        ),
         ("cannot start", vec![(0, waiting("preflight")), (5, waiting("preflight"))], &["DrainBlocked"]),
         (
             "a window",

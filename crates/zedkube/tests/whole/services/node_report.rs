@@ -30,8 +30,6 @@ fn shown(device: &Device) -> (String, String) {
 fn reasons(device: &Device) -> Vec<String> {
     let mut all: Vec<String> =
         device.sim.list("events").iter().map(|it| it["reason"].as_str().unwrap().to_owned()).collect();
-    // Whether the turn before it takes long is for the tests of turns.
-    all.retain(|it| it != "DrainWaitingForTurn");
     all.sort();
     all
 }

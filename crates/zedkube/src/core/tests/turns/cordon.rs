@@ -1,5 +1,7 @@
 //! A cordon that fails, the turn it is tried in, and one that nobody can be asked for.
 
+use kubenodeop::node::CordonSeen;
+
 use super::super::DrainLogEvent;
 use super::*;
 
@@ -68,4 +70,33 @@ fn an_api_that_answers_and_never_about_the_turn_is_waited_for_and_fails_nothing(
         bench.hear(held(7));
         assert!(has(&bench, |it| matches!(it, Effect::Cordon(..))), "at once");
     }
+}
+
+#[test]
+fn t5_a_node_that_waits_for_its_turn_follows_the_cordon_and_the_taints_of_its_own_node() {
+    let mut bench = idle();
+    bench.hear(Event::Gate(Box::new(gate(None, T0))));
+    bench.ask(&request(Requester::DeviceOp, 1));
+    clean(&mut bench);
+    bench.hear(waits(TurnRule::Holder));
+    for (seen, look, shown) in [
+        (CordonSeen::Foreign, NodeLook::Foreign, CordonOwner::Foreign),
+        (CordonSeen::None, NodeLook::Open, CordonOwner::None),
+        // Etcd was restored.
+        (CordonSeen::Ours, NodeLook::Open, CordonOwner::None),
+    ] {
+        bench.hear(Event::CordonSeen(seen));
+        assert!(gives_back(&bench), "{seen:?}");
+        bench.look(look);
+        let progress = bench.core.progress();
+        assert_eq!((progress.cordon, progress.phase), (shown, DrainPhase::WaitingForTurn), "{seen:?}");
+    }
+    let taints = vec!["node.kubernetes.io/unreachable:NoExecute".to_owned()];
+    bench.hear(Event::Tainted(taints));
+    assert!(has(&bench, |it| *it == Effect::Gate(true)));
+    bench.hear(Event::Gate(Box::new(gate(None, T0))));
+    assert!(has(&bench, |it| *it == Effect::Taints(true)));
+    // In its turn the drain looks after its node.
+    bench.hear(held(7));
+    assert!(has(&bench, |it| *it == Effect::Taints(false)));
 }
