@@ -47,7 +47,7 @@ fn silent(error: &Error) -> ReadError {
     }
 }
 
-fn held(lease: Lease) -> Result<Box<RecordSnapshot>, ReadError> {
+pub(crate) fn held(lease: Lease) -> Result<Box<RecordSnapshot>, ReadError> {
     let meta = lease.metadata;
     let transitions = lease.spec.and_then(|spec| spec.lease_transitions);
     let record =

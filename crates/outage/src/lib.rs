@@ -12,6 +12,7 @@ pub mod site;
 pub mod spare;
 #[cfg(test)]
 mod tests;
+pub mod trial;
 pub mod turn;
 
 use kubeapi::NodeName;

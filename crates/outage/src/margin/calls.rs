@@ -23,6 +23,8 @@ pub const CALL_LIMIT: Duration = Duration::from_secs(5);
 pub const HAND_OVER_LIMIT: Duration = Duration::from_secs(15);
 /// Lists of members and alarms are far shorter.
 const LARGEST_ANSWER_BYTES: usize = 1 << 20;
+/// For errors.
+const LIST: &str = "list the members of etcd";
 
 /// Where our own etcd listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +72,7 @@ struct Header {
 /// Numbers of 64 bits are texts of decimal digits; members with the default value are left out.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct MemberListReply {
+pub(crate) struct MemberListReply {
     header: Header,
     members: Vec<ListedMember>,
 }
@@ -210,17 +212,21 @@ async fn read_gateway(source: &EtcdAccess) -> (Result<MemberList, String>, Resul
 
 /// `agreed`: as a majority knows them; etcd 3.4 answers with what it knows itself in any case.
 async fn read_members(source: &EtcdAccess, gateway: &Endpoint, agreed: bool) -> Result<MemberList, String> {
-    let (what, body) = ("list the members of etcd", json!({ "linearizable": agreed }));
-    let list: MemberListReply = gateway
-        .post(what, "/v3/cluster/member/list", &body)
+    let list = gateway
+        .post(LIST, "/v3/cluster/member/list", &json!({ "linearizable": agreed }))
         .await
         .map_err(|error| elsewhere_gateway(source, &error))?;
+    members(list)
+}
+
+/// What a list of members says.
+pub(crate) fn members(list: MemberListReply) -> Result<MemberList, String> {
     let member = |it: ListedMember| {
         let address = it.peer_urls.iter().find_map(|url| host(url));
-        Ok(ListedMemberFacts { id: number(what, &it.id)?, name: it.name, learner: it.is_learner, address })
+        Ok(ListedMemberFacts { id: number(LIST, &it.id)?, name: it.name, learner: it.is_learner, address })
     };
     Ok(MemberList {
-        by: number(what, &list.header.member_id)?,
+        by: number(LIST, &list.header.member_id)?,
         members: list.members.into_iter().map(member).collect::<Result<_, String>>()?,
     })
 }
