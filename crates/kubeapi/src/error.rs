@@ -3,10 +3,13 @@
 //! Not here: whether to try again; the caller reads [`Error::reply`] and decides. Texts can follow "failed to".
 
 use std::error::Error as StdError;
+use std::io;
+use std::iter;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::client::AuthError;
+use tokio_rustls::rustls::{self, CertificateError, OtherError};
 
 use crate::names::BadName;
 use crate::reply::{self, ApiAnswer, Reach, RefusedBy, Reply, ReplyClass};
@@ -63,17 +66,40 @@ pub fn found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// One of them is in each text of a TLS fault: the libraries give no other sign that is common to all.
-const TLS_WORDS: [&str; 8] = [
-    "certificate",
-    "tls",
-    "handshake",
-    "corrupt message",
-    "fatal alert",
-    "peer misbehaved",
-    "peer is incompatible",
-    "decrypt",
-];
+/// `error` and its sources of this type. What an I/O error wraps is none of its sources.
+fn sources<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a T> {
+    let all = iter::successors(Some(error), |error| {
+        let error: &'a (dyn StdError + 'static) = *error;
+        let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        wrapped.map(|it| it as &(dyn StdError + 'static)).or_else(|| error.source())
+    });
+    all.filter_map(|it| it.downcast_ref())
+}
+
+/// Whether `error` is about a certificate, the server's or ours.
+fn is_of_certificate(error: &rustls::Error) -> bool {
+    use rustls::AlertDescription as Alert;
+    matches!(
+        error,
+        rustls::Error::InvalidCertificate(_)
+            | rustls::Error::NoCertificatesPresented
+            | rustls::Error::AlertReceived(
+                Alert::BadCertificate
+                    | Alert::UnsupportedCertificate
+                    | Alert::CertificateRevoked
+                    | Alert::CertificateExpired
+                    | Alert::CertificateUnknown
+                    | Alert::CertificateRequired
+                    | Alert::UnknownCA
+            )
+    )
+}
+
+/// Whether the server showed a certificate that may sign others.
+fn is_of_authority(error: &CertificateError) -> bool {
+    let CertificateError::Other(OtherError(inner)) = error else { return false };
+    matches!(inner.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
+}
 
 impl Error {
     /// What the failure means for the call. Transport trouble is transient: nothing was decided.
@@ -111,22 +137,20 @@ impl Error {
     /// Whether nothing answered at all: no connection, or no answer in time. A server that refuses, throttles or shows
     /// a certificate has answered.
     pub fn is_silence(&self) -> bool {
-        let line = || self.line().to_lowercase();
-        let is_tls = || TLS_WORDS.iter().any(|word| line().contains(word));
-        matches!(self, Self::Silent { .. }) || (matches!(self, Self::Connection { .. }) && !is_tls())
+        // A stream that ends in the midst of TLS is an I/O error of that kind.
+        let ended = || sources(self).any(|it: &io::Error| it.kind() == io::ErrorKind::UnexpectedEof);
+        matches!(self, Self::Silent { .. })
+            || matches!(self, Self::Connection { .. }) && self.tls().is_none() && !ended()
+    }
+
+    /// What TLS found wrong.
+    fn tls(&self) -> Option<&rustls::Error> {
+        sources(self).next()
     }
 
     /// Whether nobody listens there: the machine answered, and refused the connection.
     pub fn is_connection_refused(&self) -> bool {
-        let mut next: Option<&(dyn StdError + 'static)> = Some(self);
-        while let Some(error) = next {
-            let io = error.downcast_ref::<std::io::Error>();
-            if io.is_some_and(|it| it.kind() == std::io::ErrorKind::ConnectionRefused) {
-                return true;
-            }
-            next = error.source();
-        }
-        false
+        sources(self).any(|it: &io::Error| it.kind() == io::ErrorKind::ConnectionRefused)
     }
 
     /// Whether the same call may succeed later without a person: conflicts, load, transport.
@@ -174,20 +198,20 @@ impl Error {
                 path.display(),
                 if path.ends_with("k3s.yaml") { "; k3s writes it at start" } else { "" }
             ),
-            Self::Connection { via, .. } if self.line().contains("CaUsedAsEndEntity") => format!(
-                "give the API server a certificate that is not an authority itself (CA:FALSE), signed by the \
-                 certificate-authority of {via}: one that may sign others is not believed as a server's"
-            ),
-            Self::Connection { via, .. } if self.line().contains("UnknownIssuer") => format!(
-                "renew {via}: its certificate-authority has to be the authority that signed the server's certificate, and \
-                 not that certificate itself"
-            ),
-            Self::Connection { via, .. } if self.line().to_lowercase().contains("certificate") => {
-                format!("compare certificates and dates in {via} with the server's, then renew the file")
-            }
-            Self::Connection { via, .. } => {
-                format!("check that the API server of {via} runs and can be reached")
-            }
+            Self::Connection { via, .. } => match self.tls() {
+                Some(rustls::Error::InvalidCertificate(error)) if is_of_authority(error) => format!(
+                    "give the API server a certificate that is not an authority itself (CA:FALSE), signed by the \
+                     certificate-authority of {via}: one that may sign others is not believed as a server's"
+                ),
+                Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => format!(
+                    "renew {via}: its certificate-authority has to be the authority that signed the server's certificate, \
+                     and not that certificate itself"
+                ),
+                Some(error) if is_of_certificate(error) => {
+                    format!("compare certificates and dates in {via} with the server's, then renew the file")
+                }
+                Some(_) | None => format!("check that the API server of {via} runs and can be reached"),
+            },
             Self::Silent { .. } => "check the load of the API server and the network to it".to_owned(),
             Self::Refused { answer, .. } if answer.is_early_refusal() => {
                 "wait: the API server is only just back".to_owned()
@@ -306,12 +330,17 @@ pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
 mod tests {
     use super::*;
 
+    /// As a connection brings it.
+    fn in_tls(error: rustls::Error) -> Box<dyn StdError + Send + Sync> {
+        io::Error::other(io::Error::new(io::ErrorKind::InvalidData, error)).into()
+    }
+
     #[test]
     fn of_a_connection_that_failed_a_person_reads_the_innermost_cause() {
         #[derive(Debug, thiserror::Error)]
         #[error("client error (Connect)")]
-        struct Outer(#[source] std::io::Error);
-        let refused = || std::io::Error::from_raw_os_error(111);
+        struct Outer(#[source] io::Error);
+        let refused = || io::Error::from_raw_os_error(111);
         let (what, via) = ("reach the API".to_owned(), "kubeconfig k".to_owned());
         let cut = Error::Connection { what, via, source: Outer(refused()).into() };
         assert_eq!(cut.plain(), "reach the API with kubeconfig k: Connection refused (os error 111)");
@@ -323,7 +352,7 @@ mod tests {
 
     #[test]
     fn of_credentials_that_cannot_be_used_the_reason_is_named_and_nothing_that_a_program_printed() {
-        let missing = || std::io::Error::from_raw_os_error(2);
+        let missing = || io::Error::from_raw_os_error(2);
         let read = AuthError::ReadTokenFile(missing(), "/run/token".into());
         let line = cause(kube::Error::Auth(read)).to_string();
         assert!(
@@ -338,14 +367,24 @@ mod tests {
 
     #[test]
     fn of_a_certificate_that_kubectl_takes_and_we_do_not_the_next_step_says_what_to_give_the_server() {
-        let step = |fault: &str| {
+        let step = |source: Box<dyn StdError + Send + Sync>| {
             let (what, via) = ("reach the API".to_owned(), "kubeconfig k".to_owned());
-            let source = format!("invalid peer certificate: {fault}").into();
             Error::Connection { what, via, source }.next_step()
         };
-        assert!(step("Other(OtherError(CaUsedAsEndEntity))").contains("(CA:FALSE), signed by"));
-        assert!(step("UnknownIssuer").starts_with("renew kubeconfig k: its certificate-authority"));
-        assert!(step("Expired").starts_with("compare certificates and dates in kubeconfig k"));
+        let of = |fault| step(in_tls(rustls::Error::InvalidCertificate(fault)));
+        let other = |error| of(CertificateError::Other(OtherError(std::sync::Arc::new(error))));
+        assert!(other(webpki::Error::CaUsedAsEndEntity).contains("(CA:FALSE), signed by"));
+        assert!(
+            of(CertificateError::UnknownIssuer).starts_with("renew kubeconfig k: its certificate-authority")
+        );
+        let compare = "compare certificates and dates in kubeconfig k";
+        assert!(of(CertificateError::Expired).starts_with(compare));
+        assert!(other(webpki::Error::UnsupportedCertVersion).starts_with(compare));
+        // h3: words of a library decide nothing.
+        assert!(
+            step("no certificate: UnknownIssuer, CaUsedAsEndEntity".into())
+                .starts_with("check that the API server")
+        );
     }
 
     #[test]
@@ -364,19 +403,21 @@ mod tests {
             cut("tcp connect error: No route to host (os error 113)"),
             cut("dns error: failed to lookup address information"),
             cut("connection closed before message completed"),
+            cut("a certificate of the tls handshake, in words alone"),
             Error::Silent { what: "reach the API".to_owned(), limit: Duration::from_secs(15) },
         ] {
             assert!(silent.is_silence(), "{silent:?}");
         }
+        let tls = |source| {
+            let (what, via) = ("reach the API".to_owned(), "kubeconfig k".to_owned());
+            Error::Connection { what, via, source }
+        };
         for answered in [
-            cut("invalid peer certificate: Expired"),
-            cut("received corrupt message of type InvalidContentType"),
-            cut("received fatal alert: CertificateRequired"),
-            cut("received fatal alert: ProtocolVersion"),
-            cut("peer misbehaved: NoCertificateRequestSignatureSchemesInCommon"),
-            cut("peer is incompatible: NoCipherSuitesInCommon"),
-            cut("cannot decrypt peer's message"),
-            cut("tls handshake eof"),
+            tls(in_tls(rustls::Error::InvalidCertificate(CertificateError::Expired))),
+            tls(in_tls(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType))),
+            tls(in_tls(rustls::Error::AlertReceived(rustls::AlertDescription::ProtocolVersion))),
+            tls(in_tls(rustls::Error::DecryptError)),
+            tls(io::Error::new(io::ErrorKind::UnexpectedEof, "tls handshake eof").into()),
             refused(401),
             refused(403),
             refused(429),

@@ -317,12 +317,3 @@ async fn d_k2_refused_silent_and_broken_servers_are_unreachable_and_busy_ones_ar
         }
     }
 }
-
-#[tokio::test(start_paused = true)]
-async fn trouble_with_certificates_says_what_to_renew() {
-    let (cluster, _) =
-        mock::cluster(vec![MockReply::Refused("tls: invalid peer certificate: UnknownIssuer")]);
-    let error = probe(&cluster).await.unwrap_err();
-    assert!(error.line().contains("UnknownIssuer"), "{}", error.line());
-    assert!(error.next_step().contains("renew"), "{}", error.next_step());
-}
